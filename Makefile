@@ -1,0 +1,41 @@
+# Two commands, each enough on a fresh Debian or Ubuntu with python3, python3-venv and make:
+#   make serve   the site on http://127.0.0.1:8000
+#   make test    every test, doctest and snippet on the CPU (or the GPU, if there is one)
+
+PYTHON ?= python3
+PY := .venv/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+export NO_MKDOCS_2_WARNING = 1
+
+.PHONY: serve build test regenerate lint clean
+
+serve: .venv/.docs
+	$(PY) -m mkdocs serve
+
+build: .venv/.docs
+	$(PY) -m mkdocs build --strict
+
+test: .venv/.test
+	$(PY) -m pytest
+
+regenerate: .venv/.test
+	$(PY) -m triton_softmax.site.regenerate
+
+lint: .venv/.test
+	$(PY) -m ruff check .
+	$(PY) -m codespell_lib README.md CHANGELOG.md docs src tests generators
+
+clean:
+	rm -rf site .pytest_cache .ruff_cache
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv || { echo "python3-venv is missing: apt install python3-venv"; rm -rf .venv; exit 1; }
+
+.venv/.docs: .venv/bin/python pyproject.toml requirements-docs.txt constraints.txt
+	$(PIP) -c constraints.txt -r requirements-docs.txt
+	$(PIP) --no-deps -e .
+	touch $@
+
+.venv/.test: .venv/bin/python pyproject.toml requirements-docs.txt requirements-test.txt constraints.txt
+	$(PIP) -c constraints.txt -e ".[test]"
+	touch $@ .venv/.docs

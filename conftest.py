@@ -1,0 +1,142 @@
+"""How the documentation is run by pytest.
+
+* Without a GPU the kernels run in Triton's interpreter: decided here, before Triton is imported.
+* A fence that includes a section of `src/` is expanded as the site expands it and runs in a copy of its
+  module's globals: what runs is the kernel that ships.
+* `pycon` fences are doctests: the output a page shows is compared.
+* Fences in tabs, admonitions and details are collected too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import io
+import linecache
+import os
+import re
+from pathlib import Path
+
+import markdown
+import pytest
+import torch
+from markdown_it import MarkdownIt
+from pytest_markdown_docs._runners import DefaultRunner, register_runner
+from pytest_markdown_docs.plugin import MarkdownDocstringCodeModule, parse_superfences_block_info
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
+ROOT = Path(__file__).resolve().parent
+SECTION = re.compile(r'--8<-- "src/(?P<module>[\w/]+)\.py(?::[\w-]+)?"')
+
+# Text of each fence whose source is a section of `src/`, and the module it comes from.
+_included: dict[str, str] = {}
+
+
+class DocsMarkdown(MarkdownIt):
+    """The parser of pytest-markdown-docs, made to see what the site's renderer sees."""
+
+    def __init__(self) -> None:
+        super().__init__("commonmark")
+        self.disable("code")  # text indented by four is the body of a tab or an admonition, not code
+        md = markdown.Markdown(
+            extensions=["pymdownx.snippets"],
+            extension_configs={
+                "pymdownx.snippets": {"base_path": [str(ROOT)], "check_paths": True, "dedent_subsections": True}
+            },
+        )
+        self.snippets = md.preprocessors["snippet"]
+
+    def parse(self, src, env=None):
+        tokens = super().parse(src, env)
+        runner = None
+        for token in tokens:
+            if token.type != "fence":
+                continue
+            language, *options = parse_superfences_block_info(token.info) or [""]
+            if language not in ("python", "pycon") or "notest" in options:
+                continue
+            sections = SECTION.findall(token.content)
+            if "--8<--" in token.content:
+                token.content = "\n".join(self.snippets.run(token.content.splitlines())) + "\n"
+            for module in sections:
+                _included[token.content] = module.replace("/", ".")
+            if "continuation" not in options:
+                runner = None
+            if language == "pycon":
+                runner = "Session"
+            options = [option for option in options if option == "continuation" or option.startswith("fixture:")]
+            token.info = " ".join(["python", *options, *([f"runner:{runner}"] if runner else [])])
+        return tokens
+
+
+@pytest.hookimpl
+def pytest_markdown_docs_markdown_it():
+    return DocsMarkdown()
+
+
+@register_runner(default=True)
+class Fence(DefaultRunner):
+    """Run a fence once, with its source where Triton looks for it."""
+
+    def runtest(self, test, args, **kwargs):
+        if "asyncio_runner" not in kwargs:
+            # The plugin calls again, without this argument, whatever raised TypeError: report that error.
+            raise self.type_error
+        args["__name__"] = "fence"
+        for text, module in _included.items():
+            if text in test.source:
+                shipped = vars(importlib.import_module(module))
+                args.update({name: value for name, value in shipped.items() if not name.startswith("__")})
+        name = str(test.source_path)
+        linecache.cache[name] = (len(test.source), None, test.source.splitlines(True), name)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                self.execute(test, args, **kwargs)
+        except TypeError as error:
+            self.type_error = error
+            raise
+
+    def execute(self, test, args, **kwargs):
+        super().runtest(test, args, **kwargs)
+
+
+@register_runner()
+class Session(Fence):
+    """Run a `pycon` fence as a doctest, after the Python fence it continues, if any."""
+
+    def execute(self, test, args, **kwargs):
+        start = re.search(r"^>>> ", test.source, re.M)
+        if start is None:
+            raise AssertionError("a pycon fence without a prompt checks nothing")
+        name = str(test.source_path)
+        exec(compile(test.source[: start.start()], name, "exec", dont_inherit=True), args)
+        padding = "\n" * test.source.count("\n", 0, start.start())
+        session = doctest.DocTestParser().get_doctest(padding + test.source[start.start() :], args, name, name, 0)
+        report: list[str] = []
+        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
+        if runner.run(session, out=report.append, clear_globs=False).failed:
+            raise AssertionError("\n" + "".join(report))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path, parent):
+    """Look for fences in pages and in the docstrings of `src/`, but not in the tests themselves."""
+    collected = yield
+    keep = file_path.is_relative_to(ROOT / "src")
+    return [item for item in collected if keep or not isinstance(item, MarkdownDocstringCodeModule)]
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Included fragments run on the page that includes them."""
+    return True if collection_path == ROOT / "docs" / "_generated" else None
+
+
+def pytest_collection_modifyitems(items):
+    """Skip what needs a device or a browser where there is none, and say so."""
+    no_gpu = pytest.mark.skip(reason="needs a CUDA device")
+    for item in items:
+        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+            item.add_marker(no_gpu)
