@@ -161,7 +161,7 @@ def from_printed_sums(x: np.ndarray = X, dy: np.ndarray = DY) -> np.ndarray:
 
     >>> from_printed_sums().round(4)
     array([[-0.0093, -0.0009,  0.3302],
-           [-0.001 ,  0.0047,  0.2083]])
+           [-0.0009,  0.0047,  0.2083]])
     """
     return reference.softmax_naive_numpy(x) * (dy - PRINTED["s"])
 # --8<-- [end:printed]
