@@ -1,0 +1,19 @@
+"""The kernels, one idea per file, as a ladder: each rung changes one thing.
+
+Elements moved for a matrix of M rows and N columns, in the forward and the backward pass; `triton_softmax.traffic` derives and tests them.
+
+| module | idea | forward | backward |
+| --- | --- | --- | --- |
+| `naive` | PyTorch lines, everything through memory | 8MN + 4M | 7MN + 2M |
+| `three_loops` | tiles in registers: maximum, denominator, result | 4MN | (two loops) |
+| `two_loops` | maximum and denominator in one loop, by the online recurrence | 3MN | 5MN |
+| `single_block` | the whole row in registers | 2MN | 3MN |
+| `packed_rows` | several short rows per program | 2MN | 3MN |
+| `aligned_rows` | wide accesses whatever the row stride | 2MN | 3MN |
+| `split_rows` | a long row over several programs, still read once | 2MN | 3MN |
+| `strided` | the columns far apart, the rows side by side | 2MN | 3MN |
+
+`online` holds the device functions they share, above all the merge of two (m, d) pairs; `rows` what their launchers share; `flash_attention` carries the
+recurrence one step further. Every module offers `softmax_forward(x, *, log, out_dtype)` and `softmax_backward(y, dy, *, log, in_dtype)` on
+a matrix.
+"""
