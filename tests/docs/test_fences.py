@@ -1,0 +1,121 @@
+"""Nothing that a page shows as Python is left unchecked in silence."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import markdown
+import pytest
+from markdown_it import MarkdownIt
+from mkdocs.config import load_config
+from pytest_markdown_docs.plugin import FenceSyntax, extract_fence_tests, parse_superfences_block_info
+from site_build import code_blocks
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if "_generated" not in path.parts) + [ROOT / "README.md"]
+SECTION = re.compile(r'--8<-- "(?P<path>src/[\w/]+\.py)(?::(?P<name>[\w-]+))?"')
+
+
+def page_id(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.fixture(scope="module")
+def renderer():
+    """Python-Markdown as `mkdocs.yml` sets it up."""
+    config = load_config(str(ROOT / "mkdocs.yml"))
+    return markdown.Markdown(extensions=config.markdown_extensions, extension_configs=config.mdx_configs)
+
+
+def fences(text: str):
+    """(language, options, line) of each fence that CommonMark sees, nested ones included."""
+    for token in MarkdownIt("commonmark").disable("code").parse(text):
+        if token.type == "fence":
+            language, *options = parse_superfences_block_info(token.info) or [""]
+            yield language, options, token.map[0]
+
+
+def unrun(text: str) -> list[int]:
+    return [line for language, options, line in fences(text) if language in ("python", "pycon") and "notest" in options]
+
+
+def sections(path: Path) -> dict[str, str]:
+    """Every named section of a source file, without the lines that mark sections."""
+    found: dict[str, list[str]] = {}
+    open_names: list[str] = []
+    for line in path.read_text("utf8").splitlines():
+        marker = re.fullmatch(r"\s*# --8<-- \[(start|end):([\w-]+)\]\s*", line)
+        if marker is None:
+            for name in open_names:
+                found[name].append(line)
+        elif marker[1] == "start":
+            assert marker[2] not in found, f"{page_id(path)}: section {marker[2]} is opened twice"
+            open_names.append(marker[2])
+            found[marker[2]] = []
+        else:
+            assert marker[2] in open_names, f"{page_id(path)}: section {marker[2]} ends but is not open"
+            open_names.remove(marker[2])
+    assert not open_names, f"{page_id(path)}: never closed: {open_names}"
+    return {name: "\n".join(lines) for name, lines in found.items()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_python_block_that_is_shown_is_run(page, renderer, pytestconfig):
+    text = page.read_text("utf8")
+    html = renderer.reset().convert(text)
+    shown = [classes for language, classes, _ in code_blocks(html) if language in ("python", "pycon")]
+    shown = [classes for classes in shown if "excerpt" not in classes]
+    # A fence that the renderer takes for a paragraph, or that has another name for Python, shows here.
+    assert not re.search(r"<p>\s*(```|~~~)", html), "a fence is shown as text"
+    other = [language for language, _, _ in fences(text) if language.lower() in ("py", "python3", "py3", "ipython", "pycon3")]
+    assert not other, f"call the language python or pycon, not {other}"
+    parser = pytestconfig.hook.pytest_markdown_docs_markdown_it()
+    run = list(extract_fence_tests(parser, text, 0, page, fence_syntax=FenceSyntax.superfences))
+    assert len(run) == len(shown) - len(unrun(text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_a_fence_that_is_not_run_gives_its_reason(page):
+    lines = page.read_text("utf8").splitlines()
+    for line in unrun("\n".join(lines)):
+        above = next((text for text in reversed(lines[:line]) if text.strip()), "")
+        assert re.search(r"<!-- notest: \S.+ -->", above), f"{page_id(page)}:{line + 1} has no <!-- notest: reason -->"
+
+
+def test_few_fences_are_not_run():
+    texts = [page.read_text("utf8") for page in PAGES]
+    total = sum(language in ("python", "pycon") for text in texts for language, _, _ in fences(text))
+    assert sum(len(unrun(text)) for text in texts) <= 0.05 * total
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_no_kernel_is_typed_on_a_page(page):
+    assert not re.search(r"^[ >]*@(triton\.)?(jit|autotune|heuristics)\b", page.read_text("utf8"), re.M)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "src").rglob("*.py")), ids=page_id)
+def test_sections_of_the_source_are_well_formed(path):
+    for name, text in sections(path).items():
+        assert text.strip(), f"section {name} is empty"
+
+
+def test_included_code_equals_the_source(site):
+    """Each block of a built page that includes a section holds that section of `src/`, to the letter."""
+    compared = 0
+    for page in PAGES[:-1]:
+        included = SECTION.findall(page.read_text("utf8"))
+        if not included:
+            continue
+        relative = page.relative_to(ROOT / "docs").with_suffix("")
+        target = site / (relative.parent if relative.name == "index" else relative) / "index.html"
+        shown = "\n".join(text for _, _, text in code_blocks(target.read_text("utf8")))
+        for path, name in included:
+            source = ROOT / path
+            expected = sections(source)[name] if name else source.read_text("utf8")
+            lines = expected.splitlines()
+            indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+            expected = "\n".join(line[indent:] for line in lines).strip("\n")
+            assert expected in shown, f"{page_id(page)} does not show {path}:{name}"
+            compared += 1
+    assert compared
