@@ -6,7 +6,8 @@ Syntax:
 * ``/// equation | label`` … ``///`` is a display equation with a label, a number and an anchor;
 * ``/// equation-ref | label`` / ``///`` shows an equation again and links to its home;
 * ``\eqref{label}`` links to an equation from any page;
-* ``[[equation-index]]`` on a line of its own becomes the index.
+* ``[[equation-index]]`` on a line of its own becomes the index;
+* a doctest outside a fence, as in a docstring, is shown as a session.
 
 LaTeX that cannot be converted and labels that do not exist raise, so the build stops.
 The output is MathML: the page needs no script and asks nothing of the network.
@@ -144,6 +145,26 @@ class _Index(Preprocessor):
         return lines[:at] + equations.index_markdown(equations.load(self.root)).split("\n") + lines[at + 1 :]
 
 
+class _Doctests(Preprocessor):
+    """Show the doctests of a docstring, which stand outside any fence, as the sessions they are."""
+
+    def run(self, lines: list[str]) -> list[str]:
+        out: list[str] = []
+        fence = session = None
+        for line in lines:
+            mark = re.match(r"\s*(`{3,}|~{3,})", line)
+            if session is not None and not line.strip():
+                out.append(f"{session}```")
+                session = None
+            elif session is None and mark:
+                fence = None if fence and line.strip().startswith(fence) else fence or mark[1]
+            elif session is None and fence is None and line.lstrip().startswith(">>> "):
+                session = line[: len(line) - len(line.lstrip())]
+                out += ["", f"{session}```pycon"]
+            out.append(line)
+        return out if session is None else [*out, f"{session}```"]
+
+
 class SiteExtension(BlocksExtension):
     """Register everything above; `root` is the root of the repository."""
 
@@ -160,6 +181,7 @@ class SiteExtension(BlocksExtension):
         md.inlinePatterns.register(_EqRef(_EQREF, md, root), "site-eqref", 186)
         # Above snippets (32) and fences (25), whose syntax the index uses.
         md.preprocessors.register(_Index(md, root), "site-equation-index", 40)
+        md.preprocessors.register(_Doctests(md), "site-doctests", 39)
 
 
 def makeExtension(**kwargs: object) -> Extension:  # noqa: N802
