@@ -16,14 +16,24 @@ import triton.language as tl
 from .online import exp_shifted, merge
 from .rows import backward_operands, check_rows, forward_operands
 
-CONFIGS = [
-    triton.Config({"BLOCK_COLS": block_cols}, num_warps=num_warps)
-    for block_cols in (256, 512, 1024, 2048, 4096, 8192)
-    for num_warps in (2, 4, 8, 16)
-]
-"""What the tuner tries for every new number of columns. Without a GPU there is nothing to time, so the interpreter gets one."""
-if triton.knobs.runtime.interpret:
-    CONFIGS = [triton.Config({"BLOCK_COLS": 1024}, num_warps=4)]
+
+# --8<-- [start:tuning]
+def tuning_space() -> list[triton.Config]:
+    """What the tuner times for every new number of columns: every tile with every number of warps.
+
+    >>> len(tuning_space())
+    24
+    """
+    return [
+        triton.Config({"BLOCK_COLS": block_cols}, num_warps=num_warps)
+        for block_cols in (256, 512, 1024, 2048, 4096, 8192)
+        for num_warps in (2, 4, 8, 16)
+    ]
+
+
+CONFIGS = [triton.Config({"BLOCK_COLS": 1024}, num_warps=4)] if triton.knobs.runtime.interpret else tuning_space()
+"""The tuning space, or a single choice for the interpreter, which has no device to time."""
+# --8<-- [end:tuning]
 
 
 # --8<-- [start:forward]

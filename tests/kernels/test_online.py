@@ -1,0 +1,124 @@
+"""The monoid on the device: the laws that every kernel relies on, and agreement with the reference."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+from kernel_cases import DEVICE, quiet
+
+from triton_softmax import reference
+from triton_softmax.kernels.online import exp_shifted, merge
+
+INF = float("inf")
+PAIRS = [(-INF, 0.0), (0.0, 1.0), (3.0, 1.5), (-200.0, 2.0), (200.0, 7.25), (3.0e4, 1.0), (-3.0e4, 1024.0)]
+
+
+@triton.jit
+def merge_kernel(m1_ptr, d1_ptr, m2_ptr, d2_ptr, m_ptr, d_ptr, SIZE: tl.constexpr):
+    i = tl.arange(0, SIZE)
+    m, d = merge(tl.load(m1_ptr + i), tl.load(d1_ptr + i), tl.load(m2_ptr + i), tl.load(d2_ptr + i))
+    tl.store(m_ptr + i, m)
+    tl.store(d_ptr + i, d)
+
+
+@triton.jit
+def exp_shifted_kernel(x_ptr, m_ptr, y_ptr, SIZE: tl.constexpr):
+    i = tl.arange(0, SIZE)
+    tl.store(y_ptr + i, exp_shifted(tl.load(x_ptr + i), tl.load(m_ptr + i)))
+
+
+@triton.jit
+def reduce_kernel(x_ptr, m_ptr, d_ptr, SIZE: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, SIZE))
+    m, d = tl.reduce((x, tl.where(x == float("-inf"), 0.0, 1.0).to(x.dtype)), 0, merge)
+    tl.store(m_ptr, m)
+    tl.store(d_ptr, d)
+
+
+@triton.jit
+def scan_kernel(x_ptr, m_ptr, d_ptr, SIZE: tl.constexpr):
+    i = tl.arange(0, SIZE)
+    x = tl.load(x_ptr + i)
+    m, d = tl.associative_scan((x, tl.full((SIZE,), 1.0, x.dtype)), 0, merge)
+    tl.store(m_ptr + i, m)
+    tl.store(d_ptr + i, d)
+
+
+def device_merge(first, second, dtype=torch.float64):
+    """`merge` of two lists of (m, d) pairs, padded to a power of two with the identity."""
+    size = triton.next_power_of_2(len(first))
+    padded = [[*pairs, *[(-INF, 0.0)] * (size - len(pairs))] for pairs in (first, second)]
+    (m1, d1), (m2, d2) = (torch.tensor(pairs, dtype=dtype, device=DEVICE).T.contiguous() for pairs in padded)
+    m, d = torch.empty_like(m1), torch.empty_like(d1)
+    merge_kernel[(1,)](m1, d1, m2, d2, m, d, size)
+    return list(zip(m[: len(first)].tolist(), d[: len(first)].tolist()))
+
+
+def test_the_identity_leaves_a_pair_alone():
+    identity = [(-INF, 0.0)] * len(PAIRS)
+    assert device_merge(PAIRS, identity) == PAIRS
+    assert device_merge(identity, PAIRS) == PAIRS
+
+
+def test_merge_is_associative_and_commutative():
+    a, b, c = zip(*itertools.product(PAIRS, repeat=3))
+    left = device_merge(device_merge(a, b), c)
+    right = device_merge(a, device_merge(b, c))
+    np.testing.assert_allclose(left, right, rtol=1e-13)
+    assert device_merge(a, b) == device_merge(b, a)
+
+
+def test_merge_agrees_with_the_reference():
+    a, b = zip(*itertools.product(PAIRS, repeat=2))
+    (m1, d1), (m2, d2) = np.array(a).T, np.array(b).T
+    np.testing.assert_allclose(np.array(device_merge(a, b)).T, reference.merge(m1, d1, m2, d2), rtol=1e-13)
+
+
+@quiet
+@pytest.mark.parametrize("bad", [(INF, 1.0), (float("nan"), 1.0), (0.0, float("nan"))], ids=["inf", "nan-m", "nan-d"])
+def test_what_is_not_finite_is_never_lost(bad):
+    others = [(0.0, 1.0), (-INF, 0.0), (1e300, 1.0), (-1e300, 2.0)]
+    bad_pairs = [bad] * len(others)
+    once = device_merge(bad_pairs, others)
+    twice = device_merge(others, once)
+    again = device_merge(twice, others)
+    assert all(np.isnan(d) for _, d in again) and all(np.isnan(d) for _, d in twice)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+def test_exp_shifted(dtype):
+    x = torch.tensor([-INF, -INF, 3.0, 30000.5, -5.0, 0.0, -1e30, -700.0], dtype=dtype, device=DEVICE)
+    m = torch.tensor([-INF, 2.0, 3.0, 30001.0, 1.0, 0.0, 1e30, 0.0], dtype=dtype, device=DEVICE)
+    y = torch.empty_like(x)
+    exp_shifted_kernel[(1,)](x, m, y, 8)
+    expected = torch.tensor(reference.exp_shifted(x.cpu().double().numpy(), m.cpu().double().numpy()))
+    rtol = 1e-6 if dtype == torch.float32 else 1e-13  # 2 ** t loses |t| times what t has lost
+    torch.testing.assert_close(y.cpu().double(), expected, rtol=rtol, atol=1e-38 if dtype == torch.float32 else 0)
+
+
+def test_subtracting_before_scaling_keeps_the_digits():
+    """x·c - m·c at |m| = 30,000 is off by up to about 1e-3; (x - m)·c is not."""
+    x = np.linspace(29990, 30001, 500, dtype=np.float32)
+    m, c = np.float32(30001.0), np.float32(1.4426950408889634)
+    exact = np.exp(x.astype(np.float64) - np.float64(m))
+    assert np.abs(np.exp2((x - m) * c) / exact - 1).max() < 2e-6
+    assert np.abs(np.exp2(x * c - m * c) / exact - 1).max() > 5e-4
+
+
+def test_merge_as_a_combine_function():
+    x = torch.tensor([1.0, -INF, 3.0, 5.0, -INF, 2.0, 4.5, 0.0], dtype=torch.float64, device=DEVICE)
+    m, d = torch.empty(1, dtype=x.dtype, device=DEVICE), torch.empty(1, dtype=x.dtype, device=DEVICE)
+    reduce_kernel[(1,)](x, m, d, 8)
+    np.testing.assert_allclose([m.item(), d.item()], reference.summary(x.cpu().numpy()), rtol=1e-14)
+
+
+def test_a_scan_gives_the_online_recurrence():
+    x = torch.tensor([1.0, 3.0, 2.0, 5.0, 5.0, -4.0, 7.0, 6.0], dtype=torch.float64, device=DEVICE)
+    m, d = torch.empty_like(x), torch.empty_like(x)
+    scan_kernel[(1,)](x, m, d, 8)
+    steps = reference.online_steps(x.cpu().numpy())
+    np.testing.assert_allclose(m.cpu(), [step.m for step in steps], rtol=1e-14)
+    np.testing.assert_allclose(d.cpu(), [step.d for step in steps], rtol=1e-14)
