@@ -96,6 +96,49 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
+def _render(options: argparse.Namespace) -> int:
+    from triton_softmax.bench import render, schema
+
+    root = Path(options.root)
+    try:
+        if options.check:
+            wrong = render.stale(root)
+            for name in wrong:
+                print(f"does not follow from the data: {name}")
+            print(f"{len(wrong)} files to render again" if wrong else "pages and data agree")
+            return 1 if wrong else 0
+        for name in render.write(root):
+            print(name)
+    except schema.DataError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from triton_softmax.bench import compare, schema
+
+    try:
+        before, after = schema.load(Path(options.before)), schema.load(Path(options.after))
+    except schema.DataError as error:
+        print(error, file=sys.stderr)
+        return 2
+    text, good = compare.compare(
+        before, after, options.max_slowdown, per_copy=options.per_copy, everyone=options.everyone
+    )
+    print(text)
+    return 0 if good else 1
+
+
+def _gpu_report(options: argparse.Namespace) -> int:
+    from triton_softmax.bench import gpu_report
+
+    report = gpu_report.report(Path(options.junitxml), options.commit, options.command)
+    Path(options.out).write_text(gpu_report.text(report), encoding="utf-8")
+    print(gpu_report.sentence(report))
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m triton_softmax.bench", description=__doc__)
@@ -106,7 +149,7 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument("--out", required=True, help="the file to write, or to go on with")
     run.add_argument("--commit", default=None, help="the commit measured, where there is no repository")
     run.add_argument("--budget-seconds", type=float, default=float("inf"), help="stop after about this long")
-    run.add_argument("--compile-processes", type=int, default=min(12, os.cpu_count() or 1), help="0: no compiling ahead")
+    run.add_argument("--compile-processes", type=int, default=min(12, os.cpu_count() or 1), help="0: none ahead")
     run.add_argument("--target-ms", type=float, default=25.0, help="device time spent on one row")
     run.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: try the runner, not to publish")
     run.set_defaults(do=_run)
@@ -120,6 +163,26 @@ def main(arguments: list[str] | None = None) -> int:
     show = commands.add_parser("list", help="show the cases")
     _selection(show)
     show.set_defaults(do=_show)
+
+    render = commands.add_parser("render", help="turn the committed data into the site's fragments and charts")
+    render.add_argument("--root", default=".", help="the repository")
+    render.add_argument("--check", action="store_true", help="write nothing; fail if pages and data disagree")
+    render.set_defaults(do=_render)
+
+    compare = commands.add_parser("compare", help="two data files side by side; fails past a slowdown")
+    compare.add_argument("before")
+    compare.add_argument("after")
+    compare.add_argument("--max-slowdown", type=float, default=1.05, help="largest ratio of times allowed")
+    compare.add_argument("--per-copy", action="store_true", help="relative to the copy of the same run")
+    compare.add_argument("--everyone", action="store_true", help="the other libraries too")
+    compare.set_defaults(do=_compare)
+
+    tests = commands.add_parser("gpu-report", help="turn pytest's JUnit file of the GPU tests into committed data")
+    tests.add_argument("--junitxml", required=True)
+    tests.add_argument("--out", required=True)
+    tests.add_argument("--commit", default=None, help="the commit tested, where there is no repository")
+    tests.add_argument("--command", default="pytest -m gpu")
+    tests.set_defaults(do=_gpu_report)
 
     options = parser.parse_args(arguments)
     return options.do(options)

@@ -59,7 +59,7 @@ def short_table(rows: list[dict], limit: int = 150) -> str:
         states[row["status"]] = states.get(row["status"], 0) + 1
     for case, group in by_case(rows).items():
         ours = group.get(CHOOSER)
-        if ours is None or ours["suite"] not in ("forward", "backward", "few_rows", "host_time", "strided", "log_softmax"):
+        if ours is None or ours["suite"] in ("compiles", "accuracy"):
             continue
         copy, peer = ratio(group, COPY), best_peer(group)
         to_peer = ratio(group, peer) if peer else None

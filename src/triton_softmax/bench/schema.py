@@ -134,17 +134,23 @@ class DataError(ValueError):
     """Data that breaks the schema; the message names file and field."""
 
 
-def validate(data: object, name: str) -> dict:
-    """Return the data if it keeps to the schema; raise `DataError` naming file and field if not."""
+def check(data: object, form: dict, name: str) -> dict:
+    """Return the data if it keeps to a JSON Schema; raise `DataError` naming file and field if not."""
     import jsonschema
 
-    validator = jsonschema.Draft202012Validator(SCHEMA)
+    validator = jsonschema.Draft202012Validator(form)
     faults = sorted(validator.iter_errors(data), key=lambda fault: list(map(str, fault.absolute_path)))
     if faults:
         lines = [f"{name}: {_field(fault)}: {fault.message[:300]}" for fault in faults[:5]]
         if len(faults) > 5:
             lines.append(f"{name}: and {len(faults) - 5} more")
         raise DataError("\n".join(lines))
+    return data
+
+
+def validate(data: object, name: str) -> dict:
+    """Return the data if it keeps to the published schema and to itself; raise `DataError` if not."""
+    check(data, SCHEMA, name)
     known = data["environments"]
     seen = set()
     for index, row in enumerate(data["rows"]):

@@ -1,0 +1,100 @@
+"""Data as a run would write it, without a GPU: times follow from made-up speeds, the same on every call."""
+
+from __future__ import annotations
+
+import zlib
+
+from triton_softmax.bench import sources
+from triton_softmax.bench.cases import CHOOSER, COPY, SUITES
+from triton_softmax.bench.schema import FORMAT
+
+SPEED = {
+    COPY: 4000,
+    CHOOSER: 3900,
+    "torch": 2000,
+    "torch.compile": 2600,
+    "liger": 3700,
+    "flag_gems": 3300,
+    "quack": 3850,
+    "naive": 700,
+    "three_loops": 2100,
+    "two_loops": 2700,
+    "single_block": 3600,
+    "packed_rows": 3800,
+    "aligned_rows": 3700,
+    "split_rows": 3650,
+    "strided": 3700,
+}
+"""Made-up GB/s of each provider."""
+
+
+def environment(**changes) -> dict:
+    """A made-up machine."""
+    return {
+        "gpu": "Made-up GPU",
+        "gpu_memory_bytes": 2**37,
+        "multiprocessors": 100,
+        "l2_bytes": 2**26,
+        "driver": "1.2.3",
+        "cuda": "13.0",
+        "torch": "2.11.0",
+        "triton": "3.6.0",
+        "python": "3.12.3",
+        "system": "Linux",
+        "peers": {"liger": "0.8.5", "flag_gems": "5.0.2", "quack": None},
+        "commit": "0123456789abcdef0123456789abcdef01234567",
+        "started": "2026-11-20T20:00:00Z",
+        "timer": "made-up",
+        "flush_bytes": 2**28,
+        "sources": {name: entry["sha256"] for name, entry in sources.hashes().items()},
+        **changes,
+    }
+
+
+def row(case, provider: str, **changes) -> dict:
+    """A made-up row: right, and as fast as `SPEED` says, give or take what the names hash to."""
+    noise = zlib.crc32(f"{case.id} {provider}".encode()) % 1000 / 1000
+    us = 2.0 + case.bytes / SPEED[provider] / 1e3 * (1 + 0.1 * noise)
+    timed = case.suite != "accuracy"
+    sha = environment()["sources"].get(provider)
+    made = {
+        "case": case.id,
+        "suite": case.suite,
+        "op": case.op,
+        "direction": case.direction,
+        "dtype": case.dtype,
+        "shape": list(case.shape),
+        "dim": case.dim,
+        "layout": case.layout,
+        "inputs": case.inputs,
+        "provider": provider,
+        "status": "ok",
+        "reason": None,
+        "bytes": case.bytes,
+        "us": {"p20": round(us * 0.99, 3), "p50": round(us, 3), "p80": round(us * 1.02, 3)} if timed else None,
+        "samples": 50 if timed else 0,
+        "max_abs_error": 1e-7,
+        "max_rel_error": 2e-7 * (1 + noise),
+        "kernels": ["single_block"] if provider == CHOOSER else [],
+        "count": None,
+        "source": sha,
+        "environment": "run1",
+        "utc": "2026-11-20T20:01:00Z",
+    }
+    if provider == "quack":
+        made |= {"status": "skipped", "reason": "import quack.softmax: no module | named quack", "us": None, "samples": 0}
+        made |= {"max_abs_error": None, "max_rel_error": None}
+    if provider == "liger" and case.n_cols > 65536:
+        made |= {"status": "failed", "reason": "RuntimeError: too long", "us": None, "samples": 0}
+        made |= {"max_abs_error": None, "max_rel_error": None}
+    if provider == "flag_gems" and case.inputs == "masked":
+        made |= {"status": "wrong", "reason": "largest relative error of a row inf", "max_rel_error": "inf"}
+    if case.suite == "compiles":
+        made |= {"count": 12 + (case.dtype == "float16") * 20, "samples": 1000}
+    return {**made, **changes}
+
+
+def data(suites: tuple[str, ...] = tuple(SUITES), **changes) -> dict:
+    """A whole made-up run."""
+    rows = [row(case, name) for suite in suites for case in SUITES[suite]() for name in case.providers]
+    return {"format": FORMAT, "environments": {"run1": environment(**changes)}, "rows": rows}
