@@ -1,0 +1,55 @@
+"""The modules `Softmax` and `LogSoftmax`, in the manner of `torch.nn`."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import Module
+
+from . import functional, ops
+
+
+class _AlongDim(Module):
+    dim: int
+    implementation: str | None
+
+    def __init__(self, dim: int = -1, *, implementation: str | None = None) -> None:
+        super().__init__()
+        ops.check_implementation(implementation)
+        self.dim = dim
+        self.implementation = implementation
+
+    def extra_repr(self) -> str:
+        chosen = "" if self.implementation is None else f", implementation={self.implementation!r}"
+        return f"dim={self.dim}{chosen}"
+
+
+class Softmax(_AlongDim):
+    """`softmax` along `dim` as a module without parameters, as `torch.nn.Softmax`.
+
+    Examples:
+        >>> import torch
+        >>> from triton_softmax import Softmax
+        >>> Softmax(dim=0)
+        Softmax(dim=0)
+        >>> Softmax(dim=0)(torch.tensor([0.0, 0.0]))
+        tensor([0.5000, 0.5000])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `softmax(x, self.dim)`."""
+        return functional.softmax(x, self.dim, implementation=self.implementation)
+
+
+class LogSoftmax(_AlongDim):
+    """`log_softmax` along `dim` as a module without parameters, as `torch.nn.LogSoftmax`.
+
+    Examples:
+        >>> import torch
+        >>> from triton_softmax import LogSoftmax
+        >>> LogSoftmax(dim=0)(torch.tensor([0.0, 0.0]))
+        tensor([-0.6931, -0.6931])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `log_softmax(x, self.dim)`."""
+        return functional.log_softmax(x, self.dim, implementation=self.implementation)

@@ -1,0 +1,413 @@
+"""The operators under everything PyTorch may do to them: autograd, torch.func, tracing, autocast."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+import torch.autograd.forward_ad as forward_ad
+from torch._subclasses import FakeTensorMode
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+import triton_softmax
+from triton_softmax import ops
+
+# PyTorch compiles its own rules for forward mode with torch.jit on first use, and warns about itself.
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+
+# (ours, PyTorch's) of each public function
+PAIRS = {
+    name: (getattr(triton_softmax, name), getattr(torch, name)) for name in ("softmax", "log_softmax", "logsumexp")
+}
+pairs = pytest.mark.parametrize("ours, theirs", list(PAIRS.values()), ids=list(PAIRS))
+
+
+def random(*shape, dtype=torch.float64, seed=0):
+    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+def scalar(f, dim=-1):
+    """A function whose derivatives of every order are neither zero nor symmetric by accident."""
+
+    def g(x):
+        y = f(x, dim)
+        return (y**3 * torch.arange(1.0, 1.0 + y.numel(), dtype=y.dtype).reshape(y.shape)).sum()
+
+    return g
+
+
+def operators(name, *shape, dim=-1):
+    """The forward and backward operator of `name` with arguments that require gradients."""
+    x = random(*shape).requires_grad_()
+    y = PAIRS[name][1](x.detach(), dim).requires_grad_()
+    dy = random(*y.shape, seed=1).requires_grad_()
+    forward, backward = getattr(ops, name), getattr(ops, f"{name}_backward")
+    if name == "logsumexp":
+        return (forward, (x, dim)), (backward, (dy, x, y, dim))
+    return (forward, (x, dim)), (backward, (dy, y, dim, torch.float64))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("shape, dim", [((2, 3), -1), ((3, 2), 0), ((3,), 0), ((), -1)], ids=str)
+def test_opcheck(name, shape, dim):
+    for op, arguments in operators(name, *shape, dim=dim):
+        torch.library.opcheck(op, arguments)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_opcheck_with_every_argument(name):
+    forward, backward = getattr(ops, name), getattr(ops, f"{name}_backward")
+    x = random(2, 3, dtype=torch.float32).requires_grad_()
+    torch.library.opcheck(forward, (x, 1, torch.float64, None))
+    y, dy = random(2, 3).requires_grad_(), random(2, 3, seed=1).requires_grad_()
+    torch.library.opcheck(backward, (dy, y, 1, torch.float32, None))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_every_operator_passes_gradcheck_in_both_modes(name, dim):
+    for op, (*tensors, last) in ((op, [a for a in arguments]) for op, arguments in operators(name, 3, 2, dim=dim)):
+        arguments = [*tensors, last]
+        inputs = [a for a in arguments if isinstance(a, torch.Tensor)]
+        rest = arguments[len(inputs) :]
+        assert gradcheck(
+            lambda *ts, op=op, rest=rest: op(*ts, *rest),
+            inputs,
+            check_forward_ad=True,
+            check_batched_grad=True,
+            check_batched_forward_grad=True,
+        )
+
+
+@pairs
+def test_gradgradcheck(ours, theirs):
+    x = random(2, 3).requires_grad_()
+    assert gradgradcheck(lambda x: ours(x, 1), (x,), check_fwd_over_rev=True, check_rev_over_rev=True)
+
+
+@pairs
+def test_third_derivative(ours, theirs):
+    x = random(4).requires_grad_()
+
+    def third(f):
+        value = scalar(f)(x)
+        for _ in range(3):
+            (value,) = torch.autograd.grad(value.sum(), x, create_graph=True)
+        return value
+
+    torch.testing.assert_close(third(ours), third(theirs))
+
+
+@pairs
+@pytest.mark.parametrize(
+    "transforms", list(itertools.product([jacfwd, jacrev], repeat=3)), ids=lambda t: "-".join(f.__name__ for f in t)
+)
+def test_transforms_nest(ours, theirs, transforms):
+    x = random(3)
+    f, g = scalar(ours), scalar(theirs)
+    for transform in transforms:
+        f, g = transform(f), transform(g)
+        torch.testing.assert_close(f(x), g(x))
+
+
+@pairs
+def test_transforms_compose_with_vmap(ours, theirs):
+    x = random(2, 3)
+    for transform in (
+        vmap,
+        lambda f: vmap(grad(f)),
+        lambda f: grad(lambda x: vmap(f)(x).sum()),
+        lambda f: vmap(hessian(f)),
+    ):
+        torch.testing.assert_close(transform(scalar(ours))(x), transform(scalar(theirs))(x))
+
+
+@pairs
+@pytest.mark.parametrize("in_dim", [0, 1, -1])
+@pytest.mark.parametrize("dim", [0, -1, 1, -2])
+def test_vmap_shifts_the_dimension(ours, theirs, in_dim, dim):
+    x = random(3, 2, 2)
+    torch.testing.assert_close(vmap(lambda x: ours(x, dim), in_dim)(x), vmap(lambda x: theirs(x, dim), in_dim)(x))
+
+
+@pairs
+@pytest.mark.parametrize("dim", [0, -1])
+def test_vmap_over_scalars(ours, theirs, dim):
+    x = random(3)
+    torch.testing.assert_close(vmap(lambda x: ours(x, dim))(x), vmap(lambda x: theirs(x, dim))(x))
+    torch.testing.assert_close(vmap(grad(lambda x: ours(x, dim)))(x), vmap(grad(lambda x: theirs(x, dim)))(x))
+    with pytest.raises(IndexError, match=r"range of \[-1, 0\], but got 1"):
+        vmap(lambda x: ours(x, 1))(x)
+
+
+@pairs
+def test_nested_vmap(ours, theirs):
+    x = random(2, 3, 2)
+    torch.testing.assert_close(vmap(vmap(lambda x: ours(x, 0)))(x), vmap(vmap(lambda x: theirs(x, 0)))(x))
+
+
+@pairs
+def test_batched_gradients_of_an_eager_graph(ours, theirs):
+    x = random(2, 3).requires_grad_()
+    y = ours(x, 1)
+    v = random(4, *y.shape, seed=1)
+    (got,) = torch.autograd.grad(y, x, v, is_grads_batched=True)
+    want = torch.stack([torch.autograd.grad(theirs(x, 1), x, each)[0] for each in v])
+    torch.testing.assert_close(got, want)
+
+
+@pairs
+def test_jvp_and_vjp(ours, theirs):
+    x, t = random(2, 3), random(2, 3, seed=1)
+    assert jvp(lambda x: ours(x, 0), (x,), (t,))[1].abs().sum() > 0
+    torch.testing.assert_close(jvp(lambda x: ours(x, 0), (x,), (t,)), jvp(lambda x: theirs(x, 0), (x,), (t,)))
+    (y, pull), (want, want_pull) = vjp(lambda x: ours(x, 0), x), vjp(lambda x: theirs(x, 0), x)
+    torch.testing.assert_close((y, *pull(y)), (want, *want_pull(want)))
+
+
+@pairs
+def test_dual_numbers(ours, theirs):
+    x, t = random(2, 3), random(2, 3, seed=1)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, t)
+        torch.testing.assert_close(forward_ad.unpack_dual(ours(dual, 1)), forward_ad.unpack_dual(theirs(dual, 1)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pairs
+def test_half_precision_second_derivative(ours, theirs, dtype):
+    x = random(2, 5).to(dtype).requires_grad_()
+
+    def second(f, x):
+        (dx,) = torch.autograd.grad((f(x, 1) ** 2).sum(), x, create_graph=True)
+        assert dx.dtype == x.dtype
+        return torch.autograd.grad((dx**2).sum(), x)[0]
+
+    want = second(theirs, x.detach().double().requires_grad_())
+    torch.testing.assert_close(second(ours, x).double(), want, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_gradients_come_back_through_the_cast(name):
+    ours, theirs = PAIRS[name]
+    x = random(2, 5).half().requires_grad_()
+    for f in (lambda x: ours(x, 1, torch.float32), lambda x: ops.__dict__[name](x, 1, torch.float32)):
+        y, want = f(x), theirs(x, 1, dtype=torch.float32)
+        assert y.dtype == torch.float32
+        v = random(2, 5, seed=1).float()
+        (dx,), (want_dx,) = torch.autograd.grad(y, x, v), torch.autograd.grad(want, x, v)
+        assert dx.dtype == torch.float16
+        torch.testing.assert_close((y, dx), (want, want_dx))
+        tangent = random(2, 5, seed=2).half()
+        torch.testing.assert_close(
+            jvp(f, (x.detach(),), (tangent,)),
+            jvp(lambda x: theirs(x, 1, dtype=torch.float32), (x.detach(),), (tangent,)),
+        )
+
+
+# torch.compile
+
+
+def compiled(f):
+    torch._dynamo.reset()
+    return torch.compile(f, backend="aot_eager", fullgraph=True)
+
+
+@pairs
+def test_compile_has_no_graph_break(ours, theirs):
+    x = random(2, 3).requires_grad_()
+    v = random(*theirs(x, 0).shape, seed=1)
+    y = compiled(lambda x: ours(2 * x, 0) + 1)(x)
+    want = theirs(2 * x, 0) + 1
+    torch.testing.assert_close((y, *torch.autograd.grad(y, x, v)), (want, *torch.autograd.grad(want, x, v)))
+
+
+def test_compile_takes_every_argument():
+    x = random(2, 3).half()
+    for f in (
+        lambda x: triton_softmax.softmax(x, dim=0, dtype=torch.float32),
+        lambda x: triton_softmax.log_softmax(x.to(torch.int32), -1, torch.float64),
+        lambda x: triton_softmax.logsumexp(x, (0, 1), keepdim=True),
+        lambda x: triton_softmax.logsumexp(x, 0, True),
+        triton_softmax.Softmax(dim=0),
+        triton_softmax.LogSoftmax(),
+    ):
+        torch.testing.assert_close(compiled(f)(x), f(x))
+
+
+def test_compile_keeps_one_graph_for_changing_shapes():
+    torch._dynamo.reset()
+    f = torch.compile(lambda x: triton_softmax.softmax(x), backend="aot_eager", fullgraph=True, dynamic=True)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for n in (3, 5, 7):
+            x = random(2, n)
+            torch.testing.assert_close(f(x), torch.softmax(x, -1))
+
+
+@pairs
+def test_compile_of_transforms(ours, theirs):
+    x = random(2, 3)
+    for transform in (lambda f: vmap(grad(f)), lambda f: vmap(jacrev(grad(f)))):  # PyTorch cannot compile a hessian
+        torch.testing.assert_close(compiled(transform(scalar(ours)))(x), transform(scalar(theirs))(x))
+
+
+def test_compile_reports_bad_input():
+    with pytest.raises(Exception, match=r"Dimension out of range \(expected to be in range of \[-2, 1\], but got 2\)"):
+        compiled(lambda x: triton_softmax.softmax(x, 2))(random(2, 3))
+
+
+def test_export():
+    x = random(2, 3)
+    program = torch.export.export(triton_softmax.Softmax(dim=1), (x,))
+    assert "triton_softmax.softmax" in program.graph_module.code
+    torch.testing.assert_close(program.module()(x), torch.softmax(x, 1))
+
+
+# Tensors without data, and modes
+
+
+@pairs
+def test_fake_tensors_of_a_device_this_machine_may_lack(ours, theirs):
+    with FakeTensorMode():
+        for dtype in ops.DTYPES:
+            x = torch.empty(2, 3, 4, dtype=dtype, device="cuda").permute(2, 0, 1)
+            got, want = ours(x, 1), theirs(torch.empty_like(x, device="cpu"), 1)
+            assert (got.shape, got.dtype, got.device) == (want.shape, want.dtype, x.device)
+            assert got.is_contiguous()
+
+
+@pairs
+def test_meta_tensors(ours, theirs):
+    x = torch.empty(2, 3, device="meta", requires_grad=True)
+    got, want = ours(x, 1), theirs(x, 1)
+    assert (got.shape, got.dtype, got.device) == (want.shape, want.dtype, want.device)
+    got.sum().backward()
+    assert x.grad.shape == x.shape and x.grad.is_meta
+    with pytest.raises(IndexError):
+        ours(x, 2)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_modes_see_the_operator(name):
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Spy(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    x = random(2, 3).requires_grad_()
+    with Spy():
+        y = PAIRS[name][0](x, 1)
+    assert getattr(ops, name) in seen
+    seen.clear()
+    y = PAIRS[name][0](x, 1)  # a graph made outside the mode
+    with Spy():
+        y.sum().backward()
+    assert getattr(ops, f"{name}_backward") in seen
+
+
+def test_default_device_mode():
+    with torch.device("cpu"):
+        torch.testing.assert_close(triton_softmax.softmax(torch.zeros(2)), torch.full((2,), 0.5))
+
+
+def test_subclasses_reach_the_operator():
+    class Tagged(torch.Tensor):
+        pass
+
+    x = random(2, 3)
+    y = triton_softmax.softmax(x.as_subclass(Tagged), 1)
+    assert type(y) is Tagged
+    torch.testing.assert_close(y.as_subclass(torch.Tensor), torch.softmax(x, 1))
+
+
+def test_jit_trace_does_not_bake_the_result_in():
+    x = random(2, 3)
+    traced = torch.jit.trace(lambda x: triton_softmax.softmax(x, 1), (x,))
+    torch.testing.assert_close(traced(x + torch.arange(3)), torch.softmax(x + torch.arange(3), 1))
+
+
+def test_functional_call_of_a_module():
+    x = random(2, 3)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3, dtype=torch.float64), triton_softmax.Softmax(dim=1))
+    reference = torch.nn.Sequential(model[0], torch.nn.Softmax(dim=1))
+    weights = dict(model.named_parameters())
+
+    def loss(net):
+        return lambda w: (functional_call(net, w, (x,)) ** 2).sum()
+
+    torch.testing.assert_close(grad(loss(model))(weights), grad(loss(reference))(weights))
+
+
+def test_saved_tensors_and_checkpointing():
+    from torch.utils.checkpoint import checkpoint
+
+    x = random(2, 3).requires_grad_()
+    y = checkpoint(lambda x: triton_softmax.softmax(x, 1) ** 2, x, use_reentrant=False)
+    (got,) = torch.autograd.grad(y.sum(), x)
+    (want,) = torch.autograd.grad((torch.softmax(x, 1) ** 2).sum(), x)
+    torch.testing.assert_close(got, want)
+
+
+# Autocast, compared with PyTorch's own on tensors without data: no GPU is needed
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+@pytest.mark.parametrize("dtype", ops.DTYPES, ids=str)
+@pairs
+def test_autocast_as_torch(ours, theirs, device, dtype):
+    was = torch.is_autocast_enabled(device)
+    torch.set_autocast_enabled(device, True)
+    try:
+        with FakeTensorMode():
+            x = torch.empty(2, 3, dtype=dtype, device=device)
+            got, want = ours(x, 1), theirs(x, 1)
+            assert got.dtype == want.dtype
+            assert got.dtype == (torch.float32 if device == "cuda" and dtype != torch.float64 else dtype)
+            if ours is not triton_softmax.logsumexp:
+                for out in ops.DTYPES:
+                    assert ours(x, 1, out).dtype == theirs(x, 1, dtype=out).dtype == out
+    finally:
+        torch.set_autocast_enabled(device, was)
+
+
+@pairs
+def test_autocast_on_cpu_leaves_them_alone(ours, theirs):
+    x = random(2, 3).bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert ours(x, 1).dtype == theirs(x, 1).dtype == torch.bfloat16
+
+
+# Errors of the operators themselves
+
+
+def test_errors_of_operators():
+    x = random(2, 3)
+    for op in (ops.softmax, ops.log_softmax, ops.logsumexp):
+        with pytest.raises(IndexError, match=r"expected to be in range of \[-2, 1\], but got -3"):
+            op(x, -3)
+        with pytest.raises(TypeError, match="the input has dtype int64"):
+            op(x.long(), 0)
+    with pytest.raises(TypeError, match="the argument dtype has dtype int32"):
+        ops.softmax(x, 0, torch.int32)
+    with pytest.raises(ValueError, match="unknown implementation 'fastest'; expected None or one of"):
+        ops.softmax(x, 0, None, "fastest")
+
+
+def test_devices(monkeypatch):
+    for name in ("cuda:1", "xpu"):
+        ops.check_device(torch.device(name))
+    ops.check_device(torch.device("cpu"))
+    with pytest.raises(RuntimeError, match="no kernels for device 'mps'; expected cuda, xpu, or cpu"):
+        ops.check_device(torch.device("mps"))
+    monkeypatch.setattr(ops, "INTERPRETED", False)
+    with pytest.raises(RuntimeError, match="set TRITON_INTERPRET=1 before importing triton"):
+        triton_softmax.softmax(random(2, 3), 0)
+    torch.testing.assert_close(
+        triton_softmax.softmax(random(2, 3), 0, implementation="naive"), torch.softmax(random(2, 3), 0)
+    )
