@@ -47,7 +47,8 @@ def softmax_naive_numpy(x: np.ndarray) -> np.ndarray:
     >>> softmax_naive_numpy(np.array([-np.inf, -np.inf]))
     array([nan, nan])
     """
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
+        # eq: softmax-safe
         m = x.max(axis=-1, keepdims=True)  # pass 1
         d = np.exp(x - m).sum(axis=-1, keepdims=True)  # pass 2
         return np.exp(x - m) / d  # pass 3
@@ -80,9 +81,11 @@ def softmax_online_numpy(x: np.ndarray) -> np.ndarray:
     """
     m, d = (np.full(x.shape[:-1], value, x.dtype) for value in IDENTITY)
     for i in range(x.shape[-1]):  # pass 1
+        # eq: online-m, online-d
         m, d = merge(m, d, x[..., i], np.ones_like(d))
     m, d = m[..., None], d[..., None]
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
+        # eq: online-output
         return exp_shifted(x, m) / d  # pass 2
 # --8<-- [end:softmax-online-numpy]
 
@@ -98,9 +101,10 @@ def log_softmax_numpy(x: np.ndarray) -> np.ndarray:
     >>> log_softmax_numpy(np.array([0.0, -2000.0]))
     array([    0., -2000.])
     """
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         m = x.max(axis=-1, keepdims=True)
         d = np.exp(x - m).sum(axis=-1, keepdims=True)
+        # eq: log-softmax-definition
         return (x - m) - np.log(d)
 
 
@@ -123,6 +127,7 @@ def logsumexp_numpy(x: np.ndarray) -> np.ndarray:
     m = x.max(axis=-1)
     m_safe = np.where(np.isinf(m), 0, m)
     with np.errstate(divide="ignore", over="ignore"):
+        # eq: lse-shift
         return m_safe + np.log(np.exp(x - m_safe[..., None]).sum(axis=-1))
 
 
@@ -161,6 +166,7 @@ def merge(m1, d1, m2, d2):
     >>> merge(3.0, 1.5, *IDENTITY) == (3.0, 1.5) and merge(*IDENTITY, *IDENTITY) == IDENTITY
     True
     """
+    # eq: merge
     m = np.maximum(m1, m2)
     d = d1 * exp_shifted(m1, m) + d2 * exp_shifted(m2, m)
     return m, d
@@ -181,6 +187,7 @@ def summary(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> summary(np.zeros(0)) == IDENTITY
     True
     """
+    # eq: pair-of-set
     m = x.max(axis=-1, initial=-np.inf)
     return m, exp_shifted(x, m[..., None]).sum(axis=-1)
 
@@ -244,6 +251,7 @@ def softmax_jacobian(y: np.ndarray) -> np.ndarray:
     >>> np.allclose(J.sum(axis=1), 0)
     True
     """
+    # eq: softmax-jacobian-matrix
     return y[..., :, None] * np.eye(y.shape[-1], dtype=y.dtype) - y[..., :, None] * y[..., None, :]
 
 
@@ -262,6 +270,7 @@ def log_softmax_jacobian(y: np.ndarray) -> np.ndarray:
     >>> np.allclose(y[:, None] * log_softmax_jacobian(y), softmax_jacobian(y))
     True
     """
+    # eq: log-softmax-jacobian
     return np.eye(y.shape[-1], dtype=y.dtype) - y[..., None, :]
 
 
@@ -280,6 +289,7 @@ def softmax_vjp(y: np.ndarray, dy: np.ndarray) -> np.ndarray:
     >>> np.allclose(softmax_vjp(y, dy), softmax_jacobian(y) @ dy)
     True
     """
+    # eq: softmax-vjp, softmax-vjp-batch
     s = (y * dy).sum(axis=-1, keepdims=True)
     return y * (dy - s)
 # --8<-- [end:softmax-vjp]
@@ -296,6 +306,7 @@ def log_softmax_vjp(y: np.ndarray, dy: np.ndarray) -> np.ndarray:
     >>> log_softmax_vjp(y, dy).round(4)  # the cross-entropy case: softmax minus one-hot
     array([ 0.2, -0.7,  0.5])
     """
+    # eq: log-softmax-vjp
     return dy - np.exp(y) * dy.sum(axis=-1, keepdims=True)
 
 
@@ -309,6 +320,7 @@ def logsumexp_vjp(x: np.ndarray, dlse: np.ndarray) -> np.ndarray:
     >>> logsumexp_vjp(np.array([1.0, 2.0, 3.0]), np.array(2.0)).round(4)
     array([0.1801, 0.4895, 1.3305])
     """
+    # eq: logsumexp-vjp
     return softmax_naive_numpy(x) * dlse[..., None]
 
 
@@ -331,6 +343,7 @@ def cross_entropy_gradient(x: np.ndarray, target: np.ndarray) -> np.ndarray:
     >>> cross_entropy_gradient(np.array([[1.0, 2.0, 3.0]]), np.array([2])).round(4)
     array([[ 0.09  ,  0.2447, -0.3348]])
     """
+    # eq: cross-entropy-gradient-batch
     dx = softmax_naive_numpy(x)
     dx[np.arange(len(target)), target] -= 1
     return dx
@@ -437,6 +450,7 @@ def attention_naive(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
     >>> attention_naive(np.array([0.0, 10.0]), np.array([1.0, 2.0]), np.array([0.0, 4.0])).round(4)
     array([2.    , 3.9998])
     """
+    # eq: attention-definition
     return softmax_naive_numpy(q[:, None] * k[None, :]) @ v
 
 
@@ -473,8 +487,10 @@ def attention_steps(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> list[Attenti
     steps = []
     for j in range(len(k)):
         s = q * k[j]
+        # eq: attention-m, attention-d
         m_new, d_new = merge(m, d, s, np.ones_like(d))
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
+            # eq: attention-o
             o = o * (d * exp_shifted(m, m_new) / d_new) + v[j] * (exp_shifted(s, m_new) / d_new)
         m, d = m_new, d_new
         steps.append(AttentionStep(j, m, d, o))

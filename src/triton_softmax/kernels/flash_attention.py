@@ -47,8 +47,7 @@ def attention_forward_kernel(
         scores = tl.where((keys < n_keys)[None, :], q[:, None] * k[None, :], float("-inf"))
         m_tile = tl.max(scores, axis=1)
         d_tile = tl.sum(exp_shifted(scores, m_tile[:, None]), axis=1)
-        # eq: attention-m
-        # eq: attention-d
+        # eq: attention-m, attention-d
         m_new, d = merge(m, d, m_tile, d_tile)
         # eq: attention-accumulator
         o = o * exp_shifted(m, m_new) + tl.sum(exp_shifted(scores, m_new[:, None]) * v[None, :], axis=1)

@@ -61,7 +61,7 @@ def softmax_forward_two_loops_kernel(
     x_rows = x_ptr + rows[:, None] * x_row_stride
     y_rows = y_ptr + rows[:, None] * y_row_stride
 
-    # eq: merge-identity
+    # eq: online-start, merge-identity
     m = tl.full((BLOCK_ROWS,), float("-inf"), acc_type)
     d = tl.zeros((BLOCK_ROWS,), acc_type)
     for start in range(0, n_cols, BLOCK_COLS):
@@ -70,7 +70,7 @@ def softmax_forward_two_loops_kernel(
         x = tl.load(x_rows + cols[None, :], mask=mask, other=float("-inf")).to(y_type).to(acc_type)
         m_tile = tl.max(x, axis=1)
         d_tile = tl.sum(exp_shifted(x, m_tile[:, None]), axis=1)
-        # eq: merge
+        # eq: online-tile, merge
         m, d = merge(m, d, m_tile, d_tile)
 
     for start in range(0, n_cols, BLOCK_COLS):
