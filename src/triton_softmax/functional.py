@@ -1,9 +1,9 @@
 """`softmax`, `log_softmax` and `logsumexp`: PyTorch's meaning for every input, and two ways down to the kernels.
 
 Most calls come from eager code with nothing else going on. They skip PyTorch's dispatcher and go straight to
-`dispatch`, through the smallest `torch.autograd.Function` if a gradient will be wanted. Every other call (a `torch.func`
-transform, a dispatch mode, tracing, autocast, a tensor subclass) goes through the operators of `ops`, which have a
-rule for each.
+`dispatch`, through the smallest `torch.autograd.Function` if a gradient will be wanted. Every other call (a
+`torch.func` transform, a dispatch mode, tracing, autocast, a tensor subclass) goes through the operators of `ops`,
+which have a rule for each.
 """
 
 from __future__ import annotations

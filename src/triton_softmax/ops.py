@@ -92,7 +92,9 @@ def _check(x: Tensor, dim: int, dtype: torch.dtype | None = None, implementation
     if not x.is_cuda and implementation != "naive":  # "naive" is made of PyTorch's operators, which run anywhere
         check_device(x.device)
     ndim = x.dim()
-    return dim if 0 <= dim < ndim else check_dim(dim, ndim)
+    if 0 <= dim < ndim:
+        return dim
+    return dim + ndim if -ndim <= dim < 0 else check_dim(dim, ndim)
 
 
 # --8<-- [start:run]
