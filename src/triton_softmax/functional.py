@@ -230,7 +230,7 @@ def logsumexp(x: Tensor, dim: int | tuple[int, ...] = -1, keepdim: bool = False)
         >>> logsumexp(x)
         tensor([3.4076, 5.1429], dtype=torch.float64)
         >>> logsumexp(x, dim=(0, 1), keepdim=True)
-        tensor([[5.3054]], dtype=torch.float64)
+        tensor([[5.3053]], dtype=torch.float64)
         >>> logsumexp(torch.empty(2, 0))
         tensor([-inf, -inf])
     """

@@ -582,6 +582,6 @@ def _register_autocast(device_type: str, key: torch._C.DispatchKey) -> None:
     _library.impl(logsumexp, autocast_logsumexp, key.name)
 
 
+# --8<-- [end:autocast]
 _register_autocast("cuda", torch._C.DispatchKey.AutocastCUDA)
 _register_autocast("xpu", torch._C.DispatchKey.AutocastXPU)
-# --8<-- [end:autocast]
