@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from html import escape
 from pathlib import Path
 
@@ -83,6 +84,34 @@ def table(head: list[str], rows: list[list[str]], left: int = 1) -> str:
     rule = [":--" if index < left else "--:" for index in range(len(head))]
     lines = ["| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)]
     return "\n".join(lines)
+
+
+def _html(text: str) -> str:
+    """The little Markdown that a cell may hold, as HTML."""
+    text = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", text)
+    return re.sub(r"`(.+?)`", r"<code>\1</code>", text)
+
+
+def folded(title: str, head: list[str], rows: list[list[str]], left: int = 1) -> str:
+    """A long table, folded away: as HTML, since hundreds of rows of Markdown take minutes to convert."""
+
+    def line(tag: str, cells: list[str]) -> str:
+        parts = [
+            f"<{tag}>{_html(cell)}</{tag}>" if index < left else f'<{tag} align="right">{_html(cell)}</{tag}>'
+            for index, cell in enumerate(cells)
+        ]
+        return "<tr>" + "".join(parts) + "</tr>"
+
+    return "\n".join(
+        [
+            '<details class="note" data-search-exclude>',
+            f"<summary>{escape(title)}</summary>",
+            f"<table><thead>{line('th', head)}</thead><tbody>",
+            *(line("td", cells) for cells in rows),
+            "</tbody></table>",
+            "</details>",
+        ]
+    )
 
 
 def marker(data: dict, rows: list[dict], implementations: tuple[str, ...] = (CHOOSER,)) -> str:
@@ -202,8 +231,7 @@ def all_rows(data: dict, rows: list[dict], title: str) -> str:
             + [", ".join(row["kernels"]) or "–", short(row["source"]), row["environment"]]
             + [row["utc"].replace("T", " ").removesuffix("Z")]
         )
-    indented = "\n".join("    " + line for line in table(head, body, 3).splitlines())
-    return f'??? note "{title}"\n\n{indented}'
+    return folded(title, head, body, 3)
 
 
 def _error_text(value: float | str | None) -> str:
@@ -308,7 +336,7 @@ class Page:
         if not chart.points:
             return
         self.files[f"{ASSETS}/{chart.name}.vl.json"] = spec_text(chart)
-        self.add(f'<div class="bench-figure" data-chart="{chart.name}">\n{svg(chart)}\n</div>')
+        self.add(f'<div class="bench-figure" data-search-exclude data-chart="{chart.name}">\n{svg(chart)}\n</div>')
         self.add(
             f"[Chart specification](../assets/bench/{chart.name}.vl.json)"
             f'{{ .bench-spec data-for="{chart.name}" }} · [CSV](../assets/bench/{self.name}.csv){{ .bench-csv }}'
@@ -687,8 +715,7 @@ def article_page(data: dict) -> dict[str, str]:
         some = next(iter(group.values()))
         body.append([f"{n_cols(some):,}", *(speed_cell(group.get(name)) for name in who)])
     head = ["N", *(NAMES[name] for name in who)]
-    folded = "\n".join("    " + line for line in table(head, body).splitlines())
-    page.add(f'??? note "GB/s, 2·M·N elements counted"\n\n{folded}')
+    page.add(folded("GB/s, 2·M·N elements counted", head, body))
     lines = [name for name in (CHOOSER, "torch", "naive") if name in there]
     first = [row for row in rows if n_cols(row) <= TUTORIAL_COLUMNS and row["provider"] in lines]
     if first:
@@ -702,8 +729,7 @@ def article_page(data: dict) -> dict[str, str]:
         for group in by_case(first).values():
             some = next(iter(group.values()))
             body.append([f"{n_cols(some):,}", *(speed_cell(group.get(name), 0.5) for name in lines)])
-        folded = "\n".join("    " + t for t in table(["N", *(NAMES[name] for name in lines)], body).splitlines())
-        page.add(f'??? note "GB/s, M·N elements counted"\n\n{folded}')
+        page.add(folded("GB/s, M·N elements counted", ["N", *(NAMES[name] for name in lines)], body))
         naive = [ratio(group, "naive") for group in by_case(first).values() if ratio(group, "naive")]
         if naive:
             page.add(
