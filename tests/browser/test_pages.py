@@ -92,7 +92,7 @@ def tab(contexts, address):
         view.on("request", lambda request: requests.append(request.url))
         view.on("pageerror", lambda error: errors.append(str(error)))
         opened.append((view, requests, errors))
-        view.goto(address + url_of(page), wait_until="networkidle")
+        view.goto(address + url_of(page), wait_until="load")
         return view
 
     yield open_page

@@ -233,7 +233,7 @@ def load(root: Path | str = ".") -> Registry:
 
 def index_markdown(registry: Registry) -> str:
     """The body of the equation index: a table, then every equation with its test and its lines."""
-    out = ["| | equation | test | computed in |", "|---|---|---|---|"]
+    out = ["| no. | equation | test | computed in |", "|---|---|---|---|"]
     for equation in registry.equations.values():
         test = f"`{equation.test_name}`" if equation.test else "**missing**"
         code = "<br>".join(f"`{lines.path.removeprefix('src/triton_softmax/')}:{lines.first}`" for lines in equation.code)
