@@ -14,9 +14,6 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp,
 import triton_softmax
 from triton_softmax import ops
 
-# PyTorch compiles its own rules for forward mode with torch.jit on first use, and warns about itself.
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-
 # (ours, PyTorch's) of each public function
 PAIRS = {
     name: (getattr(triton_softmax, name), getattr(torch, name)) for name in ("softmax", "log_softmax", "logsumexp")
@@ -68,7 +65,7 @@ def test_opcheck_with_every_argument(name):
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("dim", [0, 1])
 def test_every_operator_passes_gradcheck_in_both_modes(name, dim):
-    for op, (*tensors, last) in ((op, [a for a in arguments]) for op, arguments in operators(name, 3, 2, dim=dim)):
+    for op, (*tensors, last) in ((op, [a for a in arguments]) for op, arguments in operators(name, 2, 2, dim=dim)):
         arguments = [*tensors, last]
         inputs = [a for a in arguments if isinstance(a, torch.Tensor)]
         rest = arguments[len(inputs) :]
@@ -83,7 +80,7 @@ def test_every_operator_passes_gradcheck_in_both_modes(name, dim):
 
 @pairs
 def test_gradgradcheck(ours, theirs):
-    x = random(2, 3).requires_grad_()
+    x = random(1, 3).requires_grad_()
     assert gradgradcheck(lambda x: ours(x, 1), (x,), check_fwd_over_rev=True, check_rev_over_rev=True)
 
 
@@ -326,6 +323,7 @@ def test_subclasses_reach_the_operator():
     torch.testing.assert_close(y.as_subclass(torch.Tensor), torch.softmax(x, 1))
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 def test_jit_trace_does_not_bake_the_result_in():
     x = random(2, 3)
     traced = torch.jit.trace(lambda x: triton_softmax.softmax(x, 1), (x,))
@@ -409,5 +407,5 @@ def test_devices(monkeypatch):
     with pytest.raises(RuntimeError, match="set TRITON_INTERPRET=1 before importing triton"):
         triton_softmax.softmax(random(2, 3), 0)
     torch.testing.assert_close(
-        triton_softmax.softmax(random(2, 3), 0, implementation="naive"), torch.softmax(random(2, 3), 0)
+        triton_softmax.softmax(random(2, 3), 1, implementation="naive"), torch.softmax(random(2, 3), 1)
     )

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch._C import (
     _are_functorch_transforms_active,
     _get_tracing_state,
+    _has_storage,
     _is_any_autocast_enabled,
     _len_torch_dispatch_stack,
     _len_torch_function_stack,
@@ -40,6 +41,7 @@ def _nobody_watches(x: Tensor) -> bool:
         or _is_any_autocast_enabled()
         or forward_ad._current_level >= 0
         or _get_tracing_state() is not None
+        or not _has_storage(x)  # a wrapper, such as `torch.autograd.grad(..., is_grads_batched=True)` sends backward
         or x.is_meta
         or x.is_neg()  # the sign of such a view (the imaginary part of a conjugate) is not in its memory
     )
