@@ -157,8 +157,12 @@ def compile_ahead(
     return compile_many([Request(kernel, signature, constants, target, num_warps, num_stages, tuple(aligned))])[0]
 
 
-def compile_many(requests: list[Request]) -> list[Compilation]:
+def compile_many(requests: list[Request], *, keep_errors: bool = False) -> list[Compilation]:
     """Compile several kernels in one process, with the interpreter off whether or not it is on here.
+
+    Args:
+        requests: what to compile.
+        keep_errors: put the error of a refused kernel in its place in the list, instead of raising it.
 
     Raises:
         ValueError: as `compile_ahead`.
@@ -177,11 +181,17 @@ def compile_many(requests: list[Request]) -> list[Compilation]:
     )
     if process.returncode:
         raise RuntimeError(f"the compiler process failed:\n{process.stderr}")
-    answers = json.loads(process.stdout.splitlines()[-1])
-    for answer in answers:
-        if "error" in answer:
-            raise (ValueError if answer["kind"] == "ValueError" else RuntimeError)(answer["error"])
-    return [Compilation(**answer) for answer in answers]
+    results = [_result(answer) for answer in json.loads(process.stdout.splitlines()[-1])]
+    for result in results:
+        if isinstance(result, Exception) and not keep_errors:
+            raise result
+    return results
+
+
+def _result(answer: dict[str, Any]) -> Compilation | Exception:
+    if "error" in answer:
+        return (ValueError if answer["kind"] == "ValueError" else RuntimeError)(answer["error"])
+    return Compilation(**answer)
 
 
 # --- in the process without the interpreter ----------------------------------------------------------------------------------------

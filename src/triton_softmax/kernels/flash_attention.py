@@ -60,7 +60,7 @@ def attention_forward_kernel(
 
 # --8<-- [start:launch]
 def attention_forward(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, block_queries: int = 64, block_keys: int = 64
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, block_queries: int = 64, block_keys: int = 32
 ) -> torch.Tensor:
     """Attention with scalar queries, keys and values: softmax(q[:, None] * k, dim=-1) @ v without the matrix.
 

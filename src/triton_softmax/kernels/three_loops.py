@@ -42,19 +42,21 @@ def softmax_forward_three_loops_kernel(
     x_rows = x_ptr + rows[:, None] * x_row_stride
     y_rows = y_ptr + rows[:, None] * y_row_stride
 
-    m = tl.full((BLOCK_ROWS,), float("-inf"), acc_type)
+    m_lanes = tl.full((BLOCK_ROWS, BLOCK_COLS), float("-inf"), acc_type)
     for start in range(0, n_cols, BLOCK_COLS):
         cols = start + tl.arange(0, BLOCK_COLS)
         mask = (rows < n_rows)[:, None] & (cols < n_cols)[None, :]
         x = tl.load(x_rows + cols[None, :], mask=mask, other=float("-inf")).to(y_type).to(acc_type)
-        m = tl.maximum(m, tl.max(x, axis=1))
+        m_lanes = tl.maximum(m_lanes, x)
+    m = tl.max(m_lanes, axis=1)
 
-    d = tl.zeros((BLOCK_ROWS,), acc_type)
+    d_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), acc_type)
     for start in range(0, n_cols, BLOCK_COLS):
         cols = start + tl.arange(0, BLOCK_COLS)
         mask = (rows < n_rows)[:, None] & (cols < n_cols)[None, :]
         x = tl.load(x_rows + cols[None, :], mask=mask, other=float("-inf")).to(y_type).to(acc_type)
-        d += tl.sum(exp_shifted(x, m[:, None]), axis=1)
+        d_lanes += exp_shifted(x, m[:, None])
+    d = tl.sum(d_lanes, axis=1)
 
     for start in range(0, n_cols, BLOCK_COLS):
         cols = start + tl.arange(0, BLOCK_COLS)
