@@ -1,7 +1,9 @@
-"""Attention with numbers for queries, keys and values, in one loop over the keys: the online recurrence with one more running sum.
+"""Attention with numbers for queries, keys and values, in one loop over the keys: the online recurrence with one more
+running sum.
 
-o_i = sum_j softmax_j(q_i·k_j)·v_j needs the scores of all keys for their maximum and denominator, and again for the sum. The recurrence
-carries the sum along: whenever the maximum grows, what was accumulated is rescaled just as the denominator is. No score reaches memory.
+o_i = sum_j softmax_j(q_i·k_j)·v_j needs the scores of all keys for their maximum and denominator, and again for the
+sum. The recurrence carries the sum along: whenever the maximum grows, what was accumulated is rescaled just as the
+denominator is. No score reaches memory.
 
 Source: Triton Puzzles 9 ("simple FlashAttention"). The puzzle's solutions let -10⁶ stand in for -inf; here it is -inf.
 """
@@ -75,19 +77,20 @@ def attention_forward(
         A vector (n_queries,) of the dtype of q.
 
     Raises:
-        ValueError: an argument is not a non-empty contiguous vector of a floating-point dtype, the dtypes differ, or k and v differ in length.
+        ValueError: an argument is not a non-empty contiguous vector of a floating-point dtype, the dtypes differ, or
+            k and v differ in length.
     """
     for name, vector in (("q", q), ("k", k), ("v", v)):
         if vector.ndim != 1 or vector.numel() == 0 or not vector.is_contiguous():
-            raise ValueError(f"attention takes a non-empty contiguous vector as {name}, not a tensor of shape {tuple(vector.shape)}")
+            raise ValueError(
+                f"attention takes a non-empty contiguous vector as {name}, not a tensor of shape {tuple(vector.shape)}"
+            )
         if vector.dtype not in DTYPES or vector.dtype != q.dtype:
             raise ValueError(f"attention takes q, k and v of one floating-point dtype, not {vector.dtype} as {name}")
     if k.shape != v.shape:
         raise ValueError(f"attention takes one value per key, not {v.numel()} values for {k.numel()} keys")
     o = torch.empty_like(q)
     grid = (triton.cdiv(q.numel(), block_queries),)
-    attention_forward_kernel[grid](
-        q, k, v, o, q.numel(), k.numel(), BLOCK_QUERIES=block_queries, BLOCK_KEYS=block_keys
-    )
+    attention_forward_kernel[grid](q, k, v, o, q.numel(), k.numel(), BLOCK_QUERIES=block_queries, BLOCK_KEYS=block_keys)
     return o
 # --8<-- [end:launch]

@@ -1,7 +1,8 @@
 """Softmax as PyTorch lines: no kernel of ours, and the rung below all the others.
 
-Each line of [`softmax_naive_torch`][triton_softmax.reference.softmax_naive_torch] launches a kernel of PyTorch's that reads its operands from memory and
-writes its result back. Here they stand behind the same launchers as the kernels, so that they can be named and compared.
+Each line of [`softmax_naive_torch`][triton_softmax.reference.softmax_naive_torch] launches a kernel of PyTorch's that
+reads its operands from memory and writes its result back. Here they stand behind the same launchers as the kernels,
+so that they can be named and compared.
 
 Source: the first version of the Triton tutorial "Fused Softmax".
 """

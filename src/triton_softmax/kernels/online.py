@@ -50,3 +50,21 @@ def merge(m1, d1, m2, d2):
     d = d1 * exp_shifted(m1, m) + d2 * exp_shifted(m2, m)
     return m, d
 # --8<-- [end:merge]
+
+
+# --8<-- [start:hold]
+@triton.jit
+def hold(x, HOLD: tl.constexpr):
+    """x, hidden from the optimiser (HOLD), so that what was computed from it before is computed again and not kept.
+
+    Converting 16-bit elements to float32 doubles the registers they take. Conversions are cheap and registers are not: a kernel that
+    waits, or reduces, between two uses of x should keep x and convert twice, but a compiler merges equal expressions.
+    An assembly statement that does nothing is where it must stop. NVIDIA only; x is 16 bits wide, or an int32 that packs two of them.
+    """
+    if HOLD:
+        if x.dtype.primitive_bitwidth == 16:
+            x = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2)
+        else:
+            x = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=1)
+    return x
+# --8<-- [end:hold]

@@ -1,7 +1,8 @@
 """Softmax of a row that one program holds whole, in registers: one read, one write.
 
-With the row in registers nothing has to be read twice, and the statistics need no recurrence. The block is the next power of two above
-the number of columns, which is also what limits it: a block that does not fit the registers spills to memory.
+With the row in registers nothing has to be read twice, and the statistics need no recurrence. The block is the next
+power of two above the number of columns, which is also what limits it: a block that does not fit the registers spills
+to memory.
 
 Source: "Studying Triton One Kernel at a Time: Softmax", whose launch heuristic and cache modifiers are kept.
 """
@@ -66,7 +67,11 @@ def softmax_forward_single_block_kernel(
     cols = tl.arange(0, BLOCK_SIZE)
     mask = cols < n_cols
 
-    x = tl.load(x_ptr + row * x_row_stride + cols, mask=mask, other=float("-inf"), cache_modifier=".ca").to(y_type).to(acc_type)
+    x = (
+        tl.load(x_ptr + row * x_row_stride + cols, mask=mask, other=float("-inf"), cache_modifier=".ca")
+        .to(y_type)
+        .to(acc_type)
+    )
     m = tl.max(x, axis=0)
     e = exp_shifted(x, m)
     d = tl.sum(e, axis=0)
@@ -83,7 +88,15 @@ def softmax_forward_single_block_kernel(
 # --8<-- [start:backward]
 @triton.jit
 def softmax_backward_single_block_kernel(
-    y_ptr, dy_ptr, dx_ptr, y_row_stride, dy_row_stride, dx_row_stride, n_cols, LOG: tl.constexpr, BLOCK_SIZE: tl.constexpr
+    y_ptr,
+    dy_ptr,
+    dx_ptr,
+    y_row_stride,
+    dy_row_stride,
+    dx_row_stride,
+    n_cols,
+    LOG: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
 ):
     """Vector-Jacobian product of softmax (LOG: of log-softmax) for one row per program.
 
@@ -120,7 +133,9 @@ def softmax_backward_single_block_kernel(
 # --8<-- [start:launch]
 def _block_for(n_cols: int) -> int:
     if n_cols > MAX_COLS:
-        raise ValueError(f"single_block holds a row of at most {MAX_COLS:,} columns, not {n_cols:,}: Triton has no larger block")
+        raise ValueError(
+            f"single_block holds a row of at most {MAX_COLS:,} columns, not {n_cols:,}: Triton has no larger block"
+        )
     return triton.next_power_of_2(n_cols)
 
 
@@ -142,7 +157,14 @@ def softmax_forward(x: torch.Tensor, *, log: bool = False, out_dtype: torch.dtyp
     block_size = _block_for(n_cols)
     x, y = forward_operands(x, out_dtype)
     softmax_forward_single_block_kernel[(n_rows,)](
-        x, y, x.stride(0), y.stride(0), n_cols, LOG=log, BLOCK_SIZE=block_size, num_warps=num_warps_for_block(block_size)
+        x,
+        y,
+        x.stride(0),
+        y.stride(0),
+        n_cols,
+        LOG=log,
+        BLOCK_SIZE=block_size,
+        num_warps=num_warps_for_block(block_size),
     )
     return y
 

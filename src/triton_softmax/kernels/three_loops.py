@@ -1,10 +1,10 @@
 """Softmax of rows of any length in three loops over tiles: maximum, denominator, result.
 
-The first rung after PyTorch lines: intermediate values stay in registers, so a row is read three times and written once, instead
-of five times and three.
+The first rung after PyTorch lines: intermediate values stay in registers, so a row is read three times and written
+once, instead of five times and three.
 
-Source: Triton Puzzles 8 ("long softmax"). The puzzle's solutions start the running maximum at 0, which turns a row of very negative
-numbers into 0/0; here it starts at -inf.
+Source: Triton Puzzles 8 ("long softmax"). The puzzle's solutions start the running maximum at 0, which turns a row of
+very negative numbers into 0/0; here it starts at -inf.
 """
 
 from __future__ import annotations
@@ -15,13 +15,23 @@ import triton.language as tl
 
 from .online import exp_shifted
 from .rows import check_rows, forward_operands
-from .two_loops import softmax_backward as softmax_backward  # the backward pass has no maximum to find: two loops are all it has
+from .two_loops import (
+    softmax_backward as softmax_backward,
+)  # the backward pass has no maximum to find: two loops are all it has
 
 
 # --8<-- [start:forward]
 @triton.jit
 def softmax_forward_three_loops_kernel(
-    x_ptr, y_ptr, x_row_stride, y_row_stride, n_rows, n_cols, LOG: tl.constexpr, BLOCK_ROWS: tl.constexpr, BLOCK_COLS: tl.constexpr
+    x_ptr,
+    y_ptr,
+    x_row_stride,
+    y_row_stride,
+    n_rows,
+    n_cols,
+    LOG: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLS: tl.constexpr,
 ):
     """Softmax (LOG: its logarithm) of BLOCK_ROWS rows per program, in three loops over tiles of BLOCK_COLS columns.
 
@@ -101,7 +111,16 @@ def softmax_forward(
     grid = (triton.cdiv(n_rows, block_rows),)
     block_cols = min(block_cols, triton.next_power_of_2(n_cols))
     softmax_forward_three_loops_kernel[grid](
-        x, y, x.stride(0), y.stride(0), n_rows, n_cols, LOG=log, BLOCK_ROWS=block_rows, BLOCK_COLS=block_cols, num_warps=8
+        x,
+        y,
+        x.stride(0),
+        y.stride(0),
+        n_rows,
+        n_cols,
+        LOG=log,
+        BLOCK_ROWS=block_rows,
+        BLOCK_COLS=block_cols,
+        num_warps=8,
     )
     return y
 # --8<-- [end:launch]

@@ -1,10 +1,10 @@
 """Softmax of rows of any length in two loops over tiles: online statistics, then the result.
 
-The maximum and the denominator are found in one loop, since the (m, d) of a tile can be merged into the (m, d) of the tiles before it.
-A row is read twice and written once.
+The maximum and the denominator are found in one loop, since the (m, d) of a tile can be merged into the (m, d) of the
+tiles before it. A row is read twice and written once.
 
-Sources: Triton Puzzles 8 solved with the online recurrence, and the multi-block kernels of "Studying Triton One Kernel at a Time: Softmax".
-They are the same kernel, so this file serves both.
+Sources: Triton Puzzles 8 solved with the online recurrence, and the multi-block kernels of "Studying Triton One
+Kernel at a Time: Softmax". They are the same kernel, so this file serves both.
 """
 
 from __future__ import annotations
@@ -40,7 +40,15 @@ CONFIGS = [triton.Config({"BLOCK_COLS": 1024}, num_warps=4)] if triton.knobs.run
 @triton.autotune(configs=CONFIGS, key=["n_cols"])
 @triton.jit
 def softmax_forward_two_loops_kernel(
-    x_ptr, y_ptr, x_row_stride, y_row_stride, n_rows, n_cols, LOG: tl.constexpr, BLOCK_ROWS: tl.constexpr, BLOCK_COLS: tl.constexpr
+    x_ptr,
+    y_ptr,
+    x_row_stride,
+    y_row_stride,
+    n_rows,
+    n_cols,
+    LOG: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLS: tl.constexpr,
 ):
     """Softmax (LOG: its logarithm) of BLOCK_ROWS rows per program, in two loops over tiles of BLOCK_COLS columns.
 
@@ -103,7 +111,8 @@ def softmax_backward_two_loops_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
 ):
-    """Vector-Jacobian product of softmax (LOG: of log-softmax) for BLOCK_ROWS rows per program, in two loops over tiles.
+    """Vector-Jacobian product of softmax (LOG: of log-softmax) for BLOCK_ROWS rows per program, in two loops over
+    tiles.
 
     Args:
         y_ptr: output of the forward pass, n_rows rows of n_cols elements.

@@ -1,0 +1,295 @@
+"""Which kernel, and how: from shape, strides, dtype and device to a frozen `Config`.
+
+Pure functions of numbers; nothing here needs a GPU, and the tests call them at every threshold. Constants carry the measurement that chose them, as a share of
+the time of a copy that moves the same bytes (H200, 2^27 elements, cold L2): 1.00 is as fast as copying.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+VECTOR_BYTES = 16
+"""The widest access of one thread."""
+
+MAX_POLLS = 256
+"""How often a program of the split-row kernels looks for missing words before it computes them itself: some 200 µs, many times what a
+row takes, so that it only ever helps when its partners are not running."""
+
+MAX_CHUNKS = 16384
+"""The most chunks of a row that the split-row kernels take; a row of 2^27 columns has so many."""
+
+PACKED_MAX_COLS = 65536
+"""The longest row that `packed_rows` and `aligned_rows` take when they are asked for by name; the registers end before."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """What the choice depends on.
+
+    Attributes:
+        multiprocessors: number of multiprocessors (streaming multiprocessors, compute units).
+        nvidia: whether kernels are compiled for an NVIDIA GPU; else no register limit is set and no assembly used.
+    """
+
+    multiprocessors: int = 132
+    nvidia: bool = False
+
+
+@dataclass(frozen=True)
+class Config:
+    """How to launch one kernel.
+
+    Attributes:
+        implementation: one of `triton_softmax.IMPLEMENTATIONS`.
+        block_rows: rows (strided: elements along the inner dimension) per program.
+        block_cols: columns per program; for split_rows per chunk, of which `chunk_cols` are used.
+        num_warps: warps per program.
+        vector: elements that one access moves, as the compiler is told.
+        edges: rows do not all start and end on a vector.
+        hold, pairs, keep_exp: what stays in registers, see `kernels.online.hold` and `kernels.split_rows`.
+        n_chunks: programs per row.
+        chunk_cols: columns of a chunk.
+        max_registers: registers per thread, None to let the compiler choose.
+        two_pass: more chunks than the device holds at once: publish first, then read again.
+        whole: strided: the tile holds the whole dimension.
+        wide_index: strided: offsets need 64 bits.
+    """
+
+    implementation: str
+    block_rows: int = 1
+    block_cols: int = 1
+    num_warps: int = 4
+    vector: int = 1
+    edges: bool = False
+    hold: bool = False
+    pairs: bool = False
+    keep_exp: bool = False
+    n_chunks: int = 1
+    chunk_cols: int = 0
+    max_registers: int | None = None
+    two_pass: bool = False
+    whole: bool = True
+    wide_index: bool = False
+
+
+def next_power_of_2(n: int) -> int:
+    """The smallest power of two that is at least n.
+
+    >>> [next_power_of_2(n) for n in (0, 1, 2, 3, 4097)]
+    [1, 1, 2, 4, 8192]
+    """
+    return 1 << max(0, n - 1).bit_length()
+
+
+def vector_width(itemsize: int, addresses: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements per access that rows of these tensors allow: a whole vector, or 1.
+
+    Args:
+        itemsize: bytes of the narrowest element.
+        addresses: of the tensors' first elements, in bytes.
+        strides: from row to row of each tensor, in elements.
+
+    A vector works if every tensor starts on one and all rows with the same number start equally far from one.
+
+    >>> vector_width(2, (0, 512), (50257, 50257)), vector_width(2, (0, 512), (50264, 50257)), vector_width(4, (4, 512), (8, 8))
+    (8, 1, 1)
+    """
+    width = VECTOR_BYTES // itemsize
+    aligned = all(address % VECTOR_BYTES == 0 for address in addresses)
+    in_step = all((stride - strides[0]) % width == 0 for stride in strides)
+    return width if aligned and in_step else 1
+
+
+# --8<-- [start:fits]
+def fits_one_program(n_rows: int, n_cols: int, itemsize: int, edges: bool, backward: bool, device: Device) -> bool:
+    """Whether a row should be one program's, held in its registers.
+
+    A program that fills a multiprocessor alone cannot hide its waiting behind another one, and 16-bit rows have to be
+    twice as fast: 16-bit forward rows of 32,768 in one program reach 0.78, split 0.85 and more; float32 0.99.
+    Backward holds two rows at a time.
+    """
+    if itemsize == 8:
+        return n_cols <= 8192
+    if backward:
+        limit = 16384 if itemsize == 4 and edges else 8192
+    elif itemsize == 4:
+        limit = 16384 if edges else 32768
+    else:
+        limit = 16384
+    if n_rows * 2 < device.multiprocessors:
+        limit = min(limit, 8192)  # few long rows: more programs than rows, or most of the device idles
+    return n_cols <= limit
+# --8<-- [end:fits]
+
+
+# --8<-- [start:tile]
+def tile_config(
+    n_rows: int, n_cols: int, itemsize: int, vector: int, edges: bool, backward: bool, device: Device
+) -> Config:
+    """One program for one row or several.
+
+    Enough rows that a program has 1,024 elements or more, but not so many that programs become fewer than the device can run.
+    Rows with edges do best within one warp, where a reduction needs no barrier (16-bit, 781 columns: one warp 1.00, four 0.42).
+    """
+    body = n_cols // vector * vector if edges else n_cols  # 4,097 columns have a body of 4,096
+    block_cols = max(16, next_power_of_2(body))
+    if edges:
+        rows = min(16, max(1, 1024 // block_cols))
+        if block_cols <= 512:
+            warps = 2 if rows == 16 else 1
+        elif itemsize == 2:
+            warps = max(1, block_cols // (1024 if backward else 2048))
+        else:
+            warps = block_cols // 512 if block_cols > 1024 else 4
+        warps = min(16, warps)
+    else:
+        rows = max(1, (1024 if backward else 2048) // block_cols)
+        if block_cols >= 8192:
+            warps = 8 if itemsize == 2 and block_cols == 16384 else 16
+        else:
+            warps = 8 if backward and block_cols == 4096 else 4
+    if block_cols > 32768:
+        warps = 32
+    rows = min(rows, max(1, next_power_of_2(n_rows // (2 * device.multiprocessors))))
+    hold = device.nvidia and itemsize == 2 and not backward and block_cols >= (2048 if edges else 16384)
+    return Config(
+        "aligned_rows" if edges else "packed_rows",
+        block_rows=rows,
+        block_cols=block_cols,
+        num_warps=warps,
+        vector=vector,
+        edges=edges,
+        hold=hold,
+    )
+# --8<-- [end:tile]
+
+
+# --8<-- [start:split]
+def split_config(
+    n_rows: int, n_cols: int, itemsize: int, log: bool, vector: int, edges: bool, backward: bool, device: Device
+) -> Config:
+    """Several programs for one row.
+
+    The fewer registers a program takes, the more of them a multiprocessor holds and the more bytes are in flight while others wait: the limits
+    below are the smallest that cost next to nothing in spills. Backward, 16-bit elements held as pairs: 131,072 columns 0.98, converted 0.91.
+    """
+    pairs = keep_exp = False
+    warps = 4
+    if not backward and itemsize == 4:
+        if edges:
+            block, registers = (4096, 64) if n_cols <= 32768 else (8192, 96)
+        else:
+            block, registers = (4096, None) if n_cols <= 98304 else (8192, 96)
+    elif not backward:
+        block, registers = (8192, 96) if edges or log else (8192, 80)
+        pairs, keep_exp = log, not log
+    elif itemsize == 4:
+        if edges or n_cols > 262144:
+            block, registers = 8192, 168
+        else:
+            block, registers = 4096, (None if n_cols <= 49152 else 96)
+    else:
+        pairs = True
+        if edges:
+            block, registers, warps = 4096, 128, 2
+        else:
+            block, registers = (4096, 64) if n_cols <= 98304 else (8192, 112)
+    # Few rows: smaller chunks until every multiprocessor has one (1 × 131,072: 6.6 µs in 128 chunks, 7.0 µs in 16).
+    while block > 1024 and n_rows * -(-n_cols // block) < device.multiprocessors:
+        block, registers, warps = block // 2, None, 4
+    n_chunks = -(-n_cols // block)
+    return Config(
+        "split_rows",
+        block_cols=block,
+        num_warps=warps,
+        vector=vector,
+        edges=edges,
+        hold=pairs and device.nvidia,
+        pairs=pairs and vector > 1,
+        keep_exp=keep_exp,
+        n_chunks=n_chunks,
+        chunk_cols=-(-(-(-n_cols // n_chunks)) // vector) * vector,
+        max_registers=registers if device.nvidia else None,
+        # Chunks that cannot all run at once would be summarised by those that wait for them; then reading twice is cheaper.
+        two_pass=n_chunks > 3 * device.multiprocessors,
+    )
+# --8<-- [end:split]
+
+
+# --8<-- [start:strided]
+def strided_config(n_cols: int, n_inner: int, itemsize: int, largest_offset: int) -> Config:
+    """A tile across the inner dimension; the whole softmax dimension at once up to 2,048.
+
+    At least 16 neighbours, so that a row of the tile is 32 bytes or more; about 8,192 elements per program.
+    """
+    block_cols = next_power_of_2(n_cols)
+    whole = block_cols <= (2048 if itemsize <= 4 else 1024)
+    if whole:
+        inner = max(16, min(64, 8192 // block_cols))
+        if itemsize == 4 and block_cols == 1024:
+            inner = 32  # 0.95, against 0.92 for 16
+    else:
+        block_cols, inner = 64, 64
+    inner = min(inner, next_power_of_2(n_inner))
+    return Config(
+        "strided",
+        block_rows=inner,
+        block_cols=block_cols,
+        num_warps=max(4, min(16, block_cols * inner // 1024)),
+        whole=whole,
+        wide_index=largest_offset >= 2**31,
+    )
+# --8<-- [end:strided]
+
+
+def choose_rows(
+    n_rows: int,
+    n_cols: int,
+    itemsize: int,
+    *,
+    log: bool,
+    backward: bool,
+    addresses: tuple[int, ...],
+    strides: tuple[int, ...],
+    device: Device,
+    implementation: str | None = None,
+) -> Config:
+    """The configuration for softmax along rows of adjacent elements.
+
+    Args:
+        n_rows: number of rows.
+        n_cols: number of columns.
+        itemsize: bytes of the narrowest element of the tensors involved; 8 only if all are float64.
+        log: log-softmax.
+        backward: the vector-Jacobian product.
+        addresses: of the tensors' first elements.
+        strides: from row to row of each tensor, in elements.
+        device: what the kernel will run on.
+        implementation: "packed_rows", "aligned_rows" or "split_rows" to insist, None to choose.
+
+    Raises:
+        ValueError: the implementation insisted on cannot take this shape.
+    """
+    vector = vector_width(itemsize, addresses, strides)
+    edges = bool(n_cols % vector) or any(stride % vector for stride in strides)
+    if implementation == "packed_rows":
+        if n_cols > PACKED_MAX_COLS:
+            raise ValueError(f"packed_rows holds rows of at most {PACKED_MAX_COLS:,} columns, not {n_cols:,}")
+        return tile_config(n_rows, n_cols, itemsize, 1 if edges else vector, False, backward, device)
+    if implementation == "aligned_rows":
+        if n_cols > PACKED_MAX_COLS:
+            raise ValueError(f"aligned_rows holds rows of at most {PACKED_MAX_COLS:,} columns, not {n_cols:,}")
+        if vector == 1:
+            raise ValueError("aligned_rows needs tensors that start on 16 bytes and row strides that agree modulo a vector")
+        return tile_config(n_rows, n_cols, itemsize, vector, True, backward, device)
+    if implementation == "split_rows":
+        if itemsize == 8:
+            raise ValueError("split_rows packs its summaries as two float32 numbers and does not take float64")
+        if n_cols > MAX_CHUNKS * 8192:
+            raise ValueError(f"split_rows splits rows of at most {MAX_CHUNKS * 8192:,} columns, not {n_cols:,}")
+        return split_config(n_rows, n_cols, itemsize, log, vector, edges, backward, device)
+    if fits_one_program(n_rows, n_cols, itemsize, edges, backward, device):
+        return tile_config(n_rows, n_cols, itemsize, vector, edges, backward, device)
+    if itemsize == 8 or n_cols > MAX_CHUNKS * 8192 or n_rows * -(-n_cols // 1024) >= 2**31:
+        return Config("two_loops")
+    return split_config(n_rows, n_cols, itemsize, log, vector, edges, backward, device)

@@ -1,0 +1,193 @@
+"""Softmax along a dimension whose elements lie apart, without a transposing copy.
+
+The tensor is seen as (n_outer, n_cols, n_inner) with free strides: softmax runs along the middle, and neighbours in memory are, as a rule, neighbours along
+n_inner. So a program takes BLOCK_INNER columns of the matrix side by side, reads whole cache lines across them, and reduces down the tile's first axis.
+A tile that holds the whole dimension reads it once; a longer one is walked in two loops with the online recurrence, and read twice.
+
+Strides are compiled in where that helps: Triton specialises an argument that is 1 or a multiple of 16, and so sees which axis is contiguous.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from .online import exp_shifted
+
+
+# --8<-- [start:tile]
+@triton.jit
+def tile_position(n_inner, INDEX: tl.constexpr, BLOCK_INNER: tl.constexpr):
+    """(outer, inner) of this program: an int64 scalar, and 1 × BLOCK_INNER positions along n_inner as INDEX (int32 or int64)."""
+    blocks = tl.cdiv(n_inner, BLOCK_INNER)
+    program = tl.program_id(0)
+    inner = (program % blocks).to(INDEX) * BLOCK_INNER + tl.arange(0, BLOCK_INNER)[None, :]
+    return (program // blocks).to(tl.int64), inner
+# --8<-- [end:tile]
+
+
+# --8<-- [start:forward]
+@triton.jit
+def softmax_forward_strided_kernel(
+    x_ptr,
+    y_ptr,
+    x_outer_stride,
+    x_col_stride,
+    x_inner_stride,
+    y_outer_stride,
+    y_col_stride,
+    y_inner_stride,
+    n_cols,
+    n_inner,
+    LOG: tl.constexpr,
+    WHOLE: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_COLS: tl.constexpr,
+    BLOCK_INNER: tl.constexpr,
+):
+    """Softmax (LOG: its logarithm) along the middle dimension, BLOCK_INNER of them per program.
+
+    Args:
+        x_ptr: input (n_outer, n_cols, n_inner).
+        y_ptr: output, likewise. x is rounded to its type before anything else.
+        x_outer_stride, x_col_stride, x_inner_stride: elements from one to the next along each dimension of x; any, 0 included.
+        y_outer_stride, y_col_stride, y_inner_stride: likewise for y.
+        n_cols: length of the softmax dimension.
+        n_inner: length of the last dimension.
+        LOG: write log-softmax.
+        WHOLE: BLOCK_COLS is at least n_cols, and the tile is read once.
+        INDEX: integer type in which offsets within one outer slice are computed.
+        BLOCK_COLS: elements of the softmax dimension per tile, a power of two.
+        BLOCK_INNER: elements of the last dimension per tile, a power of two.
+    """
+    y_type: tl.constexpr = y_ptr.dtype.element_ty
+    acc_type: tl.constexpr = tl.float64 if y_type == tl.float64 else tl.float32
+    outer, inner = tile_position(n_inner, INDEX, BLOCK_INNER)
+    x_ptr += outer * x_outer_stride
+    y_ptr += outer * y_outer_stride
+    cols = tl.arange(0, BLOCK_COLS).to(INDEX)[:, None]
+
+    if WHOLE:
+        mask = (cols < n_cols) & (inner < n_inner)
+        x = tl.load(x_ptr + (cols * x_col_stride + inner * x_inner_stride), mask=mask, other=float("-inf"))
+        x = x.to(y_type).to(acc_type)
+        m = tl.max(x, axis=0)[None, :]
+        e = exp_shifted(x, m)
+        d = tl.sum(e, axis=0)[None, :]
+        if LOG:
+            # eq: log-softmax-definition
+            y = (x - m) - tl.log(d)
+        else:
+            # eq: softmax-safe
+            y = e * (1.0 / d)
+        tl.store(y_ptr + (cols * y_col_stride + inner * y_inner_stride), y.to(y_type), mask=mask)
+    else:
+        # Each element of the tile keeps statistics of its own, merged once at the end.
+        m = tl.full((BLOCK_COLS, BLOCK_INNER), float("-inf"), acc_type)
+        d = tl.zeros((BLOCK_COLS, BLOCK_INNER), acc_type)
+        for start in range(0, n_cols, BLOCK_COLS):
+            mask = (start + cols < n_cols) & (inner < n_inner)
+            x = tl.load(x_ptr + ((start + cols) * x_col_stride + inner * x_inner_stride), mask=mask, other=float("-inf"))
+            x = x.to(y_type).to(acc_type)
+            # eq: online-m, online-d
+            m_new = tl.maximum(m, x)
+            d = d * exp_shifted(m, m_new) + exp_shifted(x, m_new)
+            m = m_new
+        # eq: merge
+        m_all = tl.max(m, axis=0)[None, :]
+        d_all = tl.sum(d * exp_shifted(m, m_all), axis=0)[None, :]
+        for start in range(0, n_cols, BLOCK_COLS):
+            mask = (start + cols < n_cols) & (inner < n_inner)
+            x = tl.load(x_ptr + ((start + cols) * x_col_stride + inner * x_inner_stride), mask=mask, other=float("-inf"))
+            x = x.to(y_type).to(acc_type)
+            if LOG:
+                y = (x - m_all) - tl.log(d_all)
+            else:
+                y = exp_shifted(x, m_all) * (1.0 / d_all)
+            tl.store(y_ptr + ((start + cols) * y_col_stride + inner * y_inner_stride), y.to(y_type), mask=mask)
+# --8<-- [end:forward]
+
+
+# --8<-- [start:backward]
+@triton.jit
+def softmax_backward_strided_kernel(
+    y_ptr,
+    dy_ptr,
+    dx_ptr,
+    y_outer_stride,
+    y_col_stride,
+    y_inner_stride,
+    dy_outer_stride,
+    dy_col_stride,
+    dy_inner_stride,
+    dx_outer_stride,
+    dx_col_stride,
+    dx_inner_stride,
+    n_cols,
+    n_inner,
+    LOG: tl.constexpr,
+    WHOLE: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_COLS: tl.constexpr,
+    BLOCK_INNER: tl.constexpr,
+):
+    """Vector-Jacobian product of softmax (LOG: of log-softmax) along the middle dimension.
+
+    Args:
+        y_ptr: output of the forward pass (n_outer, n_cols, n_inner).
+        dy_ptr: gradient with respect to it, likewise.
+        dx_ptr: gradient with respect to its input, likewise; written.
+        y_outer_stride, y_col_stride, y_inner_stride: elements from one to the next along each dimension of y; any, 0 included.
+        dy_outer_stride, dy_col_stride, dy_inner_stride: likewise for dy.
+        dx_outer_stride, dx_col_stride, dx_inner_stride: likewise for dx.
+        n_cols: length of the softmax dimension.
+        n_inner: length of the last dimension.
+        LOG: y is log-softmax.
+        WHOLE: BLOCK_COLS is at least n_cols, and the tiles are read once.
+        INDEX: integer type in which offsets within one outer slice are computed.
+        BLOCK_COLS: elements of the softmax dimension per tile, a power of two.
+        BLOCK_INNER: elements of the last dimension per tile, a power of two.
+    """
+    y_type: tl.constexpr = y_ptr.dtype.element_ty
+    dx_type: tl.constexpr = dx_ptr.dtype.element_ty
+    acc_type: tl.constexpr = tl.float64 if y_type == tl.float64 else tl.float32
+    outer, inner = tile_position(n_inner, INDEX, BLOCK_INNER)
+    y_ptr += outer * y_outer_stride
+    dy_ptr += outer * dy_outer_stride
+    dx_ptr += outer * dx_outer_stride
+    cols = tl.arange(0, BLOCK_COLS).to(INDEX)[:, None]
+
+    if WHOLE:
+        mask = (cols < n_cols) & (inner < n_inner)
+        y = tl.load(y_ptr + (cols * y_col_stride + inner * y_inner_stride), mask=mask, other=0.0).to(acc_type)
+        dy = tl.load(dy_ptr + (cols * dy_col_stride + inner * dy_inner_stride), mask=mask, other=0.0).to(acc_type)
+        if LOG:
+            # eq: log-softmax-vjp
+            dx = dy - exp_shifted(y, 0.0) * tl.sum(dy, axis=0)[None, :]
+        else:
+            # eq: softmax-vjp
+            dx = y * (dy - tl.sum(y * dy, axis=0)[None, :])
+        tl.store(dx_ptr + (cols * dx_col_stride + inner * dx_inner_stride), dx.to(y_type).to(dx_type), mask=mask)
+    else:
+        s = tl.zeros((BLOCK_COLS, BLOCK_INNER), acc_type)
+        for start in range(0, n_cols, BLOCK_COLS):
+            mask = (start + cols < n_cols) & (inner < n_inner)
+            dy = tl.load(dy_ptr + ((start + cols) * dy_col_stride + inner * dy_inner_stride), mask=mask, other=0.0).to(acc_type)
+            if LOG:
+                s += dy
+            else:
+                s += dy * tl.load(y_ptr + ((start + cols) * y_col_stride + inner * y_inner_stride), mask=mask, other=0.0).to(acc_type)
+        s = tl.sum(s, axis=0)[None, :]
+        for start in range(0, n_cols, BLOCK_COLS):
+            mask = (start + cols < n_cols) & (inner < n_inner)
+            y = tl.load(y_ptr + ((start + cols) * y_col_stride + inner * y_inner_stride), mask=mask, other=0.0).to(acc_type)
+            dy = tl.load(dy_ptr + ((start + cols) * dy_col_stride + inner * dy_inner_stride), mask=mask, other=0.0).to(acc_type)
+            if LOG:
+                dx = dy - exp_shifted(y, 0.0) * s
+            else:
+                dx = y * (dy - s)
+            tl.store(
+                dx_ptr + ((start + cols) * dx_col_stride + inner * dx_inner_stride), dx.to(y_type).to(dx_type), mask=mask
+            )
+# --8<-- [end:backward]
