@@ -202,6 +202,8 @@ class Runner:
         self.results, self.device, self.timer, self.say = results, torch.device(device), timer, say
         self.begin, self.budget = time.monotonic(), budget_seconds
         self.restart = restart
+        few = {} if device == "cuda" else {"batches": 2, "calls": 2, "warm": 1}
+        self.host_timer = measure.HostTimer(self.synchronize, **few)
         self.generator = torch.Generator(device).manual_seed(seed if seed is not None else time.time_ns() % 2**31)
         self.pool: dict[tuple[str, int], torch.Tensor] = {}
         self.current: tuple[Case, str, float] | None = None
@@ -332,7 +334,7 @@ class Runner:
         try:
             if case.direction != "forward":
                 call = providers.differentiable(case, call, tensors)
-            samples = measure.HostTimer(self.synchronize)(call)
+            samples = self.host_timer(call)
         finally:
             tensors.x.requires_grad_(False)
         fields = {
