@@ -371,6 +371,26 @@ def test_gradient_of_a_gradient(ours, theirs):
     torch.testing.assert_close(run(ours), run(theirs))
 
 
+@functions
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("shape, dim", [((), 0), ((3,), 0), ((2, 3), 0), ((2, 3), 1), ((2, 3, 2), 1)], ids=str)
+def test_the_result_may_be_changed_in_place(ours, theirs, shape, dim, requires_grad):
+    x = random(*shape).requires_grad_(requires_grad)
+    weight = torch.tensor(2.0, dtype=x.dtype, requires_grad=True)
+    for op in (ours, ops.__dict__[ours.__name__]):
+        y, want = op(x, dim), theirs(x, dim)
+        assert not y._is_view()
+        torch.testing.assert_close(y.mul_(weight), want.mul_(weight))
+    with torch.autograd.forward_ad.dual_level():
+        torch.testing.assert_close(ours(x, dim).mul_(weight), want)
+
+
+@normalizers
+@pytest.mark.parametrize("name", triton_softmax.IMPLEMENTATIONS)
+def test_the_result_of_each_implementation_may_be_changed_in_place(ours, theirs, name):
+    ours(random(2, 3).float().requires_grad_(), 1, implementation=name).mul_(2)
+
+
 def test_cross_entropy_of_the_article():
     """The check of the article "Softmax": a loss behind the softmax, and its gradient."""
     target = torch.randint(0, 37, (8,), generator=torch.Generator().manual_seed(3))

@@ -97,6 +97,17 @@ def _check(x: Tensor, dim: int, dtype: torch.dtype | None = None, implementation
     return dim + ndim if -ndim <= dim < 0 else check_dim(dim, ndim)
 
 
+_VIEW_TRACKING = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
+
+
+def _owned(result: Tensor) -> Tensor:
+    """`result` without the mark of a view of some buffer, which would forbid the caller to change it in place."""
+    if result._is_view():
+        with torch._C._ExcludeDispatchKeyGuard(_VIEW_TRACKING):
+            return result.view(result.shape)
+    return result
+
+
 # --8<-- [start:run]
 def run_softmax(x: Tensor, dim: int, dtype: torch.dtype | None, implementation: str | None, log: bool) -> Tensor:
     """Compute softmax or log-softmax of a plain tensor, outside autograd."""
@@ -104,8 +115,8 @@ def run_softmax(x: Tensor, dim: int, dtype: torch.dtype | None, implementation: 
     if x.numel() == 0:
         return torch.empty(x.shape, dtype=dtype or x.dtype, device=x.device)
     if x.dim() == 0:
-        return run_softmax(x.view(1), 0, dtype, implementation, log).view(())
-    return dispatch.softmax_forward(x, dim, log=log, out_dtype=dtype, implementation=implementation)
+        return _owned(run_softmax(x.view(1), 0, dtype, implementation, log).view(()))
+    return _owned(dispatch.softmax_forward(x, dim, log=log, out_dtype=dtype, implementation=implementation))
 
 
 def run_softmax_backward(
@@ -116,8 +127,8 @@ def run_softmax_backward(
     if y.numel() == 0:
         return torch.empty(y.shape, dtype=in_dtype, device=y.device)
     if y.dim() == 0:
-        return run_softmax_backward(dy.view(1), y.view(1), 0, in_dtype, implementation, log).view(())
-    return dispatch.softmax_backward(y, dy, dim, log=log, in_dtype=in_dtype, implementation=implementation)
+        return _owned(run_softmax_backward(dy.view(1), y.view(1), 0, in_dtype, implementation, log).view(()))
+    return _owned(dispatch.softmax_backward(y, dy, dim, log=log, in_dtype=in_dtype, implementation=implementation))
 
 
 def run_logsumexp(x: Tensor, dim: int) -> Tensor:
@@ -128,7 +139,7 @@ def run_logsumexp(x: Tensor, dim: int) -> Tensor:
         return torch.full(_without(x.shape, dim), -math.inf, dtype=x.dtype, device=x.device)
     if x.dim() == 0:
         return run_logsumexp(x.view(1), 0)
-    return dispatch.logsumexp_forward(x, dim)
+    return _owned(dispatch.logsumexp_forward(x, dim))
 
 
 def run_logsumexp_backward(dlse: Tensor, x: Tensor, lse: Tensor, dim: int) -> Tensor:
@@ -137,8 +148,8 @@ def run_logsumexp_backward(dlse: Tensor, x: Tensor, lse: Tensor, dim: int) -> Te
     if x.numel() == 0:
         return torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if x.dim() == 0:
-        return run_logsumexp_backward(dlse, x.view(1), lse, 0).view(())
-    return dispatch.logsumexp_backward(dlse, x, lse, dim)
+        return _owned(run_logsumexp_backward(dlse, x.view(1), lse, 0).view(()))
+    return _owned(dispatch.logsumexp_backward(dlse, x, lse, dim))
 
 
 # --8<-- [end:run]
