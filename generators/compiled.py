@@ -20,7 +20,14 @@ def generate() -> dict[str, str]:
     """A table of instructions by alignment."""
     lines = ["| row stride and length | loads | stores |", "| --- | --- | --- |"]
     for label, result in zip(("multiples of 16", "anything"), compile_many([request(True), request(False)])):
-        cells = [", ".join(f"{n} × `{name}`" for name, n in table.items()) for table in (result.global_loads, result.global_stores)]
+        cells = [
+            ", ".join(f"{n} × `{name}`" for name, n in table.items())
+            for table in (result.global_loads, result.global_stores)
+        ]
         lines.append("| " + " | ".join([label, *cells]) + " |")
-    lines += ["", f"Per thread, for 1,024 float32 elements on 4 warps, compiled for sm_90 by Triton {triton.__version__}.", ""]
+    lines += [
+        "",
+        f"Per thread, for 1,024 float32 elements on 4 warps, compiled for sm_90 by Triton {triton.__version__}.",
+        "",
+    ]
     return {"docs/_generated/single-block-width.md": "\n".join(lines)}

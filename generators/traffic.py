@@ -22,7 +22,9 @@ def rungs() -> str:
         "| --- | --- | --- | ---: |",
     ]
     for name, forward in traffic.FORWARD.items():
-        rows.append(f"| `{name}` | {forward.formula} | {traffic.BACKWARD[name].formula} | {forward.bytes(M, N, itemsize):,} |")
+        rows.append(
+            f"| `{name}` | {forward.formula} | {traffic.BACKWARD[name].formula} | {forward.bytes(M, N, itemsize):,} |"
+        )
     return "\n".join([*rows, ""])
 
 

@@ -1,4 +1,5 @@
-"""What the tests of the kernels share: inputs in poisoned surroundings, references in float64, and a watch over every access."""
+"""What the tests of the kernels share: inputs in poisoned surroundings, references in float64, and a watch over every
+access."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def matrix(n_rows: int, n_cols: int, dtype: torch.dtype, *, gap: int = 0, scale: float = 4.0, seed: int = 0) -> torch.Tensor:
+def matrix(
+    n_rows: int, n_cols: int, dtype: torch.dtype, *, gap: int = 0, scale: float = 4.0, seed: int = 0
+) -> torch.Tensor:
     """Random rows in the midst of NaN, `gap` elements apart: whatever is read out of range shows."""
     generator = torch.Generator().manual_seed(seed)
     stride = n_cols + gap
@@ -46,7 +49,9 @@ def expected_backward(y: torch.Tensor, dy: torch.Tensor, *, log: bool = False) -
     return y * (dy - (y * dy).sum(dim=1, keepdim=True))
 
 
-def assert_near(actual: torch.Tensor, expected: torch.Tensor, *, dtype: torch.dtype | None = None, atol: float | None = None) -> None:
+def assert_near(
+    actual: torch.Tensor, expected: torch.Tensor, *, dtype: torch.dtype | None = None, atol: float | None = None
+) -> None:
     """Equal up to the rounding of the dtype; NaN equals NaN, and infinities must match.
 
     The interpreter truncates where a GPU rounds to the nearest bfloat16, which doubles the last error.

@@ -35,7 +35,9 @@ def test_the_softmaxes_agree_with_torch():
         expected = torch.log_softmax(torch.tensor(x), dim=-1)
         np.testing.assert_allclose(reference.log_softmax_numpy(x), expected, rtol=1e-13, atol=1e-13)
         np.testing.assert_allclose(reference.log_softmax_naive_torch(torch.tensor(x)), expected, rtol=1e-13, atol=1e-13)
-        np.testing.assert_allclose(reference.logsumexp_numpy(x), torch.logsumexp(torch.tensor(x), dim=-1), rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(
+            reference.logsumexp_numpy(x), torch.logsumexp(torch.tensor(x), dim=-1), rtol=1e-13, atol=1e-13
+        )
 
 
 @pytest.mark.parametrize("edge", EDGES, ids=str)
@@ -53,7 +55,12 @@ def test_what_is_not_finite_follows_torch(edge):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_the_dtype_is_kept(dtype):
     x = random(3, 5).astype(dtype)
-    for function in (reference.softmax_naive_numpy, reference.softmax_online_numpy, reference.log_softmax_numpy, reference.logsumexp_numpy):
+    for function in (
+        reference.softmax_naive_numpy,
+        reference.softmax_online_numpy,
+        reference.log_softmax_numpy,
+        reference.logsumexp_numpy,
+    ):
         assert function(x).dtype == dtype
     assert reference.softmax_vjp(x, x).dtype == reference.softmax_jacobian(x).dtype == dtype
 
@@ -87,7 +94,9 @@ def test_merge_is_associative_with_identity():
 
 
 def test_merge_of_rows_with_nothing_finite_yet():
-    m, d = reference.merge(np.array([-np.inf, -np.inf]), np.array([0.0, 0.0]), np.array([-np.inf, 2.0]), np.array([0.0, 1.0]))
+    m, d = reference.merge(
+        np.array([-np.inf, -np.inf]), np.array([0.0, 0.0]), np.array([-np.inf, 2.0]), np.array([0.0, 1.0])
+    )
     np.testing.assert_array_equal(m, [-np.inf, 2.0])
     np.testing.assert_array_equal(d, [0.0, 1.0])
 
@@ -147,7 +156,9 @@ def test_the_jacobians():
         expected = torch.autograd.functional.jacobian(lambda t: torch.log_softmax(t, dim=0), torch.tensor(x[row]))
         np.testing.assert_allclose(reference.log_softmax_jacobian(y)[row], expected, atol=1e-14)
     dy = random(4, 6, seed=1)
-    np.testing.assert_allclose(np.einsum("nij,nj->ni", reference.softmax_jacobian(y), dy), reference.softmax_vjp(y, dy), atol=1e-14)
+    np.testing.assert_allclose(
+        np.einsum("nij,nj->ni", reference.softmax_jacobian(y), dy), reference.softmax_vjp(y, dy), atol=1e-14
+    )
 
 
 def test_cross_entropy_and_its_gradient():
@@ -171,7 +182,9 @@ def test_the_gradient_of_logsumexp():
 
 def test_attention():
     q, k, v = random(11, scale=2.0), random(30, seed=1), random(30, seed=2)
-    expected = torch.nn.functional.scaled_dot_product_attention(*(torch.tensor(t)[None, :, None] for t in (q, k, v)), scale=1.0)[0, :, 0]
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        *(torch.tensor(t)[None, :, None] for t in (q, k, v)), scale=1.0
+    )[0, :, 0]
     np.testing.assert_allclose(reference.attention_naive(q, k, v), expected, rtol=1e-12)
     np.testing.assert_allclose(reference.attention_online(q, k, v), expected, rtol=1e-11)
     for step in reference.attention_steps(q, k, v):

@@ -4,9 +4,9 @@ import inspect
 
 import pytest
 import torch
-from kernel_cases import DEVICE, INTERPRETED
 
 import triton_softmax
+from kernel_cases import DEVICE, INTERPRETED
 from triton_softmax import reference, traffic
 from triton_softmax.kernels import naive, single_block, three_loops, two_loops
 

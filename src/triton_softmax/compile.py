@@ -1,7 +1,7 @@
 """Ask the compiler what a kernel becomes, without a GPU.
 
-Triton compiles for a device that is not there: what the kernel's loads and stores turned into, how many registers it takes and what it
-spills are facts on any Linux machine, for NVIDIA and AMD alike.
+Triton compiles for a device that is not there: what the kernel's loads and stores turned into, how many registers it
+takes and what it spills are facts on any Linux machine, for NVIDIA and AMD alike.
 
 >>> result = compile_ahead(
 ...     "triton_softmax.kernels.single_block:softmax_forward_single_block_kernel",
@@ -29,7 +29,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-ARCHITECTURES = {"sm_80": ("cuda", 80, 32), "sm_90": ("cuda", 90, 32), "sm_100": ("cuda", 100, 32), "gfx942": ("hip", "gfx942", 64)}
+ARCHITECTURES = {
+    "sm_80": ("cuda", 80, 32),
+    "sm_90": ("cuda", 90, 32),
+    "sm_100": ("cuda", 100, 32),
+    "gfx942": ("hip", "gfx942", 64),
+}
 """The targets by name: backend, architecture, threads per warp. A100, H100 and H200, B200; MI300."""
 
 
@@ -194,7 +199,7 @@ def _result(answer: dict[str, Any]) -> Compilation | Exception:
     return Compilation(**answer)
 
 
-# --- in the process without the interpreter ----------------------------------------------------------------------------------------
+# --- in the process without the interpreter -------------------------------------------------------
 
 
 def _compile(request: Request) -> Compilation:
@@ -256,7 +261,9 @@ def _resources_nvidia(ptx: str) -> tuple[int, int]:
 
     architecture = re.search(r"^\.target (\w+)", ptx, re.M)[1]
     tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-    ptxas = tools / ("ptxas-blackwell" if architecture.startswith("sm_1") and (tools / "ptxas-blackwell").exists() else "ptxas")
+    ptxas = tools / (
+        "ptxas-blackwell" if architecture.startswith("sm_1") and (tools / "ptxas-blackwell").exists() else "ptxas"
+    )
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(ptx)
         file.flush()

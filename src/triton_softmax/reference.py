@@ -1,11 +1,11 @@
 """The mathematics of softmax in NumPy and PyTorch, written to be read and to be tested against.
 
-Nothing here is fast. Each function is the shortest true form of one equation, works along the last axis, accepts any leading shape, and
-keeps the dtype it is given. Argument names are those of the kernels: `x` the input, `y` the output, `dy` the gradient that arrives
-at `y`, `dx` the gradient that leaves at `x`, `m` a maximum, `d` a denominator.
+Nothing here is fast. Each function is the shortest true form of one equation, works along the last axis, accepts any
+leading shape, and keeps the dtype it is given. Argument names are those of the kernels: `x` the input, `y` the
+output, `dy` the gradient that arrives at `y`, `dx` the gradient that leaves at `x`, `m` a maximum, `d` a denominator.
 
-Values that are not finite follow PyTorch: a row that holds NaN or +inf gives NaN throughout, a row of nothing but -inf as well, and a -inf
-beside finite numbers gives 0.
+Values that are not finite follow PyTorch: a row that holds NaN or +inf gives NaN throughout, a row of nothing but
+-inf as well, and a -inf beside finite numbers gives 0.
 
 PyTorch is imported only by the functions that need it.
 """
@@ -23,7 +23,7 @@ IDENTITY = (-np.inf, 0.0)
 """The (m, d) of an empty set: what `merge` leaves unchanged."""
 
 
-# --- forward -----------------------------------------------------------------------------------------------------------------------
+# --- forward --------------------------------------------------------------------------------------
 
 
 # --8<-- [start:softmax-naive-numpy]
@@ -59,8 +59,8 @@ def softmax_naive_numpy(x: np.ndarray) -> np.ndarray:
 def softmax_online_numpy(x: np.ndarray) -> np.ndarray:
     """Softmax in two passes: the maximum and the denominator are found together.
 
-    The first pass visits each column once. Whenever the running maximum `m` grows, the denominator `d` collected so far is
-    rescaled to the new maximum.
+    The first pass visits each column once. Whenever the running maximum `m` grows, the denominator `d` collected so
+    far is rescaled to the new maximum.
 
     Args:
         x: floating-point array of shape (..., n_cols), n_cols ≥ 1.
@@ -68,8 +68,8 @@ def softmax_online_numpy(x: np.ndarray) -> np.ndarray:
     Returns:
         y of the same shape and dtype.
 
-    Source: "Studying Triton One Kernel at a Time: Softmax"; the recurrence is from "Online normalizer calculation for softmax"
-    (Milakov and Gimelshein, 2018).
+    Source: "Studying Triton One Kernel at a Time: Softmax"; the recurrence is from "Online normalizer calculation for
+    softmax" (Milakov and Gimelshein, 2018).
 
     >>> softmax_online_numpy(np.array([1.0, 3.0, 5.0])).round(4)
     array([0.0159, 0.1173, 0.8668])
@@ -131,7 +131,7 @@ def logsumexp_numpy(x: np.ndarray) -> np.ndarray:
         return m_safe + np.log(np.exp(x - m_safe[..., None]).sum(axis=-1))
 
 
-# --- the monoid --------------------------------------------------------------------------------------------------------------------
+# --- the monoid -----------------------------------------------------------------------------------
 
 
 def exp_shifted(x: np.ndarray | float, m: np.ndarray | float) -> np.ndarray:
@@ -225,11 +225,13 @@ def online_steps(x: np.ndarray) -> list[OnlineStep]:
     for i, x_i in enumerate(map(float, x)):
         m_before = m
         m, d = merge(m, d, x_i, 1.0)
-        steps.append(OnlineStep(i, x_i, float(m), float(d), float(exp_shifted(m_before, m)), float(exp_shifted(x_i, m))))
+        steps.append(
+            OnlineStep(i, x_i, float(m), float(d), float(exp_shifted(m_before, m)), float(exp_shifted(x_i, m)))
+        )
     return steps
 
 
-# --- backward ----------------------------------------------------------------------------------------------------------------------
+# --- backward -------------------------------------------------------------------------------------
 
 
 def softmax_jacobian(y: np.ndarray) -> np.ndarray:
@@ -280,7 +282,8 @@ def softmax_vjp(y: np.ndarray, dy: np.ndarray) -> np.ndarray:
 
     Args:
         y: output of softmax, shape (..., n_cols).
-        dy: gradient of the loss with respect to y, same shape. For a batch (N, n_cols) the inner products form a column (N, 1).
+        dy: gradient of the loss with respect to y, same shape. For a batch (n_rows, n_cols) the inner products form a
+            column (n_rows, 1).
 
     Returns:
         dx, same shape.
@@ -328,8 +331,8 @@ def cross_entropy(x: np.ndarray, target: np.ndarray) -> np.ndarray:
     """-log_softmax(x)[target] of each row.
 
     Args:
-        x: logits of shape (N, n_cols).
-        target: N column indices.
+        x: logits of shape (n_rows, n_cols).
+        target: n_rows column indices.
 
     >>> cross_entropy(np.array([[1.0, 2.0, 3.0]]), np.array([2])).round(4)
     array([0.4076])
@@ -349,14 +352,15 @@ def cross_entropy_gradient(x: np.ndarray, target: np.ndarray) -> np.ndarray:
     return dx
 
 
-# --- PyTorch -----------------------------------------------------------------------------------------------------------------------
+# --- PyTorch --------------------------------------------------------------------------------------
 
 
 # --8<-- [start:softmax-naive-torch]
 def softmax_naive_torch(x: torch.Tensor) -> torch.Tensor:
     """Softmax along the last dimension, one PyTorch operation per line.
 
-    Each line is a kernel of its own that reads its operands from memory and writes its result back; `triton_softmax.traffic` counts them.
+    Each line is a kernel of its own that reads its operands from memory and writes its result back;
+    `triton_softmax.traffic` counts them.
 
     Args:
         x: floating-point tensor of shape (..., n_cols), n_cols ≥ 1.
@@ -364,7 +368,8 @@ def softmax_naive_torch(x: torch.Tensor) -> torch.Tensor:
     Returns:
         A tensor of the same shape and dtype, differentiable by autograd.
 
-    Source: the first version of the Triton tutorial "Fused Softmax", with the exponential taken of z where the source takes it of x.
+    Source: the first version of the Triton tutorial "Fused Softmax", with the exponential taken of z where the source
+    takes it of x.
 
     >>> import torch
     >>> x = torch.tensor([[1.0, 2.0, 3.0], [100.0, 100.0, 100.0]])
@@ -433,7 +438,7 @@ def log_softmax_vjp_torch(y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
     return dy - scaled
 
 
-# --- attention ---------------------------------------------------------------------------------------------------------------------
+# --- attention ------------------------------------------------------------------------------------
 
 
 def attention_naive(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -479,7 +484,8 @@ def attention_steps(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> list[Attenti
 
     Source: Triton Puzzles 9 and the FlashAttention paper (Dao and others, 2022).
 
-    >>> [step.o.round(4).tolist() for step in attention_steps(np.array([0.0]), np.array([1.0, 2.0, 3.0]), np.array([0.0, 4.0, 2.0]))]
+    >>> q, k, v = np.array([0.0]), np.array([1.0, 2.0, 3.0]), np.array([0.0, 4.0, 2.0])
+    >>> [step.o.round(4).tolist() for step in attention_steps(q, k, v)]
     [[0.0], [2.0], [2.0]]
     """
     m, d = (np.full(q.shape, value, q.dtype) for value in IDENTITY)

@@ -1,8 +1,9 @@
 """The memory traffic of every rung: how many elements it reads and writes for a matrix of M rows and N columns.
 
-Softmax computes little and moves much, so on a GPU its time is the time of its memory traffic. These are the elements that the code asks
-for; a cache may answer a second read of the same row, which is why a measurement can come out ahead of the count, never behind it
-for a lack of traffic. Nothing here is measured in time, and nothing typed: tests count the accesses of the real code with `count_elements`.
+Softmax computes little and moves much, so on a GPU its time is the time of its memory traffic. These are the elements
+that the code asks for; a cache may answer a second read of the same row, which is why a measurement can come out
+ahead of the count, never behind it for a lack of traffic. Nothing here is measured in time, and nothing typed: tests
+count the accesses of the real code with `count_elements`.
 
 The naive softmax in PyTorch, line by line:
 
@@ -33,7 +34,8 @@ from collections.abc import Iterator
 
 @dataclasses.dataclass(frozen=True)
 class Traffic:
-    """Elements read and written for M rows and N columns: multiples of MN, for matrices, and of M, for columns of row statistics."""
+    """Elements read and written for M rows and N columns: multiples of MN, for matrices, and of M, for columns of row
+    statistics."""
 
     reads_mn: int = 0
     writes_mn: int = 0
@@ -140,7 +142,8 @@ BACKWARD = {
     "split_rows": _ONE_READ_BACKWARD,
     "strided": _ONE_READ_BACKWARD,
 }
-"""Elements moved by the backward pass of each implementation, for softmax. Both `three_loops` and `two_loops` run it in two loops."""
+"""Elements moved by the backward pass of each implementation, for softmax. Both `three_loops` and `two_loops` run it
+in two loops."""
 # --8<-- [end:rungs]
 
 
@@ -175,8 +178,8 @@ class Count:
 def count_elements() -> Iterator[Count]:
     """Count what is read and written in this block, by PyTorch operations and by interpreted kernels.
 
-    An operation reads each of its tensors once and writes its result once; views move nothing. A kernel, which must run in the
-    interpreter (TRITON_INTERPRET=1), moves the elements that its loads and stores do not mask out.
+    An operation reads each of its tensors once and writes its result once; views move nothing. A kernel, which must
+    run in the interpreter (TRITON_INTERPRET=1), moves the elements that its loads and stores do not mask out.
 
     >>> import torch
     >>> from triton_softmax.reference import softmax_naive_torch

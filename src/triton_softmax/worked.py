@@ -1,7 +1,7 @@
 """The worked example: a 2 × 3 matrix carried through forward, Jacobian, backward and the online recurrence.
 
-Every number that the site prints about this example is the output of a doctest here. The matrices are those of a page "from math to
-implementation" (blog), whose printed row sums this module corrects; see `backward`.
+Every number that the site prints about this example is the output of a doctest here. The matrices are those of a page
+"from math to implementation" (blog), whose printed row sums this module corrects; see `backward`.
 
 The input, and the gradient that arrives at the output:
 
@@ -25,7 +25,7 @@ DY = np.array([[0.1, 0.2, 0.7], [0.2, 0.3, 0.5]])
 
 # --8<-- [start:forward]
 def forward(x: np.ndarray = X) -> dict[str, np.ndarray]:
-    """Every intermediate of the forward pass, for a batch of shape (N, n_cols).
+    """Every intermediate of the forward pass, for a batch of shape (n_rows, n_cols).
 
     The maximum of each row, a column of shape (2, 1), and what is left when it is subtracted:
 
@@ -99,7 +99,7 @@ def jacobian(x: np.ndarray = X) -> np.ndarray:
 
 # --8<-- [start:backward]
 def backward(x: np.ndarray = X, dy: np.ndarray = DY) -> dict[str, np.ndarray]:
-    """Every intermediate of the backward pass, for a batch of shape (N, n_cols).
+    """Every intermediate of the backward pass, for a batch of shape (n_rows, n_cols).
 
     The products y ⊙ dy:
 
@@ -108,7 +108,8 @@ def backward(x: np.ndarray = X, dy: np.ndarray = DY) -> dict[str, np.ndarray]:
     array([[0.009 , 0.0489, 0.4657],
            [0.0032, 0.0352, 0.4334]])
 
-    Their row sums s = ⟨y, dy⟩, a column of shape (2, 1). The blog prints (0.2036, 0.2597) here, which is not what its own products add up to:
+    Their row sums s = ⟨y, dy⟩, a column of shape (2, 1). The blog prints (0.2036, 0.2597) here, which is not what its
+    own products add up to:
 
     >>> step["s"].round(4)
     array([[0.5236],
@@ -122,7 +123,8 @@ def backward(x: np.ndarray = X, dy: np.ndarray = DY) -> dict[str, np.ndarray]:
     array([[-0.4236, -0.3236,  0.1764],
            [-0.2718, -0.1718,  0.0282]])
 
-    And the gradient at the input. The blog prints these numbers, which are right and do not follow from the ones it prints before them:
+    And the gradient at the input. The blog prints these numbers, which are right and do not follow from the ones it
+    prints before them:
 
     >>> step["dx"].round(4)
     array([[-0.0381, -0.0792,  0.1173],

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from kernel_cases import DEVICE, DTYPES, INTERPRETED, assert_near, dtype_name, quiet, watch_accesses
 
+from kernel_cases import DEVICE, DTYPES, INTERPRETED, assert_near, dtype_name, quiet, watch_accesses
 from triton_softmax import reference, traffic
 from triton_softmax.kernels.flash_attention import attention_forward
 

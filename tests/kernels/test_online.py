@@ -7,8 +7,8 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from kernel_cases import DEVICE, quiet
 
+from kernel_cases import DEVICE, quiet
 from triton_softmax import reference
 from triton_softmax.kernels.online import exp_shifted, merge
 

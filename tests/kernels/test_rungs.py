@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from kernel_cases import (
     DEVICE,
     DTYPES,
@@ -14,7 +15,6 @@ from kernel_cases import (
     quiet,
     watch_accesses,
 )
-
 from triton_softmax.kernels import naive, single_block, three_loops, two_loops
 
 pytestmark = quiet  # tiles reach past the last row, where 0 / 0 is computed and masked out
@@ -29,12 +29,31 @@ RUNGS = {
     "two_loops-tuned": (two_loops, {}),
     "single_block": (single_block, {}),
 }
-SHAPES = [(1, 1), (3, 2), (5, 31), (4, 32), (3, 33), (2, 127), (2, 255), (3, 256), (2, 257), (2, 781), (1, 1023), (1, 1024), (1, 1025), (1, 2049)]
+SHAPES = [
+    (1, 1),
+    (3, 2),
+    (5, 31),
+    (4, 32),
+    (3, 33),
+    (2, 127),
+    (2, 255),
+    (3, 256),
+    (2, 257),
+    (2, 781),
+    (1, 1023),
+    (1, 1024),
+    (1, 1025),
+    (1, 2049),
+]
 EDGES = {
     "minus-infinity": [[0.0, float("-inf"), 1.0], [float("-inf"), float("-inf"), -3.0], [float("-inf")] * 3],
     "plus-infinity": [[0.0, float("inf"), 1.0], [float("inf")] * 3, [float("inf"), float("-inf"), 0.0]],
     "nan": [[0.0, float("nan"), 1.0], [float("nan")] * 3, [float("nan"), float("-inf"), float("-inf")]],
-    "nan-and-infinity": [[float("inf"), float("nan"), 1.0], [float("-inf"), float("nan"), 2.0], [1.0, 2.0, float("nan")]],
+    "nan-and-infinity": [
+        [float("inf"), float("nan"), 1.0],
+        [float("-inf"), float("nan"), 2.0],
+        [1.0, 2.0, float("nan")],
+    ],
     "far-below-zero": [[-1000.0, -1001.0, -1002.0], [-60000.0, -60032.0, -60000.0], [-65504.0, -65504.0, -65504.0]],
     "far-above-zero": [[1000.0, 1001.0, 1002.0], [60000.0, 59968.0, 60000.0], [65504.0, 65504.0, 65504.0]],
     "both-extremes": [[-65504.0, 65504.0, 0.0], [65504.0, -65504.0, 65504.0], [88.0, 89.0, 104.0]],

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from kernel_cases import DEVICE, assert_near, expected_backward, expected_forward, matrix
 
+from kernel_cases import DEVICE, assert_near, expected_backward, expected_forward, matrix
 from triton_softmax.kernels import single_block
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from kernel_cases import assert_near, expected_forward, matrix, quiet
 
+from kernel_cases import assert_near, expected_forward, matrix, quiet
 from triton_softmax.kernels import three_loops, two_loops
 
 pytestmark = quiet

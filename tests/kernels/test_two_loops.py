@@ -3,8 +3,8 @@
 import pytest
 import torch
 import triton
-from kernel_cases import INTERPRETED, assert_near, expected_backward, expected_forward, matrix, quiet
 
+from kernel_cases import INTERPRETED, assert_near, expected_backward, expected_forward, matrix, quiet
 from triton_softmax.kernels import two_loops
 
 pytestmark = quiet
@@ -43,7 +43,9 @@ def test_the_tuning_space():
 
 
 @pytest.mark.parametrize(
-    "kernel", [two_loops.softmax_forward_two_loops_kernel, two_loops.softmax_backward_two_loops_kernel], ids=["forward", "backward"]
+    "kernel",
+    [two_loops.softmax_forward_two_loops_kernel, two_loops.softmax_backward_two_loops_kernel],
+    ids=["forward", "backward"],
 )
 def test_the_tuner_is_keyed_on_the_number_of_columns(kernel):
     assert isinstance(kernel, triton.runtime.Autotuner)

@@ -17,15 +17,15 @@ from .online import exp_shifted
 from .rows import backward_operands, check_rows, forward_operands
 
 MAX_COLS = 1 << 20
-"""The longest row: Triton has no larger block. Registers run out long before, and rows slow down from there on."""
+"""The longest row: Triton has no larger block. Registers run out long before."""
 
 
 # --8<-- [start:heuristic]
 def num_warps_for_block(block_size: int) -> int:
     """Warps for a block: 4, 8 from 2,048 elements, 16 from 8,192, and 32 from 32,768.
 
-    More elements need more threads so that each holds few enough to keep in its registers; with 32 warps, the most a program can have,
-    each thread holds BLOCK_SIZE / 1,024 of them.
+    More elements need more threads so that each holds few enough to keep in its registers; with 32 warps, the most a
+    program can have, each thread holds BLOCK_SIZE / 1,024 of them.
 
     Args:
         block_size: elements per program, a power of two.
