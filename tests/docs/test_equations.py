@@ -865,6 +865,22 @@ def test_merge_corner():
         assert np.isnan(guarded(np.float64(np.inf), np.inf))
 
 
+def test_lse_from_summary():
+    """m + log d where m is finite and m where it is not: the logarithm of the sum, and PyTorch's logsumexp."""
+    def from_pair(collection):
+        m, d = pair(collection)
+        return m + math.log(d) if math.isfinite(m) else m
+
+    for a, b in collections():
+        if a or b:
+            close(from_pair(a + b), math.log(sum(math.exp(x) for x in a + b)))
+    for x in ([-math.inf, 3.0], [1.0, -math.inf, 2.0]):
+        close(torch.logsumexp(torch.tensor(x, dtype=torch.float64), dim=0).item(), from_pair(x))
+    for infinite in (-math.inf, math.inf):
+        m = max([infinite, -math.inf])
+        assert torch.logsumexp(torch.tensor([infinite, -math.inf]), dim=0).item() == m
+
+
 # --- numerics --------------------------------------------------------------------------------------------------------------
 
 
