@@ -1,4 +1,4 @@
-"""Charts from rows: an interactive Vega-Lite specification, and the same picture as SVG for a page without JavaScript."""
+"""Charts from rows: an interactive Vega-Lite specification, and the same picture as SVG for want of JavaScript."""
 
 from __future__ import annotations
 
@@ -325,9 +325,8 @@ def svg(chart: Chart) -> str:
             x = x_at(tick)
             out.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{base_y}"/>')
             out.append(f'<text x="{x:.1f}" y="{base_y + 16}" text-anchor="middle">{_label(tick)}</text>')
-    out.append(
-        f'<text x="{LEFT + inner_w / 2:.0f}" y="{base_y + bottom - 8}" text-anchor="middle">{escape(chart.x_title)}</text>'
-    )
+    middle = LEFT + inner_w / 2
+    out.append(f'<text x="{middle:.0f}" y="{base_y + bottom - 8}" text-anchor="middle">{escape(chart.x_title)}</text>')
     out.append(
         f'<text x="14" y="{TOP + inner_h / 2:.0f}" text-anchor="middle" '
         f'transform="rotate(-90 14 {TOP + inner_h / 2:.0f})">{escape(chart.y_title)}</text>'
@@ -355,5 +354,6 @@ def style_sheet() -> str:
     lines = ["/* Written by `python -m triton_softmax.bench render`: the colours of the charts. */"]
     for scheme, colours in (("default", LIGHT), ("slate", DARK)):
         for name in PROVIDERS:
-            lines.append(f'[data-md-color-scheme="{scheme}"] .bench-chart .{class_of(name)} {{ --c: {colours[name]}; }}')
+            where = f'[data-md-color-scheme="{scheme}"] .bench-chart .{class_of(name)}'
+            lines.append(f"{where} {{ --c: {colours[name]}; }}")
     return "\n".join(lines) + "\n"

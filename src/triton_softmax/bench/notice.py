@@ -1,7 +1,7 @@
 """Python-Markdown extension: says when a measurement is out of date, at the moment the site is built.
 
-A line `<!-- measured: {"utc": …, "sources": {…}} -->`, as the generated fragments carry it, becomes nothing while all is
-well, and a warning when an implementation's source has changed since, or when the measurement is older than 90 days.
+A line `<!-- measured: {"utc": …, "sources": {…}} -->`, as the generated fragments carry it, becomes nothing while all
+is well, and a warning when an implementation's source has changed since, or when the measurement is older than 90 days.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def notices(measured: dict, now: datetime, package: Path = sources.PACKAGE) -> l
         )
     age = (now - then).days
     if age > OLD_DAYS:
-        found.append(("Measured long ago", f"These numbers were taken on {day}, {age} days before this page was built."))
+        text = f"These numbers were taken on {day}, {age} days before this page was built."
+        found.append(("Measured long ago", text))
     return found
 
 

@@ -508,7 +508,13 @@ def host_time_page(data: dict) -> dict[str, str]:
 
     page.chart(
         named_chart(
-            data, "host_time", rows, "Host time of one call by kind of call and library, in microseconds", label, timed, "µs"
+            data,
+            "host_time",
+            rows,
+            "Host time of one call by kind of call and library, in microseconds",
+            label,
+            timed,
+            "µs",
         )
     )
     page.add("Microseconds on the host for one call:")
@@ -733,8 +739,9 @@ def article_page(data: dict) -> dict[str, str]:
         naive = [ratio(group, "naive") for group in by_case(first).values() if ratio(group, "naive")]
         if naive:
             page.add(
-                f"Over these shapes `triton_softmax` is {min(naive):.1f} to {max(naive):.1f} times as fast as the naive "
-                f"lines, {geometric_mean(naive):.1f} in the geometric mean; the traffic alone allows a little over four."
+                f"Over these shapes `triton_softmax` is {min(naive):.1f} to {max(naive):.1f} times as fast as the "
+                f"naive lines, {geometric_mean(naive):.1f} in the geometric mean; the traffic alone allows a little "
+                "over four."
             )
     return page.done()
 
@@ -916,7 +923,8 @@ def generate(root: Path) -> dict[str, str]:
 
 
 def _size_key(row: dict) -> tuple:
-    return (row["suite"], row["op"], row["direction"], row["dtype"], row["layout"], row["shape"][row["dim"]], row["shape"])
+    where = tuple(row[name] for name in ("suite", "op", "direction", "dtype", "layout"))
+    return (*where, n_cols(row), row["shape"])
 
 
 def stale(root: Path) -> list[str]:

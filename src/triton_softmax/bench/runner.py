@@ -104,7 +104,8 @@ class Results:
         for name, known in self.environments.items():
             if same(known, env):
                 return name
-        name = f"run{len(self.environments) + 1}"
+        taken = [int(name.removeprefix("run")) for name in self.environments]
+        name = f"run{max(taken, default=0) + 1}"
         self.environments[name] = env
         return name
 

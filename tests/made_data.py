@@ -88,7 +88,8 @@ def row(case, provider: str, **changes) -> dict:
         "utc": "2026-11-20T20:01:00Z",
     }
     if provider == "quack":
-        made |= {"status": "skipped", "reason": "import quack.softmax: no module | named quack", "us": None, "samples": 0}
+        made |= {"status": "skipped", "reason": "import quack.softmax: no module | named quack"}
+        made |= {"us": None, "samples": 0}
         made |= {"max_abs_error": None, "max_rel_error": None}
     if provider == "liger" and case.n_cols > 65536:
         made |= {"status": "failed", "reason": "RuntimeError: too long", "us": None, "samples": 0}

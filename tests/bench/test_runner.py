@@ -1,0 +1,224 @@
+"""The runner, on tiny shapes and a made-up clock: what it checks, records, and takes up again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from triton_softmax.bench import measure, providers, runner, schema
+from triton_softmax.bench.cases import COPY, SUITES, Case, select
+
+ON_GPU = torch.cuda.is_available()
+
+
+class MadeUpTimer:
+    name = "made-up"
+    flush_bytes = 0
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, call):
+        self.calls += 1
+        call()
+        return [10.0, 12.0, 11.0]
+
+
+def start(path, **changes):
+    timer = MadeUpTimer()
+    env = runner.environment("cpu", "0123456789", timer) | changes
+    said = []
+    return runner.Runner(runner.Results(path, env), "cpu", timer, say=said.append, seed=0), timer, said
+
+
+def case(suite="forward", shape=(2, 5), who=(COPY, "torch"), **more):
+    return Case(suite, shape, providers=who, **more)
+
+
+def test_a_row_holds_everything_and_keeps_to_the_schema(tmp_path):
+    out = tmp_path / "data.json"
+    run, _, said = start(out)
+    run.run([case(who=(COPY, "torch", "naive"))])
+    data = schema.load(out)
+    copy, torch_row, naive = data["rows"]
+    assert torch_row["us"] == {"p20": 10.4, "p50": 11.0, "p80": 11.6}
+    assert torch_row["samples"] == 3
+    assert torch_row["bytes"] == 2 * 2 * 5 * 4
+    assert torch_row["max_rel_error"] < 1e-6 and torch_row["source"] is None
+    assert naive["status"] == "ok" and naive["kernels"] == ["naive"] and len(naive["source"]) == 64
+    assert copy["max_rel_error"] is None
+    assert data["environments"]["run1"]["commit"] == "0123456789"
+    assert "forward/softmax/forward/float32/2x5" in said[1]
+
+
+@pytest.mark.parametrize("suite", [name for name in SUITES if name != "compiles"])
+def test_every_kind_of_case_runs(suite, tmp_path):
+    seen, cases = set(), []
+    for found in SUITES[suite]():
+        kind = (found.op, found.direction, found.dim, found.layout, found.inputs)
+        if kind not in seen:
+            seen.add(kind)
+            shape = (3,) * (len(found.shape) - 1) + (9,)
+            who = tuple(name for name in found.providers if name == COPY)
+            cases.append(replace(found, shape=shape, providers=(*who, "torch", "naive")))
+    run, _, _ = start(tmp_path / "data.json")
+    run.run(cases)
+    for row in schema.load(tmp_path / "data.json")["rows"]:
+        refuses = row["provider"] == "naive" and (row["op"] == "logsumexp" or row["dim"] != -1)
+        assert row["status"] == ("refused" if refuses else "ok"), row
+
+
+def test_a_wrong_answer_is_recorded_as_wrong(tmp_path, monkeypatch):
+    monkeypatch.setitem(providers.PREPARE, "liger", lambda case, t: lambda: torch.softmax(t.x, -1) * 1.01)
+    run, _, _ = start(tmp_path / "data.json")
+    run.run([case(who=(COPY, "torch", "liger"))])
+    row = run.results.rows["forward/softmax/forward/float32/2x5", "liger"]
+    assert row["status"] == "wrong" and "0.01" in row["reason"]
+
+
+def test_an_element_left_unwritten_is_recorded_as_wrong(tmp_path, monkeypatch):
+    def half(case, t):
+        def call():
+            out = torch.full_like(t.x, float("nan"))
+            out[:, :-1] = torch.softmax(t.x, -1)[:, :-1]
+            return out
+
+        return call
+
+    monkeypatch.setitem(providers.PREPARE, "liger", half)
+    run, _, _ = start(tmp_path / "data.json")
+    run.run([case(who=(COPY, "liger"))])
+    row = run.results.rows["forward/softmax/forward/float32/2x5", "liger"]
+    assert (row["status"], row["max_rel_error"]) == ("wrong", "inf")
+    schema.load(tmp_path / "data.json")
+
+
+@pytest.mark.parametrize(
+    ("raised", "status"),
+    [
+        (providers.Missing("import x: no"), "skipped"),
+        (providers.Refused("too long"), "refused"),
+        (ValueError("too long"), "refused"),
+        (RuntimeError("boom"), "failed"),
+    ],
+)
+def test_a_provider_without_a_result_keeps_its_row_and_its_reason(raised, status, tmp_path, monkeypatch):
+    def prepare(case, t):
+        raise raised
+
+    monkeypatch.setitem(providers.PREPARE, "quack", prepare)
+    run, _, _ = start(tmp_path / "data.json")
+    run.run([case(who=(COPY, "quack"))])
+    row = run.results.rows["forward/softmax/forward/float32/2x5", "quack"]
+    assert row["status"] == status and str(raised) in row["reason"]
+    schema.load(tmp_path / "data.json")
+
+
+@pytest.mark.skipif(ON_GPU, reason="the peers may be installed on the GPU machine")
+def test_peers_that_are_not_installed_are_skipped_with_a_reason(tmp_path):
+    run, _, _ = start(tmp_path / "data.json")
+    run.run([case(who=(COPY, "liger", "flag_gems", "quack"))])
+    for name in ("liger", "flag_gems", "quack"):
+        row = run.results.rows["forward/softmax/forward/float32/2x5", name]
+        assert row["status"] == "skipped" and "import" in row["reason"]
+
+
+def test_a_second_run_measures_only_what_is_missing(tmp_path):
+    out = tmp_path / "data.json"
+    first, timer, _ = start(out)
+    first.run([case()])
+    assert timer.calls == 2
+    second, timer, said = start(out)
+    second.run([case(), case(shape=(2, 7))])
+    assert timer.calls == 2
+    assert said[0].startswith("1 of 2 cases")
+    assert len(schema.load(out)["rows"]) == 4
+
+
+def test_a_changed_source_or_another_machine_is_measured_again(tmp_path):
+    out = tmp_path / "data.json"
+    first, _, _ = start(out, sources={"naive": "a" * 64})
+    first.run([case(who=(COPY, "naive"))])
+    again, timer, _ = start(out)
+    again.run([case(who=(COPY, "naive"))])
+    assert timer.calls == 2, "the rung and the copy of the same run"
+    elsewhere, timer, _ = start(out, gpu="another")
+    elsewhere.run([case(who=(COPY, "naive"))])
+    assert timer.calls == 2
+
+
+def test_what_the_time_did_not_allow_is_not_dropped(tmp_path):
+    out = tmp_path / "data.json"
+    run, timer, said = start(out)
+    run.budget = -1.0
+    run.run([case()])
+    assert timer.calls == 0 and "time is up" in said[-1]
+    assert {row["status"] for row in schema.load(out)["rows"]} == {"not_run"}
+    again, timer, _ = start(out)
+    again.run([case()])
+    assert timer.calls == 2
+
+
+def test_compiles_are_not_counted_without_a_gpu(tmp_path):
+    run, _, _ = start(tmp_path / "data.json")
+    run.run([case("compiles", (4, 10), ("triton_softmax",), inputs="sweep")])
+    (row,) = run.results.rows.values()
+    assert row["status"] == "skipped"
+
+
+def test_errors_count_nan_and_infinity():
+    want = torch.tensor([[1.0, 2.0], [4.0, 0.0]], dtype=torch.float64)
+    assert measure.errors(want.float(), want, -1) == (0.0, 0.0)
+    got = want.clone()
+    got[1, 0] = 3.0
+    assert measure.errors(got, want, -1) == (1.0, 0.25)
+    assert measure.errors(got, want, -1, chunk=1) == (1.0, 0.25)
+    assert measure.errors(got, want, 0) == (1.0, 0.25)
+    got[0, 0] = float("nan")
+    assert measure.errors(got, want, -1) == (float("inf"), float("inf"))
+    both = want.clone()
+    both[0, 0] = float("nan")
+    assert measure.errors(both.float(), both, -1) == (0.0, 0.0)
+    with pytest.raises(ValueError, match="shape"):
+        measure.errors(want[0], want, -1)
+
+
+def test_selection_narrows_suites_providers_dtypes_and_columns():
+    chosen = select(["forward", "ladder"], ["torch", "quack"], ["bfloat16"], [1024])
+    assert [found.id for found in chosen] == [
+        "forward/softmax/forward/bfloat16/131072x1024",
+        "ladder/softmax/forward/bfloat16/131072x1024",
+        "ladder/softmax/backward/bfloat16/131072x1024",
+    ]
+    assert chosen[0].providers == (COPY, "torch", "quack")
+    with pytest.raises(ValueError, match="no such suite: x"):
+        select(["x"])
+    with pytest.raises(ValueError, match="no such provider: x"):
+        select(None, ["x"])
+
+
+def test_case_names_are_unique():
+    ids = [found.id for found in select()]
+    assert len(ids) == len(set(ids))
+
+
+def test_rows_stand_on_lines_of_their_own(tmp_path):
+    run, _, _ = start(tmp_path / "data.json")
+    run.run([case()])
+    text = (tmp_path / "data.json").read_text()
+    assert sum('"case"' in line for line in text.splitlines()) == 2
+    assert json.loads(text)["format"] == schema.FORMAT
+
+
+@pytest.mark.gpu
+def test_a_short_run_on_the_device(tmp_path):
+    timer = measure.CudaTimer(target_ms=2.0)
+    results = runner.Results(tmp_path / "data.json", runner.environment("cuda", "0123456789", timer))
+    run = runner.Runner(results, "cuda", timer, seed=0)
+    who = (COPY, "triton_softmax", "torch")
+    run.run([case(shape=(4096, 1024), who=who), case("backward", (4096, 1024), who, direction="backward")])
+    assert {row["status"] for row in results.rows.values()} == {"ok"}
+    schema.load(tmp_path / "data.json")
