@@ -17,7 +17,8 @@ def generate() -> dict[str, str]:
     ]
     assert num_warps_for_block(BLOCKS[-1]) == 32
     lines = [
-        "| columns, up to | elements per thread | registers per thread | bytes spilled per thread | loads in the code |",
+        "| columns, up to | elements per thread | registers per thread | bytes spilled per thread "
+        "| loads in the code |",
         "|---:|---:|---:|---:|---:|",
     ]
     for size, result in zip(BLOCKS, compile_many(requests), strict=True):

@@ -4,20 +4,20 @@ A test first reproduces what the source prints or does, and then shows what is r
 """
 
 import math
+import re
 
 import numpy as np
 import pytest
 import torch
-from kernel_cases import DEVICE, quiet
 
+from kernel_cases import DEVICE, quiet
 from triton_softmax import worked
 from triton_softmax.compile import Request, compile_many
 from triton_softmax.kernels import flash_attention, single_block, three_loops, two_loops
 from triton_softmax.reference import softmax_naive_torch
 from triton_softmax.traffic import FORWARD, NAIVE_LINES, Traffic, best_gain
 
-
-# --- D, the worked example -------------------------------------------------------------------------------------------------
+# --- D, the worked example ------------------------------------------------------------------------
 
 
 def test_printed_row_sums_do_not_add_up():
@@ -35,17 +35,18 @@ def test_printed_gradient_is_right_but_does_not_follow_from_the_printed_sums():
     x = torch.tensor(worked.X, requires_grad=True)
     torch.softmax(x, dim=1).backward(torch.tensor(worked.DY))
     assert np.array_equal(x.grad.numpy().round(4), worked.PRINTED["dx"])
-    assert np.array_equal(worked.backward()["dy - s"].round(4), [[-0.4236, -0.3236, 0.1764], [-0.2718, -0.1718, 0.0282]])
+    right = [[-0.4236, -0.3236, 0.1764], [-0.2718, -0.1718, 0.0282]]
+    assert np.array_equal(worked.backward()["dy - s"].round(4), right)
     wrong = worked.from_printed_sums()
     assert np.abs(wrong - worked.PRINTED["dx"]).max() > 0.1
     assert (np.abs(wrong.sum(axis=1)) > 0.1).all()
 
 
-# --- B, the naive softmax in PyTorch ---------------------------------------------------------------------------------------
+# --- B, the naive softmax in PyTorch --------------------------------------------------------------
 
 
 def test_naive_traffic_is_5mn_and_not_7mn_reads():
-    """B1: the lines read 5MN + 2M elements, where the comment in the source adds them up to 7MN; the writes are as it says."""
+    """B1: the lines read 5MN + 2M elements, where the source adds them up to 7MN; the writes are as it says."""
     naive = sum((line.traffic for line in NAIVE_LINES), Traffic())
     for m, n in ((7, 3), (1823, 781), (4096, 12672)):
         assert naive.reads(m, n) == 5 * m * n + 2 * m
@@ -90,7 +91,7 @@ def test_the_block_must_exceed_the_columns_and_not_the_rows():
     assert single_block._block_for(3) < 40
 
 
-# --- A and B, bytes per second ---------------------------------------------------------------------------------------------
+# --- A and B, bytes per second --------------------------------------------------------------------
 
 
 def test_the_two_benchmarks_count_bytes_differently():
@@ -104,7 +105,7 @@ def test_the_two_benchmarks_count_bytes_differently():
         assert article / tutorial == 2
 
 
-# --- C, the puzzles --------------------------------------------------------------------------------------------------------
+# --- C, the puzzles -------------------------------------------------------------------------------
 
 
 def long_softmax_from_zero(x, m_start):
@@ -126,12 +127,13 @@ def test_a_running_maximum_must_start_at_minus_infinity(rung):
         assert long_softmax_from_zero(x, 0.0).isnan().all()
         torch.testing.assert_close(long_softmax_from_zero(x, float("-inf")), expected)
         torch.testing.assert_close(rung.softmax_forward(x[None].to(DEVICE))[0].cpu(), expected)
-    torch.testing.assert_close(torch.softmax(torch.tensor([-1000.0, -1001.0]), dim=0).round(decimals=4), torch.tensor([0.7311, 0.2689]))
+    y = torch.softmax(torch.tensor([-1000.0, -1001.0]), dim=0)
+    torch.testing.assert_close(y.round(decimals=4), torch.tensor([0.7311, 0.2689]))
 
 
 @quiet
 def test_a_million_is_not_infinity():
-    """C3: with -10⁶ in place of -∞, scores below it vanish, and so do all weights; the kernel here has no such limit."""
+    """C3: with -10⁶ in place of -∞, scores below it vanish, and all weights with them; the kernel has no such limit."""
     q, k, v = torch.tensor([-1e4]), torch.tensor([200.0, 200.0001, 200.0002]), torch.tensor([1.0, 2.0, 4.0])
     scores = q[:, None] * k
     assert (scores < -1e6).all()
@@ -143,7 +145,7 @@ def test_a_million_is_not_infinity():
     torch.testing.assert_close(o, expected)
 
 
-# --- A, the limit of one block ---------------------------------------------------------------------------------------------
+# --- A, the limit of one block --------------------------------------------------------------------
 
 
 def single_block_at(block_size, num_warps=32):
@@ -153,18 +155,18 @@ def single_block_at(block_size, num_warps=32):
 
 
 def test_past_the_limit_registers_spill_and_nothing_iterates():
-    """A9: beyond 65,536 columns Triton does not "break the input down and iterate": every thread spills registers, in straight code."""
+    """A9: beyond 65,536 columns Triton does not "break the input down and iterate": each thread spills registers."""
     fits, at_cap, past = compile_many([single_block_at(size) for size in (32768, 65536, 131072)])
     assert fits.spill_bytes == 0
     assert 0 < at_cap.spill_bytes < past.spill_bytes
     assert at_cap.registers == past.registers == 64  # all that 1,024 threads can have each
     for result, size in ((fits, 32768), (at_cap, 65536), (past, 131072)):
         assert sum(result.global_loads.values()) == size // (32 * 32)  # one load per element and thread: unrolled
-        assert "bra" not in [line.split()[0].rstrip(";") for line in result.ptx.splitlines() if line.strip()]  # and no loop
+        assert not re.search(r"\bbra\b", result.ptx)  # and no loop
 
 
 def test_65536_limits_a_block_of_one_library_and_no_grid():
-    """A5: 65,536 bounds neither the block that Triton accepts nor the rows of a grid, whose x dimension ends at 2³¹ - 1."""
+    """A5: 65,536 bounds neither the block that Triton takes nor the rows of a grid, whose x dimension ends at 2³¹ - 1."""
     assert single_block.MAX_COLS == 2**20
     assert single_block._block_for(65_537) == 131_072
     with pytest.raises(ValueError, match="1,048,576 columns"):
@@ -178,7 +180,7 @@ def test_a_grid_goes_past_65536():
     torch.testing.assert_close(single_block.softmax_forward(x), torch.softmax(x, dim=1))
 
 
-# --- A, the range of float16 -----------------------------------------------------------------------------------------------
+# --- A, the range of float16 ----------------------------------------------------------------------
 
 
 def test_65504_is_exp_of_11_09():

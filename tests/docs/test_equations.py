@@ -1,11 +1,12 @@
 """One test for every display equation of the site, named after its label.
 
-Each test writes out both sides of its equation in float64 and compares them on random data of several sizes, the worked example among them.
-The first line of its docstring is shown in the equation index. Nothing here uses a kernel or the references of the library: an
-equation is tested against its own text, against a derivative taken numerically, or against PyTorch.
+Each test writes out both sides of its equation in float64 and compares them on random data of several sizes, the worked
+example among them. The first line of its docstring is shown in the equation index. Nothing here uses a kernel or the
+references of the library: an equation is tested against its own text, against a derivative taken numerically, or
+against PyTorch.
 
-Derivatives are complex steps: for an analytic f, Im f(x + i·h) / h is f'(x) up to h², and there is no difference that could cancel, so
-h = 1e-30 gives all digits.
+Derivatives are complex steps: for an analytic f, Im f(x + i·h) / h is f'(x) up to h², and there is no difference that
+could cancel, so h = 1e-30 gives all digits.
 """
 
 import itertools
@@ -21,7 +22,7 @@ SHAPES = ((1, 1), (1, 5), (2, 3), (7, 1), (5, 33))
 
 
 def rows(n_min=1):
-    """Rows of several lengths and spreads, as far from zero as exp without a shift allows; first those of the worked example."""
+    """Rows of several lengths and spreads, within the range of exp without a shift; first those of the worked example."""
     random = np.random.default_rng(11)
     yield from X
     for n, spread in itertools.product(SIZES, (1.0, 6.0)):
@@ -128,7 +129,7 @@ def rounded_exp(t):
 U = 2.0**-24
 
 
-# --- softmax ---------------------------------------------------------------------------------------------------------------
+# --- softmax --------------------------------------------------------------------------------------
 
 
 def test_softmax_definition():
@@ -240,7 +241,7 @@ def test_softmax_batch():
         close(y, np.stack([softmax(row) for row in x]))
 
 
-# --- the Jacobian ----------------------------------------------------------------------------------------------------------
+# --- the Jacobian ---------------------------------------------------------------------------------
 
 
 def test_softmax_jacobian_definition():
@@ -393,14 +394,14 @@ def test_lse_hessian():
         close(hessian, derivative(softmax, x))
 
 
-# --- the vector-Jacobian product -------------------------------------------------------------------------------------------
+# --- the vector-Jacobian product ------------------------------------------------------------------
 
 
 def losses():
     """x, dy and dx of a loss that is not linear in y: L = sum(w · sin(3 y) · y)."""
     for x, w in rows_with(1):
-        def loss(y, w=torch.from_numpy(w)):
-            return (w * torch.sin(3 * y) * y).sum()
+        def loss(y, w=w):
+            return (torch.from_numpy(w) * torch.sin(3 * y) * y).sum()
 
         yield x, gradient(loss, softmax_of(x)), gradient(lambda t: loss(torch.softmax(t, dim=0)), x)
 
@@ -612,8 +613,9 @@ def test_log_softmax_backward_wrt_output():
 
 def test_logsumexp_backward_wrt_inputs():
     """The three derivatives of ⟨g, dl·exp(x - lse)⟩; carried back to x they are dl·J g."""
+    dl = 1.7
     for x, g in rows_with(1):
-        dl, saved = 1.7, np.array([lse(x)])
+        saved = np.array([lse(x)])
         by_dl = derivative(lambda t, x=x, g=g, saved=saved: (g * (t * np.exp(x - saved))).sum(), np.array([dl]))
         by_x = derivative(lambda t, g=g, saved=saved: (g * (dl * np.exp(t - saved))).sum(), x)
         by_lse = derivative(lambda t, x=x, g=g: (g * (dl * np.exp(x - t))).sum(), saved)
@@ -624,7 +626,7 @@ def test_logsumexp_backward_wrt_inputs():
         close(by_x + by_lse * softmax_of(x), dl * derivative(softmax, x) @ g)
 
 
-# --- the worked example ----------------------------------------------------------------------------------------------------
+# --- the worked example ---------------------------------------------------------------------------
 
 
 def test_worked_input():
@@ -650,7 +652,7 @@ def test_worked_gradient():
     close(leaf.grad.numpy().round(4), [[-0.0381, -0.0792, 0.1173], [-0.0043, -0.0202, 0.0245]])
 
 
-# --- the online recurrence -------------------------------------------------------------------------------------------------
+# --- the online recurrence ------------------------------------------------------------------------
 
 
 def recurrence(x):
@@ -727,7 +729,7 @@ def test_online_tile():
             close(d, np.exp(x - x.max()).sum())
 
 
-# --- the monoid ------------------------------------------------------------------------------------------------------------
+# --- the monoid -----------------------------------------------------------------------------------
 
 
 def collections():
@@ -881,11 +883,11 @@ def test_lse_from_summary():
         assert torch.logsumexp(torch.tensor([infinite, -math.inf]), dim=0).item() == m
 
 
-# --- numerics --------------------------------------------------------------------------------------------------------------
+# --- numerics -------------------------------------------------------------------------------------
 
 
 def test_exp_range():
-    """In each type, exp of the last number at or below ln Ω is finite; from the next number that rounds past Ω on, it is not."""
+    """In each type, exp of the last number at or below ln Ω is finite, and exp of a number just above overflows."""
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         info = torch.finfo(dtype)
         limit = math.log(info.max)
@@ -1033,7 +1035,7 @@ def test_vjp_error_bound():
         assert (error / bound).max() > 0.1
 
 
-# --- attention -------------------------------------------------------------------------------------------------------------
+# --- attention ------------------------------------------------------------------------------------
 
 
 def queries():
@@ -1067,7 +1069,8 @@ def test_attention_matrix():
     """softmax(QKᵀ/√D) V is PyTorch's attention, for the shapes stated."""
     random = np.random.default_rng(24)
     for n_queries, n_keys, depth in ((1, 1, 1), (2, 3, 4), (7, 33, 8)):
-        q, k, v = random.normal(size=(n_queries, depth)), random.normal(size=(n_keys, depth)), random.normal(size=(n_keys, depth))
+        q = random.normal(size=(n_queries, depth))
+        k, v = random.normal(size=(2, n_keys, depth))
         o = softmax_of(1 / math.sqrt(depth) * q @ k.T) @ v
         assert o.shape == (n_queries, depth)
         expected = torch.nn.functional.scaled_dot_product_attention(*(torch.from_numpy(t)[None] for t in (q, k, v)))[0]
