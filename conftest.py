@@ -29,7 +29,7 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 ROOT = Path(__file__).resolve().parent
-SECTION = re.compile(r'--8<-- "src/(?P<module>[\w/]+)\.py(?::[\w-]+)?"')
+SECTION = re.compile(r'(?<!;)--8<-- "src/(?P<module>[\w/]+)\.py(?::[\w-]+)?"')
 
 # Text of each fence whose source is a section of `src/`, and the module it comes from.
 _included: dict[str, str] = {}

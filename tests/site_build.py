@@ -8,6 +8,9 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+from mkdocs.config import load_config
+from mkdocs.structure.files import get_files, set_exclusions
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -20,6 +23,24 @@ def build(target: Path, *, root: Path = ROOT, tool: str = "mkdocs") -> subproces
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": f"{blocker}{os.pathsep}{root / 'src'}"}
     command = [sys.executable, "-m", tool, "build", "--strict", "-f", str(root / "mkdocs.yml"), "-d", str(target)]
     return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def pages() -> list[Path]:
+    """The Markdown pages that the site holds: those that `mkdocs.yml` excludes are left out."""
+    config = load_config(str(ROOT / "mkdocs.yml"))
+    files = get_files(config)
+    set_exclusions(files, config)
+    return sorted(Path(file.abs_src_path) for file in files.documentation_pages())
+
+
+def html_of(page: Path | str) -> str:
+    """Where the build puts a page, given below `docs/` or in it.
+
+    >>> html_of("math/index.md"), html_of("math/softmax.md")
+    ('math/index.html', 'math/softmax/index.html')
+    """
+    relative = Path(page).relative_to(ROOT / "docs") if Path(page).is_absolute() else Path(page)
+    return (relative.parent / "index.html" if relative.stem == "index" else relative.with_suffix("") / "index.html").as_posix()
 
 
 class _CodeBlocks(HTMLParser):

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from site_build import pages
+
 pytestmark = pytest.mark.browser
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -20,11 +22,7 @@ playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwr
 axe_api = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted(
-    path.relative_to(ROOT / "docs").with_suffix("").as_posix()
-    for path in (ROOT / "docs").rglob("*.md")
-    if "_generated" not in path.parts
-)
+PAGES = [page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in pages()]
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",

@@ -10,11 +10,12 @@ import pytest
 from markdown_it import MarkdownIt
 from mkdocs.config import load_config
 from pytest_markdown_docs.plugin import FenceSyntax, extract_fence_tests, parse_superfences_block_info
-from site_build import code_blocks
+
+from site_build import code_blocks, html_of, pages
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if "_generated" not in path.parts) + [ROOT / "README.md"]
-SECTION = re.compile(r'--8<-- "(?P<path>src/[\w/]+\.py)(?::(?P<name>[\w-]+))?"')
+PAGES = [*pages(), ROOT / "README.md"]
+SECTION = re.compile(r'(?<!;)--8<-- "(?P<path>src/[\w/]+\.py)(?::(?P<name>[\w-]+))?"')
 
 
 def page_id(path: Path) -> str:
@@ -107,9 +108,7 @@ def test_included_code_equals_the_source(site):
         included = SECTION.findall(page.read_text("utf8"))
         if not included:
             continue
-        relative = page.relative_to(ROOT / "docs").with_suffix("")
-        target = site / (relative.parent if relative.name == "index" else relative) / "index.html"
-        shown = "\n".join(text for _, _, text in code_blocks(target.read_text("utf8")))
+        shown = "\n".join(text for _, _, text in code_blocks((site / html_of(page)).read_text("utf8")))
         for path, name in included:
             source = ROOT / path
             expected = sections(source)[name] if name else source.read_text("utf8")

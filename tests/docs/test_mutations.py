@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from site_build import build
 
 ROOT = Path(__file__).resolve().parents[2]

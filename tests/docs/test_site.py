@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from site_build import build
 
+from site_build import build, html_of
 from triton_softmax.site import equations, markdown
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,8 +79,7 @@ def test_every_equation_is_on_its_page_and_in_the_index(site):
     registry = equations.load(ROOT)
     index = read(site / "reference/equations/index.html").ids
     for equation in registry.equations.values():
-        page = site / equation.page.removesuffix(".md") / "index.html"
-        assert equation.anchor in read(page).ids
+        assert equation.anchor in read(site / html_of(equation.page)).ids
         assert f"index-{equation.label}" in index
 
 
@@ -109,6 +108,14 @@ def test_no_measurement_is_typed():
         if "_generated" not in page.parts:
             claim = CLAIM.search(page.read_text("utf8"))
             assert not claim, f"{page.relative_to(ROOT)}: typed by hand: {claim[0]!r}"
+
+
+def test_every_module_of_the_library_is_on_the_page_of_the_api():
+    named = re.findall(r"^::: (\S+)$", (ROOT / "docs/reference/api.md").read_text("utf8"), re.M)
+    modules = [path for path in (ROOT / "src/triton_softmax").rglob("*.py") if not {"bench", "site"} & set(path.parts)]
+    dotted = {".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__") for path in modules}
+    missing = sorted(dotted - set(named) - {"triton_softmax"})
+    assert not missing, f"not on docs/reference/api.md: {missing}"
 
 
 def test_latex_that_cannot_be_shown_stops_the_build():
