@@ -10,7 +10,6 @@ The launcher checks the rest: all pointers lie on a vector, and every row of y s
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 

@@ -9,7 +9,6 @@ states what the launcher has checked: `n // VECTOR * VECTOR` is n, and visibly a
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 

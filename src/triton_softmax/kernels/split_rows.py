@@ -14,7 +14,6 @@ needs another one to be running, and a row may have more chunks than the device 
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 

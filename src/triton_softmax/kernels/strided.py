@@ -9,7 +9,6 @@ Strides are compiled in where that helps: Triton specialises an argument that is
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 
