@@ -9,7 +9,8 @@ m is -inf, or one of them is NaN), and a 64-bit word arrives whole. So no fence 
 
 Waiting is a courtesy, not a condition. A program that has waited long enough summarises the missing chunks itself, publishes them, and goes on. A summary is
 a function of the input alone, so it does not matter who computes it or if several do. Hence every program finishes whatever the others do: none of them
-needs another one to be running, and a row may have more chunks than the device has room for. The kernel even runs in the interpreter, one program after another.
+needs another one to be running, and a row may have more chunks than the device has room for. The kernel even runs in the interpreter, one program
+after another.
 """
 
 from __future__ import annotations
