@@ -5,6 +5,8 @@ All of that depends only on shape, strides, dtypes, device and alignment, so it 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -22,18 +24,18 @@ from .kernels import (
     three_loops,
     two_loops,
 )
-from .launch import INTERPRETED, Launch, words
+from .launch import INTERPRETED, Launch, current_device, words
 
 _RUNGS = {"naive": naive, "three_loops": three_loops, "two_loops": two_loops, "single_block": single_block}
 
-_plans: dict[tuple, object] = {}
+_plans: dict[tuple, Plan] = {}
 _MAX_PLANS = 4096
-_last: list[str] = []
+_last = ""
 
 
 def last_launch() -> list[str]:
     """Names of the implementations that the last call of this module launched, for tests."""
-    return list(_last)
+    return [_last]
 
 
 def clear_plans() -> None:
@@ -109,8 +111,8 @@ def _split_launches(kernel, config: Config, n_rows: int, n_cols: int, strides: t
     grid = n_rows * config.n_chunks
     write = Launch(kernel, grid, numbers, {**constants, "WRITE": True, **blocks}, _options(config))
     if not config.two_pass:
-        return [write]
-    return [Launch(kernel, grid, numbers, {**constants, "WRITE": False, **blocks}, _options(config)), write]
+        return (write,)
+    return Launch(kernel, grid, numbers, {**constants, "WRITE": False, **blocks}, _options(config)), write
 # --8<-- [end:split-launch]
 
 
@@ -131,13 +133,11 @@ def _strided_launch(kernel, config: Config, groups: list[tuple[int, ...]], col_s
     return Launch(kernel, grid, (*numbers, n_cols, n_inner), constants, _options(config))
 
 
-def _outer_and_inner(groups: list[tuple[int, ...]]) -> list[tuple[int, ...]] | None:
+def _outer_and_inner(groups: list[tuple[int, ...]], n_tensors: int) -> list[tuple[int, ...]] | None:
     """Exactly two groups, the one with the smaller stride in the first tensor last; None if there are more."""
-    n_tensors = len(groups[0]) - 1 if groups else 0
     if len(groups) > 2:
         return None
-    while len(groups) < 2:
-        groups = [(1,) + (0,) * max(n_tensors, 3), *groups]
+    groups = [(1,) + (0,) * n_tensors] * (2 - len(groups)) + groups
     return groups if groups[0][1] >= groups[1][1] or groups[0][0] == 1 else groups[::-1]
 
 
@@ -146,18 +146,44 @@ def _as_matrix(tensor: torch.Tensor, dim: int) -> torch.Tensor:
     return tensor.movedim(dim, -1).reshape(-1, tensor.shape[dim])
 
 
+def _on_matrices(name: str, function: str, tensors: tuple[torch.Tensor, ...], dim: int, **arguments) -> torch.Tensor:
+    """Let a rung of the ladder work on the tensors as matrices."""
+    global _last
+    _last = name
+    matrices = (_as_matrix(tensor, dim) for tensor in tensors)
+    return _from_matrix(getattr(_RUNGS[name], function)(*matrices, **arguments), tensors[0].shape, dim)
+
+
 def _from_matrix(matrix: torch.Tensor, shape: torch.Size, dim: int) -> torch.Tensor:
     moved = shape[:dim] + shape[dim + 1 :] + shape[dim : dim + 1]
     return matrix.view(moved).movedim(-1, dim).contiguous()
 
 
 # --8<-- [start:plan]
-def _plan(tensors: tuple[torch.Tensor, ...], out: torch.Tensor, dim: int, log: bool, implementation: str | None):
-    """(name, launches, words needed) for tensors of one shape and a contiguous result, or the name of a rung that takes matrices.
+@dataclass(frozen=True)
+class Plan:
+    """How to run calls of one kind: the launches, or the name of a rung that takes matrices.
 
-    The first of `tensors` is x (forward), or they are y and dy (backward).
+    Attributes:
+        name: the implementation.
+        launches: kernels to launch in this order; none if the rung's own launcher is called, or ("copy") a contiguous copy is needed first.
+        n_words: zeroed words they need.
+        like_input: the result has the dtype and the strides of the first tensor.
+    """
+
+    name: str
+    launches: tuple[Launch, ...] = ()
+    n_words: int = 0
+    like_input: bool = False
+
+
+def _plan(tensors: tuple[torch.Tensor, ...], out: torch.Tensor, dim: int, log: bool, implementation: str | None) -> Plan:
+    """The plan for tensors of one shape and a contiguous result `out`.
+
+    `tensors` is x (forward), or y and dy (backward).
     """
     backward = len(tensors) == 2
+    direction = "backward" if backward else "forward"
     x = tensors[0]
     n_cols = x.shape[dim]
     every = (*tensors, out)
@@ -165,10 +191,11 @@ def _plan(tensors: tuple[torch.Tensor, ...], out: torch.Tensor, dim: int, log: b
     groups = collapse(x.shape, strides, dim)
     itemsize = min(tensor.element_size() for tensor in every)
     col_strides = tuple(1 if n_cols == 1 else s[dim] for s in strides)
-    direction = "backward" if backward else "forward"
+    like_input = out.dtype == x.dtype and out.stride() == x.stride()
 
     if all(s == 1 for s in col_strides) and len(groups) <= 1 and implementation != "strided":
         n_rows, *row_strides = groups[0] if groups else (1, *(n_cols,) * len(every))
+        row_strides = tuple(row_strides)
         config = heuristics.choose_rows(
             n_rows,
             n_cols,
@@ -176,36 +203,78 @@ def _plan(tensors: tuple[torch.Tensor, ...], out: torch.Tensor, dim: int, log: b
             log=log,
             backward=backward,
             addresses=tuple(tensor.data_ptr() for tensor in every),
-            strides=tuple(row_strides),
+            strides=row_strides,
             device=_device_of(x),
             implementation=implementation,
         )
         if config.implementation == "two_loops":
-            return "two_loops", None, 0
+            return Plan("two_loops")
         if config.implementation == "split_rows":
             kernel = getattr(split_rows, f"softmax_{direction}_split_rows_kernel")
-            launches = _split_launches(kernel, config, n_rows, n_cols, tuple(row_strides), log, not backward)
-            return "split_rows", launches, n_rows * config.n_chunks
+            launches = _split_launches(kernel, config, n_rows, n_cols, row_strides, log, not backward)
+            return Plan("split_rows", launches, n_rows * config.n_chunks, like_input)
         module = aligned_rows if config.implementation == "aligned_rows" else packed_rows
         kernel = getattr(module, f"softmax_{direction}_{config.implementation}_kernel")
-        return config.implementation, [_tile_launch(kernel, config, n_rows, n_cols, tuple(row_strides), log)], 0
+        launches = (_tile_launch(kernel, config, n_rows, n_cols, row_strides, log),)
+        return Plan(config.implementation, launches, like_input=like_input)
 
-    pair = _outer_and_inner(groups)
+    pair = _outer_and_inner(groups, len(every))
     if pair is None or implementation not in (None, "strided"):
-        return "copy", None, 0
-    largest = max((n_cols - 1) * c + (pair[1][0] - 1) * i for c, i in zip(col_strides, pair[1][1:], strict=False))
-    config = heuristics.strided_config(n_cols, pair[1][0], itemsize, largest)
+        return Plan("copy")
+    n_inner, *inner_strides = pair[1]
+    largest = max((n_cols - 1) * c + (n_inner - 1) * i for c, i in zip(col_strides, inner_strides, strict=True))
+    config = heuristics.strided_config(n_cols, n_inner, itemsize, largest)
     kernel = getattr(strided, f"softmax_{direction}_strided_kernel")
-    pair = [group[: len(every) + 1] for group in pair]
-    return "strided", [_strided_launch(kernel, config, pair, col_strides, n_cols, log)], 0
+    return Plan("strided", (_strided_launch(kernel, config, pair, col_strides, n_cols, log),), like_input=like_input)
+
+
+def _remember(key: tuple, plan: Plan) -> Plan:
+    global _last
+    if len(_plans) >= _MAX_PLANS:
+        _plans.clear()
+    if plan.launches:
+        _plans[key] = plan
+    _last = plan.name
+    return plan
+
+
+def _run(plan: Plan, *tensors: torch.Tensor) -> None:
+    if plan.n_words:
+        with torch.cuda.device(tensors[0].get_device()):  # whose current stream the words belong to; -1 changes nothing
+            tensors = (*tensors, words.take(plan.n_words, tensors[0].device))
+    for launch in plan.launches:
+        launch(*tensors)
 # --8<-- [end:plan]
 
 
-def _remember(key: tuple, plan):
-    if len(_plans) >= _MAX_PLANS:
-        _plans.clear()
-    _plans[key] = plan
-    return plan
+# --8<-- [start:replay]
+def replay_forward(
+    x: torch.Tensor, dim: int, log: bool, out_dtype: torch.dtype | None, implementation: str | None
+) -> torch.Tensor | None:
+    """What `softmax_forward` returns, if a call like this one has been planned, checked and launched before; else None."""
+    global _last
+    address = x.data_ptr()
+    plan = _plans.get((x.shape, x.stride(), dim, x.dtype, out_dtype, log, implementation, x.get_device(), address & 15))
+    if plan is None:
+        return None
+    _last = plan.name
+    if plan.like_input:
+        y = torch.empty_like(x)
+    else:
+        y = torch.empty_like(x, dtype=out_dtype, memory_format=torch.contiguous_format)
+    launches = plan.launches
+    index = x.get_device()
+    if index >= 0 and index == current_device() and launches[0].launch is not None and launches[-1].launch is not None:
+        if plan.n_words:
+            row_words = words.take(plan.n_words, x.device)
+            for launch in launches:
+                launch.repeat(index, (address, y.data_ptr(), row_words.data_ptr()))
+        else:
+            launches[0].repeat(index, (address, y.data_ptr()))
+    else:
+        _run(plan, x, y)
+    return y
+# --8<-- [end:replay]
 
 
 # --8<-- [start:forward]
@@ -216,7 +285,7 @@ def softmax_forward(
 
     Args:
         x: any shape with at least one dimension, any strides.
-        dim: counted from the front.
+        dim: the softmax dimension; negative counts from the end.
         log: return log-softmax.
         out_dtype: dtype of the result, to which x is rounded first; by default that of x.
         implementation: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose.
@@ -227,33 +296,27 @@ def softmax_forward(
     Raises:
         ValueError: the implementation cannot take this shape.
     """
+    y = replay_forward(x, dim, log, out_dtype, implementation)
+    if y is not None:
+        return y
+    given_dim, dim = dim, dim % x.dim()
     if implementation in _RUNGS:
-        _last[:] = [implementation]
-        return _from_matrix(_RUNGS[implementation].softmax_forward(_as_matrix(x, dim), log=log, out_dtype=out_dtype), x.shape, dim)
-    out_dtype = out_dtype or x.dtype
-    if (x.dtype == torch.float64) != (out_dtype == torch.float64):
-        x = x.to(out_dtype)
-    key = (x.shape, x.stride(), x.dtype, out_dtype, dim, log, implementation, x.get_device(), x.data_ptr() % 16)
+        return _on_matrices(implementation, "softmax_forward", (x,), dim, log=log, out_dtype=out_dtype)
+    if torch.float64 in (x.dtype, out_dtype) and out_dtype not in (None, x.dtype):
+        return softmax_forward(x.to(out_dtype), dim, log=log, implementation=implementation)
     y = torch.empty_like(x, dtype=out_dtype, memory_format=torch.contiguous_format)
-    plan = _plans.get(key) or _remember(key, _plan((x,), y, dim, log, implementation))
-    name, launches, n_words = plan
-    _last[:] = (name,)
-    if n_words:
-        row_words = words.take(n_words, x.device)
-        for launch in launches:
-            launch(x, y, row_words)
-    elif launches:
-        launches[0](x, y)
-    elif name == "copy":
-        if implementation in (None, "strided"):
-            return softmax_forward(x.contiguous(), dim, log=log, implementation=implementation, out_dtype=out_dtype)
+    key = (x.shape, x.stride(), given_dim, x.dtype, out_dtype, log, implementation, x.get_device(), x.data_ptr() & 15)
+    plan = _remember(key, _plan((x,), y, dim, log, implementation))
+    if plan.launches:
+        _run(plan, x, y)
+        return y
+    if plan.name == "copy" and implementation in (None, "strided"):
+        return softmax_forward(x.contiguous(), dim, log=log, out_dtype=out_dtype, implementation=implementation)
+    if plan.name == "copy":
         matrix = _as_matrix(x, dim).contiguous()
-        return _from_matrix(
-            softmax_forward(matrix, 1, log=log, implementation=implementation, out_dtype=out_dtype), x.shape, dim
-        )
-    else:
-        return _from_matrix(two_loops.softmax_forward(_as_matrix(x, dim), log=log, out_dtype=out_dtype), x.shape, dim)
-    return y
+        y = softmax_forward(matrix, 1, log=log, out_dtype=out_dtype, implementation=implementation)
+        return _from_matrix(y, x.shape, dim)
+    return _on_matrices(plan.name, "softmax_forward", (x,), dim, log=log, out_dtype=out_dtype)
 # --8<-- [end:forward]
 
 
@@ -272,10 +335,10 @@ def softmax_backward(
     Args:
         y: output of the forward pass, non-empty, any strides.
         dy: gradient with respect to y, same shape, any strides.
-        dim: counted from the front.
+        dim: the softmax dimension; negative counts from the end.
         log: y is log-softmax.
         in_dtype: dtype of the result; by default that of y.
-        implementation: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose.
+        implementation: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose; "three_loops" has no backward pass, and "two_loops" stands in.
 
     Returns:
         A contiguous tensor of the shape of y.
@@ -283,61 +346,46 @@ def softmax_backward(
     Raises:
         ValueError: the implementation cannot take this shape.
     """
+    global _last
+    alignment = (y.data_ptr() & 15, dy.data_ptr() & 15)
+    types = (y.dtype, dy.dtype, in_dtype)
+    key = (y.shape, y.stride(), dy.stride(), dim, types, log, implementation, y.get_device(), alignment)
+    plan = _plans.get(key)
+    if plan is not None:
+        _last = plan.name
+        if plan.like_input:
+            dx = torch.empty_like(y)
+        else:
+            dx = torch.empty_like(y, dtype=in_dtype, memory_format=torch.contiguous_format)
+        _run(plan, y, dy, dx)
+        return dx
+    dim %= y.dim()
     if implementation == "three_loops":
-        implementation = "two_loops"  # the rung has no backward pass of its own
+        implementation = "two_loops"
     if implementation in _RUNGS:
-        _last[:] = [implementation]
-        return _from_matrix(
-            _RUNGS[implementation].softmax_backward(_as_matrix(y, dim), _as_matrix(dy, dim), log=log, in_dtype=in_dtype),
-            y.shape,
-            dim,
-        )
-    in_dtype = in_dtype or y.dtype
-    if torch.float64 in (y.dtype, dy.dtype, in_dtype) and not y.dtype == dy.dtype == in_dtype:
-        return softmax_backward(y, dy.to(y.dtype), dim, log=log, implementation=implementation).to(in_dtype)
-    key = (
-        y.shape,
-        y.stride(),
-        dy.stride(),
-        y.dtype,
-        dy.dtype,
-        in_dtype,
-        dim,
-        log,
-        implementation,
-        y.get_device(),
-        y.data_ptr() % 16,
-        dy.data_ptr() % 16,
-    )
+        return _on_matrices(implementation, "softmax_backward", (y, dy), dim, log=log, in_dtype=in_dtype)
+    if torch.float64 in types and not y.dtype == dy.dtype == (in_dtype or y.dtype):
+        return softmax_backward(y, dy.to(y.dtype), dim, log=log, implementation=implementation).to(in_dtype or y.dtype)
     dx = torch.empty_like(y, dtype=in_dtype, memory_format=torch.contiguous_format)
-    plan = _plans.get(key) or _remember(key, _plan((y, dy), dx, dim, log, implementation))
-    name, launches, n_words = plan
-    _last[:] = (name,)
-    if n_words:
-        row_words = words.take(n_words, y.device)
-        for launch in launches:
-            launch(y, dy, dx, row_words)
-    elif launches:
-        launches[0](y, dy, dx)
-    elif name == "copy":
-        if implementation in (None, "strided"):
-            y, dy = y.contiguous(), dy.contiguous()
-            return softmax_backward(y, dy, dim, log=log, in_dtype=in_dtype, implementation=implementation)
-        y2, dy2 = _as_matrix(y, dim).contiguous(), _as_matrix(dy, dim).contiguous()
-        return _from_matrix(
-            softmax_backward(y2, dy2, 1, log=log, in_dtype=in_dtype, implementation=implementation), y.shape, dim
-        )
-    else:
-        return _from_matrix(
-            two_loops.softmax_backward(_as_matrix(y, dim), _as_matrix(dy, dim), log=log, in_dtype=in_dtype), y.shape, dim
-        )
-    return dx
+    plan = _remember(key, _plan((y, dy), dx, dim, log, implementation))
+    if plan.launches:
+        _run(plan, y, dy, dx)
+        return dx
+    if plan.name == "copy" and implementation in (None, "strided"):
+        y, dy = y.contiguous(), dy.contiguous()
+        return softmax_backward(y, dy, dim, log=log, in_dtype=in_dtype, implementation=implementation)
+    if plan.name == "copy":
+        matrices = _as_matrix(y, dim).contiguous(), _as_matrix(dy, dim).contiguous()
+        dx = softmax_backward(*matrices, 1, log=log, in_dtype=in_dtype, implementation=implementation)
+        return _from_matrix(dx, y.shape, dim)
+    return _on_matrices(plan.name, "softmax_backward", (y, dy), dim, log=log, in_dtype=in_dtype)
 # --8<-- [end:backward]
 
 
 def logsumexp_forward(x: torch.Tensor, dim: int) -> torch.Tensor:
     """log(sum(exp(x))) of a non-empty tensor along `dim`, counted from the front; shape of x without `dim`, dtype of x."""
-    _last[:] = ["logsumexp"]
+    global _last
+    _last = "logsumexp"
     return logsumexp.logsumexp_forward(_as_matrix(x, dim), _device_of(x).multiprocessors).view(
         x.shape[:dim] + x.shape[dim + 1 :]
     )
@@ -345,6 +393,7 @@ def logsumexp_forward(x: torch.Tensor, dim: int) -> torch.Tensor:
 
 def logsumexp_backward(dlse: torch.Tensor, x: torch.Tensor, lse: torch.Tensor, dim: int) -> torch.Tensor:
     """Gradient of `logsumexp_forward` at x: dlse · exp(x - lse), contiguous."""
-    _last[:] = ["logsumexp"]
+    global _last
+    _last = "logsumexp"
     matrix = _as_matrix(x, dim)
     return _from_matrix(logsumexp.logsumexp_backward(dlse.reshape(-1), matrix, lse.reshape(-1)), x.shape, dim)

@@ -191,7 +191,8 @@ def split_config(
     else:
         pairs = True
         if edges:
-            block, registers, warps = 4096, 128, 2
+            # 4,096, unless that makes more chunks than the kernel takes
+            block, registers, warps = (4096, 128, 2) if n_cols <= MAX_CHUNKS * 4096 else (8192, None, 4)
         else:
             block, registers = (4096, 64) if n_cols <= 98304 else (8192, 112)
     # Few rows: smaller chunks until every multiprocessor has one (1 × 131,072: 6.6 µs in 128 chunks, 7.0 µs in 16).
@@ -252,6 +253,7 @@ def choose_rows(
     addresses: tuple[int, ...],
     strides: tuple[int, ...],
     device: Device,
+    held: int | None = None,
     implementation: str | None = None,
 ) -> Config:
     """The configuration for softmax along rows of adjacent elements.
@@ -265,31 +267,33 @@ def choose_rows(
         addresses: of the tensors' first elements.
         strides: from row to row of each tensor, in elements.
         device: what the kernel will run on.
+        held: bytes of the widest element that is read, which is what a program keeps in registers; by default `itemsize`.
         implementation: "packed_rows", "aligned_rows" or "split_rows" to insist, None to choose.
 
     Raises:
         ValueError: the implementation insisted on cannot take this shape.
     """
+    held = held or itemsize
     vector = vector_width(itemsize, addresses, strides)
     edges = bool(n_cols % vector) or any(stride % vector for stride in strides)
     if implementation == "packed_rows":
         if n_cols > PACKED_MAX_COLS:
             raise ValueError(f"packed_rows holds rows of at most {PACKED_MAX_COLS:,} columns, not {n_cols:,}")
-        return tile_config(n_rows, n_cols, itemsize, 1 if edges else vector, False, backward, device)
+        return tile_config(n_rows, n_cols, held, 1 if edges else vector, False, backward, device)
     if implementation == "aligned_rows":
         if n_cols > PACKED_MAX_COLS:
             raise ValueError(f"aligned_rows holds rows of at most {PACKED_MAX_COLS:,} columns, not {n_cols:,}")
         if vector == 1:
             raise ValueError("aligned_rows needs tensors that start on 16 bytes and row strides that agree modulo a vector")
-        return tile_config(n_rows, n_cols, itemsize, vector, True, backward, device)
+        return tile_config(n_rows, n_cols, held, vector, True, backward, device)
     if implementation == "split_rows":
-        if itemsize == 8:
+        if held == 8:
             raise ValueError("split_rows packs its summaries as two float32 numbers and does not take float64")
         if n_cols > MAX_CHUNKS * 8192:
             raise ValueError(f"split_rows splits rows of at most {MAX_CHUNKS * 8192:,} columns, not {n_cols:,}")
-        return split_config(n_rows, n_cols, itemsize, log, vector, edges, backward, device)
-    if fits_one_program(n_rows, n_cols, itemsize, edges, backward, device):
-        return tile_config(n_rows, n_cols, itemsize, vector, edges, backward, device)
-    if itemsize == 8 or n_cols > MAX_CHUNKS * 8192 or n_rows * -(-n_cols // 1024) >= 2**31:
+        return split_config(n_rows, n_cols, held, log, vector, edges, backward, device)
+    if fits_one_program(n_rows, n_cols, held, edges, backward, device):
+        return tile_config(n_rows, n_cols, held, vector, edges, backward, device)
+    if held == 8 or n_cols > MAX_CHUNKS * 8192 or n_rows * -(-n_cols // 1024) >= 2**31:
         return Config("two_loops")
-    return split_config(n_rows, n_cols, itemsize, log, vector, edges, backward, device)
+    return split_config(n_rows, n_cols, held, log, vector, edges, backward, device)

@@ -16,9 +16,9 @@ from .online import LOG2E, exp_shifted
 # --8<-- [start:finish]
 @triton.jit
 def logsumexp_value(m, d):
-    """m + log(d); the infinities that m itself can be are the result."""
+    """m + log(d); the infinities that m itself can be are the result, unless a NaN in the row has made d one."""
     # eq: lse-from-summary
-    return tl.where((m == float("-inf")) | ((m == float("inf")) & (d == d)), m, m + tl.log(d))
+    return tl.where(((m == float("-inf")) | (m == float("inf"))) & (d == d), m, m + tl.log(d))
 # --8<-- [end:finish]
 
 
