@@ -1,0 +1,333 @@
+"""Which kernel and how, at every threshold and on both sides of it; numbers in, numbers out."""
+
+import random
+
+import pytest
+
+from triton_softmax import dispatch, heuristics
+from triton_softmax.heuristics import (
+    MAX_CHUNKS,
+    PACKED_MAX_COLS,
+    Config,
+    Device,
+    choose_rows,
+    fits_one_program,
+    next_power_of_2,
+    split_config,
+    strided_config,
+    tile_config,
+    vector_width,
+)
+
+DEVICES = {"any": Device(), "nvidia": Device(132, nvidia=True)}
+MANY = 4096  # rows enough for every device here
+
+on_every_device = pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
+
+
+def choose(n_rows, n_cols, itemsize, *, log=False, backward=False, gap=0, addresses=None, **options) -> Config:
+    """The choice for contiguous results and inputs whose rows lie `gap` elements apart."""
+    n_tensors = 3 if backward else 2
+    strides = (n_cols + gap,) * (n_tensors - 1) + (n_cols,)
+    options = {"device": DEVICES["nvidia"]} | options
+    return choose_rows(
+        n_rows,
+        n_cols,
+        itemsize,
+        log=log,
+        backward=backward,
+        addresses=addresses or (0,) * n_tensors,
+        strides=strides,
+        **options,
+    )
+
+
+def around(*thresholds):
+    return sorted({n + step for n in thresholds for step in (-1, 0, 1)})
+
+
+def test_next_power_of_2_around_all_of_them():
+    assert next_power_of_2(0) == next_power_of_2(1) == 1
+    for exponent in range(1, 40):
+        n = 2**exponent
+        assert [next_power_of_2(n + step) for step in (-1, 0, 1)] == [n if n > 2 else 1, n, 2 * n]
+
+
+@pytest.mark.parametrize("itemsize, width", [(2, 8), (4, 4), (8, 2)])
+def test_vector_width(itemsize, width):
+    assert vector_width(itemsize, (0, 512), (width * 5, width * 7)) == width
+    assert vector_width(itemsize, (0, 512), (width + 1, 1)) == width, "rows in step need not start on a vector"
+    assert vector_width(itemsize, (0, 512), (0, width * 5)) == width, "an expanded row"
+    assert vector_width(itemsize, (0, 512), (width, width + 1)) == 1
+    assert vector_width(itemsize, (0, 512, 16), (3, 3 + width, 4)) == 1
+    for offset in range(itemsize, 16, itemsize):
+        assert vector_width(itemsize, (0, 512 + offset), (width, width)) == 1
+        assert vector_width(itemsize, (offset, offset), (width, width)) == 1
+
+
+# The longest row that one program takes, by itemsize, whether rows have edges, and backward.
+LONGEST = {
+    (2, False, False): 16384,
+    (2, True, False): 16384,
+    (2, False, True): 8192,
+    (2, True, True): 8192,
+    (4, False, False): 32768,
+    (4, True, False): 16384,
+    (4, False, True): 8192,
+    (4, True, True): 16384,
+    (8, False, False): 8192,
+    (8, True, False): 8192,
+    (8, False, True): 8192,
+    (8, True, True): 8192,
+}
+
+
+@on_every_device
+@pytest.mark.parametrize("case", LONGEST, ids=str)
+def test_fits_one_program(case, device):
+    for n_rows, limit in ((MANY, LONGEST[case]), (66, LONGEST[case]), (65, min(8192, LONGEST[case])), (1, 8192)):
+        for n_cols in around(limit):
+            assert fits_one_program(n_rows, n_cols, *case, device) == (n_cols <= limit), (n_rows, n_cols)
+
+
+@pytest.mark.parametrize("n_sm", [1, 2, 131, 132, 160])
+def test_few_rows_are_half_a_row_per_multiprocessor(n_sm):
+    few = (n_sm - 1) // 2
+    assert fits_one_program(few + 1, 32768, 4, False, False, Device(n_sm))
+    assert not few or not fits_one_program(few, 32768, 4, False, False, Device(n_sm))
+
+
+@on_every_device
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("itemsize", [2, 4, 8])
+def test_the_choice_follows_the_limit(itemsize, backward, device):
+    width = 16 // itemsize
+    for n_cols in (1, 2, 15, 16, 17, *around(512, 1024, 8192, 16384, 32768, 65536, 131072), 262144):
+        for n_rows in (1, 65, 66, MANY):
+            edges = bool(n_cols % width)
+            config = choose(n_rows, n_cols, itemsize, backward=backward, device=device)
+            if fits_one_program(n_rows, n_cols, itemsize, edges, backward, device):
+                assert config.implementation == ("aligned_rows" if edges else "packed_rows")
+            else:
+                assert config.implementation == ("two_loops" if itemsize == 8 else "split_rows")
+
+
+def test_rows_without_a_common_vector_are_packed_by_element():
+    assert choose(MANY, 1024, 2, addresses=(2, 0)) == tile_config(MANY, 1024, 2, 1, False, False, DEVICES["nvidia"])
+    config = choose(MANY, 1024, 2, gap=1)
+    assert (config.implementation, config.vector, config.edges) == ("packed_rows", 1, False)
+    config = choose(MANY, 1024, 2, gap=8)
+    assert (config.implementation, config.vector, config.edges) == ("packed_rows", 8, False)
+    config = choose(MANY, 1001, 2, gap=8)
+    assert (config.implementation, config.vector, config.edges) == ("aligned_rows", 8, True)
+    config = choose(MANY, 65536, 4, gap=1)
+    assert (config.implementation, config.vector, config.edges) == ("split_rows", 1, False)
+
+
+@pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
+def test_what_is_held_decides_and_not_the_narrowest(log):
+    """float32 in, float16 out: accesses as wide as float16 asks for, registers as float32 fills them."""
+    for backward in (False, True):
+        for n_cols in (1024, 1025, 8192, 16384, 32768, 32769, 131072, 131073):
+            config = choose(MANY, n_cols, 2, log=log, backward=backward, held=4)
+            assert config.vector == 8
+            assert not config.pairs and not config.hold and not config.keep_exp
+            if n_cols % 8 == 0:
+                alone = choose(MANY, n_cols, 4, log=log, backward=backward)
+                assert (config.implementation, config.block_cols) == (alone.implementation, alone.block_cols)
+
+
+def test_rows_that_no_split_takes_are_read_twice():
+    most = MAX_CHUNKS * 8192
+    assert choose(1, most, 4).implementation == "split_rows"
+    assert choose(1, most + 1, 4).implementation == "two_loops"
+    n_rows = 2**31 // 16  # as many programs of 1,024 columns as 32 bits can count, and one fewer
+    assert choose(n_rows, 16 * 1024 + 8, 2).implementation == "two_loops"
+    assert choose(n_rows // 2, 16 * 1024 + 8, 2).implementation == "split_rows"
+
+
+@on_every_device
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("edges", [False, True], ids=["whole", "edges"])
+@pytest.mark.parametrize("itemsize", [2, 4, 8])
+def test_tiles(itemsize, edges, backward, device):
+    vector = 16 // itemsize
+    for n_cols in (1, vector - 1, vector, *around(*(2**k for k in range(4, 17)))):
+        if n_cols < 1 or (not edges and n_cols % vector):
+            continue
+        for n_rows in (1, 131, 132, 263, 264, 528, MANY):
+            c = tile_config(n_rows, n_cols, itemsize, vector, edges, backward, device)
+            assert c.implementation == ("aligned_rows" if edges else "packed_rows")
+            for number in (c.block_rows, c.block_cols, c.num_warps):
+                assert number & (number - 1) == 0 and number >= 1
+            body = n_cols // vector * vector if edges else n_cols
+            assert c.block_cols >= max(16, body) and (c.block_cols == 16 or c.block_cols < 2 * body)
+            assert c.num_warps <= 32
+            assert c.block_rows * c.block_cols <= max(16384 if edges else 2048, c.block_cols)
+            assert c.vector == vector and c.edges == edges and c.max_registers is None
+            if n_rows < 2 * device.multiprocessors * 2:
+                assert c.block_rows == 1, "programs before rows per program"
+            assert c.hold == (device.nvidia and itemsize == 2 and not backward and c.block_cols >= (2048 if edges else 16384))
+
+
+def test_tiles_of_short_rows():
+    nvidia = DEVICES["nvidia"]
+    assert tile_config(2**20, 16, 2, 8, False, False, nvidia).block_rows == 128
+    assert tile_config(2**20, 16, 2, 8, False, True, nvidia).block_rows == 64
+    assert tile_config(2**20, 17, 2, 8, True, False, nvidia).block_rows == 16
+    for block_cols, warps in ((512, 1), (1024, 1), (2048, 1), (4096, 2), (8192, 4), (16384, 8)):
+        assert tile_config(MANY, block_cols + 1, 2, 8, True, False, nvidia).num_warps == warps
+    for block_cols, warps in ((512, 1), (1024, 4), (2048, 4), (4096, 8), (8192, 16), (16384, 16), (65536, 32)):
+        assert tile_config(MANY, block_cols + 1, 4, 4, True, False, nvidia).num_warps == warps
+    for block_cols, warps in ((512, 4), (4096, 4), (8192, 16), (16384, 8), (32768, 16), (65536, 32)):
+        assert tile_config(MANY, block_cols, 2, 8, False, False, nvidia).num_warps == warps
+    assert tile_config(MANY, 4096, 2, 8, False, True, nvidia).num_warps == 8
+
+
+SPLIT_COLS = (4096, *around(8192, 16384, 32768, 49152, 65536, 98304, 131072, 262144, 1 << 20), 3 * 132 * 8192, 1 << 25)
+
+
+@on_every_device
+@pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("itemsize", [2, 4])
+def test_split_rows_cover_the_row(itemsize, backward, log, device):
+    for n_cols in SPLIT_COLS:
+        for vector in (1, 16 // itemsize):
+            edges = bool(n_cols % vector)
+            for n_rows in (1, 2, 16, 17, 131, 132, MANY):
+                c = split_config(n_rows, n_cols, itemsize, log, vector, edges, backward, device)
+                assert c.implementation == "split_rows"
+                assert c.n_chunks * c.chunk_cols >= n_cols > (c.n_chunks - 1) * c.chunk_cols, "no gap, no idle chunk"
+                assert c.chunk_cols <= c.block_cols and c.chunk_cols % vector == 0
+                assert c.block_cols in (1024, 2048, 4096, 8192) and c.n_chunks <= MAX_CHUNKS
+                assert c.two_pass == (c.n_chunks > 3 * device.multiprocessors)
+                assert c.hold <= (device.nvidia and itemsize == 2) and (device.nvidia or c.max_registers is None)
+                assert c.pairs <= (itemsize == 2 and vector > 1)
+                assert c.keep_exp <= (not log and not backward), "exponentials do not give logarithms"
+                if c.block_cols > 1024:
+                    assert n_rows * c.n_chunks >= device.multiprocessors, "a chunk for every multiprocessor"
+
+
+def test_split_rows_wait_only_for_chunks_that_run():
+    for n_sm in (1, 78, 132):
+        device, cols = Device(n_sm, nvidia=True), 3 * n_sm * 8192
+        assert not split_config(MANY, cols, 2, False, 8, False, False, device).two_pass
+        assert split_config(MANY, cols + 8, 2, False, 8, False, False, device).two_pass
+
+
+def test_longest_rows_stay_within_the_most_chunks():
+    for itemsize in (2, 4):
+        for backward in (False, True):
+            for n_cols in (MAX_CHUNKS * 8192, MAX_CHUNKS * 8192 - 1):
+                assert choose(1, n_cols, itemsize, backward=backward).n_chunks <= MAX_CHUNKS
+
+
+@pytest.mark.parametrize("num_chunks", [1, 128, 129, 255, 256, 257, 511, 512, 513])
+@pytest.mark.parametrize("num_warps", [2, 4])
+def test_words_give_every_thread_a_lane(num_chunks, num_warps):
+    config = Config("split_rows", block_cols=1024, chunk_cols=1024, n_chunks=num_chunks, num_warps=num_warps)
+    (launch,) = dispatch._split_launches(None, config, 3, num_chunks * 1024, (num_chunks * 1024,) * 2, False, True)
+    words = launch.constants["WORDS"]
+    assert words & (words - 1) == 0
+    assert words == max(64 * num_warps, next_power_of_2(num_chunks))
+    assert launch.grid == 3 * num_chunks
+    assert launch.constants["WRITE"] is True
+
+
+def test_two_passes_publish_before_they_write():
+    config = Config("split_rows", block_cols=1024, chunk_cols=1024, n_chunks=400, two_pass=True)
+    publish, write = dispatch._split_launches(None, config, 1, 400 * 1024, (0, 0), False, True)
+    assert (publish.constants["WRITE"], write.constants["WRITE"]) == (False, True)
+    assert {**publish.constants, "WRITE": True} == write.constants
+
+
+@pytest.mark.parametrize("itemsize", [2, 4, 8])
+def test_strided(itemsize):
+    most = 2048 if itemsize <= 4 else 1024
+    for n_cols in (1, 2, *around(512, 1024, 2048), 50000):
+        for n_inner in (1, 2, 15, 16, 17, 63, 64, 65, 5000):
+            c = strided_config(n_cols, n_inner, itemsize, 0)
+            assert c.implementation == "strided"
+            assert c.whole == (n_cols <= most)
+            assert not c.whole or c.block_cols >= n_cols
+            assert c.block_rows <= next_power_of_2(n_inner) and c.block_rows & (c.block_rows - 1) == 0
+            assert n_inner < 16 or c.block_rows >= 16, "32 bytes or more side by side"
+            assert 4 <= c.num_warps <= 16 and c.num_warps & (c.num_warps - 1) == 0
+            if not c.whole:
+                assert (c.block_cols, c.block_rows) == (64, min(64, next_power_of_2(n_inner)))
+    assert not strided_config(8, 8, itemsize, 2**31 - 1).wide_index
+    assert strided_config(8, 8, itemsize, 2**31).wide_index
+    assert strided_config(1024, 64, 4, 0).block_rows == 32
+    assert strided_config(1024, 64, 2, 0).block_rows == 16
+
+
+def test_what_is_insisted_on():
+    assert choose(MANY, 64, 4, implementation="split_rows").implementation == "split_rows"
+    assert choose(MANY, 64, 4, implementation="aligned_rows").implementation == "aligned_rows"
+    assert choose(MANY, 65, 4, implementation="packed_rows").vector == 1
+    assert choose(MANY, PACKED_MAX_COLS, 4, implementation="packed_rows").block_cols == PACKED_MAX_COLS
+    assert choose(MANY, PACKED_MAX_COLS, 4, implementation="aligned_rows").block_cols == PACKED_MAX_COLS
+
+
+@pytest.mark.parametrize(
+    "implementation, n_cols, itemsize, options, message",
+    [
+        ("packed_rows", PACKED_MAX_COLS + 1, 4, {}, "at most 65,536 columns, not 65,537"),
+        ("aligned_rows", PACKED_MAX_COLS + 1, 4, {}, "at most 65,536 columns, not 65,537"),
+        ("aligned_rows", 64, 4, {"gap": 1}, "agree modulo a vector"),
+        ("aligned_rows", 64, 4, {"addresses": (4, 0)}, "start on 16 bytes"),
+        ("split_rows", 64, 8, {}, "does not take float64"),
+        ("split_rows", MAX_CHUNKS * 8192 + 1, 4, {}, "at most 134,217,728 columns"),
+    ],
+)
+def test_what_is_refused(implementation, n_cols, itemsize, options, message):
+    with pytest.raises(ValueError, match=message):
+        choose(MANY, n_cols, itemsize, implementation=implementation, **options)
+
+
+def distinct_kernels(columns, n_rows, itemsize, *, backward, log, device) -> int:
+    """How many kernels are compiled for these row lengths: what Triton counts as different constants and options."""
+    kernels = set()
+    for n_cols in columns:
+        config = choose(n_rows, n_cols, itemsize, backward=backward, log=log, device=device)
+        strides = (n_cols,) * (3 if backward else 2)
+        if config.implementation == "two_loops":
+            launches = []
+            kernels.add("two_loops")
+        elif config.implementation == "split_rows":
+            launches = dispatch._split_launches(None, config, n_rows, n_cols, strides, log, not backward)
+        else:
+            launches = [dispatch._tile_launch(None, config, n_rows, n_cols, strides, log)]
+        for launch in launches:
+            kernels.add((config.implementation, *launch.constants.items(), *launch.options.items()))
+    return len(kernels)
+
+
+def most_kernels(columns, device) -> int:
+    return max(
+        distinct_kernels(columns, n_rows, itemsize, backward=backward, log=log, device=device)
+        for n_rows in (1, 32, 128, MANY)
+        for itemsize in (2, 4, 8)
+        for backward in (False, True)
+        for log in (False, True)
+    )
+
+
+@on_every_device
+def test_few_kernels_for_a_thousand_row_lengths(device):
+    """1,000 lengths up to 262,144, whatever the number of rows, dtype and direction: 18 kernels; one per length would be 1,000."""
+    lengths = random.Random(0).sample(range(1, 262145), 998)
+    assert most_kernels([1, *lengths, 262144], device) <= 20
+
+
+@on_every_device
+def test_few_kernels_for_lengths_of_every_magnitude(device):
+    """Lengths spread over the magnitudes meet every power of two, with edges and without: no more than 27 kernels."""
+    lengths = {round(2 ** (18 * i / 998)) for i in range(999)}
+    assert most_kernels(sorted(lengths), device) <= 27
+
+
+def test_constants_are_what_the_documentation_says():
+    assert heuristics.VECTOR_BYTES == 16
+    assert MAX_CHUNKS * 8192 == 2**27
