@@ -26,7 +26,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 from typing import Any
 
 ARCHITECTURES = {
@@ -257,13 +256,10 @@ def _constant(value: Any) -> Any:
 
 def _resources_nvidia(ptx: str) -> tuple[int, int]:
     """Registers per thread and bytes of spill stores, from ptxas itself."""
-    import triton
+    from triton.backends.nvidia.compiler import get_ptxas
 
     architecture = re.search(r"^\.target (\w+)", ptx, re.M)[1]
-    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-    ptxas = tools / (
-        "ptxas-blackwell" if architecture.startswith("sm_1") and (tools / "ptxas-blackwell").exists() else "ptxas"
-    )
+    ptxas = get_ptxas(int(re.search(r"\d+", architecture)[0])).path
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(ptx)
         file.flush()
