@@ -67,8 +67,8 @@ def test_every_kind_of_case_runs(suite, tmp_path):
     run, _, _ = start(tmp_path / "data.json")
     run.run(cases)
     for row in schema.load(tmp_path / "data.json")["rows"]:
-        refuses = row["provider"] == "naive" and (row["op"] == "logsumexp" or row["dim"] != -1)
-        assert row["status"] == ("refused" if refuses else "ok"), row
+        may_refuse = row["provider"] == "naive" and (row["op"] == "logsumexp" or row["dim"] != -1)
+        assert row["status"] == "ok" or (may_refuse and row["status"] == "refused"), row
 
 
 def test_a_wrong_answer_is_recorded_as_wrong(tmp_path, monkeypatch):

@@ -438,7 +438,7 @@ def speed_page(data: dict, suite: str) -> dict[str, str]:
         part = [row for row in rows if row["dtype"] == dtype]
         if not part:
             continue
-        page.add(f"### {suite.capitalize()}, {dtype}")
+        page.add(f"## {suite.capitalize()}, {dtype}")
         page.chart(speed_chart(data, f"{suite}-{dtype}", part, f"Softmax {suite}, {dtype}"))
         page.add(library_table(part, speed_cell))
     return page.done()
@@ -471,7 +471,7 @@ def few_rows_page(data: dict) -> dict[str, str]:
             part = [row for row in rows if row["direction"] == direction and row["dtype"] == dtype]
             if not part:
                 continue
-            page.add(f"### Few rows, {direction}, {dtype}")
+            page.add(f"## Few rows, {direction}, {dtype}")
             page.chart(
                 named_chart(
                     data,
@@ -587,7 +587,7 @@ def accuracy_page(data: dict) -> dict[str, str]:
                     y_log=True,
                 )
             )
-        page.add(f"### Errors, {dtype}")
+        page.add(f"## Errors, {dtype}")
         body = []
         for group in by_case([row for row in rows if row["dtype"] == dtype]).values():
             some = next(iter(group.values()))
@@ -611,7 +611,7 @@ def ladder_page(data: dict) -> dict[str, str]:
             part = [row for row in rows if row["direction"] == direction and row["dtype"] == dtype]
             if not part:
                 continue
-            page.add(f"### The ladder, {direction}, {dtype}")
+            page.add(f"## The ladder, {direction}, {dtype}")
             page.chart(speed_chart(data, f"ladder-{direction}-{dtype}", part, f"The rungs, {direction}, {dtype}"))
             body = []
             for group in by_case(part).values():
@@ -669,7 +669,7 @@ def strided_page(data: dict) -> dict[str, str]:
         for dtype in DTYPES:
             part = [row for row in rows if row["direction"] == direction and row["dtype"] == dtype]
             if part:
-                page.add(f"### Strides, {direction}, {dtype}")
+                page.add(f"## Strides, {direction}, {dtype}")
                 page.chart(
                     named_chart(
                         data,
@@ -695,7 +695,7 @@ def log_softmax_page(data: dict) -> dict[str, str]:
         for dtype in DTYPES:
             part = [r for r in rows if r["op"] == op and r["direction"] == direction and r["dtype"] == dtype]
             if part:
-                page.add(f"### `{op}`, {direction}, {dtype}")
+                page.add(f"## `{op}`, {direction}, {dtype}")
                 name = f"log_softmax-{op}-{direction}-{dtype}"
                 page.chart(speed_chart(data, name, part, f"{op} {direction}, {dtype}"))
                 page.add(library_table(part, speed_cell))
