@@ -902,6 +902,8 @@ def generate(root: Path) -> dict[str, str]:
     files = {PUBLISHED_SCHEMA: schema.schema_text(), "docs/assets/bench-colours.css": style_sheet()}
     if (root / GPU_TESTS).is_file():
         files[f"{FRAGMENTS}/gpu-tests.md"] = gpu_report.fragment(gpu_report.load(root / GPU_TESTS))
+    else:
+        files[f"{FRAGMENTS}/gpu-tests.md"] = "No run of the GPU tests is recorded yet.\n"
     found = newest(root)
     if found is None:
         return files
