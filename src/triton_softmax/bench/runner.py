@@ -68,7 +68,7 @@ def environment(device: str, commit: str | None, timer) -> dict:
         "gpu": properties.name if on_gpu else f"none ({platform.machine()})",
         "gpu_memory_bytes": properties.total_memory if on_gpu else 0,
         "multiprocessors": properties.multi_processor_count if on_gpu else 0,
-        "l2_bytes": properties.L2_cache_size if on_gpu else 0,
+        "l2_bytes": getattr(properties, "L2_cache_size", 0) if on_gpu else 0,
         "driver": (_nvidia_smi("driver_version") if on_gpu else None) or "none",
         "cuda": torch.version.cuda or "none",
         "torch": torch.__version__,
