@@ -142,8 +142,9 @@ def _outer_and_inner(groups: list[tuple[int, ...]], n_tensors: int) -> list[tupl
 
 
 def _as_matrix(tensor: torch.Tensor, dim: int) -> torch.Tensor:
-    """`tensor` as (n_rows, n_cols), softmax dimension last; a view where possible."""
-    return tensor.movedim(dim, -1).reshape(-1, tensor.shape[dim])
+    """`tensor` as (n_rows, n_cols) with adjacent columns; a view where possible."""
+    matrix = tensor.movedim(dim, -1).reshape(-1, tensor.shape[dim])
+    return matrix if matrix.stride(1) == 1 or matrix.shape[1] == 1 else matrix.contiguous()
 
 
 def _on_matrices(name: str, function: str, tensors: tuple[torch.Tensor, ...], dim: int, **arguments) -> torch.Tensor:

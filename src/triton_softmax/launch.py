@@ -16,8 +16,13 @@ INTERPRETED = triton.knobs.runtime.interpret if hasattr(triton, "knobs") else Fa
 
 if torch.version.cuda:
     from torch._C import _cuda_getCurrentRawStream as _current_stream
-    from torch._C import _cuda_getDevice as _current_device
+    from torch._C import _cuda_getDevice as current_device
     from torch._C import _cuda_isCurrentStreamCapturing as _is_capturing
+else:
+
+    def current_device() -> int:
+        """No CUDA: no tensor is on the current device."""
+        return -2
 
 
 # --8<-- [start:launch]
@@ -32,7 +37,7 @@ class Launch:
         options: num_warps and the like.
     """
 
-    __slots__ = ("compiled", "constants", "grid", "kernel", "numbers", "options", "tail")
+    __slots__ = ("constants", "grid", "head", "kernel", "launch", "numbers", "options", "tail")
 
     def __init__(self, kernel, grid: int, numbers: tuple, constants: dict, options: dict):
         self.kernel = kernel
@@ -40,40 +45,43 @@ class Launch:
         self.numbers = numbers
         self.constants = constants
         self.options = options
-        self.compiled = None
+        self.launch = None
+        self.head = ()
         self.tail = (*numbers, *constants.values())
 
     def __call__(self, *tensors: torch.Tensor) -> None:
         """Launch on the current stream of the tensors' device. All calls have tensors of the same dtypes and alignment."""
-        compiled = self.compiled
-        if compiled is None:
-            compiled = self.kernel[(self.grid,)](*tensors, *self.numbers, **self.constants, **self.options)
-            if not INTERPRETED and tensors[0].is_cuda and _is_nvidia(compiled):
-                self.compiled = compiled
-            return
         index = tensors[0].get_device()
-        if index != _current_device():
+        if self.launch is not None and index == current_device():
+            self.repeat(index, [tensor.data_ptr() for tensor in tensors])
+        elif tensors[0].is_cuda:
             with torch.cuda.device(index):
-                return self(*tensors)
+                compiled = self.kernel[(self.grid,)](*tensors, *self.numbers, **self.constants, **self.options)
+            if _is_nvidia(compiled):
+                self.launch, self.head = _launcher(compiled)
+        else:
+            self.kernel[(self.grid,)](*tensors, *self.numbers, **self.constants, **self.options)
+
+    def repeat(self, index: int, pointers) -> None:
+        """Launch again, with addresses, on the current stream of CUDA device `index`, which is the current one."""
         # What kernel[grid] does once it has found the variant; no launch hooks, as nothing here uses them.
-        compiled.run(
-            self.grid,
-            1,
-            1,
-            _current_stream(index),
-            compiled.function,
-            compiled.packed_metadata,
-            None,
-            None,
-            None,
-            *[tensor.data_ptr() for tensor in tensors],
-            *self.tail,
-        )
+        self.launch(self.grid, 1, 1, _current_stream(index), *self.head, *pointers, *self.tail)
 # --8<-- [end:launch]
 
 
 def _is_nvidia(compiled) -> bool:
     return compiled is not None and hasattr(compiled, "run") and compiled.metadata.target.backend == "cuda"
+
+
+def _launcher(compiled):
+    """(function, arguments) to launch a compiled kernel: called with a grid, a stream, the arguments, and those of the kernel."""
+    metadata, hooks = compiled.packed_metadata, (None, None, None)
+    run = compiled.run
+    if triton.__version__.startswith("3.6.") and not run.global_scratch_size and not run.profile_scratch_size:
+        # Triton 3.6 wraps the C function in a Python one that does nothing for a kernel without scratch memory.
+        cooperative, dependent = run.launch_cooperative_grid, run.launch_pdl
+        return run.launch, (compiled.function, cooperative, dependent, None, None, metadata, *hooks)
+    return run, (compiled.function, metadata, *hooks)
 
 
 # --8<-- [start:words]
@@ -96,7 +104,7 @@ class WordPool:
         self._blocks: dict[tuple, list] = {}
 
     def take(self, n_words: int, device: torch.device) -> torch.Tensor:
-        """n_words zeros on `device`, for one launch on its current stream."""
+        """n_words zeros on `device`, the current one, for one launch on its current stream."""
         if device.type != "cuda" or n_words > self.SIZE // 16 or _is_capturing():
             return torch.zeros(n_words, dtype=torch.int64, device=device)
         index = device.index
