@@ -206,6 +206,7 @@ def _plan(tensors: tuple[torch.Tensor, ...], out: torch.Tensor, dim: int, log: b
             addresses=tuple(tensor.data_ptr() for tensor in every),
             strides=row_strides,
             device=_device_of(x),
+            held=max(tensor.element_size() for tensor in tensors),
             implementation=implementation,
         )
         if config.implementation == "two_loops":
