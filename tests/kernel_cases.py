@@ -96,11 +96,11 @@ def watch_accesses():
     load, store = builder.create_masked_load, builder.create_masked_store
 
     def watched_load(pointers, mask, *rest):
-        accesses.loads.append(np.broadcast_to(pointers.data, mask.data.shape)[mask.data].astype(np.int64))
+        accesses.loads.append(np.broadcast_to(pointers.data, mask.data.shape)[mask.data.astype(bool)].astype(np.int64))
         return load(pointers, mask, *rest)
 
     def watched_store(pointers, value, mask, *rest):
-        accesses.stores.append(np.broadcast_to(pointers.data, mask.data.shape)[mask.data].astype(np.int64))
+        accesses.stores.append(np.broadcast_to(pointers.data, mask.data.shape)[mask.data.astype(bool)].astype(np.int64))
         return store(pointers, value, mask, *rest)
 
     builder.create_masked_load, builder.create_masked_store = watched_load, watched_store
