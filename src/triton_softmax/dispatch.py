@@ -225,7 +225,7 @@ def _plan(tensors: tuple[torch.Tensor, ...], out: torch.Tensor, dim: int, log: b
         return Plan("copy")
     n_inner, *inner_strides = pair[1]
     largest = max((n_cols - 1) * c + (n_inner - 1) * i for c, i in zip(col_strides, inner_strides, strict=True))
-    config = heuristics.strided_config(n_cols, n_inner, itemsize, largest)
+    config = heuristics.strided_config(pair[0][0], n_cols, n_inner, itemsize, largest, _device_of(x))
     kernel = getattr(strided, f"softmax_{direction}_strided_kernel")
     return Plan("strided", (_strided_launch(kernel, config, pair, col_strides, n_cols, log),), like_input=like_input)
 

@@ -136,7 +136,7 @@ CASES = [
     ),
     Case(
         "logsumexp:logsumexp_forward_kernel",
-        lambda *_: {"FINISH": True, "BLOCK_SIZE": 4096},
+        lambda *_: {"FINISH": True, "BLOCK_ROWS": 1, "BLOCK_COLS": 4096},
         8,
         types=accumulator("m_ptr", "d_ptr"),
         bits=0,

@@ -23,60 +23,60 @@ def logsumexp_value(m, d):
 
 
 # --8<-- [start:forward]
-@triton.jit(do_not_specialize=["n_chunks", "chunk_cols"])
+@triton.jit(do_not_specialize=["n_rows", "n_chunks", "chunk_cols"])
 def logsumexp_forward_kernel(
     x_ptr,
     m_ptr,
     d_ptr,
     x_row_stride,
     x_col_stride,
+    n_rows,
     n_cols,
     n_chunks,
     chunk_cols,
     FINISH: tl.constexpr,
-    BLOCK_SIZE: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLS: tl.constexpr,
 ):
-    """Summary of one chunk of a row per program, or (FINISH, n_chunks = 1) its log-sum-exp.
+    """Summaries of one chunk of BLOCK_ROWS rows per program, or (FINISH, n_chunks = 1) their log-sum-exp.
 
     Args:
-        x_ptr: input, rows of n_cols elements.
+        x_ptr: input, n_rows rows of n_cols elements.
         m_ptr: output, n_chunks numbers per row: maxima, or (FINISH) the result.
         d_ptr: output, likewise: sums of exponentials; not touched if FINISH.
         x_row_stride: elements from one row to the next.
         x_col_stride: elements from one column to the next.
+        n_rows: number of rows.
         n_cols: number of columns.
         n_chunks: chunks per row.
         chunk_cols: columns of a chunk.
         FINISH: one program has the whole row.
-        BLOCK_SIZE: columns per tile, a power of two.
+        BLOCK_ROWS: rows per program, a power of two.
+        BLOCK_COLS: columns per tile, a power of two.
     """
     acc_type: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     program = tl.program_id(0)
-    row = (program // n_chunks).to(tl.int64)
+    rows = (program // n_chunks).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     begin = (program % n_chunks).to(tl.int64) * chunk_cols
     end = tl.minimum(begin + chunk_cols, n_cols)
-    x_ptr += row * x_row_stride + begin * x_col_stride
-    lanes = tl.arange(0, BLOCK_SIZE)
-    m = tl.full((BLOCK_SIZE,), float("-inf"), acc_type)
-    d = tl.zeros((BLOCK_SIZE,), acc_type)
-    for start in range(0, chunk_cols, BLOCK_SIZE):
-        cols = (start + lanes).to(tl.int64)
-        x = tl.load(x_ptr + cols * x_col_stride, mask=begin + cols < end, other=float("-inf")).to(acc_type)
-        # An infinite maximum would turn the finite rest of the sum into NaN, where log-sum-exp is +inf; a NaN must stay one.
+    m = tl.full((BLOCK_ROWS,), float("-inf"), acc_type)
+    d = tl.zeros((BLOCK_ROWS,), acc_type)
+    for start in range(0, chunk_cols, BLOCK_COLS):
+        cols = begin + start + tl.arange(0, BLOCK_COLS)[None, :]
+        mask = (rows[:, None] < n_rows) & (cols < end)
+        x = tl.load(x_ptr + rows[:, None] * x_row_stride + cols * x_col_stride, mask=mask, other=float("-inf")).to(acc_type)
         # eq: online-m, online-d
-        m_new = tl.maximum(m, x)
-        d = d * exp_shifted(m, tl.where(m_new == float("inf"), 0.0, m_new)) + exp_shifted(
-            x, tl.where(m_new == float("inf"), 0.0, m_new)
-        )
+        m_new = tl.maximum(m, tl.max(x, axis=1))
+        # An infinite maximum would turn the finite rest of the sum into NaN, where log-sum-exp is +inf; a NaN stays one.
+        shift = tl.where(m_new == float("inf"), 0.0, m_new)
+        d = d * exp_shifted(m, shift) + tl.sum(exp_shifted(x, shift[:, None]), axis=1)
         m = m_new
-    m_all = tl.max(m, axis=0)
-    m_finite = tl.where(m_all == float("inf"), 0.0, m_all)
-    d_all = tl.sum(d * exp_shifted(tl.where(m == float("inf"), m_finite, m), m_finite), axis=0)
     if FINISH:
-        tl.store(m_ptr + row, logsumexp_value(m_all, d_all).to(m_ptr.dtype.element_ty))
+        tl.store(m_ptr + rows, logsumexp_value(m, d).to(m_ptr.dtype.element_ty), mask=rows < n_rows)
     else:
-        tl.store(m_ptr + program, m_all)
-        tl.store(d_ptr + program, d_all)
+        chunk = rows * n_chunks + program % n_chunks
+        tl.store(m_ptr + chunk, m, mask=rows < n_rows)
+        tl.store(d_ptr + chunk, d, mask=rows < n_rows)
 
 
 @triton.jit(do_not_specialize=["n_chunks"])
@@ -146,21 +146,22 @@ def logsumexp_forward(x: torch.Tensor, multiprocessors: int = 132) -> torch.Tens
         A vector (n_rows,) of the dtype of x. 16-bit inputs are summed in float32.
     """
     n_rows, n_cols = x.shape
-    block_size = min(4096, triton.next_power_of_2(n_cols))
-    n_chunks = min(triton.cdiv(n_cols, block_size), 1024, max(1, 4 * multiprocessors // n_rows))
+    block_cols = min(8192, triton.next_power_of_2(n_cols))
+    n_chunks = min(triton.cdiv(n_cols, block_cols), 1024, max(1, 4 * multiprocessors // n_rows))
     chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), 16) * 16
     n_chunks = triton.cdiv(n_cols, chunk_cols)
+    # Several short rows per program, unless there would be too few programs.
+    block_rows = max(1, min(4096 // block_cols, triton.next_power_of_2(n_rows // (2 * multiprocessors))))
+    options = {"BLOCK_ROWS": block_rows, "BLOCK_COLS": block_cols, "num_warps": 8 if block_cols == 8192 else 4}
+    grid = (triton.cdiv(n_rows, block_rows) * n_chunks,)
+    strides = (x.stride(0), x.stride(1))
     lse = torch.empty(n_rows, dtype=x.dtype, device=x.device)
     if n_chunks == 1:
-        logsumexp_forward_kernel[(n_rows,)](
-            x, lse, lse, x.stride(0), x.stride(1), n_cols, 1, n_cols, FINISH=True, BLOCK_SIZE=block_size
-        )
+        logsumexp_forward_kernel[grid](x, lse, lse, *strides, n_rows, n_cols, 1, n_cols, FINISH=True, **options)
         return lse
     acc_type = torch.float64 if x.dtype == torch.float64 else torch.float32
     m, d = torch.empty(2, n_rows, n_chunks, dtype=acc_type, device=x.device)
-    logsumexp_forward_kernel[(n_rows * n_chunks,)](
-        x, m, d, x.stride(0), x.stride(1), n_cols, n_chunks, chunk_cols, FINISH=False, BLOCK_SIZE=block_size
-    )
+    logsumexp_forward_kernel[grid](x, m, d, *strides, n_rows, n_cols, n_chunks, chunk_cols, FINISH=False, **options)
     logsumexp_merge_kernel[(n_rows,)](m, d, lse, n_chunks, BLOCK_SIZE=triton.next_power_of_2(n_chunks))
     return lse
 

@@ -1,0 +1,39 @@
+"""Every shipped kernel once or twice on small tensors, for `compute-sanitizer --tool ... python tests/gpu/sanitize.py`.
+
+Prints one line per case; a wrong result stops it. With PYTORCH_NO_CUDA_MEMORY_CACHING=1 each tensor is an allocation of its own, so that memcheck sees its ends.
+"""
+
+import torch
+
+import triton_softmax
+from triton_softmax import dispatch
+
+CASES = [
+    ((5, 64), -1, None),
+    ((5, 33), -1, None),
+    ((3, 781), -1, None),
+    ((2, 20_001), -1, None),
+    ((2, 40_000), -1, None),
+    ((3, 40, 17), 1, None),
+    ((2, 3000, 9), 1, None),
+    ((3, 1501), -1, "three_loops"),
+    ((3, 1501), -1, "two_loops"),
+    ((3, 1501), -1, "single_block"),
+]
+
+if __name__ == "__main__":
+    for dtype in (torch.float32, torch.bfloat16):
+        for shape, dim, implementation in CASES:
+            host = torch.randn(shape).to(dtype)
+            want = torch.softmax(host.double(), dim)
+            x = host.cuda().requires_grad_(True)
+            for op in (triton_softmax.softmax, triton_softmax.log_softmax):
+                y = op(x, dim, implementation=implementation)
+                used = dispatch.last_launch()
+                y.backward(torch.ones_like(y))
+                got = y.detach().cpu().double()
+                got = got.exp() if op is triton_softmax.log_softmax else got
+                assert (got - want).abs().max() < 3e-2
+            triton_softmax.logsumexp(x, dim).sum().backward()
+            torch.cuda.synchronize()
+            print(dtype, shape, dim, *used, "ok", flush=True)
