@@ -86,9 +86,7 @@ def test_rows_that_start_anywhere_are_aligned(dtype, log):
     check(tensor(5, 49, dtype=dtype), 1, log=log, ran="aligned_rows")
 
 
-@pytest.mark.parametrize(
-    "dtype, log", [(torch.float16, True), (torch.float32, False)], ids=["float16-log", "float32"]
-)
+@pytest.mark.parametrize("dtype, log", [(torch.float16, True), (torch.float32, False)], ids=["float16-log", "float32"])
 def test_one_long_row_is_split(dtype, log):
     check(tensor(1, 8200, dtype=dtype)[0], 0, log=log, ran="split_rows")
 

@@ -19,9 +19,7 @@ def launch(kernel, tensors, *, log, whole, inner=4, cols=8, index=tl.int32):
     strides = [step for tensor in tensors for step in tensor.stride()]
     block_cols = triton.next_power_of_2(n_cols) if whole else cols
     grid = (n_outer * triton.cdiv(n_inner, inner),)
-    kernel[grid](
-        *tensors, *strides, n_cols, n_inner, LOG=log, WHOLE=whole, INDEX=index, BLOCK_COLS=block_cols, BLOCK_INNER=inner
-    )
+    kernel[grid](*tensors, *strides, n_cols, n_inner, LOG=log, WHOLE=whole, INDEX=index, BLOCK_COLS=block_cols, BLOCK_INNER=inner)
     return tensors[-1]
 
 
