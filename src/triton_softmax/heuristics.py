@@ -193,10 +193,11 @@ def split_config(
     else:
         pairs = True
         if edges:
-            # 4,096, unless that makes more chunks than the kernel takes
-            block, registers, warps = (4096, 128, 2) if n_cols <= MAX_CHUNKS * 4096 else (8192, None, 4)
+            block, registers, warps = 4096, 128, 2
         else:
             block, registers = (4096, 64) if n_cols <= 98304 else (8192, 112)
+    if n_cols > MAX_CHUNKS * block:
+        block, registers, warps = 8192, None, 4
     # Few rows: smaller chunks until every multiprocessor has one (1 × 131,072: 6.6 µs in 128 chunks, 7.0 µs in 16).
     while block > 1024 and n_rows * -(-n_cols // block) < device.multiprocessors:
         block, registers, warps = block // 2, None, 4
