@@ -163,7 +163,7 @@ def test_tiles(itemsize, edges, backward, device):
             body = n_cols // vector * vector if edges else n_cols
             assert c.block_cols >= max(16, body) and (c.block_cols == 16 or c.block_cols < 2 * body)
             assert c.num_warps <= 32
-            assert c.block_rows * c.block_cols <= max(16384 if edges else 2048, c.block_cols)
+            assert c.block_rows * c.block_cols <= max(16384 if edges else 4096, c.block_cols)
             assert c.vector == vector and c.edges == edges and c.max_registers is None
             if n_rows < 2 * device.multiprocessors * 2:
                 assert c.block_rows == 1, "programs before rows per program"
@@ -195,7 +195,7 @@ def test_split_rows_cover_the_row(itemsize, backward, log, device):
     for n_cols in SPLIT_COLS:
         for vector in (1, 16 // itemsize):
             edges = bool(n_cols % vector)
-            for n_rows in (1, 2, 16, 17, 131, 132, MANY):
+            for n_rows in (1, 16, 17, 132, MANY):
                 c = split_config(n_rows, n_cols, itemsize, log, vector, edges, backward, device)
                 assert c.implementation == "split_rows"
                 assert c.n_chunks * c.chunk_cols >= n_cols > (c.n_chunks - 1) * c.chunk_cols, "no gap, no idle chunk"
@@ -245,21 +245,29 @@ def test_two_passes_publish_before_they_write():
 @pytest.mark.parametrize("itemsize", [2, 4, 8])
 def test_strided(itemsize):
     most = 2048 if itemsize <= 4 else 1024
+    nvidia = DEVICES["nvidia"]
     for n_cols in (1, 2, *around(512, 1024, 2048), 50000):
         for n_inner in (1, 2, 15, 16, 17, 63, 64, 65, 5000):
-            c = strided_config(n_cols, n_inner, itemsize, 0)
-            assert c.implementation == "strided"
-            assert c.whole == (n_cols <= most)
-            assert not c.whole or c.block_cols >= n_cols
-            assert c.block_rows <= next_power_of_2(n_inner) and c.block_rows & (c.block_rows - 1) == 0
-            assert n_inner < 16 or c.block_rows >= 16, "32 bytes or more side by side"
-            assert 4 <= c.num_warps <= 16 and c.num_warps & (c.num_warps - 1) == 0
-            if not c.whole:
-                assert (c.block_cols, c.block_rows) == (64, min(64, next_power_of_2(n_inner)))
-    assert not strided_config(8, 8, itemsize, 2**31 - 1).wide_index
-    assert strided_config(8, 8, itemsize, 2**31).wide_index
-    assert strided_config(1024, 64, 4, 0).block_rows == 32
-    assert strided_config(1024, 64, 2, 0).block_rows == 16
+            for n_outer in (1, 264, 4224):
+                c = strided_config(n_outer, n_cols, n_inner, itemsize, 0, nvidia)
+                assert c.implementation == "strided"
+                assert c.whole == (n_cols <= most)
+                assert not c.whole or c.block_cols >= n_cols
+                assert c.block_rows <= next_power_of_2(n_inner)
+                for number in (c.block_rows, c.block_cols, c.num_warps):
+                    assert number & (number - 1) == 0
+                assert n_inner < 16 or c.block_rows >= 16, "32 bytes or more side by side"
+                assert 4 <= c.num_warps <= 16
+    assert not strided_config(1, 8, 8, itemsize, 2**31 - 1, nvidia).wide_index
+    assert strided_config(1, 8, 8, itemsize, 2**31, nvidia).wide_index
+    assert strided_config(1, 1024, 64, 4, 0, nvidia).block_rows == 32
+    assert strided_config(1, 1024, 64, 2, 0, nvidia).block_rows == 16
+
+
+@pytest.mark.parametrize("n_outer, tile", [(264, (64, 64)), (263, (128, 32)), (132, (128, 32)), (131, (256, 16)), (1, (256, 16))])
+def test_tall_strided_tiles_until_there_are_programs_enough(n_outer, tile):
+    c = strided_config(n_outer, 50000, 64, 4, 0, DEVICES["nvidia"])
+    assert (c.block_cols, c.block_rows) == tile
 
 
 def test_what_is_insisted_on():
