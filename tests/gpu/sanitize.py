@@ -1,6 +1,7 @@
 """Every shipped kernel once or twice on small tensors, for `compute-sanitizer --tool ... python tests/gpu/sanitize.py`.
 
-Prints one line per case; a wrong result stops it. With PYTORCH_NO_CUDA_MEMORY_CACHING=1 each tensor is an allocation of its own, so that memcheck sees its ends.
+Prints one line per case; a wrong result stops it. With PYTORCH_NO_CUDA_MEMORY_CACHING=1 each tensor is an allocation of its own,
+so that memcheck sees its ends.
 """
 
 import torch
