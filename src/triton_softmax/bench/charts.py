@@ -231,7 +231,7 @@ def nice_ticks(top: float, count: int = 5) -> list[float]:
     rough = top / count
     size = 10 ** math.floor(math.log10(rough))
     step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= rough)
-    return [step * index for index in range(math.ceil(top / step) + 1)]
+    return [float(step * index) for index in range(math.ceil(top / step) + 1)]
 
 
 def log_ticks(low: float, high: float, base: int) -> list[float]:
