@@ -6,6 +6,9 @@
 (function () {
   "use strict";
 
+  // A table wider than the page scrolls, and what scrolls must be reachable by keyboard.
+  for (const table of document.querySelectorAll(".md-typeset table:not([class])")) table.tabIndex = 0;
+
   const here = document.currentScript.src;
   let loading;
 
