@@ -35,6 +35,8 @@ FLAGS = [
 ]
 SCROLLERS = "pre, code, .equation-body, .md-typeset__scrollwrap, .highlight, .highlighttable, .linenodiv"
 
+CHARTS_DRAWN = "document.querySelectorAll('.bench-figure').length === document.querySelectorAll('.bench-drawn').length"
+
 
 def url_of(page: str) -> str:
     folder = page.removesuffix("index").rstrip("/")
@@ -91,6 +93,7 @@ def tab(contexts, address):
         view.on("pageerror", lambda error: errors.append(str(error)))
         opened.append((view, requests, errors))
         view.goto(address + url_of(page), wait_until="load")
+        view.wait_for_function(CHARTS_DRAWN)
         return view
 
     yield open_page

@@ -155,7 +155,7 @@ def vega_lite(chart: Chart) -> dict:
         "field": "provider",
         "type": "nominal",
         "scale": {"domain": names, "range": [LIGHT[name] for name in chart.providers]},
-        "legend": {"title": None, "orient": "bottom", "columns": 4, "symbolLimit": 0},
+        "legend": {"title": None, "orient": "bottom", "columns": {"expr": "width < 420 ? 3 : 4"}, "symbolLimit": 0},
     }
     shape = {
         "field": "provider",
