@@ -16,7 +16,7 @@ build: .venv/.docs
 	$(PY) -m mkdocs build --strict
 
 test: .venv/.test
-	$(PY) -m pytest --numprocesses=auto --dist=loadscope
+	$(PY) -m pytest --numprocesses=auto --dist=loadscope --no-loadscope-reorder
 
 regenerate: .venv/.test
 	$(PY) -m triton_softmax.site.regenerate

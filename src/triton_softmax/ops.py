@@ -285,14 +285,14 @@ def _wide(t: Tensor) -> Tensor:
 
 # --8<-- [start:formulas]
 def softmax_vjp_wrt_output(v: Tensor, dy: Tensor, y: Tensor, dim: int) -> Tensor:
-    """Differentiate <v, y * (dy - <y, dy>)> in `y`: the part of a second derivative that no kernel computes."""
+    """Differentiate `<v, y * (dy - <y, dy>)>` in `y`: the part of a second derivative that no kernel computes."""
     v, dy, y = _wide(v), _wide(dy), _wide(y)
     # eq: softmax-backward-wrt-output
     return v * (dy - (y * dy).sum(dim, keepdim=True)) - dy * (y * v).sum(dim, keepdim=True)
 
 
 def softmax_vjp_along_output(ty: Tensor, dy: Tensor, y: Tensor, dim: int) -> Tensor:
-    """Differentiate y * (dy - <y, dy>) along the direction `ty` of `y`."""
+    """Differentiate `y * (dy - <y, dy>)` along the direction `ty` of `y`."""
     ty, dy, y = _wide(ty), _wide(dy), _wide(y)
     # eq: softmax-backward-along-output
     return ty * (dy - (y * dy).sum(dim, keepdim=True)) - y * (ty * dy).sum(dim, keepdim=True)
@@ -306,7 +306,7 @@ def log_softmax_jvp(t: Tensor, y: Tensor, dim: int) -> Tensor:
 
 
 def log_softmax_vjp_wrt_output(v: Tensor, dy: Tensor, y: Tensor, dim: int) -> Tensor:
-    """Differentiate <v, dy - exp(y) * sum(dy)> in `y`, or, with a tangent as `v`, that product along it."""
+    """Differentiate `<v, dy - exp(y) * sum(dy)>` in `y`, or, with a tangent as `v`, that product along it."""
     v, dy, y = _wide(v), _wide(dy), _wide(y)
     # eq: log-softmax-backward-wrt-output
     return -v * y.exp() * dy.sum(dim, keepdim=True)
