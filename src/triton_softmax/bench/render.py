@@ -537,7 +537,7 @@ def compiles_page(data: dict) -> dict[str, str]:
     page.head()
     body = [
         [row["dtype"], row["direction"], str(row["samples"])]
-        + [_abbreviated(row) if row["count"] is None else str(row["count"]), ", ".join(row["kernels"]) or "–"]
+        + [_abbreviated(row) if row["count"] is None else str(row["count"]), "<br>".join(row["kernels"]) or "–"]
         for row in rows
     ]
     page.add(table(["dtype", "direction", "different N", "kernels compiled", "which"], body, 2))
