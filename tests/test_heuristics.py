@@ -131,7 +131,7 @@ def test_what_is_held_decides_and_not_the_narrowest(log):
         for n_cols in (1024, 1025, 8192, 16384, 32768, 32769, 131072, 131073):
             config = choose(MANY, n_cols, 2, log=log, backward=backward, held=4)
             assert config.vector == 8
-            assert not config.pairs and not config.hold and not config.keep_exp
+            assert not config.pairs and not config.hold
             if n_cols % 8 == 0:
                 alone = choose(MANY, n_cols, 4, log=log, backward=backward)
                 assert (config.implementation, config.block_cols) == (alone.implementation, alone.block_cols)
@@ -184,7 +184,7 @@ def test_tiles_of_short_rows():
     assert tile_config(MANY, 4096, 2, 8, False, True, nvidia).num_warps == 8
 
 
-SPLIT_COLS = (4096, *around(8192, 16384, 32768, 49152, 65536, 98304, 131072, 262144, 1 << 20), 3 * 132 * 8192, 1 << 25)
+SPLIT_COLS = (4096, *around(8192, 16384, 32768, 40960, 65536, 131072, 262144, 524288, 1 << 20, 1_310_720), 1 << 22, 1 << 25)
 
 
 @on_every_device
@@ -201,19 +201,111 @@ def test_split_rows_cover_the_row(itemsize, backward, log, device):
                 assert c.n_chunks * c.chunk_cols >= n_cols > (c.n_chunks - 1) * c.chunk_cols, "no gap, no idle chunk"
                 assert c.chunk_cols <= c.block_cols and c.chunk_cols % vector == 0
                 assert c.block_cols in (1024, 2048, 4096, 8192) and c.n_chunks <= MAX_CHUNKS
-                assert c.two_pass == (c.n_chunks > 3 * device.multiprocessors)
                 assert c.hold <= (device.nvidia and itemsize == 2) and (device.nvidia or c.max_registers is None)
-                assert c.pairs <= (itemsize == 2 and vector > 1)
-                assert c.keep_exp <= (not log and not backward), "exponentials do not give logarithms"
-                if c.block_cols > 1024:
-                    assert n_rows * c.n_chunks >= device.multiprocessors, "a chunk for every multiprocessor"
+                assert c.pairs == (itemsize == 2 and vector > 1)
+                assert c.keep_exp <= (not log and not backward and not c.lag and not c.two_pass), "what the kernel can do"
+                assert c.lag <= c.ahead and (c.max_programs is None) != c.ahead
+                assert (device.nvidia or c.two_pass or c.n_chunks == 1) and not (c.two_pass and c.ahead)
+                if c.block_cols > 2048 and device.nvidia and vector > 1:
+                    assert n_rows * c.n_chunks >= 0.75 * device.multiprocessors, "work for most of the multiprocessors"
 
 
-def test_split_rows_wait_only_for_chunks_that_run():
-    for n_sm in (1, 78, 132):
-        device, cols = Device(n_sm, nvidia=True), 3 * n_sm * 8192
-        assert not split_config(MANY, cols, 2, False, 8, False, False, device).two_pass
-        assert split_config(MANY, cols + 8, 2, False, 8, False, False, device).two_pass
+@pytest.mark.parametrize("n_sm", [1, 78, 132])
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("itemsize", [2, 4])
+def test_split_rows_wait_only_for_chunks_that_run(itemsize, backward, n_sm):
+    """65,536 registers and 48 warps in each multiprocessor hold all chunks of a row that is read once."""
+    device = Device(n_sm, nvidia=True)
+    passes = set()
+    for n_rows in (1, 17, MANY):
+        for n_cols in (*SPLIT_COLS, *(n_sm * per_sm * 8192 + more for per_sm in range(1, 9) for more in (0, 8))):
+            c = split_config(n_rows, n_cols, itemsize, False, 16 // itemsize, False, backward, device)
+            warps = min(65536 // (32 * -(-c.max_registers // 8) * 8), 48, 16 * c.num_warps)
+            at_once = n_sm * (warps // c.num_warps)
+            assert c.two_pass or c.n_chunks <= at_once
+            assert not c.ahead or c.max_programs == at_once
+            passes.add(c.two_pass)
+    assert passes == {False, True}
+
+
+WAYS = {
+    # (itemsize, log, edges, backward): block, registers, ahead, lag on both sides of each length
+    (4, False, False, False): {1_048_576: ((8192, 96, False, False), (4096, 128, True, True)), 528 * 4096: ((4096, 128, True, True), None)},
+    (4, False, True, False): {524_288: ((8192, 112, False, False), (4096, 128, True, True))},
+    (4, True, False, False): {262_144: ((8192, 128, False, False), (4096, 128, True, True))},
+    (4, False, False, True): {
+        131_072: ((8192, 160, False, False), (2048, 128, True, True)),
+        528 * 2048: ((2048, 128, True, True), (4096, 168, True, False)),
+        396 * 4096: ((4096, 168, True, False), None),
+    },
+    (4, True, True, True): {262_144: ((8192, 168, False, False), (2048, 128, True, True))},
+    (2, False, False, False): {
+        131_072: ((8192, 72, False, False), (8192, 96, True, False)),
+        1_310_720: ((8192, 96, True, False), (8192, 128, True, True)),
+        528 * 8192: ((8192, 128, True, True), None),
+    },
+    (2, True, True, False): {65_536: ((2048, 72, False, False), (8192, 96, True, False))},
+    (2, False, False, True): {
+        131_072: ((8192, 128, False, False), (4096, 128, True, True)),
+        528 * 4096: ((4096, 128, True, True), (8192, 168, True, False)),
+        396 * 8192: ((8192, 168, True, False), None),
+    },
+    (2, False, True, True): {
+        40_960: ((8192, 128, False, False), (8192, 168, True, False)),
+        262_144: ((8192, 168, True, False), (4096, 128, True, True)),
+    },
+}
+
+
+@pytest.mark.parametrize("case", WAYS, ids=str)
+def test_ways_for_many_rows_change_at_their_thresholds(case):
+    itemsize, log, edges, backward = case
+    for longest, sides in WAYS[case].items():
+        for n_cols, way in ((longest - 1, sides[0]), (longest, sides[0]), (longest + 1, sides[1])):
+            c = split_config(10**5, n_cols, itemsize, log, 16 // itemsize, edges, backward, DEVICES["nvidia"])
+            assert c.two_pass == (way is None), n_cols
+            if way is not None:
+                assert (c.block_cols, c.max_registers, c.ahead, c.lag) == way, n_cols
+
+
+FEW = {
+    # rows × columns: blocks forward (bfloat16, float32) and backward (bfloat16, float32)
+    (1, 32_768): (2048, 2048, 2048, 2048),
+    (1, 131_072): (2048, 2048, 2048, 2048),
+    (1, 811_008): (8192, 8192, 8192, 8192),  # 99 chunks: three quarters of 132
+    (1, 802_816): (4096, 4096, 4096, 4096),
+    (8, 131_072): (4096, 4096, 4096, 4096),
+    (8, 1 << 20): (8192, 8192, 8192, 8192),
+    (64, 32_768): (2048, 2048, 4096, 4096),
+    (66, 32_768): (4096, 4096, 4096, 4096),
+    (64, 131_072): (4096, 4096, 4096, 4096),
+    (16, 253_952): (4096, 4096, 4096, 4096),  # 31 chunks
+    (16, 253_960): (8192, 8192, 8192, 8192),
+}
+
+
+@pytest.mark.parametrize("shape", FEW, ids=str)
+def test_few_rows_are_cut_finer(shape):
+    for (itemsize, backward), block in zip(((2, False), (4, False), (2, True), (4, True)), FEW[shape], strict=True):
+        c = split_config(*shape, itemsize, False, 16 // itemsize, False, backward, DEVICES["nvidia"])
+        wide = itemsize == 4 and backward
+        assert (c.block_cols, c.keep_exp, c.lag) == (block, not backward, False)
+        assert c.max_registers == (168 if backward else 128)
+        assert c.num_warps == (2 if block == 4096 and not wide else 4)
+        assert c.ahead == (block == 4096 if wide else block > 2048 and (backward or itemsize == 2))
+
+
+def test_few_rows_end_where_every_multiprocessor_has_sixteen_chunks():
+    for n_rows in (131, 132, 133):
+        c = split_config(n_rows, 16 * 8192, 4, False, 4, False, False, DEVICES["nvidia"])
+        assert (c.max_registers == 96) == (n_rows >= 132)
+        c = split_config(n_rows, 16 * 8192, 4, False, 4, False, True, DEVICES["nvidia"])
+        assert (c.block_cols, c.max_registers) == ((8192, 160) if n_rows >= 132 else (4096, 168)), n_rows
+
+
+def test_rows_without_a_common_vector_hold_an_element_to_a_register():
+    c = split_config(MANY, 1 << 17, 2, False, 1, False, False, DEVICES["nvidia"])
+    assert (c.block_cols, c.max_registers, c.pairs, c.hold) == (4096, 128, False, False)
 
 
 def test_longest_rows_stay_within_the_most_chunks():
@@ -224,22 +316,35 @@ def test_longest_rows_stay_within_the_most_chunks():
 
 
 @pytest.mark.parametrize("num_chunks", [1, 128, 129, 255, 256, 257, 511, 512, 513])
-@pytest.mark.parametrize("num_warps", [2, 4])
-def test_words_give_every_thread_a_lane(num_chunks, num_warps):
+@pytest.mark.parametrize("num_warps", [1, 2, 4])
+def test_words_give_every_thread_lanes_of_its_own(num_chunks, num_warps):
     config = Config("split_rows", block_cols=1024, chunk_cols=1024, n_chunks=num_chunks, num_warps=num_warps)
-    (launch,) = dispatch._split_launches(None, config, 3, num_chunks * 1024, (num_chunks * 1024,) * 2, False, True)
-    words = launch.constants["WORDS"]
+    (launch,) = dispatch._split_launches(None, config, 3, num_chunks * 1024, (num_chunks * 1024,) * 2, False, True, True)
+    words, looks = launch.constants["WORDS"], launch.constants["LOOKS"]
     assert words & (words - 1) == 0
-    assert words == max(64 * num_warps, next_power_of_2(num_chunks))
+    assert words == max(32 * num_warps, next_power_of_2(num_chunks)) == looks * 32 * num_warps
     assert launch.grid == 3 * num_chunks
-    assert launch.constants["WRITE"] is True
+    assert [launch.constants[name] for name in ("WAIT", "PUBLISH", "WRITE")] == [True, True, True]
 
 
-def test_two_passes_publish_before_they_write():
+def test_no_more_programs_than_the_device_holds():
+    config = Config("split_rows", block_cols=1024, chunk_cols=1024, n_chunks=10, max_programs=25, ahead=True)
+    grids = [dispatch._split_launches(None, config, n, 10240, (0, 0), False, True, True)[0].grid for n in (2, 3, 1000)]
+    assert grids == [20, 25, 25]
+
+
+def test_two_passes_publish_before_they_write_and_nobody_waits():
     config = Config("split_rows", block_cols=1024, chunk_cols=1024, n_chunks=400, two_pass=True)
-    publish, write = dispatch._split_launches(None, config, 1, 400 * 1024, (0, 0), False, True)
-    assert (publish.constants["WRITE"], write.constants["WRITE"]) == (False, True)
-    assert {**publish.constants, "WRITE": True} == write.constants
+    publish, write = dispatch._split_launches(None, config, 1, 400 * 1024, (0, 0), False, True, True)
+    assert [publish.constants[name] for name in ("PUBLISH", "WRITE", "WAIT")] == [True, False, False]
+    assert [write.constants[name] for name in ("PUBLISH", "WRITE", "WAIT")] == [False, True, False]
+    assert {**publish.constants, "PUBLISH": False, "WRITE": True} == write.constants
+
+
+def test_nobody_waits_where_waiting_is_not_known():
+    config = split_config(1, 4096, 4, False, 4, False, False, DEVICES["any"])
+    for launch in dispatch._split_launches(None, config, 1, 4096, (0, 0), False, True, False):
+        assert launch.constants["WAIT"] is False
 
 
 @pytest.mark.parametrize("itemsize", [2, 4, 8])
@@ -304,7 +409,7 @@ def distinct_kernels(columns, n_rows, itemsize, *, backward, log, device) -> int
             launches = []
             kernels.add("two_loops")
         elif config.implementation == "split_rows":
-            launches = dispatch._split_launches(None, config, n_rows, n_cols, strides, log, not backward)
+            launches = dispatch._split_launches(None, config, n_rows, n_cols, strides, log, not backward, device.nvidia)
         else:
             launches = [dispatch._tile_launch(None, config, n_rows, n_cols, strides, log)]
         for launch in launches:

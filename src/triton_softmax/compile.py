@@ -128,6 +128,8 @@ class Request:
     """Stages of software pipelining."""
     aligned: tuple[str, ...] = ()
     """Integer arguments that are multiples of 16, as Triton notices at a launch. Pointers always are."""
+    max_registers: int | None = None
+    """Registers per thread that an NVIDIA target may use."""
 
 
 def compile_ahead(
@@ -139,6 +141,7 @@ def compile_ahead(
     num_warps: int = 4,
     num_stages: int = 3,
     aligned: tuple[str, ...] = (),
+    max_registers: int | None = None,
 ) -> Compilation:
     """Compile one kernel for a target that need not be there.
 
@@ -150,6 +153,7 @@ def compile_ahead(
         num_warps: warps per program.
         num_stages: stages of software pipelining.
         aligned: integer arguments that are multiples of 16.
+        max_registers: registers per thread that an NVIDIA target may use.
 
     Returns:
         The assembly and what it needs.
@@ -158,7 +162,7 @@ def compile_ahead(
         ValueError: the target is not one of `ARCHITECTURES`, or an argument has neither a type nor a value.
         RuntimeError: the compiler refuses the kernel; its message is in the error.
     """
-    return compile_many([Request(kernel, signature, constants, target, num_warps, num_stages, tuple(aligned))])[0]
+    return compile_many([Request(kernel, signature, constants, target, num_warps, num_stages, tuple(aligned), max_registers)])[0]
 
 
 def compile_many(requests: list[Request], *, keep_errors: bool = False) -> list[Compilation]:
@@ -226,6 +230,8 @@ def _compile(request: Request) -> Compilation:
         },
     )
     options = {"num_warps": request.num_warps, "num_stages": request.num_stages}
+    if request.max_registers is not None and request.target.startswith("sm_"):
+        options["maxnreg"] = request.max_registers
     compiled = triton.compile(source, target=GPUTarget(*ARCHITECTURES[request.target]), options=options)
     if request.target.startswith("sm_"):
         assembly = compiled.asm["ptx"]

@@ -24,7 +24,7 @@ from .kernels import (
     three_loops,
     two_loops,
 )
-from .launch import INTERPRETED, Launch, current_device, words
+from .launch import Launch, current_device, words
 
 _RUNGS = {"naive": naive, "three_loops": three_loops, "two_loops": two_loops, "single_block": single_block}
 
@@ -97,22 +97,31 @@ def _tile_launch(kernel, config: Config, n_rows: int, n_cols: int, strides: tupl
 
 
 # --8<-- [start:split-launch]
-def _split_launches(kernel, config: Config, n_rows: int, n_cols: int, strides: tuple[int, ...], log: bool, forward: bool):
-    """The launch, or two (publish, then write) if a row has more chunks than the device holds."""
-    max_polls = -1 if INTERPRETED else heuristics.MAX_POLLS
-    numbers = (*strides, n_cols, config.n_chunks, config.chunk_cols, max_polls)
-    constants = {"LOG": log, "VECTOR": config.vector, "EDGES": config.edges, "PAIRS": config.pairs, "HOLD": config.hold}
-    if forward:
-        constants["EXP"] = config.keep_exp
-    blocks = {
-        "BLOCK": config.block_cols,
-        "WORDS": max(heuristics.next_power_of_2(config.n_chunks), 64 * config.num_warps),
-    }
-    grid = n_rows * config.n_chunks
-    write = Launch(kernel, grid, numbers, {**constants, "WRITE": True, **blocks}, _options(config))
-    if not config.two_pass:
-        return (write,)
-    return Launch(kernel, grid, numbers, {**constants, "WRITE": False, **blocks}, _options(config)), write
+def _split_launches(kernel, config: Config, n_rows: int, n_cols: int, strides: tuple[int, ...], log: bool, forward: bool, nvidia: bool):
+    """The launch, or two: publish, then write."""
+    numbers = (*strides, n_rows, n_cols, config.n_chunks, config.chunk_cols, heuristics.MAX_POLLS)
+    threads = 32 * config.num_warps
+    n_words = max(heuristics.next_power_of_2(config.n_chunks), threads)
+    n_tasks = n_rows * config.n_chunks
+
+    def launch(publish: bool, write: bool) -> Launch:
+        constants = {"LOG": log, "VECTOR": config.vector, "EDGES": config.edges, "PAIRS": config.pairs, "HOLD": config.hold}
+        if forward:
+            constants["EXP"] = config.keep_exp
+        constants |= {
+            "AHEAD": config.ahead,
+            "LAG": config.lag,
+            "WAIT": nvidia and publish and write,
+            "NAP": config.nap,
+            "PUBLISH": publish,
+            "WRITE": write,
+            "BLOCK": config.block_cols,
+            "WORDS": n_words,
+            "LOOKS": n_words // threads,
+        }
+        return Launch(kernel, min(n_tasks, config.max_programs or n_tasks), numbers, constants, _options(config))
+
+    return (launch(True, False), launch(False, True)) if config.two_pass else (launch(True, True),)
 # --8<-- [end:split-launch]
 
 
@@ -213,7 +222,8 @@ def _plan(tensors: tuple[torch.Tensor, ...], out: torch.Tensor, dim: int, log: b
             return Plan("two_loops")
         if config.implementation == "split_rows":
             kernel = getattr(split_rows, f"softmax_{direction}_split_rows_kernel")
-            launches = _split_launches(kernel, config, n_rows, n_cols, row_strides, log, not backward)
+            nvidia = _device_of(x).nvidia
+            launches = _split_launches(kernel, config, n_rows, n_cols, row_strides, log, not backward, nvidia)
             return Plan("split_rows", launches, n_rows * config.n_chunks, like_input)
         module = aligned_rows if config.implementation == "aligned_rows" else packed_rows
         kernel = getattr(module, f"softmax_{direction}_{config.implementation}_kernel")

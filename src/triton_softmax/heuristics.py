@@ -7,13 +7,14 @@ the time of a copy that moves the same bytes (H200, 2^27 elements, cold L2): 1.0
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 VECTOR_BYTES = 16
 """The widest access of one thread."""
 
-MAX_POLLS = 256
-"""How often a program of the split-row kernels looks for missing words before it computes them itself: some 200 µs, many times what a
-row takes, so that it only ever helps when its partners are not running."""
+MAX_POLLS = 1024
+"""How often a program of the split-row kernels looks again for missing words before it does without its partners: about a millisecond, many times
+what a row takes, so that it only ever happens when they are not running."""
 
 MAX_CHUNKS = 16384
 """The most chunks of a row that the split-row kernels take; a row of 2^27 columns has so many."""
@@ -28,7 +29,7 @@ class Device:
 
     Attributes:
         multiprocessors: number of multiprocessors (streaming multiprocessors, compute units).
-        nvidia: whether kernels are compiled for an NVIDIA GPU; else no register limit is set and no assembly used.
+        nvidia: whether kernels are compiled for an NVIDIA GPU; else no register limit is set, no assembly used, and no program waits for another.
     """
 
     multiprocessors: int = 132
@@ -47,10 +48,12 @@ class Config:
         vector: elements that one access moves, as the compiler is told.
         edges: rows do not all start and end on a vector.
         hold, pairs, keep_exp: what stays in registers, see `kernels.online.hold` and `kernels.split_rows`.
-        n_chunks: programs per row.
+        n_chunks: chunks per row.
         chunk_cols: columns of a chunk.
         max_registers: registers per thread, None to let the compiler choose.
-        two_pass: more chunks than the device holds at once: publish first, then read again.
+        max_programs: how many programs to launch at most, None for one per chunk.
+        ahead, lag, nap: how split_rows fills the time while it waits, see `kernels.split_rows`.
+        two_pass: split_rows in two launches, one that publishes and one that reads again and writes.
         whole: strided: the tile holds the whole dimension.
         wide_index: strided: offsets need 64 bits.
     """
@@ -67,6 +70,10 @@ class Config:
     n_chunks: int = 1
     chunk_cols: int = 0
     max_registers: int | None = None
+    max_programs: int | None = None
+    ahead: bool = False
+    lag: bool = False
+    nap: int = 0
     two_pass: bool = False
     whole: bool = True
     wide_index: bool = False
@@ -167,55 +174,128 @@ def tile_config(
 
 
 # --8<-- [start:split]
+class Way(NamedTuple):
+    """One way to split rows: what a program takes, and what it does while it waits.
+
+    Attributes:
+        block: columns of a chunk.
+        registers: per thread. The fewer, the more programs a multiprocessor holds; these are the smallest that need no spills.
+        warps: per program.
+        keep_exp, ahead, lag, nap: see `kernels.split_rows`; `ahead` asks for the next chunk before it waits, `lag` also writes one chunk later.
+    """
+
+    block: int
+    registers: int
+    warps: int = 4
+    keep_exp: bool = False
+    ahead: bool = False
+    lag: bool = False
+    nap: int = 0
+
+    def resident_programs(self, device: Device) -> int:
+        """How many programs run at once on a device whose multiprocessors have 65,536 registers and room for 48 warps, as from sm_80 on."""
+        registers = -(-self.registers // 8) * 8  # as they are handed out
+        per_multiprocessor = min(65536 // (registers * 32 * self.warps), 48 // self.warps, 16)
+        return per_multiprocessor * device.multiprocessors
+
+
+def ways_for_many_rows(itemsize: int, log: bool, edges: bool, backward: bool) -> list[tuple[int, Way]]:
+    """(longest row, way) in the order of preference.
+
+    Up to 131,072 columns, programs that do one chunk each are enough, since others of the same multiprocessor are busy while one waits. Longer
+    rows keep more programs waiting at once, and each has to use that time itself: by asking for its next chunk, then by writing one chunk later.
+    """
+    if itemsize == 4 and not backward:
+        lagging = (2**31, Way(4096, 128, ahead=True, lag=True))  # 2^20: 0.90; 2^21: 0.85
+        if log:
+            return [(262_144, Way(8192, 128)), lagging]  # 0.98; 2^18: 0.94; 151,643: 0.95
+        if edges:
+            return [(524_288, Way(8192, 112, keep_exp=True)), lagging]  # 32,001: 0.98; 151,643: 0.96
+        return [(1_048_576, Way(8192, 96, keep_exp=True)), lagging]  # 0.98; 2^18: 0.98; 2^20: 0.92
+    if itemsize == 4:
+        lagging = (2**31, Way(2048, 128, ahead=True, lag=True))  # 2^18: 0.99; 2^20: 0.91
+        if edges:
+            first = (262_144, Way(8192, 168 if log else 160))  # 0.99 to 0.98; log: 0.96
+        else:
+            first = (131_072, Way(8192, 160))  # 1.00
+        return [first, lagging, (2**31, Way(4096, 168, ahead=True))]  # 3 · 2^19: 0.68
+    if not backward:
+        if edges:
+            first = (65_536, Way(2048, 72, warps=1))  # 32,001: 0.97; 50,257: 0.93
+        else:
+            first = (131_072, Way(8192, 72))  # 0.97 to 0.96
+        ahead = (1_310_720, Way(8192, 96, ahead=True, nap=500))  # 2^18: 0.93; 2^20: 0.89; 151,643: 0.93
+        return [first, ahead, (2**31, Way(8192, 128, ahead=True, lag=True))]  # 2^21: 0.83; 2^22: 0.77
+    ways = [(40_960 if edges else 131_072, Way(8192, 128))]  # 0.99 to 0.98
+    if edges:
+        ways += [(262_144, Way(8192, 168, ahead=True, nap=500))]  # 0.96
+    lagging = (2**31, Way(4096, 128, ahead=True, lag=True))  # 2^18: 0.96; 2^20: 0.93; 2^21: 0.86
+    return [*ways, lagging, (2**31, Way(8192, 168, ahead=True))]  # 3 · 2^20: 0.73
+
+
+def way_for_few_rows(n_rows: int, n_cols: int, itemsize: int, log: bool, backward: bool, device: Device) -> Way | None:
+    """Smaller chunks until each multiprocessor has several, None if there are plenty anyway.
+
+    A row of 32 chunks is cut finer only if most of the device would be idle, since all words of a row are read by each of its chunks
+    (1 × 2^20, float32: 9.0 µs in chunks of 8,192, 9.5 µs in chunks of 4,096; 64 × 131,072, bfloat16: 14.2 µs and 13.5 µs).
+    """
+    for block, enough in ((8192, 16), (4096, 2 if backward else 4), (2048, 0)):
+        n_chunks = -(-n_cols // block)
+        per_multiprocessor = n_rows * n_chunks / device.multiprocessors
+        if block == 8192 and per_multiprocessor >= enough:
+            return None
+        if per_multiprocessor >= 0.75 and (n_chunks >= 32 or per_multiprocessor >= enough):
+            break
+    wide = backward and itemsize == 4  # two tensors, an element to a register
+    warps = 2 if block == 4096 and not wide else 4
+    # One chunk each if two do not fit, or if there are hardly more chunks than multiprocessors.
+    ahead = block == 4096 if wide else block > 2048 and (backward or itemsize == 2)
+    registers = 168 if backward else 128
+    return Way(block, registers, warps, keep_exp=not log and not backward, ahead=ahead)
+
+
 def split_config(
     n_rows: int, n_cols: int, itemsize: int, log: bool, vector: int, edges: bool, backward: bool, device: Device
 ) -> Config:
-    """Several programs for one row.
+    """Several chunks for one row, held at the same time by as many programs.
 
-    The fewer registers a program takes, the more of them a multiprocessor holds and the more bytes are in flight while others wait: the limits
-    below are the smallest that cost next to nothing in spills. Backward, 16-bit elements held as pairs: 131,072 columns 0.98, converted 0.91.
+    A way can be taken if the chunks of a row, and so all that wait for each other, run at once. If none can, or on a device whose waiting is not
+    known, there are two launches: the first only publishes, and the second reads again, finds all words there and never waits.
     """
-    pairs = keep_exp = False
-    warps = 4
-    if not backward and itemsize == 4:
-        if edges:
-            block, registers = (4096, 64) if n_cols <= 32768 else (8192, 96)
-        else:
-            block, registers = (4096, None) if n_cols <= 98304 else (8192, 96)
-    elif not backward:
-        block, registers, warps = (4096, 96, 2) if edges else (8192, 96, 4)
-        pairs, keep_exp = log, not log
-    elif itemsize == 4:
-        if edges:
-            block, registers = 8192, 168
-        else:
-            block, registers = 4096, (None if n_cols <= 49152 else 96 if n_cols <= 262144 else 80)
+    few = way_for_few_rows(n_rows, n_cols, itemsize, log, backward, device)
+    ways = [(2**31, few)] if few else []
+    if vector == 1:
+        ways += [(2**31, Way(4096, 128))]  # an element to a register
     else:
-        pairs = True
-        if edges:
-            block, registers, warps = 4096, 128, 2
-        else:
-            block, registers = (4096, 64) if n_cols <= 98304 else (8192, 112)
-    if n_cols > MAX_CHUNKS * block:
-        block, registers, warps = 8192, None, 4
-    # Few rows: smaller chunks until every multiprocessor has one (1 × 131,072: 6.6 µs in 128 chunks, 7.0 µs in 16).
-    while block > 1024 and n_rows * -(-n_cols // block) < device.multiprocessors:
-        block, registers, warps = block // 2, None, 4
-    n_chunks = -(-n_cols // block)
+        ways += ways_for_many_rows(itemsize, log, edges, backward)
+    two_pass = False
+    for longest, way in ways:
+        n_chunks = -(-n_cols // way.block)
+        if n_cols <= longest and (n_chunks <= way.resident_programs(device) if device.nvidia else n_chunks == 1):
+            break
+    else:
+        two_pass = True
+        block = 2048 if not device.nvidia else 4096 if backward and itemsize == 4 else 8192
+        way = Way(block if n_cols <= MAX_CHUNKS * block else 8192, 128)
+        n_chunks = -(-n_cols // way.block)
+    pairs = itemsize == 2 and vector > 1
     return Config(
         "split_rows",
-        block_cols=block,
-        num_warps=warps,
+        block_cols=way.block,
+        num_warps=way.warps,
         vector=vector,
         edges=edges,
         hold=pairs and device.nvidia,
-        pairs=pairs and vector > 1,
-        keep_exp=keep_exp,
+        pairs=pairs,
+        keep_exp=way.keep_exp,
         n_chunks=n_chunks,
         chunk_cols=-(-(-(-n_cols // n_chunks)) // vector) * vector,
-        max_registers=registers if device.nvidia else None,
-        # Chunks that cannot all run at once would be summarised by those that wait for them; then reading twice is cheaper.
-        two_pass=n_chunks > 3 * device.multiprocessors,
+        max_registers=way.registers if device.nvidia else None,
+        max_programs=way.resident_programs(device) if way.ahead else None,
+        ahead=way.ahead,
+        lag=way.lag,
+        nap=way.nap,
+        two_pass=two_pass,
     )
 # --8<-- [end:split]
 

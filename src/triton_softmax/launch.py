@@ -11,9 +11,6 @@ import threading
 import torch
 import triton
 
-INTERPRETED = triton.knobs.runtime.interpret if hasattr(triton, "knobs") else False
-"""Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1 when triton was imported)."""
-
 if torch.version.cuda:
     from torch._C import _cuda_getCurrentRawStream as _current_stream
     from torch._C import _cuda_getDevice as current_device

@@ -4,10 +4,12 @@ Prints one line per case; a wrong result stops it. With PYTORCH_NO_CUDA_MEMORY_C
 so that memcheck sees its ends.
 """
 
+import dataclasses
+
 import torch
 
 import triton_softmax
-from triton_softmax import dispatch
+from triton_softmax import dispatch, heuristics
 
 CASES = [
     ((5, 64), -1, None),
@@ -22,19 +24,41 @@ CASES = [
     ((3, 1501), -1, "single_block"),
 ]
 
+# What split rows does while it waits is a matter of size. Here the size stays small, and the chooser is told.
+WAYS = [
+    {"ahead": False, "max_programs": None},
+    {"ahead": True, "max_programs": 8, "keep_exp": False},
+    {"ahead": True, "max_programs": 8, "keep_exp": False, "lag": True},
+    {"ahead": False, "max_programs": None, "keep_exp": False, "two_pass": True},
+]
+
+
+def check(dtype: torch.dtype, shape: tuple[int, ...], dim: int, implementation: str | None) -> None:
+    """Softmax, log-softmax and log-sum-exp with their gradients, on a tensor of its own."""
+    host = torch.randn(shape).to(dtype)
+    want = torch.softmax(host.double(), dim)
+    x = host.cuda().requires_grad_(True)
+    for op in (triton_softmax.softmax, triton_softmax.log_softmax):
+        y = op(x, dim, implementation=implementation)
+        used = dispatch.last_launch()
+        y.backward(torch.ones_like(y))
+        got = y.detach().cpu().double()
+        got = got.exp() if op is triton_softmax.log_softmax else got
+        assert (got - want).abs().max() < 3e-2
+    triton_softmax.logsumexp(x, dim).sum().backward()
+    torch.cuda.synchronize()
+    print(dtype, shape, dim, *used, "ok", flush=True)
+
+
 if __name__ == "__main__":
+    choose = heuristics.split_config
     for dtype in (torch.float32, torch.bfloat16):
         for shape, dim, implementation in CASES:
-            host = torch.randn(shape).to(dtype)
-            want = torch.softmax(host.double(), dim)
-            x = host.cuda().requires_grad_(True)
-            for op in (triton_softmax.softmax, triton_softmax.log_softmax):
-                y = op(x, dim, implementation=implementation)
-                used = dispatch.last_launch()
-                y.backward(torch.ones_like(y))
-                got = y.detach().cpu().double()
-                got = got.exp() if op is triton_softmax.log_softmax else got
-                assert (got - want).abs().max() < 3e-2
-            triton_softmax.logsumexp(x, dim).sum().backward()
-            torch.cuda.synchronize()
-            print(dtype, shape, dim, *used, "ok", flush=True)
+            check(dtype, shape, dim, implementation)
+        for way in WAYS:
+            heuristics.split_config = lambda *args, way=way: dataclasses.replace(choose(*args), **way)
+            dispatch.clear_plans()
+            for shape in ((3, 40_000), (3, 20_001)):
+                check(dtype, shape, -1, "split_rows")
+        heuristics.split_config = choose
+        dispatch.clear_plans()

@@ -64,6 +64,13 @@ def test_very_long_rows(n_rows, n_cols, dtype):
     _check(torch.randn(n_rows, n_cols, device="cuda", dtype=dtype))
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("log", [False, True], ids=["softmax", "log_softmax"])
+@pytest.mark.parametrize("shape", [(20, 1 << 21), (21, (1 << 21) - 3), (20, 1_300_000), (5, 1 << 23)], ids=str)
+def test_long_rows_that_wait_for_hundreds_of_programs(shape, log, dtype):
+    _check(torch.randn(shape, device="cuda", dtype=dtype), log=log)
+
+
 @pytest.mark.parametrize("shape", [(5, 33), (3, 8193), (2, 20000)], ids=str)
 def test_float64(shape):
     _check(torch.randn(shape, device="cuda", dtype=torch.float64))
@@ -138,20 +145,24 @@ def test_same_bits_every_time(n_cols, dtype):
         assert torch.equal(triton_softmax.softmax(x, -1), first)
 
 
-def test_help_gives_the_bits_that_waiting_gives(monkeypatch):
-    """A program that never waits and computes every missing summary itself arrives at the same result, bit for bit."""
+@pytest.mark.parametrize("shape", [(8, 100_003), (64, 100_003), (600, 131_072), (90, 262_144), (20, 2_000_001)], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_without_partners_the_bits_are_the_same(shape, dtype, monkeypatch):
+    """A program that hardly waits and computes every missing summary itself arrives at the same result, bit for bit."""
     from triton_softmax import heuristics
 
-    for dtype in DTYPES:
-        x = torch.randn(64, 100_003, device="cuda", dtype=dtype)
-        dispatch.clear_plans()
-        waited = triton_softmax.softmax(x, -1)
-        assert dispatch.last_launch() == ["split_rows"]
-        monkeypatch.setattr(heuristics, "MAX_POLLS", -1)
-        dispatch.clear_plans()
-        assert torch.equal(triton_softmax.softmax(x, -1), waited)
-        monkeypatch.undo()
-        dispatch.clear_plans()
+    x, dy = (torch.randn(shape, device="cuda", dtype=dtype) for _ in range(2))
+    dispatch.clear_plans()
+    y = dispatch.softmax_forward(x, 1)
+    assert dispatch.last_launch() == ["split_rows"]
+    dx = dispatch.softmax_backward(y, dy, 1)
+    monkeypatch.setattr(heuristics, "MAX_POLLS", -1)
+    dispatch.clear_plans()
+    for _ in range(3):
+        assert torch.equal(dispatch.softmax_forward(x, 1), y)
+        assert torch.equal(dispatch.softmax_backward(y, dy, 1), dx)
+    monkeypatch.undo()
+    dispatch.clear_plans()
 
 
 def test_ten_thousand_launches_of_split_rows():
@@ -200,20 +211,25 @@ def test_replayed_graph_sees_new_input():
         assert _relative_error(y, torch.softmax(x.double(), -1)) < 2e-6
 
 
-def test_split_rows_on_a_busy_device():
+@pytest.mark.parametrize("shape", [(2, 1 << 20), (40, 1 << 19), (20, 1 << 21)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_split_rows_on_a_busy_device(shape, dtype):
     """Other kernels take most of the device, so that the programs of a row cannot all run at once."""
     busy = torch.cuda.Stream()
     a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-    x = torch.randn(2, 1 << 20, device="cuda")
-    want = torch.softmax(x.double(), -1)
+    x = torch.randn(shape, device="cuda", dtype=dtype)
+    want = torch.softmax(x.double(), -1).to(dtype).double()
     torch.cuda.synchronize()
     with torch.cuda.stream(busy):
         for _ in range(60):
             b = a @ a
-    ys = [triton_softmax.softmax(x, -1) for _ in range(200)]
+    first = triton_softmax.softmax(x, -1)
+    wrong = torch.zeros((), device="cuda", dtype=torch.int64)
+    for _ in range(200 if shape[0] == 2 else 40):
+        wrong += (triton_softmax.softmax(x, -1) != first).any()
     torch.cuda.synchronize()
     assert b is not None
-    assert all(torch.equal(y, ys[0]) for y in ys) and _relative_error(ys[0], want) < 2e-6
+    assert wrong.item() == 0 and _relative_error(first, want) < _tolerance(dtype)
 
 
 def test_more_than_two_to_the_31_elements():

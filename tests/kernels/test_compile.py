@@ -9,13 +9,16 @@ from __future__ import annotations
 import ast
 import concurrent.futures
 import dataclasses
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import triton_softmax
+from triton_softmax import dispatch
 from triton_softmax.compile import ARCHITECTURES, Compilation, Request, access_bits, compile_ahead, compile_many
+from triton_softmax.heuristics import Config, Device, split_config
 
 KERNELS = Path(triton_softmax.__file__).parent / "kernels"
 BITS = {"fp16": 16, "bf16": 16, "fp32": 32, "fp64": 64}
@@ -79,9 +82,11 @@ def vector_tile(rows: int, cols: int) -> Callable[[str, str], dict]:
 
 def chunk(dtype: str, target: str) -> dict:
     """Constants of a kernel that holds a chunk of a row."""
-    sixteen = BITS[dtype] == 16 and target.startswith("sm_")
-    constants = {"VECTOR": per_vector(dtype), "EDGES": False, "PAIRS": sixteen, "HOLD": sixteen, "WRITE": True}
-    return constants | {"BLOCK": 4096 if sixteen else 8192, "WORDS": 256}
+    nvidia = target.startswith("sm_")
+    sixteen = BITS[dtype] == 16 and nvidia
+    constants = {"VECTOR": per_vector(dtype), "EDGES": False, "PAIRS": sixteen, "HOLD": sixteen, "AHEAD": nvidia, "LAG": False}
+    constants |= {"WAIT": nvidia, "NAP": 500 if nvidia else 0, "PUBLISH": nvidia, "WRITE": True}
+    return constants | {"BLOCK": 4096, "WORDS": 128, "LOOKS": 1}
 
 
 def chunk_forward(dtype: str, target: str) -> dict:
@@ -120,7 +125,6 @@ CASES = [
     Case(
         "split_rows:softmax_backward_split_rows_kernel",
         chunk,
-        8,
         types=lambda _: {"words_ptr": "*i64"},
         dtypes=("fp16", "bf16", "fp32"),
     ),
@@ -223,6 +227,65 @@ def test_float64_is_computed_with_the_whole_of_log2e(compiled):
     ptx = compiled[case.kernel, "fp64", "sm_90", False].ptx.upper()
     assert "3FF71547652B82FE" in ptx
     assert "3FF7154760000000" not in ptx
+
+
+# --- the configurations that the chooser picks
+
+
+@dataclasses.dataclass(frozen=True)
+class Shipped:
+    """A split-row kernel as it is launched for some shape on an H200."""
+
+    dtype: str
+    backward: bool
+    log: bool
+    edges: bool
+    config: Config
+    constants: tuple[tuple[str, object], ...]
+
+    @property
+    def request(self) -> Request:
+        name = f"softmax_{'backward' if self.backward else 'forward'}_split_rows_kernel"
+        constants = dict(self.constants)
+        types = {"words_ptr": "*i64"}
+        signature = {
+            argument: types.get(argument, f"*{self.dtype}" if argument.endswith("_ptr") else "i32")
+            for argument in arguments("split_rows", name)
+            if argument not in constants
+        }
+        kernel = f"triton_softmax.kernels.split_rows:{name}"
+        return Request(kernel, signature, constants, "sm_90", self.config.num_warps, max_registers=self.config.max_registers)
+
+
+def shipped() -> list[Shipped]:
+    """Each split-row kernel for lengths between the thresholds, few rows and many, with edges and without."""
+    h200 = Device(132, nvidia=True)
+    found = {}
+    for dtype, backward, log, edges in itertools.product(("bf16", "fp32"), (False, True), (False, True), (False, True)):
+        for n_rows, exponent in itertools.product((1, 8, 64, 10**5), range(15, 24)):
+            n_cols = 2**exponent - edges
+            vector = per_vector(dtype)
+            config = split_config(n_rows, n_cols, BITS[dtype] // 8, log, vector, edges, backward, h200)
+            for launch in dispatch._split_launches(None, config, n_rows, n_cols, (n_cols,) * (2 + backward), log, not backward, True):
+                case = Shipped(dtype, backward, log, edges, config, tuple(launch.constants.items()))
+                found.setdefault((case.dtype, case.backward, config.num_warps, config.max_registers, case.constants), case)
+    return list(found.values())
+
+
+def test_shipped_configurations_of_split_rows():
+    """128-bit accesses, odd rows included, and nothing spilled but at most three registers, in the path without partners."""
+    cases = shipped()
+    assert len(cases) > 100
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        halves = list(pool.map(lambda half: compile_many([case.request for case in half]), (cases[0::2], cases[1::2])))
+    spilling = 0
+    for case, result in [pair for half, done in zip((cases[0::2], cases[1::2]), halves) for pair in zip(half, done)]:
+        assert result.load_bits == 128, case
+        assert result.store_bits == (128 if dict(case.constants)["WRITE"] else 0), case
+        assert result.registers <= case.config.max_registers
+        assert result.spill_bytes <= 12, case
+        spilling += result.spill_bytes > 0
+    assert spilling <= len(cases) // 20
 
 
 # --- what the pages say about the compiler

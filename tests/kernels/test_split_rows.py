@@ -1,7 +1,7 @@
-"""Several programs for one row: the word they exchange, the help they give, and the row they make together.
+"""Several programs for one row: the word they exchange, the row they make together, and what a program does without partners.
 
-The interpreter runs one program after another, so the first program of a row finds no words and computes them all: what is
-tested here is the path that a GPU takes when the partners of a program do not run.
+The interpreter runs one program after another, so the first program of a row finds no words and goes on without partners, as on a GPU
+where they do not run. With words from an earlier run in the workspace, or in two launches, it takes the way that a GPU usually takes.
 """
 
 import math
@@ -23,6 +23,8 @@ from kernel_cases import (
     watch_accesses,
 )
 from triton_softmax.kernels.split_rows import (
+    look_assembly,
+    look_constraints,
     pack_sum,
     pack_word,
     softmax_backward_split_rows_kernel,
@@ -35,12 +37,14 @@ BOTH = pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
 SIXTEEN = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=dtype_name)
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 INF, NAN = float("inf"), float("nan")
-# On a GPU every thread needs a lane of its own to poll with; the interpreter merges lane by lane, and has one thread.
-WORDS = 4 if INTERPRETED else 256
-NEVER = -1 if INTERPRETED else 256
+ONE = ((True, True),)
+TWO = ((True, False), (False, True))  # publish, then write
+POLLS = 1024
 
 
-def launch(kernel, tensors, *, log, edges=None, pairs=False, chunk=32, passes=(True,), words=None, polls=NEVER, **extra):
+def launch(
+    kernel, tensors, *, log, edges=None, pairs=False, chunk=32, passes=ONE, words=None, polls=POLLS, programs=None, ahead=False, lag=False, **extra
+):
     n_rows, n_cols = tensors[0].shape
     vector = 16 // tensors[0].dtype.itemsize
     strides = [tensor.stride(0) for tensor in tensors]
@@ -48,13 +52,18 @@ def launch(kernel, tensors, *, log, edges=None, pairs=False, chunk=32, passes=(T
     if edges is None:
         edges = bool(n_cols % vector or strides[0] % vector)
     n_chunks = triton.cdiv(n_cols, chunk)
+    n_tasks = n_rows * n_chunks
+    assert ahead or programs is None, "without AHEAD a program for each task"
     if words is None:
-        words = torch.zeros(n_rows * n_chunks, dtype=torch.int64, device=tensors[0].device)
-    for write in passes:
-        kernel[(n_rows * n_chunks,)](
+        words = torch.zeros(n_tasks, dtype=torch.int64, device=tensors[0].device)
+    # On a GPU every thread needs a lane of its own to look with.
+    n_words = max(triton.next_power_of_2(n_chunks), 1 if INTERPRETED else 128)
+    for publish, write in passes:
+        kernel[(programs or n_tasks,)](
             *tensors,
             words,
             *strides,
+            n_rows,
             n_cols,
             n_chunks,
             chunk,
@@ -65,9 +74,15 @@ def launch(kernel, tensors, *, log, edges=None, pairs=False, chunk=32, passes=(T
             PAIRS=pairs,
             HOLD=False,
             **extra,
+            AHEAD=ahead,
+            LAG=lag,
+            WAIT=not INTERPRETED and passes == ONE,
+            NAP=0,
+            PUBLISH=publish,
             WRITE=write,
             BLOCK=triton.next_power_of_2(chunk),
-            WORDS=WORDS,
+            WORDS=n_words,
+            LOOKS=max(1, n_words // 128),
         )
     return tensors[-1]
 
@@ -201,14 +216,14 @@ def test_edges_as_torch(where, keep, log):
 def test_two_passes_give_the_same_bits(n_cols, dtype, log):
     x, dy = matrix(1, n_cols, dtype), matrix(1, n_cols, dtype, seed=1)
     y = forward(x, log=log)
-    assert torch.equal(forward(x, log=log, passes=(False, True), polls=256), y)
-    assert torch.equal(backward(y, dy, log=log, passes=(False, True), polls=256), backward(y, dy, log=log))
+    assert torch.equal(forward(x, log=log, passes=TWO), y)
+    assert torch.equal(backward(y, dy, log=log, passes=TWO), backward(y, dy, log=log))
 
 
 @BOTH
 @pytest.mark.parametrize("n_cols", [96, 101])
 @pytest.mark.parametrize("published", ["none", "first", "last", "all"])
-def test_help_does_not_change_a_bit(published, n_cols, log):
+def test_doing_without_partners_does_not_change_a_bit(published, n_cols, log):
     """Words that are there are believed, words that are not are computed; whoever does it, they are the same."""
     x, dy = matrix(1, n_cols, torch.float32), matrix(1, n_cols, torch.float32, seed=1)
     n_chunks = triton.cdiv(n_cols, 32)
@@ -221,8 +236,54 @@ def test_help_does_not_change_a_bit(published, n_cols, log):
         keep = {"none": slice(0, 0), "first": slice(0, 1), "last": slice(n_chunks - 1, None), "all": slice(None)}[published]
         words.zero_()
         words[keep] = before[keep]
-        assert torch.equal(run(words=words), result)
+        assert torch.equal(run(words=words, polls=-1), result)
         assert torch.equal(words, before)
+
+
+SCHEDULES = pytest.mark.parametrize("lag", [False, True], ids=["ahead", "lag"])
+
+
+@SCHEDULES
+@pytest.mark.parametrize("programs, log", [(1, False), (3, True), (7, False), (13, True)])
+def test_any_number_of_programs(programs, log, lag):
+    """12 tasks in 3 rows: each is done once and alike, by whomever, in step or not, with words of others or without."""
+    x, dy = matrix(3, 101, torch.float32), matrix(3, 101, torch.float32, seed=1)
+    y = matrix(3, 101, torch.float32, seed=2)
+    how = {"log": log, "ahead": True, "lag": lag, "programs": programs}
+    for run in (lambda **how: forward(x, **how), lambda **how: backward(y, dy, **how)):
+        words = torch.zeros(12, dtype=torch.int64, device=DEVICE)
+        result = run(log=log, words=words)
+        assert torch.equal(run(**how), result), "nothing published at first"
+        before = words.clone()
+        assert torch.equal(run(**how, words=words), result), "everything published at first"
+        assert torch.equal(words, before)
+        words[5] = 0
+        assert torch.equal(run(**how, words=words), result), "one word missing: half in step, half without partners"
+        assert torch.equal(words, before)
+        assert torch.equal(run(**how, passes=TWO), result), "two launches"
+
+
+@pytest.mark.parametrize("programs", [1, 3, 4])
+@pytest.mark.parametrize("published", [False, True], ids=["none", "all"])
+def test_exponentials_of_the_chunk_that_is_written(published, programs):
+    """With the next chunk already asked for, the maximum that goes with the exponentials is still the written chunk's own."""
+    x = matrix(3, 101, torch.float32) * torch.tensor([[1.0], [100.0], [-30.0]], device=DEVICE)
+    words = torch.zeros(12, dtype=torch.int64, device=DEVICE)
+    first = forward(x, log=False, keep=True, words=words)
+    assert_near(first, expected_forward(x))
+    y = forward(x, log=False, keep=True, ahead=True, programs=programs, words=words if published else None)
+    assert torch.equal(y, first)
+
+
+@pytest.mark.parametrize("n_words, nap", [(1, 0), (1, 500), (4, 0)])
+def test_what_a_thread_does_while_it_waits(n_words, nap):
+    """One load for each word, all of them in one round; a sleep only if there is one; out of the loop together."""
+    text = look_assembly(n_words, nap)
+    assert text.count("ld.relaxed.gpu.global.b64") == n_words
+    assert text.count("nanosleep") == bool(nap) and (not nap or f"nanosleep.u32 {nap};" in text)
+    assert text.index("vote.sync.any.pred") < text.index("bra.uni LOOK")
+    assert look_constraints(n_words).split(",") == ["=&l"] * n_words + ["l"] * n_words + ["r"] * n_words
+    assert f"${3 * n_words}" not in text and f"${2 * n_words}" in text, "an operand for each constraint"
 
 
 def test_words_that_are_there_are_not_computed_again():

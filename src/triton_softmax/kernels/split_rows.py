@@ -1,16 +1,20 @@
 """Softmax of a long row by several programs at once: still one read and one write, at any length.
 
-A row that does not fit into the registers of one multiprocessor fits into those of several. Each program takes a chunk of the row, keeps it in
+A row that does not fit into the registers of one multiprocessor fits into those of several. It is cut into chunks. A program keeps its chunk in
 registers, and publishes the chunk's summary: one (m, d) pair, packed into one 64-bit word. It waits until all words of its row are there, merges them,
 and writes its chunk from registers. The input is read once.
 
 The word is the whole message. A word that is zero has not been published (the workspace starts as zeros, and no summary is zero: d is at least 1, or
 m is -inf, or one of them is NaN), and a 64-bit word arrives whole. So no fence is needed: nobody who has read the word needs anything else from its sender.
 
-Waiting is a courtesy, not a condition. A program that has waited long enough summarises the missing chunks itself, publishes them, and goes on. A summary is
-a function of the input alone, so it does not matter who computes it or if several do. Hence every program finishes whatever the others do: none of them
-needs another one to be running, and a row may have more chunks than the device has room for. The kernel even runs in the interpreter, one program
-after another.
+As many programs are launched as the device holds, and each goes on to its next chunk when it is done with one. So it asks for that chunk before it
+waits, and memory is busy meanwhile. A task is one chunk of one row; of P programs, program p does the tasks p, p + P, p + 2P, …
+
+Waiting is a courtesy, not a condition. A program that has waited long enough summarises the missing chunks itself, publishes them, and does its other
+tasks in the same way. A summary is a function of the input alone, so it does not matter who computes it or if several do. Hence every program finishes
+whatever the others do. The kernel even runs in the interpreter, one program after another.
+
+A row with more chunks than programs is done in two launches of the same kernel: the first only publishes, the second finds all words there and only writes.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import triton
 import triton.language as tl
 
 from .aligned_rows import edge_of_row, round_up
-from .online import exp_shifted, hold, merge
+from .online import exp_shifted, hold
 
 
 # --8<-- [start:word]
@@ -40,30 +44,63 @@ def unpack_word(word):
 
 
 # --8<-- [start:wait]
+@triton.constexpr_function
+def look_assembly(n_words, nap):
+    """PTX that sleeps `nap` nanoseconds, then looks for n_words words at once, again while a thread of the warp misses one and looks are left.
+
+    Operands: n_words words, out; as many addresses, 0 for a word that is not wanted; as many copies of the number of further looks.
+    """
+    each = range(n_words)
+    lines = [".reg .pred again, " + ", ".join(f"missing{i}" for i in each) + ";", ".reg .s32 looks;", f"mov.b32 looks, ${2 * n_words};"]
+    for i in each:
+        lines += [f"setp.ne.s64 missing{i}, ${n_words + i}, 0;", f"mov.b64 ${i}, 1;"]
+    lines += [f"nanosleep.u32 {nap};"] if nap else []
+    lines += ["LOOK:"]
+    lines += [f"@missing{i} ld.relaxed.gpu.global.b64 ${i}, [${n_words + i}];" for i in each]
+    lines += [f"setp.eq.s64 missing{i}, ${i}, 0;" for i in each]
+    lines += ["mov.pred again, missing0;"]
+    lines += [f"or.pred again, again, missing{i};" for i in each[1:]]
+    # All threads of a warp look together, so that they go on together.
+    lines += ["vote.sync.any.pred again, again, 0xffffffff;", "sub.s32 looks, looks, 1;", "setp.ge.and.s32 again, looks, 0, again;"]
+    return "{\n" + "\n".join([*lines, "@again bra.uni LOOK;"]) + "\n}"
+
+
+@triton.constexpr_function
+def look_constraints(n_words):
+    """The constraints of the operands of `look_assembly`."""
+    return ",".join(["=&l"] * n_words + ["l"] * n_words + ["r"] * n_words)
+
+
 @triton.jit
-def wait_for_words(words_ptr, n_chunks, max_polls, WORDS: tl.constexpr):
-    """Poll the words of a row until all are there or `max_polls` polls have passed.
+def row_words(words_ptr, task, n_chunks, max_polls, WAIT: tl.constexpr, NAP: tl.constexpr, WORDS: tl.constexpr, LOOKS: tl.constexpr):
+    """The words of the row of a task, zero where one is missing, 1 past the last chunk.
 
     Args:
-        words_ptr: the row's n_chunks words (int64), zero where nothing is published.
-        n_chunks: number of words.
-        max_polls: polls after the first one.
-        WORDS: a power of two, at least n_chunks, and at least 64 per warp: then each lane belongs to one thread, the count of missing
-            words crosses all warps, and all threads of the program agree on it.
-
-    Returns:
-        (words, missing): the words, 1 in lanes beyond n_chunks, and how many of them are zero.
+        words_ptr: n_chunks words (int64) per row, zero where nothing is published.
+        task: a chunk of the row.
+        n_chunks: words of a row.
+        max_polls: how often to look again for words that are missing (WAIT).
+        WAIT: look again; NVIDIA only.
+        NAP: nanoseconds before the first look, which leaves the cache to those who still read.
+        WORDS: lanes, a power of two, at least n_chunks, and at least the number of threads, so that no two threads ask for the same word.
+        LOOKS: WORDS over the number of threads: words that a thread asks for at once.
     """
     lane = tl.arange(0, WORDS)
-    words = tl.where(lane < n_chunks, 0, 1).to(tl.int64)
-    missing = n_chunks
-    polls = 0
-    while (missing > 0) & (polls <= max_polls):
-        # Lanes that have their word do not ask again: hundreds of programs poll the same few cache lines.
-        words = tl.load(words_ptr + lane, mask=words == 0, other=words, volatile=True)
-        missing = tl.sum((words == 0).to(tl.int32), axis=0)
-        polls += 1
-    return words, missing
+    words_ptr += task // n_chunks * n_chunks
+    if WAIT:
+        # Past the last chunk there is nothing to ask for: the address is 0.
+        address = tl.where(lane < n_chunks, (words_ptr + lane).to(tl.int64), 0)
+        return tl.inline_asm_elementwise(
+            look_assembly(LOOKS, NAP),
+            look_constraints(LOOKS),
+            [address, tl.zeros_like(lane) + max_polls],
+            dtype=tl.int64,
+            is_pure=False,
+            pack=LOOKS,
+        )
+    else:
+        return tl.load(words_ptr + lane, mask=lane < n_chunks, other=1, volatile=True)
+
 # --8<-- [end:wait]
 
 
@@ -111,39 +148,105 @@ def chunk_values(raw, ELEMENT: tl.constexpr, PAIRS: tl.constexpr):
         return tl.interleave(low, high)
     else:
         return raw.to(tl.float32)
+
+
+@triton.jit
+def rounded(x, FROM: tl.constexpr, TO: tl.constexpr):
+    """Elements of type FROM, given as float32, rounded to type TO and float32 again."""
+    if FROM == TO:
+        return x
+    else:
+        return x.to(TO).to(tl.float32)
 # --8<-- [end:chunk]
+
+
+# --8<-- [start:task]
+@triton.jit
+def load_task(
+    ptr,
+    row_stride,
+    task,
+    n_tasks,
+    n_cols,
+    n_chunks,
+    chunk_cols,
+    OTHER: tl.constexpr,
+    VECTOR: tl.constexpr,
+    EDGES: tl.constexpr,
+    PAIRS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """(chunk, edge) of a task, as they lie in memory. The row's edge, if rows have one, belongs to chunk 0. Past the last task nothing is read."""
+    begin = (task // n_chunks).to(tl.int64) * row_stride
+    offsets, mask = chunk_offsets(begin, n_cols, task % n_chunks, chunk_cols, VECTOR, BLOCK, 2 if PAIRS else 1)
+    raw = load_chunk(ptr, offsets, mask & (task < n_tasks), OTHER, PAIRS)
+    if EDGES:
+        cols, edge_mask = edge_of_row(begin, n_cols, VECTOR)
+        edge_mask = edge_mask & (task % n_chunks == 0) & (task < n_tasks)
+        edge = tl.load(ptr + begin + cols, mask=edge_mask, other=OTHER)
+    else:
+        edge = tl.full((2 * VECTOR,), OTHER, tl.float32).to(ptr.dtype.element_ty)
+    return raw, edge
+
+
+@triton.jit
+def blank_like(x):
+    """Zeros of the shape and type of x."""
+    return tl.zeros(x.shape, tl.float32).to(x.dtype)
+# --8<-- [end:task]
 
 
 # --8<-- [start:forward-summary]
 @triton.jit
+def max_of_pairs(a, b):
+    """The larger of the low and of the high halves of two 32-bit numbers that are pairs of bfloat16: one instruction for four elements."""
+    return tl.inline_asm_elementwise("max.bf16x2 $0, $1, $2;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True, pack=1)
+
+
+@triton.jit
+def max_of_half_pairs(a, b):
+    """`max_of_pairs` for float16."""
+    return tl.inline_asm_elementwise("max.f16x2 $0, $1, $2;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True, pack=1)
+
+
+@triton.jit
+def chunk_max(raw, ELEMENT: tl.constexpr, PAIRS: tl.constexpr, HOLD: tl.constexpr):
+    """The largest element of a loaded chunk, as float32; a NaN is not one."""
+    if PAIRS and HOLD:
+        if ELEMENT == tl.bfloat16:
+            pair = tl.reduce(raw, 0, max_of_pairs)
+        else:
+            pair = tl.reduce(raw, 0, max_of_half_pairs)
+        low = pair.to(tl.int16).to(ELEMENT, bitcast=True).to(tl.float32)
+        high = (pair >> 16).to(tl.int16).to(ELEMENT, bitcast=True).to(tl.float32)
+        return tl.maximum(low, high)
+    else:
+        return tl.max(chunk_values(raw, ELEMENT, PAIRS), axis=0)
+
+
+@triton.jit
 def summarise_chunk(
-    x_ptr,
-    begin,
-    n_cols,
-    chunk,
-    chunk_cols,
+    raw,
+    edge,
+    X_TYPE: tl.constexpr,
     Y_TYPE: tl.constexpr,
-    VECTOR: tl.constexpr,
     EDGES: tl.constexpr,
     PAIRS: tl.constexpr,
     HOLD: tl.constexpr,
     EXP: tl.constexpr,
-    BLOCK: tl.constexpr,
 ):
-    """(kept, m, d): a chunk's summary, and what to keep of it until the row's summary is known.
+    """(kept, m, d): a chunk's summary, edge included, and what to keep of the chunk until the row's summary is known.
 
-    That is the chunk as loaded, or (EXP) its exponentials exp(x - m), of which one multiplication by exp(m - m_row) / d_row makes the result. The row's
-    edge, if it has one, counts as part of chunk 0.
+    That is the chunk as loaded, or (EXP) its exponentials exp(x - m), of which one multiplication by exp(m - m_row) / d_row makes the result.
     """
-    offsets, mask = chunk_offsets(begin, n_cols, chunk, chunk_cols, VECTOR, BLOCK, 2 if PAIRS else 1)
-    raw = hold(load_chunk(x_ptr, offsets, mask, float("-inf"), PAIRS), HOLD)
-    m = tl.max(chunk_values(raw, x_ptr.dtype.element_ty, PAIRS).to(Y_TYPE).to(tl.float32), axis=0)
+    raw = hold(raw, HOLD)
+    # Rounding keeps the order, so the largest element may be rounded last.
+    m = rounded(chunk_max(raw, X_TYPE, PAIRS, HOLD), X_TYPE, Y_TYPE)
+    x_edge = rounded(edge.to(tl.float32), X_TYPE, Y_TYPE)
     if EDGES:
-        edge, edge_mask = edge_of_row(begin, n_cols, VECTOR)
-        x_edge = tl.load(x_ptr + begin + edge, mask=edge_mask & (chunk == 0), other=float("-inf")).to(Y_TYPE).to(tl.float32)
         m = tl.maximum(m, tl.max(x_edge, axis=0))
     raw = hold(raw, HOLD)
-    e = exp_shifted(chunk_values(raw, x_ptr.dtype.element_ty, PAIRS).to(Y_TYPE).to(tl.float32), m)
+    e = exp_shifted(rounded(chunk_values(raw, X_TYPE, PAIRS), X_TYPE, Y_TYPE), m)
     d = tl.sum(e, axis=0)
     if EDGES:
         d += tl.sum(exp_shifted(x_edge, m), axis=0)
@@ -155,7 +258,29 @@ def summarise_chunk(
 # --8<-- [end:forward-summary]
 
 
-# --8<-- [start:forward]
+# --8<-- [start:forward-merge]
+@triton.jit
+def add_both(a1, b1, a2, b2):
+    """Combine function of two sums that are taken together."""
+    return a1 + a2, b1 + b2
+
+
+@triton.jit
+def merge_words(words_ptr, task, n_chunks, max_polls, WAIT: tl.constexpr, NAP: tl.constexpr, WORDS: tl.constexpr, LOOKS: tl.constexpr):
+    """(m, d, missing): the summary of a task's row from its words, and how many of them are missing; the summary is right if none is."""
+    words = row_words(words_ptr, task, n_chunks, max_polls, WAIT, NAP, WORDS, LOOKS)
+    m_chunks, d_chunks = unpack_word(words)
+    live = tl.arange(0, WORDS) < n_chunks
+    m_chunks = tl.where(live, m_chunks, float("-inf"))
+    # eq: merge
+    m = tl.max(m_chunks, axis=0)
+    terms = tl.where(live, d_chunks, 0.0) * exp_shifted(m_chunks, m)
+    d, missing = tl.reduce((terms, (words == 0).to(tl.int32)), 0, add_both)
+    return m, d, missing
+# --8<-- [end:forward-merge]
+
+
+# --8<-- [start:forward-finish]
 @triton.jit
 def softmax_value(x, m, d, LOG: tl.constexpr):
     """Softmax (LOG: its logarithm) of elements x of a row whose summary is (m, d)."""
@@ -167,13 +292,55 @@ def softmax_value(x, m, d, LOG: tl.constexpr):
         return exp_shifted(x, m) * (1.0 / d)
 
 
-@triton.jit(do_not_specialize=["x_row_stride", "y_row_stride", "n_cols", "n_chunks", "chunk_cols", "max_polls"])
+@triton.jit
+def write_chunk(
+    y_ptr,
+    task,
+    kept,
+    edge,
+    m_own,
+    m,
+    d,
+    x_row_stride,
+    y_row_stride,
+    n_cols,
+    n_chunks,
+    chunk_cols,
+    X_TYPE: tl.constexpr,
+    LOG: tl.constexpr,
+    VECTOR: tl.constexpr,
+    EDGES: tl.constexpr,
+    PAIRS: tl.constexpr,
+    HOLD: tl.constexpr,
+    EXP: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Write a task's chunk, given what was kept of it, the maximum m_own that its exponentials were computed with (EXP), and its row's summary."""
+    y_type: tl.constexpr = y_ptr.dtype.element_ty
+    row = (task // n_chunks).to(tl.int64)
+    y_begin = row * y_row_stride
+    offsets, mask = chunk_offsets(y_begin, n_cols, task % n_chunks, chunk_cols, VECTOR, BLOCK, 1)
+    if EXP:
+        y = kept * (exp_shifted(m_own, m) * (1.0 / d))
+    else:
+        y = softmax_value(rounded(chunk_values(hold(kept, HOLD), X_TYPE, PAIRS), X_TYPE, y_type), m, d, LOG)
+    tl.store(y_ptr + offsets, y.to(y_type), mask=mask)
+    if EDGES:
+        cols, edge_mask = edge_of_row(row * x_row_stride, n_cols, VECTOR)
+        y_edge = softmax_value(rounded(edge.to(tl.float32), X_TYPE, y_type), m, d, LOG)
+        tl.store(y_ptr + y_begin + cols, y_edge.to(y_type), mask=edge_mask & (task % n_chunks == 0))
+# --8<-- [end:forward-finish]
+
+
+# --8<-- [start:forward]
+@triton.jit(do_not_specialize=["x_row_stride", "y_row_stride", "n_rows", "n_cols", "n_chunks", "chunk_cols", "max_polls"])
 def softmax_forward_split_rows_kernel(
     x_ptr,
     y_ptr,
     words_ptr,
     x_row_stride,
     y_row_stride,
+    n_rows,
     n_cols,
     n_chunks,
     chunk_cols,
@@ -184,126 +351,154 @@ def softmax_forward_split_rows_kernel(
     PAIRS: tl.constexpr,
     HOLD: tl.constexpr,
     EXP: tl.constexpr,
+    AHEAD: tl.constexpr,
+    LAG: tl.constexpr,
+    WAIT: tl.constexpr,
+    NAP: tl.constexpr,
+    PUBLISH: tl.constexpr,
     WRITE: tl.constexpr,
     BLOCK: tl.constexpr,
     WORDS: tl.constexpr,
+    LOOKS: tl.constexpr,
 ):
-    """Softmax (LOG: its logarithm) of one chunk of a row per program; n_chunks consecutive programs share a row.
+    """Softmax (LOG: its logarithm) of rows cut into chunks, a task each.
 
     Args:
         x_ptr: input, rows of n_cols elements; a multiple of VECTOR elements.
         y_ptr: output, likewise. x is rounded to its type before anything else.
-        words_ptr: workspace of n_chunks int64 words per row, zero at the start of the launch.
+        words_ptr: workspace of n_chunks int64 words per row, zero at the start of the (first) launch.
         x_row_stride: elements from one row of x to the next.
         y_row_stride: elements from one row of y to the next, equal to x_row_stride modulo VECTOR.
+        n_rows: number of rows; the number of tasks, n_rows · n_chunks, and twice the number of programs fit 31 bits together.
         n_cols: number of columns.
         n_chunks: chunks per row.
         chunk_cols: columns of a chunk, a multiple of VECTOR, at most BLOCK.
-        max_polls: how often to look for missing words before computing them here.
+        max_polls: how often to look again for missing words before doing without the others.
         LOG: write log-softmax.
         VECTOR: elements that one instruction moves, a power of two.
         EDGES: rows do not all start and end on a vector.
         PAIRS: hold 16-bit elements as pairs, see `load_chunk`.
         HOLD: see `hold`.
-        EXP: keep exponentials and not elements, see `summarise_chunk`; not with LOG.
-        WRITE: go on after publishing. Two launches, the first without, never wait, and read the input twice.
+        EXP: keep exponentials and not elements, see `summarise_chunk`; not with LOG, nor with LAG, and only with PUBLISH.
+        AHEAD: ask for the next chunk before waiting. Else there are as many programs as tasks.
+        LAG: write a task's chunk after the next task is published: more registers, less waiting.
+        WAIT, NAP, WORDS, LOOKS: see `row_words`.
+        PUBLISH, WRITE: both in a single launch; in two launches the first has PUBLISH, the second WRITE.
         BLOCK: a power of two.
-        WORDS: lanes that poll, see `wait_for_words`.
     """
+    x_type: tl.constexpr = x_ptr.dtype.element_ty
     y_type: tl.constexpr = y_ptr.dtype.element_ty
-    program = tl.program_id(0)
-    row = (program // n_chunks).to(tl.int64)
-    chunk = program % n_chunks
-    x_begin = row * x_row_stride
-    y_begin = row * y_row_stride
-    row_words = words_ptr + row * n_chunks
+    lowest: tl.constexpr = float("-inf")
+    n_tasks = n_rows * n_chunks
+    programs = tl.num_programs(0)
+    task = tl.program_id(0)
+    end = n_tasks
+    if LAG:
+        end += programs
 
-    kept, m_own, d = summarise_chunk(x_ptr, x_begin, n_cols, chunk, chunk_cols, y_type, VECTOR, EDGES, PAIRS, HOLD, EXP, BLOCK)
-    tl.atomic_xchg(row_words + chunk, pack_word(m_own, d), sem="relaxed")
-    if not WRITE:
-        return
-    words, missing = wait_for_words(row_words, n_chunks, max_polls, WORDS)
+    raw, edge = load_task(x_ptr, x_row_stride, task, n_tasks, n_cols, n_chunks, chunk_cols, lowest, VECTOR, EDGES, PAIRS, BLOCK)
+    old, old_edge = blank_like(raw), blank_like(edge)
+    missing = 0
+    while (task < end) & (missing == 0):
+        new, new_edge, m_own = raw, edge, 0.0
+        if PUBLISH:
+            new, m_own, d_own = summarise_chunk(raw, edge, x_type, y_type, EDGES, PAIRS, HOLD, EXP)
+            tl.atomic_xchg(words_ptr + task, pack_word(m_own, d_own), mask=task < n_tasks, sem="relaxed")
+        # From here on the next chunk is on its way.
+        if AHEAD:
+            raw, edge = load_task(
+                x_ptr, x_row_stride, task + programs, n_tasks, n_cols, n_chunks, chunk_cols, lowest, VECTOR, EDGES, PAIRS, BLOCK
+            )
+        if LAG:
+            ready, kept, kept_edge = task - programs, old, old_edge
+            old, old_edge = new, new_edge
+        else:
+            ready, kept, kept_edge = task, new, new_edge
+        if WRITE and ready >= 0:
+            m, d, missing = merge_words(words_ptr, ready, n_chunks, max_polls, WAIT, NAP, WORDS, LOOKS)
+            if missing == 0:
+                write_chunk(
+                    y_ptr, ready, kept, kept_edge, m_own, m, d, x_row_stride, y_row_stride, n_cols, n_chunks, chunk_cols,
+                    x_type, LOG, VECTOR, EDGES, PAIRS, HOLD, EXP, BLOCK,
+                )  # fmt: skip
+        task += programs
 
     if missing > 0:
-        # Start after the own chunk, so that programs that help the same row share the work.
-        for step in range(1, n_chunks):
-            other = (chunk + step) % n_chunks
-            if tl.atomic_add(row_words + other, 0, sem="relaxed") == 0:
-                _, m, d = summarise_chunk(
-                    x_ptr, x_begin, n_cols, other, chunk_cols, y_type, VECTOR, EDGES, PAIRS, HOLD, EXP, BLOCK
-                )
-                tl.atomic_xchg(row_words + other, pack_word(m, d), sem="relaxed")
-        # Every word is now on its way. Reading the chunk again means that it need not be kept during all this.
-        while missing > 0:
-            words, missing = wait_for_words(row_words, n_chunks, 0, WORDS)
-        kept, m_own, d = summarise_chunk(
-            x_ptr, x_begin, n_cols, chunk, chunk_cols, y_type, VECTOR, EDGES, PAIRS, HOLD, EXP, BLOCK
-        )
-
-    # eq: merge
-    m_chunks, d_chunks = unpack_word(words)
-    beyond = tl.arange(0, WORDS) >= n_chunks
-    m, d = tl.reduce((tl.where(beyond, float("-inf"), m_chunks), tl.where(beyond, 0.0, d_chunks)), 0, merge)
-
-    offsets, mask = chunk_offsets(y_begin, n_cols, chunk, chunk_cols, VECTOR, BLOCK, 1)
-    if EXP:
-        y = kept * (exp_shifted(m_own, m) * (1.0 / d))
-    else:
-        x = chunk_values(hold(kept, HOLD), x_ptr.dtype.element_ty, PAIRS).to(y_type).to(tl.float32)
-        y = softmax_value(x, m, d, LOG)
-    tl.store(y_ptr + offsets, y.to(y_type), mask=mask)
-    if EDGES:
-        edge, edge_mask = edge_of_row(x_begin, n_cols, VECTOR)
-        edge_mask = edge_mask & (chunk == 0)
-        x = tl.load(x_ptr + x_begin + edge, mask=edge_mask, other=0.0).to(y_type).to(tl.float32)
-        tl.store(y_ptr + y_begin + edge, softmax_value(x, m, d, LOG).to(y_type), mask=edge_mask)
+        # Some partner is not running. What is left is done without partners: whatever is missing is computed here.
+        task -= programs
+        if LAG:
+            task -= programs
+        while task < n_tasks:
+            for step in range(n_chunks):
+                # Start with the own chunk, so that programs that help the same row share the work.
+                other = task // n_chunks * n_chunks + (task + step) % n_chunks
+                if tl.atomic_add(words_ptr + other, 0, sem="relaxed") == 0:
+                    raw, edge = load_task(
+                        x_ptr, x_row_stride, other, n_tasks, n_cols, n_chunks, chunk_cols, lowest, VECTOR, EDGES, PAIRS, BLOCK
+                    )
+                    _, m, d = summarise_chunk(raw, edge, x_type, y_type, EDGES, PAIRS, HOLD, False)
+                    tl.atomic_xchg(words_ptr + other, pack_word(m, d), sem="relaxed")
+            m, d, missing = merge_words(words_ptr, task, n_chunks, max_polls, WAIT, NAP, WORDS, LOOKS)
+            while missing > 0:
+                m, d, missing = merge_words(words_ptr, task, n_chunks, max_polls, WAIT, NAP, WORDS, LOOKS)
+            kept, kept_edge = load_task(
+                x_ptr, x_row_stride, task, n_tasks, n_cols, n_chunks, chunk_cols, lowest, VECTOR, EDGES, PAIRS, BLOCK
+            )
+            m_own = 0.0
+            if EXP:
+                kept, m_own, _ = summarise_chunk(kept, kept_edge, x_type, y_type, EDGES, PAIRS, HOLD, EXP)
+            write_chunk(
+                y_ptr, task, kept, kept_edge, m_own, m, d, x_row_stride, y_row_stride, n_cols, n_chunks, chunk_cols,
+                x_type, LOG, VECTOR, EDGES, PAIRS, HOLD, EXP, BLOCK,
+            )  # fmt: skip
+            task += programs
 # --8<-- [end:forward]
 
 
 # --8<-- [start:backward-summary]
 @triton.jit
 def summarise_gradient(
-    y_ptr,
-    dy_ptr,
-    y_begin,
-    dy_begin,
-    n_cols,
-    chunk,
-    chunk_cols,
+    raw_y,
+    raw_dy,
+    y_edge,
+    dy_edge,
+    Y_TYPE: tl.constexpr,
+    DY_TYPE: tl.constexpr,
     LOG: tl.constexpr,
-    VECTOR: tl.constexpr,
     EDGES: tl.constexpr,
     PAIRS: tl.constexpr,
     HOLD: tl.constexpr,
-    BLOCK: tl.constexpr,
 ):
-    """(raw_y, raw_dy, s): a chunk of y and of dy as loaded, and the chunk's share of the row's sum of y·dy (LOG: of dy)."""
-    width: tl.constexpr = 2 if PAIRS else 1
-    offsets, mask = chunk_offsets(y_begin, n_cols, chunk, chunk_cols, VECTOR, BLOCK, width)
-    raw_y = hold(load_chunk(y_ptr, offsets, mask, 0.0, PAIRS), HOLD)
-    offsets, mask = chunk_offsets(dy_begin, n_cols, chunk, chunk_cols, VECTOR, BLOCK, width)
-    raw_dy = hold(load_chunk(dy_ptr, offsets, mask, 0.0, PAIRS), HOLD)
-    terms = chunk_values(raw_dy, dy_ptr.dtype.element_ty, PAIRS)
+    """A chunk's share of the row's sum of y·dy (LOG: of dy), edge included."""
+    terms = chunk_values(hold(raw_dy, HOLD), DY_TYPE, PAIRS)
     if not LOG:
-        terms = terms * chunk_values(raw_y, y_ptr.dtype.element_ty, PAIRS)
+        terms = terms * chunk_values(hold(raw_y, HOLD), Y_TYPE, PAIRS)
     s = tl.sum(terms, axis=0)
     if EDGES:
-        edge, edge_mask = edge_of_row(y_begin, n_cols, VECTOR)
-        terms = tl.load(dy_ptr + dy_begin + edge, mask=edge_mask & (chunk == 0), other=0.0).to(tl.float32)
+        terms = dy_edge.to(tl.float32)
         if not LOG:
-            terms = terms * tl.load(y_ptr + y_begin + edge, mask=edge_mask & (chunk == 0), other=0.0).to(tl.float32)
+            terms = terms * y_edge.to(tl.float32)
         s += tl.sum(terms, axis=0)
-    return raw_y, raw_dy, s
+    return s
 
 
 @triton.jit
 def pack_sum(s):
     """A partial sum as a word that is never zero: 1.0 where a summary has its m."""
     return pack_word(tl.full((), 1.0, tl.float32), s)
+
+
+@triton.jit
+def add_words(words_ptr, task, n_chunks, max_polls, WAIT: tl.constexpr, NAP: tl.constexpr, WORDS: tl.constexpr, LOOKS: tl.constexpr):
+    """(s, missing): the sum of a task's row from its words, and how many of them are missing; the sum is right if none is."""
+    words = row_words(words_ptr, task, n_chunks, max_polls, WAIT, NAP, WORDS, LOOKS)
+    _, s_chunks = unpack_word(words)
+    s_chunks = tl.where(tl.arange(0, WORDS) < n_chunks, s_chunks, 0.0)
+    return tl.reduce((s_chunks, (words == 0).to(tl.int32)), 0, add_both)
 # --8<-- [end:backward-summary]
 
 
-# --8<-- [start:backward]
+# --8<-- [start:backward-finish]
 @triton.jit
 def softmax_gradient(y, dy, s, LOG: tl.constexpr):
     """dx from elements of y and dy and the row's sum s."""
@@ -315,8 +510,69 @@ def softmax_gradient(y, dy, s, LOG: tl.constexpr):
         return y * (dy - s)
 
 
+@triton.jit
+def write_gradient(
+    dx_ptr,
+    task,
+    raw_y,
+    raw_dy,
+    y_edge,
+    dy_edge,
+    s,
+    y_row_stride,
+    dx_row_stride,
+    n_cols,
+    n_chunks,
+    chunk_cols,
+    Y_TYPE: tl.constexpr,
+    DY_TYPE: tl.constexpr,
+    LOG: tl.constexpr,
+    VECTOR: tl.constexpr,
+    EDGES: tl.constexpr,
+    PAIRS: tl.constexpr,
+    HOLD: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Write a task's chunk of dx, given y and dy as loaded, and its row's sum."""
+    dx_type: tl.constexpr = dx_ptr.dtype.element_ty
+    row = (task // n_chunks).to(tl.int64)
+    dx_begin = row * dx_row_stride
+    offsets, mask = chunk_offsets(dx_begin, n_cols, task % n_chunks, chunk_cols, VECTOR, BLOCK, 1)
+    y = chunk_values(hold(raw_y, HOLD), Y_TYPE, PAIRS)
+    dy = chunk_values(hold(raw_dy, HOLD), DY_TYPE, PAIRS)
+    tl.store(dx_ptr + offsets, softmax_gradient(y, dy, s, LOG).to(Y_TYPE).to(dx_type), mask=mask)
+    if EDGES:
+        cols, edge_mask = edge_of_row(row * y_row_stride, n_cols, VECTOR)
+        dx_edge = softmax_gradient(y_edge.to(tl.float32), dy_edge.to(tl.float32), s, LOG)
+        tl.store(dx_ptr + dx_begin + cols, dx_edge.to(Y_TYPE).to(dx_type), mask=edge_mask & (task % n_chunks == 0))
+# --8<-- [end:backward-finish]
+
+
+# --8<-- [start:backward]
+@triton.jit
+def load_gradient_task(
+    y_ptr,
+    dy_ptr,
+    y_row_stride,
+    dy_row_stride,
+    task,
+    n_tasks,
+    n_cols,
+    n_chunks,
+    chunk_cols,
+    VECTOR: tl.constexpr,
+    EDGES: tl.constexpr,
+    PAIRS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """(y, dy, y_edge, dy_edge) of a task, see `load_task`."""
+    y, y_edge = load_task(y_ptr, y_row_stride, task, n_tasks, n_cols, n_chunks, chunk_cols, 0.0, VECTOR, EDGES, PAIRS, BLOCK)
+    dy, dy_edge = load_task(dy_ptr, dy_row_stride, task, n_tasks, n_cols, n_chunks, chunk_cols, 0.0, VECTOR, EDGES, PAIRS, BLOCK)
+    return y, dy, y_edge, dy_edge
+
+
 @triton.jit(
-    do_not_specialize=["y_row_stride", "dy_row_stride", "dx_row_stride", "n_cols", "n_chunks", "chunk_cols", "max_polls"]
+    do_not_specialize=["y_row_stride", "dy_row_stride", "dx_row_stride", "n_rows", "n_cols", "n_chunks", "chunk_cols", "max_polls"]
 )
 def softmax_backward_split_rows_kernel(
     y_ptr,
@@ -326,6 +582,7 @@ def softmax_backward_split_rows_kernel(
     y_row_stride,
     dy_row_stride,
     dx_row_stride,
+    n_rows,
     n_cols,
     n_chunks,
     chunk_cols,
@@ -335,76 +592,104 @@ def softmax_backward_split_rows_kernel(
     EDGES: tl.constexpr,
     PAIRS: tl.constexpr,
     HOLD: tl.constexpr,
+    AHEAD: tl.constexpr,
+    LAG: tl.constexpr,
+    WAIT: tl.constexpr,
+    NAP: tl.constexpr,
+    PUBLISH: tl.constexpr,
     WRITE: tl.constexpr,
     BLOCK: tl.constexpr,
     WORDS: tl.constexpr,
+    LOOKS: tl.constexpr,
 ):
-    """Vector-Jacobian product of softmax (LOG: of log-softmax) for one chunk of a row per program.
+    """Vector-Jacobian product of softmax (LOG: of log-softmax) of rows cut into chunks, a task each.
 
     Args:
         y_ptr: output of the forward pass, rows of n_cols elements; a multiple of VECTOR elements.
         dy_ptr: gradient with respect to it, likewise.
         dx_ptr: gradient with respect to its input, likewise; written.
-        words_ptr: workspace of n_chunks int64 words per row, zero at the start of the launch.
+        words_ptr: workspace of n_chunks int64 words per row, zero at the start of the (first) launch.
         y_row_stride: elements from one row of y to the next.
         dy_row_stride: elements from one row of dy to the next, equal to y_row_stride modulo VECTOR.
         dx_row_stride: elements from one row of dx to the next, likewise.
+        n_rows: number of rows; the number of tasks, n_rows · n_chunks, and twice the number of programs fit 31 bits together.
         n_cols: number of columns.
         n_chunks: chunks per row.
         chunk_cols: columns of a chunk, a multiple of VECTOR, at most BLOCK.
-        max_polls: how often to look for missing words before computing them here.
+        max_polls: how often to look again for missing words before computing them here.
         LOG: y is log-softmax.
         VECTOR: elements that one instruction moves, a power of two.
         EDGES: rows do not all start and end on a vector.
         PAIRS: hold 16-bit elements as pairs, see `load_chunk`.
         HOLD: see `hold`.
-        WRITE: go on after publishing, as in the forward kernel.
+        AHEAD: ask for the next chunk before waiting. Else there are as many programs as tasks.
+        LAG: write a task's chunk after the next task is published: more registers, less waiting.
+        WAIT, NAP, WORDS, LOOKS: see `row_words`.
+        PUBLISH, WRITE: as in the forward kernel.
         BLOCK: a power of two.
-        WORDS: lanes that poll, see `wait_for_words`.
     """
     y_type: tl.constexpr = y_ptr.dtype.element_ty
-    dx_type: tl.constexpr = dx_ptr.dtype.element_ty
-    program = tl.program_id(0)
-    row = (program // n_chunks).to(tl.int64)
-    chunk = program % n_chunks
-    y_begin = row * y_row_stride
-    dy_begin = row * dy_row_stride
-    dx_begin = row * dx_row_stride
-    row_words = words_ptr + row * n_chunks
+    dy_type: tl.constexpr = dy_ptr.dtype.element_ty
+    n_tasks = n_rows * n_chunks
+    programs = tl.num_programs(0)
+    task = tl.program_id(0)
+    end = n_tasks
+    if LAG:
+        end += programs
 
-    raw_y, raw_dy, s = summarise_gradient(
-        y_ptr, dy_ptr, y_begin, dy_begin, n_cols, chunk, chunk_cols, LOG, VECTOR, EDGES, PAIRS, HOLD, BLOCK
+    y, dy, y_edge, dy_edge = load_gradient_task(
+        y_ptr, dy_ptr, y_row_stride, dy_row_stride, task, n_tasks, n_cols, n_chunks, chunk_cols, VECTOR, EDGES, PAIRS, BLOCK
     )
-    tl.atomic_xchg(row_words + chunk, pack_sum(s), sem="relaxed")
-    if not WRITE:
-        return
-    words, missing = wait_for_words(row_words, n_chunks, max_polls, WORDS)
+    old_y, old_dy, old_y_edge, old_dy_edge = blank_like(y), blank_like(dy), blank_like(y_edge), blank_like(dy_edge)
+    missing = 0
+    while (task < end) & (missing == 0):
+        if PUBLISH:
+            s = summarise_gradient(y, dy, y_edge, dy_edge, y_type, dy_type, LOG, EDGES, PAIRS, HOLD)
+            tl.atomic_xchg(words_ptr + task, pack_sum(s), mask=task < n_tasks, sem="relaxed")
+        if LAG:
+            ready, kept_y, kept_dy, kept_y_edge, kept_dy_edge = task - programs, old_y, old_dy, old_y_edge, old_dy_edge
+            old_y, old_dy, old_y_edge, old_dy_edge = y, dy, y_edge, dy_edge
+        else:
+            ready, kept_y, kept_dy, kept_y_edge, kept_dy_edge = task, y, dy, y_edge, dy_edge
+        # From here on the next chunk is on its way.
+        if AHEAD:
+            y, dy, y_edge, dy_edge = load_gradient_task(
+                y_ptr, dy_ptr, y_row_stride, dy_row_stride, task + programs, n_tasks, n_cols, n_chunks, chunk_cols,
+                VECTOR, EDGES, PAIRS, BLOCK,
+            )  # fmt: skip
+        if WRITE and ready >= 0:
+            s, missing = add_words(words_ptr, ready, n_chunks, max_polls, WAIT, NAP, WORDS, LOOKS)
+            if missing == 0:
+                write_gradient(
+                    dx_ptr, ready, kept_y, kept_dy, kept_y_edge, kept_dy_edge, s, y_row_stride, dx_row_stride, n_cols, n_chunks,
+                    chunk_cols, y_type, dy_type, LOG, VECTOR, EDGES, PAIRS, HOLD, BLOCK,
+                )  # fmt: skip
+        task += programs
 
     if missing > 0:
-        for step in range(1, n_chunks):
-            other = (chunk + step) % n_chunks
-            if tl.atomic_add(row_words + other, 0, sem="relaxed") == 0:
-                _, _, s = summarise_gradient(
-                    y_ptr, dy_ptr, y_begin, dy_begin, n_cols, other, chunk_cols, LOG, VECTOR, EDGES, PAIRS, HOLD, BLOCK
-                )
-                tl.atomic_xchg(row_words + other, pack_sum(s), sem="relaxed")
-        while missing > 0:
-            words, missing = wait_for_words(row_words, n_chunks, 0, WORDS)
-        raw_y, raw_dy, s = summarise_gradient(
-            y_ptr, dy_ptr, y_begin, dy_begin, n_cols, chunk, chunk_cols, LOG, VECTOR, EDGES, PAIRS, HOLD, BLOCK
-        )
-
-    _, s_chunks = unpack_word(words)
-    s = tl.sum(tl.where(tl.arange(0, WORDS) < n_chunks, s_chunks, 0.0), axis=0)
-
-    offsets, mask = chunk_offsets(dx_begin, n_cols, chunk, chunk_cols, VECTOR, BLOCK, 1)
-    y = chunk_values(hold(raw_y, HOLD), y_type, PAIRS)
-    dy = chunk_values(hold(raw_dy, HOLD), dy_ptr.dtype.element_ty, PAIRS)
-    tl.store(dx_ptr + offsets, softmax_gradient(y, dy, s, LOG).to(y_type).to(dx_type), mask=mask)
-    if EDGES:
-        edge, edge_mask = edge_of_row(y_begin, n_cols, VECTOR)
-        edge_mask = edge_mask & (chunk == 0)
-        y = tl.load(y_ptr + y_begin + edge, mask=edge_mask, other=0.0).to(tl.float32)
-        dy = tl.load(dy_ptr + dy_begin + edge, mask=edge_mask, other=0.0).to(tl.float32)
-        tl.store(dx_ptr + dx_begin + edge, softmax_gradient(y, dy, s, LOG).to(y_type).to(dx_type), mask=edge_mask)
+        # As in the forward kernel.
+        task -= programs
+        if LAG:
+            task -= programs
+        while task < n_tasks:
+            for step in range(n_chunks):
+                other = task // n_chunks * n_chunks + (task + step) % n_chunks
+                if tl.atomic_add(words_ptr + other, 0, sem="relaxed") == 0:
+                    y, dy, y_edge, dy_edge = load_gradient_task(
+                        y_ptr, dy_ptr, y_row_stride, dy_row_stride, other, n_tasks, n_cols, n_chunks, chunk_cols,
+                        VECTOR, EDGES, PAIRS, BLOCK,
+                    )  # fmt: skip
+                    s = summarise_gradient(y, dy, y_edge, dy_edge, y_type, dy_type, LOG, EDGES, PAIRS, HOLD)
+                    tl.atomic_xchg(words_ptr + other, pack_sum(s), sem="relaxed")
+            s, missing = add_words(words_ptr, task, n_chunks, max_polls, WAIT, NAP, WORDS, LOOKS)
+            while missing > 0:
+                s, missing = add_words(words_ptr, task, n_chunks, max_polls, WAIT, NAP, WORDS, LOOKS)
+            y, dy, y_edge, dy_edge = load_gradient_task(
+                y_ptr, dy_ptr, y_row_stride, dy_row_stride, task, n_tasks, n_cols, n_chunks, chunk_cols, VECTOR, EDGES, PAIRS, BLOCK
+            )
+            write_gradient(
+                dx_ptr, task, y, dy, y_edge, dy_edge, s, y_row_stride, dx_row_stride, n_cols, n_chunks,
+                chunk_cols, y_type, dy_type, LOG, VECTOR, EDGES, PAIRS, HOLD, BLOCK,
+            )  # fmt: skip
+            task += programs
 # --8<-- [end:backward]
