@@ -272,15 +272,15 @@ FEW = {
     # rows × columns: blocks forward (bfloat16, float32) and backward (bfloat16, float32)
     (1, 32_768): (2048, 2048, 2048, 2048),
     (1, 131_072): (2048, 2048, 2048, 2048),
-    (1, 811_008): (8192, 8192, 8192, 8192),  # 99 chunks: three quarters of 132
+    (1, 811_008): (8192, 8192, 8192, 4096),  # 99 chunks: three quarters of 132
     (1, 802_816): (4096, 4096, 4096, 4096),
     (8, 131_072): (4096, 4096, 4096, 4096),
-    (8, 1 << 20): (8192, 8192, 8192, 8192),
+    (8, 1 << 20): (8192, 8192, 8192, 4096),
     (64, 32_768): (2048, 2048, 4096, 4096),
     (66, 32_768): (4096, 4096, 4096, 4096),
     (64, 131_072): (4096, 4096, 4096, 4096),
     (16, 253_952): (4096, 4096, 4096, 4096),  # 31 chunks
-    (16, 253_960): (8192, 8192, 8192, 8192),
+    (16, 253_960): (8192, 8192, 8192, 4096),
 }
 
 
@@ -292,7 +292,7 @@ def test_few_rows_are_cut_finer(shape):
         assert (c.block_cols, c.keep_exp, c.lag) == (block, not backward, False)
         assert c.max_registers == (168 if backward else 128)
         assert c.num_warps == (2 if block == 4096 and not wide else 4)
-        assert c.ahead == (block == 4096 if wide else block > 2048 and (backward or itemsize == 2))
+        assert c.ahead == (block > 2048 and (backward or itemsize == 2))
 
 
 def test_few_rows_end_where_every_multiprocessor_has_sixteen_chunks():

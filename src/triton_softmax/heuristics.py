@@ -239,17 +239,19 @@ def way_for_few_rows(n_rows: int, n_cols: int, itemsize: int, log: bool, backwar
     A row of 32 chunks is cut finer only if most of the device would be idle, since all words of a row are read by each of its chunks
     (1 × 2^20, float32: 9.0 µs in chunks of 8,192, 9.5 µs in chunks of 4,096; 64 × 131,072, bfloat16: 14.2 µs and 13.5 µs).
     """
+    wide = backward and itemsize == 4  # two tensors, an element to a register
     for block, enough in ((8192, 16), (4096, 2 if backward else 4), (2048, 0)):
         n_chunks = -(-n_cols // block)
         per_multiprocessor = n_rows * n_chunks / device.multiprocessors
         if block == 8192 and per_multiprocessor >= enough:
             return None
+        if wide and block == 8192:
+            continue
         if per_multiprocessor >= 0.75 and (n_chunks >= 32 or per_multiprocessor >= enough):
             break
-    wide = backward and itemsize == 4  # two tensors, an element to a register
     warps = 2 if block == 4096 and not wide else 4
     # One chunk each if two do not fit, or if there are hardly more chunks than multiprocessors.
-    ahead = block == 4096 if wide else block > 2048 and (backward or itemsize == 2)
+    ahead = block > 2048 and (backward or itemsize == 2)
     registers = 168 if backward else 128
     return Way(block, registers, warps, keep_exp=not log and not backward, ahead=ahead)
 
