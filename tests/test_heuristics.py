@@ -1,6 +1,7 @@
 """Which kernel and how, at every threshold and on both sides of it; numbers in, numbers out."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -304,8 +305,10 @@ def test_few_rows_end_where_every_multiprocessor_has_sixteen_chunks():
 
 
 def test_rows_without_a_common_vector_hold_an_element_to_a_register():
-    c = split_config(MANY, 1 << 17, 2, False, 1, False, False, DEVICES["nvidia"])
-    assert (c.block_cols, c.max_registers, c.pairs, c.hold) == (4096, 128, False, False)
+    for backward, log, way in ((False, False, (2048, 40, True)), (True, False, (4096, 128, False)), (False, True, (4096, 128, False))):
+        for n_rows in (1, MANY):
+            c = split_config(n_rows, 1 << 17, 2, log, 1, False, backward, DEVICES["nvidia"])
+            assert (c.block_cols, c.max_registers, c.keep_exp) == way and not c.pairs and not c.hold
 
 
 def test_longest_rows_stay_within_the_most_chunks():
@@ -347,31 +350,98 @@ def test_nobody_waits_where_waiting_is_not_known():
         assert launch.constants["WAIT"] is False
 
 
+@on_every_device
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("itemsize", [2, 4, 8])
-def test_strided(itemsize):
-    most = 2048 if itemsize <= 4 else 1024
-    nvidia = DEVICES["nvidia"]
-    for n_cols in (1, 2, *around(512, 1024, 2048), 50000):
+def test_strided(itemsize, backward, device):
+    for n_cols in (1, 2, *around(256, 512, 1024, 2048), 50000):
         for n_inner in (1, 2, 15, 16, 17, 63, 64, 65, 5000):
             for n_outer in (1, 264, 4224):
-                c = strided_config(n_outer, n_cols, n_inner, itemsize, 0, nvidia)
+                c = strided_config(n_outer, n_cols, n_inner, itemsize, 0, device, backward)
                 assert c.implementation == "strided"
-                assert c.whole == (n_cols <= most)
-                assert not c.whole or c.block_cols >= n_cols
+                assert not c.whole or (c.n_chunks == 1 and c.block_cols >= n_cols)
                 assert c.block_rows <= next_power_of_2(n_inner)
                 for number in (c.block_rows, c.block_cols, c.num_warps):
                     assert number & (number - 1) == 0
                 assert n_inner < 16 or c.block_rows >= 16, "32 bytes or more side by side"
-                assert 4 <= c.num_warps <= 16
-    assert not strided_config(1, 8, 8, itemsize, 2**31 - 1, nvidia).wide_index
-    assert strided_config(1, 8, 8, itemsize, 2**31, nvidia).wide_index
-    assert strided_config(1, 1024, 64, 4, 0, nvidia).block_rows == 32
-    assert strided_config(1, 1024, 64, 2, 0, nvidia).block_rows == 16
+                assert 1 <= c.num_warps <= 16
+                if itemsize == 8 or not device.nvidia:
+                    assert c.whole == (n_cols <= (2048 if itemsize <= 4 else 1024))
+                    assert (c.n_chunks, c.hold, c.max_registers) == (1, False, None)
+                elif n_cols <= 65536:
+                    assert c.whole == (n_cols <= (512 if backward or itemsize == 2 else 1024))
+                    assert (c.n_chunks > 1) == (not c.whole)
+    assert not strided_config(1, 8, 8, itemsize, 2**31 - 1, device).wide_index
+    assert strided_config(1, 8, 8, itemsize, 2**31, device).wide_index
+
+
+@pytest.mark.parametrize("itemsize, backward, tiles", [
+    (4, False, {4: (256, 1), 21: (64, 1), 64: (64, 2), 128: (64, 4), 256: (64, 8), 512: (32, 8), 1024: (32, 16)}),
+    (4, True, {4: (256, 1), 21: (64, 1), 64: (64, 2), 128: (64, 4), 256: (64, 8), 512: (32, 8)}),
+    (2, False, {4: (256, 1), 21: (64, 1), 64: (64, 2), 128: (64, 4), 256: (64, 8), 512: (32, 8)}),
+    (2, True, {4: (256, 1), 21: (64, 1), 64: (64, 2), 128: (64, 4), 256: (64, 4), 512: (64, 8)}),
+], ids=["float32-forward", "float32-backward", "16-bit-forward", "16-bit-backward"])  # fmt: skip
+def test_tiles_of_whole_dimensions(itemsize, backward, tiles):
+    for n_cols, tile in tiles.items():
+        c = strided_config(3, n_cols, 5000, itemsize, 0, DEVICES["nvidia"], backward)
+        assert (c.block_rows, c.num_warps, c.whole) == (*tile, True)
+        assert c.hold == (itemsize == 2 and not backward and n_cols == 512)
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("itemsize", [2, 4])
+def test_long_dimensions_are_split(itemsize, backward):
+    nvidia = DEVICES["nvidia"]
+    for n_cols in around(1024, 4096, 16384, 32768):
+        for n_inner in (1, 7, 16, 33, 5000):
+            c = strided_config(3, n_cols, n_inner, itemsize, 0, nvidia, backward)
+            if n_cols > 1024:
+                assert c.n_chunks * c.block_cols >= n_cols > (c.n_chunks - 1) * c.block_cols
+                assert c.block_rows <= next_power_of_2(n_inner) and not c.whole and not c.two_pass
+                assert c.hold == (itemsize == 2)
+            unaligned = strided_config(3, n_cols, n_inner, itemsize, 0, nvidia, backward, aligned=False)
+            assert unaligned == c if itemsize == 4 else unaligned.n_chunks == 1
+    for n_cols in (512 * 128, 512 * 128 + 1):
+        c = strided_config(3, n_cols, 64, 4, 0, nvidia)
+        assert (c.n_chunks == 1) == (n_cols > 512 * 128), "beyond, in loops"
+    small = Device(8, nvidia=True)  # 16 programs of 8 warps and 128 registers at once
+    for n_cols, two_pass in ((16 * 512, False), (16 * 512 + 1, True)):
+        assert strided_config(3, n_cols, 64, 4, 0, small).two_pass == two_pass
+
+
+@pytest.mark.parametrize("itemsize, backward, n_cols, tile", [
+    (4, False, 65536, (512, 32, 8)),
+    (4, True, 16384, (256, 32, 8)),
+    (4, True, 16385, (512, 32, 16)),
+    (2, False, 16384, (512, 32, 4)),
+    (2, False, 16385, (1024, 32, 8)),
+    (2, True, 16384, (256, 64, 8)),
+    (2, True, 16385, (1024, 32, 16)),
+])  # fmt: skip
+def test_tiles_of_long_dimensions(itemsize, backward, n_cols, tile):
+    c = strided_config(3, n_cols, 64, itemsize, 0, DEVICES["nvidia"], backward)
+    assert (c.block_cols, c.block_rows, c.num_warps) == tile
+
+
+@pytest.mark.parametrize("num_chunks, inner, warps", [(2, 32, 8), (9, 32, 4), (256, 16, 8), (3, 1, 8), (64, 64, 8)])
+def test_words_of_columns_give_every_thread_lanes_of_its_own(num_chunks, inner, warps):
+    config = Config("strided", block_rows=inner, block_cols=256, num_warps=warps, n_chunks=num_chunks, max_registers=128, whole=False)
+    groups = [(3, 0, 0), (100, 1, 1)]
+    (launch,), words = dispatch._strided_launches(False, config, groups, (100, 100), num_chunks * 256, False)
+    chunks, looks = launch.constants["CHUNKS"], launch.constants["LOOKS"]
+    assert chunks & (chunks - 1) == 0 and chunks >= num_chunks
+    assert looks * 32 * warps == chunks * inner
+    assert launch.grid == 3 * -(-100 // inner) * num_chunks and words == launch.grid * inner
+    groups = [(3, 0, 0, 0), (100, 1, 1, 1)]
+    (publish, write), words = dispatch._strided_launches(True, replace(config, two_pass=True), groups, (100, 100, 100), num_chunks * 256, False)
+    assert [launch.constants[name] for name in ("WAIT", "PUBLISH", "WRITE")] == [True, True, True]
+    assert [publish.constants[name] for name in ("WAIT", "PUBLISH", "WRITE")] == [False, True, False]
+    assert [write.constants[name] for name in ("WAIT", "PUBLISH", "WRITE")] == [False, False, True]
 
 
 @pytest.mark.parametrize("n_outer, tile", [(264, (64, 64)), (263, (128, 32)), (132, (128, 32)), (131, (256, 16)), (1, (256, 16))])
 def test_tall_strided_tiles_until_there_are_programs_enough(n_outer, tile):
-    c = strided_config(n_outer, 50000, 64, 4, 0, DEVICES["nvidia"])
+    c = strided_config(n_outer, 50000, 64, 4, 0, DEVICES["any"])
     assert (c.block_cols, c.block_rows) == tile
 
 

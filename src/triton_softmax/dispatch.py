@@ -20,6 +20,7 @@ from .kernels import (
     packed_rows,
     single_block,
     split_rows,
+    split_strided,
     strided,
     three_loops,
     two_loops,
@@ -125,21 +126,45 @@ def _split_launches(kernel, config: Config, n_rows: int, n_cols: int, strides: t
 # --8<-- [end:split-launch]
 
 
-def _strided_launch(kernel, config: Config, groups: list[tuple[int, ...]], col_strides: tuple[int, ...], n_cols: int, log: bool):
+# --8<-- [start:strided-launch]
+def _strided_launches(
+    backward: bool, config: Config, groups: list[tuple[int, ...]], col_strides: tuple[int, ...], n_cols: int, log: bool
+) -> tuple[tuple[Launch, ...], int]:
+    """(launches, words): of `strided`, or of `split_strided`, once or to publish and to write."""
     n_outer, *outer = groups[0]
     n_inner, *inner = groups[1]
     numbers = []
     for o, c, i in zip(outer, col_strides, inner, strict=True):
         numbers += [o, c, i]
-    constants = {
-        "LOG": log,
-        "WHOLE": config.whole,
-        "INDEX": tl.int64 if config.wide_index else tl.int32,
-        "BLOCK_COLS": config.block_cols,
-        "BLOCK_INNER": config.block_rows,
-    }
-    grid = n_outer * triton.cdiv(n_inner, config.block_rows)
-    return Launch(kernel, grid, (*numbers, n_cols, n_inner), constants, _options(config))
+    numbers += [n_cols, n_inner]
+    grid = n_outer * triton.cdiv(n_inner, config.block_rows) * config.n_chunks
+    index = tl.int64 if config.wide_index else tl.int32
+    blocks = {"INDEX": index, "BLOCK_COLS": config.block_cols, "BLOCK_INNER": config.block_rows}
+    constants = {"LOG": log}
+    if config.n_chunks == 1:
+        kernel = strided.softmax_backward_strided_kernel if backward else strided.softmax_forward_strided_kernel
+        constants["WHOLE"] = config.whole
+        if not backward:
+            constants["HOLD"] = config.hold
+        return (Launch(kernel, grid, tuple(numbers), {**constants, **blocks}, _options(config)),), 0
+    kernel = (
+        split_strided.softmax_backward_split_strided_kernel
+        if backward
+        else split_strided.softmax_forward_split_strided_kernel
+    )
+    constants["HOLD"] = config.hold
+    numbers += [config.n_chunks, heuristics.MAX_POLLS]
+    threads = 32 * config.num_warps
+    chunks = max(heuristics.next_power_of_2(config.n_chunks), triton.cdiv(threads, config.block_rows))
+    blocks |= {"CHUNKS": chunks, "LOOKS": chunks * config.block_rows // threads}
+
+    def launch(publish: bool, write: bool) -> Launch:
+        steps = {"WAIT": publish and write, "PUBLISH": publish, "WRITE": write}
+        return Launch(kernel, grid, tuple(numbers), {**constants, **steps, **blocks}, _options(config))
+
+    launches = (launch(True, False), launch(False, True)) if config.two_pass else (launch(True, True),)
+    return launches, grid * config.block_rows
+# --8<-- [end:strided-launch]
 
 
 def _outer_and_inner(groups: list[tuple[int, ...]], n_tensors: int) -> list[tuple[int, ...]] | None:
@@ -235,9 +260,12 @@ def _plan(tensors: tuple[torch.Tensor, ...], out: torch.Tensor, dim: int, log: b
         return Plan("copy")
     n_inner, *inner_strides = pair[1]
     largest = max((n_cols - 1) * c + (n_inner - 1) * i for c, i in zip(col_strides, inner_strides, strict=True))
-    config = heuristics.strided_config(pair[0][0], n_cols, n_inner, itemsize, largest, _device_of(x))
-    kernel = getattr(strided, f"softmax_{direction}_strided_kernel")
-    return Plan("strided", (_strided_launch(kernel, config, pair, col_strides, n_cols, log),), like_input=like_input)
+    held = max(tensor.element_size() for tensor in tensors)
+    # What Triton can see: addresses of whole vectors, and strides that are multiples of 16.
+    aligned = all(stride % 16 == 0 for stride in (*pair[0][1:], *col_strides)) and all(tensor.data_ptr() % 16 == 0 for tensor in every)
+    config = heuristics.strided_config(pair[0][0], n_cols, n_inner, held, largest, _device_of(x), backward, aligned)
+    launches, n_words = _strided_launches(backward, config, pair, col_strides, n_cols, log)
+    return Plan("strided", launches, n_words, like_input)
 
 
 def _remember(key: tuple, plan: Plan) -> Plan:

@@ -87,7 +87,13 @@ LAYOUTS = {
     "dim1": lambda: (torch.randn(5, 300, 70, device="cuda"), 1),
     "dim0": lambda: (torch.randn(513, 70, device="cuda"), 0),
     "dim1-long": lambda: (torch.randn(2, 5000, 33, device="cuda"), 1),
+    "dim0-long": lambda: (torch.randn(33_000, 130, device="cuda", dtype=torch.bfloat16), 0),
+    "dim0-longest": lambda: (torch.randn(200_000, 20, device="cuda"), 0),
+    "dim1-split": lambda: (torch.randn(3, 1025, 77, device="cuda", dtype=torch.float16), 1),
+    "dim1-split-once": lambda: (torch.randn(70, 4096, 64, device="cuda", dtype=torch.bfloat16), 1),
     "transposed": lambda: (torch.randn(1000, 131, device="cuda").t(), 1),
+    "transposed-long": lambda: (torch.randn(3, 50_000, device="cuda").t(), 0),
+    "transposed-tall": lambda: (torch.randn(9000, 5, device="cuda", dtype=torch.bfloat16).t(), 1),
     "permuted": lambda: (torch.randn(4, 6, 50, 7, device="cuda").permute(3, 0, 1, 2), 2),
     "expanded": lambda: (torch.randn(1, 3000, device="cuda").expand(9, 3000), 1),
     "row-strided": lambda: (torch.randn(9, 4096, device="cuda")[:, :3001], 1),
@@ -165,13 +171,34 @@ def test_without_partners_the_bits_are_the_same(shape, dtype, monkeypatch):
     dispatch.clear_plans()
 
 
-def test_ten_thousand_launches_of_split_rows():
-    x = torch.randn(4, 65536, device="cuda")
-    want = triton_softmax.softmax(x, -1)
-    assert dispatch.last_launch() == ["split_rows"]
+@pytest.mark.parametrize("shape, dim", [((5, 5000, 40), 1), ((40_000, 100), 0), ((9, 4096, 4096), 1)], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_without_partners_columns_have_the_same_bits(shape, dim, dtype, monkeypatch):
+    from triton_softmax import heuristics
+
+    x, dy = (torch.randn(shape, device="cuda", dtype=dtype) for _ in range(2))
+    dispatch.clear_plans()
+    y = dispatch.softmax_forward(x, dim)
+    dx = dispatch.softmax_backward(y, dy, dim)
+    assert dispatch.last_launch() == ["strided"]
+    assert _relative_error(y, torch.softmax(x.double(), dim)) < _tolerance(dtype)
+    monkeypatch.setattr(heuristics, "MAX_POLLS", -1)
+    dispatch.clear_plans()
+    for _ in range(3):
+        assert torch.equal(dispatch.softmax_forward(x, dim), y)
+        assert torch.equal(dispatch.softmax_backward(y, dy, dim), dx)
+    monkeypatch.undo()
+    dispatch.clear_plans()
+
+
+@pytest.mark.parametrize("shape, dim", [((4, 65536), 1), ((4096, 200), 0)], ids=str)
+def test_ten_thousand_launches_of_split_kernels(shape, dim):
+    x = torch.randn(shape, device="cuda")
+    want = triton_softmax.softmax(x, dim)
+    assert dispatch.last_launch() == ["split_rows" if dim else "strided"]
     wrong = torch.zeros((), device="cuda", dtype=torch.int64)
     for _ in range(10_000):
-        wrong += (triton_softmax.softmax(x, -1) != want).any()
+        wrong += (triton_softmax.softmax(x, dim) != want).any()
     assert wrong.item() == 0
 
 
@@ -191,42 +218,43 @@ def test_two_streams_at_once():
         assert _relative_error(ys[0], want) < 2e-6
 
 
-def test_replayed_graph_sees_new_input():
-    x = torch.randn(5, 200_000, device="cuda")
-    triton_softmax.softmax(x, -1)
+@pytest.mark.parametrize("shape, dim", [((5, 200_000), 1), ((20_000, 50), 0)], ids=str)
+def test_replayed_graph_sees_new_input(shape, dim):
+    x = torch.randn(shape, device="cuda")
+    triton_softmax.softmax(x, dim)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.stream(side):
-        triton_softmax.softmax(x, -1)
+        triton_softmax.softmax(x, dim)
     torch.cuda.current_stream().wait_stream(side)
     with torch.cuda.graph(graph):
-        y = triton_softmax.softmax(x, -1)
-        assert dispatch.last_launch() == ["split_rows"]
+        y = triton_softmax.softmax(x, dim)
+        assert dispatch.last_launch() == ["split_rows" if dim else "strided"]
     for seed in range(20):
         torch.manual_seed(seed)
         x.copy_(torch.randn_like(x) * (seed + 1))
         y.fill_(torch.nan)
         graph.replay()
-        assert _relative_error(y, torch.softmax(x.double(), -1)) < 2e-6
+        assert _relative_error(y, torch.softmax(x.double(), dim)) < 2e-6
 
 
-@pytest.mark.parametrize("shape", [(2, 1 << 20), (40, 1 << 19), (20, 1 << 21)], ids=str)
+@pytest.mark.parametrize("shape, dim", [((2, 1 << 20), 1), ((40, 1 << 19), 1), ((20, 1 << 21), 1), ((20_000, 600), 0)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_split_rows_on_a_busy_device(shape, dtype):
+def test_split_kernels_on_a_busy_device(shape, dim, dtype):
     """Other kernels take most of the device, so that the programs of a row cannot all run at once."""
     busy = torch.cuda.Stream()
     a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
     x = torch.randn(shape, device="cuda", dtype=dtype)
-    want = torch.softmax(x.double(), -1).to(dtype).double()
+    want = torch.softmax(x.double(), dim).to(dtype).double()
     torch.cuda.synchronize()
     with torch.cuda.stream(busy):
         for _ in range(60):
             b = a @ a
-    first = triton_softmax.softmax(x, -1)
+    first = triton_softmax.softmax(x, dim)
     wrong = torch.zeros((), device="cuda", dtype=torch.int64)
     for _ in range(200 if shape[0] == 2 else 40):
-        wrong += (triton_softmax.softmax(x, -1) != first).any()
+        wrong += (triton_softmax.softmax(x, dim) != first).any()
     torch.cuda.synchronize()
     assert b is not None
     assert wrong.item() == 0 and _relative_error(first, want) < _tolerance(dtype)

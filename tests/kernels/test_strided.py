@@ -1,4 +1,4 @@
-"""Softmax down a dimension whose elements lie apart, in tiles that hold all of it and in tiles that do not."""
+"""Softmax down a dimension whose elements lie apart: in tiles that hold all of it, in loops over tiles, and in tiles that wait for each other."""
 
 import pytest
 import torch
@@ -6,20 +6,51 @@ import triton
 import triton.language as tl
 
 from kernel_cases import DEVICE, DTYPES, INTERPRETED, assert_near, dtype_name, matrix, quiet, watch_accesses
+from triton_softmax.kernels.split_strided import softmax_backward_split_strided_kernel, softmax_forward_split_strided_kernel
 from triton_softmax.kernels.strided import softmax_backward_strided_kernel, softmax_forward_strided_kernel
 
 pytestmark = quiet
 BOTH = pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
-WHOLE = pytest.mark.parametrize("whole", [True, False], ids=["whole", "tiles"])
+WHOLE = pytest.mark.parametrize("whole", [True, False, "split", "two launches"], ids=["whole", "tiles", "split", "two-launches"])
+SPLIT = {softmax_forward_strided_kernel: softmax_forward_split_strided_kernel, softmax_backward_strided_kernel: softmax_backward_split_strided_kernel}
 INF, NAN = float("inf"), float("nan")
 
 
-def launch(kernel, tensors, *, log, whole, inner=4, cols=8, index=tl.int32):
+def launch(kernel, tensors, *, log, whole, inner=4, cols=8, index=tl.int32, words=None):
     n_outer, n_cols, n_inner = tensors[0].shape
     strides = [step for tensor in tensors for step in tensor.stride()]
-    block_cols = triton.next_power_of_2(n_cols) if whole else cols
-    grid = (n_outer * triton.cdiv(n_inner, inner),)
-    kernel[grid](*tensors, *strides, n_cols, n_inner, LOG=log, WHOLE=whole, INDEX=index, BLOCK_COLS=block_cols, BLOCK_INNER=inner)
+    numbers = (*strides, n_cols, n_inner)
+    groups = n_outer * triton.cdiv(n_inner, inner)
+    forward = len(tensors) == 2
+    if isinstance(whole, bool):
+        held = {"HOLD": False} if forward else {}
+        block_cols = triton.next_power_of_2(n_cols) if whole else cols
+        kernel[(groups,)](*tensors, *numbers, LOG=log, WHOLE=whole, **held, INDEX=index, BLOCK_COLS=block_cols, BLOCK_INNER=inner)
+        return tensors[-1]
+    if tensors[0].dtype == torch.float64:
+        pytest.skip("a word holds two float32 numbers")
+    n_chunks = triton.cdiv(n_cols, cols)
+    if words is None:
+        words = torch.zeros(groups * n_chunks * inner, dtype=torch.int64, device=DEVICE)
+    chunks = max(triton.next_power_of_2(n_chunks), 1 if INTERPRETED else 128 // inner)  # on a GPU every thread looks
+    for publish, write in ((True, False), (False, True)) if whole == "two launches" else ((True, True),):
+        SPLIT[kernel][(groups * n_chunks,)](
+            *tensors,
+            words,
+            *numbers,
+            n_chunks,
+            1024,
+            LOG=log,
+            HOLD=False,
+            WAIT=not INTERPRETED and publish and write,
+            PUBLISH=publish,
+            WRITE=write,
+            INDEX=index,
+            BLOCK_COLS=cols,
+            BLOCK_INNER=inner,
+            CHUNKS=chunks,
+            LOOKS=max(1, chunks * inner // 128),
+        )
     return tensors[-1]
 
 
@@ -107,11 +138,32 @@ def test_offsets_in_64_bits(whole):
 @pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
 def test_poisoned_surroundings(whole):
     x, dy = cube(2, 9, 5), cube(2, 9, 5, seed=1)
+    words = torch.zeros(2 * 2 * 2 * 4, dtype=torch.int64)
     with watch_accesses() as accesses:
-        y = forward(x, log=False, whole=whole)
-    accesses.assert_reads_only(x)
-    accesses.assert_writes_once(y)
+        y = forward(x, log=False, whole=whole, words=words)
+    accesses.assert_reads_only(x, words)
+    accesses.assert_writes_once(y, workspace=words)
+    words.zero_()
     with watch_accesses() as accesses:
-        dx = backward(y, dy, log=False, whole=whole)
-    accesses.assert_reads_only(y, dy)
-    accesses.assert_writes_once(dx)
+        dx = backward(y, dy, log=False, whole=whole, words=words)
+    accesses.assert_reads_only(y, dy, words)
+    accesses.assert_writes_once(dx, workspace=words)
+
+
+@BOTH
+@pytest.mark.parametrize("published", ["none", "some", "all"])
+def test_doing_without_partners_does_not_change_a_bit(published, log):
+    """33 columns in 5 chunks, two bundles of 4: words that are there are believed, words that are not are computed."""
+    x, dy, y = cube(1, 33, 6), cube(1, 33, 6, seed=1), cube(1, 33, 6, seed=2)
+    for run in (lambda **how: forward(x, log=log, whole="split", **how), lambda **how: backward(y, dy, log=log, whole="split", **how)):
+        words = torch.zeros(2 * 5 * 4, dtype=torch.int64, device=DEVICE)
+        result = run(words=words)
+        before = words.clone()
+        assert (before.view(2, 5, 4)[0] != 0).all() and (before.view(2, 5, 4)[1, :, :2] != 0).all(), "all published"
+        assert (before.view(2, 5, 4)[1, :, 2:] == 0).all(), "nothing for columns that do not exist"
+        if published == "none":
+            words.zero_()
+        elif published == "some":
+            words[::3] = 0
+        assert torch.equal(run(words=words), result)
+        assert torch.equal(words, before)

@@ -457,6 +457,16 @@ def softmax_forward_split_rows_kernel(
 
 # --8<-- [start:backward-summary]
 @triton.jit
+def product(a, b, WAIT: tl.constexpr):
+    """a·b, rounded. Whether a compiler fuses a multiplication with the addition that follows may depend on the code around it, and so would the bits of a
+    summary that is computed in two places (WAIT, NVIDIA only)."""
+    if WAIT:
+        return tl.inline_asm_elementwise("mul.rn.f32 $0, $1, $2;", "=f,f,f", [a, b], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        return a * b
+
+
+@triton.jit
 def summarise_gradient(
     raw_y,
     raw_dy,
@@ -468,16 +478,17 @@ def summarise_gradient(
     EDGES: tl.constexpr,
     PAIRS: tl.constexpr,
     HOLD: tl.constexpr,
+    WAIT: tl.constexpr,
 ):
     """A chunk's share of the row's sum of y·dy (LOG: of dy), edge included."""
     terms = chunk_values(hold(raw_dy, HOLD), DY_TYPE, PAIRS)
     if not LOG:
-        terms = terms * chunk_values(hold(raw_y, HOLD), Y_TYPE, PAIRS)
+        terms = product(terms, chunk_values(hold(raw_y, HOLD), Y_TYPE, PAIRS), WAIT)
     s = tl.sum(terms, axis=0)
     if EDGES:
         terms = dy_edge.to(tl.float32)
         if not LOG:
-            terms = terms * y_edge.to(tl.float32)
+            terms = product(terms, y_edge.to(tl.float32), WAIT)
         s += tl.sum(terms, axis=0)
     return s
 
@@ -644,7 +655,7 @@ def softmax_backward_split_rows_kernel(
     missing = 0
     while (task < end) & (missing == 0):
         if PUBLISH:
-            s = summarise_gradient(y, dy, y_edge, dy_edge, y_type, dy_type, LOG, EDGES, PAIRS, HOLD)
+            s = summarise_gradient(y, dy, y_edge, dy_edge, y_type, dy_type, LOG, EDGES, PAIRS, HOLD, WAIT)
             tl.atomic_xchg(words_ptr + task, pack_sum(s), mask=task < n_tasks, sem="relaxed")
         if LAG:
             ready, kept_y, kept_dy, kept_y_edge, kept_dy_edge = task - programs, old_y, old_dy, old_y_edge, old_dy_edge
@@ -679,7 +690,7 @@ def softmax_backward_split_rows_kernel(
                         y_ptr, dy_ptr, y_row_stride, dy_row_stride, other, n_tasks, n_cols, n_chunks, chunk_cols,
                         VECTOR, EDGES, PAIRS, BLOCK,
                     )  # fmt: skip
-                    s = summarise_gradient(y, dy, y_edge, dy_edge, y_type, dy_type, LOG, EDGES, PAIRS, HOLD)
+                    s = summarise_gradient(y, dy, y_edge, dy_edge, y_type, dy_type, LOG, EDGES, PAIRS, HOLD, WAIT)
                     tl.atomic_xchg(words_ptr + other, pack_sum(s), sem="relaxed")
             s, missing = add_words(words_ptr, task, n_chunks, max_polls, WAIT, NAP, WORDS, LOOKS)
             while missing > 0:

@@ -2,7 +2,8 @@
 
 The tensor is seen as (n_outer, n_cols, n_inner) with free strides: softmax runs along the middle, and neighbours in memory are, as a rule, neighbours along
 n_inner. So a program takes BLOCK_INNER columns of the matrix side by side, reads whole cache lines across them, and reduces down the tile's first axis.
-A tile that holds the whole dimension reads it once; a longer one is walked in two loops with the online recurrence, and read twice.
+A tile that holds the whole dimension reads it once; a longer one is walked in two loops with the online recurrence, and read twice. (`split_strided` reads
+long ones once, where programs can wait for each other.)
 
 Strides are compiled in where that helps: Triton specialises an argument that is 1 or a multiple of 16, and so sees which axis is contiguous.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .online import exp_shifted
+from .online import exp_shifted, hold
 
 
 # --8<-- [start:tile]
@@ -41,6 +42,7 @@ def softmax_forward_strided_kernel(
     n_inner,
     LOG: tl.constexpr,
     WHOLE: tl.constexpr,
+    HOLD: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
     BLOCK_INNER: tl.constexpr,
@@ -56,6 +58,7 @@ def softmax_forward_strided_kernel(
         n_inner: length of the last dimension.
         LOG: write log-softmax.
         WHOLE: BLOCK_COLS is at least n_cols, and the tile is read once.
+        HOLD: see `hold`; only with WHOLE.
         INDEX: integer type in which offsets within one outer slice are computed.
         BLOCK_COLS: elements of the softmax dimension per tile, a power of two.
         BLOCK_INNER: elements of the last dimension per tile, a power of two.
@@ -70,14 +73,18 @@ def softmax_forward_strided_kernel(
     if WHOLE:
         mask = (cols < n_cols) & (inner < n_inner)
         x = tl.load(x_ptr + (cols * x_col_stride + inner * x_inner_stride), mask=mask, other=float("-inf"))
-        x = x.to(y_type).to(acc_type)
-        m = tl.max(x, axis=0)[None, :]
-        e = exp_shifted(x, m)
+        x = hold(x, HOLD)
+        m = tl.max(x.to(y_type).to(acc_type), axis=0)[None, :]
+        x = hold(x, HOLD)
+        e = exp_shifted(x.to(y_type).to(acc_type), m)
         d = tl.sum(e, axis=0)[None, :]
+        x = hold(x, HOLD)
         if LOG:
             # eq: log-softmax-definition
-            y = (x - m) - tl.log(d)
+            y = (x.to(y_type).to(acc_type) - m) - tl.log(d)
         else:
+            if HOLD:
+                e = exp_shifted(x.to(y_type).to(acc_type), m)
             # eq: softmax-safe
             y = e * (1.0 / d)
         tl.store(y_ptr + (cols * y_col_stride + inner * y_inner_stride), y.to(y_type), mask=mask)
