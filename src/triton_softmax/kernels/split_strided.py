@@ -1,8 +1,8 @@
 """Softmax along a long dimension whose elements lie apart: the tile of `strided`, the words of `split_rows`.
 
 The tensor is seen as (n_outer, n_cols, n_inner), as in `strided`. A tile that holds the whole of a long dimension would be too narrow, or too large for
-the registers. So the dimension is cut into chunks of BLOCK_COLS, and a program takes one chunk of BLOCK_INNER columns side by side. It publishes a word for each
-of its columns, waits until all words of its columns are there, merges them, and writes its tile from registers. The input is read once.
+the registers. So the dimension is cut into chunks of BLOCK_COLS, and a program takes one chunk of BLOCK_INNER columns side by side. It publishes a word for
+each of its columns, waits until all words of its columns are there, merges them, and writes its tile from registers. The input is read once.
 
 Everything that [split rows][triton_softmax.kernels.split_rows] says of words and of waiting holds here: a program whose partners do not run computes what is
 missing itself. In two launches, one that publishes and one that writes, nobody waits and the input is read twice.
@@ -67,8 +67,8 @@ def look_for_words(
 ):
     """1 where a word of a tile's columns is missing, a vector of CHUNKS · BLOCK_INNER; what to do depends on it, so all threads have to agree on it.
 
-    Therefore it is a vector and not CHUNKS × BLOCK_INNER, like what the words are loaded into: the compiler may lay that out as it lays out the tile. Then several threads
-    would look for the same word, and some could find it and others not.
+    Therefore it is a vector and not CHUNKS × BLOCK_INNER, like what the words are loaded into: the compiler may lay that out as it lays out the tile.
+    Then several threads would look for the same word, and some could find it and others not.
 
     Args:
         words_ptr: n_chunks rows of BLOCK_INNER words.
@@ -331,7 +331,7 @@ def softmax_backward_split_strided_kernel(
                 other = (chunk + step) % n_chunks
                 if tl.sum(tl.where(of_chunk == other, missed, 0), axis=0) > 0:
                     y_pointers, mask = tile_pointers(y_ptr, other, inner, y_col_stride, y_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)
-                    dy_pointers, mask = tile_pointers(dy_ptr, other, inner, dy_col_stride, dy_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)
+                    dy_pointers, mask = tile_pointers(dy_ptr, other, inner, dy_col_stride, dy_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)  # noqa: E501
                     y = tl.load(y_pointers, mask=mask, other=0.0)
                     dy = tl.load(dy_pointers, mask=mask, other=0.0)
                     word = pack_word(tl.full((BLOCK_INNER,), 1.0, tl.float32), sum_columns(y, dy, LOG, HOLD, WAIT))
