@@ -22,6 +22,7 @@ from .kernels import (
     split_rows,
     split_strided,
     strided,
+    strided_loops,
     three_loops,
     two_loops,
 )
@@ -130,40 +131,33 @@ def _split_launches(kernel, config: Config, n_rows: int, n_cols: int, strides: t
 def _strided_launches(
     backward: bool, config: Config, groups: list[tuple[int, ...]], col_strides: tuple[int, ...], n_cols: int, log: bool
 ) -> tuple[tuple[Launch, ...], int]:
-    """(launches, words): of `strided`, or of `split_strided`, once or to publish and to write."""
+    """(launches, words): of `strided`, of `split_strided`, or of `strided_loops`, once or to publish and to write."""
     n_outer, *outer = groups[0]
     n_inner, *inner = groups[1]
-    numbers = []
-    for o, c, i in zip(outer, col_strides, inner, strict=True):
-        numbers += [o, c, i]
-    numbers += [n_cols, n_inner]
-    grid = n_outer * triton.cdiv(n_inner, config.block_rows) * config.n_chunks
-    index = tl.int64 if config.wide_index else tl.int32
-    blocks = {"INDEX": index, "BLOCK_COLS": config.block_cols, "BLOCK_INNER": config.block_rows}
+    strides = [step for steps in zip(outer, col_strides, inner, strict=True) for step in steps]
+    direction = "backward" if backward else "forward"
+    n_groups = n_outer * triton.cdiv(n_inner, config.block_rows)
     constants = {"LOG": log}
+    # Of strides that are multiples of 16 Triton sees it by itself.
+    vector = config.vector if any(step % 16 for step in (n_inner, *outer, *col_strides)) else 1
+    blocks = {"VECTOR": vector, "INDEX": tl.int64 if config.wide_index else tl.int32, "BLOCK_COLS": config.block_cols, "BLOCK_INNER": config.block_rows}
+
+    def launch(module, numbers: tuple[int, ...], constants: dict) -> Launch:
+        kernel = getattr(module, f"softmax_{direction}_{module.__name__.rpartition('.')[2]}_kernel")
+        return Launch(kernel, n_groups * config.n_chunks, (*strides, n_cols, n_inner, *numbers), constants | blocks, _options(config))
+
+    if config.loops:
+        numbers = (config.n_chunks, config.chunk_cols)
+        steps = [{"PUBLISH": True, "WRITE": False}, {"PUBLISH": False, "WRITE": True}] if config.two_pass else [{"PUBLISH": True, "WRITE": True}]
+        n_words = 2 * n_groups * config.n_chunks * config.block_rows if config.two_pass else 1
+        return tuple(launch(strided_loops, numbers, constants | step) for step in steps), n_words
     if config.n_chunks == 1:
-        kernel = strided.softmax_backward_strided_kernel if backward else strided.softmax_forward_strided_kernel
-        constants["WHOLE"] = config.whole
-        if not backward:
-            constants["HOLD"] = config.hold
-        return (Launch(kernel, grid, tuple(numbers), {**constants, **blocks}, _options(config)),), 0
-    kernel = (
-        split_strided.softmax_backward_split_strided_kernel
-        if backward
-        else split_strided.softmax_forward_split_strided_kernel
-    )
-    constants["HOLD"] = config.hold
-    numbers += [config.n_chunks, heuristics.MAX_POLLS]
+        return (launch(strided, (), constants if backward else constants | {"HOLD": config.hold}),), 0
     threads = 32 * config.num_warps
     chunks = max(heuristics.next_power_of_2(config.n_chunks), triton.cdiv(threads, config.block_rows))
+    constants |= {"HOLD": config.hold, "WAIT": True}
     blocks |= {"CHUNKS": chunks, "LOOKS": chunks * config.block_rows // threads}
-
-    def launch(publish: bool, write: bool) -> Launch:
-        steps = {"WAIT": publish and write, "PUBLISH": publish, "WRITE": write}
-        return Launch(kernel, grid, tuple(numbers), {**constants, **steps, **blocks}, _options(config))
-
-    launches = (launch(True, False), launch(False, True)) if config.two_pass else (launch(True, True),)
-    return launches, grid * config.block_rows
+    return (launch(split_strided, (config.n_chunks, heuristics.MAX_POLLS), constants),), n_groups * config.n_chunks * config.block_rows
 # --8<-- [end:strided-launch]
 
 
@@ -261,9 +255,9 @@ def _plan(tensors: tuple[torch.Tensor, ...], out: torch.Tensor, dim: int, log: b
     n_inner, *inner_strides = pair[1]
     largest = max((n_cols - 1) * c + (n_inner - 1) * i for c, i in zip(col_strides, inner_strides, strict=True))
     held = max(tensor.element_size() for tensor in tensors)
-    # What Triton can see: addresses of whole vectors, and strides that are multiples of 16.
-    aligned = all(stride % 16 == 0 for stride in (*pair[0][1:], *col_strides)) and all(tensor.data_ptr() % 16 == 0 for tensor in every)
-    config = heuristics.strided_config(pair[0][0], n_cols, n_inner, held, largest, _device_of(x), backward, aligned)
+    counts = (n_inner, *pair[0][1:], *col_strides)
+    vector = heuristics.vector_of_lines(itemsize, tuple(tensor.data_ptr() for tensor in every), counts)
+    config = heuristics.strided_config(pair[0][0], n_cols, n_inner, held, largest, _device_of(x), backward, vector)
     launches, n_words = _strided_launches(backward, config, pair, col_strides, n_cols, log)
     return Plan("strided", launches, n_words, like_input)
 

@@ -48,13 +48,13 @@ class Config:
         vector: elements that one access moves, as the compiler is told.
         edges: rows do not all start and end on a vector.
         hold, pairs, keep_exp: what stays in registers, see `kernels.online.hold` and `kernels.split_rows`.
-        n_chunks: chunks per row.
-        chunk_cols: columns of a chunk.
+        n_chunks: chunks per row; for strided loops segments of the softmax dimension.
+        chunk_cols: columns of a chunk, or of a segment.
         max_registers: registers per thread, None to let the compiler choose.
         max_programs: how many programs to launch at most, None for one per chunk.
         ahead, lag, nap: how split_rows fills the time while it waits, see `kernels.split_rows`.
-        two_pass: split_rows in two launches, one that publishes and one that reads again and writes.
-        whole: strided: the tile holds the whole dimension.
+        two_pass: two launches, one that publishes and one that reads again and writes.
+        loops: strided: walked twice, tile by tile. Else a tile holds the whole dimension, or one of several chunks.
         wide_index: strided: offsets need 64 bits.
     """
 
@@ -75,7 +75,7 @@ class Config:
     lag: bool = False
     nap: int = 0
     two_pass: bool = False
-    whole: bool = True
+    loops: bool = False
     wide_index: bool = False
 
 
@@ -107,6 +107,25 @@ def vector_width(itemsize: int, addresses: tuple[int, ...], strides: tuple[int, 
     return width if aligned and in_step else 1
 
 
+def vector_of_lines(itemsize: int, addresses: tuple[int, ...], counts: tuple[int, ...]) -> int:
+    """Elements per access across the inner dimension of strided tensors: the largest power of two, up to a whole vector, that divides all counts.
+
+    Args:
+        itemsize: bytes of the narrowest element.
+        addresses: of the tensors' first elements, in bytes.
+        counts: the inner dimension's length and all strides but the inner ones, in elements.
+
+    >>> vector_of_lines(2, (0, 512), (196, 4116)), vector_of_lines(4, (0, 512), (1024, 65536)), vector_of_lines(4, (4, 512), (1024, 65536))
+    (4, 4, 1)
+    """
+    width = VECTOR_BYTES // itemsize
+    if any(address % VECTOR_BYTES for address in addresses):
+        return 1
+    while any(count % width for count in counts):
+        width //= 2
+    return width
+
+
 # --8<-- [start:fits]
 def fits_one_program(n_rows: int, n_cols: int, itemsize: int, edges: bool, backward: bool, device: Device) -> bool:
     """Whether a row should be one program's, held in its registers.
@@ -118,9 +137,11 @@ def fits_one_program(n_rows: int, n_cols: int, itemsize: int, edges: bool, backw
     if itemsize == 8:
         return n_cols <= 8192
     if backward:
-        limit = 16384 if itemsize == 4 and edges else 8192
+        limit = 16384 if edges == (itemsize == 4) else 8192
     elif itemsize == 4:
         limit = 16384 if edges else 32768
+    elif edges and 8200 <= n_cols <= 12288:
+        return False  # a body of more than 8,192 in a tile of 16,384: 0.77 to 0.93, split 0.93 to 0.97
     else:
         limit = 16384
     if n_rows * 2 < device.multiprocessors:
@@ -140,27 +161,36 @@ def tile_config(
     """
     body = n_cols // vector * vector if edges else n_cols  # 4,097 columns have a body of 4,096
     block_cols = max(16, next_power_of_2(body))
+    sixteen = itemsize == 2
     if edges:
         rows = min(16, max(1, 1024 // block_cols))
         if block_cols <= 512:
-            warps = 2 if rows == 16 else 1
-        elif itemsize == 2:
+            warps = 2 if rows >= 8 or (block_cols == 512 and not sixteen) else 1  # 16-bit, 129: 0.89 and 0.98, 257: 1.00
+        elif sixteen:
             warps = max(1, block_cols // (1024 if backward else 2048))
         else:
-            warps = block_cols // 512 if block_cols > 1024 else 4
+            warps = block_cols // 512 if 1024 < block_cols <= 8192 else 4 if block_cols <= 1024 else 8
         warps = min(16, warps)
+    elif sixteen and vector == 4:  # see `choose_rows`
+        block_cols = max(32, block_cols)
+        rows, warps = max(1, 1024 // block_cols), 2 if block_cols <= 64 else 1
+    elif backward or itemsize == 8:
+        rows, warps = max(1, 1024 // block_cols), 4 if block_cols < 4096 else 16
+    elif sixteen:
+        rows, warps = max(1, 2048 // block_cols), 4 if block_cols < 4096 else 8 if block_cols == 16384 else 16
+        if block_cols == 4096:
+            rows = 2  # 1.00; one row: 0.97 to 0.99
     else:
-        rows = max(1, (1024 if backward else 2048) // block_cols)
-        if itemsize == 4 and not backward and block_cols == 1024:
-            rows = 4  # 0.99, against 0.97 for 2
-        if block_cols >= 8192:
-            warps = 8 if itemsize == 2 and block_cols == 16384 else 16
-        else:
-            warps = 8 if backward and block_cols == 4096 else 4
+        # 1.01 with 1,024 elements; with 2,048, or four warps for 2,048 and 4,096, 0.98
+        rows, warps = max(1, 1024 // block_cols), {2048: 1, 4096: 2}.get(block_cols, 4 if block_cols < 2048 else 16)
     if block_cols > 32768:
         warps = 32
     rows = min(rows, max(1, next_power_of_2(n_rows // (2 * device.multiprocessors))))
-    hold = device.nvidia and itemsize == 2 and not backward and block_cols >= (2048 if edges else 16384)
+    if backward:
+        hold = not edges and block_cols == 16384  # 0.99; without 0.96
+    else:
+        hold = block_cols >= (2048 if edges else 8192)
+    hold = hold and device.nvidia and sixteen
     return Config(
         "aligned_rows" if edges else "packed_rows",
         block_rows=rows,
@@ -214,10 +244,8 @@ def ways_for_many_rows(itemsize: int, log: bool, edges: bool, backward: bool) ->
         return [(1_048_576, Way(8192, 96, keep_exp=True)), lagging]  # 0.98; 2^18: 0.98; 2^20: 0.92
     if itemsize == 4:
         lagging = (2**31, Way(2048, 128, ahead=True, lag=True))  # 2^18: 0.99; 2^20: 0.91
-        if edges:
-            first = (262_144, Way(8192, 168 if log else 160))  # 0.99 to 0.98; log: 0.96
-        else:
-            first = (131_072, Way(8192, 160))  # 1.00
+        way = Way(8192, 168 if edges or log else 160)
+        first = (262_144, way) if edges else (131_072, way)  # 0.99 to 0.96; 1.00
         return [first, lagging, (2**31, Way(4096, 168, ahead=True))]  # 3 · 2^19: 0.68
     if not backward:
         if edges:
@@ -226,7 +254,8 @@ def ways_for_many_rows(itemsize: int, log: bool, edges: bool, backward: bool) ->
             first = (131_072, Way(8192, 72))  # 0.97 to 0.96
         ahead = (1_310_720, Way(8192, 96, ahead=True, nap=500))  # 2^18: 0.93; 2^20: 0.89; 151,643: 0.93
         return [first, ahead, (2**31, Way(8192, 128, ahead=True, lag=True))]  # 2^21: 0.83; 2^22: 0.77
-    ways = [(40_960 if edges else 131_072, Way(8192, 128))]  # 0.99 to 0.98
+    ways = [(24_576, Way(4096, 128, warps=2))] if edges else []  # 0.93 to 0.98, in chunks of 8,192 down to 0.81
+    ways += [(40_960 if edges else 131_072, Way(8192, 128))]  # 0.99 to 0.98
     if edges:
         ways += [(262_144, Way(8192, 168, ahead=True, nap=500))]  # 0.96
     lagging = (2**31, Way(4096, 128, ahead=True, lag=True))  # 2^18: 0.96; 2^20: 0.93; 2^21: 0.86
@@ -234,26 +263,32 @@ def ways_for_many_rows(itemsize: int, log: bool, edges: bool, backward: bool) ->
 
 
 def way_for_few_rows(n_rows: int, n_cols: int, itemsize: int, log: bool, backward: bool, device: Device) -> Way | None:
-    """Smaller chunks until each multiprocessor has several, None if there are plenty anyway.
+    """Smaller chunks, so that every multiprocessor has some, and several to keep it busy; None if there are plenty anyway.
 
-    A row of 32 chunks is cut finer only if most of the device would be idle, since all words of a row are read by each of its chunks
-    (1 × 2^20, float32: 9.0 µs in chunks of 8,192, 9.5 µs in chunks of 4,096; 64 × 131,072, bfloat16: 14.2 µs and 13.5 µs).
+    As long as all chunks fit on the device at once, each is a program of its own, and the finer the better. But every program reads the words of its whole
+    row, so a row of more than a hundred chunks is cut more coarsely. Of 288 cases from 1 × 32,768 to 128 × 524,288, these choices are on average 1.2 % slower
+    than the best of nine.
     """
-    wide = backward and itemsize == 4  # two tensors, an element to a register
-    for block, enough in ((8192, 16), (4096, 2 if backward else 4), (2048, 0)):
+
+    def chunks(block: int) -> tuple[int, float]:
+        """(of a row, per multiprocessor)"""
         n_chunks = -(-n_cols // block)
-        per_multiprocessor = n_rows * n_chunks / device.multiprocessors
-        if block == 8192 and per_multiprocessor >= enough:
-            return None
-        if wide and block == 8192:
-            continue
-        if per_multiprocessor >= 0.75 and (n_chunks >= 32 or per_multiprocessor >= enough):
-            break
-    warps = 2 if block == 4096 and not wide else 4
-    # One chunk each if two do not fit, or if there are hardly more chunks than multiprocessors.
-    ahead = block > 2048 and (backward or itemsize == 2)
+        return n_chunks, n_rows * n_chunks / device.multiprocessors
+
     registers = 168 if backward else 128
-    return Way(block, registers, warps, keep_exp=not log and not backward, ahead=ahead)
+    keep_exp = not log and not backward
+    wide = backward and itemsize == 4  # two tensors, an element to a register
+    for way, most in (
+        (Way(2048, registers, 2, keep_exp), 8),
+        (Way(4096, registers, 4 if wide else 2, keep_exp), 8),
+        (Way(8192, 128, 8) if wide else Way(8192, registers, 4, keep_exp), 4),
+    ):
+        n_chunks, per_multiprocessor = chunks(way.block)
+        if per_multiprocessor <= most and (n_chunks <= 96 or way.block == 8192):
+            return way
+    if chunks(8192)[1] < 16 and chunks(4096)[0] <= 128:
+        return Way(4096, 168 if itemsize == 4 else registers, 4 if wide else 2, keep_exp=keep_exp, ahead=True)
+    return None
 
 
 def split_config(
@@ -307,16 +342,46 @@ def split_config(
 def way_for_long_columns(n_cols: int, itemsize: int, backward: bool) -> tuple[Way, int]:
     """(way, inner): chunks of way.block × inner elements of a dimension that no tile holds.
 
-    512 × 4,096 × 64, forward and backward: float32 0.87 and 0.86, bfloat16 0.70 and 0.67. 32,768 × 4,096: float32 0.63 and 0.58, bfloat16 0.53 and 0.51.
+    512 × 4,096 × 64, forward and backward: float32 0.89 and 0.92, bfloat16 0.73 and 0.81.
     """
-    long = n_cols > 16384
+    if backward and n_cols > 4096:
+        return Way(2048 // itemsize, 128, 16), 32  # 8,192 × 16,384: 0.76 and 0.66
     if itemsize == 4:
-        if backward:
-            return (Way(512, 128, 16) if long else Way(256, 128, 8)), 32
-        return Way(512, 128, 8), 32
+        return (Way(256, 128, 8) if backward else Way(512, 128, 8)), 32
     if backward:
-        return (Way(1024, 128, 16), 32) if long else (Way(256, 128, 8), 64)
-    return (Way(1024, 128, 8) if long else Way(512, 128)), 32
+        return Way(256, 128, 8), 64
+    return (Way(512, 128) if n_cols <= 2048 else Way(1024, 128, 8)), 32
+
+
+def loops_config(n_outer: int, n_cols: int, n_inner: int, itemsize: int, device: Device, backward: bool, vector: int, wide_index: bool) -> Config:
+    """A long dimension walked twice, in as many segments as keep the device busy.
+
+    32,768 × 4,096 and 1,048,576 × 128, forward: float32 0.64 and 0.62, bfloat16 0.46 and 0.40; backward 0.57 and 0.53, 0.55 and 0.51. Reading twice can reach
+    0.67 forward and 0.60 backward.
+    """
+    if itemsize == 2 and not backward:
+        inner, block_cols, warps = 32, 64, 2
+    else:
+        inner, block_cols, warps = 128 if itemsize == 2 and vector == 8 else 64 if itemsize <= 4 else 32, 64, 4
+    block = inner * block_cols
+    inner = min(inner, next_power_of_2(n_inner))
+    block_cols = block // inner
+    groups = n_outer * -(-n_inner // inner)
+    n_segments = max(1, min(512, 32 * device.multiprocessors // groups, -(-n_cols // block_cols)))
+    segment_cols = -(-n_cols // (n_segments * block_cols)) * block_cols
+    n_segments = -(-n_cols // segment_cols)
+    return Config(
+        "strided",
+        block_rows=inner,
+        block_cols=block_cols,
+        num_warps=warps,
+        vector=vector,
+        n_chunks=n_segments,
+        chunk_cols=segment_cols,
+        two_pass=n_segments > 1,
+        loops=True,
+        wide_index=wide_index,
+    )
 
 
 def strided_config(
@@ -327,41 +392,38 @@ def strided_config(
     largest_offset: int,
     device: Device,
     backward: bool = False,
-    aligned: bool = True,
+    vector: int = 8,
 ) -> Config:
     """A tile across the inner dimension, of the whole softmax dimension if it is short.
 
-    64 neighbours side by side and 64 elements per thread reach 0.97 and more up to 256 columns. A longer dimension is split into chunks. Where that
-    is not known to work it is walked in loops, and so are 16-bit elements that no vector holds (`aligned`: each row of a tile starts on one).
+    64 neighbours side by side and 64 elements per thread reach 0.97 and more up to 256 columns. A longer dimension is split into chunks. A very long one, for
+    whose many chunks there would be too many words to read, is walked in loops. So is every long one where waiting is not known to work, or whose
+    elements have to be accessed one by one or (16-bit, forward) two by two (`vector`).
     """
     wide_index = largest_offset >= 2**31
     block_cols = next_power_of_2(n_cols)
     sixteen = itemsize == 2
-    if device.nvidia and itemsize <= 4 and (aligned or not sixteen) and block_cols > (512 if sixteen or backward else 1024):
+    split = device.nvidia and itemsize <= 4 and vector > (2 if sixteen and not backward else 1)
+    if split and block_cols > (512 if sixteen or backward else 1024) and n_cols <= (65536 if sixteen and not backward else 16384):
         way, inner = way_for_long_columns(n_cols, itemsize, backward)
         inner = min(inner, next_power_of_2(n_inner))
         n_chunks = -(-n_cols // way.block)
-        if n_chunks <= 128 and n_outer * -(-n_inner // inner) * n_chunks < 2**31:
+        if n_chunks <= way.resident_programs(device) and n_outer * -(-n_inner // inner) * n_chunks < 2**31:
             return Config(
                 "strided",
                 block_rows=inner,
                 block_cols=way.block,
                 num_warps=way.warps,
+                vector=vector,
                 hold=sixteen,
                 n_chunks=n_chunks,
                 max_registers=way.registers,
-                two_pass=n_chunks > way.resident_programs(device),
-                whole=False,
                 wide_index=wide_index,
             )
-    whole = block_cols <= (2048 if itemsize <= 4 else 1024)
+    if block_cols > (2048 if itemsize <= 4 else 1024):
+        return loops_config(n_outer, n_cols, n_inner, itemsize, device, backward, vector, wide_index)
     per_warp = 1024 if itemsize == 8 else 2048
-    if not whole:
-        block_cols, inner = 64, 64
-        while inner > 16 and n_outer * -(-n_inner // inner) < 2 * device.multiprocessors:
-            block_cols, inner = 2 * block_cols, inner // 2
-        per_warp = 1024
-    elif sixteen and backward and 256 <= block_cols <= 512:
+    if sixteen and backward and 256 <= block_cols <= 512:
         inner, per_warp = 64, 4096  # 512 columns: 0.96, with 32 neighbours 0.87
     else:
         inner = max(64, 1024 // block_cols) if block_cols <= 256 else 32 if block_cols <= 1024 else 16
@@ -370,9 +432,9 @@ def strided_config(
         "strided",
         block_rows=inner,
         block_cols=block_cols,
-        num_warps=max(1 if whole else 4, min(16, block_cols * inner // per_warp)),
-        hold=device.nvidia and sixteen and not backward and whole and block_cols == 512,  # 0.95, against 0.84
-        whole=whole,
+        num_warps=max(1, min(16, block_cols * inner // per_warp)),
+        vector=vector,
+        hold=device.nvidia and sixteen and not backward and block_cols == 512,  # 0.95, against 0.84
         wide_index=wide_index,
     )
 # --8<-- [end:strided]
@@ -411,6 +473,10 @@ def choose_rows(
     held = held or itemsize
     vector = vector_width(itemsize, addresses, strides)
     edges = bool(n_cols % vector) or any(stride % vector for stride in strides)
+    if edges and held == 2 and n_cols <= 128 and vector > 4 and not any(count % 4 for count in (n_cols, *strides)) and implementation is None:
+        # Short rows are mostly edges. Half a vector, if it divides them, does without.
+        # Forward and backward: 20 columns 0.77 and 0.99 (0.28 and 0.39 with edges), 100 columns 0.84 and 0.98 (0.70 and 0.75).
+        vector, edges = 4, False
     if implementation == "packed_rows":
         if n_cols > PACKED_MAX_COLS:
             raise ValueError(f"packed_rows holds rows of at most {PACKED_MAX_COLS:,} columns, not {n_cols:,}")

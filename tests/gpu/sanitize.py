@@ -20,6 +20,8 @@ CASES = [
     ((3, 40, 17), 1, None),
     ((2, 3000, 9), 1, None),
     ((2, 1100, 40), 1, None),
+    ((2, 1104, 12), 1, None),
+    ((1, 20_000, 9), 1, None),
     ((3, 1501), -1, "three_loops"),
     ((3, 1501), -1, "two_loops"),
     ((3, 1501), -1, "single_block"),
@@ -52,7 +54,7 @@ def check(dtype: torch.dtype, shape: tuple[int, ...], dim: int, implementation: 
 
 
 if __name__ == "__main__":
-    choose, choose_strided = heuristics.split_config, heuristics.strided_config
+    choose = heuristics.split_config
     for dtype in (torch.float32, torch.bfloat16):
         for shape, dim, implementation in CASES:
             check(dtype, shape, dim, implementation)
@@ -62,8 +64,4 @@ if __name__ == "__main__":
             for shape in ((3, 40_000), (3, 20_001)):
                 check(dtype, shape, -1, "split_rows")
         heuristics.split_config = choose
-        heuristics.strided_config = lambda *args: dataclasses.replace(choose_strided(*args), two_pass=True)
-        dispatch.clear_plans()
-        check(dtype, (2, 1100, 40), 1, None)
-        heuristics.strided_config = choose_strided
         dispatch.clear_plans()

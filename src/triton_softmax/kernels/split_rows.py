@@ -43,6 +43,16 @@ def unpack_word(word):
 # --8<-- [end:word]
 
 
+# --8<-- [start:ask]
+@triton.jit
+def ask_for_word(words_ptr, task, n_tasks, WAIT: tl.constexpr):
+    """Bring the word of a task into the L2 cache while the chunk is loaded; else it comes from memory when the task is published, and all wait for it."""
+    if WAIT:
+        address = (words_ptr + tl.minimum(task, n_tasks - 1)).to(tl.int64)
+        tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [address], dtype=tl.int32, is_pure=False, pack=1)
+# --8<-- [end:ask]
+
+
 # --8<-- [start:wait]
 @triton.constexpr_function
 def look_assembly(n_words, nap):
@@ -178,11 +188,11 @@ def load_task(
 ):
     """(chunk, edge) of a task, as they lie in memory. The row's edge, if rows have one, belongs to chunk 0. Past the last task nothing is read."""
     begin = (task // n_chunks).to(tl.int64) * row_stride
+    n_cols = tl.where(task < n_tasks, n_cols, 0)
     offsets, mask = chunk_offsets(begin, n_cols, task % n_chunks, chunk_cols, VECTOR, BLOCK, 2 if PAIRS else 1)
-    raw = load_chunk(ptr, offsets, mask & (task < n_tasks), OTHER, PAIRS)
+    raw = load_chunk(ptr, offsets, mask, OTHER, PAIRS)
     if EDGES:
-        cols, edge_mask = edge_of_row(begin, n_cols, VECTOR)
-        edge_mask = edge_mask & (task % n_chunks == 0) & (task < n_tasks)
+        cols, edge_mask = edge_of_row(begin, tl.where(task % n_chunks == 0, n_cols, 0), VECTOR)
         edge = tl.load(ptr + begin + cols, mask=edge_mask, other=OTHER)
     else:
         edge = tl.full((2 * VECTOR,), OTHER, tl.float32).to(ptr.dtype.element_ty)
@@ -326,9 +336,9 @@ def write_chunk(
         y = softmax_value(rounded(chunk_values(hold(kept, HOLD), X_TYPE, PAIRS), X_TYPE, y_type), m, d, LOG)
     tl.store(y_ptr + offsets, y.to(y_type), mask=mask)
     if EDGES:
-        cols, edge_mask = edge_of_row(row * x_row_stride, n_cols, VECTOR)
+        cols, edge_mask = edge_of_row(row * x_row_stride, tl.where(task % n_chunks == 0, n_cols, 0), VECTOR)
         y_edge = softmax_value(rounded(edge.to(tl.float32), X_TYPE, y_type), m, d, LOG)
-        tl.store(y_ptr + y_begin + cols, y_edge.to(y_type), mask=edge_mask & (task % n_chunks == 0))
+        tl.store(y_ptr + y_begin + cols, y_edge.to(y_type), mask=edge_mask)
 # --8<-- [end:forward-finish]
 
 
@@ -396,6 +406,7 @@ def softmax_forward_split_rows_kernel(
     if LAG:
         end += programs
 
+    ask_for_word(words_ptr, task, n_tasks, WAIT)
     raw, edge = load_task(x_ptr, x_row_stride, task, n_tasks, n_cols, n_chunks, chunk_cols, lowest, VECTOR, EDGES, PAIRS, BLOCK)
     old, old_edge = blank_like(raw), blank_like(edge)
     missing = 0
@@ -406,6 +417,7 @@ def softmax_forward_split_rows_kernel(
             tl.atomic_xchg(words_ptr + task, pack_word(m_own, d_own), mask=task < n_tasks, sem="relaxed")
         # From here on the next chunk is on its way.
         if AHEAD:
+            ask_for_word(words_ptr, task + programs, n_tasks, WAIT)
             raw, edge = load_task(
                 x_ptr, x_row_stride, task + programs, n_tasks, n_cols, n_chunks, chunk_cols, lowest, VECTOR, EDGES, PAIRS, BLOCK
             )
@@ -553,9 +565,9 @@ def write_gradient(
     dy = chunk_values(hold(raw_dy, HOLD), DY_TYPE, PAIRS)
     tl.store(dx_ptr + offsets, softmax_gradient(y, dy, s, LOG).to(Y_TYPE).to(dx_type), mask=mask)
     if EDGES:
-        cols, edge_mask = edge_of_row(row * y_row_stride, n_cols, VECTOR)
+        cols, edge_mask = edge_of_row(row * y_row_stride, tl.where(task % n_chunks == 0, n_cols, 0), VECTOR)
         dx_edge = softmax_gradient(y_edge.to(tl.float32), dy_edge.to(tl.float32), s, LOG)
-        tl.store(dx_ptr + dx_begin + cols, dx_edge.to(Y_TYPE).to(dx_type), mask=edge_mask & (task % n_chunks == 0))
+        tl.store(dx_ptr + dx_begin + cols, dx_edge.to(Y_TYPE).to(dx_type), mask=edge_mask)
 # --8<-- [end:backward-finish]
 
 
@@ -648,6 +660,7 @@ def softmax_backward_split_rows_kernel(
     if LAG:
         end += programs
 
+    ask_for_word(words_ptr, task, n_tasks, WAIT)
     y, dy, y_edge, dy_edge = load_gradient_task(
         y_ptr, dy_ptr, y_row_stride, dy_row_stride, task, n_tasks, n_cols, n_chunks, chunk_cols, VECTOR, EDGES, PAIRS, BLOCK
     )
@@ -664,6 +677,7 @@ def softmax_backward_split_rows_kernel(
             ready, kept_y, kept_dy, kept_y_edge, kept_dy_edge = task, y, dy, y_edge, dy_edge
         # From here on the next chunk is on its way.
         if AHEAD:
+            ask_for_word(words_ptr, task + programs, n_tasks, WAIT)
             y, dy, y_edge, dy_edge = load_gradient_task(
                 y_ptr, dy_ptr, y_row_stride, dy_row_stride, task + programs, n_tasks, n_cols, n_chunks, chunk_cols,
                 VECTOR, EDGES, PAIRS, BLOCK,

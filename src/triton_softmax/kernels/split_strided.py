@@ -5,7 +5,7 @@ the registers. So the dimension is cut into chunks of BLOCK_COLS, and a program 
 each of its columns, waits until all words of its columns are there, merges them, and writes its tile from registers. The input is read once.
 
 Everything that [split rows][triton_softmax.kernels.split_rows] says of words and of waiting holds here: a program whose partners do not run computes what is
-missing itself. In two launches, one that publishes and one that writes, nobody waits and the input is read twice.
+missing itself.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import triton.language as tl
 
 from .online import exp_shifted, hold
 from .split_rows import look_assembly, look_constraints, pack_word, product, softmax_gradient, softmax_value, unpack_word
+from .strided import in_vectors
 
 
 # --8<-- [start:place]
@@ -38,6 +39,7 @@ def tile_pointers(
     inner_stride,
     n_cols,
     n_inner,
+    VECTOR: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
     BLOCK_INNER: tl.constexpr,
@@ -46,19 +48,24 @@ def tile_pointers(
     """(pointers, mask) of a tile of an outer slice, BLOCK_COLS × BLOCK_INNER. AGAIN: computed anew, and not kept in registers from before, see `hold`."""
     cols = hold(tl.arange(0, BLOCK_COLS), AGAIN)[:, None] + chunk * BLOCK_COLS
     inner += tl.arange(0, BLOCK_INNER)[None, :]
-    return ptr + (cols.to(INDEX) * col_stride + inner.to(INDEX) * inner_stride), (cols < n_cols) & (inner < n_inner)
+    offsets = cols.to(INDEX) * in_vectors(col_stride, VECTOR) + inner.to(INDEX) * inner_stride
+    return ptr + offsets, (cols < n_cols) & (inner < in_vectors(n_inner, VECTOR))
 # --8<-- [end:place]
 
 
 # --8<-- [start:words]
 @triton.jit
-def publish_columns(words_ptr, chunk, words, live, WAIT: tl.constexpr, BLOCK_INNER: tl.constexpr):
-    """Write the words of a chunk's columns: atomically if others may be waiting for them (WAIT)."""
-    words_ptr += chunk * BLOCK_INNER + tl.arange(0, BLOCK_INNER)
+def ask_for_columns(words_ptr, chunk, WAIT: tl.constexpr, BLOCK_INNER: tl.constexpr):
+    """Bring the words of a chunk's columns into the L2 cache, see [`ask_for_word`][triton_softmax.kernels.split_rows.ask_for_word]."""
     if WAIT:
-        tl.atomic_xchg(words_ptr, words, mask=live, sem="relaxed")
-    else:
-        tl.store(words_ptr, words, mask=live)
+        address = (words_ptr + chunk * BLOCK_INNER + tl.arange(0, BLOCK_INNER)).to(tl.int64)
+        tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [address], dtype=tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit
+def publish_columns(words_ptr, chunk, words, live, BLOCK_INNER: tl.constexpr):
+    """Write the words of a chunk's columns."""
+    tl.atomic_xchg(words_ptr + chunk * BLOCK_INNER + tl.arange(0, BLOCK_INNER), words, mask=live, sem="relaxed")
 
 
 @triton.jit
@@ -165,8 +172,7 @@ def softmax_forward_split_strided_kernel(
     LOG: tl.constexpr,
     HOLD: tl.constexpr,
     WAIT: tl.constexpr,
-    PUBLISH: tl.constexpr,
-    WRITE: tl.constexpr,
+    VECTOR: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
     BLOCK_INNER: tl.constexpr,
@@ -178,7 +184,7 @@ def softmax_forward_split_strided_kernel(
     Args:
         x_ptr: input (n_outer, n_cols, n_inner).
         y_ptr: output, likewise. x is rounded to its type before anything else.
-        words_ptr: workspace of BLOCK_INNER int64 words per program, zero at the start of the (first) launch.
+        words_ptr: workspace of BLOCK_INNER int64 words per program, zero at the start.
         x_outer_stride, x_col_stride, x_inner_stride: elements from one to the next along each dimension of x; any, 0 included.
         y_outer_stride, y_col_stride, y_inner_stride: likewise for y.
         n_cols: length of the softmax dimension.
@@ -188,7 +194,7 @@ def softmax_forward_split_strided_kernel(
         LOG: write log-softmax.
         HOLD: see `hold`.
         WAIT: look again for missing words; NVIDIA only.
-        PUBLISH, WRITE: both in a single launch; in two launches the first has PUBLISH, the second WRITE.
+        VECTOR: divides n_inner and all strides but the inner ones.
         INDEX: integer type in which offsets within one outer slice are computed.
         BLOCK_COLS: elements of the softmax dimension per tile, a power of two.
         BLOCK_INNER: elements of the last dimension per tile, a power of two.
@@ -197,41 +203,42 @@ def softmax_forward_split_strided_kernel(
     y_type: tl.constexpr = y_ptr.dtype.element_ty
     task = tl.program_id(0)
     outer, inner, group = place_of_task(task, n_inner, n_chunks, BLOCK_INNER)
-    x_ptr += outer * x_outer_stride
-    y_ptr += outer * y_outer_stride
+    x_ptr += outer * in_vectors(x_outer_stride, VECTOR)
+    y_ptr += outer * in_vectors(y_outer_stride, VECTOR)
     words_ptr += group.to(tl.int64) * n_chunks * BLOCK_INNER
     live = inner + tl.arange(0, BLOCK_INNER) < n_inner
     chunk = task % n_chunks
 
-    x_pointers, mask = tile_pointers(x_ptr, chunk, inner, x_col_stride, x_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER)
+    ask_for_columns(words_ptr, chunk, WAIT, BLOCK_INNER)
+    x_pointers, mask = tile_pointers(x_ptr, chunk, inner, x_col_stride, x_inner_stride, n_cols, n_inner, VECTOR, INDEX, BLOCK_COLS, BLOCK_INNER)
     x = tl.load(x_pointers, mask=mask, other=float("-inf"))
-    if PUBLISH:
-        m, d = summarise_columns(x, y_type, HOLD)
-        publish_columns(words_ptr, chunk, pack_word(m, d), live, WAIT, BLOCK_INNER)
-    if WRITE:
-        missing = tl.sum(look_for_words(words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS), axis=0)
-        if missing == 0:
-            m, d = merge_columns(words_ptr, inner, n_inner, n_chunks, CHUNKS, BLOCK_INNER)
-            y_pointers, mask = tile_pointers(y_ptr, chunk, inner, y_col_stride, y_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER)
-            write_columns(y_pointers, mask, x, m, d, LOG, HOLD)
-        else:
-            # Some partner is not running: whatever is missing is computed here.
-            missed = look_for_words(words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS)
-            of_chunk = tl.arange(0, CHUNKS * BLOCK_INNER) // BLOCK_INNER
-            for step in range(n_chunks):
-                other = (chunk + step) % n_chunks
-                if tl.sum(tl.where(of_chunk == other, missed, 0), axis=0) > 0:
-                    x_pointers, mask = tile_pointers(x_ptr, other, inner, x_col_stride, x_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)
-                    x = tl.load(x_pointers, mask=mask, other=float("-inf"))
-                    m, d = summarise_columns(x, y_type, HOLD)
-                    publish_columns(words_ptr, other, pack_word(m, d), live, WAIT, BLOCK_INNER)
-            while tl.sum(look_for_words(words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS), axis=0) > 0:
-                missing += 1
-            m, d = merge_columns(words_ptr, inner, n_inner, n_chunks, CHUNKS, BLOCK_INNER)
-            x_pointers, mask = tile_pointers(x_ptr, chunk, inner, x_col_stride, x_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)
-            x = tl.load(x_pointers, mask=mask, other=float("-inf"))
-            y_pointers, mask = tile_pointers(y_ptr, chunk, inner, y_col_stride, y_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)
-            write_columns(y_pointers, mask, x, m, d, LOG, HOLD)
+    m, d = summarise_columns(x, y_type, HOLD)
+    publish_columns(words_ptr, chunk, pack_word(m, d), live, BLOCK_INNER)
+    missing = tl.sum(look_for_words(words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS), axis=0)
+    if missing == 0:
+        m, d = merge_columns(words_ptr, inner, n_inner, n_chunks, CHUNKS, BLOCK_INNER)
+        y_pointers, mask = tile_pointers(y_ptr, chunk, inner, y_col_stride, y_inner_stride, n_cols, n_inner, VECTOR, INDEX, BLOCK_COLS, BLOCK_INNER)
+        write_columns(y_pointers, mask, x, m, d, LOG, HOLD)
+    else:
+        # Some partner is not running: whatever is missing is computed here.
+        missed = look_for_words(words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS)
+        of_chunk = tl.arange(0, CHUNKS * BLOCK_INNER) // BLOCK_INNER
+        for step in range(n_chunks):
+            other = (chunk + step) % n_chunks
+            if tl.sum(tl.where(of_chunk == other, missed, 0), axis=0) > 0:
+                x_pointers, mask = tile_pointers(
+                    x_ptr, other, inner, x_col_stride, x_inner_stride, n_cols, n_inner, VECTOR, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT
+                )
+                x = tl.load(x_pointers, mask=mask, other=float("-inf"))
+                m, d = summarise_columns(x, y_type, HOLD)
+                publish_columns(words_ptr, other, pack_word(m, d), live, BLOCK_INNER)
+        while tl.sum(look_for_words(words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS), axis=0) > 0:
+            missing += 1
+        m, d = merge_columns(words_ptr, inner, n_inner, n_chunks, CHUNKS, BLOCK_INNER)
+        x_pointers, mask = tile_pointers(x_ptr, chunk, inner, x_col_stride, x_inner_stride, n_cols, n_inner, VECTOR, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)
+        x = tl.load(x_pointers, mask=mask, other=float("-inf"))
+        y_pointers, mask = tile_pointers(y_ptr, chunk, inner, y_col_stride, y_inner_stride, n_cols, n_inner, VECTOR, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)
+        write_columns(y_pointers, mask, x, m, d, LOG, HOLD)
 # --8<-- [end:forward]
 
 
@@ -274,8 +281,7 @@ def softmax_backward_split_strided_kernel(
     LOG: tl.constexpr,
     HOLD: tl.constexpr,
     WAIT: tl.constexpr,
-    PUBLISH: tl.constexpr,
-    WRITE: tl.constexpr,
+    VECTOR: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
     BLOCK_INNER: tl.constexpr,
@@ -288,7 +294,7 @@ def softmax_backward_split_strided_kernel(
         y_ptr: output of the forward pass (n_outer, n_cols, n_inner).
         dy_ptr: gradient with respect to it, likewise.
         dx_ptr: gradient with respect to its input, likewise; written.
-        words_ptr: workspace of BLOCK_INNER int64 words per program, zero at the start of the (first) launch.
+        words_ptr: workspace of BLOCK_INNER int64 words per program, zero at the start.
         y_outer_stride, y_col_stride, y_inner_stride: elements from one to the next along each dimension of y; any, 0 included.
         dy_outer_stride, dy_col_stride, dy_inner_stride: likewise for dy.
         dx_outer_stride, dx_col_stride, dx_inner_stride: likewise for dx.
@@ -298,51 +304,54 @@ def softmax_backward_split_strided_kernel(
         max_polls: how often to look again for missing words before doing without the others.
         LOG: y is log-softmax.
         HOLD: see `hold`.
-        WAIT, PUBLISH, WRITE, INDEX, BLOCK_COLS, BLOCK_INNER, CHUNKS, LOOKS: as in the forward kernel.
+        WAIT, VECTOR, INDEX, BLOCK_COLS, BLOCK_INNER, CHUNKS, LOOKS: as in the forward kernel.
     """
     task = tl.program_id(0)
     outer, inner, group = place_of_task(task, n_inner, n_chunks, BLOCK_INNER)
-    y_ptr += outer * y_outer_stride
-    dy_ptr += outer * dy_outer_stride
-    dx_ptr += outer * dx_outer_stride
+    y_ptr += outer * in_vectors(y_outer_stride, VECTOR)
+    dy_ptr += outer * in_vectors(dy_outer_stride, VECTOR)
+    dx_ptr += outer * in_vectors(dx_outer_stride, VECTOR)
     words_ptr += group.to(tl.int64) * n_chunks * BLOCK_INNER
     live = inner + tl.arange(0, BLOCK_INNER) < n_inner
     chunk = task % n_chunks
 
-    y_pointers, mask = tile_pointers(y_ptr, chunk, inner, y_col_stride, y_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER)
-    dy_pointers, mask = tile_pointers(dy_ptr, chunk, inner, dy_col_stride, dy_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER)
+    ask_for_columns(words_ptr, chunk, WAIT, BLOCK_INNER)
+    y_pointers, mask = tile_pointers(y_ptr, chunk, inner, y_col_stride, y_inner_stride, n_cols, n_inner, VECTOR, INDEX, BLOCK_COLS, BLOCK_INNER)
+    dy_pointers, mask = tile_pointers(dy_ptr, chunk, inner, dy_col_stride, dy_inner_stride, n_cols, n_inner, VECTOR, INDEX, BLOCK_COLS, BLOCK_INNER)
     y = tl.load(y_pointers, mask=mask, other=0.0)
     dy = tl.load(dy_pointers, mask=mask, other=0.0)
-    if PUBLISH:
-        s = sum_columns(y, dy, LOG, HOLD, WAIT)
-        word = pack_word(tl.full((BLOCK_INNER,), 1.0, tl.float32), s)
-        publish_columns(words_ptr, chunk, word, live, WAIT, BLOCK_INNER)
-    if WRITE:
-        missing = tl.sum(look_for_words(words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS), axis=0)
-        if missing == 0:
-            s = add_columns(words_ptr, inner, n_inner, n_chunks, CHUNKS, BLOCK_INNER)
-            dx_pointers, mask = tile_pointers(dx_ptr, chunk, inner, dx_col_stride, dx_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER)
-            write_gradient_columns(dx_pointers, mask, y, dy, s, LOG, HOLD)
-        else:
-            # As in the forward kernel.
-            missed = look_for_words(words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS)
-            of_chunk = tl.arange(0, CHUNKS * BLOCK_INNER) // BLOCK_INNER
-            for step in range(n_chunks):
-                other = (chunk + step) % n_chunks
-                if tl.sum(tl.where(of_chunk == other, missed, 0), axis=0) > 0:
-                    y_pointers, mask = tile_pointers(y_ptr, other, inner, y_col_stride, y_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)
-                    dy_pointers, mask = tile_pointers(dy_ptr, other, inner, dy_col_stride, dy_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)  # noqa: E501
-                    y = tl.load(y_pointers, mask=mask, other=0.0)
-                    dy = tl.load(dy_pointers, mask=mask, other=0.0)
-                    word = pack_word(tl.full((BLOCK_INNER,), 1.0, tl.float32), sum_columns(y, dy, LOG, HOLD, WAIT))
-                    publish_columns(words_ptr, other, word, live, WAIT, BLOCK_INNER)
-            while tl.sum(look_for_words(words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS), axis=0) > 0:
-                missing += 1
-            s = add_columns(words_ptr, inner, n_inner, n_chunks, CHUNKS, BLOCK_INNER)
-            y_pointers, mask = tile_pointers(y_ptr, chunk, inner, y_col_stride, y_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)
-            dy_pointers, mask = tile_pointers(dy_ptr, chunk, inner, dy_col_stride, dy_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)
-            y = tl.load(y_pointers, mask=mask, other=0.0)
-            dy = tl.load(dy_pointers, mask=mask, other=0.0)
-            dx_pointers, mask = tile_pointers(dx_ptr, chunk, inner, dx_col_stride, dx_inner_stride, n_cols, n_inner, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)
-            write_gradient_columns(dx_pointers, mask, y, dy, s, LOG, HOLD)
+    s = sum_columns(y, dy, LOG, HOLD, WAIT)
+    word = pack_word(tl.full((BLOCK_INNER,), 1.0, tl.float32), s)
+    publish_columns(words_ptr, chunk, word, live, BLOCK_INNER)
+    missing = tl.sum(look_for_words(words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS), axis=0)
+    if missing == 0:
+        s = add_columns(words_ptr, inner, n_inner, n_chunks, CHUNKS, BLOCK_INNER)
+        dx_pointers, mask = tile_pointers(dx_ptr, chunk, inner, dx_col_stride, dx_inner_stride, n_cols, n_inner, VECTOR, INDEX, BLOCK_COLS, BLOCK_INNER)
+        write_gradient_columns(dx_pointers, mask, y, dy, s, LOG, HOLD)
+    else:
+        # As in the forward kernel.
+        missed = look_for_words(words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS)
+        of_chunk = tl.arange(0, CHUNKS * BLOCK_INNER) // BLOCK_INNER
+        for step in range(n_chunks):
+            other = (chunk + step) % n_chunks
+            if tl.sum(tl.where(of_chunk == other, missed, 0), axis=0) > 0:
+                y_pointers, mask = tile_pointers(
+                    y_ptr, other, inner, y_col_stride, y_inner_stride, n_cols, n_inner, VECTOR, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT
+                )
+                dy_pointers, mask = tile_pointers(
+                    dy_ptr, other, inner, dy_col_stride, dy_inner_stride, n_cols, n_inner, VECTOR, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT
+                )
+                y = tl.load(y_pointers, mask=mask, other=0.0)
+                dy = tl.load(dy_pointers, mask=mask, other=0.0)
+                word = pack_word(tl.full((BLOCK_INNER,), 1.0, tl.float32), sum_columns(y, dy, LOG, HOLD, WAIT))
+                publish_columns(words_ptr, other, word, live, BLOCK_INNER)
+        while tl.sum(look_for_words(words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS), axis=0) > 0:
+            missing += 1
+        s = add_columns(words_ptr, inner, n_inner, n_chunks, CHUNKS, BLOCK_INNER)
+        y_pointers, mask = tile_pointers(y_ptr, chunk, inner, y_col_stride, y_inner_stride, n_cols, n_inner, VECTOR, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)
+        dy_pointers, mask = tile_pointers(dy_ptr, chunk, inner, dy_col_stride, dy_inner_stride, n_cols, n_inner, VECTOR, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)
+        y = tl.load(y_pointers, mask=mask, other=0.0)
+        dy = tl.load(dy_pointers, mask=mask, other=0.0)
+        dx_pointers, mask = tile_pointers(dx_ptr, chunk, inner, dx_col_stride, dx_inner_stride, n_cols, n_inner, VECTOR, INDEX, BLOCK_COLS, BLOCK_INNER, WAIT)
+        write_gradient_columns(dx_pointers, mask, y, dy, s, LOG, HOLD)
 # --8<-- [end:backward]

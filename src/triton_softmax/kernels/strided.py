@@ -2,10 +2,10 @@
 
 The tensor is seen as (n_outer, n_cols, n_inner) with free strides: softmax runs along the middle, and neighbours in memory are, as a rule, neighbours along
 n_inner. So a program takes BLOCK_INNER columns of the matrix side by side, reads whole cache lines across them, and reduces down the tile's first axis.
-A tile that holds the whole dimension reads it once; a longer one is walked in two loops with the online recurrence, and read twice. (`split_strided` reads
-long ones once, where programs can wait for each other.)
+The tile holds the whole dimension. One that is too long for that is the business of `split_strided`, and a very long one that of `strided_loops`.
 
-Strides are compiled in where that helps: Triton specialises an argument that is 1 or a multiple of 16, and so sees which axis is contiguous.
+Triton specialises an argument that is 1, and so sees which axis is contiguous. That the lines of a tile start on vectors it sees only if the other strides are
+multiples of 16, and those of images of 14 × 14 pixels are not. So the kernels state what the launcher has checked: VECTOR divides them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,12 @@ from .online import exp_shifted, hold
 
 
 # --8<-- [start:tile]
+@triton.jit
+def in_vectors(n, VECTOR: tl.constexpr):
+    """n, a multiple of VECTOR, visibly so."""
+    return n // VECTOR * VECTOR
+
+
 @triton.jit
 def tile_position(n_inner, INDEX: tl.constexpr, BLOCK_INNER: tl.constexpr):
     """(outer, inner) of this program: an int64 scalar, and 1 × BLOCK_INNER positions along n_inner as INDEX (int32 or int64)."""
@@ -41,8 +47,8 @@ def softmax_forward_strided_kernel(
     n_cols,
     n_inner,
     LOG: tl.constexpr,
-    WHOLE: tl.constexpr,
     HOLD: tl.constexpr,
+    VECTOR: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
     BLOCK_INNER: tl.constexpr,
@@ -57,61 +63,36 @@ def softmax_forward_strided_kernel(
         n_cols: length of the softmax dimension.
         n_inner: length of the last dimension.
         LOG: write log-softmax.
-        WHOLE: BLOCK_COLS is at least n_cols, and the tile is read once.
-        HOLD: see `hold`; only with WHOLE.
+        HOLD: see `hold`.
+        VECTOR: divides n_inner and all strides but the inner ones.
         INDEX: integer type in which offsets within one outer slice are computed.
-        BLOCK_COLS: elements of the softmax dimension per tile, a power of two.
+        BLOCK_COLS: a power of two, at least n_cols.
         BLOCK_INNER: elements of the last dimension per tile, a power of two.
     """
     y_type: tl.constexpr = y_ptr.dtype.element_ty
     acc_type: tl.constexpr = tl.float64 if y_type == tl.float64 else tl.float32
     outer, inner = tile_position(n_inner, INDEX, BLOCK_INNER)
-    x_ptr += outer * x_outer_stride
-    y_ptr += outer * y_outer_stride
+    x_ptr += outer * in_vectors(x_outer_stride, VECTOR)
+    y_ptr += outer * in_vectors(y_outer_stride, VECTOR)
     cols = tl.arange(0, BLOCK_COLS).to(INDEX)[:, None]
 
-    if WHOLE:
-        mask = (cols < n_cols) & (inner < n_inner)
-        x = tl.load(x_ptr + (cols * x_col_stride + inner * x_inner_stride), mask=mask, other=float("-inf"))
-        x = hold(x, HOLD)
-        m = tl.max(x.to(y_type).to(acc_type), axis=0)[None, :]
-        x = hold(x, HOLD)
-        e = exp_shifted(x.to(y_type).to(acc_type), m)
-        d = tl.sum(e, axis=0)[None, :]
-        x = hold(x, HOLD)
-        if LOG:
-            # eq: log-softmax-definition
-            y = (x.to(y_type).to(acc_type) - m) - tl.log(d)
-        else:
-            if HOLD:
-                e = exp_shifted(x.to(y_type).to(acc_type), m)
-            # eq: softmax-safe
-            y = e * (1.0 / d)
-        tl.store(y_ptr + (cols * y_col_stride + inner * y_inner_stride), y.to(y_type), mask=mask)
+    mask = (cols < n_cols) & (inner < in_vectors(n_inner, VECTOR))
+    x = tl.load(x_ptr + (cols * in_vectors(x_col_stride, VECTOR) + inner * x_inner_stride), mask=mask, other=float("-inf"))
+    x = hold(x, HOLD)
+    m = tl.max(x.to(y_type).to(acc_type), axis=0)[None, :]
+    x = hold(x, HOLD)
+    e = exp_shifted(x.to(y_type).to(acc_type), m)
+    d = tl.sum(e, axis=0)[None, :]
+    x = hold(x, HOLD)
+    if LOG:
+        # eq: log-softmax-definition
+        y = (x.to(y_type).to(acc_type) - m) - tl.log(d)
     else:
-        # Each element of the tile keeps statistics of its own, merged once at the end.
-        m = tl.full((BLOCK_COLS, BLOCK_INNER), float("-inf"), acc_type)
-        d = tl.zeros((BLOCK_COLS, BLOCK_INNER), acc_type)
-        for start in range(0, n_cols, BLOCK_COLS):
-            mask = (start + cols < n_cols) & (inner < n_inner)
-            x = tl.load(x_ptr + ((start + cols) * x_col_stride + inner * x_inner_stride), mask=mask, other=float("-inf"))
-            x = x.to(y_type).to(acc_type)
-            # eq: online-m, online-d
-            m_new = tl.maximum(m, x)
-            d = d * exp_shifted(m, m_new) + exp_shifted(x, m_new)
-            m = m_new
-        # eq: merge
-        m_all = tl.max(m, axis=0)[None, :]
-        d_all = tl.sum(d * exp_shifted(m, m_all), axis=0)[None, :]
-        for start in range(0, n_cols, BLOCK_COLS):
-            mask = (start + cols < n_cols) & (inner < n_inner)
-            x = tl.load(x_ptr + ((start + cols) * x_col_stride + inner * x_inner_stride), mask=mask, other=float("-inf"))
-            x = x.to(y_type).to(acc_type)
-            if LOG:
-                y = (x - m_all) - tl.log(d_all)
-            else:
-                y = exp_shifted(x, m_all) * (1.0 / d_all)
-            tl.store(y_ptr + ((start + cols) * y_col_stride + inner * y_inner_stride), y.to(y_type), mask=mask)
+        if HOLD:
+            e = exp_shifted(x.to(y_type).to(acc_type), m)
+        # eq: softmax-safe
+        y = e * (1.0 / d)
+    tl.store(y_ptr + (cols * in_vectors(y_col_stride, VECTOR) + inner * y_inner_stride), y.to(y_type), mask=mask)
 # --8<-- [end:forward]
 
 
@@ -133,7 +114,7 @@ def softmax_backward_strided_kernel(
     n_cols,
     n_inner,
     LOG: tl.constexpr,
-    WHOLE: tl.constexpr,
+    VECTOR: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
     BLOCK_INNER: tl.constexpr,
@@ -150,50 +131,28 @@ def softmax_backward_strided_kernel(
         n_cols: length of the softmax dimension.
         n_inner: length of the last dimension.
         LOG: y is log-softmax.
-        WHOLE: BLOCK_COLS is at least n_cols, and the tiles are read once.
+        VECTOR: divides n_inner and all strides but the inner ones.
         INDEX: integer type in which offsets within one outer slice are computed.
-        BLOCK_COLS: elements of the softmax dimension per tile, a power of two.
+        BLOCK_COLS: a power of two, at least n_cols.
         BLOCK_INNER: elements of the last dimension per tile, a power of two.
     """
     y_type: tl.constexpr = y_ptr.dtype.element_ty
     dx_type: tl.constexpr = dx_ptr.dtype.element_ty
     acc_type: tl.constexpr = tl.float64 if y_type == tl.float64 else tl.float32
     outer, inner = tile_position(n_inner, INDEX, BLOCK_INNER)
-    y_ptr += outer * y_outer_stride
-    dy_ptr += outer * dy_outer_stride
-    dx_ptr += outer * dx_outer_stride
+    y_ptr += outer * in_vectors(y_outer_stride, VECTOR)
+    dy_ptr += outer * in_vectors(dy_outer_stride, VECTOR)
+    dx_ptr += outer * in_vectors(dx_outer_stride, VECTOR)
     cols = tl.arange(0, BLOCK_COLS).to(INDEX)[:, None]
 
-    if WHOLE:
-        mask = (cols < n_cols) & (inner < n_inner)
-        y = tl.load(y_ptr + (cols * y_col_stride + inner * y_inner_stride), mask=mask, other=0.0).to(acc_type)
-        dy = tl.load(dy_ptr + (cols * dy_col_stride + inner * dy_inner_stride), mask=mask, other=0.0).to(acc_type)
-        if LOG:
-            # eq: log-softmax-vjp
-            dx = dy - exp_shifted(y, 0.0) * tl.sum(dy, axis=0)[None, :]
-        else:
-            # eq: softmax-vjp
-            dx = y * (dy - tl.sum(y * dy, axis=0)[None, :])
-        tl.store(dx_ptr + (cols * dx_col_stride + inner * dx_inner_stride), dx.to(y_type).to(dx_type), mask=mask)
+    mask = (cols < n_cols) & (inner < in_vectors(n_inner, VECTOR))
+    y = tl.load(y_ptr + (cols * in_vectors(y_col_stride, VECTOR) + inner * y_inner_stride), mask=mask, other=0.0).to(acc_type)
+    dy = tl.load(dy_ptr + (cols * in_vectors(dy_col_stride, VECTOR) + inner * dy_inner_stride), mask=mask, other=0.0).to(acc_type)
+    if LOG:
+        # eq: log-softmax-vjp
+        dx = dy - exp_shifted(y, 0.0) * tl.sum(dy, axis=0)[None, :]
     else:
-        s = tl.zeros((BLOCK_COLS, BLOCK_INNER), acc_type)
-        for start in range(0, n_cols, BLOCK_COLS):
-            mask = (start + cols < n_cols) & (inner < n_inner)
-            dy = tl.load(dy_ptr + ((start + cols) * dy_col_stride + inner * dy_inner_stride), mask=mask, other=0.0).to(acc_type)
-            if LOG:
-                s += dy
-            else:
-                s += dy * tl.load(y_ptr + ((start + cols) * y_col_stride + inner * y_inner_stride), mask=mask, other=0.0).to(acc_type)
-        s = tl.sum(s, axis=0)[None, :]
-        for start in range(0, n_cols, BLOCK_COLS):
-            mask = (start + cols < n_cols) & (inner < n_inner)
-            y = tl.load(y_ptr + ((start + cols) * y_col_stride + inner * y_inner_stride), mask=mask, other=0.0).to(acc_type)
-            dy = tl.load(dy_ptr + ((start + cols) * dy_col_stride + inner * dy_inner_stride), mask=mask, other=0.0).to(acc_type)
-            if LOG:
-                dx = dy - exp_shifted(y, 0.0) * s
-            else:
-                dx = y * (dy - s)
-            tl.store(
-                dx_ptr + ((start + cols) * dx_col_stride + inner * dx_inner_stride), dx.to(y_type).to(dx_type), mask=mask
-            )
+        # eq: softmax-vjp
+        dx = y * (dy - tl.sum(y * dy, axis=0)[None, :])
+    tl.store(dx_ptr + (cols * in_vectors(dx_col_stride, VECTOR) + inner * dx_inner_stride), dx.to(y_type).to(dx_type), mask=mask)
 # --8<-- [end:backward]
