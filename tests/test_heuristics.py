@@ -291,11 +291,11 @@ WAYS = {
     },
     (4, True, True, True): {262_144: ((8192, 168, False, False), (2048, 128, True, True))},
     (2, False, False, False): {
-        131_072: ((8192, 72, False, False), (8192, 96, True, False)),
+        131_072: ((8192, 64, False, False), (8192, 96, True, False)),
         1_310_720: ((8192, 96, True, False), (8192, 128, True, True)),
         528 * 8192: ((8192, 128, True, True), None),
     },
-    (2, True, True, False): {65_536: ((2048, 72, False, False), (8192, 96, True, False))},
+    (2, True, True, False): {114_688: ((2048, 72, False, False), (8192, 96, True, False))},
     (2, False, False, True): {
         131_072: ((8192, 128, False, False), (4096, 128, True, True)),
         528 * 4096: ((4096, 128, True, True), (8192, 168, True, False)),
@@ -303,8 +303,7 @@ WAYS = {
     },
     (2, False, True, True): {
         24_576: ((4096, 128, False, False), (8192, 128, False, False)),
-        40_960: ((8192, 128, False, False), (8192, 168, True, False)),
-        262_144: ((8192, 168, True, False), (4096, 128, True, True)),
+        262_144: ((8192, 128, False, False), (4096, 128, True, True)),
     },
 }
 

@@ -249,15 +249,13 @@ def ways_for_many_rows(itemsize: int, log: bool, edges: bool, backward: bool) ->
         return [first, lagging, (2**31, Way(4096, 168, ahead=True))]  # 3 · 2^19: 0.68
     if not backward:
         if edges:
-            first = (65_536, Way(2048, 72, warps=1))  # 32,001: 0.97; 50,257: 0.93
+            first = (114_688, Way(2048, 72, warps=1, nap=300))  # 32,001: 0.95; 50,257: 0.93; 100,003: 0.90
         else:
-            first = (131_072, Way(8192, 72))  # 0.97 to 0.96
+            first = (131_072, Way(8192, 64))  # 0.97 to 0.94
         ahead = (1_310_720, Way(8192, 96, ahead=True, nap=500))  # 2^18: 0.93; 2^20: 0.89; 151,643: 0.93
         return [first, ahead, (2**31, Way(8192, 128, ahead=True, lag=True))]  # 2^21: 0.83; 2^22: 0.77
     ways = [(24_576, Way(4096, 128, warps=2))] if edges else []  # 0.93 to 0.98, in chunks of 8,192 down to 0.81
-    ways += [(40_960 if edges else 131_072, Way(8192, 128))]  # 0.99 to 0.98
-    if edges:
-        ways += [(262_144, Way(8192, 168, ahead=True, nap=500))]  # 0.96
+    ways += [(262_144 if edges else 131_072, Way(8192, 128))]  # 0.98 to 0.95; 0.99 to 0.98
     lagging = (2**31, Way(4096, 128, ahead=True, lag=True))  # 2^18: 0.96; 2^20: 0.93; 2^21: 0.86
     return [*ways, lagging, (2**31, Way(8192, 168, ahead=True))]  # 3 · 2^20: 0.73
 
