@@ -27,8 +27,10 @@ ELEMENTS = 2**27
 
 COLUMNS = (
     32,
+    33,
     64,
     128,
+    129,
     781,
     1000,
     1024,
@@ -213,6 +215,9 @@ def strided() -> list[Case]:
                 Case("strided", (4096, 32768), dtype, direction, dim=0),
                 Case("strided", (1024, 131072), dtype, direction, dim=0),
                 Case("strided", (32768, 4096), dtype, direction, dim=0),
+                Case("strided", (131072, 1024), dtype, direction, dim=0),
+                Case("strided", (1048576, 128), dtype, direction, dim=0),
+                Case("strided", (2048, 300, 196), dtype, direction, dim=1),
                 Case("strided", (64, 1024, 2048), dtype, direction, dim=1),
                 Case("strided", (512, 4096, 64), dtype, direction, dim=1),
                 Case("strided", (8192, 16384), dtype, direction, layout="row_strided"),
