@@ -1,6 +1,7 @@
 """Which kernel and how, at every threshold and on both sides of it; numbers in, numbers out."""
 
 import itertools
+import math
 import random
 from dataclasses import replace
 
@@ -500,7 +501,11 @@ def test_loops_have_segments_enough_and_not_too_many(itemsize, backward, device)
                 assert c.chunk_cols % c.block_cols == 0, "tiles do not reach into the next segment"
                 groups = n_outer * -(-n_inner // c.block_rows)
                 assert groups * c.n_chunks <= max(groups, 32 * device.multiprocessors) and c.n_chunks <= 512
-                wanted = min(512, max(1, 32 * device.multiprocessors // groups))
+                most = min(math.isqrt(n_cols * itemsize // 16), max(256, 512 // groups))
+                wanted = min(most, max(1, 32 * device.multiprocessors // groups))
+                assert c.n_chunks <= most
+                words = c.n_chunks * c.block_rows * 8
+                assert c.n_chunks == 1 or words <= c.chunk_cols * c.block_rows * itemsize, "fewer summaries than elements"
                 assert c.n_chunks > wanted // 2 or c.chunk_cols == c.block_cols, "segments are whole tiles; they lose less than half by that"
 
 

@@ -6,6 +6,7 @@ the time of a copy that moves the same bytes (H200, 2^27 elements, cold L2): 1.0
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -354,18 +355,23 @@ def way_for_long_columns(n_cols: int, itemsize: int, backward: bool) -> tuple[Wa
 def loops_config(n_outer: int, n_cols: int, n_inner: int, itemsize: int, device: Device, backward: bool, vector: int, wide_index: bool) -> Config:
     """A long dimension walked twice, in as many segments as keep the device busy.
 
-    32,768 × 4,096 and 1,048,576 × 128, forward: float32 0.64 and 0.62, bfloat16 0.46 and 0.40; backward 0.57 and 0.53, 0.55 and 0.51. Reading twice can reach
-    0.67 forward and 0.60 backward.
+    But every program of the second launch reads the summaries of all segments of its columns, which should be few beside the elements of its own segment.
+
+    131,072 × 1,024, forward and backward: float32 0.61 and 0.57, bfloat16 0.46 and 0.55. Reading twice can reach 0.67 and 0.60.
     """
+    inner, block_cols, warps = 64 if itemsize <= 4 else 32, 64, 4
+    if itemsize == 4 and backward:
+        block_cols = 32
     if itemsize == 2 and not backward:
-        inner, block_cols, warps = 32, 64, 2
-    else:
-        inner, block_cols, warps = 128 if itemsize == 2 and vector == 8 else 64 if itemsize <= 4 else 32, 64, 4
+        inner, warps = 32, 2
+    elif itemsize == 2 and vector == 8:
+        inner = 128
     block = inner * block_cols
     inner = min(inner, next_power_of_2(n_inner))
     block_cols = block // inner
     groups = n_outer * -(-n_inner // inner)
-    n_segments = max(1, min(512, 32 * device.multiprocessors // groups, -(-n_cols // block_cols)))
+    few_summaries = min(math.isqrt(n_cols * itemsize // 16), max(256, 512 // groups))
+    n_segments = max(1, min(few_summaries, 32 * device.multiprocessors // groups, -(-n_cols // block_cols)))
     segment_cols = -(-n_cols // (n_segments * block_cols)) * block_cols
     n_segments = -(-n_cols // segment_cols)
     return Config(

@@ -23,7 +23,7 @@ ENTRIES = {
     "packed_rows": ("kernels/packed_rows.py",),
     "aligned_rows": ("kernels/aligned_rows.py",),
     "split_rows": ("kernels/split_rows.py",),
-    "strided": ("kernels/strided.py", "kernels/split_strided.py"),
+    "strided": ("kernels/strided.py", "kernels/split_strided.py", "kernels/strided_loops.py"),
     "triton_softmax": ("dispatch.py",),
 }
 """The files that an implementation starts from."""
