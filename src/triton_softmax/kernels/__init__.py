@@ -13,6 +13,7 @@ Elements moved for a matrix of M rows and N columns, in the forward and the back
 | `split_rows` | a long row over several programs, still read once | 2MN | 3MN |
 | `strided` | the columns far apart, the rows side by side | 2MN | 3MN |
 | `split_strided` | a long dimension of that kind over several programs | 2MN | 3MN |
+| `strided_loops` | a very long one, walked twice in segments | 3MN | 5MN |
 
 `online` holds the device functions they share, above all the merge of two (m, d) pairs; `rows` what their launchers share; `flash_attention` carries the
 recurrence one step further. The rungs up to `single_block` offer `softmax_forward(x, *, log, out_dtype)` and `softmax_backward(y, dy, *, log, in_dtype)` on
