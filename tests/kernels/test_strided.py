@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from kernel_cases import DEVICE, DTYPES, INTERPRETED, assert_near, dtype_name, matrix, quiet, watch_accesses
+from triton_softmax import traffic
 from triton_softmax.kernels.split_strided import softmax_backward_split_strided_kernel, softmax_forward_split_strided_kernel
 from triton_softmax.kernels.strided import softmax_backward_strided_kernel, softmax_forward_strided_kernel
 from triton_softmax.kernels.strided_loops import softmax_backward_strided_loops_kernel, softmax_forward_strided_loops_kernel
@@ -157,6 +158,19 @@ def test_poisoned_surroundings(how):
         dx = backward(y, dy, log=False, how=how, words=words)
     accesses.assert_reads_only(y, dy, numbers)
     accesses.assert_writes_once(dx, workspace=numbers)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="only interpreted kernels are counted")
+@pytest.mark.parametrize("how, reads", [("whole", 1), ("loops", 2)])
+def test_elements_moved(how, reads):
+    x, dy = cube(2, 19, 5), cube(2, 19, 5, seed=1)
+    y, dx, words = torch.empty(2, 19, 5), torch.empty(2, 19, 5), torch.empty(1, dtype=torch.int64)
+    with traffic.count_elements() as count:
+        launch((x, y), log=False, how=how, words=words)
+    assert (count.reads, count.writes) == (reads * x.numel(), x.numel())
+    with traffic.count_elements() as count:
+        launch((y, dy, dx), log=False, how=how, words=words)
+    assert (count.reads, count.writes) == (2 * reads * x.numel(), x.numel())
 
 
 @BOTH
