@@ -127,6 +127,15 @@ def test_edges_as_torch(how, log):
     assert_near(forward(x, log=log, how=how), wanted)
 
 
+@BOTH
+@HOW
+def test_maxima_that_rise_and_fall(how, log):
+    """200 elements, in up to 13 segments, which are merged eight at a time."""
+    rising = (torch.arange(200.0) / 8).view(1, 200, 1)
+    x = torch.cat([rising, rising.flip(1), rising.roll(100, 1)], dim=2).to(DEVICE)
+    assert_near(forward(x, log=log, how=how), exact(x, log))
+
+
 @HOW
 def test_offsets_in_64_bits(how):
     x = cube(2, 9, 5)
