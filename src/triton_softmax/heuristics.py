@@ -265,8 +265,8 @@ def way_for_few_rows(n_rows: int, n_cols: int, itemsize: int, log: bool, backwar
     """Smaller chunks, so that every multiprocessor has some, and several to keep it busy; None if there are plenty anyway.
 
     As long as all chunks fit on the device at once, each is a program of its own, and the finer the better. But every program reads the words of its whole
-    row, so a row of more than a hundred chunks is cut more coarsely. Of 288 cases from 1 × 32,768 to 128 × 524,288, these choices are on average 1.2 % slower
-    than the best of nine.
+    row, so a row of more than a hundred chunks is cut more coarsely. In 286 cases from 1 × 32,768 to 128 × 524,288, these choices were on average 1.6 % slower
+    than the fastest way that was tried.
     """
 
     def chunks(block: int) -> tuple[int, float]:
@@ -341,7 +341,7 @@ def split_config(
 def way_for_long_columns(n_cols: int, itemsize: int, backward: bool) -> tuple[Way, int]:
     """(way, inner): chunks of way.block × inner elements of a dimension that no tile holds.
 
-    512 × 4,096 × 64, forward and backward: float32 0.89 and 0.92, bfloat16 0.73 and 0.81.
+    512 × 4,096 × 64, forward and backward: float32 0.89 and 0.93, bfloat16 0.72 and 0.82.
     """
     if backward and n_cols > 4096:
         return Way(2048 // itemsize, 128, 16), 32  # 8,192 × 16,384: 0.76 and 0.66
@@ -357,7 +357,7 @@ def loops_config(n_outer: int, n_cols: int, n_inner: int, itemsize: int, device:
 
     But every program of the second launch reads the summaries of all segments of its columns, which should be few beside the elements of its own segment.
 
-    131,072 × 1,024, forward and backward: float32 0.61 and 0.57, bfloat16 0.46 and 0.55. Reading twice can reach 0.67 and 0.60.
+    131,072 × 1,024, forward and backward: float32 0.62 and 0.56, bfloat16 0.46 and 0.55. Reading twice can reach 0.67 and 0.60.
     """
     inner, block_cols, warps = 64 if itemsize <= 4 else 32, 64, 4
     if itemsize == 4 and backward:
@@ -400,7 +400,7 @@ def strided_config(
 ) -> Config:
     """A tile across the inner dimension, of the whole softmax dimension if it is short.
 
-    64 neighbours side by side and 64 elements per thread reach 0.97 and more up to 256 columns. A longer dimension is split into chunks. A very long one, for
+    64 neighbours side by side and 64 elements per thread reach 0.94 and more up to 256 columns. A longer dimension is split into chunks. A very long one, for
     whose many chunks there would be too many words to read, is walked in loops. So is every long one where waiting is not known to work, or whose
     elements have to be accessed one by one or (16-bit, forward) two by two (`vector`).
     """
