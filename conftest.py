@@ -1,8 +1,8 @@
 """How the documentation is run by pytest.
 
 * Without a GPU the kernels run in Triton's interpreter: decided here, before Triton is imported.
-* A fence that includes a section of `src/` is expanded as the site expands it and runs in a copy of its
-  module's globals: what runs is the kernel that ships.
+* A fence that includes a section of `src/` is expanded as the site expands it and runs in a copy of
+  its module's globals: what runs is the kernel that ships.
 * `pycon` fences are doctests: the output a page shows is compared.
 * Fences in tabs, admonitions and details are collected too.
 """
@@ -40,11 +40,17 @@ class DocsMarkdown(MarkdownIt):
 
     def __init__(self) -> None:
         super().__init__("commonmark")
-        self.disable("code")  # text indented by four is the body of a tab or an admonition, not code
+        self.disable(
+            "code"
+        )  # text indented by four is the body of a tab or an admonition, not code
         md = markdown.Markdown(
             extensions=["pymdownx.snippets"],
             extension_configs={
-                "pymdownx.snippets": {"base_path": [str(ROOT)], "check_paths": True, "dedent_subsections": True}
+                "pymdownx.snippets": {
+                    "base_path": [str(ROOT)],
+                    "check_paths": True,
+                    "dedent_subsections": True,
+                }
             },
         )
         self.snippets = md.preprocessors["snippet"]
@@ -67,7 +73,11 @@ class DocsMarkdown(MarkdownIt):
                 runner = None
             if language == "pycon":
                 runner = "Session"
-            options = [option for option in options if option == "continuation" or option.startswith("fixture:")]
+            options = [
+                option
+                for option in options
+                if option == "continuation" or option.startswith("fixture:")
+            ]
             token.info = " ".join(["python", *options, *([f"runner:{runner}"] if runner else [])])
         return tokens
 
@@ -83,13 +93,16 @@ class Fence(DefaultRunner):
 
     def runtest(self, test, args, **kwargs):
         if "asyncio_runner" not in kwargs:
-            # The plugin calls again, without this argument, whatever raised TypeError: report that error.
+            # The plugin calls again, without this argument, whatever raised TypeError: report that
+            # error.
             raise self.type_error
         args["__name__"] = "fence"
         for text, module in _included.items():
             if text in test.source:
                 shipped = vars(importlib.import_module(module))
-                args.update({name: value for name, value in shipped.items() if not name.startswith("__")})
+                args.update(
+                    {name: value for name, value in shipped.items() if not name.startswith("__")}
+                )
         name = str(test.source_path)
         linecache.cache[name] = (len(test.source), None, test.source.splitlines(True), name)
         try:
@@ -114,7 +127,9 @@ class Session(Fence):
         name = str(test.source_path)
         exec(compile(test.source[: start.start()], name, "exec", dont_inherit=True), args)
         padding = "\n" * test.source.count("\n", 0, start.start())
-        session = doctest.DocTestParser().get_doctest(padding + test.source[start.start() :], args, name, name, 0)
+        session = doctest.DocTestParser().get_doctest(
+            padding + test.source[start.start() :], args, name, name, 0
+        )
         report: list[str] = []
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
         if runner.run(session, out=report.append, clear_globs=False).failed:

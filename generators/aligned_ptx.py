@@ -1,4 +1,5 @@
-"""What the compiler makes of odd rows: the packed kernel element by element, the aligned kernel in whole vectors."""
+"""What the compiler makes of odd rows: the packed kernel element by element, the aligned kernel in
+whole vectors."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ KERNELS = (("packed_rows", 1), ("aligned_rows", 8))
 
 
 def request(name: str, vector: int) -> Request:
-    """The forward kernel for one bfloat16 row per program, sm_90; nothing is promised about strides or length."""
+    """The forward kernel for one bfloat16 row per program, sm_90; nothing is promised about strides
+    or length."""
     return Request(
         f"triton_softmax.kernels.{name}:softmax_forward_{name}_kernel",
         {"x_ptr": "*bf16", "y_ptr": "*bf16", **dict.fromkeys(INTEGERS, "i32")},
@@ -26,7 +28,8 @@ def request(name: str, vector: int) -> Request:
 
 
 def first_of_each(result: Compilation) -> list[str]:
-    """The first instruction of every kind that loads from global memory or stores to it, as the compiler wrote it."""
+    """The first instruction of every kind that loads from global memory or stores to it, as the
+    compiler wrote it."""
     lines: dict[str, str] = {}
     for line in result.ptx.splitlines():
         access = re.search(r"\b(?:ld|st)\.(?:volatile\.)?global[\w.:]*", line)
@@ -39,7 +42,9 @@ def generate() -> dict[str, str]:
     """A table of instructions by kernel, and one instruction of each kind."""
     table = ["| kernel | loads | stores |", "| --- | --- | --- |"]
     excerpt = []
-    for (name, vector), result in zip(KERNELS, compile_many([request(*kernel) for kernel in KERNELS]), strict=True):
+    for (name, vector), result in zip(
+        KERNELS, compile_many([request(*kernel) for kernel in KERNELS]), strict=True
+    ):
         cells = [
             ", ".join(f"{count} × `{access}`" for access, count in counts.items())
             for counts in (result.global_loads, result.global_stores)

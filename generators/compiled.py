@@ -13,13 +13,21 @@ INTEGERS = ("x_row_stride", "y_row_stride", "n_cols")
 def request(aligned: bool) -> Request:
     """The forward kernel on 1,024 float32 elements for sm_90."""
     signature = {"x_ptr": "*fp32", "y_ptr": "*fp32", **dict.fromkeys(INTEGERS, "i32")}
-    return Request(KERNEL, signature, {"LOG": False, "BLOCK_SIZE": 1024}, "sm_90", aligned=INTEGERS if aligned else ())
+    return Request(
+        KERNEL,
+        signature,
+        {"LOG": False, "BLOCK_SIZE": 1024},
+        "sm_90",
+        aligned=INTEGERS if aligned else (),
+    )
 
 
 def generate() -> dict[str, str]:
     """A table of instructions by alignment."""
     lines = ["| row stride and length | loads | stores |", "| --- | --- | --- |"]
-    for label, result in zip(("multiples of 16", "anything"), compile_many([request(True), request(False)])):
+    for label, result in zip(
+        ("multiples of 16", "anything"), compile_many([request(True), request(False)])
+    ):
         cells = [
             ", ".join(f"{n} × `{name}`" for name, n in table.items())
             for table in (result.global_loads, result.global_stores)

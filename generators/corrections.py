@@ -15,7 +15,13 @@ def generate() -> dict[str, str]:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             anchor = node.name.replace("_", "-")
-            out += [f'<a id="{anchor}"></a>', "", f'??? test "{node.name}"', "", "    ```{.python .excerpt}"]
+            out += [
+                f'<a id="{anchor}"></a>',
+                "",
+                f'??? test "{node.name}"',
+                "",
+                "    ```{.python .excerpt}",
+            ]
             out += [f"    {line}".rstrip() for line in lines[first - 1 : node.end_lineno]]
             out += ["    ```", ""]
     return {"docs/_generated/corrections.md": "\n".join(out)}

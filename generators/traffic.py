@@ -32,6 +32,10 @@ def generate() -> dict[str, str]:
     """The tables by path."""
     return {
         "docs/_generated/traffic-rungs.md": rungs(),
-        "docs/_generated/traffic-naive-forward.md": naive(traffic.NAIVE_LINES, traffic.FORWARD["naive"]),
-        "docs/_generated/traffic-naive-backward.md": naive(traffic.NAIVE_BACKWARD_LINES, traffic.BACKWARD["naive"]),
+        "docs/_generated/traffic-naive-forward.md": naive(
+            traffic.NAIVE_LINES, traffic.FORWARD["naive"]
+        ),
+        "docs/_generated/traffic-naive-backward.md": naive(
+            traffic.NAIVE_BACKWARD_LINES, traffic.BACKWARD["naive"]
+        ),
     }

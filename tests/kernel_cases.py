@@ -1,5 +1,5 @@
-"""What the tests of the kernels share: inputs in poisoned surroundings, references in float64, and a watch over every
-access."""
+"""What the tests of the kernels share: inputs in poisoned surroundings, references in float64, and
+a watch over every access."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def dtype_name(dtype: torch.dtype) -> str:
 def matrix(
     n_rows: int, n_cols: int, dtype: torch.dtype, *, gap: int = 0, scale: float = 4.0, seed: int = 0
 ) -> torch.Tensor:
-    """Random rows in the midst of NaN, `gap` elements apart: whatever is read out of range shows."""
+    """Random rows in the midst of NaN, `gap` elements apart: whatever is read out of range
+    shows."""
     generator = torch.Generator().manual_seed(seed)
     stride = n_cols + gap
     values = torch.randn(n_rows, n_cols, generator=generator, dtype=torch.float64) * scale
@@ -50,17 +51,34 @@ def expected_backward(y: torch.Tensor, dy: torch.Tensor, *, log: bool = False) -
 
 
 def assert_near(
-    actual: torch.Tensor, expected: torch.Tensor, *, dtype: torch.dtype | None = None, atol: float | None = None
+    actual: torch.Tensor,
+    expected: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    atol: float | None = None,
 ) -> None:
     """Equal up to the rounding of the dtype; NaN equals NaN, and infinities must match.
 
-    The interpreter truncates where a GPU rounds to the nearest bfloat16, which doubles the last error.
+    The interpreter truncates where a GPU rounds to the nearest bfloat16, which doubles the last
+    error.
     """
     dtype = dtype or actual.dtype
-    rtol = {torch.float16: 2**-10, torch.bfloat16: 2**-7, torch.float32: 2e-5, torch.float64: 1e-12}[dtype]
+    rtol = {
+        torch.float16: 2**-10,
+        torch.bfloat16: 2**-7,
+        torch.float32: 2e-5,
+        torch.float64: 1e-12,
+    }[dtype]
     if atol is None:
-        atol = {torch.float16: 1e-6, torch.bfloat16: 1e-6, torch.float32: 2e-6, torch.float64: 1e-13}[dtype]
-    torch.testing.assert_close(actual.double(), expected.double(), rtol=rtol, atol=atol, equal_nan=True)
+        atol = {
+            torch.float16: 1e-6,
+            torch.bfloat16: 1e-6,
+            torch.float32: 2e-6,
+            torch.float64: 1e-13,
+        }[dtype]
+    torch.testing.assert_close(
+        actual.double(), expected.double(), rtol=rtol, atol=atol, equal_nan=True
+    )
 
 
 class Accesses:
@@ -82,7 +100,9 @@ class Accesses:
         outside = np.setdiff1d(np.concatenate(self.loads), allowed)
         assert not len(outside), f"{len(outside)} reads outside of the operands"
 
-    def assert_writes_once(self, *tensors: torch.Tensor, workspace: torch.Tensor | None = None) -> None:
+    def assert_writes_once(
+        self, *tensors: torch.Tensor, workspace: torch.Tensor | None = None
+    ) -> None:
         """Each element of the tensors once, nothing else but the workspace."""
         wanted = np.sort(np.concatenate([self._addresses(tensor) for tensor in tensors]))
         stores = np.concatenate(self.stores)
@@ -100,11 +120,15 @@ def watch_accesses():
     load, store = builder.create_masked_load, builder.create_masked_store
 
     def watched_load(pointers, mask, *rest):
-        accesses.loads.append(np.broadcast_to(pointers.data, mask.data.shape)[mask.data.astype(bool)].astype(np.int64))
+        accesses.loads.append(
+            np.broadcast_to(pointers.data, mask.data.shape)[mask.data.astype(bool)].astype(np.int64)
+        )
         return load(pointers, mask, *rest)
 
     def watched_store(pointers, value, mask, *rest):
-        accesses.stores.append(np.broadcast_to(pointers.data, mask.data.shape)[mask.data.astype(bool)].astype(np.int64))
+        accesses.stores.append(
+            np.broadcast_to(pointers.data, mask.data.shape)[mask.data.astype(bool)].astype(np.int64)
+        )
         return store(pointers, value, mask, *rest)
 
     builder.create_masked_load, builder.create_masked_store = watched_load, watched_store

@@ -1,4 +1,5 @@
-"""Data as a run would write it, without a GPU: times follow from made-up speeds, the same on every call."""
+"""Data as a run would write it, without a GPU: times follow from made-up speeds, the same on every
+call."""
 
 from __future__ import annotations
 
@@ -77,7 +78,9 @@ def row(case, provider: str, **changes) -> dict:
         "status": "ok",
         "reason": None,
         "bytes": case.bytes,
-        "us": {"p20": round(us * 0.99, 3), "p50": round(us, 3), "p80": round(us * 1.02, 3)} if timed else None,
+        "us": {"p20": round(us * 0.99, 3), "p50": round(us, 3), "p80": round(us * 1.02, 3)}
+        if timed
+        else None,
         "samples": 50 if timed else 0,
         "max_abs_error": 1e-7,
         "max_rel_error": 2e-7 * (1 + noise),
@@ -95,7 +98,11 @@ def row(case, provider: str, **changes) -> dict:
         made |= {"status": "failed", "reason": "RuntimeError: too long", "us": None, "samples": 0}
         made |= {"max_abs_error": None, "max_rel_error": None}
     if provider == "flag_gems" and case.inputs == "masked":
-        made |= {"status": "wrong", "reason": "largest relative error of a row inf", "max_rel_error": "inf"}
+        made |= {
+            "status": "wrong",
+            "reason": "largest relative error of a row inf",
+            "max_rel_error": "inf",
+        }
     if case.suite == "compiles":
         made |= {"count": 12 + (case.dtype == "float16") * 20, "samples": 1000}
     return {**made, **changes}
@@ -103,5 +110,7 @@ def row(case, provider: str, **changes) -> dict:
 
 def data(suites: tuple[str, ...] = tuple(SUITES), **changes) -> dict:
     """A whole made-up run."""
-    rows = [row(case, name) for suite in suites for case in SUITES[suite]() for name in case.providers]
+    rows = [
+        row(case, name) for suite in suites for case in SUITES[suite]() for name in case.providers
+    ]
     return {"format": FORMAT, "environments": {"run1": environment(**changes)}, "rows": rows}

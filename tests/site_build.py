@@ -15,14 +15,33 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def build(target: Path, *, root: Path = ROOT, tool: str = "mkdocs") -> subprocess.CompletedProcess:
-    """Build the site below `root` strictly into `target`; torch and triton are kept out of reach."""
+    """Build the site below `root` strictly into `target`; torch and triton are kept out of
+    reach."""
     blocker = target.parent / "blocked"
     blocker.mkdir(exist_ok=True)
     for name in ("torch", "triton"):
-        (blocker / f"{name}.py").write_text("raise ImportError('the documentation build must not need this')\n")
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": f"{blocker}{os.pathsep}{root / 'src'}"}
-    command = [sys.executable, "-m", tool, "build", "--strict", "-f", str(root / "mkdocs.yml"), "-d", str(target)]
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300)
+        (blocker / f"{name}.py").write_text(
+            "raise ImportError('the documentation build must not need this')\n"
+        )
+    environment = {
+        **os.environ,
+        "NO_MKDOCS_2_WARNING": "1",
+        "PYTHONPATH": f"{blocker}{os.pathsep}{root / 'src'}",
+    }
+    command = [
+        sys.executable,
+        "-m",
+        tool,
+        "build",
+        "--strict",
+        "-f",
+        str(root / "mkdocs.yml"),
+        "-d",
+        str(target),
+    ]
+    return subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, timeout=300
+    )
 
 
 def pages() -> list[Path]:
@@ -40,13 +59,31 @@ def html_of(page: Path | str) -> str:
     ('math/index.html', 'math/softmax/index.html')
     """
     relative = Path(page).relative_to(ROOT / "docs") if Path(page).is_absolute() else Path(page)
-    return (relative.parent / "index.html" if relative.stem == "index" else relative.with_suffix("") / "index.html").as_posix()
+    return (
+        relative.parent / "index.html"
+        if relative.stem == "index"
+        else relative.with_suffix("") / "index.html"
+    ).as_posix()
 
 
 class _CodeBlocks(HTMLParser):
     """Collect (language, classes, text) of each highlighted block outside API listings."""
 
-    VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+    VOID = {
+        "area",
+        "base",
+        "br",
+        "col",
+        "embed",
+        "hr",
+        "img",
+        "input",
+        "link",
+        "meta",
+        "source",
+        "track",
+        "wbr",
+    }
 
     def __init__(self) -> None:
         super().__init__()

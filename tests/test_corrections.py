@@ -21,8 +21,11 @@ from triton_softmax.traffic import FORWARD, NAIVE_LINES, Traffic, best_gain
 
 
 def test_printed_row_sums_do_not_add_up():
-    """D4: the printed sums are not the sums of the printed products; the difference is not rounding."""
-    products = np.array([[0.0090, 0.0489, 0.4657], [0.0032, 0.0352, 0.4334]])  # four digits, as on the page
+    """D4: the printed sums are not the sums of the printed products; the difference is not
+    rounding."""
+    products = np.array(
+        [[0.0090, 0.0489, 0.4657], [0.0032, 0.0352, 0.4334]]
+    )  # four digits, as on the page
     step = worked.backward()
     assert np.array_equal(step["y dy"].round(4), products)
     assert np.allclose(products.sum(axis=1), [0.5236, 0.4718], atol=1.5e-4)
@@ -31,7 +34,8 @@ def test_printed_row_sums_do_not_add_up():
 
 
 def test_printed_gradient_is_right_but_does_not_follow_from_the_printed_sums():
-    """D4: the printed dX is that of autograd; with the printed sums it would be another, whose rows do not sum to 0."""
+    """D4: the printed dX is that of autograd; with the printed sums it would be another, whose rows
+    do not sum to 0."""
     x = torch.tensor(worked.X, requires_grad=True)
     torch.softmax(x, dim=1).backward(torch.tensor(worked.DY))
     assert np.array_equal(x.grad.numpy().round(4), worked.PRINTED["dx"])
@@ -46,7 +50,8 @@ def test_printed_gradient_is_right_but_does_not_follow_from_the_printed_sums():
 
 
 def test_naive_traffic_is_5mn_and_not_7mn_reads():
-    """B1: the lines read 5MN + 2M elements, where the source adds them up to 7MN; the writes are as it says."""
+    """B1: the lines read 5MN + 2M elements, where the source adds them up to 7MN; the writes are as
+    it says."""
     naive = sum((line.traffic for line in NAIVE_LINES), Traffic())
     for m, n in ((7, 3), (1823, 781), (4096, 12672)):
         assert naive.reads(m, n) == 5 * m * n + 2 * m
@@ -56,7 +61,8 @@ def test_naive_traffic_is_5mn_and_not_7mn_reads():
 
 
 def test_best_gain_over_naive_is_little_over_4_and_not_5():
-    """B1: (8MN + 4M) / 2MN = 4 + 2/N; the source promises (7MN + 3MN + 2M) / 2MN, which is about 5."""
+    """B1: (8MN + 4M) / 2MN = 4 + 2/N; the source promises (7MN + 3MN + 2M) / 2MN, which is about
+    5."""
     for m, n in ((4096, 128), (1823, 781), (1, 50_257)):
         assert best_gain(m, n) == pytest.approx(4 + 2 / n)
         assert (7 * m * n + 3 * m * n + 2 * m) / (2 * m * n) == pytest.approx(5 + 1 / n)
@@ -83,7 +89,8 @@ def test_naive_as_printed_overflows_above_88():
 
 @quiet
 def test_the_block_must_exceed_the_columns_and_not_the_rows():
-    """B1: "greater than the number of rows N" means columns: the block covers one row, however many there are."""
+    """B1: "greater than the number of rows N" means columns: the block covers one row, however many
+    there are."""
     for n_rows, n_cols in ((40, 3), (2, 70)):
         x = torch.randn(n_rows, n_cols, device=DEVICE)
         assert single_block._block_for(n_cols) >= n_cols
@@ -95,7 +102,8 @@ def test_the_block_must_exceed_the_columns_and_not_the_rows():
 
 
 def test_the_two_benchmarks_count_bytes_differently():
-    """A9 counts 2·M·N elements, B4 M·N: the same time reads twice as fast. Read once and written once is 2·M·N."""
+    """A9 counts 2·M·N elements, B4 M·N: the same time reads twice as fast. Read once and written
+    once is 2·M·N."""
     for m, n in ((4096, 256), (4096, 12672)):
         moved = FORWARD["single_block"].elements(m, n)
         assert moved == 2 * m * n
@@ -109,7 +117,8 @@ def test_the_two_benchmarks_count_bytes_differently():
 
 
 def long_softmax_from_zero(x, m_start):
-    """The puzzles' loop over one row in tiles of 32, in PyTorch, with the running maximum started at `m_start`."""
+    """The puzzles' loop over one row in tiles of 32, in PyTorch, with the running maximum started
+    at `m_start`."""
     m, d = torch.tensor(m_start), torch.tensor(0.0)
     for tile in x.split(32):
         m_new = torch.maximum(m, tile.max())
@@ -121,7 +130,8 @@ def long_softmax_from_zero(x, m_start):
 @quiet
 @pytest.mark.parametrize("rung", [three_loops, two_loops], ids=["three_loops", "two_loops"])
 def test_a_running_maximum_must_start_at_minus_infinity(rung):
-    """C1, C2: started at 0, a row of very negative numbers becomes 0/0; started at -∞ it is right."""
+    """C1, C2: started at 0, a row of very negative numbers becomes 0/0; started at -∞ it is
+    right."""
     for x in (torch.tensor([-1000.0, -1001.0]), torch.linspace(-500, -400, 70)):
         expected = torch.softmax(x, dim=0)
         assert long_softmax_from_zero(x, 0.0).isnan().all()
@@ -133,8 +143,13 @@ def test_a_running_maximum_must_start_at_minus_infinity(rung):
 
 @quiet
 def test_a_million_is_not_infinity():
-    """C3: with -10⁶ in place of -∞, scores below it vanish, and all weights with them; the kernel has no such limit."""
-    q, k, v = torch.tensor([-1e4]), torch.tensor([200.0, 200.0001, 200.0002]), torch.tensor([1.0, 2.0, 4.0])
+    """C3: with -10⁶ in place of -∞, scores below it vanish, and all weights with them; the kernel
+    has no such limit."""
+    q, k, v = (
+        torch.tensor([-1e4]),
+        torch.tensor([200.0, 200.0001, 200.0002]),
+        torch.tensor([1.0, 2.0, 4.0]),
+    )
     scores = q[:, None] * k
     assert (scores < -1e6).all()
     m = torch.maximum(torch.tensor(-1e6), scores.max())
@@ -150,23 +165,33 @@ def test_a_million_is_not_infinity():
 
 def single_block_at(block_size, num_warps=32):
     kernel = "triton_softmax.kernels.single_block:softmax_forward_single_block_kernel"
-    signature = {"x_ptr": "*fp32", "y_ptr": "*fp32", "x_row_stride": "i32", "y_row_stride": "i32", "n_cols": "i32"}
+    signature = {
+        "x_ptr": "*fp32",
+        "y_ptr": "*fp32",
+        "x_row_stride": "i32",
+        "y_row_stride": "i32",
+        "n_cols": "i32",
+    }
     return Request(kernel, signature, {"LOG": False, "BLOCK_SIZE": block_size}, "sm_90", num_warps)
 
 
 def test_past_the_limit_registers_spill_and_nothing_iterates():
-    """A9: beyond 65,536 columns Triton does not "break the input down and iterate": each thread spills registers."""
+    """A9: beyond 65,536 columns Triton does not "break the input down and iterate": each thread
+    spills registers."""
     fits, at_cap, past = compile_many([single_block_at(size) for size in (32768, 65536, 131072)])
     assert fits.spill_bytes == 0
     assert 0 < at_cap.spill_bytes < past.spill_bytes
     assert at_cap.registers == past.registers == 64  # all that 1,024 threads can have each
     for result, size in ((fits, 32768), (at_cap, 65536), (past, 131072)):
-        assert sum(result.global_loads.values()) == size // (32 * 32)  # one load per element and thread: unrolled
+        assert sum(result.global_loads.values()) == size // (
+            32 * 32
+        )  # one load per element and thread: unrolled
         assert not re.search(r"\bbra\b", result.ptx)  # and no loop
 
 
 def test_65536_limits_a_block_of_one_library_and_no_grid():
-    """A5: 65,536 bounds neither the block that Triton takes nor the rows of a grid, whose x dimension ends at 2³¹ - 1."""
+    """A5: 65,536 bounds neither the block that Triton takes nor the rows of a grid, whose x
+    dimension ends at 2³¹ - 1."""
     assert single_block.MAX_COLS == 2**20
     assert single_block._block_for(65_537) == 131_072
     with pytest.raises(ValueError, match="1,048,576 columns"):

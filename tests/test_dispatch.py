@@ -1,4 +1,5 @@
-"""From a call to a launch: which kernel runs for which geometry, on what, and that the answer is right."""
+"""From a call to a launch: which kernel runs for which geometry, on what, and that the answer is
+right."""
 
 import pytest
 import torch
@@ -24,7 +25,9 @@ BOTH = pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
 
 def tensor(*shape, dtype=torch.float32, seed=0, scale=3.0):
     generator = torch.Generator().manual_seed(seed)
-    return (torch.randn(shape, generator=generator, dtype=torch.float64) * scale).to(dtype).to(DEVICE)
+    return (
+        (torch.randn(shape, generator=generator, dtype=torch.float64) * scale).to(dtype).to(DEVICE)
+    )
 
 
 def check(x, dim, *, log=False, ran, out_dtype=None, implementation=None):
@@ -45,7 +48,12 @@ def check(x, dim, *, log=False, ran, out_dtype=None, implementation=None):
     rows = [t.movedim(dim, -1).reshape(-1, x.shape[dim]) for t in (y2, dy, dx)]
     exact = expected_backward(*rows[:2], log=log)
     coarse = max((x.dtype, y.dtype), key=lambda dtype: torch.finfo(dtype).eps)
-    assert_near(rows[2], exact, dtype=coarse, atol=1e-5 if coarse == torch.float32 else 2e-3 if coarse != torch.float64 else None)
+    assert_near(
+        rows[2],
+        exact,
+        dtype=coarse,
+        atol=1e-5 if coarse == torch.float32 else 2e-3 if coarse != torch.float64 else None,
+    )
     return y
 
 
@@ -86,7 +94,9 @@ def test_rows_that_start_anywhere_are_aligned(dtype, log):
     check(tensor(5, 49, dtype=dtype), 1, log=log, ran="aligned_rows")
 
 
-@pytest.mark.parametrize("dtype, log", [(torch.float16, True), (torch.float32, False)], ids=["float16-log", "float32"])
+@pytest.mark.parametrize(
+    "dtype, log", [(torch.float16, True), (torch.float32, False)], ids=["float16-log", "float32"]
+)
 def test_one_long_row_is_split(dtype, log):
     check(tensor(1, 8200, dtype=dtype)[0], 0, log=log, ran="split_rows")
 
@@ -96,10 +106,17 @@ def test_long_float64_rows_are_read_twice():
 
 
 @BOTH
-@pytest.mark.parametrize("implementation", [None, "split_rows", "packed_rows", "aligned_rows", "strided"], ids=str)
+@pytest.mark.parametrize(
+    "implementation", [None, "split_rows", "packed_rows", "aligned_rows", "strided"], ids=str
+)
 @pytest.mark.parametrize(
     "dtypes",
-    [(torch.float16, torch.float32), (torch.float32, torch.float16), (torch.float64, torch.float32), (torch.float32, torch.float64)],
+    [
+        (torch.float16, torch.float32),
+        (torch.float32, torch.float16),
+        (torch.float64, torch.float32),
+        (torch.float32, torch.float64),
+    ],
     ids=lambda pair: "-to-".join(map(dtype_name, pair)),
 )
 def test_out_dtype(dtypes, implementation, log):
@@ -170,7 +187,11 @@ def test_gradients_laid_out_unlike_the_result(view, log):
 
 
 @BOTH
-@pytest.mark.parametrize("shape", [(1, 1, 1), (4, 1, 1), (1, 5, 1), (1, 1, 32), (4, 5, 1), (4, 1, 32), (1, 5, 32)], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 1, 1), (4, 1, 1), (1, 5, 1), (1, 1, 32), (4, 5, 1), (4, 1, 32), (1, 5, 32)],
+    ids=str,
+)
 def test_expanded(shape, log):
     x = tensor(*shape).expand(4, 5, 32)
     dy = tensor(*shape, seed=3, scale=1.0).expand(4, 5, 32)
@@ -183,7 +204,8 @@ def test_expanded(shape, log):
 
 
 def test_a_gradient_of_ones():
-    """sum().backward() hands one expanded number to the kernel: all strides zero, and nothing to copy."""
+    """sum().backward() hands one expanded number to the kernel: all strides zero, and nothing to
+    copy."""
     y = torch.softmax(tensor(4, 48), 1)
     dx = dispatch.softmax_backward(y, torch.ones((), device=DEVICE).expand(4, 48), 1)
     assert_near(dx, torch.zeros(4, 48, device=DEVICE), atol=1e-6)
@@ -200,10 +222,14 @@ def test_three_groups_are_copied(implementation, log):
     assert y.is_contiguous()
     dx = dispatch.softmax_backward(y, x, 3, log=log, implementation=implementation)
     assert dispatch.last_launch() != ["copy"]
-    assert_near(dx.flatten(0, 2), expected_backward(y.flatten(0, 2), x.flatten(0, 2), log=log), atol=2e-5)
+    assert_near(
+        dx.flatten(0, 2), expected_backward(y.flatten(0, 2), x.flatten(0, 2), log=log), atol=2e-5
+    )
 
 
-@pytest.mark.parametrize("implementation", ["packed_rows", "aligned_rows", "split_rows", "two_loops", "single_block"])
+@pytest.mark.parametrize(
+    "implementation", ["packed_rows", "aligned_rows", "split_rows", "two_loops", "single_block"]
+)
 def test_rows_by_name_along_another_dimension_are_copied(implementation):
     x = tensor(2, 33, 2)
     y = dispatch.softmax_forward(x, 1, implementation=implementation)
@@ -278,10 +304,14 @@ def test_poisoned_surroundings(shape, implementation, log, monkeypatch):
     """Rows amid NaN: nothing else is read, and each element of the result is written once."""
     pool = []
     take = dispatch.words.take
-    monkeypatch.setattr(dispatch.words, "take", lambda *args: pool.append(take(*args)) or pool[-1], raising=False)
+    monkeypatch.setattr(
+        dispatch.words, "take", lambda *args: pool.append(take(*args)) or pool[-1], raising=False
+    )
     for dtype in (torch.float16, torch.float32):
         width = 16 // dtype.itemsize
-        gap = width - shape[1] % width + (0 if implementation == "packed_rows" else shape[1] % width)
+        gap = (
+            width - shape[1] % width + (0 if implementation == "packed_rows" else shape[1] % width)
+        )
         x = matrix(*shape, dtype, gap=gap)
         pool.clear()
         with watch_accesses() as accesses:
@@ -308,7 +338,9 @@ def test_logsumexp_along_every_dimension():
             dlse = torch.randn(lse.shape, device=DEVICE)
             dx = dispatch.logsumexp_backward(dlse, view, lse, dim)
             assert dx.is_contiguous() and dx.shape == view.shape
-            assert_near(dx, dlse.double().unsqueeze(dim) * torch.softmax(view.double(), dim), atol=1e-5)
+            assert_near(
+                dx, dlse.double().unsqueeze(dim) * torch.softmax(view.double(), dim), atol=1e-5
+            )
 
 
 def test_words_without_a_gpu_are_fresh_zeros():
@@ -332,7 +364,8 @@ class FakeDevice:
 
 @pytest.fixture
 def fake_cuda(monkeypatch):
-    """The pool believes in a GPU with a current stream; its blocks lie on the host and are counted."""
+    """The pool believes in a GPU with a current stream; its blocks lie on the host and are
+    counted."""
     state = {"stream": 1, "capturing": False, "blocks": []}
     zeros = torch.zeros
 

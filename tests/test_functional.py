@@ -1,4 +1,5 @@
-"""The public functions against PyTorch's: every shape, stride, dtype and hostile row, and every error message."""
+"""The public functions against PyTorch's: every shape, stride, dtype and hostile row, and every
+error message."""
 
 from __future__ import annotations
 
@@ -18,10 +19,12 @@ PAIRS = {"softmax": (softmax, torch.softmax), "log_softmax": (log_softmax, torch
 normalizers = pytest.mark.parametrize("ours, theirs", list(PAIRS.values()), ids=list(PAIRS))
 ALL = {**PAIRS, "logsumexp": (logsumexp, torch.logsumexp)}
 functions = pytest.mark.parametrize("ours, theirs", list(ALL.values()), ids=list(ALL))
-dtypes = pytest.mark.parametrize("dtype", ops.DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
+dtypes = pytest.mark.parametrize(
+    "dtype", ops.DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch.")
+)
 
-# Against a float64 reference that starts from the same rounded input. One unit in the last place of the result; the
-# interpreter truncates to bfloat16 where a GPU rounds to the nearest.
+# Against a float64 reference that starts from the same rounded input. One unit in the last place of
+# the result; the interpreter truncates to bfloat16 where a GPU rounds to the nearest.
 TOLERANCE = {
     torch.float64: dict(rtol=1e-12, atol=1e-14),
     torch.float32: dict(rtol=2e-6, atol=1e-7),
@@ -31,7 +34,9 @@ TOLERANCE = {
 
 
 def random(*shape, dtype=torch.float64, seed=0):
-    return (3 * torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))).to(dtype)
+    return (
+        3 * torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    ).to(dtype)
 
 
 def check_close(actual, expected, tolerance):
@@ -40,7 +45,8 @@ def check_close(actual, expected, tolerance):
 
 
 def gradient(ours, x, y, dy, dim):
-    """The vector-Jacobian product in float64, from the output as it was rounded: what a backward kernel gets to see."""
+    """The vector-Jacobian product in float64, from the output as it was rounded: what a backward
+    kernel gets to see."""
     x, y, dy = x.detach().double(), y.detach().double(), dy.double()
     if ours is softmax:
         return y * (dy - (y * dy).sum(dim, keepdim=True))
@@ -61,7 +67,10 @@ def compare(ours, theirs, x, dim):
     dy = random(*y.shape, seed=1).to(y.dtype)
     (dx,) = torch.autograd.grad(y, x, dy)
     assert dx.shape == x.shape and dx.dtype == x.dtype
-    rounding = {**TOLERANCE[x.dtype], "atol": 4 * torch.finfo(x.dtype).eps * (1 + dy.abs().sum().item())}
+    rounding = {
+        **TOLERANCE[x.dtype],
+        "atol": 4 * torch.finfo(x.dtype).eps * (1 + dy.abs().sum().item()),
+    }
     check_close(dx, gradient(ours, x, y, dy, dim), rounding)
     if x.dtype == torch.float64:
         (want_dx,) = torch.autograd.grad(want, exact, dy)
@@ -77,12 +86,26 @@ def launched():
 
 # Shapes, dimensions, dtypes
 
-SHAPES = [(1,), (7,), (1, 1), (1, 5), (5, 1), (3, 7), (2, 3, 4), (2, 1, 3), (2, 1, 2, 3), (1, 33), (33, 2)]
+SHAPES = [
+    (1,),
+    (7,),
+    (1, 1),
+    (1, 5),
+    (5, 1),
+    (3, 7),
+    (2, 3, 4),
+    (2, 1, 3),
+    (2, 1, 2, 3),
+    (1, 33),
+    (33, 2),
+]
 
 
 @functions
 @pytest.mark.parametrize(
-    "shape, dim", [(shape, dim) for shape in SHAPES for dim in range(-len(shape), len(shape))], ids=str
+    "shape, dim",
+    [(shape, dim) for shape in SHAPES for dim in range(-len(shape), len(shape))],
+    ids=str,
 )
 def test_every_dimension(ours, theirs, shape, dim):
     x = random(*shape)
@@ -91,7 +114,9 @@ def test_every_dimension(ours, theirs, shape, dim):
 
 @functions
 @dtypes
-@pytest.mark.parametrize("shape, dim", [((3, 7), 1), ((7, 3), 0), ((2, 5, 3), 1), ((2, 129), -1)], ids=str)
+@pytest.mark.parametrize(
+    "shape, dim", [((3, 7), 1), ((7, 3), 0), ((2, 5, 3), 1), ((2, 129), -1)], ids=str
+)
 def test_values_and_gradients(ours, theirs, shape, dim, dtype):
     compare(ours, theirs, random(*shape, dtype=dtype), dim)
 
@@ -113,7 +138,9 @@ EMPTY = [(0,), (3, 0), (0, 3), (3, 0, 2), (0, 0)]
 
 
 @functions
-@pytest.mark.parametrize("shape, dim", [(shape, dim) for shape in EMPTY for dim in range(len(shape))], ids=str)
+@pytest.mark.parametrize(
+    "shape, dim", [(shape, dim) for shape in EMPTY for dim in range(len(shape))], ids=str
+)
 def test_empty(ours, theirs, shape, dim):
     x, exact = (torch.empty(shape, requires_grad=True) for _ in range(2))
     y, want = ours(x, dim), theirs(exact, dim)
@@ -177,7 +204,9 @@ def test_negative_bit(ours, theirs):
     y = ours(leaf, 1)
     dy = torch.complex(y.detach(), y.detach()).conj().imag
     assert dy.is_neg()
-    torch.testing.assert_close(torch.autograd.grad(y, leaf, dy), torch.autograd.grad(theirs(leaf, 1), leaf, dy.clone()))
+    torch.testing.assert_close(
+        torch.autograd.grad(y, leaf, dy), torch.autograd.grad(theirs(leaf, 1), leaf, dy.clone())
+    )
 
 
 # Hostile rows
@@ -243,7 +272,9 @@ def test_dtype_casts_first(ours, theirs, source, out):
 @normalizers
 def test_dtype_casts_before_the_kernel_sees_the_numbers(ours, theirs):
     x = torch.tensor([1.0, 1.001, 70000.0])  # in float16: 1, 1.001 rounded, inf
-    torch.testing.assert_close(ours(x, 0, torch.float16), theirs(x, 0, dtype=torch.float16), equal_nan=True)
+    torch.testing.assert_close(
+        ours(x, 0, torch.float16), theirs(x, 0, dtype=torch.float16), equal_nan=True
+    )
 
 
 @normalizers
@@ -289,7 +320,9 @@ def test_logsumexp_keepdim(shape, keepdim):
 
 
 def test_logsumexp_of_nothing():
-    torch.testing.assert_close(logsumexp(torch.empty(2, 0, 4), (0, 1), True), torch.full((1, 1, 4), -INF))
+    torch.testing.assert_close(
+        logsumexp(torch.empty(2, 0, 4), (0, 1), True), torch.full((1, 1, 4), -INF)
+    )
     assert logsumexp(torch.tensor(3.0), ()) == 3
 
 
@@ -315,7 +348,9 @@ def test_no_gradient_wanted(ours, theirs):
     {
         "expanded": lambda y: y.sum(),
         "transposed": lambda y: (
-            (y.t() @ torch.ones(y.shape[0], 1, dtype=y.dtype)).pow(2).sum() if y.dim() > 1 else y.sum()
+            (y.t() @ torch.ones(y.shape[0], 1, dtype=y.dtype)).pow(2).sum()
+            if y.dim() > 1
+            else y.sum()
         ),
         "strided": lambda y: (y[..., ::2] * 3).sum(),
         "zero": lambda y: 0 * y.sum(),
@@ -373,7 +408,9 @@ def test_gradient_of_a_gradient(ours, theirs):
 
 @functions
 @pytest.mark.parametrize("requires_grad", [False, True])
-@pytest.mark.parametrize("shape, dim", [((), 0), ((3,), 0), ((2, 3), 0), ((2, 3), 1), ((2, 3, 2), 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape, dim", [((), 0), ((3,), 0), ((2, 3), 0), ((2, 3), 1), ((2, 3, 2), 1)], ids=str
+)
 def test_the_result_may_be_changed_in_place(ours, theirs, shape, dim, requires_grad):
     x = random(*shape).requires_grad_(requires_grad)
     weight = torch.tensor(2.0, dtype=x.dtype, requires_grad=True)
@@ -401,7 +438,9 @@ def test_cross_entropy_of_the_article():
         return x.grad
 
     torch.testing.assert_close(run(log_softmax), run(torch.log_softmax))
-    torch.testing.assert_close(run(lambda x, d: softmax(x, d).log()), run(torch.log_softmax), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        run(lambda x, d: softmax(x, d).log()), run(torch.log_softmax), rtol=1e-4, atol=1e-6
+    )
 
 
 def test_hooks_see_the_saved_output():
@@ -414,7 +453,9 @@ def test_hooks_see_the_saved_output():
     x = random(2, 3).requires_grad_()
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
         y = softmax(x, 1)
-    assert len(saved) == 1 and saved[0].data_ptr() == y.data_ptr()  # y is all that the backward pass needs
+    assert (
+        len(saved) == 1 and saved[0].data_ptr() == y.data_ptr()
+    )  # y is all that the backward pass needs
     y[:, 0].sum().backward()
     assert x.grad.abs().sum() > 0
 
@@ -445,7 +486,8 @@ def test_plain_calls_skip_the_dispatcher(monkeypatch, ours, theirs):
 @functions
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_the_short_way_is_short(monkeypatch, ours, theirs, requires_grad):
-    """Python functions entered between the caller and `dispatch`: what a call costs the host beside the launch."""
+    """Python functions entered between the caller and `dispatch`: what a call costs the host beside
+    the launch."""
     from triton_softmax import dispatch
 
     entered = []
@@ -498,7 +540,9 @@ def test_each_implementation(ours, theirs, name):
     assert any(name in launch for launch in launched()), launched()
     want = theirs(x, 0 if name == "strided" else 1)
     dy = random(3, 9, seed=1).float()
-    torch.testing.assert_close((y, *torch.autograd.grad(y, x, dy)), (want, *torch.autograd.grad(want, x, dy)))
+    torch.testing.assert_close(
+        (y, *torch.autograd.grad(y, x, dy)), (want, *torch.autograd.grad(want, x, dy))
+    )
 
 
 @pytest.mark.parametrize("name", triton_softmax.IMPLEMENTATIONS)
@@ -517,7 +561,13 @@ def test_an_implementation_that_cannot_take_the_shape():
 
 @functions
 def test_dim_out_of_range_as_torch(ours, theirs):
-    for x, dim in [(random(2, 3), 2), (random(2, 3), -3), (random(), 1), (random(), -2), (random(0), 1)]:
+    for x, dim in [
+        (random(2, 3), 2),
+        (random(2, 3), -3),
+        (random(), 1),
+        (random(), -2),
+        (random(0), 1),
+    ]:
         with pytest.raises(IndexError) as want:
             theirs(x, dim)
         for each in (x, x.requires_grad_(), x.detach().to("meta")):
@@ -528,16 +578,21 @@ def test_dim_out_of_range_as_torch(ours, theirs):
 
 @functions
 @pytest.mark.parametrize(
-    "dtype", [torch.int32, torch.int64, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn]
+    "dtype",
+    [torch.int32, torch.int64, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn],
 )
 def test_dtypes_that_are_refused(ours, theirs, dtype):
     name = str(dtype).removeprefix("torch.")
     with pytest.raises(
-        TypeError, match=f"^the input has dtype {name}; expected one of float16, bfloat16, float32, float64$"
+        TypeError,
+        match=f"^the input has dtype {name}; expected one of float16, bfloat16, float32, float64$",
     ):
         ours(torch.zeros(2, 3).to(dtype), 1)
     if ours is not logsumexp:
-        with pytest.raises(TypeError, match=f"^the argument dtype has dtype {name}; expected one of float16, bfloat16"):
+        with pytest.raises(
+            TypeError,
+            match=f"^the argument dtype has dtype {name}; expected one of float16, bfloat16",
+        ):
             ours(torch.zeros(2, 3), 1, dtype=dtype)
 
 
@@ -561,7 +616,9 @@ def test_dim_may_be_any_integer(ours, theirs):
 @functions
 @pytest.mark.parametrize("x", [[1.0, 2.0], 3.0, None], ids=repr)
 def test_input_that_is_no_tensor(ours, theirs, x):
-    with pytest.raises(TypeError, match=f"^the input must be a torch.Tensor, not {type(x).__name__}$"):
+    with pytest.raises(
+        TypeError, match=f"^the input must be a torch.Tensor, not {type(x).__name__}$"
+    ):
         ours(x, 0)
 
 
@@ -569,13 +626,21 @@ def test_input_that_is_no_tensor(ours, theirs, x):
 def test_other_arguments(ours, theirs):
     with pytest.raises(TypeError, match=r"^dtype must be a torch.dtype or None, not str$"):
         ours(random(2, 3), 1, "float32")
-    for x in (random(2, 3), random(2, 3).requires_grad_(), torch.empty(0), torch.empty(2, device="meta")):
+    for x in (
+        random(2, 3),
+        random(2, 3).requires_grad_(),
+        torch.empty(0),
+        torch.empty(2, device="meta"),
+    ):
         with pytest.raises(
-            ValueError, match="^unknown implementation 'fastest'; expected None or one of .*'single_block'"
+            ValueError,
+            match="^unknown implementation 'fastest'; expected None or one of .*'single_block'",
         ):
             ours(x, 0, implementation="fastest")
     with pytest.raises(TypeError):
-        ours(random(2, 3), 1, None, "naive")  # the name of an implementation is passed by keyword only
+        ours(
+            random(2, 3), 1, None, "naive"
+        )  # the name of an implementation is passed by keyword only
 
 
 def test_dims_of_logsumexp():
@@ -597,8 +662,12 @@ def test_sparse_tensors_are_refused(ours, theirs):
 
 def test_cpu_without_the_interpreter(monkeypatch):
     monkeypatch.setattr(ops, "INTERPRETED", False)
-    for f, x in itertools.product((softmax, log_softmax, logsumexp), (random(2, 3), random(2, 3).requires_grad_())):
-        with pytest.raises(RuntimeError, match="set TRITON_INTERPRET=1 before importing triton, or move the tensor"):
+    for f, x in itertools.product(
+        (softmax, log_softmax, logsumexp), (random(2, 3), random(2, 3).requires_grad_())
+    ):
+        with pytest.raises(
+            RuntimeError, match="set TRITON_INTERPRET=1 before importing triton, or move the tensor"
+        ):
             f(x, 1)
 
 

@@ -31,7 +31,9 @@ MANY = 4096  # rows enough for every device here
 on_every_device = pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
 
 
-def choose(n_rows, n_cols, itemsize, *, log=False, backward=False, gap=0, addresses=None, **options) -> Config:
+def choose(
+    n_rows, n_cols, itemsize, *, log=False, backward=False, gap=0, addresses=None, **options
+) -> Config:
     """The choice for contiguous results and inputs whose rows lie `gap` elements apart."""
     n_tensors = 3 if backward else 2
     strides = (n_cols + gap,) * (n_tensors - 1) + (n_cols,)
@@ -62,7 +64,9 @@ def test_next_power_of_2_around_all_of_them():
 @pytest.mark.parametrize("itemsize, width", [(2, 8), (4, 4), (8, 2)])
 def test_vector_width(itemsize, width):
     assert vector_width(itemsize, (0, 512), (width * 5, width * 7)) == width
-    assert vector_width(itemsize, (0, 512), (width + 1, 1)) == width, "rows in step need not start on a vector"
+    assert vector_width(itemsize, (0, 512), (width + 1, 1)) == width, (
+        "rows in step need not start on a vector"
+    )
     assert vector_width(itemsize, (0, 512), (0, width * 5)) == width, "an expanded row"
     assert vector_width(itemsize, (0, 512), (width, width + 1)) == 1
     assert vector_width(itemsize, (0, 512, 16), (3, 3 + width, 4)) == 1
@@ -100,9 +104,17 @@ LONGEST = {
 @on_every_device
 @pytest.mark.parametrize("case", LONGEST, ids=str)
 def test_fits_one_program(case, device):
-    for n_rows, limit in ((MANY, LONGEST[case]), (66, LONGEST[case]), (65, min(8192, LONGEST[case])), (1, 8192)):
+    for n_rows, limit in (
+        (MANY, LONGEST[case]),
+        (66, LONGEST[case]),
+        (65, min(8192, LONGEST[case])),
+        (1, 8192),
+    ):
         for n_cols in around(limit):
-            assert fits_one_program(n_rows, n_cols, *case, device) == (n_cols <= limit), (n_rows, n_cols)
+            assert fits_one_program(n_rows, n_cols, *case, device) == (n_cols <= limit), (
+                n_rows,
+                n_cols,
+            )
 
 
 def test_odd_rows_of_16_bits_do_not_half_fill_the_largest_tile():
@@ -137,7 +149,9 @@ def test_the_choice_follows_the_limit(itemsize, backward, device):
 
 
 def test_rows_without_a_common_vector_are_packed_by_element():
-    assert choose(MANY, 1024, 2, addresses=(2, 0)) == tile_config(MANY, 1024, 2, 1, False, False, DEVICES["nvidia"])
+    assert choose(MANY, 1024, 2, addresses=(2, 0)) == tile_config(
+        MANY, 1024, 2, 1, False, False, DEVICES["nvidia"]
+    )
     config = choose(MANY, 1024, 2, gap=1)
     assert (config.implementation, config.vector, config.edges) == ("packed_rows", 1, False)
     config = choose(MANY, 1024, 2, gap=8)
@@ -153,7 +167,11 @@ def test_short_16_bit_rows_use_half_a_vector_that_divides_them(backward):
     for n_cols in (4, 20, 36, 100, 124):
         c = choose(MANY, n_cols, 2, backward=backward)
         assert (c.implementation, c.vector, c.edges) == ("packed_rows", 4, False)
-        assert c.block_cols >= 32 and c.block_rows * c.block_cols <= 1024 and c.num_warps == (2 if c.block_cols <= 64 else 1)
+        assert (
+            c.block_cols >= 32
+            and c.block_rows * c.block_cols <= 1024
+            and c.num_warps == (2 if c.block_cols <= 64 else 1)
+        )
     for n_cols in (33, 34, 126, 127, 130, 132):
         c = choose(MANY, n_cols, 2, backward=backward)
         assert (c.implementation, c.vector) == ("aligned_rows", 8)
@@ -165,7 +183,8 @@ def test_short_16_bit_rows_use_half_a_vector_that_divides_them(backward):
 
 @pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
 def test_what_is_held_decides_and_not_the_narrowest(log):
-    """float32 in, float16 out: accesses as wide as float16 asks for, registers as float32 fills them."""
+    """float32 in, float16 out: accesses as wide as float16 asks for, registers as float32 fills
+    them."""
     for backward in (False, True):
         for n_cols in (1024, 1025, 8192, 16384, 32768, 32769, 131072, 131073):
             config = choose(MANY, n_cols, 2, log=log, backward=backward, held=4)
@@ -173,7 +192,10 @@ def test_what_is_held_decides_and_not_the_narrowest(log):
             assert not config.pairs and not config.hold
             if n_cols % 8 == 0:
                 alone = choose(MANY, n_cols, 4, log=log, backward=backward)
-                assert (config.implementation, config.block_cols) == (alone.implementation, alone.block_cols)
+                assert (config.implementation, config.block_cols) == (
+                    alone.implementation,
+                    alone.block_cols,
+                )
 
 
 def test_rows_that_no_split_takes_are_read_twice():
@@ -206,7 +228,11 @@ def test_tiles(itemsize, edges, backward, device):
             assert c.vector == vector and c.edges == edges and c.max_registers is None
             if n_rows < 2 * device.multiprocessors * 2:
                 assert c.block_rows == 1, "programs before rows per program"
-            held = not edges and c.block_cols == 16384 if backward else c.block_cols >= (2048 if edges else 8192)
+            held = (
+                not edges and c.block_cols == 16384
+                if backward
+                else c.block_cols >= (2048 if edges else 8192)
+            )
             assert c.hold == (device.nvidia and itemsize == 2 and held)
 
 
@@ -217,16 +243,39 @@ def test_tiles_of_short_rows():
     assert tile_config(2**20, 17, 2, 8, True, False, nvidia).block_rows == 16
     for block_cols, warps in ((512, 1), (1024, 1), (2048, 1), (4096, 2), (8192, 4), (16384, 8)):
         assert tile_config(MANY, block_cols + 1, 2, 8, True, False, nvidia).num_warps == warps
-    for block_cols, warps in ((512, 2), (1024, 4), (2048, 4), (4096, 8), (8192, 16), (16384, 8), (65536, 32)):
+    for block_cols, warps in (
+        (512, 2),
+        (1024, 4),
+        (2048, 4),
+        (4096, 8),
+        (8192, 16),
+        (16384, 8),
+        (65536, 32),
+    ):
         assert tile_config(MANY, block_cols + 1, 4, 4, True, False, nvidia).num_warps == warps
     for block_cols, rows, warps in ((64, 16, 2), (128, 8, 2), (256, 4, 1)):
         for itemsize in (2, 4):
             c = tile_config(MANY, block_cols + 1, itemsize, 16 // itemsize, True, False, nvidia)
             assert (c.block_rows, c.num_warps) == (rows, warps)
-    for block_cols, rows, warps in ((512, 4, 4), (2048, 1, 4), (4096, 2, 16), (8192, 1, 16), (16384, 1, 8), (32768, 1, 16), (65536, 1, 32)):
+    for block_cols, rows, warps in (
+        (512, 4, 4),
+        (2048, 1, 4),
+        (4096, 2, 16),
+        (8192, 1, 16),
+        (16384, 1, 8),
+        (32768, 1, 16),
+        (65536, 1, 32),
+    ):
         c = tile_config(2**20, block_cols, 2, 8, False, False, nvidia)
         assert (c.block_rows, c.num_warps) == (rows, warps)
-    for block_cols, rows, warps in ((32, 32, 4), (1024, 1, 4), (2048, 1, 1), (4096, 1, 2), (8192, 1, 16), (32768, 1, 16)):
+    for block_cols, rows, warps in (
+        (32, 32, 4),
+        (1024, 1, 4),
+        (2048, 1, 1),
+        (4096, 1, 2),
+        (8192, 1, 16),
+        (32768, 1, 16),
+    ):
         c = tile_config(2**20, block_cols, 4, 4, False, False, nvidia)
         assert (c.block_rows, c.num_warps) == (rows, warps)
     for itemsize in (2, 4):
@@ -235,7 +284,12 @@ def test_tiles_of_short_rows():
             assert (c.block_rows, c.num_warps) == (1, warps)
 
 
-SPLIT_COLS = (4096, *around(8192, 16384, 32768, 40960, 65536, 131072, 262144, 524288, 1 << 20, 1_310_720), 1 << 22, 1 << 25)
+SPLIT_COLS = (
+    4096,
+    *around(8192, 16384, 32768, 40960, 65536, 131072, 262144, 524288, 1 << 20, 1_310_720),
+    1 << 22,
+    1 << 25,
+)
 
 
 @on_every_device
@@ -249,29 +303,45 @@ def test_split_rows_cover_the_row(itemsize, backward, log, device):
             for n_rows in (1, 16, 17, 132, MANY):
                 c = split_config(n_rows, n_cols, itemsize, log, vector, edges, backward, device)
                 assert c.implementation == "split_rows"
-                assert c.n_chunks * c.chunk_cols >= n_cols > (c.n_chunks - 1) * c.chunk_cols, "no gap, no idle chunk"
+                assert c.n_chunks * c.chunk_cols >= n_cols > (c.n_chunks - 1) * c.chunk_cols, (
+                    "no gap, no idle chunk"
+                )
                 assert c.chunk_cols <= c.block_cols and c.chunk_cols % vector == 0
                 assert c.block_cols in (1024, 2048, 4096, 8192) and c.n_chunks <= MAX_CHUNKS
-                assert c.hold <= (device.nvidia and itemsize == 2) and (device.nvidia or c.max_registers is None)
+                assert c.hold <= (device.nvidia and itemsize == 2) and (
+                    device.nvidia or c.max_registers is None
+                )
                 assert c.pairs == (itemsize == 2 and vector > 1)
-                assert c.keep_exp <= (not log and not backward and not c.lag and not c.two_pass), "what the kernel can do"
+                assert c.keep_exp <= (not log and not backward and not c.lag and not c.two_pass), (
+                    "what the kernel can do"
+                )
                 assert c.lag <= c.ahead and (c.max_programs is None) != c.ahead
-                assert (device.nvidia or c.two_pass or c.n_chunks == 1) and not (c.two_pass and c.ahead)
+                assert (device.nvidia or c.two_pass or c.n_chunks == 1) and not (
+                    c.two_pass and c.ahead
+                )
                 if c.block_cols > 2048 and device.nvidia and vector > 1:
                     finer = n_rows * c.n_chunks * c.block_cols // 2048
-                    assert finer >= 8 * device.multiprocessors or c.n_chunks > 48, "work for all multiprocessors"
+                    assert finer >= 8 * device.multiprocessors or c.n_chunks > 48, (
+                        "work for all multiprocessors"
+                    )
 
 
 @pytest.mark.parametrize("n_sm", [1, 78, 132])
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("itemsize", [2, 4])
 def test_split_rows_wait_only_for_chunks_that_run(itemsize, backward, n_sm):
-    """65,536 registers and 48 warps in each multiprocessor hold all chunks of a row that is read once."""
+    """65,536 registers and 48 warps in each multiprocessor hold all chunks of a row that is read
+    once."""
     device = Device(n_sm, nvidia=True)
     passes = set()
     for n_rows in (1, 17, MANY):
-        for n_cols in (*SPLIT_COLS, *(n_sm * per_sm * 8192 + more for per_sm in range(1, 9) for more in (0, 8))):
-            c = split_config(n_rows, n_cols, itemsize, False, 16 // itemsize, False, backward, device)
+        for n_cols in (
+            *SPLIT_COLS,
+            *(n_sm * per_sm * 8192 + more for per_sm in range(1, 9) for more in (0, 8)),
+        ):
+            c = split_config(
+                n_rows, n_cols, itemsize, False, 16 // itemsize, False, backward, device
+            )
             warps = min(65536 // (32 * -(-c.max_registers // 8) * 8), 48, 16 * c.num_warps)
             at_once = n_sm * (warps // c.num_warps)
             assert c.two_pass or c.n_chunks <= at_once
@@ -282,7 +352,10 @@ def test_split_rows_wait_only_for_chunks_that_run(itemsize, backward, n_sm):
 
 WAYS = {
     # (itemsize, log, edges, backward): block, registers, ahead, lag on both sides of each length
-    (4, False, False, False): {1_048_576: ((8192, 96, False, False), (4096, 128, True, True)), 528 * 4096: ((4096, 128, True, True), None)},
+    (4, False, False, False): {
+        1_048_576: ((8192, 96, False, False), (4096, 128, True, True)),
+        528 * 4096: ((4096, 128, True, True), None),
+    },
     (4, False, True, False): {524_288: ((8192, 112, False, False), (4096, 128, True, True))},
     (4, True, False, False): {262_144: ((8192, 128, False, False), (4096, 128, True, True))},
     (4, False, False, True): {
@@ -314,7 +387,9 @@ def test_ways_for_many_rows_change_at_their_thresholds(case):
     itemsize, log, edges, backward = case
     for longest, sides in WAYS[case].items():
         for n_cols, way in ((longest - 1, sides[0]), (longest, sides[0]), (longest + 1, sides[1])):
-            c = split_config(10**5, n_cols, itemsize, log, 16 // itemsize, edges, backward, DEVICES["nvidia"])
+            c = split_config(
+                10**5, n_cols, itemsize, log, 16 // itemsize, edges, backward, DEVICES["nvidia"]
+            )
             assert c.two_pass == (way is None), n_cols
             if way is not None:
                 assert (c.block_cols, c.max_registers, c.ahead, c.lag) == way, n_cols
@@ -322,7 +397,8 @@ def test_ways_for_many_rows_change_at_their_thresholds(case):
 
 FINE, MIDDLE, COARSE, AHEAD = 2048, 4096, 8192, "ahead"
 FEW = {
-    # rows × columns: the chunks of few rows, None where each multiprocessor has enough of them anyway
+    # rows × columns: the chunks of few rows, None where each multiprocessor has enough of them
+    # anyway
     (1, 32_768): FINE,
     (66, 32_768): FINE,  # 1,056 chunks of 2,048: eight for each multiprocessor
     (67, 32_768): MIDDLE,
@@ -335,7 +411,10 @@ FEW = {
     (33, 131_072): MIDDLE,
     (34, 131_072): AHEAD,
     (4, 1 << 20): COARSE,
-    (5, 1 << 20): None,  # more than four chunks of 8,192 for each multiprocessor, and rows of more than 128 chunks of 4,096
+    (
+        5,
+        1 << 20,
+    ): None,  # more than four chunks of 8,192 for each multiprocessor, and rows of more than 128 chunks of 4,096
     (8, 1 << 19): COARSE,
     (9, 1 << 19): AHEAD,
     (131, 131_072): AHEAD,
@@ -351,24 +430,38 @@ def test_few_rows_are_cut_finer(shape):
         if FEW[shape] is None:
             assert way is None
             continue
-        assert (c.block_cols, c.max_registers, c.num_warps, c.keep_exp, c.ahead, c.lag) == (*way[:4], way.ahead, False)
+        assert (c.block_cols, c.max_registers, c.num_warps, c.keep_exp, c.ahead, c.lag) == (
+            *way[:4],
+            way.ahead,
+            False,
+        )
         assert way.ahead == (FEW[shape] == AHEAD)
         assert way.block == (4096 if way.ahead else FEW[shape])
         assert way.keep_exp == (not log and not backward)
         wide = itemsize == 4 and backward
         assert way.warps == {2048: 2, 4096: 4 if wide else 2, 8192: 8 if wide else 4}[way.block]
-        assert way.registers == (128 if (way.block == 8192 and wide) or not (backward or (way.ahead and itemsize == 4)) else 168)
+        assert way.registers == (
+            128
+            if (way.block == 8192 and wide) or not (backward or (way.ahead and itemsize == 4))
+            else 168
+        )
 
 
 def test_few_rows_are_counted_in_chunks_per_multiprocessor():
     for n_sm in (1, 78, 132):
         for per_multiprocessor, block in ((8, 2048), (9, 4096)):
-            way = way_for_few_rows(per_multiprocessor * n_sm, 2048, 4, False, False, Device(n_sm, nvidia=True))
+            way = way_for_few_rows(
+                per_multiprocessor * n_sm, 2048, 4, False, False, Device(n_sm, nvidia=True)
+            )
             assert way.block == block
 
 
 def test_rows_without_a_common_vector_hold_an_element_to_a_register():
-    for backward, log, way in ((False, False, (2048, 40, True)), (True, False, (4096, 128, False)), (False, True, (4096, 128, False))):
+    for backward, log, way in (
+        (False, False, (2048, 40, True)),
+        (True, False, (4096, 128, False)),
+        (False, True, (4096, 128, False)),
+    ):
         for n_rows in (1, MANY):
             c = split_config(n_rows, 1 << 17, 2, log, 1, False, backward, DEVICES["nvidia"])
             assert (c.block_cols, c.max_registers, c.keep_exp) == way and not c.pairs and not c.hold
@@ -384,8 +477,12 @@ def test_longest_rows_stay_within_the_most_chunks():
 @pytest.mark.parametrize("num_chunks", [1, 128, 129, 255, 256, 257, 511, 512, 513])
 @pytest.mark.parametrize("num_warps", [1, 2, 4])
 def test_words_give_every_thread_lanes_of_its_own(num_chunks, num_warps):
-    config = Config("split_rows", block_cols=1024, chunk_cols=1024, n_chunks=num_chunks, num_warps=num_warps)
-    (launch,) = dispatch._split_launches(None, config, 3, num_chunks * 1024, (num_chunks * 1024,) * 2, False, True, True)
+    config = Config(
+        "split_rows", block_cols=1024, chunk_cols=1024, n_chunks=num_chunks, num_warps=num_warps
+    )
+    (launch,) = dispatch._split_launches(
+        None, config, 3, num_chunks * 1024, (num_chunks * 1024,) * 2, False, True, True
+    )
     words, looks = launch.constants["WORDS"], launch.constants["LOOKS"]
     assert words & (words - 1) == 0
     assert words == max(32 * num_warps, next_power_of_2(num_chunks)) == looks * 32 * num_warps
@@ -394,15 +491,26 @@ def test_words_give_every_thread_lanes_of_its_own(num_chunks, num_warps):
 
 
 def test_no_more_programs_than_the_device_holds():
-    config = Config("split_rows", block_cols=1024, chunk_cols=1024, n_chunks=10, max_programs=25, ahead=True)
-    grids = [dispatch._split_launches(None, config, n, 10240, (0, 0), False, True, True)[0].grid for n in (2, 3, 1000)]
+    config = Config(
+        "split_rows", block_cols=1024, chunk_cols=1024, n_chunks=10, max_programs=25, ahead=True
+    )
+    grids = [
+        dispatch._split_launches(None, config, n, 10240, (0, 0), False, True, True)[0].grid
+        for n in (2, 3, 1000)
+    ]
     assert grids == [20, 25, 25]
 
 
 def test_two_passes_publish_before_they_write_and_nobody_waits():
     config = Config("split_rows", block_cols=1024, chunk_cols=1024, n_chunks=400, two_pass=True)
-    publish, write = dispatch._split_launches(None, config, 1, 400 * 1024, (0, 0), False, True, True)
-    assert [publish.constants[name] for name in ("PUBLISH", "WRITE", "WAIT")] == [True, False, False]
+    publish, write = dispatch._split_launches(
+        None, config, 1, 400 * 1024, (0, 0), False, True, True
+    )
+    assert [publish.constants[name] for name in ("PUBLISH", "WRITE", "WAIT")] == [
+        True,
+        False,
+        False,
+    ]
     assert [write.constants[name] for name in ("PUBLISH", "WRITE", "WAIT")] == [False, True, False]
     assert {**publish.constants, "PUBLISH": False, "WRITE": True} == write.constants
 
@@ -434,7 +542,9 @@ def test_strided(itemsize, backward, device):
                     assert (c.hold, c.max_registers) == (False, None)
                 else:
                     assert whole == (n_cols <= (512 if backward or itemsize == 2 else 1024))
-                    assert c.loops == (n_cols > (65536 if itemsize == 2 and not backward else 16384))
+                    assert c.loops == (
+                        n_cols > (65536 if itemsize == 2 and not backward else 16384)
+                    )
     assert not strided_config(1, 8, 8, itemsize, 2**31 - 1, device).wide_index
     assert strided_config(1, 8, 8, itemsize, 2**31, device).wide_index
 
@@ -468,7 +578,9 @@ def test_long_dimensions_are_split(itemsize, backward):
             for vector in (1, 2, 4):
                 narrow = strided_config(3, n_cols, n_inner, itemsize, 0, nvidia, backward, vector)
                 assert narrow.vector == vector
-                assert (narrow.n_chunks > 1 and not narrow.loops) <= (vector > (2 if itemsize == 2 and not backward else 1))
+                assert (narrow.n_chunks > 1 and not narrow.loops) <= (
+                    vector > (2 if itemsize == 2 and not backward else 1)
+                )
     small = Device(8, nvidia=True)  # 16 programs of 8 warps and 128 registers at once
     for n_cols, loops in ((16 * 512, False), (16 * 512 + 1, True)):
         assert strided_config(3, n_cols, 64, 4, 0, small).loops == loops
@@ -493,40 +605,92 @@ def test_tiles_of_long_dimensions(itemsize, backward, n_cols, tile):
 @pytest.mark.parametrize("itemsize", [2, 4, 8])
 def test_loops_have_segments_enough_and_not_too_many(itemsize, backward, device):
     for n_cols in (2049, 4096, 65537, 10**6, 2**24):
-        for n_outer, n_inner in ((1, 1), (1, 8), (1, 33), (1, 128), (7, 300), (1, 10**5), (10**5, 64)):
+        for n_outer, n_inner in (
+            (1, 1),
+            (1, 8),
+            (1, 33),
+            (1, 128),
+            (7, 300),
+            (1, 10**5),
+            (10**5, 64),
+        ):
             for vector in (1, 8):
-                c = loops_config(n_outer, n_cols, n_inner, itemsize, device, backward, vector, False)
+                c = loops_config(
+                    n_outer, n_cols, n_inner, itemsize, device, backward, vector, False
+                )
                 assert c.loops and (c.n_chunks > 1) == c.two_pass
-                assert c.n_chunks * c.chunk_cols >= n_cols > (c.n_chunks - 1) * c.chunk_cols, "no gap, no idle segment"
+                assert c.n_chunks * c.chunk_cols >= n_cols > (c.n_chunks - 1) * c.chunk_cols, (
+                    "no gap, no idle segment"
+                )
                 assert c.chunk_cols % c.block_cols == 0, "tiles do not reach into the next segment"
                 groups = n_outer * -(-n_inner // c.block_rows)
-                assert groups * c.n_chunks <= max(groups, 32 * device.multiprocessors) and c.n_chunks <= 512
+                assert (
+                    groups * c.n_chunks <= max(groups, 32 * device.multiprocessors)
+                    and c.n_chunks <= 512
+                )
                 most = min(math.isqrt(n_cols * itemsize // 16), max(256, 512 // groups))
                 wanted = min(most, max(1, 32 * device.multiprocessors // groups))
                 assert c.n_chunks <= most
                 words = c.n_chunks * c.block_rows * 8
-                assert c.n_chunks == 1 or words <= c.chunk_cols * c.block_rows * itemsize, "fewer summaries than elements"
-                assert c.n_chunks > wanted // 2 or c.chunk_cols == c.block_cols, "segments are whole tiles; they lose less than half by that"
+                assert c.n_chunks == 1 or words <= c.chunk_cols * c.block_rows * itemsize, (
+                    "fewer summaries than elements"
+                )
+                assert c.n_chunks > wanted // 2 or c.chunk_cols == c.block_cols, (
+                    "segments are whole tiles; they lose less than half by that"
+                )
 
 
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 def test_loops_publish_before_they_write(backward):
     n_tensors = 3 if backward else 2
     groups = [(3, *(0,) * n_tensors), (100, *(1,) * n_tensors)]
-    config = Config("strided", block_rows=32, block_cols=64, n_chunks=5, chunk_cols=128, two_pass=True, loops=True, vector=4)
-    (publish, write), words = dispatch._strided_launches(backward, config, groups, (100,) * n_tensors, 600, False)
+    config = Config(
+        "strided",
+        block_rows=32,
+        block_cols=64,
+        n_chunks=5,
+        chunk_cols=128,
+        two_pass=True,
+        loops=True,
+        vector=4,
+    )
+    (publish, write), words = dispatch._strided_launches(
+        backward, config, groups, (100,) * n_tensors, 600, False
+    )
     assert [publish.constants[name] for name in ("PUBLISH", "WRITE", "VECTOR")] == [True, False, 4]
     assert {**publish.constants, "PUBLISH": False, "WRITE": True} == write.constants
     assert publish.grid == write.grid == 3 * 4 * 5 and words == 2 * 32 * publish.grid
-    (both,), words = dispatch._strided_launches(backward, replace(config, n_chunks=1, two_pass=False), groups, (100,) * n_tensors, 600, False)
-    assert [both.constants[name] for name in ("PUBLISH", "WRITE")] == [True, True] and both.grid == 3 * 4 and words == 1
+    (both,), words = dispatch._strided_launches(
+        backward,
+        replace(config, n_chunks=1, two_pass=False),
+        groups,
+        (100,) * n_tensors,
+        600,
+        False,
+    )
+    assert (
+        [both.constants[name] for name in ("PUBLISH", "WRITE")] == [True, True]
+        and both.grid == 3 * 4
+        and words == 1
+    )
 
 
-@pytest.mark.parametrize("num_chunks, inner, warps", [(2, 32, 8), (9, 32, 4), (256, 16, 8), (3, 1, 8), (64, 64, 8)])
+@pytest.mark.parametrize(
+    "num_chunks, inner, warps", [(2, 32, 8), (9, 32, 4), (256, 16, 8), (3, 1, 8), (64, 64, 8)]
+)
 def test_words_of_columns_give_every_thread_lanes_of_its_own(num_chunks, inner, warps):
-    config = Config("strided", block_rows=inner, block_cols=256, num_warps=warps, n_chunks=num_chunks, max_registers=128)
+    config = Config(
+        "strided",
+        block_rows=inner,
+        block_cols=256,
+        num_warps=warps,
+        n_chunks=num_chunks,
+        max_registers=128,
+    )
     groups = [(3, 0, 0), (100, 1, 1)]
-    (launch,), words = dispatch._strided_launches(False, config, groups, (100, 100), num_chunks * 256, False)
+    (launch,), words = dispatch._strided_launches(
+        False, config, groups, (100, 100), num_chunks * 256, False
+    )
     chunks, looks = launch.constants["CHUNKS"], launch.constants["LOOKS"]
     assert chunks & (chunks - 1) == 0 and chunks >= num_chunks
     assert looks * 32 * warps == chunks * inner
@@ -538,8 +702,13 @@ def test_what_is_insisted_on():
     assert choose(MANY, 64, 4, implementation="split_rows").implementation == "split_rows"
     assert choose(MANY, 64, 4, implementation="aligned_rows").implementation == "aligned_rows"
     assert choose(MANY, 65, 4, implementation="packed_rows").vector == 1
-    assert choose(MANY, PACKED_MAX_COLS, 4, implementation="packed_rows").block_cols == PACKED_MAX_COLS
-    assert choose(MANY, PACKED_MAX_COLS, 4, implementation="aligned_rows").block_cols == PACKED_MAX_COLS
+    assert (
+        choose(MANY, PACKED_MAX_COLS, 4, implementation="packed_rows").block_cols == PACKED_MAX_COLS
+    )
+    assert (
+        choose(MANY, PACKED_MAX_COLS, 4, implementation="aligned_rows").block_cols
+        == PACKED_MAX_COLS
+    )
 
 
 @pytest.mark.parametrize(
@@ -559,7 +728,8 @@ def test_what_is_refused(implementation, n_cols, itemsize, options, message):
 
 
 def distinct_kernels(columns, n_rows, itemsize, *, backward, log, device) -> int:
-    """How many kernels are compiled for these row lengths: what Triton counts as different constants and options."""
+    """How many kernels are compiled for these row lengths: what Triton counts as different
+    constants and options."""
     kernels = set()
     for n_cols in columns:
         config = choose(n_rows, n_cols, itemsize, backward=backward, log=log, device=device)
@@ -568,7 +738,9 @@ def distinct_kernels(columns, n_rows, itemsize, *, backward, log, device) -> int
             launches = []
             kernels.add("two_loops")
         elif config.implementation == "split_rows":
-            launches = dispatch._split_launches(None, config, n_rows, n_cols, strides, log, not backward, device.nvidia)
+            launches = dispatch._split_launches(
+                None, config, n_rows, n_cols, strides, log, not backward, device.nvidia
+            )
         else:
             launches = [dispatch._tile_launch(None, config, n_rows, n_cols, strides, log)]
         for launch in launches:
@@ -588,7 +760,8 @@ def most_kernels(columns, device) -> int:
 
 @on_every_device
 def test_few_kernels_for_a_thousand_row_lengths(device):
-    """1,000 lengths up to 262,144, at any number of rows, dtype and direction: no more than 20 kernels."""
+    """1,000 lengths up to 262,144, at any number of rows, dtype and direction: no more than 20
+    kernels."""
     lengths = random.Random(0).sample(range(1, 262145), 998)
     assert most_kernels([1, *lengths, 262144], device) <= 20
 
@@ -600,7 +773,8 @@ def test_few_kernels_for_the_first_thousand_row_lengths(device):
 
 @on_every_device
 def test_few_kernels_for_lengths_of_every_magnitude(device):
-    """Lengths spread over the magnitudes meet every power of two, with edges and without: no more than 32 kernels."""
+    """Lengths spread over the magnitudes meet every power of two, with edges and without: no more
+    than 32 kernels."""
     lengths = {round(2 ** (18 * i / 998)) for i in range(999)}
     assert most_kernels(sorted(lengths), device) <= 32
 

@@ -28,7 +28,10 @@ def test_same_result(ours, theirs, dim):
 @modules
 def test_repr_as_torch(ours, theirs):
     assert repr(ours(dim=1)) == repr(theirs(dim=1))
-    assert repr(ours(0, implementation="two_loops")) == f"{ours.__name__}(dim=0, implementation='two_loops')"
+    assert (
+        repr(ours(0, implementation="two_loops"))
+        == f"{ours.__name__}(dim=0, implementation='two_loops')"
+    )
 
 
 @modules

@@ -1,4 +1,5 @@
-"""The operators under everything PyTorch may do to them: autograd, torch.func, tracing, autocast."""
+"""The operators under everything PyTorch may do to them: autograd, torch.func, tracing,
+autocast."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from triton_softmax import ops
 
 # (ours, PyTorch's) of each public function
 PAIRS = {
-    name: (getattr(triton_softmax, name), getattr(torch, name)) for name in ("softmax", "log_softmax", "logsumexp")
+    name: (getattr(triton_softmax, name), getattr(torch, name))
+    for name in ("softmax", "log_softmax", "logsumexp")
 }
 pairs = pytest.mark.parametrize("ours, theirs", list(PAIRS.values()), ids=list(PAIRS))
 
@@ -65,7 +67,9 @@ def test_opcheck_with_every_argument(name):
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("dim", [0, 1])
 def test_every_operator_passes_gradcheck_in_both_modes(name, dim):
-    for op, (*tensors, last) in ((op, [a for a in arguments]) for op, arguments in operators(name, 2, 2, dim=dim)):
+    for op, (*tensors, last) in (
+        (op, [a for a in arguments]) for op, arguments in operators(name, 2, 2, dim=dim)
+    ):
         arguments = [*tensors, last]
         inputs = [a for a in arguments if isinstance(a, torch.Tensor)]
         rest = arguments[len(inputs) :]
@@ -81,7 +85,9 @@ def test_every_operator_passes_gradcheck_in_both_modes(name, dim):
 @pairs
 def test_gradgradcheck(ours, theirs):
     x = random(1, 3).requires_grad_()
-    assert gradgradcheck(lambda x: ours(x, 1), (x,), check_fwd_over_rev=True, check_rev_over_rev=True)
+    assert gradgradcheck(
+        lambda x: ours(x, 1), (x,), check_fwd_over_rev=True, check_rev_over_rev=True
+    )
 
 
 @pairs
@@ -99,7 +105,9 @@ def test_third_derivative(ours, theirs):
 
 @pairs
 @pytest.mark.parametrize(
-    "transforms", list(itertools.product([jacfwd, jacrev], repeat=3)), ids=lambda t: "-".join(f.__name__ for f in t)
+    "transforms",
+    list(itertools.product([jacfwd, jacrev], repeat=3)),
+    ids=lambda t: "-".join(f.__name__ for f in t),
 )
 def test_transforms_nest(ours, theirs, transforms):
     x = random(3)
@@ -126,7 +134,9 @@ def test_transforms_compose_with_vmap(ours, theirs):
 @pytest.mark.parametrize("dim", [0, -1, 1, -2])
 def test_vmap_shifts_the_dimension(ours, theirs, in_dim, dim):
     x = random(3, 2, 2)
-    torch.testing.assert_close(vmap(lambda x: ours(x, dim), in_dim)(x), vmap(lambda x: theirs(x, dim), in_dim)(x))
+    torch.testing.assert_close(
+        vmap(lambda x: ours(x, dim), in_dim)(x), vmap(lambda x: theirs(x, dim), in_dim)(x)
+    )
 
 
 @pairs
@@ -134,7 +144,9 @@ def test_vmap_shifts_the_dimension(ours, theirs, in_dim, dim):
 def test_vmap_over_scalars(ours, theirs, dim):
     x = random(3)
     torch.testing.assert_close(vmap(lambda x: ours(x, dim))(x), vmap(lambda x: theirs(x, dim))(x))
-    torch.testing.assert_close(vmap(grad(lambda x: ours(x, dim)))(x), vmap(grad(lambda x: theirs(x, dim)))(x))
+    torch.testing.assert_close(
+        vmap(grad(lambda x: ours(x, dim)))(x), vmap(grad(lambda x: theirs(x, dim)))(x)
+    )
     with pytest.raises(IndexError, match=r"range of \[-1, 0\], but got 1"):
         vmap(lambda x: ours(x, 1))(x)
 
@@ -142,7 +154,9 @@ def test_vmap_over_scalars(ours, theirs, dim):
 @pairs
 def test_nested_vmap(ours, theirs):
     x = random(2, 3, 2)
-    torch.testing.assert_close(vmap(vmap(lambda x: ours(x, 0)))(x), vmap(vmap(lambda x: theirs(x, 0)))(x))
+    torch.testing.assert_close(
+        vmap(vmap(lambda x: ours(x, 0)))(x), vmap(vmap(lambda x: theirs(x, 0)))(x)
+    )
 
 
 @pairs
@@ -159,7 +173,9 @@ def test_batched_gradients_of_an_eager_graph(ours, theirs):
 def test_jvp_and_vjp(ours, theirs):
     x, t = random(2, 3), random(2, 3, seed=1)
     assert jvp(lambda x: ours(x, 0), (x,), (t,))[1].abs().sum() > 0
-    torch.testing.assert_close(jvp(lambda x: ours(x, 0), (x,), (t,)), jvp(lambda x: theirs(x, 0), (x,), (t,)))
+    torch.testing.assert_close(
+        jvp(lambda x: ours(x, 0), (x,), (t,)), jvp(lambda x: theirs(x, 0), (x,), (t,))
+    )
     (y, pull), (want, want_pull) = vjp(lambda x: ours(x, 0), x), vjp(lambda x: theirs(x, 0), x)
     torch.testing.assert_close((y, *pull(y)), (want, *want_pull(want)))
 
@@ -169,7 +185,9 @@ def test_dual_numbers(ours, theirs):
     x, t = random(2, 3), random(2, 3, seed=1)
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(x, t)
-        torch.testing.assert_close(forward_ad.unpack_dual(ours(dual, 1)), forward_ad.unpack_dual(theirs(dual, 1)))
+        torch.testing.assert_close(
+            forward_ad.unpack_dual(ours(dual, 1)), forward_ad.unpack_dual(theirs(dual, 1))
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -190,7 +208,10 @@ def test_half_precision_second_derivative(ours, theirs, dtype):
 def test_gradients_come_back_through_the_cast(name):
     ours, theirs = PAIRS[name]
     x = random(2, 5).half().requires_grad_()
-    for f in (lambda x: ours(x, 1, torch.float32), lambda x: ops.__dict__[name](x, 1, torch.float32)):
+    for f in (
+        lambda x: ours(x, 1, torch.float32),
+        lambda x: ops.__dict__[name](x, 1, torch.float32),
+    ):
         y, want = f(x), theirs(x, 1, dtype=torch.float32)
         assert y.dtype == torch.float32
         v = random(2, 5, seed=1).float()
@@ -218,7 +239,9 @@ def test_compile_has_no_graph_break(ours, theirs):
     v = random(*theirs(x, 0).shape, seed=1)
     y = compiled(lambda x: ours(2 * x, 0) + 1)(x)
     want = theirs(2 * x, 0) + 1
-    torch.testing.assert_close((y, *torch.autograd.grad(y, x, v)), (want, *torch.autograd.grad(want, x, v)))
+    torch.testing.assert_close(
+        (y, *torch.autograd.grad(y, x, v)), (want, *torch.autograd.grad(want, x, v))
+    )
 
 
 def test_compile_takes_every_argument():
@@ -236,7 +259,9 @@ def test_compile_takes_every_argument():
 
 def test_compile_keeps_one_graph_for_changing_shapes():
     torch._dynamo.reset()
-    f = torch.compile(lambda x: triton_softmax.softmax(x), backend="aot_eager", fullgraph=True, dynamic=True)
+    f = torch.compile(
+        lambda x: triton_softmax.softmax(x), backend="aot_eager", fullgraph=True, dynamic=True
+    )
     with torch._dynamo.config.patch(error_on_recompile=True):
         for n in (3, 5, 7):
             x = random(2, n)
@@ -246,12 +271,20 @@ def test_compile_keeps_one_graph_for_changing_shapes():
 @pairs
 def test_compile_of_transforms(ours, theirs):
     x = random(2, 3)
-    for transform in (lambda f: vmap(grad(f)), lambda f: vmap(jacrev(grad(f)))):  # PyTorch cannot compile a hessian
-        torch.testing.assert_close(compiled(transform(scalar(ours)))(x), transform(scalar(theirs))(x))
+    for transform in (
+        lambda f: vmap(grad(f)),
+        lambda f: vmap(jacrev(grad(f))),
+    ):  # PyTorch cannot compile a hessian
+        torch.testing.assert_close(
+            compiled(transform(scalar(ours)))(x), transform(scalar(theirs))(x)
+        )
 
 
 def test_compile_reports_bad_input():
-    with pytest.raises(Exception, match=r"Dimension out of range \(expected to be in range of \[-2, 1\], but got 2\)"):
+    with pytest.raises(
+        Exception,
+        match=r"Dimension out of range \(expected to be in range of \[-2, 1\], but got 2\)",
+    ):
         compiled(lambda x: triton_softmax.softmax(x, 2))(random(2, 3))
 
 
@@ -332,7 +365,9 @@ def test_jit_trace_does_not_bake_the_result_in():
 
 def test_functional_call_of_a_module():
     x = random(2, 3)
-    model = torch.nn.Sequential(torch.nn.Linear(3, 3, dtype=torch.float64), triton_softmax.Softmax(dim=1))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(3, 3, dtype=torch.float64), triton_softmax.Softmax(dim=1)
+    )
     reference = torch.nn.Sequential(model[0], torch.nn.Softmax(dim=1))
     weights = dict(model.named_parameters())
 
@@ -366,7 +401,9 @@ def test_autocast_as_torch(ours, theirs, device, dtype):
             x = torch.empty(2, 3, dtype=dtype, device=device)
             got, want = ours(x, 1), theirs(x, 1)
             assert got.dtype == want.dtype
-            assert got.dtype == (torch.float32 if device == "cuda" and dtype != torch.float64 else dtype)
+            assert got.dtype == (
+                torch.float32 if device == "cuda" and dtype != torch.float64 else dtype
+            )
             if ours is not triton_softmax.logsumexp:
                 for out in ops.DTYPES:
                     assert ours(x, 1, out).dtype == theirs(x, 1, dtype=out).dtype == out
@@ -393,7 +430,9 @@ def test_errors_of_operators():
             op(x.long(), 0)
     with pytest.raises(TypeError, match="the argument dtype has dtype int32"):
         ops.softmax(x, 0, torch.int32)
-    with pytest.raises(ValueError, match="unknown implementation 'fastest'; expected None or one of"):
+    with pytest.raises(
+        ValueError, match="unknown implementation 'fastest'; expected None or one of"
+    ):
         ops.softmax(x, 0, None, "fastest")
 
 
@@ -401,11 +440,14 @@ def test_devices(monkeypatch):
     for name in ("cuda:1", "xpu"):
         ops.check_device(torch.device(name))
     ops.check_device(torch.device("cpu"))
-    with pytest.raises(RuntimeError, match="no kernels for device 'mps'; expected cuda, xpu, or cpu"):
+    with pytest.raises(
+        RuntimeError, match="no kernels for device 'mps'; expected cuda, xpu, or cpu"
+    ):
         ops.check_device(torch.device("mps"))
     monkeypatch.setattr(ops, "INTERPRETED", False)
     with pytest.raises(RuntimeError, match="set TRITON_INTERPRET=1 before importing triton"):
         triton_softmax.softmax(random(2, 3), 0)
     torch.testing.assert_close(
-        triton_softmax.softmax(random(2, 3), 1, implementation="naive"), torch.softmax(random(2, 3), 1)
+        triton_softmax.softmax(random(2, 3), 1, implementation="naive"),
+        torch.softmax(random(2, 3), 1),
     )

@@ -29,14 +29,25 @@ def test_the_softmaxes_agree_with_torch():
     for shape in SHAPES:
         x = random(*shape)
         expected = torch.softmax(torch.tensor(x), dim=-1)
-        np.testing.assert_allclose(reference.softmax_naive_numpy(x), expected, rtol=1e-13, atol=1e-13)
-        np.testing.assert_allclose(reference.softmax_online_numpy(x), expected, rtol=1e-13, atol=1e-13)
-        np.testing.assert_allclose(reference.softmax_naive_torch(torch.tensor(x)), expected, rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(
+            reference.softmax_naive_numpy(x), expected, rtol=1e-13, atol=1e-13
+        )
+        np.testing.assert_allclose(
+            reference.softmax_online_numpy(x), expected, rtol=1e-13, atol=1e-13
+        )
+        np.testing.assert_allclose(
+            reference.softmax_naive_torch(torch.tensor(x)), expected, rtol=1e-13, atol=1e-13
+        )
         expected = torch.log_softmax(torch.tensor(x), dim=-1)
         np.testing.assert_allclose(reference.log_softmax_numpy(x), expected, rtol=1e-13, atol=1e-13)
-        np.testing.assert_allclose(reference.log_softmax_naive_torch(torch.tensor(x)), expected, rtol=1e-13, atol=1e-13)
         np.testing.assert_allclose(
-            reference.logsumexp_numpy(x), torch.logsumexp(torch.tensor(x), dim=-1), rtol=1e-13, atol=1e-13
+            reference.log_softmax_naive_torch(torch.tensor(x)), expected, rtol=1e-13, atol=1e-13
+        )
+        np.testing.assert_allclose(
+            reference.logsumexp_numpy(x),
+            torch.logsumexp(torch.tensor(x), dim=-1),
+            rtol=1e-13,
+            atol=1e-13,
         )
 
 
@@ -44,11 +55,21 @@ def test_the_softmaxes_agree_with_torch():
 def test_what_is_not_finite_follows_torch(edge):
     x = np.array([edge, [1.0, 2.0, 3.0]])
     t = torch.tensor(x)
-    np.testing.assert_allclose(reference.softmax_naive_numpy(x), torch.softmax(t, dim=-1), rtol=1e-13)
-    np.testing.assert_allclose(reference.softmax_online_numpy(x), torch.softmax(t, dim=-1), rtol=1e-13)
-    np.testing.assert_allclose(reference.softmax_naive_torch(t), torch.softmax(t, dim=-1), rtol=1e-13)
-    np.testing.assert_allclose(reference.log_softmax_numpy(x), torch.log_softmax(t, dim=-1), rtol=1e-13)
-    np.testing.assert_allclose(reference.log_softmax_naive_torch(t), torch.log_softmax(t, dim=-1), rtol=1e-13)
+    np.testing.assert_allclose(
+        reference.softmax_naive_numpy(x), torch.softmax(t, dim=-1), rtol=1e-13
+    )
+    np.testing.assert_allclose(
+        reference.softmax_online_numpy(x), torch.softmax(t, dim=-1), rtol=1e-13
+    )
+    np.testing.assert_allclose(
+        reference.softmax_naive_torch(t), torch.softmax(t, dim=-1), rtol=1e-13
+    )
+    np.testing.assert_allclose(
+        reference.log_softmax_numpy(x), torch.log_softmax(t, dim=-1), rtol=1e-13
+    )
+    np.testing.assert_allclose(
+        reference.log_softmax_naive_torch(t), torch.log_softmax(t, dim=-1), rtol=1e-13
+    )
     np.testing.assert_allclose(reference.logsumexp_numpy(x), torch.logsumexp(t, dim=-1), rtol=1e-13)
 
 
@@ -66,7 +87,8 @@ def test_the_dtype_is_kept(dtype):
 
 
 def test_the_naive_source_overflows_where_ours_does_not():
-    """The source takes the exponential of x, not of x - max: in float32 that is infinite above 88.72."""
+    """The source takes the exponential of x, not of x - max: in float32 that is infinite above
+    88.72."""
     x = torch.tensor([[88.8, 88.0]])
     assert torch.exp(x).isinf().any()
     assert torch.equal(torch.exp(torch.tensor(88.72)).isinf(), torch.tensor(False))
@@ -90,12 +112,19 @@ def test_merge_is_associative_with_identity():
         right = reference.merge(*a, *reference.merge(*b, *c))
         np.testing.assert_allclose(left, right, rtol=1e-14)
     for pair in pairs:
-        assert reference.merge(*pair, *reference.IDENTITY) == reference.merge(*reference.IDENTITY, *pair) == pair
+        assert (
+            reference.merge(*pair, *reference.IDENTITY)
+            == reference.merge(*reference.IDENTITY, *pair)
+            == pair
+        )
 
 
 def test_merge_of_rows_with_nothing_finite_yet():
     m, d = reference.merge(
-        np.array([-np.inf, -np.inf]), np.array([0.0, 0.0]), np.array([-np.inf, 2.0]), np.array([0.0, 1.0])
+        np.array([-np.inf, -np.inf]),
+        np.array([0.0, 0.0]),
+        np.array([-np.inf, 2.0]),
+        np.array([0.0, 1.0]),
     )
     np.testing.assert_array_equal(m, [-np.inf, 2.0])
     np.testing.assert_array_equal(d, [0.0, 1.0])
@@ -151,13 +180,19 @@ def test_the_jacobians():
     x = random(4, 6)
     y = reference.softmax_naive_numpy(x)
     for row in range(4):
-        expected = torch.autograd.functional.jacobian(lambda t: torch.softmax(t, dim=0), torch.tensor(x[row]))
+        expected = torch.autograd.functional.jacobian(
+            lambda t: torch.softmax(t, dim=0), torch.tensor(x[row])
+        )
         np.testing.assert_allclose(reference.softmax_jacobian(y)[row], expected, atol=1e-15)
-        expected = torch.autograd.functional.jacobian(lambda t: torch.log_softmax(t, dim=0), torch.tensor(x[row]))
+        expected = torch.autograd.functional.jacobian(
+            lambda t: torch.log_softmax(t, dim=0), torch.tensor(x[row])
+        )
         np.testing.assert_allclose(reference.log_softmax_jacobian(y)[row], expected, atol=1e-14)
     dy = random(4, 6, seed=1)
     np.testing.assert_allclose(
-        np.einsum("nij,nj->ni", reference.softmax_jacobian(y), dy), reference.softmax_vjp(y, dy), atol=1e-14
+        np.einsum("nij,nj->ni", reference.softmax_jacobian(y), dy),
+        reference.softmax_vjp(y, dy),
+        atol=1e-14,
     )
 
 
@@ -189,7 +224,9 @@ def test_attention():
     np.testing.assert_allclose(reference.attention_online(q, k, v), expected, rtol=1e-11)
     for step in reference.attention_steps(q, k, v):
         read = slice(0, step.j + 1)
-        np.testing.assert_allclose(step.o, reference.attention_naive(q, k[read], v[read]), rtol=1e-10)
+        np.testing.assert_allclose(
+            step.o, reference.attention_naive(q, k[read], v[read]), rtol=1e-10
+        )
 
 
 def test_attention_starts_at_minus_infinity():

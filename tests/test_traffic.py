@@ -12,12 +12,20 @@ from triton_softmax.kernels import naive, single_block, three_loops, two_loops
 
 SHAPES = [(1, 1), (3, 50), (6, 300)]
 # Rungs whose launchers take a plain contiguous matrix of any size.
-MODULES = {"naive": naive, "three_loops": three_loops, "two_loops": two_loops, "single_block": single_block}
+MODULES = {
+    "naive": naive,
+    "three_loops": three_loops,
+    "two_loops": two_loops,
+    "single_block": single_block,
+}
 
 
 def test_the_naive_totals():
-    """5MN + 2M reads, as the lines add up, where the source's comment says 7MN; and 3MN + 2M writes, as it says."""
-    assert traffic.FORWARD["naive"] == traffic.Traffic(reads_mn=5, reads_m=2, writes_mn=3, writes_m=2)
+    """5MN + 2M reads, as the lines add up, where the source's comment says 7MN; and 3MN + 2M
+    writes, as it says."""
+    assert traffic.FORWARD["naive"] == traffic.Traffic(
+        reads_mn=5, reads_m=2, writes_mn=3, writes_m=2
+    )
     assert traffic.FORWARD["naive"].formula == "8MN + 4M"
 
 
@@ -43,7 +51,10 @@ def test_each_naive_line_moves_what_is_written_beside_it(function, lines):
         assert f"    {line.code}\n" in source
         with traffic.count_elements() as count:
             exec(line.code, values)
-        assert (count.reads, count.writes) == (line.traffic.reads(M, N), line.traffic.writes(M, N)), line.code
+        assert (count.reads, count.writes) == (
+            line.traffic.reads(M, N),
+            line.traffic.writes(M, N),
+        ), line.code
 
 
 def test_the_lines_are_the_whole_function():
@@ -77,7 +88,11 @@ def test_the_tables_name_every_implementation():
 
 def test_the_table_in_the_package_docstring():
     for name in triton_softmax.IMPLEMENTATIONS:
-        row = next(line for line in triton_softmax.kernels.__doc__.splitlines() if line.startswith(f"| `{name}`"))
+        row = next(
+            line
+            for line in triton_softmax.kernels.__doc__.splitlines()
+            if line.startswith(f"| `{name}`")
+        )
         assert f"| {traffic.FORWARD[name].formula} |" in row
         if name != "three_loops":
             assert row.endswith(f"| {traffic.BACKWARD[name].formula} |")

@@ -1,10 +1,12 @@
-"""Softmax in Triton: `softmax`, `log_softmax` and `logsumexp` with PyTorch's meaning, and a ladder of kernels.
+"""Softmax in Triton: `softmax`, `log_softmax` and `logsumexp` with PyTorch's meaning, and a ladder
+of kernels.
 
 The modules, in reading order; each imports only from those above it:
 
-==================  =====================================================================================
-`reference`         the mathematics in NumPy and PyTorch: naive, online, merge, vector-Jacobian product
-`worked`            the 2x3 example, every intermediate a doctest
+==================
+===================================================================================== `reference`
+     the mathematics in NumPy and PyTorch: naive, online, merge, vector-Jacobian product `worked`
+                 the 2x3 example, every intermediate a doctest
 `traffic`           the bytes each rung moves, as functions of the shape
 `kernels`           one idea per file: device functions, kernel, thin launcher
 `heuristics`        (shape, strides, dtype, device) to a frozen configuration; needs no GPU
@@ -14,7 +16,8 @@ The modules, in reading order; each imports only from those above it:
 `nn`                `Softmax`, `LogSoftmax`
 `bench`             measurement cases, runner and rendering
 `site`              what builds the documentation; imports neither torch nor triton
-==================  =====================================================================================
+==================
+=====================================================================================
 
 Importing this package imports neither torch nor triton; asking it for a public name does.
 """
@@ -40,7 +43,8 @@ IMPLEMENTATIONS = (
     "split_rows",
     "strided",
 )
-"""The names that `implementation=` accepts, in the order of the ladder. `None` lets the library choose."""
+"""The names that `implementation=` accepts, in the order of the ladder. `None` lets the library
+choose."""
 
 __all__ = [
     "IMPLEMENTATIONS",

@@ -1,11 +1,13 @@
 """Ask the compiler what a kernel becomes, without a GPU.
 
-Triton compiles for a device that is not there: what the kernel's loads and stores turned into, how many registers it
+Triton compiles for a device that is not there: what the kernel's loads and stores turned into, how
+    many registers it
 takes and what it spills are facts on any Linux machine, for NVIDIA and AMD alike.
 
 >>> result = compile_ahead(
 ...     "triton_softmax.kernels.single_block:softmax_forward_single_block_kernel",
-...     {"x_ptr": "*fp32", "y_ptr": "*fp32", "x_row_stride": "i32", "y_row_stride": "i32", "n_cols": "i32"},
+...     {"x_ptr": "*fp32", "y_ptr": "*fp32", "x_row_stride": "i32", "y_row_stride": "i32", "n_cols":
+"i32"},
 ...     {"LOG": False, "BLOCK_SIZE": 1024},
 ...     aligned=("x_row_stride", "y_row_stride", "n_cols"),
 ... )
@@ -34,7 +36,8 @@ ARCHITECTURES = {
     "sm_100": ("cuda", 100, 32),
     "gfx942": ("hip", "gfx942", 64),
 }
-"""The targets by name: backend, architecture, threads per warp. A100, H100 and H200, B200; MI300."""
+"""The targets by name: backend, architecture, threads per warp. A100, H100 and H200, B200;
+MI300."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +53,8 @@ class Compilation:
     registers: int
     """Registers per thread; vector registers on AMD."""
     spill_bytes: int
-    """Bytes per thread stored to memory because the registers ran out; on AMD four for each spilled vector register."""
+    """Bytes per thread stored to memory because the registers ran out; on AMD four for each spilled
+    vector register."""
     shared_bytes: int
     """Shared memory per program."""
     num_warps: int
@@ -66,12 +70,16 @@ class Compilation:
     @property
     def global_loads(self) -> dict[str, int]:
         """How often each load of global memory occurs in the text, by instruction."""
-        return _count(r"\b(ld\.(?:volatile\.)?global[\w.:]*|(?:global|buffer|flat)_load_\w+)", self.assembly)
+        return _count(
+            r"\b(ld\.(?:volatile\.)?global[\w.:]*|(?:global|buffer|flat)_load_\w+)", self.assembly
+        )
 
     @property
     def global_stores(self) -> dict[str, int]:
         """How often each store to global memory occurs in the text, by instruction."""
-        return _count(r"\b(st\.(?:volatile\.)?global[\w.:]*|(?:global|buffer|flat)_store_\w+)", self.assembly)
+        return _count(
+            r"\b(st\.(?:volatile\.)?global[\w.:]*|(?:global|buffer|flat)_store_\w+)", self.assembly
+        )
 
     @property
     def load_bits(self) -> int:
@@ -127,7 +135,8 @@ class Request:
     num_stages: int = 3
     """Stages of software pipelining."""
     aligned: tuple[str, ...] = ()
-    """Integer arguments that are multiples of 16, as Triton notices at a launch. Pointers always are."""
+    """Integer arguments that are multiples of 16, as Triton notices at a launch. Pointers always
+    are."""
     max_registers: int | None = None
     """Registers per thread that an NVIDIA target may use."""
 
@@ -159,18 +168,34 @@ def compile_ahead(
         The assembly and what it needs.
 
     Raises:
-        ValueError: the target is not one of `ARCHITECTURES`, or an argument has neither a type nor a value.
+        ValueError: the target is not one of `ARCHITECTURES`, or an argument has neither a type nor
+            a value.
         RuntimeError: the compiler refuses the kernel; its message is in the error.
     """
-    return compile_many([Request(kernel, signature, constants, target, num_warps, num_stages, tuple(aligned), max_registers)])[0]
+    return compile_many(
+        [
+            Request(
+                kernel,
+                signature,
+                constants,
+                target,
+                num_warps,
+                num_stages,
+                tuple(aligned),
+                max_registers,
+            )
+        ]
+    )[0]
 
 
 def compile_many(requests: list[Request], *, keep_errors: bool = False) -> list[Compilation]:
-    """Compile several kernels in one process, with the interpreter off whether or not it is on here.
+    """Compile several kernels in one process, with the interpreter off whether or not it is on
+    here.
 
     Args:
         requests: what to compile.
-        keep_errors: put the error of a refused kernel in its place in the list, instead of raising it.
+        keep_errors: put the error of a refused kernel in its place in the list, instead of raising
+            it.
 
     Raises:
         ValueError: as `compile_ahead`.
@@ -178,7 +203,9 @@ def compile_many(requests: list[Request], *, keep_errors: bool = False) -> list[
     """
     for request in requests:
         if request.target not in ARCHITECTURES:
-            raise ValueError(f"the target is one of {', '.join(ARCHITECTURES)}, not {request.target}")
+            raise ValueError(
+                f"the target is one of {', '.join(ARCHITECTURES)}, not {request.target}"
+            )
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     process = subprocess.run(
         [sys.executable, "-m", "triton_softmax.compile"],
@@ -212,17 +239,25 @@ def _compile(request: Request) -> Compilation:
 
     module, name = request.kernel.split(":")
     kernel = getattr(importlib.import_module(module), name)
-    while not isinstance(kernel, triton.runtime.JITFunction):  # tuned kernels and heuristics wrap it
+    while not isinstance(
+        kernel, triton.runtime.JITFunction
+    ):  # tuned kernels and heuristics wrap it
         kernel = kernel.fn
     names = kernel.arg_names
-    missing = [name for name in names if name not in request.signature and name not in request.constants]
+    missing = [
+        name for name in names if name not in request.signature and name not in request.constants
+    ]
     unknown = [name for name in (*request.signature, *request.constants) if name not in names]
     if missing or unknown:
-        raise ValueError(f"{request.kernel} takes {', '.join(names)}; missing: {missing}, unknown: {unknown}")
+        raise ValueError(
+            f"{request.kernel} takes {', '.join(names)}; missing: {missing}, unknown: {unknown}"
+        )
     source = ASTSource(
         fn=kernel,
         signature={name: request.signature.get(name, "constexpr") for name in names},
-        constexprs={(names.index(name),): _constant(value) for name, value in request.constants.items()},
+        constexprs={
+            (names.index(name),): _constant(value) for name, value in request.constants.items()
+        },
         attrs={
             (i,): [["tt.divisibility", 16]]
             for i, name in enumerate(names)
@@ -232,7 +267,9 @@ def _compile(request: Request) -> Compilation:
     options = {"num_warps": request.num_warps, "num_stages": request.num_stages}
     if request.max_registers is not None and request.target.startswith("sm_"):
         options["maxnreg"] = request.max_registers
-    compiled = triton.compile(source, target=GPUTarget(*ARCHITECTURES[request.target]), options=options)
+    compiled = triton.compile(
+        source, target=GPUTarget(*ARCHITECTURES[request.target]), options=options
+    )
     if request.target.startswith("sm_"):
         assembly = compiled.asm["ptx"]
         registers, spill_bytes = _resources_nvidia(assembly)
@@ -270,7 +307,9 @@ def _resources_nvidia(ptx: str) -> tuple[int, int]:
         file.write(ptx)
         file.flush()
         process = subprocess.run(
-            [ptxas, "-v", f"--gpu-name={architecture}", file.name, "-o", os.devnull], capture_output=True, text=True
+            [ptxas, "-v", f"--gpu-name={architecture}", file.name, "-o", os.devnull],
+            capture_output=True,
+            text=True,
         )
     if process.returncode:
         raise RuntimeError(f"ptxas: {process.stderr}")
@@ -286,7 +325,9 @@ def _main() -> None:
             answers.append(dataclasses.asdict(_compile(Request(**request))))
         except Exception as error:
             kind = "ValueError" if isinstance(error, ValueError) else "RuntimeError"
-            answers.append({"error": f"{request['kernel']} for {request['target']}: {error}", "kind": kind})
+            answers.append(
+                {"error": f"{request['kernel']} for {request['target']}: {error}", "kind": kind}
+            )
     print()
     print(json.dumps(answers))
 

@@ -1,6 +1,7 @@
 """From a call to a launch: the tensor's geometry, a `Config` for it, and the prepared `Launch`.
 
-All of that depends only on shape, strides, dtypes, device and alignment, so it is done once for each combination and kept as a plan.
+All of that depends only on shape, strides, dtypes, device and alignment, so it is done once for
+each combination and kept as a plan.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ from .kernels import (
 )
 from .launch import Launch, current_device, words
 
-_RUNGS = {"naive": naive, "three_loops": three_loops, "two_loops": two_loops, "single_block": single_block}
+_RUNGS = {
+    "naive": naive,
+    "three_loops": three_loops,
+    "two_loops": two_loops,
+    "single_block": single_block,
+}
 
 _plans: dict[tuple, Plan] = {}
 _MAX_PLANS = 4096
@@ -53,7 +59,9 @@ def _device_of(tensor: torch.Tensor) -> Device:
 
 
 # --8<-- [start:geometry]
-def collapse(shape: tuple[int, ...], strides: list[tuple[int, ...]], dim: int) -> list[tuple[int, ...]]:
+def collapse(
+    shape: tuple[int, ...], strides: list[tuple[int, ...]], dim: int
+) -> list[tuple[int, ...]]:
     """The dimensions other than `dim`, joined where all tensors allow it.
 
     Args:
@@ -72,11 +80,15 @@ def collapse(shape: tuple[int, ...], strides: list[tuple[int, ...]], dim: int) -
         if i == dim or size == 1:
             continue
         steps = tuple(s[i] for s in strides)
-        if groups and all(outer == size * step for outer, step in zip(groups[-1][1:], steps, strict=True)):
+        if groups and all(
+            outer == size * step for outer, step in zip(groups[-1][1:], steps, strict=True)
+        ):
             groups[-1] = (groups[-1][0] * size, *steps)
         else:
             groups.append((size, *steps))
     return groups
+
+
 # --8<-- [end:geometry]
 
 
@@ -87,7 +99,9 @@ def _options(config: Config) -> dict:
     return options
 
 
-def _tile_launch(kernel, config: Config, n_rows: int, n_cols: int, strides: tuple[int, ...], log: bool) -> Launch:
+def _tile_launch(
+    kernel, config: Config, n_rows: int, n_cols: int, strides: tuple[int, ...], log: bool
+) -> Launch:
     constants = {
         "LOG": log,
         "VECTOR": config.vector,
@@ -95,11 +109,26 @@ def _tile_launch(kernel, config: Config, n_rows: int, n_cols: int, strides: tupl
         "BLOCK_ROWS": config.block_rows,
         "BLOCK_COLS": config.block_cols,
     }
-    return Launch(kernel, triton.cdiv(n_rows, config.block_rows), (*strides, n_rows, n_cols), constants, _options(config))
+    return Launch(
+        kernel,
+        triton.cdiv(n_rows, config.block_rows),
+        (*strides, n_rows, n_cols),
+        constants,
+        _options(config),
+    )
 
 
 # --8<-- [start:split-launch]
-def _split_launches(kernel, config: Config, n_rows: int, n_cols: int, strides: tuple[int, ...], log: bool, forward: bool, nvidia: bool):
+def _split_launches(
+    kernel,
+    config: Config,
+    n_rows: int,
+    n_cols: int,
+    strides: tuple[int, ...],
+    log: bool,
+    forward: bool,
+    nvidia: bool,
+):
     """The launch, or two: publish, then write."""
     numbers = (*strides, n_rows, n_cols, config.n_chunks, config.chunk_cols, heuristics.MAX_POLLS)
     threads = 32 * config.num_warps
@@ -107,7 +136,13 @@ def _split_launches(kernel, config: Config, n_rows: int, n_cols: int, strides: t
     n_tasks = n_rows * config.n_chunks
 
     def launch(publish: bool, write: bool) -> Launch:
-        constants = {"LOG": log, "VECTOR": config.vector, "EDGES": config.edges, "PAIRS": config.pairs, "HOLD": config.hold}
+        constants = {
+            "LOG": log,
+            "VECTOR": config.vector,
+            "EDGES": config.edges,
+            "PAIRS": config.pairs,
+            "HOLD": config.hold,
+        }
         if forward:
             constants["EXP"] = config.keep_exp
         constants |= {
@@ -121,17 +156,31 @@ def _split_launches(kernel, config: Config, n_rows: int, n_cols: int, strides: t
             "WORDS": n_words,
             "LOOKS": n_words // threads,
         }
-        return Launch(kernel, min(n_tasks, config.max_programs or n_tasks), numbers, constants, _options(config))
+        return Launch(
+            kernel,
+            min(n_tasks, config.max_programs or n_tasks),
+            numbers,
+            constants,
+            _options(config),
+        )
 
     return (launch(True, False), launch(False, True)) if config.two_pass else (launch(True, True),)
+
+
 # --8<-- [end:split-launch]
 
 
 # --8<-- [start:strided-launch]
 def _strided_launches(
-    backward: bool, config: Config, groups: list[tuple[int, ...]], col_strides: tuple[int, ...], n_cols: int, log: bool
+    backward: bool,
+    config: Config,
+    groups: list[tuple[int, ...]],
+    col_strides: tuple[int, ...],
+    n_cols: int,
+    log: bool,
 ) -> tuple[tuple[Launch, ...], int]:
-    """(launches, words): of `strided`, of `split_strided`, or of `strided_loops`, once or to publish and to write."""
+    """(launches, words): of `strided`, of `split_strided`, or of `strided_loops`, once or to
+    publish and to write."""
     n_outer, *outer = groups[0]
     n_inner, *inner = groups[1]
     strides = [step for steps in zip(outer, col_strides, inner, strict=True) for step in steps]
@@ -140,29 +189,53 @@ def _strided_launches(
     constants = {"LOG": log}
     # Of strides that are multiples of 16 Triton sees it by itself.
     vector = config.vector if any(step % 16 for step in (n_inner, *outer, *col_strides)) else 1
-    blocks = {"VECTOR": vector, "INDEX": tl.int64 if config.wide_index else tl.int32, "BLOCK_COLS": config.block_cols, "BLOCK_INNER": config.block_rows}
+    blocks = {
+        "VECTOR": vector,
+        "INDEX": tl.int64 if config.wide_index else tl.int32,
+        "BLOCK_COLS": config.block_cols,
+        "BLOCK_INNER": config.block_rows,
+    }
 
     def launch(module, numbers: tuple[int, ...], constants: dict) -> Launch:
         kernel = getattr(module, f"softmax_{direction}_{module.__name__.rpartition('.')[2]}_kernel")
-        return Launch(kernel, n_groups * config.n_chunks, (*strides, n_cols, n_inner, *numbers), constants | blocks, _options(config))
+        return Launch(
+            kernel,
+            n_groups * config.n_chunks,
+            (*strides, n_cols, n_inner, *numbers),
+            constants | blocks,
+            _options(config),
+        )
 
     if config.loops:
         numbers = (config.n_chunks, config.chunk_cols)
-        steps = [{"PUBLISH": True, "WRITE": False}, {"PUBLISH": False, "WRITE": True}] if config.two_pass else [{"PUBLISH": True, "WRITE": True}]
+        steps = (
+            [{"PUBLISH": True, "WRITE": False}, {"PUBLISH": False, "WRITE": True}]
+            if config.two_pass
+            else [{"PUBLISH": True, "WRITE": True}]
+        )
         n_words = 2 * n_groups * config.n_chunks * config.block_rows if config.two_pass else 1
         return tuple(launch(strided_loops, numbers, constants | step) for step in steps), n_words
     if config.n_chunks == 1:
-        return (launch(strided, (), constants if backward else constants | {"HOLD": config.hold}),), 0
+        return (
+            launch(strided, (), constants if backward else constants | {"HOLD": config.hold}),
+        ), 0
     threads = 32 * config.num_warps
-    chunks = max(heuristics.next_power_of_2(config.n_chunks), triton.cdiv(threads, config.block_rows))
+    chunks = max(
+        heuristics.next_power_of_2(config.n_chunks), triton.cdiv(threads, config.block_rows)
+    )
     constants |= {"HOLD": config.hold, "WAIT": True}
     blocks |= {"CHUNKS": chunks, "LOOKS": chunks * config.block_rows // threads}
-    return (launch(split_strided, (config.n_chunks, heuristics.MAX_POLLS), constants),), n_groups * config.n_chunks * config.block_rows
+    return (
+        launch(split_strided, (config.n_chunks, heuristics.MAX_POLLS), constants),
+    ), n_groups * config.n_chunks * config.block_rows
+
+
 # --8<-- [end:strided-launch]
 
 
 def _outer_and_inner(groups: list[tuple[int, ...]], n_tensors: int) -> list[tuple[int, ...]] | None:
-    """Exactly two groups, the one with the smaller stride in the first tensor last; None if there are more."""
+    """Exactly two groups, the one with the smaller stride in the first tensor last; None if there
+    are more."""
     if len(groups) > 2:
         return None
     groups = [(1,) + (0,) * n_tensors] * (2 - len(groups)) + groups
@@ -175,12 +248,16 @@ def _as_matrix(tensor: torch.Tensor, dim: int) -> torch.Tensor:
     return matrix if matrix.stride(1) == 1 or matrix.shape[1] == 1 else matrix.contiguous()
 
 
-def _on_matrices(name: str, function: str, tensors: tuple[torch.Tensor, ...], dim: int, **arguments) -> torch.Tensor:
+def _on_matrices(
+    name: str, function: str, tensors: tuple[torch.Tensor, ...], dim: int, **arguments
+) -> torch.Tensor:
     """Let a rung of the ladder work on the tensors as matrices."""
     global _last
     _last = name
     matrices = (_as_matrix(tensor, dim) for tensor in tensors)
-    return _from_matrix(getattr(_RUNGS[name], function)(*matrices, **arguments), tensors[0].shape, dim)
+    return _from_matrix(
+        getattr(_RUNGS[name], function)(*matrices, **arguments), tensors[0].shape, dim
+    )
 
 
 def _from_matrix(matrix: torch.Tensor, shape: torch.Size, dim: int) -> torch.Tensor:
@@ -195,7 +272,8 @@ class Plan:
 
     Attributes:
         name: the implementation.
-        launches: kernels to launch in this order; none if the rung's own launcher is called, or ("copy") a contiguous copy is needed first.
+        launches: kernels to launch in this order; none if the rung's own launcher is called, or
+            ("copy") a contiguous copy is needed first.
         n_words: zeroed words they need.
         like_input: the result has the dtype and the strides of the first tensor.
     """
@@ -206,7 +284,13 @@ class Plan:
     like_input: bool = False
 
 
-def _plan(tensors: tuple[torch.Tensor, ...], out: torch.Tensor, dim: int, log: bool, implementation: str | None) -> Plan:
+def _plan(
+    tensors: tuple[torch.Tensor, ...],
+    out: torch.Tensor,
+    dim: int,
+    log: bool,
+    implementation: str | None,
+) -> Plan:
     """The plan for tensors of one shape and a contiguous result `out`.
 
     `tensors` is x (forward), or y and dy (backward).
@@ -242,7 +326,9 @@ def _plan(tensors: tuple[torch.Tensor, ...], out: torch.Tensor, dim: int, log: b
         if config.implementation == "split_rows":
             kernel = getattr(split_rows, f"softmax_{direction}_split_rows_kernel")
             nvidia = _device_of(x).nvidia
-            launches = _split_launches(kernel, config, n_rows, n_cols, row_strides, log, not backward, nvidia)
+            launches = _split_launches(
+                kernel, config, n_rows, n_cols, row_strides, log, not backward, nvidia
+            )
             return Plan("split_rows", launches, n_rows * config.n_chunks, like_input)
         module = aligned_rows if config.implementation == "aligned_rows" else packed_rows
         kernel = getattr(module, f"softmax_{direction}_{config.implementation}_kernel")
@@ -253,11 +339,18 @@ def _plan(tensors: tuple[torch.Tensor, ...], out: torch.Tensor, dim: int, log: b
     if pair is None or implementation not in (None, "strided"):
         return Plan("copy")
     n_inner, *inner_strides = pair[1]
-    largest = max((n_cols - 1) * c + (n_inner - 1) * i for c, i in zip(col_strides, inner_strides, strict=True))
+    largest = max(
+        (n_cols - 1) * c + (n_inner - 1) * i
+        for c, i in zip(col_strides, inner_strides, strict=True)
+    )
     held = max(tensor.element_size() for tensor in tensors)
     counts = (n_inner, *pair[0][1:], *col_strides)
-    vector = heuristics.vector_of_lines(itemsize, tuple(tensor.data_ptr() for tensor in every), counts)
-    config = heuristics.strided_config(pair[0][0], n_cols, n_inner, held, largest, _device_of(x), backward, vector)
+    vector = heuristics.vector_of_lines(
+        itemsize, tuple(tensor.data_ptr() for tensor in every), counts
+    )
+    config = heuristics.strided_config(
+        pair[0][0], n_cols, n_inner, held, largest, _device_of(x), backward, vector
+    )
     launches, n_words = _strided_launches(backward, config, pair, col_strides, n_cols, log)
     return Plan("strided", launches, n_words, like_input)
 
@@ -274,10 +367,14 @@ def _remember(key: tuple, plan: Plan) -> Plan:
 
 def _run(plan: Plan, *tensors: torch.Tensor) -> None:
     if plan.n_words:
-        with torch.cuda.device(tensors[0].get_device()):  # whose current stream the words belong to; -1 changes nothing
+        with torch.cuda.device(
+            tensors[0].get_device()
+        ):  # whose current stream the words belong to; -1 changes nothing
             tensors = (*tensors, words.take(plan.n_words, tensors[0].device))
     for launch in plan.launches:
         launch(*tensors)
+
+
 # --8<-- [end:plan]
 
 
@@ -285,10 +382,23 @@ def _run(plan: Plan, *tensors: torch.Tensor) -> None:
 def replay_forward(
     x: torch.Tensor, dim: int, log: bool, out_dtype: torch.dtype | None, implementation: str | None
 ) -> torch.Tensor | None:
-    """What `softmax_forward` returns, if a call like this one has been planned, checked and launched before; else None."""
+    """What `softmax_forward` returns, if a call like this one has been planned, checked and
+    launched before; else None."""
     global _last
     address = x.data_ptr()
-    plan = _plans.get((x.shape, x.stride(), dim, x.dtype, out_dtype, log, implementation, x.get_device(), address & 15))
+    plan = _plans.get(
+        (
+            x.shape,
+            x.stride(),
+            dim,
+            x.dtype,
+            out_dtype,
+            log,
+            implementation,
+            x.get_device(),
+            address & 15,
+        )
+    )
     if plan is None:
         return None
     _last = plan.name
@@ -298,7 +408,12 @@ def replay_forward(
         y = torch.empty_like(x, dtype=out_dtype, memory_format=torch.contiguous_format)
     launches = plan.launches
     index = x.get_device()
-    if index >= 0 and index == current_device() and launches[0].launch is not None and launches[-1].launch is not None:
+    if (
+        index >= 0
+        and index == current_device()
+        and launches[0].launch is not None
+        and launches[-1].launch is not None
+    ):
         if plan.n_words:
             row_words = words.take(plan.n_words, x.device)
             for launch in launches:
@@ -308,12 +423,19 @@ def replay_forward(
     else:
         _run(plan, x, y)
     return y
+
+
 # --8<-- [end:replay]
 
 
 # --8<-- [start:forward]
 def softmax_forward(
-    x: torch.Tensor, dim: int, *, log: bool = False, out_dtype: torch.dtype | None = None, implementation: str | None = None
+    x: torch.Tensor,
+    dim: int,
+    *,
+    log: bool = False,
+    out_dtype: torch.dtype | None = None,
+    implementation: str | None = None,
 ) -> torch.Tensor:
     """Softmax (log: its logarithm) of a non-empty tensor along `dim`.
 
@@ -335,22 +457,38 @@ def softmax_forward(
         return y
     given_dim, dim = dim, dim % x.dim()
     if implementation in _RUNGS:
-        return _on_matrices(implementation, "softmax_forward", (x,), dim, log=log, out_dtype=out_dtype)
+        return _on_matrices(
+            implementation, "softmax_forward", (x,), dim, log=log, out_dtype=out_dtype
+        )
     if torch.float64 in (x.dtype, out_dtype) and out_dtype not in (None, x.dtype):
         return softmax_forward(x.to(out_dtype), dim, log=log, implementation=implementation)
     y = torch.empty_like(x, dtype=out_dtype, memory_format=torch.contiguous_format)
-    key = (x.shape, x.stride(), given_dim, x.dtype, out_dtype, log, implementation, x.get_device(), x.data_ptr() & 15)
+    key = (
+        x.shape,
+        x.stride(),
+        given_dim,
+        x.dtype,
+        out_dtype,
+        log,
+        implementation,
+        x.get_device(),
+        x.data_ptr() & 15,
+    )
     plan = _remember(key, _plan((x,), y, dim, log, implementation))
     if plan.launches:
         _run(plan, x, y)
         return y
     if plan.name == "copy" and implementation in (None, "strided"):
-        return softmax_forward(x.contiguous(), dim, log=log, out_dtype=out_dtype, implementation=implementation)
+        return softmax_forward(
+            x.contiguous(), dim, log=log, out_dtype=out_dtype, implementation=implementation
+        )
     if plan.name == "copy":
         matrix = _as_matrix(x, dim).contiguous()
         y = softmax_forward(matrix, 1, log=log, out_dtype=out_dtype, implementation=implementation)
         return _from_matrix(y, x.shape, dim)
     return _on_matrices(plan.name, "softmax_forward", (x,), dim, log=log, out_dtype=out_dtype)
+
+
 # --8<-- [end:forward]
 
 
@@ -372,7 +510,8 @@ def softmax_backward(
         dim: the softmax dimension; negative counts from the end.
         log: y is log-softmax.
         in_dtype: dtype of the result; by default that of y.
-        implementation: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose; "three_loops" has no backward pass, and "two_loops" stands in.
+        implementation: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose; "three_loops"
+            has no backward pass, and "two_loops" stands in.
 
     Returns:
         A contiguous tensor of the shape of y.
@@ -383,7 +522,17 @@ def softmax_backward(
     global _last
     alignment = (y.data_ptr() & 15, dy.data_ptr() & 15)
     types = (y.dtype, dy.dtype, in_dtype)
-    key = (y.shape, y.stride(), dy.stride(), dim, types, log, implementation, y.get_device(), alignment)
+    key = (
+        y.shape,
+        y.stride(),
+        dy.stride(),
+        dim,
+        types,
+        log,
+        implementation,
+        y.get_device(),
+        alignment,
+    )
     plan = _plans.get(key)
     if plan is not None:
         _last = plan.name
@@ -397,9 +546,13 @@ def softmax_backward(
     if implementation == "three_loops":
         implementation = "two_loops"
     if implementation in _RUNGS:
-        return _on_matrices(implementation, "softmax_backward", (y, dy), dim, log=log, in_dtype=in_dtype)
+        return _on_matrices(
+            implementation, "softmax_backward", (y, dy), dim, log=log, in_dtype=in_dtype
+        )
     if torch.float64 in types and not y.dtype == dy.dtype == (in_dtype or y.dtype):
-        return softmax_backward(y, dy.to(y.dtype), dim, log=log, implementation=implementation).to(in_dtype or y.dtype)
+        return softmax_backward(y, dy.to(y.dtype), dim, log=log, implementation=implementation).to(
+            in_dtype or y.dtype
+        )
     dx = torch.empty_like(y, dtype=in_dtype, memory_format=torch.contiguous_format)
     plan = _remember(key, _plan((y, dy), dx, dim, log, implementation))
     if plan.launches:
@@ -407,17 +560,24 @@ def softmax_backward(
         return dx
     if plan.name == "copy" and implementation in (None, "strided"):
         y, dy = y.contiguous(), dy.contiguous()
-        return softmax_backward(y, dy, dim, log=log, in_dtype=in_dtype, implementation=implementation)
+        return softmax_backward(
+            y, dy, dim, log=log, in_dtype=in_dtype, implementation=implementation
+        )
     if plan.name == "copy":
         matrices = _as_matrix(y, dim).contiguous(), _as_matrix(dy, dim).contiguous()
-        dx = softmax_backward(*matrices, 1, log=log, in_dtype=in_dtype, implementation=implementation)
+        dx = softmax_backward(
+            *matrices, 1, log=log, in_dtype=in_dtype, implementation=implementation
+        )
         return _from_matrix(dx, y.shape, dim)
     return _on_matrices(plan.name, "softmax_backward", (y, dy), dim, log=log, in_dtype=in_dtype)
+
+
 # --8<-- [end:backward]
 
 
 def logsumexp_forward(x: torch.Tensor, dim: int) -> torch.Tensor:
-    """log(sum(exp(x))) of a non-empty tensor along `dim`, counted from the front; shape of x without `dim`, dtype of x."""
+    """log(sum(exp(x))) of a non-empty tensor along `dim`, counted from the front; shape of x
+    without `dim`, dtype of x."""
     global _last
     _last = "logsumexp"
     return logsumexp.logsumexp_forward(_as_matrix(x, dim), _device_of(x).multiprocessors).view(
@@ -425,9 +585,13 @@ def logsumexp_forward(x: torch.Tensor, dim: int) -> torch.Tensor:
     )
 
 
-def logsumexp_backward(dlse: torch.Tensor, x: torch.Tensor, lse: torch.Tensor, dim: int) -> torch.Tensor:
+def logsumexp_backward(
+    dlse: torch.Tensor, x: torch.Tensor, lse: torch.Tensor, dim: int
+) -> torch.Tensor:
     """Gradient of `logsumexp_forward` at x: dlse · exp(x - lse), contiguous."""
     global _last
     _last = "logsumexp"
     matrix = _as_matrix(x, dim)
-    return _from_matrix(logsumexp.logsumexp_backward(dlse.reshape(-1), matrix, lse.reshape(-1)), x.shape, dim)
+    return _from_matrix(
+        logsumexp.logsumexp_backward(dlse.reshape(-1), matrix, lse.reshape(-1)), x.shape, dim
+    )

@@ -1,9 +1,10 @@
-"""`softmax`, `log_softmax` and `logsumexp`: PyTorch's meaning for every input, and two ways down to the kernels.
+"""`softmax`, `log_softmax` and `logsumexp`: PyTorch's meaning for every input, and two ways down to
+the kernels.
 
-Most calls come from eager code with nothing else going on. They skip PyTorch's dispatcher and go straight to
-`dispatch`, through the smallest `torch.autograd.Function` if a gradient will be wanted. Every other call (a
-`torch.func` transform, a dispatch mode, tracing, autocast, a tensor subclass) goes through the operators of `ops`,
-which have a rule for each.
+Most calls come from eager code with nothing else going on. They skip PyTorch's dispatcher and go
+straight to `dispatch`, through the smallest `torch.autograd.Function` if a gradient will be wanted.
+Every other call (a `torch.func` transform, a dispatch mode, tracing, autocast, a tensor subclass)
+goes through the operators of `ops`, which have a rule for each.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from . import ops
 
 # --8<-- [start:nobody-watches]
 def _nobody_watches(x: Tensor) -> bool:
-    """Whether a call on `x` is plain eager PyTorch, so that skipping the dispatcher changes nothing."""
+    """Whether a call on `x` is plain eager PyTorch, so that skipping the dispatcher changes
+    nothing."""
     return not (
         is_dynamo_compiling()
         or (type(x) is not Tensor and type(x) is not Parameter)
@@ -41,7 +43,9 @@ def _nobody_watches(x: Tensor) -> bool:
         or _is_any_autocast_enabled()
         or forward_ad._current_level >= 0
         or _get_tracing_state() is not None
-        or not _has_storage(x)  # a wrapper, such as `torch.autograd.grad(..., is_grads_batched=True)` sends backward
+        or not _has_storage(
+            x
+        )  # a wrapper, such as `torch.autograd.grad(..., is_grads_batched=True)` sends backward
         or x.is_meta
         or x.is_neg()  # the sign of such a view (the imaginary part of a conjugate) is not in its memory
     )
@@ -52,7 +56,8 @@ def _nobody_watches(x: Tensor) -> bool:
 
 # --8<-- [start:eager-softmax]
 class _EagerSoftmax(Function):
-    """Autograd for plain eager calls; `arguments` is one object so that `apply` has two to look at, not five."""
+    """Autograd for plain eager calls; `arguments` is one object so that `apply` has two to look at,
+    not five."""
 
     @staticmethod
     def forward(ctx, x, arguments):
@@ -69,7 +74,9 @@ class _EagerSoftmax(Function):
             return None, None
         (y,) = ctx.saved_tensors
         dim, in_dtype, implementation, log = ctx.arguments
-        if torch.is_grad_enabled() or not _nobody_watches(dy):  # a second derivative, a batched gradient, ...
+        if torch.is_grad_enabled() or not _nobody_watches(
+            dy
+        ):  # a second derivative, a batched gradient, ...
             backward = ops.log_softmax_backward if log else ops.softmax_backward
             return backward(dy, y, dim, in_dtype, implementation), None
         return ops.run_softmax_backward(dy, y, dim, in_dtype, implementation, log), None
@@ -97,14 +104,17 @@ class _EagerLogsumexp(Function):
         return ops.run_logsumexp_backward(dlse, x, lse, ctx.dim), None
 
 
-# `Function.apply` is Python code that looks for transforms, which `_nobody_watches` has done, and then calls this.
+# `Function.apply` is Python code that looks for transforms, which `_nobody_watches` has done, and
+# then calls this.
 _apply = torch._C._FunctionBase.__dict__["apply"]
 _eager_softmax = _apply.__get__(None, _EagerSoftmax)
 _eager_logsumexp = _apply.__get__(None, _EagerLogsumexp)
 
 
 # --8<-- [start:normalize]
-def _normalize(x: Tensor, dim: int, dtype: torch.dtype | None, implementation: str | None, log: bool) -> Tensor:
+def _normalize(
+    x: Tensor, dim: int, dtype: torch.dtype | None, implementation: str | None, log: bool
+) -> Tensor:
     if type(dim) is int and dtype is None and _nobody_watches(x):
         if x.requires_grad and torch.is_grad_enabled():
             return _eager_softmax(x, (dim, None, implementation, log))
@@ -124,7 +134,9 @@ def _normalize_carefully(x, dim, dtype, implementation, log):
             raise TypeError(f"dtype must be a torch.dtype or None, not {type(dtype).__name__}")
         ops.check_dtype(dtype, "the argument dtype")
         if x.dtype not in ops.DTYPES:
-            x = x.to(dtype)  # integers, bools, complex numbers and narrow floats are cast first, as PyTorch does
+            x = x.to(
+                dtype
+            )  # integers, bools, complex numbers and narrow floats are cast first, as PyTorch does
         if type(dim) is int and _nobody_watches(x):
             if x.requires_grad and torch.is_grad_enabled():
                 return _eager_softmax(x, (dim, dtype, implementation, log))
@@ -148,26 +160,29 @@ def _check_int(dim: object) -> int:
         raise TypeError(f"dim must be an int, not {type(dim).__name__}") from None
 
 
-def softmax(x: Tensor, dim: int = -1, dtype: torch.dtype | None = None, *, implementation: str | None = None) -> Tensor:
+def softmax(
+    x: Tensor, dim: int = -1, dtype: torch.dtype | None = None, *, implementation: str | None = None
+) -> Tensor:
     """Return exp(x) / sum(exp(x)) along `dim`, as `torch.softmax`.
 
     Args:
-        x: A tensor of any shape (0-d and empty included) and any strides, of dtype float16, bfloat16, float32 or
-            float64. Any other dtype needs `dtype=`.
+        x: A tensor of any shape (0-d and empty included) and any strides, of dtype float16,
+            bfloat16, float32 or float64. Any other dtype needs `dtype=`.
         dim: The dimension to normalize over; negative values count from the end.
         dtype: If given, `x` is cast to it first; one of the four dtypes above.
-        implementation: A name from `triton_softmax.IMPLEMENTATIONS`, to compare the rungs of the ladder; by default
-            the library chooses by shape, strides, dtype and device.
+        implementation: A name from `triton_softmax.IMPLEMENTATIONS`, to compare the rungs of the
+            ladder; by default the library chooses by shape, strides, dtype and device.
 
     Returns:
         A contiguous tensor of the shape of `x`. A row that holds NaN or +inf, or only -inf, is NaN.
 
     Raises:
-        TypeError: `x` is not a tensor, its dtype (or `dtype`) is not one of the four, or `dim` is not an integer.
+        TypeError: `x` is not a tensor, its dtype (or `dtype`) is not one of the four, or `dim` is
+            not an integer.
         IndexError: `dim` is out of range.
         ValueError: `implementation` is unknown, or cannot take this shape.
-        RuntimeError: `x` is on the CPU and Triton was imported without TRITON_INTERPRET=1, or on a device that Triton
-            does not know.
+        RuntimeError: `x` is on the CPU and Triton was imported without TRITON_INTERPRET=1, or on a
+            device that Triton does not know.
 
     Examples:
         >>> import torch
@@ -211,16 +226,19 @@ def logsumexp(x: Tensor, dim: int | tuple[int, ...] = -1, keepdim: bool = False)
     """Return log(sum(exp(x))) along `dim`, as `torch.logsumexp`.
 
     Args:
-        x: A tensor of any shape and strides, of dtype float16, bfloat16, float32 or float64. (`torch.logsumexp` also
-            takes integers, which it casts to the default dtype, and complex numbers; here they are a TypeError.)
+        x: A tensor of any shape and strides, of dtype float16, bfloat16, float32 or float64.
+            (`torch.logsumexp` also takes integers, which it casts to the default dtype, and complex
+            numbers; here they are a TypeError.)
         dim: The dimension to reduce, or several.
         keepdim: Whether the reduced dimensions stay, with size 1.
 
     Returns:
-        A contiguous tensor with the dtype of `x`. The value over nothing, or over -inf only, is -inf.
+        A contiguous tensor with the dtype of `x`. The value over nothing, or over -inf only, is
+        -inf.
 
     Raises:
-        TypeError: `x` is not a tensor, its dtype is not one of the four, or `dim` is neither an integer nor a tuple.
+        TypeError: `x` is not a tensor, its dtype is not one of the four, or `dim` is neither an
+            integer nor a tuple.
         IndexError: `dim` is out of range.
         ValueError: `dim` names a dimension twice, or is an empty tuple.
         RuntimeError: as for `softmax`.
@@ -244,7 +262,9 @@ def logsumexp(x: Tensor, dim: int | tuple[int, ...] = -1, keepdim: bool = False)
         return lse.unsqueeze(dim) if keepdim and x.dim() else lse
     _check_tensor(x)
     if isinstance(dim, (tuple, list, torch.Size)):
-        return _logsumexp_of_dims(x, [ops.check_dim(_check_int(each), x.dim()) for each in dim], keepdim)
+        return _logsumexp_of_dims(
+            x, [ops.check_dim(_check_int(each), x.dim()) for each in dim], keepdim
+        )
     dim = _check_int(dim)
     lse = ops.logsumexp(x, dim)
     return lse.unsqueeze(dim) if keepdim and x.dim() else lse
@@ -259,6 +279,12 @@ def _logsumexp_of_dims(x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
     if not dims:
         raise ValueError("dim is an empty tuple; name at least one dimension")
     kept = [size for i, size in enumerate(x.shape) if i not in dims]
-    rows = x.movedim(dims, list(range(-len(dims), 0))).reshape(*kept, math.prod([x.shape[i] for i in dims]))
+    rows = x.movedim(dims, list(range(-len(dims), 0))).reshape(
+        *kept, math.prod([x.shape[i] for i in dims])
+    )
     lse = logsumexp(rows, -1)
-    return lse.reshape([1 if i in dims else size for i, size in enumerate(x.shape)]) if keepdim else lse
+    return (
+        lse.reshape([1 if i in dims else size for i, size in enumerate(x.shape)])
+        if keepdim
+        else lse
+    )

@@ -1,22 +1,27 @@
-"""Registration with PyTorch: what makes the kernels citizens of autograd, `torch.func`, autocast and `torch.compile`.
+"""Registration with PyTorch: what makes the kernels citizens of autograd, `torch.func`, autocast
+and `torch.compile`.
 
-Six operators live in the namespace `triton_softmax`, reachable as `torch.ops.triton_softmax.<name>`:
+Six operators live in the namespace `triton_softmax`, reachable as
+`torch.ops.triton_softmax.<name>`:
 
-=======================  ====================================================================================
-`softmax`                `(x, dim, dtype=None, implementation=None) -> y`
-`softmax_backward`       `(grad_output, output, dim, input_dtype, implementation=None) -> dx`
+=======================
+==================================================================================== `softmax`
+         `(x, dim, dtype=None, implementation=None) -> y` `softmax_backward`       `(grad_output,
+         output, dim, input_dtype, implementation=None) -> dx`
 `log_softmax`            as `softmax`
 `log_softmax_backward`   as `softmax_backward`
 `logsumexp`              `(x, dim) -> lse`, without the dimension `dim`
 `logsumexp_backward`     `(grad_output, x, output, dim) -> dx`
-=======================  ====================================================================================
+=======================
+====================================================================================
 
-Each has a kernel (the functions `run_*`: checks, corner shapes, then `dispatch`), a shape rule for tracing, a
-differentiation rule in both modes, a batching rule, and the autocast rule of PyTorch's operator of the same name. The
-derivative of a backward operator is made of these operators and of PyTorch's own, so derivatives of any order exist.
+Each has a kernel (the functions `run_*`: checks, corner shapes, then `dispatch`), a shape rule for
+tracing, a differentiation rule in both modes, a batching rule, and the autocast rule of PyTorch's
+operator of the same name. The derivative of a backward operator is made of these operators and of
+PyTorch's own, so derivatives of any order exist.
 
-`functional` calls the operators when somebody is watching (a transform, a mode, a tracer, autocast, a tensor subclass)
-and calls `run_*` directly when nobody is.
+`functional` calls the operators when somebody is watching (a transform, a mode, a tracer, autocast,
+a tensor subclass) and calls `run_*` directly when nobody is.
 """
 
 from __future__ import annotations
@@ -42,14 +47,17 @@ INTERPRETED = not isinstance(tl.sum, triton.JITFunction)
 
 # --8<-- [start:checks]
 def check_dim(dim: int, ndim: int) -> int:
-    """Return `dim` counted from the front; a 0-d tensor has one dimension here, as everywhere in PyTorch.
+    """Return `dim` counted from the front; a 0-d tensor has one dimension here, as everywhere in
+    PyTorch.
 
     >>> check_dim(-1, 3), check_dim(0, 0)
     (2, 0)
     """
     n = max(ndim, 1)
     if not -n <= dim < n:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})"
+        )
     return dim % n
 
 
@@ -57,13 +65,17 @@ def check_dtype(dtype: torch.dtype, what: str) -> None:
     """Refuse what is not one of the four floating-point dtypes of `DTYPES`."""
     if dtype not in DTYPES:
         names = ", ".join(str(known).removeprefix("torch.") for known in DTYPES)
-        raise TypeError(f"{what} has dtype {str(dtype).removeprefix('torch.')}; expected one of {names}")
+        raise TypeError(
+            f"{what} has dtype {str(dtype).removeprefix('torch.')}; expected one of {names}"
+        )
 
 
 def check_implementation(implementation: str | None) -> None:
     """Refuse a name that is not in `IMPLEMENTATIONS`; None means that the library chooses."""
     if implementation is not None and implementation not in IMPLEMENTATIONS:
-        raise ValueError(f"unknown implementation {implementation!r}; expected None or one of {list(IMPLEMENTATIONS)}")
+        raise ValueError(
+            f"unknown implementation {implementation!r}; expected None or one of {list(IMPLEMENTATIONS)}"
+        )
 
 
 def check_device(device: torch.device) -> None:
@@ -75,13 +87,17 @@ def check_device(device: torch.device) -> None:
             "a CPU tensor needs Triton's interpreter: set TRITON_INTERPRET=1 before importing triton, "
             "or move the tensor to a GPU"
         )
-    raise RuntimeError(f"Triton has no kernels for device {str(device)!r}; expected cuda, xpu, or cpu (interpreted)")
+    raise RuntimeError(
+        f"Triton has no kernels for device {str(device)!r}; expected cuda, xpu, or cpu (interpreted)"
+    )
 
 
 # --8<-- [end:checks]
 
 
-def _check(x: Tensor, dim: int, dtype: torch.dtype | None = None, implementation: str | None = None) -> int:
+def _check(
+    x: Tensor, dim: int, dtype: torch.dtype | None = None, implementation: str | None = None
+) -> int:
     """Check what an operator received, and return `dim` counted from the front."""
     if x.dtype not in DTYPES:
         check_dtype(x.dtype, "the input")
@@ -89,7 +105,9 @@ def _check(x: Tensor, dim: int, dtype: torch.dtype | None = None, implementation
         check_dtype(dtype, "the argument dtype")
     if implementation is not None:
         check_implementation(implementation)
-    if not x.is_cuda and implementation != "naive":  # "naive" is made of PyTorch's operators, which run anywhere
+    if (
+        not x.is_cuda and implementation != "naive"
+    ):  # "naive" is made of PyTorch's operators, which run anywhere
         check_device(x.device)
     ndim = x.dim()
     if 0 <= dim < ndim:
@@ -101,7 +119,8 @@ _VIEW_TRACKING = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
 
 
 def _owned(result: Tensor) -> Tensor:
-    """`result` without the mark of a view of some buffer, which would forbid the caller to change it in place."""
+    """`result` without the mark of a view of some buffer, which would forbid the caller to change
+    it in place."""
     if result._is_view():
         with torch._C._ExcludeDispatchKeyGuard(_VIEW_TRACKING):
             return result.view(result.shape)
@@ -109,7 +128,9 @@ def _owned(result: Tensor) -> Tensor:
 
 
 # --8<-- [start:run]
-def run_softmax(x: Tensor, dim: int, dtype: torch.dtype | None, implementation: str | None, log: bool) -> Tensor:
+def run_softmax(
+    x: Tensor, dim: int, dtype: torch.dtype | None, implementation: str | None, log: bool
+) -> Tensor:
     """Compute softmax or log-softmax of a plain tensor, outside autograd."""
     if x.is_cuda:  # a call like an earlier one has passed the checks below
         y = dispatch.replay_forward(x, dim, log, dtype, implementation)
@@ -120,7 +141,9 @@ def run_softmax(x: Tensor, dim: int, dtype: torch.dtype | None, implementation: 
         return torch.empty(x.shape, dtype=dtype or x.dtype, device=x.device)
     if x.dim() == 0:
         return _owned(run_softmax(x.view(1), 0, dtype, implementation, log).view(()))
-    return _owned(dispatch.softmax_forward(x, dim, log=log, out_dtype=dtype, implementation=implementation))
+    return _owned(
+        dispatch.softmax_forward(x, dim, log=log, out_dtype=dtype, implementation=implementation)
+    )
 
 
 def run_softmax_backward(
@@ -131,8 +154,14 @@ def run_softmax_backward(
     if y.numel() == 0:
         return torch.empty(y.shape, dtype=in_dtype, device=y.device)
     if y.dim() == 0:
-        return _owned(run_softmax_backward(dy.view(1), y.view(1), 0, in_dtype, implementation, log).view(()))
-    return _owned(dispatch.softmax_backward(y, dy, dim, log=log, in_dtype=in_dtype, implementation=implementation))
+        return _owned(
+            run_softmax_backward(dy.view(1), y.view(1), 0, in_dtype, implementation, log).view(())
+        )
+    return _owned(
+        dispatch.softmax_backward(
+            y, dy, dim, log=log, in_dtype=in_dtype, implementation=implementation
+        )
+    )
 
 
 def run_logsumexp(x: Tensor, dim: int) -> Tensor:
@@ -163,15 +192,24 @@ def _without(shape: torch.Size, dim: int) -> list[int]:
     return [*shape[:dim], *shape[dim + 1 :]]
 
 
-# The operators and their kernels. CompositeExplicitAutograd: one kernel for every backend; run_* refuses the others.
+# The operators and their kernels. CompositeExplicitAutograd: one kernel for every backend; run_*
+# refuses the others.
 _library = torch.library.Library("triton_softmax", "DEF")
-_library.define("softmax(Tensor x, int dim, ScalarType? dtype=None, str? implementation=None) -> Tensor")
-_library.define("log_softmax(Tensor x, int dim, ScalarType? dtype=None, str? implementation=None) -> Tensor")
+_library.define(
+    "softmax(Tensor x, int dim, ScalarType? dtype=None, str? implementation=None) -> Tensor"
+)
+_library.define(
+    "log_softmax(Tensor x, int dim, ScalarType? dtype=None, str? implementation=None) -> Tensor"
+)
 _library.define("logsumexp(Tensor x, int dim) -> Tensor")
-_BACKWARD = "Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, str? implementation=None"
+_BACKWARD = (
+    "Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, str? implementation=None"
+)
 _library.define(f"softmax_backward({_BACKWARD}) -> Tensor")
 _library.define(f"log_softmax_backward({_BACKWARD}) -> Tensor")
-_library.define("logsumexp_backward(Tensor grad_output, Tensor x, Tensor output, int dim) -> Tensor")
+_library.define(
+    "logsumexp_backward(Tensor grad_output, Tensor x, Tensor output, int dim) -> Tensor"
+)
 
 _ops = torch.ops.triton_softmax
 softmax = _ops.softmax.default
@@ -191,7 +229,9 @@ def _backward_op(log: bool):
 
 
 def _softmax_kernel(log: bool):
-    return lambda x, dim, dtype=None, implementation=None: run_softmax(x, dim, dtype, implementation, log)
+    return lambda x, dim, dtype=None, implementation=None: run_softmax(
+        x, dim, dtype, implementation, log
+    )
 
 
 def _softmax_backward_kernel(log: bool):
@@ -212,7 +252,8 @@ def _softmax_backward_shape(grad_output, output, dim, input_dtype, implementatio
 
 
 def _check_traced(x, dim, dtype=None, implementation=None) -> int:
-    """The checks that need no data: a traced tensor may stand for a device that this machine does not have."""
+    """The checks that need no data: a traced tensor may stand for a device that this machine does
+    not have."""
     check_dtype(x.dtype, "the input")
     if dtype is not None:
         check_dtype(dtype, "the argument dtype")
@@ -241,23 +282,27 @@ torch.library.register_fake(logsumexp, _logsumexp_shape, lib=_library)
 torch.library.register_fake(logsumexp_backward, _logsumexp_backward_shape, lib=_library)
 
 
-# Differentiation. PyTorch's `register_autograd` covers reverse mode only: under `torch.func.jvp` such an operator
-# returns a tangent of zero, in silence, and under `torch.func.grad` it raises. The `Function`s below have both modes
-# and are bound to the dispatcher's Autograd key, below the transforms of `torch.func`, where they nest to any depth.
+# Differentiation. PyTorch's `register_autograd` covers reverse mode only: under `torch.func.jvp`
+# such an operator returns a tangent of zero, in silence, and under `torch.func.grad` it raises. The
+# `Function`s below have both modes and are bound to the dispatcher's Autograd key, below the
+# transforms of `torch.func`, where they nest to any depth.
 
 
 @contextlib.contextmanager
 def _inner_modes():
-    """Leave gradients of the *other* levels of a nested transform recorded while a rule of this level runs.
+    """Leave gradients of the *other* levels of a nested transform recorded while a rule of this
+    level runs.
 
-    PyTorch turns both modes off inside a `Function`, which is right for its own level and cuts the levels below it.
+    PyTorch turns both modes off inside a `Function`, which is right for its own level and cuts the
+    levels below it.
     """
     with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
         yield
 
 
 def _below_autograd(op, *args):
-    """Call `op` for the next level: the kernel, or the level below this one in a nested transform."""
+    """Call `op` for the next level: the kernel, or the level below this one in a nested
+    transform."""
     with _inner_modes(), torch._C._AutoDispatchBelowAutograd():
         return op(*args)
 
@@ -285,7 +330,8 @@ def _wide(t: Tensor) -> Tensor:
 
 # --8<-- [start:formulas]
 def softmax_vjp_wrt_output(v: Tensor, dy: Tensor, y: Tensor, dim: int) -> Tensor:
-    """Differentiate `<v, y * (dy - <y, dy>)>` in `y`: the part of a second derivative that no kernel computes."""
+    """Differentiate `<v, y * (dy - <y, dy>)>` in `y`: the part of a second derivative that no
+    kernel computes."""
     v, dy, y = _wide(v), _wide(dy), _wide(y)
     # eq: softmax-backward-wrt-output
     return v * (dy - (y * dy).sum(dim, keepdim=True)) - dy * (y * v).sum(dim, keepdim=True)
@@ -299,14 +345,16 @@ def softmax_vjp_along_output(ty: Tensor, dy: Tensor, y: Tensor, dim: int) -> Ten
 
 
 def log_softmax_jvp(t: Tensor, y: Tensor, dim: int) -> Tensor:
-    """Push the tangent `t` through log-softmax, whose output is `y`: also the derivative of its backward in `dy`."""
+    """Push the tangent `t` through log-softmax, whose output is `y`: also the derivative of its
+    backward in `dy`."""
     t, y = _wide(t), _wide(y)
     # eq: log-softmax-jvp
     return t - (y.exp() * t).sum(dim, keepdim=True)
 
 
 def log_softmax_vjp_wrt_output(v: Tensor, dy: Tensor, y: Tensor, dim: int) -> Tensor:
-    """Differentiate `<v, dy - exp(y) * sum(dy)>` in `y`, or, with a tangent as `v`, that product along it."""
+    """Differentiate `<v, dy - exp(y) * sum(dy)>` in `y`, or, with a tangent as `v`, that product
+    along it."""
     v, dy, y = _wide(v), _wide(dy), _wide(y)
     # eq: log-softmax-backward-wrt-output
     return -v * y.exp() * dy.sum(dim, keepdim=True)
@@ -352,7 +400,8 @@ class SoftmaxFunction(Function):
 
 # --8<-- [start:softmax-backward-function]
 class SoftmaxBackwardFunction(Function):
-    """The vector-Jacobian product of softmax or log-softmax, itself differentiable in `dy` and in `y`."""
+    """The vector-Jacobian product of softmax or log-softmax, itself differentiable in `dy` and in
+    `y`."""
 
     @staticmethod
     def forward(dy, y, dim, in_dtype, implementation, log):
@@ -398,7 +447,9 @@ class SoftmaxBackwardFunction(Function):
 
 # --8<-- [start:logsumexp-functions]
 def _probabilities(x: Tensor, lse: Tensor, dim: int) -> Tensor:
-    return (_wide(x) - _wide(lse).unsqueeze(dim)).exp() if x.dim() else (_wide(x) - _wide(lse)).exp()
+    return (
+        (_wide(x) - _wide(lse).unsqueeze(dim)).exp() if x.dim() else (_wide(x) - _wide(lse)).exp()
+    )
 
 
 def _sum(t: Tensor, dim: int) -> Tensor:
@@ -481,16 +532,20 @@ class LogsumexpBackwardFunction(Function):
 
 # --8<-- [start:autograd-key]
 def _differentiably(op, function: type[Function], defaults: tuple, *constants):
-    """The kernel of `op` for the Autograd key: `function` when a derivative may be asked for, `op` itself if not."""
+    """The kernel of `op` for the Autograd key: `function` when a derivative may be asked for, `op`
+    itself if not."""
     apply = torch._C._FunctionBase.__dict__["apply"].__get__(None, function)
 
     def kernel(*args):
         args += defaults[len(args) :]
         if torch._C._are_functorch_transforms_active():
-            # We are inside one level of `torch.func`; to this level the function is an ordinary autograd operator.
+            # We are inside one level of `torch.func`; to this level the function is an ordinary
+            # autograd operator.
             with torch._functorch.utils.enable_single_level_autograd_function():
                 return apply(*args, *constants)
-        if forward_ad._current_level >= 0 or (torch.is_grad_enabled() and torch._C._any_requires_grad(*args)):
+        if forward_ad._current_level >= 0 or (
+            torch.is_grad_enabled() and torch._C._any_requires_grad(*args)
+        ):
             return apply(*args, *constants)
         with torch._C._AutoDispatchBelowAutograd():
             return op(*args)
@@ -508,14 +563,21 @@ for _log in (False, True):
     )
     _library.impl(
         _backward_op(_log),
-        _differentiably(_backward_op(_log), SoftmaxBackwardFunction, (None, None, None, None, None), _log),
+        _differentiably(
+            _backward_op(_log), SoftmaxBackwardFunction, (None, None, None, None, None), _log
+        ),
         "Autograd",
     )
 _library.impl(logsumexp, _differentiably(logsumexp, LogsumexpFunction, ()), "Autograd")
-_library.impl(logsumexp_backward, _differentiably(logsumexp_backward, LogsumexpBackwardFunction, ()), "Autograd")
+_library.impl(
+    logsumexp_backward,
+    _differentiably(logsumexp_backward, LogsumexpBackwardFunction, ()),
+    "Autograd",
+)
 
 
-# Batching (`torch.vmap`): the mapped dimension goes to the front, and `dim` counts one more from there.
+# Batching (`torch.vmap`): the mapped dimension goes to the front, and `dim` counts one more from
+# there.
 
 
 def _to_front(info, in_dims, *tensors: Tensor) -> list[Tensor]:
@@ -548,8 +610,12 @@ def _softmax_backward_batching(op):
 
 
 for _log in (False, True):
-    torch.library.register_vmap(_forward_op(_log), _softmax_batching(_forward_op(_log)), lib=_library)
-    torch.library.register_vmap(_backward_op(_log), _softmax_backward_batching(_backward_op(_log)), lib=_library)
+    torch.library.register_vmap(
+        _forward_op(_log), _softmax_batching(_forward_op(_log)), lib=_library
+    )
+    torch.library.register_vmap(
+        _backward_op(_log), _softmax_backward_batching(_backward_op(_log)), lib=_library
+    )
 
 
 def _logsumexp_batched(info, in_dims, x, dim):
@@ -570,8 +636,9 @@ torch.library.register_vmap(logsumexp, _logsumexp_batched, lib=_library)
 torch.library.register_vmap(logsumexp_backward, _logsumexp_backward_batched, lib=_library)
 
 
-# Autocast. PyTorch's lists, as of torch 2.13: on GPUs softmax and log_softmax get dtype=float32 unless the caller
-# names a dtype, and logsumexp gets its input in float32; float64 is left alone. On CPU none of the three is listed.
+# Autocast. PyTorch's lists, as of torch 2.13: on GPUs softmax and log_softmax get dtype=float32
+# unless the caller names a dtype, and logsumexp gets its input in float32; float64 is left alone.
+# On CPU none of the three is listed.
 
 
 # --8<-- [start:autocast]
@@ -584,7 +651,12 @@ def _register_autocast(device_type: str, key: torch._C.DispatchKey) -> None:
     def autocast_softmax(op):
         def kernel(x, dim, dtype=None, implementation=None):
             with torch._C._ExcludeDispatchKeyGuard(below):
-                return op(x, dim, torch.float32 if dtype is None and eligible(x) else dtype, implementation)
+                return op(
+                    x,
+                    dim,
+                    torch.float32 if dtype is None and eligible(x) else dtype,
+                    implementation,
+                )
 
         return kernel
 

@@ -1,10 +1,12 @@
 """The mathematics of softmax in NumPy and PyTorch, written to be read and to be tested against.
 
-Nothing here is fast. Each function is the shortest true form of one equation, works along the last axis, accepts any
-leading shape, and keeps the dtype it is given. Argument names are those of the kernels: `x` the input, `y` the
-output, `dy` the gradient that arrives at `y`, `dx` the gradient that leaves at `x`, `m` a maximum, `d` a denominator.
+Nothing here is fast. Each function is the shortest true form of one equation, works along the last
+axis, accepts any leading shape, and keeps the dtype it is given. Argument names are those of the
+kernels: `x` the input, `y` the output, `dy` the gradient that arrives at `y`, `dx` the gradient
+    that leaves at `x`, `m` a maximum, `d` a denominator.
 
-Values that are not finite follow PyTorch: a row that holds NaN or +inf gives NaN throughout, a row of nothing but
+Values that are not finite follow PyTorch: a row that holds NaN or +inf gives NaN throughout, a row
+    of nothing but
 -inf as well, and a -inf beside finite numbers gives 0.
 
 PyTorch is imported only by the functions that need it.
@@ -52,6 +54,8 @@ def softmax_naive_numpy(x: np.ndarray) -> np.ndarray:
         m = x.max(axis=-1, keepdims=True)  # pass 1
         d = np.exp(x - m).sum(axis=-1, keepdims=True)  # pass 2
         return np.exp(x - m) / d  # pass 3
+
+
 # --8<-- [end:softmax-naive-numpy]
 
 
@@ -59,8 +63,8 @@ def softmax_naive_numpy(x: np.ndarray) -> np.ndarray:
 def softmax_online_numpy(x: np.ndarray) -> np.ndarray:
     """Softmax in two passes: the maximum and the denominator are found together.
 
-    The first pass visits each column once. Whenever the running maximum `m` grows, the denominator `d` collected so
-    far is rescaled to the new maximum.
+    The first pass visits each column once. Whenever the running maximum `m` grows, the denominator
+    `d` collected so far is rescaled to the new maximum.
 
     Args:
         x: floating-point array of shape (..., n_cols), n_cols ≥ 1.
@@ -68,7 +72,8 @@ def softmax_online_numpy(x: np.ndarray) -> np.ndarray:
     Returns:
         y of the same shape and dtype.
 
-    Source: "Studying Triton One Kernel at a Time: Softmax"; the recurrence is from "Online normalizer calculation for
+    Source: "Studying Triton One Kernel at a Time: Softmax"; the recurrence is from "Online
+        normalizer calculation for
     softmax" (Milakov and Gimelshein, 2018).
 
     >>> softmax_online_numpy(np.array([1.0, 3.0, 5.0])).round(4)
@@ -87,6 +92,8 @@ def softmax_online_numpy(x: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore", over="ignore"):
         # eq: online-output
         return exp_shifted(x, m) / d  # pass 2
+
+
 # --8<-- [end:softmax-online-numpy]
 
 
@@ -111,7 +118,8 @@ def log_softmax_numpy(x: np.ndarray) -> np.ndarray:
 def logsumexp_numpy(x: np.ndarray) -> np.ndarray:
     """log(sum(exp(x))) = m + log(d) along the last axis, as `torch.logsumexp`.
 
-    An infinite maximum is the answer itself: +inf gives +inf, and a row of nothing but -inf gives -inf.
+    An infinite maximum is the answer itself: +inf gives +inf, and a row of nothing but -inf gives
+        -inf.
 
     Args:
         x: floating-point array of shape (..., n_cols), n_cols ≥ 1.
@@ -149,7 +157,8 @@ def exp_shifted(x: np.ndarray | float, m: np.ndarray | float) -> np.ndarray:
 def merge(m1, d1, m2, d2):
     """The (m, d) of a union of two sets, from the (m, d) of each.
 
-    Associative and commutative, with identity (-inf, 0). A set that holds NaN or +inf makes d NaN, for good.
+    Associative and commutative, with identity (-inf, 0). A set that holds NaN or +inf makes d NaN,
+    for good.
 
     Args:
         m1: maximum of the first set, a number or an array.
@@ -170,6 +179,8 @@ def merge(m1, d1, m2, d2):
     m = np.maximum(m1, m2)
     d = d1 * exp_shifted(m1, m) + d2 * exp_shifted(m2, m)
     return m, d
+
+
 # --8<-- [end:merge]
 
 
@@ -212,8 +223,8 @@ def online_steps(x: np.ndarray) -> list[OnlineStep]:
         x: array of shape (n_cols,).
 
     >>> for step in online_steps(np.array([1.0, 3.0, 2.0])):
-    ...     print(step.i, step.x, step.m, round(step.d, 4), round(step.scale, 4), round(step.term, 4))
-    0 1.0 1.0 1.0 0.0 1.0
+    ...     print(step.i, step.x, step.m, round(step.d, 4), round(step.scale, 4), round(step.term,
+    4)) 0 1.0 1.0 1.0 0.0 1.0
     1 3.0 3.0 1.1353 0.1353 1.0
     2 2.0 3.0 1.5032 1.0 0.3679
     """
@@ -226,7 +237,14 @@ def online_steps(x: np.ndarray) -> list[OnlineStep]:
         m_before = m
         m, d = merge(m, d, x_i, 1.0)
         steps.append(
-            OnlineStep(i, x_i, float(m), float(d), float(exp_shifted(m_before, m)), float(exp_shifted(x_i, m)))
+            OnlineStep(
+                i,
+                x_i,
+                float(m),
+                float(d),
+                float(exp_shifted(m_before, m)),
+                float(exp_shifted(x_i, m)),
+            )
         )
     return steps
 
@@ -282,8 +300,8 @@ def softmax_vjp(y: np.ndarray, dy: np.ndarray) -> np.ndarray:
 
     Args:
         y: output of softmax, shape (..., n_cols).
-        dy: gradient of the loss with respect to y, same shape. For a batch (n_rows, n_cols) the inner products form a
-            column (n_rows, 1).
+        dy: gradient of the loss with respect to y, same shape. For a batch (n_rows, n_cols) the
+            inner products form a column (n_rows, 1).
 
     Returns:
         dx, same shape.
@@ -295,6 +313,8 @@ def softmax_vjp(y: np.ndarray, dy: np.ndarray) -> np.ndarray:
     # eq: softmax-vjp, softmax-vjp-batch
     s = (y * dy).sum(axis=-1, keepdims=True)
     return y * (dy - s)
+
+
 # --8<-- [end:softmax-vjp]
 
 
@@ -368,7 +388,8 @@ def softmax_naive_torch(x: torch.Tensor) -> torch.Tensor:
     Returns:
         A tensor of the same shape and dtype, differentiable by autograd.
 
-    Source: the first version of the Triton tutorial "Fused Softmax", with the exponential taken of z where the source
+    Source: the first version of the Triton tutorial "Fused Softmax", with the exponential taken of
+        z where the source
     takes it of x.
 
     >>> import torch
@@ -382,6 +403,8 @@ def softmax_naive_torch(x: torch.Tensor) -> torch.Tensor:
     denominator = numerator.sum(dim=-1, keepdim=True)
     y = numerator / denominator
     return y
+
+
 # --8<-- [end:softmax-naive-torch]
 
 
@@ -420,11 +443,14 @@ def softmax_vjp_torch(y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
     difference = dy - s
     dx = y * difference
     return dx
+
+
 # --8<-- [end:softmax-backward-torch]
 
 
 def log_softmax_vjp_torch(y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
-    """dx = dy - exp(y)·sum(dy), where y is the output of log_softmax, one PyTorch operation per line.
+    """dx = dy - exp(y)·sum(dy), where y is the output of log_softmax, one PyTorch operation per
+    line.
 
     >>> import torch
     >>> x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True); dy = torch.tensor([[0.1, 0.2, 0.7]])
@@ -442,7 +468,8 @@ def log_softmax_vjp_torch(y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
 
 
 def attention_naive(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """o_i = sum_j softmax_j(q_i·k_j)·v_j for numbers q_i, k_j, v_j, with the whole score matrix in memory.
+    """o_i = sum_j softmax_j(q_i·k_j)·v_j for numbers q_i, k_j, v_j, with the whole score matrix in
+    memory.
 
     Args:
         q: queries, shape (n_queries,).
@@ -469,7 +496,8 @@ class AttentionStep(NamedTuple):
 
 
 def attention_steps(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> list[AttentionStep]:
-    """The FlashAttention-1 recurrence over the keys: after each step `o` is the attention over the keys read so far.
+    """The FlashAttention-1 recurrence over the keys: after each step `o` is the attention over the
+    keys read so far.
 
     With s = q·k_j, the step from (m, d, o) to (m', d', o') is
 

@@ -1,9 +1,11 @@
-"""The memory traffic of every rung: how many elements it reads and writes for a matrix of M rows and N columns.
+"""The memory traffic of every rung: how many elements it reads and writes for a matrix of M rows
+and N columns.
 
-Softmax computes little and moves much, so on a GPU its time is the time of its memory traffic. These are the elements
-that the code asks for; a cache may answer a second read of the same row, which is why a measurement can come out
-ahead of the count, never behind it for a lack of traffic. Nothing here is measured in time, and nothing typed: tests
-count the accesses of the real code with `count_elements`.
+Softmax computes little and moves much, so on a GPU its time is the time of its memory traffic.
+These are the elements that the code asks for; a cache may answer a second read of the same row,
+which is why a measurement can come out ahead of the count, never behind it for a lack of traffic.
+Nothing here is measured in time, and nothing typed: tests count the accesses of the real code with
+    `count_elements`.
 
 The naive softmax in PyTorch, line by line:
 
@@ -17,7 +19,8 @@ y = numerator / denominator                            reads MN + M, writes MN
 >>> print(FORWARD["naive"])
 reads 5MN + 2M, writes 3MN + 2M
 
-A kernel that reads x once and writes y once is what it can be measured against. The gain is a little over 4 at best:
+A kernel that reads x once and writes y once is what it can be measured against. The gain is a
+little over 4 at best:
 
 >>> print(FORWARD["single_block"])
 reads MN, writes MN
@@ -34,8 +37,8 @@ from collections.abc import Iterator
 
 @dataclasses.dataclass(frozen=True)
 class Traffic:
-    """Elements read and written for M rows and N columns: multiples of MN, for matrices, and of M, for columns of row
-    statistics."""
+    """Elements read and written for M rows and N columns: multiples of MN, for matrices, and of M,
+    for columns of row statistics."""
 
     reads_mn: int = 0
     writes_mn: int = 0
@@ -43,7 +46,9 @@ class Traffic:
     writes_m: int = 0
 
     def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(*(a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other))))
+        return Traffic(
+            *(a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other)))
+        )
 
     def reads(self, M: int, N: int) -> int:
         """Elements read."""
@@ -80,7 +85,9 @@ class Traffic:
 
 
 def _linear(mn: int, m: int) -> str:
-    terms = [("" if count == 1 else str(count)) + unit for count, unit in ((mn, "MN"), (m, "M")) if count]
+    terms = [
+        ("" if count == 1 else str(count)) + unit for count, unit in ((mn, "MN"), (m, "M")) if count
+    ]
     return " + ".join(terms) or "nothing"
 
 
@@ -100,7 +107,8 @@ NAIVE_LINES = (
     Line("denominator = numerator.sum(dim=-1, keepdim=True)", Traffic(reads_mn=1, writes_m=1)),
     Line("y = numerator / denominator", Traffic(reads_mn=1, reads_m=1, writes_mn=1)),
 )
-"""The forward pass of [`softmax_naive_torch`][triton_softmax.reference.softmax_naive_torch], line by line."""
+"""The forward pass of [`softmax_naive_torch`][triton_softmax.reference.softmax_naive_torch], line
+by line."""
 
 NAIVE_BACKWARD_LINES = (
     Line("product = y * dy", Traffic(reads_mn=2, writes_mn=1)),
@@ -108,7 +116,8 @@ NAIVE_BACKWARD_LINES = (
     Line("difference = dy - s", Traffic(reads_mn=1, reads_m=1, writes_mn=1)),
     Line("dx = y * difference", Traffic(reads_mn=2, writes_mn=1)),
 )
-"""The backward pass of [`softmax_vjp_torch`][triton_softmax.reference.softmax_vjp_torch], line by line."""
+"""The backward pass of [`softmax_vjp_torch`][triton_softmax.reference.softmax_vjp_torch], line by
+line."""
 # --8<-- [end:naive-lines]
 
 
@@ -130,7 +139,8 @@ FORWARD = {
     "split_rows": _ONE_READ,
     "strided": _ONE_READ,
 }
-"""Elements moved by the forward pass of each implementation. `split_rows` exchanges a few words per program besides."""
+"""Elements moved by the forward pass of each implementation. `split_rows` exchanges a few words per
+program besides."""
 
 BACKWARD = {
     "naive": _total(NAIVE_BACKWARD_LINES),
@@ -142,13 +152,14 @@ BACKWARD = {
     "split_rows": _ONE_READ_BACKWARD,
     "strided": _ONE_READ_BACKWARD,
 }
-"""Elements moved by the backward pass of each implementation, for softmax. Both `three_loops` and `two_loops` run it
-in two loops."""
+"""Elements moved by the backward pass of each implementation, for softmax. Both `three_loops` and
+`two_loops` run it in two loops."""
 # --8<-- [end:rungs]
 
 
 def best_gain(M: int, N: int) -> float:
-    """How many times less the best possible forward pass moves than the naive one: (8MN + 4M) / 2MN.
+    """How many times less the best possible forward pass moves than the naive one: (8MN + 4M) /
+    2MN.
 
     >>> best_gain(4096, 8)
     4.25
@@ -157,7 +168,8 @@ def best_gain(M: int, N: int) -> float:
 
 
 def attention_elements(n_queries: int, n_keys: int, block_queries: int) -> int:
-    """Elements moved by scalar attention in one loop: each program reads its queries, and all keys and values.
+    """Elements moved by scalar attention in one loop: each program reads its queries, and all keys
+    and values.
 
     >>> attention_elements(n_queries=256, n_keys=256, block_queries=64)
     2560
@@ -176,10 +188,12 @@ class Count:
 
 @contextlib.contextmanager
 def count_elements() -> Iterator[Count]:
-    """Count what is read and written in this block, by PyTorch operations and by interpreted kernels.
+    """Count what is read and written in this block, by PyTorch operations and by interpreted
+    kernels.
 
-    An operation reads each of its tensors once and writes its result once; views move nothing. A kernel, which must
-    run in the interpreter (TRITON_INTERPRET=1), moves the elements that its loads and stores do not mask out.
+    An operation reads each of its tensors once and writes its result once; views move nothing. A
+    kernel, which must run in the interpreter (TRITON_INTERPRET=1), moves the elements that its
+    loads and stores do not mask out.
 
     >>> import torch
     >>> from triton_softmax.reference import softmax_naive_torch
@@ -201,9 +215,17 @@ def count_elements() -> Iterator[Count]:
         def __torch_dispatch__(self, function, types, arguments=(), kwargs=None):
             result = function(*arguments, **(kwargs or {}))
             moves_nothing = function.is_view or "empty" in function.__name__
-            if not (moves_nothing or launching):  # the interpreter copies its arguments to the host and back
-                count.reads += sum(t.numel() for t in tree_leaves((arguments, kwargs)) if isinstance(t, torch.Tensor))
-                count.writes += sum(t.numel() for t in tree_leaves(result) if isinstance(t, torch.Tensor))
+            if not (
+                moves_nothing or launching
+            ):  # the interpreter copies its arguments to the host and back
+                count.reads += sum(
+                    t.numel()
+                    for t in tree_leaves((arguments, kwargs))
+                    if isinstance(t, torch.Tensor)
+                )
+                count.writes += sum(
+                    t.numel() for t in tree_leaves(result) if isinstance(t, torch.Tensor)
+                )
             return result
 
     builder = interpreter.interpreter_builder

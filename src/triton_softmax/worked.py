@@ -1,7 +1,9 @@
-"""The worked example: a 2 × 3 matrix carried through forward, Jacobian, backward and the online recurrence.
+"""The worked example: a 2 × 3 matrix carried through forward, Jacobian, backward and the online
+recurrence.
 
-Every number that the site prints about this example is the output of a doctest here. The matrices are those of a page
-"from math to implementation" (blog), whose printed row sums this module corrects; see `backward`.
+Every number that the site prints about this example is the output of a doctest here. The matrices
+are those of a page "from math to implementation" (blog), whose printed row sums this module
+corrects; see `backward`.
 
 The input, and the gradient that arrives at the output:
 
@@ -65,6 +67,8 @@ def forward(x: np.ndarray = X) -> dict[str, np.ndarray]:
     e = np.exp(shifted)
     d = e.sum(axis=1, keepdims=True)
     return {"m": m, "x - m": shifted, "e": e, "d": d, "y": e / d, "log y": shifted - np.log(d)}
+
+
 # --8<-- [end:forward]
 
 
@@ -94,6 +98,8 @@ def jacobian(x: np.ndarray = X) -> np.ndarray:
            [-0.0043, -0.0202,  0.0245]])
     """
     return reference.softmax_jacobian(reference.softmax_naive_numpy(x))
+
+
 # --8<-- [end:jacobian]
 
 
@@ -108,8 +114,8 @@ def backward(x: np.ndarray = X, dy: np.ndarray = DY) -> dict[str, np.ndarray]:
     array([[0.009 , 0.0489, 0.4657],
            [0.0032, 0.0352, 0.4334]])
 
-    Their row sums s = ⟨y, dy⟩, a column of shape (2, 1). The blog prints (0.2036, 0.2597) here, which is not what its
-    own products add up to:
+    Their row sums s = ⟨y, dy⟩, a column of shape (2, 1). The blog prints (0.2036, 0.2597) here,
+    which is not what its own products add up to:
 
     >>> step["s"].round(4)
     array([[0.5236],
@@ -117,14 +123,15 @@ def backward(x: np.ndarray = X, dy: np.ndarray = DY) -> dict[str, np.ndarray]:
     >>> step["s"].round(10).ravel().tolist()
     [0.5236174206, 0.4717750424]
 
-    What is left of dy when s is subtracted (the blog prints another matrix; see `from_printed_sums`):
+    What is left of dy when s is subtracted (the blog prints another matrix; see
+    `from_printed_sums`):
 
     >>> step["dy - s"].round(4)
     array([[-0.4236, -0.3236,  0.1764],
            [-0.2718, -0.1718,  0.0282]])
 
-    And the gradient at the input. The blog prints these numbers, which are right and do not follow from the ones it
-    prints before them:
+    And the gradient at the input. The blog prints these numbers, which are right and do not follow
+    from the ones it prints before them:
 
     >>> step["dx"].round(4)
     array([[-0.0381, -0.0792,  0.1173],
@@ -140,6 +147,8 @@ def backward(x: np.ndarray = X, dy: np.ndarray = DY) -> dict[str, np.ndarray]:
     s = product.sum(axis=1, keepdims=True)
     difference = dy - s
     return {"y dy": product, "s": s, "dy - s": difference, "dx": y * difference}
+
+
 # --8<-- [end:backward]
 
 
@@ -166,6 +175,8 @@ def from_printed_sums(x: np.ndarray = X, dy: np.ndarray = DY) -> np.ndarray:
            [-0.0009,  0.0047,  0.2083]])
     """
     return reference.softmax_naive_numpy(x) * (dy - PRINTED["s"])
+
+
 # --8<-- [end:printed]
 
 
@@ -176,13 +187,13 @@ def online(row: int = 0) -> list[reference.OnlineStep]:
     Both rows grow from left to right, the worst case: every step rescales.
 
     >>> for step in online(0):
-    ...     print(f"read {step.x}: m = {step.m}, d = d·{step.scale:.4f} + {step.term:.4f} = {step.d:.4f}")
-    read 1.0: m = 1.0, d = d·0.0000 + 1.0000 = 1.0000
+    ...     print(f"read {step.x}: m = {step.m}, d = d·{step.scale:.4f} + {step.term:.4f} =
+    {step.d:.4f}") read 1.0: m = 1.0, d = d·0.0000 + 1.0000 = 1.0000
     read 2.0: m = 2.0, d = d·0.3679 + 1.0000 = 1.3679
     read 3.0: m = 3.0, d = d·0.3679 + 1.0000 = 1.5032
     >>> for step in online(1):
-    ...     print(f"read {step.x}: m = {step.m}, d = d·{step.scale:.4f} + {step.term:.4f} = {step.d:.4f}")
-    read 1.0: m = 1.0, d = d·0.0000 + 1.0000 = 1.0000
+    ...     print(f"read {step.x}: m = {step.m}, d = d·{step.scale:.4f} + {step.term:.4f} =
+    {step.d:.4f}") read 1.0: m = 1.0, d = d·0.0000 + 1.0000 = 1.0000
     read 3.0: m = 3.0, d = d·0.1353 + 1.0000 = 1.1353
     read 5.0: m = 5.0, d = d·0.1353 + 1.0000 = 1.1537
 
@@ -192,4 +203,6 @@ def online(row: int = 0) -> list[reference.OnlineStep]:
     [True, True]
     """
     return reference.online_steps(X[row])
+
+
 # --8<-- [end:online]

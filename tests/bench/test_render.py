@@ -12,7 +12,16 @@ import markdown
 import pytest
 
 from made_data import data, environment, row
-from triton_softmax.bench import compare, gpu_report, notice, render, runner, schema, sources, targets
+from triton_softmax.bench import (
+    compare,
+    gpu_report,
+    notice,
+    render,
+    runner,
+    schema,
+    sources,
+    targets,
+)
 from triton_softmax.bench.__main__ import main
 from triton_softmax.bench.cases import CHOOSER, COPY, Case
 
@@ -83,7 +92,13 @@ def test_every_row_is_on_its_page_and_in_its_csv(rendered):
 def test_a_loss_is_marked_in_the_table_of_the_wins():
     shape = (131072, 1024)
     won, lost = Case("forward", shape), Case("forward", (2097152, 64))
-    rows = [row(won, COPY), row(won, CHOOSER), row(won, "torch"), row(lost, COPY), row(lost, CHOOSER)]
+    rows = [
+        row(won, COPY),
+        row(won, CHOOSER),
+        row(won, "torch"),
+        row(lost, COPY),
+        row(lost, CHOOSER),
+    ]
     fast = row(lost, "torch")
     fast["us"] = {name: value / 10 for name, value in fast["us"].items()}
     text = render.library_table([*rows, fast], render.speed_cell)
@@ -129,9 +144,15 @@ def test_the_drawn_picture_has_words_and_a_point_per_value(rendered):
 
 def test_both_ways_of_counting_bytes_are_named(rendered):
     page = fragment(rendered, "article")
-    assert "2·M·N elements counted" in page and "### As in the tutorial: M·N elements counted" in page
-    first = next(csv.DictReader(io.StringIO((rendered / render.ASSETS / "article.csv").read_text())))
-    assert float(first["gb_per_s"]) == pytest.approx(2 * float(first["gb_per_s_counting_m_n"]), rel=1e-3)
+    assert (
+        "2·M·N elements counted" in page and "### As in the tutorial: M·N elements counted" in page
+    )
+    first = next(
+        csv.DictReader(io.StringIO((rendered / render.ASSETS / "article.csv").read_text()))
+    )
+    assert float(first["gb_per_s"]) == pytest.approx(
+        2 * float(first["gb_per_s_counting_m_n"]), rel=1e-3
+    )
 
 
 def test_the_newest_file_is_shown(tmp_path):
@@ -142,7 +163,9 @@ def test_the_newest_file_is_shown(tmp_path):
     put(tmp_path, new, "b.json")
     render.write(tmp_path)
     assert "New GPU" in fragment(tmp_path, "host_time")
-    assert "[a.json](data/a.json), [b.json](data/b.json) (shown)" in fragment(tmp_path, "environment")
+    assert "[a.json](data/a.json), [b.json](data/b.json) (shown)" in fragment(
+        tmp_path, "environment"
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +181,9 @@ def test_the_newest_file_is_shown(tmp_path):
         (lambda d: d.update(format="other"), "format"),
     ],
 )
-def test_data_that_break_the_schema_are_refused_naming_file_and_field(spoil, named, tmp_path, capsys):
+def test_data_that_break_the_schema_are_refused_naming_file_and_field(
+    spoil, named, tmp_path, capsys
+):
     made = data(("host_time",))
     spoil(made)
     put(tmp_path, made)
@@ -188,7 +213,11 @@ def test_targets_are_judged_cell_by_cell():
 
 def test_a_case_without_an_answer_of_ours_is_a_miss():
     case = Case("forward", (131072, 1024))
-    rows = [row(case, COPY), row(case, CHOOSER, status="failed", reason="boom", us=None), row(case, "torch")]
+    rows = [
+        row(case, COPY),
+        row(case, CHOOSER, status="failed", reason="boom", us=None),
+        row(case, "torch"),
+    ]
     assert [cell.met for cell in targets.cells(rows)] == [False, False]
 
 
@@ -205,7 +234,11 @@ def test_missed_targets_keep_number_and_reason(tmp_path):
 
 
 def measured(**changes) -> dict:
-    return {"utc": "2026-11-20T20:00:00Z", "sources": {"two_loops": sources.hash_of("two_loops")}, **changes}
+    return {
+        "utc": "2026-11-20T20:00:00Z",
+        "sources": {"two_loops": sources.hash_of("two_loops")},
+        **changes,
+    }
 
 
 def test_fresh_numbers_of_unchanged_code_need_no_notice():
@@ -229,8 +262,13 @@ def test_numbers_older_than_ninety_days_say_so():
 def test_the_marker_becomes_a_warning_at_build(monkeypatch):
     line = f"<!-- measured: {json.dumps(measured(sources={'two_loops': '0' * 64}))} -->"
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795200000")
-    html = markdown.markdown(f"Before.\n\n{line}\n\nAfter.", extensions=["admonition", "triton_softmax.bench.notice"])
-    assert '<div class="admonition warning">' in html and "Changed since measured on 2026-11-20" in html
+    html = markdown.markdown(
+        f"Before.\n\n{line}\n\nAfter.", extensions=["admonition", "triton_softmax.bench.notice"]
+    )
+    assert (
+        '<div class="admonition warning">' in html
+        and "Changed since measured on 2026-11-20" in html
+    )
     assert "After." in html and "measured:" not in html
 
 
@@ -245,7 +283,9 @@ def test_a_comment_or_docstring_does_not_change_the_hash(tmp_path):
         return sources.hash_of("two_loops", package)
 
     first = sha('"""Doc."""\nfrom .online import A\n\ndef f():\n    return A\n')
-    assert first == sha('"""Other."""\nfrom .online import A\ndef f():\n    "doc"\n    # why\n    return A\n')
+    assert first == sha(
+        '"""Other."""\nfrom .online import A\ndef f():\n    "doc"\n    # why\n    return A\n'
+    )
     assert first != sha('"""Doc."""\nfrom .online import A\n\ndef f():\n    return A + 1\n')
     again = sha('"""Doc."""\nfrom .online import A\n\ndef f():\n    return A\n')
     assert first == again
@@ -306,7 +346,9 @@ def made_report() -> dict:
         "command": "pytest -m gpu",
         "seconds": 2.5,
         "counts": {"passed": 1, "failed": 1, "skipped": 1, "xfailed": 0},
-        "machine": {key: environment()[key] for key in ("gpu", "driver", "cuda", "torch", "triton")},
+        "machine": {
+            key: environment()[key] for key in ("gpu", "driver", "cuda", "torch", "triton")
+        },
         "modules": {"tests.gpu.test_a": [1, 1, 0], "tests.gpu.test_b": [0, 0, 1]},
         "failures": ["tests.gpu.test_a::test_two"],
     }
@@ -315,9 +357,15 @@ def made_report() -> dict:
 def test_the_report_counts_by_state_and_module(tmp_path, capsys):
     junit, out = tmp_path / "junit.xml", tmp_path / "gpu-tests.json"
     junit.write_text(JUNIT)
-    assert main(["gpu-report", "--junitxml", str(junit), "--out", str(out), "--commit", "0123456789"]) == 0
+    assert (
+        main(["gpu-report", "--junitxml", str(junit), "--out", str(out), "--commit", "0123456789"])
+        == 0
+    )
     loaded = gpu_report.load(out)
-    assert loaded["counts"] == made_report()["counts"] and loaded["modules"] == made_report()["modules"]
+    assert (
+        loaded["counts"] == made_report()["counts"]
+        and loaded["modules"] == made_report()["modules"]
+    )
     assert loaded["failures"] == ["tests.gpu.test_a::test_two"]
     assert "1 passed, 1 failed, 1 skipped" in capsys.readouterr().out
     assert "* `tests.gpu.test_a::test_two`" in gpu_report.fragment(made_report())

@@ -31,7 +31,11 @@ def start(path, **changes):
     timer = MadeUpTimer()
     env = runner.environment("cpu", "0123456789", timer) | changes
     said = []
-    return runner.Runner(runner.Results(path, env), "cpu", timer, say=said.append, seed=0), timer, said
+    return (
+        runner.Runner(runner.Results(path, env), "cpu", timer, say=said.append, seed=0),
+        timer,
+        said,
+    )
 
 
 def case(suite="forward", shape=(2, 5), who=(COPY, "torch"), **more):
@@ -72,7 +76,9 @@ def test_every_kind_of_case_runs(suite, tmp_path):
 
 
 def test_a_wrong_answer_is_recorded_as_wrong(tmp_path, monkeypatch):
-    monkeypatch.setitem(providers.PREPARE, "liger", lambda case, t: lambda: torch.softmax(t.x, -1) * 1.01)
+    monkeypatch.setitem(
+        providers.PREPARE, "liger", lambda case, t: lambda: torch.softmax(t.x, -1) * 1.01
+    )
     run, _, _ = start(tmp_path / "data.json")
     run.run([case(who=(COPY, "torch", "liger"))])
     row = run.results.rows["forward/softmax/forward/float32/2x5", "liger"]
@@ -105,7 +111,9 @@ def test_an_element_left_unwritten_is_recorded_as_wrong(tmp_path, monkeypatch):
         (RuntimeError("boom"), "failed"),
     ],
 )
-def test_a_provider_without_a_result_keeps_its_row_and_its_reason(raised, status, tmp_path, monkeypatch):
+def test_a_provider_without_a_result_keeps_its_row_and_its_reason(
+    raised, status, tmp_path, monkeypatch
+):
     def prepare(case, t):
         raise raised
 
@@ -216,9 +224,16 @@ def test_rows_stand_on_lines_of_their_own(tmp_path):
 @pytest.mark.gpu
 def test_a_short_run_on_the_device(tmp_path):
     timer = measure.CudaTimer(target_ms=2.0)
-    results = runner.Results(tmp_path / "data.json", runner.environment("cuda", "0123456789", timer))
+    results = runner.Results(
+        tmp_path / "data.json", runner.environment("cuda", "0123456789", timer)
+    )
     run = runner.Runner(results, "cuda", timer, seed=0)
     who = (COPY, "triton_softmax", "torch")
-    run.run([case(shape=(4096, 1024), who=who), case("backward", (4096, 1024), who, direction="backward")])
+    run.run(
+        [
+            case(shape=(4096, 1024), who=who),
+            case("backward", (4096, 1024), who, direction="backward"),
+        ]
+    )
     assert {row["status"] for row in results.rows.values()} == {"ok"}
     schema.load(tmp_path / "data.json")

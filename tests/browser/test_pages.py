@@ -1,4 +1,5 @@
-"""Every page in Chromium: nothing is asked of the network, mathematics shows, axe is content, phones can read it."""
+"""Every page in Chromium: nothing is asked of the network, mathematics shows, axe is content,
+phones can read it."""
 
 from __future__ import annotations
 
@@ -15,11 +16,15 @@ from site_build import pages
 
 pytestmark = pytest.mark.browser
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 if CHROMIUM is None:
     pytest.skip("needs Chromium: apt install chromium", allow_module_level=True)
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-axe_api = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+axe_api = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python"
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in pages()]
@@ -33,13 +38,16 @@ FLAGS = [
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
-SCROLLERS = "pre, code, .equation-body, .md-typeset__scrollwrap, .highlight, .highlighttable, .linenodiv"
+SCROLLERS = (
+    "pre, code, .equation-body, .md-typeset__scrollwrap, .highlight, .highlighttable, .linenodiv"
+)
 
 CHARTS_DRAWN = "document.querySelectorAll('.bench-figure').length === document.querySelectorAll('.bench-drawn').length"
 UNKNOWN_ELEMENTS = "[...document.querySelectorAll('*')].filter((each) => each instanceof HTMLUnknownElement).map((each) => each.outerHTML.slice(0, 60))"
 
-# Thousands of table cells and code tokens differ only in their text, and axe computes the contrast of each. A row that has the tags and classes of an
-# earlier one goes, and so does a line of code without a kind of token that is new on the page.
+# Thousands of table cells and code tokens differ only in their text, and axe computes the contrast
+# of each. A row that has the tags and classes of an earlier one goes, and so does a line of code
+# without a kind of token that is new on the page.
 KEEP_ONE_OF_EACH_KIND = """() => {
     const seen = new Set();
     const isNew = (kind) => !seen.has(kind) && seen.add(kind);
@@ -66,7 +74,9 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def address(site):
     """Address of the built site, served on a port of the system's choice."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(site)))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(_Quiet, directory=str(site))
+    )
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/"
@@ -87,7 +97,9 @@ def browser():
 def contexts(browser):
     """One context per colour scheme, desktop size."""
     made = {
-        scheme: browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
+        scheme: browser.new_context(
+            viewport={"width": 1280, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+        )
         for scheme in ("light", "dark")
     }
     yield made
@@ -97,7 +109,8 @@ def contexts(browser):
 
 @pytest.fixture
 def tab(contexts, address):
-    """Open a page in a colour scheme; every request and every error is recorded and must be local and absent."""
+    """Open a page in a colour scheme; every request and every error is recorded and must be local
+    and absent."""
     opened = []
 
     def open_page(page: str, scheme: str = "light", width: int = 1280):
@@ -127,11 +140,17 @@ def test_axe_finds_no_serious_problem(tab, page, scheme):
     view = tab(page, scheme)
     scheme_shown = view.evaluate("document.body.dataset.mdColorScheme")
     assert scheme_shown == {"light": "default", "dark": "slate"}[scheme]
-    view.evaluate("document.querySelectorAll('details').forEach(each => { each.open = each.closest('.doc') === null })")
+    view.evaluate(
+        "document.querySelectorAll('details').forEach(each => { each.open = each.closest('.doc') === null })"
+    )
     view.evaluate(KEEP_ONE_OF_EACH_KIND)
     # Nothing but colours differs in the dark.
     rules = {"runOnly": ["color-contrast"]} if scheme == "dark" else {}
-    found = axe_api.Axe().run(view, options={"resultTypes": ["violations"], **rules}).response["violations"]
+    found = (
+        axe_api.Axe()
+        .run(view, options={"resultTypes": ["violations"], **rules})
+        .response["violations"]
+    )
     serious = [
         f"{rule['id']}: {node['target']} {node.get('failureSummary', '').splitlines()[1:2]}"
         for rule in found
@@ -157,7 +176,8 @@ def test_a_phone_scrolls_nothing_sideways_but_code(tab, page):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("math/")])
 def test_mathematics_shows_without_script(browser, address, page):
-    """MathML has a size, in the font that came with the site, and no LaTeX is left over; JavaScript is off."""
+    """MathML has a size, in the font that came with the site, and no LaTeX is left over; JavaScript
+    is off."""
     context = browser.new_context(java_script_enabled=False)
     view = context.new_page()
     view.goto(address + url_of(page))
@@ -171,8 +191,12 @@ def test_mathematics_shows_without_script(browser, address, page):
 
 def test_the_mathematics_font_is_loaded(tab):
     view = tab("math/softmax")
-    assert view.evaluate("document.fonts.ready.then(() => document.fonts.check('16px \"STIX Two Math\"'))")
-    assert view.evaluate("[...document.fonts].some((font) => font.family.includes('STIX Two Math') && font.status === 'loaded')")
+    assert view.evaluate(
+        "document.fonts.ready.then(() => document.fonts.check('16px \"STIX Two Math\"'))"
+    )
+    assert view.evaluate(
+        "[...document.fonts].some((font) => font.family.includes('STIX Two Math') && font.status === 'loaded')"
+    )
 
 
 def test_the_stepper_steps_by_keyboard(tab):
@@ -188,7 +212,9 @@ def test_the_stepper_steps_by_keyboard(tab):
     assert figure.locator("tr[aria-current=step] td").first.inner_text() == "2"
     view.keyboard.press("End")
     assert "1.5032" in status.inner_text()
-    assert view.evaluate("document.activeElement.textContent") == "Back"  # `Next column` is disabled now
+    assert (
+        view.evaluate("document.activeElement.textContent") == "Back"
+    )  # `Next column` is disabled now
     view.keyboard.press("Home")
     assert "Nothing is read" in status.inner_text()
     figure.locator("select").select_option("2")
@@ -199,7 +225,9 @@ def test_the_stepper_steps_by_keyboard(tab):
 
 def test_the_stepper_honours_reduced_motion(tab):
     view = tab("math/online")
-    duration = view.evaluate("getComputedStyle(document.querySelector('.stepper-bar > span')).transitionDuration")
+    duration = view.evaluate(
+        "getComputedStyle(document.querySelector('.stepper-bar > span')).transitionDuration"
+    )
     assert duration == "0s"
 
 

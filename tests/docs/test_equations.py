@@ -1,11 +1,14 @@
 """One test for every display equation of the site, named after its label.
 
-Each test writes out both sides of its equation in float64 and compares them on random data of several sizes, the worked
-example among them. The first line of its docstring is shown in the equation index. Nothing here uses a kernel or the
-references of the library: an equation is tested against its own text, against a derivative taken numerically, or
+Each test writes out both sides of its equation in float64 and compares them on random data of
+several sizes, the worked example among them. The first line of its docstring is shown in the
+equation index. Nothing here uses a kernel or the
+references of the library: an equation is tested against its own text, against a derivative taken
+    numerically, or
 against PyTorch.
 
-Derivatives are complex steps: for an analytic f, Im f(x + i·h) / h is f'(x) up to h², and there is no difference that
+Derivatives are complex steps: for an analytic f, Im f(x + i·h) / h is f'(x) up to h², and there is
+    no difference that
 could cancel, so h = 1e-30 gives all digits.
 """
 
@@ -22,7 +25,8 @@ SHAPES = ((1, 1), (1, 5), (2, 3), (7, 1), (5, 33))
 
 
 def rows(n_min=1):
-    """Rows of several lengths and spreads, within the range of exp without a shift; first those of the worked example."""
+    """Rows of several lengths and spreads, within the range of exp without a shift; first those of
+    the worked example."""
     random = np.random.default_rng(11)
     yield from X
     for n, spread in itertools.product(SIZES, (1.0, 6.0)):
@@ -115,7 +119,8 @@ def same_pair(p, q):
 
 
 def tree_sum(t):
-    """The sum in a balanced tree, every addition rounded to the type of t; the length is a power of two."""
+    """The sum in a balanced tree, every addition rounded to the type of t; the length is a power of
+    two."""
     while len(t) > 1:
         t = t[0::2] + t[1::2]
     return t[0]
@@ -158,7 +163,10 @@ def test_softmax_shift_invariance():
     for x in rows():
         for c in (-30.0, -1.0, 0.5, 25.0):
             close(softmax_of(x + c), np.exp(x + c) / np.exp(x + c).sum())
-            close(np.exp(x + c) / np.exp(x + c).sum(), math.exp(c) * np.exp(x) / (math.exp(c) * np.exp(x).sum()))
+            close(
+                np.exp(x + c) / np.exp(x + c).sum(),
+                math.exp(c) * np.exp(x) / (math.exp(c) * np.exp(x).sum()),
+            )
             close(softmax_of(x + c), softmax_of(x))
 
 
@@ -247,7 +255,9 @@ def test_softmax_batch():
 def test_softmax_jacobian_definition():
     """Row i is the output, column j the input: complex steps and autograd agree on it."""
     for x in rows():
-        by_autograd = torch.autograd.functional.jacobian(lambda t: torch.softmax(t, dim=0), torch.from_numpy(x)).numpy()
+        by_autograd = torch.autograd.functional.jacobian(
+            lambda t: torch.softmax(t, dim=0), torch.from_numpy(x)
+        ).numpy()
         assert by_autograd.shape == (len(x), len(x))
         close(derivative(softmax, x), by_autograd)
 
@@ -285,7 +295,9 @@ def test_softmax_jacobian_cases():
     """Both cases, entry by entry, against the derivative."""
     for x in rows():
         y, n = softmax_of(x), len(x)
-        cases = [[y[i] * (1 - y[i]) if i == j else -y[i] * y[j] for j in range(n)] for i in range(n)]
+        cases = [
+            [y[i] * (1 - y[i]) if i == j else -y[i] * y[j] for j in range(n)] for i in range(n)
+        ]
         close(derivative(softmax, x), cases)
 
 
@@ -330,7 +342,9 @@ def test_log_derivative_identity():
 def test_log_softmax_jacobian():
     """I - 1 yᵀ is the Jacobian of log-softmax."""
     for x in rows():
-        z = torch.autograd.functional.jacobian(lambda t: torch.log_softmax(t, dim=0), torch.from_numpy(x)).numpy()
+        z = torch.autograd.functional.jacobian(
+            lambda t: torch.log_softmax(t, dim=0), torch.from_numpy(x)
+        ).numpy()
         ones, y = np.ones((len(x), 1)), softmax_of(x).reshape(-1, 1)
         close(z, np.eye(len(x)) - ones @ y.T)
 
@@ -375,6 +389,7 @@ def test_jacobian_rank():
 
 def test_jacobian_eigenvalue_bound():
     """0 ≤ vᵀ J v ≤ (max v - min v)²/4 ≤ ‖v‖²/2, with equality at y = (1/2, 1/2)."""
+
     def chain(x, v):
         return 0.0, v @ derivative(softmax, x) @ v, (v.max() - v.min()) ** 2 / 4, (v**2).sum() / 2
 
@@ -390,7 +405,9 @@ def test_jacobian_eigenvalue_bound():
 def test_lse_hessian():
     """The second derivatives of lse are the Jacobian of softmax."""
     for x in rows():
-        hessian = torch.autograd.functional.hessian(lambda t: torch.logsumexp(t, dim=0), torch.from_numpy(x)).numpy()
+        hessian = torch.autograd.functional.hessian(
+            lambda t: torch.logsumexp(t, dim=0), torch.from_numpy(x)
+        ).numpy()
         close(hessian, derivative(softmax, x))
 
 
@@ -400,6 +417,7 @@ def test_lse_hessian():
 def losses():
     """x, dy and dx of a loss that is not linear in y: L = sum(w · sin(3 y) · y)."""
     for x, w in rows_with(1):
+
         def loss(y, w=w):
             return (torch.from_numpy(w) * torch.sin(3 * y) * y).sum()
 
@@ -420,9 +438,13 @@ def test_vjp_transpose():
         product = derivative(softmax, x).T @ dy.reshape(n, 1)
         assert product.shape == (n, 1)
         close(dx.reshape(n, 1), product)
-    for x, dz in rows_with(1, n_min=2):  # a Jacobian that is not symmetric shows that the transpose is meant
+    for x, dz in rows_with(
+        1, n_min=2
+    ):  # a Jacobian that is not symmetric shows that the transpose is meant
         jacobian = derivative(lambda t: np.log(softmax(t)), x)
-        dx = gradient(lambda t, dz=dz: (torch.log_softmax(t, dim=0) * torch.from_numpy(dz)).sum(), x)
+        dx = gradient(
+            lambda t, dz=dz: (torch.log_softmax(t, dim=0) * torch.from_numpy(dz)).sum(), x
+        )
         close(dx, jacobian.T @ dz)
         assert not np.allclose(dx, jacobian @ dz)
 
@@ -432,7 +454,11 @@ def test_softmax_vjp_derivation():
     for x, dy in rows_with(1):
         y, eye = softmax_of(x), np.eye(len(x))
         left = derivative(softmax, x).T @ dy
-        close(left, (dy[:, None] * y[:, None] * eye).sum(axis=0) - (dy[:, None] * np.outer(y, y)).sum(axis=0))
+        close(
+            left,
+            (dy[:, None] * y[:, None] * eye).sum(axis=0)
+            - (dy[:, None] * np.outer(y, y)).sum(axis=0),
+        )
         close(left, dy * y - y * (y * dy).sum())
 
 
@@ -504,7 +530,9 @@ def test_log_softmax_vjp():
     """dz_j - y_j · sum(dz) is the transposed Jacobian times dz, and what autograd finds."""
     for x, dz in rows_with(1):
         z = torch.log_softmax(torch.from_numpy(x), dim=0).numpy()
-        dx = gradient(lambda t, dz=dz: (torch.log_softmax(t, dim=0) * torch.from_numpy(dz)).sum(), x)
+        dx = gradient(
+            lambda t, dz=dz: (torch.log_softmax(t, dim=0) * torch.from_numpy(dz)).sum(), x
+        )
         y = np.exp(z)
         close(dx, (dz[:, None] * (np.eye(len(x)) - y[None, :])).sum(axis=0))
         close(dx, dz - y * dz.sum())
@@ -521,7 +549,9 @@ def test_cross_entropy_definition():
     """-log y_t, -z_t and lse(x) - x_t are PyTorch's cross-entropy."""
     for x in rows():
         for t in {0, len(x) // 2, len(x) - 1}:
-            loss = torch.nn.functional.cross_entropy(torch.from_numpy(x)[None], torch.tensor([t])).item()
+            loss = torch.nn.functional.cross_entropy(
+                torch.from_numpy(x)[None], torch.tensor([t])
+            ).item()
             z = torch.log_softmax(torch.from_numpy(x), dim=0).numpy()
             close(loss, -np.log(softmax_of(x)[t]))
             close(loss, -z[t])
@@ -532,7 +562,10 @@ def test_cross_entropy_gradient():
     """The gradient of cross-entropy is softmax minus the unit vector of the target."""
     for x in rows():
         for t in {0, len(x) // 2, len(x) - 1}:
-            dx = gradient(lambda leaf, t=t: torch.nn.functional.cross_entropy(leaf[None], torch.tensor([t])), x)
+            dx = gradient(
+                lambda leaf, t=t: torch.nn.functional.cross_entropy(leaf[None], torch.tensor([t])),
+                x,
+            )
             y, unit = softmax_of(x), np.eye(len(x))[t]
             close(dx, [-(j == t) + y[j] for j in range(len(x))])
             close(dx, y - unit)
@@ -547,7 +580,9 @@ def test_cross_entropy_gradient_batch():
         y = softmax_of(x)
         loss = torch.nn.functional.cross_entropy(torch.from_numpy(x), torch.from_numpy(t)).item()
         close(loss, -1 / n_rows * sum(np.log(y[r, t[r]]) for r in range(n_rows)))
-        dx = gradient(lambda leaf, t=t: torch.nn.functional.cross_entropy(leaf, torch.from_numpy(t)), x)
+        dx = gradient(
+            lambda leaf, t=t: torch.nn.functional.cross_entropy(leaf, torch.from_numpy(t)), x
+        )
         close(dx, 1 / n_rows * (y - np.eye(n_cols)[t]))
 
 
@@ -559,7 +594,9 @@ def test_cross_entropy_soft_gradient():
         target = torch.from_numpy(p)[None]
         loss = torch.nn.functional.cross_entropy(torch.from_numpy(x)[None], target).item()
         close(loss, -sum(p[i] * (x[i] - lse(x)) for i in range(len(x))))
-        dx = gradient(lambda t, target=target: torch.nn.functional.cross_entropy(t[None], target), x)
+        dx = gradient(
+            lambda t, target=target: torch.nn.functional.cross_entropy(t[None], target), x
+        )
         close(dx, softmax_of(x) - p)
 
 
@@ -583,13 +620,16 @@ def test_softmax_backward_wrt_grad():
 
 
 def test_softmax_backward_wrt_output():
-    """The derivative of ⟨g, dx⟩ with respect to y; carried back to x it is autograd's second derivative."""
+    """The derivative of ⟨g, dx⟩ with respect to y; carried back to x it is autograd's second
+    derivative."""
     for x, dy, g in rows_with(2):
         y = softmax_of(x)
         right = g * (dy - (y * dy).sum()) - (y * g).sum() * dy
         close(derivative(lambda t, dy=dy, g=g: _phi(t, dy, g), y), right)
         leaf = torch.tensor(x, requires_grad=True)
-        (dx,) = torch.autograd.grad(torch.softmax(leaf, dim=0), leaf, torch.from_numpy(dy), create_graph=True)
+        (dx,) = torch.autograd.grad(
+            torch.softmax(leaf, dim=0), leaf, torch.from_numpy(dy), create_graph=True
+        )
         (second,) = torch.autograd.grad(dx, leaf, torch.from_numpy(g))
         close(second.numpy(), y * (right - (y * right).sum()))
 
@@ -616,7 +656,9 @@ def test_logsumexp_backward_wrt_inputs():
     dl = 1.7
     for x, g in rows_with(1):
         saved = np.array([lse(x)])
-        by_dl = derivative(lambda t, x=x, g=g, saved=saved: (g * (t * np.exp(x - saved))).sum(), np.array([dl]))
+        by_dl = derivative(
+            lambda t, x=x, g=g, saved=saved: (g * (t * np.exp(x - saved))).sum(), np.array([dl])
+        )
         by_x = derivative(lambda t, g=g, saved=saved: (g * (dl * np.exp(t - saved))).sum(), x)
         by_lse = derivative(lambda t, x=x, g=g: (g * (dl * np.exp(x - t))).sum(), saved)
         y = np.exp(x - saved)
@@ -696,8 +738,13 @@ def test_online_derivation():
         for i in range(2, len(x) + 1):
             m_before, m, last = x[: i - 1].max(), x[:i].max(), x[i - 1]
             left = np.exp(x[:i] - m).sum()
-            close(left, (np.exp(x[: i - 1] - m_before) * np.exp(m_before - m)).sum() + np.exp(last - m))
-            close(left, np.exp(m_before - m) * np.exp(x[: i - 1] - m_before).sum() + np.exp(last - m))
+            close(
+                left,
+                (np.exp(x[: i - 1] - m_before) * np.exp(m_before - m)).sum() + np.exp(last - m),
+            )
+            close(
+                left, np.exp(m_before - m) * np.exp(x[: i - 1] - m_before).sum() + np.exp(last - m)
+            )
 
 
 def test_online_d():
@@ -717,7 +764,8 @@ def test_online_output():
 
 
 def test_online_tile():
-    """One step per tile, whatever the size of the tiles, ends at the maximum and denominator of the row."""
+    """One step per tile, whatever the size of the tiles, ends at the maximum and denominator of the
+    row."""
     for x in rows():
         for size in (1, 2, 5, 64):
             m, d = -np.inf, 0.0
@@ -810,7 +858,9 @@ def test_merge_associative_left():
     """The left grouping is the sum of three terms, with no trace of the maximum in between."""
     for (m1, d1), (m2, d2), (m3, d3) in itertools.islice(pairs(3), 0, None, 2):
         m12, (m, right) = max(m1, m2), _three_terms((m1, d1), (m2, d2), (m3, d3))
-        left = (d1 * math.exp(m1 - m12) + d2 * math.exp(m2 - m12)) * math.exp(m12 - m) + d3 * math.exp(m3 - m)
+        left = (d1 * math.exp(m1 - m12) + d2 * math.exp(m2 - m12)) * math.exp(
+            m12 - m
+        ) + d3 * math.exp(m3 - m)
         close(left, right)
 
 
@@ -818,7 +868,9 @@ def test_merge_associative_right():
     """The right grouping is the same sum of three terms."""
     for (m1, d1), (m2, d2), (m3, d3) in itertools.islice(pairs(3), 0, None, 2):
         m23, (m, right) = max(m2, m3), _three_terms((m1, d1), (m2, d2), (m3, d3))
-        left = d1 * math.exp(m1 - m) + (d2 * math.exp(m2 - m23) + d3 * math.exp(m3 - m23)) * math.exp(m23 - m)
+        left = d1 * math.exp(m1 - m) + (
+            d2 * math.exp(m2 - m23) + d3 * math.exp(m3 - m23)
+        ) * math.exp(m23 - m)
         close(left, right)
 
 
@@ -853,7 +905,9 @@ def test_merge_any_order():
 
 
 def test_merge_corner():
-    """Without the guard -∞ - (-∞) is NaN; with it the exponential is 0, and all else is unchanged."""
+    """Without the guard -∞ - (-∞) is NaN; with it the exponential is 0, and all else is
+    unchanged."""
+
     def guarded(x, m):
         return np.exp(x - np.where(m == -np.inf, 0.0, m))
 
@@ -868,7 +922,9 @@ def test_merge_corner():
 
 
 def test_lse_from_summary():
-    """m + log d where m is finite and m where it is not: the logarithm of the sum, and PyTorch's logsumexp."""
+    """m + log d where m is finite and m where it is not: the logarithm of the sum, and PyTorch's
+    logsumexp."""
+
     def from_pair(collection):
         m, d = pair(collection)
         return m + math.log(d) if math.isfinite(m) else m
@@ -887,7 +943,8 @@ def test_lse_from_summary():
 
 
 def test_exp_range():
-    """In each type, exp of the last number at or below ln Ω is finite, and exp of a number just above overflows."""
+    """In each type, exp of the last number at or below ln Ω is finite, and exp of a number just
+    above overflows."""
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         info = torch.finfo(dtype)
         limit = math.log(info.max)
@@ -895,14 +952,20 @@ def test_exp_range():
         while x.double() > limit:
             x = torch.nextafter(x, torch.zeros((), dtype=dtype))
         assert torch.exp(x).isfinite()
-        above = torch.tensor(limit + 2 * max(info.eps, info.eps * limit), dtype=torch.float64).to(dtype)
+        above = torch.tensor(limit + 2 * max(info.eps, info.eps * limit), dtype=torch.float64).to(
+            dtype
+        )
         assert above.double() > limit
         assert torch.exp(above).isinf()
-    close([round(math.log(torch.finfo(t).max), 2) for t in (torch.float16, torch.float32)], [11.09, 88.72])
+    close(
+        [round(math.log(torch.finfo(t).max), 2) for t in (torch.float16, torch.float32)],
+        [11.09, 88.72],
+    )
 
 
 def test_round_once():
-    """Rounding a float32 result to a 16-bit type stays within the bound, and comes within a factor of two of it."""
+    """Rounding a float32 result to a 16-bit type stays within the bound, and comes within a factor
+    of two of it."""
     random = np.random.default_rng(19)
     for dtype, smallest in ((torch.float16, 2.0**-24), (torch.bfloat16, 2.0**-133)):
         u16 = torch.finfo(dtype).eps / 2
@@ -933,7 +996,13 @@ def offset_rows():
     random = np.random.default_rng(20)
     for offset, spread in itertools.product((0.0, 100.0, 3e4, -3e4, 1e6), (1.0, 5.0)):
         x = (offset + spread * random.normal(size=2048)).astype(np.float32)
-        yield offset, x, x.max(), np.float32(math.log2(math.e)), np.exp(x.astype(np.float64) - float(x.max()))
+        yield (
+            offset,
+            x,
+            x.max(),
+            np.float32(math.log2(math.e)),
+            np.exp(x.astype(np.float64) - float(x.max())),
+        )
 
 
 def rounded_exp2(t):
@@ -969,14 +1038,18 @@ def float32_rows():
 
 
 def test_softmax_error_bound():
-    """The bound for float32 softmax holds with exp and with exp2, for a tree and for a sum from left to right."""
+    """The bound for float32 softmax holds with exp and with exp2, for a tree and for a sum from
+    left to right."""
     for x in float32_rows():
         n, wide = len(x), x.astype(np.float64)
         t, distance = x - x.max(), wide.max() - wide
         exact = np.exp(-distance) / np.exp(-distance).sum()
         c = np.float32(math.log2(math.e))
         for p, e in ((1, rounded_exp(t)), (3, rounded_exp2(t * c))):
-            for h, d in ((math.log2(n), tree_sum(e)), (n - 1, np.add.accumulate(e, dtype=np.float32)[-1])):
+            for h, d in (
+                (math.log2(n), tree_sum(e)),
+                (n - 1, np.add.accumulate(e, dtype=np.float32)[-1]),
+            ):
                 error = np.abs((e / d) / exact - 1)
                 bound = U * (p * distance + p * (exact * distance).sum() + 2 * 1 + h + 1)
                 assert (error <= bound * (1 + 1e-4)).all()
@@ -996,7 +1069,8 @@ def test_entropy_identity():
 
 
 def test_online_error_bound():
-    """The bound holds for the recurrence in float32, entry by entry and tile by tile, on random and on rising rows."""
+    """The bound holds for the recurrence in float32, entry by entry and tile by tile, on random and
+    on rising rows."""
     worst = 0.0
     for drawn, rising in itertools.product(float32_rows(), (False, True)):
         x = np.sort(drawn) if rising else drawn
@@ -1039,7 +1113,8 @@ def test_vjp_error_bound():
 
 
 def queries():
-    """A query q, and keys k and values v, all numbers; first keys whose scores are the worked example."""
+    """A query q, and keys k and values v, all numbers; first keys whose scores are the worked
+    example."""
     random = np.random.default_rng(23)
     yield 2.0, X[0] / 2, np.array([0.0, 4.0, 2.0])
     for n in SIZES:
@@ -1047,7 +1122,8 @@ def queries():
 
 
 def prefix(x, v, i):
-    """m_i, d'_i and O'_i straight from their meaning: maximum, denominator and attention over the first i keys."""
+    """m_i, d'_i and O'_i straight from their meaning: maximum, denominator and attention over the
+    first i keys."""
     m = x[:i].max()
     d = np.exp(x[:i] - m).sum()
     return m, d, (softmax_of(x[:i]) * v[:i]).sum()
@@ -1073,7 +1149,9 @@ def test_attention_matrix():
         k, v = random.normal(size=(2, n_keys, depth))
         o = softmax_of(1 / math.sqrt(depth) * q @ k.T) @ v
         assert o.shape == (n_queries, depth)
-        expected = torch.nn.functional.scaled_dot_product_attention(*(torch.from_numpy(t)[None] for t in (q, k, v)))[0]
+        expected = torch.nn.functional.scaled_dot_product_attention(
+            *(torch.from_numpy(t)[None] for t in (q, k, v))
+        )[0]
         close(o, expected.numpy())
 
 
@@ -1147,7 +1225,8 @@ def test_attention_accumulator():
 
 
 def test_attention_merge():
-    """Triples of two sets of keys merge into the triple of both, whose quotient is the attention over all."""
+    """Triples of two sets of keys merge into the triple of both, whose quotient is the attention
+    over all."""
     for q, k, v in queries():
         x = q * k
         for cut in range(1, len(x)):

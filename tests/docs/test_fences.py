@@ -9,7 +9,11 @@ import markdown
 import pytest
 from markdown_it import MarkdownIt
 from mkdocs.config import load_config
-from pytest_markdown_docs.plugin import FenceSyntax, extract_fence_tests, parse_superfences_block_info
+from pytest_markdown_docs.plugin import (
+    FenceSyntax,
+    extract_fence_tests,
+    parse_superfences_block_info,
+)
 
 from site_build import code_blocks, html_of, pages
 
@@ -26,7 +30,9 @@ def page_id(path: Path) -> str:
 def renderer():
     """Python-Markdown as `mkdocs.yml` sets it up."""
     config = load_config(str(ROOT / "mkdocs.yml"))
-    return markdown.Markdown(extensions=config.markdown_extensions, extension_configs=config.mdx_configs)
+    return markdown.Markdown(
+        extensions=config.markdown_extensions, extension_configs=config.mdx_configs
+    )
 
 
 def fences(text: str):
@@ -38,7 +44,11 @@ def fences(text: str):
 
 
 def unrun(text: str) -> list[int]:
-    return [line for language, options, line in fences(text) if language in ("python", "pycon") and "notest" in options]
+    return [
+        line
+        for language, options, line in fences(text)
+        if language in ("python", "pycon") and "notest" in options
+    ]
 
 
 def sections(path: Path) -> dict[str, str]:
@@ -55,7 +65,9 @@ def sections(path: Path) -> dict[str, str]:
             open_names.append(marker[2])
             found[marker[2]] = []
         else:
-            assert marker[2] in open_names, f"{page_id(path)}: section {marker[2]} ends but is not open"
+            assert marker[2] in open_names, (
+                f"{page_id(path)}: section {marker[2]} ends but is not open"
+            )
             open_names.remove(marker[2])
     assert not open_names, f"{page_id(path)}: never closed: {open_names}"
     return {name: "\n".join(lines) for name, lines in found.items()}
@@ -65,11 +77,18 @@ def sections(path: Path) -> dict[str, str]:
 def test_every_python_block_that_is_shown_is_run(page, renderer, pytestconfig):
     text = page.read_text("utf8")
     html = renderer.reset().convert(text)
-    shown = [classes for language, classes, _ in code_blocks(html) if language in ("python", "pycon")]
+    shown = [
+        classes for language, classes, _ in code_blocks(html) if language in ("python", "pycon")
+    ]
     shown = [classes for classes in shown if "excerpt" not in classes]
-    # A fence that the renderer takes for a paragraph, or that has another name for Python, shows here.
+    # A fence that the renderer takes for a paragraph, or that has another name for Python, shows
+    # here.
     assert not re.search(r"<p>\s*(```|~~~)", html), "a fence is shown as text"
-    other = [language for language, _, _ in fences(text) if language.lower() in ("py", "python3", "py3", "ipython", "pycon3")]
+    other = [
+        language
+        for language, _, _ in fences(text)
+        if language.lower() in ("py", "python3", "py3", "ipython", "pycon3")
+    ]
     assert not other, f"call the language python or pycon, not {other}"
     parser = pytestconfig.hook.pytest_markdown_docs_markdown_it()
     run = list(extract_fence_tests(parser, text, 0, page, fence_syntax=FenceSyntax.superfences))
@@ -81,18 +100,24 @@ def test_a_fence_that_is_not_run_gives_its_reason(page):
     lines = page.read_text("utf8").splitlines()
     for line in unrun("\n".join(lines)):
         above = next((text for text in reversed(lines[:line]) if text.strip()), "")
-        assert re.search(r"<!-- notest: \S.+ -->", above), f"{page_id(page)}:{line + 1} has no <!-- notest: reason -->"
+        assert re.search(r"<!-- notest: \S.+ -->", above), (
+            f"{page_id(page)}:{line + 1} has no <!-- notest: reason -->"
+        )
 
 
 def test_few_fences_are_not_run():
     texts = [page.read_text("utf8") for page in PAGES]
-    total = sum(language in ("python", "pycon") for text in texts for language, _, _ in fences(text))
+    total = sum(
+        language in ("python", "pycon") for text in texts for language, _, _ in fences(text)
+    )
     assert sum(len(unrun(text)) for text in texts) <= 0.05 * total
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_no_kernel_is_typed_on_a_page(page):
-    assert not re.search(r"^[ >]*@(triton\.)?(jit|autotune|heuristics)\b", page.read_text("utf8"), re.M)
+    assert not re.search(
+        r"^[ >]*@(triton\.)?(jit|autotune|heuristics)\b", page.read_text("utf8"), re.M
+    )
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "src").rglob("*.py")), ids=page_id)
@@ -102,18 +127,23 @@ def test_sections_of_the_source_are_well_formed(path):
 
 
 def test_included_code_equals_the_source(site):
-    """Each block of a built page that includes a section holds that section of `src/`, to the letter."""
+    """Each block of a built page that includes a section holds that section of `src/`, to the
+    letter."""
     compared = 0
     for page in PAGES[:-1]:
         included = SECTION.findall(page.read_text("utf8"))
         if not included:
             continue
-        shown = "\n".join(text for _, _, text in code_blocks((site / html_of(page)).read_text("utf8")))
+        shown = "\n".join(
+            text for _, _, text in code_blocks((site / html_of(page)).read_text("utf8"))
+        )
         for path, name in included:
             source = ROOT / path
             expected = sections(source)[name] if name else source.read_text("utf8")
             lines = expected.splitlines()
-            indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+            indent = min(
+                (len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0
+            )
             expected = "\n".join(line[indent:] for line in lines).strip("\n")
             assert expected in shown, f"{page_id(page)} does not show {path}:{name}"
             compared += 1

@@ -20,6 +20,10 @@ def test_generated_files_are_up_to_date(name):
 
 def test_every_generated_file_has_a_generator():
     sources = "\n".join(path.read_text("utf8") for path in (ROOT / "generators").glob("*.py"))
-    measured = {ROOT / path for path in regenerate.generate("benchmarks")}  # a fragment for every suite that the data has
+    measured = {
+        ROOT / path for path in regenerate.generate("benchmarks")
+    }  # a fragment for every suite that the data has
     for path in (ROOT / "docs/_generated").rglob("*.*"):
-        assert path in measured or path.name in sources or path.stem in sources, f"no generator mentions {path.name}"
+        assert path in measured or path.name in sources or path.stem in sources, (
+            f"no generator mentions {path.name}"
+        )

@@ -1,6 +1,7 @@
 """One mistake of each kind is planted in a copy of the repository, and has to turn the run red.
 
-Each case runs only what should notice, and looks for the mistake in what it says: a run that is red for another reason does not count.
+Each case runs only what should notice, and looks for the mistake in what it says: a run that is red
+    for another reason does not count.
 """
 
 from __future__ import annotations
@@ -19,14 +20,27 @@ import pytest
 from site_build import build
 
 ROOT = Path(__file__).resolve().parents[2]
-KEPT = ("src", "docs", "tests", "generators", "overrides", "conftest.py", "mkdocs.yml", "pyproject.toml", "README.md", "CHANGELOG.md")
+KEPT = (
+    "src",
+    "docs",
+    "tests",
+    "generators",
+    "overrides",
+    "conftest.py",
+    "mkdocs.yml",
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+)
 
 
 def run_tests(root: Path, *arguments: str) -> subprocess.CompletedProcess:
     """Run pytest on `arguments` in the copy at `root`."""
     environment = {**os.environ, "PYTHONPATH": str(root / "src")}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, timeout=300
+    )
 
 
 def run_build(root: Path) -> subprocess.CompletedProcess:
@@ -60,8 +74,14 @@ EXAMPLE = "docs/math/worked-example.md"
 
 MISTAKES = {
     "a flipped sign in the VJP kernel": Mistake(
-        replace(VJP_KERNEL, r"^(\s*# eq: [^\n]*\bsoftmax-vjp\b[^\n]*\n(?:[^\n]*\n){0,6}?[^\n]*= y \* \(dy) - ", r"\1 + "),
-        lambda root: run_tests(root, "tests/kernels/test_rungs.py", "-k", "single_block and backward"),
+        replace(
+            VJP_KERNEL,
+            r"^(\s*# eq: [^\n]*\bsoftmax-vjp\b[^\n]*\n(?:[^\n]*\n){0,6}?[^\n]*= y \* \(dy) - ",
+            r"\1 + ",
+        ),
+        lambda root: run_tests(
+            root, "tests/kernels/test_rungs.py", "-k", "single_block and backward"
+        ),
         r"not close|AssertionError",
     ),
     "a digit of printed output on a page": Mistake(
@@ -100,7 +120,9 @@ MISTAKES = {
         r"LaTeX that cannot be converted",
     ),
     "an equation without a test": Mistake(
-        replace("tests/docs/test_equations.py", r"def test_softmax_vjp\(", "def check_softmax_vjp("),
+        replace(
+            "tests/docs/test_equations.py", r"def test_softmax_vjp\(", "def check_softmax_vjp("
+        ),
         lambda root: run_tests(root, "tests/docs/test_site.py", "-k", "every_equation_has_a_test"),
         r"softmax-vjp has no test_softmax_vjp",
     ),
@@ -123,7 +145,9 @@ def copy(tmp_path) -> Path:
     for name in KEPT:
         source, target = ROOT / name, tmp_path / name
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+            shutil.copytree(
+                source, target, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+            )
         else:
             shutil.copy(source, target)
     return tmp_path

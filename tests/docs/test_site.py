@@ -15,7 +15,16 @@ from site_build import build, html_of
 from triton_softmax.site import equations, markdown
 
 ROOT = Path(__file__).resolve().parents[2]
-LOADING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "video": "src", "audio": "src", "embed": "src"}
+LOADING = {
+    "script": "src",
+    "link": "href",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+    "audio": "src",
+    "embed": "src",
+}
 CLAIM = re.compile(
     r"""
     \d[\d.,]*\s*(?:×|x\b|times\b|-?fold\b)\s*(?:as\s+)?(?:faster|slower|quicker|speed|fast\b|slow\b|the\s+speed)
@@ -39,7 +48,9 @@ class _Loads(HTMLParser):
         if tag in LOADING and values.get(LOADING[tag]):
             self.urls.append(values[LOADING[tag]])
         self.urls += re.findall(r"url\(([^)]+)\)", values.get("style") or "")
-        self.urls += [part.split()[0] for part in (values.get("srcset") or "").split(",") if part.strip()]
+        self.urls += [
+            part.split()[0] for part in (values.get("srcset") or "").split(",") if part.strip()
+        ]
 
 
 def read(path: Path) -> _Loads:
@@ -86,24 +97,39 @@ def test_every_equation_is_on_its_page_and_in_the_index(site):
 def test_display_mathematics_is_always_labelled():
     for page in (ROOT / "docs").rglob("*.md"):
         text = equations.without_fences(page.read_text("utf8"))
-        assert not re.search(r"\$\$|\\\[|\\begin\{equation", text), f"{page.name}: use /// equation | label"
+        assert not re.search(r"\$\$|\\\[|\\begin\{equation", text), (
+            f"{page.name}: use /// equation | label"
+        )
 
 
 @pytest.mark.parametrize(
     "claim",
-    ["1.4× faster", "1.4x faster", "92 % of peak", "92% of the copy", "3,914 GB/s", "12 µs", "3 times as fast", "twice: 2 times the speed"],
+    [
+        "1.4× faster",
+        "1.4x faster",
+        "92 % of peak",
+        "92% of the copy",
+        "3,914 GB/s",
+        "12 µs",
+        "3 times as fast",
+        "twice: 2 times the speed",
+    ],
 )
 def test_typed_measurements_are_recognised(claim):
     assert CLAIM.search(claim)
 
 
-@pytest.mark.parametrize("harmless", ["8 bytes", "100 % of the inputs", "2 × 3 matrix", "4 warps", "at most 5 % of fences", "N × d"])
+@pytest.mark.parametrize(
+    "harmless",
+    ["8 bytes", "100 % of the inputs", "2 × 3 matrix", "4 warps", "at most 5 % of fences", "N × d"],
+)
 def test_other_numbers_are_not_taken_for_measurements(harmless):
     assert not CLAIM.search(harmless)
 
 
 def test_no_measurement_is_typed():
-    """Speeds come from generated text, which lives in docs/_generated and is compared by a test of its own."""
+    """Speeds come from generated text, which lives in docs/_generated and is compared by a test of
+    its own."""
     for page in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
         if "_generated" not in page.parts:
             claim = CLAIM.search(page.read_text("utf8"))
@@ -112,8 +138,15 @@ def test_no_measurement_is_typed():
 
 def test_every_module_of_the_library_is_on_the_page_of_the_api():
     named = re.findall(r"^::: (\S+)$", (ROOT / "docs/reference/api.md").read_text("utf8"), re.M)
-    modules = [path for path in (ROOT / "src/triton_softmax").rglob("*.py") if not {"bench", "site"} & set(path.parts)]
-    dotted = {".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__") for path in modules}
+    modules = [
+        path
+        for path in (ROOT / "src/triton_softmax").rglob("*.py")
+        if not {"bench", "site"} & set(path.parts)
+    ]
+    dotted = {
+        ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+        for path in modules
+    }
     missing = sorted(dotted - set(named) - {"triton_softmax"})
     assert not missing, f"not on docs/reference/api.md: {missing}"
 
@@ -124,6 +157,15 @@ def test_latex_that_cannot_be_shown_stops_the_build():
 
 
 def test_prose_is_spelled():
-    command = [sys.executable, "-m", "codespell_lib", "README.md", "CHANGELOG.md", "docs", "src", "tests"]
+    command = [
+        sys.executable,
+        "-m",
+        "codespell_lib",
+        "README.md",
+        "CHANGELOG.md",
+        "docs",
+        "src",
+        "tests",
+    ]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stdout + result.stderr

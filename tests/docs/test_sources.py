@@ -36,14 +36,17 @@ def test_each_cited_test_exists(cited):
 def test_each_test_cited_by_name_exists():
     corrections = PAGE.split("## Corrections")[1].split("### The tests")[0]
     named = set(re.findall(r"`(test_\w+)`", corrections))
-    assert named == {name for name in names_in("tests/test_corrections.py") if name.startswith("test_")}
+    assert named == {
+        name for name in names_in("tests/test_corrections.py") if name.startswith("test_")
+    }
     equations = set(re.findall(r"`(test_\w+)`", PAGE.split("## Corrections")[0]))
     assert equations and equations <= names_in("tests/docs/test_equations.py")
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\[triton_softmax\.([\w.]+)\]", PAGE))))
 def test_each_linked_object_exists(target):
-    """Some prefix of the dotted name is a file of the package, and what follows is defined in it."""
+    """Some prefix of the dotted name is a file of the package, and what follows is defined in
+    it."""
     parts = target.split(".")
     source = ROOT / "src/triton_softmax"
     for at in range(len(parts), 0, -1):

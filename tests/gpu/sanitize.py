@@ -1,7 +1,8 @@
-"""Every shipped kernel once or twice on small tensors, for `compute-sanitizer --tool ... python tests/gpu/sanitize.py`.
+"""Every shipped kernel once or twice on small tensors, for `compute-sanitizer --tool ... python
+tests/gpu/sanitize.py`.
 
-Prints one line per case; a wrong result stops it. With PYTORCH_NO_CUDA_MEMORY_CACHING=1 each tensor is an allocation of its own,
-so that memcheck sees its ends.
+Prints one line per case; a wrong result stops it. With PYTORCH_NO_CUDA_MEMORY_CACHING=1 each tensor
+is an allocation of its own, so that memcheck sees its ends.
 """
 
 import dataclasses
@@ -27,7 +28,8 @@ CASES = [
     ((3, 1501), -1, "single_block"),
 ]
 
-# What split rows does while it waits is a matter of size. Here the size stays small, and the chooser is told.
+# What split rows does while it waits is a matter of size. Here the size stays small, and the
+# chooser is told.
 WAYS = [
     {"ahead": False, "max_programs": None},
     {"ahead": True, "max_programs": 8, "keep_exp": False},
@@ -59,7 +61,9 @@ if __name__ == "__main__":
         for shape, dim, implementation in CASES:
             check(dtype, shape, dim, implementation)
         for way in WAYS:
-            heuristics.split_config = lambda *args, way=way: dataclasses.replace(choose(*args), **way)
+            heuristics.split_config = lambda *args, way=way: dataclasses.replace(
+                choose(*args), **way
+            )
             dispatch.clear_plans()
             for shape in ((3, 40_000), (3, 20_001)):
                 check(dtype, shape, -1, "split_rows")

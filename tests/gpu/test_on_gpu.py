@@ -1,4 +1,5 @@
-"""What only a GPU can show: every regime against float64, launches by the thousand, streams, graphs, a busy device, host time."""
+"""What only a GPU can show: every regime against float64, launches by the thousand, streams,
+graphs, a busy device, host time."""
 
 from __future__ import annotations
 
@@ -23,28 +24,42 @@ COLUMNS = (
 
 
 def _tolerance(dtype: torch.dtype) -> float:
-    return {torch.float32: 2e-6, torch.bfloat16: 5e-3, torch.float16: 2e-3, torch.float64: 1e-13}[dtype]
+    return {torch.float32: 2e-6, torch.bfloat16: 5e-3, torch.float16: 2e-3, torch.float64: 1e-13}[
+        dtype
+    ]
 
 
 def _relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
     return ((got.double() - want).norm() / want.norm().clamp_min(1e-300)).item()
 
 
-def _check(x: torch.Tensor, dim: int = -1, *, log: bool = False, implementation: str | None = None) -> None:
-    ours, theirs = (triton_softmax.log_softmax, torch.log_softmax) if log else (triton_softmax.softmax, torch.softmax)
+def _check(
+    x: torch.Tensor, dim: int = -1, *, log: bool = False, implementation: str | None = None
+) -> None:
+    ours, theirs = (
+        (triton_softmax.log_softmax, torch.log_softmax)
+        if log
+        else (triton_softmax.softmax, torch.softmax)
+    )
     x = x.detach().requires_grad_(True)
     y = ours(x, dim, implementation=implementation)
     reference_x = x.detach().double().requires_grad_(True)
     reference = theirs(reference_x, dim)
     assert y.dtype == x.dtype and y.is_contiguous()
-    want = reference.detach().to(x.dtype).double()  # float16 has few digits left for the small numbers of a long row
+    want = (
+        reference.detach().to(x.dtype).double()
+    )  # float16 has few digits left for the small numbers of a long row
     assert _relative_error(y, want) < _tolerance(x.dtype) * (2 if log else 1)
     dy = torch.randn_like(y)
     (dx,) = torch.autograd.grad(y, x, dy)
     # From the rounded y, as the backward pass sees it; the forward error is judged above.
     saved = y.detach().double()
     dy = dy.double()
-    want = dy - saved.exp() * dy.sum(dim, keepdim=True) if log else saved * (dy - (saved * dy).sum(dim, keepdim=True))
+    want = (
+        dy - saved.exp() * dy.sum(dim, keepdim=True)
+        if log
+        else saved * (dy - (saved * dy).sum(dim, keepdim=True))
+    )
     assert _relative_error(dx, want.to(x.dtype).double()) < _tolerance(x.dtype) * 2
 
 
@@ -66,7 +81,9 @@ def test_very_long_rows(n_rows, n_cols, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("log", [False, True], ids=["softmax", "log_softmax"])
-@pytest.mark.parametrize("shape", [(20, 1 << 21), (21, (1 << 21) - 3), (20, 1_300_000), (5, 1 << 23)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(20, 1 << 21), (21, (1 << 21) - 3), (20, 1_300_000), (5, 1 << 23)], ids=str
+)
 def test_long_rows_that_wait_for_hundreds_of_programs(shape, log, dtype):
     _check(torch.randn(shape, device="cuda", dtype=dtype), log=log)
 
@@ -77,7 +94,9 @@ def test_float64(shape):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("implementation", [i for i in triton_softmax.IMPLEMENTATIONS if i != "naive"])
+@pytest.mark.parametrize(
+    "implementation", [i for i in triton_softmax.IMPLEMENTATIONS if i != "naive"]
+)
 def test_each_implementation(implementation, dtype):
     _check(torch.randn(37, 3001, device="cuda", dtype=dtype), implementation=implementation)
     assert dispatch.last_launch() in ([implementation], ["two_loops"])
@@ -90,14 +109,29 @@ LAYOUTS = {
     "dim0-long": lambda: (torch.randn(33_000, 130, device="cuda", dtype=torch.bfloat16), 0),
     "dim0-longest": lambda: (torch.randn(200_000, 20, device="cuda"), 0),
     "dim0-in-segments": lambda: (torch.randn(300_000, 8, device="cuda"), 0),
-    "dim0-in-segments-bf16": lambda: (torch.randn(200_000, 128, device="cuda", dtype=torch.bfloat16), 0),
-    "dim0-in-segments-float64": lambda: (torch.randn(5000, 20, device="cuda", dtype=torch.float64), 0),
-    "dim1-loops-one-launch": lambda: (torch.randn(5000, 2050, 3, device="cuda", dtype=torch.float64), 1),
+    "dim0-in-segments-bf16": lambda: (
+        torch.randn(200_000, 128, device="cuda", dtype=torch.bfloat16),
+        0,
+    ),
+    "dim0-in-segments-float64": lambda: (
+        torch.randn(5000, 20, device="cuda", dtype=torch.float64),
+        0,
+    ),
+    "dim1-loops-one-launch": lambda: (
+        torch.randn(5000, 2050, 3, device="cuda", dtype=torch.float64),
+        1,
+    ),
     "dim1-images": lambda: (torch.randn(6, 300, 14, 14, device="cuda", dtype=torch.bfloat16), 1),
     "dim1-images-odd": lambda: (torch.randn(6, 300, 7, 7, device="cuda", dtype=torch.bfloat16), 1),
-    "dim1-images-long": lambda: (torch.randn(3, 3000, 14, 14, device="cuda", dtype=torch.bfloat16), 1),
+    "dim1-images-long": lambda: (
+        torch.randn(3, 3000, 14, 14, device="cuda", dtype=torch.bfloat16),
+        1,
+    ),
     "dim1-images-long-fp32": lambda: (torch.randn(3, 3000, 6, 5, device="cuda"), 1),
-    "dim1-expanded-long": lambda: (torch.randn(1, 20_000, 1, device="cuda").expand(3, 20_000, 40), 1),
+    "dim1-expanded-long": lambda: (
+        torch.randn(1, 20_000, 1, device="cuda").expand(3, 20_000, 40),
+        1,
+    ),
     "dim1-split": lambda: (torch.randn(3, 1025, 77, device="cuda", dtype=torch.float16), 1),
     "dim1-split-once": lambda: (torch.randn(70, 4096, 64, device="cuda", dtype=torch.bfloat16), 1),
     "transposed": lambda: (torch.randn(1000, 131, device="cuda").t(), 1),
@@ -106,11 +140,17 @@ LAYOUTS = {
     "permuted": lambda: (torch.randn(4, 6, 50, 7, device="cuda").permute(3, 0, 1, 2), 2),
     "expanded": lambda: (torch.randn(1, 3000, device="cuda").expand(9, 3000), 1),
     "row-strided": lambda: (torch.randn(9, 4096, device="cuda")[:, :3001], 1),
-    "row-strided-bf16": lambda: (torch.randn(9, 4096, device="cuda", dtype=torch.bfloat16)[:, :3000], 1),
+    "row-strided-bf16": lambda: (
+        torch.randn(9, 4096, device="cuda", dtype=torch.bfloat16)[:, :3000],
+        1,
+    ),
     "offset": lambda: (torch.randn(9, 4097, device="cuda", dtype=torch.bfloat16)[:, 1:], 1),
     "offset-long": lambda: (torch.randn(3, 70001, device="cuda", dtype=torch.bfloat16)[:, 1:], 1),
     "every-second": lambda: (torch.randn(9, 2000, device="cuda")[:, ::2], 1),
-    "channels-last": lambda: (torch.randn(2, 8, 5, 6, device="cuda").to(memory_format=torch.channels_last), 1),
+    "channels-last": lambda: (
+        torch.randn(2, 8, 5, 6, device="cuda").to(memory_format=torch.channels_last),
+        1,
+    ),
 }
 
 
@@ -148,7 +188,13 @@ def test_hostile_rows(n_cols, dtype):
     ):
         assert torch.equal(ours.isnan(), theirs.isnan())
         # Rounding to the dtype may overflow where float64 does not.
-        torch.testing.assert_close(ours, theirs.to(dtype), rtol=8 * _tolerance(dtype), atol=8 * _tolerance(dtype), equal_nan=True)
+        torch.testing.assert_close(
+            ours,
+            theirs.to(dtype),
+            rtol=8 * _tolerance(dtype),
+            atol=8 * _tolerance(dtype),
+            equal_nan=True,
+        )
 
 
 @pytest.mark.parametrize("n_cols", [781, 16384, 50257, 262144, 1 << 22])
@@ -160,10 +206,13 @@ def test_same_bits_every_time(n_cols, dtype):
         assert torch.equal(triton_softmax.softmax(x, -1), first)
 
 
-@pytest.mark.parametrize("shape", [(8, 100_003), (64, 100_003), (600, 131_072), (90, 262_144), (20, 2_000_001)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(8, 100_003), (64, 100_003), (600, 131_072), (90, 262_144), (20, 2_000_001)], ids=str
+)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_without_partners_the_bits_are_the_same(shape, dtype, monkeypatch):
-    """A program that hardly waits and computes every missing summary itself arrives at the same result, bit for bit."""
+    """A program that hardly waits and computes every missing summary itself arrives at the same
+    result, bit for bit."""
     from triton_softmax import heuristics
 
     x, dy = (torch.randn(shape, device="cuda", dtype=dtype) for _ in range(2))
@@ -180,7 +229,9 @@ def test_without_partners_the_bits_are_the_same(shape, dtype, monkeypatch):
     dispatch.clear_plans()
 
 
-@pytest.mark.parametrize("shape, dim", [((5, 5000, 40), 1), ((16_000, 100), 0), ((9, 4096, 4096), 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape, dim", [((5, 5000, 40), 1), ((16_000, 100), 0), ((9, 4096, 4096), 1)], ids=str
+)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_without_partners_columns_have_the_same_bits(shape, dim, dtype, monkeypatch):
     from triton_softmax import heuristics
@@ -227,7 +278,9 @@ def test_two_streams_at_once():
         assert _relative_error(ys[0], want) < 2e-6
 
 
-@pytest.mark.parametrize("shape, dim", [((5, 200_000), 1), ((16_000, 52), 0), ((20_000, 50), 0)], ids=str)
+@pytest.mark.parametrize(
+    "shape, dim", [((5, 200_000), 1), ((16_000, 52), 0), ((20_000, 50), 0)], ids=str
+)
 def test_replayed_graph_sees_new_input(shape, dim):
     x = torch.randn(shape, device="cuda")
     triton_softmax.softmax(x, dim)
@@ -248,10 +301,15 @@ def test_replayed_graph_sees_new_input(shape, dim):
         assert _relative_error(y, torch.softmax(x.double(), dim)) < 2e-6
 
 
-@pytest.mark.parametrize("shape, dim", [((2, 1 << 20), 1), ((40, 1 << 19), 1), ((20, 1 << 21), 1), ((20_000, 600), 0)], ids=str)
+@pytest.mark.parametrize(
+    "shape, dim",
+    [((2, 1 << 20), 1), ((40, 1 << 19), 1), ((20, 1 << 21), 1), ((20_000, 600), 0)],
+    ids=str,
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_split_kernels_on_a_busy_device(shape, dim, dtype):
-    """Other kernels take most of the device, so that the programs of a row cannot all run at once."""
+    """Other kernels take most of the device, so that the programs of a row cannot all run at
+    once."""
     busy = torch.cuda.Stream()
     a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
     x = torch.randn(shape, device="cuda", dtype=dtype)
@@ -270,7 +328,9 @@ def test_split_kernels_on_a_busy_device(shape, dim, dtype):
 
 
 def test_more_than_two_to_the_31_elements():
-    x = torch.empty(70_000, 32_768, device="cuda", dtype=torch.bfloat16).normal_()  # 2.29e9 elements
+    x = torch.empty(
+        70_000, 32_768, device="cuda", dtype=torch.bfloat16
+    ).normal_()  # 2.29e9 elements
     y = triton_softmax.softmax(x, -1)
     for rows in (slice(0, 4), slice(65_530, 65_542), slice(69_990, 70_000)):
         assert _relative_error(y[rows], torch.softmax(x[rows].double(), -1)) < 5e-3
@@ -306,7 +366,8 @@ def test_non_default_device_stream_and_dtype_argument():
 
 
 def test_split_rows_launch_survives_a_long_wait():
-    """No hang however the device is scheduled: bounded time for a launch with more chunks than the device holds."""
+    """No hang however the device is scheduled: bounded time for a launch with more chunks than the
+    device holds."""
     x = torch.randn(1, 1 << 24, device="cuda")
     torch.cuda.synchronize()
     begin = time.monotonic()

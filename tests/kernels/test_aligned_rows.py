@@ -16,7 +16,10 @@ from kernel_cases import (
     quiet,
     watch_accesses,
 )
-from triton_softmax.kernels.aligned_rows import softmax_backward_aligned_rows_kernel, softmax_forward_aligned_rows_kernel
+from triton_softmax.kernels.aligned_rows import (
+    softmax_backward_aligned_rows_kernel,
+    softmax_forward_aligned_rows_kernel,
+)
 
 pytestmark = quiet
 BOTH = pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
@@ -48,11 +51,15 @@ def amid_nan(n_rows, n_cols, dtype, gap):
 
 
 def forward(x, *, gap=0, **options):
-    return launch(softmax_forward_aligned_rows_kernel, (x, amid_nan(*x.shape, x.dtype, gap)), **options)
+    return launch(
+        softmax_forward_aligned_rows_kernel, (x, amid_nan(*x.shape, x.dtype, gap)), **options
+    )
 
 
 def backward(y, dy, *, gap=0, **options):
-    return launch(softmax_backward_aligned_rows_kernel, (y, dy, amid_nan(*y.shape, y.dtype, gap)), **options)
+    return launch(
+        softmax_backward_aligned_rows_kernel, (y, dy, amid_nan(*y.shape, y.dtype, gap)), **options
+    )
 
 
 def slack(dtype, log):
@@ -66,7 +73,10 @@ def slack(dtype, log):
 def test_forward_and_backward(n_rows, n_cols, dtype, log):
     """Nine rows start at every distance from a vector."""
     vector = 16 // dtype.itemsize
-    x, dy = matrix(n_rows, n_cols, dtype), matrix(n_rows, n_cols, dtype, gap=2 * vector, scale=1.0, seed=1)
+    x, dy = (
+        matrix(n_rows, n_cols, dtype),
+        matrix(n_rows, n_cols, dtype, gap=2 * vector, scale=1.0, seed=1),
+    )
     y = forward(x, log=log, gap=vector)
     assert_near(y, expected_forward(x, log=log), atol=1e-3 if log and dtype.itemsize == 2 else None)
     assert_near(backward(y, dy, log=log), expected_backward(y, dy, log=log), atol=slack(dtype, log))
@@ -76,7 +86,10 @@ def test_forward_and_backward(n_rows, n_cols, dtype, log):
 @pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
 @pytest.mark.parametrize("n_cols", [1, 5, 8, 13, 24, 33])
 def test_every_element_is_written_once_and_nothing_else_read(n_cols, log):
-    x, dy = matrix(9, n_cols, torch.float16, gap=8), matrix(9, n_cols, torch.float16, gap=16, seed=1)
+    x, dy = (
+        matrix(9, n_cols, torch.float16, gap=8),
+        matrix(9, n_cols, torch.float16, gap=16, seed=1),
+    )
     with watch_accesses() as accesses:
         y = forward(x, log=log, gap=24)
     accesses.assert_reads_only(x)

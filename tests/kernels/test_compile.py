@@ -1,5 +1,5 @@
-"""Every kernel through the compiler, for four architectures and without a device: what its loads and stores become,
-and what it spills.
+"""Every kernel through the compiler, for four architectures and without a device: what its loads
+and stores become, and what it spills.
 
 `CASES` lists every kernel of `triton_softmax.kernels`; a kernel that is not listed fails a test.
 """
@@ -18,13 +18,21 @@ import triton
 
 import triton_softmax
 from triton_softmax import dispatch
-from triton_softmax.compile import ARCHITECTURES, Compilation, Request, access_bits, compile_ahead, compile_many
+from triton_softmax.compile import (
+    ARCHITECTURES,
+    Compilation,
+    Request,
+    access_bits,
+    compile_ahead,
+    compile_many,
+)
 from triton_softmax.heuristics import Config, Device, split_config
 
 KERNELS = Path(triton_softmax.__file__).parent / "kernels"
 CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
 ALSO_SPILLED = 0 if f"triton=={triton.__version__}" in CONSTRAINTS.read_text().split() else 96
-"""Bytes that releases of the compiler other than the one in the constraints may spill beyond what is promised of that."""
+"""Bytes that releases of the compiler other than the one in the constraints may spill beyond what
+is promised of that."""
 BITS = {"fp16": 16, "bf16": 16, "fp32": 32, "fp64": 64}
 
 
@@ -67,8 +75,21 @@ class Case:
         if "LOG" in names:
             constants["LOG"] = log
         types = self.types(dtype)
-        signature = {argument: types.get(argument, f"*{dtype}" if argument.endswith("_ptr") else "i32") for argument in names if argument not in constants}
-        return Request(f"triton_softmax.kernels.{module}:{name}", signature, constants, target, self.num_warps, 3, self.aligned, self.max_registers)
+        signature = {
+            argument: types.get(argument, f"*{dtype}" if argument.endswith("_ptr") else "i32")
+            for argument in names
+            if argument not in constants
+        }
+        return Request(
+            f"triton_softmax.kernels.{module}:{name}",
+            signature,
+            constants,
+            target,
+            self.num_warps,
+            3,
+            self.aligned,
+            self.max_registers,
+        )
 
 
 def tile(rows: int, cols: int) -> Callable[[str, str], dict]:
@@ -90,7 +111,14 @@ def chunk(dtype: str, target: str) -> dict:
     """Constants of a kernel that holds a chunk of a row."""
     nvidia = target.startswith("sm_")
     sixteen = BITS[dtype] == 16 and nvidia
-    constants = {"VECTOR": per_vector(dtype), "EDGES": False, "PAIRS": sixteen, "HOLD": sixteen, "AHEAD": nvidia, "LAG": False}
+    constants = {
+        "VECTOR": per_vector(dtype),
+        "EDGES": False,
+        "PAIRS": sixteen,
+        "HOLD": sixteen,
+        "AHEAD": nvidia,
+        "LAG": False,
+    }
     constants |= {"WAIT": nvidia, "NAP": 500 if nvidia else 0, "PUBLISH": nvidia, "WRITE": True}
     return constants | {"BLOCK": 4096, "WORDS": 128, "LOOKS": 1}
 
@@ -101,11 +129,20 @@ def chunk_forward(dtype: str, target: str) -> dict:
 
 
 def columns(cols: int, inner: int, *tensors: str, **more) -> Callable[[str, str], dict]:
-    """Constants of a kernel over columns whose neighbours lie side by side, in lines that are multiples of a vector."""
+    """Constants of a kernel over columns whose neighbours lie side by side, in lines that are
+    multiples of a vector."""
 
     def constants(dtype: str, target: str) -> dict:
-        held = {"HOLD": target.startswith("sm_") and BITS[dtype] == 16, "WAIT": target.startswith("sm_")}
-        blocks = {"VECTOR": per_vector(dtype), "INDEX": "tl.int32", "BLOCK_COLS": cols, "BLOCK_INNER": inner}
+        held = {
+            "HOLD": target.startswith("sm_") and BITS[dtype] == 16,
+            "WAIT": target.startswith("sm_"),
+        }
+        blocks = {
+            "VECTOR": per_vector(dtype),
+            "INDEX": "tl.int32",
+            "BLOCK_COLS": cols,
+            "BLOCK_INNER": inner,
+        }
         strides = {f"{tensor}_inner_stride": 1 for tensor in tensors}
         return strides | blocks | {name: held.get(name, value) for name, value in more.items()}
 
@@ -119,13 +156,24 @@ def accumulator(*names: str) -> Callable[[str], dict]:
 
 STRIDES = ("x_row_stride", "y_row_stride", "dy_row_stride", "dx_row_stride", "n_cols")
 WAITING = tuple(target for target in ARCHITECTURES if target.startswith("sm_"))
-"""Where programs wait for each other; elsewhere the chooser never picks a kernel that only waits."""
+"""Where programs wait for each other; elsewhere the chooser never picks a kernel that only
+waits."""
 CASES = [
     Case("three_loops:softmax_forward_three_loops_kernel", tile(1, 4096), 8, aligned=STRIDES),
     Case("two_loops:softmax_forward_two_loops_kernel", tile(1, 4096), 8, aligned=STRIDES),
     Case("two_loops:softmax_backward_two_loops_kernel", tile(1, 4096), 8, aligned=STRIDES),
-    Case("single_block:softmax_forward_single_block_kernel", lambda *_: {"BLOCK_SIZE": 4096}, 8, aligned=STRIDES),
-    Case("single_block:softmax_backward_single_block_kernel", lambda *_: {"BLOCK_SIZE": 4096}, 8, aligned=STRIDES),
+    Case(
+        "single_block:softmax_forward_single_block_kernel",
+        lambda *_: {"BLOCK_SIZE": 4096},
+        8,
+        aligned=STRIDES,
+    ),
+    Case(
+        "single_block:softmax_backward_single_block_kernel",
+        lambda *_: {"BLOCK_SIZE": 4096},
+        8,
+        aligned=STRIDES,
+    ),
     Case(
         "flash_attention:attention_forward_kernel",
         lambda *_: {"BLOCK_QUERIES": 64, "BLOCK_KEYS": 32},
@@ -165,7 +213,10 @@ CASES = [
         columns(256, 32, "y", "dy", "dx", HOLD=True, WAIT=True, VECTOR=1, CHUNKS=8, LOOKS=1),
         8,
         types=lambda _: {"words_ptr": "*i64"},
-        aligned=tuple(f"{tensor}_{dim}_stride" for tensor in ("y", "dy", "dx") for dim in ("outer", "col")) + ("n_inner",),
+        aligned=tuple(
+            f"{tensor}_{dim}_stride" for tensor in ("y", "dy", "dx") for dim in ("outer", "col")
+        )
+        + ("n_inner",),
         dtypes=("fp16", "bf16", "fp32"),
         targets=WAITING,
         max_registers=128,
@@ -205,11 +256,13 @@ CASES = [
 
 
 def functions(module: str) -> dict[str, list[str]]:
-    """The functions of a module of kernels that `triton.jit` decorates, each with its arguments, without importing
-    it."""
+    """The functions of a module of kernels that `triton.jit` decorates, each with its arguments,
+    without importing it."""
     found = {}
     for node in ast.parse((KERNELS / f"{module}.py").read_text()).body:
-        if isinstance(node, ast.FunctionDef) and any("triton.jit" in ast.unparse(d) for d in node.decorator_list):
+        if isinstance(node, ast.FunctionDef) and any(
+            "triton.jit" in ast.unparse(d) for d in node.decorator_list
+        ):
             found[node.name] = [argument.arg for argument in node.args.args]
     return found
 
@@ -238,19 +291,33 @@ def compiled() -> dict[tuple, Compilation | Exception]:
     requests = [[case.request(*variant) for case, *variant in part] for part in half]
     with concurrent.futures.ThreadPoolExecutor() as pool:
         results = list(pool.map(lambda part: compile_many(part, keep_errors=True), requests))
-    return {(case.kernel, *variant): result for parts, done in zip(half, results) for (case, *variant), result in zip(parts, done)}
+    return {
+        (case.kernel, *variant): result
+        for parts, done in zip(half, results)
+        for (case, *variant), result in zip(parts, done)
+    }
 
 
 def test_every_kernel_is_listed():
     """A new kernel must be compiled here too."""
     modules = [path.stem for path in KERNELS.glob("*.py") if path.stem != "__init__"]
-    present = {f"{module}:{name}" for module in modules for name in functions(module) if name.endswith("_kernel")}
+    present = {
+        f"{module}:{name}"
+        for module in modules
+        for name in functions(module)
+        if name.endswith("_kernel")
+    }
     assert {case.kernel for case in CASES} == present
 
 
-@pytest.mark.parametrize("case, dtype, target, log", ALL, ids=[f"{c.label}{'-log' * log}-{dtype}-{target}" for c, dtype, target, log in ALL])
+@pytest.mark.parametrize(
+    "case, dtype, target, log",
+    ALL,
+    ids=[f"{c.label}{'-log' * log}-{dtype}-{target}" for c, dtype, target, log in ALL],
+)
 def test_kernel(compiled, case, dtype, target, log):
-    """The kernel compiles, moves 128 bits per instruction where it promises to, and spills nothing."""
+    """The kernel compiles, moves 128 bits per instruction where it promises to, and spills
+    nothing."""
     result = compiled[case.kernel, dtype, target, log]
     if isinstance(result, Exception):
         raise result
@@ -260,7 +327,9 @@ def test_kernel(compiled, case, dtype, target, log):
         assert result.store_bits == case.bits, result.global_stores
     assert result.spill_bytes <= case.spill_bytes + ALSO_SPILLED
     if BITS[dtype] == 64:
-        assert "ex2.approx.f32" not in result.assembly and "ex2.approx.ftz.f32" not in result.assembly
+        assert (
+            "ex2.approx.f32" not in result.assembly and "ex2.approx.ftz.f32" not in result.assembly
+        )
 
 
 def test_float64_is_computed_with_the_whole_of_log2e(compiled):
@@ -296,32 +365,63 @@ class Shipped:
             if argument not in constants
         }
         kernel = f"triton_softmax.kernels.split_rows:{name}"
-        return Request(kernel, signature, constants, "sm_90", self.config.num_warps, max_registers=self.config.max_registers)
+        return Request(
+            kernel,
+            signature,
+            constants,
+            "sm_90",
+            self.config.num_warps,
+            max_registers=self.config.max_registers,
+        )
 
 
 def shipped() -> list[Shipped]:
-    """Each split-row kernel for lengths between the thresholds, few rows and many, with edges and without."""
+    """Each split-row kernel for lengths between the thresholds, few rows and many, with edges and
+    without."""
     h200 = Device(132, nvidia=True)
     found = {}
-    for dtype, backward, log, edges in itertools.product(("bf16", "fp32"), (False, True), (False, True), (False, True)):
+    for dtype, backward, log, edges in itertools.product(
+        ("bf16", "fp32"), (False, True), (False, True), (False, True)
+    ):
         for n_rows, exponent in itertools.product((1, 8, 64, 10**5), range(15, 24)):
             n_cols = 2**exponent - edges
             vector = per_vector(dtype)
-            config = split_config(n_rows, n_cols, BITS[dtype] // 8, log, vector, edges, backward, h200)
-            for launch in dispatch._split_launches(None, config, n_rows, n_cols, (n_cols,) * (2 + backward), log, not backward, True):
+            config = split_config(
+                n_rows, n_cols, BITS[dtype] // 8, log, vector, edges, backward, h200
+            )
+            for launch in dispatch._split_launches(
+                None, config, n_rows, n_cols, (n_cols,) * (2 + backward), log, not backward, True
+            ):
                 case = Shipped(dtype, backward, log, edges, config, tuple(launch.constants.items()))
-                found.setdefault((case.dtype, case.backward, config.num_warps, config.max_registers, case.constants), case)
+                found.setdefault(
+                    (
+                        case.dtype,
+                        case.backward,
+                        config.num_warps,
+                        config.max_registers,
+                        case.constants,
+                    ),
+                    case,
+                )
     return list(found.values())
 
 
 def test_shipped_configurations_of_split_rows():
-    """128-bit accesses, odd rows included, and nothing spilled but at most six registers, most of them in the path without partners."""
+    """128-bit accesses, odd rows included, and nothing spilled but at most six registers, most of
+    them in the path without partners."""
     cases = shipped()
     assert len(cases) > 100
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        halves = list(pool.map(lambda half: compile_many([case.request for case in half]), (cases[0::2], cases[1::2])))
+        halves = list(
+            pool.map(
+                lambda half: compile_many([case.request for case in half]),
+                (cases[0::2], cases[1::2]),
+            )
+        )
     spilling = 0
-    for case, result in [pair for half, done in zip((cases[0::2], cases[1::2]), halves) for pair in zip(half, done)]:
+    for case, result in [
+        pair for half, done in zip((cases[0::2], cases[1::2]), halves) for pair in zip(half, done)
+    ]:
         assert result.load_bits == 128, case
         assert result.store_bits == (128 if dict(case.constants)["WRITE"] else 0), case
         assert result.registers <= case.config.max_registers
@@ -337,7 +437,9 @@ def single_block(n: int, **changes) -> Request:
     from triton_softmax.kernels.single_block import num_warps_for_block
 
     case = next(case for case in CASES if case.label == "softmax_forward_single_block")
-    case = dataclasses.replace(case, constants=lambda *_: {"BLOCK_SIZE": n}, num_warps=num_warps_for_block(n), **changes)
+    case = dataclasses.replace(
+        case, constants=lambda *_: {"BLOCK_SIZE": n}, num_warps=num_warps_for_block(n), **changes
+    )
     return case.request("fp32", "sm_90", False)
 
 
@@ -348,17 +450,20 @@ def blocks() -> dict[int, Compilation]:
 
 
 def test_a_long_row_spills_and_nothing_iterates(blocks):
-    """The source says that past 65,536 columns "Triton breaks the input down and iterates". The kernel has no loop:
-    it spills."""
+    """The source says that past 65,536 columns "Triton breaks the input down and iterates". The
+    kernel has no loop: it spills."""
     assert blocks[32768].spill_bytes == 0
     assert 0 < blocks[65536].spill_bytes < blocks[131072].spill_bytes
     for size, result in blocks.items():
         loads = sum(result.global_loads.values())
-        assert loads * 4 * 32 * result.num_warps == size, "each element is loaded by its own instruction, once"
+        assert loads * 4 * 32 * result.num_warps == size, (
+            "each element is loaded by its own instruction, once"
+        )
 
 
 def test_unaligned_rows_are_loaded_element_by_element():
-    """What the compiler cannot know to be a multiple of 16 bytes costs one instruction per element."""
+    """What the compiler cannot know to be a multiple of 16 bytes costs one instruction per
+    element."""
     result = compile_many([single_block(1024, aligned=())])[0]
     assert (result.load_bits, result.store_bits) == (32, 32)
 

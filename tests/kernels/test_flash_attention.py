@@ -41,7 +41,9 @@ def test_any_tile(blocks):
     q, k, v = vectors(9, 33, torch.float64)
     o = attention_forward(q, k, v, block_queries=blocks[0], block_keys=blocks[1])
     assert_near(o, expected(q, k, v))
-    np.testing.assert_allclose(o.cpu(), reference.attention_online(*(t.cpu().numpy() for t in (q, k, v))), rtol=1e-12)
+    np.testing.assert_allclose(
+        o.cpu(), reference.attention_online(*(t.cpu().numpy() for t in (q, k, v))), rtol=1e-12
+    )
 
 
 def test_scores_below_every_stand_in_for_minus_infinity():

@@ -1,4 +1,5 @@
-"""log(sum(exp(x))) along rows: whole rows in one program, and rows in chunks that a second kernel merges."""
+"""log(sum(exp(x))) along rows: whole rows in one program, and rows in chunks that a second kernel
+merges."""
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ INF, NAN = float("inf"), float("nan")
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
-@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (2, 127), (2, 128), (2, 129), (1, 4096), (1, 4097)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (3, 2), (2, 127), (2, 128), (2, 129), (1, 4096), (1, 4097)], ids=str
+)
 def test_forward_and_backward(shape, dtype):
     x = matrix(*shape, dtype, gap=3)
     lse = logsumexp_forward(x)
@@ -22,7 +25,9 @@ def test_forward_and_backward(shape, dtype):
     assert dx.dtype == dtype and dx.is_contiguous()
     # what the rounding of lse to its dtype leaves of the gradient
     exact = dlse.double()[:, None] * torch.exp(x.double() - lse.double()[:, None])
-    assert_near(dx, exact, atol=2e-5 if dtype == torch.float32 else 1e-3 if dtype.itemsize == 2 else None)
+    assert_near(
+        dx, exact, atol=2e-5 if dtype == torch.float32 else 1e-3 if dtype.itemsize == 2 else None
+    )
 
 
 @pytest.mark.parametrize("multiprocessors", [1, 2, 132])

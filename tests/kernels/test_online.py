@@ -1,4 +1,5 @@
-"""The monoid on the device: the laws that every kernel relies on, and agreement with the reference."""
+"""The monoid on the device: the laws that every kernel relies on, and agreement with the
+reference."""
 
 import itertools
 
@@ -13,7 +14,15 @@ from triton_softmax import reference
 from triton_softmax.kernels.online import exp_shifted, merge
 
 INF = float("inf")
-PAIRS = [(-INF, 0.0), (0.0, 1.0), (3.0, 1.5), (-200.0, 2.0), (200.0, 7.25), (3.0e4, 1.0), (-3.0e4, 1024.0)]
+PAIRS = [
+    (-INF, 0.0),
+    (0.0, 1.0),
+    (3.0, 1.5),
+    (-200.0, 2.0),
+    (200.0, 7.25),
+    (3.0e4, 1.0),
+    (-3.0e4, 1024.0),
+]
 
 
 @triton.jit
@@ -51,7 +60,9 @@ def device_merge(first, second, dtype=torch.float64):
     """`merge` of two lists of (m, d) pairs, padded to a power of two with the identity."""
     size = triton.next_power_of_2(len(first))
     padded = [[*pairs, *[(-INF, 0.0)] * (size - len(pairs))] for pairs in (first, second)]
-    (m1, d1), (m2, d2) = (torch.tensor(pairs, dtype=dtype, device=DEVICE).T.contiguous() for pairs in padded)
+    (m1, d1), (m2, d2) = (
+        torch.tensor(pairs, dtype=dtype, device=DEVICE).T.contiguous() for pairs in padded
+    )
     m, d = torch.empty_like(m1), torch.empty_like(d1)
     merge_kernel[(1,)](m1, d1, m2, d2, m, d, size)
     return list(zip(m[: len(first)].tolist(), d[: len(first)].tolist()))
@@ -74,11 +85,15 @@ def test_merge_is_associative_and_commutative():
 def test_merge_agrees_with_the_reference():
     a, b = zip(*itertools.product(PAIRS, repeat=2))
     (m1, d1), (m2, d2) = np.array(a).T, np.array(b).T
-    np.testing.assert_allclose(np.array(device_merge(a, b)).T, reference.merge(m1, d1, m2, d2), rtol=1e-13)
+    np.testing.assert_allclose(
+        np.array(device_merge(a, b)).T, reference.merge(m1, d1, m2, d2), rtol=1e-13
+    )
 
 
 @quiet
-@pytest.mark.parametrize("bad", [(INF, 1.0), (float("nan"), 1.0), (0.0, float("nan"))], ids=["inf", "nan-m", "nan-d"])
+@pytest.mark.parametrize(
+    "bad", [(INF, 1.0), (float("nan"), 1.0), (0.0, float("nan"))], ids=["inf", "nan-m", "nan-d"]
+)
 def test_what_is_not_finite_is_never_lost(bad):
     others = [(0.0, 1.0), (-INF, 0.0), (1e300, 1.0), (-1e300, 2.0)]
     bad_pairs = [bad] * len(others)
@@ -90,13 +105,19 @@ def test_what_is_not_finite_is_never_lost(bad):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 def test_exp_shifted(dtype):
-    x = torch.tensor([-INF, -INF, 3.0, 30000.5, -5.0, 0.0, -1e30, -700.0], dtype=dtype, device=DEVICE)
+    x = torch.tensor(
+        [-INF, -INF, 3.0, 30000.5, -5.0, 0.0, -1e30, -700.0], dtype=dtype, device=DEVICE
+    )
     m = torch.tensor([-INF, 2.0, 3.0, 30001.0, 1.0, 0.0, 1e30, 0.0], dtype=dtype, device=DEVICE)
     y = torch.empty_like(x)
     exp_shifted_kernel[(1,)](x, m, y, 8)
-    expected = torch.tensor(reference.exp_shifted(x.cpu().double().numpy(), m.cpu().double().numpy()))
+    expected = torch.tensor(
+        reference.exp_shifted(x.cpu().double().numpy(), m.cpu().double().numpy())
+    )
     rtol = 1e-6 if dtype == torch.float32 else 1e-13  # 2 ** t loses |t| times what t has lost
-    torch.testing.assert_close(y.cpu().double(), expected, rtol=rtol, atol=1e-38 if dtype == torch.float32 else 0)
+    torch.testing.assert_close(
+        y.cpu().double(), expected, rtol=rtol, atol=1e-38 if dtype == torch.float32 else 0
+    )
 
 
 def test_subtracting_before_scaling_keeps_the_digits():
@@ -110,7 +131,10 @@ def test_subtracting_before_scaling_keeps_the_digits():
 
 def test_merge_as_a_combine_function():
     x = torch.tensor([1.0, -INF, 3.0, 5.0, -INF, 2.0, 4.5, 0.0], dtype=torch.float64, device=DEVICE)
-    m, d = torch.empty(1, dtype=x.dtype, device=DEVICE), torch.empty(1, dtype=x.dtype, device=DEVICE)
+    m, d = (
+        torch.empty(1, dtype=x.dtype, device=DEVICE),
+        torch.empty(1, dtype=x.dtype, device=DEVICE),
+    )
     reduce_kernel[(1,)](x, m, d, 8)
     np.testing.assert_allclose([m.item(), d.item()], reference.summary(x.cpu().numpy()), rtol=1e-14)
 

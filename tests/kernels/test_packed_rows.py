@@ -4,8 +4,20 @@ import pytest
 import torch
 import triton
 
-from kernel_cases import DEVICE, DTYPES, assert_near, dtype_name, expected_backward, expected_forward, matrix, quiet
-from triton_softmax.kernels.packed_rows import softmax_backward_packed_rows_kernel, softmax_forward_packed_rows_kernel
+from kernel_cases import (
+    DEVICE,
+    DTYPES,
+    assert_near,
+    dtype_name,
+    expected_backward,
+    expected_forward,
+    matrix,
+    quiet,
+)
+from triton_softmax.kernels.packed_rows import (
+    softmax_backward_packed_rows_kernel,
+    softmax_forward_packed_rows_kernel,
+)
 
 pytestmark = quiet
 BOTH = pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
@@ -45,7 +57,10 @@ def slack(dtype, log):
 @pytest.mark.parametrize("n_cols", [1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 256, 257])
 @pytest.mark.parametrize("n_rows", [1, 5])
 def test_forward_and_backward(n_rows, n_cols, dtype, log):
-    x, dy = matrix(n_rows, n_cols, dtype, gap=3), matrix(n_rows, n_cols, dtype, gap=1, scale=1.0, seed=1)
+    x, dy = (
+        matrix(n_rows, n_cols, dtype, gap=3),
+        matrix(n_rows, n_cols, dtype, gap=1, scale=1.0, seed=1),
+    )
     y = forward(x, log=log)
     assert_near(y, expected_forward(x, log=log), atol=1e-3 if log and dtype.itemsize == 2 else None)
     assert_near(backward(y, dy, log=log), expected_backward(y, dy, log=log), atol=slack(dtype, log))

@@ -1,4 +1,5 @@
-"""What holds for every rung: the right answer at every border, for every dtype, whatever surrounds the rows."""
+"""What holds for every rung: the right answer at every border, for every dtype, whatever surrounds
+the rows."""
 
 import pytest
 import torch
@@ -46,16 +47,36 @@ SHAPES = [
     (1, 2049),
 ]
 EDGES = {
-    "minus-infinity": [[0.0, float("-inf"), 1.0], [float("-inf"), float("-inf"), -3.0], [float("-inf")] * 3],
-    "plus-infinity": [[0.0, float("inf"), 1.0], [float("inf")] * 3, [float("inf"), float("-inf"), 0.0]],
-    "nan": [[0.0, float("nan"), 1.0], [float("nan")] * 3, [float("nan"), float("-inf"), float("-inf")]],
+    "minus-infinity": [
+        [0.0, float("-inf"), 1.0],
+        [float("-inf"), float("-inf"), -3.0],
+        [float("-inf")] * 3,
+    ],
+    "plus-infinity": [
+        [0.0, float("inf"), 1.0],
+        [float("inf")] * 3,
+        [float("inf"), float("-inf"), 0.0],
+    ],
+    "nan": [
+        [0.0, float("nan"), 1.0],
+        [float("nan")] * 3,
+        [float("nan"), float("-inf"), float("-inf")],
+    ],
     "nan-and-infinity": [
         [float("inf"), float("nan"), 1.0],
         [float("-inf"), float("nan"), 2.0],
         [1.0, 2.0, float("nan")],
     ],
-    "far-below-zero": [[-1000.0, -1001.0, -1002.0], [-60000.0, -60032.0, -60000.0], [-65504.0, -65504.0, -65504.0]],
-    "far-above-zero": [[1000.0, 1001.0, 1002.0], [60000.0, 59968.0, 60000.0], [65504.0, 65504.0, 65504.0]],
+    "far-below-zero": [
+        [-1000.0, -1001.0, -1002.0],
+        [-60000.0, -60032.0, -60000.0],
+        [-65504.0, -65504.0, -65504.0],
+    ],
+    "far-above-zero": [
+        [1000.0, 1001.0, 1002.0],
+        [60000.0, 59968.0, 60000.0],
+        [65504.0, 65504.0, 65504.0],
+    ],
     "both-extremes": [[-65504.0, 65504.0, 0.0], [65504.0, -65504.0, 65504.0], [88.0, 89.0, 104.0]],
 }
 
@@ -107,7 +128,10 @@ def test_edge_values_as_torch(rung, edge, dtype, log):
     expected = (torch.log_softmax if log else torch.softmax)(x, dim=1)
     assert_near(y, expected)
     dy = matrix(3, 3, dtype, scale=1.0)
-    assert_near(module.softmax_backward(expected, dy, log=log, **options), expected_backward(expected, dy, log=log))
+    assert_near(
+        module.softmax_backward(expected, dy, log=log, **options),
+        expected_backward(expected, dy, log=log),
+    )
 
 
 @pytest.mark.parametrize("value", [3e38, -3e38, 1e300], ids=str)
@@ -146,7 +170,9 @@ def test_out_dtype_rounds_the_input_first(rung, dtypes):
     module, options = rung
     in_dtype, out_dtype = dtypes
     x = matrix(3, 300, in_dtype, gap=1)
-    if INTERPRETED and out_dtype == torch.bfloat16:  # the interpreter truncates; give it nothing to round
+    if (
+        INTERPRETED and out_dtype == torch.bfloat16
+    ):  # the interpreter truncates; give it nothing to round
         x = x.to(torch.bfloat16).to(in_dtype)
     y = module.softmax_forward(x, out_dtype=out_dtype, **options)
     assert y.dtype == out_dtype
@@ -228,4 +254,6 @@ def test_what_a_rung_refuses(rung, make, message):
 def test_different_shapes_are_refused(rung):
     module, options = rung
     with pytest.raises(ValueError, match="the shapes differ"):
-        module.softmax_backward(torch.zeros(2, 3, device=DEVICE), torch.zeros(2, 4, device=DEVICE), **options)
+        module.softmax_backward(
+            torch.zeros(2, 3, device=DEVICE), torch.zeros(2, 4, device=DEVICE), **options
+        )

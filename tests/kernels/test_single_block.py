@@ -9,7 +9,17 @@ from triton_softmax.kernels import single_block
 
 @pytest.mark.parametrize(
     "block_size, num_warps",
-    [(1, 4), (1024, 4), (2048, 8), (4096, 8), (8192, 16), (16384, 16), (32768, 32), (65536, 32), (1 << 20, 32)],
+    [
+        (1, 4),
+        (1024, 4),
+        (2048, 8),
+        (4096, 8),
+        (8192, 16),
+        (16384, 16),
+        (32768, 32),
+        (65536, 32),
+        (1 << 20, 32),
+    ],
 )
 def test_num_warps_for_block(block_size, num_warps):
     assert single_block.num_warps_for_block(block_size) == num_warps
@@ -30,7 +40,8 @@ def test_1823x781():
 
 
 def test_256x512_through_a_cross_entropy():
-    """The validation of the source: forward against torch.softmax, backward through a cross-entropy loss."""
+    """The validation of the source: forward against torch.softmax, backward through a cross-entropy
+    loss."""
     x = matrix(256, 512, torch.float32, scale=1.0).contiguous().requires_grad_()
     target = torch.arange(256, device=DEVICE) * 2
     torch.nn.functional.cross_entropy(x, target).backward()

@@ -20,7 +20,10 @@ def test_1823x781(log):
 @pytest.mark.parametrize("block_cols", [8, 64])
 def test_any_tile(block_rows, block_cols):
     x = matrix(17, 50, torch.float32, gap=3)
-    assert_near(three_loops.softmax_forward(x, block_rows=block_rows, block_cols=block_cols), expected_forward(x))
+    assert_near(
+        three_loops.softmax_forward(x, block_rows=block_rows, block_cols=block_cols),
+        expected_forward(x),
+    )
 
 
 def test_the_running_maximum_starts_at_minus_infinity():

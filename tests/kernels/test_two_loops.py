@@ -4,7 +4,14 @@ import pytest
 import torch
 import triton
 
-from kernel_cases import INTERPRETED, assert_near, expected_backward, expected_forward, matrix, quiet
+from kernel_cases import (
+    INTERPRETED,
+    assert_near,
+    expected_backward,
+    expected_forward,
+    matrix,
+    quiet,
+)
 from triton_softmax.kernels import two_loops
 
 pytestmark = quiet
@@ -38,7 +45,9 @@ def test_every_tile_of_the_tuner(block_cols, n_cols):
 
 def test_the_tuning_space():
     space = {(config.kwargs["BLOCK_COLS"], config.num_warps) for config in two_loops.tuning_space()}
-    assert space == {(cols, warps) for cols in (256, 512, 1024, 2048, 4096, 8192) for warps in (2, 4, 8, 16)}
+    assert space == {
+        (cols, warps) for cols in (256, 512, 1024, 2048, 4096, 8192) for warps in (2, 4, 8, 16)
+    }
     assert len(two_loops.CONFIGS) == (1 if INTERPRETED else 24)
 
 

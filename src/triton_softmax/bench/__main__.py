@@ -16,10 +16,21 @@ def _list(text: str) -> list[str]:
 
 
 def _selection(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--suites", type=_list, default=None, help=f"of {','.join(cases.SUITES)}; all by default")
-    parser.add_argument("--providers", type=_list, default=None, help=f"of {','.join(cases.PROVIDERS)}; all by default")
-    parser.add_argument("--dtypes", type=_list, default=None, help="float32,bfloat16,float16; all by default")
-    parser.add_argument("--columns", type=_list, default=None, help="row lengths to keep; all by default")
+    parser.add_argument(
+        "--suites", type=_list, default=None, help=f"of {','.join(cases.SUITES)}; all by default"
+    )
+    parser.add_argument(
+        "--providers",
+        type=_list,
+        default=None,
+        help=f"of {','.join(cases.PROVIDERS)}; all by default",
+    )
+    parser.add_argument(
+        "--dtypes", type=_list, default=None, help="float32,bfloat16,float16; all by default"
+    )
+    parser.add_argument(
+        "--columns", type=_list, default=None, help="row lengths to keep; all by default"
+    )
 
 
 def _cases(options: argparse.Namespace) -> list[cases.Case]:
@@ -51,7 +62,9 @@ def _run(options: argparse.Namespace) -> int:
     if on_gpu and options.compile_processes > 1:
         arguments = [*_selection_arguments(options), "--out", str(out)]
         limit = min(150.0, options.budget_seconds / 3)
-        runner.compile_ahead(arguments, options.compile_processes, limit, lambda line: print(line, flush=True))
+        runner.compile_ahead(
+            arguments, options.compile_processes, limit, lambda line: print(line, flush=True)
+        )
     timer = measure.CudaTimer(options.target_ms) if on_gpu else measure.WallTimer()
     if on_gpu:
         providers.hasten_autotuning()
@@ -70,7 +83,9 @@ def _run(options: argparse.Namespace) -> int:
 
     results = runner.Results(out, runner.environment(options.device, options.commit, timer))
     left = options.budget_seconds - (time.time() - begin)
-    runner.Runner(results, options.device, timer, budget_seconds=left, restart=restart if on_gpu else None).run(chosen)
+    runner.Runner(
+        results, options.device, timer, budget_seconds=left, restart=restart if on_gpu else None
+    ).run(chosen)
     try:
         schema.load(out)
     except ImportError:
@@ -147,11 +162,22 @@ def main(arguments: list[str] | None = None) -> int:
     run = commands.add_parser("run", help="measure and write data")
     _selection(run)
     run.add_argument("--out", required=True, help="the file to write, or to go on with")
-    run.add_argument("--commit", default=None, help="the commit measured, where there is no repository")
-    run.add_argument("--budget-seconds", type=float, default=float("inf"), help="stop after about this long")
-    run.add_argument("--compile-processes", type=int, default=min(12, os.cpu_count() or 1), help="0: none ahead")
+    run.add_argument(
+        "--commit", default=None, help="the commit measured, where there is no repository"
+    )
+    run.add_argument(
+        "--budget-seconds", type=float, default=float("inf"), help="stop after about this long"
+    )
+    run.add_argument(
+        "--compile-processes", type=int, default=min(12, os.cpu_count() or 1), help="0: none ahead"
+    )
     run.add_argument("--target-ms", type=float, default=25.0, help="device time spent on one row")
-    run.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: try the runner, not to publish")
+    run.add_argument(
+        "--device",
+        choices=("cuda", "cpu"),
+        default="cuda",
+        help="cpu: try the runner, not to publish",
+    )
     run.set_defaults(do=_run)
 
     warm = commands.add_parser("warm", help="used by run: call a share of everything once")
@@ -164,23 +190,37 @@ def main(arguments: list[str] | None = None) -> int:
     _selection(show)
     show.set_defaults(do=_show)
 
-    render = commands.add_parser("render", help="turn the committed data into the site's fragments and charts")
+    render = commands.add_parser(
+        "render", help="turn the committed data into the site's fragments and charts"
+    )
     render.add_argument("--root", default=".", help="the repository")
-    render.add_argument("--check", action="store_true", help="write nothing; fail if pages and data disagree")
+    render.add_argument(
+        "--check", action="store_true", help="write nothing; fail if pages and data disagree"
+    )
     render.set_defaults(do=_render)
 
-    compare = commands.add_parser("compare", help="two data files side by side; fails past a slowdown")
+    compare = commands.add_parser(
+        "compare", help="two data files side by side; fails past a slowdown"
+    )
     compare.add_argument("before")
     compare.add_argument("after")
-    compare.add_argument("--max-slowdown", type=float, default=1.05, help="largest ratio of times allowed")
-    compare.add_argument("--per-copy", action="store_true", help="relative to the copy of the same run")
+    compare.add_argument(
+        "--max-slowdown", type=float, default=1.05, help="largest ratio of times allowed"
+    )
+    compare.add_argument(
+        "--per-copy", action="store_true", help="relative to the copy of the same run"
+    )
     compare.add_argument("--everyone", action="store_true", help="the other libraries too")
     compare.set_defaults(do=_compare)
 
-    tests = commands.add_parser("gpu-report", help="turn pytest's JUnit file of the GPU tests into committed data")
+    tests = commands.add_parser(
+        "gpu-report", help="turn pytest's JUnit file of the GPU tests into committed data"
+    )
     tests.add_argument("--junitxml", required=True)
     tests.add_argument("--out", required=True)
-    tests.add_argument("--commit", default=None, help="the commit tested, where there is no repository")
+    tests.add_argument(
+        "--commit", default=None, help="the commit tested, where there is no repository"
+    )
     tests.add_argument("--command", default="pytest -m gpu")
     tests.set_defaults(do=_gpu_report)
 

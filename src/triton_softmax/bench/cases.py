@@ -23,7 +23,8 @@ LIBRARIES = ("torch", "torch.compile", "liger", "flag_gems", "quack")
 PROVIDERS = (COPY, CHOOSER, *LIBRARIES, *RUNGS)
 
 ELEMENTS = 2**27
-"""Elements of a tensor in the suites over many rows: 512 MiB in float32, far more than any L2 cache."""
+"""Elements of a tensor in the suites over many rows: 512 MiB in float32, far more than any L2
+cache."""
 
 COLUMNS = (
     32,
@@ -56,7 +57,9 @@ class Case:
     suite: str
     shape: tuple[int, ...]
     dtype: str = "float32"
-    direction: str = "forward"  # forward, backward, or (host time only) forward_grad, forward_backward
+    direction: str = (
+        "forward"  # forward, backward, or (host time only) forward_grad, forward_backward
+    )
     op: str = "softmax"
     dim: int = -1
     layout: str = "contiguous"  # contiguous, row_strided, or transposed
@@ -147,7 +150,14 @@ def few_rows() -> list[Case]:
         for n_rows in (1, 8, 64):
             for n_cols in (32768, 131072, 1048576):
                 cases.append(Case("few_rows", (n_rows, n_cols), "float32", direction))
-        for n_rows, n_cols in ((1, 131072), (8, 131072), (64, 131072), (1, 50257), (8, 151643), (1, 1048576)):
+        for n_rows, n_cols in (
+            (1, 131072),
+            (8, 131072),
+            (64, 131072),
+            (1, 50257),
+            (8, 151643),
+            (1, 1048576),
+        ):
             cases.append(Case("few_rows", (n_rows, n_cols), "bfloat16", direction))
     return cases
 
@@ -168,13 +178,24 @@ COMPILE_SWEEP = 1000
 def compiles() -> list[Case]:
     """How many kernels get compiled over many different row lengths."""
     return [
-        Case("compiles", (256, COMPILE_SWEEP), dtype, direction, inputs="sweep", providers=(CHOOSER,))
+        Case(
+            "compiles", (256, COMPILE_SWEEP), dtype, direction, inputs="sweep", providers=(CHOOSER,)
+        )
         for dtype in ("float32", "bfloat16", "float16")
         for direction in ("forward", "backward")
     ]
 
 
-ACCURACY_INPUTS = ("normal", "wide", "offset", "masked", "spike", "equal", "very_negative", "all_masked")
+ACCURACY_INPUTS = (
+    "normal",
+    "wide",
+    "offset",
+    "masked",
+    "spike",
+    "equal",
+    "very_negative",
+    "all_masked",
+)
 """Inputs of the suite `accuracy`; `providers.make_input` says what each one holds."""
 
 
@@ -187,7 +208,9 @@ def accuracy() -> list[Case]:
             if dtype == "float16" and n_cols != 4096:
                 continue
             for inputs in ACCURACY_INPUTS:
-                cases.append(Case("accuracy", (16, n_cols), dtype, inputs=inputs, providers=providers))
+                cases.append(
+                    Case("accuracy", (16, n_cols), dtype, inputs=inputs, providers=providers)
+                )
             cases.append(Case("accuracy", (16, n_cols), dtype, "backward", providers=providers))
     return cases
 
@@ -257,9 +280,13 @@ ARTICLE_COLUMNS = (
 
 
 def article() -> list[Case]:
-    """4096 rows with 128·i columns, i from 2 to 99, and on past 60,000 columns; the naive line is in it too."""
+    """4096 rows with 128·i columns, i from 2 to 99, and on past 60,000 columns; the naive line is
+    in it too."""
     providers = (COPY, CHOOSER, "torch", "naive", "single_block", "two_loops")
-    return [Case("article", (ARTICLE_ROWS, n_cols), "float32", providers=providers) for n_cols in ARTICLE_COLUMNS]
+    return [
+        Case("article", (ARTICLE_ROWS, n_cols), "float32", providers=providers)
+        for n_cols in ARTICLE_COLUMNS
+    ]
 
 
 BATCH_ROWS = (1, 8, 64, 256, 1024, 4096, 16384, 65536)
@@ -301,10 +328,14 @@ def select(
     """The cases of the named suites, narrowed to providers, dtypes and row lengths."""
     unknown = set(suites or ()) - set(SUITES)
     if unknown:
-        raise ValueError(f"no such suite: {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
+        raise ValueError(
+            f"no such suite: {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}"
+        )
     unknown = set(providers or ()) - set(PROVIDERS)
     if unknown:
-        raise ValueError(f"no such provider: {', '.join(sorted(unknown))}; there are {', '.join(PROVIDERS)}")
+        raise ValueError(
+            f"no such provider: {', '.join(sorted(unknown))}; there are {', '.join(PROVIDERS)}"
+        )
     chosen = []
     for name in SUITES:
         if suites and name not in suites:

@@ -1,4 +1,5 @@
-"""Charts from rows: an interactive Vega-Lite specification, and the same picture as SVG for want of JavaScript."""
+"""Charts from rows: an interactive Vega-Lite specification, and the same picture as SVG for want of
+JavaScript."""
 
 from __future__ import annotations
 
@@ -62,7 +63,16 @@ DARK = {
     "split_rows": "#ffd54f",
     "strided": "#9fa8da",
 }
-SHAPES = ("circle", "square", "cross", "diamond", "triangle-up", "triangle-down", "triangle-right", "triangle-left")
+SHAPES = (
+    "circle",
+    "square",
+    "cross",
+    "diamond",
+    "triangle-up",
+    "triangle-down",
+    "triangle-right",
+    "triangle-left",
+)
 
 
 @dataclass
@@ -80,7 +90,8 @@ class Chart:
     """The order of `x` where it is a name rather than a number."""
     y_log: bool = False
     y_half: str | None = None
-    """Title of the y axis when half of the bytes are counted; adds a switch between the two ways."""
+    """Title of the y axis when half of the bytes are counted; adds a switch between the two
+    ways."""
 
     @property
     def providers(self) -> list[str]:
@@ -118,14 +129,19 @@ TOOLTIP = (
 
 
 def vega_lite(chart: Chart) -> dict:
-    """The specification: hover shows the whole row, a click in the legend turns a line on or off."""
+    """The specification: hover shows the whole row, a click in the legend turns a line on or
+    off."""
     names = [NAMES[name] for name in chart.providers]
     values = [{**point, "provider": NAMES[point["provider"]]} for point in chart.points]
     x: dict = {"field": "x", "title": chart.x_title}
     if chart.categories:
         x |= {"type": "nominal", "sort": chart.categories, "axis": {"labelAngle": -35}}
     else:
-        x |= {"type": "quantitative", "scale": {"type": "log", "base": 2, "nice": False}, "axis": {"format": ",d"}}
+        x |= {
+            "type": "quantitative",
+            "scale": {"type": "log", "base": 2, "nice": False},
+            "axis": {"format": ",d"},
+        }
     y: dict = {"field": "shown_y", "type": "quantitative", "title": chart.y_title}
     y["scale"] = {"type": "log"} if chart.y_log else {"zero": True}
     params: list[dict] = [
@@ -142,7 +158,12 @@ def vega_lite(chart: Chart) -> dict:
             {
                 "name": "counted",
                 "value": 2,
-                "bind": {"input": "radio", "options": [2, 1], "labels": ["2·M·N", "M·N"], "name": "elements counted "},
+                "bind": {
+                    "input": "radio",
+                    "options": [2, 1],
+                    "labels": ["2·M·N", "M·N"],
+                    "name": "elements counted ",
+                },
             }
         )
         share = "counted / 2"
@@ -155,7 +176,12 @@ def vega_lite(chart: Chart) -> dict:
         "field": "provider",
         "type": "nominal",
         "scale": {"domain": names, "range": [LIGHT[name] for name in chart.providers]},
-        "legend": {"title": None, "orient": "bottom", "columns": {"expr": "width < 420 ? 3 : 4"}, "symbolLimit": 0},
+        "legend": {
+            "title": None,
+            "orient": "bottom",
+            "columns": {"expr": "width < 420 ? 3 : 4"},
+            "symbolLimit": 0,
+        },
     }
     shape = {
         "field": "provider",
@@ -204,7 +230,9 @@ def spec_text(chart: Chart) -> str:
     values = spec["data"]["values"]
     spec["data"] = {"values": []}
     text = json.dumps(spec, indent=1, ensure_ascii=False, allow_nan=False)
-    lines = ",\n".join("  " + json.dumps(value, ensure_ascii=False, allow_nan=False) for value in values)
+    lines = ",\n".join(
+        "  " + json.dumps(value, ensure_ascii=False, allow_nan=False) for value in values
+    )
     return text.replace('"values": []', '"values": [\n' + lines + "\n]", 1) + "\n"
 
 
@@ -268,7 +296,8 @@ def _mark(shape: str, x: float, y: float, css: str) -> str:
 
 
 def svg(chart: Chart) -> str:
-    """The picture as inline SVG; its colours come from the page's style sheet, so it follows light and dark."""
+    """The picture as inline SVG; its colours come from the page's style sheet, so it follows light
+    and dark."""
     per_row = 4
     legend_rows = math.ceil(len(chart.providers) / per_row)
     bottom = BOTTOM + (42 if chart.categories else 0)
@@ -309,7 +338,9 @@ def svg(chart: Chart) -> str:
     ]
     for tick in y_ticks:
         y = y_at(tick)
-        out.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        out.append(
+            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
         out.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_label(tick)}</text>')
     if chart.categories:
         for name in chart.categories:
@@ -324,9 +355,13 @@ def svg(chart: Chart) -> str:
                 continue
             x = x_at(tick)
             out.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{base_y}"/>')
-            out.append(f'<text x="{x:.1f}" y="{base_y + 16}" text-anchor="middle">{_label(tick)}</text>')
+            out.append(
+                f'<text x="{x:.1f}" y="{base_y + 16}" text-anchor="middle">{_label(tick)}</text>'
+            )
     middle = LEFT + inner_w / 2
-    out.append(f'<text x="{middle:.0f}" y="{base_y + bottom - 8}" text-anchor="middle">{escape(chart.x_title)}</text>')
+    out.append(
+        f'<text x="{middle:.0f}" y="{base_y + bottom - 8}" text-anchor="middle">{escape(chart.x_title)}</text>'
+    )
     out.append(
         f'<text x="14" y="{TOP + inner_h / 2:.0f}" text-anchor="middle" '
         f'transform="rotate(-90 14 {TOP + inner_h / 2:.0f})">{escape(chart.y_title)}</text>'

@@ -6,11 +6,15 @@ from triton_softmax.bench.cases import CHOOSER, COPY, RUNGS
 from triton_softmax.bench.report import geometric_mean, timed
 
 
-def slowdowns(before: dict, after: dict, providers: tuple[str, ...], *, per_copy: bool) -> list[tuple]:
-    """(case, provider, before, after, ratio) for each row both runs hold; a ratio above one is a slowdown.
+def slowdowns(
+    before: dict, after: dict, providers: tuple[str, ...], *, per_copy: bool
+) -> list[tuple]:
+    """(case, provider, before, after, ratio) for each row both runs hold; a ratio above one is a
+    slowdown.
 
-    An answer that was right and no longer is counts as infinitely slow. With `per_copy` each time is divided by the
-    time of the copy of its own run, so that two machines of different speed can be compared.
+    An answer that was right and no longer is counts as infinitely slow. With `per_copy` each time
+    is divided by the time of the copy of its own run, so that two machines of different speed can
+    be compared.
     """
     old = {(row["case"], row["provider"]): row for row in before["rows"]}
     new = {(row["case"], row["provider"]): row for row in after["rows"]}
@@ -36,7 +40,14 @@ def slowdowns(before: dict, after: dict, providers: tuple[str, ...], *, per_copy
     return sorted(found, key=lambda item: -item[4])
 
 
-def compare(before: dict, after: dict, max_slowdown: float, *, per_copy: bool = False, everyone: bool = False):
+def compare(
+    before: dict,
+    after: dict,
+    max_slowdown: float,
+    *,
+    per_copy: bool = False,
+    everyone: bool = False,
+):
     """The table as text, and whether every row keeps to the limit."""
     ours = (CHOOSER, *RUNGS)
     if everyone:

@@ -1,4 +1,5 @@
-"""The last run of the GPU tests, from pytest's JUnit file to committed data and from there to the site."""
+"""The last run of the GPU tests, from pytest's JUnit file to committed data and from there to the
+site."""
 
 from __future__ import annotations
 
@@ -16,7 +17,17 @@ SCHEMA = {
     "title": "A run of the GPU tests",
     "type": "object",
     "additionalProperties": False,
-    "required": ["format", "utc", "commit", "command", "seconds", "counts", "machine", "modules", "failures"],
+    "required": [
+        "format",
+        "utc",
+        "commit",
+        "command",
+        "seconds",
+        "counts",
+        "machine",
+        "modules",
+        "failures",
+    ],
     "properties": {
         "format": {"const": FORMAT},
         "utc": {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"},
@@ -33,9 +44,14 @@ SCHEMA = {
             "type": "object",
             "additionalProperties": False,
             "required": ["gpu", "driver", "cuda", "torch", "triton"],
-            "properties": {name: {"type": "string"} for name in ("gpu", "driver", "cuda", "torch", "triton")},
+            "properties": {
+                name: {"type": "string"} for name in ("gpu", "driver", "cuda", "torch", "triton")
+            },
         },
-        "modules": {"type": "object", "additionalProperties": {"type": "array", "items": _COUNT, "minItems": 3}},
+        "modules": {
+            "type": "object",
+            "additionalProperties": {"type": "array", "items": _COUNT, "minItems": 3},
+        },
         "failures": {"type": "array", "items": {"type": "string"}},
     },
 }
@@ -52,7 +68,9 @@ def machine() -> dict[str, str]:
     driver = "none"
     if on_gpu:
         run = subprocess.run(
-            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
         )
         driver = run.stdout.strip().splitlines()[0] if run.stdout.strip() else "unknown"
     return {
@@ -124,8 +142,16 @@ def sentence(data: dict) -> str:
 
 def fragment(data: dict) -> str:
     """The run as a fragment for a page."""
-    lines = [sentence(data), "", "| test module | passed | failed | skipped |", "| :-- | --: | --: | --: |"]
-    lines += [f"| `{name}` | " + " | ".join(map(str, numbers)) + " |" for name, numbers in data["modules"].items()]
+    lines = [
+        sentence(data),
+        "",
+        "| test module | passed | failed | skipped |",
+        "| :-- | --: | --: | --: |",
+    ]
+    lines += [
+        f"| `{name}` | " + " | ".join(map(str, numbers)) + " |"
+        for name, numbers in data["modules"].items()
+    ]
     if data["failures"]:
         lines += ["", "Failed:", ""] + [f"* `{name}`" for name in data["failures"]]
     return "\n".join(lines) + "\n"

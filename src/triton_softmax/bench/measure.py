@@ -1,10 +1,12 @@
 """How time and error are measured.
 
-Time: CUDA events around each call, with a cold L2 (a buffer larger than the cache is written between calls) and with
-the launches queued ahead of the device, so that a slow host does not show as a slow kernel. The median and the 20th
-and 80th percentiles are kept.
+Time: CUDA events around each call, with a cold L2 (a buffer larger than the cache is written
+    between calls) and with
+the launches queued ahead of the device, so that a slow host does not show as a slow kernel. The
+median and the 20th and 80th percentiles are kept.
 
-Error: against float64, element by element, as the largest absolute error and as the largest error of a row relative
+Error: against float64, element by element, as the largest absolute error and as the largest error
+    of a row relative
 to the largest value of that row.
 """
 
@@ -20,10 +22,12 @@ from triton_softmax.bench.cases import Case
 from triton_softmax.bench.providers import Tensors
 
 TOLERANCE = {"float64": 1e-11, "float32": 1e-4, "float16": 4e-3, "bfloat16": 3.2e-2}
-"""Largest error of a row, relative to the row's largest value, beyond which an answer counts as wrong.
+"""Largest error of a row, relative to the row's largest value, beyond which an answer counts as
+wrong.
 
-About four times the rounding of a 16-bit type; wide enough for float32 answers that lose digits in a fast
-exponential, so that "wrong" means wrong and not "less precise" (the error itself is in every row of the data)."""
+About four times the rounding of a 16-bit type; wide enough for float32 answers that lose digits in
+a fast exponential, so that "wrong" means wrong and not "less precise" (the error itself is in every
+row of the data)."""
 
 
 def percentile(samples: list[float], share: float) -> float:
@@ -41,7 +45,10 @@ def percentile(samples: list[float], share: float) -> float:
 
 def summary(samples: list[float]) -> dict[str, float]:
     """The percentiles that a row of the data keeps, in microseconds."""
-    return {name: round(percentile(samples, share), 3) for name, share in (("p20", 0.2), ("p50", 0.5), ("p80", 0.8))}
+    return {
+        name: round(percentile(samples, share), 3)
+        for name, share in (("p20", 0.2), ("p50", 0.5), ("p80", 0.8))
+    }
 
 
 class CudaTimer:
@@ -75,10 +82,13 @@ class CudaTimer:
         estimate = self._once(call)
         host_ms = self._host_ms + 0.02
         count = int(self.target_ms / (estimate + self._flush_ms))
-        least = self.least if estimate < 100 else 5  # a peer may take a second where others take a millisecond
+        least = (
+            self.least if estimate < 100 else 5
+        )  # a peer may take a second where others take a millisecond
         count = max(least, min(self.most, count))
         events = [
-            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(count)
+            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+            for _ in range(count)
         ]
         # The device waits until the host has queued everything, at most 20 ms.
         behind_ms = min(20.0, max(0.0, host_ms - self._flush_ms) * count + 0.2)
@@ -93,7 +103,8 @@ class CudaTimer:
 
 
 class WallTimer:
-    """Times a call with the host's clock: for trying the runner without a GPU, not for publishing."""
+    """Times a call with the host's clock: for trying the runner without a GPU, not for
+    publishing."""
 
     name = "wall-clock"
     flush_bytes = 0
@@ -112,11 +123,14 @@ class WallTimer:
 
 
 class HostTimer:
-    """Time the host spends in one call: batches of calls on the host's clock, the device drained in between."""
+    """Time the host spends in one call: batches of calls on the host's clock, the device drained in
+    between."""
 
     name = "host-clock"
 
-    def __init__(self, synchronize: Callable[[], None], batches: int = 60, calls: int = 20, warm: int = 30):
+    def __init__(
+        self, synchronize: Callable[[], None], batches: int = 60, calls: int = 20, warm: int = 30
+    ):
         self.synchronize, self.batches, self.calls, self.warm = synchronize, batches, calls, warm
 
     def __call__(self, call: Callable[[], object]) -> list[float]:
@@ -135,7 +149,8 @@ class HostTimer:
 
 
 def poison(elements: int, dtype: torch.dtype, device: torch.device) -> None:
-    """Fill with NaN the memory that the allocator is about to hand out, so that an element left unwritten is seen."""
+    """Fill with NaN the memory that the allocator is about to hand out, so that an element left
+    unwritten is seen."""
     torch.full((elements,), float("nan"), dtype=dtype, device=device)
 
 
@@ -152,10 +167,13 @@ def reference(case: Case, tensors: Tensors) -> torch.Tensor:
     return getattr(torch, op)(tensors.x.double(), dim)
 
 
-def errors(result: torch.Tensor, expected: torch.Tensor, dim: int, chunk: int = 2**26) -> tuple[float, float]:
+def errors(
+    result: torch.Tensor, expected: torch.Tensor, dim: int, chunk: int = 2**26
+) -> tuple[float, float]:
     """Largest absolute error, and largest error of a row relative to that row's largest value.
 
-    NaN where both have NaN is no error; NaN where one has it is an infinite one. Infinities must agree.
+    NaN where both have NaN is no error; NaN where one has it is an infinite one. Infinities must
+    agree.
     """
     if result.shape != expected.shape:
         raise ValueError(f"the result has shape {tuple(result.shape)}, not {tuple(expected.shape)}")

@@ -1,7 +1,9 @@
-"""Python-Markdown extension: says when a measurement is out of date, at the moment the site is built.
+"""Python-Markdown extension: says when a measurement is out of date, at the moment the site is
+built.
 
-A line `<!-- measured: {"utc": …, "sources": {…}} -->`, as the generated fragments carry it, becomes nothing while all
-is well, and a warning when an implementation's source has changed since, or when the measurement is older than 90 days.
+A line `<!-- measured: {"utc": …, "sources": {…}} -->`, as the generated fragments carry it, becomes
+nothing while all is well, and a warning when an implementation's source has changed since, or when
+the measurement is older than 90 days.
 """
 
 from __future__ import annotations
@@ -29,14 +31,18 @@ def today() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def notices(measured: dict, now: datetime, package: Path = sources.PACKAGE) -> list[tuple[str, str]]:
+def notices(
+    measured: dict, now: datetime, package: Path = sources.PACKAGE
+) -> list[tuple[str, str]]:
     """Title and text of each thing a reader must know about a measurement."""
     found = []
     if measured["utc"] is None:
         return found
     then = datetime.strptime(measured["utc"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
     day = then.strftime("%Y-%m-%d")
-    changed = [name for name, sha in measured["sources"].items() if sources.hash_of(name, package) != sha]
+    changed = [
+        name for name, sha in measured["sources"].items() if sources.hash_of(name, package) != sha
+    ]
     if changed:
         names = ", ".join(f"`{name}`" for name in changed)
         found.append(
@@ -79,7 +85,9 @@ class NoticeExtension(Extension):
 
     def extendMarkdown(self, md: Markdown) -> None:
         """Called by Python-Markdown."""
-        md.preprocessors.register(_Notices(md, Path(self.getConfig("package"))), "measurement-notices", 31)
+        md.preprocessors.register(
+            _Notices(md, Path(self.getConfig("package"))), "measurement-notices", 31
+        )
 
 
 def makeExtension(**kwargs: object) -> NoticeExtension:

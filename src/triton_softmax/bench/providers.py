@@ -1,7 +1,7 @@
 """Who is measured, and how each one is called.
 
-A provider turns a case and its tensors into a call without arguments. It raises `Refused` with a reason for what it
-does not offer; the runner records the reason in a row.
+A provider turns a case and its tensors into a call without arguments. It raises `Refused` with a
+reason for what it does not offer; the runner records the reason in a row.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def _copy(case: Case, t: Tensors) -> Callable[[], object]:
     if case.direction == "backward":
         out = torch.empty_like(t.y)
         return lambda: torch.add(t.y, t.dy, out=out)
-    if case.op == "logsumexp":  # reads the tensor and writes next to nothing: as many bytes as copying half of it
+    if (
+        case.op == "logsumexp"
+    ):  # reads the tensor and writes next to nothing: as many bytes as copying half of it
         half = t.x.reshape(-1)[: t.x.numel() // 2]
         out = torch.empty_like(half)
         return lambda: out.copy_(half)
@@ -98,8 +100,14 @@ def _torch_compile(case: Case, t: Tensors) -> Callable[[], object]:
     torch._dynamo.reset()
     dim, dtype = case.dim, t.x.dtype
     if case.direction == "backward":
-        backward = torch._log_softmax_backward_data if case.op == "log_softmax" else torch._softmax_backward_data
-        compiled = torch.compile(lambda dy, y: backward(dy, y, dim, dtype), dynamic=False, fullgraph=True)
+        backward = (
+            torch._log_softmax_backward_data
+            if case.op == "log_softmax"
+            else torch._softmax_backward_data
+        )
+        compiled = torch.compile(
+            lambda dy, y: backward(dy, y, dim, dtype), dynamic=False, fullgraph=True
+        )
         return lambda: compiled(t.dy, t.y)
     function = getattr(torch, case.op)
     compiled = torch.compile(lambda x: function(x, dim), dynamic=False, fullgraph=True)
@@ -130,7 +138,9 @@ def _flag_gems(case: Case, t: Tensors) -> Callable[[], object]:
     if case.op == "logsumexp":
         raise Refused("FlagGems has no logsumexp of its own")
     if case.direction in ("forward_grad", "forward_backward"):
-        raise Refused("FlagGems replaces PyTorch's operators instead of offering a differentiable function")
+        raise Refused(
+            "FlagGems replaces PyTorch's operators instead of offering a differentiable function"
+        )
     _import("flag_gems")
     ops = _import(f"flag_gems.ops.{case.op}")
     if case.direction == "backward":
@@ -151,7 +161,9 @@ def _quack(case: Case, t: Tensors) -> Callable[[], object]:
 
 
 def _chooser(case: Case, t: Tensors, implementation: str | None = None) -> Callable[[], object]:
-    front = case.dim % len(case.shape)  # below the public functions a dimension is counted from the front
+    front = case.dim % len(
+        case.shape
+    )  # below the public functions a dimension is counted from the front
     if case.direction == "backward":
         dispatch = _import("triton_softmax.dispatch")
         log = case.op == "log_softmax"
@@ -198,8 +210,11 @@ NEEDS_COMPILING = frozenset(PREPARE) - {COPY, "torch", "naive"}
 """Providers whose first call compiles something."""
 
 
-def differentiable(case: Case, call: Callable[[], torch.Tensor], t: Tensors) -> Callable[[], object]:
-    """For the host time of training: the call on an input that requires a gradient, with or without its backward."""
+def differentiable(
+    case: Case, call: Callable[[], torch.Tensor], t: Tensors
+) -> Callable[[], object]:
+    """For the host time of training: the call on an input that requires a gradient, with or without
+    its backward."""
     t.x.requires_grad_(True)
     if case.direction == "forward_grad":
         return call
@@ -219,14 +234,18 @@ def kernels_launched() -> list[str]:
 
 
 def hasten_autotuning() -> None:
-    """Let the autotuned rungs try each configuration a few times only: a run visits hundreds of row lengths."""
+    """Let the autotuned rungs try each configuration a few times only: a run visits hundreds of row
+    lengths."""
     from triton.runtime.autotuner import Autotuner
 
     from triton_softmax.bench.measure import percentile
 
     def few_calls(call: Callable[[], object], quantiles=(0.5, 0.2, 0.8)) -> list[float]:
         call()
-        events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(5)]
+        events = [
+            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+            for _ in range(5)
+        ]
         for start, end in events:
             start.record()
             call()
@@ -248,7 +267,8 @@ def hasten_autotuning() -> None:
 
 
 def forget_compiled() -> bool:
-    """Empty Triton's in-memory caches of this package's kernels, so that compilations can be counted from nothing."""
+    """Empty Triton's in-memory caches of this package's kernels, so that compilations can be
+    counted from nothing."""
     from triton.runtime.jit import JITFunction
 
     importlib.import_module("triton_softmax.dispatch").clear_plans()

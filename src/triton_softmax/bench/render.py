@@ -1,7 +1,9 @@
 """From data to pages: the fragments, charts and tables that the benchmark pages include.
 
-Everything here depends on the committed data alone: not on the date, and not on the kernels as they stand now. What
-depends on those (a kernel changed since, a measurement grown old) is decided by `notice` when the site is built.
+Everything here depends on the committed data alone: not on the date, and not on the kernels as they
+    stand now. What
+depends on those (a kernel changed since, a measurement grown old) is decided by `notice` when the
+site is built.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ GPU_TESTS = "docs/benchmarks/gpu-tests.json"
 REASONS = "docs/benchmarks/reasons.json"
 
 LOSS = 0.98
-"""Below this share of the best peer's speed a cell is marked as a loss; between it and one the two are level."""
+"""Below this share of the best peer's speed a cell is marked as a loss; between it and one the two
+are level."""
 
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -93,11 +96,14 @@ def _html(text: str) -> str:
 
 
 def folded(title: str, head: list[str], rows: list[list[str]], left: int = 1) -> str:
-    """A long table, folded away: as HTML, since hundreds of rows of Markdown take minutes to convert."""
+    """A long table, folded away: as HTML, since hundreds of rows of Markdown take minutes to
+    convert."""
 
     def line(tag: str, cells: list[str]) -> str:
         parts = [
-            f"<{tag}>{_html(cell)}</{tag}>" if index < left else f'<{tag} align="right">{_html(cell)}</{tag}>'
+            f"<{tag}>{_html(cell)}</{tag}>"
+            if index < left
+            else f'<{tag} align="right">{_html(cell)}</{tag}>'
             for index, cell in enumerate(cells)
         ]
         return "<tr>" + "".join(parts) + "</tr>"
@@ -133,11 +139,26 @@ def runs_used(data: dict, rows: list[dict]) -> list[str]:
 
 def runs_table(data: dict, rows: list[dict]) -> str:
     """Machine, software and commit of each run behind the rows."""
-    head = ["run", "GPU", "driver", "CUDA", "torch", "triton", "other libraries", "commit", "started, UTC"]
+    head = [
+        "run",
+        "GPU",
+        "driver",
+        "CUDA",
+        "torch",
+        "triton",
+        "other libraries",
+        "commit",
+        "started, UTC",
+    ]
     body = []
     for name in runs_used(data, rows):
         env = data["environments"][name]
-        peers = ", ".join(f"{NAMES[peer]} {version}" for peer, version in env["peers"].items() if version) or "none"
+        peers = (
+            ", ".join(
+                f"{NAMES[peer]} {version}" for peer, version in env["peers"].items() if version
+            )
+            or "none"
+        )
         body.append(
             [name, env["gpu"], env["driver"], env["cuda"], env["torch"], env["triton"], peers]
             + [f"`{env['commit'][:12]}`", time_text(env["started"])]
@@ -161,7 +182,9 @@ def measured_line(data: dict, rows: list[dict]) -> str:
     states: dict[str, int] = {}
     for row in rows:
         states[row["status"]] = states.get(row["status"], 0) + 1
-    count = ", ".join(f"{number} {state}" for state, number in sorted(states.items(), key=lambda item: -item[1]))
+    count = ", ".join(
+        f"{number} {state}" for state, number in sorted(states.items(), key=lambda item: -item[1])
+    )
     return (
         f"Measured on one {env['gpu']} with torch {env['torch']} and triton {env['triton']}, "
         f"{time_text(times[0])} to {time_text(times[-1])} UTC, commit `{env['commit'][:12]}`; "
@@ -244,9 +267,39 @@ def csv_text(data: dict, rows: list[dict]) -> str:
     """The rows of a page as CSV, with machine and software in every line."""
     out = io.StringIO()
     env_fields = ("gpu", "driver", "cuda", "torch", "triton", "commit")
-    names = ["case", "suite", "op", "direction", "dtype", "shape", "dim", "layout", "inputs", "provider", "status"]
-    names += ["reason", "bytes", "p20_us", "p50_us", "p80_us", "samples", "gb_per_s", "gb_per_s_counting_m_n"]
-    names += ["max_abs_error", "max_rel_error", "kernels", "compiled", "source", "utc", *env_fields, "peer_version"]
+    names = [
+        "case",
+        "suite",
+        "op",
+        "direction",
+        "dtype",
+        "shape",
+        "dim",
+        "layout",
+        "inputs",
+        "provider",
+        "status",
+    ]
+    names += [
+        "reason",
+        "bytes",
+        "p20_us",
+        "p50_us",
+        "p80_us",
+        "samples",
+        "gb_per_s",
+        "gb_per_s_counting_m_n",
+    ]
+    names += [
+        "max_abs_error",
+        "max_rel_error",
+        "kernels",
+        "compiled",
+        "source",
+        "utc",
+        *env_fields,
+        "peer_version",
+    ]
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
     for row in rows:
@@ -256,11 +309,19 @@ def csv_text(data: dict, rows: list[dict]) -> str:
         writer.writerow(
             [row[name] for name in ("case", "suite", "op", "direction", "dtype")]
             + ["x".join(map(str, row["shape"]))]
-            + [row[name] for name in ("dim", "layout", "inputs", "provider", "status", "reason", "bytes")]
+            + [
+                row[name]
+                for name in ("dim", "layout", "inputs", "provider", "status", "reason", "bytes")
+            ]
             + [us.get(name) for name in ("p20", "p50", "p80")]
             + [row["samples"], round(speed, 1) if speed else None, round(half, 1) if half else None]
             + [row["max_abs_error"], row["max_rel_error"], " ".join(row["kernels"]), row["count"]]
-            + [row["source"], row["utc"], *(env[name] for name in env_fields), env["peers"].get(row["provider"])]
+            + [
+                row["source"],
+                row["utc"],
+                *(env[name] for name in env_fields),
+                env["peers"].get(row["provider"]),
+            ]
         )
     return out.getvalue()
 
@@ -310,7 +371,8 @@ def runs_of(data: dict, rows: list[dict]) -> list[dict]:
     """Machine and software of each run, for the tooltip."""
     keys = ("gpu", "driver", "cuda", "torch", "triton", "commit")
     return [
-        {"run": name, **{key: data["environments"][name][key] for key in keys}} for name in runs_used(data, rows)
+        {"run": name, **{key: data["environments"][name][key] for key in keys}}
+        for name in runs_used(data, rows)
     ]
 
 
@@ -336,7 +398,9 @@ class Page:
         if not chart.points:
             return
         self.files[f"{ASSETS}/{chart.name}.vl.json"] = spec_text(chart)
-        self.add(f'<div class="bench-figure" data-search-exclude data-chart="{chart.name}">\n{svg(chart)}\n</div>')
+        self.add(
+            f'<div class="bench-figure" data-search-exclude data-chart="{chart.name}">\n{svg(chart)}\n</div>'
+        )
         self.add(
             f"[Chart specification](../assets/bench/{chart.name}.vl.json)"
             f'{{ .bench-spec data-for="{chart.name}" }} · [CSV](../assets/bench/{self.name}.csv){{ .bench-csv }}'
@@ -366,7 +430,9 @@ def speed_chart(data: dict, name: str, rows: list[dict], title: str, **more) -> 
     )
 
 
-def named_chart(data: dict, name: str, rows: list[dict], title: str, label, y, y_title: str, **more) -> Chart:
+def named_chart(
+    data: dict, name: str, rows: list[dict], title: str, label, y, y_title: str, **more
+) -> Chart:
     """Values over cases that have names rather than a size."""
     categories = list(dict.fromkeys(label(row) for row in rows))
     return Chart(
@@ -444,7 +510,9 @@ def speed_page(data: dict, suite: str) -> dict[str, str]:
     return page.done()
 
 
-def library_table(rows: list[dict], cell, first=lambda row: f"{n_cols(row):,}", title: str = "N") -> str:
+def library_table(
+    rows: list[dict], cell, first=lambda row: f"{n_cols(row):,}", title: str = "N"
+) -> str:
     """Cases down, libraries across, and the verdict at the end."""
     there = {row["provider"] for row in rows}
     who = [name for name in (COPY, CHOOSER, *LIBRARIES) if name in there]
@@ -454,7 +522,9 @@ def library_table(rows: list[dict], cell, first=lambda row: f"{n_cols(row):,}", 
         cells = []
         for name in who:
             text = cell(group.get(name))
-            cells.append(f"**{text}**" if name == CHOOSER and not text.startswith(("<", "–", "*")) else text)
+            cells.append(
+                f"**{text}**" if name == CHOOSER and not text.startswith(("<", "–", "*")) else text
+            )
         body.append([first(some), *cells, share_cell(group), verdict(group)])
     head = [title, *(NAMES[name] for name in who), "of copy", "against the best other"]
     return table(head, body)
@@ -525,8 +595,12 @@ def host_time_page(data: dict) -> dict[str, str]:
         mark = "–" if times is None else f"{1 / times:.2f} × torch"
         if times is not None and times < 1 / targets.HOST_AT_MOST:
             mark = f"**▼ {mark}, loss**"
-        body.append([label(some), shape_text(some), *(time_cell(group.get(name)) for name in there), mark])
-    page.add(table(["call", "M × N", *(NAMES[name] for name in there), "triton_softmax takes"], body, 2))
+        body.append(
+            [label(some), shape_text(some), *(time_cell(group.get(name)) for name in there), mark]
+        )
+    page.add(
+        table(["call", "M × N", *(NAMES[name] for name in there), "triton_softmax takes"], body, 2)
+    )
     return page.done()
 
 
@@ -537,7 +611,10 @@ def compiles_page(data: dict) -> dict[str, str]:
     page.head()
     body = [
         [row["dtype"], row["direction"], str(row["samples"])]
-        + [_abbreviated(row) if row["count"] is None else str(row["count"]), "<br>".join(row["kernels"]) or "–"]
+        + [
+            _abbreviated(row) if row["count"] is None else str(row["count"]),
+            "<br>".join(row["kernels"]) or "–",
+        ]
         for row in rows
     ]
     page.add(table(["dtype", "direction", "different N", "kernels compiled", "which"], body, 2))
@@ -563,10 +640,15 @@ def accuracy_page(data: dict) -> dict[str, str]:
     page = Page(data, "accuracy", rows)
     page.head()
     there = [name for name in (CHOOSER, *LIBRARIES) if any(row["provider"] == name for row in rows)]
-    right = {name: sum(row["provider"] == name and row["status"] == "ok" for row in rows) for name in there}
+    right = {
+        name: sum(row["provider"] == name and row["status"] == "ok" for row in rows)
+        for name in there
+    }
     cases = len(by_case(rows))
     page.add(
-        "Right answers: " + ", ".join(f"{NAMES[name]} {right[name]} of {cases}" for name in there) + ". "
+        "Right answers: "
+        + ", ".join(f"{NAMES[name]} {right[name]} of {cases}" for name in there)
+        + ". "
         "A case that a library refuses or fails counts as no right answer."
     )
     for dtype in DTYPES:
@@ -581,7 +663,10 @@ def accuracy_page(data: dict) -> dict[str, str]:
                     x_title="columns N",
                     y_title="largest relative error of a row",
                     points=points(
-                        data, only, n_cols, lambda row: float(row["max_rel_error"]) if row["max_rel_error"] else None
+                        data,
+                        only,
+                        n_cols,
+                        lambda row: float(row["max_rel_error"]) if row["max_rel_error"] else None,
                     ),
                     runs=runs_of(data, only),
                     y_log=True,
@@ -612,7 +697,11 @@ def ladder_page(data: dict) -> dict[str, str]:
             if not part:
                 continue
             page.add(f"## The ladder, {direction}, {dtype}")
-            page.chart(speed_chart(data, f"ladder-{direction}-{dtype}", part, f"The rungs, {direction}, {dtype}"))
+            page.chart(
+                speed_chart(
+                    data, f"ladder-{direction}-{dtype}", part, f"The rungs, {direction}, {dtype}"
+                )
+            )
             body = []
             for group in by_case(part).values():
                 some = next(iter(group.values()))
@@ -644,7 +733,9 @@ def rung_fragment(data: dict, rung: str) -> dict[str, str]:
             + [f"{speed / copy:.2f}" if ok and copy else "–"]
             + [f"**▼ {against}, loss**" if to_torch and to_torch < 1 else against]
         )
-    parts.append(table(["direction", "dtype", "shape", "GB/s", "of copy", "against torch"], body, 3))
+    parts.append(
+        table(["direction", "dtype", "shape", "GB/s", "of copy", "against torch"], body, 3)
+    )
     if losses:
         worst, row = min(losses, key=lambda item: item[0])
         parts.append(
@@ -691,9 +782,17 @@ def log_softmax_page(data: dict) -> dict[str, str]:
     page = Page(data, "log_softmax", rows)
     page.head()
     page.add(summary(rows))
-    for op, direction in (("log_softmax", "forward"), ("log_softmax", "backward"), ("logsumexp", "forward")):
+    for op, direction in (
+        ("log_softmax", "forward"),
+        ("log_softmax", "backward"),
+        ("logsumexp", "forward"),
+    ):
         for dtype in DTYPES:
-            part = [r for r in rows if r["op"] == op and r["direction"] == direction and r["dtype"] == dtype]
+            part = [
+                r
+                for r in rows
+                if r["op"] == op and r["direction"] == direction and r["dtype"] == dtype
+            ]
             if part:
                 page.add(f"## `{op}`, {direction}, {dtype}")
                 name = f"log_softmax-{op}-{direction}-{dtype}"
@@ -711,7 +810,11 @@ def article_page(data: dict) -> dict[str, str]:
     page = Page(data, "article", rows)
     page.head((CHOOSER, "naive", "single_block", "two_loops"))
     there = {row["provider"] for row in rows}
-    who = [name for name in (COPY, CHOOSER, "torch", "naive", "single_block", "two_loops") if name in there]
+    who = [
+        name
+        for name in (COPY, CHOOSER, "torch", "naive", "single_block", "two_loops")
+        if name in there
+    ]
     page.add("### As in the article: 2·M·N elements counted")
     page.chart(
         speed_chart(data, "article", rows, "Softmax forward, float32, 4,096 rows", y_half="GB/s")
@@ -726,7 +829,9 @@ def article_page(data: dict) -> dict[str, str]:
     first = [row for row in rows if n_cols(row) <= TUTORIAL_COLUMNS and row["provider"] in lines]
     if first:
         page.add("### As in the tutorial: M·N elements counted")
-        chart = speed_chart(data, "article-tutorial", first, "Fused, torch and naive softmax, 4,096 rows, float32")
+        chart = speed_chart(
+            data, "article-tutorial", first, "Fused, torch and naive softmax, 4,096 rows, float32"
+        )
         for point in chart.points:
             point["y"] = round(point["y"] / 2, 3)
         chart.y_title = "GB/s, M·N elements counted"
@@ -734,9 +839,15 @@ def article_page(data: dict) -> dict[str, str]:
         body = []
         for group in by_case(first).values():
             some = next(iter(group.values()))
-            body.append([f"{n_cols(some):,}", *(speed_cell(group.get(name), 0.5) for name in lines)])
-        page.add(folded("GB/s, M·N elements counted", ["N", *(NAMES[name] for name in lines)], body))
-        naive = [ratio(group, "naive") for group in by_case(first).values() if ratio(group, "naive")]
+            body.append(
+                [f"{n_cols(some):,}", *(speed_cell(group.get(name), 0.5) for name in lines)]
+            )
+        page.add(
+            folded("GB/s, M·N elements counted", ["N", *(NAMES[name] for name in lines)], body)
+        )
+        naive = [
+            ratio(group, "naive") for group in by_case(first).values() if ratio(group, "naive")
+        ]
         if naive:
             page.add(
                 f"Over these shapes `triton_softmax` is {min(naive):.1f} to {max(naive):.1f} times as fast as the "
@@ -795,14 +906,19 @@ def targets_fragment(data: dict, reasons: dict[str, str]) -> dict[str, str]:
             met = sum(cell.met for cell in cells)
             worst = min(cells, key=lambda cell: cell.margin)
             tick = "✓" if met == len(cells) else "✗"
-            body.append([regime, asked, f"{tick} {met} of {len(cells)}", worst.reached, f"`{worst.case}`"])
+            body.append(
+                [regime, asked, f"{tick} {met} of {len(cells)}", worst.reached, f"`{worst.case}`"]
+            )
     means = targets.means(data["rows"])
     for name, least in (("best peer", targets.OVER_BEST_PEER), ("torch", targets.OVER_TORCH)):
         mean, cases, low = means[name]
         if mean is not None:
             tick = "✓" if mean >= least else "✗"
             body.append(
-                ["forward, backward and few rows", f"geometric mean over the {name} at least {least}"]
+                [
+                    "forward, backward and few rows",
+                    f"geometric mean over the {name} at least {least}",
+                ]
                 + [f"{tick} {mean:.2f}", f"lowest {low:.2f}", f"{cases} cases"]
             )
     parts.append(table(["regime", "target", "met", "worst", "where"], body, 2))
@@ -813,7 +929,12 @@ def targets_fragment(data: dict, reasons: dict[str, str]) -> dict[str, str]:
             table(
                 ["case", "target", "reached", "reason"],
                 [
-                    [f"`{c.case}`", c.asked, c.reached, targets.reason_for(c.case, reasons) or "not explained yet"]
+                    [
+                        f"`{c.case}`",
+                        c.asked,
+                        c.reached,
+                        targets.reason_for(c.case, reasons) or "not explained yet",
+                    ]
                     for c in missed
                 ],
                 4,
@@ -847,29 +968,50 @@ def environment_fragment(root: Path, path: Path, data: dict) -> dict[str, str]:
     body = []
     for key, title in fields.items():
         values = [data["environments"][name][key] for name in names]
-        body.append([title, *(f"{value:,}" if isinstance(value, int) else str(value) for value in values)])
-    for peer in dict.fromkeys(peer for name in names for peer in data["environments"][name]["peers"]):
-        versions = [data["environments"][name]["peers"].get(peer) or "not installed" for name in names]
+        body.append(
+            [title, *(f"{value:,}" if isinstance(value, int) else str(value) for value in values)]
+        )
+    for peer in dict.fromkeys(
+        peer for name in names for peer in data["environments"][name]["peers"]
+    ):
+        versions = [
+            data["environments"][name]["peers"].get(peer) or "not installed" for name in names
+        ]
         body.append([NAMES.get(peer, peer), *versions])
     parts.append(table(["", *names], body, len(names) + 1))
     others = [other.name for other in sorted((root / DATA).glob("*.json"))]
-    files = ", ".join(f"[{name}](data/{name})" + (" (shown)" if name == path.name else "") for name in others)
+    files = ", ".join(
+        f"[{name}](data/{name})" + (" (shown)" if name == path.name else "") for name in others
+    )
     parts.append(f"Data files: {files}; they keep to the [published schema](schema.json).")
     without: dict[tuple, int] = {}
     for row in data["rows"]:
         if row["status"] != "ok":
-            key = (NAMES.get(row["provider"], row["provider"]), row["suite"], row["status"], row["reason"] or "")
+            key = (
+                NAMES.get(row["provider"], row["provider"]),
+                row["suite"],
+                row["status"],
+                row["reason"] or "",
+            )
             without[key] = without.get(key, 0) + 1
     if without:
         parts.append("Rows without a result, with the reason as the provider gave it:")
         body = [
-            [who, suite, status, str(count), "`" + reason.replace("|", "/").replace("`", "'") + "`" if reason else "–"]
+            [
+                who,
+                suite,
+                status,
+                str(count),
+                "`" + reason.replace("|", "/").replace("`", "'") + "`" if reason else "–",
+            ]
             for (who, suite, status, reason), count in sorted(without.items())
         ]
         parts.append(table(["who", "suite", "state", "rows", "reason"], body, 3))
     hashes = data["environments"][names[-1]]["sources"]
     parts.append("Hash of each implementation's source in the last run:")
-    parts.append(table(["implementation", "SHA-256"], [[NAMES[n], f"`{h}`"] for n, h in hashes.items()], 2))
+    parts.append(
+        table(["implementation", "SHA-256"], [[NAMES[n], f"`{h}`"] for n, h in hashes.items()], 2)
+    )
     return {f"{FRAGMENTS}/bench-environment.md": "\n\n".join(parts) + "\n"}
 
 
@@ -878,7 +1020,13 @@ def home_fragment(data: dict) -> dict[str, str]:
     rows = of_suite(data, "forward") + of_suite(data, "backward")
     if not rows:
         return {}
-    text = marker(data, rows) + "\n\n" + summary(rows).split(" Losses:")[0] + " " + measured_line(data, rows)
+    text = (
+        marker(data, rows)
+        + "\n\n"
+        + summary(rows).split(" Losses:")[0]
+        + " "
+        + measured_line(data, rows)
+    )
     return {f"{FRAGMENTS}/bench-summary.md": text + "\n"}
 
 
@@ -898,7 +1046,8 @@ PAGES = {
 
 
 def generate(root: Path) -> dict[str, str]:
-    """Every file that follows from the data, by path; without data only the schema and the colours."""
+    """Every file that follows from the data, by path; without data only the schema and the
+    colours."""
     files = {PUBLISHED_SCHEMA: schema.schema_text(), "docs/assets/bench-colours.css": style_sheet()}
     if (root / GPU_TESTS).is_file():
         files[f"{FRAGMENTS}/gpu-tests.md"] = gpu_report.fragment(gpu_report.load(root / GPU_TESTS))
@@ -908,9 +1057,13 @@ def generate(root: Path) -> dict[str, str]:
     if found is None:
         return files
     path, data = found
-    order = {name: index for index, name in enumerate(dict.fromkeys(row["case"] for row in data["rows"]))}
+    order = {
+        name: index for index, name in enumerate(dict.fromkeys(row["case"] for row in data["rows"]))
+    }
     rank = {name: index for index, name in enumerate(NAMES)}
-    data["rows"].sort(key=lambda row: (_size_key(row), order[row["case"]], rank.get(row["provider"], 99)))
+    data["rows"].sort(
+        key=lambda row: (_size_key(row), order[row["case"]], rank.get(row["provider"], 99))
+    )
     for suite, build in PAGES.items():
         if of_suite(data, suite):
             files |= build(data)
@@ -930,7 +1083,8 @@ def _size_key(row: dict) -> tuple:
 
 
 def stale(root: Path) -> list[str]:
-    """Paths whose committed text is not what the data gives, and fragments that nothing gives any more."""
+    """Paths whose committed text is not what the data gives, and fragments that nothing gives any
+    more."""
     files = generate(root)
     wrong = []
     for name, text in files.items():

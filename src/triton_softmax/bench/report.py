@@ -1,4 +1,5 @@
-"""From rows to numbers: throughput, ratios to the copy and to the best peer, and a short table for the terminal."""
+"""From rows to numbers: throughput, ratios to the copy and to the best peer, and a short table for
+the terminal."""
 
 from __future__ import annotations
 
@@ -79,6 +80,10 @@ def short_table(rows: list[dict], limit: int = 150) -> str:
         shown.insert(0, f"… {len(lines) - limit} lines left out")
     for name, values in (("best peer", over_peer), ("torch", over_torch)):
         if values:
-            shown.append(f"geometric mean over {name}: {geometric_mean(values):.3f} ({len(values)} cases)")
-    shown.append("rows: " + ", ".join(f"{count} {state}" for state, count in sorted(states.items())))
+            shown.append(
+                f"geometric mean over {name}: {geometric_mean(values):.3f} ({len(values)} cases)"
+            )
+    shown.append(
+        "rows: " + ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    )
     return "\n".join(shown)

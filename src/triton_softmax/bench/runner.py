@@ -1,7 +1,9 @@
-"""The loop that measures: for each case and provider check against float64, then time, then write a row.
+"""The loop that measures: for each case and provider check against float64, then time, then write a
+row.
 
-The file is written again every few seconds and read back at the start, so a run that stops goes on where it was. A
-provider that breaks the device, or hangs, gets a row that says so, and the run starts itself again without it.
+The file is written again every few seconds and read back at the start, so a run that stops goes on
+where it was. A provider that breaks the device, or hangs, gets a row that says so, and the run
+starts itself again without it.
 """
 
 from __future__ import annotations
@@ -39,18 +41,27 @@ def now() -> str:
 def _nvidia_smi(field: str) -> str | None:
     try:
         run = subprocess.run(
-            ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"], capture_output=True, text=True, timeout=20
+            ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=20,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return run.stdout.strip().splitlines()[0] if run.returncode == 0 and run.stdout.strip() else None
+    return (
+        run.stdout.strip().splitlines()[0] if run.returncode == 0 and run.stdout.strip() else None
+    )
 
 
 def git_commit() -> str | None:
     """The commit of the working tree, or None outside a repository."""
     try:
         run = subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent, timeout=20
+            ["git", "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parent,
+            timeout=20,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -110,7 +121,8 @@ class Results:
         return name
 
     def done(self, case: Case, provider: str) -> bool:
-        """Whether a row needs no measuring again: it is final, and was measured with the same software."""
+        """Whether a row needs no measuring again: it is final, and was measured with the same
+        software."""
         row = self.rows.get((case.id, provider))
         if row is None or row["status"] not in FINAL:
             return False
@@ -158,13 +170,16 @@ class Results:
         return row
 
     def write(self) -> None:
-        """Write the file whole, under another name first, so that a stop in between loses nothing."""
+        """Write the file whole, under another name first, so that a stop in between loses
+        nothing."""
         used = {row["environment"] for row in self.rows.values()} | {self.environment}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = dump(
             {
                 "format": FORMAT,
-                "environments": {name: env for name, env in self.environments.items() if name in used},
+                "environments": {
+                    name: env for name, env in self.environments.items() if name in used
+                },
                 "rows": list(self.rows.values()),
             }
         )
@@ -175,8 +190,11 @@ class Results:
 
 
 def dump(data: dict) -> str:
-    """The data as JSON with one row per line, so that a change of one row is a change of one line."""
-    head = json.dumps({"format": data["format"], "environments": data["environments"]}, indent=1, allow_nan=False)
+    """The data as JSON with one row per line, so that a change of one row is a change of one
+    line."""
+    head = json.dumps(
+        {"format": data["format"], "environments": data["environments"]}, indent=1, allow_nan=False
+    )
     rows = ",\n".join(json.dumps(row, allow_nan=False) for row in data["rows"])
     return head.removesuffix("\n}") + ',\n "rows": [\n' + rows + "\n]}\n"
 
@@ -205,7 +223,9 @@ class Runner:
         self.restart = restart
         few = {} if device == "cuda" else {"batches": 2, "calls": 2, "warm": 1}
         self.host_timer = measure.HostTimer(self.synchronize, **few)
-        self.generator = torch.Generator(device).manual_seed(seed if seed is not None else time.time_ns() % 2**31)
+        self.generator = torch.Generator(device).manual_seed(
+            seed if seed is not None else time.time_ns() % 2**31
+        )
         self.pool: dict[tuple[str, int], torch.Tensor] = {}
         self.current: tuple[Case, str, float] | None = None
 
@@ -217,14 +237,18 @@ class Runner:
         if buffer is None or buffer.numel() < elements:
             self.pool.pop((dtype, slot), None)
             size = max(elements, ELEMENTS) if self.device.type == "cuda" else elements
-            buffer = torch.randn(size, generator=self.generator, device=self.device, dtype=getattr(torch, dtype))
+            buffer = torch.randn(
+                size, generator=self.generator, device=self.device, dtype=getattr(torch, dtype)
+            )
             self.pool[dtype, slot] = buffer
         return buffer[:elements]
 
     def tensors(self, case: Case) -> providers.Tensors:
         """The tensors of a case."""
         shape = case.shape
-        if case.layout == "row_strided":  # every other row of a tensor twice as tall lies between the rows
+        if (
+            case.layout == "row_strided"
+        ):  # every other row of a tensor twice as tall lies between the rows
             wide = self._random(case.dtype, 0, 2 * case.elements).view(shape[0], 2 * shape[1])
             x = wide[:, : shape[1]]
         else:
@@ -250,12 +274,16 @@ class Runner:
         """Measure every case that is not measured yet, until the time is up."""
         todo = []
         for case in cases:
-            missing = [provider for provider in case.providers if not self.results.done(case, provider)]
+            missing = [
+                provider for provider in case.providers if not self.results.done(case, provider)
+            ]
             if missing and COPY in case.providers and COPY not in missing:
                 missing.insert(0, COPY)  # the copy of the same run
             if missing:
                 todo.append((case, missing))
-        self.say(f"{len(todo)} of {len(cases)} cases to measure, {sum(len(names) for _, names in todo)} rows")
+        self.say(
+            f"{len(todo)} of {len(cases)} cases to measure, {sum(len(names) for _, names in todo)} rows"
+        )
         threading.Thread(target=self._watch, daemon=True).start()
         for number, (case, names) in enumerate(todo, start=1):
             spent = time.monotonic() - self.begin
@@ -264,7 +292,9 @@ class Runner:
                 for late, missing in todo[number - 1 :]:
                     for name in missing:
                         if (late.id, name) not in self.results.rows:
-                            self.results.add(late, name, status="not_run", reason="the time given was used up")
+                            self.results.add(
+                                late, name, status="not_run", reason="the time given was used up"
+                            )
                 break
             cells = self._case(case, names)
             self.say(f"[{spent:5.0f} s {number}/{len(todo)}] {case.id}: {'  '.join(cells)}")
@@ -280,7 +310,9 @@ class Runner:
         except Exception as error:
             self._survive(error)
             for name in names:
-                self.results.add(case, name, status="failed", reason=f"making the tensors: {describe(error)}")
+                self.results.add(
+                    case, name, status="failed", reason=f"making the tensors: {describe(error)}"
+                )
             return [f"failed: {describe(error)}"]
         for name in names:
             self.current = (case, name, time.monotonic())
@@ -310,7 +342,10 @@ class Runner:
                 if name in (CHOOSER, *providers.RUNGS):
                     fields["kernels"] = providers.kernels_launched()
                 if relative > measure.TOLERANCE[case.dtype]:
-                    fields |= {"status": "wrong", "reason": f"largest relative error of a row {relative:.3g}"}
+                    fields |= {
+                        "status": "wrong",
+                        "reason": f"largest relative error of a row {relative:.3g}",
+                    }
             if case.suite != "accuracy":
                 call()
                 samples = self.timer(call)
@@ -345,7 +380,10 @@ class Runner:
             "max_rel_error": finite(relative),
         }
         if relative > measure.TOLERANCE[case.dtype]:
-            fields |= {"status": "wrong", "reason": f"largest relative error of a row {relative:.3g}"}
+            fields |= {
+                "status": "wrong",
+                "reason": f"largest relative error of a row {relative:.3g}",
+            }
         return fields
 
     def _count_kernels(self, case: Case) -> dict:
@@ -415,7 +453,9 @@ class Runner:
             if current is None or time.monotonic() - current[2] < HANG_SECONDS:
                 continue
             case, name, _ = current
-            self.results.add(case, name, status="failed", reason=f"no answer within {HANG_SECONDS} s")
+            self.results.add(
+                case, name, status="failed", reason=f"no answer within {HANG_SECONDS} s"
+            )
             self.results.write()
             self.say(f"{case.id}: {name} hangs: starting again")
             if self.restart is not None:
@@ -445,13 +485,24 @@ def cell(row: dict) -> str:
     return f"{name}={row['bytes'] / us / 1e3:.0f}{mark}"
 
 
-def compile_ahead(arguments: list[str], processes: int, seconds: float, say: Callable[[str], None]) -> None:
-    """Let several processes call everything once, so that what they compile lies in the caches on disk."""
+def compile_ahead(
+    arguments: list[str], processes: int, seconds: float, say: Callable[[str], None]
+) -> None:
+    """Let several processes call everything once, so that what they compile lies in the caches on
+    disk."""
     say(f"compiling ahead in {processes} processes")
     begin = time.monotonic()
     children = [
         subprocess.Popen(
-            [sys.executable, "-m", "triton_softmax.bench", "warm", *arguments, "--part", f"{part}/{processes}"],
+            [
+                sys.executable,
+                "-m",
+                "triton_softmax.bench",
+                "warm",
+                *arguments,
+                "--part",
+                f"{part}/{processes}",
+            ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"},

@@ -73,9 +73,15 @@ SCHEMA = {
                         "case": {"type": "string", "minLength": 1},
                         "suite": {"type": "string", "minLength": 1},
                         "op": {"enum": ["softmax", "log_softmax", "logsumexp"]},
-                        "direction": {"enum": ["forward", "backward", "forward_grad", "forward_backward"]},
+                        "direction": {
+                            "enum": ["forward", "backward", "forward_grad", "forward_backward"]
+                        },
                         "dtype": {"enum": ["float16", "bfloat16", "float32", "float64"]},
-                        "shape": {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1},
+                        "shape": {
+                            "type": "array",
+                            "items": {"type": "integer", "minimum": 1},
+                            "minItems": 1,
+                        },
                         "dim": {"type": "integer"},
                         "layout": {"enum": ["contiguous", "row_strided", "transposed"]},
                         "inputs": {"type": "string"},
@@ -95,7 +101,12 @@ SCHEMA = {
                             "description": "Time of one call in microseconds.",
                             "anyOf": [
                                 {"type": "null"},
-                                _closed({name: {"type": "number", "minimum": 0} for name in ("p20", "p50", "p80")}),
+                                _closed(
+                                    {
+                                        name: {"type": "number", "minimum": 0}
+                                        for name in ("p20", "p50", "p80")
+                                    }
+                                ),
                             ],
                         },
                         "samples": {"type": "integer", "minimum": 0},
@@ -135,11 +146,14 @@ class DataError(ValueError):
 
 
 def check(data: object, form: dict, name: str) -> dict:
-    """Return the data if it keeps to a JSON Schema; raise `DataError` naming file and field if not."""
+    """Return the data if it keeps to a JSON Schema; raise `DataError` naming file and field if
+    not."""
     import jsonschema
 
     validator = jsonschema.Draft202012Validator(form)
-    faults = sorted(validator.iter_errors(data), key=lambda fault: list(map(str, fault.absolute_path)))
+    faults = sorted(
+        validator.iter_errors(data), key=lambda fault: list(map(str, fault.absolute_path))
+    )
     if faults:
         lines = [f"{name}: {_field(fault)}: {fault.message[:300]}" for fault in faults[:5]]
         if len(faults) > 5:
@@ -149,7 +163,8 @@ def check(data: object, form: dict, name: str) -> dict:
 
 
 def validate(data: object, name: str) -> dict:
-    """Return the data if it keeps to the published schema and to itself; raise `DataError` if not."""
+    """Return the data if it keeps to the published schema and to itself; raise `DataError` if
+    not."""
     check(data, SCHEMA, name)
     known = data["environments"]
     seen = set()

@@ -1,6 +1,8 @@
-"""A hash of each implementation's source, so that a page can say that a kernel changed since it was measured.
+"""A hash of each implementation's source, so that a page can say that a kernel changed since it was
+measured.
 
-A hash covers the kernel's own file and the files of this package that it imports, without comments, docstrings and
+A hash covers the kernel's own file and the files of this package that it imports, without comments,
+docstrings and
 blank lines: rewording a sentence is no change of the kernel.
 """
 
@@ -39,7 +41,9 @@ def code(text: str) -> str:
     lines = text.splitlines()
     dropped = set()
     for node in ast.walk(ast.parse(text)):
-        for statement in getattr(node, "body", None) if isinstance(getattr(node, "body", None), list) else ():
+        for statement in (
+            getattr(node, "body", None) if isinstance(getattr(node, "body", None), list) else ()
+        ):
             if (
                 isinstance(statement, ast.Expr)
                 and isinstance(statement.value, ast.Constant)
@@ -106,7 +110,8 @@ def files_of(implementation: str, package: Path = PACKAGE) -> list[Path]:
 
 
 def hash_of(implementation: str, package: Path = PACKAGE) -> str | None:
-    """SHA-256 over the code of every file that an implementation rests on; None if it does not exist."""
+    """SHA-256 over the code of every file that an implementation rests on; None if it does not
+    exist."""
     files = files_of(implementation, package)
     if not files:
         return None
@@ -123,6 +128,8 @@ def hashes(package: Path = PACKAGE) -> dict[str, dict]:
     for name in ENTRIES:
         value = hash_of(name, package)
         if value is not None:
-            files = [path.relative_to(package.parents[1]).as_posix() for path in files_of(name, package)]
+            files = [
+                path.relative_to(package.parents[1]).as_posix() for path in files_of(name, package)
+            ]
             table[name] = {"sha256": value, "files": files}
     return table

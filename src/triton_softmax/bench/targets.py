@@ -33,9 +33,16 @@ class Cell:
 def _share(regime: str, case: str, group: dict, least: float) -> Cell:
     share = ratio(group, COPY)
     if share is None:
-        return Cell(regime, case, f"at least {least:.2f} of the copy", group[CHOOSER]["status"], False, 0.0)
+        return Cell(
+            regime, case, f"at least {least:.2f} of the copy", group[CHOOSER]["status"], False, 0.0
+        )
     return Cell(
-        regime, case, f"at least {least:.2f} of the copy", f"{share:.3f} of the copy", share >= least, share / least
+        regime,
+        case,
+        f"at least {least:.2f} of the copy",
+        f"{share:.3f} of the copy",
+        share >= least,
+        share / least,
     )
 
 
@@ -61,7 +68,14 @@ def _few_rows(case: str, group: dict) -> list[Cell]:
     else:
         allowed = max(times * copy, FEW_ROWS_MICROSECONDS)
         cells = [
-            Cell(regime, case, asked, f"{us / copy:.2f} times, {us:.1f} µs", us <= allowed, allowed / us)
+            Cell(
+                regime,
+                case,
+                asked,
+                f"{us / copy:.2f} times, {us:.1f} µs",
+                us <= allowed,
+                allowed / us,
+            )
         ]
     peer = _peer(regime, case, group, 1.0)
     return cells + ([peer] if peer else [])
@@ -73,7 +87,14 @@ def _host(case: str, group: dict) -> Cell:
     asked = f"at most {HOST_AT_MOST} times torch.softmax"
     if times is None:
         return Cell("host time", case, asked, row["status"], False, 0.0)
-    return Cell("host time", case, asked, f"{1 / times:.2f} times", 1 / times <= HOST_AT_MOST, times * HOST_AT_MOST)
+    return Cell(
+        "host time",
+        case,
+        asked,
+        f"{1 / times:.2f} times",
+        1 / times <= HOST_AT_MOST,
+        times * HOST_AT_MOST,
+    )
 
 
 def _compiles(case: str, row: dict) -> Cell:
@@ -81,7 +102,14 @@ def _compiles(case: str, row: dict) -> Cell:
     if row["count"] is None:
         return Cell("compiles", case, asked, row["status"], False, 0.0)
     met = row["count"] <= COMPILES_AT_MOST
-    return Cell("compiles", case, asked, f"{row['count']} kernels", met, COMPILES_AT_MOST / max(1, row["count"]))
+    return Cell(
+        "compiles",
+        case,
+        asked,
+        f"{row['count']} kernels",
+        met,
+        COMPILES_AT_MOST / max(1, row["count"]),
+    )
 
 
 def cells(rows: list[dict]) -> list[Cell]:
@@ -100,7 +128,9 @@ def cells(rows: list[dict]) -> list[Cell]:
                 peer = _peer(regime, case, group, PEER_AT_LEAST)
                 found += [peer] if peer else []
             else:
-                found.append(_share(f"many rows, N above {MANY_ROWS_LIMIT:,}, {suite}", case, group, 0.90))
+                found.append(
+                    _share(f"many rows, N above {MANY_ROWS_LIMIT:,}, {suite}", case, group, 0.90)
+                )
         elif suite == "few_rows":
             found += _few_rows(case, group)
         elif suite == "host_time":
@@ -108,12 +138,17 @@ def cells(rows: list[dict]) -> list[Cell]:
         elif suite == "compiles":
             found.append(_compiles(case, ours))
         elif suite == "strided":
-            found.append(_share(f"dim ≠ last, strided rows, {ours['direction']}", case, group, 0.90))
+            found.append(
+                _share(f"dim ≠ last, strided rows, {ours['direction']}", case, group, 0.90)
+            )
     return found
 
 
-def means(rows: list[dict], suites: tuple[str, ...] = ("forward", "backward", "few_rows")) -> dict[str, tuple]:
-    """Geometric mean over all cases of our speed relative to the best peer, and to torch: (mean, cases, least)."""
+def means(
+    rows: list[dict], suites: tuple[str, ...] = ("forward", "backward", "few_rows")
+) -> dict[str, tuple]:
+    """Geometric mean over all cases of our speed relative to the best peer, and to torch: (mean,
+    cases, least)."""
     over_peer, over_torch = [], []
     for group in by_case([row for row in rows if row["suite"] in suites]).values():
         peer = best_peer(group)
@@ -135,5 +170,3 @@ def reason_for(case: str, reasons: dict[str, str]) -> str:
         if fnmatch.fnmatchcase(case, pattern):
             return reason
     return ""
-
-

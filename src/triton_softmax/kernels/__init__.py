@@ -1,6 +1,7 @@
 """The kernels, one idea per file, as a ladder: each rung changes one thing.
 
-Elements moved for a matrix of M rows and N columns, in the forward and the backward pass; `triton_softmax.traffic` derives and tests them.
+Elements moved for a matrix of M rows and N columns, in the forward and the backward pass;
+`triton_softmax.traffic` derives and tests them.
 
 | module | idea | forward | backward |
 | --- | --- | --- | --- |
@@ -15,7 +16,8 @@ Elements moved for a matrix of M rows and N columns, in the forward and the back
 | `split_strided` | a long dimension of that kind over several programs | 2MN | 3MN |
 | `strided_loops` | a very long one, walked twice in segments | 3MN | 5MN |
 
-`online` holds the device functions they share, above all the merge of two (m, d) pairs; `rows` what their launchers share; `flash_attention` carries the
-recurrence one step further. The rungs up to `single_block` offer `softmax_forward(x, *, log, out_dtype)` and `softmax_backward(y, dy, *, log, in_dtype)` on
-a matrix; the kernels of the others are launched by `triton_softmax.dispatch`.
+`online` holds the device functions they share, above all the merge of two (m, d) pairs; `rows` what
+their launchers share; `flash_attention` carries the recurrence one step further. The rungs up to
+`single_block` offer `softmax_forward(x, *, log, out_dtype)` and `softmax_backward(y, dy, *, log,
+in_dtype)` on a matrix; the kernels of the others are launched by `triton_softmax.dispatch`.
 """

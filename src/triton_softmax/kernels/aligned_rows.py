@@ -1,11 +1,16 @@
-"""Softmax of rows that start anywhere, with wide accesses: a head, a body that starts on a vector, a tail.
+"""Softmax of rows that start anywhere, with wide accesses: a head, a body that starts on a vector,
+a tail.
 
-A row of 50,257 elements starts, in most cases, between two 16-byte vectors, and a compiler that cannot prove alignment reads it element by element. But
-some element near its start does lie on a vector. From there to the last whole vector runs the body, read and written at full width; what is left, fewer
-than VECTOR elements on each side, fits in one small masked tile, the edge. Its statistics are two more numbers to merge.
+A row of 50,257 elements starts, in most cases, between two 16-byte vectors, and a compiler that
+cannot prove alignment reads it element by element. But some element near its start does lie on a
+vector. From there to the last whole vector runs the body, read and written at full width; what is
+left, fewer than VECTOR elements on each side, fits in one small masked tile, the edge. Its
+statistics are two more numbers to merge.
 
-The compiler believes it because it can see it: (begin + VECTOR - 1) // VECTOR * VECTOR is a multiple of VECTOR whatever begin is.
-The launcher checks the rest: all pointers lie on a vector, and every row of y starts as far from one as the row of x.
+The compiler believes it because it can see it: (begin + VECTOR - 1) // VECTOR * VECTOR is a
+    multiple of VECTOR whatever begin is.
+The launcher checks the rest: all pointers lie on a vector, and every row of y starts as far from
+    one as the row of x.
 """
 
 from __future__ import annotations
@@ -25,10 +30,12 @@ def round_up(begin, VECTOR: tl.constexpr):
 
 @triton.jit
 def edge_of_row(begin, n_cols, VECTOR: tl.constexpr):
-    """Columns of the head (the first VECTOR lanes) and the tail (the others) of a row, and which of the lanes hold one.
+    """Columns of the head (the first VECTOR lanes) and the tail (the others) of a row, and which of
+    the lanes hold one.
 
     Args:
-        begin: offset of the row's first element from an address that is a multiple of VECTOR elements; any shape (..., 1) or scalar.
+        begin: offset of the row's first element from an address that is a multiple of VECTOR
+            elements; any shape (..., 1) or scalar.
         n_cols: number of columns.
 
     Returns:
@@ -39,6 +46,8 @@ def edge_of_row(begin, n_cols, VECTOR: tl.constexpr):
     tail = tl.maximum((begin + n_cols) // VECTOR * VECTOR - begin, head)
     cols = tl.where(lane < VECTOR, lane, tail + lane - VECTOR)
     return cols, tl.where(lane < VECTOR, cols < head, cols < n_cols)
+
+
 # --8<-- [end:geometry]
 
 
@@ -84,7 +93,9 @@ def softmax_forward_aligned_rows_kernel(
     edge_mask = edge_mask & (rows < n_rows)
 
     raw = tl.load(x_ptr + x_body, mask=body_mask, other=float("-inf"))
-    x_edge = tl.load(x_ptr + x_begin + edge, mask=edge_mask, other=float("-inf")).to(y_type).to(acc_type)
+    x_edge = (
+        tl.load(x_ptr + x_begin + edge, mask=edge_mask, other=float("-inf")).to(y_type).to(acc_type)
+    )
     raw = hold(raw, HOLD)
     m = tl.maximum(tl.max(raw.to(y_type).to(acc_type), axis=1), tl.max(x_edge, axis=1))[:, None]
     raw = hold(raw, HOLD)
@@ -106,11 +117,15 @@ def softmax_forward_aligned_rows_kernel(
         y_edge = e_edge * (1.0 / d)
     tl.store(y_ptr + (round_up(y_begin, VECTOR) + body), y.to(y_type), mask=body_mask)
     tl.store(y_ptr + y_begin + edge, y_edge.to(y_type), mask=edge_mask)
+
+
 # --8<-- [end:forward]
 
 
 # --8<-- [start:backward]
-@triton.jit(do_not_specialize=["n_rows", "n_cols", "y_row_stride", "dy_row_stride", "dx_row_stride"])
+@triton.jit(
+    do_not_specialize=["n_rows", "n_cols", "y_row_stride", "dy_row_stride", "dx_row_stride"]
+)
 def softmax_backward_aligned_rows_kernel(
     y_ptr,
     dy_ptr,
@@ -126,10 +141,12 @@ def softmax_backward_aligned_rows_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
 ):
-    """Vector-Jacobian product of softmax (LOG: of log-softmax) for BLOCK_ROWS rows per program, wherever they start.
+    """Vector-Jacobian product of softmax (LOG: of log-softmax) for BLOCK_ROWS rows per program,
+    wherever they start.
 
     Args:
-        y_ptr: output of the forward pass, n_rows rows of n_cols elements; a multiple of VECTOR elements.
+        y_ptr: output of the forward pass, n_rows rows of n_cols elements; a multiple of VECTOR
+            elements.
         dy_ptr: gradient with respect to it, likewise.
         dx_ptr: gradient with respect to its input, likewise; written.
         y_row_stride: elements from one row of y to the next.
@@ -176,6 +193,10 @@ def softmax_backward_aligned_rows_kernel(
         dx = y * (dy - s)
         dx_edge = y_edge * (dy_edge - s)
     dx_type: tl.constexpr = dx_ptr.dtype.element_ty
-    tl.store(dx_ptr + (round_up(dx_begin, VECTOR) + body), dx.to(y_type).to(dx_type), mask=body_mask)
+    tl.store(
+        dx_ptr + (round_up(dx_begin, VECTOR) + body), dx.to(y_type).to(dx_type), mask=body_mask
+    )
     tl.store(dx_ptr + dx_begin + edge, dx_edge.to(y_type).to(dx_type), mask=edge_mask)
+
+
 # --8<-- [end:backward]

@@ -1,11 +1,12 @@
-"""Attention with numbers for queries, keys and values, in one loop over the keys: the online recurrence with one more
-running sum.
+"""Attention with numbers for queries, keys and values, in one loop over the keys: the online
+recurrence with one more running sum.
 
-o_i = sum_j softmax_j(q_i·k_j)·v_j needs the scores of all keys for their maximum and denominator, and again for the
-sum. The recurrence carries the sum along: whenever the maximum grows, what was accumulated is rescaled just as the
-denominator is. No score reaches memory.
+o_i = sum_j softmax_j(q_i·k_j)·v_j needs the scores of all keys for their maximum and denominator,
+and again for the sum. The recurrence carries the sum along: whenever the maximum grows, what was
+accumulated is rescaled just as the denominator is. No score reaches memory.
 
-Source: Triton Puzzles 9 ("simple FlashAttention"). The puzzle's solutions let -10⁶ stand in for -inf; here it is -inf.
+Source: Triton Puzzles 9 ("simple FlashAttention"). The puzzle's solutions let -10⁶ stand in for
+    -inf; here it is -inf.
 """
 
 from __future__ import annotations
@@ -21,9 +22,17 @@ from .rows import DTYPES
 # --8<-- [start:forward]
 @triton.jit
 def attention_forward_kernel(
-    q_ptr, k_ptr, v_ptr, o_ptr, n_queries, n_keys, BLOCK_QUERIES: tl.constexpr, BLOCK_KEYS: tl.constexpr
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    o_ptr,
+    n_queries,
+    n_keys,
+    BLOCK_QUERIES: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
 ):
-    """Attention for BLOCK_QUERIES scalar queries per program, in one loop over tiles of BLOCK_KEYS keys and values.
+    """Attention for BLOCK_QUERIES scalar queries per program, in one loop over tiles of BLOCK_KEYS
+    keys and values.
 
     Args:
         q_ptr: queries, n_queries numbers.
@@ -52,19 +61,29 @@ def attention_forward_kernel(
         # eq: attention-m, attention-d
         m_new, d = merge(m, d, m_tile, d_tile)
         # eq: attention-accumulator
-        o = o * exp_shifted(m, m_new) + tl.sum(exp_shifted(scores, m_new[:, None]) * v[None, :], axis=1)
+        o = o * exp_shifted(m, m_new) + tl.sum(
+            exp_shifted(scores, m_new[:, None]) * v[None, :], axis=1
+        )
         m = m_new
 
     o = o / d
     tl.store(o_ptr + queries, o.to(o_ptr.dtype.element_ty), mask=queries < n_queries)
+
+
 # --8<-- [end:forward]
 
 
 # --8<-- [start:launch]
 def attention_forward(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, block_queries: int = 64, block_keys: int = 32
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    block_queries: int = 64,
+    block_keys: int = 32,
 ) -> torch.Tensor:
-    """Attention with scalar queries, keys and values: softmax(q[:, None] * k, dim=-1) @ v without the matrix.
+    """Attention with scalar queries, keys and values: softmax(q[:, None] * k, dim=-1) @ v without
+    the matrix.
 
     Args:
         q: queries, a contiguous vector (n_queries,).
@@ -77,8 +96,8 @@ def attention_forward(
         A vector (n_queries,) of the dtype of q.
 
     Raises:
-        ValueError: an argument is not a non-empty contiguous vector of a floating-point dtype, the dtypes differ, or
-            k and v differ in length.
+        ValueError: an argument is not a non-empty contiguous vector of a floating-point dtype, the
+            dtypes differ, or k and v differ in length.
     """
     for name, vector in (("q", q), ("k", k), ("v", v)):
         if vector.ndim != 1 or vector.numel() == 0 or not vector.is_contiguous():
@@ -86,11 +105,19 @@ def attention_forward(
                 f"attention takes a non-empty contiguous vector as {name}, not a tensor of shape {tuple(vector.shape)}"
             )
         if vector.dtype not in DTYPES or vector.dtype != q.dtype:
-            raise ValueError(f"attention takes q, k and v of one floating-point dtype, not {vector.dtype} as {name}")
+            raise ValueError(
+                f"attention takes q, k and v of one floating-point dtype, not {vector.dtype} as {name}"
+            )
     if k.shape != v.shape:
-        raise ValueError(f"attention takes one value per key, not {v.numel()} values for {k.numel()} keys")
+        raise ValueError(
+            f"attention takes one value per key, not {v.numel()} values for {k.numel()} keys"
+        )
     o = torch.empty_like(q)
     grid = (triton.cdiv(q.numel(), block_queries),)
-    attention_forward_kernel[grid](q, k, v, o, q.numel(), k.numel(), BLOCK_QUERIES=block_queries, BLOCK_KEYS=block_keys)
+    attention_forward_kernel[grid](
+        q, k, v, o, q.numel(), k.numel(), BLOCK_QUERIES=block_queries, BLOCK_KEYS=block_keys
+    )
     return o
+
+
 # --8<-- [end:launch]

@@ -1,7 +1,10 @@
-"""log(sum(exp(x))) along the rows, and its gradient: one read, and nothing to write but a number per row.
+"""log(sum(exp(x))) along the rows, and its gradient: one read, and nothing to write but a number
+per row.
 
-Nothing is written from the row, so nothing needs to stay in registers: a program walks any length in tiles with the online recurrence. Few rows leave
-most of the device idle, so each is given to several programs, and a second kernel merges their summaries.
+Nothing is written from the row, so nothing needs to stay in registers: a program walks any length
+    in tiles with the online recurrence. Few rows leave
+most of the device idle, so each is given to several programs, and a second kernel merges their
+summaries.
 """
 
 from __future__ import annotations
@@ -16,9 +19,12 @@ from .online import LOG2E, exp_shifted
 # --8<-- [start:finish]
 @triton.jit
 def logsumexp_value(m, d):
-    """m + log(d); the infinities that m itself can be are the result, unless a NaN in the row has made d one."""
+    """m + log(d); the infinities that m itself can be are the result, unless a NaN in the row has
+    made d one."""
     # eq: lse-from-summary
     return tl.where(((m == float("-inf")) | (m == float("inf"))) & (d == d), m, m + tl.log(d))
+
+
 # --8<-- [end:finish]
 
 
@@ -38,7 +44,8 @@ def logsumexp_forward_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
 ):
-    """Summaries of one chunk of BLOCK_ROWS rows per program, or (FINISH, n_chunks = 1) their log-sum-exp.
+    """Summaries of one chunk of BLOCK_ROWS rows per program, or (FINISH, n_chunks = 1) their
+    log-sum-exp.
 
     Args:
         x_ptr: input, n_rows rows of n_cols elements.
@@ -64,10 +71,15 @@ def logsumexp_forward_kernel(
     for start in range(0, chunk_cols, BLOCK_COLS):
         cols = begin + start + tl.arange(0, BLOCK_COLS)[None, :]
         mask = (rows[:, None] < n_rows) & (cols < end)
-        x = tl.load(x_ptr + rows[:, None] * x_row_stride + cols * x_col_stride, mask=mask, other=float("-inf")).to(acc_type)
+        x = tl.load(
+            x_ptr + rows[:, None] * x_row_stride + cols * x_col_stride,
+            mask=mask,
+            other=float("-inf"),
+        ).to(acc_type)
         # eq: online-m, online-d
         m_new = tl.maximum(m, tl.max(x, axis=1))
-        # An infinite maximum would turn the finite rest of the sum into NaN, where log-sum-exp is +inf; a NaN stays one.
+        # An infinite maximum would turn the finite rest of the sum into NaN, where log-sum-exp is
+        # +inf; a NaN stays one.
         shift = tl.where(m_new == float("inf"), 0.0, m_new)
         d = d * exp_shifted(m, shift) + tl.sum(exp_shifted(x, shift[:, None]), axis=1)
         m = m_new
@@ -99,13 +111,23 @@ def logsumexp_merge_kernel(m_ptr, d_ptr, lse_ptr, n_chunks, BLOCK_SIZE: tl.const
     # eq: merge
     d_all = tl.sum(d * exp_shifted(tl.where(m == float("inf"), m_finite, m), m_finite), axis=0)
     tl.store(lse_ptr + row, logsumexp_value(m_all, d_all).to(lse_ptr.dtype.element_ty))
+
+
 # --8<-- [end:forward]
 
 
 # --8<-- [start:backward]
 @triton.jit(do_not_specialize=["n_chunks"])
 def logsumexp_backward_kernel(
-    dlse_ptr, x_ptr, lse_ptr, dx_ptr, x_row_stride, x_col_stride, n_cols, n_chunks, BLOCK_SIZE: tl.constexpr
+    dlse_ptr,
+    x_ptr,
+    lse_ptr,
+    dx_ptr,
+    x_row_stride,
+    x_col_stride,
+    n_cols,
+    n_chunks,
+    BLOCK_SIZE: tl.constexpr,
 ):
     """Gradient of log-sum-exp for one block of one row per program: dlse · softmax(x).
 
@@ -127,10 +149,14 @@ def logsumexp_backward_kernel(
     mask = cols < n_cols
     dlse = tl.load(dlse_ptr + row).to(acc_type)
     lse = tl.load(lse_ptr + row).to(acc_type)
-    x = tl.load(x_ptr + row * x_row_stride + cols * x_col_stride, mask=mask, other=float("-inf")).to(acc_type)
+    x = tl.load(
+        x_ptr + row * x_row_stride + cols * x_col_stride, mask=mask, other=float("-inf")
+    ).to(acc_type)
     # eq: logsumexp-gradient
     dx = dlse * tl.exp2((x - lse) * LOG2E)
     tl.store(dx_ptr + row * n_cols + cols, dx.to(dx_ptr.dtype.element_ty), mask=mask)
+
+
 # --8<-- [end:backward]
 
 
@@ -151,18 +177,30 @@ def logsumexp_forward(x: torch.Tensor, multiprocessors: int = 132) -> torch.Tens
     chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), 16) * 16
     n_chunks = triton.cdiv(n_cols, chunk_cols)
     # Several short rows per program, unless there would be too few programs.
-    block_rows = max(1, min(4096 // block_cols, triton.next_power_of_2(n_rows // (2 * multiprocessors))))
-    options = {"BLOCK_ROWS": block_rows, "BLOCK_COLS": block_cols, "num_warps": 8 if block_cols == 8192 else 4}
+    block_rows = max(
+        1, min(4096 // block_cols, triton.next_power_of_2(n_rows // (2 * multiprocessors)))
+    )
+    options = {
+        "BLOCK_ROWS": block_rows,
+        "BLOCK_COLS": block_cols,
+        "num_warps": 8 if block_cols == 8192 else 4,
+    }
     grid = (triton.cdiv(n_rows, block_rows) * n_chunks,)
     strides = (x.stride(0), x.stride(1))
     lse = torch.empty(n_rows, dtype=x.dtype, device=x.device)
     if n_chunks == 1:
-        logsumexp_forward_kernel[grid](x, lse, lse, *strides, n_rows, n_cols, 1, n_cols, FINISH=True, **options)
+        logsumexp_forward_kernel[grid](
+            x, lse, lse, *strides, n_rows, n_cols, 1, n_cols, FINISH=True, **options
+        )
         return lse
     acc_type = torch.float64 if x.dtype == torch.float64 else torch.float32
     m, d = torch.empty(2, n_rows, n_chunks, dtype=acc_type, device=x.device)
-    logsumexp_forward_kernel[grid](x, m, d, *strides, n_rows, n_cols, n_chunks, chunk_cols, FINISH=False, **options)
-    logsumexp_merge_kernel[(n_rows,)](m, d, lse, n_chunks, BLOCK_SIZE=triton.next_power_of_2(n_chunks))
+    logsumexp_forward_kernel[grid](
+        x, m, d, *strides, n_rows, n_cols, n_chunks, chunk_cols, FINISH=False, **options
+    )
+    logsumexp_merge_kernel[(n_rows,)](
+        m, d, lse, n_chunks, BLOCK_SIZE=triton.next_power_of_2(n_chunks)
+    )
     return lse
 
 
@@ -182,7 +220,17 @@ def logsumexp_backward(dlse: torch.Tensor, x: torch.Tensor, lse: torch.Tensor) -
     n_chunks = triton.cdiv(n_cols, block_size)
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     logsumexp_backward_kernel[(n_rows * n_chunks,)](
-        dlse.contiguous(), x, lse.contiguous(), dx, x.stride(0), x.stride(1), n_cols, n_chunks, BLOCK_SIZE=block_size
+        dlse.contiguous(),
+        x,
+        lse.contiguous(),
+        dx,
+        x.stride(0),
+        x.stride(1),
+        n_cols,
+        n_chunks,
+        BLOCK_SIZE=block_size,
     )
     return dx
+
+
 # --8<-- [end:launch]

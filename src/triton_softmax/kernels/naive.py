@@ -1,8 +1,8 @@
 """Softmax as PyTorch lines: no kernel of ours, and the rung below all the others.
 
-Each line of [`softmax_naive_torch`][triton_softmax.reference.softmax_naive_torch] launches a kernel of PyTorch's that
-reads its operands from memory and writes its result back. Here they stand behind the same launchers as the kernels,
-so that they can be named and compared.
+Each line of [`softmax_naive_torch`][triton_softmax.reference.softmax_naive_torch] launches a kernel
+of PyTorch's that reads its operands from memory and writes its result back. Here they stand behind
+the same launchers as the kernels, so that they can be named and compared.
 
 Source: the first version of the Triton tutorial "Fused Softmax".
 """
@@ -20,7 +20,9 @@ def _accumulator(dtype: torch.dtype) -> torch.dtype:
 
 
 # --8<-- [start:launch]
-def softmax_forward(x: torch.Tensor, *, log: bool = False, out_dtype: torch.dtype | None = None) -> torch.Tensor:
+def softmax_forward(
+    x: torch.Tensor, *, log: bool = False, out_dtype: torch.dtype | None = None
+) -> torch.Tensor:
     """Softmax along the rows of a matrix, one PyTorch operation after the other.
 
     Args:
@@ -44,7 +46,8 @@ def softmax_forward(x: torch.Tensor, *, log: bool = False, out_dtype: torch.dtyp
 def softmax_backward(
     y: torch.Tensor, dy: torch.Tensor, *, log: bool = False, in_dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """Gradient at the input of a softmax along the rows of a matrix, one PyTorch operation after the other.
+    """Gradient at the input of a softmax along the rows of a matrix, one PyTorch operation after
+    the other.
 
     Args:
         y: output of the forward pass, matrix (n_rows, n_cols).
@@ -63,4 +66,6 @@ def softmax_backward(
     vjp = reference.log_softmax_vjp_torch if log else reference.softmax_vjp_torch
     dx = vjp(y.to(acc_dtype), dy.to(acc_dtype))
     return dx.to(y.dtype).to(in_dtype or y.dtype).contiguous()
+
+
 # --8<-- [end:launch]

@@ -1,9 +1,13 @@
-"""Softmax of several short rows per program: one read, one write, and enough bytes in flight however short the row.
+"""Softmax of several short rows per program: one read, one write, and enough bytes in flight
+however short the row.
 
-One program per row starves when rows are short: a program of 128 threads that moves 500 bytes spends its life waiting for them. Here a
-program holds a tile of BLOCK_ROWS × BLOCK_COLS elements; with BLOCK_ROWS = 1 it is the single-block kernel again.
+One program per row starves when rows are short: a program of 128 threads that moves 500 bytes
+    spends its life waiting for them. Here a
+program holds a tile of BLOCK_ROWS × BLOCK_COLS elements; with BLOCK_ROWS = 1 it is the single-block
+kernel again.
 
-The tile is read in 16-byte vectors only if the compiler can prove that every row starts and ends on a vector. It cannot see the strides, so the kernel
+The tile is read in 16-byte vectors only if the compiler can prove that every row starts and ends on
+a vector. It cannot see the strides, so the kernel
 states what the launcher has checked: `n // VECTOR * VECTOR` is n, and visibly a multiple of VECTOR.
 """
 
@@ -51,7 +55,9 @@ def softmax_forward_packed_rows_kernel(
     cols = tl.arange(0, BLOCK_COLS)[None, :]
     mask = (rows < n_rows) & (cols < n_cols // VECTOR * VECTOR)
 
-    raw = tl.load(x_ptr + (rows * (x_row_stride // VECTOR * VECTOR) + cols), mask=mask, other=float("-inf"))
+    raw = tl.load(
+        x_ptr + (rows * (x_row_stride // VECTOR * VECTOR) + cols), mask=mask, other=float("-inf")
+    )
     raw = hold(raw, HOLD)
     m = tl.max(raw.to(y_type).to(acc_type), axis=1)[:, None]
     raw = hold(raw, HOLD)
@@ -70,11 +76,15 @@ def softmax_forward_packed_rows_kernel(
         # One division per row and not per element; eq: softmax-safe
         y = e * (1.0 / d)
     tl.store(y_ptr + (rows * (y_row_stride // VECTOR * VECTOR) + cols), y.to(y_type), mask=mask)
+
+
 # --8<-- [end:forward]
 
 
 # --8<-- [start:backward]
-@triton.jit(do_not_specialize=["n_rows", "n_cols", "y_row_stride", "dy_row_stride", "dx_row_stride"])
+@triton.jit(
+    do_not_specialize=["n_rows", "n_cols", "y_row_stride", "dy_row_stride", "dx_row_stride"]
+)
 def softmax_backward_packed_rows_kernel(
     y_ptr,
     dy_ptr,
@@ -114,7 +124,9 @@ def softmax_backward_packed_rows_kernel(
     mask = (rows < n_rows) & (cols < n_cols // VECTOR * VECTOR)
 
     raw_y = tl.load(y_ptr + (rows * (y_row_stride // VECTOR * VECTOR) + cols), mask=mask, other=0.0)
-    raw_dy = tl.load(dy_ptr + (rows * (dy_row_stride // VECTOR * VECTOR) + cols), mask=mask, other=0.0)
+    raw_dy = tl.load(
+        dy_ptr + (rows * (dy_row_stride // VECTOR * VECTOR) + cols), mask=mask, other=0.0
+    )
     raw_y, raw_dy = hold(raw_y, HOLD), hold(raw_dy, HOLD)
     y, dy = raw_y.to(acc_type), raw_dy.to(acc_type)
     if LOG:
@@ -131,4 +143,6 @@ def softmax_backward_packed_rows_kernel(
         dx = y * (dy - s)
     dx = dx.to(y_type).to(dx_ptr.dtype.element_ty)
     tl.store(dx_ptr + (rows * (dx_row_stride // VECTOR * VECTOR) + cols), dx, mask=mask)
+
+
 # --8<-- [end:backward]

@@ -12,8 +12,9 @@ def check_rows(*tensors: torch.Tensor) -> tuple[int, int]:
     """The common (n_rows, n_cols) of matrices that a kernel can walk by rows.
 
     Raises:
-        ValueError: a tensor is not a non-empty matrix of one of `DTYPES`, has columns that do not lie side by side,
-            or has another shape than the first. The stride between rows is free, and 0 (an expanded row) is fine.
+        ValueError: a tensor is not a non-empty matrix of one of `DTYPES`, has columns that do not
+            lie side by side, or has another shape than the first. The stride between rows is free,
+            and 0 (an expanded row) is fine.
     """
     for tensor in tensors:
         if tensor.ndim != 2 or tensor.numel() == 0:
@@ -21,21 +22,27 @@ def check_rows(*tensors: torch.Tensor) -> tuple[int, int]:
                 f"a kernel takes a non-empty matrix (n_rows, n_cols), not a tensor of shape {tuple(tensor.shape)}"
             )
         if tensor.dtype not in DTYPES:
-            raise ValueError(f"a kernel takes float16, bfloat16, float32 or float64, not {tensor.dtype}")
+            raise ValueError(
+                f"a kernel takes float16, bfloat16, float32 or float64, not {tensor.dtype}"
+            )
         if tensor.stride(1) != 1 and tensor.shape[1] > 1:
             raise ValueError(
                 f"a kernel takes rows whose elements lie side by side, not a column stride of {tensor.stride(1)}"
             )
         if tensor.shape != tensors[0].shape:
-            raise ValueError(f"the shapes differ: {tuple(tensors[0].shape)} and {tuple(tensor.shape)}")
+            raise ValueError(
+                f"the shapes differ: {tuple(tensors[0].shape)} and {tuple(tensor.shape)}"
+            )
     return tuple(tensors[0].shape)
 
 
-def forward_operands(x: torch.Tensor, out_dtype: torch.dtype | None) -> tuple[torch.Tensor, torch.Tensor]:
+def forward_operands(
+    x: torch.Tensor, out_dtype: torch.dtype | None
+) -> tuple[torch.Tensor, torch.Tensor]:
     """(x, y) for a forward kernel, y contiguous and uninitialised.
 
-    The kernel rounds x to the type of y as it reads; only between float64 and the other types x is converted
-    beforehand, so that a kernel computes either in float64 or in float32.
+    The kernel rounds x to the type of y as it reads; only between float64 and the other types x is
+    converted beforehand, so that a kernel computes either in float64 or in float32.
     """
     out_dtype = out_dtype or x.dtype
     if torch.float64 in (x.dtype, out_dtype):
@@ -48,7 +55,8 @@ def backward_operands(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(y, dy, dx) for a backward kernel, dx contiguous and uninitialised.
 
-    dx has `in_dtype` unless float64 meets another type: then it has the type of y, and the launcher converts it
+    dx has `in_dtype` unless float64 meets another type: then it has the type of y, and the launcher
+        converts it
     afterwards.
     """
     in_dtype = in_dtype or y.dtype

@@ -1,10 +1,13 @@
 """Softmax of a row that one program holds whole, in registers: one read, one write.
 
-With the row in registers nothing has to be read twice, and the statistics need no recurrence. The block is the next
-power of two above the number of columns, which is also what limits it: a block that does not fit the registers spills
+With the row in registers nothing has to be read twice, and the statistics need no recurrence. The
+block is the next
+power of two above the number of columns, which is also what limits it: a block that does not fit
+    the registers spills
 to memory.
 
-Source: "Studying Triton One Kernel at a Time: Softmax", whose launch heuristic and cache modifiers are kept.
+Source: "Studying Triton One Kernel at a Time: Softmax", whose launch heuristic and cache modifiers
+    are kept.
 """
 
 from __future__ import annotations
@@ -24,8 +27,8 @@ MAX_COLS = 1 << 20
 def num_warps_for_block(block_size: int) -> int:
     """Warps for a block: 4, 8 from 2,048 elements, 16 from 8,192, and 32 from 32,768.
 
-    More elements need more threads so that each holds few enough to keep in its registers; with 32 warps, the most a
-    program can have, each thread holds BLOCK_SIZE / 1,024 of them.
+    More elements need more threads so that each holds few enough to keep in its registers; with 32
+    warps, the most a program can have, each thread holds BLOCK_SIZE / 1,024 of them.
 
     Args:
         block_size: elements per program, a power of two.
@@ -42,6 +45,8 @@ def num_warps_for_block(block_size: int) -> int:
     if block_size >= 2048:
         return 8
     return 4
+
+
 # --8<-- [end:heuristic]
 
 
@@ -68,7 +73,9 @@ def softmax_forward_single_block_kernel(
     mask = cols < n_cols
 
     x = (
-        tl.load(x_ptr + row * x_row_stride + cols, mask=mask, other=float("-inf"), cache_modifier=".ca")
+        tl.load(
+            x_ptr + row * x_row_stride + cols, mask=mask, other=float("-inf"), cache_modifier=".ca"
+        )
         .to(y_type)
         .to(acc_type)
     )
@@ -82,6 +89,8 @@ def softmax_forward_single_block_kernel(
         # eq: softmax-safe
         y = e / d
     tl.store(y_ptr + row * y_row_stride + cols, y.to(y_type), mask=mask, cache_modifier=".cs")
+
+
 # --8<-- [end:forward]
 
 
@@ -117,8 +126,12 @@ def softmax_backward_single_block_kernel(
     cols = tl.arange(0, BLOCK_SIZE)
     mask = cols < n_cols
 
-    y = tl.load(y_ptr + row * y_row_stride + cols, mask=mask, other=0.0, cache_modifier=".ca").to(acc_type)
-    dy = tl.load(dy_ptr + row * dy_row_stride + cols, mask=mask, other=0.0, cache_modifier=".ca").to(acc_type)
+    y = tl.load(y_ptr + row * y_row_stride + cols, mask=mask, other=0.0, cache_modifier=".ca").to(
+        acc_type
+    )
+    dy = tl.load(
+        dy_ptr + row * dy_row_stride + cols, mask=mask, other=0.0, cache_modifier=".ca"
+    ).to(acc_type)
     if LOG:
         # eq: log-softmax-vjp
         dx = dy - exp_shifted(y, 0.0) * tl.sum(dy, axis=0)
@@ -127,6 +140,8 @@ def softmax_backward_single_block_kernel(
         dx = y * (dy - tl.sum(y * dy, axis=0))
     dx = dx.to(y_type).to(dx_ptr.dtype.element_ty)
     tl.store(dx_ptr + row * dx_row_stride + cols, dx, mask=mask, cache_modifier=".wb")
+
+
 # --8<-- [end:backward]
 
 
@@ -139,7 +154,9 @@ def _block_for(n_cols: int) -> int:
     return triton.next_power_of_2(n_cols)
 
 
-def softmax_forward(x: torch.Tensor, *, log: bool = False, out_dtype: torch.dtype | None = None) -> torch.Tensor:
+def softmax_forward(
+    x: torch.Tensor, *, log: bool = False, out_dtype: torch.dtype | None = None
+) -> torch.Tensor:
     """Softmax along the rows of a matrix, one program per row.
 
     Args:
@@ -184,7 +201,8 @@ def softmax_backward(
         A contiguous matrix of the same shape.
 
     Raises:
-        ValueError: y or dy is not such a matrix, their shapes differ, or they have more than `MAX_COLS` columns.
+        ValueError: y or dy is not such a matrix, their shapes differ, or they have more than
+            `MAX_COLS` columns.
     """
     n_rows, n_cols = check_rows(y, dy)
     block_size = _block_for(n_cols)
@@ -202,4 +220,6 @@ def softmax_backward(
         num_warps=num_warps_for_block(block_size),
     )
     return dx.to(in_dtype or y.dtype)
+
+
 # --8<-- [end:launch]

@@ -1,9 +1,11 @@
 """Softmax of rows of any length in three loops over tiles: maximum, denominator, result.
 
-The first rung after PyTorch lines: intermediate values stay in registers, so a row is read three times and written
+The first rung after PyTorch lines: intermediate values stay in registers, so a row is read three
+    times and written
 once, instead of five times and three.
 
-Source: Triton Puzzles 8 ("long softmax"). The puzzle's solutions start the running maximum at 0, which turns a row of
+Source: Triton Puzzles 8 ("long softmax"). The puzzle's solutions start the running maximum at 0,
+    which turns a row of
 very negative numbers into 0/0; here it starts at -inf.
 """
 
@@ -33,7 +35,8 @@ def softmax_forward_three_loops_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
 ):
-    """Softmax (LOG: its logarithm) of BLOCK_ROWS rows per program, in three loops over tiles of BLOCK_COLS columns.
+    """Softmax (LOG: its logarithm) of BLOCK_ROWS rows per program, in three loops over tiles of
+    BLOCK_COLS columns.
 
     Args:
         x_ptr: input, n_rows rows of n_cols elements.
@@ -79,6 +82,8 @@ def softmax_forward_three_loops_kernel(
             # eq: softmax-safe
             y = exp_shifted(x, m[:, None]) / d[:, None]
         tl.store(y_rows + cols[None, :], y.to(y_type), mask=mask)
+
+
 # --8<-- [end:forward]
 
 
@@ -123,4 +128,6 @@ def softmax_forward(
         num_warps=8,
     )
     return y
+
+
 # --8<-- [end:launch]

@@ -1,9 +1,10 @@
 """Softmax of rows of any length in two loops over tiles: online statistics, then the result.
 
-The maximum and the denominator are found in one loop, since the (m, d) of a tile can be merged into the (m, d) of the
-tiles before it. A row is read twice and written once.
+The maximum and the denominator are found in one loop, since the (m, d) of a tile can be merged into
+the (m, d) of the tiles before it. A row is read twice and written once.
 
-Sources: Triton Puzzles 8 solved with the online recurrence, and the multi-block kernels of "Studying Triton One
+Sources: Triton Puzzles 8 solved with the online recurrence, and the multi-block kernels of
+    "Studying Triton One
 Kernel at a Time: Softmax". They are the same kernel, so this file serves both.
 """
 
@@ -31,7 +32,11 @@ def tuning_space() -> list[triton.Config]:
     ]
 
 
-CONFIGS = [triton.Config({"BLOCK_COLS": 1024}, num_warps=4)] if triton.knobs.runtime.interpret else tuning_space()
+CONFIGS = (
+    [triton.Config({"BLOCK_COLS": 1024}, num_warps=4)]
+    if triton.knobs.runtime.interpret
+    else tuning_space()
+)
 """The tuning space, or a single choice for the interpreter, which has no device to time."""
 # --8<-- [end:tuning]
 
@@ -50,7 +55,8 @@ def softmax_forward_two_loops_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
 ):
-    """Softmax (LOG: its logarithm) of BLOCK_ROWS rows per program, in two loops over tiles of BLOCK_COLS columns.
+    """Softmax (LOG: its logarithm) of BLOCK_ROWS rows per program, in two loops over tiles of
+    BLOCK_COLS columns.
 
     Args:
         x_ptr: input, n_rows rows of n_cols elements.
@@ -92,6 +98,8 @@ def softmax_forward_two_loops_kernel(
             # eq: softmax-safe
             y = exp_shifted(x, m[:, None]) / d[:, None]
         tl.store(y_rows + cols[None, :], y.to(y_type), mask=mask)
+
+
 # --8<-- [end:forward]
 
 
@@ -111,8 +119,8 @@ def softmax_backward_two_loops_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
 ):
-    """Vector-Jacobian product of softmax (LOG: of log-softmax) for BLOCK_ROWS rows per program, in two loops over
-    tiles.
+    """Vector-Jacobian product of softmax (LOG: of log-softmax) for BLOCK_ROWS rows per program, in
+    two loops over tiles.
 
     Args:
         y_ptr: output of the forward pass, n_rows rows of n_cols elements.
@@ -157,6 +165,8 @@ def softmax_backward_two_loops_kernel(
             # eq: softmax-vjp
             dx = y * (dy - s[:, None])
         tl.store(dx_rows + cols[None, :], dx.to(y_type).to(dx_ptr.dtype.element_ty), mask=mask)
+
+
 # --8<-- [end:backward]
 
 
@@ -196,7 +206,14 @@ def softmax_forward(
     x, y = forward_operands(x, out_dtype)
     grid = (triton.cdiv(n_rows, block_rows),)
     arguments = (x, y, x.stride(0), y.stride(0), n_rows, n_cols)
-    _launch(softmax_forward_two_loops_kernel, grid, *arguments, log=log, block_rows=block_rows, block_cols=block_cols)
+    _launch(
+        softmax_forward_two_loops_kernel,
+        grid,
+        *arguments,
+        log=log,
+        block_rows=block_rows,
+        block_cols=block_cols,
+    )
     return y
 
 
@@ -229,6 +246,15 @@ def softmax_backward(
     y, dy, dx = backward_operands(y, dy, in_dtype)
     grid = (triton.cdiv(n_rows, block_rows),)
     arguments = (y, dy, dx, y.stride(0), dy.stride(0), dx.stride(0), n_rows, n_cols)
-    _launch(softmax_backward_two_loops_kernel, grid, *arguments, log=log, block_rows=block_rows, block_cols=block_cols)
+    _launch(
+        softmax_backward_two_loops_kernel,
+        grid,
+        *arguments,
+        log=log,
+        block_rows=block_rows,
+        block_cols=block_cols,
+    )
     return dx.to(in_dtype or y.dtype)
+
+
 # --8<-- [end:launch]

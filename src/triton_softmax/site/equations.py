@@ -18,8 +18,12 @@ import yaml
 
 TESTS = Path("tests/docs/test_equations.py")
 
-_EQUATION = re.compile(r"^/// equation \| (?P<label>\S+)[ ]*\n(?P<latex>.*?)\n///[ ]*$", re.M | re.S)
-_FENCE = re.compile(r"^(?P<indent>[ ]*)(?P<fence>`{3,}|~{3,}).*?^(?P=indent)(?P=fence)[ ]*$", re.M | re.S)
+_EQUATION = re.compile(
+    r"^/// equation \| (?P<label>\S+)[ ]*\n(?P<latex>.*?)\n///[ ]*$", re.M | re.S
+)
+_FENCE = re.compile(
+    r"^(?P<indent>[ ]*)(?P<fence>`{3,}|~{3,}).*?^(?P=indent)(?P=fence)[ ]*$", re.M | re.S
+)
 _COMMENT = re.compile(r"^\s*# eq: (?P<labels>.+?)\s*$")
 LABEL = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
@@ -123,7 +127,9 @@ def reading_order(root: Path) -> list[str]:
     """The pages of the navigation, then any others, as paths below `docs/`."""
     config = yaml.load((root / "mkdocs.yml").read_text("utf8"), _Loader)
     pages = [page for page in _nav_pages(config.get("nav", [])) if (root / "docs" / page).is_file()]
-    found = sorted(path.relative_to(root / "docs").as_posix() for path in (root / "docs").rglob("*.md"))
+    found = sorted(
+        path.relative_to(root / "docs").as_posix() for path in (root / "docs").rglob("*.md")
+    )
     return pages + [page for page in found if page not in pages and not page.startswith("_")]
 
 
@@ -151,7 +157,9 @@ def _tests(root: Path) -> dict[str, Lines]:
 def _owner(tree: ast.Module, line: int) -> str:
     name = ""
     for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.lineno <= line <= (node.end_lineno or 0):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.lineno <= line <= (
+            node.end_lineno or 0
+        ):
             name = node.name
     return name
 
@@ -163,7 +171,12 @@ def _excerpt(lines: list[str], at: int, limit: int = 8) -> tuple[int, str]:
     while end < len(lines) and end - at <= limit:
         line = lines[end]
         inner = len(line) - len(line.lstrip())
-        if not line.strip() or inner < indent or "--8<--" in line or (_COMMENT.match(line) and end > at + 1):
+        if (
+            not line.strip()
+            or inner < indent
+            or "--8<--" in line
+            or (_COMMENT.match(line) and end > at + 1)
+        ):
             break
         end += 1
     return at + 2, "\n".join(line[indent:] for line in lines[at + 1 : end])
@@ -187,7 +200,11 @@ def _code(root: Path) -> list[tuple[str, Lines]]:
 
 def _stamp(root: Path) -> tuple:
     files = [root / "mkdocs.yml", root / TESTS]
-    files += [path for folder, suffix in (("docs", "md"), ("src", "py")) for path in (root / folder).rglob(f"*.{suffix}")]
+    files += [
+        path
+        for folder, suffix in (("docs", "md"), ("src", "py"))
+        for path in (root / folder).rglob(f"*.{suffix}")
+    ]
     return tuple((str(path), path.stat().st_mtime_ns) for path in sorted(files) if path.is_file())
 
 
@@ -205,18 +222,30 @@ def _load(root: Path, stamp: tuple) -> Registry:
         for index, match in enumerate(matches, 1):
             label, line = match["label"], text.count("\n", 0, match.start()) + 1
             if not LABEL.fullmatch(label):
-                problems.append(f"{page}:{line}: label {label!r} is not lower-case words joined by hyphens")
+                problems.append(
+                    f"{page}:{line}: label {label!r} is not lower-case words joined by hyphens"
+                )
             if label in equations:
-                problems.append(f"{page}:{line}: label {label!r} is also on {equations[label].page}")
+                problems.append(
+                    f"{page}:{line}: label {label!r} is also on {equations[label].page}"
+                )
                 continue
-            equations[label] = Equation(label, match["latex"].strip(), page, line, f"{chapter}.{index}")
+            equations[label] = Equation(
+                label, match["latex"].strip(), page, line, f"{chapter}.{index}"
+            )
     tests = _tests(root)
     for equation in equations.values():
         equation.test = tests.get(equation.test_name)
         if equation.test is None:
-            problems.append(f"{equation.page}:{equation.line}: {equation.label} has no {equation.test_name} in {TESTS}")
+            problems.append(
+                f"{equation.page}:{equation.line}: {equation.label} has no {equation.test_name} in {TESTS}"
+            )
     named = {equation.test_name for equation in equations.values()}
-    problems += [f"{test.where}: {name} tests no equation of the site" for name, test in tests.items() if name not in named]
+    problems += [
+        f"{test.where}: {name} tests no equation of the site"
+        for name, test in tests.items()
+        if name not in named
+    ]
     for label, lines in _code(root):
         if label in equations:
             equations[label].code.append(lines)
@@ -236,8 +265,13 @@ def index_markdown(registry: Registry) -> str:
     out = ["| no. | equation | test | computed in |", "|---|---|---|---|"]
     for equation in registry.equations.values():
         test = f"`{equation.test_name}`" if equation.test else "**missing**"
-        code = "<br>".join(f"`{lines.path.removeprefix('src/triton_softmax/')}:{lines.first}`" for lines in equation.code)
-        out.append(f"| {equation.number} | [{equation.label}](#index-{equation.label}) | {test} | {code or '–'} |")
+        code = "<br>".join(
+            f"`{lines.path.removeprefix('src/triton_softmax/')}:{lines.first}`"
+            for lines in equation.code
+        )
+        out.append(
+            f"| {equation.number} | [{equation.label}](#index-{equation.label}) | {test} | {code or '–'} |"
+        )
     for page, equations in registry.pages().items():
         out += ["", f"## {registry.titles[page]}"]
         for equation in equations:

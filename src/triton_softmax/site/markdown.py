@@ -52,8 +52,14 @@ def to_mathml(latex: str, *, display: bool) -> str:
         raise EquationError(f"LaTeX that cannot be converted: {latex!r}: {error}") from error
 
 
-def _child(parent: etree.Element, tag: str, text: str | None = None, **attributes: str) -> etree.Element:
-    element = etree.SubElement(parent, tag, {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()})
+def _child(
+    parent: etree.Element, tag: str, text: str | None = None, **attributes: str
+) -> etree.Element:
+    element = etree.SubElement(
+        parent,
+        tag,
+        {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()},
+    )
     element.text = AtomicString(text) if text is not None else None
     return element
 
@@ -77,7 +83,15 @@ class _Shown(Block):
         mathml = self.md.htmlStash.store(to_mathml(equation.latex, display=True))
         block.text = None
         name = f"Equation {equation.number}, {equation.label.replace('-', ' ')}"
-        _child(block, "div", mathml, class_="equation-body", tabindex="0", role="group", aria_label=name)
+        _child(
+            block,
+            "div",
+            mathml,
+            class_="equation-body",
+            tabindex="0",
+            role="group",
+            aria_label=name,
+        )
         return _child(block, "div", class_="equation-meta")
 
 
@@ -90,15 +104,25 @@ class EquationBlock(_Shown):
         label, latex = self.argument, (block.text or "").strip()
         equation = self.registry[label]
         if equation.latex != latex:
-            raise EquationError(f"{equation.page}: equation {label} is not written as `/// equation | label`, LaTeX, `///`")
+            raise EquationError(
+                f"{equation.page}: equation {label} is not written as `/// equation | label`, LaTeX, `///`"
+            )
         block.set("id", equation.anchor)
         meta = self.show(block, equation)
         index = f"/reference/equations.md#index-{label}"
-        _child(meta, "a", f"({equation.number})", href=f"#{equation.anchor}", class_="equation-number")
+        _child(
+            meta, "a", f"({equation.number})", href=f"#{equation.anchor}", class_="equation-number"
+        )
         _child(meta, "a", label, href=index, class_="equation-label")
         if equation.code:
             count = len(equation.code)
-            _child(meta, "a", f"{count} place{'s' * (count > 1)} in the code", href=index, class_="equation-code")
+            _child(
+                meta,
+                "a",
+                f"{count} place{'s' * (count > 1)} in the code",
+                href=index,
+                class_="equation-code",
+            )
 
 
 class EquationRefBlock(_Shown):
@@ -109,7 +133,9 @@ class EquationRefBlock(_Shown):
     def on_end(self, block: etree.Element) -> None:
         equation = self.registry[self.argument]
         if (block.text or "").strip():
-            raise EquationError(f"equation-ref | {equation.label} must be empty: the LaTeX stands at its home")
+            raise EquationError(
+                f"equation-ref | {equation.label} must be empty: the LaTeX stands at its home"
+            )
         meta = self.show(block, equation)
         home = f"/{equation.page}#{equation.anchor}"
         _child(meta, "a", f"({equation.number})", href=home, class_="equation-number")
@@ -118,7 +144,11 @@ class EquationRefBlock(_Shown):
 
 class _Inline(InlineProcessor):
     def handleMatch(self, match: re.Match, data: str) -> tuple[str, int, int]:  # noqa: N802 (its name upstream)
-        return self.md.htmlStash.store(to_mathml(match[1], display=False)), match.start(0), match.end(0)
+        return (
+            self.md.htmlStash.store(to_mathml(match[1], display=False)),
+            match.start(0),
+            match.end(0),
+        )
 
 
 class _EqRef(InlineProcessor):
@@ -128,7 +158,14 @@ class _EqRef(InlineProcessor):
 
     def handleMatch(self, match: re.Match, data: str) -> tuple[etree.Element, int, int]:  # noqa: N802
         equation = equations.load(self.root)[match[1]]
-        link = etree.Element("a", {"href": f"/{equation.page}#{equation.anchor}", "class": "eqref", "title": equation.label})
+        link = etree.Element(
+            "a",
+            {
+                "href": f"/{equation.page}#{equation.anchor}",
+                "class": "eqref",
+                "title": equation.label,
+            },
+        )
         link.text = AtomicString(f"({equation.number})")
         return link, match.start(0), match.end(0)
 
@@ -142,7 +179,11 @@ class _Index(Preprocessor):
         if _INDEX not in lines:
             return lines
         at = lines.index(_INDEX)
-        return lines[:at] + equations.index_markdown(equations.load(self.root)).split("\n") + lines[at + 1 :]
+        return (
+            lines[:at]
+            + equations.index_markdown(equations.load(self.root)).split("\n")
+            + lines[at + 1 :]
+        )
 
 
 class _Doctests(Preprocessor):

@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def names(root: Path = ROOT) -> list[str]:
     """The generators there are."""
-    return sorted(path.stem for path in (root / "generators").glob("*.py") if not path.stem.startswith("_"))
+    return sorted(
+        path.stem for path in (root / "generators").glob("*.py") if not path.stem.startswith("_")
+    )
 
 
 def generate(name: str, root: Path = ROOT) -> dict[str, str]:
