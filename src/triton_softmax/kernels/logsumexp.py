@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .online import LOG2E, exp_shifted
+from .device.monoid import LOG2E, exp_shifted
 
 
 # --8<-- [start:finish]
