@@ -178,10 +178,18 @@ class Choice(NamedTuple):
     two_launches: bool = False
     """The chunks are published by one launch and written by another."""
 
+    def programs(self, n_groups: int) -> int:
+        """How many programs each launch has.
+
+        Args:
+            n_groups: what is cut into `n_chunks` chunks: tiles of rows, rows that are split, or
+                tiles of columns side by side.
+        """
+        n_tasks = n_groups * self.n_chunks
+        return n_tasks if self.max_programs is None else min(n_tasks, self.max_programs)
+
     @property
-    def launches(
-        self,
-    ) -> tuple[RowTile | SplitRows | StridedTile | SplitStrided | StridedLoops, ...]:
+    def launches(self) -> tuple[Constants, ...]:
         """The constants of each launch, in order: `how`, or what publishes and then what writes."""
         if self.how is None:
             return ()
