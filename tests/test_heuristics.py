@@ -430,6 +430,22 @@ def test_candidates_for_many_rows_change_at_their_thresholds(case):
                 assert (c.how.block, c.max_registers, c.how.depth) == expected, n_cols
 
 
+def test_programs_back_off_before_they_poll_only_where_16_bit_rows_are_read_alone():
+    backoffs = {
+        (itemsize, traits.inputs, edges, c.how.depth): c.how.backoff
+        for itemsize, traits, edges in itertools.product((2, 4), OPERATIONS.values(), (False, True))
+        for c in (
+            split(10**5, n_cols, itemsize, traits=traits, edges=edges)
+            for n_cols in (40_000, 200_000, 2**20, 2**21)
+        )
+    }
+    assert {case: ns for case, ns in backoffs.items() if ns} == {
+        (2, 1, True, 0): 300,
+        (2, 1, False, 1): 500,
+        (2, 1, True, 1): 500,
+    }
+
+
 FINE, MIDDLE, COARSE, DEEP = 2048, 4096, 8192, "depth 1"
 FEW = {
     # rows × columns: the chunks of few rows, None where each multiprocessor has enough of them
