@@ -9,8 +9,8 @@ The modules, in reading order; each imports only from those above it:
                  the 2x3 example, every intermediate a doctest
 `traffic`           the bytes each rung moves, as functions of the shape
 `kernels`           one idea per file: device functions, kernel, thin launcher
-`heuristics`        (shape, strides, dtype, device) to a frozen configuration; needs no GPU
-`dispatch`          configuration to launcher
+`choose`            (shape, strides, dtype, device) to a kernel and its constants; needs no GPU
+`dispatch`          choice to launch
 `ops`               registration with PyTorch: shapes, autograd, vmap, autocast
 `functional`        `softmax`, `log_softmax`, `logsumexp`
 `nn`                `Softmax`, `LogSoftmax`

@@ -1,4 +1,4 @@
-"""From a call to a launch: the tensor's geometry, a `Config` for it, and the prepared `Launch`.
+"""From a call to a launch: the tensor's geometry, a `Choice` for it, and the prepared `Launch`.
 
 All of that depends only on shape, strides, dtypes, device and alignment, so it is done once for
 each combination and kept as a plan.
@@ -12,8 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from . import heuristics
-from .heuristics import Config, Device
+from .choose import Choice, Device, Traits, choose_rows, choose_strided, polling
 from .kernels import (
     aligned_rows,
     logsumexp,
@@ -92,88 +91,92 @@ def collapse(
 # --8<-- [end:geometry]
 
 
-def _options(config: Config) -> dict:
-    options = {"num_warps": config.num_warps}
-    if config.max_registers is not None:
-        options["maxnreg"] = config.max_registers
+def _traits(log: bool, backward: bool) -> Traits:
+    if backward:
+        return Traits(inputs=2, exp_in_finish=log)
+    return Traits(inputs=1, keeps_terms=not log, exp_in_finish=not log)
+
+
+def _options(choice: Choice) -> dict:
+    options = {"num_warps": choice.num_warps}
+    if choice.max_registers is not None:
+        options["maxnreg"] = choice.max_registers
     return options
 
 
 def _tile_launch(
-    kernel, config: Config, n_rows: int, n_cols: int, strides: tuple[int, ...], log: bool
+    kernel, choice: Choice, n_rows: int, n_cols: int, strides: tuple[int, ...], log: bool
 ) -> Launch:
+    how = choice.how
     constants = {
         "LOG": log,
-        "VECTOR": config.vector,
-        "HOLD": config.hold,
-        "BLOCK_ROWS": config.block_rows,
-        "BLOCK_COLS": config.block_cols,
+        "VECTOR": how.vector,
+        "HOLD": how.barrier,
+        "BLOCK_ROWS": how.block_rows,
+        "BLOCK_COLS": how.block_cols,
     }
     return Launch(
         kernel,
-        triton.cdiv(n_rows, config.block_rows),
+        choice.programs(triton.cdiv(n_rows, how.block_rows)),
         (*strides, n_rows, n_cols),
         constants,
-        _options(config),
+        _options(choice),
     )
 
 
 # --8<-- [start:split-launch]
 def _split_launches(
     kernel,
-    config: Config,
+    choice: Choice,
     n_rows: int,
     n_cols: int,
     strides: tuple[int, ...],
     log: bool,
     forward: bool,
-    nvidia: bool,
-):
+) -> tuple[Launch, ...]:
     """The launch, or two: publish, then write."""
-    numbers = (*strides, n_rows, n_cols, config.n_chunks, config.chunk_cols, heuristics.MAX_POLLS)
-    threads = 32 * config.num_warps
-    n_words = max(heuristics.next_power_of_2(config.n_chunks), threads)
-    n_tasks = n_rows * config.n_chunks
+    numbers = (*strides, n_rows, n_cols, choice.n_chunks, choice.chunk_cols, polling.MAX_POLLS)
+    n_programs = choice.programs(n_rows)
 
-    def launch(publish: bool, write: bool) -> Launch:
-        constants = {
+    def constants(how) -> dict:
+        kept = {"EXP": how.keep_terms} if forward else {}
+        return kept | {
             "LOG": log,
-            "VECTOR": config.vector,
-            "EDGES": config.edges,
-            "PAIRS": config.pairs,
-            "HOLD": config.hold,
+            "VECTOR": how.vector,
+            "EDGES": how.edges,
+            "PAIRS": how.pairs,
+            "HOLD": how.barrier,
+            "AHEAD": how.depth >= 1,
+            "LAG": how.depth == 2,
+            "WAIT": how.wait,
+            "NAP": how.backoff,
+            "PUBLISH": how.publish,
+            "WRITE": how.write,
+            "BLOCK": how.block,
+            "WORDS": how.words,
+            "LOOKS": how.polls,
         }
-        if forward:
-            constants["EXP"] = config.keep_exp
-        constants |= {
-            "AHEAD": config.ahead,
-            "LAG": config.lag,
-            "WAIT": nvidia and publish and write,
-            "NAP": config.nap,
-            "PUBLISH": publish,
-            "WRITE": write,
-            "BLOCK": config.block_cols,
-            "WORDS": n_words,
-            "LOOKS": n_words // threads,
-        }
-        return Launch(
-            kernel,
-            min(n_tasks, config.max_programs or n_tasks),
-            numbers,
-            constants,
-            _options(config),
-        )
 
-    return (launch(True, False), launch(False, True)) if config.two_pass else (launch(True, True),)
+    return tuple(
+        Launch(kernel, n_programs, numbers, constants(how), _options(choice))
+        for how in choice.launches
+    )
 
 
 # --8<-- [end:split-launch]
 
 
 # --8<-- [start:strided-launch]
+_STRIDED = {
+    "strided": strided,
+    "split_strided": split_strided,
+    "strided_loops": strided_loops,
+}
+
+
 def _strided_launches(
     backward: bool,
-    config: Config,
+    choice: Choice,
     groups: list[tuple[int, ...]],
     col_strides: tuple[int, ...],
     n_cols: int,
@@ -185,49 +188,40 @@ def _strided_launches(
     n_inner, *inner = groups[1]
     strides = [step for steps in zip(outer, col_strides, inner, strict=True) for step in steps]
     direction = "backward" if backward else "forward"
-    n_groups = n_outer * triton.cdiv(n_inner, config.block_rows)
-    constants = {"LOG": log}
-    # Of strides that are multiples of 16 Triton sees it by itself.
-    vector = config.vector if any(step % 16 for step in (n_inner, *outer, *col_strides)) else 1
-    blocks = {
-        "VECTOR": vector,
-        "INDEX": tl.int64 if config.wide_index else tl.int32,
-        "BLOCK_COLS": config.block_cols,
-        "BLOCK_INNER": config.block_rows,
-    }
+    kernel = getattr(_STRIDED[choice.kernel], f"softmax_{direction}_{choice.kernel}_kernel")
+    n_programs = choice.programs(n_outer * triton.cdiv(n_inner, choice.how.block_inner))
+    more, n_words = {
+        "strided": ((), 0),
+        "split_strided": (
+            (choice.n_chunks, polling.MAX_POLLS),
+            n_programs * choice.how.block_inner,
+        ),
+        "strided_loops": (
+            (choice.n_chunks, choice.chunk_cols),
+            2 * n_programs * choice.how.block_inner if choice.two_launches else 1,
+        ),
+    }[choice.kernel]
 
-    def launch(module, numbers: tuple[int, ...], constants: dict) -> Launch:
-        kernel = getattr(module, f"softmax_{direction}_{module.__name__.rpartition('.')[2]}_kernel")
-        return Launch(
-            kernel,
-            n_groups * config.n_chunks,
-            (*strides, n_cols, n_inner, *numbers),
-            constants | blocks,
-            _options(config),
-        )
+    def constants(how) -> dict:
+        constants = {
+            "LOG": log,
+            "VECTOR": how.vector,
+            "INDEX": tl.int64 if how.wide_index else tl.int32,
+            "BLOCK_COLS": how.block_cols,
+            "BLOCK_INNER": how.block_inner,
+        }
+        if choice.kernel == "strided_loops":
+            return constants | {"PUBLISH": how.publish, "WRITE": how.write}
+        if choice.kernel == "split_strided":
+            waiting = {"WAIT": how.wait, "CHUNKS": how.chunks, "LOOKS": how.polls}
+            return constants | waiting | {"HOLD": how.barrier}
+        return constants if backward else constants | {"HOLD": how.barrier}
 
-    if config.loops:
-        numbers = (config.n_chunks, config.chunk_cols)
-        steps = (
-            [{"PUBLISH": True, "WRITE": False}, {"PUBLISH": False, "WRITE": True}]
-            if config.two_pass
-            else [{"PUBLISH": True, "WRITE": True}]
-        )
-        n_words = 2 * n_groups * config.n_chunks * config.block_rows if config.two_pass else 1
-        return tuple(launch(strided_loops, numbers, constants | step) for step in steps), n_words
-    if config.n_chunks == 1:
-        return (
-            launch(strided, (), constants if backward else constants | {"HOLD": config.hold}),
-        ), 0
-    threads = 32 * config.num_warps
-    chunks = max(
-        heuristics.next_power_of_2(config.n_chunks), triton.cdiv(threads, config.block_rows)
-    )
-    constants |= {"HOLD": config.hold, "WAIT": True}
-    blocks |= {"CHUNKS": chunks, "LOOKS": chunks * config.block_rows // threads}
-    return (
-        launch(split_strided, (config.n_chunks, heuristics.MAX_POLLS), constants),
-    ), n_groups * config.n_chunks * config.block_rows
+    numbers = (*strides, n_cols, n_inner, *more)
+    return tuple(
+        Launch(kernel, n_programs, numbers, constants(how), _options(choice))
+        for how in choice.launches
+    ), n_words
 
 
 # --8<-- [end:strided-launch]
@@ -309,49 +303,48 @@ def _plan(
     if all(s == 1 for s in col_strides) and len(groups) <= 1 and implementation != "strided":
         n_rows, *row_strides = groups[0] if groups else (1, *(n_cols,) * len(every))
         row_strides = tuple(row_strides)
-        config = heuristics.choose_rows(
+        choice = choose_rows(
             n_rows,
             n_cols,
             itemsize,
-            log=log,
-            backward=backward,
+            traits=_traits(log, backward),
             addresses=tuple(tensor.data_ptr() for tensor in every),
             strides=row_strides,
             device=_device_of(x),
             held=max(tensor.element_size() for tensor in tensors),
             implementation=implementation,
         )
-        if config.implementation == "two_loops":
+        if choice.kernel == "two_loops":
             return Plan("two_loops")
-        if config.implementation == "split_rows":
+        if choice.kernel == "split_rows":
             kernel = getattr(split_rows, f"softmax_{direction}_split_rows_kernel")
-            nvidia = _device_of(x).nvidia
             launches = _split_launches(
-                kernel, config, n_rows, n_cols, row_strides, log, not backward, nvidia
+                kernel, choice, n_rows, n_cols, row_strides, log, not backward
             )
-            return Plan("split_rows", launches, n_rows * config.n_chunks, like_input)
-        module = aligned_rows if config.implementation == "aligned_rows" else packed_rows
-        kernel = getattr(module, f"softmax_{direction}_{config.implementation}_kernel")
-        launches = (_tile_launch(kernel, config, n_rows, n_cols, row_strides, log),)
-        return Plan(config.implementation, launches, like_input=like_input)
+            return Plan("split_rows", launches, n_rows * choice.n_chunks, like_input)
+        module = aligned_rows if choice.kernel == "aligned_rows" else packed_rows
+        kernel = getattr(module, f"softmax_{direction}_{choice.kernel}_kernel")
+        launches = (_tile_launch(kernel, choice, n_rows, n_cols, row_strides, log),)
+        return Plan(choice.kernel, launches, like_input=like_input)
 
     pair = _outer_and_inner(groups, len(every))
     if pair is None or implementation not in (None, "strided"):
         return Plan("copy")
-    n_inner, *inner_strides = pair[1]
-    largest = max(
-        (n_cols - 1) * c + (n_inner - 1) * i
-        for c, i in zip(col_strides, inner_strides, strict=True)
+    (n_outer, *outer_strides), (n_inner, *inner_strides) = pair
+    choice = choose_strided(
+        n_outer,
+        n_cols,
+        n_inner,
+        itemsize,
+        traits=_traits(log, backward),
+        addresses=tuple(tensor.data_ptr() for tensor in every),
+        outer_strides=tuple(outer_strides),
+        col_strides=col_strides,
+        inner_strides=tuple(inner_strides),
+        device=_device_of(x),
+        held=max(tensor.element_size() for tensor in tensors),
     )
-    held = max(tensor.element_size() for tensor in tensors)
-    counts = (n_inner, *pair[0][1:], *col_strides)
-    vector = heuristics.vector_of_lines(
-        itemsize, tuple(tensor.data_ptr() for tensor in every), counts
-    )
-    config = heuristics.strided_config(
-        pair[0][0], n_cols, n_inner, held, largest, _device_of(x), backward, vector
-    )
-    launches, n_words = _strided_launches(backward, config, pair, col_strides, n_cols, log)
+    launches, n_words = _strided_launches(backward, choice, pair, col_strides, n_cols, log)
     return Plan("strided", launches, n_words, like_input)
 
 

@@ -213,14 +213,14 @@ def test_same_bits_every_time(n_cols, dtype):
 def test_without_partners_the_bits_are_the_same(shape, dtype, monkeypatch):
     """A program that hardly waits and computes every missing summary itself arrives at the same
     result, bit for bit."""
-    from triton_softmax import heuristics
+    from triton_softmax.choose import polling
 
     x, dy = (torch.randn(shape, device="cuda", dtype=dtype) for _ in range(2))
     dispatch.clear_plans()
     y = dispatch.softmax_forward(x, 1)
     assert dispatch.last_launch() == ["split_rows"]
     dx = dispatch.softmax_backward(y, dy, 1)
-    monkeypatch.setattr(heuristics, "MAX_POLLS", -1)
+    monkeypatch.setattr(polling, "MAX_POLLS", -1)
     dispatch.clear_plans()
     for _ in range(3):
         assert torch.equal(dispatch.softmax_forward(x, 1), y)
@@ -234,7 +234,7 @@ def test_without_partners_the_bits_are_the_same(shape, dtype, monkeypatch):
 )
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_without_partners_columns_have_the_same_bits(shape, dim, dtype, monkeypatch):
-    from triton_softmax import heuristics
+    from triton_softmax.choose import polling
 
     x, dy = (torch.randn(shape, device="cuda", dtype=dtype) for _ in range(2))
     dispatch.clear_plans()
@@ -242,7 +242,7 @@ def test_without_partners_columns_have_the_same_bits(shape, dim, dtype, monkeypa
     dx = dispatch.softmax_backward(y, dy, dim)
     assert dispatch.last_launch() == ["strided"]
     assert _relative_error(y, torch.softmax(x.double(), dim)) < _tolerance(dtype)
-    monkeypatch.setattr(heuristics, "MAX_POLLS", -1)
+    monkeypatch.setattr(polling, "MAX_POLLS", -1)
     dispatch.clear_plans()
     for _ in range(3):
         assert torch.equal(dispatch.softmax_forward(x, dim), y)
