@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1] / "tests/test_corrections.py"
+TESTS = Path(__file__).resolve().parents[1] / "tests/site/test_corrections.py"
 
 
 def generate() -> dict[str, str]:

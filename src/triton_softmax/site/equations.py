@@ -1,7 +1,7 @@
 """Where each display equation is written, tested and computed.
 
 An equation has one home on a page (`/// equation | label`), one test
-(`test_label` in `tests/docs/test_equations.py`) and any number of comments
+(`test_label` in `tests/site/test_equations.py`) and any number of comments
 `# eq: label` above the lines of `src/` that compute it.  `load` reads all three
 from the text of the repository, without importing any of it.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-TESTS = Path("tests/docs/test_equations.py")
+TESTS = Path("tests/site/test_equations.py")
 
 _EQUATION = re.compile(
     r"^/// equation \| (?P<label>\S+)[ ]*\n(?P<latex>.*?)\n///[ ]*$", re.M | re.S

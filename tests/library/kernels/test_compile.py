@@ -29,7 +29,7 @@ from triton_softmax.compile import (
 from triton_softmax.heuristics import Config, Device, split_config
 
 KERNELS = Path(triton_softmax.__file__).parent / "kernels"
-CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
+CONSTRAINTS = Path(__file__).parents[3] / "constraints.txt"
 ALSO_SPILLED = 0 if f"triton=={triton.__version__}" in CONSTRAINTS.read_text().split() else 96
 """Bytes that releases of the compiler other than the one in the constraints may spill beyond what
 is promised of that."""

@@ -80,7 +80,7 @@ MISTAKES = {
             r"\1 + ",
         ),
         lambda root: run_tests(
-            root, "tests/kernels/test_rungs.py", "-k", "single_block and backward"
+            root, "tests/library/kernels/test_rungs.py", "-k", "single_block and backward"
         ),
         r"not close|AssertionError",
     ),
@@ -101,7 +101,7 @@ MISTAKES = {
     ),
     "a section without its end": Mistake(
         replace("src/triton_softmax/kernels/online.py", r"^# --8<-- \[end:merge\]\n", ""),
-        lambda root: run_tests(root, "tests/docs/test_fences.py", "-k", "well_formed"),
+        lambda root: run_tests(root, "tests/site/test_fences.py", "-k", "well_formed"),
         r"never closed: \['merge'\]",
     ),
     "a broken anchor": Mistake(
@@ -121,19 +121,19 @@ MISTAKES = {
     ),
     "an equation without a test": Mistake(
         replace(
-            "tests/docs/test_equations.py", r"def test_softmax_vjp\(", "def check_softmax_vjp("
+            "tests/site/test_equations.py", r"def test_softmax_vjp\(", "def check_softmax_vjp("
         ),
-        lambda root: run_tests(root, "tests/docs/test_site.py", "-k", "every_equation_has_a_test"),
+        lambda root: run_tests(root, "tests/site/test_site.py", "-k", "every_equation_has_a_test"),
         r"softmax-vjp has no test_softmax_vjp",
     ),
     "a typed measurement": Mistake(
         replace("docs/math/softmax.md", r"\Z", "\nIt is 1.4× faster.\n"),
-        lambda root: run_tests(root, "tests/docs/test_site.py", "-k", "no_measurement_is_typed"),
+        lambda root: run_tests(root, "tests/site/test_site.py", "-k", "no_measurement_is_typed"),
         r"typed by hand: '1\.4× faster'",
     ),
     "a stale generated file": Mistake(
         replace("docs/_generated/worked-view.md", r"0\.6652", "0.6653"),
-        lambda root: run_tests(root, "tests/docs/test_generated.py", "-k", "worked_view"),
+        lambda root: run_tests(root, "tests/site/test_generated.py", "-k", "worked_view"),
         r"worked-view\.md is stale",
     ),
 }

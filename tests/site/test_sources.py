@@ -37,10 +37,10 @@ def test_each_test_cited_by_name_exists():
     corrections = PAGE.split("## Corrections")[1].split("### The tests")[0]
     named = set(re.findall(r"`(test_\w+)`", corrections))
     assert named == {
-        name for name in names_in("tests/test_corrections.py") if name.startswith("test_")
+        name for name in names_in("tests/site/test_corrections.py") if name.startswith("test_")
     }
     equations = set(re.findall(r"`(test_\w+)`", PAGE.split("## Corrections")[0]))
-    assert equations and equations <= names_in("tests/docs/test_equations.py")
+    assert equations and equations <= names_in("tests/site/test_equations.py")
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\[triton_softmax\.([\w.]+)\]", PAGE))))
