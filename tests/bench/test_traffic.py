@@ -7,7 +7,8 @@ import torch
 
 import triton_softmax
 from kernel_cases import DEVICE, INTERPRETED
-from triton_softmax import reference, traffic
+from softmax_bench import traffic
+from triton_softmax import reference
 from triton_softmax.kernels import naive, single_block, three_loops, two_loops
 
 SHAPES = [(1, 1), (3, 50), (6, 300)]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from triton_softmax import reference, worked
+from softmax_site.computed import worked
+from triton_softmax import reference
 
 SHAPES = [(1,), (7,), (1, 1), (3, 5), (2, 1), (2, 3, 33), (256, 130)]
 EDGES = [

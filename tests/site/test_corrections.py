@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from kernel_cases import DEVICE, quiet
-from triton_softmax import worked
-from triton_softmax.compile import Request, compile_many
+from softmax_bench.compilation import Request, compile_many
+from softmax_bench.traffic import FORWARD, NAIVE_LINES, Traffic, best_gain
+from softmax_site.computed import worked
 from triton_softmax.kernels import flash_attention, single_block, three_loops, two_loops
 from triton_softmax.reference import softmax_naive_torch
-from triton_softmax.traffic import FORWARD, NAIVE_LINES, Traffic, best_gain
 
 # --- D, the worked example ------------------------------------------------------------------------
 

@@ -673,7 +673,7 @@ def test_logsumexp_backward_wrt_inputs():
 
 def test_worked_input():
     """The matrices on the page are those of the module."""
-    from triton_softmax import worked
+    from softmax_site.computed import worked
 
     assert np.array_equal(worked.X, [[1, 2, 3], [1, 3, 5]])
     assert np.array_equal(worked.DY, [[0.1, 0.2, 0.7], [0.2, 0.3, 0.5]])

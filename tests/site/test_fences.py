@@ -8,18 +8,16 @@ from pathlib import Path
 import markdown
 import pytest
 from markdown_it import MarkdownIt
-from mkdocs.config import load_config
 from pytest_markdown_docs.plugin import (
     FenceSyntax,
     extract_fence_tests,
     parse_superfences_block_info,
 )
 
-from site_build import code_blocks, html_of, pages
+from site_build import SECTION, code_blocks, html_of, pages, sections, site_config
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*pages(), ROOT / "README.md"]
-SECTION = re.compile(r'(?<!;)--8<-- "(?P<path>src/[\w/]+\.py)(?::(?P<name>[\w-]+))?"')
 
 
 def page_id(path: Path) -> str:
@@ -29,7 +27,7 @@ def page_id(path: Path) -> str:
 @pytest.fixture(scope="module")
 def renderer():
     """Python-Markdown as `mkdocs.yml` sets it up."""
-    config = load_config(str(ROOT / "mkdocs.yml"))
+    config = site_config()
     return markdown.Markdown(
         extensions=config.markdown_extensions, extension_configs=config.mdx_configs
     )
@@ -49,28 +47,6 @@ def unrun(text: str) -> list[int]:
         for language, options, line in fences(text)
         if language in ("python", "pycon") and "notest" in options
     ]
-
-
-def sections(path: Path) -> dict[str, str]:
-    """Every named section of a source file, without the lines that mark sections."""
-    found: dict[str, list[str]] = {}
-    open_names: list[str] = []
-    for line in path.read_text("utf8").splitlines():
-        marker = re.fullmatch(r"\s*# --8<-- \[(start|end):([\w-]+)\]\s*", line)
-        if marker is None:
-            for name in open_names:
-                found[name].append(line)
-        elif marker[1] == "start":
-            assert marker[2] not in found, f"{page_id(path)}: section {marker[2]} is opened twice"
-            open_names.append(marker[2])
-            found[marker[2]] = []
-        else:
-            assert marker[2] in open_names, (
-                f"{page_id(path)}: section {marker[2]} ends but is not open"
-            )
-            open_names.remove(marker[2])
-    assert not open_names, f"{page_id(path)}: never closed: {open_names}"
-    return {name: "\n".join(lines) for name, lines in found.items()}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)

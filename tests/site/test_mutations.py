@@ -24,9 +24,8 @@ KEPT = (
     "src",
     "docs",
     "tests",
-    "generators",
-    "overrides",
     "conftest.py",
+    "mkdocs_hooks.py",
     "mkdocs.yml",
     "pyproject.toml",
     "README.md",
@@ -90,8 +89,8 @@ MISTAKES = {
         r"Expected:[\s\S]*0\.1354[\s\S]*Got:[\s\S]*0\.1353",
     ),
     "a digit of a doctest in the source": Mistake(
-        replace("src/triton_softmax/worked.py", r"0\.1353", "0.1354"),
-        lambda root: run_tests(root, "src/triton_softmax/worked.py"),
+        replace("src/softmax_site/computed/worked.py", r"0\.1353", "0.1354"),
+        lambda root: run_tests(root, "src/softmax_site/computed/worked.py"),
         r"Expected:[\s\S]*0\.1354[\s\S]*Got:[\s\S]*0\.1353",
     ),
     "a section without its beginning": Mistake(
@@ -131,9 +130,9 @@ MISTAKES = {
         lambda root: run_tests(root, "tests/site/test_site.py", "-k", "no_measurement_is_typed"),
         r"typed by hand: '1\.4× faster'",
     ),
-    "a stale generated file": Mistake(
-        replace("docs/_generated/worked-view.md", r"0\.6652", "0.6653"),
-        lambda root: run_tests(root, "tests/site/test_generated.py", "-k", "worked_view"),
+    "a stale computed file": Mistake(
+        replace("docs/_computed/worked-view.md", r"0\.6652", "0.6653"),
+        lambda root: run_tests(root, "tests/site/test_computed.py", "-k", "worked_view"),
         r"worked-view\.md is stale",
     ),
 }

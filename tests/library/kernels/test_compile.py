@@ -17,8 +17,7 @@ import pytest
 import triton
 
 import triton_softmax
-from triton_softmax import dispatch
-from triton_softmax.compile import (
+from softmax_bench.compilation import (
     ARCHITECTURES,
     Compilation,
     Request,
@@ -26,6 +25,7 @@ from triton_softmax.compile import (
     compile_ahead,
     compile_many,
 )
+from triton_softmax import dispatch
 from triton_softmax.heuristics import Config, Device, split_config
 
 KERNELS = Path(triton_softmax.__file__).parent / "kernels"

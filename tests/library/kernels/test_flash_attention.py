@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from kernel_cases import DEVICE, DTYPES, INTERPRETED, assert_near, dtype_name, quiet, watch_accesses
-from triton_softmax import reference, traffic
+from softmax_bench import traffic
+from triton_softmax import reference
 from triton_softmax.kernels.flash_attention import attention_forward
 
 pytestmark = quiet

@@ -16,7 +16,7 @@ from kernel_cases import (
     quiet,
     watch_accesses,
 )
-from triton_softmax import traffic
+from softmax_bench import traffic
 from triton_softmax.kernels.split_strided import (
     softmax_backward_split_strided_kernel,
     softmax_forward_split_strided_kernel,
