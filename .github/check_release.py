@@ -1,6 +1,6 @@
 """Refuse to publish what is not one sdist and one wheel of the tagged version, the library alone.
 
-    python .github/check_release.py dist v0.1.0
+python .github/check_release.py dist v0.1.0
 """
 
 from __future__ import annotations

@@ -380,7 +380,7 @@ def softmax_naive_torch(x: torch.Tensor) -> torch.Tensor:
     """Softmax along the last dimension, one PyTorch operation per line.
 
     Each line is a kernel of its own that reads its operands from memory and writes its result back;
-    `triton_softmax.traffic` counts them.
+    `softmax_bench.traffic` counts them.
 
     Args:
         x: floating-point tensor of shape (..., n_cols), n_cols ≥ 1.
