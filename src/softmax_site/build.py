@@ -7,6 +7,7 @@ them wherever the repository lies.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from softmax_site import markdown, rendered
 
@@ -21,7 +22,7 @@ def on_config(config):
 
 def on_files(files, config):
     """Add the charts, tables and colours that follow from the measurements."""
-    file = type(next(iter(files)))  # of MkDocs or of ProperDocs, whichever runs
+    file: Any = type(next(iter(files)))  # of MkDocs or of ProperDocs, whichever runs
     for path, text in rendered.load(Path(config.config_file_path).parent).assets.items():
         files.append(file.generated(config, path, content=text))
     return files
