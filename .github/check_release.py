@@ -29,4 +29,4 @@ def problems(folder: Path, tag: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join(problems(Path(sys.argv[1]), sys.argv[2])))
+    sys.exit("\n".join(problems(Path(sys.argv[1]), sys.argv[2])) or None)
