@@ -19,11 +19,13 @@ test: .venv/.test
 	$(PY) -m pytest --numprocesses=auto --dist=loadscope --no-loadscope-reorder
 
 regenerate: .venv/.test
-	$(PY) -m triton_softmax.site.regenerate
+	$(PY) -m softmax_site.computed
 
 lint: .venv/.test
 	$(PY) -m ruff check .
-	$(PY) -m codespell_lib README.md CHANGELOG.md docs src tests generators
+	$(PY) -m ruff format --check --quiet .
+	$(PY) -m codespell_lib README.md CHANGELOG.md docs src tests
+	$(PY) -m pyright --pythonpath $(PY)
 
 clean:
 	rm -rf site .pytest_cache .ruff_cache
@@ -32,10 +34,9 @@ clean:
 	$(PYTHON) -m venv .venv || { echo "python3-venv is missing: apt install python3-venv"; rm -rf .venv; exit 1; }
 
 .venv/.docs: .venv/bin/python pyproject.toml requirements-docs.txt constraints.txt
-	$(PIP) -c constraints.txt -r requirements-docs.txt
-	$(PIP) --no-deps -e .
+	$(PIP) -r requirements-docs.txt
 	touch $@
 
 .venv/.test: .venv/bin/python pyproject.toml requirements-docs.txt requirements-test.txt constraints.txt
-	$(PIP) -c constraints.txt -e ".[test]"
+	$(PIP) -r requirements-test.txt
 	touch $@ .venv/.docs

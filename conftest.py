@@ -145,8 +145,8 @@ def pytest_collect_file(file_path, parent):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Included fragments run on the page that includes them."""
-    return True if collection_path == ROOT / "docs" / "_generated" else None
+    """Included texts run on the page that includes them."""
+    return True if collection_path == ROOT / "docs" / "_computed" else None
 
 
 def pytest_collection_modifyitems(items):

@@ -6,9 +6,10 @@ from __future__ import annotations
 import functools
 import zlib
 
-from triton_softmax.bench import sources
-from triton_softmax.bench.cases import CHOOSER, COPY, SUITES
-from triton_softmax.bench.schema import FORMAT
+from softmax_bench import sources
+from softmax_bench.cases import SUITES
+from softmax_bench.roster import CHOOSER, COPY
+from softmax_bench.schema import FORMAT
 
 SPEED = {
     COPY: 4000,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -12,6 +13,7 @@ from mkdocs.config import load_config
 from mkdocs.structure.files import get_files, set_exclusions
 
 ROOT = Path(__file__).resolve().parents[1]
+SECTION = re.compile(r'(?<!;)--8<-- "(?P<path>src/[\w/]+\.py)(?::(?P<name>[\w-]+))?"')
 
 
 def build(target: Path, *, root: Path = ROOT, tool: str = "mkdocs") -> subprocess.CompletedProcess:
@@ -26,7 +28,7 @@ def build(target: Path, *, root: Path = ROOT, tool: str = "mkdocs") -> subproces
     environment = {
         **os.environ,
         "NO_MKDOCS_2_WARNING": "1",
-        "PYTHONPATH": f"{blocker}{os.pathsep}{root / 'src'}",
+        "PYTHONPATH": str(blocker),
     }
     command = [
         sys.executable,
@@ -42,6 +44,12 @@ def build(target: Path, *, root: Path = ROOT, tool: str = "mkdocs") -> subproces
     return subprocess.run(
         command, cwd=root, env=environment, capture_output=True, text=True, timeout=300
     )
+
+
+def site_config():
+    """`mkdocs.yml` as a build sees it, with what our hooks add."""
+    config = load_config(str(ROOT / "mkdocs.yml"))
+    return config.plugins.on_config(config)
 
 
 def pages() -> list[Path]:
@@ -64,6 +72,26 @@ def html_of(page: Path | str) -> str:
         if relative.stem == "index"
         else relative.with_suffix("") / "index.html"
     ).as_posix()
+
+
+def sections(path: Path) -> dict[str, str]:
+    """Every named section of a source file, without the lines that mark sections."""
+    found: dict[str, list[str]] = {}
+    open_names: list[str] = []
+    for line in path.read_text("utf8").splitlines():
+        marker = re.fullmatch(r"\s*# --8<-- \[(start|end):([\w-]+)\]\s*", line)
+        if marker is None:
+            for name in open_names:
+                found[name].append(line)
+        elif marker[1] == "start":
+            assert marker[2] not in found, f"{path.name}: section {marker[2]} is opened twice"
+            open_names.append(marker[2])
+            found[marker[2]] = []
+        else:
+            assert marker[2] in open_names, f"{path.name}: section {marker[2]} ends but is not open"
+            open_names.remove(marker[2])
+    assert not open_names, f"{path.name}: never closed: {open_names}"
+    return {name: "\n".join(lines) for name, lines in found.items()}
 
 
 class _CodeBlocks(HTMLParser):

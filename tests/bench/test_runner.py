@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from triton_softmax.bench import measure, providers, runner, schema
-from triton_softmax.bench.cases import COPY, SUITES, Case, select
+from softmax_bench import measure, providers, runner, schema
+from softmax_bench.cases import SUITES, Case, select
+from softmax_bench.roster import COPY
 
 ON_GPU = torch.cuda.is_available()
 

@@ -1,7 +1,7 @@
 """The kernels, one idea per file, as a ladder: each rung changes one thing.
 
 Elements moved for a matrix of M rows and N columns, in the forward and the backward pass;
-`triton_softmax.traffic` derives and tests them.
+`softmax_bench.traffic` derives and tests them.
 
 | module | idea | forward | backward |
 | --- | --- | --- | --- |

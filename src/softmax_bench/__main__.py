@@ -1,0 +1,220 @@
+"""The command `python -m softmax_bench`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from softmax_bench import cases, roster
+
+
+def _list(text: str) -> list[str]:
+    return [part for part in text.split(",") if part]
+
+
+def _selection(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--suites", type=_list, default=None, help=f"of {','.join(cases.SUITES)}; all by default"
+    )
+    parser.add_argument(
+        "--providers",
+        type=_list,
+        default=None,
+        help=f"of {','.join(roster.PROVIDERS)}; all by default",
+    )
+    parser.add_argument(
+        "--dtypes", type=_list, default=None, help="float32,bfloat16,float16; all by default"
+    )
+    parser.add_argument(
+        "--columns", type=_list, default=None, help="row lengths to keep; all by default"
+    )
+
+
+def _cases(options: argparse.Namespace) -> list[cases.Case]:
+    columns = [int(text) for text in options.columns] if options.columns else None
+    return cases.select(options.suites, options.providers, options.dtypes, columns)
+
+
+def _selection_arguments(options: argparse.Namespace) -> list[str]:
+    arguments = []
+    for name in ("suites", "providers", "dtypes", "columns"):
+        value = getattr(options, name)
+        if value:
+            arguments += [f"--{name}", ",".join(value)]
+    return arguments
+
+
+def _run(options: argparse.Namespace) -> int:
+    begin = time.time()
+    import torch
+
+    from softmax_bench import measure, report, runner, schema, tuning
+
+    on_gpu = options.device == "cuda"
+    if on_gpu and not torch.cuda.is_available():
+        print("no CUDA device; --device cpu tries the runner without one", file=sys.stderr)
+        return 2
+    chosen = _cases(options)
+    out = Path(options.out)
+    if on_gpu and options.compile_processes > 1:
+        arguments = [*_selection_arguments(options), "--out", str(out)]
+        limit = min(150.0, options.budget_seconds / 3)
+        runner.compile_ahead(
+            arguments, options.compile_processes, limit, lambda line: print(line, flush=True)
+        )
+    timer = measure.CudaTimer(options.target_ms) if on_gpu else measure.WallTimer()
+    if on_gpu:
+        tuning.hasten_autotuning()
+
+    def restart() -> None:
+        left = options.budget_seconds - (time.time() - begin)
+        arguments = [
+            "run",
+            *_selection_arguments(options),
+            *("--out", str(out), "--compile-processes", "0", "--budget-seconds", f"{left:.0f}"),
+            *("--target-ms", str(options.target_ms)),
+            *(("--commit", options.commit) if options.commit else ()),
+        ]
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, "-m", "softmax_bench", *arguments])
+
+    results = runner.Results(out, runner.environment(options.device, options.commit, timer))
+    left = options.budget_seconds - (time.time() - begin)
+    runner.Runner(
+        results, options.device, timer, budget_seconds=left, restart=restart if on_gpu else None
+    ).run(chosen)
+    try:
+        schema.load(out)
+    except ImportError:
+        print("jsonschema is not installed here: the data was not validated")
+    print(report.short_table(list(results.rows.values())))
+    print(f"{len(results.rows)} rows in {out}, {time.time() - begin:.0f} s")
+    return 0
+
+
+def _warm(options: argparse.Namespace) -> int:
+    from softmax_bench import runner
+
+    part, parts = map(int, options.part.split("/"))
+    runner.warm(_cases(options), part, parts, Path(options.out) if options.out else None)
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    chosen = _cases(options)
+    for case in chosen:
+        print(f"{case.id}  {','.join(case.providers)}")
+    print(f"{len(chosen)} cases, {sum(len(case.providers) for case in chosen)} rows")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from softmax_bench import schema
+
+    try:
+        for path in options.files:
+            print(f"{path}: {len(schema.load(Path(path))['rows'])} rows keep to the schema")
+    except schema.DataError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from softmax_bench import compare, schema
+
+    try:
+        before, after = schema.load(Path(options.before)), schema.load(Path(options.after))
+    except schema.DataError as error:
+        print(error, file=sys.stderr)
+        return 2
+    text, good = compare.compare(
+        before, after, options.max_slowdown, per_copy=options.per_copy, everyone=options.everyone
+    )
+    print(text)
+    return 0 if good else 1
+
+
+def _gpu_report(options: argparse.Namespace) -> int:
+    from softmax_bench import gpu_report
+
+    report = gpu_report.report(Path(options.junitxml), options.commit, options.command)
+    Path(options.out).write_text(gpu_report.text(report), encoding="utf-8")
+    print(gpu_report.sentence(report))
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m softmax_bench", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    run = commands.add_parser("run", help="measure and write data")
+    _selection(run)
+    run.add_argument("--out", required=True, help="the file to write, or to go on with")
+    run.add_argument(
+        "--commit", default=None, help="the commit measured, where there is no repository"
+    )
+    run.add_argument(
+        "--budget-seconds", type=float, default=float("inf"), help="stop after about this long"
+    )
+    run.add_argument(
+        "--compile-processes", type=int, default=min(12, os.cpu_count() or 1), help="0: none ahead"
+    )
+    run.add_argument("--target-ms", type=float, default=25.0, help="device time spent on one row")
+    run.add_argument(
+        "--device",
+        choices=("cuda", "cpu"),
+        default="cuda",
+        help="cpu: try the runner, not to publish",
+    )
+    run.set_defaults(do=_run)
+
+    warm = commands.add_parser("warm", help="used by run: call a share of everything once")
+    _selection(warm)
+    warm.add_argument("--part", default="0/1")
+    warm.add_argument("--out", default=None)
+    warm.set_defaults(do=_warm)
+
+    show = commands.add_parser("list", help="show the cases")
+    _selection(show)
+    show.set_defaults(do=_show)
+
+    check = commands.add_parser("check", help="validate data files against the published schema")
+    check.add_argument("files", nargs="+")
+    check.set_defaults(do=_check)
+
+    compare = commands.add_parser(
+        "compare", help="two data files side by side; fails past a slowdown"
+    )
+    compare.add_argument("before")
+    compare.add_argument("after")
+    compare.add_argument(
+        "--max-slowdown", type=float, default=1.05, help="largest ratio of times allowed"
+    )
+    compare.add_argument(
+        "--per-copy", action="store_true", help="relative to the copy of the same run"
+    )
+    compare.add_argument("--everyone", action="store_true", help="the other libraries too")
+    compare.set_defaults(do=_compare)
+
+    tests = commands.add_parser(
+        "gpu-report", help="turn pytest's JUnit file of the GPU tests into committed data"
+    )
+    tests.add_argument("--junitxml", required=True)
+    tests.add_argument("--out", required=True)
+    tests.add_argument(
+        "--commit", default=None, help="the commit tested, where there is no repository"
+    )
+    tests.add_argument("--command", default="pytest -m gpu")
+    tests.set_defaults(do=_gpu_report)
+
+    options = parser.parse_args(arguments)
+    return options.do(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

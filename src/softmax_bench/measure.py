@@ -1,0 +1,194 @@
+"""How time and error are measured.
+
+Time: CUDA events around each call, with a cold L2 (a buffer larger than the cache is written
+between calls) and with the launches queued ahead of the device, so that a slow host does not show
+as a slow kernel. The median and the 20th and 80th percentiles are kept.
+
+Error: against float64, element by element, as the largest absolute error and as the largest error
+of a row relative to the largest value of that row.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import torch
+
+from softmax_bench.cases import Case
+from softmax_bench.inputs import Tensors
+
+TOLERANCE = {"float64": 1e-11, "float32": 1e-4, "float16": 4e-3, "bfloat16": 3.2e-2}
+"""Largest error of a row, relative to the row's largest value, beyond which an answer counts as
+wrong.
+
+About four times the rounding of a 16-bit type; wide enough for float32 answers that lose digits in
+a fast exponential, so that "wrong" means wrong and not "less precise" (the error itself is in every
+row of the data)."""
+
+
+def percentile(samples: list[float], share: float) -> float:
+    """The sample below which about `share` of the samples lie, interpolated between neighbours.
+
+    >>> percentile([4.0, 1.0, 3.0, 2.0, 5.0], 0.5)
+    3.0
+    """
+    ordered = sorted(samples)
+    position = share * (len(ordered) - 1)
+    low = math.floor(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+def summary(samples: list[float]) -> dict[str, float]:
+    """The percentiles that a row of the data keeps, in microseconds."""
+    return {
+        name: round(percentile(samples, share), 3)
+        for name, share in (("p20", 0.2), ("p50", 0.5), ("p80", 0.8))
+    }
+
+
+class CudaTimer:
+    """Times a call on the device with events and a cold L2."""
+
+    name = "cuda-events"
+
+    def __init__(self, target_ms: float = 25.0, least: int = 15, most: int = 100):
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self.flush_bytes = max(256 * 2**20, 4 * getattr(properties, "L2_cache_size", 2**26))
+        self.flush = torch.empty(self.flush_bytes, dtype=torch.uint8, device="cuda")
+        self.target_ms, self.least, self.most = target_ms, least, most
+        self.clock_hz = 2.0e9
+        self._flush_ms = self._once(self.flush.zero_)
+
+    def _once(self, call: Callable[[], object]) -> float:
+        call()
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        start.record()
+        call()
+        end.record()
+        host = (time.perf_counter() - begin) * 1e3
+        torch.cuda.synchronize()
+        self._host_ms = host
+        return start.elapsed_time(end)
+
+    def __call__(self, call: Callable[[], object]) -> list[float]:
+        """Samples in microseconds."""
+        estimate = self._once(call)
+        host_ms = self._host_ms + 0.02
+        count = int(self.target_ms / (estimate + self._flush_ms))
+        least = (
+            self.least if estimate < 100 else 5
+        )  # a peer may take a second where others take a millisecond
+        count = max(least, min(self.most, count))
+        events = [
+            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+            for _ in range(count)
+        ]
+        # The device waits until the host has queued everything, at most 20 ms.
+        behind_ms = min(20.0, max(0.0, host_ms - self._flush_ms) * count + 0.2)
+        torch.cuda._sleep(int(behind_ms * 1e-3 * self.clock_hz))
+        for start, end in events:
+            self.flush.zero_()
+            start.record()
+            call()
+            end.record()
+        torch.cuda.synchronize()
+        return [start.elapsed_time(end) * 1e3 for start, end in events]
+
+
+class WallTimer:
+    """Times a call with the host's clock: for trying the runner without a GPU, not for
+    publishing."""
+
+    name = "wall-clock"
+    flush_bytes = 0
+
+    def __init__(self, samples: int = 5):
+        self.samples = samples
+
+    def __call__(self, call: Callable[[], object]) -> list[float]:
+        """Samples in microseconds."""
+        times = []
+        for _ in range(self.samples):
+            begin = time.perf_counter()
+            call()
+            times.append((time.perf_counter() - begin) * 1e6)
+        return times
+
+
+class HostTimer:
+    """Time the host spends in one call: batches of calls on the host's clock, the device drained in
+    between."""
+
+    name = "host-clock"
+
+    def __init__(
+        self, synchronize: Callable[[], None], batches: int = 60, calls: int = 20, warm: int = 30
+    ):
+        self.synchronize, self.batches, self.calls, self.warm = synchronize, batches, calls, warm
+
+    def __call__(self, call: Callable[[], object]) -> list[float]:
+        """Samples in microseconds for one call, each the mean of a batch."""
+        for _ in range(self.warm):
+            call()
+        samples = []
+        for _ in range(self.batches):
+            self.synchronize()
+            begin = time.perf_counter()
+            for _ in range(self.calls):
+                call()
+            samples.append((time.perf_counter() - begin) * 1e6 / self.calls)
+        self.synchronize()
+        return samples
+
+
+def poison(elements: int, dtype: torch.dtype, device: torch.device) -> None:
+    """Fill with NaN the memory that the allocator is about to hand out, so that an element left
+    unwritten is seen."""
+    torch.full((elements,), float("nan"), dtype=dtype, device=device)
+
+
+def reference(case: Case, tensors: Tensors) -> torch.Tensor:
+    """The answer in float64, from the very numbers that the implementations are given."""
+    op, dim = case.op, case.dim
+    if case.direction == "backward":
+        dy = tensors.dy.to(torch.float64, copy=True)
+        y = tensors.y.to(torch.float64, copy=True)
+        if op == "log_softmax":
+            return dy - y.exp_() * dy.sum(dim, keepdim=True)
+        inner = (dy * y).sum(dim, keepdim=True)
+        return dy.sub_(inner).mul_(y)
+    return getattr(torch, op)(tensors.x.double(), dim)
+
+
+def errors(
+    result: torch.Tensor, expected: torch.Tensor, dim: int, chunk: int = 2**26
+) -> tuple[float, float]:
+    """Largest absolute error, and largest error of a row relative to that row's largest value.
+
+    NaN where both have NaN is no error; NaN where one has it is an infinite one. Infinities must
+    agree.
+    """
+    if result.shape != expected.shape:
+        raise ValueError(f"the result has shape {tuple(result.shape)}, not {tuple(expected.shape)}")
+    if result.ndim and result.shape == expected.shape and expected.ndim > 1:
+        result, expected = result.movedim(dim, -1), expected.movedim(dim, -1)
+    if result.ndim < 2:
+        result, expected = result.reshape(1, -1), expected.reshape(1, -1)
+    step = max(1, chunk // max(1, result[0].numel()))
+    worst_absolute = worst_relative = 0.0
+    for begin in range(0, result.shape[0], step):
+        got, want = result[begin : begin + step].double(), expected[begin : begin + step]
+        same = (got == want) | (got.isnan() & want.isnan())
+        error = (got - want).abs_().masked_fill_(same, 0.0)
+        error = torch.nan_to_num_(error, nan=math.inf, posinf=math.inf)
+        scale = torch.nan_to_num(want, nan=0.0, posinf=0.0, neginf=0.0).abs_().amax(-1)
+        worst_row = error.amax(-1)
+        relative = torch.where(worst_row == 0, 0.0, worst_row / scale.clamp_min(1e-300))
+        worst_absolute = max(worst_absolute, float(worst_row.max()))
+        worst_relative = max(worst_relative, float(relative.max()))
+    return worst_absolute, worst_relative

@@ -1,0 +1,204 @@
+"""Who is measured, and how each one is called.
+
+A provider turns a case and its tensors into a call without arguments. It raises `Refused` with a
+reason for what it does not offer; the runner records the reason in a row.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from collections.abc import Callable
+
+import torch
+
+from softmax_bench.cases import Case
+from softmax_bench.inputs import Tensors
+from softmax_bench.roster import CHOOSER, COPY, PROVIDERS, RUNGS
+
+
+class Refused(Exception):
+    """The provider does not offer this case; the reason is the message."""
+
+
+class Missing(Exception):
+    """The provider cannot be used on this machine at all; the reason is the message."""
+
+
+def versions() -> dict[str, str | None]:
+    """The installed version of each provider that is another project's; None if it is missing."""
+    found = {}
+    for provider in PROVIDERS.values():
+        if provider.package is not None:
+            try:
+                found[provider.name] = importlib.metadata.version(provider.package)
+            except importlib.metadata.PackageNotFoundError:
+                found[provider.name] = None
+    return found
+
+
+def _import(name: str):
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # a library may fail at import in its own way; the row says how
+        raise Missing(f"import {name}: {type(error).__name__}: {error}") from error
+
+
+def _copy(case: Case, t: Tensors) -> Callable[[], object]:
+    if case.direction == "backward":
+        out = torch.empty_like(t.y)
+        return lambda: torch.add(t.y, t.dy, out=out)
+    if (
+        case.op == "logsumexp"
+    ):  # reads the tensor and writes next to nothing: as many bytes as copying half of it
+        half = t.x.reshape(-1)[: t.x.numel() // 2]
+        out = torch.empty_like(half)
+        return lambda: out.copy_(half)
+    out = torch.empty(t.x.shape, dtype=t.x.dtype, device=t.x.device)
+    return lambda: out.copy_(t.x)
+
+
+def _torch(case: Case, t: Tensors) -> Callable[[], object]:
+    if case.direction == "backward":
+        if case.op == "log_softmax":
+            return lambda: torch._log_softmax_backward_data(t.dy, t.y, case.dim, t.x.dtype)
+        return lambda: torch._softmax_backward_data(t.dy, t.y, case.dim, t.x.dtype)
+    function = getattr(torch, case.op)
+    return lambda: function(t.x, case.dim)
+
+
+def _torch_compile(case: Case, t: Tensors) -> Callable[[], object]:
+    torch._dynamo.reset()
+    dim, dtype = case.dim, t.x.dtype
+    if case.direction == "backward":
+        backward = (
+            torch._log_softmax_backward_data
+            if case.op == "log_softmax"
+            else torch._softmax_backward_data
+        )
+        compiled = torch.compile(
+            lambda dy, y: backward(dy, y, dim, dtype), dynamic=False, fullgraph=True
+        )
+        return lambda: compiled(t.dy, t.y)
+    function = getattr(torch, case.op)
+    compiled = torch.compile(lambda x: function(x, dim), dynamic=False, fullgraph=True)
+    return lambda: compiled(t.x)
+
+
+def _rows(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.ndim == 2 else tensor.reshape(-1, tensor.shape[-1])
+
+
+def _last_dim_only(case: Case, name: str) -> None:
+    if case.op != "softmax":
+        raise Refused(f"{name} has no {case.op}")
+    if case.dim not in (-1, len(case.shape) - 1):
+        raise Refused(f"{name} takes the last dimension only")
+
+
+def _liger(case: Case, t: Tensors) -> Callable[[], object]:
+    _last_dim_only(case, "Liger")
+    ops = _import("liger_kernel.ops.softmax")
+    if case.direction == "backward":
+        _, block, warps, several = ops._softmax_forward(t.x)
+        return lambda: ops._softmax_backward(t.dy, t.y, block, warps, several)
+    return lambda: ops.LigerSoftmaxFunction.apply(t.x)
+
+
+def _flag_gems(case: Case, t: Tensors) -> Callable[[], object]:
+    if case.op == "logsumexp":
+        raise Refused("FlagGems has no logsumexp of its own")
+    if case.direction in ("forward_grad", "forward_backward"):
+        raise Refused(
+            "FlagGems replaces PyTorch's operators instead of offering a differentiable function"
+        )
+    _import("flag_gems")
+    ops = _import(f"flag_gems.ops.{case.op}")
+    if case.direction == "backward":
+        backward = getattr(ops, f"{case.op}_backward")
+        return lambda: backward(t.dy, t.y, case.dim, t.x.dtype)
+    forward = getattr(ops, case.op)
+    return lambda: forward(t.x, case.dim)
+
+
+def _quack(case: Case, t: Tensors) -> Callable[[], object]:
+    _last_dim_only(case, "QuACK")
+    quack = _import("quack.softmax")
+    if case.direction == "backward":
+        dy, y = _rows(t.dy), _rows(t.y)
+        return lambda: quack.softmax_bwd(dy, y)
+    x = _rows(t.x)
+    return lambda: quack.softmax(x)
+
+
+def _chooser(case: Case, t: Tensors, implementation: str | None = None) -> Callable[[], object]:
+    front = case.dim % len(
+        case.shape
+    )  # below the public functions a dimension is counted from the front
+    if case.direction == "backward":
+        dispatch = _import("triton_softmax.dispatch")
+        log = case.op == "log_softmax"
+        return lambda: dispatch.softmax_backward(
+            t.y, t.dy, front, log=log, in_dtype=t.x.dtype, implementation=implementation
+        )
+    ours = _import("triton_softmax")
+    try:
+        function = getattr(ours, case.op)
+    except Exception:  # without the public functions, time what they call
+        dispatch = _import("triton_softmax.dispatch")
+        if case.op == "logsumexp":
+            return lambda: dispatch.logsumexp_forward(t.x, front)
+        log = case.op == "log_softmax"
+        return lambda: dispatch.softmax_forward(
+            t.x, front, log=log, out_dtype=t.x.dtype, implementation=implementation
+        )
+    if implementation is None:
+        return lambda: function(t.x, case.dim)
+    return lambda: function(t.x, case.dim, implementation=implementation)
+
+
+def _rung(name: str):
+    def prepare(case: Case, t: Tensors) -> Callable[[], object]:
+        if case.op == "logsumexp":
+            raise Refused("a rung of the ladder has no logsumexp")
+        return _chooser(case, t, name)
+
+    return prepare
+
+
+PREPARE: dict[str, Callable[[Case, Tensors], Callable[[], object]]] = {
+    COPY: _copy,
+    CHOOSER: _chooser,
+    "torch": _torch,
+    "torch.compile": _torch_compile,
+    "liger": _liger,
+    "flag_gems": _flag_gems,
+    "quack": _quack,
+    **{name: _rung(name) for name in RUNGS},
+}
+
+NEEDS_COMPILING = frozenset(PREPARE) - {COPY, "torch", "naive"}
+"""Providers whose first call compiles something."""
+
+
+def differentiable(
+    case: Case, call: Callable[[], torch.Tensor], t: Tensors
+) -> Callable[[], object]:
+    """For the host time of training: the call on an input that requires a gradient, with or without
+    its backward."""
+    t.x.requires_grad_(True)
+    if case.direction == "forward_grad":
+        return call
+
+    def forward_backward() -> torch.Tensor:
+        return torch.autograd.grad(call(), t.x, t.dy)[0]
+
+    return forward_backward
+
+
+def kernels_launched() -> list[str]:
+    """What the chooser launched last, by name; empty where it does not say."""
+    try:
+        return list(importlib.import_module("triton_softmax.dispatch").last_launch())
+    except Exception:  # the name of a kernel is worth less than the row it stands in
+        return []

@@ -1,0 +1,104 @@
+"""From rows to numbers: throughput, ratios to the copy and to the best peer, and a short table for
+the terminal."""
+
+from __future__ import annotations
+
+from math import exp, log
+
+from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
+
+
+def gbs(row: dict | None) -> float | None:
+    """Useful traffic over the median time, in GB/s; None where there is no time."""
+    if not row or not row["us"] or not row["us"]["p50"] or not row["bytes"]:
+        return None
+    return row["bytes"] / row["us"]["p50"] / 1e3
+
+
+def by_case(rows: list[dict]) -> dict[str, dict[str, dict]]:
+    """Rows by case and provider, cases in the order of the data."""
+    table: dict[str, dict[str, dict]] = {}
+    for row in rows:
+        table.setdefault(row["case"], {})[row["provider"]] = row
+    return table
+
+
+def timed(row: dict | None) -> float | None:
+    """The median in microseconds of a row whose answer is right."""
+    if row is None or row["status"] != "ok" or not row["us"]:
+        return None
+    return row["us"]["p50"]
+
+
+def best_peer(group: dict[str, dict]) -> str | None:
+    """The fastest other library with a right answer."""
+    times = {name: timed(group.get(name)) for name in LIBRARIES}
+    times = {name: value for name, value in times.items() if value}
+    return min(times, key=times.get) if times else None
+
+
+def ratio(group: dict[str, dict], over: str) -> float | None:
+    """How many times faster ours is than another provider; above one is a win."""
+    ours, other = timed(group.get(CHOOSER)), timed(group.get(over))
+    return other / ours if ours and other else None
+
+
+LEVEL = 0.02
+"""Two speeds that differ by no more than this share are level."""
+
+
+def standing(factor: float | None) -> str:
+    """Ahead, level or behind, by how many times faster ours is; without an answer it is behind.
+
+    >>> [standing(factor) for factor in (1.03, 1.01, 0.99, 0.97, None)]
+    ['ahead', 'level', 'level', 'behind', 'behind']
+    """
+    if factor is None or factor < 1 - LEVEL:
+        return "behind"
+    return "ahead" if factor > 1 + LEVEL else "level"
+
+
+def geometric_mean(values: list[float]) -> float | None:
+    """The geometric mean, or None of nothing.
+
+    >>> round(geometric_mean([2.0, 8.0]), 9)
+    4.0
+    """
+    return exp(sum(map(log, values)) / len(values)) if values else None
+
+
+def short_table(rows: list[dict], limit: int = 150) -> str:
+    """One line per case with ours: share of the copy, and ratio to the best peer."""
+    lines, over_peer, over_torch = [], [], []
+    states: dict[str, int] = {}
+    for row in rows:
+        states[row["status"]] = states.get(row["status"], 0) + 1
+    for case, group in by_case(rows).items():
+        ours = group.get(CHOOSER)
+        if ours is None or ours["suite"] in ("compiles", "accuracy"):
+            continue
+        copy, peer = ratio(group, COPY), best_peer(group)
+        to_peer = ratio(group, peer) if peer else None
+        if to_peer:
+            over_peer.append(to_peer)
+        if ratio(group, "torch"):
+            over_torch.append(ratio(group, "torch"))
+        us = timed(ours)
+        lines.append(
+            f"{case:<52} {f'{us:9.1f} us' if us else ours['status']:>12}"
+            f" {f'{copy:.3f} of copy' if copy else '':>14}"
+            f" {f'{to_peer:.3f} x {peer}' if to_peer else '':>22}"
+            f"{'  LOSS' if to_peer and standing(to_peer) == 'behind' else ''}"
+        )
+    shown = lines[-limit:]
+    if len(lines) > limit:
+        shown.insert(0, f"… {len(lines) - limit} lines left out")
+    for name, values in (("best peer", over_peer), ("torch", over_torch)):
+        if values:
+            shown.append(
+                f"geometric mean over {name}: {geometric_mean(values):.3f} ({len(values)} cases)"
+            )
+    shown.append(
+        "rows: " + ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    )
+    return "\n".join(shown)

@@ -1,0 +1,537 @@
+"""The loop that measures: for each case and provider check against float64, then time, then write a
+row.
+
+The file is written again every few seconds and read back at the start, so a run that stops goes on
+where it was. A provider that breaks the device, or hangs, gets a row that says so, and the run
+starts itself again without it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import platform
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from softmax_bench import inputs, measure, providers, sources, tuning
+from softmax_bench.cases import ELEMENTS, Case
+from softmax_bench.roster import CHOOSER, COPY, RUNGS
+from softmax_bench.schema import FORMAT, dump
+
+HANG_SECONDS = 100
+"""How long one provider may take for one case, compiling included, before it counts as hanging."""
+
+FINAL = {"ok", "wrong", "refused", "failed"}
+"""The states of a row that a resumed run leaves alone."""
+
+
+def now() -> str:
+    """The time, in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _nvidia_smi(field: str) -> str | None:
+    try:
+        run = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return (
+        run.stdout.strip().splitlines()[0] if run.returncode == 0 and run.stdout.strip() else None
+    )
+
+
+def git_commit() -> str | None:
+    """The commit of the working tree, or None outside a repository."""
+    try:
+        run = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parent,
+            timeout=20,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return run.stdout.strip() if run.returncode == 0 else None
+
+
+def environment(device: str, commit: str | None, timer) -> dict:
+    """Everything about the machine and the software that a row refers to."""
+    import triton
+
+    on_gpu = device == "cuda"
+    properties = torch.cuda.get_device_properties(0) if on_gpu else None
+    return {
+        "gpu": properties.name if properties else f"none ({platform.machine()})",
+        "gpu_memory_bytes": properties.total_memory if properties else 0,
+        "multiprocessors": properties.multi_processor_count if properties else 0,
+        "l2_bytes": getattr(properties, "L2_cache_size", 0) if on_gpu else 0,
+        "driver": (_nvidia_smi("driver_version") if on_gpu else None) or "none",
+        "cuda": torch.version.cuda or "none",
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+        "peers": providers.versions(),
+        "commit": commit or git_commit() or "unknown",
+        "started": now(),
+        "timer": timer.name,
+        "flush_bytes": timer.flush_bytes,
+        "sources": {name: entry["sha256"] for name, entry in sources.hashes().items()},
+    }
+
+
+class Results:
+    """The file of a run: its rows by case and provider, kept on disk."""
+
+    def __init__(self, path: Path, env: dict, every: float = 3.0):
+        self.path, self.every, self.written = path, every, 0.0
+        self.environments: dict[str, dict] = {}
+        self.rows: dict[tuple[str, str], dict] = {}
+        if path.is_file():
+            data = json.loads(path.read_text(encoding="utf-8"))
+            self.environments = data["environments"]
+            self.rows = {(row["case"], row["provider"]): row for row in data["rows"]}
+        self.environment = self._enter(env)
+
+    def _enter(self, env: dict) -> str:
+        def same(a: dict, b: dict) -> bool:
+            return {**a, "started": ""} == {**b, "started": ""}
+
+        for name, known in self.environments.items():
+            if same(known, env):
+                return name
+        taken = [int(name.removeprefix("run")) for name in self.environments]
+        name = f"run{max(taken, default=0) + 1}"
+        self.environments[name] = env
+        return name
+
+    def done(self, case: Case, provider: str) -> bool:
+        """Whether a row needs no measuring again: it is final, and was measured with the same
+        software."""
+        row = self.rows.get((case.id, provider))
+        if row is None or row["status"] not in FINAL:
+            return False
+        then, current = self.environments[row["environment"]], self.environments[self.environment]
+        if any(then[key] != current[key] for key in ("gpu", "driver", "cuda", "torch", "triton")):
+            return False
+        if then["peers"].get(provider) != current["peers"].get(provider):
+            return False
+        return row["source"] == self.source(provider)
+
+    def source(self, provider: str) -> str | None:
+        """The hash of the source that a provider of ours runs now."""
+        return self.environments[self.environment]["sources"].get(provider)
+
+    def add(self, case: Case, provider: str, **fields) -> dict:
+        """Keep a row; whatever stood at its place goes."""
+        row = {
+            "case": case.id,
+            "suite": case.suite,
+            "op": case.op,
+            "direction": case.direction,
+            "dtype": case.dtype,
+            "shape": list(case.shape),
+            "dim": case.dim,
+            "layout": case.layout,
+            "inputs": case.inputs,
+            "provider": provider,
+            "status": "ok",
+            "reason": None,
+            "bytes": case.bytes,
+            "us": None,
+            "samples": 0,
+            "max_abs_error": None,
+            "max_rel_error": None,
+            "kernels": [],
+            "count": None,
+            "source": self.source(provider),
+            "environment": self.environment,
+            "utc": now(),
+            **fields,
+        }
+        self.rows[case.id, provider] = row
+        if time.monotonic() - self.written > self.every:
+            self.write()
+        return row
+
+    def write(self) -> None:
+        """Write the file whole, under another name first, so that a stop in between loses
+        nothing."""
+        used = {row["environment"] for row in self.rows.values()} | {self.environment}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        text = dump(
+            {
+                "format": FORMAT,
+                "environments": {
+                    name: env for name, env in self.environments.items() if name in used
+                },
+                "rows": list(self.rows.values()),
+            }
+        )
+        beside = self.path.with_suffix(".part")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(self.path)
+        self.written = time.monotonic()
+
+
+def finite(value: float) -> float | str:
+    """A number as JSON can hold it: an infinite error is the word."""
+    return value if value < float("inf") else "inf"
+
+
+class Runner:
+    """Measures cases one by one."""
+
+    def __init__(
+        self,
+        results: Results,
+        device: str,
+        timer: Callable[[Callable[[], object]], list[float]],
+        *,
+        budget_seconds: float = float("inf"),
+        say: Callable[[str], None] = lambda line: print(line, flush=True),
+        restart: Callable[[], None] | None = None,
+        seed: int | None = None,
+    ):
+        self.results, self.device, self.timer, self.say = results, torch.device(device), timer, say
+        self.begin, self.budget = time.monotonic(), budget_seconds
+        self.restart = restart
+        few = {} if device == "cuda" else {"batches": 2, "calls": 2, "warm": 1}
+        self.host_timer = measure.HostTimer(self.synchronize, **few)
+        self.generator = torch.Generator(device).manual_seed(
+            seed if seed is not None else time.time_ns() % 2**31
+        )
+        self.pool: dict[tuple[str, int], torch.Tensor] = {}
+        self.current: tuple[Case, str, float] | None = None
+
+    # Tensors
+
+    def _random(self, dtype: str, slot: int, elements: int) -> torch.Tensor:
+        """Normally distributed numbers from a buffer that all cases of a type share."""
+        buffer = self.pool.get((dtype, slot))
+        if buffer is None or buffer.numel() < elements:
+            self.pool.pop((dtype, slot), None)
+            size = max(elements, ELEMENTS) if self.device.type == "cuda" else elements
+            buffer = torch.randn(
+                size, generator=self.generator, device=self.device, dtype=getattr(torch, dtype)
+            )
+            self.pool[dtype, slot] = buffer
+        return buffer[:elements]
+
+    def tensors(self, case: Case) -> inputs.Tensors:
+        """The tensors of a case."""
+        shape = case.shape
+        if (
+            case.layout == "row_strided"
+        ):  # every other row of a tensor twice as tall lies between the rows
+            wide = self._random(case.dtype, 0, 2 * case.elements).view(shape[0], 2 * shape[1])
+            x = wide[:, : shape[1]]
+        else:
+            x = self._random(case.dtype, 0, case.elements).view(shape)
+        if case.inputs not in ("normal", "sweep") or case.suite == "host_time":
+            x = inputs.make_input(case, x.clone())
+        tensors = inputs.Tensors(x)
+        if case.direction != "forward":
+            tensors.dy = self._random(case.dtype, 1, case.elements).view(shape)
+        if case.direction == "backward":
+            function = torch.log_softmax if case.op == "log_softmax" else torch.softmax
+            tensors.y = function(x, case.dim)
+        return tensors
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    # The loop
+
+    def run(self, cases: list[Case]) -> None:
+        """Measure every case that is not measured yet, until the time is up."""
+        todo = []
+        for case in cases:
+            missing = [
+                provider for provider in case.providers if not self.results.done(case, provider)
+            ]
+            if missing and COPY in case.providers and COPY not in missing:
+                missing.insert(0, COPY)  # the copy of the same run
+            if missing:
+                todo.append((case, missing))
+        self.say(
+            f"{len(todo)} of {len(cases)} cases to measure, "
+            f"{sum(len(names) for _, names in todo)} rows"
+        )
+        threading.Thread(target=self._watch, daemon=True).start()
+        for number, (case, names) in enumerate(todo, start=1):
+            spent = time.monotonic() - self.begin
+            if spent > self.budget:
+                self.say(f"time is up after {spent:.0f} s: {len(todo) - number + 1} cases left")
+                for late, missing in todo[number - 1 :]:
+                    for name in missing:
+                        if (late.id, name) not in self.results.rows:
+                            self.results.add(
+                                late, name, status="not_run", reason="the time given was used up"
+                            )
+                break
+            cells = self._case(case, names)
+            self.say(f"[{spent:5.0f} s {number}/{len(todo)}] {case.id}: {'  '.join(cells)}")
+        self.current = None
+        self.results.write()
+
+    def _case(self, case: Case, names: list[str]) -> list[str]:
+        cells = []
+        try:
+            tensors = self.tensors(case)
+            checked = case.inputs != "sweep"
+            expected = measure.reference(case, tensors) if checked else None
+        except Exception as error:
+            self._survive(error)
+            for name in names:
+                self.results.add(
+                    case, name, status="failed", reason=f"making the tensors: {describe(error)}"
+                )
+            return [f"failed: {describe(error)}"]
+        for name in names:
+            self.current = (case, name, time.monotonic())
+            fields = self._measure(case, name, tensors, expected)
+            self.current = None
+            row = self.results.add(case, name, **fields)
+            cells.append(cell(row))
+        del tensors, expected
+        gc.collect(0)
+        return cells
+
+    def _measure(self, case: Case, name: str, tensors: inputs.Tensors, expected) -> dict:
+        try:
+            if case.suite == "compiles":
+                return self._count_kernels(case)
+            call = providers.PREPARE[name](case, tensors)
+            if case.suite == "host_time":
+                return self._host_time(case, call, tensors, expected)
+            fields: dict = {}
+            if name != COPY:
+                if case.suite != "accuracy":
+                    self._poison(case)
+                result: Any = call()
+                absolute, relative = measure.errors(result, expected.view(result.shape), case.dim)
+                del result
+                fields = {"max_abs_error": finite(absolute), "max_rel_error": finite(relative)}
+                if name in (CHOOSER, *RUNGS):
+                    fields["kernels"] = providers.kernels_launched()
+                if relative > measure.TOLERANCE[case.dtype]:
+                    fields |= {
+                        "status": "wrong",
+                        "reason": f"largest relative error of a row {relative:.3g}",
+                    }
+            if case.suite != "accuracy":
+                call()
+                samples = self.timer(call)
+                fields |= {"us": measure.summary(samples), "samples": len(samples)}
+            return fields
+        except providers.Refused as error:
+            return {"status": "refused", "reason": str(error)}
+        except providers.Missing as error:
+            return {"status": "skipped", "reason": str(error)}
+        except Exception as error:
+            refused = isinstance(error, (ValueError, NotImplementedError, AssertionError))
+            fields = {"status": "refused" if refused else "failed", "reason": describe(error)}
+            self._survive(error, lambda: self.results.add(case, name, **fields))
+            return fields
+
+    def _poison(self, case: Case) -> None:
+        count = case.n_rows if case.op == "logsumexp" else case.elements
+        measure.poison(count, getattr(torch, case.dtype), self.device)
+
+    def _host_time(self, case: Case, call, tensors: inputs.Tensors, expected) -> dict:
+        absolute, relative = measure.errors(call(), expected, case.dim)
+        try:
+            if case.direction != "forward":
+                call = providers.differentiable(case, call, tensors)
+            samples = self.host_timer(call)
+        finally:
+            tensors.x.requires_grad_(False)
+        fields = {
+            "us": measure.summary(samples),
+            "samples": len(samples),
+            "max_abs_error": finite(absolute),
+            "max_rel_error": finite(relative),
+        }
+        if relative > measure.TOLERANCE[case.dtype]:
+            fields |= {
+                "status": "wrong",
+                "reason": f"largest relative error of a row {relative:.3g}",
+            }
+        return fields
+
+    def _count_kernels(self, case: Case) -> dict:
+        """Run over many row lengths and count what Triton compiles."""
+        import triton
+
+        if triton.knobs.runtime.interpret or self.device.type != "cuda":
+            raise providers.Missing("the interpreter compiles nothing")
+        n_rows, count = case.shape
+        lengths = sorted({1 + (i * 262143) // (count - 1) for i in range(count)})
+        if len(lengths) < count:
+            raise ValueError(f"{len(lengths)} different lengths, not {count}")
+        compiled: set[str] = set()
+
+        def hook(*, key, repr, fn, **_):
+            compiled.add(f"{fn.name}:{key}")
+
+        fresh = tuning.forget_compiled()
+        before = triton.knobs.runtime.jit_cache_hook
+        triton.knobs.runtime.jit_cache_hook = hook
+        begin = time.perf_counter()
+        try:
+            for n_cols in lengths:
+                view = Case(case.suite, (n_rows, n_cols), case.dtype, case.direction)
+                call = providers.PREPARE[CHOOSER](view, self.tensors(view))
+                call()
+                self.current = (case, CHOOSER, time.monotonic())
+            self.synchronize()
+        finally:
+            triton.knobs.runtime.jit_cache_hook = before
+        seconds = time.perf_counter() - begin
+        reason = None if fresh else "kernels compiled earlier in this process are not counted"
+        return {
+            "count": len(compiled),
+            "samples": len(lengths),
+            "reason": reason,
+            "us": measure.summary([seconds * 1e6 / len(lengths)]),
+            "kernels": sorted({name.split(":")[0] for name in compiled}),
+            "bytes": 0,
+        }
+
+    # Breakage
+
+    def _survive(self, error: Exception, keep: Callable[[], object] = lambda: None) -> None:
+        """After a failure: go on if the device still answers, start again if it does not."""
+        if isinstance(error, torch.cuda.OutOfMemoryError):
+            self.pool.clear()
+        if self.device.type != "cuda":
+            return
+        try:
+            torch.cuda.synchronize()
+            torch.ones(1, device=self.device).item()
+            if isinstance(error, torch.cuda.OutOfMemoryError):
+                torch.cuda.empty_cache()
+        except Exception:
+            keep()
+            self.results.write()
+            self.say("the device no longer answers: starting again")
+            if self.restart is None:
+                raise
+            self.restart()
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(5)
+            current = self.current
+            if current is None or time.monotonic() - current[2] < HANG_SECONDS:
+                continue
+            case, name, _ = current
+            self.results.add(
+                case, name, status="failed", reason=f"no answer within {HANG_SECONDS} s"
+            )
+            self.results.write()
+            self.say(f"{case.id}: {name} hangs: starting again")
+            if self.restart is not None:
+                self.restart()
+            os._exit(3)
+
+
+def describe(error: Exception) -> str:
+    """An error in one line, shortened."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
+def cell(row: dict) -> str:
+    """A row in a few characters, for the progress line."""
+    name = row["provider"]
+    if row["status"] not in ("ok", "wrong"):
+        return f"{name}={row['status']}"
+    mark = "" if row["status"] == "ok" else "(wrong)"
+    if row["count"] is not None:
+        return f"{name}={row['count']} kernels{mark}"
+    if row["us"] is None:
+        return f"{name}={float(row['max_rel_error']):.1e}{mark}"
+    us = row["us"]["p50"]
+    if row["suite"] in ("host_time", "few_rows", "batch"):
+        return f"{name}={us:.1f}us{mark}"
+    return f"{name}={row['bytes'] / us / 1e3:.0f}{mark}"
+
+
+def compile_ahead(
+    arguments: list[str], processes: int, seconds: float, say: Callable[[str], None]
+) -> None:
+    """Let several processes call everything once, so that what they compile lies in the caches on
+    disk."""
+    say(f"compiling ahead in {processes} processes")
+    begin = time.monotonic()
+    children = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "softmax_bench",
+                "warm",
+                *arguments,
+                "--part",
+                f"{part}/{processes}",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"},
+        )
+        for part in range(processes)
+    ]
+    for child in children:
+        try:
+            child.wait(max(0.1, seconds - (time.monotonic() - begin)))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+    say(f"compiled ahead in {time.monotonic() - begin:.0f} s")
+
+
+def warm(cases: list[Case], part: int, parts: int, results_path: Path | None = None) -> None:
+    """Call one share of all (case, provider) pairs once."""
+    done: set[tuple[str, str]] = set()
+    if results_path is not None and results_path.is_file():
+        rows = json.loads(results_path.read_text(encoding="utf-8"))["rows"]
+        done = {(row["case"], row["provider"]) for row in rows if row["status"] in FINAL}
+    tuning.hasten_autotuning()
+    runner = Runner(Results(Path(os.devnull), {"sources": {}}), "cuda", lambda call: [])
+    pairs = [
+        (case, name)
+        for case in cases
+        if case.suite not in ("compiles", "accuracy")
+        for name in case.providers
+        if name in providers.NEEDS_COMPILING and (case.id, name) not in done
+    ]
+    pairs.sort(key=lambda pair: pair[1])  # so that each share holds as many cases of each provider
+    for case, name in pairs[part::parts]:
+        try:
+            tensors = runner.tensors(case)
+            providers.PREPARE[name](case, tensors)()
+            torch.cuda.synchronize()
+        except Exception as error:  # it fails again, and is recorded, when it is measured
+            if "CUDA error" in str(error):
+                return
+            continue

@@ -1,0 +1,62 @@
+"""What a run does to Triton's own state: shorter autotuning, caches emptied to count compiles."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+
+import torch
+
+from softmax_bench.measure import percentile
+from softmax_bench.roster import RUNGS
+
+
+def hasten_autotuning() -> None:
+    """Let the autotuned rungs try each configuration a few times only: a run visits hundreds of row
+    lengths."""
+    from triton.runtime.autotuner import Autotuner
+
+    def few_calls(call: Callable[[], object], quantiles=(0.5, 0.2, 0.8)) -> list[float]:
+        call()
+        events = [
+            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+            for _ in range(5)
+        ]
+        for start, end in events:
+            start.record()
+            call()
+            end.record()
+        torch.cuda.synchronize()
+        times = [start.elapsed_time(end) for start, end in events]
+        return [percentile(times, share) for share in quantiles]
+
+    for name in RUNGS:
+        try:
+            module = importlib.import_module(f"triton_softmax.kernels.{name}")
+        except ImportError:
+            continue
+        for value in vars(module).values():
+            while value is not None:
+                if isinstance(value, Autotuner):
+                    value._do_bench = few_calls
+                value = getattr(value, "fn", None)
+
+
+def forget_compiled() -> bool:
+    """Empty Triton's in-memory caches of this package's kernels, so that compilations can be
+    counted from nothing."""
+    from triton.runtime.jit import JITFunction
+
+    importlib.import_module("triton_softmax.dispatch").clear_plans()
+    found = False
+    for name, module in list(sys.modules.items()):
+        if not name.startswith("triton_softmax.kernels"):
+            continue
+        for value in vars(module).values():
+            while value is not None:
+                if isinstance(value, JITFunction):
+                    value.device_caches.clear()
+                    found = True
+                value = getattr(value, "fn", None) if not isinstance(value, JITFunction) else None
+    return found

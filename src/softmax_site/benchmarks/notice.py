@@ -1,0 +1,56 @@
+"""What a reader must know about a measurement, decided when the site is built.
+
+Nothing while all is well; a warning when an implementation's source has changed since, or when the
+measurement is older than 90 days.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from softmax_bench import sources
+from softmax_site.benchmarks.page import Measured
+
+OLD_DAYS = 90
+
+
+def today() -> datetime:
+    """The time of the build; `SOURCE_DATE_EPOCH` sets it, for builds that can be repeated."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    if epoch:
+        return datetime.fromtimestamp(int(epoch), UTC)
+    return datetime.now(UTC)
+
+
+def notices(
+    measured: Measured, now: datetime, package: Path = sources.PACKAGE
+) -> list[tuple[str, str]]:
+    """Title and text of each thing a reader must know about a measurement."""
+    found = []
+    then = datetime.strptime(measured.utc, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    day = then.strftime("%Y-%m-%d")
+    changed = [
+        name for name, sha in measured.sources.items() if sources.hash_of(name, package) != sha
+    ]
+    if changed:
+        names = ", ".join(f"`{name}`" for name in changed)
+        found.append(
+            (
+                f"Changed since measured on {day}",
+                f"The source of {names} has changed since these numbers were taken; they "
+                "describe the earlier code.",
+            )
+        )
+    age = (now - then).days
+    if age > OLD_DAYS:
+        text = f"These numbers were taken on {day}, {age} days before this page was built."
+        found.append(("Measured long ago", text))
+    return found
+
+
+def markdown(measured: Measured, package: Path = sources.PACKAGE) -> str:
+    """The notices as admonitions; empty while all is well."""
+    found = notices(measured, today(), package)
+    return "".join(f'!!! warning "{title}"\n\n    {text}\n\n' for title, text in found)

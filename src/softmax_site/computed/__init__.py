@@ -1,0 +1,17 @@
+"""What a page shows of the compiler's output or of a kernel's run, committed in `docs/_computed/`.
+
+Each module has a function `generate` that returns texts by path. `python -m softmax_site.computed`
+writes them, and a test runs the same functions and compares, so none goes stale unseen. This is the
+one part of `softmax_site` that imports the library, torch and triton.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+NAMES = ("aligned_ptx", "compiled", "online_stepper", "spills", "worked_view")
+
+
+def generate(name: str) -> dict[str, str]:
+    """The files of one module as text by path."""
+    return importlib.import_module(f"{__name__}.{name}").generate()

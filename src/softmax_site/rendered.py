@@ -1,0 +1,48 @@
+"""What a page may include by `[[rendered name]]`: text that follows from files of the repository.
+
+It is made when the site is built and lies nowhere on disk, so it cannot go stale. What needs a
+compiler or a kernel run is made by `softmax_site.computed` instead, and committed.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from softmax_site import corrections, traffic
+from softmax_site.benchmarks import notice
+from softmax_site.benchmarks.page import Fragment, Rendered
+from softmax_site.benchmarks.render import render
+
+READ = ("docs/benchmarks", "tests/site/test_corrections.py", "src/softmax_bench/traffic.py")
+"""The folder and files that everything rendered follows from."""
+
+
+def _stamp(root: Path) -> tuple:
+    files = [root / name for name in READ]
+    files += (root / READ[0]).rglob("*.json")
+    return tuple((path, path.stat().st_mtime_ns) for path in files if path.is_file())
+
+
+@lru_cache(maxsize=2)
+def _load(root: Path, stamp: tuple) -> Rendered:
+    out = render(root)
+    out.fragments["corrections"] = Fragment(corrections.listing(root))
+    out.fragments |= {name: Fragment(text) for name, text in traffic.tables().items()}
+    return out
+
+
+def load(root: Path | str = ".") -> Rendered:
+    """Everything rendered for the repository below `root`; made again when a file has changed."""
+    root = Path(root).resolve()
+    return _load(root, _stamp(root))
+
+
+def markdown(name: str, root: Path | str = ".") -> str:
+    """A fragment as a page shows it today: what a reader must know of its age, then the text."""
+    fragments = load(root).fragments
+    if name not in fragments:
+        raise KeyError(f"nothing rendered is named {name!r}; there is {', '.join(fragments)}")
+    text, measured = fragments[name]
+    package = Path(root).resolve() / "src/triton_softmax"
+    return (notice.markdown(measured, package) if measured else "") + text

@@ -1,0 +1,691 @@
+"""The public functions against PyTorch's: every shape, stride, dtype and hostile row, and every
+error message."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import triton_softmax
+from triton_softmax import functional, log_softmax, logsumexp, ops, softmax
+
+INF, NAN = math.inf, math.nan
+PAIRS = {"softmax": (softmax, torch.softmax), "log_softmax": (log_softmax, torch.log_softmax)}
+normalizers = pytest.mark.parametrize("ours, theirs", list(PAIRS.values()), ids=list(PAIRS))
+ALL = {**PAIRS, "logsumexp": (logsumexp, torch.logsumexp)}
+functions = pytest.mark.parametrize("ours, theirs", list(ALL.values()), ids=list(ALL))
+dtypes = pytest.mark.parametrize(
+    "dtype", ops.DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch.")
+)
+
+# Against a float64 reference that starts from the same rounded input. One unit in the last place of
+# the result; the interpreter truncates to bfloat16 where a GPU rounds to the nearest.
+TOLERANCE = {
+    torch.float64: dict(rtol=1e-12, atol=1e-14),
+    torch.float32: dict(rtol=2e-6, atol=1e-7),
+    torch.float16: dict(rtol=1e-3, atol=1e-6),
+    torch.bfloat16: dict(rtol=8e-3, atol=1e-6),
+}
+
+
+def random(*shape, dtype=torch.float64, seed=0):
+    return (
+        3 * torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    ).to(dtype)
+
+
+def check_close(actual, expected, tolerance):
+    """Compare a result of any dtype with a float64 reference."""
+    torch.testing.assert_close(actual.double(), expected, equal_nan=True, **tolerance)
+
+
+def gradient(ours, x, y, dy, dim):
+    """The vector-Jacobian product in float64, from the output as it was rounded: what a backward
+    kernel gets to see."""
+    x, y, dy = x.detach().double(), y.detach().double(), dy.double()
+    if ours is softmax:
+        return y * (dy - (y * dy).sum(dim, keepdim=True))
+    if ours is log_softmax:
+        return dy - y.exp() * dy.sum(dim, keepdim=True)
+    return dy.unsqueeze(dim) * (x - y.unsqueeze(dim)).exp()
+
+
+def compare(ours, theirs, x, dim):
+    """Compare values, metadata and gradients with PyTorch's, computed in float64."""
+    x = x.detach().requires_grad_()
+    y = ours(x, dim)
+    exact = x.detach().double().requires_grad_()
+    want = theirs(exact, dim)
+    assert y.shape == want.shape and y.dtype == x.dtype and y.device == x.device
+    assert y.is_contiguous()
+    check_close(y, want, TOLERANCE[x.dtype])
+    dy = random(*y.shape, seed=1).to(y.dtype)
+    (dx,) = torch.autograd.grad(y, x, dy)
+    assert dx.shape == x.shape and dx.dtype == x.dtype
+    rounding = {
+        **TOLERANCE[x.dtype],
+        "atol": 4 * torch.finfo(x.dtype).eps * (1 + dy.abs().sum().item()),
+    }
+    check_close(dx, gradient(ours, x, y, dy, dim), rounding)
+    if x.dtype == torch.float64:
+        (want_dx,) = torch.autograd.grad(want, exact, dy)
+        slack = 1 + (want.abs().nan_to_num(posinf=0).max().item() if ours is logsumexp else 0)
+        check_close(dx, want_dx, dict(rtol=1e-12 * slack, atol=1e-12))
+
+
+def launched():
+    from triton_softmax import dispatch
+
+    return dispatch.last_launch()
+
+
+# Shapes, dimensions, dtypes
+
+SHAPES = [
+    (1,),
+    (7,),
+    (1, 1),
+    (1, 5),
+    (5, 1),
+    (3, 7),
+    (2, 3, 4),
+    (2, 1, 3),
+    (2, 1, 2, 3),
+    (1, 33),
+    (33, 2),
+]
+
+
+@functions
+@pytest.mark.parametrize(
+    "shape, dim",
+    [(shape, dim) for shape in SHAPES for dim in range(-len(shape), len(shape))],
+    ids=str,
+)
+def test_every_dimension(ours, theirs, shape, dim):
+    x = random(*shape)
+    torch.testing.assert_close(ours(x, dim), theirs(x, dim), rtol=1e-12, atol=1e-14)
+
+
+@functions
+@dtypes
+@pytest.mark.parametrize(
+    "shape, dim", [((3, 7), 1), ((7, 3), 0), ((2, 5, 3), 1), ((2, 129), -1)], ids=str
+)
+def test_values_and_gradients(ours, theirs, shape, dim, dtype):
+    compare(ours, theirs, random(*shape, dtype=dtype), dim)
+
+
+@functions
+@pytest.mark.parametrize("dim", [0, -1])
+def test_zero_dimensional(ours, theirs, dim):
+    for value in (3.0, -INF, INF, NAN):
+        x, exact = (torch.tensor(value, dtype=torch.float64, requires_grad=True) for _ in range(2))
+        y, want = ours(x, dim), theirs(exact, dim)
+        assert y.shape == ()
+        torch.testing.assert_close(y, want, equal_nan=True)
+        y.backward()
+        want.backward()
+        torch.testing.assert_close(x.grad, exact.grad, equal_nan=True)
+
+
+EMPTY = [(0,), (3, 0), (0, 3), (3, 0, 2), (0, 0)]
+
+
+@functions
+@pytest.mark.parametrize(
+    "shape, dim", [(shape, dim) for shape in EMPTY for dim in range(len(shape))], ids=str
+)
+def test_empty(ours, theirs, shape, dim):
+    x, exact = (torch.empty(shape, requires_grad=True) for _ in range(2))
+    y, want = ours(x, dim), theirs(exact, dim)
+    assert y.dtype == want.dtype and y.stride() == want.stride()
+    torch.testing.assert_close(y, want)
+    y.sum().backward()
+    assert x.grad.shape == x.shape
+
+
+@normalizers
+def test_empty_takes_a_dtype(ours, theirs):
+    assert ours(torch.empty(2, 0), 0, torch.float64).dtype == torch.float64
+
+
+# Strides
+
+VIEWS = {
+    "transposed": lambda: random(5, 3).t(),
+    "permuted": lambda: random(2, 3, 4).permute(2, 0, 1),
+    "channels_last": lambda: random(2, 3, 2, 2).to(memory_format=torch.channels_last),
+    "expanded_rows": lambda: random(1, 5).expand(3, 5),
+    "expanded_columns": lambda: random(3, 1).expand(3, 5),
+    "expanded_scalar": lambda: random(1).expand(2, 3),
+    "wide_rows": lambda: random(3, 9)[:, 2:7],
+    "every_second_column": lambda: random(3, 10)[:, ::2],
+    "every_second_row": lambda: random(6, 5)[::2],
+    "offset": lambda: random(40)[3:18].view(3, 5),
+    "overlapping": lambda: random(9).as_strided((4, 5), (1, 1)),
+    "diagonal": lambda: random(4, 4, 2).diagonal(),
+    "reordered_unit_dimensions": lambda: random(3, 5).as_strided((3, 1, 5), (5, 77, 1)),
+}
+
+
+@functions
+@pytest.mark.parametrize("view", VIEWS)
+def test_any_strides(ours, theirs, view):
+    x = VIEWS[view]()
+    before = x.clone()
+    for dim in range(x.dim()):
+        compare(ours, theirs, x, dim)
+    torch.testing.assert_close(x, before, rtol=0, atol=0)
+
+
+@functions
+def test_what_surrounds_a_view_does_not_matter(ours, theirs):
+    padded = torch.full((5, 12), NAN, dtype=torch.float64)
+    padded[1:4, 3:10] = random(3, 7)
+    for dim in (0, 1):
+        compare(ours, theirs, padded[1:4, 3:10], dim)
+    assert padded.isnan().sum() == 60 - 21
+
+
+@functions
+def test_negative_bit(ours, theirs):
+    z = torch.complex(random(2, 3), random(2, 3, seed=1))
+    x = z.conj().imag
+    assert x.is_neg()
+    for dim in (0, 1):
+        torch.testing.assert_close(ours(x, dim), theirs(x, dim))
+    leaf = random(2, 3).requires_grad_()
+    y = ours(leaf, 1)
+    dy = torch.complex(y.detach(), y.detach()).conj().imag
+    assert dy.is_neg()
+    torch.testing.assert_close(
+        torch.autograd.grad(y, leaf, dy), torch.autograd.grad(theirs(leaf, 1), leaf, dy.clone())
+    )
+
+
+# Hostile rows
+
+HOSTILE = {
+    "all_minus_inf": [-INF, -INF, -INF],
+    "some_minus_inf": [-INF, 1.0, -INF, 2.0],
+    "one_finite": [-INF, -INF, 5.0],
+    "plus_inf": [1.0, INF, 2.0],
+    "two_plus_inf": [INF, 1.0, INF],
+    "both_infinities": [-INF, 1.0, INF],
+    "nan": [1.0, NAN, 2.0],
+    "nan_and_inf": [NAN, INF, -INF],
+    "large": [30000.0, 29999.0, -30000.0],
+    "very_negative": [-1000.0, -1001.0],
+    "overflow_of_exp": [60000.0, 60000.0, 0.0],
+    "equal": [7.0] * 5,
+    "zeros": [0.0, -0.0],
+    "subnormal": [6e-8, 0.0, 1.0],
+    "late_maximum": [0.0] * 40 + [80.0],
+    "early_maximum": [80.0] + [0.0] * 40,
+    "minus_inf_then_finite": [-INF] * 130 + [3.0, 2.0],
+}
+
+
+@functions
+@pytest.mark.parametrize("row", HOSTILE)
+def test_hostile_rows(ours, theirs, row):
+    for dtype in (torch.float64, torch.float32):
+        x = torch.tensor([HOSTILE[row], HOSTILE["equal"][:1] * len(HOSTILE[row])], dtype=dtype)
+        compare(ours, theirs, x, 1)  # a good row beside the hostile one stays good
+        compare(ours, theirs, x.t(), 0)
+
+
+@functions
+@dtypes
+def test_hostile_rows_in_every_dtype(ours, theirs, dtype):
+    for row in ("all_minus_inf", "both_infinities", "nan", "large", "some_minus_inf"):
+        x = torch.tensor(HOSTILE[row], dtype=dtype)
+        check_close(ours(x, 0), theirs(x.double(), 0), TOLERANCE[dtype])
+
+
+# dtype=
+
+
+@normalizers
+@pytest.mark.parametrize("out", ops.DTYPES, ids=str)
+@pytest.mark.parametrize("source", ops.DTYPES, ids=str)
+def test_dtype_casts_first(ours, theirs, source, out):
+    x = random(2, 9, dtype=torch.bfloat16).to(source)  # exact in all four
+    y = ours(x, 1, out)
+    assert y.dtype == out
+    check_close(y, theirs(x.to(out).double(), 1), TOLERANCE[out])
+    x.requires_grad_()
+    (dx,) = torch.autograd.grad(ours(x, 1, dtype=out), x, torch.eye(2, 9, dtype=out))
+    exact = x.detach().double().requires_grad_()
+    (want,) = torch.autograd.grad(theirs(exact, 1), exact, torch.eye(2, 9, dtype=torch.float64))
+    assert dx.dtype == source
+    coarse = max(source, out, key=lambda dtype: torch.finfo(dtype).eps)
+    check_close(dx, want, dict(rtol=0, atol=64 * torch.finfo(coarse).eps))
+
+
+@normalizers
+def test_dtype_casts_before_the_kernel_sees_the_numbers(ours, theirs):
+    x = torch.tensor([1.0, 1.001, 70000.0])  # in float16: 1, 1.001 rounded, inf
+    torch.testing.assert_close(
+        ours(x, 0, torch.float16), theirs(x, 0, dtype=torch.float16), equal_nan=True
+    )
+
+
+@normalizers
+@pytest.mark.parametrize("source", [torch.int64, torch.uint8, torch.bool], ids=str)
+def test_dtype_admits_integers(ours, theirs, source):
+    x = torch.tensor([[0, 1, 1], [1, 0, 1]], dtype=source)
+    torch.testing.assert_close(ours(x, 1, torch.float32), theirs(x, 1, dtype=torch.float32))
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values to real:UserWarning")
+@normalizers
+def test_dtype_admits_complex_numbers_and_keeps_their_gradient(ours, theirs):
+    def run(f):
+        z = torch.complex(random(2, 3), random(2, 3, seed=1)).requires_grad_()
+        y = f(z, 1, dtype=torch.float64)
+        return y, *torch.autograd.grad(y[:, 0].sum(), z)
+
+    torch.testing.assert_close(run(ours), run(theirs))
+
+
+# logsumexp
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("dim", [(0,), (1, 2), (0, 2), (-1, 0), (2, 0, 1), [1], [0, -1]], ids=str)
+def test_logsumexp_over_several_dimensions(dim, keepdim):
+    x, exact = random(2, 3, 4).requires_grad_(), random(2, 3, 4).requires_grad_()
+    y, want = logsumexp(x, dim, keepdim), torch.logsumexp(exact, dim, keepdim)
+    torch.testing.assert_close(y, want)
+    y.sum().backward()
+    want.sum().backward()
+    torch.testing.assert_close(x.grad, exact.grad)
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 0), (0, 2)], ids=str)
+def test_logsumexp_keepdim(shape, keepdim):
+    x = random(*shape)
+    for dim in range(-max(len(shape), 1), max(len(shape), 1)):
+        y, want = logsumexp(x, dim, keepdim=keepdim), torch.logsumexp(x, dim, keepdim=keepdim)
+        assert y.is_contiguous()
+        torch.testing.assert_close(y, want)
+
+
+def test_logsumexp_of_nothing():
+    torch.testing.assert_close(
+        logsumexp(torch.empty(2, 0, 4), (0, 1), True), torch.full((1, 1, 4), -INF)
+    )
+    assert logsumexp(torch.tensor(3.0), ()) == 3
+
+
+# Autograd
+
+
+@functions
+def test_no_gradient_wanted(ours, theirs):
+    x = random(2, 3).requires_grad_()
+    assert not ours(x.detach(), 1).requires_grad
+    with torch.no_grad():
+        assert not ours(x, 1).requires_grad
+    with torch.inference_mode():
+        y = ours(x, 1)
+    assert y.is_inference() and not y.requires_grad
+    torch.testing.assert_close(y.clone(), theirs(x, 1).detach())
+    assert not ours(y, 0).requires_grad  # an inference tensor outside inference mode
+
+
+@functions
+@pytest.mark.parametrize(
+    "loss",
+    {
+        "expanded": lambda y: y.sum(),
+        "transposed": lambda y: (
+            (y.t() @ torch.ones(y.shape[0], 1, dtype=y.dtype)).pow(2).sum()
+            if y.dim() > 1
+            else y.sum()
+        ),
+        "strided": lambda y: (y[..., ::2] * 3).sum(),
+        "zero": lambda y: 0 * y.sum(),
+        "twice": lambda y: (y * y.exp()).sum(),
+        "repeated": lambda y: torch.cat([y, y]).tril().sum() if y.dim() > 1 else (y + y).sum(),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_incoming_gradients(ours, theirs, loss):
+    def run(f):
+        x = random(3, 5).requires_grad_()
+        loss[1](f(2 * x, 1)).backward()  # 2 * x is no leaf
+        return x.grad
+
+    torch.testing.assert_close(run(ours), run(theirs))
+
+
+@functions
+def test_undefined_gradients(ours, theirs):
+    class Cut(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, y):
+            return y.clone()
+
+        @staticmethod
+        def backward(ctx, dy):
+            return None
+
+    def run(f):
+        x = random(2, 3).requires_grad_()
+        return torch.autograd.grad(Cut.apply(f(x, 1)).sum(), x, allow_unused=True)
+
+    assert run(ours) == run(theirs) == (None,)
+
+
+@normalizers
+def test_changing_the_output_in_place_is_noticed(ours, theirs):
+    for f in (ours, theirs):
+        y = f(random(2, 3).requires_grad_(), 1)
+        y.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
+@functions
+def test_gradient_of_a_gradient(ours, theirs):
+    def run(f):
+        x = random(2, 4).requires_grad_()
+        (dx,) = torch.autograd.grad((f(x, 1) ** 2).sum(), x, create_graph=True)
+        (dxx,) = torch.autograd.grad((dx**3).sum(), x, create_graph=True)
+        return dx, dxx, *torch.autograd.grad(dxx.sin().sum(), x)
+
+    torch.testing.assert_close(run(ours), run(theirs))
+
+
+@functions
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize(
+    "shape, dim", [((), 0), ((3,), 0), ((2, 3), 0), ((2, 3), 1), ((2, 3, 2), 1)], ids=str
+)
+def test_the_result_may_be_changed_in_place(ours, theirs, shape, dim, requires_grad):
+    x = random(*shape).requires_grad_(requires_grad)
+    weight = torch.tensor(2.0, dtype=x.dtype, requires_grad=True)
+    for op in (ours, ops.__dict__[ours.__name__]):
+        y, want = op(x, dim), theirs(x, dim)
+        assert not y._is_view()
+        torch.testing.assert_close(y.mul_(weight), want.mul_(weight))
+    with torch.autograd.forward_ad.dual_level():
+        torch.testing.assert_close(ours(x, dim).mul_(weight), want)
+
+
+@normalizers
+@pytest.mark.parametrize("name", triton_softmax.IMPLEMENTATIONS)
+def test_the_result_of_each_implementation_may_be_changed_in_place(ours, theirs, name):
+    ours(random(2, 3).float().requires_grad_(), 1, implementation=name).mul_(2)
+
+
+def test_cross_entropy_of_the_article():
+    """The check of the article "Softmax": a loss behind the softmax, and its gradient."""
+    target = torch.randint(0, 37, (8,), generator=torch.Generator().manual_seed(3))
+
+    def run(f):
+        x = random(8, 37, dtype=torch.float32).requires_grad_()
+        torch.nn.functional.nll_loss(f(x, -1), target).backward()
+        return x.grad
+
+    torch.testing.assert_close(run(log_softmax), run(torch.log_softmax))
+    torch.testing.assert_close(
+        run(lambda x, d: softmax(x, d).log()), run(torch.log_softmax), rtol=1e-4, atol=1e-6
+    )
+
+
+def test_hooks_see_the_saved_output():
+    saved = []
+
+    def pack(t):
+        saved.append(t)
+        return t
+
+    x = random(2, 3).requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        y = softmax(x, 1)
+    assert (
+        len(saved) == 1 and saved[0].data_ptr() == y.data_ptr()
+    )  # y is all that the backward pass needs
+    y[:, 0].sum().backward()
+    assert x.grad.abs().sum() > 0
+
+
+# Which way a call goes
+
+
+def uses_operators(monkeypatch, f, *args):
+    """Whether `f` calls the operators of `ops`."""
+    calls = []
+    for name in ("softmax", "log_softmax", "logsumexp"):
+        op = getattr(ops, name)
+        monkeypatch.setattr(ops, name, lambda *a, op=op: calls.append(op) or op(*a))
+    f(*args)
+    monkeypatch.undo()
+    return bool(calls)
+
+
+@functions
+def test_plain_calls_skip_the_dispatcher(monkeypatch, ours, theirs):
+    x = random(2, 3)
+    assert not uses_operators(monkeypatch, ours, x, 1)
+    assert not uses_operators(monkeypatch, ours, x.clone().requires_grad_(), 1)
+    assert not uses_operators(monkeypatch, ours, torch.nn.Parameter(x), 1)
+    assert not uses_operators(monkeypatch, ours, x.conj(), 1)
+
+
+@functions
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_the_short_way_is_short(monkeypatch, ours, theirs, requires_grad):
+    """Python functions entered between the caller and `dispatch`: what a call costs the host beside
+    the launch."""
+    from triton_softmax import dispatch
+
+    entered = []
+
+    def profile(frame, event, argument):
+        if event == "call":
+            entered.append(frame.f_code.co_name)
+
+    result = theirs(random(2, 3), 1)
+    name = "logsumexp_forward" if ours is logsumexp else "softmax_forward"
+    monkeypatch.setattr(dispatch, name, lambda *args, **kwargs: sys.setprofile(None) or result)
+    monkeypatch.setattr(ops, "check_device", lambda device: None)  # not entered on a GPU
+    x = random(2, 3).requires_grad_(requires_grad)
+    sys.setprofile(profile)
+    try:
+        ours(x, 1)
+    finally:
+        sys.setprofile(None)
+    entered = [name for name in entered if name not in ("<lambda>", "lambda")]
+    assert len(entered) <= 6 + requires_grad, entered
+
+
+@functions
+def test_watched_calls_use_the_operators(monkeypatch, ours, theirs):
+    x = random(2, 3)
+    assert uses_operators(monkeypatch, ours, torch.empty(2, 3, device="meta"), 1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert uses_operators(monkeypatch, ours, x, 1)
+    with torch.device("cpu"):
+        assert uses_operators(monkeypatch, ours, x, 1)
+    with torch.autograd.forward_ad.dual_level():
+        assert uses_operators(monkeypatch, ours, x, 1)
+    assert uses_operators(monkeypatch, torch.vmap(lambda x: ours(x, 0)), x)
+    assert uses_operators(monkeypatch, ours, torch.complex(x, x).conj().imag, 1)
+
+
+@normalizers
+def test_a_named_dtype_keeps_the_short_way(monkeypatch, ours, theirs):
+    assert not uses_operators(monkeypatch, ours, random(2, 3), 1, torch.float32)
+
+
+# Naming an implementation
+
+
+@normalizers
+@pytest.mark.parametrize("name", triton_softmax.IMPLEMENTATIONS)
+def test_each_implementation(ours, theirs, name):
+    x = random(3, 9, dtype=torch.float32).requires_grad_()
+    y = ours(x, 0 if name == "strided" else 1, implementation=name)
+    assert any(name in launch for launch in launched()), launched()
+    want = theirs(x, 0 if name == "strided" else 1)
+    dy = random(3, 9, seed=1).float()
+    torch.testing.assert_close(
+        (y, *torch.autograd.grad(y, x, dy)), (want, *torch.autograd.grad(want, x, dy))
+    )
+
+
+@pytest.mark.parametrize("name", triton_softmax.IMPLEMENTATIONS)
+def test_implementations_take_corner_shapes(name):
+    assert softmax(torch.tensor(2.0), implementation=name) == 1
+    assert softmax(torch.empty(0, 3), implementation=name).shape == (0, 3)
+
+
+def test_an_implementation_that_cannot_take_the_shape():
+    with pytest.raises(ValueError, match="single_block|BLOCK_SIZE|columns"):
+        softmax(torch.zeros(1, 1 << 21), implementation="single_block")
+
+
+# Errors
+
+
+@functions
+def test_dim_out_of_range_as_torch(ours, theirs):
+    for x, dim in [
+        (random(2, 3), 2),
+        (random(2, 3), -3),
+        (random(), 1),
+        (random(), -2),
+        (random(0), 1),
+    ]:
+        with pytest.raises(IndexError) as want:
+            theirs(x, dim)
+        for each in (x, x.requires_grad_(), x.detach().to("meta")):
+            with pytest.raises(IndexError) as got:
+                ours(each, dim)
+            assert str(got.value) == str(want.value)
+
+
+@functions
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.int32, torch.int64, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn],
+)
+def test_dtypes_that_are_refused(ours, theirs, dtype):
+    name = str(dtype).removeprefix("torch.")
+    with pytest.raises(
+        TypeError,
+        match=f"^the input has dtype {name}; expected one of float16, bfloat16, float32, float64$",
+    ):
+        ours(torch.zeros(2, 3).to(dtype), 1)
+    if ours is not logsumexp:
+        with pytest.raises(
+            TypeError,
+            match=f"^the argument dtype has dtype {name}; expected one of float16, bfloat16",
+        ):
+            ours(torch.zeros(2, 3), 1, dtype=dtype)
+
+
+@functions
+@pytest.mark.parametrize("dim", ["a", 1.0, None, True], ids=repr)
+def test_dim_of_a_wrong_type(ours, theirs, dim):
+    with pytest.raises(TypeError):
+        theirs(random(2, 3), dim)
+    with pytest.raises(TypeError, match=f"^dim must be an int, not {type(dim).__name__}$"):
+        ours(random(2, 3), dim)
+
+
+@functions
+def test_dim_may_be_any_integer(ours, theirs):
+    import numpy
+
+    x = random(2, 3)
+    torch.testing.assert_close(ours(x, numpy.int64(0)), theirs(x, 0))
+
+
+@functions
+@pytest.mark.parametrize("x", [[1.0, 2.0], 3.0, None], ids=repr)
+def test_input_that_is_no_tensor(ours, theirs, x):
+    with pytest.raises(
+        TypeError, match=f"^the input must be a torch.Tensor, not {type(x).__name__}$"
+    ):
+        ours(x, 0)
+
+
+@normalizers
+def test_other_arguments(ours, theirs):
+    with pytest.raises(TypeError, match=r"^dtype must be a torch.dtype or None, not str$"):
+        ours(random(2, 3), 1, "float32")
+    for x in (
+        random(2, 3),
+        random(2, 3).requires_grad_(),
+        torch.empty(0),
+        torch.empty(2, device="meta"),
+    ):
+        with pytest.raises(
+            ValueError,
+            match="^unknown implementation 'fastest'; expected None or one of .*'single_block'",
+        ):
+            ours(x, 0, implementation="fastest")
+    with pytest.raises(TypeError):
+        ours(
+            random(2, 3), 1, None, "naive"
+        )  # the name of an implementation is passed by keyword only
+
+
+def test_dims_of_logsumexp():
+    with pytest.raises(ValueError, match=r"^dim names a dimension twice: \(1, 1\)$"):
+        logsumexp(random(2, 3), (1, -1))
+    with pytest.raises(ValueError, match="^dim is an empty tuple; name at least one dimension$"):
+        logsumexp(random(2, 3), ())
+    with pytest.raises(IndexError, match=r"expected to be in range of \[-2, 1\], but got 2"):
+        logsumexp(random(2, 3), (0, 2))
+    with pytest.raises(TypeError, match="^dim must be an int, not float$"):
+        logsumexp(random(2, 3), (0, 1.0))
+
+
+@functions
+def test_sparse_tensors_are_refused(ours, theirs):
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        ours(torch.eye(3).to_sparse(), 1)
+
+
+def test_cpu_without_the_interpreter(monkeypatch):
+    monkeypatch.setattr(ops, "INTERPRETED", False)
+    for f, x in itertools.product(
+        (softmax, log_softmax, logsumexp), (random(2, 3), random(2, 3).requires_grad_())
+    ):
+        with pytest.raises(
+            RuntimeError, match="set TRITON_INTERPRET=1 before importing triton, or move the tensor"
+        ):
+            f(x, 1)
+
+
+# The package
+
+
+def test_public_names():
+    assert set(triton_softmax.__all__) <= set(dir(triton_softmax))
+    for name in triton_softmax.__all__:
+        assert getattr(triton_softmax, name) is not None
+    assert triton_softmax.softmax is functional.softmax
+    with pytest.raises(AttributeError, match="module 'triton_softmax' has no attribute 'sotfmax'"):
+        triton_softmax.sotfmax  # noqa: B018
+
+
+def test_importing_the_package_imports_neither_torch_nor_triton():
+    code = (
+        "import sys, triton_softmax; triton_softmax.IMPLEMENTATIONS; "
+        "sys.exit(bool({'torch', 'triton'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

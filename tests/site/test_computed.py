@@ -1,0 +1,37 @@
+"""What needs a compiler or a kernel run is committed, small, and what the library computes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from softmax_site import computed
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs/_computed"
+MOST_BYTES = 100_000
+
+
+@pytest.mark.parametrize("name", computed.NAMES)
+def test_computed_files_are_up_to_date(name):
+    for path, text in computed.generate(name).items():
+        committed = (ROOT / path).read_text("utf8") if (ROOT / path).is_file() else None
+        assert committed == text, f"{path} is stale: run `make regenerate`"
+
+
+def test_every_computed_file_is_named_by_the_module_that_makes_it():
+    folder = Path(computed.__file__).parent
+    sources = "\n".join((folder / f"{name}.py").read_text("utf8") for name in computed.NAMES)
+    for path in FOLDER.iterdir():
+        assert f'"docs/_computed/{path.name}"' in sources, f"nothing makes {path.name}"
+
+
+def test_every_computed_file_is_on_a_page():
+    pages = "\n".join(path.read_text("utf8") for path in (ROOT / "docs").rglob("*.md"))
+    for path in FOLDER.iterdir():
+        assert f'--8<-- "docs/_computed/{path.name}"' in pages, f"no page includes {path.name}"
+
+
+def test_computed_files_stay_small():
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < MOST_BYTES

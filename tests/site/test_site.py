@@ -1,0 +1,200 @@
+"""The built site: it builds strictly, loads nothing from outside, and types no measurement."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from site_build import SECTION, build, html_of, sections
+from softmax_site import equations, markdown
+
+ROOT = Path(__file__).resolve().parents[2]
+LOADING = {
+    "script": "src",
+    "link": "href",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+    "audio": "src",
+    "embed": "src",
+}
+CLAIM = re.compile(
+    r"""
+    \d[\d.,]*\s*(?:×|x\b|times\b|-?fold\b)\s*(?:as\s+)?(?:faster|slower|quicker|speed|fast\b|slow\b|the\s+speed)
+    | \d[\d.,]*\s*%\s*(?:faster|slower|quicker
+        |of\s+(?:the\s+)?(?:peak|copy|bandwidth|memory|speed|roof))
+    | \d[\d.,]*\s*(?:[GMT]i?B/s|[GT]FLOPS?|[µμ]s\b|us\b|ms\b|microseconds?|milliseconds?)
+    """,
+    re.X | re.I,
+)
+
+
+class _Loads(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.urls: list[str] = []
+        self.ids: set[str] = set()
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        if values.get("id"):
+            self.ids.add(values["id"])
+        if tag in LOADING and values.get(LOADING[tag]):
+            self.urls.append(values[LOADING[tag]])
+        self.urls += re.findall(r"url\(([^)]+)\)", values.get("style") or "")
+        self.urls += [
+            part.split()[0] for part in (values.get("srcset") or "").split(",") if part.strip()
+        ]
+
+
+def read(path: Path) -> _Loads:
+    parser = _Loads()
+    parser.feed(path.read_text("utf8"))
+    return parser
+
+
+def test_the_site_builds_strictly_without_torch_and_triton(site):
+    assert (site / "index.html").is_file()
+
+
+def test_nothing_is_loaded_from_outside(site):
+    for page in site.rglob("*.html"):
+        outside = [url for url in read(page).urls if re.match(r"(?:\w+:)?//", url)]
+        assert not outside, f"{page.relative_to(site)} loads {outside}"
+    for style in site.rglob("*.css"):
+        text = style.read_text("utf8")
+        outside = re.findall(r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^)\"']+)", text)
+        assert not outside, f"{style.relative_to(site)} loads {outside}"
+
+
+def test_properdocs_builds_the_same_file(tmp_path):
+    if importlib.util.find_spec("properdocs") is None:
+        pytest.skip("ProperDocs is not installed")
+    result = build(tmp_path / "site", tool="properdocs")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_equation_has_a_test_and_every_test_an_equation():
+    registry = equations.load(ROOT)
+    assert registry.equations
+    assert not registry.problems, "\n".join(registry.problems)
+
+
+def test_every_equation_is_on_its_page_and_in_the_index(site):
+    registry = equations.load(ROOT)
+    index = read(site / "reference/equations/index.html").ids
+    for equation in registry.equations.values():
+        assert equation.anchor in read(site / html_of(equation.page)).ids
+        assert f"index-{equation.label}" in index
+
+
+def test_display_mathematics_is_always_labelled():
+    for page in (ROOT / "docs").rglob("*.md"):
+        text = equations.without_fences(page.read_text("utf8"))
+        assert not re.search(r"\$\$|\\\[|\\begin\{equation", text), (
+            f"{page.name}: use /// equation | label"
+        )
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "1.4× faster",
+        "1.4x faster",
+        "92 % of peak",
+        "92% of the copy",
+        "3,914 GB/s",
+        "12 µs",
+        "3 times as fast",
+        "twice: 2 times the speed",
+    ],
+)
+def test_typed_measurements_are_recognised(claim):
+    assert CLAIM.search(claim)
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    ["8 bytes", "100 % of the inputs", "2 × 3 matrix", "4 warps", "at most 5 % of fences", "N × d"],
+)
+def test_other_numbers_are_not_taken_for_measurements(harmless):
+    assert not CLAIM.search(harmless)
+
+
+@pytest.mark.parametrize("page", [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"])
+def test_no_measurement_is_typed(page):
+    """Speeds come from `[[rendered …]]`, which is made from the data."""
+    claim = CLAIM.search(page.read_text("utf8"))
+    assert not claim, f"{page.relative_to(ROOT)}: typed by hand: {claim[0]!r}"
+
+
+TYPED_SPEEDS = {
+    ("src/triton_softmax/heuristics.py", "split"),
+    ("src/triton_softmax/heuristics.py", "strided"),
+}
+"""Included sections whose comments quote speeds that no data file has; to be emptied."""
+
+
+def typed_speed(text: str) -> str | None:
+    """The first speed that a section types: as a page might, or as a bare share in a comment.
+
+    >>> typed_speed("way = 4  # 2^18: 0.94"), typed_speed("half = 0.55  # of the block")
+    ('# 2^18: 0.94', None)
+    """
+    share = re.search(r"#[^\n]*?\b(?:0\.\d\d|1\.00)\b", text)
+    claim = CLAIM.search(re.sub(r"\n\s*#?\s*", " ", text)) or share
+    return claim and claim[0]
+
+
+def test_no_measurement_is_typed_in_a_section_that_a_page_includes():
+    included = {
+        section
+        for page in (ROOT / "docs").rglob("*.md")
+        for section in SECTION.findall(page.read_text("utf8"))
+    }
+    assert included
+    found = {}
+    for path, name in included:
+        source = ROOT / path
+        claim = typed_speed(sections(source)[name] if name else source.read_text("utf8"))
+        if claim:
+            found[path, name] = claim
+    assert found.keys() == TYPED_SPEEDS, f"typed by hand: {found}"
+
+
+def test_every_module_of_the_library_is_on_the_page_of_the_api():
+    named = re.findall(r"^::: (\S+)$", (ROOT / "docs/reference/api.md").read_text("utf8"), re.M)
+    modules = [path for path in (ROOT / "src/triton_softmax").rglob("*.py")]
+    dotted = {
+        ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+        for path in modules
+    }
+    missing = sorted(dotted - set(named) - {"triton_softmax"})
+    assert not missing, f"not on docs/reference/api.md: {missing}"
+
+
+def test_latex_that_cannot_be_shown_stops_the_build():
+    with pytest.raises(markdown.EquationError, match="nosuchcommand"):
+        markdown.to_mathml(r"\nosuchcommand{x}", display=True)
+
+
+def test_prose_is_spelled():
+    command = [
+        sys.executable,
+        "-m",
+        "codespell_lib",
+        "README.md",
+        "CHANGELOG.md",
+        "docs",
+        "src",
+        "tests",
+    ]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stdout + result.stderr

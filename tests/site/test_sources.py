@@ -1,0 +1,57 @@
+"""The page of sources: every row is there, and every test and object that it names exists."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/reference/sources.md").read_text("utf8")
+ROWS = set("A1 A2 A3 A4 A5 A6 A7 A8 A10 B1 B2 B3 C1 C2 C3 C4 D1 D2 D3 D4 D5 D6 D8".split())
+
+
+def names_in(path: str) -> set[str]:
+    """The functions and classes at the top of a file, its assignments, and what classes contain."""
+    names = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text("utf8"))):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+    return names
+
+
+def test_every_row_is_there_once():
+    rows = re.findall(r"^\| ([A-D]\d+) \| .*\| .*\|$", PAGE.split("## One implementation")[0], re.M)
+    assert len(rows) == len(set(rows))
+    assert ROWS <= set(rows)
+
+
+@pytest.mark.parametrize("cited", sorted(set(re.findall(r"`(tests/[\w/]+\.py(?:::\w+)?)`", PAGE))))
+def test_each_cited_test_exists(cited):
+    path, _, name = cited.partition("::")
+    assert (ROOT / path).is_file()
+    assert not name or name in names_in(path)
+
+
+def test_each_test_cited_by_name_exists():
+    corrections = PAGE.split("## Corrections")[1].split("### The tests")[0]
+    named = set(re.findall(r"`(test_\w+)`", corrections))
+    assert named == {
+        name for name in names_in("tests/site/test_corrections.py") if name.startswith("test_")
+    }
+    equations = set(re.findall(r"`(test_\w+)`", PAGE.split("## Corrections")[0]))
+    assert equations and equations <= names_in("tests/site/test_equations.py")
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\[triton_softmax\.([\w.]+)\]", PAGE))))
+def test_each_linked_object_exists(target):
+    """Some prefix of the dotted name is a file of the package, and what follows is defined in
+    it."""
+    parts = target.split(".")
+    source = ROOT / "src/triton_softmax"
+    for at in range(len(parts), 0, -1):
+        file = source.joinpath(*parts[:at]).with_suffix(".py")
+        if file.is_file():
+            assert set(parts[at:]) <= names_in(str(file.relative_to(ROOT)))
+            return
+    raise AssertionError(f"no module of triton_softmax holds {target}")

@@ -1,0 +1,173 @@
+"""How the repository is built, read from its text: who imports whom, and what is committed."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from site_build import SECTION, sections
+
+ROOT = Path(__file__).resolve().parents[1]
+SRC = ROOT / "src"
+LIBRARY, BENCH, SITE = "triton_softmax", "softmax_bench", "softmax_site"
+ABOVE = {LIBRARY: {BENCH, SITE}, BENCH: {SITE}, SITE: set()}
+"""The packages that a package does not import: site → bench → library."""
+
+COMPILES_OR_RUNS = "computed"
+"""The part of the site that needs the library, torch and triton."""
+
+UNUSED_MARKERS = {
+    ("src/triton_softmax/dispatch.py", "geometry"),
+    ("src/triton_softmax/dispatch.py", "split-launch"),
+    ("src/triton_softmax/dispatch.py", "strided-launch"),
+    ("src/triton_softmax/dispatch.py", "plan"),
+    ("src/triton_softmax/dispatch.py", "replay"),
+    ("src/triton_softmax/dispatch.py", "forward"),
+    ("src/triton_softmax/dispatch.py", "backward"),
+    ("src/triton_softmax/heuristics.py", "fits"),
+    ("src/triton_softmax/heuristics.py", "tile"),
+    ("src/triton_softmax/kernels/logsumexp.py", "launch"),
+    ("src/triton_softmax/kernels/naive.py", "launch"),
+    ("src/triton_softmax/launch.py", "launch"),
+    ("src/triton_softmax/ops.py", "checks"),
+    ("src/triton_softmax/ops.py", "logsumexp-functions"),
+}
+"""Sections that no page includes; to be emptied."""
+
+
+FRONT = {"src/triton_softmax/ops.py"}
+"""Modules that import a name from the front of their package; to be emptied."""
+
+
+def modules(package: str) -> list[Path]:
+    return sorted((SRC / package).rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[tuple[ast.stmt, str]]:
+    """Every import of a file, deferred ones too: the statement and each absolute dotted name."""
+    for node in ast.walk(ast.parse(path.read_text("utf8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            stem = node.module or ""
+            if node.level:
+                folder = path.parents[node.level - 1].relative_to(SRC)
+                stem = ".".join([*folder.parts, *([stem] if stem else [])])
+            for alias in node.names:
+                yield node, f"{stem}.{alias.name}"
+
+
+def is_module(name: str) -> bool:
+    path = SRC.joinpath(*name.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def where(path: Path, node: ast.stmt) -> str:
+    return f"{path.relative_to(ROOT)}:{node.lineno}"
+
+
+@pytest.mark.parametrize("package", ABOVE)
+def test_packages_import_downwards_only(package):
+    for path in modules(package):
+        for node, name in imports(path):
+            top = name.split(".")[0]
+            assert top not in ABOVE[package], f"{where(path, node)} imports {name}"
+
+
+def test_the_site_imports_no_library_torch_or_triton_but_where_it_computes():
+    """Nor does what it imports of the benchmarks, unless a function does so when called."""
+    folder = SRC / SITE / COMPILES_OR_RUNS
+    todo = [path for path in modules(SITE) if not path.is_relative_to(folder)]
+    seen = set()
+    while todo:
+        path = todo.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        tree = ast.parse(path.read_text("utf8"))
+        deferred = {
+            (inner.lineno, inner.col_offset)
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            for inner in ast.walk(node)
+            if isinstance(inner, (ast.Import, ast.ImportFrom))
+        }
+        for node, name in imports(path):
+            in_site = path.is_relative_to(SRC / SITE)
+            if not in_site and (node.lineno, node.col_offset) in deferred:
+                continue
+            top = name.split(".")[0]
+            assert top not in {LIBRARY, "torch", "triton"}, f"{where(path, node)} imports {name}"
+            if top == BENCH:
+                parts = name.split(".")
+                for at in (2, 3):
+                    file = SRC.joinpath(*parts[:at]).with_suffix(".py")
+                    if file.is_file():
+                        todo.append(file)
+
+
+@pytest.mark.parametrize("package", ABOVE)
+def test_nobody_imports_the_front_of_a_package(package):
+    """Within a package each name is imported from the module that defines it, not from its
+    `__init__`, which would run before it is complete."""
+    for path in modules(package):
+        for node, name in imports(path):
+            front = name == package or (name.rpartition(".")[0] == package and not is_module(name))
+            if front and path.relative_to(ROOT).as_posix() not in FRONT:
+                raise AssertionError(f"{where(path, node)} imports {name}")
+
+
+def test_measuring_and_the_providers_do_not_import_each_other():
+    graph = {}
+    for path in modules(BENCH):
+        names = {name.removeprefix(f"{BENCH}.").split(".")[0] for _, name in imports(path)}
+        graph[path.stem] = names & {other.stem for other in modules(BENCH)}
+
+    def reach(start: str) -> set[str]:
+        seen, todo = set(), [start]
+        while todo:
+            for name in graph[todo.pop()] - seen:
+                seen.add(name)
+                todo.append(name)
+        return seen
+
+    for name in graph:
+        assert name not in reach(name), f"{BENCH}.{name} imports itself, by way of others"
+
+
+def test_every_section_of_the_source_is_on_a_page():
+    included = {
+        section
+        for page in (ROOT / "docs").rglob("*.md")
+        for section in SECTION.findall(page.read_text("utf8"))
+    }
+    marked = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path in SRC.rglob("*.py")
+        for name in sections(path)
+    }
+    assert marked - included == UNUSED_MARKERS
+
+
+def committed() -> list[str]:
+    run = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if run.returncode != 0:
+        pytest.skip("not a clone: no list of committed files")
+    return run.stdout.splitlines()
+
+
+def test_nothing_that_is_rendered_is_committed():
+    """What follows from a committed file is made when the site is built; see `test_computed.py`
+    for what needs a compiler."""
+    from softmax_site import rendered
+
+    made = {f"docs/{path}" for path in rendered.load(ROOT).assets}
+    assert made
+    assert not made & set(committed())
+    for name in committed():
+        assert not name.startswith(("docs/_generated/", "docs/assets/bench/", "site/")), name
