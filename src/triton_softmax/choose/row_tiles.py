@@ -24,6 +24,10 @@ LONGEST = {
 multiprocessor alone cannot hide its waiting behind another one. 16-bit rows, which have to be twice
 as fast as float32, need that earlier; two inputs take twice the registers."""
 
+LONGEST_REDUCED = {2: 32768, 4: 16384, 8: 8192}
+"""The same where one number is written per row, by bytes of an element: nothing waits in registers
+to be written."""
+
 LONGEST_OF_FEW = 8192
 """The same if there are few rows: longer ones are split, or most of the device idles."""
 
@@ -34,11 +38,13 @@ def fits_one_program(
     """Whether a row should be one program's, held in its registers."""
     one_input, two_inputs = LONGEST[itemsize, edges]
     longest = one_input if traits.inputs == 1 else two_inputs
+    if traits.reduces:
+        longest = LONGEST_REDUCED[itemsize]
     if 2 * n_rows < device.multiprocessors:
         longest = min(longest, LONGEST_OF_FEW)
     # A body of little more than half a tile wastes the rest of it.
     half_empty = edges and itemsize == 2 and traits.inputs == 1 and 8200 <= n_cols <= 12288
-    return n_cols <= longest and not half_empty
+    return n_cols <= longest and (traits.reduces or not half_empty)
 
 
 def choose_row_tile(
@@ -89,6 +95,8 @@ def _rows(block_cols: int, itemsize: int, half_vector: bool, edges: bool, traits
         return min(16, max(1, 1024 // block_cols))
     if itemsize == 2 and traits.inputs == 1 and not half_vector:
         # A narrow element is half the bytes, so it takes twice as many to keep memory busy.
+        if traits.reduces:
+            return max(1, (2048 if block_cols >= 512 else 4096) // block_cols)
         return 2 if block_cols == 4096 else max(1, 2048 // block_cols)
     return max(1, 1024 // block_cols)
 
@@ -103,11 +111,15 @@ HALF_VECTORS = ((64, 2), (32768, 1))
 NARROW = ((2048, 4), (8192, 16), (16384, 8), (32768, 16))
 FLOAT32 = ((1024, 4), (2048, 1), (4096, 2), (32768, 16))
 TWO_INPUTS_OR_FLOAT64 = ((2048, 4), (32768, 16))
+REDUCED = ((64, 2), (1024, 1), (2048, 2), (4096, 4), (8192, 8), (32768, 16))
+REDUCED_EDGES_NARROW = ((128, 2), (1024, 1), (4096, 2), (8192, 4), (16384, 8), (32768, 16))
 
 
 def _warp_steps(
     itemsize: int, half_vector: bool, edges: bool, traits: Traits
 ) -> tuple[tuple[int, int], ...]:
+    if traits.reduces:
+        return REDUCED_EDGES_NARROW if edges and itemsize == 2 else REDUCED
     if edges and itemsize == 2:
         return EDGES_NARROW if traits.inputs == 1 else EDGES_NARROW_TWO_INPUTS
     if edges:
@@ -123,4 +135,6 @@ def _barrier(block_cols: int, edges: bool, traits: Traits) -> bool:
     """Whether 16-bit elements are worth converting again: where the registers are full."""
     if traits.inputs > 1:
         return block_cols == 16384 and not edges
+    if traits.reduces:
+        return block_cols >= (4096 if edges else 8192)
     return block_cols >= (2048 if edges else 8192)

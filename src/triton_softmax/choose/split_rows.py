@@ -62,6 +62,12 @@ def candidates_for_many_rows(
     later (depth 2). Each step costs registers, so that fewer programs run at once or chunks are
     shorter.
     """
+    if traits.reduces:
+        # One program per row waits, and none keeps anything: finer chunks cost only words.
+        if itemsize == 4:
+            return [(ANY_LENGTH, Candidate(8192, 96))]
+        finest = (262_144, Candidate(2048, 96, num_warps=1))
+        return [finest, (ANY_LENGTH, Candidate(4096, 96, num_warps=2))]
     if itemsize == 4 and traits.inputs == 1:
         # What is kept decides about registers: terms need only a factor, elements an exponential.
         if not traits.keeps_terms:

@@ -25,4 +25,4 @@ class Traits(NamedTuple):
     """Writing an element takes an exponential, and registers for it."""
 
     reduces: bool = False
-    """One number is written per row, and not one per element. Chosen as if all were written."""
+    """One number is written per row, and not one per element, so nothing is kept until then."""
