@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from triton_softmax import dispatch, heuristics
+from triton_softmax import heuristics, plan
 from triton_softmax.heuristics import (
     MAX_CHUNKS,
     PACKED_MAX_COLS,
@@ -480,9 +480,10 @@ def test_words_give_every_thread_lanes_of_its_own(num_chunks, num_warps):
     config = Config(
         "split_rows", block_cols=1024, chunk_cols=1024, n_chunks=num_chunks, num_warps=num_warps
     )
-    (launch,) = dispatch._split_launches(
-        None, config, 3, num_chunks * 1024, (num_chunks * 1024,) * 2, False, True, True
+    (launch,), workspace = plan.split_launches(
+        False, config, 3, num_chunks * 1024, (num_chunks * 1024,) * 2, False, True
     )
+    assert workspace.n_words == 3 * num_chunks and workspace.zeroed
     words, looks = launch.constants["WORDS"], launch.constants["LOOKS"]
     assert words & (words - 1) == 0
     assert words == max(32 * num_warps, next_power_of_2(num_chunks)) == looks * 32 * num_warps
@@ -495,7 +496,7 @@ def test_no_more_programs_than_the_device_holds():
         "split_rows", block_cols=1024, chunk_cols=1024, n_chunks=10, max_programs=25, ahead=True
     )
     grids = [
-        dispatch._split_launches(None, config, n, 10240, (0, 0), False, True, True)[0].grid
+        plan.split_launches(False, config, n, 10240, (0, 0), False, True)[0][0].grid
         for n in (2, 3, 1000)
     ]
     assert grids == [20, 25, 25]
@@ -503,9 +504,10 @@ def test_no_more_programs_than_the_device_holds():
 
 def test_two_passes_publish_before_they_write_and_nobody_waits():
     config = Config("split_rows", block_cols=1024, chunk_cols=1024, n_chunks=400, two_pass=True)
-    publish, write = dispatch._split_launches(
-        None, config, 1, 400 * 1024, (0, 0), False, True, True
+    (publish, write), workspace = plan.split_launches(
+        False, config, 1, 400 * 1024, (0, 0), False, True
     )
+    assert workspace.n_words == 400 and not workspace.zeroed, "the first launch writes every word"
     assert [publish.constants[name] for name in ("PUBLISH", "WRITE", "WAIT")] == [
         True,
         False,
@@ -517,7 +519,7 @@ def test_two_passes_publish_before_they_write_and_nobody_waits():
 
 def test_nobody_waits_where_waiting_is_not_known():
     config = split_config(1, 4096, 4, False, 4, False, False, DEVICES["any"])
-    for launch in dispatch._split_launches(None, config, 1, 4096, (0, 0), False, True, False):
+    for launch in plan.split_launches(False, config, 1, 4096, (0, 0), False, False)[0]:
         assert launch.constants["WAIT"] is False
 
 
@@ -654,13 +656,14 @@ def test_loops_publish_before_they_write(backward):
         loops=True,
         vector=4,
     )
-    (publish, write), words = dispatch._strided_launches(
+    (publish, write), workspace = plan.strided_launches(
         backward, config, groups, (100,) * n_tensors, 600, False
     )
     assert [publish.constants[name] for name in ("PUBLISH", "WRITE", "VECTOR")] == [True, False, 4]
     assert {**publish.constants, "PUBLISH": False, "WRITE": True} == write.constants
-    assert publish.grid == write.grid == 3 * 4 * 5 and words == 2 * 32 * publish.grid
-    (both,), words = dispatch._strided_launches(
+    assert publish.grid == write.grid == 3 * 4 * 5
+    assert workspace.n_words == 2 * 32 * publish.grid and not workspace.zeroed
+    (both,), workspace = plan.strided_launches(
         backward,
         replace(config, n_chunks=1, two_pass=False),
         groups,
@@ -671,7 +674,8 @@ def test_loops_publish_before_they_write(backward):
     assert (
         [both.constants[name] for name in ("PUBLISH", "WRITE")] == [True, True]
         and both.grid == 3 * 4
-        and words == 1
+        and workspace.n_words == 1
+        and not workspace.zeroed
     )
 
 
@@ -688,13 +692,14 @@ def test_words_of_columns_give_every_thread_lanes_of_its_own(num_chunks, inner, 
         max_registers=128,
     )
     groups = [(3, 0, 0), (100, 1, 1)]
-    (launch,), words = dispatch._strided_launches(
+    (launch,), workspace = plan.strided_launches(
         False, config, groups, (100, 100), num_chunks * 256, False
     )
     chunks, looks = launch.constants["CHUNKS"], launch.constants["LOOKS"]
     assert chunks & (chunks - 1) == 0 and chunks >= num_chunks
     assert looks * 32 * warps == chunks * inner
-    assert launch.grid == 3 * -(-100 // inner) * num_chunks and words == launch.grid * inner
+    assert launch.grid == 3 * -(-100 // inner) * num_chunks
+    assert workspace.n_words == launch.grid * inner and workspace.zeroed
     assert launch.constants["WAIT"] is True
 
 
@@ -738,11 +743,11 @@ def distinct_kernels(columns, n_rows, itemsize, *, backward, log, device) -> int
             launches = []
             kernels.add("two_loops")
         elif config.implementation == "split_rows":
-            launches = dispatch._split_launches(
-                None, config, n_rows, n_cols, strides, log, not backward, device.nvidia
+            launches, _ = plan.split_launches(
+                backward, config, n_rows, n_cols, strides, log, device.nvidia
             )
         else:
-            launches = [dispatch._tile_launch(None, config, n_rows, n_cols, strides, log)]
+            launches = [plan.tile_launch(backward, config, n_rows, n_cols, strides, log)]
         for launch in launches:
             kernels.add((config.implementation, *launch.constants.items(), *launch.options.items()))
     return len(kernels)

@@ -17,7 +17,7 @@ import pytest
 import triton
 
 import triton_softmax
-from triton_softmax import dispatch
+from triton_softmax import plan
 from triton_softmax.compile import (
     ARCHITECTURES,
     Compilation,
@@ -389,9 +389,10 @@ def shipped() -> list[Shipped]:
             config = split_config(
                 n_rows, n_cols, BITS[dtype] // 8, log, vector, edges, backward, h200
             )
-            for launch in dispatch._split_launches(
-                None, config, n_rows, n_cols, (n_cols,) * (2 + backward), log, not backward, True
-            ):
+            launches, _ = plan.split_launches(
+                backward, config, n_rows, n_cols, (n_cols,) * (2 + backward), log, True
+            )
+            for launch in launches:
                 case = Shipped(dtype, backward, log, edges, config, tuple(launch.constants.items()))
                 found.setdefault(
                     (
