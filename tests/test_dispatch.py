@@ -226,12 +226,12 @@ def test_three_groups_are_copied(implementation, log):
     assert len(collapse(x.shape, [x.stride()], 3)) == 3
     options = {"log": log, "implementation": implementation}
     y = forward(x, 3, **options)
-    ran = kernel_name(implementation or "aligned_rows")
+    ran = kernel_name(implementation or "packed_rows")
     assert forward_kernels(x, 3, **options) == ran
     assert_near(y, (torch.log_softmax if log else torch.softmax)(x.double(), 3))
     assert y.is_contiguous()
     dx = backward(y, x, 3, **options)
-    ran = kernel_name(implementation or "aligned_rows", "backward")
+    ran = kernel_name(implementation or "packed_rows", "backward")
     assert backward_kernels(y, x, 3, **options) == ran
     assert_near(
         dx.flatten(0, 2), expected_backward(y.flatten(0, 2), x.flatten(0, 2), log=log), atol=2e-5

@@ -166,7 +166,9 @@ class SoftmaxBackwardFunction(Function):
                 grad_dy = log_softmax_jvp(v, y, ctx.dim).to(dy.dtype)
             else:
                 # eq: softmax-backward-wrt-grad
-                grad_dy = _backward_op(False)(v.to(y.dtype), y, ctx.dim, dy.dtype, ctx.implementation)
+                grad_dy = _backward_op(False)(
+                    v.to(y.dtype), y, ctx.dim, dy.dtype, ctx.implementation
+                )
         if ctx.needs_input_grad[1]:
             wrt_output = log_softmax_vjp_wrt_output if ctx.log else softmax_vjp_wrt_output
             grad_y = wrt_output(v, dy, y, ctx.dim).to(y.dtype)

@@ -42,8 +42,19 @@ def plan_of(
         TypeError, IndexError, ValueError, RuntimeError: see `plan.make_plan`.
     """
     x = inputs[0]
-    key = (operation, dim, dtype, implementation)
-    for x in inputs:
+    x = inputs[0]
+    key = (
+        operation,
+        dim,
+        dtype,
+        implementation,
+        x.shape,
+        x.stride(),
+        x.dtype,
+        x.get_device(),
+        x.data_ptr() & 15,
+    )
+    for x in inputs[1:]:
         key += (x.shape, x.stride(), x.dtype, x.get_device(), x.data_ptr() & 15)
     plan = _plans.get(key)
     if plan is None:

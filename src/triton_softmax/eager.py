@@ -21,7 +21,6 @@ from .dispatch import plan_of
 try:
     from torch._C import (
         _are_functorch_transforms_active,
-        _FunctionBase,
         _get_tracing_state,
         _has_storage,
         _is_any_autocast_enabled,
@@ -29,12 +28,9 @@ try:
         _len_torch_function_stack,
     )
 
-    # `Function.apply` is Python code that looks for transforms, which `nobody_watches` has done,
-    # and then calls this.
-    _apply = _FunctionBase.__dict__["apply"]
     forward_ad._current_level  # noqa: B018
     AVAILABLE = True
-except (ImportError, AttributeError, KeyError):
+except (ImportError, AttributeError):
     AVAILABLE = False
 
 
@@ -110,12 +106,12 @@ class _Logsumexp(Function):
         return plan_of("logsumexp_backward", (x, lse, dlse), ctx.dim)(x, lse, dlse), None
 
 
-if AVAILABLE:
-    differentiable_softmax = _apply.__get__(None, _Softmax)
-    differentiable_logsumexp = _apply.__get__(None, _Logsumexp)
-else:
-    differentiable_softmax = _Softmax.apply
-    differentiable_logsumexp = _Logsumexp.apply
+# `Function.apply` is Python code that looks for transforms, which `nobody_watches` has done, and
+# then calls this.
+differentiable_softmax = super(Function, _Softmax).apply
+differentiable_logsumexp = super(Function, _Logsumexp).apply
+
+if not AVAILABLE:
 
     def nobody_watches(x: Tensor) -> bool:
         """There is no telling."""

@@ -40,9 +40,9 @@ class Launch:
     """One kernel with everything but its pointers, for tensors of the same dtypes, alignment and
     device.
 
-    `run(*pointers)` launches on the current stream of the current device: first as anybody would,
-    afterwards with what the first launch has found out. The first pointer may be a tuple of tensors,
-    where the kernel takes a tuple.
+    `run(pointers)` launches on the current stream of the current device: first as anybody would,
+    afterwards with what the first launch has found out. Pointers are tensors; the first may be a
+    tuple of tensors, where the kernel takes a tuple.
 
     Args:
         kernel: the jitted function; its parameters are pointers, then numbers, then compile-time
@@ -63,7 +63,7 @@ class Launch:
         self.options = options
         self.run = self._first_run
 
-    def _first_run(self, *pointers: Tensor | tuple[Tensor, ...]) -> None:
+    def _first_run(self, pointers: tuple) -> None:
         compiled = self.kernel[(self.grid,)](
             *pointers, *self.numbers, **self.constants, **self.options
         )
@@ -81,10 +81,11 @@ def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None]:
     public = compiled[(grid, 1, 1)]
     form = fast_form(compiled)
     if form is None:
-        return lambda *pointers: public(*pointers, *tail)
+        return lambda pointers: public(*pointers, *tail)
     launch, head = form
+    index = current_device()
 
-    def run(*pointers):
+    def run(pointers):
         try:
             hooked = _hooks.launch_enter_hook.calls or _hooks.launch_exit_hook.calls
         except AttributeError:  # a function in place of a chain of them, or no telling
@@ -94,10 +95,10 @@ def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None]:
         elif type(pointers[0]) is tuple:
             inputs, *others = pointers
             addresses = (tuple(map(_data_ptr, inputs)), *map(_data_ptr, others))
-            launch(grid, 1, 1, _current_stream(current_device()), *head, *addresses, *tail)
+            launch(grid, 1, 1, _current_stream(index), *head, *addresses, *tail)
         else:
             addresses = map(_data_ptr, pointers)
-            launch(grid, 1, 1, _current_stream(current_device()), *head, *addresses, *tail)
+            launch(grid, 1, 1, _current_stream(index), *head, *addresses, *tail)
 
     return run
 

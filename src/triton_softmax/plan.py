@@ -73,6 +73,7 @@ class Launches:
         dtype: torch.dtype,
     ):
         self.launches = launches
+        self.only = launches[0] if len(launches) == 1 and workspace is None else None
         self.workspace = workspace
         self.like_input = dtype == x.dtype and x.is_contiguous()
         self.dtype = dtype
@@ -88,12 +89,12 @@ class Launches:
             out = empty_like(inputs[0])
         else:
             out = empty_like(inputs[0], dtype=self.dtype, memory_format=torch.contiguous_format)
-        if self.workspace is None:
-            arguments = (*inputs, out)
+        if self.only is not None:
+            self.only.run((*inputs, out))
         else:
-            arguments = (*inputs, out, self.workspace.take(out.device))
-        for launch in self.launches:
-            launch.run(*arguments)
+            words = () if self.workspace is None else (self.workspace.take(out.device),)
+            for launch in self.launches:
+                launch.run((*inputs, out, *words))
         return out
 
 
@@ -563,12 +564,12 @@ class LogsumexpForward:
                 return self(x)
         lse = x.new_empty(self.shape)
         if self.merge is None:
-            self.first.run(x, lse, lse)
+            self.first.run((x, lse, lse))
         else:
             dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
             m, d = x.new_empty((2, self.n_summaries), dtype=dtype).unbind()
-            self.first.run(x, m, d)
-            self.merge.run(m, d, lse)
+            self.first.run((x, m, d))
+            self.merge.run((m, d, lse))
         return lse
 
 
@@ -586,7 +587,7 @@ class LogsumexpBackward:
             with torch.cuda.device(index):
                 return self(x, lse, dlse)
         dx = empty_like(x, memory_format=torch.contiguous_format)
-        self.launch.run(dlse, x, lse, dx)
+        self.launch.run((dlse, x, lse, dx))
         return dx
 
 

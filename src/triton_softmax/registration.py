@@ -160,7 +160,7 @@ def _differentiably(op, function: type[Function], defaults: tuple, *constants):
     have both modes and are bound to the key itself, below the transforms of `torch.func`, where
     they nest to any depth.
     """
-    apply = torch._C._FunctionBase.__dict__["apply"].__get__(None, function)
+    apply = super(Function, function).apply  # `Function.apply` looks for transforms itself
 
     def kernel(*args):
         args += defaults[len(args) :]
