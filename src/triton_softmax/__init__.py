@@ -19,11 +19,11 @@ Beside them stand `reference`, the mathematics in NumPy and PyTorch, `worked`, t
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+import contextlib
 
 __version__ = "0.1.0"
 
-if find_spec("torch"):  # the site, which is built without torch, is still a part of this package
+with contextlib.suppress(ImportError):  # the site, a part of this package, is built without torch
     from .checks import IMPLEMENTATIONS
     from .functional import log_softmax, logsumexp, softmax
     from .nn import LogSoftmax, Softmax
