@@ -72,7 +72,16 @@ def summarise(raw, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
 
 @triton.jit
 def write_tile(
-    out_ptr, out_strides, chunk, raw, m, total, columns, OP: tl.constexpr, HOW: tl.constexpr, AGAIN: tl.constexpr
+    out_ptr,
+    out_strides,
+    chunk,
+    raw,
+    m,
+    total,
+    columns,
+    OP: tl.constexpr,
+    HOW: tl.constexpr,
+    AGAIN: tl.constexpr,
 ):
     """Write a chunk's tile from its elements and the summaries of its columns."""
     OUT: tl.constexpr = out_ptr.dtype.element_ty
@@ -80,7 +89,9 @@ def write_tile(
     if OP.reduces:
         inner = columns.first + tl.arange(0, HOW.block_inner)
         result = OP.finish_row(m, total).to(OUT)
-        tl.store(out_ptr + inner.to(tl.int64) * out_strides[2], result, mask=inner < columns.n_inner)
+        tl.store(
+            out_ptr + inner.to(tl.int64) * out_strides[2], result, mask=inner < columns.n_inner
+        )
     else:
         offsets, mask = tile_offsets(out_strides, chunk, columns, HOW, AGAIN)
         values = in_registers(optimization_barrier(raw, HOW.barrier), INNER)
