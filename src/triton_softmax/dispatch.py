@@ -42,7 +42,6 @@ def plan_of(
         TypeError, IndexError, ValueError, RuntimeError: see `plan.make_plan`.
     """
     x = inputs[0]
-    x = inputs[0]
     key = (
         operation,
         dim,
