@@ -91,6 +91,8 @@ def _read(path: Path, package: Path, stamp: int) -> tuple[str, tuple[Path, ...]]
     files = []
     for parts in _imported(text, path, package):
         file = package.joinpath(*parts).with_suffix(".py")
+        if not file.exists() and not file.with_suffix("").exists():
+            file = file.with_name("__init__.py")  # a name of the package above
         if parts[0] not in OUTSIDE and file.is_file() and file not in files:
             files.append(file)
     return code(text), tuple(files)

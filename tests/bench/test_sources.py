@@ -43,7 +43,10 @@ def test_a_comment_or_docstring_does_not_change_the_hash(tmp_path):
 def package(tmp_path) -> Path:
     """A library in which kernels import device functions and operations are constants."""
     files = {
-        "dispatch.py": "from .operations import softmax\nfrom .kernels import split_rows\n",
+        "dispatch.py": "from .operations import softmax\nfrom .kernels import split_rows\n"
+        "from .choose import choose_rows\n",
+        "choose/__init__.py": "from .rows import choose_rows\n",
+        "choose/rows.py": "def choose_rows(): ...\n",
         "operations/softmax.py": "from ..arithmetic import exp\nF = exp\n",
         "operations/toy.py": "F = 2\n",
         "arithmetic.py": "exp = 1\n",
@@ -79,6 +82,19 @@ def test_a_geometry_rests_on_what_it_imports_and_on_the_operations_it_is_given(
     with open(package / edited, "a") as file:
         file.write("B = 2\n")
     assert (sources.hash_of("split_rows", package) != before) == seen
+
+
+def test_the_library_rests_on_what_it_chooses_by(package):
+    for edited in ("dispatch.py", "choose/__init__.py", "choose/rows.py"):
+        before = sources.hash_of("triton_softmax", package)
+        with open(package / edited, "a") as file:
+            file.write("B = 2\n")
+        assert sources.hash_of("triton_softmax", package) != before, edited
+    files = {path.relative_to(sources.PACKAGE) for path in sources.files_of("triton_softmax")}
+    chooser = {
+        path.relative_to(sources.PACKAGE) for path in (sources.PACKAGE / "choose").iterdir()
+    }
+    assert {path for path in chooser if path.suffix == ".py"} <= files
 
 
 def test_a_rung_that_spells_its_operation_out_rests_on_no_other(package):
