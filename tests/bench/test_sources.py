@@ -91,9 +91,7 @@ def test_the_library_rests_on_what_it_chooses_by(package):
             file.write("B = 2\n")
         assert sources.hash_of("triton_softmax", package) != before, edited
     files = {path.relative_to(sources.PACKAGE) for path in sources.files_of("triton_softmax")}
-    chooser = {
-        path.relative_to(sources.PACKAGE) for path in (sources.PACKAGE / "choose").iterdir()
-    }
+    chooser = {path.relative_to(sources.PACKAGE) for path in (sources.PACKAGE / "choose").iterdir()}
     assert {path for path in chooser if path.suffix == ".py"} <= files
 
 
