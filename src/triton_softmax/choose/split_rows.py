@@ -228,7 +228,10 @@ def choose_split_rows(
     chosen = for_two_launches(n_cols, itemsize, traits, device) if two_launches else possible[0]
 
     n_chunks = ceil_div(n_cols, chosen.block)
-    words, polls = lanes_and_polls(n_chunks, chosen.num_warps)
+    # Where a number is written for a row, one program reads its words: lanes to spare cost nothing,
+    # and rows of other lengths find the same kernel.
+    lanes = max(n_chunks, 128) if traits.reduces else n_chunks
+    words, polls = lanes_and_polls(lanes, chosen.num_warps)
     pairs = itemsize == 2 and vector > 1
     how = SplitRows(
         block=chosen.block,
