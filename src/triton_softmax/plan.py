@@ -331,6 +331,11 @@ def _plan_rung(implementation: str, operation: str, dim: int, dtype: torch.dtype
 
 
 # --8<-- [start:launches]
+def traits_of(op: Operation) -> Traits:
+    """What a choice has to know of an operation."""
+    return Traits(op.inputs, op.finish_terms is not None, op.exp_in_finish, op.reduces)
+
+
 def _plan_launches(
     operation: str, inputs: tuple[Tensor, ...], out: Tensor, dim: int, implementation: str | None
 ) -> Plan | None:
@@ -348,7 +353,7 @@ def _plan_launches(
     itemsize = min(each.element_size() for each in moved)
     col_strides = tuple(1 if n_cols == 1 else s[dim] for s in strides)
     facts = {
-        "traits": Traits(op.inputs, op.finish_terms is not None, op.exp_in_finish, op.reduces),
+        "traits": traits_of(op),
         "addresses": tuple(each.data_ptr() for each in moved),  # new memory starts on a vector: 0
         "device": _device_of(x),
         "held": max(each.element_size() for each in inputs),

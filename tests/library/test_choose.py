@@ -11,11 +11,12 @@ from typing import get_type_hints
 import pytest
 
 from triton_softmax import choose as package
-from triton_softmax import dispatch
+from triton_softmax import plan
 from triton_softmax.choose import (
     Choice,
     Device,
     Traits,
+    choose_loops,
     choose_rows,
     choose_strided,
     polling,
@@ -32,7 +33,7 @@ DEVICES = {"any": Device(), "nvidia": Device(132, nvidia=True)}
 NVIDIA = DEVICES["nvidia"]
 MANY = 4096  # rows enough for every device here
 
-SOFTMAX = Traits(inputs=1, keeps_terms=True, exp_in_finish=True)
+SOFTMAX = Traits(inputs=1, keeps_terms=True)
 LOG_SOFTMAX = Traits(inputs=1)
 SOFTMAX_VJP = Traits(inputs=2)
 LOG_SOFTMAX_VJP = Traits(inputs=2, exp_in_finish=True)
@@ -40,8 +41,9 @@ LOGSUMEXP = Traits(inputs=1, reduces=True)
 OPERATIONS = {
     "softmax": SOFTMAX,
     "log_softmax": LOG_SOFTMAX,
-    "softmax_vjp": SOFTMAX_VJP,
-    "log_softmax_vjp": LOG_SOFTMAX_VJP,
+    "softmax_backward": SOFTMAX_VJP,
+    "log_softmax_backward": LOG_SOFTMAX_VJP,
+    "logsumexp": LOGSUMEXP,
 }
 
 on_every_device = pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
@@ -53,14 +55,14 @@ forward_and_backward = pytest.mark.parametrize(
 
 def choose(n_rows, n_cols, itemsize, *, traits=SOFTMAX, gap=0, addresses=None, **options) -> Choice:
     """The choice for contiguous results and inputs whose rows lie `gap` elements apart."""
-    strides = (n_cols + gap,) * traits.inputs + (n_cols,)
+    strides = (n_cols + gap,) * traits.inputs + (n_cols,) * (not traits.reduces)
     options = {"device": NVIDIA} | options
     return choose_rows(
         n_rows,
         n_cols,
         itemsize,
         traits=traits,
-        addresses=addresses or (0,) * (traits.inputs + 1),
+        addresses=addresses or (0,) * len(strides),
         strides=strides,
         **options,
     )
@@ -83,6 +85,10 @@ def strided(
 def block_cols(choice: Choice) -> int:
     """Columns of a tile or of a chunk."""
     return choice.how.block if choice.kernel == "split_rows" else choice.how.block_cols
+
+
+def test_the_traits_are_those_of_the_operations():
+    assert {name: plan.traits_of(op) for name, op in plan.OPERATIONS.items()} == OPERATIONS
 
 
 def around(*thresholds):
@@ -121,8 +127,15 @@ def test_vector_of_lines(itemsize, width):
 
 # --- rows that one program takes
 
-# The longest row that one program takes, by itemsize, whether rows have edges, and inputs.
+# The longest row that one program takes, by itemsize, whether rows have edges, and inputs; 0 inputs
+# for an operation that reduces one.
 LONGEST = {
+    (2, False, 0): 32768,
+    (2, True, 0): 32768,
+    (4, False, 0): 16384,
+    (4, True, 0): 16384,
+    (8, False, 0): 8192,
+    (8, True, 0): 8192,
     (2, False, 1): 16384,
     (2, True, 1): 16384,
     (2, False, 2): 16384,
@@ -149,7 +162,9 @@ def test_fits_one_program(case, device):
         (1, 8192),
     ):
         for n_cols in around(limit):
-            for traits in (traits for traits in OPERATIONS.values() if traits.inputs == inputs):
+            for traits in OPERATIONS.values():
+                if inputs != (0 if traits.reduces else traits.inputs):
+                    continue
                 fits = fits_one_program(n_rows, n_cols, itemsize, edges, traits, device)
                 assert fits == (n_cols <= limit), (n_rows, n_cols)
 
@@ -159,6 +174,7 @@ def test_odd_rows_of_16_bits_do_not_half_fill_the_largest_tile():
     for n_cols, fits in ((8199, True), (8200, False), (12288, False), (12289, True)):
         assert fits_one_program(MANY, n_cols, 2, True, SOFTMAX, NVIDIA) == fits
         assert fits_one_program(MANY, n_cols, 2, False, SOFTMAX, NVIDIA)
+        assert fits_one_program(MANY, n_cols, 2, True, LOGSUMEXP, NVIDIA), "nothing waits in it"
         assert fits_one_program(MANY, n_cols, 4, True, SOFTMAX, NVIDIA)
 
 
@@ -239,7 +255,7 @@ def test_rows_that_no_split_takes_are_read_twice():
 
 
 @on_every_device
-@forward_and_backward
+@of_every_operation
 @pytest.mark.parametrize("edges", [False, True], ids=["whole", "edges"])
 @pytest.mark.parametrize("itemsize", [2, 4, 8])
 def test_tiles(itemsize, edges, traits, device):
@@ -263,6 +279,8 @@ def test_tiles(itemsize, edges, traits, device):
                 assert rows == 1, "programs before rows per program"
             if traits.inputs > 1:
                 barrier = not edges and cols == 16384
+            elif traits.reduces:
+                barrier = cols >= (4096 if edges else 8192)
             else:
                 barrier = cols >= (2048 if edges else 8192)
             assert c.how.barrier == (device.nvidia and itemsize == 2 and barrier)
@@ -315,6 +333,34 @@ def test_tiles_of_short_rows():
     for itemsize in (2, 4):
         for cols, warps in ((1024, 4), (2048, 4), (4096, 16), (8192, 16)):
             assert tile(2**20, cols, itemsize, False, SOFTMAX_VJP) == (1, warps)
+
+
+def test_tiles_of_rows_that_are_reduced():
+    def tile(n_cols, itemsize, edges):
+        vector = 16 // itemsize
+        c = choose_row_tile(2**20, n_cols, itemsize, vector, edges, LOGSUMEXP, NVIDIA)
+        return c.how.block_rows, c.num_warps
+
+    steps = {64: 2, 128: 1, 512: 1, 1024: 1, 2048: 2, 4096: 4, 8192: 8, 16384: 16, 32768: 16}
+    narrow = steps | {128: 2, 256: 1, 4096: 2, 8192: 4, 16384: 8}
+    for itemsize, edges in itertools.product((2, 4, 8), (False, True)):
+        vector = 16 // itemsize
+        expected = narrow if edges and itemsize == 2 else steps
+        for cols, warps in expected.items():
+            if edges:  # a body of cols, for any edges
+                assert tile(cols + 1, itemsize, True)[1] == warps
+                assert tile(cols + vector - 1, itemsize, True)[1] == warps
+                cols += 1
+            else:
+                assert tile(cols, itemsize, False)[1] == warps
+            wider = next_power_of_2(cols + vector)
+            assert tile(cols + vector, itemsize, edges)[1] == expected.get(
+                wider, 32 if wider > 32768 else 1
+            )
+    for cols, rows in ((16, 256), (128, 32), (256, 16), (512, 4), (1024, 2), (2048, 1), (4096, 1)):
+        assert tile(cols, 2, False)[0] == rows
+        assert tile(cols, 4, False)[0] == tile(cols, 8, False)[0] == max(1, 1024 // cols)
+        assert tile(cols, 2, True)[0] == min(16, max(1, 1024 // cols))
 
 
 # --- rows that are split
@@ -412,6 +458,13 @@ CANDIDATES = {
         528 * 4096: ((4096, 128, 2), (8192, 168, 1)),
         396 * 8192: ((8192, 168, 1), None),
     },
+    (4, False, LOGSUMEXP): {660 * 8192: ((8192, 96, 0), None)},
+    (4, True, LOGSUMEXP): {660 * 8192: ((8192, 96, 0), None)},
+    (2, False, LOGSUMEXP): {
+        262_144: ((2048, 96, 0), (4096, 96, 0)),
+        1320 * 4096: ((4096, 96, 0), None),
+    },
+    (2, True, LOGSUMEXP): {262_144: ((2048, 96, 0), (4096, 96, 0))},
     (2, True, SOFTMAX_VJP): {
         24_576: ((4096, 128, 0), (8192, 128, 0)),
         262_144: ((8192, 128, 0), (4096, 128, 2)),
@@ -432,7 +485,7 @@ def test_candidates_for_many_rows_change_at_their_thresholds(case):
 
 def test_programs_back_off_before_they_poll_only_where_16_bit_rows_are_read_alone():
     backoffs = {
-        (itemsize, traits.inputs, edges, c.how.depth): c.how.backoff
+        (itemsize, traits.inputs, traits.reduces, edges, c.how.depth): c.how.backoff
         for itemsize, traits, edges in itertools.product((2, 4), OPERATIONS.values(), (False, True))
         for c in (
             split(10**5, n_cols, itemsize, traits=traits, edges=edges)
@@ -440,9 +493,9 @@ def test_programs_back_off_before_they_poll_only_where_16_bit_rows_are_read_alon
         )
     }
     assert {case: ns for case, ns in backoffs.items() if ns} == {
-        (2, 1, True, 0): 300,
-        (2, 1, False, 1): 500,
-        (2, 1, True, 1): 500,
+        (2, 1, False, True, 0): 300,
+        (2, 1, False, False, 1): 500,
+        (2, 1, False, True, 1): 500,
     }
 
 
@@ -526,6 +579,10 @@ def test_two_launches_publish_before_they_write_and_nobody_waits():
     assert (publish.publish, publish.write, publish.wait) == (True, False, False)
     assert (write.publish, write.write, write.wait) == (False, True, False)
     assert publish._replace(publish=False, write=True) == write
+    launches, workspace = plan.row_launches(plan.SOFTMAX, c, 10**5, 528 * 8192 + 8, (0, 0))
+    assert [launch.constants["HOW"] for launch in launches] == [publish, write]
+    assert [launch.grid for launch in launches] == [10**5 * 529] * 2
+    assert workspace.n_words == 10**5 * 529 and not workspace.zeroed, "the first writes every word"
 
 
 def test_nobody_waits_where_waiting_is_not_known():
@@ -563,21 +620,24 @@ def test_words_give_every_thread_lanes_of_its_own(num_chunks, num_warps):
     assert words == max(32 * num_warps, next_power_of_2(num_chunks)) == polls * 32 * num_warps
     how = SPLIT._replace(words=words, polls=polls)
     c = Choice("split_rows", how, num_warps, n_chunks=num_chunks, chunk_cols=1024)
-    strides = (num_chunks * 1024,) * 2
-    (launch,) = dispatch._split_launches(None, c, 3, num_chunks * 1024, strides, False, True)
+    n_cols = num_chunks * 1024
+    (launch,), workspace = plan.row_launches(plan.SOFTMAX, c, 3, n_cols, (n_cols, n_cols))
+    assert workspace.n_words == 3 * num_chunks and workspace.zeroed
     assert launch.grid == c.programs(3) == 3 * num_chunks
-    names = ("WORDS", "LOOKS", "WAIT", "PUBLISH", "WRITE")
-    assert [launch.constants[name] for name in names] == [words, polls, True, True, True]
+    assert launch.constants == {"OP": plan.SOFTMAX, "HOW": how}
+    assert launch.numbers == (
+        (n_cols,), n_cols, 3, n_cols, num_chunks, 1024, polling.MAX_POLLS,
+    )  # fmt: skip
+    assert launch.options == {"num_warps": num_warps}
 
 
 def test_no_more_programs_than_the_device_holds():
     how = SPLIT._replace(depth=1)
     c = Choice("split_rows", how, 4, n_chunks=10, chunk_cols=1024, max_programs=25)
-    launches = [
-        dispatch._split_launches(None, c, n_rows, 10240, (0, 0), False, True)[0]
-        for n_rows in (2, 3, 1000)
-    ]
-    assert [launch.grid for launch in launches] == [20, 25, 25]
+    for op in plan.OPERATIONS.values():
+        strides = (0,) * (op.inputs + 1)
+        launches = [plan.row_launches(op, c, n_rows, 10240, strides)[0] for n_rows in (2, 3, 1000)]
+        assert [launch.grid for (launch,) in launches] == [20, 25, 25]
     assert [c.programs(n_rows) for n_rows in (2, 3, 1000)] == [20, 25, 25]
 
 
@@ -590,13 +650,16 @@ def test_words_of_columns_give_every_thread_lanes_of_its_own(num_chunks, inner, 
     assert polls * 32 * warps == chunks * inner
     how = SplitStrided(256, inner, 1, False, False, wait=True, chunks=chunks, polls=polls)
     c = Choice("split_strided", how, warps, max_registers=128, n_chunks=num_chunks)
-    groups = [(3, 0, 0), (100, 1, 1)]
-    (launch,), words = dispatch._strided_launches(
-        False, c, groups, (100, 100), num_chunks * 256, False
+    n_cols = num_chunks * 256
+    (launch,), workspace = plan.strided_launches(
+        plan.SOFTMAX, c, (3, 700, 500), (100, 1, 2), (10, 20), n_cols
     )
-    assert launch.grid == 3 * -(-100 // inner) * num_chunks and words == launch.grid * inner
-    assert launch.constants["WAIT"] is True
-    assert [launch.constants[name] for name in ("CHUNKS", "LOOKS")] == [chunks, polls]
+    assert launch.grid == 3 * -(-100 // inner) * num_chunks
+    assert workspace.n_words == launch.grid * inner and workspace.zeroed
+    assert launch.constants == {"OP": plan.SOFTMAX, "HOW": how} and how.wait is True
+    triples = ((700, 10, 1),), (500, 20, 2)
+    assert launch.numbers == (*triples, n_cols, 100, num_chunks, polling.MAX_POLLS)
+    assert launch.options == {"num_warps": warps, "maxnreg": 128}
 
 
 # --- columns
@@ -791,26 +854,56 @@ def test_tiles_of_loops(itemsize, traits, vector, tile):
     assert (c.how.block_cols, c.how.block_inner, c.num_warps) == tile
 
 
-@forward_and_backward
-def test_loops_publish_before_they_write(traits):
-    backward, n_tensors = traits.inputs > 1, traits.inputs + 1
-    groups = [(3, *(0,) * n_tensors), (100, *(1,) * n_tensors)]
+@pytest.mark.parametrize("op", plan.OPERATIONS.values(), ids=plan.OPERATIONS)
+def test_loops_publish_before_they_write(op):
+    n_tensors = op.inputs + 1
+    outer, inner = (3, *(0,) * n_tensors), (100, *(1,) * n_tensors)
     how = StridedLoops(64, 32, vector=4, wide_index=False, publish=True, write=True)
     c = Choice("strided_loops", how, 4, n_chunks=5, chunk_cols=128, two_launches=True)
     first, second = c.launches
     assert (first.publish, first.write) == (True, False)
     assert first._replace(publish=False, write=True) == second
     col_strides = (100,) * n_tensors
-    (publish, write), words = dispatch._strided_launches(
-        backward, c, groups, col_strides, 600, False
-    )
-    assert [publish.constants[name] for name in ("PUBLISH", "WRITE", "VECTOR")] == [True, False, 4]
-    assert {**publish.constants, "PUBLISH": False, "WRITE": True} == write.constants
-    assert publish.grid == write.grid == 3 * 4 * 5 and words == 2 * 32 * publish.grid
+    (publish, write), workspace = plan.strided_launches(op, c, outer, inner, col_strides, 600)
+    assert publish.constants == {"OP": op, "HOW": first}
+    assert write.constants == {"OP": op, "HOW": second}
+    assert publish.numbers == write.numbers and publish.options == write.options
+    assert publish.grid == write.grid == 3 * 4 * 5
+    assert workspace.n_words == 2 * 32 * publish.grid and not workspace.zeroed
     once = c._replace(n_chunks=1, two_launches=False)
-    (both,), words = dispatch._strided_launches(backward, once, groups, col_strides, 600, False)
-    assert [both.constants[name] for name in ("PUBLISH", "WRITE")] == [True, True]
-    assert both.grid == 3 * 4 and words == 1
+    (both,), workspace = plan.strided_launches(op, once, outer, inner, col_strides, 600)
+    assert both.constants == {"OP": op, "HOW": how} and how.publish and how.write
+    assert both.grid == 3 * 4 and workspace.n_words == 1 and not workspace.zeroed
+
+
+def test_launches_without_words_have_no_workspace():
+    c = choose(MANY, 100, 2)
+    (launch,), workspace = plan.row_launches(plan.SOFTMAX, c, MANY, 100, (100, 100))
+    assert workspace is None and launch.grid == -(-MANY // c.how.block_rows)
+    assert launch.numbers == ((100,), 100, MANY, 100)
+    c = strided(3, 40, 100, 4)
+    (launch,), workspace = plan.strided_launches(
+        plan.SOFTMAX_VJP, c, (3, 1, 2, 3), (100, 4, 5, 6), (7, 8, 9), 40
+    )
+    assert workspace is None and launch.grid == 3 * -(-100 // c.how.block_inner)
+    assert launch.numbers == (((1, 7, 4), (2, 8, 5)), (3, 9, 6), 40, 100)
+
+
+@on_every_device
+@pytest.mark.parametrize("itemsize", [2, 4, 8])
+def test_rows_in_loops(itemsize, device):
+    """What is left for rows that no geometry of rows takes, as a single column each."""
+    for n_rows, n_cols in itertools.product((1, 5, MANY), (8193, 10**6, MAX_CHUNKS * 8192 + 1)):
+        c = choose_loops(n_rows, n_cols, itemsize, LOGSUMEXP, device)
+        columns = Columns(n_rows, n_cols, 1, itemsize, 1, 1, wide_index=False)
+        assert c == choose_strided_loops(columns, LOGSUMEXP, device)
+        assert c.kernel == "strided_loops" and c.how.block_inner == c.how.vector == 1
+        assert c.how.block_cols == (4096 if itemsize == 4 else 2048)
+        assert c.n_chunks * c.chunk_cols >= n_cols > (c.n_chunks - 1) * c.chunk_cols
+        assert c.programs(n_rows) <= max(n_rows, 32 * device.multiprocessors)
+        assert (c.n_chunks == 1) == (n_rows == MANY)
+    for n_cols, wide in ((2**31 - 1, False), (2**31, True)):
+        assert choose_loops(1, n_cols, itemsize, LOGSUMEXP, device).how.wide_index == wide
 
 
 # --- what is asked for by name
@@ -844,25 +937,35 @@ def test_what_is_refused(implementation, n_cols, itemsize, options, message):
 # --- how many kernels are compiled
 
 
-def distinct_kernels(columns, n_rows, itemsize, *, traits, device) -> int:
+def distinct_kernels(columns, n_rows, itemsize, *, name, device) -> int:
     """How many kernels are compiled for these row lengths: what Triton counts as different
     constants and options."""
-    choices = {choose(n_rows, n_cols, itemsize, traits=traits, device=device) for n_cols in columns}
-    return len(
-        {
-            (c.kernel, how, c.num_warps, c.max_registers)
-            for c in choices
-            for how in c.launches or [None]
-        }
-    )
+    op, kernels = plan.OPERATIONS[name], set()
+    for n_cols in columns:
+        c = choose(n_rows, n_cols, itemsize, traits=OPERATIONS[name], device=device)
+        if c.how is None and op.reduces:
+            c = choose_loops(n_rows, n_cols, itemsize, OPERATIONS[name], device)
+        if c.how is None:
+            kernels.add("two_loops")
+            continue
+        if c.kernel == "strided_loops":
+            ones = (1,) * (op.inputs + 1)
+            launches, _ = plan.strided_launches(op, c, (n_rows, *ones), (1, *ones), ones, n_cols)
+        else:
+            strides = (n_cols,) * (op.inputs + 1)
+            launches, _ = plan.row_launches(op, c, n_rows, n_cols, strides)
+        for launch in launches:
+            constants = launch.constants["OP"].name, launch.constants["HOW"]
+            kernels.add((launch.kernel.__name__, *constants, *launch.options.items()))
+    return len(kernels)
 
 
 def most_kernels(columns, device) -> int:
     return max(
-        distinct_kernels(columns, n_rows, itemsize, traits=traits, device=device)
+        distinct_kernels(columns, n_rows, itemsize, name=name, device=device)
         for n_rows in (1, 32, 128, MANY)
         for itemsize in (2, 4, 8)
-        for traits in OPERATIONS.values()
+        for name in OPERATIONS
     )
 
 
@@ -893,15 +996,6 @@ def test_few_kernels_for_lengths_of_every_magnitude(device):
 def test_constants_are_what_the_documentation_says():
     assert vectors.VECTOR_BYTES == 16
     assert MAX_CHUNKS * 8192 == 2**27
-
-
-def test_a_row_to_a_number_is_chosen_like_log_softmax():
-    for itemsize, n_cols, n_rows in itertools.product(
-        (2, 4, 8), (1, 100, 781, 16385, 131073, 2**22), (1, 64, MANY)
-    ):
-        assert choose(n_rows, n_cols, itemsize, traits=LOGSUMEXP) == choose(
-            n_rows, n_cols, itemsize, traits=LOG_SOFTMAX
-        )
 
 
 def test_constants_are_plain_numbers():

@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Traits(NamedTuple):
     """What an operation asks of the registers; more than this no choice depends on.
 
-    >>> softmax = Traits(inputs=1, keeps_terms=True, exp_in_finish=True)
+    >>> softmax, log_softmax = Traits(inputs=1, keeps_terms=True), Traits(inputs=1)
     >>> softmax_vjp = Traits(inputs=2)
     >>> log_softmax_vjp = Traits(inputs=2, exp_in_finish=True)
     >>> logsumexp = Traits(inputs=1, reduces=True)
@@ -22,7 +22,7 @@ class Traits(NamedTuple):
     and need not compute them again from the elements. True of softmax alone."""
 
     exp_in_finish: bool = False
-    """Writing an element takes an exponential, and registers for it."""
+    """Writing an element takes an exponential that summing has not, and registers for it."""
 
     reduces: bool = False
     """One number is written per row, and not one per element, so nothing is kept until then."""
