@@ -269,7 +269,8 @@ class LogsumexpBackwardFunction(Function):
                 None if tx is None else _spread(dlse, x, ctx.dim) * p * _wide(tx),
                 None if tlse is None else -_spread(dlse * tlse, x, ctx.dim) * p,
             ]
-            return _sum_of(*terms).to(x.dtype)
+            tangent = _sum_of(*terms)
+            return None if tangent is None else tangent.to(x.dtype)
 
 
 # --8<-- [end:logsumexp-functions]

@@ -108,8 +108,8 @@ class _Logsumexp(Function):
 
 # `Function.apply` is Python code that looks for transforms, which `nobody_watches` has done, and
 # then calls this.
-differentiable_softmax = super(Function, _Softmax).apply
-differentiable_logsumexp = super(Function, _Logsumexp).apply
+differentiable_softmax = super(Function, _Softmax).apply  # pyright: ignore[reportAttributeAccessIssue]
+differentiable_logsumexp = super(Function, _Logsumexp).apply  # pyright: ignore[reportAttributeAccessIssue]
 
 if not AVAILABLE:
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,7 +54,8 @@ def _check_tensor(x: object) -> None:
         raise TypeError(f"the input must be a torch.Tensor, not {type(x).__name__}")
 
 
-def _check_int(dim: object) -> int:
+def _check_int(dim: Any) -> Any:
+    """`dim` as an integer: an int, or a SymInt while shapes are traced."""
     if isinstance(dim, (int, torch.SymInt)) and not isinstance(dim, bool):
         return dim
     try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import triton
@@ -26,7 +27,7 @@ _is_capturing = (
 _current_stream = getattr(_C, "_cuda_getCurrentRawStream", None) or (
     lambda index: torch.cuda.current_stream(index).cuda_stream
 )
-_hooks = getattr(getattr(triton, "knobs", None), "runtime", None)
+_hooks: Any = getattr(getattr(triton, "knobs", None), "runtime", None)
 _data_ptr = Tensor.data_ptr
 
 

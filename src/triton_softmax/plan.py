@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 import triton
@@ -21,6 +21,7 @@ from torch import Tensor, empty_like
 
 from .checks import check_alike, check_arguments, check_device
 from .choose import Choice, Device, Traits, choose_loops, choose_rows, choose_strided, polling
+from .choose.constants import RowTile, SplitStrided, StridedLoops, StridedTile
 from .kernels import (
     aligned_rows,
     logsumexp,
@@ -415,7 +416,7 @@ def row_launches(
     of two, the first writes each word before the second looks.
     """
     numbers = (strides[:-1], strides[-1], n_rows, n_cols)
-    if choice.kernel != "split_rows":
+    if isinstance(choice.how, RowTile):
         grid = choice.programs(triton.cdiv(n_rows, choice.how.block_rows))
         return _launches(op, choice, grid, numbers), None
     numbers += (choice.n_chunks, choice.chunk_cols, polling.MAX_POLLS)
@@ -435,7 +436,7 @@ def strided_launches(
     inputs and of the result."""
     (n_outer, *outer_strides), (n_inner, *inner_strides) = outer, inner
     *in_strides, out_strides = zip(outer_strides, col_strides, inner_strides, strict=True)
-    block_inner = choice.how.block_inner
+    block_inner = cast(StridedTile | SplitStrided | StridedLoops, choice.how).block_inner
     grid = choice.programs(n_outer * triton.cdiv(n_inner, block_inner))
     numbers = (tuple(in_strides), out_strides, n_cols, n_inner)
     if choice.kernel == "strided":
@@ -456,11 +457,12 @@ class LogsumexpBackward:
         self.index = cuda_index(x)
         self.kernels = (launch.kernel.__name__,)
 
-    def __call__(self, x: Tensor, lse: Tensor, dlse: Tensor) -> Tensor:
+    def __call__(self, *inputs: Tensor) -> Tensor:
         index = self.index
         if index >= 0 and index != current_device():
             with torch.cuda.device(index):
-                return self(x, lse, dlse)
+                return self(*inputs)
+        x, lse, dlse = inputs
         dx = empty_like(x, memory_format=torch.contiguous_format)
         self.launch.run((dlse, x, lse, dx))
         return dx

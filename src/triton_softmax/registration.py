@@ -160,14 +160,16 @@ def _differentiably(op, function: type[Function], defaults: tuple, *constants):
     have both modes and are bound to the key itself, below the transforms of `torch.func`, where
     they nest to any depth.
     """
-    apply = super(Function, function).apply  # `Function.apply` looks for transforms itself
+    # `Function.apply` looks for transforms itself.
+    apply = super(Function, function).apply  # pyright: ignore[reportAttributeAccessIssue]
 
     def kernel(*args):
         args += defaults[len(args) :]
         if torch._C._are_functorch_transforms_active():
             # We are inside one level of `torch.func`; to this level the function is an ordinary
             # autograd operator.
-            with torch._functorch.utils.enable_single_level_autograd_function():
+            utils = torch._functorch.utils  # pyright: ignore[reportAttributeAccessIssue]
+            with utils.enable_single_level_autograd_function():
                 return apply(*args, *constants)
         if forward_ad._current_level >= 0 or (
             torch.is_grad_enabled() and torch._C._any_requires_grad(*args)

@@ -19,7 +19,8 @@ def check_rows(*tensors: torch.Tensor) -> tuple[int, int]:
     for tensor in tensors:
         if tensor.ndim != 2 or tensor.numel() == 0:
             raise ValueError(
-                f"a kernel takes a non-empty matrix (n_rows, n_cols), not a tensor of shape {tuple(tensor.shape)}"
+                "a kernel takes a non-empty matrix (n_rows, n_cols), not a tensor of shape "
+                f"{tuple(tensor.shape)}"
             )
         if tensor.dtype not in DTYPES:
             raise ValueError(
@@ -27,13 +28,15 @@ def check_rows(*tensors: torch.Tensor) -> tuple[int, int]:
             )
         if tensor.stride(1) != 1 and tensor.shape[1] > 1:
             raise ValueError(
-                f"a kernel takes rows whose elements lie side by side, not a column stride of {tensor.stride(1)}"
+                "a kernel takes rows whose elements lie side by side, not a column stride of "
+                f"{tensor.stride(1)}"
             )
         if tensor.shape != tensors[0].shape:
             raise ValueError(
                 f"the shapes differ: {tuple(tensors[0].shape)} and {tuple(tensor.shape)}"
             )
-    return tuple(tensors[0].shape)
+    n_rows, n_cols = tensors[0].shape
+    return n_rows, n_cols
 
 
 def forward_operands(
@@ -56,8 +59,7 @@ def backward_operands(
     """(y, dy, dx) for a backward kernel, dx contiguous and uninitialised.
 
     dx has `in_dtype` unless float64 meets another type: then it has the type of y, and the launcher
-        converts it
-    afterwards.
+    converts it afterwards.
     """
     in_dtype = in_dtype or y.dtype
     if torch.float64 in (y.dtype, dy.dtype, in_dtype):
