@@ -20,7 +20,7 @@ import triton
 from torch import Tensor, empty_like
 
 from .checks import check_alike, check_arguments, check_device
-from .choose import Choice, Device, Traits, choose_loops, choose_rows, choose_strided, polling
+from .choose import Choice, Device, Traits, choose_rows, choose_strided, polling
 from .kernels import (
     aligned_rows,
     logsumexp,
@@ -360,12 +360,11 @@ def _plan_launches(
         choice = choose_rows(
             n_rows, n_cols, itemsize, strides=of_moved, implementation=implementation, **facts
         )
-        if choice.kernel != "two_loops":
+        if choice.kernel == "two_loops":
+            return _plan_rung("two_loops", operation, dim, out.dtype)
+        if choice.kernel != "strided_loops":
             launches, workspace = row_launches(op, choice, n_rows, n_cols, tuple(steps))
             return Launches(launches, workspace, x, out)
-        if not op.reduces:
-            return _plan_rung("two_loops", operation, dim, out.dtype)
-        choice = choose_loops(n_rows, n_cols, facts["held"], facts["traits"], facts["device"])
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
     else:
         pair = _outer_and_inner(groups, len(strides))
