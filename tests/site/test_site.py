@@ -63,6 +63,19 @@ def test_the_site_builds_strictly_without_torch_and_triton(site):
     assert (site / "index.html").is_file()
 
 
+def test_what_is_rendered_is_on_the_pages(site):
+    """Charts and raw rows too, which are put aside while Markdown and the search read a page."""
+    for page in site.rglob("*.html"):
+        text = page.read_text("utf8")
+        assert "wzxhzdk" not in text and "hidden-from-search" not in text, page
+        assert "[[rendered" not in re.sub(r"<code>.*?</code>", "", text), page
+    forward = (site / "benchmarks/forward/index.html").read_text("utf8")
+    assert '<svg class="bench-chart"' in forward and "Every row of this page" in forward
+    assert (site / "assets/bench/forward.csv").is_file()
+    search = (site / "search/search_index.json").read_text("utf8")
+    assert "Against the fastest other library" in search and "Every row of this page" not in search
+
+
 def test_nothing_is_loaded_from_outside(site):
     for page in site.rglob("*.html"):
         outside = [url for url in read(page).urls if re.match(r"(?:\w+:)?//", url)]
