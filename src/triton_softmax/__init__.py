@@ -3,21 +3,13 @@ of kernels.
 
 The modules, in reading order; each imports only from those above it:
 
-==================
-===================================================================================== `reference`
-     the mathematics in NumPy and PyTorch: naive, online, merge, vector-Jacobian product `worked`
-                 the 2x3 example, every intermediate a doctest
-`traffic`           the bytes each rung moves, as functions of the shape
-`kernels`           one idea per file: device functions, kernel, thin launcher
-`heuristics`        (shape, strides, dtype, device) to a frozen configuration; needs no GPU
-`dispatch`          configuration to launcher
-`ops`               registration with PyTorch: shapes, autograd, vmap, autocast
-`functional`        `softmax`, `log_softmax`, `logsumexp`
-`nn`                `Softmax`, `LogSoftmax`
-`bench`             measurement cases, runner and rendering
-`site`              what builds the documentation; imports neither torch nor triton
-==================
-=====================================================================================
+* `reference`: the mathematics in NumPy and PyTorch: naive, online, merge, vector-Jacobian product;
+* `kernels`: one idea per file: device functions, kernel, thin launcher;
+* `heuristics`: (shape, strides, dtype, device) to a frozen configuration; needs no GPU;
+* `dispatch`: configuration to launcher;
+* `ops`: registration with PyTorch: shapes, autograd, vmap, autocast;
+* `functional`: `softmax`, `log_softmax`, `logsumexp`;
+* `nn`: `Softmax`, `LogSoftmax`.
 
 Importing this package imports neither torch nor triton; asking it for a public name does.
 """

@@ -99,6 +99,18 @@ def test_every_equation_has_a_test_and_every_test_an_equation():
     assert not registry.problems, "\n".join(registry.problems)
 
 
+def test_every_comment_that_names_an_equation_is_in_the_index():
+    """Also one that says something else first, as `# why; eq: label` does."""
+    written = [
+        f"{path.relative_to(ROOT).as_posix()}:{at + 2}"
+        for path in (ROOT / "src").rglob("*.py")
+        for at, line in enumerate(path.read_text("utf8").splitlines())
+        if re.search(r"^\s*#.*\beq: ", line)
+    ]
+    indexed = {lines.where for each in equations.load(ROOT) for lines in each.code}
+    assert written and set(written) == indexed
+
+
 def test_every_equation_is_on_its_page_and_in_the_index(site):
     registry = equations.load(ROOT)
     index = read(site / "reference/equations/index.html").ids
