@@ -23,7 +23,9 @@ regenerate: .venv/.test
 
 lint: .venv/.test
 	$(PY) -m ruff check .
+	$(PY) -m ruff format --check --quiet .
 	$(PY) -m codespell_lib README.md CHANGELOG.md docs src tests
+	$(PY) -m pyright --pythonpath $(PY)
 
 clean:
 	rm -rf site .pytest_cache .ruff_cache

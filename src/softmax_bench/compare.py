@@ -32,10 +32,10 @@ def slowdowns(
             continue
         ratio = second / first
         if per_copy:
-            copies = timed(old.get((case, COPY))), timed(new.get((case, COPY)))
-            if not all(copies):
+            copy_before, copy_after = timed(old.get((case, COPY))), timed(new.get((case, COPY)))
+            if not copy_before or not copy_after:
                 continue
-            ratio *= copies[0] / copies[1]
+            ratio *= copy_before / copy_after
         found.append((case, provider, first, second, ratio))
     return sorted(found, key=lambda item: -item[4])
 

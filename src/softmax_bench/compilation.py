@@ -27,7 +27,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from typing import Any
+from typing import Any, cast
 
 ARCHITECTURES = {
     "sm_80": ("cuda", 80, 32),
@@ -101,7 +101,8 @@ def access_bits(instruction: str) -> int:
 
     >>> [access_bits(name) for name in ("ld.global.v4.b32", "st.global.cs.v2.b64", "ld.global.b16")]
     [128, 128, 16]
-    >>> [access_bits(name) for name in ("global_load_dwordx4", "buffer_store_dword", "global_load_ushort")]
+    >>> names = "global_load_dwordx4", "buffer_store_dword", "global_load_ushort"
+    >>> [access_bits(name) for name in names]
     [128, 32, 16]
     """
     if match := re.search(r"dwordx?(\d*)", instruction):
@@ -219,7 +220,7 @@ def compile_many(requests: list[Request], *, keep_errors: bool = False) -> list[
     for result in results:
         if isinstance(result, Exception) and not keep_errors:
             raise result
-    return results
+    return cast("list[Compilation]", results)  # errors too, for those who asked to keep them
 
 
 def _result(answer: dict[str, Any]) -> Compilation | Exception:
@@ -274,8 +275,8 @@ def _compile(request: Request) -> Compilation:
         registers, spill_bytes = _resources_nvidia(assembly)
     else:
         assembly = compiled.asm["amdgcn"]
-        registers = int(re.search(r"\.vgpr_count:\s+(\d+)", assembly)[1])
-        spill_bytes = 4 * int(re.search(r"\.vgpr_spill_count:\s+(\d+)", assembly)[1])
+        registers = int(_found(r"\.vgpr_count:\s+(\d+)", assembly))
+        spill_bytes = 4 * int(_found(r"\.vgpr_spill_count:\s+(\d+)", assembly))
     return Compilation(
         kernel=name,
         target=request.target,
@@ -285,6 +286,14 @@ def _compile(request: Request) -> Compilation:
         shared_bytes=compiled.metadata.shared,
         num_warps=compiled.metadata.num_warps,
     )
+
+
+def _found(pattern: str, text: str) -> str:
+    """The first group of the first match."""
+    match = re.search(pattern, text)
+    if match is None:
+        raise RuntimeError(f"nothing matches {pattern} in what the compiler wrote")
+    return match[1]
 
 
 def _constant(value: Any) -> Any:
@@ -300,8 +309,8 @@ def _resources_nvidia(ptx: str) -> tuple[int, int]:
     """Registers per thread and bytes of spill stores, from ptxas itself."""
     from triton.backends.nvidia.compiler import get_ptxas
 
-    architecture = re.search(r"^\.target (\w+)", ptx, re.M)[1]
-    ptxas = get_ptxas(int(re.search(r"\d+", architecture)[0])).path
+    architecture = _found(r"(?m)^\.target (\w+)", ptx)
+    ptxas = get_ptxas(int(_found(r"(\d+)", architecture))).path
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(ptx)
         file.flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import xml.etree.ElementTree as etree
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from softmax_bench import sources
@@ -113,7 +113,7 @@ def report(junit: Path, commit: str | None, command: str) -> dict:
         commit = run.stdout.strip() or "unknown"
     return {
         "format": FORMAT,
-        "utc": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "commit": commit,
         "command": command,
         "seconds": round(seconds, 1),
@@ -142,7 +142,9 @@ def sentence(data: dict) -> str:
     counts, where = data["counts"], data["machine"]
     tally = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
     return (
-        f"Last run of the GPU tests (`{data['command']}`): {tally}, in {data['seconds']:.0f} s on one {where['gpu']} "
-        f"(driver {where['driver']}, CUDA {where['cuda']}, torch {where['torch']}, triton {where['triton']}), "
+        f"Last run of the GPU tests (`{data['command']}`): {tally}, in {data['seconds']:.0f} "
+        f"s on one {where['gpu']} "
+        f"(driver {where['driver']}, CUDA {where['cuda']}, torch {where['torch']}, triton "
+        f"{where['triton']}), "
         f"commit `{data['commit'][:12]}`, {data['utc'].replace('T', ' ')[:16]} UTC."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -14,8 +15,8 @@ class Tensors:
     """The tensors of one case; `y` and `dy` only where a backward pass is measured."""
 
     x: torch.Tensor
-    y: torch.Tensor | None = None
-    dy: torch.Tensor | None = None
+    y: Any = None
+    dy: Any = None
 
 
 def make_input(case: Case, x: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ from math import exp, log
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
 
 
-def gbs(row: dict) -> float | None:
+def gbs(row: dict | None) -> float | None:
     """Useful traffic over the median time, in GB/s; None where there is no time."""
     if not row or not row["us"] or not row["us"]["p50"] or not row["bytes"]:
         return None

@@ -17,8 +17,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -36,7 +37,7 @@ FINAL = {"ok", "wrong", "refused", "failed"}
 
 def now() -> str:
     """The time, in UTC, to the second."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _nvidia_smi(field: str) -> str | None:
@@ -76,9 +77,9 @@ def environment(device: str, commit: str | None, timer) -> dict:
     on_gpu = device == "cuda"
     properties = torch.cuda.get_device_properties(0) if on_gpu else None
     return {
-        "gpu": properties.name if on_gpu else f"none ({platform.machine()})",
-        "gpu_memory_bytes": properties.total_memory if on_gpu else 0,
-        "multiprocessors": properties.multi_processor_count if on_gpu else 0,
+        "gpu": properties.name if properties else f"none ({platform.machine()})",
+        "gpu_memory_bytes": properties.total_memory if properties else 0,
+        "multiprocessors": properties.multi_processor_count if properties else 0,
         "l2_bytes": getattr(properties, "L2_cache_size", 0) if on_gpu else 0,
         "driver": (_nvidia_smi("driver_version") if on_gpu else None) or "none",
         "cuda": torch.version.cuda or "none",
@@ -272,7 +273,8 @@ class Runner:
             if missing:
                 todo.append((case, missing))
         self.say(
-            f"{len(todo)} of {len(cases)} cases to measure, {sum(len(names) for _, names in todo)} rows"
+            f"{len(todo)} of {len(cases)} cases to measure, "
+            f"{sum(len(names) for _, names in todo)} rows"
         )
         threading.Thread(target=self._watch, daemon=True).start()
         for number, (case, names) in enumerate(todo, start=1):
@@ -325,12 +327,13 @@ class Runner:
             if name != COPY:
                 if case.suite != "accuracy":
                     self._poison(case)
-                result = call()
+                result: Any = call()
                 absolute, relative = measure.errors(result, expected.view(result.shape), case.dim)
                 del result
                 fields = {"max_abs_error": finite(absolute), "max_rel_error": finite(relative)}
                 if name in (CHOOSER, *RUNGS):
-                    fields["kernels"] = providers.kernels_launched()
+                    rung = None if name == CHOOSER else name
+                    fields["kernels"] = providers.kernels(case, tensors, rung)
                 if relative > measure.TOLERANCE[case.dtype]:
                     fields |= {
                         "status": "wrong",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 FORMAT = "triton-softmax-benchmark/1"
 
@@ -30,7 +31,9 @@ SCHEMA = {
         {
             "format": {"const": FORMAT},
             "environments": {
-                "description": "Machine and software, once per run; a row names the run it comes from.",
+                "description": (
+                    "Machine and software, once per run; a row names the run it comes from."
+                ),
                 "type": "object",
                 "minProperties": 1,
                 "additionalProperties": _closed(
@@ -46,7 +49,9 @@ SCHEMA = {
                         "python": {"type": "string", "minLength": 1},
                         "system": {"type": "string"},
                         "peers": {
-                            "description": "Version of each other library; null where it is not installed.",
+                            "description": (
+                                "Version of each other library; null where it is not installed."
+                            ),
                             "type": "object",
                             "additionalProperties": {"type": ["string", "null"]},
                         },
@@ -87,13 +92,16 @@ SCHEMA = {
                         "inputs": {"type": "string"},
                         "provider": {"type": "string", "minLength": 1},
                         "status": {
-                            "description": "ok; wrong: an answer too far from float64; refused: the provider says no; "
+                            "description": "ok; wrong: an answer too far from float64; "
+                            "refused: the provider says no; "
                             "failed: it breaks; skipped: not installed; not_run: the time was up.",
                             "enum": ["ok", "wrong", "refused", "failed", "skipped", "not_run"],
                         },
                         "reason": {"type": ["string", "null"]},
                         "bytes": {
-                            "description": "Useful traffic: each input read once, each output written once.",
+                            "description": (
+                                "Useful traffic: each input read once, each output written once."
+                            ),
                             "type": "integer",
                             "minimum": 0,
                         },
@@ -112,7 +120,9 @@ SCHEMA = {
                         "samples": {"type": "integer", "minimum": 0},
                         "max_abs_error": _ERROR,
                         "max_rel_error": {
-                            "description": "Largest error of a row relative to the row's largest value.",
+                            "description": (
+                                "Largest error of a row relative to the row's largest value."
+                            ),
                             **_ERROR,
                         },
                         "kernels": {"type": "array", "items": {"type": "string"}},
@@ -122,7 +132,9 @@ SCHEMA = {
                             "minimum": 0,
                         },
                         "source": {
-                            "description": "Hash of the implementation's source; null for what is not ours.",
+                            "description": (
+                                "Hash of the implementation's source; null for what is not ours."
+                            ),
                             "anyOf": [{"type": "null"}, _SHA256],
                         },
                         "environment": {"type": "string", "minLength": 1},
@@ -145,7 +157,7 @@ class DataError(ValueError):
     """Data that breaks the schema; the message names file and field."""
 
 
-def check(data: object, form: dict, name: str) -> dict:
+def check(data: Any, form: dict, name: str) -> dict:
     """Return the data if it keeps to a JSON Schema; raise `DataError` naming file and field if
     not."""
     import jsonschema
@@ -162,7 +174,7 @@ def check(data: object, form: dict, name: str) -> dict:
     return data
 
 
-def validate(data: object, name: str) -> dict:
+def validate(data: Any, name: str) -> dict:
     """Return the data if it keeps to the published schema and to itself; raise `DataError` if
     not."""
     check(data, SCHEMA, name)

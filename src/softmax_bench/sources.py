@@ -56,7 +56,7 @@ def code(text: str) -> str:
                 and isinstance(statement.value, ast.Constant)
                 and isinstance(statement.value.value, str)
             ):
-                dropped.update(range(statement.lineno, statement.end_lineno + 1))
+                dropped.update(range(statement.lineno, (statement.end_lineno or 0) + 1))
     kept = []
     for number, line in enumerate(lines, start=1):
         stripped = line.strip()

@@ -33,6 +33,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +73,8 @@ class Traffic:
 
     def __str__(self) -> str:
         """As a sentence: reads 5MN + 2M, writes 3MN + 2M."""
-        return f"reads {_linear(self.reads_mn, self.reads_m)}, writes {_linear(self.writes_mn, self.writes_m)}"
+        reads = _linear(self.reads_mn, self.reads_m)
+        return f"reads {reads}, writes {_linear(self.writes_mn, self.writes_m)}"
 
     @property
     def formula(self) -> str:
@@ -224,7 +226,8 @@ def count_elements() -> Iterator[Count]:
                 )
             return result
 
-    builder = interpreter.interpreter_builder
+    executor_class: Any = interpreter.GridExecutor
+    builder: Any = interpreter.interpreter_builder
     load, store = builder.create_masked_load, builder.create_masked_store
 
     def counted_load(pointers, mask, *rest):
@@ -242,12 +245,12 @@ def count_elements() -> Iterator[Count]:
         finally:
             launching.pop()
 
-    original_launch = interpreter.GridExecutor.__call__
-    interpreter.GridExecutor.__call__ = launch
+    original_launch = executor_class.__call__
+    executor_class.__call__ = launch
     builder.create_masked_load, builder.create_masked_store = counted_load, counted_store
     try:
         with CountOperations():
             yield count
     finally:
         del builder.create_masked_load, builder.create_masked_store
-        interpreter.GridExecutor.__call__ = original_launch
+        executor_class.__call__ = original_launch

@@ -1,4 +1,4 @@
-"""What a run does to Triton's own state: shorter autotuning, and caches emptied to count compiles."""
+"""What a run does to Triton's own state: shorter autotuning, caches emptied to count compiles."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from softmax_site import equations, markdown, rendered
 from softmax_site.preview import Pages
@@ -39,7 +40,7 @@ def on_config(config):
 
 def on_files(files, config):
     """Add the charts, tables and colours that follow from the measurements."""
-    file = type(next(iter(files)))  # of MkDocs or of ProperDocs, whichever runs
+    file: Any = type(next(iter(files)))  # of MkDocs or of ProperDocs, whichever runs
     for path, text in rendered.load(Path(config.config_file_path).parent).assets.items():
         files.append(file.generated(config, path, content=text))
     return files

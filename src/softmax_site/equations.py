@@ -245,7 +245,8 @@ def _load(root: Path, stamp: tuple) -> Registry:
         equation.test = tests.get(equation.test_name)
         if equation.test is None:
             problems.append(
-                f"{equation.page}:{equation.line}: {equation.label} has no {equation.test_name} in {TESTS}"
+                f"{equation.page}:{equation.line}: {equation.label} has no "
+                f"{equation.test_name} in {TESTS}"
             )
     named = {equation.test_name for equation in equations.values()}
     problems += [
@@ -282,7 +283,8 @@ def index_markdown(registry: Registry) -> str:
             for lines in equation.code
         )
         out.append(
-            f"| {equation.number} | [{equation.label}](#index-{equation.label}) | {test} | {code or '–'} |"
+            f"| {equation.number} | [{equation.label}](#index-{equation.label}) | {test} | "
+            f"{code or '–'} |"
         )
     for page, equations in registry.pages().items():
         out += ["", f"## {registry.titles[page]}"]

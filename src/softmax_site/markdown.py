@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as etree
 from pathlib import Path
+from typing import Any
 
 from markdown import Extension, Markdown
 from markdown.inlinepatterns import InlineProcessor
@@ -107,7 +108,8 @@ class EquationBlock(_Shown):
         equation = self.registry[label]
         if equation.latex != latex:
             raise EquationError(
-                f"{equation.page}: equation {label} is not written as `/// equation | label`, LaTeX, `///`"
+                f"{equation.page}: equation {label} is not written as `/// equation | label`, "
+                "LaTeX, `///`"
             )
         block.set("id", equation.anchor)
         meta = self.show(block, equation)
@@ -233,7 +235,7 @@ class SiteExtension(BlocksExtension):
         self.config = {"root": [".", "root of the repository"]}
         super().__init__(**kwargs)
 
-    def extendMarkdownBlocks(self, md: Markdown, block_mgr: object) -> None:  # noqa: N802
+    def extendMarkdownBlocks(self, md: Markdown, block_mgr: Any) -> None:  # noqa: N802
         root = str(Path(self.getConfig("root") or ".").resolve())
         block_mgr.register(EquationBlock, {"root": root})
         block_mgr.register(EquationRefBlock, {"root": root})

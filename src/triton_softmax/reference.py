@@ -223,8 +223,8 @@ def online_steps(x: np.ndarray) -> list[OnlineStep]:
         x: array of shape (n_cols,).
 
     >>> for step in online_steps(np.array([1.0, 3.0, 2.0])):
-    ...     print(step.i, step.x, step.m, round(step.d, 4), round(step.scale, 4), round(step.term,
-    4)) 0 1.0 1.0 1.0 0.0 1.0
+    ...     print(step.i, step.x, step.m, *(round(v, 4) for v in (step.d, step.scale, step.term)))
+    0 1.0 1.0 1.0 0.0 1.0
     1 3.0 3.0 1.1353 0.1353 1.0
     2 2.0 3.0 1.5032 1.0 0.3679
     """
@@ -433,7 +433,8 @@ def softmax_vjp_torch(y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
     Source: a page "from math to implementation" (blog), native PyTorch backward.
 
     >>> import torch
-    >>> x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True); dy = torch.tensor([[0.1, 0.2, 0.7]])
+    >>> x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    >>> dy = torch.tensor([[0.1, 0.2, 0.7]])
     >>> y = torch.softmax(x, dim=-1)
     >>> torch.allclose(softmax_vjp_torch(y, dy), torch.autograd.grad(y, x, dy)[0])
     True
@@ -453,7 +454,8 @@ def log_softmax_vjp_torch(y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
     line.
 
     >>> import torch
-    >>> x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True); dy = torch.tensor([[0.1, 0.2, 0.7]])
+    >>> x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    >>> dy = torch.tensor([[0.1, 0.2, 0.7]])
     >>> y = torch.log_softmax(x, dim=-1)
     >>> torch.allclose(log_softmax_vjp_torch(y, dy), torch.autograd.grad(y, x, dy)[0])
     True

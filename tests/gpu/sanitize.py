@@ -5,12 +5,10 @@ Prints one line per case; a wrong result stops it. With PYTORCH_NO_CUDA_MEMORY_C
 is an allocation of its own, so that memcheck sees its ends.
 """
 
-import dataclasses
-
 import torch
 
 import triton_softmax
-from triton_softmax import dispatch, heuristics
+from triton_softmax import dispatch
 
 CASES = [
     ((5, 64), -1, None),
@@ -31,10 +29,14 @@ CASES = [
 # What split rows does while it waits is a matter of size. Here the size stays small, and the
 # chooser is told.
 WAYS = [
-    {"ahead": False, "max_programs": None},
-    {"ahead": True, "max_programs": 8, "keep_exp": False},
-    {"ahead": True, "max_programs": 8, "keep_exp": False, "lag": True},
-    {"ahead": False, "max_programs": None, "keep_exp": False, "two_pass": True},
+    # constants of the kernel, and how it is launched
+    ({"depth": 0}, {"max_programs": None}),
+    ({"depth": 1, "keep_terms": False}, {"max_programs": 8}),
+    ({"depth": 2, "keep_terms": False}, {"max_programs": 8}),
+    (
+        {"depth": 0, "keep_terms": False, "wait": False},
+        {"max_programs": None, "two_launches": True},
+    ),
 ]
 
 
@@ -45,27 +47,35 @@ def check(dtype: torch.dtype, shape: tuple[int, ...], dim: int, implementation: 
     x = host.cuda().requires_grad_(True)
     for op in (triton_softmax.softmax, triton_softmax.log_softmax):
         y = op(x, dim, implementation=implementation)
-        used = dispatch.last_launch()
+        plan = dispatch.plan_of(op.__name__, (x,), dim, None, implementation)
         y.backward(torch.ones_like(y))
         got = y.detach().cpu().double()
         got = got.exp() if op is triton_softmax.log_softmax else got
         assert (got - want).abs().max() < 3e-2
     triton_softmax.logsumexp(x, dim).sum().backward()
     torch.cuda.synchronize()
-    print(dtype, shape, dim, *used, "ok", flush=True)
+    print(dtype, shape, dim, *plan.kernels, "ok", flush=True)
 
 
 if __name__ == "__main__":
-    choose = heuristics.split_config
+    choose = dispatch.choose_rows
+
+    def told(way):
+        constants, launch = way
+
+        def choose_told(*args, **kwargs):
+            choice = choose(*args, **kwargs)
+            return choice._replace(how=choice.how._replace(**constants), **launch)
+
+        return choose_told
+
     for dtype in (torch.float32, torch.bfloat16):
         for shape, dim, implementation in CASES:
             check(dtype, shape, dim, implementation)
         for way in WAYS:
-            heuristics.split_config = lambda *args, way=way: dataclasses.replace(
-                choose(*args), **way
-            )
+            dispatch.choose_rows = told(way)
             dispatch.clear_plans()
             for shape in ((3, 40_000), (3, 20_001)):
                 check(dtype, shape, -1, "split_rows")
-        heuristics.split_config = choose
+        dispatch.choose_rows = choose
         dispatch.clear_plans()

@@ -14,11 +14,13 @@ pytestmark = [
 ]
 
 import triton_softmax  # noqa: E402
+from kernel_cases import backward, forward, forward_kernels, kernel_name  # noqa: E402
 from triton_softmax import dispatch  # noqa: E402
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 COLUMNS = (
-    1, 2, 15, 16, 17, 31, 33, 127, 128, 129, 781, 1000, 1023, 1024, 1025, 2047, 2049, 4095, 4097, 8191, 8192, 8193, 16383, 16384, 16385,
+    1, 2, 15, 16, 17, 31, 33, 127, 128, 129, 781, 1000, 1023, 1024, 1025, 2047, 2049, 4095, 4097,
+    8191, 8192, 8193, 16383, 16384, 16385,
     32001, 32768, 32769, 50257, 65536, 98304, 98312, 131072, 151643, 262144, 262145,
 )  # fmt: skip
 
@@ -98,8 +100,9 @@ def test_float64(shape):
     "implementation", [i for i in triton_softmax.IMPLEMENTATIONS if i != "naive"]
 )
 def test_each_implementation(implementation, dtype):
-    _check(torch.randn(37, 3001, device="cuda", dtype=dtype), implementation=implementation)
-    assert dispatch.last_launch() in ([implementation], ["two_loops"])
+    x = torch.randn(37, 3001, device="cuda", dtype=dtype)
+    _check(x, implementation=implementation)
+    assert forward_kernels(x, -1, implementation=implementation) == kernel_name(implementation)
 
 
 LAYOUTS = {
@@ -213,18 +216,18 @@ def test_same_bits_every_time(n_cols, dtype):
 def test_without_partners_the_bits_are_the_same(shape, dtype, monkeypatch):
     """A program that hardly waits and computes every missing summary itself arrives at the same
     result, bit for bit."""
-    from triton_softmax import heuristics
+    from triton_softmax.choose import polling
 
     x, dy = (torch.randn(shape, device="cuda", dtype=dtype) for _ in range(2))
     dispatch.clear_plans()
-    y = dispatch.softmax_forward(x, 1)
-    assert dispatch.last_launch() == ["split_rows"]
-    dx = dispatch.softmax_backward(y, dy, 1)
-    monkeypatch.setattr(heuristics, "MAX_POLLS", -1)
+    y = forward(x, 1)
+    assert forward_kernels(x, 1) == kernel_name("split_rows")
+    dx = backward(y, dy, 1)
+    monkeypatch.setattr(polling, "MAX_POLLS", -1)
     dispatch.clear_plans()
     for _ in range(3):
-        assert torch.equal(dispatch.softmax_forward(x, 1), y)
-        assert torch.equal(dispatch.softmax_backward(y, dy, 1), dx)
+        assert torch.equal(forward(x, 1), y)
+        assert torch.equal(backward(y, dy, 1), dx)
     monkeypatch.undo()
     dispatch.clear_plans()
 
@@ -234,19 +237,19 @@ def test_without_partners_the_bits_are_the_same(shape, dtype, monkeypatch):
 )
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_without_partners_columns_have_the_same_bits(shape, dim, dtype, monkeypatch):
-    from triton_softmax import heuristics
+    from triton_softmax.choose import polling
 
     x, dy = (torch.randn(shape, device="cuda", dtype=dtype) for _ in range(2))
     dispatch.clear_plans()
-    y = dispatch.softmax_forward(x, dim)
-    dx = dispatch.softmax_backward(y, dy, dim)
-    assert dispatch.last_launch() == ["strided"]
+    y = forward(x, dim)
+    dx = backward(y, dy, dim)
+    assert "strided" in forward_kernels(x, dim)[0]
     assert _relative_error(y, torch.softmax(x.double(), dim)) < _tolerance(dtype)
-    monkeypatch.setattr(heuristics, "MAX_POLLS", -1)
+    monkeypatch.setattr(polling, "MAX_POLLS", -1)
     dispatch.clear_plans()
     for _ in range(3):
-        assert torch.equal(dispatch.softmax_forward(x, dim), y)
-        assert torch.equal(dispatch.softmax_backward(y, dy, dim), dx)
+        assert torch.equal(forward(x, dim), y)
+        assert torch.equal(backward(y, dy, dim), dx)
     monkeypatch.undo()
     dispatch.clear_plans()
 
@@ -255,7 +258,7 @@ def test_without_partners_columns_have_the_same_bits(shape, dim, dtype, monkeypa
 def test_ten_thousand_launches_of_split_kernels(shape, dim):
     x = torch.randn(shape, device="cuda")
     want = triton_softmax.softmax(x, dim)
-    assert dispatch.last_launch() == ["split_rows" if dim else "strided"]
+    assert forward_kernels(x, dim) == kernel_name("split_rows" if dim else "split_strided")
     wrong = torch.zeros((), device="cuda", dtype=torch.int64)
     for _ in range(10_000):
         wrong += (triton_softmax.softmax(x, dim) != want).any()
@@ -292,7 +295,8 @@ def test_replayed_graph_sees_new_input(shape, dim):
     torch.cuda.current_stream().wait_stream(side)
     with torch.cuda.graph(graph):
         y = triton_softmax.softmax(x, dim)
-        assert dispatch.last_launch() == ["split_rows" if dim else "strided"]
+    ran = forward_kernels(x, dim)
+    assert ran == kernel_name("split_rows") if dim else "strided" in ran[0]
     for seed in range(20):
         torch.manual_seed(seed)
         x.copy_(torch.randn_like(x) * (seed + 1))

@@ -1,53 +1,88 @@
 """Which kernel and how, at every threshold and on both sides of it; numbers in, numbers out."""
 
+import ast
 import itertools
 import math
 import random
-from dataclasses import replace
+import sys
+from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
-from triton_softmax import dispatch, heuristics
-from triton_softmax.heuristics import (
-    MAX_CHUNKS,
-    PACKED_MAX_COLS,
-    Config,
+from triton_softmax import choose as package
+from triton_softmax import dispatch
+from triton_softmax.choose import (
+    Choice,
     Device,
+    Traits,
     choose_rows,
-    fits_one_program,
-    loops_config,
-    next_power_of_2,
-    split_config,
-    strided_config,
-    tile_config,
-    vector_of_lines,
-    vector_width,
-    way_for_few_rows,
+    choose_strided,
+    polling,
+    row_tiles,
+    vectors,
 )
+from triton_softmax.choose.constants import SplitRows, SplitStrided, StridedLoops
+from triton_softmax.choose.row_tiles import choose_row_tile, fits_one_program
+from triton_softmax.choose.split_rows import MAX_CHUNKS, candidate_for_few_rows, choose_split_rows
+from triton_softmax.choose.strided import Columns, choose_columns, choose_strided_loops
+from triton_softmax.choose.vectors import next_power_of_2, vector_of_lines, vector_width
 
 DEVICES = {"any": Device(), "nvidia": Device(132, nvidia=True)}
+NVIDIA = DEVICES["nvidia"]
 MANY = 4096  # rows enough for every device here
 
+SOFTMAX = Traits(inputs=1, keeps_terms=True, exp_in_finish=True)
+LOG_SOFTMAX = Traits(inputs=1)
+SOFTMAX_VJP = Traits(inputs=2)
+LOG_SOFTMAX_VJP = Traits(inputs=2, exp_in_finish=True)
+LOGSUMEXP = Traits(inputs=1, reduces=True)
+OPERATIONS = {
+    "softmax": SOFTMAX,
+    "log_softmax": LOG_SOFTMAX,
+    "softmax_vjp": SOFTMAX_VJP,
+    "log_softmax_vjp": LOG_SOFTMAX_VJP,
+}
+
 on_every_device = pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
+of_every_operation = pytest.mark.parametrize("traits", OPERATIONS.values(), ids=OPERATIONS)
+forward_and_backward = pytest.mark.parametrize(
+    "traits", [SOFTMAX, SOFTMAX_VJP], ids=["forward", "backward"]
+)
 
 
-def choose(
-    n_rows, n_cols, itemsize, *, log=False, backward=False, gap=0, addresses=None, **options
-) -> Config:
+def choose(n_rows, n_cols, itemsize, *, traits=SOFTMAX, gap=0, addresses=None, **options) -> Choice:
     """The choice for contiguous results and inputs whose rows lie `gap` elements apart."""
-    n_tensors = 3 if backward else 2
-    strides = (n_cols + gap,) * (n_tensors - 1) + (n_cols,)
-    options = {"device": DEVICES["nvidia"]} | options
+    strides = (n_cols + gap,) * traits.inputs + (n_cols,)
+    options = {"device": NVIDIA} | options
     return choose_rows(
         n_rows,
         n_cols,
         itemsize,
-        log=log,
-        backward=backward,
-        addresses=addresses or (0,) * n_tensors,
+        traits=traits,
+        addresses=addresses or (0,) * (traits.inputs + 1),
         strides=strides,
         **options,
     )
+
+
+def split(n_rows, n_cols, itemsize, *, traits=SOFTMAX, vector=None, edges=False, device=NVIDIA):
+    """The choice for rows that are split, in whole vectors and without edges."""
+    vector = vector or 16 // itemsize
+    return choose_split_rows(n_rows, n_cols, itemsize, vector, edges, traits, device)
+
+
+def strided(
+    n_outer, n_cols, n_inner, itemsize, *, traits=SOFTMAX, device=NVIDIA, vector=8
+) -> Choice:
+    """The choice for columns of which an access moves `vector` elements."""
+    columns = Columns(n_outer, n_cols, n_inner, itemsize, vector, vector, wide_index=False)
+    return choose_columns(columns, traits, device)
+
+
+def block_cols(choice: Choice) -> int:
+    """Columns of a tile or of a chunk."""
+    return choice.how.block if choice.kernel == "split_rows" else choice.how.block_cols
 
 
 def around(*thresholds):
@@ -84,26 +119,29 @@ def test_vector_of_lines(itemsize, width):
         assert vector_of_lines(itemsize, (0, 512 + offset), (width, width)) == 1
 
 
-# The longest row that one program takes, by itemsize, whether rows have edges, and backward.
+# --- rows that one program takes
+
+# The longest row that one program takes, by itemsize, whether rows have edges, and inputs.
 LONGEST = {
-    (2, False, False): 16384,
-    (2, True, False): 16384,
-    (2, False, True): 16384,
-    (2, True, True): 8192,
-    (4, False, False): 32768,
-    (4, True, False): 16384,
-    (4, False, True): 8192,
-    (4, True, True): 16384,
-    (8, False, False): 8192,
-    (8, True, False): 8192,
-    (8, False, True): 8192,
-    (8, True, True): 8192,
+    (2, False, 1): 16384,
+    (2, True, 1): 16384,
+    (2, False, 2): 16384,
+    (2, True, 2): 8192,
+    (4, False, 1): 32768,
+    (4, True, 1): 16384,
+    (4, False, 2): 8192,
+    (4, True, 2): 16384,
+    (8, False, 1): 8192,
+    (8, True, 1): 8192,
+    (8, False, 2): 8192,
+    (8, True, 2): 8192,
 }
 
 
 @on_every_device
 @pytest.mark.parametrize("case", LONGEST, ids=str)
 def test_fits_one_program(case, device):
+    itemsize, edges, inputs = case
     for n_rows, limit in (
         (MANY, LONGEST[case]),
         (66, LONGEST[case]),
@@ -111,139 +149,138 @@ def test_fits_one_program(case, device):
         (1, 8192),
     ):
         for n_cols in around(limit):
-            assert fits_one_program(n_rows, n_cols, *case, device) == (n_cols <= limit), (
-                n_rows,
-                n_cols,
-            )
+            for traits in (traits for traits in OPERATIONS.values() if traits.inputs == inputs):
+                fits = fits_one_program(n_rows, n_cols, itemsize, edges, traits, device)
+                assert fits == (n_cols <= limit), (n_rows, n_cols)
 
 
 def test_odd_rows_of_16_bits_do_not_half_fill_the_largest_tile():
     """8,199 elements have a body of 8,192 for certain, 8,200 need a tile of 16,384."""
     for n_cols, fits in ((8199, True), (8200, False), (12288, False), (12289, True)):
-        assert fits_one_program(MANY, n_cols, 2, True, False, DEVICES["nvidia"]) == fits
-        assert fits_one_program(MANY, n_cols, 2, False, False, DEVICES["nvidia"])
-        assert fits_one_program(MANY, n_cols, 4, True, False, DEVICES["nvidia"])
+        assert fits_one_program(MANY, n_cols, 2, True, SOFTMAX, NVIDIA) == fits
+        assert fits_one_program(MANY, n_cols, 2, False, SOFTMAX, NVIDIA)
+        assert fits_one_program(MANY, n_cols, 4, True, SOFTMAX, NVIDIA)
 
 
 @pytest.mark.parametrize("n_sm", [1, 2, 131, 132, 160])
 def test_few_rows_are_half_a_row_per_multiprocessor(n_sm):
     few = (n_sm - 1) // 2
-    assert fits_one_program(few + 1, 32768, 4, False, False, Device(n_sm))
-    assert not few or not fits_one_program(few, 32768, 4, False, False, Device(n_sm))
+    assert fits_one_program(few + 1, 32768, 4, False, SOFTMAX, Device(n_sm))
+    assert not few or not fits_one_program(few, 32768, 4, False, SOFTMAX, Device(n_sm))
 
 
 @on_every_device
-@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@forward_and_backward
 @pytest.mark.parametrize("itemsize", [2, 4, 8])
-def test_the_choice_follows_the_limit(itemsize, backward, device):
+def test_the_choice_follows_the_limit(itemsize, traits, device):
     width = 16 // itemsize
     for n_cols in (1, 2, 15, 16, 17, *around(512, 1024, 8192, 16384, 32768, 65536, 131072), 262144):
         for n_rows in (1, 65, 66, MANY):
             edges = bool(n_cols % width)
-            config = choose(n_rows, n_cols, itemsize, backward=backward, device=device)
-            if fits_one_program(n_rows, n_cols, itemsize, edges, backward, device):
-                assert config.implementation == ("aligned_rows" if config.edges else "packed_rows")
-                assert config.edges == edges or (config.vector == 4 and n_cols % 4 == 0)
+            c = choose(n_rows, n_cols, itemsize, traits=traits, device=device)
+            if fits_one_program(n_rows, n_cols, itemsize, edges, traits, device):
+                half_vector = c.how.vector == 4 and n_cols % 4 == 0 and c.kernel == "packed_rows"
+                assert c.kernel == ("aligned_rows" if edges else "packed_rows") or half_vector
             else:
-                assert config.implementation == ("two_loops" if itemsize == 8 else "split_rows")
+                assert c.kernel == ("two_loops" if itemsize == 8 else "split_rows")
 
 
 def test_rows_without_a_common_vector_are_packed_by_element():
-    assert choose(MANY, 1024, 2, addresses=(2, 0)) == tile_config(
-        MANY, 1024, 2, 1, False, False, DEVICES["nvidia"]
+    assert choose(MANY, 1024, 2, addresses=(2, 0)) == choose_row_tile(
+        MANY, 1024, 2, 1, False, SOFTMAX, NVIDIA
     )
-    config = choose(MANY, 1024, 2, gap=1)
-    assert (config.implementation, config.vector, config.edges) == ("packed_rows", 1, False)
-    config = choose(MANY, 1024, 2, gap=8)
-    assert (config.implementation, config.vector, config.edges) == ("packed_rows", 8, False)
-    config = choose(MANY, 1001, 2, gap=8)
-    assert (config.implementation, config.vector, config.edges) == ("aligned_rows", 8, True)
-    config = choose(MANY, 65536, 4, gap=1)
-    assert (config.implementation, config.vector, config.edges) == ("split_rows", 1, False)
+    c = choose(MANY, 1024, 2, gap=1)
+    assert (c.kernel, c.how.vector) == ("packed_rows", 1)
+    c = choose(MANY, 1024, 2, gap=8)
+    assert (c.kernel, c.how.vector) == ("packed_rows", 8)
+    c = choose(MANY, 1001, 2, gap=8)
+    assert (c.kernel, c.how.vector) == ("aligned_rows", 8)
+    c = choose(MANY, 65536, 4, gap=1)
+    assert (c.kernel, c.how.vector, c.how.edges) == ("split_rows", 1, False)
 
 
-@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
-def test_short_16_bit_rows_use_half_a_vector_that_divides_them(backward):
+@forward_and_backward
+def test_short_16_bit_rows_use_half_a_vector_that_divides_them(traits):
     for n_cols in (4, 20, 36, 100, 124):
-        c = choose(MANY, n_cols, 2, backward=backward)
-        assert (c.implementation, c.vector, c.edges) == ("packed_rows", 4, False)
-        assert (
-            c.block_cols >= 32
-            and c.block_rows * c.block_cols <= 1024
-            and c.num_warps == (2 if c.block_cols <= 64 else 1)
-        )
+        c = choose(MANY, n_cols, 2, traits=traits)
+        assert (c.kernel, c.how.vector) == ("packed_rows", 4)
+        assert c.how.block_cols >= 32 and c.how.block_rows * c.how.block_cols <= 1024
+        assert c.num_warps == (2 if c.how.block_cols <= 64 else 1)
     for n_cols in (33, 34, 126, 127, 130, 132):
-        c = choose(MANY, n_cols, 2, backward=backward)
-        assert (c.implementation, c.vector) == ("aligned_rows", 8)
-    assert choose(MANY, 100, 2, backward=backward, gap=8).vector == 4
-    assert choose(MANY, 100, 2, backward=backward, gap=2).vector == 1, "rows that are not in step"
-    assert choose(MANY, 98, 2, backward=backward, implementation="aligned_rows").vector == 8
-    assert choose(MANY, 18, 4, backward=backward).implementation == "aligned_rows"
+        c = choose(MANY, n_cols, 2, traits=traits)
+        assert (c.kernel, c.how.vector) == ("aligned_rows", 8)
+    assert choose(MANY, 100, 2, traits=traits, gap=8).how.vector == 4
+    assert choose(MANY, 100, 2, traits=traits, gap=2).how.vector == 1, "rows that are not in step"
+    assert choose(MANY, 98, 2, traits=traits, implementation="aligned_rows").how.vector == 8
+    assert choose(MANY, 18, 4, traits=traits).kernel == "aligned_rows"
 
 
-@pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
-def test_what_is_held_decides_and_not_the_narrowest(log):
+@of_every_operation
+def test_what_is_held_decides_and_not_the_narrowest(traits):
     """float32 in, float16 out: accesses as wide as float16 asks for, registers as float32 fills
     them."""
-    for backward in (False, True):
-        for n_cols in (1024, 1025, 8192, 16384, 32768, 32769, 131072, 131073):
-            config = choose(MANY, n_cols, 2, log=log, backward=backward, held=4)
-            assert config.vector == 8
-            assert not config.pairs and not config.hold
-            if n_cols % 8 == 0:
-                alone = choose(MANY, n_cols, 4, log=log, backward=backward)
-                assert (config.implementation, config.block_cols) == (
-                    alone.implementation,
-                    alone.block_cols,
-                )
+    for n_cols in (1024, 1025, 8192, 16384, 32768, 32769, 131072, 131073):
+        c = choose(MANY, n_cols, 2, traits=traits, held=4)
+        assert c.how.vector == 8
+        assert not c.how.barrier and not (c.kernel == "split_rows" and c.how.pairs)
+        if n_cols % 8 == 0:
+            alone = choose(MANY, n_cols, 4, traits=traits)
+            assert (c.kernel, block_cols(c)) == (alone.kernel, block_cols(alone))
 
 
 def test_rows_that_no_split_takes_are_read_twice():
     most = MAX_CHUNKS * 8192
-    assert choose(1, most, 4).implementation == "split_rows"
-    assert choose(1, most + 1, 4).implementation == "two_loops"
+    assert choose(1, most, 4).kernel == "split_rows"
+    assert choose(1, most + 1, 4) == Choice("two_loops", how=None, num_warps=0)
+    assert choose(1, most + 1, 4).launches == ()
     n_rows = 2**31 // 16  # as many programs of 1,024 columns as 32 bits can count, and one fewer
-    assert choose(n_rows, 16 * 1024 + 8, 2).implementation == "two_loops"
-    assert choose(n_rows // 2, 16 * 1024 + 8, 2).implementation == "split_rows"
+    assert choose(n_rows, 16 * 1024 + 8, 2).kernel == "two_loops"
+    assert choose(n_rows // 2, 16 * 1024 + 8, 2).kernel == "split_rows"
 
 
 @on_every_device
-@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@forward_and_backward
 @pytest.mark.parametrize("edges", [False, True], ids=["whole", "edges"])
 @pytest.mark.parametrize("itemsize", [2, 4, 8])
-def test_tiles(itemsize, edges, backward, device):
+def test_tiles(itemsize, edges, traits, device):
     vector = 16 // itemsize
     for n_cols in (1, vector - 1, vector, *around(*(2**k for k in range(4, 17)))):
         if n_cols < 1 or (not edges and n_cols % vector):
             continue
         for n_rows in (1, 131, 132, 263, 264, 528, MANY):
-            c = tile_config(n_rows, n_cols, itemsize, vector, edges, backward, device)
-            assert c.implementation == ("aligned_rows" if edges else "packed_rows")
-            for number in (c.block_rows, c.block_cols, c.num_warps):
+            c = choose_row_tile(n_rows, n_cols, itemsize, vector, edges, traits, device)
+            rows, cols = c.how.block_rows, c.how.block_cols
+            assert c.kernel == ("aligned_rows" if edges else "packed_rows")
+            for number in (rows, cols, c.num_warps):
                 assert number & (number - 1) == 0 and number >= 1
             body = n_cols // vector * vector if edges else n_cols
-            assert c.block_cols >= max(16, body) and (c.block_cols == 16 or c.block_cols < 2 * body)
+            assert cols >= max(16, body) and (cols == 16 or cols < 2 * body)
             assert c.num_warps <= 32
-            assert c.block_rows * c.block_cols <= max(16384 if edges else 8192, c.block_cols)
-            assert c.vector == vector and c.edges == edges and c.max_registers is None
+            assert rows * cols <= max(16384 if edges else 8192, cols)
+            assert c.how.vector == vector and c.max_registers is None
+            assert c.programs(7) == 7 and c.launches == (c.how,)
             if n_rows < 2 * device.multiprocessors * 2:
-                assert c.block_rows == 1, "programs before rows per program"
-            held = (
-                not edges and c.block_cols == 16384
-                if backward
-                else c.block_cols >= (2048 if edges else 8192)
-            )
-            assert c.hold == (device.nvidia and itemsize == 2 and held)
+                assert rows == 1, "programs before rows per program"
+            if traits.inputs > 1:
+                barrier = not edges and cols == 16384
+            else:
+                barrier = cols >= (2048 if edges else 8192)
+            assert c.how.barrier == (device.nvidia and itemsize == 2 and barrier)
 
 
 def test_tiles_of_short_rows():
-    nvidia = DEVICES["nvidia"]
-    assert tile_config(2**20, 16, 2, 8, False, False, nvidia).block_rows == 128
-    assert tile_config(2**20, 16, 2, 8, False, True, nvidia).block_rows == 64
-    assert tile_config(2**20, 17, 2, 8, True, False, nvidia).block_rows == 16
-    for block_cols, warps in ((512, 1), (1024, 1), (2048, 1), (4096, 2), (8192, 4), (16384, 8)):
-        assert tile_config(MANY, block_cols + 1, 2, 8, True, False, nvidia).num_warps == warps
-    for block_cols, warps in (
+    def tile(n_rows, n_cols, itemsize, edges, traits=SOFTMAX):
+        c = choose_row_tile(n_rows, n_cols, itemsize, 16 // itemsize, edges, traits, NVIDIA)
+        return c.how.block_rows, c.num_warps
+
+    assert tile(2**20, 16, 2, False)[0] == 128
+    assert tile(2**20, 16, 2, False, SOFTMAX_VJP)[0] == 64
+    assert tile(2**20, 17, 2, True)[0] == 16
+    for cols, warps in ((512, 1), (1024, 1), (2048, 1), (4096, 2), (8192, 4), (16384, 8)):
+        assert tile(MANY, cols + 1, 2, True)[1] == warps
+    for cols, warps in ((1024, 1), (2048, 2), (4096, 4), (8192, 8), (16384, 16), (32768, 16)):
+        assert tile(MANY, cols + 1, 2, True, SOFTMAX_VJP)[1] == warps
+    for cols, warps in (
         (512, 2),
         (1024, 4),
         (2048, 4),
@@ -252,12 +289,11 @@ def test_tiles_of_short_rows():
         (16384, 8),
         (65536, 32),
     ):
-        assert tile_config(MANY, block_cols + 1, 4, 4, True, False, nvidia).num_warps == warps
-    for block_cols, rows, warps in ((64, 16, 2), (128, 8, 2), (256, 4, 1)):
+        assert tile(MANY, cols + 1, 4, True)[1] == warps
+    for cols, rows, warps in ((64, 16, 2), (128, 8, 2), (256, 4, 1)):
         for itemsize in (2, 4):
-            c = tile_config(MANY, block_cols + 1, itemsize, 16 // itemsize, True, False, nvidia)
-            assert (c.block_rows, c.num_warps) == (rows, warps)
-    for block_cols, rows, warps in (
+            assert tile(MANY, cols + 1, itemsize, True) == (rows, warps)
+    for cols, rows, warps in (
         (512, 4, 4),
         (2048, 1, 4),
         (4096, 2, 16),
@@ -266,9 +302,8 @@ def test_tiles_of_short_rows():
         (32768, 1, 16),
         (65536, 1, 32),
     ):
-        c = tile_config(2**20, block_cols, 2, 8, False, False, nvidia)
-        assert (c.block_rows, c.num_warps) == (rows, warps)
-    for block_cols, rows, warps in (
+        assert tile(2**20, cols, 2, False) == (rows, warps)
+    for cols, rows, warps in (
         (32, 32, 4),
         (1024, 1, 4),
         (2048, 1, 1),
@@ -276,13 +311,13 @@ def test_tiles_of_short_rows():
         (8192, 1, 16),
         (32768, 1, 16),
     ):
-        c = tile_config(2**20, block_cols, 4, 4, False, False, nvidia)
-        assert (c.block_rows, c.num_warps) == (rows, warps)
+        assert tile(2**20, cols, 4, False) == (rows, warps)
     for itemsize in (2, 4):
-        for block_cols, warps in ((1024, 4), (2048, 4), (4096, 16), (8192, 16)):
-            c = tile_config(2**20, block_cols, itemsize, 16 // itemsize, False, True, nvidia)
-            assert (c.block_rows, c.num_warps) == (1, warps)
+        for cols, warps in ((1024, 4), (2048, 4), (4096, 16), (8192, 16)):
+            assert tile(2**20, cols, itemsize, False, SOFTMAX_VJP) == (1, warps)
 
+
+# --- rows that are split
 
 SPLIT_COLS = (
     4096,
@@ -293,109 +328,125 @@ SPLIT_COLS = (
 
 
 @on_every_device
-@pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
-@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@of_every_operation
 @pytest.mark.parametrize("itemsize", [2, 4])
-def test_split_rows_cover_the_row(itemsize, backward, log, device):
+def test_split_rows_cover_the_row(itemsize, traits, device):
     for n_cols in SPLIT_COLS:
         for vector in (1, 16 // itemsize):
             edges = bool(n_cols % vector)
             for n_rows in (1, 16, 17, 132, MANY):
-                c = split_config(n_rows, n_cols, itemsize, log, vector, edges, backward, device)
-                assert c.implementation == "split_rows"
+                c = choose_split_rows(n_rows, n_cols, itemsize, vector, edges, traits, device)
+                how = c.how
+                assert c.kernel == "split_rows"
                 assert c.n_chunks * c.chunk_cols >= n_cols > (c.n_chunks - 1) * c.chunk_cols, (
                     "no gap, no idle chunk"
                 )
-                assert c.chunk_cols <= c.block_cols and c.chunk_cols % vector == 0
-                assert c.block_cols in (1024, 2048, 4096, 8192) and c.n_chunks <= MAX_CHUNKS
-                assert c.hold <= (device.nvidia and itemsize == 2) and (
-                    device.nvidia or c.max_registers is None
-                )
-                assert c.pairs == (itemsize == 2 and vector > 1)
-                assert c.keep_exp <= (not log and not backward and not c.lag and not c.two_pass), (
-                    "what the kernel can do"
-                )
-                assert c.lag <= c.ahead and (c.max_programs is None) != c.ahead
-                assert (device.nvidia or c.two_pass or c.n_chunks == 1) and not (
-                    c.two_pass and c.ahead
-                )
-                if c.block_cols > 2048 and device.nvidia and vector > 1:
-                    finer = n_rows * c.n_chunks * c.block_cols // 2048
+                assert c.chunk_cols <= how.block and c.chunk_cols % vector == 0
+                assert how.block in (1024, 2048, 4096, 8192) and c.n_chunks <= MAX_CHUNKS
+                assert how.barrier <= (device.nvidia and itemsize == 2)
+                assert device.nvidia or c.max_registers is None
+                assert (how.vector, how.edges) == (vector, edges)
+                assert how.pairs == (itemsize == 2 and vector > 1)
+                assert how.keep_terms <= (
+                    traits.keeps_terms and how.depth < 2 and not c.two_launches
+                ), "what the kernel can do"
+                assert how.depth in (0, 1, 2) and (c.max_programs is None) == (how.depth == 0)
+                assert how.wait == (device.nvidia and not c.two_launches)
+                assert how.publish and how.write
+                assert how.words == how.polls * 32 * c.num_warps >= c.n_chunks
+                assert device.nvidia or c.two_launches or c.n_chunks == 1
+                assert not (c.two_launches and how.depth)
+                if how.block > 2048 and device.nvidia and vector > 1:
+                    finer = n_rows * c.n_chunks * how.block // 2048
                     assert finer >= 8 * device.multiprocessors or c.n_chunks > 48, (
                         "work for all multiprocessors"
                     )
 
 
 @pytest.mark.parametrize("n_sm", [1, 78, 132])
-@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@forward_and_backward
 @pytest.mark.parametrize("itemsize", [2, 4])
-def test_split_rows_wait_only_for_chunks_that_run(itemsize, backward, n_sm):
+def test_split_rows_wait_only_for_chunks_that_run(itemsize, traits, n_sm):
     """65,536 registers and 48 warps in each multiprocessor hold all chunks of a row that is read
     once."""
-    device = Device(n_sm, nvidia=True)
-    passes = set()
+    launches = set()
     for n_rows in (1, 17, MANY):
         for n_cols in (
             *SPLIT_COLS,
             *(n_sm * per_sm * 8192 + more for per_sm in range(1, 9) for more in (0, 8)),
         ):
-            c = split_config(
-                n_rows, n_cols, itemsize, False, 16 // itemsize, False, backward, device
-            )
+            c = split(n_rows, n_cols, itemsize, traits=traits, device=Device(n_sm, nvidia=True))
             warps = min(65536 // (32 * -(-c.max_registers // 8) * 8), 48, 16 * c.num_warps)
             at_once = n_sm * (warps // c.num_warps)
-            assert c.two_pass or c.n_chunks <= at_once
-            assert not c.ahead or c.max_programs == at_once
-            passes.add(c.two_pass)
-    assert passes == {False, True}
+            assert c.two_launches or c.n_chunks <= at_once
+            assert c.how.depth == 0 or c.max_programs == at_once
+            launches.add(len(c.launches))
+    assert launches == {1, 2}
 
 
-WAYS = {
-    # (itemsize, log, edges, backward): block, registers, ahead, lag on both sides of each length
-    (4, False, False, False): {
-        1_048_576: ((8192, 96, False, False), (4096, 128, True, True)),
-        528 * 4096: ((4096, 128, True, True), None),
+CANDIDATES = {
+    # (itemsize, edges, traits): (block, registers, depth) on both sides of each length, None for
+    # two launches
+    (4, False, SOFTMAX): {
+        1_048_576: ((8192, 96, 0), (4096, 128, 2)),
+        528 * 4096: ((4096, 128, 2), None),
     },
-    (4, False, True, False): {524_288: ((8192, 112, False, False), (4096, 128, True, True))},
-    (4, True, False, False): {262_144: ((8192, 128, False, False), (4096, 128, True, True))},
-    (4, False, False, True): {
-        131_072: ((8192, 160, False, False), (2048, 128, True, True)),
-        528 * 2048: ((2048, 128, True, True), (4096, 168, True, False)),
-        396 * 4096: ((4096, 168, True, False), None),
+    (4, True, SOFTMAX): {524_288: ((8192, 112, 0), (4096, 128, 2))},
+    (4, False, LOG_SOFTMAX): {262_144: ((8192, 128, 0), (4096, 128, 2))},
+    (4, False, SOFTMAX_VJP): {
+        131_072: ((8192, 160, 0), (2048, 128, 2)),
+        528 * 2048: ((2048, 128, 2), (4096, 168, 1)),
+        396 * 4096: ((4096, 168, 1), None),
     },
-    (4, True, True, True): {262_144: ((8192, 168, False, False), (2048, 128, True, True))},
-    (2, False, False, False): {
-        131_072: ((8192, 64, False, False), (8192, 96, True, False)),
-        1_310_720: ((8192, 96, True, False), (8192, 128, True, True)),
-        528 * 8192: ((8192, 128, True, True), None),
+    (4, False, LOG_SOFTMAX_VJP): {131_072: ((8192, 168, 0), (2048, 128, 2))},
+    (4, True, SOFTMAX_VJP): {262_144: ((8192, 168, 0), (2048, 128, 2))},
+    (4, True, LOG_SOFTMAX_VJP): {262_144: ((8192, 168, 0), (2048, 128, 2))},
+    (2, False, SOFTMAX): {
+        131_072: ((8192, 64, 0), (8192, 96, 1)),
+        1_310_720: ((8192, 96, 1), (8192, 128, 2)),
+        528 * 8192: ((8192, 128, 2), None),
     },
-    (2, True, True, False): {114_688: ((2048, 72, False, False), (8192, 96, True, False))},
-    (2, False, False, True): {
-        131_072: ((8192, 128, False, False), (4096, 128, True, True)),
-        528 * 4096: ((4096, 128, True, True), (8192, 168, True, False)),
-        396 * 8192: ((8192, 168, True, False), None),
+    (2, True, LOG_SOFTMAX): {114_688: ((2048, 72, 0), (8192, 96, 1))},
+    (2, False, SOFTMAX_VJP): {
+        131_072: ((8192, 128, 0), (4096, 128, 2)),
+        528 * 4096: ((4096, 128, 2), (8192, 168, 1)),
+        396 * 8192: ((8192, 168, 1), None),
     },
-    (2, False, True, True): {
-        24_576: ((4096, 128, False, False), (8192, 128, False, False)),
-        262_144: ((8192, 128, False, False), (4096, 128, True, True)),
+    (2, True, SOFTMAX_VJP): {
+        24_576: ((4096, 128, 0), (8192, 128, 0)),
+        262_144: ((8192, 128, 0), (4096, 128, 2)),
     },
 }
 
 
-@pytest.mark.parametrize("case", WAYS, ids=str)
-def test_ways_for_many_rows_change_at_their_thresholds(case):
-    itemsize, log, edges, backward = case
-    for longest, sides in WAYS[case].items():
-        for n_cols, way in ((longest - 1, sides[0]), (longest, sides[0]), (longest + 1, sides[1])):
-            c = split_config(
-                10**5, n_cols, itemsize, log, 16 // itemsize, edges, backward, DEVICES["nvidia"]
-            )
-            assert c.two_pass == (way is None), n_cols
-            if way is not None:
-                assert (c.block_cols, c.max_registers, c.ahead, c.lag) == way, n_cols
+@pytest.mark.parametrize("case", CANDIDATES, ids=str)
+def test_candidates_for_many_rows_change_at_their_thresholds(case):
+    itemsize, edges, traits = case
+    for longest, (before, after) in CANDIDATES[case].items():
+        for n_cols, expected in ((longest - 1, before), (longest, before), (longest + 1, after)):
+            c = split(10**5, n_cols, itemsize, traits=traits, edges=edges)
+            assert c.two_launches == (expected is None), n_cols
+            if expected is not None:
+                assert (c.how.block, c.max_registers, c.how.depth) == expected, n_cols
 
 
-FINE, MIDDLE, COARSE, AHEAD = 2048, 4096, 8192, "ahead"
+def test_programs_back_off_before_they_poll_only_where_16_bit_rows_are_read_alone():
+    backoffs = {
+        (itemsize, traits.inputs, edges, c.how.depth): c.how.backoff
+        for itemsize, traits, edges in itertools.product((2, 4), OPERATIONS.values(), (False, True))
+        for c in (
+            split(10**5, n_cols, itemsize, traits=traits, edges=edges)
+            for n_cols in (40_000, 200_000, 2**20, 2**21)
+        )
+    }
+    assert {case: ns for case, ns in backoffs.items() if ns} == {
+        (2, 1, True, 0): 300,
+        (2, 1, False, 1): 500,
+        (2, 1, True, 1): 500,
+    }
+
+
+FINE, MIDDLE, COARSE, DEEP = 2048, 4096, 8192, "depth 1"
 FEW = {
     # rows × columns: the chunks of few rows, None where each multiprocessor has enough of them
     # anyway
@@ -407,203 +458,289 @@ FEW = {
     (1, 96 * 4096): MIDDLE,
     (1, 96 * 4096 + 8): COARSE,
     (132, 32_768): MIDDLE,  # 1,056 chunks of 4,096
-    (133, 32_768): AHEAD,
+    (133, 32_768): DEEP,
     (33, 131_072): MIDDLE,
-    (34, 131_072): AHEAD,
+    (34, 131_072): DEEP,
     (4, 1 << 20): COARSE,
-    (
-        5,
-        1 << 20,
-    ): None,  # more than four chunks of 8,192 for each multiprocessor, and rows of more than 128 chunks of 4,096
+    # more than four chunks of 8,192 for each multiprocessor, and rows of more than 128 of 4,096
+    (5, 1 << 20): None,
     (8, 1 << 19): COARSE,
-    (9, 1 << 19): AHEAD,
-    (131, 131_072): AHEAD,
+    (9, 1 << 19): DEEP,
+    (131, 131_072): DEEP,
     (132, 131_072): None,  # sixteen chunks of 8,192 for each multiprocessor
 }
 
 
 @pytest.mark.parametrize("shape", FEW, ids=str)
 def test_few_rows_are_cut_finer(shape):
-    for itemsize, backward, log in itertools.product((2, 4), (False, True), (False, True)):
-        way = way_for_few_rows(*shape, itemsize, log, backward, DEVICES["nvidia"])
-        c = split_config(*shape, itemsize, log, 16 // itemsize, False, backward, DEVICES["nvidia"])
+    for itemsize, traits in itertools.product((2, 4), OPERATIONS.values()):
+        candidate = candidate_for_few_rows(*shape, itemsize, traits, NVIDIA)
         if FEW[shape] is None:
-            assert way is None
+            assert candidate is None
             continue
-        assert (c.block_cols, c.max_registers, c.num_warps, c.keep_exp, c.ahead, c.lag) == (
-            *way[:4],
-            way.ahead,
-            False,
-        )
-        assert way.ahead == (FEW[shape] == AHEAD)
-        assert way.block == (4096 if way.ahead else FEW[shape])
-        assert way.keep_exp == (not log and not backward)
+        c = split(*shape, itemsize, traits=traits)
+        taken = (c.how.block, c.max_registers, c.num_warps, c.how.keep_terms, c.how.depth)
+        assert taken == candidate[:5]
+        assert candidate.depth == (1 if FEW[shape] == DEEP else 0)
+        assert candidate.block == (4096 if candidate.depth else FEW[shape])
+        assert candidate.keep_terms == traits.keeps_terms
+        backward = traits.inputs > 1
         wide = itemsize == 4 and backward
-        assert way.warps == {2048: 2, 4096: 4 if wide else 2, 8192: 8 if wide else 4}[way.block]
-        assert way.registers == (
-            128
-            if (way.block == 8192 and wide) or not (backward or (way.ahead and itemsize == 4))
-            else 168
-        )
+        warps = {2048: 2, 4096: 4 if wide else 2, 8192: 8 if wide else 4}
+        assert candidate.num_warps == warps[candidate.block]
+        many_warps = candidate.block == 8192 and wide
+        little_held = not backward and not (candidate.depth and itemsize == 4)
+        assert candidate.registers == (128 if many_warps or little_held else 168)
 
 
 def test_few_rows_are_counted_in_chunks_per_multiprocessor():
     for n_sm in (1, 78, 132):
         for per_multiprocessor, block in ((8, 2048), (9, 4096)):
-            way = way_for_few_rows(
-                per_multiprocessor * n_sm, 2048, 4, False, False, Device(n_sm, nvidia=True)
-            )
-            assert way.block == block
+            device = Device(n_sm, nvidia=True)
+            c = candidate_for_few_rows(per_multiprocessor * n_sm, 2048, 4, SOFTMAX, device)
+            assert c.block == block
 
 
 def test_rows_without_a_common_vector_hold_an_element_to_a_register():
-    for backward, log, way in (
-        (False, False, (2048, 40, True)),
-        (True, False, (4096, 128, False)),
-        (False, True, (4096, 128, False)),
+    for traits, expected in (
+        (SOFTMAX, (2048, 40, True)),
+        (SOFTMAX_VJP, (4096, 128, False)),
+        (LOG_SOFTMAX, (4096, 128, False)),
     ):
         for n_rows in (1, MANY):
-            c = split_config(n_rows, 1 << 17, 2, log, 1, False, backward, DEVICES["nvidia"])
-            assert (c.block_cols, c.max_registers, c.keep_exp) == way and not c.pairs and not c.hold
+            c = split(n_rows, 1 << 17, 2, traits=traits, vector=1)
+            assert (c.how.block, c.max_registers, c.how.keep_terms) == expected
+            assert not c.how.pairs and not c.how.barrier
 
 
 def test_longest_rows_stay_within_the_most_chunks():
     for itemsize in (2, 4):
-        for backward in (False, True):
+        for traits in (SOFTMAX, SOFTMAX_VJP):
             for n_cols in (MAX_CHUNKS * 8192, MAX_CHUNKS * 8192 - 1):
-                assert choose(1, n_cols, itemsize, backward=backward).n_chunks <= MAX_CHUNKS
+                assert choose(1, n_cols, itemsize, traits=traits).n_chunks <= MAX_CHUNKS
+
+
+def test_two_launches_publish_before_they_write_and_nobody_waits():
+    c = split(10**5, 528 * 8192 + 8, 2)
+    publish, write = c.launches
+    assert (publish.publish, publish.write, publish.wait) == (True, False, False)
+    assert (write.publish, write.write, write.wait) == (False, True, False)
+    assert publish._replace(publish=False, write=True) == write
+
+
+def test_nobody_waits_where_waiting_is_not_known():
+    for n_cols, two_launches in ((4096, False), (40_000, True)):
+        c = split(1, n_cols, 4, device=DEVICES["any"])
+        assert c.two_launches == two_launches
+        for how in c.launches:
+            assert how.wait is False
+
+
+# --- words
+
+SPLIT = SplitRows(
+    block=1024,
+    vector=1,
+    edges=False,
+    pairs=False,
+    barrier=False,
+    keep_terms=False,
+    depth=0,
+    wait=True,
+    backoff=0,
+    publish=True,
+    write=True,
+    words=128,
+    polls=1,
+)
 
 
 @pytest.mark.parametrize("num_chunks", [1, 128, 129, 255, 256, 257, 511, 512, 513])
 @pytest.mark.parametrize("num_warps", [1, 2, 4])
 def test_words_give_every_thread_lanes_of_its_own(num_chunks, num_warps):
-    config = Config(
-        "split_rows", block_cols=1024, chunk_cols=1024, n_chunks=num_chunks, num_warps=num_warps
-    )
-    (launch,) = dispatch._split_launches(
-        None, config, 3, num_chunks * 1024, (num_chunks * 1024,) * 2, False, True, True
-    )
-    words, looks = launch.constants["WORDS"], launch.constants["LOOKS"]
+    words, polls = polling.lanes_and_polls(num_chunks, num_warps)
     assert words & (words - 1) == 0
-    assert words == max(32 * num_warps, next_power_of_2(num_chunks)) == looks * 32 * num_warps
-    assert launch.grid == 3 * num_chunks
-    assert [launch.constants[name] for name in ("WAIT", "PUBLISH", "WRITE")] == [True, True, True]
+    assert words == max(32 * num_warps, next_power_of_2(num_chunks)) == polls * 32 * num_warps
+    how = SPLIT._replace(words=words, polls=polls)
+    c = Choice("split_rows", how, num_warps, n_chunks=num_chunks, chunk_cols=1024)
+    strides = (num_chunks * 1024,) * 2
+    (launch,) = dispatch._split_launches(None, c, 3, num_chunks * 1024, strides, False, True)
+    assert launch.grid == c.programs(3) == 3 * num_chunks
+    names = ("WORDS", "LOOKS", "WAIT", "PUBLISH", "WRITE")
+    assert [launch.constants[name] for name in names] == [words, polls, True, True, True]
 
 
 def test_no_more_programs_than_the_device_holds():
-    config = Config(
-        "split_rows", block_cols=1024, chunk_cols=1024, n_chunks=10, max_programs=25, ahead=True
-    )
-    grids = [
-        dispatch._split_launches(None, config, n, 10240, (0, 0), False, True, True)[0].grid
-        for n in (2, 3, 1000)
+    how = SPLIT._replace(depth=1)
+    c = Choice("split_rows", how, 4, n_chunks=10, chunk_cols=1024, max_programs=25)
+    launches = [
+        dispatch._split_launches(None, c, n_rows, 10240, (0, 0), False, True)[0]
+        for n_rows in (2, 3, 1000)
     ]
-    assert grids == [20, 25, 25]
+    assert [launch.grid for launch in launches] == [20, 25, 25]
+    assert [c.programs(n_rows) for n_rows in (2, 3, 1000)] == [20, 25, 25]
 
 
-def test_two_passes_publish_before_they_write_and_nobody_waits():
-    config = Config("split_rows", block_cols=1024, chunk_cols=1024, n_chunks=400, two_pass=True)
-    publish, write = dispatch._split_launches(
-        None, config, 1, 400 * 1024, (0, 0), False, True, True
+@pytest.mark.parametrize(
+    "num_chunks, inner, warps", [(2, 32, 8), (9, 32, 4), (256, 16, 8), (3, 1, 8), (64, 64, 8)]
+)
+def test_words_of_columns_give_every_thread_lanes_of_its_own(num_chunks, inner, warps):
+    chunks, polls = polling.lanes_and_polls(num_chunks, warps, width=inner)
+    assert chunks & (chunks - 1) == 0 and chunks >= num_chunks
+    assert polls * 32 * warps == chunks * inner
+    how = SplitStrided(256, inner, 1, False, False, wait=True, chunks=chunks, polls=polls)
+    c = Choice("split_strided", how, warps, max_registers=128, n_chunks=num_chunks)
+    groups = [(3, 0, 0), (100, 1, 1)]
+    (launch,), words = dispatch._strided_launches(
+        False, c, groups, (100, 100), num_chunks * 256, False
     )
-    assert [publish.constants[name] for name in ("PUBLISH", "WRITE", "WAIT")] == [
-        True,
-        False,
-        False,
-    ]
-    assert [write.constants[name] for name in ("PUBLISH", "WRITE", "WAIT")] == [False, True, False]
-    assert {**publish.constants, "PUBLISH": False, "WRITE": True} == write.constants
+    assert launch.grid == 3 * -(-100 // inner) * num_chunks and words == launch.grid * inner
+    assert launch.constants["WAIT"] is True
+    assert [launch.constants[name] for name in ("CHUNKS", "LOOKS")] == [chunks, polls]
 
 
-def test_nobody_waits_where_waiting_is_not_known():
-    config = split_config(1, 4096, 4, False, 4, False, False, DEVICES["any"])
-    for launch in dispatch._split_launches(None, config, 1, 4096, (0, 0), False, True, False):
-        assert launch.constants["WAIT"] is False
+# --- columns
 
 
 @on_every_device
-@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@forward_and_backward
 @pytest.mark.parametrize("itemsize", [2, 4, 8])
-def test_strided(itemsize, backward, device):
+def test_strided(itemsize, traits, device):
+    backward = traits.inputs > 1
     for n_cols in (1, 2, *around(256, 512, 1024, 2048), 50000):
         for n_inner in (1, 2, 15, 16, 17, 63, 64, 65, 5000):
             for n_outer in (1, 264, 4224):
-                c = strided_config(n_outer, n_cols, n_inner, itemsize, 0, device, backward)
-                assert c.implementation == "strided"
-                assert c.block_rows <= next_power_of_2(n_inner)
-                for number in (c.block_rows, c.block_cols, c.num_warps):
+                c = strided(n_outer, n_cols, n_inner, itemsize, traits=traits, device=device)
+                how = c.how
+                assert c.kernel in ("strided", "split_strided", "strided_loops")
+                assert how.block_inner <= next_power_of_2(n_inner)
+                for number in (how.block_inner, how.block_cols, c.num_warps):
                     assert number & (number - 1) == 0
-                assert n_inner < 16 or c.block_rows >= 16, "32 bytes or more side by side"
+                assert n_inner < 16 or how.block_inner >= 16, "32 bytes or more side by side"
                 assert 1 <= c.num_warps <= 16
-                whole = not c.loops and c.n_chunks == 1
-                assert not whole or c.block_cols >= n_cols
+                whole, loops = c.kernel == "strided", c.kernel == "strided_loops"
+                assert (c.kernel == "split_strided") <= (c.n_chunks > 1)
+                assert not whole or (c.n_chunks == 1 and how.block_cols >= n_cols)
                 if itemsize == 8 or not device.nvidia:
-                    assert whole == (n_cols <= (2048 if itemsize <= 4 else 1024)) != c.loops
-                    assert (c.hold, c.max_registers) == (False, None)
+                    assert whole == (n_cols <= (2048 if itemsize <= 4 else 1024)) != loops
+                    assert c.max_registers is None and not (whole and how.barrier)
                 else:
                     assert whole == (n_cols <= (512 if backward or itemsize == 2 else 1024))
-                    assert c.loops == (
-                        n_cols > (65536 if itemsize == 2 and not backward else 16384)
-                    )
-    assert not strided_config(1, 8, 8, itemsize, 2**31 - 1, device).wide_index
-    assert strided_config(1, 8, 8, itemsize, 2**31, device).wide_index
+                    assert loops == (n_cols > (65536 if itemsize == 2 and not backward else 16384))
 
 
-@pytest.mark.parametrize("itemsize, backward, tiles", [
-    (4, False, {4: (256, 1), 21: (64, 1), 64: (64, 2), 128: (64, 4), 256: (64, 8), 512: (32, 8), 1024: (32, 16)}),
-    (4, True, {4: (256, 1), 21: (64, 1), 64: (64, 2), 128: (64, 4), 256: (64, 8), 512: (32, 8)}),
-    (2, False, {4: (256, 1), 21: (64, 1), 64: (64, 2), 128: (64, 4), 256: (64, 8), 512: (32, 8)}),
-    (2, True, {4: (256, 1), 21: (64, 1), 64: (64, 2), 128: (64, 4), 256: (64, 4), 512: (64, 8)}),
+def columns_of(shape, itemsize, *, col_stride, inner_stride=1, outer_stride=0, address=0, **more):
+    """The choice for x and y of this shape that lie alike, but for the address of y."""
+    return choose_strided(
+        *shape,
+        itemsize,
+        traits=SOFTMAX,
+        addresses=(0, address),
+        outer_strides=(outer_stride,) * 2,
+        col_strides=(col_stride,) * 2,
+        inner_strides=(inner_stride,) * 2,
+        device=NVIDIA,
+        **more,
+    )
+
+
+@pytest.mark.parametrize("itemsize", [2, 4, 8])
+def test_offsets_beyond_31_bits_are_wide(itemsize):
+    for largest, wide in ((2**31 - 1, False), (2**31, True)):
+        along_cols = columns_of((1, 2, 1), itemsize, col_stride=largest)
+        along_inner = columns_of((1, 1, 2), itemsize, col_stride=1, inner_stride=largest)
+        both = columns_of((1, 2, 2), itemsize, col_stride=largest - 8, inner_stride=8)
+        for c in (along_cols, along_inner, both):
+            assert c.how.wide_index == wide
+        outer = columns_of((2, 2, 1), itemsize, col_stride=1, outer_stride=largest)
+        assert not outer.how.wide_index, "offsets within one outer slice"
+
+
+@pytest.mark.parametrize("n_cols, kernel", [
+    (21, "strided"), (4096, "split_strided"), (100_000, "strided_loops")
+])  # fmt: skip
+def test_a_kernel_is_told_of_vectors_that_triton_does_not_see(n_cols, kernel):
+    """Triton sees of an integer whether 16 divides it."""
+    for pixels, vector in ((256, 1), (16 * 17, 1), (264, 8), (196, 4)):
+        c = columns_of((3, n_cols, pixels), 2, col_stride=pixels, outer_stride=n_cols * pixels)
+        assert (c.kernel, c.how.vector) == (kernel, vector)
+    odd = columns_of((3, n_cols, 256), 2, col_stride=256, outer_stride=n_cols * 256 + 8)
+    assert (odd.kernel, odd.how.vector) == (kernel, 8)
+    odd = columns_of((3, n_cols, 196), 2, col_stride=196, address=8)
+    assert odd.how.vector == 1 and odd.kernel in ("strided", "strided_loops")
+    # What Triton sees decides nothing else.
+    assert choose_columns(
+        Columns(3, n_cols, 256, 2, vector=8, stated_vector=1, wide_index=False), SOFTMAX, NVIDIA
+    ) == columns_of((3, n_cols, 256), 2, col_stride=256, outer_stride=n_cols * 256)
+
+
+def test_what_is_held_decides_of_columns_too():
+    """float32 in, float16 out."""
+    for n_cols in (1024, 4096):
+        c = columns_of((3, n_cols, 200), 2, col_stride=200, held=4)
+        assert c == strided(3, n_cols, 200, 4, vector=8) != strided(3, n_cols, 200, 2, vector=8)
+
+
+SHORT_TILES = {4: (256, 1), 21: (64, 1), 64: (64, 2), 128: (64, 4)}
+
+
+@pytest.mark.parametrize("itemsize, traits, tiles", [
+    (4, SOFTMAX, {256: (64, 8), 512: (32, 8), 1024: (32, 16)}),
+    (4, SOFTMAX_VJP, {256: (64, 8), 512: (32, 8)}),
+    (2, SOFTMAX, {256: (64, 8), 512: (32, 8)}),
+    (2, SOFTMAX_VJP, {256: (64, 4), 512: (64, 8)}),
 ], ids=["float32-forward", "float32-backward", "16-bit-forward", "16-bit-backward"])  # fmt: skip
-def test_tiles_of_whole_dimensions(itemsize, backward, tiles):
-    for n_cols, tile in tiles.items():
-        c = strided_config(3, n_cols, 5000, itemsize, 0, DEVICES["nvidia"], backward)
-        assert (c.block_rows, c.num_warps, c.n_chunks, c.loops) == (*tile, 1, False)
-        assert c.hold == (itemsize == 2 and not backward and n_cols == 512)
+def test_tiles_of_whole_dimensions(itemsize, traits, tiles):
+    for n_cols, tile in (SHORT_TILES | tiles).items():
+        c = strided(3, n_cols, 5000, itemsize, traits=traits)
+        assert (c.kernel, c.how.block_inner, c.num_warps, c.n_chunks) == ("strided", *tile, 1)
+        assert c.how.barrier == (itemsize == 2 and traits.inputs == 1 and n_cols == 512)
 
 
-@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@forward_and_backward
 @pytest.mark.parametrize("itemsize", [2, 4])
-def test_long_dimensions_are_split(itemsize, backward):
-    nvidia = DEVICES["nvidia"]
-    longest = 65536 if itemsize == 2 and not backward else 16384
+def test_long_dimensions_are_split(itemsize, traits):
+    narrow_forward = itemsize == 2 and traits.inputs == 1
+    longest = 65536 if narrow_forward else 16384
     for n_cols in around(1024, 4096, longest):
         for n_inner in (1, 7, 16, 33, 5000):
-            c = strided_config(3, n_cols, n_inner, itemsize, 0, nvidia, backward)
-            assert c.loops == (n_cols > longest)
+            c = strided(3, n_cols, n_inner, itemsize, traits=traits)
+            assert (c.kernel == "strided_loops") == (n_cols > longest)
             if 1024 < n_cols <= longest:
-                assert c.n_chunks * c.block_cols >= n_cols > (c.n_chunks - 1) * c.block_cols
-                assert c.block_rows <= next_power_of_2(n_inner) and not c.two_pass
-                assert c.hold == (itemsize == 2) and c.vector == 8
+                how = c.how
+                assert c.kernel == "split_strided" and how.wait is True
+                assert c.n_chunks * how.block_cols >= n_cols > (c.n_chunks - 1) * how.block_cols
+                assert how.block_inner <= next_power_of_2(n_inner) and not c.two_launches
+                assert how.barrier == (itemsize == 2) and how.vector == 8
+                assert how.chunks >= c.n_chunks
+                assert how.polls * 32 * c.num_warps == how.chunks * how.block_inner
             for vector in (1, 2, 4):
-                narrow = strided_config(3, n_cols, n_inner, itemsize, 0, nvidia, backward, vector)
-                assert narrow.vector == vector
-                assert (narrow.n_chunks > 1 and not narrow.loops) <= (
-                    vector > (2 if itemsize == 2 and not backward else 1)
-                )
+                narrow = strided(3, n_cols, n_inner, itemsize, traits=traits, vector=vector)
+                assert narrow.how.vector == vector
+                assert (narrow.kernel == "split_strided") <= (vector > (2 if narrow_forward else 1))
     small = Device(8, nvidia=True)  # 16 programs of 8 warps and 128 registers at once
-    for n_cols, loops in ((16 * 512, False), (16 * 512 + 1, True)):
-        assert strided_config(3, n_cols, 64, 4, 0, small).loops == loops
+    for n_cols, kernel in ((16 * 512, "split_strided"), (16 * 512 + 1, "strided_loops")):
+        assert strided(3, n_cols, 64, 4, device=small).kernel == kernel
 
 
-@pytest.mark.parametrize("itemsize, backward, n_cols, tile", [
-    (4, False, 16384, (512, 32, 8)),
-    (4, True, 4096, (256, 32, 8)),
-    (4, True, 4097, (512, 32, 16)),
-    (2, False, 2048, (512, 32, 4)),
-    (2, False, 2049, (1024, 32, 8)),
-    (2, True, 4096, (256, 64, 8)),
-    (2, True, 4097, (1024, 32, 16)),
+@pytest.mark.parametrize("itemsize, traits, n_cols, tile", [
+    (4, SOFTMAX, 16384, (512, 32, 8)),
+    (4, SOFTMAX_VJP, 4096, (256, 32, 8)),
+    (4, SOFTMAX_VJP, 4097, (512, 32, 16)),
+    (2, SOFTMAX, 2048, (512, 32, 4)),
+    (2, SOFTMAX, 2049, (1024, 32, 8)),
+    (2, SOFTMAX_VJP, 4096, (256, 64, 8)),
+    (2, SOFTMAX_VJP, 4097, (1024, 32, 16)),
 ])  # fmt: skip
-def test_tiles_of_long_dimensions(itemsize, backward, n_cols, tile):
-    c = strided_config(3, n_cols, 64, itemsize, 0, DEVICES["nvidia"], backward)
-    assert (c.block_cols, c.block_rows, c.num_warps) == tile
+def test_tiles_of_long_dimensions(itemsize, traits, n_cols, tile):
+    c = strided(3, n_cols, 64, itemsize, traits=traits)
+    assert (c.how.block_cols, c.how.block_inner, c.num_warps) == tile
 
 
 @on_every_device
-@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@forward_and_backward
 @pytest.mark.parametrize("itemsize", [2, 4, 8])
-def test_loops_have_segments_enough_and_not_too_many(itemsize, backward, device):
+def test_loops_have_chunks_enough_and_not_too_many(itemsize, traits, device):
     for n_cols in (2049, 4096, 65537, 10**6, 2**24):
         for n_outer, n_inner in (
             (1, 1),
@@ -615,107 +752,84 @@ def test_loops_have_segments_enough_and_not_too_many(itemsize, backward, device)
             (10**5, 64),
         ):
             for vector in (1, 8):
-                c = loops_config(
-                    n_outer, n_cols, n_inner, itemsize, device, backward, vector, False
-                )
-                assert c.loops and (c.n_chunks > 1) == c.two_pass
+                columns = Columns(n_outer, n_cols, n_inner, itemsize, vector, vector, False)
+                c = choose_strided_loops(columns, traits, device)
+                how = c.how
+                assert c.kernel == "strided_loops" and (c.n_chunks > 1) == c.two_launches
+                assert how.vector == vector
                 assert c.n_chunks * c.chunk_cols >= n_cols > (c.n_chunks - 1) * c.chunk_cols, (
-                    "no gap, no idle segment"
+                    "no gap, no idle chunk"
                 )
-                assert c.chunk_cols % c.block_cols == 0, "tiles do not reach into the next segment"
-                groups = n_outer * -(-n_inner // c.block_rows)
-                assert (
-                    groups * c.n_chunks <= max(groups, 32 * device.multiprocessors)
-                    and c.n_chunks <= 512
-                )
+                assert c.chunk_cols % how.block_cols == 0, "tiles do not reach into the next chunk"
+                groups = n_outer * -(-n_inner // how.block_inner)
+                assert groups * c.n_chunks <= max(groups, 32 * device.multiprocessors)
+                assert c.n_chunks <= 512
                 most = min(math.isqrt(n_cols * itemsize // 16), max(256, 512 // groups))
                 wanted = min(most, max(1, 32 * device.multiprocessors // groups))
                 assert c.n_chunks <= most
-                words = c.n_chunks * c.block_rows * 8
-                assert c.n_chunks == 1 or words <= c.chunk_cols * c.block_rows * itemsize, (
+                words = c.n_chunks * how.block_inner * 8
+                assert c.n_chunks == 1 or words <= c.chunk_cols * how.block_inner * itemsize, (
                     "fewer summaries than elements"
                 )
-                assert c.n_chunks > wanted // 2 or c.chunk_cols == c.block_cols, (
-                    "segments are whole tiles; they lose less than half by that"
+                assert c.n_chunks > wanted // 2 or c.chunk_cols == how.block_cols, (
+                    "chunks are whole tiles; they lose less than half by that"
                 )
 
 
-@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
-def test_loops_publish_before_they_write(backward):
-    n_tensors = 3 if backward else 2
+@pytest.mark.parametrize("itemsize, traits, vector, tile", [
+    (8, SOFTMAX, 2, (64, 32, 4)),
+    (8, SOFTMAX_VJP, 2, (64, 32, 4)),
+    (4, SOFTMAX, 4, (64, 64, 4)),
+    (4, SOFTMAX_VJP, 4, (32, 64, 4)),
+    (2, SOFTMAX, 8, (64, 32, 2)),
+    (2, SOFTMAX_VJP, 4, (64, 64, 4)),
+    (2, SOFTMAX_VJP, 8, (64, 128, 4)),
+])  # fmt: skip
+def test_tiles_of_loops(itemsize, traits, vector, tile):
+    columns = Columns(3, 10**6, 5000, itemsize, vector, vector, wide_index=False)
+    c = choose_strided_loops(columns, traits, NVIDIA)
+    assert (c.how.block_cols, c.how.block_inner, c.num_warps) == tile
+
+
+@forward_and_backward
+def test_loops_publish_before_they_write(traits):
+    backward, n_tensors = traits.inputs > 1, traits.inputs + 1
     groups = [(3, *(0,) * n_tensors), (100, *(1,) * n_tensors)]
-    config = Config(
-        "strided",
-        block_rows=32,
-        block_cols=64,
-        n_chunks=5,
-        chunk_cols=128,
-        two_pass=True,
-        loops=True,
-        vector=4,
-    )
+    how = StridedLoops(64, 32, vector=4, wide_index=False, publish=True, write=True)
+    c = Choice("strided_loops", how, 4, n_chunks=5, chunk_cols=128, two_launches=True)
+    first, second = c.launches
+    assert (first.publish, first.write) == (True, False)
+    assert first._replace(publish=False, write=True) == second
+    col_strides = (100,) * n_tensors
     (publish, write), words = dispatch._strided_launches(
-        backward, config, groups, (100,) * n_tensors, 600, False
+        backward, c, groups, col_strides, 600, False
     )
     assert [publish.constants[name] for name in ("PUBLISH", "WRITE", "VECTOR")] == [True, False, 4]
     assert {**publish.constants, "PUBLISH": False, "WRITE": True} == write.constants
     assert publish.grid == write.grid == 3 * 4 * 5 and words == 2 * 32 * publish.grid
-    (both,), words = dispatch._strided_launches(
-        backward,
-        replace(config, n_chunks=1, two_pass=False),
-        groups,
-        (100,) * n_tensors,
-        600,
-        False,
-    )
-    assert (
-        [both.constants[name] for name in ("PUBLISH", "WRITE")] == [True, True]
-        and both.grid == 3 * 4
-        and words == 1
-    )
+    once = c._replace(n_chunks=1, two_launches=False)
+    (both,), words = dispatch._strided_launches(backward, once, groups, col_strides, 600, False)
+    assert [both.constants[name] for name in ("PUBLISH", "WRITE")] == [True, True]
+    assert both.grid == 3 * 4 and words == 1
 
 
-@pytest.mark.parametrize(
-    "num_chunks, inner, warps", [(2, 32, 8), (9, 32, 4), (256, 16, 8), (3, 1, 8), (64, 64, 8)]
-)
-def test_words_of_columns_give_every_thread_lanes_of_its_own(num_chunks, inner, warps):
-    config = Config(
-        "strided",
-        block_rows=inner,
-        block_cols=256,
-        num_warps=warps,
-        n_chunks=num_chunks,
-        max_registers=128,
-    )
-    groups = [(3, 0, 0), (100, 1, 1)]
-    (launch,), words = dispatch._strided_launches(
-        False, config, groups, (100, 100), num_chunks * 256, False
-    )
-    chunks, looks = launch.constants["CHUNKS"], launch.constants["LOOKS"]
-    assert chunks & (chunks - 1) == 0 and chunks >= num_chunks
-    assert looks * 32 * warps == chunks * inner
-    assert launch.grid == 3 * -(-100 // inner) * num_chunks and words == launch.grid * inner
-    assert launch.constants["WAIT"] is True
+# --- what is asked for by name
 
 
 def test_what_is_insisted_on():
-    assert choose(MANY, 64, 4, implementation="split_rows").implementation == "split_rows"
-    assert choose(MANY, 64, 4, implementation="aligned_rows").implementation == "aligned_rows"
-    assert choose(MANY, 65, 4, implementation="packed_rows").vector == 1
-    assert (
-        choose(MANY, PACKED_MAX_COLS, 4, implementation="packed_rows").block_cols == PACKED_MAX_COLS
-    )
-    assert (
-        choose(MANY, PACKED_MAX_COLS, 4, implementation="aligned_rows").block_cols
-        == PACKED_MAX_COLS
-    )
+    most = row_tiles.MAX_COLS
+    assert choose(MANY, 64, 4, implementation="split_rows").kernel == "split_rows"
+    assert choose(MANY, 64, 4, implementation="aligned_rows").kernel == "aligned_rows"
+    assert choose(MANY, 65, 4, implementation="packed_rows").how.vector == 1
+    assert choose(MANY, most, 4, implementation="packed_rows").how.block_cols == most
+    assert choose(MANY, most, 4, implementation="aligned_rows").how.block_cols == most
 
 
 @pytest.mark.parametrize(
     "implementation, n_cols, itemsize, options, message",
     [
-        ("packed_rows", PACKED_MAX_COLS + 1, 4, {}, "at most 65,536 columns, not 65,537"),
-        ("aligned_rows", PACKED_MAX_COLS + 1, 4, {}, "at most 65,536 columns, not 65,537"),
+        ("packed_rows", 65_537, 4, {}, "packed_rows .* at most 65,536 columns, not 65,537"),
+        ("aligned_rows", 65_537, 4, {}, "aligned_rows .* at most 65,536 columns, not 65,537"),
         ("aligned_rows", 64, 4, {"gap": 1}, "agree modulo a vector"),
         ("aligned_rows", 64, 4, {"addresses": (4, 0)}, "start on 16 bytes"),
         ("split_rows", 64, 8, {}, "does not take float64"),
@@ -727,34 +841,28 @@ def test_what_is_refused(implementation, n_cols, itemsize, options, message):
         choose(MANY, n_cols, itemsize, implementation=implementation, **options)
 
 
-def distinct_kernels(columns, n_rows, itemsize, *, backward, log, device) -> int:
+# --- how many kernels are compiled
+
+
+def distinct_kernels(columns, n_rows, itemsize, *, traits, device) -> int:
     """How many kernels are compiled for these row lengths: what Triton counts as different
     constants and options."""
-    kernels = set()
-    for n_cols in columns:
-        config = choose(n_rows, n_cols, itemsize, backward=backward, log=log, device=device)
-        strides = (n_cols,) * (3 if backward else 2)
-        if config.implementation == "two_loops":
-            launches = []
-            kernels.add("two_loops")
-        elif config.implementation == "split_rows":
-            launches = dispatch._split_launches(
-                None, config, n_rows, n_cols, strides, log, not backward, device.nvidia
-            )
-        else:
-            launches = [dispatch._tile_launch(None, config, n_rows, n_cols, strides, log)]
-        for launch in launches:
-            kernels.add((config.implementation, *launch.constants.items(), *launch.options.items()))
-    return len(kernels)
+    choices = {choose(n_rows, n_cols, itemsize, traits=traits, device=device) for n_cols in columns}
+    return len(
+        {
+            (c.kernel, how, c.num_warps, c.max_registers)
+            for c in choices
+            for how in c.launches or [None]
+        }
+    )
 
 
 def most_kernels(columns, device) -> int:
     return max(
-        distinct_kernels(columns, n_rows, itemsize, backward=backward, log=log, device=device)
+        distinct_kernels(columns, n_rows, itemsize, traits=traits, device=device)
         for n_rows in (1, 32, 128, MANY)
         for itemsize in (2, 4, 8)
-        for backward in (False, True)
-        for log in (False, True)
+        for traits in OPERATIONS.values()
     )
 
 
@@ -779,6 +887,57 @@ def test_few_kernels_for_lengths_of_every_magnitude(device):
     assert most_kernels(sorted(lengths), device) <= 32
 
 
+# --- the package
+
+
 def test_constants_are_what_the_documentation_says():
-    assert heuristics.VECTOR_BYTES == 16
+    assert vectors.VECTOR_BYTES == 16
     assert MAX_CHUNKS * 8192 == 2**27
+
+
+def test_a_row_to_a_number_is_chosen_like_log_softmax():
+    for itemsize, n_cols, n_rows in itertools.product(
+        (2, 4, 8), (1, 100, 781, 16385, 131073, 2**22), (1, 64, MANY)
+    ):
+        assert choose(n_rows, n_cols, itemsize, traits=LOGSUMEXP) == choose(
+            n_rows, n_cols, itemsize, traits=LOG_SOFTMAX
+        )
+
+
+def test_constants_are_plain_numbers():
+    """A kernel takes them as one compile-time constant."""
+    choices = [
+        choose(n_rows, n_cols, itemsize, traits=traits, device=device)
+        for n_rows, n_cols, itemsize, traits, device in itertools.product(
+            (1, MANY), (64, 781, 40_000, 2**23), (2, 4), OPERATIONS.values(), DEVICES.values()
+        )
+    ]
+    choices += [
+        strided(3, n_cols, 200, 4, traits=traits)
+        for n_cols, traits in itertools.product((21, 5000, 10**6), OPERATIONS.values())
+    ]
+    assert {c.kernel for c in choices} == {
+        "packed_rows",
+        "aligned_rows",
+        "split_rows",
+        "strided",
+        "split_strided",
+        "strided_loops",
+    }
+    for how in (how for c in choices for how in c.launches):
+        kinds = {name: type(value) for name, value in how._asdict().items()}
+        assert kinds == get_type_hints(type(how))
+
+
+def test_the_choice_needs_the_standard_library_only():
+    own = Path(package.__file__).parent
+    for file in own.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf8"))):
+            if isinstance(node, ast.Import):
+                outside = {name.name.split(".")[0] for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                outside = {node.module.split(".")[0]}
+            else:
+                assert not isinstance(node, ast.ImportFrom) or node.level == 1, file
+                continue
+            assert outside <= set(sys.stdlib_module_names), file

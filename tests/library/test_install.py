@@ -26,7 +26,8 @@ import triton_softmax
 found = {"triton_softmax": triton_softmax.__file__}
 for module in pkgutil.walk_packages(triton_softmax.__path__, "triton_softmax."):
     found[module.name] = importlib.import_module(module.name).__file__
-outside = [name for name in ("softmax_bench", "softmax_site", "tests") if importlib.util.find_spec(name)]
+others = ("softmax_bench", "softmax_site", "tests")
+outside = [name for name in others if importlib.util.find_spec(name)]
 print(json.dumps({"found": found, "outside": outside}))
 """
 

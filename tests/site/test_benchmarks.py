@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import markdown
@@ -287,18 +287,16 @@ def measured(sha: str | None = None) -> Measured:
 
 
 def test_fresh_numbers_of_unchanged_code_need_no_notice():
-    assert notice.notices(measured(), datetime(2026, 11, 21, tzinfo=timezone.utc)) == []
+    assert notice.notices(measured(), datetime(2026, 11, 21, tzinfo=UTC)) == []
 
 
 def test_a_changed_kernel_is_named_with_the_day_of_measurement():
-    ((title, text),) = notice.notices(
-        measured("0" * 64), datetime(2026, 11, 21, tzinfo=timezone.utc)
-    )
+    ((title, text),) = notice.notices(measured("0" * 64), datetime(2026, 11, 21, tzinfo=UTC))
     assert title == "Changed since measured on 2026-11-20" and "`two_loops`" in text
 
 
 def test_numbers_older_than_ninety_days_say_so():
-    day = datetime(2026, 11, 20, 20, tzinfo=timezone.utc)
+    day = datetime(2026, 11, 20, 20, tzinfo=UTC)
     assert notice.notices(measured(), day + timedelta(days=90)) == []
     ((title, text),) = notice.notices(measured(), day + timedelta(days=91))
     assert title == "Measured long ago" and "91 days" in text

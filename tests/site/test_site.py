@@ -28,7 +28,8 @@ LOADING = {
 CLAIM = re.compile(
     r"""
     \d[\d.,]*\s*(?:×|x\b|times\b|-?fold\b)\s*(?:as\s+)?(?:faster|slower|quicker|speed|fast\b|slow\b|the\s+speed)
-    | \d[\d.,]*\s*%\s*(?:faster|slower|quicker|of\s+(?:the\s+)?(?:peak|copy|bandwidth|memory|speed|roof))
+    | \d[\d.,]*\s*%\s*(?:faster|slower|quicker
+        |of\s+(?:the\s+)?(?:peak|copy|bandwidth|memory|speed|roof))
     | \d[\d.,]*\s*(?:[GMT]i?B/s|[GT]FLOPS?|[µμ]s\b|us\b|ms\b|microseconds?|milliseconds?)
     """,
     re.X | re.I,

@@ -89,11 +89,11 @@ def svg(chart: Chart) -> str:
         def y_at(value: float) -> float:
             return base_y - inner_h * value / y_ticks[-1]
 
-    if chart.categories:
-        step = inner_w / len(chart.categories)
+    if categories := chart.categories:
+        step = inner_w / len(categories)
 
         def x_at(value) -> float:
-            return LEFT + step * (chart.categories.index(value) + 0.5)
+            return LEFT + step * (categories.index(value) + 0.5)
     else:
         xs = [point["x"] for point in chart.points]
         x_low, x_high = math.log(min(xs)), math.log(max(xs))
@@ -104,7 +104,8 @@ def svg(chart: Chart) -> str:
             return LEFT + inner_w * (0.02 + 0.96 * (math.log(value) - x_low) / (x_high - x_low))
 
     out = [
-        f'<svg class="bench-chart" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(chart.alt)}">',
+        f'<svg class="bench-chart" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-label="{escape(chart.alt)}">',
     ]
     for tick in y_ticks:
         y = y_at(tick)
@@ -130,7 +131,8 @@ def svg(chart: Chart) -> str:
             )
     middle = LEFT + inner_w / 2
     out.append(
-        f'<text x="{middle:.0f}" y="{base_y + bottom - 8}" text-anchor="middle">{escape(chart.x_title)}</text>'
+        f'<text x="{middle:.0f}" y="{base_y + bottom - 8}" '
+        f'text-anchor="middle">{escape(chart.x_title)}</text>'
     )
     out.append(
         f'<text x="14" y="{TOP + inner_h / 2:.0f}" text-anchor="middle" '

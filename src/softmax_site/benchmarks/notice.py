@@ -7,7 +7,7 @@ measurement is older than 90 days.
 from __future__ import annotations
 
 import os
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from softmax_bench import sources
@@ -20,8 +20,8 @@ def today() -> datetime:
     """The time of the build; `SOURCE_DATE_EPOCH` sets it, for builds that can be repeated."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if epoch:
-        return datetime.fromtimestamp(int(epoch), timezone.utc)
-    return datetime.now(timezone.utc)
+        return datetime.fromtimestamp(int(epoch), UTC)
+    return datetime.now(UTC)
 
 
 def notices(
@@ -29,7 +29,7 @@ def notices(
 ) -> list[tuple[str, str]]:
     """Title and text of each thing a reader must know about a measurement."""
     found = []
-    then = datetime.strptime(measured.utc, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+    then = datetime.strptime(measured.utc, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     day = then.strftime("%Y-%m-%d")
     changed = [
         name for name, sha in measured.sources.items() if sources.hash_of(name, package) != sha
@@ -39,7 +39,8 @@ def notices(
         found.append(
             (
                 f"Changed since measured on {day}",
-                f"The source of {names} has changed since these numbers were taken; they describe the earlier code.",
+                f"The source of {names} has changed since these numbers were taken; they "
+                "describe the earlier code.",
             )
         )
     age = (now - then).days

@@ -60,7 +60,10 @@ def speed_chart(data: dict, name: str, rows: list[dict], title: str, **more) -> 
     who = ", ".join(label_of(p) for p in PROVIDERS if any(row["provider"] == p for row in rows))
     return Chart(
         name=name,
-        alt=f"{title}: throughput in GB/s over the number of columns N, for {who}. The numbers are in the table below.",
+        alt=(
+            f"{title}: throughput in GB/s over the number of columns N, for {who}. The "
+            "numbers are in the table below."
+        ),
         x_title="columns N",
         y_title="GB/s of useful traffic",
         points=points(data, rows, n_cols, gbs),

@@ -43,8 +43,10 @@ def summary(rows: list[dict]) -> str:
         return "No case has both an answer of ours and one of another library."
     text = (
         f"Against the fastest other library of each case, `triton_softmax` is ahead in "
-        f"{stand['ahead']} of {sum(stand.values())} cases, level (within {LEVEL:.0%} either way) in "
-        f"{stand['level']}, and behind in {stand['behind']}. The geometric mean of its speed is {geometric_mean(peers):.2f} × the best other library"
+        f"{stand['ahead']} of {sum(stand.values())} cases, level (within {LEVEL:.0%} either "
+        "way) in "
+        f"{stand['level']}, and behind in {stand['behind']}. The geometric mean of its speed "
+        f"is {geometric_mean(peers):.2f} × the best other library"
     )
     if torches:
         text += f" and {geometric_mean(torches):.2f} × torch"
@@ -53,7 +55,8 @@ def summary(rows: list[dict]) -> str:
         worst, case = min(shares)
         ordered = sorted(share for share, _ in shares)
         text += (
-            f" It reaches {ordered[len(ordered) // 2]:.2f} of the copy's speed in the median case and {worst:.2f} in "
+            f" It reaches {ordered[len(ordered) // 2]:.2f} of the copy's speed in the median "
+            f"case and {worst:.2f} in "
             f"the worst, `{case}`."
         )
     if losses:

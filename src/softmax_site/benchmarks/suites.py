@@ -163,7 +163,8 @@ def accuracy_page(data: dict) -> Rendered:
             page.chart(
                 Chart(
                     name=f"accuracy-{dtype}",
-                    alt=f"Largest relative error of a row against float64 over N, {dtype}, by library. "
+                    alt=f"Largest relative error of a row against float64 over N, {dtype}, by "
+                    "library. "
                     "The numbers are in the table below.",
                     x_title="columns N",
                     y_title="largest relative error of a row",
@@ -229,7 +230,8 @@ def strided_page(data: dict) -> Rendered:
                         data,
                         f"strided-{direction}-{dtype}",
                         part,
-                        f"Softmax {direction} over strided rows, {dtype}: GB/s by shape and library",
+                        f"Softmax {direction} over strided rows, {dtype}: GB/s by shape and "
+                        "library",
                         shape_text,
                         gbs,
                         "GB/s of useful traffic",
@@ -306,13 +308,13 @@ def article_page(data: dict) -> Rendered:
         page.add(
             folded("GB/s, M·N elements counted", ["N", *(label_of(name) for name in lines)], body)
         )
-        naive = [
-            ratio(group, "naive") for group in by_case(first).values() if ratio(group, "naive")
-        ]
+        naive = [found for group in by_case(first).values() if (found := ratio(group, "naive"))]
         if naive:
             page.add(
-                f"Over these shapes `triton_softmax` is {min(naive):.1f} to {max(naive):.1f} times as fast as the "
-                f"naive lines, {geometric_mean(naive):.1f} in the geometric mean; the traffic alone allows a little "
+                f"Over these shapes `triton_softmax` is {min(naive):.1f} to {max(naive):.1f} "
+                "times as fast as the "
+                f"naive lines, {geometric_mean(naive):.1f} in the geometric mean; the traffic "
+                "alone allows a little "
                 "over four."
             )
     return page.done()
@@ -332,7 +334,8 @@ def batch_page(data: dict) -> Rendered:
         page.add(f"### Across batch sizes, {direction}")
         chart = Chart(
             name=f"batch-{direction}",
-            alt=f"Softmax {direction} across batch sizes, float32: microseconds over the number of rows. "
+            alt=f"Softmax {direction} across batch sizes, float32: microseconds over the "
+            "number of rows. "
             "The numbers are in the table below.",
             x_title="rows M",
             y_title="µs",

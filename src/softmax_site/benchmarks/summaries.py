@@ -37,15 +37,16 @@ def rung_fragment(data: dict, rung: str) -> Fragment:
         if row is None:
             continue
         speed, copy, other = gbs(row), gbs(group.get(COPY)), gbs(group.get("torch"))
-        ok = speed and row["status"] == "ok"
-        to_torch = speed / other if ok and other else None
+        if row["status"] != "ok":
+            speed = None
+        to_torch = speed / other if speed and other else None
         slower = to_torch is not None and standing(to_torch) == "behind"
         if slower:
             losses.append((to_torch, row))
         against = "–" if to_torch is None else f"{to_torch:.2f} × torch"
         body.append(
             [row["direction"], row["dtype"], shape_text(row), speed_cell(row)]
-            + [f"{speed / copy:.2f}" if ok and copy else "–"]
+            + [f"{speed / copy:.2f}" if speed and copy else "–"]
             + [f"**▼ {against}, loss**" if slower else against]
         )
     parts.append(

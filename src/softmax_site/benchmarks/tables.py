@@ -57,7 +57,8 @@ def state_cell(row: dict | None) -> str:
     """The state of a row that has no number, with its reason."""
     if row is None:
         return "–"
-    return f'<abbr title="{escape(row["reason"] or "", quote=True).replace("|", "&#124;")}">{row["status"]}</abbr>'
+    reason = escape(row["reason"] or "", quote=True).replace("|", "&#124;")
+    return f'<abbr title="{reason}">{row["status"]}</abbr>'
 
 
 def speed_cell(row: dict | None, share: float = 1.0) -> str:

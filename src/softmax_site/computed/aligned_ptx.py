@@ -53,7 +53,8 @@ def generate() -> dict[str, str]:
         excerpt += [f"// {name}, VECTOR={vector}", *first_of_each(result), ""]
     table += [
         "",
-        f"Per thread, for a block of {BLOCK_COLS:,} bfloat16 elements on {NUM_WARPS} warps, any row stride; compiled for sm_90 by "
+        f"Per thread, for a block of {BLOCK_COLS:,} bfloat16 elements on {NUM_WARPS} warps, "
+        "any row stride; compiled for sm_90 by "
         f"Triton {triton.__version__}.",
         "",
     ]

@@ -15,7 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .online import exp_shifted, merge
+from .device.monoid import exp_shifted, merge
 from .rows import DTYPES
 
 

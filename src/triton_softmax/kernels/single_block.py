@@ -16,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .online import exp_shifted
+from .device.monoid import exp_shifted
 from .rows import backward_operands, check_rows, forward_operands
 
 MAX_COLS = 1 << 20

@@ -1,608 +1,215 @@
-"""Softmax along a long dimension whose elements lie apart: the tile of `strided`, the words of
-`split_rows`.
+"""A long dimension whose elements lie apart: the tile of `strided`, the words of `split_rows`.
 
-The tensor is seen as (n_outer, n_cols, n_inner), as in `strided`. A tile that holds the whole of a
-long dimension would be too narrow, or too large for the registers. So the dimension is cut into
-chunks of BLOCK_COLS, and a program takes one chunk of BLOCK_INNER columns side by side. It
-publishes a word for each of its columns, waits until all words of its columns are there, merges
-them, and writes its tile from registers. The input is read once.
-
-Everything that [split rows][triton_softmax.kernels.split_rows] says of words and of waiting holds
-here: a program whose partners do not run computes what is missing itself.
+A tile that holds the whole of a long dimension would be too narrow, or too large for the registers.
+So the dimension is cut into chunks of block_cols, and a program takes one chunk of block_inner columns
+side by side. It publishes a word for each of its columns, polls until all words of its columns are
+there, merges them, and writes its tile from registers. The input is read once.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import triton
 import triton.language as tl
 
-from .online import exp_shifted, hold
-from .split_rows import (
-    look_assembly,
-    look_constraints,
-    pack_word,
-    product,
-    softmax_gradient,
-    softmax_value,
-    unpack_word,
-)
-from .strided import in_vectors
+from .device.exchange import poll, prefetch, publish, to_common_maximum
+from .device.registers import in_registers, optimization_barrier
+from .device.vectors import multiple_of
+from .strided import offsets_in_slice, slice_of
 
 
-# --8<-- [start:place]
+# --8<-- [start:columns]
+class Columns(NamedTuple):
+    """The columns of one program, as the functions below pass it on."""
+
+    in_ptrs: Any  # of the outer slice
+    in_strides: Any
+    first: Any  # of the columns
+    n_cols: Any
+    n_inner: Any
+    n_chunks: Any
+    words_ptr: Any  # n_chunks lines of block_inner words
+
+
 @triton.jit
-def place_of_task(task, n_inner, n_chunks, BLOCK_INNER: tl.constexpr):
-    """(outer, inner, group): where the tile of a task lies, and the number of its columns' words in
-    units of n_chunks · BLOCK_INNER.
+def tile_offsets(strides, chunk, columns, HOW: tl.constexpr, AGAIN: tl.constexpr):
+    """Offsets and mask of a chunk's tile, block_cols × block_inner.
 
-    The chunks of the same columns are neighbours among the tasks, so that those that wait for each
-    other start together.
+    AGAIN: computed anew, and not kept in registers from before.
     """
-    blocks = tl.cdiv(n_inner, BLOCK_INNER)
-    group = task // n_chunks
-    return (group // blocks).to(tl.int64), group % blocks * BLOCK_INNER, group
+    INDEX: tl.constexpr = tl.int64 if HOW.wide_index else tl.int32
+    cols = optimization_barrier((tl.arange(0, HOW.block_cols),), AGAIN)[0][:, None]
+    cols += chunk * HOW.block_cols
+    inner = columns.first + tl.arange(0, HOW.block_inner)[None, :]
+    offsets = offsets_in_slice(strides, cols.to(INDEX), inner.to(INDEX), HOW.vector)
+    return offsets, (cols < columns.n_cols) & (inner < multiple_of(columns.n_inner, HOW.vector))
 
 
 @triton.jit
-def tile_pointers(
-    ptr,
+def load_tile(chunk, columns, OP: tl.constexpr, HOW: tl.constexpr, AGAIN: tl.constexpr):
+    """The elements of a chunk, a tile of each input, as they lie in memory."""
+    raw = ()
+    for i in tl.static_range(len(columns.in_ptrs)):
+        offsets, mask = tile_offsets(columns.in_strides[i], chunk, columns, HOW, AGAIN)
+        raw = raw + (tl.load(columns.in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
+    return raw
+
+
+@triton.jit
+def summarise(raw, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
+    """(m, total) of each column of a tile."""
+    m = 0.0
+    m_cols = m
+    if OP.shifted:
+        raw = optimization_barrier(raw, HOW.barrier)
+        m = tl.max(in_registers(raw, INNER)[0], axis=0)
+        m_cols = m[None, :]
+    raw = optimization_barrier(raw, HOW.barrier)
+    terms = OP.terms(in_registers(raw, INNER), m_cols, HOW.wait)
+    return m, tl.sum(terms, axis=0)
+
+
+@triton.jit
+def write_tile(
+    out_ptr,
+    out_strides,
     chunk,
-    inner,
-    col_stride,
-    inner_stride,
-    n_cols,
-    n_inner,
-    VECTOR: tl.constexpr,
-    INDEX: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-    BLOCK_INNER: tl.constexpr,
-    AGAIN: tl.constexpr = False,
+    raw,
+    m,
+    total,
+    columns,
+    OP: tl.constexpr,
+    HOW: tl.constexpr,
+    AGAIN: tl.constexpr,
 ):
-    """(pointers, mask) of a tile of an outer slice, BLOCK_COLS × BLOCK_INNER. AGAIN: computed anew,
-    and not kept in registers from before, see `hold`."""
-    cols = hold(tl.arange(0, BLOCK_COLS), AGAIN)[:, None] + chunk * BLOCK_COLS
-    inner += tl.arange(0, BLOCK_INNER)[None, :]
-    offsets = cols.to(INDEX) * in_vectors(col_stride, VECTOR) + inner.to(INDEX) * inner_stride
-    return ptr + offsets, (cols < n_cols) & (inner < in_vectors(n_inner, VECTOR))
+    """Write a chunk's tile from its elements and the summaries of its columns."""
+    OUT: tl.constexpr = out_ptr.dtype.element_ty
+    INNER: tl.constexpr = OUT if OP.inputs == 1 else columns.in_ptrs[0].dtype.element_ty
+    if OP.reduces:
+        inner = columns.first + tl.arange(0, HOW.block_inner)
+        result = OP.finish_row(m, total).to(OUT)
+        tl.store(
+            out_ptr + inner.to(tl.int64) * out_strides[2], result, mask=inner < columns.n_inner
+        )
+    else:
+        offsets, mask = tile_offsets(out_strides, chunk, columns, HOW, AGAIN)
+        values = in_registers(optimization_barrier(raw, HOW.barrier), INNER)
+        if OP.shifted:
+            m = m[None, :]
+        result = OP.finish(values, OP.terms(values, m, False), m, total[None, :])
+        tl.store(out_ptr + offsets, result.to(INNER).to(OUT), mask=mask)
 
 
-# --8<-- [end:place]
+# --8<-- [end:columns]
 
 
 # --8<-- [start:words]
 @triton.jit
-def ask_for_columns(words_ptr, chunk, WAIT: tl.constexpr, BLOCK_INNER: tl.constexpr):
-    """Bring the words of a chunk's columns into the L2 cache, see
-    [`ask_for_word`][triton_softmax.kernels.split_rows.ask_for_word]."""
-    if WAIT:
-        address = (words_ptr + chunk * BLOCK_INNER + tl.arange(0, BLOCK_INNER)).to(tl.int64)
-        tl.inline_asm_elementwise(
-            "prefetch.global.L2 [$1]; mov.b32 $0, 0;",
-            "=r,l",
-            [address],
-            dtype=tl.int32,
-            is_pure=False,
-            pack=1,
-        )
+def missing_words(columns, max_polls, HOW: tl.constexpr):
+    """1 where a word of the columns is missing, a vector of chunks · block_inner.
 
-
-@triton.jit
-def publish_columns(words_ptr, chunk, words, live, BLOCK_INNER: tl.constexpr):
-    """Write the words of a chunk's columns."""
-    tl.atomic_xchg(
-        words_ptr + chunk * BLOCK_INNER + tl.arange(0, BLOCK_INNER), words, mask=live, sem="relaxed"
-    )
-
-
-@triton.jit
-def look_for_words(
-    words_ptr,
-    inner,
-    n_inner,
-    n_chunks,
-    max_polls,
-    WAIT: tl.constexpr,
-    CHUNKS: tl.constexpr,
-    BLOCK_INNER: tl.constexpr,
-    LOOKS: tl.constexpr,
-):
-    """1 where a word of a tile's columns is missing, a vector of CHUNKS · BLOCK_INNER; what to do
-    depends on it, so all threads have to agree on it.
-
-    Therefore it is a vector and not CHUNKS × BLOCK_INNER, like what the words are loaded into: the
-    compiler may lay that out as it lays out the tile. Then several threads would look for the same
-    word, and some could find it and others not.
-
-    Args:
-        words_ptr: n_chunks rows of BLOCK_INNER words.
-        inner: the first of the columns.
-        n_inner: length of the last dimension.
-        n_chunks: chunks of the softmax dimension.
-        max_polls, WAIT: as in `kernels.split_rows.row_words`.
-        CHUNKS: a power of two, at least n_chunks, and at least the number of threads over
-            BLOCK_INNER.
-        LOOKS: words that a thread asks for at once.
+    A vector and not chunks × block_inner, like what the words are loaded into: the compiler may lay
+    that out as it lays out the tile, and then several threads would poll for the same word.
     """
-    lane = tl.arange(0, CHUNKS * BLOCK_INNER)
-    wanted = (lane // BLOCK_INNER < n_chunks) & (inner + lane % BLOCK_INNER < n_inner)
-    if WAIT:
-        words = tl.inline_asm_elementwise(
-            look_assembly(LOOKS, 0),
-            look_constraints(LOOKS),
-            [tl.where(wanted, (words_ptr + lane).to(tl.int64), 0), tl.zeros_like(lane) + max_polls],
-            dtype=tl.int64,
-            is_pure=False,
-            pack=LOOKS,
-        )
-    else:
-        words = tl.load(words_ptr + lane, mask=wanted, other=1, volatile=True)
+    lane = tl.arange(0, HOW.chunks * HOW.block_inner)
+    inner = columns.first + lane % HOW.block_inner
+    wanted = (lane // HOW.block_inner < columns.n_chunks) & (inner < columns.n_inner)
+    words = poll(columns.words_ptr + lane, wanted, max_polls, HOW.wait, 0, HOW.polls)
     return (words == 0).to(tl.int32)
 
 
 @triton.jit
-def load_words(
-    words_ptr, inner, n_inner, n_chunks, CHUNKS: tl.constexpr, BLOCK_INNER: tl.constexpr
-):
-    """(first, second, there): the two float32 numbers of each word of a tile's columns, BLOCK_INNER
-    × CHUNKS, and which of them exist.
+def merge_columns(columns, OP: tl.constexpr, HOW: tl.constexpr):
+    """(m, total) of the columns from their words, none of which is missing.
 
     Across the tile, not along it: what comes out of a reduction is then moved to the layout of the
-        tile as a vector. Along it, the compiler moves the tile.
+    tile as a vector. Along it, the compiler moves the tile.
     """
-    columns = tl.arange(0, BLOCK_INNER)[:, None]
-    chunks = tl.arange(0, CHUNKS)[None, :]
-    there = (chunks < n_chunks) & (inner + columns < n_inner)
-    first, second = unpack_word(
-        tl.load(words_ptr + chunks * BLOCK_INNER + columns, mask=there, other=1, volatile=True)
-    )
-    return first, second, there
-
-
-@triton.jit
-def merge_columns(
-    words_ptr, inner, n_inner, n_chunks, CHUNKS: tl.constexpr, BLOCK_INNER: tl.constexpr
-):
-    """(m, d): the summaries of a tile's columns from their words, none of which is missing."""
-    m_chunks, d_chunks, there = load_words(words_ptr, inner, n_inner, n_chunks, CHUNKS, BLOCK_INNER)
-    m_chunks = tl.where(there, m_chunks, float("-inf"))
-    # eq: merge
-    m = tl.max(m_chunks, axis=1)
-    return m, tl.sum(tl.where(there, d_chunks, 0.0) * exp_shifted(m_chunks, m[:, None]), axis=1)
-
-
-@triton.jit
-def add_columns(
-    words_ptr, inner, n_inner, n_chunks, CHUNKS: tl.constexpr, BLOCK_INNER: tl.constexpr
-):
-    """The sums of a tile's columns from their words, none of which is missing."""
-    _, s_chunks, there = load_words(words_ptr, inner, n_inner, n_chunks, CHUNKS, BLOCK_INNER)
-    return tl.sum(tl.where(there, s_chunks, 0.0), axis=1)
+    inner = tl.arange(0, HOW.block_inner)[:, None]
+    chunks = tl.arange(0, HOW.chunks)[None, :]
+    live = (chunks < columns.n_chunks) & (columns.first + inner < columns.n_inner)
+    pointers = columns.words_ptr + chunks * HOW.block_inner + inner
+    words = tl.load(pointers, mask=live, other=1, volatile=True)
+    m, totals = to_common_maximum(words, live, 1, OP)
+    return m, tl.sum(totals, axis=1)
 
 
 # --8<-- [end:words]
 
 
-# --8<-- [start:summary]
-@triton.jit
-def summarise_columns(x, Y_TYPE: tl.constexpr, HOLD: tl.constexpr):
-    """(m, d): the summaries of a tile's columns."""
-    x = hold(x, HOLD)
-    m = tl.max(x.to(Y_TYPE).to(tl.float32), axis=0)
-    x = hold(x, HOLD)
-    e = exp_shifted(x.to(Y_TYPE).to(tl.float32), m[None, :])
-    return m, tl.sum(e, axis=0)
-
-
-@triton.jit
-def write_columns(pointers, mask, x, m, d, LOG: tl.constexpr, HOLD: tl.constexpr):
-    """Write a tile from its elements and the summaries of its columns."""
-    y_type: tl.constexpr = pointers.dtype.element_ty
-    y = softmax_value(hold(x, HOLD).to(y_type).to(tl.float32), m[None, :], d[None, :], LOG)
-    tl.store(pointers, y.to(y_type), mask=mask)
-
-
-# --8<-- [end:summary]
-
-
-# --8<-- [start:forward]
+# --8<-- [start:kernel]
 @triton.jit(do_not_specialize=["n_cols", "n_chunks", "max_polls"])
-def softmax_forward_split_strided_kernel(
-    x_ptr,
-    y_ptr,
+def split_strided_kernel(
+    in_ptrs,
+    out_ptr,
     words_ptr,
-    x_outer_stride,
-    x_col_stride,
-    x_inner_stride,
-    y_outer_stride,
-    y_col_stride,
-    y_inner_stride,
+    in_strides,
+    out_strides,
     n_cols,
     n_inner,
     n_chunks,
     max_polls,
-    LOG: tl.constexpr,
-    HOLD: tl.constexpr,
-    WAIT: tl.constexpr,
-    VECTOR: tl.constexpr,
-    INDEX: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-    BLOCK_INNER: tl.constexpr,
-    CHUNKS: tl.constexpr,
-    LOOKS: tl.constexpr,
+    OP: tl.constexpr,
+    HOW: tl.constexpr,
 ):
-    """Softmax (LOG: its logarithm) along the middle dimension, a program for each chunk of
-    BLOCK_INNER columns.
+    """An operation along the middle dimension, a program for each chunk of block_inner columns.
 
     Args:
-        x_ptr: input (n_outer, n_cols, n_inner).
-        y_ptr: output, likewise. x is rounded to its type before anything else.
-        words_ptr: workspace of BLOCK_INNER int64 words per program, zero at the start.
-        x_outer_stride, x_col_stride, x_inner_stride: elements from one to the next along each
-            dimension of x; any, 0 included.
-        y_outer_stride, y_col_stride, y_inner_stride: likewise for y.
-        n_cols: length of the softmax dimension.
-        n_inner: length of the last dimension.
-        n_chunks: chunks of the softmax dimension.
-        max_polls: how often to look again for missing words before doing without the others.
-        LOG: write log-softmax.
-        HOLD: see `hold`.
-        WAIT: look again for missing words; NVIDIA only.
-        VECTOR: divides n_inner and all strides but the inner ones.
-        INDEX: integer type in which offsets within one outer slice are computed.
-        BLOCK_COLS: elements of the softmax dimension per tile, a power of two.
-        BLOCK_INNER: elements of the last dimension per tile, a power of two.
-        CHUNKS, LOOKS: see `look_for_words`.
+        in_ptrs, out_ptr, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`.
+        words_ptr: workspace of block_inner int64 words per program, zero at the start.
+        n_chunks: chunks of the middle dimension.
+        max_polls: how often to poll again for missing words before going on without partners.
+        OP: what is computed, an `Operation`.
+        HOW: a `SplitStrided`.
     """
-    y_type: tl.constexpr = y_ptr.dtype.element_ty
+    OUT: tl.constexpr = out_ptr.dtype.element_ty
+    INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
+    # Chunks of the same columns are neighbours among the programs, so that those who wait for each
+    # other start together.
     task = tl.program_id(0)
-    outer, inner, group = place_of_task(task, n_inner, n_chunks, BLOCK_INNER)
-    x_ptr += outer * in_vectors(x_outer_stride, VECTOR)
-    y_ptr += outer * in_vectors(y_outer_stride, VECTOR)
-    words_ptr += group.to(tl.int64) * n_chunks * BLOCK_INNER
-    live = inner + tl.arange(0, BLOCK_INNER) < n_inner
     chunk = task % n_chunks
+    group = task // n_chunks
+    blocks = tl.cdiv(n_inner, HOW.block_inner)
+    outer = (group // blocks).to(tl.int64)
+    first = group % blocks * HOW.block_inner
+    slices = ()
+    for i in tl.static_range(len(in_ptrs)):
+        slices = slices + (slice_of(in_ptrs[i], in_strides[i], outer, HOW.vector),)
+    out_ptr = slice_of(out_ptr, out_strides, outer, 1 if OP.reduces else HOW.vector)
+    words_ptr += group.to(tl.int64) * n_chunks * HOW.block_inner
+    columns = Columns(slices, in_strides, first, n_cols, n_inner, n_chunks, words_ptr)
+    lane = tl.arange(0, HOW.block_inner)
+    live = first + lane < n_inner
 
-    ask_for_columns(words_ptr, chunk, WAIT, BLOCK_INNER)
-    x_pointers, mask = tile_pointers(
-        x_ptr,
-        chunk,
-        inner,
-        x_col_stride,
-        x_inner_stride,
-        n_cols,
-        n_inner,
-        VECTOR,
-        INDEX,
-        BLOCK_COLS,
-        BLOCK_INNER,
-    )
-    x = tl.load(x_pointers, mask=mask, other=float("-inf"))
-    m, d = summarise_columns(x, y_type, HOLD)
-    publish_columns(words_ptr, chunk, pack_word(m, d), live, BLOCK_INNER)
-    missing = tl.sum(
-        look_for_words(
-            words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS
-        ),
-        axis=0,
-    )
-    if missing == 0:
-        m, d = merge_columns(words_ptr, inner, n_inner, n_chunks, CHUNKS, BLOCK_INNER)
-        y_pointers, mask = tile_pointers(
-            y_ptr,
-            chunk,
-            inner,
-            y_col_stride,
-            y_inner_stride,
-            n_cols,
-            n_inner,
-            VECTOR,
-            INDEX,
-            BLOCK_COLS,
-            BLOCK_INNER,
-        )
-        write_columns(y_pointers, mask, x, m, d, LOG, HOLD)
-    else:
-        # Some partner is not running: whatever is missing is computed here.
-        missed = look_for_words(
-            words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS
-        )
-        of_chunk = tl.arange(0, CHUNKS * BLOCK_INNER) // BLOCK_INNER
-        for step in range(n_chunks):
-            other = (chunk + step) % n_chunks
-            if tl.sum(tl.where(of_chunk == other, missed, 0), axis=0) > 0:
-                x_pointers, mask = tile_pointers(
-                    x_ptr,
-                    other,
-                    inner,
-                    x_col_stride,
-                    x_inner_stride,
-                    n_cols,
-                    n_inner,
-                    VECTOR,
-                    INDEX,
-                    BLOCK_COLS,
-                    BLOCK_INNER,
-                    WAIT,
-                )
-                x = tl.load(x_pointers, mask=mask, other=float("-inf"))
-                m, d = summarise_columns(x, y_type, HOLD)
-                publish_columns(words_ptr, other, pack_word(m, d), live, BLOCK_INNER)
-        while (
-            tl.sum(
-                look_for_words(
-                    words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS
-                ),
-                axis=0,
-            )
-            > 0
-        ):
-            missing += 1
-        m, d = merge_columns(words_ptr, inner, n_inner, n_chunks, CHUNKS, BLOCK_INNER)
-        x_pointers, mask = tile_pointers(
-            x_ptr,
-            chunk,
-            inner,
-            x_col_stride,
-            x_inner_stride,
-            n_cols,
-            n_inner,
-            VECTOR,
-            INDEX,
-            BLOCK_COLS,
-            BLOCK_INNER,
-            WAIT,
-        )
-        x = tl.load(x_pointers, mask=mask, other=float("-inf"))
-        y_pointers, mask = tile_pointers(
-            y_ptr,
-            chunk,
-            inner,
-            y_col_stride,
-            y_inner_stride,
-            n_cols,
-            n_inner,
-            VECTOR,
-            INDEX,
-            BLOCK_COLS,
-            BLOCK_INNER,
-            WAIT,
-        )
-        write_columns(y_pointers, mask, x, m, d, LOG, HOLD)
+    prefetch(words_ptr + chunk * HOW.block_inner + lane, HOW.wait)
+    raw = load_tile(chunk, columns, OP, HOW, False)
+    m, total = summarise(raw, INNER, OP, HOW)
+    publish(words_ptr + chunk * HOW.block_inner + lane, m, total, live, OP)
+    mine = chunk >= 0
+    if OP.reduces:
+        # One program writes the columns' numbers: the last to start, whose partners are ahead of it.
+        mine = chunk == n_chunks - 1
+    if mine:
+        missing = tl.sum(missing_words(columns, max_polls, HOW), axis=0)
+        if missing == 0:
+            m, total = merge_columns(columns, OP, HOW)
+            write_tile(out_ptr, out_strides, chunk, raw, m, total, columns, OP, HOW, False)
+        else:
+            # Some partner is not running: whatever is missing is computed here.
+            missed = missing_words(columns, max_polls, HOW)
+            of_chunk = tl.arange(0, HOW.chunks * HOW.block_inner) // HOW.block_inner
+            for step in range(n_chunks):
+                other = (chunk + step) % n_chunks
+                if tl.sum(tl.where(of_chunk == other, missed, 0), axis=0) > 0:
+                    raw = load_tile(other, columns, OP, HOW, HOW.wait)
+                    m, total = summarise(raw, INNER, OP, HOW)
+                    publish(words_ptr + other * HOW.block_inner + lane, m, total, live, OP)
+            while tl.sum(missing_words(columns, max_polls, HOW), axis=0) > 0:
+                missing += 1
+            m, total = merge_columns(columns, OP, HOW)
+            raw = load_tile(chunk, columns, OP, HOW, HOW.wait)
+            write_tile(out_ptr, out_strides, chunk, raw, m, total, columns, OP, HOW, HOW.wait)
 
 
-# --8<-- [end:forward]
-
-
-# --8<-- [start:backward]
-@triton.jit
-def sum_columns(y, dy, LOG: tl.constexpr, HOLD: tl.constexpr, WAIT: tl.constexpr):
-    """A tile's share of its columns' sums of y·dy (LOG: of dy)."""
-    terms = hold(dy, HOLD).to(tl.float32)
-    if not LOG:
-        terms = product(terms, hold(y, HOLD).to(tl.float32), WAIT)
-    return tl.sum(terms, axis=0)
-
-
-@triton.jit
-def write_gradient_columns(pointers, mask, y, dy, s, LOG: tl.constexpr, HOLD: tl.constexpr):
-    """Write a tile of dx from y and dy as loaded, and the sums of its columns."""
-    dx = softmax_gradient(
-        hold(y, HOLD).to(tl.float32), hold(dy, HOLD).to(tl.float32), s[None, :], LOG
-    )
-    tl.store(pointers, dx.to(y.dtype).to(pointers.dtype.element_ty), mask=mask)
-
-
-@triton.jit(do_not_specialize=["n_cols", "n_chunks", "max_polls"])
-def softmax_backward_split_strided_kernel(
-    y_ptr,
-    dy_ptr,
-    dx_ptr,
-    words_ptr,
-    y_outer_stride,
-    y_col_stride,
-    y_inner_stride,
-    dy_outer_stride,
-    dy_col_stride,
-    dy_inner_stride,
-    dx_outer_stride,
-    dx_col_stride,
-    dx_inner_stride,
-    n_cols,
-    n_inner,
-    n_chunks,
-    max_polls,
-    LOG: tl.constexpr,
-    HOLD: tl.constexpr,
-    WAIT: tl.constexpr,
-    VECTOR: tl.constexpr,
-    INDEX: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-    BLOCK_INNER: tl.constexpr,
-    CHUNKS: tl.constexpr,
-    LOOKS: tl.constexpr,
-):
-    """Vector-Jacobian product of softmax (LOG: of log-softmax) along the middle dimension, a
-    program for each chunk of BLOCK_INNER columns.
-
-    Args:
-        y_ptr: output of the forward pass (n_outer, n_cols, n_inner).
-        dy_ptr: gradient with respect to it, likewise.
-        dx_ptr: gradient with respect to its input, likewise; written.
-        words_ptr: workspace of BLOCK_INNER int64 words per program, zero at the start.
-        y_outer_stride, y_col_stride, y_inner_stride: elements from one to the next along each
-            dimension of y; any, 0 included.
-        dy_outer_stride, dy_col_stride, dy_inner_stride: likewise for dy.
-        dx_outer_stride, dx_col_stride, dx_inner_stride: likewise for dx.
-        n_cols: length of the softmax dimension.
-        n_inner: length of the last dimension.
-        n_chunks: chunks of the softmax dimension.
-        max_polls: how often to look again for missing words before doing without the others.
-        LOG: y is log-softmax.
-        HOLD: see `hold`.
-        WAIT, VECTOR, INDEX, BLOCK_COLS, BLOCK_INNER, CHUNKS, LOOKS: as in the forward kernel.
-    """
-    task = tl.program_id(0)
-    outer, inner, group = place_of_task(task, n_inner, n_chunks, BLOCK_INNER)
-    y_ptr += outer * in_vectors(y_outer_stride, VECTOR)
-    dy_ptr += outer * in_vectors(dy_outer_stride, VECTOR)
-    dx_ptr += outer * in_vectors(dx_outer_stride, VECTOR)
-    words_ptr += group.to(tl.int64) * n_chunks * BLOCK_INNER
-    live = inner + tl.arange(0, BLOCK_INNER) < n_inner
-    chunk = task % n_chunks
-
-    ask_for_columns(words_ptr, chunk, WAIT, BLOCK_INNER)
-    y_pointers, mask = tile_pointers(
-        y_ptr,
-        chunk,
-        inner,
-        y_col_stride,
-        y_inner_stride,
-        n_cols,
-        n_inner,
-        VECTOR,
-        INDEX,
-        BLOCK_COLS,
-        BLOCK_INNER,
-    )
-    dy_pointers, mask = tile_pointers(
-        dy_ptr,
-        chunk,
-        inner,
-        dy_col_stride,
-        dy_inner_stride,
-        n_cols,
-        n_inner,
-        VECTOR,
-        INDEX,
-        BLOCK_COLS,
-        BLOCK_INNER,
-    )
-    y = tl.load(y_pointers, mask=mask, other=0.0)
-    dy = tl.load(dy_pointers, mask=mask, other=0.0)
-    s = sum_columns(y, dy, LOG, HOLD, WAIT)
-    word = pack_word(tl.full((BLOCK_INNER,), 1.0, tl.float32), s)
-    publish_columns(words_ptr, chunk, word, live, BLOCK_INNER)
-    missing = tl.sum(
-        look_for_words(
-            words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS
-        ),
-        axis=0,
-    )
-    if missing == 0:
-        s = add_columns(words_ptr, inner, n_inner, n_chunks, CHUNKS, BLOCK_INNER)
-        dx_pointers, mask = tile_pointers(
-            dx_ptr,
-            chunk,
-            inner,
-            dx_col_stride,
-            dx_inner_stride,
-            n_cols,
-            n_inner,
-            VECTOR,
-            INDEX,
-            BLOCK_COLS,
-            BLOCK_INNER,
-        )
-        write_gradient_columns(dx_pointers, mask, y, dy, s, LOG, HOLD)
-    else:
-        # As in the forward kernel.
-        missed = look_for_words(
-            words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS
-        )
-        of_chunk = tl.arange(0, CHUNKS * BLOCK_INNER) // BLOCK_INNER
-        for step in range(n_chunks):
-            other = (chunk + step) % n_chunks
-            if tl.sum(tl.where(of_chunk == other, missed, 0), axis=0) > 0:
-                y_pointers, mask = tile_pointers(
-                    y_ptr,
-                    other,
-                    inner,
-                    y_col_stride,
-                    y_inner_stride,
-                    n_cols,
-                    n_inner,
-                    VECTOR,
-                    INDEX,
-                    BLOCK_COLS,
-                    BLOCK_INNER,
-                    WAIT,
-                )
-                dy_pointers, mask = tile_pointers(
-                    dy_ptr,
-                    other,
-                    inner,
-                    dy_col_stride,
-                    dy_inner_stride,
-                    n_cols,
-                    n_inner,
-                    VECTOR,
-                    INDEX,
-                    BLOCK_COLS,
-                    BLOCK_INNER,
-                    WAIT,
-                )
-                y = tl.load(y_pointers, mask=mask, other=0.0)
-                dy = tl.load(dy_pointers, mask=mask, other=0.0)
-                word = pack_word(
-                    tl.full((BLOCK_INNER,), 1.0, tl.float32), sum_columns(y, dy, LOG, HOLD, WAIT)
-                )
-                publish_columns(words_ptr, other, word, live, BLOCK_INNER)
-        while (
-            tl.sum(
-                look_for_words(
-                    words_ptr, inner, n_inner, n_chunks, max_polls, WAIT, CHUNKS, BLOCK_INNER, LOOKS
-                ),
-                axis=0,
-            )
-            > 0
-        ):
-            missing += 1
-        s = add_columns(words_ptr, inner, n_inner, n_chunks, CHUNKS, BLOCK_INNER)
-        y_pointers, mask = tile_pointers(
-            y_ptr,
-            chunk,
-            inner,
-            y_col_stride,
-            y_inner_stride,
-            n_cols,
-            n_inner,
-            VECTOR,
-            INDEX,
-            BLOCK_COLS,
-            BLOCK_INNER,
-            WAIT,
-        )
-        dy_pointers, mask = tile_pointers(
-            dy_ptr,
-            chunk,
-            inner,
-            dy_col_stride,
-            dy_inner_stride,
-            n_cols,
-            n_inner,
-            VECTOR,
-            INDEX,
-            BLOCK_COLS,
-            BLOCK_INNER,
-            WAIT,
-        )
-        y = tl.load(y_pointers, mask=mask, other=0.0)
-        dy = tl.load(dy_pointers, mask=mask, other=0.0)
-        dx_pointers, mask = tile_pointers(
-            dx_ptr,
-            chunk,
-            inner,
-            dx_col_stride,
-            dx_inner_stride,
-            n_cols,
-            n_inner,
-            VECTOR,
-            INDEX,
-            BLOCK_COLS,
-            BLOCK_INNER,
-            WAIT,
-        )
-        write_gradient_columns(dx_pointers, mask, y, dy, s, LOG, HOLD)
-
-
-# --8<-- [end:backward]
+# --8<-- [end:kernel]

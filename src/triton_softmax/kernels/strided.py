@@ -1,14 +1,14 @@
-"""Softmax along a dimension whose elements lie apart, without a transposing copy.
+"""A dimension whose elements lie apart, without a transposing copy.
 
-The tensor is seen as (n_outer, n_cols, n_inner) with free strides: softmax runs along the middle,
-and neighbours in memory are, as a rule, neighbours along n_inner. So a program takes BLOCK_INNER
-columns of the matrix side by side, reads whole cache lines across them, and reduces down the tile's
+The tensor is seen as (n_outer, n_cols, n_inner) with free strides: the operation runs along the
+middle, and neighbours in memory are, as a rule, neighbours along n_inner. So a program takes
+block_inner columns side by side, reads whole cache lines across them, and reduces down the tile's
 first axis. The tile holds the whole dimension. One that is too long for that is the business of
 `split_strided`, and a very long one that of `strided_loops`.
 
 Triton specialises an argument that is 1, and so sees which axis is contiguous. That the lines of a
 tile start on vectors it sees only if the other strides are multiples of 16, and those of images of
-14 × 14 pixels are not. So the kernels state what the launcher has checked: VECTOR divides them.
+14 × 14 pixels are not. So the kernel states what the launcher has checked: vector divides them.
 """
 
 from __future__ import annotations
@@ -16,175 +16,85 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .online import exp_shifted, hold
+from .device.registers import in_registers, optimization_barrier
+from .device.vectors import multiple_of
 
 
 # --8<-- [start:tile]
 @triton.jit
-def in_vectors(n, VECTOR: tl.constexpr):
-    """n, a multiple of VECTOR, visibly so."""
-    return n // VECTOR * VECTOR
+def slice_of(ptr, strides, outer, VECTOR: tl.constexpr):
+    """Where an outer slice of a tensor with strides (outer, column, inner) begins."""
+    return ptr + outer * multiple_of(strides[0], VECTOR)
 
 
 @triton.jit
-def tile_position(n_inner, INDEX: tl.constexpr, BLOCK_INNER: tl.constexpr):
-    """(outer, inner) of this program: an int64 scalar, and 1 × BLOCK_INNER positions along n_inner
-    as INDEX (int32 or int64)."""
-    blocks = tl.cdiv(n_inner, BLOCK_INNER)
-    program = tl.program_id(0)
-    inner = (program % blocks).to(INDEX) * BLOCK_INNER + tl.arange(0, BLOCK_INNER)[None, :]
-    return (program // blocks).to(tl.int64), inner
+def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
+    """Offsets of a tile within an outer slice: cols down, inner across."""
+    return cols * multiple_of(strides[1], VECTOR) + inner * strides[2]
 
 
 # --8<-- [end:tile]
 
 
-# --8<-- [start:forward]
+# --8<-- [start:kernel]
 @triton.jit
-def softmax_forward_strided_kernel(
-    x_ptr,
-    y_ptr,
-    x_outer_stride,
-    x_col_stride,
-    x_inner_stride,
-    y_outer_stride,
-    y_col_stride,
-    y_inner_stride,
-    n_cols,
-    n_inner,
-    LOG: tl.constexpr,
-    HOLD: tl.constexpr,
-    VECTOR: tl.constexpr,
-    INDEX: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-    BLOCK_INNER: tl.constexpr,
+def strided_kernel(
+    in_ptrs, out_ptr, in_strides, out_strides, n_cols, n_inner, OP: tl.constexpr, HOW: tl.constexpr
 ):
-    """Softmax (LOG: its logarithm) along the middle dimension, BLOCK_INNER of them per program.
+    """An operation along the middle dimension, block_inner columns per program.
 
     Args:
-        x_ptr: input (n_outer, n_cols, n_inner).
-        y_ptr: output, likewise. x is rounded to its type before anything else.
-        x_outer_stride, x_col_stride, x_inner_stride: elements from one to the next along each
-            dimension of x; any, 0 included.
-        y_outer_stride, y_col_stride, y_inner_stride: likewise for y.
-        n_cols: length of the softmax dimension.
+        in_ptrs: the inputs, a tuple; (n_outer, n_cols, n_inner) each.
+        out_ptr: the result, likewise, or (n_outer, 1, n_inner) if the operation reduces.
+        in_strides: elements from one to the next along each dimension, a triple for each input;
+            any, 0 included.
+        out_strides: the same of the result.
+        n_cols: length of the middle dimension.
         n_inner: length of the last dimension.
-        LOG: write log-softmax.
-        HOLD: see `hold`.
-        VECTOR: divides n_inner and all strides but the inner ones.
-        INDEX: integer type in which offsets within one outer slice are computed.
-        BLOCK_COLS: a power of two, at least n_cols.
-        BLOCK_INNER: elements of the last dimension per tile, a power of two.
+        OP: what is computed, an `Operation`.
+        HOW: a `StridedTile`: block_cols, a power of two, at least n_cols; block_inner, a power of
+            two; vector, which divides n_inner and all strides but the inner ones; barrier, see
+            `optimization_barrier`; wide_index, whether offsets in a slice need 64 bits.
     """
-    y_type: tl.constexpr = y_ptr.dtype.element_ty
-    acc_type: tl.constexpr = tl.float64 if y_type == tl.float64 else tl.float32
-    outer, inner = tile_position(n_inner, INDEX, BLOCK_INNER)
-    x_ptr += outer * in_vectors(x_outer_stride, VECTOR)
-    y_ptr += outer * in_vectors(y_outer_stride, VECTOR)
-    cols = tl.arange(0, BLOCK_COLS).to(INDEX)[:, None]
+    OUT: tl.constexpr = out_ptr.dtype.element_ty
+    INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
+    INDEX: tl.constexpr = tl.int64 if HOW.wide_index else tl.int32
+    VECTOR: tl.constexpr = HOW.vector
+    blocks = tl.cdiv(n_inner, HOW.block_inner)
+    program = tl.program_id(0)
+    outer = (program // blocks).to(tl.int64)
+    inner = (program % blocks).to(INDEX) * HOW.block_inner
+    inner += tl.arange(0, HOW.block_inner)[None, :]
+    cols = tl.arange(0, HOW.block_cols).to(INDEX)[:, None]
+    across = inner < multiple_of(n_inner, VECTOR)
+    mask = (cols < n_cols) & across
 
-    mask = (cols < n_cols) & (inner < in_vectors(n_inner, VECTOR))
-    x = tl.load(
-        x_ptr + (cols * in_vectors(x_col_stride, VECTOR) + inner * x_inner_stride),
-        mask=mask,
-        other=float("-inf"),
-    )
-    x = hold(x, HOLD)
-    m = tl.max(x.to(y_type).to(acc_type), axis=0)[None, :]
-    x = hold(x, HOLD)
-    e = exp_shifted(x.to(y_type).to(acc_type), m)
-    d = tl.sum(e, axis=0)[None, :]
-    x = hold(x, HOLD)
-    if LOG:
-        # eq: log-softmax-definition
-        y = (x.to(y_type).to(acc_type) - m) - tl.log(d)
+    raw = ()
+    for i in tl.static_range(len(in_ptrs)):
+        ptr = slice_of(in_ptrs[i], in_strides[i], outer, VECTOR)
+        offsets = offsets_in_slice(in_strides[i], cols, inner, VECTOR)
+        raw = raw + (tl.load(ptr + offsets, mask=mask, other=OP.padding),)
+
+    m = 0.0
+    if OP.shifted:
+        raw = optimization_barrier(raw, HOW.barrier)
+        m = tl.max(in_registers(raw, INNER)[0], axis=0)[None, :]
+    raw = optimization_barrier(raw, HOW.barrier)
+    values = in_registers(raw, INNER)
+    terms = OP.terms(values, m, False)
+    total = tl.sum(terms, axis=0)[None, :]
+
+    out_ptr = slice_of(out_ptr, out_strides, outer, 1 if OP.reduces else VECTOR)
+    if OP.reduces:
+        result = OP.finish_row(m, total)
+        tl.store(out_ptr + inner * out_strides[2], result.to(OUT), mask=across)
     else:
-        if HOLD:
-            e = exp_shifted(x.to(y_type).to(acc_type), m)
-        # eq: softmax-safe
-        y = e * (1.0 / d)
-    tl.store(
-        y_ptr + (cols * in_vectors(y_col_stride, VECTOR) + inner * y_inner_stride),
-        y.to(y_type),
-        mask=mask,
-    )
+        if HOW.barrier:
+            raw = optimization_barrier(raw, HOW.barrier)
+            values = in_registers(raw, INNER)
+            terms = OP.terms(values, m, False)
+        result = OP.finish(values, terms, m, total).to(INNER).to(OUT)
+        tl.store(out_ptr + offsets_in_slice(out_strides, cols, inner, VECTOR), result, mask=mask)
 
 
-# --8<-- [end:forward]
-
-
-# --8<-- [start:backward]
-@triton.jit
-def softmax_backward_strided_kernel(
-    y_ptr,
-    dy_ptr,
-    dx_ptr,
-    y_outer_stride,
-    y_col_stride,
-    y_inner_stride,
-    dy_outer_stride,
-    dy_col_stride,
-    dy_inner_stride,
-    dx_outer_stride,
-    dx_col_stride,
-    dx_inner_stride,
-    n_cols,
-    n_inner,
-    LOG: tl.constexpr,
-    VECTOR: tl.constexpr,
-    INDEX: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-    BLOCK_INNER: tl.constexpr,
-):
-    """Vector-Jacobian product of softmax (LOG: of log-softmax) along the middle dimension.
-
-    Args:
-        y_ptr: output of the forward pass (n_outer, n_cols, n_inner).
-        dy_ptr: gradient with respect to it, likewise.
-        dx_ptr: gradient with respect to its input, likewise; written.
-        y_outer_stride, y_col_stride, y_inner_stride: elements from one to the next along each
-            dimension of y; any, 0 included.
-        dy_outer_stride, dy_col_stride, dy_inner_stride: likewise for dy.
-        dx_outer_stride, dx_col_stride, dx_inner_stride: likewise for dx.
-        n_cols: length of the softmax dimension.
-        n_inner: length of the last dimension.
-        LOG: y is log-softmax.
-        VECTOR: divides n_inner and all strides but the inner ones.
-        INDEX: integer type in which offsets within one outer slice are computed.
-        BLOCK_COLS: a power of two, at least n_cols.
-        BLOCK_INNER: elements of the last dimension per tile, a power of two.
-    """
-    y_type: tl.constexpr = y_ptr.dtype.element_ty
-    dx_type: tl.constexpr = dx_ptr.dtype.element_ty
-    acc_type: tl.constexpr = tl.float64 if y_type == tl.float64 else tl.float32
-    outer, inner = tile_position(n_inner, INDEX, BLOCK_INNER)
-    y_ptr += outer * in_vectors(y_outer_stride, VECTOR)
-    dy_ptr += outer * in_vectors(dy_outer_stride, VECTOR)
-    dx_ptr += outer * in_vectors(dx_outer_stride, VECTOR)
-    cols = tl.arange(0, BLOCK_COLS).to(INDEX)[:, None]
-
-    mask = (cols < n_cols) & (inner < in_vectors(n_inner, VECTOR))
-    y = tl.load(
-        y_ptr + (cols * in_vectors(y_col_stride, VECTOR) + inner * y_inner_stride),
-        mask=mask,
-        other=0.0,
-    ).to(acc_type)
-    dy = tl.load(
-        dy_ptr + (cols * in_vectors(dy_col_stride, VECTOR) + inner * dy_inner_stride),
-        mask=mask,
-        other=0.0,
-    ).to(acc_type)
-    if LOG:
-        # eq: log-softmax-vjp
-        dx = dy - exp_shifted(y, 0.0) * tl.sum(dy, axis=0)[None, :]
-    else:
-        # eq: softmax-vjp
-        dx = y * (dy - tl.sum(y * dy, axis=0)[None, :])
-    tl.store(
-        dx_ptr + (cols * in_vectors(dx_col_stride, VECTOR) + inner * dx_inner_stride),
-        dx.to(y_type).to(dx_type),
-        mask=mask,
-    )
-
-
-# --8<-- [end:backward]
+# --8<-- [end:kernel]

@@ -15,7 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .online import exp_shifted
+from .device.monoid import exp_shifted
 from .rows import check_rows, forward_operands
 from .two_loops import (
     softmax_backward as softmax_backward,

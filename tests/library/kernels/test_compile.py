@@ -26,7 +26,8 @@ from softmax_bench.compilation import (
     compile_many,
 )
 from triton_softmax import dispatch
-from triton_softmax.heuristics import Config, Device, split_config
+from triton_softmax.choose import Choice, Device, Traits
+from triton_softmax.choose.split_rows import choose_split_rows
 
 KERNELS = Path(triton_softmax.__file__).parent / "kernels"
 CONSTRAINTS = Path(__file__).parents[3] / "constraints.txt"
@@ -351,7 +352,7 @@ class Shipped:
     backward: bool
     log: bool
     edges: bool
-    config: Config
+    choice: Choice
     constants: tuple[tuple[str, object], ...]
 
     @property
@@ -370,8 +371,8 @@ class Shipped:
             signature,
             constants,
             "sm_90",
-            self.config.num_warps,
-            max_registers=self.config.max_registers,
+            self.choice.num_warps,
+            max_registers=self.choice.max_registers,
         )
 
 
@@ -386,19 +387,23 @@ def shipped() -> list[Shipped]:
         for n_rows, exponent in itertools.product((1, 8, 64, 10**5), range(15, 24)):
             n_cols = 2**exponent - edges
             vector = per_vector(dtype)
-            config = split_config(
-                n_rows, n_cols, BITS[dtype] // 8, log, vector, edges, backward, h200
+            if backward:
+                traits = Traits(inputs=2, exp_in_finish=log)
+            else:
+                traits = Traits(inputs=1, keeps_terms=not log, exp_in_finish=not log)
+            choice = choose_split_rows(
+                n_rows, n_cols, BITS[dtype] // 8, vector, edges, traits, h200
             )
             for launch in dispatch._split_launches(
-                None, config, n_rows, n_cols, (n_cols,) * (2 + backward), log, not backward, True
+                None, choice, n_rows, n_cols, (n_cols,) * (2 + backward), log, not backward
             ):
-                case = Shipped(dtype, backward, log, edges, config, tuple(launch.constants.items()))
+                case = Shipped(dtype, backward, log, edges, choice, tuple(launch.constants.items()))
                 found.setdefault(
                     (
                         case.dtype,
                         case.backward,
-                        config.num_warps,
-                        config.max_registers,
+                        choice.num_warps,
+                        choice.max_registers,
                         case.constants,
                     ),
                     case,
@@ -424,7 +429,7 @@ def test_shipped_configurations_of_split_rows():
     ]:
         assert result.load_bits == 128, case
         assert result.store_bits == (128 if dict(case.constants)["WRITE"] else 0), case
-        assert result.registers <= case.config.max_registers
+        assert result.registers <= case.choice.max_registers
         assert result.spill_bytes <= 24 + ALSO_SPILLED, case
         spilling += result.spill_bytes > 0
     assert ALSO_SPILLED or spilling <= len(cases) // 12

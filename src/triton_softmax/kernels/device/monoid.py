@@ -9,15 +9,13 @@ operation is associative and commutative, and its identity is the summary of not
 That is all a kernel needs in order to read a row in pieces, in any order, on any number of threads
 or programs.
 
-These are device functions: kernels call them, and `merge` is also a combine function for
-    `tl.reduce` and `tl.associative_scan`.
-The same functions in NumPy are in [`triton_softmax.reference`][].
+These are device functions: kernels call them, and `merge` is also a combine function for `tl.reduce`
+and `tl.associative_scan`. The same functions in NumPy are in [`triton_softmax.reference`][].
 
 The corner of the definition is m = -inf: a set that is empty, or holds nothing but -inf. Then x - m
 would be -inf - (-inf) = NaN where the right answer is exp(-inf) = 0, so the subtraction uses 0 in
-place of such an m. For m = +inf
-nothing is guarded on purpose: +inf - (+inf) = NaN is what PyTorch answers, and so is NaN for a row
-    that holds a NaN.
+place of such an m. For m = +inf nothing is guarded on purpose: +inf - (+inf) = NaN is what PyTorch
+answers, and so is NaN for a row that holds a NaN.
 """
 
 import triton
@@ -47,8 +45,7 @@ def exp_shifted(x, m):
 # --8<-- [start:merge]
 @triton.jit
 def merge(m1, d1, m2, d2):
-    """The summary of a union: (m1, d1) and (m2, d2) become (max(m1, m2), d1·exp(m1 - m) + d2·exp(m2
-    - m)).
+    """The summary of a union, m = max(m1, m2) and d = d1·exp(m1 - m) + d2·exp(m2 - m).
 
     Identity (-inf, 0). A NaN or +inf on either side leaves d = NaN. Usable as the combine function
     of `tl.reduce((m, d), axis, merge)`.
@@ -60,30 +57,3 @@ def merge(m1, d1, m2, d2):
 
 
 # --8<-- [end:merge]
-
-
-# --8<-- [start:hold]
-@triton.jit
-def hold(x, HOLD: tl.constexpr):
-    """x, hidden from the optimiser (HOLD), so that what was computed from it before is computed
-    again and not kept.
-
-    Converting 16-bit elements to float32 doubles the registers they take. Conversions are cheap and
-    registers are not: a kernel that waits, or reduces, between two uses of x should keep x and
-        convert twice, but a compiler merges equal expressions.
-    An assembly statement that does nothing is where it must stop. NVIDIA only; x is 16 bits wide,
-    or an int32 that packs two of them.
-    """
-    if HOLD:
-        if x.dtype.primitive_bitwidth == 16:
-            x = tl.inline_asm_elementwise(
-                "mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2
-            )
-        else:
-            x = tl.inline_asm_elementwise(
-                "mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=1
-            )
-    return x
-
-
-# --8<-- [end:hold]

@@ -1,0 +1,96 @@
+"""Rows of adjacent elements: which row geometry takes them."""
+
+from __future__ import annotations
+
+from . import row_tiles, split_rows
+from .constants import TWO_LOOPS, Choice
+from .device import Device
+from .row_tiles import choose_row_tile, fits_one_program
+from .split_rows import choose_split_rows
+from .traits import Traits
+from .vectors import ceil_div, vector_width
+
+
+def choose_rows(
+    n_rows: int,
+    n_cols: int,
+    itemsize: int,
+    *,
+    traits: Traits,
+    addresses: tuple[int, ...],
+    strides: tuple[int, ...],
+    device: Device,
+    held: int | None = None,
+    implementation: str | None = None,
+) -> Choice:
+    """The choice for an operation along rows of adjacent elements.
+
+    Args:
+        n_rows: number of rows.
+        n_cols: number of columns.
+        itemsize: bytes of the narrowest element of the tensors involved; 8 only if all are float64.
+        traits: of the operation.
+        addresses: of the tensors' first elements.
+        strides: from row to row of each tensor, in elements.
+        device: what the kernel will run on.
+        held: bytes of the widest element that is read, which is what a program keeps in registers;
+            by default `itemsize`.
+        implementation: "packed_rows", "aligned_rows" or "split_rows" to insist, None to choose.
+
+    Raises:
+        ValueError: the implementation insisted on cannot take this shape.
+    """
+    held = held or itemsize
+    vector = vector_width(itemsize, addresses, strides)
+    edges = bool(n_cols % vector) or any(stride % vector for stride in strides)
+    if implementation is not None:
+        refuse(implementation, n_cols, held, vector)
+        if implementation == "split_rows":
+            return choose_split_rows(n_rows, n_cols, held, vector, edges, traits, device)
+        aligned = implementation == "aligned_rows"
+        if edges and not aligned:
+            vector = 1
+        return choose_row_tile(n_rows, n_cols, held, vector, aligned, traits, device)
+    if edges and half_vectors_do(n_cols, held, vector, strides):
+        vector, edges = 4, False
+    if fits_one_program(n_rows, n_cols, held, edges, traits, device):
+        return choose_row_tile(n_rows, n_cols, held, vector, edges, traits, device)
+    # Summaries of float64 do not fit a word, and programs are counted in 31 bits.
+    too_many_programs = n_rows * ceil_div(n_cols, 1024) >= 2**31
+    if held == 8 or n_cols > split_rows.MAX_COLS or too_many_programs:
+        return TWO_LOOPS
+    return choose_split_rows(n_rows, n_cols, held, vector, edges, traits, device)
+
+
+def half_vectors_do(n_cols: int, itemsize: int, vector: int, strides: tuple[int, ...]) -> bool:
+    """Whether 16-bit rows are moved by half a vector, which divides them. Short rows are mostly
+    edges, and so they have none."""
+    return (
+        itemsize == 2
+        and vector == 8
+        and n_cols <= 128
+        and not any(count % 4 for count in (n_cols, *strides))
+    )
+
+
+def refuse(implementation: str, n_cols: int, itemsize: int, vector: int) -> None:
+    """Raise ValueError if the implementation insisted on cannot take these rows."""
+    if implementation == "split_rows":
+        if itemsize == 8:
+            raise ValueError(
+                "split_rows packs its summaries as two float32 numbers and does not take float64"
+            )
+        if n_cols > split_rows.MAX_COLS:
+            raise ValueError(
+                f"split_rows splits rows of at most {split_rows.MAX_COLS:,} columns, not {n_cols:,}"
+            )
+        return
+    if n_cols > row_tiles.MAX_COLS:
+        raise ValueError(
+            f"{implementation} holds rows of at most {row_tiles.MAX_COLS:,} columns, not {n_cols:,}"
+        )
+    if implementation == "aligned_rows" and vector == 1:
+        raise ValueError(
+            "aligned_rows needs tensors that start on 16 bytes and row strides that agree modulo a "
+            "vector"
+        )

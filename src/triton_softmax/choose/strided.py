@@ -1,0 +1,239 @@
+"""Softmax along a dimension whose elements lie apart, seen as (n_outer, n_cols, n_inner)."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from .constants import Choice, SplitStrided, StridedLoops, StridedTile
+from .device import Device
+from .polling import lanes_and_polls
+from .traits import Traits
+from .vectors import ceil_div, next_power_of_2, vector_of_lines
+
+CHUNK_REGISTERS = 128
+"""Registers per thread of a program that holds a chunk of the softmax dimension."""
+
+
+class Columns(NamedTuple):
+    """The columns of a tensor, as all strided geometries see them."""
+
+    n_outer: int
+    """Size of the first dimension."""
+
+    n_cols: int
+    """Length of the softmax dimension."""
+
+    n_inner: int
+    """Size of the last dimension: columns side by side."""
+
+    itemsize: int
+    """Bytes of the widest element that is read."""
+
+    vector: int
+    """Elements that one access across columns may move."""
+
+    stated_vector: int
+    """The same as the kernel is told: 1 where Triton sees it by itself."""
+
+    wide_index: bool
+    """Offsets within one outer slice need 64 bits."""
+
+
+def choose_strided(
+    n_outer: int,
+    n_cols: int,
+    n_inner: int,
+    itemsize: int,
+    *,
+    traits: Traits,
+    addresses: tuple[int, ...],
+    outer_strides: tuple[int, ...],
+    col_strides: tuple[int, ...],
+    inner_strides: tuple[int, ...],
+    device: Device,
+    held: int | None = None,
+) -> Choice:
+    """The choice for an operation along the middle dimension of (n_outer, n_cols, n_inner).
+
+    Args:
+        n_outer: size of the first dimension.
+        n_cols: length of the softmax dimension.
+        n_inner: size of the last dimension.
+        itemsize: bytes of the narrowest element of the tensors involved; 8 only if all are float64.
+        traits: of the operation.
+        addresses: of the tensors' first elements.
+        outer_strides, col_strides, inner_strides: of each tensor, in elements, from one to the next
+            along each dimension; any, 0 included.
+        device: what the kernel will run on.
+        held: bytes of the widest element that is read; by default `itemsize`.
+    """
+    counts = (n_inner, *outer_strides, *col_strides)
+    vector = vector_of_lines(itemsize, addresses, counts)
+    triton_sees_it = all(count % 16 == 0 for count in counts)
+    steps = zip(col_strides, inner_strides, strict=True)
+    largest_offset = max((n_cols - 1) * col + (n_inner - 1) * inner for col, inner in steps)
+    columns = Columns(
+        n_outer,
+        n_cols,
+        n_inner,
+        itemsize=held or itemsize,
+        vector=vector,
+        stated_vector=1 if triton_sees_it else vector,
+        wide_index=largest_offset >= 2**31,
+    )
+    return choose_columns(columns, traits, device)
+
+
+# --8<-- [start:columns]
+def choose_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
+    """A tile of the whole softmax dimension if it is short, else chunks of it, else loops.
+
+    A very long dimension, for whose many chunks there would be too many words to read, is walked in
+    loops. So is every long one where waiting is not known to work, or whose elements have to be
+    accessed one by one or (16-bit, forward) two by two.
+    """
+    itemsize, forward = columns.itemsize, traits.inputs == 1
+    block_cols = next_power_of_2(columns.n_cols)
+    longest_tile = 1024 if itemsize == 4 and forward else 512
+    longest_split = 65536 if itemsize == 2 and forward else 16384
+    too_narrow = 2 if itemsize == 2 and forward else 1
+    if (
+        (device.nvidia and itemsize <= 4 and columns.vector > too_narrow)
+        and (block_cols > longest_tile and columns.n_cols <= longest_split)
+        and (split := choose_split_strided(columns, traits, device))
+    ):
+        return split
+    if block_cols <= (2048 if itemsize <= 4 else 1024):
+        return choose_strided_tile(columns, traits, device)
+    return choose_strided_loops(columns, traits, device)
+
+
+# --8<-- [end:columns]
+
+
+# --8<-- [start:tile]
+def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
+    """The whole dimension, and as many columns side by side as make whole cache lines, or as
+    registers allow."""
+    block_cols = next_power_of_2(columns.n_cols)
+    sixteen, forward = columns.itemsize == 2, traits.inputs == 1
+    per_warp = 1024 if columns.itemsize == 8 else 2048
+    if sixteen and not forward and 256 <= block_cols <= 512:
+        block_inner, per_warp = 64, 4096  # fewer 16-bit columns would be half a line each
+    elif block_cols <= 256:
+        block_inner = max(64, 1024 // block_cols)
+    else:
+        block_inner = 32 if block_cols <= 1024 else 16
+    block_inner = min(block_inner, next_power_of_2(columns.n_inner))
+    how = StridedTile(
+        block_cols,
+        block_inner,
+        columns.stated_vector,
+        # The largest 16-bit tile: as float32 numbers it would fill the registers.
+        barrier=device.nvidia and sixteen and forward and block_cols == 512,
+        wide_index=columns.wide_index,
+    )
+    num_warps = max(1, min(16, block_cols * block_inner // per_warp))
+    return Choice("strided", how, num_warps)
+
+
+# --8<-- [end:tile]
+
+
+# --8<-- [start:split]
+def chunk_tile(n_cols: int, itemsize: int, traits: Traits) -> tuple[int, int, int]:
+    """(block_cols, block_inner, warps) of a chunk of a dimension that no tile holds.
+
+    The taller the chunks, the fewer words there are to read; the smaller the tiles, the more
+    programs run beside one that waits.
+    """
+    if traits.inputs == 1:
+        if itemsize == 4:
+            return 512, 32, 8
+        return (512, 32, 4) if n_cols <= 2048 else (1024, 32, 8)
+    if n_cols > 4096:  # many chunks: as tall as registers allow
+        return 2048 // itemsize, 32, 16
+    return (256, 32, 8) if itemsize == 4 else (256, 64, 8)
+
+
+def choose_split_strided(columns: Columns, traits: Traits, device: Device) -> Choice | None:
+    """Chunks of the softmax dimension on as many programs; None if the chunks of a column, and so
+    all that wait for each other, do not run at once."""
+    block_cols, block_inner, num_warps = chunk_tile(columns.n_cols, columns.itemsize, traits)
+    block_inner = min(block_inner, next_power_of_2(columns.n_inner))
+    n_chunks = ceil_div(columns.n_cols, block_cols)
+    programs = columns.n_outer * ceil_div(columns.n_inner, block_inner) * n_chunks
+    if n_chunks > device.resident_programs(CHUNK_REGISTERS, num_warps) or programs >= 2**31:
+        return None
+    chunks, polls = lanes_and_polls(n_chunks, num_warps, width=block_inner)
+    how = SplitStrided(
+        block_cols,
+        block_inner,
+        columns.stated_vector,
+        barrier=columns.itemsize == 2,
+        wide_index=columns.wide_index,
+        wait=True,
+        chunks=chunks,
+        polls=polls,
+    )
+    return Choice("split_strided", how, num_warps, max_registers=CHUNK_REGISTERS, n_chunks=n_chunks)
+
+
+# --8<-- [end:split]
+
+
+# --8<-- [start:loops]
+def loop_tile(itemsize: int, vector: int, traits: Traits) -> tuple[int, int, int]:
+    """(block_cols, block_inner, warps) of a tile that walks down a chunk."""
+    if itemsize == 8:
+        return 64, 32, 4
+    if itemsize == 4:
+        return (64, 64, 4) if traits.inputs == 1 else (32, 64, 4)
+    if traits.inputs == 1:
+        return 64, 32, 2
+    return (64, 128, 4) if vector == 8 else (64, 64, 4)
+
+
+def choose_strided_loops(columns: Columns, traits: Traits, device: Device) -> Choice:
+    """A long dimension walked twice, in as many chunks as keep the device busy.
+
+    But every program of the second launch reads the summaries of all chunks of its columns, which
+    should be few beside the elements of its own chunk.
+    """
+    n_cols, itemsize = columns.n_cols, columns.itemsize
+    tall, wide, num_warps = loop_tile(itemsize, columns.vector, traits)
+    block_inner = min(wide, next_power_of_2(columns.n_inner))
+    block_cols = tall * wide // block_inner  # the fewer columns, the taller the tile
+    groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
+    few_summaries = min(math.isqrt(n_cols * itemsize // 16), max(256, 512 // groups))
+    busy = 32 * device.multiprocessors // groups
+    n_chunks = max(1, min(few_summaries, busy, ceil_div(n_cols, block_cols)))
+    chunk_cols = ceil_div(n_cols, n_chunks * block_cols) * block_cols  # whole tiles
+    n_chunks = ceil_div(n_cols, chunk_cols)
+    how = StridedLoops(
+        block_cols,
+        block_inner,
+        columns.stated_vector,
+        wide_index=columns.wide_index,
+        publish=True,
+        write=True,
+    )
+    return Choice(
+        "strided_loops",
+        how,
+        num_warps,
+        n_chunks=n_chunks,
+        chunk_cols=chunk_cols,
+        two_launches=n_chunks > 1,
+    )
+
+
+# --8<-- [end:loops]
+
+
+def choose_loops(n_rows: int, n_cols: int, itemsize: int, traits: Traits, device: Device) -> Choice:
+    """Rows of adjacent elements walked in loops, as a tensor (n_rows, n_cols, 1): what is left for
+    rows that no geometry of rows takes."""
+    columns = Columns(n_rows, n_cols, 1, itemsize, vector=1, stated_vector=1, wide_index=False)
+    return choose_strided_loops(columns._replace(wide_index=n_cols >= 2**31), traits, device)

@@ -1,0 +1,28 @@
+"""What a choice has to know of the operation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Traits(NamedTuple):
+    """What an operation asks of the registers; more than this no choice depends on.
+
+    >>> softmax = Traits(inputs=1, keeps_terms=True, exp_in_finish=True)
+    >>> softmax_vjp = Traits(inputs=2)
+    >>> log_softmax_vjp = Traits(inputs=2, exp_in_finish=True)
+    >>> logsumexp = Traits(inputs=1, reduces=True)
+    """
+
+    inputs: int
+    """Tensors read: 1 forward, 2 for a vector-Jacobian product, which holds an element of each."""
+
+    keeps_terms: bool = False
+    """The result follows from the terms that were summed. So a program that waits may keep those,
+    and need not compute them again from the elements. True of softmax alone."""
+
+    exp_in_finish: bool = False
+    """Writing an element takes an exponential, and registers for it."""
+
+    reduces: bool = False
+    """One number is written per row, and not one per element, so nothing is kept until then."""

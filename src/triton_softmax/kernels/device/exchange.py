@@ -1,0 +1,167 @@
+"""How programs that hold parts of the same row learn of each other's summaries.
+
+A summary is one 64-bit word. A word that is zero has not been published (the workspace starts as
+zeros, and no summary is zero), and a word arrives whole. So the word is the whole message, and no
+fence is needed: nobody who has read it needs anything else from its sender.
+
+Waiting is a courtesy, not a condition. Who has polled long enough computes the missing summaries
+itself. A summary is a function of the input alone, so it does not matter who computes it, or if
+several do; and so every program finishes, whatever the others do.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+# --8<-- [start:word]
+@triton.jit
+def pack_word(m, total):
+    """A summary as one word: the bits of m in the high half, those of the sum in the low half."""
+    high = m.to(tl.int32, bitcast=True).to(tl.int64) << 32
+    return high | (total.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)
+
+
+@triton.jit
+def unpack_word(word):
+    """(m, total) of a word, float32."""
+    m = (word >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+    total = word.to(tl.int32).to(tl.float32, bitcast=True)
+    return m, total
+
+
+# --8<-- [end:word]
+
+
+# --8<-- [start:publish]
+@triton.jit
+def publish(pointers, m, total, mask, OP: tl.constexpr):
+    """Write summaries where partners poll for them.
+
+    None of them is the word 0: a sum of exponentials is at least 1, or m is −∞, or one of them is
+    NaN; and where there is no maximum, 1 stands in its place.
+    """
+    if not OP.shifted:
+        m = tl.full(total.shape, 1.0, tl.float32)
+    tl.atomic_xchg(pointers, pack_word(m, total), mask=mask, sem="relaxed")
+
+
+@triton.jit
+def prefetch(pointers, WAIT: tl.constexpr):
+    """Bring words into the L2 cache while the elements are loaded.
+
+    Else they come from memory when they are published, and all partners wait for that.
+    """
+    if WAIT:
+        tl.inline_asm_elementwise(
+            "prefetch.global.L2 [$1]; mov.b32 $0, 0;",
+            "=r,l",
+            [pointers.to(tl.int64)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+
+
+# --8<-- [end:publish]
+
+
+# --8<-- [start:poll]
+@triton.constexpr_function
+def _poll_assembly(n_words, backoff):
+    """PTX that polls for n_words words at once.
+
+    It sleeps `backoff` nanoseconds first, which leaves the cache to those who still read. It polls
+    again while a thread of the warp misses a word and polls are left.
+
+    Operands: n_words words, out; as many addresses, 0 for a word that is not wanted; as many copies
+    of the number of further polls.
+    """
+    each = range(n_words)
+    lines = [
+        ".reg .pred again, " + ", ".join(f"missing{i}" for i in each) + ";",
+        ".reg .s32 polls;",
+        f"mov.b32 polls, ${2 * n_words};",
+    ]
+    for i in each:
+        lines += [f"setp.ne.s64 missing{i}, ${n_words + i}, 0;", f"mov.b64 ${i}, 1;"]
+    lines += [f"nanosleep.u32 {backoff};"] if backoff else []
+    lines += ["POLL:"]
+    lines += [f"@missing{i} ld.relaxed.gpu.global.b64 ${i}, [${n_words + i}];" for i in each]
+    lines += [f"setp.eq.s64 missing{i}, ${i}, 0;" for i in each]
+    lines += ["mov.pred again, missing0;"]
+    lines += [f"or.pred again, again, missing{i};" for i in each[1:]]
+    lines += [
+        # All threads of a warp poll together, so that they go on together.
+        "vote.sync.any.pred again, again, 0xffffffff;",
+        "sub.s32 polls, polls, 1;",
+        "setp.ge.and.s32 again, polls, 0, again;",
+        "@again bra.uni POLL;",
+    ]
+    return "{\n" + "\n".join(lines) + "\n}"
+
+
+@triton.constexpr_function
+def _poll_constraints(n_words):
+    """The constraints of the operands of `_poll_assembly`."""
+    return ",".join(["=&l"] * n_words + ["l"] * n_words + ["r"] * n_words)
+
+
+@triton.jit
+def poll(
+    pointers, wanted, max_polls, WAIT: tl.constexpr, BACKOFF: tl.constexpr, AT_ONCE: tl.constexpr
+):
+    """Words, zero where one is missing, 1 where none is wanted.
+
+    What to do next depends on which are missing, so all threads have to agree on it. Therefore no
+    two threads may poll for the same word: one could find it and the other not.
+
+    Args:
+        pointers: of the words; at least as many as the program has threads.
+        wanted: which of them.
+        max_polls: how often to poll again for those that are missing (WAIT).
+        WAIT: poll again; NVIDIA only.
+        BACKOFF: nanoseconds before the first poll.
+        AT_ONCE: words that a thread polls for at once: their number over that of the threads.
+    """
+    if WAIT:
+        addresses = tl.where(wanted, pointers.to(tl.int64), 0)
+        return tl.inline_asm_elementwise(
+            _poll_assembly(AT_ONCE, BACKOFF),
+            _poll_constraints(AT_ONCE),
+            [addresses, tl.zeros_like(addresses).to(tl.int32) + max_polls],
+            dtype=tl.int64,
+            is_pure=False,
+            pack=AT_ONCE,
+        )
+    else:
+        return tl.load(pointers, mask=wanted, other=1, volatile=True)
+
+
+# --8<-- [end:poll]
+
+
+# --8<-- [start:merge]
+@triton.jit
+def to_common_maximum(words, live, AXIS: tl.constexpr, OP: tl.constexpr):
+    """(m, totals): the maximum of all parts along an axis, and their sums relative to it.
+
+    Args:
+        words: of the parts.
+        live: which of them count.
+    """
+    m_parts, totals = unpack_word(words)
+    totals = tl.where(live, totals, 0.0)
+    m = 0.0
+    if OP.shifted:
+        m_parts = tl.where(live, m_parts, float("-inf"))
+        m = tl.max(m_parts, axis=AXIS)
+        if AXIS == 1:
+            totals = OP.rescale(totals, m_parts, m[:, None])
+        else:
+            totals = OP.rescale(totals, m_parts, m)
+    return m, totals
+
+
+# --8<-- [end:merge]

@@ -1,0 +1,51 @@
+"""Log-softmax along a row, and its vector-Jacobian product."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from ..kernels.device.monoid import exp_shifted
+from .operation import Operation, same
+from .softmax import SOFTMAX
+
+
+# --8<-- [start:forward]
+@triton.jit
+def _log_softmax(values, e, m, d):
+    """x − m − log d, which does not take the logarithm of a quotient that is 0."""
+    # eq: log-softmax-definition
+    return (values[0] - m) - tl.log(d)
+
+
+LOG_SOFTMAX = SOFTMAX._replace(name="log_softmax", finish=_log_softmax, finish_terms=None)
+"""y = (x − m) − log(d), of the same summary as softmax."""
+# --8<-- [end:forward]
+
+
+# --8<-- [start:backward]
+@triton.jit
+def _gradient(values, m, EXACT: tl.constexpr):
+    """dy, whose sum over the row is s."""
+    return values[1]
+
+
+@triton.jit
+def _log_softmax_vjp(values, terms, m, s):
+    """dy − exp(y)·s."""
+    # eq: log-softmax-vjp
+    return values[1] - exp_shifted(values[0], 0.0) * s
+
+
+LOG_SOFTMAX_VJP = Operation(
+    "log_softmax_vjp",
+    inputs=2,
+    padding=0.0,
+    shifted=False,
+    terms=_gradient,
+    rescale=same,
+    finish=_log_softmax_vjp,
+    exp_in_finish=True,
+)
+"""dx = dy − exp(y)·s, s = sum(dy)."""
+# --8<-- [end:backward]

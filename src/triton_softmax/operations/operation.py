@@ -1,0 +1,79 @@
+"""The form of an operation: what a part of a row contributes, how parts merge, what is written.
+
+All operations here have the same shape. A row is summarised by two numbers, its largest element m
+(where the operation asks for it) and a sum of terms, one for each element, taken relative to m. Two
+parts of a row merge by bringing both sums to the larger m and adding them. Then every element of the
+result follows from the element and the summary.
+
+| | term of an element | element of the result |
+| --- | --- | --- |
+| softmax | exp(x − m) | term / sum |
+| log-softmax | exp(x − m) | (x − m) − log(sum) |
+| log-sum-exp | exp(x − m) | m + log(sum), one for the row |
+| backward of softmax | y·dy | y·(dy − sum) |
+| backward of log-softmax | dy | dy − exp(y)·sum |
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import triton
+
+
+# --8<-- [start:operation]
+class Operation(NamedTuple):
+    """An operation along a row, handed to a kernel as one compile-time constant.
+
+    The functions are jitted. `values` is a tuple with a block of each input, in the type that is
+    computed with; m and total broadcast against it.
+
+    Attributes:
+        name: for profilers and error messages.
+        inputs: how many tensors are read: x, or y and dy.
+        padding: what an element outside the row is read as. It contributes nothing.
+        shifted: whether terms are relative to the largest element of the first input; else m is 0.
+        terms: (values, m, EXACT) → a term for each element. EXACT forbids the compiler to fuse a
+            multiplication with the addition that follows.
+        rescale: (total, m_part, m) → a sum of terms relative to m_part, as terms relative to m.
+        finish: (values, terms, m, total) → an element of the result for each element; None if the
+            operation reduces.
+        finish_terms: (terms, m_part, m, total) → the same from terms relative to m_part, for kernels
+            that keep these and not the elements; None if there is no such way.
+        finish_row: (m, total) → the one number that is written for a row; None if it does not reduce.
+        exp_in_finish: whether `finish` needs an exponential that `terms` has not computed.
+    """
+
+    name: str
+    inputs: int
+    padding: float
+    shifted: bool
+    terms: Any
+    rescale: Any
+    finish: Any = None
+    finish_terms: Any = None
+    finish_row: Any = None
+    exp_in_finish: bool = False
+
+    @property
+    def reduces(self) -> bool:
+        """Whether one number is written for a row."""
+        return self.finish_row is not None
+
+    @property
+    def cache_key(self) -> str:
+        """What Triton's cache on disk knows a constant by.
+
+        It would print a function by its name, and take a kernel compiled from an older text of it.
+        The key of a function follows its text, and that of all functions it calls.
+        """
+        return "-".join(str(getattr(field, "cache_key", field)) for field in self)
+
+
+# --8<-- [end:operation]
+
+
+@triton.jit
+def same(total, m_part, m):
+    """`rescale` of sums that are not relative to a maximum."""
+    return total
