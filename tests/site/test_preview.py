@@ -25,7 +25,7 @@ markdown_extensions:
   - pymdownx.superfences
   - pymdownx.snippets: {{base_path: [!relative $config_dir], check_paths: true}}
 """,
-    "docs/index.md": "# Home\n\nSee [twice][toy.twice], [the code](code.md#code) and \\eqref{sum}.\n",
+    "docs/index.md": "# Home\n\n[twice][toy.twice], [the code](code.md#code), \\eqref{sum}\n",
     "docs/code.md": '# Code\n\n```python\n--8<-- "src/toy.py"\n```\n',
     "docs/api.md": "# API\n\n::: toy\n",
     "docs/equation.md": "# Equation\n\n/// equation | sum\na + b\n///\n",
@@ -39,7 +39,7 @@ EDITS = {
     "included code": ("src/toy.py", "2 * x", "x + x", {"code.md", "api.md"}),
     "a docstring": ("src/toy.py", "Two of it", "Double it", {"code.md", "api.md"}),
     "an equation": ("docs/equation.md", "a + b", "b + a", {"equation.md"}),
-    "a label": ("docs/equation.md", "| sum\na + b\n///", "| one\na\n///\n\n/// equation | sum\nb\n///",
+    "a label": ("docs/equation.md", "/// eq", "/// equation | one\na\n///\n\n/// eq",
                 {"equation.md", "index.md", "api.md", "code.md", "numbers.md"}),
     "nothing": ("docs/index.md", "# Home", "# Home", set()),
 }  # fmt: skip

@@ -160,13 +160,6 @@ def test_no_measurement_is_typed(page):
     assert not claim, f"{page.relative_to(ROOT)}: typed by hand: {claim[0]!r}"
 
 
-TYPED_SPEEDS = {
-    ("src/triton_softmax/heuristics.py", "split"),
-    ("src/triton_softmax/heuristics.py", "strided"),
-}
-"""Included sections whose comments quote speeds that no data file has; to be emptied."""
-
-
 def typed_speed(text: str) -> str | None:
     """The first speed that a section types: as a page might, or as a bare share in a comment.
 
@@ -178,20 +171,27 @@ def typed_speed(text: str) -> str | None:
     return claim and claim[0]
 
 
-def test_no_measurement_is_typed_in_a_section_that_a_page_includes():
-    included = {
-        section
-        for page in (ROOT / "docs").rglob("*.md")
-        for section in SECTION.findall(page.read_text("utf8"))
+def test_no_measurement_is_typed_in_what_a_page_includes():
+    """Every section that is marked in `src/`, and every file that a page includes whole."""
+    shown = {
+        f"{path.relative_to(ROOT)}:{name}": text
+        for path in (ROOT / "src").rglob("*.py")
+        for name, text in sections(path).items()
     }
-    assert included
-    found = {}
-    for path, name in included:
-        source = ROOT / path
-        claim = typed_speed(sections(source)[name] if name else source.read_text("utf8"))
-        if claim:
-            found[path, name] = claim
-    assert found.keys() == TYPED_SPEEDS, f"typed by hand: {found}"
+    for page in (ROOT / "docs").rglob("*.md"):
+        for path, name in SECTION.findall(page.read_text("utf8")):
+            if not name:
+                shown[path] = (ROOT / path).read_text("utf8")
+    assert shown
+    found = {where: claim for where, text in shown.items() if (claim := typed_speed(text))}
+    assert not found, f"typed by hand: {found}"
+
+
+@pytest.mark.parametrize(
+    "line", ["way = 4  # 2^18: 0.94", "# on average 1.6 % slower than", "# not copied: 1.00"]
+)
+def test_speeds_in_comments_are_recognised(line):
+    assert typed_speed(line) and not typed_speed("half = 0.55  # of the block")
 
 
 def test_every_module_of_the_library_is_on_the_page_of_the_api():
