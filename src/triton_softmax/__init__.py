@@ -14,8 +14,8 @@ The modules, in the order in which a call passes them:
 - `kernels`: where the row lies; the ladder of rungs, then a geometry each, for all operations
 - `launch`: Triton's launch and the workspace
 
-Beside them stands `reference`, the mathematics in NumPy and PyTorch. Importing the package registers
-the operators.
+Beside them stands `reference`, the mathematics in NumPy and PyTorch. Importing the package
+registers the operators.
 """
 
 from __future__ import annotations
