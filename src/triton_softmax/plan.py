@@ -78,7 +78,7 @@ class Launches:
     """Launch kernels on the tensors as they are.
 
     Args:
-        launches: in this order.
+        launches: in this order; one, unless they share a workspace.
         workspace: what they take after the result, if anything.
         x: a tensor like the first input of all calls.
         out: a tensor like the result of all calls, contiguous.
@@ -88,7 +88,7 @@ class Launches:
         self, launches: tuple[Launch, ...], workspace: Workspace | None, x: Tensor, out: Tensor
     ):
         self.launches = launches
-        self.only = launches[0] if len(launches) == 1 and workspace is None else None
+        self.only = launches[0] if workspace is None else None
         self.workspace = workspace
         self.shape = out.shape
         self.like_input = out.shape == x.shape
@@ -109,11 +109,11 @@ class Launches:
         else:
             out = inputs[0].new_empty(self.shape)
         if self.only is not None:
-            self.only.run((inputs, out))
+            self.only.run(inputs, out)
         else:
-            words = () if self.workspace is None else (self.workspace.take(out.device),)
+            words = self.workspace.take(out.device)
             for launch in self.launches:
-                launch.run((inputs, out, *words))
+                launch.run(inputs, out, words)
         return out
 
 
@@ -443,7 +443,7 @@ def strided_launches(
 
 
 class LogsumexpBackward:
-    """One launch, whose kernel takes dlse before x and lse."""
+    """One launch, whose result is like the first input."""
 
     def __init__(self, launch: Launch, x: Tensor):
         self.launch = launch
@@ -456,7 +456,7 @@ class LogsumexpBackward:
             with torch.cuda.device(index):
                 return self(x, lse, dlse)
         dx = empty_like(x, memory_format=torch.contiguous_format)
-        self.launch.run((dlse, x, lse, dx))
+        self.launch.run((x, lse, dlse), dx)
         return dx
 
 
