@@ -299,8 +299,12 @@ def backward_kernels(
 
 
 def kernel_name(name: str, direction: str = "forward") -> tuple[str, ...]:
-    """What `forward_kernels` says of an implementation; the naive one has no kernel of ours."""
-    return () if name == "naive" else (f"softmax_{direction}_{name}_kernel",)
+    """What `forward_kernels` says of an implementation: a geometry has one kernel for both
+    directions, a rung one for each, and the naive one none of ours."""
+    if name == "naive":
+        return ()
+    rung = name in ("three_loops", "two_loops", "single_block")
+    return (f"softmax_{direction}_{name}_kernel" if rung else f"{name}_kernel",)
 
 
 class Accesses:

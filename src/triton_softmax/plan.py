@@ -355,7 +355,8 @@ def _plan_launches(
     }
     adjacent = all(step == 1 for step in col_strides[: len(moved)])
     if adjacent and len(groups) <= 1 and implementation != "strided":
-        n_rows, *steps = groups[0] if groups else (1, *(n_cols,) * len(inputs), 1)
+        one_row = (1, *(n_cols,) * len(inputs), 1 if op.reduces else n_cols)
+        n_rows, *steps = groups[0] if groups else one_row
         of_moved = tuple(steps[: len(moved)])
         choice = choose_rows(
             n_rows, n_cols, itemsize, strides=of_moved, implementation=implementation, **facts

@@ -14,10 +14,12 @@ Elements moved for a matrix of M rows and N columns, in the forward and the back
 | `split_rows` | a long row over several programs, still read once | 2MN | 3MN |
 | `strided` | the columns far apart, the rows side by side | 2MN | 3MN |
 | `split_strided` | a long dimension of that kind over several programs | 2MN | 3MN |
-| `strided_loops` | a very long one, walked twice in segments | 3MN | 5MN |
+| `strided_loops` | a very long one, walked twice in chunks | 3MN | 5MN |
 
-`online` holds the device functions they share, above all the merge of two (m, d) pairs; `rows` what
-their launchers share; `flash_attention` carries the recurrence one step further. The rungs up to
-`single_block` offer `softmax_forward(x, *, log, out_dtype)` and `softmax_backward(y, dy, *, log,
-in_dtype)` on a matrix; the kernels of the others are launched by `triton_softmax.dispatch`.
+From `packed_rows` on a kernel is a geometry: it takes any of `operations`, and is launched as
+`triton_softmax.plan` says. The rungs before it spell softmax out, and offer `softmax_forward(x, *,
+log, out_dtype)` and `softmax_backward(y, dy, *, log, in_dtype)` on a matrix; `rows` is what their
+launchers share. `device` holds the device functions of both, above all the merge of two (m, d)
+pairs; `logsumexp` the gradient of log-sum-exp; `flash_attention` carries the recurrence one step
+further.
 """

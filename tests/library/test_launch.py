@@ -5,7 +5,6 @@ import importlib.util
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -16,7 +15,11 @@ import triton
 import triton_softmax
 from kernel_cases import DEVICE, backward, expected_forward, forward, kernel_name, quiet
 from triton_softmax import dispatch, eager, functional, launch, plan
+from triton_softmax.choose import Choice
+from triton_softmax.choose.constants import SplitRows, SplitStrided, StridedLoops
 from triton_softmax.launch import Launch, Workspace
+from triton_softmax.operations.logsumexp import LOGSUMEXP
+from triton_softmax.operations.softmax import SOFTMAX, SOFTMAX_VJP
 
 pytestmark = quiet
 
@@ -253,12 +256,14 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("operation", ["softmax", "logsumexp"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_call_is_planned_once(kind, operation, monkeypatch):
+CALLS = [("softmax", kind) for kind in KINDS] + [
+    ("logsumexp", kind) for kind, (_, _, *options, _) in KINDS.items() if options == [None, None]
+]
+
+
+@pytest.mark.parametrize("operation, kind", CALLS, ids="-".join)
+def test_every_kind_of_call_is_planned_once(operation, kind, monkeypatch):
     make, dim, dtype, implementation, expected = KINDS[kind]
-    if operation == "logsumexp" and (dtype or implementation):
-        pytest.skip("log-sum-exp takes neither a dtype nor an implementation")
     dispatch.clear_plans()
     made = []
     make_plan = dispatch.make_plan
@@ -273,9 +278,9 @@ def test_every_kind_of_call_is_planned_once(kind, operation, monkeypatch):
         dispatch.run(operation, (x,), dim, dtype, implementation)
         dispatch.run(*arguments)
     assert len(made) == 2 == len(dispatch._plans)
-    if operation == "softmax":
-        found = dispatch.plan_of(operation, (x,), dim, dtype, implementation)
-        assert type(found) is expected
+    if (operation, kind) == ("logsumexp", "long-float64"):
+        expected = plan.Launches  # rows are walked in loops by a kernel that takes operations
+    assert type(dispatch.plan_of(operation, (x,), dim, dtype, implementation)) is expected
 
 
 def test_the_three_strided_kernels_have_names_of_their_own():
@@ -287,9 +292,12 @@ def test_the_three_strided_kernels_have_names_of_their_own():
         set(kernel_name("strided")),
         set(kernel_name("strided_loops")),
     ]
-    config = plan.heuristics.Config("strided", block_rows=32, block_cols=256, n_chunks=2)
-    groups = [(3, 0, 0), (100, 1, 1)]
-    (split,), _ = plan.strided_launches(False, config, groups, (100, 100), 512, False)
+    how = SplitStrided(
+        256, 32, vector=1, barrier=False, wide_index=False, wait=True, chunks=2, polls=1
+    )
+    choice = Choice("split_strided", how, num_warps=2, n_chunks=2)
+    outer, inner = (3, 0, 0), (100, 1, 1)
+    (split,), _ = plan.strided_launches(SOFTMAX, choice, outer, inner, (100, 100), 512)
     assert (split.kernel.__name__,) == kernel_name("split_strided")
 
 
@@ -346,8 +354,8 @@ def test_workspace_is_zeroed_only_where_zeros_are_read(monkeypatch):
 
 
 @pytest.mark.parametrize("way", ["split_rows", "strided_loops"])
-@pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_two_launches_read_nothing_that_they_have_not_written(way, direction, monkeypatch):
+@pytest.mark.parametrize("op", [SOFTMAX, SOFTMAX_VJP, LOGSUMEXP], ids=lambda op: op.name)
+def test_two_launches_read_nothing_that_they_have_not_written(way, op, monkeypatch):
     """The workspace of two launches is full of ones at the start, and the result is right."""
     monkeypatch.setattr(
         launch.torch,
@@ -358,85 +366,45 @@ def test_two_launches_read_nothing_that_they_have_not_written(way, direction, mo
             else empty(n, dtype=dtype, device=device, **more)
         ),
     )
-    n_tensors = 3 if direction == "backward" else 2
-    back = direction == "backward"
     if way == "split_rows":
         n, cols, dim = 3, 300, 1
-        config = plan.heuristics.Config(
-            "split_rows",
-            block_cols=128,
-            chunk_cols=128,
-            n_chunks=3,
-            num_warps=1,
-            two_pass=True,
-            edges=True,
-            keep_exp=False,
+        how = SplitRows(
+            block=128,
+            vector=4,
+            edges=False,
+            pairs=False,
+            barrier=False,
+            keep_terms=False,
+            depth=0,
+            wait=False,
+            backoff=0,
+            publish=True,
+            write=True,
+            words=32,
+            polls=1,
         )
-        launches, workspace = plan.split_launches(
-            back, config, n, cols, (cols,) * n_tensors, False, False
-        )
-        x = torch.randn(n, cols)
+        choice = Choice(way, how, num_warps=1, n_chunks=3, chunk_cols=128, two_launches=True)
+        strides = (cols,) * op.inputs + (1 if op.reduces else cols,)
+        launches, workspace = plan.row_launches(op, choice, n, cols, strides)
+        x = torch.randn(n, cols, device=DEVICE)
     else:
         cols, inner, dim = 50, 5, 0
-        config = plan.heuristics.Config(
-            "strided",
-            block_rows=8,
-            block_cols=16,
-            n_chunks=2,
-            chunk_cols=32,
-            num_warps=1,
-            two_pass=True,
-            loops=True,
-        )
-        groups = [(1, *(0,) * n_tensors), (inner, *(1,) * n_tensors)]
+        how = StridedLoops(16, 8, vector=1, wide_index=False, publish=True, write=True)
+        choice = Choice(way, how, num_warps=1, n_chunks=2, chunk_cols=32, two_launches=True)
+        n_tensors = op.inputs + 1
+        col_strides = (inner,) * op.inputs + (0 if op.reduces else inner,)
         launches, workspace = plan.strided_launches(
-            back, config, groups, (inner,) * n_tensors, cols, False
+            op, choice, (1, *(0,) * n_tensors), (inner, *(1,) * n_tensors), col_strides, cols
         )
-        x = torch.randn(cols, inner)
+        x = torch.randn(cols, inner, device=DEVICE)
     assert not workspace.zeroed
-    x = x.to(DEVICE)
-    both = plan.Launches(launches, workspace, x, x.dtype)
-    assert both.kernels == kernel_name(way, direction) * 2
-    if back:
+    both = plan.Launches(launches, workspace, x, x.sum(dim) if op.reduces else x)
+    assert both.kernels == kernel_name(way) * 2
+    if op is SOFTMAX_VJP:
         y, dy = torch.softmax(x, dim), torch.randn_like(x)
         want = y * (dy - (y * dy).sum(dim, keepdim=True))
         torch.testing.assert_close(both(y, dy), want)
+    elif op is LOGSUMEXP:
+        torch.testing.assert_close(both(x), torch.logsumexp(x, dim))
     else:
         torch.testing.assert_close(both(x), torch.softmax(x, dim))
-
-
-# Private names
-
-
-def test_private_names_stand_in_four_files():
-    import ast
-
-    allowed = {"eager.py", "derivatives.py", "registration.py", "launch.py"}
-    package = Path(triton_softmax.__file__).parent
-    roots = {"torch", "triton", "tl", "forward_ad"}
-    found = set()
-    for path in sorted(package.rglob("*.py")):
-        part = path.relative_to(package).parts[0]
-        if part in ("bench", "site", "compile.py", "traffic.py"):
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = []
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in roots:
-                names = [*node.module.split("."), *(alias.name for alias in node.names)]
-            elif isinstance(node, ast.Import):
-                names = [
-                    piece
-                    for alias in node.names
-                    if alias.name.split(".")[0] in roots
-                    for piece in alias.name.split(".")
-                ]
-            elif isinstance(node, ast.Attribute):
-                value = node.value
-                while isinstance(value, ast.Attribute):
-                    value = value.value
-                own = isinstance(value, ast.Name) and value.id in ("self", "cls")
-                names = [] if own else [node.attr]
-            if any(name.startswith("_") and not name.startswith("__") for name in names):
-                found.add(path.name)
-    assert found <= allowed, found - allowed
-    assert found >= {"eager.py", "derivatives.py", "registration.py"}
