@@ -10,6 +10,8 @@ import pytest
 import torch
 import triton
 
+from triton_softmax import dispatch
+
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTERPRETED = triton.knobs.runtime.interpret
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -79,6 +81,41 @@ def assert_near(
     torch.testing.assert_close(
         actual.double(), expected.double(), rtol=rtol, atol=atol, equal_nan=True
     )
+
+
+def forward(x: torch.Tensor, dim: int, *, log=False, out_dtype=None, implementation=None):
+    """Softmax or log-softmax of a plain tensor, outside autograd."""
+    operation = "log_softmax" if log else "softmax"
+    return dispatch.run(operation, (x,), dim, out_dtype, implementation)
+
+
+def backward(
+    y: torch.Tensor, dy: torch.Tensor, dim: int, *, log=False, in_dtype=None, implementation=None
+):
+    """The vector-Jacobian product of `forward` from its output."""
+    operation = "log_softmax_backward" if log else "softmax_backward"
+    return dispatch.run(operation, (y, dy), dim, in_dtype, implementation)
+
+
+def forward_kernels(x: torch.Tensor, dim: int, *, log=False, out_dtype=None, implementation=None):
+    """The kernels that the same call of `forward` launches, each once."""
+    operation = "log_softmax" if log else "softmax"
+    plan = dispatch.plan_of(operation, (x,), dim, out_dtype, implementation)
+    return tuple(dict.fromkeys(plan.kernels))
+
+
+def backward_kernels(
+    y: torch.Tensor, dy: torch.Tensor, dim: int, *, log=False, in_dtype=None, implementation=None
+):
+    """Likewise of `backward`."""
+    operation = "log_softmax_backward" if log else "softmax_backward"
+    plan = dispatch.plan_of(operation, (y, dy), dim, in_dtype, implementation)
+    return tuple(dict.fromkeys(plan.kernels))
+
+
+def kernel_name(name: str, direction: str = "forward") -> tuple[str, ...]:
+    """What `forward_kernels` says of an implementation; the naive one has no kernel of ours."""
+    return () if name == "naive" else (f"softmax_{direction}_{name}_kernel",)
 
 
 class Accesses:

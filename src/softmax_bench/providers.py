@@ -131,30 +131,30 @@ def _quack(case: Case, t: Tensors) -> Callable[[], object]:
     return lambda: quack.softmax(x)
 
 
-def _chooser(case: Case, t: Tensors, implementation: str | None = None) -> Callable[[], object]:
-    front = case.dim % len(
-        case.shape
-    )  # below the public functions a dimension is counted from the front
+def _call(case: Case, t: Tensors, implementation: str | None) -> tuple:
+    """The arguments of `dispatch.plan_of` for the case."""
     if case.direction == "backward":
-        dispatch = _import("triton_softmax.dispatch")
-        log = case.op == "log_softmax"
-        return lambda: dispatch.softmax_backward(
-            t.y, t.dy, front, log=log, in_dtype=t.x.dtype, implementation=implementation
-        )
-    ours = _import("triton_softmax")
-    try:
-        function = getattr(ours, case.op)
-    except Exception:  # without the public functions, time what they call
-        dispatch = _import("triton_softmax.dispatch")
-        if case.op == "logsumexp":
-            return lambda: dispatch.logsumexp_forward(t.x, front)
-        log = case.op == "log_softmax"
-        return lambda: dispatch.softmax_forward(
-            t.x, front, log=log, out_dtype=t.x.dtype, implementation=implementation
-        )
+        inputs, dtype = (t.y, t.dy), t.x.dtype
+    else:
+        inputs, dtype = (t.x,), None
+    operation = f"{case.op}_backward" if case.direction == "backward" else case.op
+    return operation, inputs, case.dim, dtype, implementation
+
+
+def _chooser(case: Case, t: Tensors, implementation: str | None = None) -> Callable[[], object]:
+    if case.direction == "backward":
+        run, arguments = _import("triton_softmax.dispatch").run, _call(case, t, implementation)
+        return lambda: run(*arguments)
+    function = getattr(_import("triton_softmax"), case.op)
     if implementation is None:
         return lambda: function(t.x, case.dim)
     return lambda: function(t.x, case.dim, implementation=implementation)
+
+
+def kernels(case: Case, t: Tensors, implementation: str | None = None) -> list[str]:
+    """The kernels that a call of this package launches, by name, each once."""
+    plan_of = _import("triton_softmax.dispatch").plan_of
+    return list(dict.fromkeys(plan_of(*_call(case, t, implementation)).kernels))
 
 
 def _rung(name: str):
@@ -194,11 +194,3 @@ def differentiable(
         return torch.autograd.grad(call(), t.x, t.dy)[0]
 
     return forward_backward
-
-
-def kernels_launched() -> list[str]:
-    """What the chooser launched last, by name; empty where it does not say."""
-    try:
-        return list(importlib.import_module("triton_softmax.dispatch").last_launch())
-    except Exception:  # the name of a kernel is worth less than the row it stands in
-        return []

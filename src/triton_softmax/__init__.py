@@ -1,50 +1,30 @@
 """Softmax in Triton: `softmax`, `log_softmax` and `logsumexp` with PyTorch's meaning, and a ladder
 of kernels.
 
-The modules, in reading order; each imports only from those above it:
+The modules, in the order in which a call passes them:
 
-==================
-===================================================================================== `reference`
-     the mathematics in NumPy and PyTorch: naive, online, merge, vector-Jacobian product `worked`
-                 the 2x3 example, every intermediate a doctest
-`traffic`           the bytes each rung moves, as functions of the shape
-`kernels`           one idea per file: device functions, kernel, thin launcher
-`choose`            (shape, strides, dtype, device) to a kernel and its constants; needs no GPU
-`dispatch`          choice to launch
-`ops`               registration with PyTorch: shapes, autograd, vmap, autocast
-`functional`        `softmax`, `log_softmax`, `logsumexp`
-`nn`                `Softmax`, `LogSoftmax`
-`bench`             measurement cases, runner and rendering
-`site`              what builds the documentation; imports neither torch nor triton
-==================
-=====================================================================================
+- `functional`: `softmax`, `log_softmax`, `logsumexp`; `nn`: `Softmax`, `LogSoftmax`
+- `eager`: the short cut of plain eager calls, past PyTorch's dispatcher
+- `registration`: the operators for all other calls, with rules for autograd, vmap, autocast and
+  tracing; `derivatives`: their derivatives of any order
+- `dispatch`: from a call to its plan
+- `checks`: what is refused; `plan`: what a call does, decided once
+- `choose`: from shape, strides, dtype and device to a geometry and its constants
+- `operations`: what is computed for a row
+- `kernels`: where the row lies; the ladder of rungs, then a geometry each, for all operations
+- `launch`: Triton's launch and the workspace
 
-Importing this package imports neither torch nor triton; asking it for a public name does.
+Beside them stands `reference`, the mathematics in NumPy and PyTorch. Importing the package
+registers the operators.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .functional import log_softmax, logsumexp, softmax
-    from .nn import LogSoftmax, Softmax
+from .checks import IMPLEMENTATIONS
+from .functional import log_softmax, logsumexp, softmax
+from .nn import LogSoftmax, Softmax
 
 __version__ = "0.1.0"
-
-IMPLEMENTATIONS = (
-    "naive",
-    "three_loops",
-    "two_loops",
-    "single_block",
-    "packed_rows",
-    "aligned_rows",
-    "split_rows",
-    "strided",
-)
-"""The names that `implementation=` accepts, in the order of the ladder. `None` lets the library
-choose."""
 
 __all__ = [
     "IMPLEMENTATIONS",
@@ -55,23 +35,3 @@ __all__ = [
     "logsumexp",
     "softmax",
 ]
-
-_HOME = {
-    "softmax": "functional",
-    "log_softmax": "functional",
-    "logsumexp": "functional",
-    "Softmax": "nn",
-    "LogSoftmax": "nn",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
-    globals()[name] = value  # the next access does not come here
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})

@@ -1,10 +1,9 @@
 """`softmax`, `log_softmax` and `logsumexp`: PyTorch's meaning for every input, and two ways down to
 the kernels.
 
-Most calls come from eager code with nothing else going on. They skip PyTorch's dispatcher and go
-straight to `dispatch`, through the smallest `torch.autograd.Function` if a gradient will be wanted.
-Every other call (a `torch.func` transform, a dispatch mode, tracing, autocast, a tensor subclass)
-goes through the operators of `ops`, which have a rule for each.
+A plain eager call takes the short cut of `eager`. Every other call (a `torch.func` transform, a
+dispatch mode, tracing, autocast, a tensor subclass) goes through the operators of `registration`,
+which have a rule for each.
 """
 
 from __future__ import annotations
@@ -13,135 +12,40 @@ import math
 import operator
 
 import torch
-import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
-from torch._C import (
-    _are_functorch_transforms_active,
-    _get_tracing_state,
-    _has_storage,
-    _is_any_autocast_enabled,
-    _len_torch_dispatch_stack,
-    _len_torch_function_stack,
-)
-from torch.autograd import Function
-from torch.compiler import is_dynamo_compiling
-from torch.nn import Parameter
 
-from . import ops
-
-
-# --8<-- [start:nobody-watches]
-def _nobody_watches(x: Tensor) -> bool:
-    """Whether a call on `x` is plain eager PyTorch, so that skipping the dispatcher changes
-    nothing."""
-    return not (
-        is_dynamo_compiling()
-        or (type(x) is not Tensor and type(x) is not Parameter)
-        or _are_functorch_transforms_active()
-        or _len_torch_dispatch_stack()
-        or _len_torch_function_stack()
-        or _is_any_autocast_enabled()
-        or forward_ad._current_level >= 0
-        or _get_tracing_state() is not None
-        or not _has_storage(
-            x
-        )  # a wrapper, such as `torch.autograd.grad(..., is_grads_batched=True)` sends backward
-        or x.is_meta
-        or x.is_neg()  # the sign of such a view (the imaginary part of a conjugate) is not in its memory
-    )
-
-
-# --8<-- [end:nobody-watches]
-
-
-# --8<-- [start:eager-softmax]
-class _EagerSoftmax(Function):
-    """Autograd for plain eager calls; `arguments` is one object so that `apply` has two to look at,
-    not five."""
-
-    @staticmethod
-    def forward(ctx, x, arguments):
-        dim, dtype, implementation, log = arguments
-        y = ops.run_softmax(x, dim, dtype, implementation, log)
-        ctx.save_for_backward(y)
-        ctx.arguments = dim, x.dtype, implementation, log
-        ctx.set_materialize_grads(False)
-        return y
-
-    @staticmethod
-    def backward(ctx, dy):
-        if dy is None:
-            return None, None
-        (y,) = ctx.saved_tensors
-        dim, in_dtype, implementation, log = ctx.arguments
-        if torch.is_grad_enabled() or not _nobody_watches(
-            dy
-        ):  # a second derivative, a batched gradient, ...
-            backward = ops.log_softmax_backward if log else ops.softmax_backward
-            return backward(dy, y, dim, in_dtype, implementation), None
-        return ops.run_softmax_backward(dy, y, dim, in_dtype, implementation, log), None
-
-
-# --8<-- [end:eager-softmax]
-
-
-class _EagerLogsumexp(Function):
-    @staticmethod
-    def forward(ctx, x, dim):
-        lse = ops.run_logsumexp(x, dim)
-        ctx.save_for_backward(x, lse)
-        ctx.dim = dim
-        ctx.set_materialize_grads(False)
-        return lse
-
-    @staticmethod
-    def backward(ctx, dlse):
-        if dlse is None:
-            return None, None
-        x, lse = ctx.saved_tensors
-        if torch.is_grad_enabled() or not _nobody_watches(dlse):
-            return ops.logsumexp_backward(dlse, x, lse, ctx.dim), None
-        return ops.run_logsumexp_backward(dlse, x, lse, ctx.dim), None
-
-
-# `Function.apply` is Python code that looks for transforms, which `_nobody_watches` has done, and
-# then calls this.
-_apply = torch._C._FunctionBase.__dict__["apply"]
-_eager_softmax = _apply.__get__(None, _EagerSoftmax)
-_eager_logsumexp = _apply.__get__(None, _EagerLogsumexp)
+from . import registration
+from .checks import DTYPES, check_dim, check_dtype
+from .dispatch import plan_of
+from .eager import differentiable_logsumexp, differentiable_softmax, nobody_watches
 
 
 # --8<-- [start:normalize]
 def _normalize(
-    x: Tensor, dim: int, dtype: torch.dtype | None, implementation: str | None, log: bool
+    operation: str, x: Tensor, dim: int, dtype: torch.dtype | None, implementation: str | None
 ) -> Tensor:
-    if type(dim) is int and dtype is None and _nobody_watches(x):
+    if type(dim) is int and nobody_watches(x):
+        if dtype is not None:
+            x = _cast(x, dtype)
         if x.requires_grad and torch.is_grad_enabled():
-            return _eager_softmax(x, (dim, None, implementation, log))
-        return ops.run_softmax(x, dim, None, implementation, log)
-    return _normalize_carefully(x, dim, dtype, implementation, log)
+            return differentiable_softmax(x, (operation, dim, dtype, implementation))
+        return plan_of(operation, (x,), dim, dtype, implementation)(x)
+    _check_tensor(x)
+    dim = _check_int(dim)
+    if dtype is not None:
+        x = _cast(x, dtype)
+    return getattr(registration, operation)(x, dim, dtype, implementation)
 
 
 # --8<-- [end:normalize]
 
 
-def _normalize_carefully(x, dim, dtype, implementation, log):
-    """What `_normalize` does, for arguments of any kind."""
-    _check_tensor(x)
-    dim = _check_int(dim)
-    if dtype is not None:
-        if not isinstance(dtype, torch.dtype):
-            raise TypeError(f"dtype must be a torch.dtype or None, not {type(dtype).__name__}")
-        ops.check_dtype(dtype, "the argument dtype")
-        if x.dtype not in ops.DTYPES:
-            x = x.to(
-                dtype
-            )  # integers, bools, complex numbers and narrow floats are cast first, as PyTorch does
-        if type(dim) is int and _nobody_watches(x):
-            if x.requires_grad and torch.is_grad_enabled():
-                return _eager_softmax(x, (dim, dtype, implementation, log))
-            return ops.run_softmax(x, dim, dtype, implementation, log)
-    return (ops.log_softmax if log else ops.softmax)(x, dim, dtype, implementation)
+def _cast(x: Tensor, dtype: object) -> Tensor:
+    """Integers, bools, complex numbers and narrow floats are cast first, as PyTorch does."""
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"dtype must be a torch.dtype or None, not {type(dtype).__name__}")
+    check_dtype(dtype, "the argument dtype")
+    return x if x.dtype in DTYPES else x.to(dtype)
 
 
 def _check_tensor(x: object) -> None:
@@ -201,7 +105,7 @@ def softmax(
         ...
         TypeError: the input has dtype int64; expected one of float16, bfloat16, float32, float64
     """
-    return _normalize(x, dim, dtype, implementation, False)
+    return _normalize("softmax", x, dim, dtype, implementation)
 
 
 def log_softmax(
@@ -219,7 +123,7 @@ def log_softmax(
         >>> log_softmax(torch.tensor([3.0, float("-inf")]))
         tensor([0., -inf])
     """
-    return _normalize(x, dim, dtype, implementation, True)
+    return _normalize("log_softmax", x, dim, dtype, implementation)
 
 
 def logsumexp(x: Tensor, dim: int | tuple[int, ...] = -1, keepdim: bool = False) -> Tensor:
@@ -254,19 +158,19 @@ def logsumexp(x: Tensor, dim: int | tuple[int, ...] = -1, keepdim: bool = False)
         >>> logsumexp(torch.empty(2, 0))
         tensor([-inf, -inf])
     """
-    if type(dim) is int and _nobody_watches(x):
+    if type(dim) is int and nobody_watches(x):
         if x.requires_grad and torch.is_grad_enabled():
-            lse = _eager_logsumexp(x, dim)
+            lse = differentiable_logsumexp(x, dim)
         else:
-            lse = ops.run_logsumexp(x, dim)
+            lse = plan_of("logsumexp", (x,), dim)(x)
         return lse.unsqueeze(dim) if keepdim and x.dim() else lse
     _check_tensor(x)
     if isinstance(dim, (tuple, list, torch.Size)):
         return _logsumexp_of_dims(
-            x, [ops.check_dim(_check_int(each), x.dim()) for each in dim], keepdim
+            x, [check_dim(_check_int(each), x.dim()) for each in dim], keepdim
         )
     dim = _check_int(dim)
-    lse = ops.logsumexp(x, dim)
+    lse = registration.logsumexp(x, dim)
     return lse.unsqueeze(dim) if keepdim and x.dim() else lse
 
 

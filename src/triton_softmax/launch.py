@@ -1,43 +1,58 @@
-"""A kernel launch that is prepared once and repeated cheaply, and the zeroed words that split rows
+"""A kernel launch that is prepared once and repeated cheaply, and the workspace that some kernels
 need.
 
 `kernel[grid](...)` looks at every argument on every call, to find the compiled variant that fits.
 For one shape, dtype and alignment that variant is always the same, so a `Launch` asks once, keeps
-the compiled kernel, and from then on hands it pointers and the arguments that never change.
+the compiled kernel, and from then on hands it the pointers and the arguments that never change.
+
+Nobody else knows how Triton launches. Where a private name is missing, its public counterpart does
+the same, some microseconds slower.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import torch
 import triton
+from torch import Tensor
 
-if torch.version.cuda:
-    from torch._C import _cuda_getCurrentRawStream as _current_stream
-    from torch._C import _cuda_getDevice as current_device
-    from torch._C import _cuda_isCurrentStreamCapturing as _is_capturing
-else:
+_C = torch._C
+current_device = getattr(_C, "_cuda_getDevice", None) or torch.cuda.current_device
+_is_capturing = (
+    getattr(_C, "_cuda_isCurrentStreamCapturing", None) or torch.cuda.is_current_stream_capturing
+)
+_current_stream = getattr(_C, "_cuda_getCurrentRawStream", None) or (
+    lambda index: torch.cuda.current_stream(index).cuda_stream
+)
+_hooks = getattr(getattr(triton, "knobs", None), "runtime", None)
 
-    def current_device() -> int:
-        """No CUDA: no tensor is on the current device."""
-        return -2
+
+def cuda_index(tensor: Tensor) -> int:
+    """The index of the CUDA device of a tensor; -1 elsewhere."""
+    return tensor.get_device() if tensor.is_cuda else -1
 
 
 # --8<-- [start:launch]
 class Launch:
-    """One kernel with everything but its pointers.
+    """One kernel with everything but its pointers, for tensors of the same dtypes, alignment and
+    device.
+
+    `run(inputs, out)`, or `run(inputs, out, words)`, launches on the current stream of the current
+    device: first as anybody would, afterwards with what the first launch has found out. Inputs are
+    a tuple of tensors; out and words are tensors.
 
     Args:
-        kernel: the jitted function; its parameters are pointers, then numbers, then compile-time
-            constants.
+        kernel: the jitted function; its parameters are a tuple of inputs, the result, a workspace
+            if it takes one, then numbers, then compile-time constants.
         grid: number of programs.
-        numbers: values of the number parameters.
+        numbers: values of the number parameters; a tuple where the kernel takes a tuple.
         constants: values of the compile-time constants, by name, in the order of the parameters.
         options: num_warps and the like.
     """
 
-    __slots__ = ("constants", "grid", "head", "kernel", "launch", "numbers", "options", "tail")
+    __slots__ = ("constants", "grid", "kernel", "numbers", "options", "run")
 
     def __init__(self, kernel, grid: int, numbers: tuple, constants: dict, options: dict):
         self.kernel = kernel
@@ -45,60 +60,76 @@ class Launch:
         self.numbers = numbers
         self.constants = constants
         self.options = options
-        self.launch = None
-        self.head = ()
-        self.tail = (*numbers, *constants.values())
+        self.run = self._first_run
 
-    def __call__(self, *tensors: torch.Tensor) -> None:
-        """Launch on the current stream of the tensors' device. All calls have tensors of the same
-        dtypes and alignment."""
-        index = tensors[0].get_device()
-        if self.launch is not None and index == current_device():
-            self.repeat(index, [tensor.data_ptr() for tensor in tensors])
-        elif tensors[0].is_cuda:
-            with torch.cuda.device(index):
-                compiled = self.kernel[(self.grid,)](
-                    *tensors, *self.numbers, **self.constants, **self.options
-                )
-            if _is_nvidia(compiled):
-                self.launch, self.head = _launcher(compiled)
+    def _first_run(self, *tensors) -> None:
+        compiled = self.kernel[(self.grid,)](
+            *tensors, *self.numbers, **self.constants, **self.options
+        )
+        # Other drivers than NVIDIA's specialise on more than what stays the same here.
+        if compiled is not None and compiled.metadata.target.backend == "cuda":
+            self.run = repeat(compiled, self.grid, (*self.numbers, *self.constants.values()))
+
+
+def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None]:
+    """A function of the tensors that launches a compiled kernel with the other arguments `tail`.
+
+    It spares Triton's own preparations where it is known how, unless a hook wants to see each
+    launch, as a profiler's does.
+    """
+    public = compiled[(grid, 1, 1)]
+    form = fast_form(compiled)
+    if form is None:
+        return lambda *tensors: public(*tensors, *tail)
+    launch, head = form
+    index = current_device()
+
+    def run(inputs, out, words=None):
+        try:
+            hooked = _hooks.launch_enter_hook.calls or _hooks.launch_exit_hook.calls
+        except AttributeError:  # a function in place of a chain of them, or no telling
+            hooked = True
+        if hooked:
+            public(inputs, out, *(() if words is None else (words,)), *tail)
+            return
+        # The shortest way to the same tuple: most operations have one input.
+        if len(inputs) == 1:
+            addresses = (inputs[0].data_ptr(),)
         else:
-            self.kernel[(self.grid,)](*tensors, *self.numbers, **self.constants, **self.options)
+            addresses = tuple([each.data_ptr() for each in inputs])
+        stream = _current_stream(index)
+        if words is None:
+            launch(grid, 1, 1, stream, *head, addresses, out.data_ptr(), *tail)
+        else:
+            launch(grid, 1, 1, stream, *head, addresses, out.data_ptr(), words.data_ptr(), *tail)
 
-    def repeat(self, index: int, pointers) -> None:
-        """Launch again, with addresses, on the current stream of CUDA device `index`, which is the
-        current one."""
-        # What kernel[grid] does once it has found the variant; no launch hooks, as nothing here
-        # uses them.
-        self.launch(self.grid, 1, 1, _current_stream(index), *self.head, *pointers, *self.tail)
+    return run
+
+
+def fast_form(compiled):
+    """How to launch a compiled kernel by the function that `compiled[grid]` calls in the end.
+
+    Returns:
+        (function, head): to be called with the grid (three numbers), the stream, head, and the
+        arguments of the kernel, addresses for pointers. None where that is not known.
+    """
+    release = ".".join(triton.__version__.split(".")[:2])
+    if release not in ("3.6", "3.7", "3.8", "3.9"):
+        return None
+    no_hooks = (None, None, None)  # the metadata for the hooks, and the hooks
+    try:
+        run, function, metadata = compiled.run, compiled.function, compiled.packed_metadata
+        if release == "3.6" and not run.global_scratch_size and not run.profile_scratch_size:
+            # Triton 3.6 wraps the C function in a Python one that does nothing for a kernel
+            # without scratch memory.
+            attributes = (run.launch_cooperative_grid, run.launch_pdl, None, None)
+            return run.launch, (function, *attributes, metadata, *no_hooks)
+        return run, (function, metadata, *no_hooks)
+    except AttributeError:
+        return None
 
 
 # --8<-- [end:launch]
-
-
-def _is_nvidia(compiled) -> bool:
-    return (
-        compiled is not None
-        and hasattr(compiled, "run")
-        and compiled.metadata.target.backend == "cuda"
-    )
-
-
-def _launcher(compiled):
-    """(function, arguments) to launch a compiled kernel: called with a grid, a stream, the
-    arguments, and those of the kernel."""
-    metadata, hooks = compiled.packed_metadata, (None, None, None)
-    run = compiled.run
-    if (
-        triton.__version__.startswith("3.6.")
-        and not run.global_scratch_size
-        and not run.profile_scratch_size
-    ):
-        # Triton 3.6 wraps the C function in a Python one that does nothing for a kernel without
-        # scratch memory.
-        cooperative, dependent = run.launch_cooperative_grid, run.launch_pdl
-        return run.launch, (compiled.function, cooperative, dependent, None, None, metadata, *hooks)
-    return run, (compiled.function, metadata, *hooks)
 
 
 # --8<-- [start:words]
@@ -107,11 +138,10 @@ class WordPool:
 
     A memset before every launch would cost as much as a small softmax. Instead the words of one
     memset serve many launches: each takes words that none has touched. When they run out, a new
-        block of zeros is allocated. There is one pool per stream, so the zeros are written before
-        any launch that
-    gets them; the old block goes back to PyTorch's allocator, which gives it to nobody else on that
-    stream until the launches before are done. A launch that fails leaves its words behind, to be
-    used by nobody.
+    block of zeros is allocated. There is one pool per stream, so the zeros are written before any
+    launch that gets them; the old block goes back to PyTorch's allocator, which gives it to nobody
+    else on that stream until the launches before are done. A launch that fails leaves its words
+    behind, to be used by nobody.
 
     While a CUDA graph is captured the words come from a memset of their own inside the graph, which
     zeroes them again on every replay.
@@ -124,7 +154,7 @@ class WordPool:
         self._lock = threading.Lock()
         self._blocks: dict[tuple, list] = {}
 
-    def take(self, n_words: int, device: torch.device) -> torch.Tensor:
+    def take(self, n_words: int, device: torch.device) -> Tensor:
         """n_words zeros on `device`, the current one, for one launch on its current stream."""
         if device.type != "cuda" or n_words > self.SIZE // 16 or _is_capturing():
             return torch.zeros(n_words, dtype=torch.int64, device=device)
@@ -144,3 +174,28 @@ class WordPool:
 
 
 words = WordPool()
+
+
+# --8<-- [start:workspace]
+class Workspace:
+    """The int64 words that the launches of a plan share.
+
+    Args:
+        n_words: how many.
+        zeroed: whether the first launch reads words that nobody has written.
+    """
+
+    __slots__ = ("n_words", "zeroed")
+
+    def __init__(self, n_words: int, zeroed: bool):
+        self.n_words = n_words
+        self.zeroed = zeroed
+
+    def take(self, device: torch.device) -> Tensor:
+        """The words for one call on `device`, the current one."""
+        if self.zeroed:
+            return words.take(self.n_words, device)
+        return torch.empty(self.n_words, dtype=torch.int64, device=device)
+
+
+# --8<-- [end:workspace]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import Module
 
-from . import functional, ops
+from . import functional
+from .checks import check_implementation
 
 
 class _AlongDim(Module):
@@ -14,7 +15,7 @@ class _AlongDim(Module):
 
     def __init__(self, dim: int = -1, *, implementation: str | None = None) -> None:
         super().__init__()
-        ops.check_implementation(implementation)
+        check_implementation(implementation)
         self.dim = dim
         self.implementation = implementation
 

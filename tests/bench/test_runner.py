@@ -46,14 +46,15 @@ def case(suite="forward", shape=(2, 5), who=(COPY, "torch"), **more):
 def test_a_row_holds_everything_and_keeps_to_the_schema(tmp_path):
     out = tmp_path / "data.json"
     run, _, said = start(out)
-    run.run([case(who=(COPY, "torch", "naive"))])
+    run.run([case(who=(COPY, "torch", "naive", "packed_rows"))])
     data = schema.load(out)
-    copy, torch_row, naive = data["rows"]
+    copy, torch_row, naive, packed = data["rows"]
     assert torch_row["us"] == {"p20": 10.4, "p50": 11.0, "p80": 11.6}
     assert torch_row["samples"] == 3
     assert torch_row["bytes"] == 2 * 2 * 5 * 4
     assert torch_row["max_rel_error"] < 1e-6 and torch_row["source"] is None
-    assert naive["status"] == "ok" and naive["kernels"] == ["naive"] and len(naive["source"]) == 64
+    assert naive["status"] == "ok" and naive["kernels"] == [] and len(naive["source"]) == 64
+    assert packed["kernels"] == ["softmax_forward_packed_rows_kernel"]
     assert copy["max_rel_error"] is None
     assert data["environments"]["run1"]["commit"] == "0123456789"
     assert "forward/softmax/forward/float32/2x5" in said[1]

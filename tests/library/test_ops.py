@@ -13,7 +13,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 import triton_softmax
-from triton_softmax import ops
+from triton_softmax import checks, dispatch, registration
 
 # (ours, PyTorch's) of each public function
 PAIRS = {
@@ -42,7 +42,7 @@ def operators(name, *shape, dim=-1):
     x = random(*shape).requires_grad_()
     y = PAIRS[name][1](x.detach(), dim).requires_grad_()
     dy = random(*y.shape, seed=1).requires_grad_()
-    forward, backward = getattr(ops, name), getattr(ops, f"{name}_backward")
+    forward, backward = getattr(registration, name), getattr(registration, f"{name}_backward")
     if name == "logsumexp":
         return (forward, (x, dim)), (backward, (dy, x, y, dim))
     return (forward, (x, dim)), (backward, (dy, y, dim, torch.float64))
@@ -57,7 +57,7 @@ def test_opcheck(name, shape, dim):
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_opcheck_with_every_argument(name):
-    forward, backward = getattr(ops, name), getattr(ops, f"{name}_backward")
+    forward, backward = getattr(registration, name), getattr(registration, f"{name}_backward")
     x = random(2, 3, dtype=torch.float32).requires_grad_()
     torch.library.opcheck(forward, (x, 1, torch.float64, None))
     y, dy = random(2, 3).requires_grad_(), random(2, 3, seed=1).requires_grad_()
@@ -210,7 +210,7 @@ def test_gradients_come_back_through_the_cast(name):
     x = random(2, 5).half().requires_grad_()
     for f in (
         lambda x: ours(x, 1, torch.float32),
-        lambda x: ops.__dict__[name](x, 1, torch.float32),
+        lambda x: getattr(registration, name)(x, 1, torch.float32),
     ):
         y, want = f(x), theirs(x, 1, dtype=torch.float32)
         assert y.dtype == torch.float32
@@ -301,7 +301,7 @@ def test_export():
 @pairs
 def test_fake_tensors_of_a_device_this_machine_may_lack(ours, theirs):
     with FakeTensorMode():
-        for dtype in ops.DTYPES:
+        for dtype in checks.DTYPES:
             x = torch.empty(2, 3, 4, dtype=dtype, device="cuda").permute(2, 0, 1)
             got, want = ours(x, 1), theirs(torch.empty_like(x, device="cpu"), 1)
             assert (got.shape, got.dtype, got.device) == (want.shape, want.dtype, x.device)
@@ -333,12 +333,12 @@ def test_modes_see_the_operator(name):
     x = random(2, 3).requires_grad_()
     with Spy():
         y = PAIRS[name][0](x, 1)
-    assert getattr(ops, name) in seen
+    assert getattr(registration, name) in seen
     seen.clear()
     y = PAIRS[name][0](x, 1)  # a graph made outside the mode
     with Spy():
         y.sum().backward()
-    assert getattr(ops, f"{name}_backward") in seen
+    assert getattr(registration, f"{name}_backward") in seen
 
 
 def test_default_device_mode():
@@ -391,7 +391,7 @@ def test_saved_tensors_and_checkpointing():
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-@pytest.mark.parametrize("dtype", ops.DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", checks.DTYPES, ids=str)
 @pairs
 def test_autocast_as_torch(ours, theirs, device, dtype):
     was = torch.is_autocast_enabled(device)
@@ -405,7 +405,7 @@ def test_autocast_as_torch(ours, theirs, device, dtype):
                 torch.float32 if device == "cuda" and dtype != torch.float64 else dtype
             )
             if ours is not triton_softmax.logsumexp:
-                for out in ops.DTYPES:
+                for out in checks.DTYPES:
                     assert ours(x, 1, out).dtype == theirs(x, 1, dtype=out).dtype == out
     finally:
         torch.set_autocast_enabled(device, was)
@@ -423,28 +423,29 @@ def test_autocast_on_cpu_leaves_them_alone(ours, theirs):
 
 def test_errors_of_operators():
     x = random(2, 3)
-    for op in (ops.softmax, ops.log_softmax, ops.logsumexp):
+    for op in (registration.softmax, registration.log_softmax, registration.logsumexp):
         with pytest.raises(IndexError, match=r"expected to be in range of \[-2, 1\], but got -3"):
             op(x, -3)
         with pytest.raises(TypeError, match="the input has dtype int64"):
             op(x.long(), 0)
     with pytest.raises(TypeError, match="the argument dtype has dtype int32"):
-        ops.softmax(x, 0, torch.int32)
+        registration.softmax(x, 0, torch.int32)
     with pytest.raises(
         ValueError, match="unknown implementation 'fastest'; expected None or one of"
     ):
-        ops.softmax(x, 0, None, "fastest")
+        registration.softmax(x, 0, None, "fastest")
 
 
 def test_devices(monkeypatch):
     for name in ("cuda:1", "xpu"):
-        ops.check_device(torch.device(name))
-    ops.check_device(torch.device("cpu"))
+        checks.check_device(torch.device(name))
+    checks.check_device(torch.device("cpu"))
     with pytest.raises(
         RuntimeError, match="no kernels for device 'mps'; expected cuda, xpu, or cpu"
     ):
-        ops.check_device(torch.device("mps"))
-    monkeypatch.setattr(ops, "INTERPRETED", False)
+        checks.check_device(torch.device("mps"))
+    monkeypatch.setattr(checks, "INTERPRETED", False)
+    dispatch.clear_plans()
     with pytest.raises(RuntimeError, match="set TRITON_INTERPRET=1 before importing triton"):
         triton_softmax.softmax(random(2, 3), 0)
     torch.testing.assert_close(

@@ -3,7 +3,7 @@
 Two questions are asked. `choose_rows`, if the elements of a row are adjacent: a row that fits one
 program's registers is one program's ([row tiles][triton_softmax.choose.row_tiles]: packed, or
 aligned if rows have edges), a longer one is [split][triton_softmax.choose.split_rows] into chunks,
-and what can be neither is read twice. `choose_strided`, if they lie apart: a tile of the whole
+and what can be neither is walked in loops. `choose_strided`, if they lie apart: a tile of the whole
 softmax dimension, or chunks of it, or loops ([strided][triton_softmax.choose.strided]).
 
 What the answer depends on, besides the shape: the [device][triton_softmax.choose.device], the
@@ -19,7 +19,7 @@ of every threshold. The thresholds were measured on an H200.
 from .constants import Choice
 from .device import Device
 from .rows import choose_rows
-from .strided import choose_strided
+from .strided import choose_loops, choose_strided
 from .traits import Traits
 
-__all__ = ["Choice", "Device", "Traits", "choose_rows", "choose_strided"]
+__all__ = ["Choice", "Device", "Traits", "choose_loops", "choose_rows", "choose_strided"]

@@ -230,3 +230,10 @@ def choose_strided_loops(columns: Columns, traits: Traits, device: Device) -> Ch
 
 
 # --8<-- [end:loops]
+
+
+def choose_loops(n_rows: int, n_cols: int, itemsize: int, traits: Traits, device: Device) -> Choice:
+    """Rows of adjacent elements walked in loops, as a tensor (n_rows, n_cols, 1): what is left for
+    rows that no geometry of rows takes."""
+    columns = Columns(n_rows, n_cols, 1, itemsize, vector=1, stated_vector=1, wide_index=False)
+    return choose_strided_loops(columns._replace(wide_index=n_cols >= 2**31), traits, device)

@@ -24,6 +24,7 @@ import triton
 import triton.language as tl
 
 from .device.exchange import poll, prefetch, publish, to_common_maximum
+from .device.names import with_operation
 from .device.registers import (
     in_registers,
     load_pairs,
@@ -48,7 +49,9 @@ class Rows(NamedTuple):
 
 
 @triton.jit
-def body_of_chunk(begin, n_cols, chunk, rows, VECTOR: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+def body_of_chunk(
+    begin, n_cols, chunk, rows, VECTOR: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr
+):
     """Offsets and mask of a chunk of a row's body, in units of WIDTH elements (2 for pairs).
 
     The body starts on a vector and chunk_cols is a multiple of VECTOR, so every chunk starts on one.
@@ -172,7 +175,17 @@ def merge_row(words_ptr, task, n_chunks, max_polls, OP: tl.constexpr, HOW: tl.co
 # --8<-- [start:write]
 @triton.jit
 def write_chunk(
-    out_ptr, out_stride, task, kept, edge, m_own, m, total, rows, OP: tl.constexpr, HOW: tl.constexpr
+    out_ptr,
+    out_stride,
+    task,
+    kept,
+    edge,
+    m_own,
+    m,
+    total,
+    rows,
+    OP: tl.constexpr,
+    HOW: tl.constexpr,
 ):
     """Write a task's chunk from what was kept of it: its body, or terms relative to m_own."""
     VECTOR: tl.constexpr = HOW.vector
@@ -205,6 +218,7 @@ def write_chunk(
 
 # --8<-- [start:kernel]
 @triton.jit(
+    repr=with_operation("split_rows"),
     do_not_specialize=[
         "in_strides",
         "out_stride",
@@ -213,7 +227,7 @@ def write_chunk(
         "n_chunks",
         "chunk_cols",
         "max_polls",
-    ]
+    ],
 )
 def split_rows_kernel(
     in_ptrs,

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from .device.exchange import poll, prefetch, publish, to_common_maximum
+from .device.names import with_operation
 from .device.registers import in_registers, optimization_barrier
 from .device.vectors import multiple_of
 from .strided import offsets_in_slice, slice_of
@@ -72,7 +73,16 @@ def summarise(raw, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
 
 @triton.jit
 def write_tile(
-    out_ptr, out_strides, chunk, raw, m, total, columns, OP: tl.constexpr, HOW: tl.constexpr, AGAIN: tl.constexpr
+    out_ptr,
+    out_strides,
+    chunk,
+    raw,
+    m,
+    total,
+    columns,
+    OP: tl.constexpr,
+    HOW: tl.constexpr,
+    AGAIN: tl.constexpr,
 ):
     """Write a chunk's tile from its elements and the summaries of its columns."""
     OUT: tl.constexpr = out_ptr.dtype.element_ty
@@ -80,7 +90,9 @@ def write_tile(
     if OP.reduces:
         inner = columns.first + tl.arange(0, HOW.block_inner)
         result = OP.finish_row(m, total).to(OUT)
-        tl.store(out_ptr + inner.to(tl.int64) * out_strides[2], result, mask=inner < columns.n_inner)
+        tl.store(
+            out_ptr + inner.to(tl.int64) * out_strides[2], result, mask=inner < columns.n_inner
+        )
     else:
         offsets, mask = tile_offsets(out_strides, chunk, columns, HOW, AGAIN)
         values = in_registers(optimization_barrier(raw, HOW.barrier), INNER)
@@ -128,7 +140,9 @@ def merge_columns(columns, OP: tl.constexpr, HOW: tl.constexpr):
 
 
 # --8<-- [start:kernel]
-@triton.jit(do_not_specialize=["n_cols", "n_chunks", "max_polls"])
+@triton.jit(
+    repr=with_operation("split_strided"), do_not_specialize=["n_cols", "n_chunks", "max_polls"]
+)
 def split_strided_kernel(
     in_ptrs,
     out_ptr,

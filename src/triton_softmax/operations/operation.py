@@ -1,8 +1,8 @@
 """The form of an operation: what a part of a row contributes, how parts merge, what is written.
 
-All operations here have the same shape. A row is summarised by two numbers, its largest element m
-(where the operation asks for it) and a sum of terms, one for each element, taken relative to m. Two
-parts of a row merge by bringing both sums to the larger m and adding them. Then every element of the
+All operations have the same shape. A row is summarised by two numbers, its largest element m (where
+the operation asks for it) and a sum of terms, one for each element, taken relative to m. Two parts
+of a row merge by bringing both sums to the larger m and adding them. Then every element of the
 result follows from the element and the summary.
 
 | | term of an element | element of the result |
@@ -38,9 +38,10 @@ class Operation(NamedTuple):
         rescale: (total, m_part, m) → a sum of terms relative to m_part, as terms relative to m.
         finish: (values, terms, m, total) → an element of the result for each element; None if the
             operation reduces.
-        finish_terms: (terms, m_part, m, total) → the same from terms relative to m_part, for kernels
-            that keep these and not the elements; None if there is no such way.
-        finish_row: (m, total) → the one number that is written for a row; None if it does not reduce.
+        finish_terms: (terms, m_part, m, total) → the same from terms relative to m_part, for
+            kernels that keep these and not the elements; None if there is no such way.
+        finish_row: (m, total) → the one number that is written for a row; None if the operation
+            does not reduce.
         exp_in_finish: whether `finish` needs an exponential that `terms` has not computed.
     """
 

@@ -109,7 +109,9 @@ def _poll_constraints(n_words):
 
 
 @triton.jit
-def poll(pointers, wanted, max_polls, WAIT: tl.constexpr, BACKOFF: tl.constexpr, AT_ONCE: tl.constexpr):
+def poll(
+    pointers, wanted, max_polls, WAIT: tl.constexpr, BACKOFF: tl.constexpr, AT_ONCE: tl.constexpr
+):
     """Words, zero where one is missing, 1 where none is wanted.
 
     What to do next depends on which are missing, so all threads have to agree on it. Therefore no

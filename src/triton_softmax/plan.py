@@ -1,0 +1,497 @@
+"""Plans: what a call does, decided once from the geometry of its tensors.
+
+A plan is an object that runs a call and can be called again for every call of the same kind; its
+`kernels` are the names of the kernels it launches, in this order. `make_plan` makes it. Only the
+section `launches` knows what the kernels take.
+
+The operations and their inputs: "softmax" and "log_softmax" take (x,), "softmax_backward" and
+"log_softmax_backward" take (y, dy), "logsumexp" takes (x,), "logsumexp_backward" takes
+(x, lse, dlse). The first input decides the shape.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+import triton
+from torch import Tensor, empty_like
+
+from .checks import check_alike, check_arguments, check_device
+from .choose import Choice, Device, Traits, choose_loops, choose_rows, choose_strided, polling
+from .kernels import (
+    aligned_rows,
+    logsumexp,
+    naive,
+    packed_rows,
+    single_block,
+    split_rows,
+    split_strided,
+    strided,
+    strided_loops,
+    three_loops,
+    two_loops,
+)
+from .launch import Launch, Workspace, cuda_index, current_device
+from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
+from .operations.logsumexp import LOGSUMEXP
+from .operations.operation import Operation
+from .operations.softmax import SOFTMAX, SOFTMAX_VJP
+
+OPERATIONS = {
+    "softmax": SOFTMAX,
+    "softmax_backward": SOFTMAX_VJP,
+    "log_softmax": LOG_SOFTMAX,
+    "log_softmax_backward": LOG_SOFTMAX_VJP,
+    "logsumexp": LOGSUMEXP,
+}
+
+_RUNGS = {
+    "naive": naive,
+    "three_loops": three_loops,
+    "two_loops": two_loops,
+    "single_block": single_block,
+}
+
+_GEOMETRIES = {
+    "packed_rows": packed_rows.packed_rows_kernel,
+    "aligned_rows": aligned_rows.aligned_rows_kernel,
+    "split_rows": split_rows.split_rows_kernel,
+    "strided": strided.strided_kernel,
+    "split_strided": split_strided.split_strided_kernel,
+    "strided_loops": strided_loops.strided_loops_kernel,
+}
+
+
+# --8<-- [start:plans]
+class Plan(Protocol):
+    """What all plans have in common."""
+
+    kernels: tuple[str, ...]
+
+    def __call__(self, *inputs: Tensor) -> Tensor: ...
+
+
+class Launches:
+    """Launch kernels on the tensors as they are.
+
+    Args:
+        launches: in this order; one, unless they share a workspace.
+        workspace: what they take after the result, if anything.
+        x: a tensor like the first input of all calls.
+        out: a tensor like the result of all calls, contiguous.
+    """
+
+    def __init__(
+        self, launches: tuple[Launch, ...], workspace: Workspace | None, x: Tensor, out: Tensor
+    ):
+        self.launches = launches
+        self.only = launches[0] if workspace is None else None
+        self.workspace = workspace
+        self.shape = out.shape
+        self.like_input = out.shape == x.shape
+        self.same = self.like_input and out.dtype == x.dtype and x.is_contiguous()
+        self.dtype = out.dtype
+        self.index = cuda_index(x)
+        self.kernels = tuple(launch.kernel.__name__ for launch in launches)
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        index = self.index
+        if index >= 0 and index != current_device():
+            with torch.cuda.device(index):
+                return self(*inputs)
+        if self.same:
+            out = empty_like(inputs[0])
+        elif self.like_input:
+            out = empty_like(inputs[0], dtype=self.dtype, memory_format=torch.contiguous_format)
+        else:
+            out = inputs[0].new_empty(self.shape)
+        if self.only is not None:
+            self.only.run(inputs, out)
+        else:
+            words = self.workspace.take(out.device)
+            for launch in self.launches:
+                launch.run(inputs, out, words)
+        return out
+
+
+class CopyFirst:
+    """Run another plan on contiguous copies of the inputs."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self.kernels = plan.kernels
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        return self.plan(*[each.contiguous() for each in inputs])
+
+
+class Convert:
+    """Run another plan on inputs of one dtype, and convert its result."""
+
+    def __init__(self, plan: Plan, dtype: torch.dtype, out_dtype: torch.dtype):
+        self.plan = plan
+        self.dtype = dtype
+        self.out_dtype = out_dtype
+        self.kernels = plan.kernels
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        return self.plan(*[each.to(self.dtype) for each in inputs]).to(self.out_dtype)
+
+
+class OnMatrices:
+    """Let a function work on the inputs as matrices whose rows lie along `dim`."""
+
+    def __init__(self, function: Callable[..., Tensor], dim: int, kernels: tuple[str, ...]):
+        self.function = function
+        self.dim = dim
+        self.kernels = kernels
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        result = self.function(*[as_matrix(each, self.dim) for each in inputs])
+        return from_matrix(result, inputs[0].shape, self.dim)
+
+
+class OfScalar:
+    """Run another plan on a 0-d tensor as on a vector of one element."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self.kernels = plan.kernels
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        return _own(self.plan(*[each.reshape(1) for each in inputs]), inputs[0].shape)
+
+
+class Filled:
+    """Nothing goes in, so nothing is computed: the result is empty, or the sum over nothing."""
+
+    kernels = ()
+
+    def __init__(self, shape: torch.Size, value: float, dtype: torch.dtype):
+        self.shape = shape
+        self.value = value
+        self.dtype = dtype
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        return inputs[0].new_full(self.shape, self.value, dtype=self.dtype)
+
+
+# --8<-- [end:plans]
+
+
+def _own(result: Tensor, shape: torch.Size) -> Tensor:
+    """A contiguous result in another shape, and not as a view, which the caller could not change in
+    place: PyTorch forbids that for views made inside an autograd function."""
+    strides = torch.empty(shape, device="meta").stride()
+    storage, offset = result.untyped_storage(), result.storage_offset()
+    return result.new_empty(0).set_(storage, offset, shape, strides)
+
+
+def as_matrix(tensor: Tensor, dim: int) -> Tensor:
+    """`tensor` as (n_rows, n_cols) with adjacent columns; a view where possible."""
+    matrix = tensor.movedim(dim, -1).reshape(-1, tensor.shape[dim])
+    return matrix if matrix.stride(1) == 1 or matrix.shape[1] == 1 else matrix.contiguous()
+
+
+def from_matrix(matrix: Tensor, shape: torch.Size, dim: int) -> Tensor:
+    """The contiguous tensor of which `matrix` holds the rows along `dim`."""
+    if matrix.shape == shape and dim == 1:
+        return matrix
+    moved = shape[:dim] + shape[dim + 1 :] + shape[dim : dim + 1]
+    return _own(matrix.view(moved).movedim(-1, dim).contiguous(), shape)
+
+
+# --8<-- [start:geometry]
+def collapse(
+    shape: tuple[int, ...], strides: list[tuple[int, ...]], dim: int
+) -> list[tuple[int, ...]]:
+    """The dimensions other than `dim`, joined where all tensors allow it.
+
+    Args:
+        shape: the common shape.
+        strides: the strides of each tensor.
+        dim: the softmax dimension, counted from the front.
+
+    Returns:
+        Groups (size, stride in each tensor), outermost first; none of size 1.
+
+    >>> collapse((2, 3, 4, 5), [(60, 20, 5, 1)], 2)
+    [(6, 20), (5, 1)]
+    """
+    groups: list[tuple[int, ...]] = []
+    for i, size in enumerate(shape):
+        if i == dim or size == 1:
+            continue
+        steps = tuple(s[i] for s in strides)
+        if groups and all(
+            outer == size * step for outer, step in zip(groups[-1][1:], steps, strict=True)
+        ):
+            groups[-1] = (groups[-1][0] * size, *steps)
+        else:
+            groups.append((size, *steps))
+    return groups
+
+
+# --8<-- [end:geometry]
+
+
+def _outer_and_inner(groups: list[tuple[int, ...]], n_tensors: int) -> list[tuple[int, ...]] | None:
+    """Exactly two groups, the one with the smaller stride in the first tensor last; None if there
+    are more."""
+    if len(groups) > 2:
+        return None
+    groups = [(1,) + (0,) * n_tensors] * (2 - len(groups)) + groups
+    return groups if groups[0][1] >= groups[1][1] or groups[0][0] == 1 else groups[::-1]
+
+
+def _device_of(tensor: Tensor) -> Device:
+    if tensor.is_cuda:
+        properties = torch.cuda.get_device_properties(tensor.device)
+        return Device(properties.multi_processor_count, nvidia=torch.version.hip is None)
+    return Device()
+
+
+# --8<-- [start:make-plan]
+def make_plan(
+    operation: str,
+    inputs: tuple[Tensor, ...],
+    dim: int,
+    dtype: torch.dtype | None,
+    implementation: str | None,
+) -> Plan:
+    """Check a call and decide how to run it and all calls like it.
+
+    Args:
+        operation: one of those above.
+        inputs: its tensors.
+        dim: the dimension; negative counts from the end.
+        dtype: of the result, to which the input is rounded first; by default that of the first
+            input.
+        implementation: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose. "three_loops"
+            has no backward pass, and "two_loops" stands in.
+
+    Raises:
+        TypeError, IndexError, ValueError, RuntimeError: see `softmax`; the inputs do not have the
+            same shape or device; or the implementation cannot take this shape.
+    """
+    x = inputs[0]
+    dim = check_arguments(x, dim, dtype, implementation)
+    if implementation != "naive":  # which is made of PyTorch's operators, and they run anywhere
+        check_device(x.device)
+    dtype = dtype or x.dtype
+    without = x.shape[:dim] + x.shape[dim + 1 :]
+    reduces = operation.startswith("logsumexp")
+    backward = operation.endswith("backward")
+    check_alike(x, *inputs[1:], shape=without if reduces else x.shape)
+    if x.numel() == 0:
+        return Filled(without if operation == "logsumexp" else x.shape, -math.inf, dtype)
+    if x.dim() == 0:
+        vector = tuple(each.reshape(1) for each in inputs)
+        if operation == "logsumexp_backward":
+            vector = (vector[0], *inputs[1:])
+        return OfScalar(make_plan(operation, vector, 0, dtype, implementation))
+    if operation == "logsumexp_backward":
+        return _plan_logsumexp_backward(inputs, dim)
+    if backward and implementation == "three_loops":
+        implementation = "two_loops"
+    if implementation in _RUNGS:
+        return _plan_rung(implementation, operation, dim, dtype)
+    if torch.float64 in (dtype, *(each.dtype for each in inputs)):
+        wide = x.dtype if backward else dtype
+        if any(each.dtype != wide for each in inputs) or dtype != wide:
+            converted = tuple(each.to(wide) for each in inputs)
+            return Convert(make_plan(operation, converted, dim, None, implementation), wide, dtype)
+    out = torch.empty(without if reduces else x.shape, dtype=dtype, device="meta")
+    plan = _plan_launches(operation, inputs, out, dim, implementation)
+    if plan is not None:
+        return plan
+    if implementation in (None, "strided"):
+        contiguous = tuple(each.contiguous() for each in inputs)
+        return CopyFirst(make_plan(operation, contiguous, dim, dtype, implementation))
+    rows = tuple(as_matrix(each, dim).contiguous() for each in inputs)
+    plan = CopyFirst(make_plan(operation, rows, 1, dtype, implementation))
+    return OnMatrices(plan, dim, plan.kernels)
+
+
+# --8<-- [end:make-plan]
+
+
+def _plan_rung(implementation: str, operation: str, dim: int, dtype: torch.dtype) -> Plan:
+    backward, log = operation.endswith("backward"), operation.startswith("log_")
+    direction = "backward" if backward else "forward"
+    function = getattr(_RUNGS[implementation], f"softmax_{direction}")
+    argument = {"in_dtype" if backward else "out_dtype": dtype}
+    # The naive rung launches PyTorch's kernels and none of ours.
+    name = f"softmax_{direction}_{implementation}_kernel"
+    kernels = () if implementation == "naive" else (name,)
+    return OnMatrices(lambda *rows: function(*rows, log=log, **argument), dim, kernels)
+
+
+# --8<-- [start:launches]
+def _plan_launches(
+    operation: str, inputs: tuple[Tensor, ...], out: Tensor, dim: int, implementation: str | None
+) -> Plan | None:
+    """The plan for the inputs and the contiguous result, which has no data yet; None if no kernel
+    takes their layout."""
+    op = OPERATIONS[operation]
+    x = inputs[0]
+    n_cols = x.shape[dim]
+    # A result without the dimension does not move along it.
+    spread = out.unsqueeze(dim).expand(x.shape) if op.reduces else out
+    strides = [each.stride() for each in (*inputs, spread)]
+    groups = collapse(x.shape, strides, dim)
+    # What a choice has to know: of all tensors that are moved element by element.
+    moved = inputs if op.reduces else (*inputs, out)
+    itemsize = min(each.element_size() for each in moved)
+    col_strides = tuple(1 if n_cols == 1 else s[dim] for s in strides)
+    facts = {
+        "traits": Traits(op.inputs, op.finish_terms is not None, op.exp_in_finish, op.reduces),
+        "addresses": tuple(each.data_ptr() for each in moved),  # new memory starts on a vector: 0
+        "device": _device_of(x),
+        "held": max(each.element_size() for each in inputs),
+    }
+    adjacent = all(step == 1 for step in col_strides[: len(moved)])
+    if adjacent and len(groups) <= 1 and implementation != "strided":
+        n_rows, *steps = groups[0] if groups else (1, *(n_cols,) * len(inputs), 1)
+        of_moved = tuple(steps[: len(moved)])
+        choice = choose_rows(
+            n_rows, n_cols, itemsize, strides=of_moved, implementation=implementation, **facts
+        )
+        if choice.kernel != "two_loops":
+            launches, workspace = row_launches(op, choice, n_rows, n_cols, tuple(steps))
+            return Launches(launches, workspace, x, out)
+        if not op.reduces:
+            return _plan_rung("two_loops", operation, dim, out.dtype)
+        choice = choose_loops(n_rows, n_cols, facts["held"], facts["traits"], facts["device"])
+        outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
+    else:
+        pair = _outer_and_inner(groups, len(strides))
+        if pair is None or implementation not in (None, "strided"):
+            return None
+        outer, inner = pair
+        count = len(moved)
+        choice = choose_strided(
+            outer[0],
+            n_cols,
+            inner[0],
+            itemsize,
+            outer_strides=outer[1 : 1 + count],
+            col_strides=col_strides[:count],
+            inner_strides=inner[1 : 1 + count],
+            **facts,
+        )
+    launches, workspace = strided_launches(op, choice, outer, inner, col_strides, n_cols)
+    return Launches(launches, workspace, x, out)
+
+
+def _launches(
+    op: Operation, choice: Choice, grid: int, numbers: tuple[object, ...]
+) -> tuple[Launch, ...]:
+    """One launch for each of the choice's constants."""
+    options = {"num_warps": choice.num_warps}
+    if choice.max_registers is not None:
+        options["maxnreg"] = choice.max_registers
+    kernel = _GEOMETRIES[choice.kernel]
+    return tuple(
+        Launch(kernel, grid, numbers, {"OP": op, "HOW": how}, options) for how in choice.launches
+    )
+
+
+def row_launches(
+    op: Operation, choice: Choice, n_rows: int, n_cols: int, strides: tuple[int, ...]
+) -> tuple[tuple[Launch, ...], Workspace | None]:
+    """The launches of a geometry of rows; strides are those of the inputs, then of the result.
+
+    Split rows need a word for each chunk. A single launch polls for words that are not there yet;
+    of two, the first writes each word before the second looks.
+    """
+    numbers = (strides[:-1], strides[-1], n_rows, n_cols)
+    if choice.kernel != "split_rows":
+        grid = choice.programs(triton.cdiv(n_rows, choice.how.block_rows))
+        return _launches(op, choice, grid, numbers), None
+    numbers += (choice.n_chunks, choice.chunk_cols, polling.MAX_POLLS)
+    workspace = Workspace(n_rows * choice.n_chunks, zeroed=not choice.two_launches)
+    return _launches(op, choice, choice.programs(n_rows), numbers), workspace
+
+
+def strided_launches(
+    op: Operation,
+    choice: Choice,
+    outer: tuple[int, ...],
+    inner: tuple[int, ...],
+    col_strides: tuple[int, ...],
+    n_cols: int,
+) -> tuple[tuple[Launch, ...], Workspace | None]:
+    """The launches of a strided geometry; outer and inner are a size, then the strides of the
+    inputs and of the result."""
+    (n_outer, *outer_strides), (n_inner, *inner_strides) = outer, inner
+    *in_strides, out_strides = zip(outer_strides, col_strides, inner_strides, strict=True)
+    block_inner = choice.how.block_inner
+    grid = choice.programs(n_outer * triton.cdiv(n_inner, block_inner))
+    numbers = (tuple(in_strides), out_strides, n_cols, n_inner)
+    if choice.kernel == "strided":
+        return _launches(op, choice, grid, numbers), None
+    if choice.kernel == "split_strided":
+        numbers += (choice.n_chunks, polling.MAX_POLLS)
+        return _launches(op, choice, grid, numbers), Workspace(grid * block_inner, zeroed=True)
+    n_words = 2 * grid * block_inner if choice.two_launches else 1
+    numbers += (choice.n_chunks, choice.chunk_cols)
+    return _launches(op, choice, grid, numbers), Workspace(n_words, zeroed=False)
+
+
+class LogsumexpBackward:
+    """One launch, whose result is like the first input."""
+
+    def __init__(self, launch: Launch, x: Tensor):
+        self.launch = launch
+        self.index = cuda_index(x)
+        self.kernels = (launch.kernel.__name__,)
+
+    def __call__(self, x: Tensor, lse: Tensor, dlse: Tensor) -> Tensor:
+        index = self.index
+        if index >= 0 and index != current_device():
+            with torch.cuda.device(index):
+                return self(x, lse, dlse)
+        dx = empty_like(x, memory_format=torch.contiguous_format)
+        self.launch.run((x, lse, dlse), dx)
+        return dx
+
+
+class ByRows:
+    """Run another plan on x as a matrix whose rows lie along `dim`, and on numbers of its rows."""
+
+    def __init__(self, plan: Plan, dim: int):
+        self.plan = plan
+        self.dim = dim
+        self.kernels = plan.kernels
+
+    def __call__(self, x: Tensor, *per_row: Tensor) -> Tensor:
+        result = self.plan(as_matrix(x, self.dim), *[each.contiguous() for each in per_row])
+        return from_matrix(result, x.shape, self.dim)
+
+
+def _plan_logsumexp_backward(inputs: tuple[Tensor, ...], dim: int) -> Plan:
+    x, *per_row = inputs
+    matrix = as_matrix(x, dim)
+    n_rows, n_cols = matrix.shape
+    block_size = min(4096, triton.next_power_of_2(n_cols))
+    n_chunks = triton.cdiv(n_cols, block_size)
+    launch = Launch(
+        logsumexp.logsumexp_backward_kernel,
+        n_rows * n_chunks,
+        (*matrix.stride(), n_cols, n_chunks),
+        {"BLOCK_SIZE": block_size},
+        {},
+    )
+    plan = LogsumexpBackward(launch, x)
+    last = all(size == 1 for size in x.shape[dim + 1 :])
+    in_place = matrix.data_ptr() == x.data_ptr()  # a view, of which a launch sees the address only
+    if in_place and last and all(each.is_contiguous() for each in per_row):
+        return plan
+    return ByRows(plan, dim)
+
+
+# --8<-- [end:launches]

@@ -1,0 +1,258 @@
+"""Registration with PyTorch: what makes the kernels citizens of autograd, `torch.func`, autocast
+and `torch.compile`.
+
+Six operators live in the namespace `triton_softmax`, reachable as
+`torch.ops.triton_softmax.<name>`:
+
+- `softmax(x, dim, dtype=None, implementation=None) -> y`
+- `softmax_backward(grad_output, output, dim, input_dtype, implementation=None) -> dx`
+- `log_softmax`, as `softmax`
+- `log_softmax_backward`, as `softmax_backward`
+- `logsumexp(x, dim) -> lse`, without the dimension `dim`
+- `logsumexp_backward(grad_output, x, output, dim) -> dx`
+
+Each has a kernel (`dispatch.run`), a shape rule for tracing, a differentiation rule in both modes
+(`derivatives`), a batching rule, and the autocast rule of PyTorch's operator of the same name. The
+derivative of a backward operator is made of these operators and of PyTorch's own, so derivatives of
+any order exist.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+from torch import Tensor
+from torch.autograd import Function
+
+from .checks import check_arguments, check_dim
+from .derivatives import (
+    LogsumexpBackwardFunction,
+    LogsumexpFunction,
+    SoftmaxBackwardFunction,
+    SoftmaxFunction,
+)
+from .dispatch import run
+
+_library = torch.library.Library("triton_softmax", "DEF")
+_FORWARD = "Tensor x, int dim, ScalarType? dtype=None, str? implementation=None"
+_BACKWARD = (
+    "Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, str? implementation=None"
+)
+_library.define(f"softmax({_FORWARD}) -> Tensor")
+_library.define(f"log_softmax({_FORWARD}) -> Tensor")
+_library.define("logsumexp(Tensor x, int dim) -> Tensor")
+_library.define(f"softmax_backward({_BACKWARD}) -> Tensor")
+_library.define(f"log_softmax_backward({_BACKWARD}) -> Tensor")
+_library.define(
+    "logsumexp_backward(Tensor grad_output, Tensor x, Tensor output, int dim) -> Tensor"
+)
+
+_ops = torch.ops.triton_softmax
+softmax = _ops.softmax.default
+log_softmax = _ops.log_softmax.default
+logsumexp = _ops.logsumexp.default
+softmax_backward = _ops.softmax_backward.default
+log_softmax_backward = _ops.log_softmax_backward.default
+logsumexp_backward = _ops.logsumexp_backward.default
+
+
+# The kernels, for plain tensors on every backend (CompositeExplicitAutograd; the checks of a plan
+# refuse the others), and the shapes of the results, for tracing. A traced tensor may stand for a
+# device that this machine does not have.
+
+
+def _softmax_kernel(operation: str):
+    def kernel(x, dim, dtype=None, implementation=None):
+        return run(operation, (x,), dim, dtype, implementation)
+
+    return kernel
+
+
+def _softmax_backward_kernel(operation: str):
+    def kernel(grad_output, output, dim, input_dtype, implementation=None):
+        return run(operation, (output, grad_output), dim, input_dtype, implementation)
+
+    return kernel
+
+
+def _logsumexp_kernel(x, dim):
+    return run("logsumexp", (x,), dim)
+
+
+def _logsumexp_backward_kernel(grad_output, x, output, dim):
+    return run("logsumexp_backward", (x, output, grad_output), dim)
+
+
+def _softmax_shape(x, dim, dtype=None, implementation=None):
+    check_arguments(x, dim, dtype, implementation)
+    return torch.empty(x.shape, dtype=dtype or x.dtype, device=x.device)
+
+
+def _softmax_backward_shape(grad_output, output, dim, input_dtype, implementation=None):
+    check_arguments(output, dim, input_dtype, implementation)
+    return torch.empty(output.shape, dtype=input_dtype, device=output.device)
+
+
+def _logsumexp_shape(x, dim):
+    dim = check_arguments(x, dim)
+    return torch.empty([*x.shape[:dim], *x.shape[dim + 1 :]], dtype=x.dtype, device=x.device)
+
+
+def _logsumexp_backward_shape(grad_output, x, output, dim):
+    check_arguments(x, dim)
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+# Batching (`torch.vmap`): the mapped dimension goes to the front, and `dim` counts one more from
+# there. Where each element of the batch is 0-d, it gets a dimension for the time of the call.
+
+
+def _to_front(info, in_dims, *tensors: Tensor) -> list[Tensor]:
+    return [
+        t.expand(info.batch_size, *t.shape) if in_dim is None else t.movedim(in_dim, 0)
+        for t, in_dim in zip(tensors, in_dims)
+    ]
+
+
+def _softmax_batching(op):
+    def rule(info, in_dims, x, dim, dtype=None, implementation=None):
+        (x,) = _to_front(info, in_dims, x)
+        dim = check_dim(dim, x.dim() - 1)
+        if x.dim() == 1:
+            return op(x.unsqueeze(1), 1, dtype, implementation).squeeze(1), 0
+        return op(x, dim + 1, dtype, implementation), 0
+
+    return rule
+
+
+def _softmax_backward_batching(op):
+    def rule(info, in_dims, grad_output, output, dim, input_dtype, implementation=None):
+        dy, y = _to_front(info, in_dims, grad_output, output)
+        dim = check_dim(dim, y.dim() - 1)
+        if y.dim() == 1:
+            return op(dy.unsqueeze(1), y.unsqueeze(1), 1, input_dtype, implementation).squeeze(1), 0
+        return op(dy, y, dim + 1, input_dtype, implementation), 0
+
+    return rule
+
+
+def _logsumexp_batched(info, in_dims, x, dim):
+    (x,) = _to_front(info, in_dims, x)
+    dim = check_dim(dim, x.dim() - 1)
+    return logsumexp(x.unsqueeze(1) if x.dim() == 1 else x, dim + 1), 0
+
+
+def _logsumexp_backward_batched(info, in_dims, grad_output, x, output, dim):
+    dlse, x, lse = _to_front(info, in_dims, grad_output, x, output)
+    dim = check_dim(dim, x.dim() - 1)
+    if x.dim() == 1:
+        return logsumexp_backward(dlse, x.unsqueeze(1), lse, 1).squeeze(1), 0
+    return logsumexp_backward(dlse, x, lse, dim + 1), 0
+
+
+# --8<-- [start:autograd-key]
+def _differentiably(op, function: type[Function], defaults: tuple, *constants):
+    """The kernel of `op` for the Autograd key: `function` when a derivative may be asked for, `op`
+    itself if not.
+
+    PyTorch's `register_autograd` covers reverse mode only: under `torch.func.jvp` such an operator
+    returns a tangent of zero, in silence, and under `torch.func.grad` it raises. The `Function`s
+    have both modes and are bound to the key itself, below the transforms of `torch.func`, where
+    they nest to any depth.
+    """
+    apply = super(Function, function).apply  # `Function.apply` looks for transforms itself
+
+    def kernel(*args):
+        args += defaults[len(args) :]
+        if torch._C._are_functorch_transforms_active():
+            # We are inside one level of `torch.func`; to this level the function is an ordinary
+            # autograd operator.
+            with torch._functorch.utils.enable_single_level_autograd_function():
+                return apply(*args, *constants)
+        if forward_ad._current_level >= 0 or (
+            torch.is_grad_enabled() and torch._C._any_requires_grad(*args)
+        ):
+            return apply(*args, *constants)
+        with torch._C._AutoDispatchBelowAutograd():
+            return op(*args)
+
+    return kernel
+
+
+# --8<-- [end:autograd-key]
+
+
+def _register(op, kernel, shape, batching, function: type[Function], defaults=(), *constants):
+    _library.impl(op, kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(op, shape, lib=_library)
+    torch.library.register_vmap(op, batching, lib=_library)
+    _library.impl(op, _differentiably(op, function, defaults, *constants), "Autograd")
+
+
+for _name, _op, _backward_op, _log in (
+    ("softmax", softmax, softmax_backward, False),
+    ("log_softmax", log_softmax, log_softmax_backward, True),
+):
+    _register(
+        _op,
+        _softmax_kernel(_name),
+        _softmax_shape,
+        _softmax_batching(_op),
+        SoftmaxFunction,
+        (None,) * 4,
+        _log,
+    )
+    _register(
+        _backward_op,
+        _softmax_backward_kernel(f"{_name}_backward"),
+        _softmax_backward_shape,
+        _softmax_backward_batching(_backward_op),
+        SoftmaxBackwardFunction,
+        (None,) * 5,
+        _log,
+    )
+_register(logsumexp, _logsumexp_kernel, _logsumexp_shape, _logsumexp_batched, LogsumexpFunction)
+_register(
+    logsumexp_backward,
+    _logsumexp_backward_kernel,
+    _logsumexp_backward_shape,
+    _logsumexp_backward_batched,
+    LogsumexpBackwardFunction,
+)
+
+
+# Autocast. PyTorch's lists, as of torch 2.13: on GPUs softmax and log_softmax get dtype=float32
+# unless the caller names a dtype, and logsumexp gets its input in float32; float64 is left alone.
+# On CPU none of the three is listed.
+
+
+# --8<-- [start:autocast]
+def _register_autocast(device_type: str, key: str) -> None:
+    def without_autocast(op, *args):
+        torch.set_autocast_enabled(device_type, False)
+        try:
+            return op(*args)
+        finally:
+            torch.set_autocast_enabled(device_type, True)
+
+    def eligible(x: Tensor) -> bool:
+        return x.device.type == device_type and x.dtype != torch.float64
+
+    def autocast_softmax(op):
+        def kernel(x, dim, dtype=None, implementation=None):
+            dtype = torch.float32 if dtype is None and eligible(x) else dtype
+            return without_autocast(op, x, dim, dtype, implementation)
+
+        return kernel
+
+    def autocast_logsumexp(x, dim):
+        return without_autocast(logsumexp, x.float() if eligible(x) else x, dim)
+
+    _library.impl(softmax, autocast_softmax(softmax), key)
+    _library.impl(log_softmax, autocast_softmax(log_softmax), key)
+    _library.impl(logsumexp, autocast_logsumexp, key)
+
+
+# --8<-- [end:autocast]
+_register_autocast("cuda", "AutocastCUDA")
+_register_autocast("xpu", "AutocastXPU")

@@ -1,0 +1,442 @@
+"""Launches that are repeated: what the driver gets, who sees it, and what happens where a private
+name of torch or Triton is missing."""
+
+import importlib.util
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import pytest
+import torch
+import triton
+
+import triton_softmax
+from kernel_cases import DEVICE, backward, expected_forward, forward, kernel_name, quiet
+from triton_softmax import dispatch, eager, functional, launch, plan
+from triton_softmax.launch import Launch, Workspace
+
+pytestmark = quiet
+
+
+class How(NamedTuple):
+    block: int
+
+
+class Driver:
+    """A compiled kernel and the driver under it, which note what they are given."""
+
+    def __init__(self, release: str):
+        self.release = release
+        self.first, self.public, self.fast = [], [], []
+        self.metadata = SimpleNamespace(target=SimpleNamespace(backend="cuda"))
+        self.function, self.packed_metadata = "function", "packed"
+        if release == "3.6":
+            self.run = SimpleNamespace(
+                global_scratch_size=0,
+                profile_scratch_size=0,
+                launch_cooperative_grid=False,
+                launch_pdl=False,
+                launch=lambda *args: self.fast.append(args),
+            )
+        else:
+            self.run = lambda *args: self.fast.append(args)
+
+    def __getitem__(self, grid):
+        return lambda *args: self.public.append((grid, args))
+
+
+@pytest.fixture(params=["3.6", "3.7", "3.8", "3.9"])
+def driver(request, monkeypatch):
+    driver = Driver(request.param)
+    monkeypatch.setattr(triton, "__version__", f"{request.param}.1")
+    monkeypatch.setattr(launch, "current_device", lambda: 3)
+    monkeypatch.setattr(launch, "_current_stream", lambda index: 100 + index)
+    return driver
+
+
+def launch_with(driver, numbers=(7, (8, 9))) -> Launch:
+    class Kernel:
+        __name__ = "kernel"
+
+        def __getitem__(self, grid):
+            return lambda *args, **named: driver.first.append((grid, args, named)) or driver
+
+    return Launch(Kernel(), 5, numbers, {"HOW": How(4)}, {"num_warps": 2})
+
+
+def head(driver) -> tuple:
+    """What stands between the stream and the kernel's arguments."""
+    hooks = (None, None, None)
+    if driver.release == "3.6":
+        return ("function", False, False, None, None, "packed", *hooks)
+    return ("function", "packed", *hooks)
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
+def test_a_repeated_launch_hands_over_addresses(driver, nested):
+    x, dy, dx = (torch.empty(4) for _ in range(3))
+    pointers = ((x, dy), dx) if nested else (x, dy, dx)
+    addresses = (x.data_ptr(), dy.data_ptr()), dx.data_ptr()
+    run = launch_with(driver)
+    run.run(pointers)
+    assert driver.first == [((5,), (*pointers, 7, (8, 9)), {"HOW": How(4), "num_warps": 2})]
+    run.run(pointers)
+    run.run(pointers)
+    expected = addresses if nested else (*addresses[0], addresses[1])
+    assert driver.fast == [(5, 1, 1, 103, *head(driver), *expected, 7, (8, 9), How(4))] * 2
+    assert len(driver.first) == 1 and not driver.public
+
+
+@pytest.mark.parametrize("name", ["launch_enter_hook", "launch_exit_hook"])
+def test_hooks_see_every_launch(driver, name, monkeypatch):
+    x = torch.empty(4)
+    run = launch_with(driver)
+    run.run((x,))
+    run.run((x,))
+    assert (len(driver.fast), len(driver.public)) == (1, 0)
+    chain = getattr(triton.knobs.runtime, name)
+    chain.add(print)
+    try:
+        run.run((x,))
+    finally:
+        chain.remove(print)
+    assert driver.public == [((5, 1, 1), (x, 7, (8, 9), How(4)))]
+    run.run((x,))
+    assert (len(driver.fast), len(driver.public)) == (2, 1)
+    monkeypatch.setattr(triton.knobs.runtime, name, print)  # a function in place of a chain
+    run.run((x,))
+    assert (len(driver.fast), len(driver.public)) == (2, 2)
+
+
+def test_an_unknown_release_is_launched_as_anybody_would(driver, monkeypatch):
+    monkeypatch.setattr(triton, "__version__", "3.10.0")
+    x = torch.empty(4)
+    run = launch_with(driver)
+    for _ in range(3):
+        run.run((x,))
+    assert driver.public == [((5, 1, 1), (x, 7, (8, 9), How(4)))] * 2 and not driver.fast
+
+
+@pytest.mark.parametrize("name", ["run", "function", "packed_metadata"])
+def test_without_a_name_of_the_compiled_kernel(driver, name):
+    delattr(driver, name)
+    x = torch.empty(4)
+    run = launch_with(driver)
+    for _ in range(3):
+        run.run((x,))
+    assert len(driver.public) == 2 and not driver.fast
+
+
+def test_other_drivers_are_asked_every_time(driver):
+    driver.metadata.target.backend = "hip"
+    x = torch.empty(4)
+    run = launch_with(driver)
+    for _ in range(3):
+        run.run((x,))
+    assert len(driver.first) == 3 and not driver.public and not driver.fast
+
+
+def copy_of(module):
+    """The module executed once more, under another name."""
+    spec = importlib.util.spec_from_file_location(module.__name__ + "_again", module.__file__)
+    copy = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(copy)
+    return copy
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["_cuda_getCurrentRawStream", "_cuda_getDevice", "_cuda_isCurrentStreamCapturing"],
+)
+def test_launch_without_a_private_name_of_torch(name, monkeypatch):
+    monkeypatch.delattr(torch._C, name, raising=False)
+    without = copy_of(launch)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda i: SimpleNamespace(cuda_stream=40 + i))
+    assert without._current_stream(2) == 42 or name != "_cuda_getCurrentRawStream"
+    assert without.current_device is torch.cuda.current_device or name != "_cuda_getDevice"
+    public = torch.cuda.is_current_stream_capturing
+    assert without._is_capturing is public or name != "_cuda_isCurrentStreamCapturing"
+
+
+def test_launch_without_knobs(driver, monkeypatch):
+    """There is no telling whether a hook is set, so each launch goes where it would be called."""
+    with monkeypatch.context() as patch:
+        patch.delattr(triton, "knobs")
+        without = copy_of(launch)
+    monkeypatch.setattr(without, "current_device", lambda: 3)
+    run = without.repeat(driver, 5, (7,))
+    run((torch.empty(4),))
+    assert len(driver.public) == 1 and not driver.fast
+
+
+EAGER_NAMES = [
+    (torch._C, "_are_functorch_transforms_active"),
+    (torch._C, "_get_tracing_state"),
+    (torch._C, "_has_storage"),
+    (torch._C, "_is_any_autocast_enabled"),
+    (torch._C, "_len_torch_dispatch_stack"),
+    (torch._C, "_len_torch_function_stack"),
+    (torch.autograd.forward_ad, "_current_level"),
+]
+
+
+@pytest.mark.parametrize("owner, name", EAGER_NAMES, ids=[name for _, name in EAGER_NAMES])
+def test_without_the_short_cut_calls_take_the_operators(owner, name, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.delattr(owner, name)
+        without = copy_of(eager)
+    assert eager.AVAILABLE and not without.AVAILABLE
+    x = torch.randn(3, 5, device=DEVICE, requires_grad=True)
+    calls = []
+    for public in ("softmax", "log_softmax", "logsumexp"):
+        function, op = getattr(triton_softmax, public), getattr(functional.registration, public)
+        y = function(x, 1)
+        v = torch.randn_like(y)
+        want = y, *torch.autograd.grad(y, x, v)
+        with monkeypatch.context() as patch:
+            patch.setattr(functional, "nobody_watches", without.nobody_watches)
+            patch.setattr(
+                functional.registration, public, lambda *a, op=op: calls.append(op) or op(*a)
+            )
+            y = function(x, 1)
+        torch.testing.assert_close((y, *torch.autograd.grad(y, x, v)), want, rtol=0, atol=0)
+    assert len(calls) == 3
+
+
+def test_the_package_is_imported_without_any_one_private_name():
+    """Each name is taken away in a process of its own, forked when torch and triton are there."""
+    code = """
+import os, sys, torch, triton
+from torch.autograd import forward_ad
+names = [
+    (torch._C, "_are_functorch_transforms_active"), (torch._C, "_get_tracing_state"),
+    (torch._C, "_has_storage"), (torch._C, "_is_any_autocast_enabled"),
+    (torch._C, "_len_torch_dispatch_stack"), (torch._C, "_len_torch_function_stack"),
+    (torch._C, "_AutoDispatchBelowAutograd"), (torch._C, "_any_requires_grad"),
+    (torch._C, "_cuda_getDevice"), (torch._C, "_cuda_getCurrentRawStream"),
+    (torch._C, "_cuda_isCurrentStreamCapturing"),
+    (forward_ad, "_current_level"), (forward_ad, "_set_fwd_grad_enabled"),
+]
+for owner, name in names:
+    child = os.fork()
+    if child == 0:
+        if hasattr(owner, name):
+            delattr(owner, name)
+        import triton_softmax
+        os._exit(0 if torch.ops.triton_softmax.softmax.default else 1)
+    assert os.waitpid(child, 0)[1] == 0, name
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# Plans
+
+
+def strided_tensor():
+    return torch.randn(2, 3, 4, 5, device=DEVICE).permute(3, 1, 0, 2)[:, :2]
+
+
+KINDS = {
+    "packed": (lambda: torch.randn(4, 32), 1, None, None, plan.Launches),
+    "strided": (lambda: torch.randn(4, 3, 8), 1, None, None, plan.Launches),
+    "copy": (strided_tensor, 3, None, None, plan.CopyFirst),
+    "copy-named": (lambda: torch.randn(2, 33, 2), 1, None, "packed_rows", plan.OnMatrices),
+    "rung": (lambda: torch.randn(4, 32), 1, None, "two_loops", plan.OnMatrices),
+    "naive": (lambda: torch.randn(4, 32), 1, None, "naive", plan.OnMatrices),
+    "float64": (lambda: torch.randn(4, 32), 1, torch.float64, None, plan.Convert),
+    "scalar": (lambda: torch.randn(()), 0, None, None, plan.OfScalar),
+    "empty": (lambda: torch.randn(3, 0), 0, None, None, plan.Filled),
+    "long-float64": (lambda: torch.randn(1, 8193).double(), 1, None, None, plan.OnMatrices),
+}
+
+
+@pytest.mark.parametrize("operation", ["softmax", "logsumexp"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_call_is_planned_once(kind, operation, monkeypatch):
+    make, dim, dtype, implementation, expected = KINDS[kind]
+    if operation == "logsumexp" and (dtype or implementation):
+        pytest.skip("log-sum-exp takes neither a dtype nor an implementation")
+    dispatch.clear_plans()
+    made = []
+    make_plan = dispatch.make_plan
+    monkeypatch.setattr(dispatch, "make_plan", lambda *a: made.append(a) or make_plan(*a))
+    x = make().to(DEVICE)
+    y = dispatch.run(operation, (x,), dim, dtype, implementation)
+    inputs = (x, y, y) if operation == "logsumexp" else (y, y)
+    arguments = f"{operation}_backward", inputs, dim, x.dtype, implementation
+    dispatch.run(*arguments)
+    assert len(made) == 2
+    for _ in range(3):
+        dispatch.run(operation, (x,), dim, dtype, implementation)
+        dispatch.run(*arguments)
+    assert len(made) == 2 == len(dispatch._plans)
+    if operation == "softmax":
+        found = dispatch.plan_of(operation, (x,), dim, dtype, implementation)
+        assert type(found) is expected
+
+
+def test_the_three_strided_kernels_have_names_of_their_own():
+    names = [
+        dispatch.plan_of("softmax", (torch.empty(shape, device=DEVICE, dtype=dtype),), 1).kernels
+        for shape, dtype in (((2, 40, 8), torch.float32), ((2, 1030, 3), torch.float64))
+    ]
+    assert [set(kernels) for kernels in names] == [
+        set(kernel_name("strided")),
+        set(kernel_name("strided_loops")),
+    ]
+    config = plan.heuristics.Config("strided", block_rows=32, block_cols=256, n_chunks=2)
+    groups = [(3, 0, 0), (100, 1, 1)]
+    (split,), _ = plan.strided_launches(False, config, groups, (100, 100), 512, False)
+    assert (split.kernel.__name__,) == kernel_name("split_strided")
+
+
+def test_a_gradient_of_another_shape_or_device_is_refused():
+    y = torch.randn(3, 4, device=DEVICE)
+    with pytest.raises(ValueError, match=r"expected a tensor of shape \(3, 4\), not \(4,\)"):
+        backward(y, y[0], 1)
+    with pytest.raises(RuntimeError, match="two devices"):
+        backward(y, torch.empty(3, 4, device="meta"), 1)
+    with pytest.raises(ValueError, match=r"expected a tensor of shape \(3,\), not \(3, 4\)"):
+        dispatch.run("logsumexp_backward", (y, y, y), 1)
+
+
+def test_threads_may_plan_and_forget_at_once(monkeypatch):
+    """Plans are made, looked up and dropped by several threads: every result is right."""
+    monkeypatch.setattr(dispatch, "_MAX_PLANS", 3)
+    dispatch.clear_plans()
+    inputs = [torch.randn(n, 8) for n in range(1, 7)]
+    wanted = [expected_forward(x).float() for x in inputs]
+    implementation = "naive"  # the interpreter is not for several threads; PyTorch is
+    failures = []
+    start = threading.Barrier(4)
+
+    def work(seed):
+        start.wait()
+        for step in range(300):
+            i = (step * (seed + 1)) % len(inputs)
+            got = forward(inputs[i], 1, implementation=implementation)
+            if not torch.allclose(got, wanted[i], atol=1e-6):
+                failures.append((seed, step))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failures and len(dispatch._plans) <= 3
+
+
+def test_workspace_is_zeroed_only_where_zeros_are_read(monkeypatch):
+    calls = []
+    take = launch.words.take
+    monkeypatch.setattr(launch.words, "take", lambda *a: calls.append(a) or take(*a), raising=False)
+    device = torch.device("cpu")
+    zeroed = Workspace(20, zeroed=True).take(device)
+    assert len(calls) == 1 and zeroed.shape == (20,) and not zeroed.any()
+    words = Workspace(20, zeroed=False).take(device)
+    assert len(calls) == 1 and words.shape == (20,) and words.dtype == torch.int64
+
+
+@pytest.mark.parametrize("way", ["split_rows", "strided_loops"])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_two_launches_read_nothing_that_they_have_not_written(way, direction, monkeypatch):
+    """The workspace of two launches is full of ones at the start, and the result is right."""
+    monkeypatch.setattr(
+        launch.torch,
+        "empty",
+        lambda n, dtype=None, device=None, empty=torch.empty, **more: (
+            torch.full((n,), -1, dtype=dtype, device=device)
+            if dtype == torch.int64
+            else empty(n, dtype=dtype, device=device, **more)
+        ),
+    )
+    n_tensors = 3 if direction == "backward" else 2
+    back = direction == "backward"
+    if way == "split_rows":
+        n, cols, dim = 3, 300, 1
+        config = plan.heuristics.Config(
+            "split_rows",
+            block_cols=128,
+            chunk_cols=128,
+            n_chunks=3,
+            num_warps=1,
+            two_pass=True,
+            edges=True,
+            keep_exp=False,
+        )
+        launches, workspace = plan.split_launches(
+            back, config, n, cols, (cols,) * n_tensors, False, False
+        )
+        x = torch.randn(n, cols)
+    else:
+        cols, inner, dim = 50, 5, 0
+        config = plan.heuristics.Config(
+            "strided",
+            block_rows=8,
+            block_cols=16,
+            n_chunks=2,
+            chunk_cols=32,
+            num_warps=1,
+            two_pass=True,
+            loops=True,
+        )
+        groups = [(1, *(0,) * n_tensors), (inner, *(1,) * n_tensors)]
+        launches, workspace = plan.strided_launches(
+            back, config, groups, (inner,) * n_tensors, cols, False
+        )
+        x = torch.randn(cols, inner)
+    assert not workspace.zeroed
+    x = x.to(DEVICE)
+    both = plan.Launches(launches, workspace, x, x.dtype)
+    assert both.kernels == kernel_name(way, direction) * 2
+    if back:
+        y, dy = torch.softmax(x, dim), torch.randn_like(x)
+        want = y * (dy - (y * dy).sum(dim, keepdim=True))
+        torch.testing.assert_close(both(y, dy), want)
+    else:
+        torch.testing.assert_close(both(x), torch.softmax(x, dim))
+
+
+# Private names
+
+
+def test_private_names_stand_in_four_files():
+    import ast
+
+    allowed = {"eager.py", "derivatives.py", "registration.py", "launch.py"}
+    package = Path(triton_softmax.__file__).parent
+    roots = {"torch", "triton", "tl", "forward_ad"}
+    found = set()
+    for path in sorted(package.rglob("*.py")):
+        part = path.relative_to(package).parts[0]
+        if part in ("bench", "site", "compile.py", "traffic.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in roots:
+                names = [*node.module.split("."), *(alias.name for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                names = [
+                    piece
+                    for alias in node.names
+                    if alias.name.split(".")[0] in roots
+                    for piece in alias.name.split(".")
+                ]
+            elif isinstance(node, ast.Attribute):
+                value = node.value
+                while isinstance(value, ast.Attribute):
+                    value = value.value
+                own = isinstance(value, ast.Name) and value.id in ("self", "cls")
+                names = [] if own else [node.attr]
+            if any(name.startswith("_") and not name.startswith("__") for name in names):
+                found.add(path.name)
+    assert found <= allowed, found - allowed
+    assert found >= {"eager.py", "derivatives.py", "registration.py"}
