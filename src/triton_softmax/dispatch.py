@@ -53,8 +53,9 @@ def plan_of(
         x.get_device(),
         x.data_ptr() & 15,
     )
-    for x in inputs[1:]:
-        key += (x.shape, x.stride(), x.dtype, x.get_device(), x.data_ptr() & 15)
+    if len(inputs) > 1:
+        for x in inputs[1:]:
+            key += (x.shape, x.stride(), x.dtype, x.get_device(), x.data_ptr() & 15)
     plan = _plans.get(key)
     if plan is None:
         plan = make_plan(operation, inputs, dim, dtype, implementation)

@@ -28,7 +28,6 @@ _current_stream = getattr(_C, "_cuda_getCurrentRawStream", None) or (
     lambda index: torch.cuda.current_stream(index).cuda_stream
 )
 _hooks: Any = getattr(getattr(triton, "knobs", None), "runtime", None)
-_data_ptr = Tensor.data_ptr
 
 
 def cuda_index(tensor: Tensor) -> int:
@@ -41,13 +40,13 @@ class Launch:
     """One kernel with everything but its pointers, for tensors of the same dtypes, alignment and
     device.
 
-    `run(pointers)` launches on the current stream of the current device: first as anybody would,
-    afterwards with what the first launch has found out. Pointers are tensors; the first may be a
-    tuple of tensors, where the kernel takes a tuple.
+    `run(inputs, out)`, or `run(inputs, out, words)`, launches on the current stream of the current
+    device: first as anybody would, afterwards with what the first launch has found out. Inputs are
+    a tuple of tensors; out and words are tensors.
 
     Args:
-        kernel: the jitted function; its parameters are pointers, then numbers, then compile-time
-            constants.
+        kernel: the jitted function; its parameters are a tuple of inputs, the result, a workspace
+            if it takes one, then numbers, then compile-time constants.
         grid: number of programs.
         numbers: values of the number parameters; a tuple where the kernel takes a tuple.
         constants: values of the compile-time constants, by name, in the order of the parameters.
@@ -64,9 +63,9 @@ class Launch:
         self.options = options
         self.run = self._first_run
 
-    def _first_run(self, pointers: tuple) -> None:
+    def _first_run(self, *tensors) -> None:
         compiled = self.kernel[(self.grid,)](
-            *pointers, *self.numbers, **self.constants, **self.options
+            *tensors, *self.numbers, **self.constants, **self.options
         )
         # Other drivers than NVIDIA's specialise on more than what stays the same here.
         if compiled is not None and compiled.metadata.target.backend == "cuda":
@@ -74,7 +73,7 @@ class Launch:
 
 
 def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None]:
-    """A function of the pointers that launches a compiled kernel with the other arguments `tail`.
+    """A function of the tensors that launches a compiled kernel with the other arguments `tail`.
 
     It spares Triton's own preparations where it is known how, unless a hook wants to see each
     launch, as a profiler's does.
@@ -82,24 +81,28 @@ def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None]:
     public = compiled[(grid, 1, 1)]
     form = fast_form(compiled)
     if form is None:
-        return lambda pointers: public(*pointers, *tail)
+        return lambda *tensors: public(*tensors, *tail)
     launch, head = form
     index = current_device()
 
-    def run(pointers):
+    def run(inputs, out, words=None):
         try:
             hooked = _hooks.launch_enter_hook.calls or _hooks.launch_exit_hook.calls
         except AttributeError:  # a function in place of a chain of them, or no telling
             hooked = True
         if hooked:
-            public(*pointers, *tail)
-        elif type(pointers[0]) is tuple:
-            inputs, *others = pointers
-            addresses = (tuple(map(_data_ptr, inputs)), *map(_data_ptr, others))
-            launch(grid, 1, 1, _current_stream(index), *head, *addresses, *tail)
+            public(inputs, out, *(() if words is None else (words,)), *tail)
+            return
+        # The shortest way to the same tuple: most operations have one input.
+        if len(inputs) == 1:
+            addresses = (inputs[0].data_ptr(),)
         else:
-            addresses = map(_data_ptr, pointers)
-            launch(grid, 1, 1, _current_stream(index), *head, *addresses, *tail)
+            addresses = tuple([each.data_ptr() for each in inputs])
+        stream = _current_stream(index)
+        if words is None:
+            launch(grid, 1, 1, stream, *head, addresses, out.data_ptr(), *tail)
+        else:
+            launch(grid, 1, 1, stream, *head, addresses, out.data_ptr(), words.data_ptr(), *tail)
 
     return run
 

@@ -20,7 +20,7 @@ import triton
 from torch import Tensor, empty_like
 
 from .checks import check_alike, check_arguments, check_device
-from .choose import Choice, Device, Traits, choose_loops, choose_rows, choose_strided, polling
+from .choose import Choice, Device, Traits, choose_rows, choose_strided, polling
 from .choose.constants import RowTile, SplitStrided, StridedLoops, StridedTile
 from .kernels import (
     aligned_rows,
@@ -79,7 +79,7 @@ class Launches:
     """Launch kernels on the tensors as they are.
 
     Args:
-        launches: in this order.
+        launches: in this order; one, unless they share a workspace.
         workspace: what they take after the result, if anything.
         x: a tensor like the first input of all calls.
         out: a tensor like the result of all calls, contiguous.
@@ -89,7 +89,7 @@ class Launches:
         self, launches: tuple[Launch, ...], workspace: Workspace | None, x: Tensor, out: Tensor
     ):
         self.launches = launches
-        self.only = launches[0] if len(launches) == 1 and workspace is None else None
+        self.first = launches[0]
         self.workspace = workspace
         self.shape = out.shape
         self.like_input = out.shape == x.shape
@@ -109,12 +109,12 @@ class Launches:
             out = empty_like(inputs[0], dtype=self.dtype, memory_format=torch.contiguous_format)
         else:
             out = inputs[0].new_empty(self.shape)
-        if self.only is not None:
-            self.only.run((inputs, out))
+        if self.workspace is None:
+            self.first.run(inputs, out)
         else:
-            words = () if self.workspace is None else (self.workspace.take(out.device),)
+            words = self.workspace.take(out.device)
             for launch in self.launches:
-                launch.run((inputs, out, *words))
+                launch.run(inputs, out, words)
         return out
 
 
@@ -367,12 +367,11 @@ def _plan_launches(
         choice = choose_rows(
             n_rows, n_cols, itemsize, strides=of_moved, implementation=implementation, **facts
         )
-        if choice.kernel != "two_loops":
+        if choice.kernel == "two_loops":
+            return _plan_rung("two_loops", operation, dim, out.dtype)
+        if choice.kernel != "strided_loops":
             launches, workspace = row_launches(op, choice, n_rows, n_cols, tuple(steps))
             return Launches(launches, workspace, x, out)
-        if not op.reduces:
-            return _plan_rung("two_loops", operation, dim, out.dtype)
-        choice = choose_loops(n_rows, n_cols, facts["held"], facts["traits"], facts["device"])
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
     else:
         pair = _outer_and_inner(groups, len(strides))
@@ -450,7 +449,7 @@ def strided_launches(
 
 
 class LogsumexpBackward:
-    """One launch, whose kernel takes dlse before x and lse."""
+    """One launch, whose result is like the first input."""
 
     def __init__(self, launch: Launch, x: Tensor):
         self.launch = launch
@@ -464,7 +463,7 @@ class LogsumexpBackward:
                 return self(*inputs)
         x, lse, dlse = inputs
         dx = empty_like(x, memory_format=torch.contiguous_format)
-        self.launch.run((dlse, x, lse, dx))
+        self.launch.run((x, lse, dlse), dx)
         return dx
 
 

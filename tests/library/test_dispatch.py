@@ -21,6 +21,7 @@ from kernel_cases import (
     watch_accesses,
 )
 from triton_softmax import IMPLEMENTATIONS, dispatch, launch, plan
+from triton_softmax.choose import Device
 from triton_softmax.launch import WordPool
 from triton_softmax.plan import collapse
 
@@ -106,8 +107,17 @@ def test_one_long_row_is_split(dtype, log):
     check(tensor(1, 8200, dtype=dtype)[0], 0, log=log, ran="split_rows")
 
 
-def test_long_float64_rows_are_read_twice():
-    check(tensor(1, 8193, dtype=torch.float64), 1, ran="two_loops")
+@BOTH
+def test_long_float64_rows_are_read_twice(log, monkeypatch):
+    """Few by several programs each, as many as half the multiprocessors by one each."""
+    x = tensor(1, 8193, dtype=torch.float64)
+    check(x, 1, log=log, ran="strided_loops")
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "_device_of", lambda tensor: Device(2))
+        dispatch.clear_plans()
+        check(x, 1, log=log, ran="two_loops")
+        assert type(dispatch.plan_of("softmax", (x,), 1)) is plan.OnMatrices
+    dispatch.clear_plans()
 
 
 @BOTH

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 
+# --8<-- [start:row-tile]
 class RowTile(NamedTuple):
     """Whole rows in one program's registers: `packed_rows` and `aligned_rows`."""
 
@@ -25,6 +26,9 @@ class RowTile(NamedTuple):
     barrier: bool
     """Keep 16-bit elements in registers as they came, behind a barrier that the optimiser does not
     look through: else it keeps the float32 numbers, in twice the registers."""
+
+
+# --8<-- [end:row-tile]
 
 
 class SplitRows(NamedTuple):

@@ -15,9 +15,7 @@ from .device.monoid import LOG2E
 # --8<-- [start:backward]
 @triton.jit(do_not_specialize=["n_chunks"])
 def logsumexp_backward_kernel(
-    dlse_ptr,
-    x_ptr,
-    lse_ptr,
+    in_ptrs,
     dx_ptr,
     x_row_stride,
     x_col_stride,
@@ -28,9 +26,8 @@ def logsumexp_backward_kernel(
     """Gradient of log-sum-exp for one block of one row per program: dlse · softmax(x).
 
     Args:
-        dlse_ptr: gradient with respect to the result, one number per row.
-        x_ptr: input, rows of n_cols elements.
-        lse_ptr: the result, one number per row.
+        in_ptrs: x, rows of n_cols elements; the result lse, one number per row; and the gradient
+            with respect to it, dlse, likewise.
         dx_ptr: gradient with respect to the input, contiguous rows; written.
         x_row_stride: elements from one row to the next.
         x_col_stride: elements from one column to the next.
@@ -38,6 +35,7 @@ def logsumexp_backward_kernel(
         n_chunks: blocks per row.
         BLOCK_SIZE: columns per program, a power of two.
     """
+    x_ptr, lse_ptr, dlse_ptr = in_ptrs[0], in_ptrs[1], in_ptrs[2]
     acc_type: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     program = tl.program_id(0)
     row = (program // n_chunks).to(tl.int64)

@@ -13,12 +13,16 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .device.names import with_operation
 from .device.registers import in_registers, optimization_barrier
 from .device.vectors import multiple_of
 
 
 # --8<-- [start:kernel]
-@triton.jit(do_not_specialize=["in_strides", "out_stride", "n_rows", "n_cols"])
+@triton.jit(
+    repr=with_operation("packed_rows"),
+    do_not_specialize=["in_strides", "out_stride", "n_rows", "n_cols"],
+)
 def packed_rows_kernel(
     in_ptrs, out_ptr, in_strides, out_stride, n_rows, n_cols, OP: tl.constexpr, HOW: tl.constexpr
 ):

@@ -24,6 +24,7 @@ import triton
 import triton.language as tl
 
 from .device.exchange import poll, prefetch, publish, to_common_maximum
+from .device.names import with_operation
 from .device.registers import (
     in_registers,
     load_pairs,
@@ -217,6 +218,7 @@ def write_chunk(
 
 # --8<-- [start:kernel]
 @triton.jit(
+    repr=with_operation("split_rows"),
     do_not_specialize=[
         "in_strides",
         "out_stride",
@@ -225,7 +227,7 @@ def write_chunk(
         "n_chunks",
         "chunk_cols",
         "max_polls",
-    ]
+    ],
 )
 def split_rows_kernel(
     in_ptrs,

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from .device.exchange import poll, prefetch, publish, to_common_maximum
+from .device.names import with_operation
 from .device.registers import in_registers, optimization_barrier
 from .device.vectors import multiple_of
 from .strided import offsets_in_slice, slice_of
@@ -139,7 +140,9 @@ def merge_columns(columns, OP: tl.constexpr, HOW: tl.constexpr):
 
 
 # --8<-- [start:kernel]
-@triton.jit(do_not_specialize=["n_cols", "n_chunks", "max_polls"])
+@triton.jit(
+    repr=with_operation("split_strided"), do_not_specialize=["n_cols", "n_chunks", "max_polls"]
+)
 def split_strided_kernel(
     in_ptrs,
     out_ptr,

@@ -16,6 +16,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .device.names import with_operation
 from .device.registers import in_registers, optimization_barrier
 from .device.vectors import multiple_of
 
@@ -37,7 +38,7 @@ def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
 
 
 # --8<-- [start:kernel]
-@triton.jit
+@triton.jit(repr=with_operation("strided"))
 def strided_kernel(
     in_ptrs, out_ptr, in_strides, out_strides, n_cols, n_inner, OP: tl.constexpr, HOW: tl.constexpr
 ):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .device.names import with_operation
 from .device.registers import in_registers
 from .device.vectors import multiple_of
 from .strided import offsets_in_slice, slice_of
@@ -43,7 +44,9 @@ def summary_offsets(group, chunks, n_chunks, WHICH: tl.constexpr, BLOCK_INNER: t
 
 
 # --8<-- [start:kernel]
-@triton.jit(do_not_specialize=["n_cols", "n_chunks", "chunk_cols"])
+@triton.jit(
+    repr=with_operation("strided_loops"), do_not_specialize=["n_cols", "n_chunks", "chunk_cols"]
+)
 def strided_loops_kernel(
     in_ptrs,
     out_ptr,
@@ -84,7 +87,7 @@ def strided_loops_kernel(
     outer = outer.to(tl.int64)
     inner = block.to(INDEX) * BLOCK_INNER + tl.arange(0, BLOCK_INNER)[None, :]
     tile = tl.arange(0, BLOCK_COLS)[:, None]
-    begin = chunk * chunk_cols
+    begin = chunk.to(INDEX) * chunk_cols
     end = tl.minimum(begin + chunk_cols, n_cols)
     slices = ()
     for i in tl.static_range(len(in_ptrs)):

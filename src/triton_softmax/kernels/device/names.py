@@ -1,0 +1,15 @@
+"""What a compiled kernel is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def with_operation(geometry: str) -> Callable[[object], str]:
+    """A `repr` for `triton.jit`: profilers see `softmax_packed_rows_kernel`, and not one name for
+    all operations."""
+
+    def name(specialization) -> str:
+        return f"{specialization.constants['OP'].name}_{geometry}_kernel"
+
+    return name

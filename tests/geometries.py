@@ -1,0 +1,227 @@
+"""Every geometry, launched by hand: any operation on small tensors, without dispatch.
+
+A tile here is smaller than any that is chosen, so that a few elements make several programs, chunks
+and tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import triton
+
+from triton_softmax.choose.constants import (
+    RowTile,
+    SplitRows,
+    SplitStrided,
+    StridedLoops,
+    StridedTile,
+)
+from triton_softmax.kernels.aligned_rows import aligned_rows_kernel
+from triton_softmax.kernels.packed_rows import packed_rows_kernel
+from triton_softmax.kernels.split_rows import split_rows_kernel
+from triton_softmax.kernels.split_strided import split_strided_kernel
+from triton_softmax.kernels.strided import strided_kernel
+from triton_softmax.kernels.strided_loops import strided_loops_kernel
+from triton_softmax.operations.operation import Operation
+
+Inputs = tuple[torch.Tensor, ...]
+BLOCK_INNER = 4
+
+
+class Geometry(NamedTuple):
+    """A kernel and one way to launch it."""
+
+    label: str
+    kernel: str
+    """Its module in `kernels`."""
+    launch: Callable[[Operation, Inputs, torch.Tensor], None]
+    dim: int = 1
+    """Along which the operation runs, of (n_rows, n_cols) and of (n_outer, n_cols, n_inner)."""
+    shape: tuple[int, ...] = (3, 77)
+    """An odd length, several programs, and chunks of which the last is not full."""
+    dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float64)
+    """Some that it takes: all, or those of which a summary fits one word."""
+
+    def __call__(self, op: Operation, *inputs: torch.Tensor) -> torch.Tensor:
+        """The result; what is not written stays NaN."""
+        shape = list(inputs[0].shape)
+        if op.reduces:
+            del shape[self.dim]
+        out = torch.full(shape, float("nan"), dtype=inputs[0].dtype, device=inputs[0].device)
+        self.launch(op, inputs, out)
+        return out
+
+
+def row_strides(inputs: Inputs) -> tuple[int, ...]:
+    return tuple(x.stride(0) for x in inputs)
+
+
+def packed_rows(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
+    n_rows, n_cols = inputs[0].shape
+    how = RowTile(block_rows=2, block_cols=triton.next_power_of_2(n_cols), vector=1, barrier=False)
+    packed_rows_kernel[(triton.cdiv(n_rows, how.block_rows),)](
+        inputs, out, row_strides(inputs), out.stride(0), n_rows, n_cols, op, how
+    )
+
+
+def aligned_rows(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
+    n_rows, n_cols = inputs[0].shape
+    how = RowTile(block_rows=2, block_cols=triton.next_power_of_2(n_cols), vector=4, barrier=False)
+    aligned_rows_kernel[(triton.cdiv(n_rows, how.block_rows),)](
+        inputs, out, row_strides(inputs), out.stride(0), n_rows, n_cols, op, how
+    )
+
+
+def split_rows(*, depth: int = 0, keep_terms: bool = False, two_launches: bool = False):
+    """Rows in chunks of 20 columns. With a pipeline, three programs do all of them."""
+    chunk_cols = 20
+
+    def launch(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
+        n_rows, n_cols = inputs[0].shape
+        n_chunks = triton.cdiv(n_cols, chunk_cols)
+        how = SplitRows(
+            block=triton.next_power_of_2(chunk_cols),
+            vector=4,
+            edges=True,
+            pairs=inputs[0].element_size() == 2,
+            barrier=False,
+            keep_terms=keep_terms and op.finish_terms is not None,
+            depth=depth,
+            wait=False,
+            backoff=0,
+            publish=True,
+            write=True,
+            words=128,
+            polls=1,
+        )
+        words = torch.zeros(n_rows * n_chunks, dtype=torch.int64, device=out.device)
+        launches = (how,)
+        if two_launches:
+            launches = how._replace(write=False), how._replace(publish=False)
+        for part in launches:
+            split_rows_kernel[(3 if depth else n_rows * n_chunks,)](
+                inputs,
+                out,
+                words,
+                row_strides(inputs),
+                out.stride(0),
+                n_rows,
+                n_cols,
+                n_chunks,
+                chunk_cols,
+                0,
+                op,
+                part,
+            )
+
+    return launch
+
+
+def triples(inputs: Inputs, out: torch.Tensor, op: Operation) -> tuple[tuple, tuple]:
+    """Strides along (outer, column, inner) of the inputs and of the result."""
+    out_strides = (out.stride(0), 0, out.stride(1)) if op.reduces else out.stride()
+    return tuple(x.stride() for x in inputs), out_strides
+
+
+def groups_of_columns(x: torch.Tensor) -> int:
+    return x.shape[0] * triton.cdiv(x.shape[2], BLOCK_INNER)
+
+
+def strided(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
+    _, n_cols, n_inner = inputs[0].shape
+    how = StridedTile(
+        block_cols=triton.next_power_of_2(n_cols),
+        block_inner=BLOCK_INNER,
+        vector=1,
+        barrier=False,
+        wide_index=False,
+    )
+    strided_kernel[(groups_of_columns(inputs[0]),)](
+        inputs, out, *triples(inputs, out, op), n_cols, n_inner, op, how
+    )
+
+
+def split_strided(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
+    _, n_cols, n_inner = inputs[0].shape
+    how = SplitStrided(
+        block_cols=32,
+        block_inner=BLOCK_INNER,
+        vector=1,
+        barrier=False,
+        wide_index=False,
+        wait=False,
+        chunks=4,
+        polls=1,
+    )
+    n_chunks = triton.cdiv(n_cols, how.block_cols)
+    programs = groups_of_columns(inputs[0]) * n_chunks
+    words = torch.zeros(programs * BLOCK_INNER, dtype=torch.int64, device=out.device)
+    split_strided_kernel[(programs,)](
+        inputs, out, words, *triples(inputs, out, op), n_cols, n_inner, n_chunks, 0, op, how
+    )
+
+
+def strided_loops(*, n_chunks: int):
+    """Tiles of 16 elements, in one launch, or in two that cut the dimension into chunks."""
+
+    def launch(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
+        _, n_cols, n_inner = inputs[0].shape
+        how = StridedLoops(
+            block_cols=16,
+            block_inner=BLOCK_INNER,
+            vector=1,
+            wide_index=False,
+            publish=True,
+            write=True,
+        )
+        programs = groups_of_columns(inputs[0]) * n_chunks
+        # Nobody reads what nobody has written: the first launch overwrites all of it.
+        words = torch.full((programs * 2 * BLOCK_INNER,), -1, dtype=torch.int64, device=out.device)
+        launches = (how,)
+        if n_chunks > 1:
+            launches = how._replace(write=False), how._replace(publish=False)
+        for part in launches:
+            strided_loops_kernel[(programs,)](
+                inputs,
+                out,
+                words,
+                *triples(inputs, out, op),
+                n_cols,
+                n_inner,
+                n_chunks,
+                triton.cdiv(n_cols, n_chunks),
+                op,
+                part,
+            )
+
+    return launch
+
+
+COLUMNS = (2, 77, 5)
+
+GEOMETRIES = (
+    Geometry("packed_rows", "packed_rows", packed_rows),
+    Geometry("aligned_rows", "aligned_rows", aligned_rows),
+    *(
+        Geometry(label, "split_rows", split_rows(**how), dtypes=(dtype,))
+        for label, dtype, how in (
+            ("split_rows-depth-0", torch.float16, {"depth": 0}),
+            ("split_rows-depth-1", torch.float32, {"depth": 1}),
+            ("split_rows-depth-2", torch.float32, {"depth": 2}),
+            ("split_rows-keep-terms", torch.float32, {"depth": 1, "keep_terms": True}),
+            ("split_rows-two-launches", torch.float32, {"two_launches": True}),
+        )
+    ),
+    Geometry("strided", "strided", strided, shape=COLUMNS),
+    Geometry(
+        "split_strided", "split_strided", split_strided, shape=COLUMNS, dtypes=(torch.float32,)
+    ),
+    Geometry("strided_loops-one-launch", "strided_loops", strided_loops(n_chunks=1), shape=COLUMNS),
+    Geometry(
+        "strided_loops-two-launches", "strided_loops", strided_loops(n_chunks=3), shape=COLUMNS
+    ),
+)
+"""Each geometry, in each of its forms."""

@@ -1,0 +1,183 @@
+"""An operation is added in one file: every kernel takes it, and Triton's cache sees its text."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from geometries import GEOMETRIES
+from kernel_cases import DEVICE, assert_near, dtype_name, quiet
+from power_softmax import LOG_BASE, POWER_SOFTMAX, POWER_SOFTMAX_VJP
+
+PACKAGE = Path(__file__).resolve().parents[2] / "src/triton_softmax"
+CASES = [
+    pytest.param(geometry, dtype, id=f"{geometry.label}-{dtype_name(dtype)}")
+    for geometry in GEOMETRIES
+    for dtype in geometry.dtypes
+]
+
+
+def draw(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(shape, generator=generator, dtype=torch.float64)
+    return values.to(dtype).to(DEVICE)
+
+
+def test_every_geometry_takes_part():
+    """A kernel that takes an operation and a geometry's constants is launched here."""
+    geometries = set()
+    for path in sorted((PACKAGE / "kernels").glob("*.py")):
+        for node in ast.parse(path.read_text("utf8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name == f"{path.stem}_kernel":
+                assert {"OP", "HOW"} <= {argument.arg for argument in node.args.args}
+                geometries.add(path.stem)
+    assert geometries == {geometry.kernel for geometry in GEOMETRIES}
+
+
+@quiet
+@pytest.mark.parametrize(("geometry", "dtype"), CASES)
+def test_a_new_operation_runs_on_every_geometry(geometry, dtype):
+    x = 3 * draw(geometry.shape, dtype, seed=0)
+    x[0, :50] = float("-inf")  # whole chunks of nothing, and whole tiles
+    powers = 10 ** (x.double() - x.double().amax(dim=1, keepdim=True))
+    expected = powers / powers.sum(dim=1, keepdim=True)
+    assert_near(geometry(POWER_SOFTMAX, x), expected, dtype=dtype)
+
+
+@pytest.mark.parametrize(("geometry", "dtype"), CASES)
+def test_so_does_its_gradient(geometry, dtype):
+    x = draw(geometry.shape, torch.float64, seed=0).requires_grad_()
+    dy = draw(geometry.shape, dtype, seed=1)
+    y = torch.softmax(x * LOG_BASE.value, dim=1)
+    given = y.detach().to(dtype)
+    (expected,) = torch.autograd.grad(y, x, dy.double())
+    tolerance = {torch.float16: 2e-3, torch.float32: 1e-6, torch.float64: 1e-13}[dtype]
+    actual = geometry(POWER_SOFTMAX_VJP, given, dy)
+    assert_near(actual, expected, dtype=dtype, atol=tolerance)
+
+
+# --- the compiler's cache -------------------------------------------------------------------------
+
+TOY = """
+import triton
+import triton.language as tl
+
+from triton_softmax.operations.operation import Operation, same
+
+
+@triton.jit
+def _called(x):
+    return x * {called}
+
+
+@triton.jit
+def _terms(values, m, EXACT: tl.constexpr):
+    return _called(values[0]) + {own}
+
+
+@triton.jit
+def _finish(values, terms, m, total):
+    return terms / total
+
+
+TOY = Operation(
+    "toy", inputs=1, padding=0.0, shifted=False, terms=_terms, rescale=same, finish=_finish
+)
+"""
+
+HASHES = """
+import importlib.util
+import json
+import sys
+
+from triton.compiler import ASTSource
+
+from triton_softmax.choose.constants import RowTile
+from triton_softmax.kernels.packed_rows import packed_rows_kernel as kernel
+
+signature = {
+    "in_ptrs": ("*fp32",), "out_ptr": "*fp32", "in_strides": ("i32",), "out_stride": "i32",
+    "n_rows": "i32", "n_cols": "i32", "OP": "constexpr", "HOW": "constexpr",
+}
+found = {}
+for path in sys.argv[1:]:
+    spec = importlib.util.spec_from_file_location("toy", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    op, how = module.TOY, RowTile(block_rows=1, block_cols=128, vector=4, barrier=False)
+    constants = {(kernel.arg_names.index("OP"),): op, (kernel.arg_names.index("HOW"),): how}
+    source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
+    found[path] = [op.cache_key, source.hash()]
+print(json.dumps(found))
+"""
+
+LIBRARY = """
+import importlib
+import json
+import pkgutil
+
+import triton
+
+from triton_softmax import operations
+from triton_softmax.operations.operation import Operation
+
+found = {}
+for module in pkgutil.iter_modules(operations.__path__):
+    members = vars(importlib.import_module(f"triton_softmax.operations.{module.name}"))
+    for op in members.values():
+        if isinstance(op, Operation):
+            functions = [field for field in op if isinstance(field, triton.JITFunction)]
+            assert len(functions) >= 3, op
+            found[op.name] = [op.cache_key, [function.cache_key for function in functions]]
+print(json.dumps(found))
+"""
+
+
+def without_interpreter(program: str, *arguments: str) -> dict:
+    """What a program prints, in a process in which Triton compiles: only there are there keys."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = str(PACKAGE.parent)
+    process = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
+
+
+def test_the_cache_sees_the_text_of_an_operation(tmp_path):
+    """Both keys follow one digit in a function of an operation, or in one that it calls; and they
+    follow nothing else, such as the name of the file."""
+    texts = {
+        "first": TOY.format(own=2.0, called=5.0),
+        "same": TOY.format(own=2.0, called=5.0),
+        "own": TOY.format(own=3.0, called=5.0),
+        "called": TOY.format(own=2.0, called=6.0),
+    }
+    paths = {}
+    for name, text in texts.items():
+        paths[name] = tmp_path / name / "toy.py"
+        paths[name].parent.mkdir()
+        paths[name].write_text(text, "utf8")
+    found = without_interpreter(HASHES, *map(str, paths.values()))
+    keys = {name: tuple(found[str(path)]) for name, path in paths.items()}
+    assert keys["same"] == keys["first"]
+    for which in range(2):  # of the operation, and of the kernel that is compiled for it
+        assert len({keys[name][which] for name in ("first", "own", "called")}) == 3
+
+
+def test_every_operation_of_the_library_is_known_by_the_text_of_its_functions():
+    found = without_interpreter(LIBRARY)
+    assert {"softmax", "softmax_vjp", "log_softmax", "log_softmax_vjp", "logsumexp"} <= set(found)
+    for name, (key, functions) in found.items():
+        assert all(function in key for function in functions), name
+    assert len({key for key, _ in found.values()}) == len(found)
