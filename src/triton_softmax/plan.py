@@ -204,7 +204,6 @@ def from_matrix(matrix: Tensor, shape: torch.Size, dim: int) -> Tensor:
     return _own(matrix.view(moved).movedim(-1, dim).contiguous(), shape)
 
 
-# --8<-- [start:geometry]
 def collapse(
     shape: tuple[int, ...], strides: list[tuple[int, ...]], dim: int
 ) -> list[tuple[int, ...]]:
@@ -233,9 +232,6 @@ def collapse(
         else:
             groups.append((size, *steps))
     return groups
-
-
-# --8<-- [end:geometry]
 
 
 def _outer_and_inner(groups: list[tuple[int, ...]], n_tensors: int) -> list[tuple[int, ...]] | None:
@@ -330,7 +326,6 @@ def _plan_rung(implementation: str, operation: str, dim: int, dtype: torch.dtype
     return OnMatrices(lambda *rows: function(*rows, log=log, **argument), dim, kernels)
 
 
-# --8<-- [start:launches]
 def _plan_launches(
     operation: str, inputs: tuple[Tensor, ...], out: Tensor, dim: int, implementation: str | None
 ) -> Plan | None:
@@ -492,6 +487,3 @@ def _plan_logsumexp_backward(inputs: tuple[Tensor, ...], dim: int) -> Plan:
     if in_place and last and all(each.is_contiguous() for each in per_row):
         return plan
     return ByRows(plan, dim)
-
-
-# --8<-- [end:launches]

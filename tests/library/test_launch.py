@@ -78,18 +78,19 @@ def head(driver) -> tuple:
     return ("function", "packed", *hooks)
 
 
-@pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
-def test_a_repeated_launch_hands_over_addresses(driver, nested):
-    x, dy, dx = (torch.empty(4) for _ in range(3))
-    pointers = ((x, dy), dx) if nested else (x, dy, dx)
-    addresses = (x.data_ptr(), dy.data_ptr()), dx.data_ptr()
+@pytest.mark.parametrize("words", [False, True], ids=["alone", "words"])
+@pytest.mark.parametrize("n_inputs", [1, 2, 3])
+def test_a_repeated_launch_hands_over_addresses(driver, n_inputs, words):
+    inputs = tuple(torch.empty(4) for _ in range(n_inputs))
+    others = tuple(torch.empty(4) for _ in range(1 + words))
+    addresses = (tuple(x.data_ptr() for x in inputs), *(x.data_ptr() for x in others))
     run = launch_with(driver)
-    run.run(pointers)
-    assert driver.first == [((5,), (*pointers, 7, (8, 9)), {"HOW": How(4), "num_warps": 2})]
-    run.run(pointers)
-    run.run(pointers)
-    expected = addresses if nested else (*addresses[0], addresses[1])
-    assert driver.fast == [(5, 1, 1, 103, *head(driver), *expected, 7, (8, 9), How(4))] * 2
+    run.run(inputs, *others)
+    expected = (inputs, *others, 7, (8, 9))
+    assert driver.first == [((5,), expected, {"HOW": How(4), "num_warps": 2})]
+    run.run(inputs, *others)
+    run.run(inputs, *others)
+    assert driver.fast == [(5, 1, 1, 103, *head(driver), *addresses, 7, (8, 9), How(4))] * 2
     assert len(driver.first) == 1 and not driver.public
 
 
@@ -97,20 +98,20 @@ def test_a_repeated_launch_hands_over_addresses(driver, nested):
 def test_hooks_see_every_launch(driver, name, monkeypatch):
     x = torch.empty(4)
     run = launch_with(driver)
-    run.run((x,))
-    run.run((x,))
+    run.run((x,), x)
+    run.run((x,), x)
     assert (len(driver.fast), len(driver.public)) == (1, 0)
     chain = getattr(triton.knobs.runtime, name)
     chain.add(print)
     try:
-        run.run((x,))
+        run.run((x,), x)
     finally:
         chain.remove(print)
-    assert driver.public == [((5, 1, 1), (x, 7, (8, 9), How(4)))]
-    run.run((x,))
+    assert driver.public == [((5, 1, 1), ((x,), x, 7, (8, 9), How(4)))]
+    run.run((x,), x)
     assert (len(driver.fast), len(driver.public)) == (2, 1)
     monkeypatch.setattr(triton.knobs.runtime, name, print)  # a function in place of a chain
-    run.run((x,))
+    run.run((x,), x)
     assert (len(driver.fast), len(driver.public)) == (2, 2)
 
 
@@ -119,8 +120,8 @@ def test_an_unknown_release_is_launched_as_anybody_would(driver, monkeypatch):
     x = torch.empty(4)
     run = launch_with(driver)
     for _ in range(3):
-        run.run((x,))
-    assert driver.public == [((5, 1, 1), (x, 7, (8, 9), How(4)))] * 2 and not driver.fast
+        run.run((x,), x)
+    assert driver.public == [((5, 1, 1), ((x,), x, 7, (8, 9), How(4)))] * 2 and not driver.fast
 
 
 @pytest.mark.parametrize("name", ["run", "function", "packed_metadata"])
@@ -129,7 +130,7 @@ def test_without_a_name_of_the_compiled_kernel(driver, name):
     x = torch.empty(4)
     run = launch_with(driver)
     for _ in range(3):
-        run.run((x,))
+        run.run((x,), x)
     assert len(driver.public) == 2 and not driver.fast
 
 
@@ -138,7 +139,7 @@ def test_other_drivers_are_asked_every_time(driver):
     x = torch.empty(4)
     run = launch_with(driver)
     for _ in range(3):
-        run.run((x,))
+        run.run((x,), x)
     assert len(driver.first) == 3 and not driver.public and not driver.fast
 
 
@@ -171,7 +172,8 @@ def test_launch_without_knobs(driver, monkeypatch):
         without = copy_of(launch)
     monkeypatch.setattr(without, "current_device", lambda: 3)
     run = without.repeat(driver, 5, (7,))
-    run((torch.empty(4),))
+    x = torch.empty(4)
+    run((x,), x)
     assert len(driver.public) == 1 and not driver.fast
 
 
@@ -252,7 +254,8 @@ KINDS = {
     "float64": (lambda: torch.randn(4, 32), 1, torch.float64, None, plan.Convert),
     "scalar": (lambda: torch.randn(()), 0, None, None, plan.OfScalar),
     "empty": (lambda: torch.randn(3, 0), 0, None, None, plan.Filled),
-    "long-float64": (lambda: torch.randn(1, 8193).double(), 1, None, None, plan.OnMatrices),
+    "long-float64": (lambda: torch.randn(66, 8193).double(), 1, None, None, plan.OnMatrices),
+    "few-long-float64": (lambda: torch.randn(1, 8193).double(), 1, None, None, plan.Launches),
 }
 
 
@@ -261,7 +264,7 @@ CALLS = [("softmax", kind) for kind in KINDS] + [
 ]
 
 
-@pytest.mark.parametrize("operation, kind", CALLS, ids="-".join)
+@pytest.mark.parametrize("operation, kind", CALLS, ids=["-".join(call) for call in CALLS])
 def test_every_kind_of_call_is_planned_once(operation, kind, monkeypatch):
     make, dim, dtype, implementation, expected = KINDS[kind]
     dispatch.clear_plans()
