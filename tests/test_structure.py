@@ -20,6 +20,7 @@ ABOVE = {LIBRARY: {BENCH, SITE}, BENCH: {SITE}, SITE: set()}
 COMPILES_OR_RUNS = "computed"
 """The part of the site that needs the library, torch and triton."""
 
+
 def modules(package: str) -> list[Path]:
     return sorted((SRC / package).rglob("*.py"))
 
