@@ -20,44 +20,6 @@ ABOVE = {LIBRARY: {BENCH, SITE}, BENCH: {SITE}, SITE: set()}
 COMPILES_OR_RUNS = "computed"
 """The part of the site that needs the library, torch and triton."""
 
-UNUSED_MARKERS = {
-    ("src/triton_softmax/checks.py", "checks"),
-    ("src/triton_softmax/derivatives.py", "logsumexp-functions"),
-    ("src/triton_softmax/kernels/aligned_rows.py", "kernel"),
-    ("src/triton_softmax/kernels/device/exchange.py", "merge"),
-    ("src/triton_softmax/kernels/device/exchange.py", "poll"),
-    ("src/triton_softmax/kernels/device/exchange.py", "publish"),
-    ("src/triton_softmax/kernels/device/exchange.py", "word"),
-    ("src/triton_softmax/kernels/device/monoid.py", "exp-shifted"),
-    ("src/triton_softmax/kernels/device/monoid.py", "merge"),
-    ("src/triton_softmax/kernels/device/registers.py", "barrier"),
-    ("src/triton_softmax/kernels/device/registers.py", "pairs"),
-    ("src/triton_softmax/kernels/device/registers.py", "types"),
-    ("src/triton_softmax/kernels/device/vectors.py", "edges"),
-    ("src/triton_softmax/kernels/device/vectors.py", "multiple-of"),
-    ("src/triton_softmax/kernels/naive.py", "launch"),
-    ("src/triton_softmax/kernels/packed_rows.py", "kernel"),
-    ("src/triton_softmax/kernels/split_rows.py", "kernel"),
-    ("src/triton_softmax/kernels/split_rows.py", "rows"),
-    ("src/triton_softmax/kernels/split_rows.py", "summary"),
-    ("src/triton_softmax/kernels/split_rows.py", "write"),
-    ("src/triton_softmax/kernels/split_strided.py", "columns"),
-    ("src/triton_softmax/kernels/split_strided.py", "kernel"),
-    ("src/triton_softmax/kernels/strided.py", "kernel"),
-    ("src/triton_softmax/kernels/strided_loops.py", "kernel"),
-    ("src/triton_softmax/kernels/strided_loops.py", "walk"),
-    ("src/triton_softmax/launch.py", "workspace"),
-    ("src/triton_softmax/operations/log_softmax.py", "backward"),
-    ("src/triton_softmax/operations/log_softmax.py", "forward"),
-    ("src/triton_softmax/operations/logsumexp.py", "forward"),
-    ("src/triton_softmax/operations/operation.py", "operation"),
-    ("src/triton_softmax/operations/softmax.py", "backward"),
-    ("src/triton_softmax/operations/softmax.py", "forward"),
-    ("src/triton_softmax/plan.py", "geometry"),
-    ("src/triton_softmax/plan.py", "launches"),
-}
-"""Sections that no page includes; to be emptied."""
-
 
 def modules(package: str) -> list[Path]:
     return sorted((SRC / package).rglob("*.py"))
@@ -166,7 +128,7 @@ def test_every_section_of_the_source_is_on_a_page():
         for path in SRC.rglob("*.py")
         for name in sections(path)
     }
-    assert marked - included == UNUSED_MARKERS
+    assert not marked - included
 
 
 def committed() -> list[str]:

@@ -190,7 +190,6 @@ class SoftmaxBackwardFunction(Function):
 # --8<-- [end:softmax-backward-function]
 
 
-# --8<-- [start:logsumexp-functions]
 def _probabilities(x: Tensor, lse: Tensor, dim: int) -> Tensor:
     return (
         (_wide(x) - _wide(lse).unsqueeze(dim)).exp() if x.dim() else (_wide(x) - _wide(lse)).exp()
@@ -271,6 +270,3 @@ class LogsumexpBackwardFunction(Function):
             ]
             tangent = _sum_of(*terms)
             return None if tangent is None else tangent.to(x.dtype)
-
-
-# --8<-- [end:logsumexp-functions]

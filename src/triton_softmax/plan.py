@@ -205,7 +205,6 @@ def from_matrix(matrix: Tensor, shape: torch.Size, dim: int) -> Tensor:
     return _own(matrix.view(moved).movedim(-1, dim).contiguous(), shape)
 
 
-# --8<-- [start:geometry]
 def collapse(
     shape: tuple[int, ...], strides: list[tuple[int, ...]], dim: int
 ) -> list[tuple[int, ...]]:
@@ -234,9 +233,6 @@ def collapse(
         else:
             groups.append((size, *steps))
     return groups
-
-
-# --8<-- [end:geometry]
 
 
 def _outer_and_inner(groups: list[tuple[int, ...]], n_tensors: int) -> list[tuple[int, ...]] | None:
@@ -331,7 +327,6 @@ def _plan_rung(implementation: str, operation: str, dim: int, dtype: torch.dtype
     return OnMatrices(lambda *rows: function(*rows, log=log, **argument), dim, kernels)
 
 
-# --8<-- [start:launches]
 def traits_of(op: Operation) -> Traits:
     """What a choice has to know of an operation."""
     return Traits(op.inputs, op.finish_terms is not None, op.exp_in_finish, op.reduces)
@@ -499,6 +494,3 @@ def _plan_logsumexp_backward(inputs: tuple[Tensor, ...], dim: int) -> Plan:
     if in_place and last and all(each.is_contiguous() for each in per_row):
         return plan
     return ByRows(plan, dim)
-
-
-# --8<-- [end:launches]
