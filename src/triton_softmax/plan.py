@@ -56,7 +56,7 @@ _RUNGS = {
     "single_block": single_block,
 }
 
-_GEOMETRIES = {
+GEOMETRIES = {
     "packed_rows": packed_rows.packed_rows_kernel,
     "aligned_rows": aligned_rows.aligned_rows_kernel,
     "split_rows": split_rows.split_rows_kernel,
@@ -395,7 +395,7 @@ def _launches(
     options = {"num_warps": choice.num_warps}
     if choice.max_registers is not None:
         options["maxnreg"] = choice.max_registers
-    kernel = _GEOMETRIES[choice.kernel]
+    kernel = GEOMETRIES[choice.kernel]
     return tuple(
         Launch(kernel, grid, numbers, {"OP": op, "HOW": how}, options) for how in choice.launches
     )

@@ -1,14 +1,15 @@
-"""Every shipped kernel once or twice on small tensors, for `compute-sanitizer --tool ... python
+"""Every shipped kernel on small tensors, for `compute-sanitizer --tool ... python
 tests/gpu/sanitize.py`.
 
-Prints one line per case; a wrong result stops it. With PYTORCH_NO_CUDA_MEMORY_CACHING=1 each tensor
-is an allocation of its own, so that memcheck sees its ends.
+Prints one line per case; a wrong result stops it, and so does a geometry that has not run with
+every operation. With PYTORCH_NO_CUDA_MEMORY_CACHING=1 each tensor is an allocation of its own, so
+that memcheck sees its ends.
 """
 
 import torch
 
 import triton_softmax
-from triton_softmax import dispatch
+from triton_softmax import dispatch, plan
 
 CASES = [
     ((5, 64), -1, None),
@@ -39,26 +40,48 @@ WAYS = [
     ),
 ]
 
+seen: set[tuple[str, str]] = set()
+
+
+def run(operation: str, inputs: tuple[torch.Tensor, ...], dim: int, implementation: str | None):
+    """The result on the host, in float64; what has run is noted."""
+    call = dispatch.plan_of(operation, inputs, dim, None, implementation)
+    result = call(*inputs)
+    torch.cuda.synchronize()
+    seen.update((kernel, operation) for kernel in call.kernels)
+    return result.cpu().double(), call.kernels
+
 
 def check(dtype: torch.dtype, shape: tuple[int, ...], dim: int, implementation: str | None) -> None:
-    """Softmax, log-softmax and log-sum-exp with their gradients, on a tensor of its own."""
+    """All operations and the gradient of log-sum-exp, each tensor of its own."""
     host = torch.randn(shape).to(dtype)
-    want = torch.softmax(host.double(), dim)
-    x = host.cuda().requires_grad_(True)
-    for op in (triton_softmax.softmax, triton_softmax.log_softmax):
-        y = op(x, dim, implementation=implementation)
-        plan = dispatch.plan_of(op.__name__, (x,), dim, None, implementation)
-        y.backward(torch.ones_like(y))
-        got = y.detach().cpu().double()
-        got = got.exp() if op is triton_softmax.log_softmax else got
-        assert (got - want).abs().max() < 3e-2
-    triton_softmax.logsumexp(x, dim).sum().backward()
-    torch.cuda.synchronize()
-    print(dtype, shape, dim, *plan.kernels, "ok", flush=True)
+    dy = torch.randn(shape).to(dtype)
+    x = host.cuda()
+    for name, forward in (("softmax", torch.softmax), ("log_softmax", torch.log_softmax)):
+        y = forward(host.double(), dim)
+        got, kernels = run(name, (x,), dim, implementation)
+        assert (got - y).abs().max() < 1e-1
+        assert (got.exp() - y.exp()).abs().max() < 3e-2
+        y, d = y.to(dtype).double(), dy.double()
+        if name == "softmax":
+            want = y * (d - (y * d).sum(dim, keepdim=True))
+        else:
+            want = d - y.exp() * d.sum(dim, keepdim=True)
+        got, _ = run(f"{name}_backward", (y.to(dtype).cuda(), dy.cuda()), dim, implementation)
+        assert (got - want).abs().max() < 1e-1
+    want = torch.logsumexp(host.double(), dim)
+    # Log-sum-exp has no rungs.
+    got, _ = run("logsumexp", (x,), dim, implementation if implementation == "split_rows" else None)
+    assert (got - want).abs().max() < 1e-1
+    lse, dlse = want.to(dtype), torch.randn(want.shape).to(dtype)
+    got, _ = run("logsumexp_backward", (x, lse.cuda(), dlse.cuda()), dim, None)
+    p = (host.double() - lse.double().unsqueeze(dim)).exp()
+    assert (got - dlse.double().unsqueeze(dim) * p).abs().max() < 1e-1
+    print(dtype, shape, dim, *kernels, "ok", flush=True)
 
 
 if __name__ == "__main__":
-    choose = dispatch.choose_rows
+    choose = plan.choose_rows
 
     def told(way):
         constants, launch = way
@@ -70,12 +93,21 @@ if __name__ == "__main__":
         return choose_told
 
     for dtype in (torch.float32, torch.bfloat16):
+        seen.clear()
         for shape, dim, implementation in CASES:
             check(dtype, shape, dim, implementation)
         for way in WAYS:
-            dispatch.choose_rows = told(way)
+            plan.choose_rows = told(way)
             dispatch.clear_plans()
             for shape in ((3, 40_000), (3, 20_001)):
                 check(dtype, shape, -1, "split_rows")
-        dispatch.choose_rows = choose
+        plan.choose_rows = choose
         dispatch.clear_plans()
+        geometries = {kernel.__name__ for kernel in plan.GEOMETRIES.values()}
+        missing = {(g, name) for g in geometries for name in plan.OPERATIONS} - seen
+        assert not missing, missing
+    for shape, dim in (((3, 33), -1), ((2, 9001), -1), ((3, 40, 17), 1), ((2, 1100, 9), 1)):
+        check(torch.float64, shape, dim, None)
+    x = torch.randn(3, 781, device="cuda", requires_grad=True)
+    triton_softmax.softmax(x, -1).sum().backward()  # through autograd too
+    torch.cuda.synchronize()
