@@ -6,10 +6,12 @@ import pytest
 import torch
 
 import triton_softmax
+from geometries import BLOCK_INNER, GEOMETRIES, groups_of_columns
 from kernel_cases import DEVICE, INTERPRETED
 from softmax_bench import traffic
 from triton_softmax import reference
 from triton_softmax.kernels import naive, single_block, three_loops, two_loops
+from triton_softmax.operations.softmax import SOFTMAX, SOFTMAX_VJP
 
 SHAPES = [(1, 1), (3, 50), (6, 300)]
 # Rungs whose launchers take a plain contiguous matrix of any size.
@@ -81,6 +83,43 @@ def test_each_rung_moves_what_the_table_says(name, shape):
         MODULES[name].softmax_backward(y, x)
     expected = traffic.BACKWARD[name]
     assert (count.reads, count.writes) == (expected.reads(*shape), expected.writes(*shape))
+
+
+def summaries(geometry, op, x: torch.Tensor) -> tuple[int, int]:
+    """How many numbers of summaries are read and written by loads and stores: a word is one, and is
+    published by an atomic operation, which is not counted."""
+    chunks, n_rows = geometry.n_chunks, x.numel() // x.shape[1]
+    if geometry.kernel == "split_rows":  # each chunk reads the words of its row
+        return n_rows * chunks**2, 0
+    if geometry.kernel == "split_strided":  # once to see whether they are there, once to merge
+        return 2 * n_rows * chunks**2, 0
+    if geometry.kernel == "strided_loops" and chunks > 1:
+        lines = groups_of_columns(x) * BLOCK_INNER * chunks
+        return (2 if op.shifted else 1) * lines * chunks, 2 * lines
+    return 0, 0
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="only interpreted kernels are counted")
+@pytest.mark.parametrize("op", [SOFTMAX, SOFTMAX_VJP], ids=lambda op: op.name)
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=lambda geometry: geometry.label)
+def test_each_geometry_moves_what_the_table_says(geometry, op):
+    """One that exchanges words is launched when its partners have published theirs: that is when
+    the device is its own."""
+    inputs = tuple(torch.rand(geometry.shape, device=DEVICE) for _ in range(op.inputs))
+    out = torch.empty_like(inputs[0])
+    words = geometry.workspace()
+    if words:
+        geometry.launch(op, inputs, out, *words)
+    with traffic.count_elements() as count:
+        geometry.launch(op, inputs, out, *words)
+    twice = geometry.kernel == "strided_loops" or "two-launches" in geometry.label
+    table = traffic.FORWARD if op.inputs == 1 else traffic.BACKWARD
+    same = {"split_strided": "strided"}
+    expected = table["two_loops" if twice else same.get(geometry.kernel, geometry.kernel)]
+    shape = out.numel() // out.shape[1], out.shape[1]
+    read, written = summaries(geometry, op, out)
+    assert count.reads == expected.reads(*shape) + read
+    assert count.writes == expected.writes(*shape) + written
 
 
 def test_the_tables_name_every_implementation():

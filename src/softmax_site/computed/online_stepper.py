@@ -13,7 +13,7 @@ import triton.language as tl
 from softmax_site.computed import worked
 from softmax_site.markdown import to_mathml
 from triton_softmax import reference
-from triton_softmax.kernels.online import exp_shifted, merge
+from triton_softmax.kernels.device.monoid import exp_shifted, merge
 
 LONGER = (2.0, 1.0, 4.0, -1.0, 3.0, 5.0, 0.0)
 HEADS = ("i", "x_i", "m_i", "e^{m_{i-1} - m_i}", "e^{x_i - m_i}", "d_i")
