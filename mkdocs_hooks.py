@@ -6,4 +6,12 @@ from pathlib import Path
 # Taken back as soon as this file has run: whatever a build needs is imported here.
 sys.path.insert(0, str(Path(__file__).parent / "src"))
 
-from softmax_site.build import on_config, on_files  # noqa: E402, F401
+from softmax_site.build import (  # noqa: E402, F401
+    on_config,
+    on_env,
+    on_files,
+    on_page_content,
+    on_page_context,
+    on_page_markdown,
+    on_startup,
+)

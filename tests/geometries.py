@@ -46,8 +46,6 @@ class Geometry(NamedTuple):
     """An odd length, several programs, and chunks of which the last is not full."""
     dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float64)
     """Some that it takes: all, or those of which a summary fits one word."""
-    n_chunks: int = 1
-    """Of a row, or of a column."""
     n_words: int = 0
     """Of the workspace, in which programs look for the summaries of others."""
     zeroed: bool = True
@@ -216,7 +214,7 @@ GEOMETRIES = (
     Geometry("packed_rows", "packed_rows", packed_rows),
     Geometry("aligned_rows", "aligned_rows", aligned_rows),
     *(
-        Geometry(label, "split_rows", split_rows(**how), dtypes=(dtype,), n_chunks=4, n_words=3 * 4)
+        Geometry(label, "split_rows", split_rows(**how), dtypes=(dtype,), n_words=3 * 4)
         for label, dtype, how in (
             ("split_rows-depth-0", torch.float16, {"depth": 0}),
             ("split_rows-depth-1", torch.float32, {"depth": 1}),
@@ -232,7 +230,6 @@ GEOMETRIES = (
         split_strided,
         shape=COLUMNS,
         dtypes=(torch.float32,),
-        n_chunks=3,
         n_words=2 * 2 * 3 * BLOCK_INNER,
     ),
     *(
@@ -241,7 +238,6 @@ GEOMETRIES = (
             "strided_loops",
             strided_loops(n_chunks=n_chunks),
             shape=COLUMNS,
-            n_chunks=n_chunks,
             n_words=2 * 2 * n_chunks * 2 * BLOCK_INNER,
             zeroed=False,
         )

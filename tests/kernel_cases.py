@@ -11,10 +11,15 @@ import torch
 import triton
 
 from triton_softmax import dispatch
+from triton_softmax.choose import Choice
+from triton_softmax.plan import OPERATIONS, row_launches, strided_launches
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTERPRETED = triton.knobs.runtime.interpret
 DEVICE = "cpu" if INTERPRETED else "cuda"
+INF, NAN = float("inf"), float("nan")
+
+EVERY_OPERATION = pytest.mark.parametrize("operation", OPERATIONS)
 
 # The interpreter computes with NumPy, which warns of inf - inf and 0 / 0 where a GPU answers NaN.
 quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -50,6 +55,186 @@ def expected_backward(y: torch.Tensor, dy: torch.Tensor, *, log: bool = False) -
     if log:
         return dy - y.exp() * dy.sum(dim=1, keepdim=True)
     return y * (dy - (y * dy).sum(dim=1, keepdim=True))
+
+
+def operands(
+    operation: str, n_rows: int, n_cols: int, dtype: torch.dtype, gaps=(3, 1), seed: int = 0
+) -> tuple[torch.Tensor, ...]:
+    """The inputs of an operation along rows, with gaps of their own between them: x; or y, which
+    is what the forward pass answers, and dy."""
+    x = matrix(n_rows, n_cols, dtype, gap=gaps[0], seed=seed)
+    if not operation.endswith("backward"):
+        return (x,)
+    y = x.copy_(expected_forward(x, log=operation.startswith("log_")))
+    return y, matrix(n_rows, n_cols, dtype, gap=gaps[1], scale=1.0, seed=seed + 1)
+
+
+def expected(operation: str, inputs: tuple[torch.Tensor, ...], dim: int = 1) -> torch.Tensor:
+    """The answer in float64: by PyTorch, or from the formula."""
+    x, *dy = (each.double() for each in inputs)
+    if operation == "logsumexp":
+        return torch.logsumexp(x, dim)
+    if not dy:
+        return (torch.log_softmax if operation == "log_softmax" else torch.softmax)(x, dim)
+    if operation == "log_softmax_backward":
+        return dy[0] - x.exp() * dy[0].sum(dim, keepdim=True)
+    return x * (dy[0] - (x * dy[0]).sum(dim, keepdim=True))
+
+
+def assert_result(
+    operation: str, actual: torch.Tensor, inputs: tuple[torch.Tensor, ...], dim: int = 1
+) -> None:
+    """The answer is right up to the rounding of the dtype.
+
+    Log-sum-exp scales x by log2(e) before it subtracts m, and each product may be rounded by
+    |m|·2⁻²⁴, where a GPU rounds once and the interpreter twice. A sum of dy of both signs is as
+    exact as its terms, not as their sum; and where the interpreter truncates, a difference of
+    16-bit numbers is off by a unit of theirs.
+    """
+    dtype = actual.dtype
+    wanted = expected(operation, inputs, dim)
+    if operation == "logsumexp":
+        finite = torch.nan_to_num(inputs[0].double(), 0.0, 0.0, 0.0)
+        largest = finite.abs().amax(dim).max().item()
+        rounding = {torch.float16: 2**-10, torch.bfloat16: 2**-7, torch.float32: 2**-22}
+        of_largest = rounding.get(dtype, 2**-50)
+        torch.testing.assert_close(
+            actual.double(), wanted, rtol=0, atol=of_largest * (largest + 2.0), equal_nan=True
+        )
+        return
+    atol = None
+    if operation != "softmax":
+        if dtype.itemsize == 2:
+            atol = {"log_softmax": 1e-3, "log_softmax_backward": 2e-3}.get(operation)
+        elif dtype == torch.float32 and operation != "log_softmax":
+            atol = 1e-5
+    assert_near(actual, wanted, atol=atol)
+
+
+HOSTILE = [
+    [0.0, -INF, 1.0],
+    [-INF] * 3,
+    [-INF, -INF, -3.0],
+    [0.0, INF, 1.0],
+    [INF, INF, -INF],
+    [INF] * 3,
+    [INF, NAN, 0.0],
+    [0.0, NAN, 1.0],
+    [-INF, NAN, -INF],
+    [NAN] * 3,
+    [1e30, -1e30, 1e30],
+    [-1e30, -1e30, 0.0],
+    [-1e30, -1e30, -1e30],
+    [INF, 1e30, -1e30],
+    [88.0, 89.0, 104.0],
+    [1e4, 1e4 + 1, 1e4 - 1],
+    [-1e4, -1e4 + 1, -1e4 - 1],
+]
+"""Rows of three that a careless softmax gets wrong."""
+
+
+def hostile(n_cols: int, places: tuple[int, int, int], fill: float = -INF) -> torch.Tensor:
+    """`HOSTILE` with its elements in these columns, and `fill` in all others."""
+    x = torch.full((len(HOSTILE), n_cols), fill)
+    x[:, places] = torch.tensor(HOSTILE)
+    return x.to(DEVICE)
+
+
+def hostile_operands(operation: str, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Hostile rows as the inputs of an operation: y and dy of a backward pass, else x itself."""
+    if not operation.endswith("backward"):
+        return (x,)
+    y = (torch.log_softmax if operation.startswith("log_") else torch.softmax)(x, 1)
+    return y, matrix(*x.shape, x.dtype, scale=1.0)
+
+
+def assert_as_torch(
+    operation: str, actual: torch.Tensor, inputs: tuple[torch.Tensor, ...], dim: int = 1
+) -> None:
+    """Row by row what PyTorch answers: NaN for NaN, infinities with their sign, and numbers as
+    near as the row's own size allows."""
+    wanted = expected(operation, inputs, dim)
+    for i in range(len(wanted)):
+        row = tuple(each[i : i + 1] for each in inputs)
+        if operation == "logsumexp":
+            assert_result(operation, actual[i : i + 1], row, dim)
+        else:
+            assert_near(actual[i], wanted[i])
+
+
+# --- launches
+
+
+def run_rows(
+    operation: str,
+    choice: Choice,
+    inputs: tuple[torch.Tensor, ...],
+    *,
+    gap: int = 0,
+    words: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """An operation on matrices by a choice of our own, launched as a plan launches it. The result
+    lies amid NaN and is NaN itself before.
+
+    Args:
+        gap: elements between rows of the result.
+        words: workspace in place of a fresh one.
+    """
+    op = OPERATIONS[operation]
+    n_rows, n_cols = inputs[0].shape
+    width = 1 if op.reduces else n_cols
+    out = matrix(n_rows, width, out_dtype or inputs[0].dtype, gap=gap).fill_(NAN)
+    strides = (*(each.stride(0) for each in inputs), out.stride(0))
+    if choice.kernel == "aligned_rows" or choice.kernel == "split_rows":
+        vector = choice.how.vector
+        in_step = strides[:-1] if op.reduces else strides
+        assert len({stride % vector for stride in in_step}) == 1, "rows in step"
+    launches, workspace = row_launches(op, choice, n_rows, n_cols, strides)
+    if workspace is not None and words is None:
+        words = workspace.take(out.device)
+    for launch in launches:
+        launch.run((inputs, out) if words is None else (inputs, out, words))
+    return out[:, 0] if op.reduces else out
+
+
+def run_columns(
+    operation: str,
+    choice: Choice,
+    inputs: tuple[torch.Tensor, ...],
+    *,
+    out: torch.Tensor | None = None,
+    words: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The same along the middle dimension of tensors (n_outer, n_cols, n_inner).
+
+    Args:
+        out: what to write, (n_outer, n_cols, n_inner) or (n_outer, n_inner) for an operation that
+            reduces.
+        words: workspace in place of a fresh one, whose contents are those of old memory where
+            nothing is read before it is written.
+    """
+    op = OPERATIONS[operation]
+    x = inputs[0]
+    n_outer, n_cols, n_inner = x.shape
+    if out is None:
+        shape = (n_outer, n_inner) if op.reduces else x.shape
+        out = torch.full(shape, NAN, dtype=x.dtype, device=x.device)
+    spread = out.unsqueeze(1).expand(x.shape) if op.reduces else out
+    outer, cols, inner = zip(*(each.stride() for each in (*inputs, spread)), strict=True)
+    launches, workspace = strided_launches(
+        op, choice, (n_outer, *outer), (n_inner, *inner), cols, n_cols
+    )
+    if workspace is not None and words is None:
+        words = workspace.take(out.device) if workspace.zeroed else used(workspace.n_words)
+    for launch in launches:
+        launch.run((inputs, out) if words is None else (inputs, out, words))
+    return out
+
+
+def used(n_words: int) -> torch.Tensor:
+    """Words as others have left them: every summary among them is NaN."""
+    return torch.full((n_words,), -1, dtype=torch.int64, device=DEVICE)
 
 
 def assert_near(
@@ -114,8 +299,12 @@ def backward_kernels(
 
 
 def kernel_name(name: str, direction: str = "forward") -> tuple[str, ...]:
-    """What `forward_kernels` says of an implementation; the naive one has no kernel of ours."""
-    return () if name == "naive" else (f"softmax_{direction}_{name}_kernel",)
+    """What `forward_kernels` says of an implementation: a geometry has one kernel for both
+    directions, a rung one for each, and the naive one none of ours."""
+    if name == "naive":
+        return ()
+    rung = name in ("three_loops", "two_loops", "single_block")
+    return (f"softmax_{direction}_{name}_kernel" if rung else f"{name}_kernel",)
 
 
 class Accesses:

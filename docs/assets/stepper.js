@@ -1,6 +1,6 @@
 /* The stepper of the online recurrence. Without this script the page shows the tables it reads.
  *
- * The data are the steps that a kernel wrote (generators/online_stepper.py); nothing is computed here but heights:
+ * The data are the steps that a kernel wrote (src/softmax_site/computed/online_stepper.py); nothing is computed here but heights:
  * a bar is exp(x_j - m) of a column already read, m being the maximum so far.
  */
 (function () {

@@ -19,14 +19,15 @@ many registers it takes and what it spills are facts on any Linux machine, for N
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import importlib
-import json
+import io
 import os
+import pickle
 import re
 import subprocess
 import sys
-import tempfile
 from typing import Any, cast
 
 ARCHITECTURES = {
@@ -124,10 +125,11 @@ class Request:
 
     kernel: str
     """`module:function`. A tuned kernel is named as it is in its module."""
-    signature: dict[str, str]
-    """Triton type of each argument that is not a constant, `*fp32` or `i32`."""
+    signature: dict[str, Any]
+    """Triton type of each argument that is not a constant, `*fp32` or `i32`; of an argument that is
+    a tuple, a tuple of them, where an integer stands for itself."""
     constants: dict[str, Any]
-    """Value of each `tl.constexpr` argument; a dtype as `"tl.float32"`."""
+    """Value of each `tl.constexpr` argument; an operation as `module:name`."""
     target: str = "sm_90"
     """A key of `ARCHITECTURES`."""
     num_warps: int = 4
@@ -135,10 +137,70 @@ class Request:
     num_stages: int = 3
     """Stages of software pipelining."""
     aligned: tuple[str, ...] = ()
-    """Integer arguments that are multiples of 16, as Triton notices at a launch. Pointers always
-    are."""
+    """Integer arguments that are multiples of 16, as Triton notices at a launch; all integers of an
+    argument that is a tuple. Pointers always are."""
     max_registers: int | None = None
     """Registers per thread that an NVIDIA target may use."""
+
+
+OPERATIONS = {
+    "softmax": "triton_softmax.operations.softmax:SOFTMAX",
+    "softmax_backward": "triton_softmax.operations.softmax:SOFTMAX_VJP",
+    "log_softmax": "triton_softmax.operations.log_softmax:LOG_SOFTMAX",
+    "log_softmax_backward": "triton_softmax.operations.log_softmax:LOG_SOFTMAX_VJP",
+    "logsumexp": "triton_softmax.operations.logsumexp:LOGSUMEXP",
+}
+"""Where the operations are found, by the names that plans have for them."""
+
+
+def geometry_request(
+    geometry: str,
+    operation: str,
+    dtype: str,
+    how: Any,
+    target: str = "sm_90",
+    *,
+    num_warps: int = 4,
+    aligned: bool = False,
+    max_registers: int | None = None,
+) -> Request:
+    """The compilation of an operation on a geometry, as a plan launches it.
+
+    Args:
+        geometry: a module of `triton_softmax.kernels`.
+        operation: a key of `OPERATIONS`.
+        dtype: of the inputs and of the result, "fp16", "bf16", "fp32" or "fp64".
+        how: the constants of the geometry.
+        target: a key of `ARCHITECTURES`.
+        num_warps: warps per program.
+        aligned: strides and lengths are multiples of 16. Only strided geometries are compiled anew
+            for that; their columns lie side by side in any case.
+        max_registers: registers per thread that an NVIDIA target may use.
+    """
+    module = f"triton_softmax.kernels.{geometry}"
+    name = f"{geometry}_kernel"
+    function = getattr(importlib.import_module(module), name)
+    n_inputs = 2 if operation.endswith("backward") else 1
+    strides = ("i32", "i32", 1) if "strided" in geometry else "i32"
+    known = {
+        "in_ptrs": (f"*{dtype}",) * n_inputs,
+        "out_ptr": f"*{dtype}",
+        "words_ptr": "*i64",
+        "in_strides": (strides,) * n_inputs,
+        "out_stride": strides,
+        "out_strides": strides,
+    }
+    constants = {"OP": OPERATIONS[operation], "HOW": how}
+    names = [name for name in function.arg_names if name not in constants]
+    return Request(
+        f"{module}:{name}",
+        {name: known.get(name, "i32") for name in names},
+        constants,
+        target,
+        num_warps,
+        aligned=("in_strides", "out_strides", "n_inner") if aligned else (),
+        max_registers=max_registers,
+    )
 
 
 def compile_ahead(
@@ -208,25 +270,18 @@ def compile_many(requests: list[Request], *, keep_errors: bool = False) -> list[
             )
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     process = subprocess.run(
-        [sys.executable, "-m", "softmax_bench.compilation"],
-        input=json.dumps([dataclasses.asdict(request) for request in requests]),
+        [sys.executable, "-c", "from softmax_bench import compilation; compilation.serve()"],
+        input=pickle.dumps(requests),
         capture_output=True,
-        text=True,
         env=environment,
     )
     if process.returncode:
-        raise RuntimeError(f"the compiler process failed:\n{process.stderr}")
-    results = [_result(answer) for answer in json.loads(process.stdout.splitlines()[-1])]
+        raise RuntimeError(f"the compiler process failed:\n{process.stderr.decode()}")
+    results = pickle.loads(process.stdout)
     for result in results:
         if isinstance(result, Exception) and not keep_errors:
             raise result
     return cast("list[Compilation]", results)  # errors too, for those who asked to keep them
-
-
-def _result(answer: dict[str, Any]) -> Compilation | Exception:
-    if "error" in answer:
-        return (ValueError if answer["kind"] == "ValueError" else RuntimeError)(answer["error"])
-    return Compilation(**answer)
 
 
 # --- in the process without the interpreter -------------------------------------------------------
@@ -252,28 +307,29 @@ def _compile(request: Request) -> Compilation:
         raise ValueError(
             f"{request.kernel} takes {', '.join(names)}; missing: {missing}, unknown: {unknown}"
         )
-    source = ASTSource(
-        fn=kernel,
-        signature={name: request.signature.get(name, "constexpr") for name in names},
-        constexprs={
-            (names.index(name),): _constant(value) for name, value in request.constants.items()
-        },
-        attrs={
-            (i,): [["tt.divisibility", 16]]
-            for i, name in enumerate(names)
-            if name in request.aligned or request.signature.get(name, "").startswith("*")
-        },
-    )
+    signature, constants, attributes = {}, {}, {}
+    for i, argument in enumerate(names):
+        if argument in request.constants:
+            signature[argument] = "constexpr"
+            constants[(i,)] = _constant(request.constants[argument])
+        else:
+            signature[argument] = _typed(
+                request.signature[argument],
+                (i,),
+                argument in request.aligned,
+                constants,
+                attributes,
+            )
+    source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attributes)
     options = {"num_warps": request.num_warps, "num_stages": request.num_stages}
     if request.max_registers is not None and request.target.startswith("sm_"):
         options["maxnreg"] = request.max_registers
-    compiled = triton.compile(
-        source, target=GPUTarget(*ARCHITECTURES[request.target]), options=options
-    )
+    target = GPUTarget(*ARCHITECTURES[request.target])
     if request.target.startswith("sm_"):
+        compiled, registers, spill_bytes = _compile_nvidia(source, target, options)
         assembly = compiled.asm["ptx"]
-        registers, spill_bytes = _resources_nvidia(assembly)
     else:
+        compiled = triton.compile(source, target=target, options=options)
         assembly = compiled.asm["amdgcn"]
         registers = int(_found(r"\.vgpr_count:\s+(\d+)", assembly))
         spill_bytes = 4 * int(_found(r"\.vgpr_spill_count:\s+(\d+)", assembly))
@@ -296,49 +352,71 @@ def _found(pattern: str, text: str) -> str:
     return match[1]
 
 
-def _constant(value: Any) -> Any:
-    """A constant from its JSON form: a dtype travels as its name."""
-    import triton.language as tl
+def _typed(
+    kind: Any,
+    path: tuple[int, ...],
+    aligned: bool,
+    constants: dict[tuple[int, ...], Any],
+    attributes: dict[tuple[int, ...], Any],
+) -> Any:
+    """The type of an argument, or of a part of one; what is known of its value goes to the tables
+    of constants and attributes."""
+    if isinstance(kind, tuple):
+        parts = enumerate(kind)
+        return tuple(_typed(part, (*path, i), aligned, constants, attributes) for i, part in parts)
+    if isinstance(kind, int):
+        constants[path] = kind
+        return "constexpr"
+    if kind.startswith("*") or aligned:
+        attributes[path] = [["tt.divisibility", 16]]
+    return kind
 
-    if isinstance(value, str) and value.startswith("tl."):
-        return getattr(tl, value[3:])
+
+def _constant(value: Any) -> Any:
+    """A constant from the form in which it travels: an operation by its name."""
+    if isinstance(value, str):
+        module, name = value.split(":")
+        return getattr(importlib.import_module(module), name)
     return value
 
 
-def _resources_nvidia(ptx: str) -> tuple[int, int]:
-    """Registers per thread and bytes of spill stores, from ptxas itself."""
-    from triton.backends.nvidia.compiler import get_ptxas
+def _compile_nvidia(source: Any, target: Any, options: dict[str, Any]) -> tuple[Any, int, int]:
+    """A compiled kernel, its registers per thread and bytes of spill stores.
 
-    architecture = _found(r"(?m)^\.target (\w+)", ptx)
-    ptxas = get_ptxas(int(_found(r"(\d+)", architecture))).path
-    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
-        file.write(ptx)
-        file.flush()
-        process = subprocess.run(
-            [ptxas, "-v", f"--gpu-name={architecture}", file.name, "-o", os.devnull],
-            capture_output=True,
-            text=True,
-        )
-    if process.returncode:
-        raise RuntimeError(f"ptxas: {process.stderr}")
-    registers = max(map(int, re.findall(r"Used (\d+) registers", process.stderr)))
-    spill_bytes = max(map(int, re.findall(r"(\d+) bytes spill stores", process.stderr)))
-    return registers, spill_bytes
+    ptxas reports these two, so its report is kept beside the kernel in Triton's cache.
+    """
+    import triton
+    from triton.runtime.cache import get_cache_manager
 
-
-def _main() -> None:
-    answers = []
-    for request in json.load(sys.stdin):
-        try:
-            answers.append(dataclasses.asdict(_compile(Request(**request))))
-        except Exception as error:
-            kind = "ValueError" if isinstance(error, ValueError) else "RuntimeError"
-            answers.append(
-                {"error": f"{request['kernel']} for {request['target']}: {error}", "kind": kind}
-            )
-    print()
-    print(json.dumps(answers))
+    name = "ptxas.txt"
+    triton.knobs.nvidia.dump_ptxas_log = True
+    report = io.StringIO()
+    with contextlib.redirect_stdout(report):
+        compiled = triton.compile(source, target=target, options=options)
+        cache = get_cache_manager(compiled.hash)
+        if not report.getvalue() and cache.get_file(name) is None:
+            # The kernel was in the cache, by someone who did not ask for the report.
+            triton.knobs.compilation.always_compile = True
+            compiled = triton.compile(source, target=target, options=options)
+            triton.knobs.compilation.always_compile = False
+    if report.getvalue():
+        path = cache.put(report.getvalue(), name, binary=False)
+    else:
+        path = cast("str", cache.get_file(name))
+    with open(path) as file:
+        text = file.read()
+    registers = max(map(int, re.findall(r"Used (\d+) registers", text)))
+    return compiled, registers, max(map(int, re.findall(r"(\d+) bytes spill stores", text)))
 
 
-if __name__ == "__main__":
-    _main()
+def serve() -> None:
+    """Compile what comes in by the standard input, and answer by the standard output."""
+    answers: list[Compilation | Exception] = []
+    with contextlib.redirect_stdout(sys.stderr):
+        for request in pickle.load(sys.stdin.buffer):
+            try:
+                answers.append(_compile(request))
+            except Exception as error:
+                kind = ValueError if isinstance(error, ValueError) else RuntimeError
+                answers.append(kind(f"{request.kernel} for {request.target}: {error}"))
+    sys.stdout.buffer.write(pickle.dumps(answers))

@@ -66,34 +66,40 @@ def code(text: str) -> str:
     return "\n".join(kept)
 
 
-def _imported(text: str, path: Path, package: Path) -> list[tuple[str, ...]]:
-    """The modules of the package that a file imports, as parts below it; whole or by name."""
+def _module(name: str, package: Path) -> Path | None:
+    """The file of a module of the package below its front; None of anything else."""
+    top, *parts = name.split(".")
+    if top != package.name or not parts or parts[0] in OUTSIDE:
+        return None
+    path = package.joinpath(*parts)
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if file.is_file():
+            return file
+    return None
+
+
+def _imported(text: str, path: Path, package: Path) -> list[Path]:
+    """The files of the package that a file imports. A name may be a module of its own; if it is
+    none, it comes from the module that it is imported from, which may be a folder's `__init__`."""
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            found += [_module(alias.name, package) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             stem = node.module or ""
             if node.level:
                 folder = path.parents[node.level - 1].relative_to(package.parent)
                 stem = ".".join([*folder.parts, *([stem] if stem else [])])
-            names = [stem, *(f"{stem}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        found += [tuple(name.split(".")) for name in names]
-    return [parts[1:] for parts in found if parts[0] == package.name and parts[1:]]
+            for alias in node.names:
+                found.append(_module(f"{stem}.{alias.name}", package) or _module(stem, package))
+    return [file for file in dict.fromkeys(found) if file is not None]
 
 
 @lru_cache(maxsize=512)
 def _read(path: Path, package: Path, stamp: int) -> tuple[str, tuple[Path, ...]]:
     """The code of a file and the files of the package that it imports."""
     text = path.read_text(encoding="utf-8")
-    files = []
-    for parts in _imported(text, path, package):
-        file = package.joinpath(*parts).with_suffix(".py")
-        if parts[0] not in OUTSIDE and file.is_file() and file not in files:
-            files.append(file)
-    return code(text), tuple(files)
+    return code(text), tuple(_imported(text, path, package))
 
 
 def read(path: Path, package: Path) -> tuple[str, tuple[Path, ...]]:

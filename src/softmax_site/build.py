@@ -1,4 +1,4 @@
-"""The site's part in a build by MkDocs or ProperDocs: the Markdown extension and the data files.
+"""The site's part in a build by MkDocs or ProperDocs.
 
 `mkdocs_hooks.py` offers these functions, so that a plain `mkdocs build` or `mkdocs serve` finds
 them wherever the repository lies.
@@ -6,17 +6,35 @@ them wherever the repository lies.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
-from softmax_site import markdown, rendered
+from softmax_site import equations, markdown, rendered
+from softmax_site.preview import Pages
+
+BULK = re.compile(
+    r'<details class="(?:note" data-search-exclude|mkdocstrings-source")>.*?</details>', re.S
+)
+"""What the search has no use for and takes long to read: raw rows, and the source of the API."""
+
+_preview: Pages | None = None
+_hidden: dict[str, list[str]] = {}
+
+
+def on_startup(command, **_):
+    """Keep converted pages from build to build in a preview."""
+    global _preview
+    _preview = Pages() if command == "serve" else None
 
 
 def on_config(config):
     """Add the Markdown extension, which needs to know where the repository is."""
-    root = str(Path(config.config_file_path).parent)
     config.markdown_extensions.append(markdown.__name__)
-    config.mdx_configs[markdown.__name__] = {"root": root}
+    config.mdx_configs[markdown.__name__] = {"root": str(Path(config.config_file_path).parent)}
+    equations.forget()
+    rendered.forget()
+    _hidden.clear()
     return config
 
 
@@ -26,3 +44,32 @@ def on_files(files, config):
     for path, text in rendered.load(Path(config.config_file_path).parent).assets.items():
         files.append(file.generated(config, path, content=text))
     return files
+
+
+def on_page_markdown(text, page, config, files):
+    """In a preview, convert only pages that have changed."""
+    if _preview is not None:
+        _preview.on_page_markdown(text, page, config, files)
+    return text
+
+
+def on_env(env, config, **_):
+    """In a preview, index only pages that have changed."""
+    if _preview is not None:
+        _preview.on_env(config)
+    return env
+
+
+def on_page_content(html, page, **_):
+    """Take out what the search need not read, until it has read the rest."""
+    _hidden[page.file.src_uri] = BULK.findall(html)
+    return BULK.sub("<hidden-from-search></hidden-from-search>", html)
+
+
+def on_page_context(context, page, **_):
+    """Put it back: plugins, and with them the search, come before hooks."""
+    parts = iter(_hidden.pop(page.file.src_uri))
+    page.content = re.sub(
+        "<hidden-from-search></hidden-from-search>", lambda _: next(parts), page.content
+    )
+    return context

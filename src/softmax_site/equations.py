@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,8 @@ from pathlib import Path
 import yaml
 
 TESTS = Path("tests/site/test_equations.py")
+INDEX = "[[equation-index]]"
+"""The line of a page that becomes the index."""
 
 _EQUATION = re.compile(
     r"^/// equation \| (?P<label>\S+)[ ]*\n(?P<latex>.*?)\n///[ ]*$", re.M | re.S
@@ -77,6 +80,9 @@ class Registry:
             known = ", ".join(self.equations) or "none"
             raise KeyError(f"no equation is labelled {label!r}; known: {known}")
         return self.equations[label]
+
+    def __iter__(self) -> Iterator[Equation]:
+        return iter(self.equations.values())
 
     def pages(self) -> dict[str, list[Equation]]:
         pages: dict[str, list[Equation]] = {}
@@ -198,6 +204,7 @@ def _code(root: Path) -> list[tuple[str, Lines]]:
     return found
 
 
+@lru_cache(maxsize=2)
 def _stamp(root: Path) -> tuple:
     files = [root / "mkdocs.yml", root / TESTS]
     files += [
@@ -256,9 +263,14 @@ def _load(root: Path, stamp: tuple) -> Registry:
 
 
 def load(root: Path | str = ".") -> Registry:
-    """Read the equations below `root`; read again only when a file has changed."""
+    """Read the equations below `root`; after `forget`, again if a file has changed."""
     root = Path(root).resolve()
     return _load(root, _stamp(root))
+
+
+def forget() -> None:
+    """Look at the files again at the next `load`."""
+    _stamp.cache_clear()
 
 
 def index_markdown(registry: Registry) -> str:

@@ -33,7 +33,7 @@ from softmax_site import equations, rendered
 
 _INLINE = r"(?<![\\$\w])\$(?![\s$])((?:\\.|[^\\$\n]|\n(?!\n))+?)(?<![\s\\])\$(?![\d$])"
 _EQREF = r"\\eqref\{([^}\s]+)\}"
-_INDEX = "[[equation-index]]"
+_HTML = re.compile(r"^<(?P<tag>details|div)\b.*?^</(?P=tag)>$", re.M | re.S)
 _RENDERED = re.compile(r"\[\[rendered ([\w-]+)\]\]")
 
 _converter = LatexToMathML(fancy_error=False)
@@ -180,9 +180,9 @@ class _Index(Preprocessor):
         self.root = root
 
     def run(self, lines: list[str]) -> list[str]:
-        if _INDEX not in lines:
+        if equations.INDEX not in lines:
             return lines
-        at = lines.index(_INDEX)
+        at = lines.index(equations.INDEX)
         return (
             lines[:at]
             + equations.index_markdown(equations.load(self.root)).split("\n")
@@ -199,8 +199,13 @@ class _Rendered(Preprocessor):
         out: list[str] = []
         for line in lines:
             match = _RENDERED.fullmatch(line)
-            out += rendered.markdown(match[1], self.root).split("\n") if match else [line]
+            out += self.fragment(match[1]) if match else [line]
         return out
+
+    def fragment(self, name: str) -> list[str]:
+        """The lines of a fragment; what is HTML already, some megabytes, is not parsed again."""
+        text = rendered.markdown(name, self.root)
+        return _HTML.sub(lambda match: self.md.htmlStash.store(match[0]), text).split("\n")
 
 
 class _Doctests(Preprocessor):
@@ -240,8 +245,8 @@ class SiteExtension(BlocksExtension):
         # Above snippets (32) and fences (25), whose syntax the index uses.
         md.preprocessors.register(_Index(md, root), "site-equation-index", 40)
         md.preprocessors.register(_Doctests(md), "site-doctests", 39)
-        # Below snippets: what is rendered includes nothing more.
-        md.preprocessors.register(_Rendered(md, root), "site-rendered", 31)
+        # Below snippets (32), for it includes no more, and below what drops placeholders (30).
+        md.preprocessors.register(_Rendered(md, root), "site-rendered", 28)
 
 
 def makeExtension(**kwargs: object) -> Extension:  # noqa: N802

@@ -18,6 +18,7 @@ READ = ("docs/benchmarks", "tests/site/test_corrections.py", "src/softmax_bench/
 """The folder and files that everything rendered follows from."""
 
 
+@lru_cache(maxsize=2)
 def _stamp(root: Path) -> tuple:
     files = [root / name for name in READ]
     files += (root / READ[0]).rglob("*.json")
@@ -33,9 +34,15 @@ def _load(root: Path, stamp: tuple) -> Rendered:
 
 
 def load(root: Path | str = ".") -> Rendered:
-    """Everything rendered for the repository below `root`; made again when a file has changed."""
+    """Everything rendered for the repository below `root`; after `forget`, made again if a file
+    has changed."""
     root = Path(root).resolve()
     return _load(root, _stamp(root))
+
+
+def forget() -> None:
+    """Look at the files again at the next `load`."""
+    _stamp.cache_clear()
 
 
 def markdown(name: str, root: Path | str = ".") -> str:

@@ -27,7 +27,6 @@ INTERPRETED = not isinstance(tl.sum, triton.JITFunction)
 """Whether Triton was imported with TRITON_INTERPRET=1, so that kernels run on CPU tensors."""
 
 
-# --8<-- [start:checks]
 def check_dim(dim: int, ndim: int) -> int:
     """Return `dim` counted from the front; a 0-d tensor has one dimension here, as everywhere in
     PyTorch.
@@ -89,9 +88,6 @@ def check_device(device: torch.device) -> None:
         f"Triton has no kernels for device {str(device)!r}; expected cuda, xpu, or cpu "
         "(interpreted)"
     )
-
-
-# --8<-- [end:checks]
 
 
 def check_arguments(

@@ -190,7 +190,6 @@ class SoftmaxBackwardFunction(Function):
 # --8<-- [end:softmax-backward-function]
 
 
-# --8<-- [start:logsumexp-functions]
 def _probabilities(x: Tensor, lse: Tensor, dim: int) -> Tensor:
     return (
         (_wide(x) - _wide(lse).unsqueeze(dim)).exp() if x.dim() else (_wide(x) - _wide(lse)).exp()
@@ -270,6 +269,3 @@ class LogsumexpBackwardFunction(Function):
                 None if tlse is None else -_spread(dlse * tlse, x, ctx.dim) * p,
             ]
             return _sum_of(*terms).to(x.dtype)
-
-
-# --8<-- [end:logsumexp-functions]

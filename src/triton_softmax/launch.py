@@ -176,7 +176,6 @@ class WordPool:
 words = WordPool()
 
 
-# --8<-- [start:workspace]
 class Workspace:
     """The int64 words that the launches of a plan share.
 
@@ -196,6 +195,3 @@ class Workspace:
         if self.zeroed:
             return words.take(self.n_words, device)
         return torch.empty(self.n_words, dtype=torch.int64, device=device)
-
-
-# --8<-- [end:workspace]

@@ -20,7 +20,7 @@ import triton
 from torch import Tensor, empty_like
 
 from .checks import check_alike, check_arguments, check_device
-from .choose import Choice, Device, Traits, choose_loops, choose_rows, choose_strided, polling
+from .choose import Choice, Device, Traits, choose_rows, choose_strided, polling
 from .kernels import (
     aligned_rows,
     logsumexp,
@@ -204,7 +204,6 @@ def from_matrix(matrix: Tensor, shape: torch.Size, dim: int) -> Tensor:
     return _own(matrix.view(moved).movedim(-1, dim).contiguous(), shape)
 
 
-# --8<-- [start:geometry]
 def collapse(
     shape: tuple[int, ...], strides: list[tuple[int, ...]], dim: int
 ) -> list[tuple[int, ...]]:
@@ -233,9 +232,6 @@ def collapse(
         else:
             groups.append((size, *steps))
     return groups
-
-
-# --8<-- [end:geometry]
 
 
 def _outer_and_inner(groups: list[tuple[int, ...]], n_tensors: int) -> list[tuple[int, ...]] | None:
@@ -330,7 +326,6 @@ def _plan_rung(implementation: str, operation: str, dim: int, dtype: torch.dtype
     return OnMatrices(lambda *rows: function(*rows, log=log, **argument), dim, kernels)
 
 
-# --8<-- [start:launches]
 def _plan_launches(
     operation: str, inputs: tuple[Tensor, ...], out: Tensor, dim: int, implementation: str | None
 ) -> Plan | None:
@@ -355,17 +350,17 @@ def _plan_launches(
     }
     adjacent = all(step == 1 for step in col_strides[: len(moved)])
     if adjacent and len(groups) <= 1 and implementation != "strided":
-        n_rows, *steps = groups[0] if groups else (1, *(n_cols,) * len(inputs), 1)
+        one_row = (1, *(n_cols,) * len(inputs), 1 if op.reduces else n_cols)
+        n_rows, *steps = groups[0] if groups else one_row
         of_moved = tuple(steps[: len(moved)])
         choice = choose_rows(
             n_rows, n_cols, itemsize, strides=of_moved, implementation=implementation, **facts
         )
-        if choice.kernel != "two_loops":
+        if choice.kernel == "two_loops":
+            return _plan_rung("two_loops", operation, dim, out.dtype)
+        if choice.kernel != "strided_loops":
             launches, workspace = row_launches(op, choice, n_rows, n_cols, tuple(steps))
             return Launches(launches, workspace, x, out)
-        if not op.reduces:
-            return _plan_rung("two_loops", operation, dim, out.dtype)
-        choice = choose_loops(n_rows, n_cols, facts["held"], facts["traits"], facts["device"])
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
     else:
         pair = _outer_and_inner(groups, len(strides))
@@ -492,6 +487,3 @@ def _plan_logsumexp_backward(inputs: tuple[Tensor, ...], dim: int) -> Plan:
     if in_place and last and all(each.is_contiguous() for each in per_row):
         return plan
     return ByRows(plan, dim)
-
-
-# --8<-- [end:launches]

@@ -54,7 +54,7 @@ def test_a_row_holds_everything_and_keeps_to_the_schema(tmp_path):
     assert torch_row["bytes"] == 2 * 2 * 5 * 4
     assert torch_row["max_rel_error"] < 1e-6 and torch_row["source"] is None
     assert naive["status"] == "ok" and naive["kernels"] == [] and len(naive["source"]) == 64
-    assert packed["kernels"] == ["softmax_forward_packed_rows_kernel"]
+    assert packed["kernels"] == ["packed_rows_kernel"]
     assert copy["max_rel_error"] is None
     assert data["environments"]["run1"]["commit"] == "0123456789"
     assert "forward/softmax/forward/float32/2x5" in said[1]

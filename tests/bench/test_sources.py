@@ -43,7 +43,8 @@ def test_a_comment_or_docstring_does_not_change_the_hash(tmp_path):
 def package(tmp_path) -> Path:
     """A library in which kernels import device functions and operations are constants."""
     files = {
-        "dispatch.py": "from .operations import softmax\nfrom .kernels import split_rows\n",
+        "dispatch.py": "from .operations import softmax\nfrom .kernels import split_rows\n"
+        "from .choose import choose\n",
         "operations/softmax.py": "from ..arithmetic import exp\nF = exp\n",
         "operations/toy.py": "F = 2\n",
         "arithmetic.py": "exp = 1\n",
@@ -51,6 +52,8 @@ def package(tmp_path) -> Path:
         "kernels/device/exchange.py": "from package.kernels.device import words\npoll = words\n",
         "kernels/device/words.py": "A = 1\n",
         "kernels/single_block.py": "A = 1\n",
+        "choose/__init__.py": "from .rows import choose\n",
+        "choose/rows.py": "choose = 1\n",
     }
     for name, text in files.items():
         path = tmp_path / "package" / name
@@ -70,6 +73,7 @@ def package(tmp_path) -> Path:
         ("operations/toy.py", False),
         ("kernels/single_block.py", False),
         ("dispatch.py", False),
+        ("choose/rows.py", False),
     ],
 )
 def test_a_geometry_rests_on_what_it_imports_and_on_the_operations_it_is_given(
@@ -86,3 +90,20 @@ def test_a_rung_that_spells_its_operation_out_rests_on_no_other(package):
     with open(package / "operations/softmax.py", "a") as file:
         file.write("B = 2\n")
     assert sources.hash_of("single_block", package) == before
+
+
+@pytest.mark.parametrize(
+    "edited", ["choose/__init__.py", "choose/rows.py", "operations/softmax.py"]
+)
+def test_the_chooser_rests_on_what_a_folder_passes_on(package, edited):
+    before = sources.hash_of(CHOOSER, package)
+    with open(package / edited, "a") as file:
+        file.write("B = 2\n")
+    assert sources.hash_of(CHOOSER, package) != before
+
+
+def test_the_chooser_rests_on_every_choice():
+    """All of `choose` decides; one of its files left out would let a page grow old unseen."""
+    files = set(sources.files_of(CHOOSER))
+    assert set((sources.PACKAGE / "choose").rglob("*.py")) <= files
+    assert set((sources.PACKAGE / "kernels/device").glob("[a-z]*.py")) <= files

@@ -1,17 +1,18 @@
 """The traffic that the pages state, against what the code asks for."""
 
 import inspect
+from pathlib import Path
 
 import pytest
 import torch
 
 import triton_softmax
-from geometries import BLOCK_INNER, GEOMETRIES, groups_of_columns
 from kernel_cases import DEVICE, INTERPRETED
 from softmax_bench import traffic
-from triton_softmax import reference
+from triton_softmax import dispatch, plan, reference
+from triton_softmax.choose import Choice
+from triton_softmax.choose.constants import SplitRows, SplitStrided, StridedLoops
 from triton_softmax.kernels import naive, single_block, three_loops, two_loops
-from triton_softmax.operations.softmax import SOFTMAX, SOFTMAX_VJP
 
 SHAPES = [(1, 1), (3, 50), (6, 300)]
 # Rungs whose launchers take a plain contiguous matrix of any size.
@@ -85,41 +86,87 @@ def test_each_rung_moves_what_the_table_says(name, shape):
     assert (count.reads, count.writes) == (expected.reads(*shape), expected.writes(*shape))
 
 
-def summaries(geometry, op, x: torch.Tensor) -> tuple[int, int]:
-    """How many numbers of summaries are read and written by loads and stores: a word is one, and is
-    published by an atomic operation, which is not counted."""
-    chunks, n_rows = geometry.n_chunks, x.numel() // x.shape[1]
-    if geometry.kernel == "split_rows":  # each chunk reads the words of its row
-        return n_rows * chunks**2, 0
-    if geometry.kernel == "split_strided":  # once to see whether they are there, once to merge
-        return 2 * n_rows * chunks**2, 0
-    if geometry.kernel == "strided_loops" and chunks > 1:
-        lines = groups_of_columns(x) * BLOCK_INNER * chunks
-        return (2 if op.shifted else 1) * lines * chunks, 2 * lines
-    return 0, 0
+GEOMETRIES = {
+    # shape of x, dim; words read per row; constants where none are chosen for so few elements
+    "packed_rows": ((3, 48), 1, 0, None),
+    "aligned_rows": ((3, 49), 1, 0, None),
+    "split_rows": (
+        (3, 1001), 1, 1,
+        SplitRows(
+            1024, 1, edges=False, pairs=False, barrier=False, keep_terms=False, depth=0, wait=False,
+            backoff=0, publish=True, write=True, words=32, polls=1,
+        ),
+    ),
+    "strided": ((2, 40, 5), 1, 0, None),
+    "split_strided": (
+        (2, 40, 5), 1, 2,
+        SplitStrided(64, 8, 1, barrier=False, wide_index=False, wait=False, chunks=4, polls=1),
+    ),
+    "strided_loops": (
+        (2, 40, 5), 1, 0,
+        StridedLoops(16, 8, 1, wide_index=False, publish=True, write=True),
+    ),
+}  # fmt: skip
+
+
+def call_of(name: str, operation: str, x: torch.Tensor) -> plan.Launches:
+    """A call that launches this geometry once."""
+    shape, dim, _, how = GEOMETRIES[name]
+    op = plan.OPERATIONS[operation]
+    if how is None:
+        return dispatch.plan_of(operation, (x,) * op.inputs, dim)
+    choice = Choice(name, how, num_warps=1, chunk_cols=shape[dim])
+    out = x.sum(dim) if op.reduces else x
+    spread = out.unsqueeze(dim).expand(shape) if op.reduces else x
+    outer, cols, *inner = zip(*[x.stride()] * op.inputs, spread.stride())
+    if inner:
+        outer, inner = (shape[0], *outer), (shape[2], *inner[0])
+        made = plan.strided_launches(op, choice, outer, inner, cols, shape[1])
+    else:
+        made = plan.row_launches(op, choice, *shape, outer)
+    return plan.Launches(*made, x, out)
+
+
+def stated(name: str) -> tuple[str, str]:
+    """(forward, backward) of a row of the table in the package's docstring."""
+    (row,) = (
+        line
+        for line in triton_softmax.kernels.__doc__.splitlines()
+        if line.startswith(f"| `{name}`")
+    )
+    forward, backward = row.split("|")[-3:-1]
+    return forward.strip(), backward.strip()
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="only interpreted kernels are counted")
-@pytest.mark.parametrize("op", [SOFTMAX, SOFTMAX_VJP], ids=lambda op: op.name)
-@pytest.mark.parametrize("geometry", GEOMETRIES, ids=lambda geometry: geometry.label)
-def test_each_geometry_moves_what_the_table_says(geometry, op):
-    """One that exchanges words is launched when its partners have published theirs: that is when
-    the device is its own."""
-    inputs = tuple(torch.rand(geometry.shape, device=DEVICE) for _ in range(op.inputs))
-    out = torch.empty_like(inputs[0])
-    words = geometry.workspace()
-    if words:
-        geometry.launch(op, inputs, out, *words)
+@pytest.mark.parametrize("operation", plan.OPERATIONS)
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_each_geometry_moves_what_the_table_says(name, operation):
+    shape, dim, words, _ = GEOMETRIES[name]
+    op = plan.OPERATIONS[operation]
+    x = torch.rand(shape, device=DEVICE)
+    call = call_of(name, operation, x)
+    assert call.kernels == (f"{name}_kernel",)
     with traffic.count_elements() as count:
-        geometry.launch(op, inputs, out, *words)
-    twice = geometry.kernel == "strided_loops" or "two-launches" in geometry.label
-    table = traffic.FORWARD if op.inputs == 1 else traffic.BACKWARD
-    same = {"split_strided": "strided"}
-    expected = table["two_loops" if twice else same.get(geometry.kernel, geometry.kernel)]
-    shape = out.numel() // out.shape[1], out.shape[1]
-    read, written = summaries(geometry, op, out)
-    assert count.reads == expected.reads(*shape) + read
-    assert count.writes == expected.writes(*shape) + written
+        call(*(x,) * op.inputs)
+    n_rows, n_cols = x.numel() // shape[dim], shape[dim]
+    # Who reduces writes a number for each row, once it has read the row.
+    reads = 1 if op.reduces else op.inputs * (2 if name == "strided_loops" else 1)
+    zeros = call.workspace.n_words if call.workspace is not None and call.workspace.zeroed else 0
+    assert count.reads == reads * n_rows * n_cols + words * n_rows
+    assert count.writes == (n_rows if op.reduces else n_rows * n_cols) + zeros
+    if not op.reduces:
+        assert stated(name)[op.inputs - 1] == f"{reads + 1}MN"
+
+
+def test_every_kernel_is_in_the_table():
+    folder = Path(triton_softmax.kernels.__file__).parent
+    modules = {path.stem for path in folder.glob("*.py")}
+    assert modules - {"__init__", "rows", "flash_attention", "logsumexp"} == {*MODULES, *GEOMETRIES}
+    for name in (*MODULES, *GEOMETRIES):
+        assert all(stated(name))
+    for name in ("rows", "flash_attention", "logsumexp"):
+        assert f"`{name}`" in triton_softmax.kernels.__doc__
 
 
 def test_the_tables_name_every_implementation():

@@ -20,7 +20,7 @@ from kernel_cases import (
     quiet,
     watch_accesses,
 )
-from triton_softmax import IMPLEMENTATIONS, dispatch, launch
+from triton_softmax import IMPLEMENTATIONS, dispatch, launch, plan
 from triton_softmax.launch import WordPool
 from triton_softmax.plan import collapse
 
@@ -127,9 +127,11 @@ def test_long_float64_rows_are_read_twice():
 def test_out_dtype(dtypes, implementation, log):
     """As when half-precision logits are summed in float32: rows of both widths in one kernel."""
     in_dtype, out_dtype = dtypes
-    if implementation == "split_rows" and out_dtype == torch.float64:
-        pytest.skip("refused")
     x = tensor(1, 1030, dtype=in_dtype)
+    if implementation == "split_rows" and out_dtype == torch.float64:
+        with pytest.raises(ValueError, match="does not take float64"):
+            forward(x, 1, log=log, out_dtype=out_dtype, implementation=implementation)
+        return
     ran = implementation or ("packed_rows" if out_dtype == torch.float64 else "aligned_rows")
     if implementation == "strided" and out_dtype == torch.float64:
         ran = "strided_loops"
@@ -340,22 +342,91 @@ def test_poisoned_surroundings(shape, implementation, log, monkeypatch):
         accesses.assert_writes_once(dx)
 
 
+def check_logsumexp(x, dim, *, ran):
+    """Log-sum-exp of x along dim and its gradient are right, and the named kernels launched."""
+    lse = dispatch.run("logsumexp", (x,), dim)
+    assert dispatch.plan_of("logsumexp", (x,), dim).kernels == ran
+    assert lse.is_contiguous() and lse.dtype == x.dtype
+    wanted = torch.logsumexp(x.double(), dim)
+    assert_near(lse, wanted)
+    # the result as it was rounded: what the gradient is made of
+    dlse = tensor(*lse.shape, seed=7, scale=1.0).to(x.dtype)
+    dx = dispatch.run("logsumexp_backward", (x, lse, dlse), dim)
+    kernels = dispatch.plan_of("logsumexp_backward", (x, lse, dlse), dim).kernels
+    assert kernels == ("logsumexp_backward_kernel",)
+    assert dx.is_contiguous() and dx.shape == x.shape and dx.dtype == x.dtype
+    probabilities = (x.double() - lse.double().unsqueeze(dim)).exp()
+    assert_near(dx, dlse.double().unsqueeze(dim) * probabilities, atol=1e-5)
+
+
 def test_logsumexp_along_every_dimension():
     x = tensor(3, 4, 5)
-    for view in (x, x.transpose(0, 2), x[:, ::2], x[:1].expand(3, 4, 5)):
-        for dim in range(3):
-            lse = dispatch.run("logsumexp", (view,), dim)
-            kernels = dispatch.plan_of("logsumexp", (view,), dim).kernels
-            assert kernels == ("logsumexp_forward_kernel",)
-            assert_near(lse, torch.logsumexp(view.double(), dim))
-            dlse = torch.randn(lse.shape, device=DEVICE)
-            dx = dispatch.run("logsumexp_backward", (view, lse, dlse), dim)
-            kernels = dispatch.plan_of("logsumexp_backward", (view, lse, dlse), dim).kernels
-            assert kernels == ("logsumexp_backward_kernel",)
-            assert dx.is_contiguous() and dx.shape == view.shape
-            assert_near(
-                dx, dlse.double().unsqueeze(dim) * torch.softmax(view.double(), dim), atol=1e-5
-            )
+    views = {
+        "contiguous": (x, ("strided", "strided", "aligned_rows")),
+        "transposed": (x.transpose(0, 2), ("strided",) * 3),
+        "sliced": (x[:, ::2], ("strided", "strided", "aligned_rows")),
+        "expanded": (x[:1].expand(3, 4, 5), ("strided",) * 3),
+        "expanded-columns": (x[..., :1].expand(3, 4, 5), ("strided",) * 3),
+        "expanded-rows": (x[:1, :1].expand(3, 4, 5), ("strided", "strided", "aligned_rows")),
+    }
+    for view, names in views.values():
+        for dim, name in enumerate(names):
+            check_logsumexp(view, dim, ran=kernel_name(name))
+
+
+LOGSUMEXP = {
+    # shape, dtype, dim: kernels
+    "packed": ((4, 64), torch.float32, 1, kernel_name("packed_rows")),
+    "aligned": ((4, 65), torch.float16, 1, kernel_name("aligned_rows")),
+    "scalar-rows": ((5, 1), torch.bfloat16, 1, kernel_name("aligned_rows")),
+    "split": ((1, 10_000), torch.float16, 1, kernel_name("split_rows") * 2),
+    "split-odd": ((2, 8193), torch.float32, 1, kernel_name("split_rows") * 2),
+    "float64": ((3, 8192), torch.float64, 1, kernel_name("packed_rows")),
+    "float64-odd": ((3, 8191), torch.float64, 1, kernel_name("aligned_rows")),
+    "float64-loops": ((2, 8193), torch.float64, 1, kernel_name("strided_loops") * 2),
+    "float64-long": ((1, 40_000), torch.float64, 1, kernel_name("strided_loops") * 2),
+    "strided": ((2, 40, 3), torch.float16, 1, kernel_name("strided")),
+    "strided-loops": ((2, 2049, 3), torch.float32, 1, kernel_name("strided_loops") * 2),
+    "strided-float64": ((1025, 3), torch.float64, 0, kernel_name("strided_loops") * 2),
+}
+
+
+@pytest.mark.parametrize("case", LOGSUMEXP)
+def test_logsumexp_of_every_length_and_dtype(case):
+    shape, dtype, dim, ran = LOGSUMEXP[case]
+    check_logsumexp(tensor(*shape, dtype=dtype), dim, ran=ran)
+    if dim == 1 and len(shape) == 2:
+        check_logsumexp(matrix(*shape, dtype, gap=16), dim, ran=ran)
+
+
+def test_logsumexp_of_three_groups_is_copied():
+    x = tensor(2, 3, 4, 5).permute(3, 1, 0, 2)[:, :2]
+    check_logsumexp(x, 3, ran=kernel_name("packed_rows"))
+    assert type(dispatch.plan_of("logsumexp", (x,), 3)) is plan.CopyFirst
+
+
+@pytest.mark.parametrize("operation", ["softmax", "log_softmax", "logsumexp"])
+@pytest.mark.parametrize("n_cols, vector", [(1024, 4), (1025, 4), (8200, 4), (8201, 4)])
+def test_a_single_row_is_moved_in_vectors(operation, n_cols, vector):
+    """It is in step with its result, whatever its length."""
+    x = tensor(1, n_cols)
+    names = [operation] if operation == "logsumexp" else [operation, f"{operation}_backward"]
+    for name in names:
+        launches = dispatch.plan_of(name, (x, x)[: 1 + ("backward" in name)], 1).launches
+        for each in launches:
+            assert each.constants["HOW"].vector == vector
+
+
+@pytest.mark.parametrize("shape, dim", [((4, 64), 1), ((4, 65), 1), ((1, 8200), 1), ((4, 65), 0)])
+def test_one_kernel_serves_all_operations(shape, dim):
+    """A geometry takes the operation as a constant."""
+    x = tensor(*shape)
+    kernels = set()
+    for name, op in plan.OPERATIONS.items():
+        launches = dispatch.plan_of(name, (x,) * op.inputs, dim).launches
+        assert {each.constants["OP"] for each in launches} == {op}
+        kernels |= {each.kernel for each in launches}
+    assert len(kernels) == 1
 
 
 def test_words_without_a_gpu_are_fresh_zeros():

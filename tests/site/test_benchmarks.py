@@ -80,6 +80,7 @@ def test_what_is_rendered_follows_the_files(tmp_path):
     assert 'id="test-one"' in rendered.markdown("corrections", tmp_path)
     new = schema.dump(data(("host_time",), gpu="New GPU, rather"))
     path.write_text(new)
+    rendered.forget()
     assert "New GPU, rather" in rendered.markdown("bench-host_time", tmp_path)
     with pytest.raises(KeyError, match="nothing rendered is named 'nowhere'"):
         rendered.markdown("nowhere", tmp_path)

@@ -19,7 +19,7 @@ of every threshold. The thresholds were measured on an H200.
 from .constants import Choice
 from .device import Device
 from .rows import choose_rows
-from .strided import choose_loops, choose_strided
+from .strided import choose_strided
 from .traits import Traits
 
-__all__ = ["Choice", "Device", "Traits", "choose_loops", "choose_rows", "choose_strided"]
+__all__ = ["Choice", "Device", "Traits", "choose_rows", "choose_strided"]

@@ -7,6 +7,7 @@ from .constants import TWO_LOOPS, Choice
 from .device import Device
 from .row_tiles import choose_row_tile, fits_one_program
 from .split_rows import choose_split_rows
+from .strided import choose_loops
 from .traits import Traits
 from .vectors import ceil_div, vector_width
 
@@ -58,7 +59,9 @@ def choose_rows(
     # Summaries of float64 do not fit a word, and programs are counted in 31 bits.
     too_many_programs = n_rows * ceil_div(n_cols, 1024) >= 2**31
     if held == 8 or n_cols > split_rows.MAX_COLS or too_many_programs:
-        return TWO_LOOPS
+        # Rows enough for the device: one program each, which reads whole vectors.
+        enough_rows = held == 8 and 2 * n_rows >= device.multiprocessors and not traits.reduces
+        return TWO_LOOPS if enough_rows else choose_loops(n_rows, n_cols, held, traits, device)
     return choose_split_rows(n_rows, n_cols, held, vector, edges, traits, device)
 
 

@@ -10,14 +10,15 @@ from .polling import lanes_and_polls
 from .traits import Traits
 from .vectors import ceil_div
 
-MAX_CHUNKS = 16384
-"""The most chunks of a row."""
+MAX_CHUNKS = 4096
+"""The most chunks of a row. Every program reads the words of its whole row, so that their number
+grows with the square of the chunks: of longer rows it is more than the row itself."""
 
 LONGEST_BLOCK = 8192
 """Columns of the longest chunk."""
 
 MAX_COLS = MAX_CHUNKS * LONGEST_BLOCK
-"""The longest row: 2^27 columns."""
+"""The longest row: 2^25 columns."""
 
 ANY_LENGTH = 2**31
 """More columns than any row has."""

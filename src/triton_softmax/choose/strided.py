@@ -120,7 +120,8 @@ def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Cho
     sixteen, forward = columns.itemsize == 2, traits.inputs == 1
     per_warp = 1024 if columns.itemsize == 8 else 2048
     if sixteen and not forward and 256 <= block_cols <= 512:
-        block_inner, per_warp = 64, 4096  # fewer 16-bit columns would be half a line each
+        block_inner = 64  # fewer 16-bit columns would be half a line each
+        per_warp = 2048 if block_cols == 256 else 4096
     elif block_cols <= 256:
         block_inner = max(64, 1024 // block_cols)
     else:
@@ -130,8 +131,8 @@ def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Cho
         block_cols,
         block_inner,
         columns.stated_vector,
-        # The largest 16-bit tile: as float32 numbers it would fill the registers.
-        barrier=device.nvidia and sixteen and forward and block_cols == 512,
+        # A large 16-bit tile: as float32 numbers it would fill the registers.
+        barrier=device.nvidia and sixteen and block_cols == (512 if forward else 256),
         wide_index=columns.wide_index,
     )
     num_warps = max(1, min(16, block_cols * block_inner // per_warp))

@@ -19,7 +19,6 @@ def _accumulator(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-# --8<-- [start:launch]
 def softmax_forward(
     x: torch.Tensor, *, log: bool = False, out_dtype: torch.dtype | None = None
 ) -> torch.Tensor:
@@ -66,6 +65,3 @@ def softmax_backward(
     vjp = reference.log_softmax_vjp_torch if log else reference.softmax_vjp_torch
     dx = vjp(y.to(acc_dtype), dy.to(acc_dtype))
     return dx.to(y.dtype).to(in_dtype or y.dtype).contiguous()
-
-
-# --8<-- [end:launch]

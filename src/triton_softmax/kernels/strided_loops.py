@@ -87,7 +87,7 @@ def strided_loops_kernel(
     outer = outer.to(tl.int64)
     inner = block.to(INDEX) * BLOCK_INNER + tl.arange(0, BLOCK_INNER)[None, :]
     tile = tl.arange(0, BLOCK_COLS)[:, None]
-    begin = chunk * chunk_cols
+    begin = chunk.to(INDEX) * chunk_cols
     end = tl.minimum(begin + chunk_cols, n_cols)
     slices = ()
     for i in tl.static_range(len(in_ptrs)):

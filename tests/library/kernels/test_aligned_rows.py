@@ -5,134 +5,96 @@ import torch
 import triton
 
 from kernel_cases import (
-    DEVICE,
     DTYPES,
+    EVERY_OPERATION,
     INTERPRETED,
+    assert_as_torch,
     assert_near,
+    assert_result,
     dtype_name,
-    expected_backward,
-    expected_forward,
+    expected,
+    hostile,
+    hostile_operands,
     matrix,
+    operands,
     quiet,
+    run_rows,
     watch_accesses,
 )
-from triton_softmax.kernels.aligned_rows import (
-    softmax_backward_aligned_rows_kernel,
-    softmax_forward_aligned_rows_kernel,
-)
+from triton_softmax.choose import Choice
+from triton_softmax.choose.constants import RowTile
 
 pytestmark = quiet
-BOTH = pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
-INF, NAN = float("inf"), float("nan")
 
 
-def launch(kernel, tensors, *, log, rows=4):
-    n_rows, n_cols = tensors[0].shape
-    vector = 16 // tensors[0].dtype.itemsize
-    assert len({tensor.stride(0) % vector for tensor in tensors}) == 1, "rows in step"
-    kernel[(triton.cdiv(n_rows, rows),)](
-        *tensors,
-        *(tensor.stride(0) for tensor in tensors),
-        n_rows,
-        n_cols,
-        LOG=log,
-        VECTOR=vector,
-        HOLD=False,
-        BLOCK_ROWS=rows,
-        BLOCK_COLS=max(16, triton.next_power_of_2(n_cols // vector * vector)),
-    )
-    return tensors[-1]
+def run(operation, inputs, *, rows=4, vector=None, **options):
+    n_rows, n_cols = inputs[0].shape
+    vector = vector or 16 // inputs[0].dtype.itemsize
+    block_cols = max(16, triton.next_power_of_2(n_cols // vector * vector))
+    how = RowTile(rows, block_cols, vector, barrier=False)
+    return run_rows(operation, Choice("aligned_rows", how, num_warps=4), inputs, **options)
 
 
-def amid_nan(n_rows, n_cols, dtype, gap):
-    """A result amid NaN of which everything is still to be written."""
-    out = matrix(n_rows, n_cols, dtype, gap=gap)
-    return out.fill_(NAN)
-
-
-def forward(x, *, gap=0, **options):
-    return launch(
-        softmax_forward_aligned_rows_kernel, (x, amid_nan(*x.shape, x.dtype, gap)), **options
-    )
-
-
-def backward(y, dy, *, gap=0, **options):
-    return launch(
-        softmax_backward_aligned_rows_kernel, (y, dy, amid_nan(*y.shape, y.dtype, gap)), **options
-    )
-
-
-def slack(dtype, log):
-    return 1e-5 if dtype == torch.float32 else 2e-3 if dtype.itemsize == 2 and log else None
-
-
-@BOTH
+@EVERY_OPERATION
 @pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
 @pytest.mark.parametrize("n_cols", [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 257])
 @pytest.mark.parametrize("n_rows", [1, 9])
-def test_forward_and_backward(n_rows, n_cols, dtype, log):
+def test_every_operation(n_rows, n_cols, dtype, operation):
     """Nine rows start at every distance from a vector."""
     vector = 16 // dtype.itemsize
-    x, dy = (
-        matrix(n_rows, n_cols, dtype),
-        matrix(n_rows, n_cols, dtype, gap=2 * vector, scale=1.0, seed=1),
-    )
-    y = forward(x, log=log, gap=vector)
-    assert_near(y, expected_forward(x, log=log), atol=1e-3 if log and dtype.itemsize == 2 else None)
-    assert_near(backward(y, dy, log=log), expected_backward(y, dy, log=log), atol=slack(dtype, log))
+    inputs = operands(operation, n_rows, n_cols, dtype, gaps=(0, 2 * vector))
+    assert_result(operation, run(operation, inputs, gap=vector), inputs)
 
 
-@BOTH
+@EVERY_OPERATION
 @pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
 @pytest.mark.parametrize("n_cols", [1, 5, 8, 13, 24, 33])
-def test_every_element_is_written_once_and_nothing_else_read(n_cols, log):
-    x, dy = (
-        matrix(9, n_cols, torch.float16, gap=8),
-        matrix(9, n_cols, torch.float16, gap=16, seed=1),
-    )
+def test_every_element_is_written_once_and_nothing_else_read(n_cols, operation):
+    inputs = operands(operation, 9, n_cols, torch.float16, gaps=(8, 16))
     with watch_accesses() as accesses:
-        y = forward(x, log=log, gap=24)
-    accesses.assert_reads_only(x)
-    accesses.assert_writes_once(y)
-    with watch_accesses() as accesses:
-        dx = backward(y, dy, log=log)
-    accesses.assert_reads_only(y, dy)
-    accesses.assert_writes_once(dx)
+        result = run(operation, inputs, gap=24)
+    accesses.assert_reads_only(*inputs)
+    accesses.assert_writes_once(result)
 
 
+@EVERY_OPERATION
 @pytest.mark.parametrize("rows", [1, 2, 16])
-def test_rows_per_program_change_nothing(rows):
-    x = matrix(17, 33, torch.float32)
-    assert torch.equal(forward(x, log=False, rows=rows), forward(x, log=False, rows=4))
+def test_rows_per_program_change_nothing(rows, operation):
+    inputs = operands(operation, 17, 33, torch.float32, gaps=(0, 4))
+    assert torch.equal(run(operation, inputs, rows=rows), run(operation, inputs, rows=4))
 
 
-def test_a_row_read_again_and_again():
+@pytest.mark.parametrize("operation", ["softmax_backward", "log_softmax_backward"])
+def test_a_row_read_again_and_again(operation):
     """A stride of zero in dy, in step with rows that are a multiple of a vector apart."""
-    y = expected_forward(matrix(4, 40, torch.float32)).float()
-    dy = matrix(1, 40, torch.float32).expand(4, 40)
-    assert_near(backward(y, dy, log=False), expected_backward(y, dy))
+    y, dy = operands(operation, 4, 40, torch.float32, gaps=(0, 0))
+    inputs = (y, dy[:1].expand(4, 40))
+    assert_result(operation, run(operation, inputs), inputs)
 
 
-@BOTH
-def test_edges_as_torch(log):
-    x = torch.tensor(
-        [
-            [0.0, -INF, 1.0],
-            [-INF] * 3,
-            [-INF, -INF, -3.0],
-            [0.0, INF, 1.0],
-            [INF] * 3,
-            [0.0, NAN, 1.0],
-            [-INF, NAN, -INF],
-            [NAN] * 3,
-            [1e30, -1e30, 1e30],
-            [-1e30, -1e30, 0.0],
-            [-1e30, -1e30, -1e30],
-        ],
-        device=DEVICE,
-    )
-    x = torch.cat((x, x, x), 1)  # nine columns: head, body and tail
-    wanted = (torch.log_softmax if log else torch.softmax)(x, 1)
-    assert_near(forward(x, log=log), wanted)
-    dy = matrix(len(x), 9, torch.float32, scale=1.0)
-    assert_near(backward(wanted, dy, log=log), expected_backward(wanted, dy, log=log))
+@EVERY_OPERATION
+@pytest.mark.parametrize("places", [(0, 3, 8), (0, 1, 2), (4, 5, 7), (8, 9, 10)], ids=str)
+def test_hostile_rows_as_torch(places, operation):
+    """Rows of eleven start at every distance from a vector, so that head, body and tail hold each
+    of the three elements in some of them."""
+    inputs = hostile_operands(operation, hostile(11, places))
+    assert_as_torch(operation, run(operation, inputs), inputs)
+
+
+@pytest.mark.parametrize("offset", [1e4, -1e4])
+def test_a_large_offset_costs_log_sum_exp_its_own_rounding(offset):
+    x = matrix(9, 257, torch.float32) + offset
+    assert_result("logsumexp", run("logsumexp", (x,)), (x,))
+
+
+@pytest.mark.parametrize("dtypes", [(torch.float16, torch.float32), (torch.float32, torch.float16)])
+@EVERY_OPERATION
+def test_input_and_result_of_different_dtypes(dtypes, operation):
+    """In step for the narrower of the two, whose vector has more elements."""
+    in_dtype, out_dtype = dtypes
+    inputs = operands(operation, 9, 33, in_dtype, gaps=(7, 15))
+    vector = {"vector": 8} if out_dtype.itemsize == 2 else {}
+    result = run(operation, inputs, gap=23, out_dtype=out_dtype, **vector)
+    assert result.dtype == out_dtype
+    rounded = inputs if operation.endswith("backward") else (inputs[0].to(out_dtype),)
+    assert_near(result, expected(operation, rounded), dtype=torch.float16, atol=2e-3)

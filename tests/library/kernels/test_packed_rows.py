@@ -5,102 +5,87 @@ import torch
 import triton
 
 from kernel_cases import (
-    DEVICE,
     DTYPES,
+    EVERY_OPERATION,
+    INTERPRETED,
+    assert_as_torch,
     assert_near,
+    assert_result,
     dtype_name,
-    expected_backward,
-    expected_forward,
+    expected,
+    hostile,
+    hostile_operands,
     matrix,
+    operands,
     quiet,
+    run_rows,
+    watch_accesses,
 )
-from triton_softmax.kernels.packed_rows import (
-    softmax_backward_packed_rows_kernel,
-    softmax_forward_packed_rows_kernel,
-)
+from triton_softmax.choose import Choice
+from triton_softmax.choose.constants import RowTile
 
 pytestmark = quiet
-BOTH = pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
-INF, NAN = float("inf"), float("nan")
 
 
-def launch(kernel, tensors, *, log, vector=1, rows=4):
-    n_rows, n_cols = tensors[0].shape
-    kernel[(triton.cdiv(n_rows, rows),)](
-        *tensors,
-        *(tensor.stride(0) for tensor in tensors),
-        n_rows,
-        n_cols,
-        LOG=log,
-        VECTOR=vector,
-        HOLD=False,
-        BLOCK_ROWS=rows,
-        BLOCK_COLS=max(16, triton.next_power_of_2(n_cols)),
-    )
-    return tensors[-1]
+def run(operation, inputs, *, rows=4, vector=1, **options):
+    n_rows, n_cols = inputs[0].shape
+    how = RowTile(rows, max(16, triton.next_power_of_2(n_cols)), vector, barrier=False)
+    return run_rows(operation, Choice("packed_rows", how, num_warps=4), inputs, **options)
 
 
-def forward(x, **options):
-    return launch(softmax_forward_packed_rows_kernel, (x, torch.full_like(x, NAN)), **options)
-
-
-def backward(y, dy, **options):
-    return launch(softmax_backward_packed_rows_kernel, (y, dy, torch.full_like(y, NAN)), **options)
-
-
-def slack(dtype, log):
-    return 1e-5 if dtype == torch.float32 else 2e-3 if dtype.itemsize == 2 and log else None
-
-
-@BOTH
+@EVERY_OPERATION
 @pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
 @pytest.mark.parametrize("n_cols", [1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 256, 257])
 @pytest.mark.parametrize("n_rows", [1, 5])
-def test_forward_and_backward(n_rows, n_cols, dtype, log):
-    x, dy = (
-        matrix(n_rows, n_cols, dtype, gap=3),
-        matrix(n_rows, n_cols, dtype, gap=1, scale=1.0, seed=1),
-    )
-    y = forward(x, log=log)
-    assert_near(y, expected_forward(x, log=log), atol=1e-3 if log and dtype.itemsize == 2 else None)
-    assert_near(backward(y, dy, log=log), expected_backward(y, dy, log=log), atol=slack(dtype, log))
+def test_every_operation(n_rows, n_cols, dtype, operation):
+    inputs = operands(operation, n_rows, n_cols, dtype)
+    assert_result(operation, run(operation, inputs, gap=2), inputs)
 
 
-@BOTH
+@EVERY_OPERATION
 @pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
-def test_vectors_change_nothing(dtype, log):
+def test_vectors_change_nothing(dtype, operation):
     vector = 16 // dtype.itemsize
-    x, dy = matrix(5, 3 * vector, dtype, gap=vector), matrix(5, 3 * vector, dtype, seed=1)
-    y = forward(x, log=log, vector=vector)
-    assert torch.equal(y, forward(x, log=log))
-    assert torch.equal(backward(y, dy, log=log, vector=vector), backward(y, dy, log=log))
+    inputs = operands(operation, 5, 3 * vector, dtype, gaps=(vector, 0))
+    assert torch.equal(run(operation, inputs, vector=vector), run(operation, inputs))
 
 
+@EVERY_OPERATION
 @pytest.mark.parametrize("rows", [1, 2, 16])
-def test_rows_per_program_change_nothing(rows):
-    x = matrix(17, 33, torch.float32, gap=2)
-    assert torch.equal(forward(x, log=False, rows=rows), forward(x, log=False, rows=4))
+def test_rows_per_program_change_nothing(rows, operation):
+    inputs = operands(operation, 17, 33, torch.float32)
+    assert torch.equal(run(operation, inputs, rows=rows), run(operation, inputs, rows=4))
 
 
-@BOTH
-def test_edges_as_torch(log):
-    x = torch.tensor(
-        [
-            [0.0, -INF, 1.0],
-            [-INF] * 3,
-            [-INF, -INF, -3.0],
-            [0.0, INF, 1.0],
-            [INF] * 3,
-            [0.0, NAN, 1.0],
-            [-INF, NAN, -INF],
-            [NAN] * 3,
-            [1e30, -1e30, 1e30],
-            [-1e30, -1e30, 0.0],
-            [-1e30, -1e30, -1e30],
-        ],
-        device=DEVICE,
-    )
-    wanted = (torch.log_softmax if log else torch.softmax)(x, 1)
-    assert_near(forward(x, log=log), wanted)
-    dy = matrix(len(x), 3, torch.float32, scale=1.0)
-    assert_near(backward(wanted, dy, log=log), expected_backward(wanted, dy, log=log))
+@EVERY_OPERATION
+def test_hostile_rows_as_torch(operation):
+    inputs = hostile_operands(operation, hostile(3, (0, 1, 2)))
+    assert_as_torch(operation, run(operation, inputs), inputs)
+
+
+@pytest.mark.parametrize("offset", [1e4, -1e4])
+def test_a_large_offset_costs_log_sum_exp_its_own_rounding(offset):
+    x = matrix(5, 257, torch.float32) + offset
+    assert_result("logsumexp", run("logsumexp", (x,)), (x,))
+
+
+@pytest.mark.parametrize("dtypes", [(torch.float16, torch.float32), (torch.float32, torch.float16)])
+@EVERY_OPERATION
+def test_input_and_result_of_different_dtypes(dtypes, operation):
+    in_dtype, out_dtype = dtypes
+    inputs = operands(operation, 5, 33, in_dtype)
+    result = run(operation, inputs, out_dtype=out_dtype)
+    assert result.dtype == out_dtype
+    rounded = inputs if operation.endswith("backward") else (inputs[0].to(out_dtype),)
+    assert_near(result, expected(operation, rounded), dtype=torch.float16, atol=2e-3)
+
+
+@EVERY_OPERATION
+@pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
+@pytest.mark.parametrize("n_cols", [1, 5, 16, 33])
+def test_every_element_is_written_once_and_nothing_else_read(n_cols, operation):
+    inputs = operands(operation, 5, n_cols, torch.float16)
+    with watch_accesses() as accesses:
+        result = run(operation, inputs, gap=2)
+    accesses.assert_reads_only(*inputs)
+    accesses.assert_writes_once(result)

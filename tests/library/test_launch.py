@@ -5,7 +5,6 @@ import importlib.util
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -16,7 +15,11 @@ import triton
 import triton_softmax
 from kernel_cases import DEVICE, backward, expected_forward, forward, kernel_name, quiet
 from triton_softmax import dispatch, eager, functional, launch, plan
+from triton_softmax.choose import Choice
+from triton_softmax.choose.constants import SplitRows, SplitStrided, StridedLoops
 from triton_softmax.launch import Launch, Workspace
+from triton_softmax.operations.logsumexp import LOGSUMEXP
+from triton_softmax.operations.softmax import SOFTMAX, SOFTMAX_VJP
 
 pytestmark = quiet
 
@@ -75,18 +78,19 @@ def head(driver) -> tuple:
     return ("function", "packed", *hooks)
 
 
-@pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
-def test_a_repeated_launch_hands_over_addresses(driver, nested):
-    x, dy, dx = (torch.empty(4) for _ in range(3))
-    pointers = ((x, dy), dx) if nested else (x, dy, dx)
-    addresses = (x.data_ptr(), dy.data_ptr()), dx.data_ptr()
+@pytest.mark.parametrize("words", [False, True], ids=["alone", "words"])
+@pytest.mark.parametrize("n_inputs", [1, 2, 3])
+def test_a_repeated_launch_hands_over_addresses(driver, n_inputs, words):
+    inputs = tuple(torch.empty(4) for _ in range(n_inputs))
+    others = tuple(torch.empty(4) for _ in range(1 + words))
+    addresses = (tuple(x.data_ptr() for x in inputs), *(x.data_ptr() for x in others))
     run = launch_with(driver)
-    run.run(pointers)
-    assert driver.first == [((5,), (*pointers, 7, (8, 9)), {"HOW": How(4), "num_warps": 2})]
-    run.run(pointers)
-    run.run(pointers)
-    expected = addresses if nested else (*addresses[0], addresses[1])
-    assert driver.fast == [(5, 1, 1, 103, *head(driver), *expected, 7, (8, 9), How(4))] * 2
+    run.run(inputs, *others)
+    expected = (inputs, *others, 7, (8, 9))
+    assert driver.first == [((5,), expected, {"HOW": How(4), "num_warps": 2})]
+    run.run(inputs, *others)
+    run.run(inputs, *others)
+    assert driver.fast == [(5, 1, 1, 103, *head(driver), *addresses, 7, (8, 9), How(4))] * 2
     assert len(driver.first) == 1 and not driver.public
 
 
@@ -94,20 +98,20 @@ def test_a_repeated_launch_hands_over_addresses(driver, nested):
 def test_hooks_see_every_launch(driver, name, monkeypatch):
     x = torch.empty(4)
     run = launch_with(driver)
-    run.run((x,))
-    run.run((x,))
+    run.run((x,), x)
+    run.run((x,), x)
     assert (len(driver.fast), len(driver.public)) == (1, 0)
     chain = getattr(triton.knobs.runtime, name)
     chain.add(print)
     try:
-        run.run((x,))
+        run.run((x,), x)
     finally:
         chain.remove(print)
-    assert driver.public == [((5, 1, 1), (x, 7, (8, 9), How(4)))]
-    run.run((x,))
+    assert driver.public == [((5, 1, 1), ((x,), x, 7, (8, 9), How(4)))]
+    run.run((x,), x)
     assert (len(driver.fast), len(driver.public)) == (2, 1)
     monkeypatch.setattr(triton.knobs.runtime, name, print)  # a function in place of a chain
-    run.run((x,))
+    run.run((x,), x)
     assert (len(driver.fast), len(driver.public)) == (2, 2)
 
 
@@ -116,8 +120,8 @@ def test_an_unknown_release_is_launched_as_anybody_would(driver, monkeypatch):
     x = torch.empty(4)
     run = launch_with(driver)
     for _ in range(3):
-        run.run((x,))
-    assert driver.public == [((5, 1, 1), (x, 7, (8, 9), How(4)))] * 2 and not driver.fast
+        run.run((x,), x)
+    assert driver.public == [((5, 1, 1), ((x,), x, 7, (8, 9), How(4)))] * 2 and not driver.fast
 
 
 @pytest.mark.parametrize("name", ["run", "function", "packed_metadata"])
@@ -126,7 +130,7 @@ def test_without_a_name_of_the_compiled_kernel(driver, name):
     x = torch.empty(4)
     run = launch_with(driver)
     for _ in range(3):
-        run.run((x,))
+        run.run((x,), x)
     assert len(driver.public) == 2 and not driver.fast
 
 
@@ -135,7 +139,7 @@ def test_other_drivers_are_asked_every_time(driver):
     x = torch.empty(4)
     run = launch_with(driver)
     for _ in range(3):
-        run.run((x,))
+        run.run((x,), x)
     assert len(driver.first) == 3 and not driver.public and not driver.fast
 
 
@@ -168,7 +172,8 @@ def test_launch_without_knobs(driver, monkeypatch):
         without = copy_of(launch)
     monkeypatch.setattr(without, "current_device", lambda: 3)
     run = without.repeat(driver, 5, (7,))
-    run((torch.empty(4),))
+    x = torch.empty(4)
+    run((x,), x)
     assert len(driver.public) == 1 and not driver.fast
 
 
@@ -249,16 +254,19 @@ KINDS = {
     "float64": (lambda: torch.randn(4, 32), 1, torch.float64, None, plan.Convert),
     "scalar": (lambda: torch.randn(()), 0, None, None, plan.OfScalar),
     "empty": (lambda: torch.randn(3, 0), 0, None, None, plan.Filled),
-    "long-float64": (lambda: torch.randn(1, 8193).double(), 1, None, None, plan.OnMatrices),
+    "long-float64": (lambda: torch.randn(66, 8193).double(), 1, None, None, plan.OnMatrices),
+    "few-long-float64": (lambda: torch.randn(1, 8193).double(), 1, None, None, plan.Launches),
 }
 
 
-@pytest.mark.parametrize("operation", ["softmax", "logsumexp"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_call_is_planned_once(kind, operation, monkeypatch):
+CALLS = [("softmax", kind) for kind in KINDS] + [
+    ("logsumexp", kind) for kind, (_, _, *options, _) in KINDS.items() if options == [None, None]
+]
+
+
+@pytest.mark.parametrize("operation, kind", CALLS, ids=["-".join(call) for call in CALLS])
+def test_every_kind_of_call_is_planned_once(operation, kind, monkeypatch):
     make, dim, dtype, implementation, expected = KINDS[kind]
-    if operation == "logsumexp" and (dtype or implementation):
-        pytest.skip("log-sum-exp takes neither a dtype nor an implementation")
     dispatch.clear_plans()
     made = []
     make_plan = dispatch.make_plan
@@ -273,9 +281,9 @@ def test_every_kind_of_call_is_planned_once(kind, operation, monkeypatch):
         dispatch.run(operation, (x,), dim, dtype, implementation)
         dispatch.run(*arguments)
     assert len(made) == 2 == len(dispatch._plans)
-    if operation == "softmax":
-        found = dispatch.plan_of(operation, (x,), dim, dtype, implementation)
-        assert type(found) is expected
+    if (operation, kind) == ("logsumexp", "long-float64"):
+        expected = plan.Launches  # rows are walked in loops by a kernel that takes operations
+    assert type(dispatch.plan_of(operation, (x,), dim, dtype, implementation)) is expected
 
 
 def test_the_three_strided_kernels_have_names_of_their_own():
@@ -287,9 +295,12 @@ def test_the_three_strided_kernels_have_names_of_their_own():
         set(kernel_name("strided")),
         set(kernel_name("strided_loops")),
     ]
-    config = plan.heuristics.Config("strided", block_rows=32, block_cols=256, n_chunks=2)
-    groups = [(3, 0, 0), (100, 1, 1)]
-    (split,), _ = plan.strided_launches(False, config, groups, (100, 100), 512, False)
+    how = SplitStrided(
+        256, 32, vector=1, barrier=False, wide_index=False, wait=True, chunks=2, polls=1
+    )
+    choice = Choice("split_strided", how, num_warps=2, n_chunks=2)
+    outer, inner = (3, 0, 0), (100, 1, 1)
+    (split,), _ = plan.strided_launches(SOFTMAX, choice, outer, inner, (100, 100), 512)
     assert (split.kernel.__name__,) == kernel_name("split_strided")
 
 
@@ -346,8 +357,8 @@ def test_workspace_is_zeroed_only_where_zeros_are_read(monkeypatch):
 
 
 @pytest.mark.parametrize("way", ["split_rows", "strided_loops"])
-@pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_two_launches_read_nothing_that_they_have_not_written(way, direction, monkeypatch):
+@pytest.mark.parametrize("op", [SOFTMAX, SOFTMAX_VJP, LOGSUMEXP], ids=lambda op: op.name)
+def test_two_launches_read_nothing_that_they_have_not_written(way, op, monkeypatch):
     """The workspace of two launches is full of ones at the start, and the result is right."""
     monkeypatch.setattr(
         launch.torch,
@@ -358,85 +369,45 @@ def test_two_launches_read_nothing_that_they_have_not_written(way, direction, mo
             else empty(n, dtype=dtype, device=device, **more)
         ),
     )
-    n_tensors = 3 if direction == "backward" else 2
-    back = direction == "backward"
     if way == "split_rows":
         n, cols, dim = 3, 300, 1
-        config = plan.heuristics.Config(
-            "split_rows",
-            block_cols=128,
-            chunk_cols=128,
-            n_chunks=3,
-            num_warps=1,
-            two_pass=True,
-            edges=True,
-            keep_exp=False,
+        how = SplitRows(
+            block=128,
+            vector=4,
+            edges=False,
+            pairs=False,
+            barrier=False,
+            keep_terms=False,
+            depth=0,
+            wait=False,
+            backoff=0,
+            publish=True,
+            write=True,
+            words=32,
+            polls=1,
         )
-        launches, workspace = plan.split_launches(
-            back, config, n, cols, (cols,) * n_tensors, False, False
-        )
-        x = torch.randn(n, cols)
+        choice = Choice(way, how, num_warps=1, n_chunks=3, chunk_cols=128, two_launches=True)
+        strides = (cols,) * op.inputs + (1 if op.reduces else cols,)
+        launches, workspace = plan.row_launches(op, choice, n, cols, strides)
+        x = torch.randn(n, cols, device=DEVICE)
     else:
         cols, inner, dim = 50, 5, 0
-        config = plan.heuristics.Config(
-            "strided",
-            block_rows=8,
-            block_cols=16,
-            n_chunks=2,
-            chunk_cols=32,
-            num_warps=1,
-            two_pass=True,
-            loops=True,
-        )
-        groups = [(1, *(0,) * n_tensors), (inner, *(1,) * n_tensors)]
+        how = StridedLoops(16, 8, vector=1, wide_index=False, publish=True, write=True)
+        choice = Choice(way, how, num_warps=1, n_chunks=2, chunk_cols=32, two_launches=True)
+        n_tensors = op.inputs + 1
+        col_strides = (inner,) * op.inputs + (0 if op.reduces else inner,)
         launches, workspace = plan.strided_launches(
-            back, config, groups, (inner,) * n_tensors, cols, False
+            op, choice, (1, *(0,) * n_tensors), (inner, *(1,) * n_tensors), col_strides, cols
         )
-        x = torch.randn(cols, inner)
+        x = torch.randn(cols, inner, device=DEVICE)
     assert not workspace.zeroed
-    x = x.to(DEVICE)
-    both = plan.Launches(launches, workspace, x, x.dtype)
-    assert both.kernels == kernel_name(way, direction) * 2
-    if back:
+    both = plan.Launches(launches, workspace, x, x.sum(dim) if op.reduces else x)
+    assert both.kernels == kernel_name(way) * 2
+    if op is SOFTMAX_VJP:
         y, dy = torch.softmax(x, dim), torch.randn_like(x)
         want = y * (dy - (y * dy).sum(dim, keepdim=True))
         torch.testing.assert_close(both(y, dy), want)
+    elif op is LOGSUMEXP:
+        torch.testing.assert_close(both(x), torch.logsumexp(x, dim))
     else:
         torch.testing.assert_close(both(x), torch.softmax(x, dim))
-
-
-# Private names
-
-
-def test_private_names_stand_in_four_files():
-    import ast
-
-    allowed = {"eager.py", "derivatives.py", "registration.py", "launch.py"}
-    package = Path(triton_softmax.__file__).parent
-    roots = {"torch", "triton", "tl", "forward_ad"}
-    found = set()
-    for path in sorted(package.rglob("*.py")):
-        part = path.relative_to(package).parts[0]
-        if part in ("bench", "site", "compile.py", "traffic.py"):
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = []
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in roots:
-                names = [*node.module.split("."), *(alias.name for alias in node.names)]
-            elif isinstance(node, ast.Import):
-                names = [
-                    piece
-                    for alias in node.names
-                    if alias.name.split(".")[0] in roots
-                    for piece in alias.name.split(".")
-                ]
-            elif isinstance(node, ast.Attribute):
-                value = node.value
-                while isinstance(value, ast.Attribute):
-                    value = value.value
-                own = isinstance(value, ast.Name) and value.id in ("self", "cls")
-                names = [] if own else [node.attr]
-            if any(name.startswith("_") and not name.startswith("__") for name in names):
-                found.add(path.name)
-    assert found <= allowed, found - allowed
-    assert found >= {"eager.py", "derivatives.py", "registration.py"}

@@ -1,0 +1,121 @@
+"""Under `mkdocs serve`, a page that nothing has changed for is neither converted nor indexed again.
+
+A page is kept with everything that it is made from: its own text, the files it includes, the
+equations it may name, what is rendered for it, and, where it shows docstrings, the source. When one
+of these differs, it is converted; otherwise it is taken as it was, with the anchors that it told
+the cross-references of and its entries in the search.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from softmax_site import equations, rendered
+
+_INCLUDED = re.compile(r'--8<-- "([^":]+)')
+_RENDERED = re.compile(r"^\[\[rendered ([\w-]+)\]\]$", re.M)
+
+
+def made_from(text: str, root: Path, pages: frozenset[str]) -> tuple:
+    """Everything that the HTML of a page follows from; `pages` are those it may link to."""
+    included = {root / name for name in _INCLUDED.findall(text)} | {root / "mkdocs.yml"}
+    if re.search("^::: ", text, re.M):
+        included |= set((root / "src").rglob("*.py"))
+    registry = equations.load(root)
+    named = [(each.label, each.number, each.page, len(each.code)) for each in registry]
+    return (
+        text,
+        pages,
+        sorted((str(path), path.stat().st_mtime_ns) for path in included if path.is_file()),
+        [rendered.markdown(name, root) for name in _RENDERED.findall(text)],
+        registry if equations.INDEX in text else named,
+    )
+
+
+class Converted(NamedTuple):
+    """What converting a page gave."""
+
+    made_from: tuple
+    content: str
+    toc: object
+    title: str | None
+    anchors: set[str]
+    links: dict[str, dict[str, str]]
+    """The anchors that it links to, by page."""
+    registered: list[tuple[tuple, dict]]
+    """The anchors that it told the cross-references of."""
+    entries: list[dict]
+    """What the search found on it; empty until it has looked."""
+
+
+class Pages:
+    """The pages of a preview by path."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Converted] = {}
+
+    def on_env(self, config) -> None:
+        """Put in place of the search's reading of a page one that reads only what has changed."""
+        index = config.plugins["material/search"].search_index
+        read = index.add_entry_from_context
+
+        def add(page) -> None:
+            entries = self.kept[page.file.src_uri].entries
+            if entries:
+                index.entries += map(dict, entries)
+            else:
+                before = len(index.entries)
+                read(page)
+                entries += map(dict, index.entries[before:])
+
+        index.add_entry_from_context = add
+
+    def on_page_markdown(self, text: str, page, config, files) -> None:
+        """Put in place of `page.render` one that converts only what has changed."""
+        root = Path(config.config_file_path).parent
+        uris = frozenset(file.src_uri for file in files)
+        source = made_from(text, root, uris)
+        kept = self.kept.get(page.file.src_uri)
+        if kept is not None and kept.made_from == source:
+            page.render = lambda config, files: self._take(kept, page, config, files)
+        else:
+            convert = page.render
+            page.render = lambda config, files: self._keep(source, convert, page, config, files)
+
+    def _keep(self, source: tuple, convert: Callable, page, config, files) -> None:
+        references = config.plugins["autorefs"]
+        registered: list[tuple[tuple, dict]] = []
+        register = references.register_anchor
+
+        def record(of, *arguments, **options):
+            registered.append((arguments, options))
+            register(of, *arguments, **options)
+
+        references.register_anchor = record
+        try:
+            convert(config, files)
+        finally:
+            del references.register_anchor
+        links = page.links_to_anchors or {}
+        self.kept[page.file.src_uri] = Converted(
+            source,
+            page.content,
+            page.toc,
+            page._title_from_render,
+            page.present_anchor_ids,
+            {file.src_uri: anchors for file, anchors in links.items()},
+            registered,
+            [],
+        )
+
+    def _take(self, kept: Converted, page, config, files) -> None:
+        page.content, page.toc, page._title_from_render = kept.content, kept.toc, kept.title
+        page.present_anchor_ids = kept.anchors
+        page.links_to_anchors = {
+            files.get_file_from_path(uri): anchors for uri, anchors in kept.links.items()
+        }
+        for arguments, options in kept.registered:
+            config.plugins["autorefs"].register_anchor(page, *arguments, **options)
