@@ -5,44 +5,33 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ..kernels.device.monoid import LOG2E
+from ..kernels.device.monoid import exp_shifted
 from .operation import Operation
 
 
 # --8<-- [start:forward]
 @triton.jit
-def _finite(m):
-    """m, or 0 where it is infinite: terms of a row with +inf are then +inf, 0, or NaN as x is."""
-    return tl.where((m == float("inf")) | (m == float("-inf")), 0.0, m)
-
-
-@triton.jit
-def _fma(x, z):
-    """x·log2(e) + z, rounded once."""
-    return tl.fma(x, tl.full(x.shape, LOG2E, x.dtype), z)
+def _shift(m):
+    """m, or 0 where it is +inf: the terms of such a row are then +inf, 0, or NaN as x is."""
+    return tl.where(m == float("inf"), 0.0, m)
 
 
 @triton.jit
 def _exponentials(values, m, EXACT: tl.constexpr):
-    """exp(x − m), whose sum over the row is d, up to a factor that all terms have in common.
-
-    Scaling before the subtraction takes one instruction instead of two. What m·log2(e) was rounded
-    by is that factor, and `_logsumexp` removes it.
-    """
-    return tl.exp2(_fma(values[0], -(_finite(m) * LOG2E)))
+    """exp(x − m), whose sum over the row is d; exp(x) where m is +inf."""
+    return exp_shifted(values[0], _shift(m))
 
 
 @triton.jit
 def _to_maximum(d, m_part, m):
     """The denominator of a part, relative to another maximum."""
     # eq: merge
-    return tl.where(d == 0, 0.0, d * tl.exp2(_finite(m_part) * LOG2E - _finite(m) * LOG2E))
+    return d * exp_shifted(tl.where(m_part == float("inf"), _shift(m), m_part), _shift(m))
 
 
 @triton.jit
 def _logsumexp(m, d):
     """m + log(d). An infinite m is itself the result, unless a NaN in the row has made d one."""
-    d = d * tl.exp2(-_fma(_finite(m), -(_finite(m) * LOG2E)))
     # eq: lse-from-summary
     return tl.where(((m == float("-inf")) | (m == float("inf"))) & (d == d), m, m + tl.log(d))
 
