@@ -197,7 +197,7 @@ def run_rows(
         words = workspace.take(out.device)
     for launch in launches:
         launch.grid = programs or launch.grid
-        launch.run((inputs, out) if words is None else (inputs, out, words))
+        launch.run(inputs, out, *(() if words is None else (words,)))
     return out[:, 0] if op.reduces else out
 
 
@@ -231,7 +231,7 @@ def run_columns(
     if workspace is not None and words is None:
         words = workspace.take(out.device) if workspace.zeroed else used(workspace.n_words)
     for launch in launches:
-        launch.run((inputs, out) if words is None else (inputs, out, words))
+        launch.run(inputs, out, *(() if words is None else (words,)))
     return out
 
 

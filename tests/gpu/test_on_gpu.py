@@ -1,12 +1,14 @@
-"""What only a GPU can show: every regime against float64, launches by the thousand, streams,
-graphs, a busy device, host time."""
+"""What only a GPU can show: every regime against float64, launches by the thousand and by every
+form, hooks, streams, threads, graphs, a busy device."""
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 import torch
+import triton
 
 pytestmark = [
     pytest.mark.gpu,
@@ -14,8 +16,15 @@ pytestmark = [
 ]
 
 import triton_softmax  # noqa: E402
-from kernel_cases import backward, forward, forward_kernels, kernel_name  # noqa: E402
-from triton_softmax import dispatch  # noqa: E402
+from kernel_cases import (  # noqa: E402
+    backward,
+    expected,
+    forward,
+    forward_kernels,
+    kernel_name,
+)
+from triton_softmax import dispatch, launch  # noqa: E402
+from triton_softmax.plan import OPERATIONS  # noqa: E402
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 COLUMNS = (
@@ -102,8 +111,131 @@ def test_float64(shape):
 def test_each_implementation(implementation, dtype):
     x = torch.randn(37, 3001, device="cuda", dtype=dtype)
     _check(x, implementation=implementation)
-    name = "strided_loops" if implementation == "strided" else implementation  # of 3,001 columns
-    assert forward_kernels(x, -1, implementation=implementation) == kernel_name(name)
+    geometry = {"strided": "strided_loops"}.get(implementation, implementation)  # so many columns
+    assert forward_kernels(x, -1, implementation=implementation) == kernel_name(geometry)
+
+
+# Every operation on every geometry, on both sides of what a tile or a chunk holds.
+GEOMETRIES = {
+    "packed_rows": [((300, n), 1) for n in (16, 1024, 4096, 8192)],
+    "aligned_rows": [((300, n), 1) for n in (17, 1023, 1025, 8191)],
+    "split_rows": [((300, 32_776), 1), ((300, 32_777), 1), ((9, 131_073), 1), ((1, 262_144), 1)],
+    "strided": [((5, 21, 49), 1), ((5, 255, 64), 1), ((512, 70), 0)],
+    "split_strided": [((3, 1025, 64), 1), ((3, 4097, 64), 1), ((16_384, 40), 0)],
+    "strided_loops": [((3, 65_537, 24), 1), ((70_000, 5), 0)],
+}
+FLOAT64_LOOPS = [((3, 8193), 1), ((3, 1025, 24), 1), ((100_000, 5), 0)]
+
+
+def _inputs(operation: str, shape: tuple[int, ...], dim: int, dtype: torch.dtype):
+    x = 3 * torch.randn(shape, device="cuda", dtype=torch.float32)
+    if not operation.endswith("backward"):
+        return (x.to(dtype),)
+    y = (torch.log_softmax if operation.startswith("log_") else torch.softmax)(x.double(), dim)
+    return y.to(dtype), torch.randn(shape, device="cuda").to(dtype)
+
+
+def _assert_right(
+    operation: str, got: torch.Tensor, inputs: tuple[torch.Tensor, ...], dim: int
+) -> None:
+    want = expected(operation, inputs, dim)
+    assert got.dtype == inputs[0].dtype and got.shape == want.shape and got.is_contiguous()
+    if operation == "logsumexp":
+        _assert_logsumexp(got, want)
+    else:
+        want = want.to(got.dtype).double()
+        assert _relative_error(got, want) < 2 * _tolerance(got.dtype)
+
+
+def _assert_logsumexp(got: torch.Tensor, want: torch.Tensor) -> None:
+    """Each number by itself, relative to its size, or to 1 if it is smaller."""
+    assert torch.equal(got.isnan(), want.isnan())
+    assert torch.equal(got.isinf() & (got > 0), want.to(got.dtype).isinf() & (want > 0))
+    assert torch.equal(got.isinf() & (got < 0), want.to(got.dtype).isinf() & (want < 0))
+    finite = got.isfinite()
+    got, want, dtype = got[finite].double(), want[finite], got.dtype
+    rounding = {torch.float32: 2e-7, torch.bfloat16: 4e-3, torch.float16: 1e-3}.get(dtype, 4e-15)
+    error = ((got - want).abs() / want.abs().clamp_min(1.0)).max().item() if len(got) else 0.0
+    assert error <= rounding, error
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float64], ids=str)
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_every_operation_on_every_geometry(geometry, dtype, operation):
+    cases = GEOMETRIES[geometry]
+    if dtype == torch.float64:
+        cases = FLOAT64_LOOPS if geometry == "strided_loops" else cases
+        cases = [] if geometry.startswith("split") else cases  # its summaries do not fit a word
+    for shape, dim in cases:
+        inputs = _inputs(operation, shape, dim, dtype)
+        plan = dispatch.plan_of(operation, inputs, dim)
+        assert set(plan.kernels) == set(kernel_name(geometry)), (shape, plan.kernels)
+        for each in plan.launches:
+            assert each.constants["OP"] is OPERATIONS[operation]
+        for _ in range(2):  # the first launch, and one that is repeated
+            _assert_right(operation, dispatch.run(operation, inputs, dim), inputs, dim)
+
+
+# One case of each geometry, the two launches of split rows and of loops included.
+CALLS = [
+    ((300, 1024), 1), ((300, 1025), 1), ((3, 100_003), 1), ((1, 1 << 24), 1), ((5, 256, 70), 1),
+    ((3, 1025, 64), 1), ((70_000, 5), 0),
+]  # fmt: skip
+ON_CALLS = pytest.mark.parametrize("shape, dim", CALLS, ids=str)
+
+
+@pytest.fixture
+def new_plans():
+    """Plans made during a test are forgotten after it."""
+    dispatch.clear_plans()
+    yield
+    dispatch.clear_plans()
+
+
+@ON_CALLS
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_fast_form_of_a_launch_equals_the_public_one(
+    operation, shape, dim, monkeypatch, new_plans
+):
+    """Tuples of addresses and constants reach the kernel as they do from Triton's own launcher."""
+    inputs = _inputs(operation, shape, dim, torch.float32)
+    forms = []
+    fast_form = launch.fast_form
+    monkeypatch.setattr(launch, "fast_form", lambda c: forms.append(fast_form(c)) or forms[-1])
+    fast = [dispatch.run(operation, inputs, dim) for _ in range(3)]
+    n_launches = len(dispatch.plan_of(operation, inputs, dim).kernels)
+    assert len(forms) == n_launches and None not in forms
+    monkeypatch.setattr(launch, "fast_form", lambda compiled: None)
+    dispatch.clear_plans()
+    public = [dispatch.run(operation, inputs, dim) for _ in range(3)]
+    for each in (*fast, *public):
+        assert torch.equal(each, fast[0])
+
+
+@ON_CALLS
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_launch_hooks_see_every_launch(operation, shape, dim, new_plans):
+    inputs = _inputs(operation, shape, dim, torch.float32)
+    plan = dispatch.plan_of(operation, inputs, dim)
+    want = plan(*inputs)
+    plan(*inputs)
+    seen = []
+    chain = triton.knobs.runtime.launch_enter_hook
+
+    def hook(metadata):
+        seen.append(metadata.get()["name"])
+
+    chain.add(hook)
+    try:
+        for _ in range(3):
+            assert torch.equal(plan(*inputs), want)
+    finally:
+        chain.remove(hook)
+    op = OPERATIONS[operation]
+    assert seen == [f"{op.name}_{kernel}" for kernel in plan.kernels] * 3
+    plan(*inputs)
+    assert len(seen) == 3 * len(plan.kernels)
 
 
 LAYOUTS = {
@@ -255,14 +387,41 @@ def test_without_partners_columns_have_the_same_bits(shape, dim, dtype, monkeypa
     dispatch.clear_plans()
 
 
+OFFSETS = (0.0, 1e4, -1e4)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float64], ids=str)
+@pytest.mark.parametrize("offset", OFFSETS)
+@pytest.mark.parametrize(
+    "shape, dim",
+    [
+        ((12, 7), 1), ((12, 1024), 1), ((12, 4097), 1), ((12, 50_257), 1), ((12, 131_072), 1),
+        ((300, 12), 0), ((4096, 12), 0), ((70_000, 12), 0),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_hostile_rows_of_logsumexp(shape, dim, offset, dtype):
+    """Rows of infinities and NaN, and numbers far from 0, by each geometry."""
+    n_cols = shape[dim]
+    x = _hostile(n_cols, dtype) if dtype != torch.float64 else _hostile(n_cols, torch.float32)
+    x = (x.to(dtype) + offset).to(dtype)
+    x = x if dim else x.t().contiguous()
+    want = torch.logsumexp(x.double(), dim)
+    for _ in range(2):
+        _assert_logsumexp(triton_softmax.logsumexp(x, dim), want)
+
+
 @pytest.mark.parametrize("shape, dim", [((4, 65536), 1), ((4096, 200), 0)], ids=str)
-def test_ten_thousand_launches_of_split_kernels(shape, dim):
-    x = torch.randn(shape, device="cuda")
-    want = triton_softmax.softmax(x, dim)
-    assert forward_kernels(x, dim) == kernel_name("split_rows" if dim else "split_strided")
+@pytest.mark.parametrize("operation", ["softmax", "softmax_backward", "logsumexp"])
+def test_ten_thousand_launches_of_split_kernels(operation, shape, dim):
+    inputs = _inputs(operation, shape, dim, torch.float32)
+    want = dispatch.run(operation, inputs, dim)
+    kernels = dispatch.plan_of(operation, inputs, dim).kernels
+    assert kernels == kernel_name("split_rows" if dim else "split_strided")
+    _assert_right(operation, want, inputs, dim)
     wrong = torch.zeros((), device="cuda", dtype=torch.int64)
     for _ in range(10_000):
-        wrong += (triton_softmax.softmax(x, dim) != want).any()
+        wrong += (dispatch.run(operation, inputs, dim) != want).any()
     assert wrong.item() == 0
 
 
@@ -280,6 +439,42 @@ def test_two_streams_at_once():
     for want, ys in zip(wants, results, strict=True):
         assert all(torch.equal(y, ys[0]) for y in ys)
         assert _relative_error(ys[0], want) < 2e-6
+
+
+def test_threads_on_streams_of_their_own(new_plans):
+    """Threads plan, look up and launch at once, some of them the same calls, others of their own;
+    each takes words of its own stream."""
+    shapes = [((3, 100_003), 1), ((2, 1 << 20), 1), ((4096, 200), 0), ((300, 1025), 1)]
+    names = ("softmax", "softmax_backward", "logsumexp")
+    cases = [
+        (name, _inputs(name, shape, dim, torch.float32), dim)
+        for name in names
+        for shape, dim in shapes
+    ]
+    wants = [dispatch.run(*case) for case in cases]
+    torch.cuda.synchronize()
+    dispatch.clear_plans()
+    start = threading.Barrier(4)
+    failures = []
+
+    def work(seed):
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            wrong = torch.zeros((), device="cuda", dtype=torch.int64)
+            start.wait()
+            for step in range(300):
+                i = (step * (2 * seed + 1)) % len(cases)
+                wrong += (dispatch.run(*cases[i]) != wants[i]).any()
+            stream.synchronize()
+            if wrong.item():
+                failures.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert not any(thread.is_alive() for thread in threads) and not failures
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,15 @@ HOSTILE = {
     "subnormal": [6e-8, 0.0, 1.0],
     "late_maximum": [0.0] * 40 + [80.0],
     "early_maximum": [80.0] + [0.0] * 40,
+    "highest": [torch.finfo(torch.float32).max] * 3,
+    "lowest": [torch.finfo(torch.float32).min] * 3,  # what a mask is filled with
+    "lowest_and_finite": [torch.finfo(torch.float32).min, 1.0, 2.0],
+    "highest_and_finite": [torch.finfo(torch.float32).max, 1.0, -1e30],
+    "highest_and_nan": [torch.finfo(torch.float32).max, NAN, 1.0],
+    "far_away": [-1e10, -1e10, -3e10],
+    "around_2^29": [2.0**29, 2.0**29 - 32, 2.0**29 - 64],
+    "below_2^29": [2.0**29 - 32, 2.0**29 - 32, 2.0**28],
+    "beyond_2^59": [2.0**59, 2.0**59, 0.0],
     "minus_inf_then_finite": [-INF] * 130 + [3.0, 2.0],
 }
 
