@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 import triton
 
+from kernel_cases import DEVICE
 from triton_softmax.choose.constants import (
     RowTile,
     SplitRows,
@@ -37,13 +38,24 @@ class Geometry(NamedTuple):
     label: str
     kernel: str
     """Its module in `kernels`."""
-    launch: Callable[[Operation, Inputs, torch.Tensor], None]
+    launch: Callable[..., None]
+    """Takes an operation, its inputs, the result, and the words of the workspace if it has any."""
     dim: int = 1
     """Along which the operation runs, of (n_rows, n_cols) and of (n_outer, n_cols, n_inner)."""
     shape: tuple[int, ...] = (3, 77)
     """An odd length, several programs, and chunks of which the last is not full."""
     dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float64)
     """Some that it takes: all, or those of which a summary fits one word."""
+    n_words: int = 0
+    """Of the workspace, in which programs look for the summaries of others."""
+    zeroed: bool = True
+    """Whether they look for words that nobody may have written."""
+
+    def workspace(self) -> tuple[torch.Tensor, ...]:
+        """The words, if there are any; rubbish if they need not be zero."""
+        fill = 0 if self.zeroed else -1
+        words = torch.full((self.n_words,), fill, dtype=torch.int64, device=DEVICE)
+        return (words,) if self.n_words else ()
 
     def __call__(self, op: Operation, *inputs: torch.Tensor) -> torch.Tensor:
         """The result; what is not written stays NaN."""
@@ -51,7 +63,7 @@ class Geometry(NamedTuple):
         if op.reduces:
             del shape[self.dim]
         out = torch.full(shape, float("nan"), dtype=inputs[0].dtype, device=inputs[0].device)
-        self.launch(op, inputs, out)
+        self.launch(op, inputs, out, *self.workspace())
         return out
 
 
@@ -79,7 +91,7 @@ def split_rows(*, depth: int = 0, keep_terms: bool = False, two_launches: bool =
     """Rows in chunks of 20 columns. With a pipeline, three programs do all of them."""
     chunk_cols = 20
 
-    def launch(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
+    def launch(op: Operation, inputs: Inputs, out: torch.Tensor, words: torch.Tensor) -> None:
         n_rows, n_cols = inputs[0].shape
         n_chunks = triton.cdiv(n_cols, chunk_cols)
         how = SplitRows(
@@ -97,7 +109,6 @@ def split_rows(*, depth: int = 0, keep_terms: bool = False, two_launches: bool =
             words=128,
             polls=1,
         )
-        words = torch.zeros(n_rows * n_chunks, dtype=torch.int64, device=out.device)
         launches = (how,)
         if two_launches:
             launches = how._replace(write=False), how._replace(publish=False)
@@ -144,7 +155,7 @@ def strided(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
     )
 
 
-def split_strided(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
+def split_strided(op: Operation, inputs: Inputs, out: torch.Tensor, words: torch.Tensor) -> None:
     _, n_cols, n_inner = inputs[0].shape
     how = SplitStrided(
         block_cols=32,
@@ -158,7 +169,6 @@ def split_strided(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
     )
     n_chunks = triton.cdiv(n_cols, how.block_cols)
     programs = groups_of_columns(inputs[0]) * n_chunks
-    words = torch.zeros(programs * BLOCK_INNER, dtype=torch.int64, device=out.device)
     split_strided_kernel[(programs,)](
         inputs, out, words, *triples(inputs, out, op), n_cols, n_inner, n_chunks, 0, op, how
     )
@@ -167,7 +177,7 @@ def split_strided(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
 def strided_loops(*, n_chunks: int):
     """Tiles of 16 elements, in one launch, or in two that cut the dimension into chunks."""
 
-    def launch(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
+    def launch(op: Operation, inputs: Inputs, out: torch.Tensor, words: torch.Tensor) -> None:
         _, n_cols, n_inner = inputs[0].shape
         how = StridedLoops(
             block_cols=16,
@@ -178,8 +188,6 @@ def strided_loops(*, n_chunks: int):
             write=True,
         )
         programs = groups_of_columns(inputs[0]) * n_chunks
-        # Nobody reads what nobody has written: the first launch overwrites all of it.
-        words = torch.full((programs * 2 * BLOCK_INNER,), -1, dtype=torch.int64, device=out.device)
         launches = (how,)
         if n_chunks > 1:
             launches = how._replace(write=False), how._replace(publish=False)
@@ -206,7 +214,7 @@ GEOMETRIES = (
     Geometry("packed_rows", "packed_rows", packed_rows),
     Geometry("aligned_rows", "aligned_rows", aligned_rows),
     *(
-        Geometry(label, "split_rows", split_rows(**how), dtypes=(dtype,))
+        Geometry(label, "split_rows", split_rows(**how), dtypes=(dtype,), n_words=3 * 4)
         for label, dtype, how in (
             ("split_rows-depth-0", torch.float16, {"depth": 0}),
             ("split_rows-depth-1", torch.float32, {"depth": 1}),
@@ -217,11 +225,23 @@ GEOMETRIES = (
     ),
     Geometry("strided", "strided", strided, shape=COLUMNS),
     Geometry(
-        "split_strided", "split_strided", split_strided, shape=COLUMNS, dtypes=(torch.float32,)
+        "split_strided",
+        "split_strided",
+        split_strided,
+        shape=COLUMNS,
+        dtypes=(torch.float32,),
+        n_words=2 * 2 * 3 * BLOCK_INNER,
     ),
-    Geometry("strided_loops-one-launch", "strided_loops", strided_loops(n_chunks=1), shape=COLUMNS),
-    Geometry(
-        "strided_loops-two-launches", "strided_loops", strided_loops(n_chunks=3), shape=COLUMNS
+    *(
+        Geometry(
+            label,
+            "strided_loops",
+            strided_loops(n_chunks=n_chunks),
+            shape=COLUMNS,
+            n_words=2 * 2 * n_chunks * 2 * BLOCK_INNER,
+            zeroed=False,
+        )
+        for label, n_chunks in (("strided_loops-one-launch", 1), ("strided_loops-two-launches", 3))
     ),
 )
 """Each geometry, in each of its forms."""

@@ -172,6 +172,7 @@ def run_rows(
     *,
     gap: int = 0,
     words: torch.Tensor | None = None,
+    programs: int | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """An operation on matrices by a choice of our own, launched as a plan launches it. The result
@@ -180,6 +181,7 @@ def run_rows(
     Args:
         gap: elements between rows of the result.
         words: workspace in place of a fresh one.
+        programs: how many, whatever the choice says; more than there are tasks, for example.
     """
     op = OPERATIONS[operation]
     n_rows, n_cols = inputs[0].shape
@@ -194,6 +196,7 @@ def run_rows(
     if workspace is not None and words is None:
         words = workspace.take(out.device)
     for launch in launches:
+        launch.grid = programs or launch.grid
         launch.run(inputs, out, *(() if words is None else (words,)))
     return out[:, 0] if op.reduces else out
 

@@ -147,6 +147,17 @@ def _gpu_report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _registers(options: argparse.Namespace) -> int:
+    from softmax_bench import registers
+
+    text = registers.table()
+    if options.write:
+        registers.PATH.write_text(text, encoding="utf-8")
+    else:
+        print(text, end="")
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m softmax_bench", description=__doc__)
@@ -211,6 +222,12 @@ def main(arguments: list[str] | None = None) -> int:
     )
     tests.add_argument("--command", default="pytest -m gpu")
     tests.set_defaults(do=_gpu_report)
+
+    table = commands.add_parser(
+        "registers", help="compile production kernels for sm_90: registers and spills"
+    )
+    table.add_argument("--write", action="store_true", help="write the committed table anew")
+    table.set_defaults(do=_registers)
 
     options = parser.parse_args(arguments)
     return options.do(options)

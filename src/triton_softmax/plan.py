@@ -22,6 +22,7 @@ from torch import Tensor, empty_like
 from .checks import check_alike, check_arguments, check_device
 from .choose import Choice, Device, Traits, choose_rows, choose_strided, polling
 from .choose.constants import RowTile, SplitStrided, StridedLoops, StridedTile
+from .choose.strided import choose_loops
 from .kernels import (
     aligned_rows,
     logsumexp,
@@ -55,6 +56,9 @@ _RUNGS = {
     "two_loops": two_loops,
     "single_block": single_block,
 }
+
+_SPELLED_OUT = ("softmax", "softmax_backward", "log_softmax", "log_softmax_backward")
+"""What the rungs compute; all other operations are for geometries alone."""
 
 GEOMETRIES = {
     "packed_rows": packed_rows.packed_rows_kernel,
@@ -295,6 +299,8 @@ def make_plan(
     if backward and implementation == "three_loops":
         implementation = "two_loops"
     if implementation in _RUNGS:
+        if operation not in _SPELLED_OUT:
+            raise ValueError(f"{implementation} is a rung that does not compute {operation}")
         return _plan_rung(implementation, operation, dim, dtype)
     if torch.float64 in (dtype, *(each.dtype for each in inputs)):
         wide = x.dtype if backward else dtype
@@ -363,7 +369,10 @@ def _plan_launches(
             n_rows, n_cols, itemsize, strides=of_moved, implementation=implementation, **facts
         )
         if choice.kernel == "two_loops":
-            return _plan_rung("two_loops", operation, dim, out.dtype)
+            if operation in _SPELLED_OUT:
+                return _plan_rung("two_loops", operation, dim, out.dtype)
+            held, traits, device = facts["held"], facts["traits"], facts["device"]
+            choice = choose_loops(n_rows, n_cols, held, traits, device)
         if choice.kernel != "strided_loops":
             launches, workspace = row_launches(op, choice, n_rows, n_cols, tuple(steps))
             return Launches(launches, workspace, x, out)

@@ -15,6 +15,7 @@ import torch
 from geometries import GEOMETRIES
 from kernel_cases import DEVICE, assert_near, dtype_name, quiet
 from power_softmax import LOG_BASE, POWER_SOFTMAX, POWER_SOFTMAX_VJP
+from triton_softmax import dispatch, plan
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src/triton_softmax"
 CASES = [
@@ -181,3 +182,12 @@ def test_every_operation_of_the_library_is_known_by_the_text_of_its_functions():
     for name, (key, functions) in found.items():
         assert all(function in key for function in functions), name
     assert len({key for key, _ in found.values()}) == len(found)
+
+
+def test_long_float64_rows_are_never_a_rung_s(monkeypatch):
+    """The rungs spell softmax out; an operation of its own goes to a geometry."""
+    monkeypatch.setitem(plan.OPERATIONS, "power", POWER_SOFTMAX)
+    x = torch.randn(66, 8193, dtype=torch.float64, device=DEVICE)
+    assert set(dispatch.plan_of("power", (x,), 1).kernels) == {"strided_loops_kernel"}
+    with pytest.raises(ValueError, match="two_loops is a rung that does not compute power"):
+        dispatch.plan_of("power", (x,), 1, None, "two_loops")

@@ -94,12 +94,12 @@ MISTAKES = {
         r"Expected:[\s\S]*0\.1354[\s\S]*Got:[\s\S]*0\.1353",
     ),
     "a section without its beginning": Mistake(
-        replace("src/triton_softmax/kernels/online.py", r"^# --8<-- \[start:merge\]\n", ""),
+        replace("src/triton_softmax/kernels/device/monoid.py", r"^# --8<-- \[start:merge\]\n", ""),
         run_build,
         r"Snippet[\s\S]*could not be",
     ),
     "a section without its end": Mistake(
-        replace("src/triton_softmax/kernels/online.py", r"^# --8<-- \[end:merge\]\n", ""),
+        replace("src/triton_softmax/kernels/device/monoid.py", r"^# --8<-- \[end:merge\]\n", ""),
         lambda root: run_tests(root, "tests/site/test_fences.py", "-k", "well_formed"),
         r"never closed: \['merge'\]",
     ),

@@ -15,118 +15,111 @@ import triton.language as tl
 
 from kernel_cases import (
     DEVICE,
+    EVERY_OPERATION,
+    INF,
     INTERPRETED,
+    NAN,
+    assert_as_torch,
     assert_near,
+    assert_result,
     dtype_name,
-    expected_backward,
-    expected_forward,
+    expected,
+    hostile,
+    hostile_operands,
     matrix,
+    operands,
     quiet,
+    run_rows,
     watch_accesses,
 )
-from triton_softmax.kernels.split_rows import (
-    look_assembly,
-    look_constraints,
-    pack_sum,
+from triton_softmax.choose import Choice, polling
+from triton_softmax.choose.constants import SplitRows
+from triton_softmax.kernels.device.exchange import (
+    _poll_assembly,
+    _poll_constraints,
     pack_word,
-    softmax_backward_split_rows_kernel,
-    softmax_forward_split_rows_kernel,
+    publish,
     unpack_word,
 )
+from triton_softmax.operations.softmax import SOFTMAX_VJP
 
 pytestmark = quiet
-BOTH = pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
 SIXTEEN = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=dtype_name)
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-INF, NAN = float("inf"), float("nan")
-ONE = ((True, True),)
-TWO = ((True, False), (False, True))  # publish, then write
-POLLS = 1024
+FORWARD = ("softmax", "log_softmax", "logsumexp")
+# What a program keeps while it waits: elements, or for softmax the exponentials.
+KEPT = pytest.mark.parametrize(
+    "operation, keep_terms",
+    [*((operation, False) for operation in FORWARD), ("softmax", True)],
+    ids=[*FORWARD, "softmax-terms"],
+)
 
 
-def launch(
-    kernel,
-    tensors,
+def run(
+    operation,
+    inputs,
     *,
-    log,
     edges=None,
     pairs=False,
+    keep_terms=False,
+    depth=0,
     chunk=32,
-    passes=ONE,
-    words=None,
-    polls=POLLS,
+    two_launches=False,
     programs=None,
-    ahead=False,
-    lag=False,
-    **extra,
+    vector=None,
+    **options,
 ):
-    n_rows, n_cols = tensors[0].shape
-    vector = 16 // tensors[0].dtype.itemsize
-    strides = [tensor.stride(0) for tensor in tensors]
-    assert len({stride % vector for stride in strides}) == 1, "rows in step"
+    n_rows, n_cols = inputs[0].shape
+    vector = vector or 16 // inputs[0].dtype.itemsize
     if edges is None:
-        edges = bool(n_cols % vector or strides[0] % vector)
+        edges = bool(n_cols % vector or inputs[0].stride(0) % vector)
     n_chunks = triton.cdiv(n_cols, chunk)
-    n_tasks = n_rows * n_chunks
-    assert ahead or programs is None, "without AHEAD a program for each task"
-    if words is None:
-        words = torch.zeros(n_tasks, dtype=torch.int64, device=tensors[0].device)
-    # On a GPU every thread needs a lane of its own to look with.
-    n_words = max(triton.next_power_of_2(n_chunks), 1 if INTERPRETED else 128)
-    for publish, write in passes:
-        kernel[(programs or n_tasks,)](
-            *tensors,
-            words,
-            *strides,
-            n_rows,
-            n_cols,
-            n_chunks,
-            chunk,
-            polls,
-            LOG=log,
-            VECTOR=vector,
-            EDGES=edges,
-            PAIRS=pairs,
-            HOLD=False,
-            **extra,
-            AHEAD=ahead,
-            LAG=lag,
-            WAIT=not INTERPRETED and passes == ONE,
-            NAP=0,
-            PUBLISH=publish,
-            WRITE=write,
-            BLOCK=triton.next_power_of_2(chunk),
-            WORDS=n_words,
-            LOOKS=max(1, n_words // 128),
-        )
-    return tensors[-1]
+    assert depth or programs is None, "at depth 0 a program for each task"
+    # On a GPU every thread needs a lane of its own to poll with.
+    words = max(triton.next_power_of_2(n_chunks), 1 if INTERPRETED else 128)
+    how = SplitRows(
+        block=triton.next_power_of_2(chunk),
+        vector=vector,
+        edges=edges,
+        pairs=pairs,
+        barrier=False,
+        keep_terms=keep_terms,
+        depth=depth,
+        wait=not INTERPRETED and not two_launches,
+        backoff=0,
+        publish=True,
+        write=True,
+        words=words,
+        polls=max(1, words // 128),
+    )
+    choice = Choice(
+        "split_rows", how, 4, n_chunks=n_chunks, chunk_cols=chunk, two_launches=two_launches
+    )
+    return run_rows(operation, choice, inputs, programs=programs, **options)
 
 
-def blank(like, gap=0):
-    return matrix(*like.shape, like.dtype, gap=gap).fill_(NAN)
+def odd_operands(operation, n_rows, n_cols, dtype):
+    """Inputs whose second row starts between two vectors, in step with each other."""
+    return operands(operation, n_rows, n_cols, dtype, gaps=(0, 2 * (16 // dtype.itemsize)))
 
 
-def forward(x, *, gap=0, keep=False, **options):
-    return launch(softmax_forward_split_rows_kernel, (x, blank(x, gap)), EXP=keep, **options)
-
-
-def backward(y, dy, *, gap=0, **options):
-    return launch(softmax_backward_split_rows_kernel, (y, dy, blank(y, gap)), **options)
-
-
-def slack(dtype, log):
-    return 1e-5 if dtype == torch.float32 else 1e-2 if log else 1e-4
+# --- the word
 
 
 @triton.jit
-def round_trip_kernel(m_ptr, d_ptr, word_ptr, m_out, d_out, sum_ptr, N: tl.constexpr):
+def round_trip_kernel(m_ptr, d_ptr, word_ptr, m_out, d_out, N: tl.constexpr):
     lanes = tl.arange(0, N)
     word = pack_word(tl.load(m_ptr + lanes), tl.load(d_ptr + lanes))
     tl.store(word_ptr + lanes, word)
     m, d = unpack_word(word)
     tl.store(m_out + lanes, m)
     tl.store(d_out + lanes, d)
-    tl.store(sum_ptr, pack_sum(tl.load(d_ptr)))
+
+
+@triton.jit
+def publish_sum_kernel(total_ptr, word_ptr, OP: tl.constexpr):
+    lanes = tl.arange(0, 2)
+    publish(word_ptr + lanes, 0.0, tl.load(total_ptr + lanes), lanes < 1, OP)
 
 
 def round_trip(m, d):
@@ -134,36 +127,16 @@ def round_trip(m, d):
     m = torch.tensor([*m, *[m[0]] * (n - len(m))], device=DEVICE)
     d = torch.tensor([*d, *[d[0]] * (n - len(d))], device=DEVICE)
     words = torch.zeros(n, dtype=torch.int64, device=DEVICE)
-    m_out, d_out, total = (
-        torch.empty_like(m),
-        torch.empty_like(d),
-        torch.zeros(1, dtype=torch.int64, device=DEVICE),
-    )
-    round_trip_kernel[(1,)](m, d, words, m_out, d_out, total, N=n)
+    m_out, d_out = torch.empty_like(m), torch.empty_like(d)
+    round_trip_kernel[(1,)](m, d, words, m_out, d_out, N=n)
     assert torch.equal(m_out.view(torch.int32), m.view(torch.int32)), "every bit of m"
     assert torch.equal(d_out.view(torch.int32), d.view(torch.int32)), "every bit of d"
-    return words, total
+    return words
 
 
 def test_a_word_holds_every_bit_of_a_summary():
-    values = [
-        0.0,
-        -0.0,
-        1.0,
-        -1.0,
-        1e-45,
-        -1e-45,
-        3.4e38,
-        -3.4e38,
-        INF,
-        -INF,
-        NAN,
-        -NAN,
-        math.pi,
-        -1e30,
-        1e30,
-        0.1,
-    ]
+    values = [0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, 3.4e38, -3.4e38]
+    values += [INF, -INF, NAN, -NAN, math.pi, -1e30, 1e30, 0.1]
     round_trip([m for m in values for _ in values], [d for _ in values for d in values])
 
 
@@ -180,187 +153,195 @@ def test_no_summary_is_zero():
         (0.0, INF),
         (1e30, 1.0),
     ]
-    words, _ = round_trip(*zip(*summaries, strict=True))
-    assert (words != 0).all()
-    assert round_trip([0.0], [0.0])[0][0] == 0, "the one pair that would be mistaken"
+    assert (round_trip(*zip(*summaries, strict=True)) != 0).all()
+    assert round_trip([0.0], [0.0])[0] == 0, "the one pair that would be mistaken"
 
 
 @pytest.mark.parametrize("total", [0.0, -0.0, 1.0, -3.0, NAN, INF])
 def test_no_sum_of_the_backward_pass_is_zero(total):
-    _, word = round_trip([1.0], [total])
-    assert word != 0
+    """Where there is no maximum, 1 stands in its place; what is masked out is left alone."""
+    words = torch.zeros(2, dtype=torch.int64, device=DEVICE)
+    publish_sum_kernel[(1,)](torch.tensor([total, total], device=DEVICE), words, OP=SOFTMAX_VJP)
+    assert words[0] != 0 and words[1] == 0
+    assert words[0] == round_trip([1.0], [total])[0]
 
 
-@BOTH
+# --- the row
+
+
+@EVERY_OPERATION
 @pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
 @pytest.mark.parametrize("n_cols", [1, 8, 9, 31, 32, 33, 64, 65])
-def test_forward_and_backward(n_cols, dtype, log):
-    vector = 16 // dtype.itemsize
+def test_every_operation(n_cols, dtype, operation):
     n_rows = 1 if n_cols % 8 == 0 else 2  # the second starts between two vectors
-    x, dy = (
-        matrix(n_rows, n_cols, dtype),
-        matrix(n_rows, n_cols, dtype, gap=2 * vector, scale=1.0, seed=1),
-    )
-    y = forward(x, log=log, gap=vector)
-    assert_near(y, expected_forward(x, log=log), atol=1e-2 if log and dtype.itemsize == 2 else None)
-    assert_near(backward(y, dy, log=log), expected_backward(y, dy, log=log), atol=slack(dtype, log))
+    inputs = odd_operands(operation, n_rows, n_cols, dtype)
+    result = run(operation, inputs, gap=16 // dtype.itemsize)
+    assert_result(operation, result, inputs)
 
 
-@BOTH
+@EVERY_OPERATION
 @SIXTEEN
 @pytest.mark.parametrize("n_cols", [64, 75])
-def test_pairs_change_nothing(n_cols, dtype, log):
-    x, dy = matrix(2, n_cols, dtype), matrix(2, n_cols, dtype, seed=1)
-    y = forward(x, log=log)
-    assert torch.equal(forward(x, log=log, pairs=True), y)
-    assert torch.equal(backward(y, dy, log=log, pairs=True), backward(y, dy, log=log))
+def test_pairs_change_nothing(n_cols, dtype, operation):
+    inputs = odd_operands(operation, 2, n_cols, dtype)
+    assert torch.equal(run(operation, inputs, pairs=True), run(operation, inputs))
 
 
-@BOTH
 @SIXTEEN
-def test_pairs_of_special_values(dtype, log):
+@pytest.mark.parametrize("operation", FORWARD)
+def test_pairs_of_special_values(operation, dtype):
     """Every element of a pair keeps its sign, its infinity, its NaN."""
     x = torch.full((6, 64), -INF, dtype=dtype)
     x[0, 0::2], x[1, 1::2] = 1.0, -1.0
     x[2] = torch.linspace(-8, 8, 64)
     x[3, 7], x[4, 40], x[5, 3:9] = NAN, INF, -65504.0
     x = x.to(DEVICE)
-    assert_near(forward(x, log=log, pairs=True), expected_forward(x, log=log), atol=1e-2)
+    assert_near(run(operation, (x,), pairs=True), expected(operation, (x,)), atol=1e-2)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
 @pytest.mark.parametrize("n_cols", [64, 75])
 def test_exponentials_kept_instead_of_elements(n_cols, dtype):
-    x = matrix(2, n_cols, dtype)
-    assert_near(forward(x, log=False, keep=True), expected_forward(x))
+    inputs = odd_operands("softmax", 2, n_cols, dtype)
+    assert_result("softmax", run("softmax", inputs, keep_terms=True), inputs)
 
 
-@pytest.mark.parametrize("keep", [False, True], ids=["elements", "exponentials"])
+@KEPT
 @pytest.mark.parametrize("place", range(4))
-def test_minus_infinity_fills_a_chunk(place, keep):
+def test_minus_infinity_fills_a_chunk(place, operation, keep_terms):
     x = matrix(2, 128, torch.float32)
     x[0, place * 32 : (place + 1) * 32] = -INF
     x[1, : place * 32] = -INF
     x[1, (place + 1) * 32 :] = -INF
-    assert_near(forward(x, log=False, keep=keep), expected_forward(x))
+    assert_result(operation, run(operation, (x,), keep_terms=keep_terms), (x,))
 
 
-@BOTH
-@pytest.mark.parametrize("keep", [False, True], ids=["elements", "exponentials"])
-@pytest.mark.parametrize("where", [0, 40, 70], ids=["edge", "middle", "end"])
-def test_edges_as_torch(where, keep, log):
-    """Three values in a row of -inf (exponentials: of zeros): in one chunk, and seen by all."""
-    if keep and log:
-        pytest.skip("exponentials do not give logarithms")
-    triples = [
-        [0.0, -INF, 1.0],
-        [-INF] * 3,
-        [0.0, INF, 1.0],
-        [0.0, NAN, 1.0],
-        [1e30, -1e30, 1e30],
-        [-1e30, -1e30, -1e30],
-    ]
-    x = torch.full((len(triples), 73), 0.0 if keep else -INF)
-    x[:, where : where + 3] = torch.tensor(triples)
-    x = x.to(DEVICE)
-    assert_near(forward(x, log=log, keep=keep), (torch.log_softmax if log else torch.softmax)(x, 1))
+@KEPT
+@pytest.mark.parametrize(
+    "places",
+    [(0, 1, 2), (40, 41, 42), (70, 71, 72), (1, 40, 71)],
+    ids=["edge", "middle", "end", "everywhere"],
+)
+def test_hostile_rows_as_torch(places, operation, keep_terms):
+    """In one chunk, with nothing but -inf (exponentials: zeros) in the others, or one in each; and
+    seen by all."""
+    x = hostile(73, places, fill=0.0 if keep_terms else -INF)
+    assert_as_torch(operation, run(operation, (x,), keep_terms=keep_terms), (x,))
 
 
-@BOTH
+@pytest.mark.parametrize("operation", ["softmax_backward", "log_softmax_backward"])
+def test_hostile_rows_backward(operation):
+    inputs = hostile_operands(operation, hostile(73, (1, 40, 71)))
+    assert_as_torch(operation, run(operation, inputs), inputs)
+
+
+@pytest.mark.parametrize("offset", [1e4, -1e4])
+@pytest.mark.parametrize("two_launches", [False, True], ids=["one-launch", "two-launches"])
+def test_a_large_offset_costs_log_sum_exp_its_own_rounding(two_launches, offset):
+    """Also where a chunk is all -inf, and where its own maximum is far from the row's."""
+    x = matrix(3, 97, torch.float32) + offset
+    x[1, :40] = -INF
+    x[2, :40] -= 300.0
+    assert_result("logsumexp", run("logsumexp", (x,), two_launches=two_launches), (x,))
+
+
+@EVERY_OPERATION
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=dtype_name)
 @pytest.mark.parametrize("n_cols", [96, 101])
-def test_two_passes_give_the_same_bits(n_cols, dtype, log):
-    x, dy = matrix(1, n_cols, dtype), matrix(1, n_cols, dtype, seed=1)
-    y = forward(x, log=log)
-    assert torch.equal(forward(x, log=log, passes=TWO), y)
-    assert torch.equal(backward(y, dy, log=log, passes=TWO), backward(y, dy, log=log))
+def test_two_launches_give_the_same_bits(n_cols, dtype, operation):
+    inputs = odd_operands(operation, 1, n_cols, dtype)
+    assert torch.equal(run(operation, inputs, two_launches=True), run(operation, inputs))
 
 
-@BOTH
+@pytest.mark.parametrize("dtypes", [(torch.float16, torch.float32), (torch.float32, torch.float16)])
+@EVERY_OPERATION
+def test_input_and_result_of_different_dtypes(dtypes, operation):
+    """In step for the narrower of the two, whose vector has more elements."""
+    in_dtype, out_dtype = dtypes
+    inputs = operands(operation, 2, 33, in_dtype, gaps=(7, 15))
+    result = run(operation, inputs, gap=23, out_dtype=out_dtype, vector=8)
+    assert result.dtype == out_dtype
+    rounded = inputs if operation.endswith("backward") else (inputs[0].to(out_dtype),)
+    assert_near(result, expected(operation, rounded), dtype=torch.float16, atol=2e-3)
+
+
+@EVERY_OPERATION
+@pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
+@pytest.mark.parametrize("n_cols", [5, 64, 75])
+def test_every_element_is_written_once_and_nothing_else_read(n_cols, operation):
+    inputs = operands(operation, 3, n_cols, torch.float16, gaps=(8, 16))
+    words = torch.zeros(3 * 3, dtype=torch.int64)
+    with watch_accesses() as accesses:
+        result = run(operation, inputs, gap=24, words=words)
+    accesses.assert_reads_only(*inputs, words)
+    accesses.assert_writes_once(result)
+
+
+# --- partners
+
+
+@EVERY_OPERATION
 @pytest.mark.parametrize("n_cols", [96, 101])
 @pytest.mark.parametrize("published", ["none", "first", "last", "all"])
-def test_doing_without_partners_does_not_change_a_bit(published, n_cols, log):
+def test_doing_without_partners_does_not_change_a_bit(published, n_cols, operation, monkeypatch):
     """Words that are there are believed, words that are not are computed; whoever does it, they are
     the same."""
-    x, dy = matrix(1, n_cols, torch.float32), matrix(1, n_cols, torch.float32, seed=1)
+    inputs = odd_operands(operation, 1, n_cols, torch.float32)
     n_chunks = triton.cdiv(n_cols, 32)
-    y = matrix(1, n_cols, torch.float32, seed=2)
-    for run in (
-        lambda **how: forward(x, log=log, **how),
-        lambda **how: backward(y, dy, log=log, **how),
-    ):
-        words = torch.zeros(n_chunks, dtype=torch.int64, device=DEVICE)
-        result = run(words=words)
-        before = words.clone()
-        assert (before != 0).all(), "all published"
-        keep = {
-            "none": slice(0, 0),
-            "first": slice(0, 1),
-            "last": slice(n_chunks - 1, None),
-            "all": slice(None),
-        }[published]
-        words.zero_()
-        words[keep] = before[keep]
-        assert torch.equal(run(words=words, polls=-1), result)
-        assert torch.equal(words, before)
+    words = torch.zeros(n_chunks, dtype=torch.int64, device=DEVICE)
+    result = run(operation, inputs, words=words)
+    before = words.clone()
+    assert (before != 0).all(), "all published"
+    keep = {
+        "none": slice(0, 0),
+        "first": slice(0, 1),
+        "last": slice(n_chunks - 1, None),
+        "all": slice(None),
+    }[published]
+    words.zero_()
+    words[keep] = before[keep]
+    monkeypatch.setattr(polling, "MAX_POLLS", -1)
+    assert torch.equal(run(operation, inputs, words=words), result)
+    assert torch.equal(words, before)
 
 
-SCHEDULES = pytest.mark.parametrize("lag", [False, True], ids=["ahead", "lag"])
-
-
-@SCHEDULES
-@pytest.mark.parametrize("programs, log", [(1, False), (3, True), (7, False), (13, True)])
-def test_any_number_of_programs(programs, log, lag):
-    """12 tasks in 3 rows: each is done once and alike, by whomever, in step or not, with words of
+@EVERY_OPERATION
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("programs", [1, 2, 3, 7])
+def test_any_number_of_programs(programs, depth, operation):
+    """6 tasks in 2 rows: each is done once and alike, by whomever, in step or not, with words of
     others or without."""
-    x, dy = matrix(3, 101, torch.float32), matrix(3, 101, torch.float32, seed=1)
-    y = matrix(3, 101, torch.float32, seed=2)
-    how = {"log": log, "ahead": True, "lag": lag, "programs": programs}
-    for run in (lambda **how: forward(x, **how), lambda **how: backward(y, dy, **how)):
-        words = torch.zeros(12, dtype=torch.int64, device=DEVICE)
-        result = run(log=log, words=words)
-        assert torch.equal(run(**how), result), "nothing published at first"
-        before = words.clone()
-        assert torch.equal(run(**how, words=words), result), "everything published at first"
-        assert torch.equal(words, before)
-        words[5] = 0
-        assert torch.equal(run(**how, words=words), result), (
-            "one word missing: half in step, half without partners"
-        )
-        assert torch.equal(words, before)
-        assert torch.equal(run(**how, passes=TWO), result), "two launches"
+    inputs = odd_operands(operation, 2, 69, torch.float32)
+    how = {"depth": depth, "programs": programs}
+    words = torch.zeros(6, dtype=torch.int64, device=DEVICE)
+    result = run(operation, inputs, words=words)
+    assert_result(operation, result, inputs)
+    assert torch.equal(run(operation, inputs, **how), result), "nothing published at first"
+    before = words.clone()
+    assert (before != 0).all(), "all published"
+    again = run(operation, inputs, **how, words=words)
+    assert torch.equal(again, result), "everything published at first"
+    assert torch.equal(words, before)
+    words[4] = 0
+    again = run(operation, inputs, **how, words=words)
+    assert torch.equal(again, result), "one word missing: half in step, half without partners"
+    assert torch.equal(words, before)
+    again = run(operation, inputs, **how, two_launches=True)
+    assert torch.equal(again, result), "two launches"
 
 
-@pytest.mark.parametrize("programs", [1, 3, 4])
+@pytest.mark.parametrize("programs", [1, 2, 3])
 @pytest.mark.parametrize("published", [False, True], ids=["none", "all"])
 def test_exponentials_of_the_chunk_that_is_written(published, programs):
-    """With the next chunk already asked for, the maximum that goes with the exponentials is still
+    """With the next chunk already on its way, the maximum that goes with the exponentials is still
     the written chunk's own."""
-    x = matrix(3, 101, torch.float32) * torch.tensor([[1.0], [100.0], [-30.0]], device=DEVICE)
-    words = torch.zeros(12, dtype=torch.int64, device=DEVICE)
-    first = forward(x, log=False, keep=True, words=words)
-    assert_near(first, expected_forward(x))
-    y = forward(
-        x, log=False, keep=True, ahead=True, programs=programs, words=words if published else None
-    )
+    x = matrix(3, 69, torch.float32) * torch.tensor([[1.0], [100.0], [-30.0]], device=DEVICE)
+    words = torch.zeros(9, dtype=torch.int64, device=DEVICE)
+    first = run("softmax", (x,), keep_terms=True, words=words)
+    assert_result("softmax", first, (x,))
+    how = {"keep_terms": True, "depth": 1, "programs": programs}
+    y = run("softmax", (x,), **how, words=words if published else None)
     assert torch.equal(y, first)
-
-
-@pytest.mark.parametrize("n_words, nap", [(1, 0), (1, 500), (4, 0)])
-def test_what_a_thread_does_while_it_waits(n_words, nap):
-    """One load for each word, all of them in one round; a sleep only if there is one; out of the
-    loop together."""
-    text = look_assembly(n_words, nap)
-    assert text.count("ld.relaxed.gpu.global.b64") == n_words
-    assert text.count("nanosleep") == bool(nap) and (not nap or f"nanosleep.u32 {nap};" in text)
-    assert text.index("vote.sync.any.pred") < text.index("bra.uni LOOK")
-    assert (
-        look_constraints(n_words).split(",")
-        == ["=&l"] * n_words + ["l"] * n_words + ["r"] * n_words
-    )
-    assert f"${3 * n_words}" not in text and f"${2 * n_words}" in text, (
-        "an operand for each constraint"
-    )
 
 
 def test_words_that_are_there_are_not_computed_again():
@@ -368,30 +349,25 @@ def test_words_that_are_there_are_not_computed_again():
     program."""
     x = torch.zeros(1, 64, device=DEVICE)
     words = torch.zeros(2, dtype=torch.int64, device=DEVICE)
-    words[1] = round_trip([0.0], [96.0])[0][0]
-    y = forward(x, log=False, words=words)
+    words[1] = round_trip([0.0], [96.0])[0]
+    y = run("softmax", (x,), words=words)
     if INTERPRETED:  # on a GPU the programs race
         assert_near(y[:, :32], torch.full((1, 32), 1 / 128), atol=1e-6)
-    assert_near(
-        y[:, 32:], torch.full((1, 32), 1 / 64, device=DEVICE), atol=1e-6 if INTERPRETED else 1.0
-    )
+    right = torch.full((1, 32), 1 / 64, device=DEVICE)
+    assert_near(y[:, 32:], right, atol=1e-6 if INTERPRETED else 1.0)
 
 
-@BOTH
-@pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
-@pytest.mark.parametrize("n_cols", [5, 64, 75])
-def test_every_element_is_written_once_and_nothing_else_read(n_cols, log):
-    x, dy = (
-        matrix(3, n_cols, torch.float16, gap=8),
-        matrix(3, n_cols, torch.float16, gap=16, seed=1),
+@pytest.mark.parametrize("n_words, backoff", [(1, 0), (1, 500), (4, 0)])
+def test_what_a_thread_does_while_it_waits(n_words, backoff):
+    """One load for each word, all of them in one round; a sleep only if there is one; out of the
+    loop together."""
+    text = _poll_assembly(n_words, backoff)
+    assert text.count("ld.relaxed.gpu.global.b64") == n_words
+    assert text.count("nanosleep") == bool(backoff)
+    assert not backoff or f"nanosleep.u32 {backoff};" in text
+    assert text.index("vote.sync.any.pred") < text.index("bra.uni POLL")
+    constraints = ["=&l"] * n_words + ["l"] * n_words + ["r"] * n_words
+    assert _poll_constraints(n_words).split(",") == constraints
+    assert f"${3 * n_words}" not in text and f"${2 * n_words}" in text, (
+        "an operand for each constraint"
     )
-    words = torch.zeros(3 * 3, dtype=torch.int64)
-    with watch_accesses() as accesses:
-        y = forward(x, log=log, gap=24, words=words, pairs=False)
-    accesses.assert_reads_only(x, words)
-    accesses.assert_writes_once(y)
-    words.zero_()
-    with watch_accesses() as accesses:
-        dx = backward(y, dy, log=log, words=words)
-    accesses.assert_reads_only(y, dy, words)
-    accesses.assert_writes_once(dx)
