@@ -182,6 +182,83 @@ def test_private_names_of_torch_and_triton_stand_in_four_files():
     assert found == {"eager.py", "derivatives.py", "registration.py", "launch.py"}
 
 
+MAY_IMPORT = {
+    "kernels/device": {"kernels.device"},
+    "kernels": {"kernels.device"},
+    "operations": {"kernels.device", "operations"},
+    "choose": {"choose"},
+}
+"""What the files of a folder of the library import of it."""
+
+LAUNCHED_BY_THEMSELVES = {"naive", "three_loops", "two_loops", "single_block", "flash_attention"}
+SAME_TENSORS = {"split_strided": {"kernels.strided"}, "strided_loops": {"kernels.strided"}}
+
+
+@pytest.mark.parametrize("folder", MAY_IMPORT)
+def test_what_a_folder_of_the_library_imports(folder):
+    """Kernels and operations know device functions and nothing of each other, save that the rungs
+    share what their launchers do; a choice needs the standard library only."""
+    others = set() if folder == "choose" else {"torch", "triton"}
+    for path in (SRC / LIBRARY / folder).glob("*.py"):
+        allowed = set(MAY_IMPORT[folder])
+        if folder == "kernels":
+            allowed |= SAME_TENSORS.get(path.stem, set())
+            if path.stem in LAUNCHED_BY_THEMSELVES:
+                allowed |= {"kernels.rows", "kernels.two_loops"}
+        for node, name in imports(path):
+            top, _, below = name.partition(".")
+            if top == LIBRARY:
+                ok = any(f"{below}.".startswith(f"{each}.") for each in allowed)
+            else:
+                ok = top in sys.stdlib_module_names or top in others
+            assert ok, f"{where(path, node)} imports {name}"
+
+
+def test_no_kernel_has_more_than_a_dozen_parameters():
+    found = {}
+    for path in modules(LIBRARY):
+        for node in ast.walk(ast.parse(path.read_text("utf8"))):
+            jitted = isinstance(node, ast.FunctionDef) and any(
+                ast.unparse(each).startswith("triton.jit") for each in node.decorator_list
+            )
+            if jitted and node.name.endswith("_kernel"):
+                found[node.name] = len(node.args.args) + len(node.args.kwonlyargs)
+    assert {"split_rows_kernel", "strided_kernel", "softmax_forward_two_loops_kernel"} <= set(found)
+    assert {name: count for name, count in found.items() if count > 12} == {}
+
+
+def private_names(path: Path) -> set[str]:
+    """Private names of torch and triton in a file, those that `getattr` is asked for included."""
+    roots = {"torch", "triton", "tl", "forward_ad"}
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf8"))):
+        names = []
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in roots:
+            names = [*node.module.split("."), *(alias.name for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [
+                piece
+                for alias in node.names
+                if alias.name.split(".")[0] in roots
+                for piece in alias.name.split(".")
+            ]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr":
+            names = [each.value for each in node.args[1:2] if isinstance(each, ast.Constant)]
+        elif isinstance(node, ast.Attribute):
+            value = node.value
+            while isinstance(value, ast.Attribute):
+                value = value.value
+            own = isinstance(value, ast.Name) and value.id in ("self", "cls")
+            names = [] if own else [node.attr]
+        found |= {name for name in names if name.startswith("_") and not name.startswith("__")}
+    return found - {"_replace"}  # a public method of named tuples
+
+
+def test_private_names_of_torch_and_triton_stand_in_four_files():
+    found = {path.name for path in modules(LIBRARY) if private_names(path)}
+    assert found == {"eager.py", "derivatives.py", "registration.py", "launch.py"}
+
+
 def test_measuring_and_the_providers_do_not_import_each_other():
     graph = {}
     for path in modules(BENCH):
