@@ -11,7 +11,7 @@ import triton.language as tl
 
 from kernel_cases import DEVICE, quiet
 from triton_softmax import reference
-from triton_softmax.kernels.online import exp_shifted, merge
+from triton_softmax.kernels.device.monoid import exp_shifted, merge
 
 INF = float("inf")
 PAIRS = [

@@ -127,8 +127,8 @@ def test_every_order_of_dimensions(geometry, operation):
 @EVERY_OPERATION
 @EVERY_GEOMETRY
 def test_hostile_columns_as_torch(geometry, operation):
-    """One element in each tile of eight, all else -inf; side by side, so that each column's troubles
-    are its own."""
+    """One element in each tile of eight, all else -inf; side by side, so that the troubles of one
+    column are no other's."""
     inputs = hostile_operands(operation, hostile(19, (0, 9, 18)))
     columns = tuple(each.T[None] for each in inputs)
     result = run(operation, columns, geometry, inner=32)[0]
@@ -194,7 +194,9 @@ def test_input_and_result_of_different_dtypes(geometry, operation, dtypes):
     in_dtype, out_dtype = dtypes
     inputs = cubes(operation, 1, 19, 3, dtype=in_dtype)
     shape = (1, 3) if OPERATIONS[operation].reduces else (1, 19, 3)
-    result = run(operation, inputs, geometry, out=torch.empty(shape, dtype=out_dtype, device=DEVICE))
+    result = run(
+        operation, inputs, geometry, out=torch.empty(shape, dtype=out_dtype, device=DEVICE)
+    )
     rounded = inputs if operation.endswith("backward") else (inputs[0].to(out_dtype),)
     assert_near(result, expected(operation, rounded), dtype=torch.float16, atol=2e-3)
 
