@@ -127,8 +127,8 @@ def test_every_order_of_dimensions(geometry, operation):
 @EVERY_OPERATION
 @EVERY_GEOMETRY
 def test_hostile_columns_as_torch(geometry, operation):
-    """One element in each tile of eight, all else -inf; side by side, so that each column's troubles
-    are its own."""
+    """One element in each tile of eight, all else -inf; side by side, so that the troubles of one
+    column are no other's."""
     inputs = hostile_operands(operation, hostile(19, (0, 9, 18)))
     columns = tuple(each.T[None] for each in inputs)
     result = run(operation, columns, geometry, inner=32)[0]
