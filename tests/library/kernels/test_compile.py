@@ -1,7 +1,8 @@
 """Every kernel through the compiler, for four architectures and without a device: what its loads
 and stores become, and what it spills.
 
-`CASES` lists every kernel of `triton_softmax.kernels`; a kernel that is not listed fails a test.
+`RUNGS` and `GEOMETRIES` list every kernel of `triton_softmax.kernels`; a kernel that is not listed
+fails a test.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pytest
 import triton
 
 import triton_softmax
+from softmax_bench import registers
 from softmax_bench.compilation import (
     ARCHITECTURES,
     Compilation,
@@ -24,14 +26,23 @@ from softmax_bench.compilation import (
     access_bits,
     compile_ahead,
     compile_many,
+    geometry_request,
 )
-from triton_softmax import dispatch
-from triton_softmax.choose import Choice, Device, Traits
+from triton_softmax.choose import Choice
+from triton_softmax.choose.constants import (
+    RowTile,
+    SplitRows,
+    SplitStrided,
+    StridedLoops,
+    StridedTile,
+)
 from triton_softmax.choose.split_rows import choose_split_rows
+from triton_softmax.plan import OPERATIONS
 
 KERNELS = Path(triton_softmax.__file__).parent / "kernels"
 CONSTRAINTS = Path(__file__).parents[3] / "constraints.txt"
-ALSO_SPILLED = 0 if f"triton=={triton.__version__}" in CONSTRAINTS.read_text().split() else 96
+PINNED = f"triton=={triton.__version__}" in CONSTRAINTS.read_text().split()
+ALSO_SPILLED = 0 if PINNED else 96
 """Bytes that releases of the compiler other than the one in the constraints may spill beyond what
 is promised of that."""
 BITS = {"fp16": 16, "bf16": 16, "fp32": 32, "fp64": 64}
@@ -42,14 +53,17 @@ def per_vector(dtype: str) -> int:
     return 128 // BITS[dtype]
 
 
+# --- kernels that spell out what they compute
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """How one kernel is compiled, and what is promised of it."""
+    """How one such kernel is compiled, and what is promised of it."""
 
     kernel: str
     """`module:function` below `triton_softmax.kernels`."""
-    constants: Callable[[str, str], dict] = lambda dtype, target: {}
-    """Constants but LOG, from the element type and the target."""
+    constants: dict[str, int]
+    """Constants but LOG."""
     num_warps: int = 4
     types: Callable[[str], dict] = lambda dtype: {}
     """Types of arguments that are neither element pointers (`…_ptr`) nor int32."""
@@ -59,199 +73,48 @@ class Case:
     """Promised width of the widest load and the widest store; 0 promises nothing."""
     spill_bytes: int = 0
     """How much may spill."""
-    dtypes: tuple[str, ...] = tuple(BITS)
-    targets: tuple[str, ...] = tuple(ARCHITECTURES)
-    max_registers: int | None = None
-
-    @property
-    def label(self) -> str:
-        """The kernel without its module."""
-        return self.kernel.split(":")[1].removesuffix("_kernel")
 
     def request(self, dtype: str, target: str, log: bool) -> Request:
         """The compilation for one element type and one target."""
         module, name = self.kernel.split(":")
-        names = arguments(module, name)
-        constants = dict(self.constants(dtype, target))
-        if "LOG" in names:
-            constants["LOG"] = log
+        names = functions(module)[name]
+        constants = self.constants | ({"LOG": log} if "LOG" in names else {})
         types = self.types(dtype)
         signature = {
             argument: types.get(argument, f"*{dtype}" if argument.endswith("_ptr") else "i32")
             for argument in names
             if argument not in constants
         }
-        return Request(
-            f"triton_softmax.kernels.{module}:{name}",
-            signature,
-            constants,
-            target,
-            self.num_warps,
-            3,
-            self.aligned,
-            self.max_registers,
-        )
+        kernel = f"triton_softmax.kernels.{module}:{name}"
+        return Request(kernel, signature, constants, target, self.num_warps, aligned=self.aligned)
 
 
-def tile(rows: int, cols: int) -> Callable[[str, str], dict]:
-    """Constants of a kernel over tiles of rows by columns."""
-    return lambda dtype, target: {"BLOCK_ROWS": rows, "BLOCK_COLS": cols}
-
-
-def vector_tile(rows: int, cols: int) -> Callable[[str, str], dict]:
-    """The same with a vector of 128 bits, and 16-bit elements held as such where the target can."""
-    return lambda dtype, target: {
-        "BLOCK_ROWS": rows,
-        "BLOCK_COLS": cols,
-        "VECTOR": per_vector(dtype),
-        "HOLD": BITS[dtype] == 16 and target.startswith("sm_"),
-    }
-
-
-def chunk(dtype: str, target: str) -> dict:
-    """Constants of a kernel that holds a chunk of a row."""
-    nvidia = target.startswith("sm_")
-    sixteen = BITS[dtype] == 16 and nvidia
-    constants = {
-        "VECTOR": per_vector(dtype),
-        "EDGES": False,
-        "PAIRS": sixteen,
-        "HOLD": sixteen,
-        "AHEAD": nvidia,
-        "LAG": False,
-    }
-    constants |= {"WAIT": nvidia, "NAP": 500 if nvidia else 0, "PUBLISH": nvidia, "WRITE": True}
-    return constants | {"BLOCK": 4096, "WORDS": 128, "LOOKS": 1}
-
-
-def chunk_forward(dtype: str, target: str) -> dict:
-    """The same for the forward kernel, which keeps elements or exponentials."""
-    return chunk(dtype, target) | {"EXP": False}
-
-
-def columns(cols: int, inner: int, *tensors: str, **more) -> Callable[[str, str], dict]:
-    """Constants of a kernel over columns whose neighbours lie side by side, in lines that are
-    multiples of a vector."""
-
-    def constants(dtype: str, target: str) -> dict:
-        held = {
-            "HOLD": target.startswith("sm_") and BITS[dtype] == 16,
-            "WAIT": target.startswith("sm_"),
-        }
-        blocks = {
-            "VECTOR": per_vector(dtype),
-            "INDEX": "tl.int32",
-            "BLOCK_COLS": cols,
-            "BLOCK_INNER": inner,
-        }
-        strides = {f"{tensor}_inner_stride": 1 for tensor in tensors}
-        return strides | blocks | {name: held.get(name, value) for name, value in more.items()}
-
-    return constants
-
-
-def accumulator(*names: str) -> Callable[[str], dict]:
-    """Types of pointers to the statistics of rows."""
+def of_rows(*names: str) -> Callable[[str], dict]:
+    """Types of pointers to a number for each row."""
     return lambda dtype: dict.fromkeys(names, "*fp64" if dtype == "fp64" else "*fp32")
 
 
 STRIDES = ("x_row_stride", "y_row_stride", "dy_row_stride", "dx_row_stride", "n_cols")
-WAITING = tuple(target for target in ARCHITECTURES if target.startswith("sm_"))
-"""Where programs wait for each other; elsewhere the chooser never picks a kernel that only
-waits."""
-CASES = [
-    Case("three_loops:softmax_forward_three_loops_kernel", tile(1, 4096), 8, aligned=STRIDES),
-    Case("two_loops:softmax_forward_two_loops_kernel", tile(1, 4096), 8, aligned=STRIDES),
-    Case("two_loops:softmax_backward_two_loops_kernel", tile(1, 4096), 8, aligned=STRIDES),
-    Case(
-        "single_block:softmax_forward_single_block_kernel",
-        lambda *_: {"BLOCK_SIZE": 4096},
-        8,
-        aligned=STRIDES,
-    ),
-    Case(
-        "single_block:softmax_backward_single_block_kernel",
-        lambda *_: {"BLOCK_SIZE": 4096},
-        8,
-        aligned=STRIDES,
-    ),
+TILE = {"BLOCK_ROWS": 1, "BLOCK_COLS": 4096}
+BLOCK = {"BLOCK_SIZE": 4096}
+RUNGS = [
+    Case("three_loops:softmax_forward_three_loops_kernel", TILE, 8, aligned=STRIDES),
+    Case("two_loops:softmax_forward_two_loops_kernel", TILE, 8, aligned=STRIDES),
+    Case("two_loops:softmax_backward_two_loops_kernel", TILE, 8, aligned=STRIDES),
+    Case("single_block:softmax_forward_single_block_kernel", BLOCK, 8, aligned=STRIDES),
+    Case("single_block:softmax_backward_single_block_kernel", BLOCK, 8, aligned=STRIDES),
     Case(
         "flash_attention:attention_forward_kernel",
-        lambda *_: {"BLOCK_QUERIES": 64, "BLOCK_KEYS": 32},
+        {"BLOCK_QUERIES": 64, "BLOCK_KEYS": 32},
         bits=0,
         spill_bytes=32,  # some releases of ptxas spill a few words on sm_100 with registers to spare
     ),
-    Case("packed_rows:softmax_forward_packed_rows_kernel", vector_tile(4, 1024)),
-    Case("packed_rows:softmax_backward_packed_rows_kernel", vector_tile(4, 512)),
-    Case("aligned_rows:softmax_forward_aligned_rows_kernel", vector_tile(4, 1024)),
-    Case("aligned_rows:softmax_backward_aligned_rows_kernel", vector_tile(4, 512)),
-    Case(
-        "split_rows:softmax_forward_split_rows_kernel",
-        chunk_forward,
-        types=lambda _: {"words_ptr": "*i64"},
-        dtypes=("fp16", "bf16", "fp32"),
-    ),
-    Case(
-        "split_rows:softmax_backward_split_rows_kernel",
-        chunk,
-        types=lambda _: {"words_ptr": "*i64"},
-        dtypes=("fp16", "bf16", "fp32"),
-    ),
-    Case("strided:softmax_forward_strided_kernel", columns(64, 64, "x", "y", HOLD=True)),
-    Case("strided:softmax_backward_strided_kernel", columns(64, 32, "y", "dy", "dx")),
-    Case(
-        "split_strided:softmax_forward_split_strided_kernel",
-        columns(512, 32, "x", "y", HOLD=True, WAIT=True, VECTOR=1, CHUNKS=8, LOOKS=1),
-        8,
-        types=lambda _: {"words_ptr": "*i64"},
-        aligned=("x_outer_stride", "x_col_stride", "y_outer_stride", "y_col_stride", "n_inner"),
-        dtypes=("fp16", "bf16", "fp32"),
-        targets=WAITING,
-        max_registers=128,
-    ),
-    Case(
-        "split_strided:softmax_backward_split_strided_kernel",
-        columns(256, 32, "y", "dy", "dx", HOLD=True, WAIT=True, VECTOR=1, CHUNKS=8, LOOKS=1),
-        8,
-        types=lambda _: {"words_ptr": "*i64"},
-        aligned=tuple(
-            f"{tensor}_{dim}_stride" for tensor in ("y", "dy", "dx") for dim in ("outer", "col")
-        )
-        + ("n_inner",),
-        dtypes=("fp16", "bf16", "fp32"),
-        targets=WAITING,
-        max_registers=128,
-    ),
-    Case(
-        "strided_loops:softmax_forward_strided_loops_kernel",
-        columns(64, 32, "x", "y", PUBLISH=True, WRITE=True),
-        types=lambda _: {"words_ptr": "*i64"},
-    ),
-    Case(
-        "strided_loops:softmax_backward_strided_loops_kernel",
-        columns(64, 32, "y", "dy", "dx", PUBLISH=True, WRITE=True),
-        types=lambda _: {"words_ptr": "*i64"},
-    ),
-    Case(
-        "logsumexp:logsumexp_forward_kernel",
-        lambda *_: {"FINISH": True, "BLOCK_ROWS": 1, "BLOCK_COLS": 4096},
-        8,
-        types=accumulator("m_ptr", "d_ptr"),
-        bits=0,
-    ),
     Case(
         "logsumexp:logsumexp_backward_kernel",
-        lambda *_: {"BLOCK_SIZE": 4096},
+        BLOCK,
         8,
-        types=accumulator("dlse_ptr", "lse_ptr"),
+        types=of_rows("dlse_ptr", "lse_ptr"),
         bits=0,
-    ),
-    Case(
-        "logsumexp:logsumexp_merge_kernel",
-        lambda *_: {"BLOCK_SIZE": 64},
-        types=accumulator("m_ptr", "d_ptr"),
-        bits=0,
-        dtypes=("fp32",),
     ),
 ]
 
@@ -268,35 +131,215 @@ def functions(module: str) -> dict[str, list[str]]:
     return found
 
 
-def arguments(module: str, name: str) -> list[str]:
-    """The arguments of one kernel."""
-    return functions(module)[name]
-
-
-def variants(case: Case) -> list[tuple[str, str, bool]]:
+def rung_variants(case: Case) -> dict[str, tuple[str, str, bool]]:
     """Every element type on one architecture, one of them on the others, and the logarithm once."""
-    has_log = "LOG" in arguments(*case.kernel.split(":"))
-    found = [(dtype, "sm_90", False) for dtype in case.dtypes]
-    other = "bf16" if "bf16" in case.dtypes else case.dtypes[0]
-    found += [(other, target, False) for target in case.targets if target != "sm_90"]
-    return found + ([("fp32", "sm_90", True)] if has_log else [])
+    module, name = case.kernel.split(":")
+    found = [(dtype, "sm_90", False) for dtype in BITS]
+    found += [("bf16", target, False) for target in ARCHITECTURES if target != "sm_90"]
+    if "LOG" in functions(module)[name]:
+        found.append(("fp32", "sm_90", True))
+    label = name.removesuffix("_kernel")
+    return {
+        f"{label}{'-log' * log}-{dtype}-{target}": (dtype, target, log)
+        for dtype, target, log in found
+    }
 
 
-ALL = [(case, *variant) for case in CASES for variant in variants(case)]
+# --- geometries, which take every operation
+
+
+def row_tile(rows: int, cols: int) -> Callable[[str, bool], RowTile]:
+    """Whole rows, with 16-bit elements behind a barrier where the target has one."""
+    return lambda dtype, nvidia: RowTile(
+        rows, cols, per_vector(dtype), barrier=nvidia and BITS[dtype] == 16
+    )
+
+
+def split_rows(dtype: str, nvidia: bool) -> SplitRows:
+    """Chunks of rows: a pipeline and waiting where the target can wait."""
+    sixteen = nvidia and BITS[dtype] == 16
+    return SplitRows(
+        block=4096,
+        vector=per_vector(dtype),
+        edges=False,
+        pairs=sixteen,
+        barrier=sixteen,
+        keep_terms=False,
+        depth=int(nvidia),
+        wait=nvidia,
+        backoff=500 if nvidia else 0,
+        publish=True,
+        write=nvidia,
+        words=128,
+        polls=1,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Geometry:
+    """How the kernel of a geometry is compiled."""
+
+    how: Callable[[str, bool], object]
+    """Its constants, from the element type and whether the target is NVIDIA's."""
+    num_warps: int = 4
+    dtypes: tuple[str, ...] = tuple(BITS)
+    targets: tuple[str, ...] = tuple(ARCHITECTURES)
+    max_registers: int | None = None
+    aligned: bool = False
+
+
+WAITING = tuple(target for target in ARCHITECTURES if target.startswith("sm_"))
+"""Where programs wait for each other; elsewhere the chooser never picks a kernel that only
+waits."""
+IN_WORDS = ("fp16", "bf16", "fp32")
+"""What fits a word."""
+GEOMETRIES = {
+    "packed_rows": Geometry(row_tile(4, 512)),
+    "aligned_rows": Geometry(row_tile(4, 512)),
+    "split_rows": Geometry(split_rows, dtypes=IN_WORDS),
+    "strided": Geometry(
+        lambda dtype, nvidia: StridedTile(
+            64, 32, per_vector(dtype), barrier=nvidia and BITS[dtype] == 16, wide_index=False
+        )
+    ),
+    "split_strided": Geometry(
+        lambda dtype, nvidia: SplitStrided(
+            256,
+            32,
+            1,
+            barrier=BITS[dtype] == 16,
+            wide_index=False,
+            wait=True,
+            chunks=8,
+            polls=1,
+        ),
+        num_warps=8,
+        dtypes=IN_WORDS,
+        targets=WAITING,
+        max_registers=128,
+        aligned=True,
+    ),
+    "strided_loops": Geometry(
+        lambda dtype, nvidia: StridedLoops(
+            64, 32, per_vector(dtype), wide_index=False, publish=True, write=True
+        )
+    ),
+}
+
+
+def geometry_variants(name: str) -> dict[str, tuple[str, str, str]]:
+    """Softmax both ways in every element type on one architecture, log-sum-exp besides in bfloat16,
+    and these three on all others. What other operations become is in the table of registers."""
+    geometry = GEOMETRIES[name]
+    both = ("softmax", "softmax_backward")
+    found = [(operation, dtype, "sm_90") for operation in both for dtype in geometry.dtypes]
+    found += [
+        (operation, "bf16", target)
+        for operation in (*both, "logsumexp")
+        for target in geometry.targets
+        if target != "sm_90" or operation == "logsumexp"
+    ]
+    return {"-".join((name, *each)): each for each in found}
+
+
+def geometry_case(name: str, operation: str, dtype: str, target: str) -> Request:
+    """The compilation of one of these variants."""
+    geometry = GEOMETRIES[name]
+    return geometry_request(
+        name,
+        operation,
+        dtype,
+        geometry.how(dtype, target.startswith("sm_")),
+        target,
+        num_warps=geometry.num_warps,
+        aligned=geometry.aligned,
+        max_registers=geometry.max_registers,
+    )
+
+
+# --- the configurations that the chooser picks
+
+
+@dataclasses.dataclass(frozen=True)
+class Shipped:
+    """Split rows as they are launched for some shape on an H200."""
+
+    operation: str
+    dtype: str
+    choice: Choice
+    how: SplitRows
+
+    @property
+    def request(self) -> Request:
+        return geometry_request(
+            "split_rows",
+            self.operation,
+            self.dtype,
+            self.how,
+            num_warps=self.choice.num_warps,
+            max_registers=self.choice.max_registers,
+        )
+
+
+def shipped() -> list[Shipped]:
+    """Split rows for lengths between the thresholds, few rows and many, with edges and without. Of
+    configurations that differ in the number of words alone, the one that polls most."""
+    found: dict[tuple, Shipped] = {}
+    dtypes = ("bf16", "fp32")
+    for operation, dtype, edges in itertools.product(OPERATIONS, dtypes, (False, True)):
+        traits = registers.traits_of(operation)
+        for n_rows, exponent in itertools.product((1, 64, 10**5), range(15, 24)):
+            n_cols, vector = 2**exponent - edges, per_vector(dtype)
+            choice = choose_split_rows(
+                n_rows, n_cols, BITS[dtype] // 8, vector, edges, traits, registers.H200
+            )
+            for how in choice.launches:
+                options = (choice.num_warps, choice.max_registers)
+                key = (operation, dtype, *options, how._replace(words=0, polls=0))
+                if key not in found or found[key].how.words < how.words:
+                    found[key] = Shipped(operation, dtype, choice, how)
+    return list(found.values())
+
+
+# --- all of them, compiled once
+
+RUNG_IDS = {
+    label: (case, variant) for case in RUNGS for label, variant in rung_variants(case).items()
+}
+GEOMETRY_IDS = {
+    label: (name, *variant)
+    for name in GEOMETRIES
+    for label, variant in geometry_variants(name).items()
+}
+TABLE = [(case, request) for case in registers.cases() for request in case.requests]
+SHIPPED = shipped()
 
 
 @pytest.fixture(scope="module")
-def compiled() -> dict[tuple, Compilation | Exception]:
-    """All compilations, in two processes; a refusal is kept for the test that it concerns."""
-    half = [ALL[0::2], ALL[1::2]]
-    requests = [[case.request(*variant) for case, *variant in part] for part in half]
+def compiled() -> Callable[[Request], Compilation]:
+    """The result for a request. Each different one is compiled once, all in two processes; a
+    refusal is kept for the test that it concerns."""
+    requests = [case.request(*variant) for case, variant in RUNG_IDS.values()]
+    requests += [geometry_case(*each) for each in GEOMETRY_IDS.values()]
+    requests += [request for _, request in TABLE] if PINNED else []
+    requests += [case.request for case in SHIPPED]
+    distinct = list({repr(request): request for request in requests}.values())
+    halves = distinct[0::2], distinct[1::2]
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        results = list(pool.map(lambda part: compile_many(part, keep_errors=True), requests))
-    return {
-        (case.kernel, *variant): result
-        for parts, done in zip(half, results)
-        for (case, *variant), result in zip(parts, done)
+        done = list(pool.map(lambda half: compile_many(half, keep_errors=True), halves))
+    results = {
+        repr(request): result
+        for half, answers in zip(halves, done)
+        for request, result in zip(half, answers)
     }
+
+    def result_of(request: Request) -> Compilation:
+        result = results[repr(request)]
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    return result_of
 
 
 def test_every_kernel_is_listed():
@@ -308,131 +351,87 @@ def test_every_kernel_is_listed():
         for name in functions(module)
         if name.endswith("_kernel")
     }
-    assert {case.kernel for case in CASES} == present
+    listed = {case.kernel for case in RUNGS} | {f"{name}:{name}_kernel" for name in GEOMETRIES}
+    assert listed == present
 
 
-@pytest.mark.parametrize(
-    "case, dtype, target, log",
-    ALL,
-    ids=[f"{c.label}{'-log' * log}-{dtype}-{target}" for c, dtype, target, log in ALL],
-)
-def test_kernel(compiled, case, dtype, target, log):
+def has_no_float32_exponential(result: Compilation) -> bool:
+    return not any(name in result.assembly for name in ("ex2.approx.f32", "ex2.approx.ftz.f32"))
+
+
+@pytest.mark.parametrize("label", RUNG_IDS)
+def test_rung(compiled, label):
     """The kernel compiles, moves 128 bits per instruction where it promises to, and spills
     nothing."""
-    result = compiled[case.kernel, dtype, target, log]
-    if isinstance(result, Exception):
-        raise result
+    case, (dtype, target, log) = RUNG_IDS[label]
+    result = compiled(case.request(dtype, target, log))
     assert result.global_stores
     if case.bits:
         assert result.load_bits == case.bits, result.global_loads
         assert result.store_bits == case.bits, result.global_stores
     assert result.spill_bytes <= case.spill_bytes + ALSO_SPILLED
-    if BITS[dtype] == 64:
-        assert (
-            "ex2.approx.f32" not in result.assembly and "ex2.approx.ftz.f32" not in result.assembly
-        )
+    assert dtype != "fp64" or has_no_float32_exponential(result)
+
+
+@pytest.mark.parametrize("label", GEOMETRY_IDS)
+def test_geometry(compiled, label):
+    """Likewise for every geometry; an operation that reduces stores numbers and no vectors."""
+    name, operation, dtype, target = GEOMETRY_IDS[label]
+    request = geometry_case(name, operation, dtype, target)
+    result = compiled(request)
+    writes = getattr(request.constants["HOW"], "write", True)
+    assert result.load_bits == 128, result.global_loads
+    if not OPERATIONS[operation].reduces:
+        assert result.store_bits == (128 if writes else 0), result.global_stores
+    assert result.spill_bytes <= ALSO_SPILLED
+    assert dtype != "fp64" or has_no_float32_exponential(result)
+
+
+def test_shipped_configurations_of_split_rows(compiled):
+    """128-bit accesses, odd rows included, and nothing spilled but at most six registers, most of
+    them in the path without partners."""
+    assert len(SHIPPED) > 100
+    spilling = 0
+    for case in SHIPPED:
+        result = compiled(case.request)
+        if case.how.publish or not reduces(case):  # else it reads words alone
+            assert result.load_bits == 128, case
+        if not reduces(case):
+            assert result.store_bits == (128 if case.how.write else 0), case
+        assert result.registers <= case.choice.max_registers
+        assert result.spill_bytes <= 24 + ALSO_SPILLED, case
+        spilling += result.spill_bytes > 0
+    assert ALSO_SPILLED or spilling <= len(SHIPPED) // 12
+
+
+def reduces(case: Shipped) -> bool:
+    return OPERATIONS[case.operation].reduces
+
+
+@pytest.mark.skipif(not PINNED, reason="the table is the pinned compiler's")
+def test_the_table_of_registers(compiled):
+    """What a change of a device function costs is seen as a change of the committed table:
+    `python -m softmax_bench registers --write`."""
+    rows = [registers.row(case, request, compiled(request)) for case, request in TABLE]
+    assert {row["geometry"].split(",")[0] for row in rows} == set(GEOMETRIES)
+    assert registers.text(rows) == registers.PATH.read_text("utf8")
+
+
+def test_the_table_holds_each_geometry_under_its_own_name():
+    for case, request in TABLE:
+        assert case.geometry.split(",")[0] == case.choice.kernel
+        assert request.max_registers == case.choice.max_registers
 
 
 def test_float64_is_computed_with_the_whole_of_log2e(compiled):
     """log2(e) is 0x3FF71547652B82FE in float64; cut to float32 it would end in zeros."""
-    case = next(case for case in CASES if case.label == "softmax_forward_single_block")
-    ptx = compiled[case.kernel, "fp64", "sm_90", False].ptx.upper()
-    assert "3FF71547652B82FE" in ptx
-    assert "3FF7154760000000" not in ptx
-
-
-# --- the configurations that the chooser picks
-
-
-@dataclasses.dataclass(frozen=True)
-class Shipped:
-    """A split-row kernel as it is launched for some shape on an H200."""
-
-    dtype: str
-    backward: bool
-    log: bool
-    edges: bool
-    choice: Choice
-    constants: tuple[tuple[str, object], ...]
-
-    @property
-    def request(self) -> Request:
-        name = f"softmax_{'backward' if self.backward else 'forward'}_split_rows_kernel"
-        constants = dict(self.constants)
-        types = {"words_ptr": "*i64"}
-        signature = {
-            argument: types.get(argument, f"*{self.dtype}" if argument.endswith("_ptr") else "i32")
-            for argument in arguments("split_rows", name)
-            if argument not in constants
-        }
-        kernel = f"triton_softmax.kernels.split_rows:{name}"
-        return Request(
-            kernel,
-            signature,
-            constants,
-            "sm_90",
-            self.choice.num_warps,
-            max_registers=self.choice.max_registers,
-        )
-
-
-def shipped() -> list[Shipped]:
-    """Each split-row kernel for lengths between the thresholds, few rows and many, with edges and
-    without."""
-    h200 = Device(132, nvidia=True)
-    found = {}
-    for dtype, backward, log, edges in itertools.product(
-        ("bf16", "fp32"), (False, True), (False, True), (False, True)
-    ):
-        for n_rows, exponent in itertools.product((1, 8, 64, 10**5), range(15, 24)):
-            n_cols = 2**exponent - edges
-            vector = per_vector(dtype)
-            if backward:
-                traits = Traits(inputs=2, exp_in_finish=log)
-            else:
-                traits = Traits(inputs=1, keeps_terms=not log, exp_in_finish=not log)
-            choice = choose_split_rows(
-                n_rows, n_cols, BITS[dtype] // 8, vector, edges, traits, h200
-            )
-            for launch in dispatch._split_launches(
-                None, choice, n_rows, n_cols, (n_cols,) * (2 + backward), log, not backward
-            ):
-                case = Shipped(dtype, backward, log, edges, choice, tuple(launch.constants.items()))
-                found.setdefault(
-                    (
-                        case.dtype,
-                        case.backward,
-                        choice.num_warps,
-                        choice.max_registers,
-                        case.constants,
-                    ),
-                    case,
-                )
-    return list(found.values())
-
-
-def test_shipped_configurations_of_split_rows():
-    """128-bit accesses, odd rows included, and nothing spilled but at most six registers, most of
-    them in the path without partners."""
-    cases = shipped()
-    assert len(cases) > 100
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        halves = list(
-            pool.map(
-                lambda half: compile_many([case.request for case in half]),
-                (cases[0::2], cases[1::2]),
-            )
-        )
-    spilling = 0
-    for case, result in [
-        pair for half, done in zip((cases[0::2], cases[1::2]), halves) for pair in zip(half, done)
-    ]:
-        assert result.load_bits == 128, case
-        assert result.store_bits == (128 if dict(case.constants)["WRITE"] else 0), case
-        assert result.registers <= case.choice.max_registers
-        assert result.spill_bytes <= 24 + ALSO_SPILLED, case
-        spilling += result.spill_bytes > 0
-    assert ALSO_SPILLED or spilling <= len(cases) // 12
+    case = next(case for case in RUNGS if "forward_single_block" in case.kernel)
+    requests = [case.request("fp64", "sm_90", False)]
+    requests.append(geometry_case("packed_rows", "softmax", "fp64", "sm_90"))
+    for request in requests:
+        ptx = compiled(request).ptx.upper()
+        assert "3FF71547652B82FE" in ptx
+        assert "3FF7154760000000" not in ptx
 
 
 # --- what the pages say about the compiler
@@ -441,9 +440,9 @@ def test_shipped_configurations_of_split_rows():
 def single_block(n: int, **changes) -> Request:
     from triton_softmax.kernels.single_block import num_warps_for_block
 
-    case = next(case for case in CASES if case.label == "softmax_forward_single_block")
+    case = next(case for case in RUNGS if "forward_single_block" in case.kernel)
     case = dataclasses.replace(
-        case, constants=lambda *_: {"BLOCK_SIZE": n}, num_warps=num_warps_for_block(n), **changes
+        case, constants={"BLOCK_SIZE": n}, num_warps=num_warps_for_block(n), **changes
     )
     return case.request("fp32", "sm_90", False)
 

@@ -219,19 +219,19 @@ def test_minus_infinity_fills_a_chunk(place, operation, keep_terms):
 @KEPT
 @pytest.mark.parametrize(
     "places",
-    [(0, 1, 2), (40, 41, 42), (70, 71, 72), (1, 40, 71)],
+    [(0, 1, 2), (20, 21, 22), (38, 39, 40), (1, 20, 39)],
     ids=["edge", "middle", "end", "everywhere"],
 )
 def test_hostile_rows_as_torch(places, operation, keep_terms):
     """In one chunk, with nothing but -inf (exponentials: zeros) in the others, or one in each; and
     seen by all."""
-    x = hostile(73, places, fill=0.0 if keep_terms else -INF)
+    x = hostile(41, places, fill=0.0 if keep_terms else -INF)
     assert_as_torch(operation, run(operation, (x,), keep_terms=keep_terms), (x,))
 
 
 @pytest.mark.parametrize("operation", ["softmax_backward", "log_softmax_backward"])
 def test_hostile_rows_backward(operation):
-    inputs = hostile_operands(operation, hostile(73, (1, 40, 71)))
+    inputs = hostile_operands(operation, hostile(41, (1, 20, 39)))
     assert_as_torch(operation, run(operation, inputs), inputs)
 
 
@@ -305,7 +305,7 @@ def test_doing_without_partners_does_not_change_a_bit(published, n_cols, operati
     assert torch.equal(words, before)
 
 
-@EVERY_OPERATION
+@pytest.mark.parametrize("operation", ["softmax", "softmax_backward", "logsumexp"])
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("programs", [1, 2, 3, 7])
 def test_any_number_of_programs(programs, depth, operation):
