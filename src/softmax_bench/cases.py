@@ -245,6 +245,12 @@ def log_softmax() -> list[Case]:
             cases.append(Case("log_softmax", shape, dtype, op="log_softmax"))
             cases.append(Case("log_softmax", shape, dtype, "backward", op="log_softmax"))
             cases.append(Case("log_softmax", shape, dtype, op="logsumexp"))
+    # Log-sum-exp reads only, and so has less to hide behind: more lengths, odd ones among them.
+    for n_cols in (33, 128, 781, 4096, 20000, 262144):
+        for dtype in ("float32", "bfloat16"):
+            cases.append(Case("log_softmax", many_rows(n_cols), dtype, op="logsumexp"))
+    for n_cols in (1024, 50257):
+        cases.append(Case("log_softmax", many_rows(n_cols), "float16", op="logsumexp"))
     return cases
 
 
