@@ -19,7 +19,7 @@ pytestmark = quiet
 
 @pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
 def test_rows_of_781(log):
-    """Its matrix of 1823 rows is the single block's; these fill one tile of rows and begin another."""
+    """Enough rows to fill one tile and begin another; all 1823 are the single block's test."""
     x = matrix(67, 781, torch.float32)
     y = two_loops.softmax_forward(x, log=log, block_rows=64, block_cols=256)
     assert_near(y, expected_forward(x, log=log))
