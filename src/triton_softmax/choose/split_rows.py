@@ -67,8 +67,11 @@ def candidates_for_many_rows(
         # One program per row waits, and none keeps anything: finer chunks cost only words.
         if itemsize == 4:
             return [(ANY_LENGTH, Candidate(8192, 96))]
-        finest = (262_144, Candidate(2048, 96, num_warps=1))
-        return [finest, (ANY_LENGTH, Candidate(4096, 96, num_warps=2))]
+        return [
+            (262_144, Candidate(2048, 96, num_warps=1)),
+            (1_048_576, Candidate(4096, 96, num_warps=2)),
+            (ANY_LENGTH, Candidate(8192, 128)),  # more words than this would spill
+        ]
     if itemsize == 4 and traits.inputs == 1:
         # What is kept decides about registers: terms need only a factor, elements an exponential.
         if not traits.keeps_terms:
