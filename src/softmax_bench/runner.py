@@ -389,32 +389,23 @@ class Runner:
         lengths = sorted({1 + (i * 262143) // (count - 1) for i in range(count)})
         if len(lengths) < count:
             raise ValueError(f"{len(lengths)} different lengths, not {count}")
-        compiled: set[str] = set()
-
-        def hook(*, key, repr, fn, **_):
-            compiled.add(f"{fn.name}:{key}")
-
         fresh = tuning.forget_compiled()
-        before = triton.knobs.runtime.jit_cache_hook
-        triton.knobs.runtime.jit_cache_hook = hook
         begin = time.perf_counter()
-        try:
-            for n_cols in lengths:
-                view = Case(case.suite, (n_rows, n_cols), case.dtype, case.direction)
-                call = providers.PREPARE[CHOOSER](view, self.tensors(view))
-                call()
-                self.current = (case, CHOOSER, time.monotonic())
-            self.synchronize()
-        finally:
-            triton.knobs.runtime.jit_cache_hook = before
+        for n_cols in lengths:
+            view = Case(case.suite, (n_rows, n_cols), case.dtype, case.direction)
+            call = providers.PREPARE[CHOOSER](view, self.tensors(view))
+            call()
+            self.current = (case, CHOOSER, time.monotonic())
+        self.synchronize()
         seconds = time.perf_counter() - begin
+        compiled = tuning.compiled()
         reason = None if fresh else "kernels compiled earlier in this process are not counted"
         return {
             "count": len(compiled),
             "samples": len(lengths),
             "reason": reason,
             "us": measure.summary([seconds * 1e6 / len(lengths)]),
-            "kernels": sorted({name.split(":")[0] for name in compiled}),
+            "kernels": sorted(set(compiled)),
             "bytes": 0,
         }
 

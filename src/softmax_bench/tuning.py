@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:
+    from triton.runtime.jit import JITFunction
 
 from softmax_bench.measure import percentile
 from softmax_bench.roster import RUNGS
@@ -43,20 +47,41 @@ def hasten_autotuning() -> None:
                 value = getattr(value, "fn", None)
 
 
-def forget_compiled() -> bool:
-    """Empty Triton's in-memory caches of this package's kernels, so that compilations can be
-    counted from nothing."""
+def jitted() -> Iterator[JITFunction]:
+    """The library's jitted functions, each once."""
     from triton.runtime.jit import JITFunction
 
-    importlib.import_module("triton_softmax.dispatch").clear_plans()
-    found = False
+    seen = set()
     for name, module in list(sys.modules.items()):
         if not name.startswith("triton_softmax.kernels"):
             continue
         for value in vars(module).values():
-            while value is not None:
-                if isinstance(value, JITFunction):
-                    value.device_caches.clear()
-                    found = True
-                value = getattr(value, "fn", None) if not isinstance(value, JITFunction) else None
-    return found
+            while value is not None and not isinstance(value, JITFunction):
+                value = getattr(value, "fn", None)  # tuned kernels wrap it
+            if value is not None and id(value) not in seen:
+                seen.add(id(value))
+                yield value
+
+
+def forget_compiled() -> bool:
+    """Empty Triton's in-memory caches of this package's kernels, so that compilations can be
+    counted from nothing; whether there are any kernels."""
+    importlib.import_module("triton_softmax.dispatch").clear_plans()
+    functions = list(jitted())
+    for function in functions:
+        function.device_caches.clear()
+    return bool(functions)
+
+
+def compiled() -> list[str]:
+    """The name of a function for each of its variants in those caches.
+
+    A hook on compilations would do, but Triton hands it the constants as JSON, and an operation,
+    which holds functions, has none.
+    """
+    return [
+        function.fn.__name__
+        for function in jitted()
+        for kernels, *_ in function.device_caches.values()
+        for _ in kernels
+    ]

@@ -7,24 +7,19 @@ import re
 
 import triton
 
-from softmax_bench.compilation import Compilation, Request, compile_many
+from softmax_bench.compilation import Compilation, Request, compile_many, geometry_request
+from triton_softmax.choose.constants import RowTile
 
 BLOCK_COLS = 4096
 NUM_WARPS = 4
-INTEGERS = ("x_row_stride", "y_row_stride", "n_rows", "n_cols")
 KERNELS = (("packed_rows", 1), ("aligned_rows", 8))
 
 
 def request(name: str, vector: int) -> Request:
-    """The forward kernel for one bfloat16 row per program, sm_90; nothing is promised about strides
-    or length."""
-    return Request(
-        f"triton_softmax.kernels.{name}:softmax_forward_{name}_kernel",
-        {"x_ptr": "*bf16", "y_ptr": "*bf16", **dict.fromkeys(INTEGERS, "i32")},
-        {"LOG": False, "VECTOR": vector, "HOLD": False, "BLOCK_ROWS": 1, "BLOCK_COLS": BLOCK_COLS},
-        "sm_90",
-        num_warps=NUM_WARPS,
-    )
+    """Softmax of one bfloat16 row per program, sm_90; nothing is promised about strides or
+    length."""
+    how = RowTile(block_rows=1, block_cols=BLOCK_COLS, vector=vector, barrier=False)
+    return geometry_request(name, "softmax", "bf16", how, num_warps=NUM_WARPS)
 
 
 def first_of_each(result: Compilation) -> list[str]:
@@ -49,8 +44,8 @@ def generate() -> dict[str, str]:
             ", ".join(f"{count} × `{access}`" for access, count in counts.items())
             for counts in (result.global_loads, result.global_stores)
         ]
-        table.append("| " + " | ".join([f"`{name}`, `VECTOR={vector}`", *cells]) + " |")
-        excerpt += [f"// {name}, VECTOR={vector}", *first_of_each(result), ""]
+        table.append("| " + " | ".join([f"`{name}`, vector {vector}", *cells]) + " |")
+        excerpt += [f"// {name}, vector {vector}", *first_of_each(result), ""]
     table += [
         "",
         f"Per thread, for a block of {BLOCK_COLS:,} bfloat16 elements on {NUM_WARPS} warps, "
