@@ -39,9 +39,9 @@ def aligned_rows_kernel(
         n_rows: number of rows.
         n_cols: number of columns.
         OP: what is computed, an `Operation`.
-        HOW: a `RowTile`: block_rows and block_cols, powers of two, block_cols at least the length of
-            a body, n_cols // vector * vector; vector, the elements that one access moves; barrier,
-            see `optimization_barrier`.
+        HOW: a `RowTile`: block_rows and block_cols, powers of two, block_cols at least the length
+            of a body, n_cols // vector * vector; vector, the elements that one access moves;
+            barrier, see `optimization_barrier`.
     """
     OUT: tl.constexpr = out_ptr.dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty

@@ -1,8 +1,8 @@
 """Several short rows per program: one read, one write, and enough bytes in flight for any length.
 
-One program per row starves when rows are short: a program of 128 threads that moves 500 bytes spends
-its life waiting for them. Here a program holds a tile of block_rows × block_cols elements; with one
-row it is the single block again.
+One program per row starves when rows are short: a program of 128 threads that moves 500 bytes
+spends its life waiting for them. Here a program holds a tile of block_rows × block_cols elements;
+with one row it is the single block again.
 
 The tile is read in vectors of 16 bytes only if every row starts and ends on one, and the compiler
 can see it.

@@ -1,9 +1,9 @@
-"""A long row on several programs at once: one read and one write while its chunks fit on the device.
+"""A long row on several programs at once: one read, one write, while its chunks fit on the device.
 
-A row that does not fit into the registers of one multiprocessor fits into those of several. It is cut
-into chunks. A program keeps its chunk in registers and publishes the chunk's summary as one word
-(`device.exchange`); it polls for the other words of its row, merges them, and writes its chunk from
-registers. The input is read once.
+A row that does not fit into the registers of one multiprocessor fits into those of several. It is
+cut into chunks. A program keeps its chunk in registers and publishes the chunk's summary as one
+word (`device.exchange`); it polls for the other words of its row, merges them, and writes its chunk
+from registers. The input is read once.
 
 A task is one chunk of one row; of P programs, program p does the tasks p, p + P, p + 2P, … Memory
 should be busy while a program waits. With pipeline depth 0 there is a program for each task, and
@@ -54,7 +54,7 @@ def body_of_chunk(
 ):
     """Offsets and mask of a chunk of a row's body, in units of WIDTH elements (2 for pairs).
 
-    The body starts on a vector and chunk_cols is a multiple of VECTOR, so every chunk starts on one.
+    The body starts on a vector and chunk_cols is a multiple of VECTOR, so every chunk does.
     """
     chunk_cols = rows.chunk_cols // VECTOR * VECTOR
     start = round_up(begin, VECTOR) + chunk * chunk_cols
@@ -292,7 +292,7 @@ def split_rows_kernel(
             kept, kept_edge, last_body, last_edge = last_body, last_edge, kept, kept_edge
         mine = ready >= 0
         if OP.reduces:
-            # One program writes the row's number: the last to start, whose partners are ahead of it.
+            # One program writes the row's number: the last to start, which waits least.
             mine = mine & (ready % n_chunks == n_chunks - 1)
         if HOW.write and mine:
             m, total, missing = merge_row(words_ptr, ready, n_chunks, max_polls, OP, HOW)

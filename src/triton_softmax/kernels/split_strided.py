@@ -1,9 +1,9 @@
 """A long dimension whose elements lie apart: the tile of `strided`, the words of `split_rows`.
 
 A tile that holds the whole of a long dimension would be too narrow, or too large for the registers.
-So the dimension is cut into chunks of block_cols, and a program takes one chunk of block_inner columns
-side by side. It publishes a word for each of its columns, polls until all words of its columns are
-there, merges them, and writes its tile from registers. The input is read once.
+So the dimension is cut into chunks of block_cols, and a program takes one chunk of block_inner
+columns side by side. It publishes a word for each of its columns, polls until all words of its
+columns are there, merges them, and writes its tile from registers. The input is read once.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def split_strided_kernel(
     publish(words_ptr + chunk * HOW.block_inner + lane, m, total, live, OP)
     mine = chunk >= 0
     if OP.reduces:
-        # One program writes the columns' numbers: the last to start, whose partners are ahead of it.
+        # One program writes the columns' numbers: the last to start, which waits least.
         mine = chunk == n_chunks - 1
     if mine:
         missing = tl.sum(missing_words(columns, max_polls, HOW), axis=0)

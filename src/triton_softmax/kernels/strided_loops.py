@@ -1,10 +1,10 @@
 """A dimension too long to hold, walked twice, tile by tile, by as many programs as are useful.
 
-The tensor is seen as (n_outer, n_cols, n_inner), as in `strided`. A program takes block_inner columns
-side by side and walks down them with the online recurrence, then again to write. A long dimension has
-few columns for its size, too few for all multiprocessors, so it is cut into chunks. The first launch
-leaves the summaries of all chunks in memory, the second merges those of its columns and writes. With
-a single chunk one launch does both.
+The tensor is seen as (n_outer, n_cols, n_inner), as in `strided`. A program takes block_inner
+columns side by side and walks down them with the online recurrence, then again to write. A long
+dimension has few columns for its size, too few for all multiprocessors, so it is cut into chunks.
+The first launch leaves the summaries of all chunks in memory, the second merges those of its
+columns and writes. With a single chunk one launch does both.
 
 `split_strided` reads once, and waits. Here nobody waits for anybody, so this runs on every device,
 and in float64 too. Rows may be walked like this as well, with n_inner = 1.

@@ -4,7 +4,7 @@
 | --- | --- |
 | `monoid` | exp(x − m), and the merge of two (m, d) pairs |
 | `vectors` | what the compiler must see to move whole vectors: multiples, and the edges of a row |
-| `registers` | elements as they lie in registers: types, pairs of 16-bit elements, an optimisation barrier |
+| `registers` | elements in registers: types, pairs of 16-bit elements, an optimisation barrier |
 | `names` | what a compiled kernel is called |
 | `exchange` | summaries as 64-bit words: publish, prefetch, poll, merge |
 """

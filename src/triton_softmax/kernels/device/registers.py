@@ -1,8 +1,8 @@
 """Elements as they lie in registers: in which type they are computed with, and how they are kept.
 
 A kernel has to keep its part of a row between reading and writing. 16-bit elements, converted to
-float32, take twice the registers that they came in, and registers are what decides how many programs
-run at once. So kernels keep what they loaded, and convert again where they need numbers.
+float32, take twice the registers that they came in, and registers are what decides how many
+programs run at once. So kernels keep what they loaded, and convert again where they need numbers.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ def in_registers(raw, INNER: tl.constexpr):
 
     Args:
         raw: a tuple of blocks, one for each input.
-        INNER: the type that softmax is taken in, the `dtype` of the call. The first input is rounded
-            to it. For a forward pass INNER is the type of the result, as in `torch.softmax`; for a
-            backward pass it is the type of the first input, to which the result is rounded as well.
+        INNER: the type that softmax is taken in, the `dtype` of the call. The first input is
+            rounded to it. For a forward pass INNER is the type of the result, as in
+            `torch.softmax`; for a backward pass it is the type of the first input, to which the
+            result is rounded as well.
     """
     ACC: tl.constexpr = tl.float64 if INNER == tl.float64 else tl.float32
     values = (rounded(raw[0].to(ACC), raw[0].dtype, INNER),)
@@ -46,10 +47,10 @@ def in_registers(raw, INNER: tl.constexpr):
 def optimization_barrier(raw, BARRIER: tl.constexpr):
     """The blocks of a tuple, hidden from the optimiser if BARRIER is set (NVIDIA only).
 
-    What was computed from them before is then computed again and not kept. A conversion is cheap and
-    a register is not: a kernel that reduces, or waits, between two uses of 16-bit elements should
-    convert them twice, but a compiler merges equal expressions. An assembly statement that does
-    nothing is where it must stop.
+    What was computed from them before is then computed again and not kept. A conversion is cheap
+    and a register is not: a kernel that reduces, or waits, between two uses of 16-bit elements
+    should convert them twice, but a compiler merges equal expressions. An assembly statement that
+    does nothing is where it must stop.
     """
     if BARRIER:
         hidden = ()

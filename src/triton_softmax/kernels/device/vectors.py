@@ -1,8 +1,8 @@
 """What the compiler must see before it moves whole vectors of 16 bytes.
 
 It moves a vector where it can prove that addresses are multiples of one. It cannot see strides and
-lengths, which are run-time numbers, so a kernel states what the launcher has checked, in arithmetic:
-`n // VECTOR * VECTOR` is n if VECTOR divides it, and a multiple of VECTOR in any case.
+lengths, which are run-time numbers, so a kernel states what the launcher has checked, in
+arithmetic: `n // VECTOR * VECTOR` is n if VECTOR divides it, and a multiple of VECTOR in any case.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def round_up(begin, VECTOR: tl.constexpr):
 # --8<-- [start:edges]
 @triton.jit
 def edge_of_row(begin, n_cols, VECTOR: tl.constexpr):
-    """Columns of a row's head (the first VECTOR lanes) and tail (the others), and which lanes hold one.
+    """Columns of a row's head (the first VECTOR lanes) and tail (the others), and which lanes live.
 
     A row that starts between two vectors has a head before the first whole vector and a tail after
     the last, each of fewer than VECTOR elements. What lies between them is the body.
