@@ -89,9 +89,9 @@ class Case:
         return Request(kernel, signature, constants, target, self.num_warps, aligned=self.aligned)
 
 
-def of_rows(*names: str) -> Callable[[str], dict]:
-    """Types of pointers to a number for each row."""
-    return lambda dtype: dict.fromkeys(names, "*fp64" if dtype == "fp64" else "*fp32")
+def of_rows(dtype: str) -> str:
+    """The type of a pointer to a number for each row."""
+    return "*fp64" if dtype == "fp64" else "*fp32"
 
 
 STRIDES = ("x_row_stride", "y_row_stride", "dy_row_stride", "dx_row_stride", "n_cols")
@@ -113,7 +113,7 @@ RUNGS = [
         "logsumexp:logsumexp_backward_kernel",
         BLOCK,
         8,
-        types=of_rows("dlse_ptr", "lse_ptr"),
+        types=lambda dtype: {"in_ptrs": (f"*{dtype}", *[of_rows(dtype)] * 2)},
         bits=0,
     ),
 ]
