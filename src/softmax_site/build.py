@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from softmax_site import equations, markdown, rendered
+from softmax_site import equations, glossary, markdown, rendered
 from softmax_site.preview import Pages
 
 BULK = re.compile(
@@ -60,8 +60,12 @@ def on_env(env, config, **_):
     return env
 
 
-def on_page_content(html, page, **_):
-    """Take out what the search need not read, until it has read the rest."""
+def on_page_content(html, page, config, **_):
+    """Mark the terms of the glossary; take out what the search need not read, until it has read the
+    rest."""
+    if page.file.src_uri not in glossary.WITHOUT:
+        root = Path(config.config_file_path).parent
+        html = glossary.mark(html, page.url, glossary.terms(root))
     _hidden[page.file.src_uri] = BULK.findall(html)
     return BULK.sub("<hidden-from-search></hidden-from-search>", html)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from softmax_site import corrections, traffic
+from softmax_site import corrections, kernel_map, traffic
 from softmax_site.benchmarks import notice
+from softmax_site.benchmarks.data import newest
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.benchmarks.render import render
 
@@ -30,6 +31,8 @@ def _load(root: Path, stamp: tuple) -> Rendered:
     out = render(root)
     out.fragments["corrections"] = Fragment(corrections.listing(root))
     out.fragments |= {name: Fragment(text) for name, text in traffic.tables().items()}
+    found = newest(root)
+    out.fragments |= kernel_map.fragments(found and found[1])
     return out
 
 
