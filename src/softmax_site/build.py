@@ -77,3 +77,9 @@ def on_page_context(context, page, **_):
         "<hidden-from-search></hidden-from-search>", lambda _: next(parts), page.content
     )
     return context
+
+
+def on_post_page(output, page, config):
+    """Name the page's layout on its body, where style sheets look for it."""
+    layout = page.meta.get("layout")
+    return output.replace("<body ", f'<body class="page-{layout}" ', 1) if layout else output
