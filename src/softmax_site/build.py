@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from softmax_site import equations, glossary, markdown, rendered
+from softmax_site import equations, glossary, listing, markdown, rendered, source
 from softmax_site.preview import Pages
 
 BULK = re.compile(
@@ -39,9 +39,13 @@ def on_config(config):
 
 
 def on_files(files, config):
-    """Add the charts, tables and colours that follow from the measurements."""
+    """Add the charts, tables and colours that follow from the measurements, and the pages that
+    show files of the repository whole."""
     file: Any = type(next(iter(files)))  # of MkDocs or of ProperDocs, whichever runs
-    for path, text in rendered.load(Path(config.config_file_path).parent).assets.items():
+    root = Path(config.config_file_path).parent
+    for path, text in rendered.load(root).assets.items():
+        files.append(file.generated(config, path, content=text))
+    for path, text in listing.whole_pages(root).items():
         files.append(file.generated(config, path, content=text))
     return files
 
@@ -77,3 +81,9 @@ def on_page_context(context, page, **_):
         "<hidden-from-search></hidden-from-search>", lambda _: next(parts), page.content
     )
     return context
+
+
+def on_post_page(output, page, config):
+    """Name the page's layout on its body, where style sheets look for it."""
+    layout = page.meta.get("layout")
+    return output.replace("<body ", f'<body class="page-{layout}" ', 1) if layout else output

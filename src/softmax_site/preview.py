@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from softmax_site import equations, rendered
 
-_INCLUDED = re.compile(r'--8<-- "([^":]+)')
+_INCLUDED = re.compile(r'(?:--8<-- "|\[\[(?:code|source) )([^":\] ]+)')
 _RENDERED = re.compile(r"^\[\[rendered ([\w-]+)\]\]$", re.M)
 
 
