@@ -374,6 +374,7 @@ def fragments(environment: dict | None) -> dict[str, str]:
         "figure-aligned-rows": aligned_rows(),
         "figure-split-rows": timeline.together(),
         "figure-split-rows-alone": timeline.without_a_partner(),
+        "figure-depths": timeline.depths(),
         "figure-strided": strided_tile(),
         "figure-split-strided": split_strands(),
         "figure-three-ways": three_ways(),
