@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from softmax_site import equations, listing, markdown, rendered, source
+from softmax_site import equations, listing, markdown, rendered
 from softmax_site.preview import Pages
 
 BULK = re.compile(

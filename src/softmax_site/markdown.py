@@ -191,8 +191,8 @@ class _Index(BlockProcessor):
         registry = equations.load(self.root)
         for page, named in registry.pages().items():
             heading = child(parent, "h2")
-            child(heading, "a", registry.titles[page], href=f"/{page}")
-            table = child(parent, "table", class_="equation-index")
+            child(heading, "a", registry.titles[page].replace("$", ""), href=f"/{page}")
+            table = child(parent, "table")
             row = child(child(table, "thead"), "tr")
             for title in ("no.", "equation", "computed at", "test"):
                 child(row, "th", title, scope="col")
@@ -205,7 +205,7 @@ class _Index(BlockProcessor):
                 test = child(row, "td")
                 if equation.test:
                     href = source.link(equation.test.path, equation.test.first)
-                    child(test, "a", f"line {equation.test.first}", href=href)
+                    child(test, "a", f"line\xa0{equation.test.first}", href=href)
         self.formulas.wait(parent, registry)
 
 
