@@ -73,12 +73,11 @@ def load(root: Path) -> tuple[Module, ...]:
 
 def listing(root: Path, package: str) -> str:
     """The modules of a package as a Markdown table, each row with its name as its anchor."""
-    rows = [
-        f'| <code id="{module.name}">{module.path.removeprefix(package + "/")}</code> '
-        f"| {module.summary} |"
-        for module in load(root)
-        if module.path.startswith(package + "/")
-    ]
+    rows = []
+    for module in load(root):
+        if module.path.startswith(package + "/"):
+            path = module.path.removeprefix(package + "/").replace("_", r"\_")
+            rows.append(f'| <code id="{module.name}">{path}</code> | {module.summary} |')
     return "\n".join(["| module | what it is for |", "|---|---|", *rows]) + "\n"
 
 
