@@ -6,6 +6,7 @@ Syntax:
 * ``/// equation | label`` … ``///`` is a display equation with a label, a number and an anchor;
 * ``/// equation-ref | label`` / ``///`` shows an equation again and links to its home;
 * ``\eqref{label}`` links to an equation from any page;
+* ``[text][package.module.name]`` links to code;
 * ``[[equation-index]]`` on a line of its own becomes the index;
 * ``[[code …]]`` and ``[[source …]]`` show files of the repository, as `listing` says;
 * ``[[rendered name]]`` on a line of its own becomes what `rendered` has under that name;
@@ -31,7 +32,7 @@ from math_core import LatexError, LatexToMathML
 from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block
 
-from softmax_site import equations, rendered, source
+from softmax_site import equations, modules, rendered, source
 from softmax_site.listing import CodeBlocks, Formulas, SourceBlocks, child
 
 _INLINE = r"(?<![\\$\w])\$(?![\s$])((?:\\.|[^\\$\n]|\n(?!\n))+?)(?<![\s\\])\$(?![\d$])"
@@ -262,6 +263,7 @@ class SiteExtension(BlocksExtension):
 
     def extendMarkdownBlocks(self, md: Markdown, block_mgr: Any) -> None:  # noqa: N802
         root = str(Path(self.getConfig("root") or ".").resolve())
+        md.references = modules.Links(Path(root))
         block_mgr.register(EquationBlock, {"root": root})
         block_mgr.register(EquationRefBlock, {"root": root})
         # Above backslash escapes (180), below code spans (190).
