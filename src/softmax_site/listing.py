@@ -60,6 +60,13 @@ def _tokens(element: etree.Element, tokens: Iterable[tuple[str, str]], indent: i
             _append(element, text)
 
 
+def _code(parent: etree.Element) -> etree.Element:
+    """A `<code>` in a `<pre>`, not alone there: what is alone is taken for indented Markdown."""
+    pre = child(parent, "pre")
+    child(pre, "span")
+    return child(pre, "code")
+
+
 def _indent(text: str) -> int:
     return len(text) - len(text.lstrip())
 
@@ -91,9 +98,7 @@ class Formulas:
             if equation.label not in self.waiting:
                 self.waiting.add(equation.label)
                 mathml = self.md.htmlStash.store(self.to_mathml(equation.latex, display=True))
-                template = child(
-                    parent, "template", mathml, id=f"formula-{equation.label}"
-                )
+                template = child(parent, "template", mathml, id=f"formula-{equation.label}")
                 template.set("data-search-exclude", "")
 
 
@@ -183,8 +188,7 @@ class CodeBlocks(BlockProcessor):
         shown = [
             number
             for number in range(first, last + 1)
-            if not file.marker(number)
-            and (file.lines[number - 1].strip() or first < number < last)
+            if not file.marker(number) and (file.lines[number - 1].strip() or first < number < last)
         ]
         while shown and not file.lines[shown[0] - 1].strip():
             del shown[0]
@@ -193,7 +197,7 @@ class CodeBlocks(BlockProcessor):
         if not shown:
             return []
         indent = min(_indent(text) for number in shown if (text := file.lines[number - 1]).strip())
-        code = child(child(box, "pre"), "code")
+        code = _code(box)
         pending: list[equations.Equation] = []
         named: list[equations.Equation] = []
         for number in shown:
@@ -204,7 +208,7 @@ class CodeBlocks(BlockProcessor):
                 if not text:
                     continue
                 tokens = (("c1", text),)
-            line = child(code, "span", class_="l changed" if number in changed else "l")
+            line = child(code, "span", class_="line changed" if number in changed else "line")
             if inner := _indent(text) - indent if text.strip() else 0:
                 line.set("style", f"--i:{inner}ch")
             if not labels and pending:
@@ -212,7 +216,7 @@ class CodeBlocks(BlockProcessor):
                 for equation in pending:
                     self.formulas.chip(chips, equation, f"eq {equation.number}")
                 named, pending = named + pending, []
-            mark = child(line, "a", str(number), class_="n", href=source.link(file.path, number))
+            mark = child(line, "a", str(number), class_="num", href=source.link(file.path, number))
             if (file.path, number) not in self.numbered:
                 self.numbered.add((file.path, number))
                 mark.set("id", f"{PurePosixPath(file.path).stem}-L{number}")
@@ -245,10 +249,10 @@ class SourceBlocks(BlockProcessor):
             if each.test and each.test.path == file.path and each.test_name in file.functions
         }
         box = child(parent, "div", class_="listing listing-whole highlight")
-        code = child(child(box, "pre"), "code")
+        code = _code(box)
         named: list[equations.Equation] = []
         for number, (text, tokens) in enumerate(zip(file.lines, file.tokens), 1):
-            child(code, "a", str(number), class_="n", id=f"L{number}", href=f"#L{number}")
+            child(code, "a", str(number), class_="num", id=f"L{number}", href=f"#L{number}")
             labels = file.equations(number)[1]
             if labels:
                 at = text.rindex("eq: ") + 4
@@ -291,16 +295,23 @@ def whole_page(path: str, root: Path, on: list[tuple[str, str]]) -> str:
     )
 
 
-def whole_pages(root: Path) -> dict[str, str]:
-    """The pages that show files: all of the library, and whatever an equation or a page names."""
+def paths(root: Path) -> list[str]:
+    """The files that have a page: all of the library, and whatever an equation or a page names."""
     registry = equations.load(root)
-    on = source.shown_on(root, list(registry.titles))
-    paths = {path.relative_to(root).as_posix() for path in (root / source.LIBRARY).rglob("*.py")}
-    paths |= {*on, *(lines.path for each in registry for lines in each.code)}
-    paths |= {each.test.path for each in registry if each.test}
+    found = {path.relative_to(root).as_posix() for path in (root / source.LIBRARY).rglob("*.py")}
+    found |= {*source.shown_on(root, list(registry.titles))}
+    found |= {lines.path for each in registry for lines in each.code}
+    found |= {each.test.path for each in registry if each.test}
+    return sorted(found)
+
+
+def whole_pages(root: Path) -> dict[str, str]:
+    """The pages that show files whole, below `docs/`."""
+    titles = equations.load(root).titles
+    on = source.shown_on(root, list(titles))
     return {
         source.page_of(path): whole_page(
-            path, root, [(registry.titles[page], page) for page in on.get(path, [])]
+            path, root, [(titles[page], page) for page in on.get(path, [])]
         )
-        for path in sorted(paths)
+        for path in paths(root)
     }

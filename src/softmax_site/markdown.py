@@ -6,6 +6,7 @@ Syntax:
 * ``/// equation | label`` … ``///`` is a display equation with a label, a number and an anchor;
 * ``/// equation-ref | label`` / ``///`` shows an equation again and links to its home;
 * ``\eqref{label}`` links to an equation from any page;
+* ``[text][package.module.name]`` links to code;
 * ``[[equation-index]]`` on a line of its own becomes the index;
 * ``[[code …]]`` and ``[[source …]]`` show files of the repository, as `listing` says;
 * ``[[rendered name]]`` on a line of its own becomes what `rendered` has under that name;
@@ -31,7 +32,7 @@ from math_core import LatexError, LatexToMathML
 from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block
 
-from softmax_site import equations, rendered, source
+from softmax_site import equations, modules, rendered, source
 from softmax_site.listing import CodeBlocks, Formulas, SourceBlocks, child
 
 _INLINE = r"(?<![\\$\w])\$(?![\s$])((?:\\.|[^\\$\n]|\n(?!\n))+?)(?<![\s\\])\$(?![\d$])"
@@ -191,8 +192,8 @@ class _Index(BlockProcessor):
         registry = equations.load(self.root)
         for page, named in registry.pages().items():
             heading = child(parent, "h2")
-            child(heading, "a", registry.titles[page], href=f"/{page}")
-            table = child(parent, "table", class_="equation-index")
+            child(heading, "a", registry.titles[page].replace("$", ""), href=f"/{page}")
+            table = child(parent, "table")
             row = child(child(table, "thead"), "tr")
             for title in ("no.", "equation", "computed at", "test"):
                 child(row, "th", title, scope="col")
@@ -205,7 +206,7 @@ class _Index(BlockProcessor):
                 test = child(row, "td")
                 if equation.test:
                     href = source.link(equation.test.path, equation.test.first)
-                    child(test, "a", f"line {equation.test.first}", href=href)
+                    child(test, "a", f"line\xa0{equation.test.first}", href=href)
         self.formulas.wait(parent, registry)
 
 
@@ -262,6 +263,7 @@ class SiteExtension(BlocksExtension):
 
     def extendMarkdownBlocks(self, md: Markdown, block_mgr: Any) -> None:  # noqa: N802
         root = str(Path(self.getConfig("root") or ".").resolve())
+        md.references = modules.Links(Path(root))
         block_mgr.register(EquationBlock, {"root": root})
         block_mgr.register(EquationRefBlock, {"root": root})
         # Above backslash escapes (180), below code spans (190).

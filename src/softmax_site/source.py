@@ -240,7 +240,9 @@ def changed(mine: File, section: str, other: File) -> set[int]:
     """The lines of a section that the section of the same name in another file does not have."""
     new, old = (file.code(file.section(section)) for file in (mine, other))
     matcher = SequenceMatcher(None, list(old.values()), list(new.values()), autojunk=False)
-    kept = {at for _, first, size in matcher.get_matching_blocks() for at in range(first, first + size)}
+    kept = {
+        at for _, first, size in matcher.get_matching_blocks() for at in range(first, first + size)
+    }
     return {number for at, number in enumerate(new) if at not in kept}
 
 
