@@ -1,5 +1,5 @@
 """The map of the kernels: every rung, geometry and operation, with its picture, what it moves, and
-how fast it was measured; and what the pages about single kernels say of the measurements."""
+how fast it was measured; and split rows compared with those who share a row in other ways."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from typing import NamedTuple
 from softmax_bench import traffic
 from softmax_bench.report import by_case, geometric_mean, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, label_of
-from softmax_site.benchmarks.data import of_suite, shape_text
+from softmax_site.benchmarks.data import of_suite, shape_words
 from softmax_site.benchmarks.page import Fragment, measured_by
+from softmax_site.benchmarks.words import SIGNS, sign
 from softmax_site.figures import kernels as figures
 
 LADDER = ((32768, 4096), (2048, 65536))
 """The shapes by which the rungs of the ladder are compared, float32: rows that a cache holds, and
 rows that it does not."""
-
-SIGNS = {"ahead": "▲", "level": "=", "behind": "▼"}
 
 
 class Entry(NamedTuple):
@@ -235,14 +234,6 @@ def tables(data: dict | None) -> dict[str, Fragment]:
     }
 
 
-def _mark(factor: float | None) -> str:
-    """How many times our speed is that of another, with a sign."""
-    if factor is None:
-        return '<span class="quiet">no answer</span>'
-    stand = standing(factor)
-    return f'<span class="is-{stand}">{SIGNS[stand]} {factor:.2f}</span>'
-
-
 def against(data: dict) -> Fragment:
     """Ours against those who share a row otherwise, on every shape that split rows takes."""
     others = ("quack", "torch", "liger")
@@ -257,9 +248,9 @@ def against(data: dict) -> Fragment:
                 losses.append((quack, row))
         else:
             unanswered += 1
-        cells = "".join(f"<td>{_mark(ratio(group, name))}</td>" for name in others)
+        cells = "".join(f"<td>{sign(ratio(group, name))}</td>" for name in others)
         body.append(
-            f"<tr><td>{row['direction']}</td><td>{row['dtype']}</td><td>{shape_text(row)}</td>"
+            f"<tr><td>{row['direction']}</td><td>{row['dtype']}</td><td>{shape_words(row)}</td>"
             f"<td>{f'{ours:.2f}' if ours else '–'}</td>{cells}</tr>"
         )
     if not factors:
@@ -273,7 +264,7 @@ def against(data: dict) -> Fragment:
     )
     if losses:
         listed = "; ".join(
-            f"{row['direction']}, {row['dtype']}, {shape_text(row)}: {factor:.2f} of its speed"
+            f"{row['direction']}, {row['dtype']}, {shape_words(row)}: {factor:.2f} of its speed"
             for factor, row in sorted(losses, key=lambda each: each[0])
         )
         text += f" Where we are behind: {listed}."
@@ -310,39 +301,6 @@ def where_clusters_win(data: dict) -> Fragment:
     return Fragment("\n".join(lines) + "\n")
 
 
-def logsumexp(data: dict) -> Fragment:
-    """What log-sum-exp reaches, and where another library is faster."""
-    rows = of_suite(data, "log_softmax", op="logsumexp")
-    lines = [
-        "| dtype | shape | of a copy | our speed over the best other library | who |",
-        "| --- | --- | ---: | ---: | --- |",
-    ]
-    count = dict.fromkeys(SIGNS, 0)
-    for group in by_case(rows).values():
-        row = group.get(CHOOSER)
-        times = {
-            name: timed(other)
-            for name, other in group.items()
-            if name not in (CHOOSER, COPY) and timed(other)
-        }
-        if row is None or not timed(row) or not times:
-            continue
-        best = min(times, key=times.get)
-        factor = times[best] / timed(row)
-        count[standing(factor)] += 1
-        share = ratio(group, COPY)
-        lines.append(
-            f"| {row['dtype']} | {shape_text(row)} | {f'{share:.2f}' if share else '–'} "
-            f"| {SIGNS[standing(factor)]} {factor:.2f} | {label_of(best)} |"
-        )
-    text = (
-        f"Against the best other library on each shape it is ahead in {count['ahead']}, level in "
-        f"{count['level']} and behind in {count['behind']} of {sum(count.values())}. The copy here "
-        "copies half of the tensor, which is as many bytes.\n\n"
-    )
-    return Fragment(text + "\n".join(lines) + "\n", measured_by(rows))
-
-
 def fragments(data: dict | None) -> dict[str, Fragment]:
     """Everything above by the name that a page includes it by."""
     environment = list(data["environments"].values())[-1] if data else None
@@ -351,7 +309,6 @@ def fragments(data: dict | None) -> dict[str, Fragment]:
     empty = Fragment("Not measured yet.\n")
     out["split-rows-against"] = against(data) if data else empty
     out["where-clusters-win"] = where_clusters_win(data) if data else empty
-    out["kernel-logsumexp"] = logsumexp(data) if data else empty
     if "figure-memory" not in out:
         out["figure-memory"] = empty
     return out
