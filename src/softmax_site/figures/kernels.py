@@ -171,9 +171,9 @@ def memory(environment: dict) -> str:
 
 def coalescing() -> str:
     """The same eight lanes, reading neighbours and reading a stride apart."""
-    near = Drawing(250, 150, "Eight lanes read eight neighbouring elements: one cache line.")
+    near = Drawing(250, 150, "Eight lanes read eight neighbouring elements: one sector of 32 bytes.")
     far = Drawing(
-        250, 150, "Eight lanes read elements that lie far apart: one element of eight cache lines."
+        250, 150, "Eight lanes read elements that lie far apart: one element of eight sectors."
     )
     for drawing, title in ((near, "neighbours"), (far, "a stride apart")):
         drawing.text(0, 10, title)
@@ -185,14 +185,15 @@ def coalescing() -> str:
         near.box(5 + lane * 29.5, 91, 26, 18, "reads")
         far.arrow(17 + lane * 30, 48, 17 + lane * 30, 84)
         far.box(4 + lane * 30, 88, 27, 24, "frame")
-        far.box(6 + lane * 30, 91, 5, 18, "reads")
-    near.text(0, 134, "1 line moved, all of it used", "quiet")
-    far.text(0, 134, "8 lines moved, a part of each used", "quiet")
+        far.box(6 + lane * 30, 91, 4, 18, "reads")
+    near.text(0, 134, "1 sector moved, all of it used", "quiet")
+    far.text(0, 134, "8 sectors moved, an eighth of each used", "quiet")
     return figure(
         [near, far],
         "Coalescing. Memory is moved in lines of 128 bytes, in sectors of 32. Lanes of a warp that "
-        "ask for neighbours share a line; lanes that ask for elements far apart each move a sector "
-        "of their own and use four bytes of it. A warp has 32 lanes; eight are drawn.",
+        "ask for neighbouring float32 numbers share sectors; lanes that ask for numbers far apart "
+        "each move a sector of their own and use four bytes of it. A warp has 32 lanes, eight are "
+        "drawn.",
     )
 
 

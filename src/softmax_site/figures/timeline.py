@@ -97,12 +97,6 @@ def timeline(
         drawing.text(0, y + bar / 2, f"program {program}")
         if program in absent:
             drawing.text(left, y + bar / 2, "has no room on the device and does not run", "quiet")
-    for each in stretches:
-        y = each.program * (bar + gap)
-        room = (each.end - each.begin) * unit
-        label = LABELS[each.what] if room > 8 * len(LABELS[each.what]) + 4 else ""
-        x = left + each.begin * unit
-        drawing.box(x, y, room - 1, bar, KINDS[each.what], label)
     drawing.text(0, bottom + 16, "words")
     for at in sorted(set(words.values())):
         x = left + at * unit
@@ -110,6 +104,12 @@ def timeline(
         there = [chunk for chunk in words if words[chunk] == at]
         names = ", ".join(f"w{'₀₁₂₃₄₅₆₇₈₉'[chunk]}" for chunk in sorted(there))
         drawing.text(x, bottom + 16, names, "ink", "middle")
+    for each in stretches:
+        y = each.program * (bar + gap)
+        room = (each.end - each.begin) * unit
+        label = LABELS[each.what] if room > 8 * len(LABELS[each.what]) + 4 else ""
+        x = left + each.begin * unit
+        drawing.box(x, y, room - 1, bar, KINDS[each.what], label)
     drawing.arrow(left, bottom + 38, width - 4, bottom + 38)
     drawing.text(0, bottom + 38, "time", "quiet")
     return drawing
