@@ -143,6 +143,9 @@ OTHERS = (
 )
 """What belongs to neither."""
 
+TABLES = (RUNGS, GEOMETRIES, OTHERS)
+"""Together every kernel of the library."""
+
 
 def _formula(text: str) -> str:
     """`8MN + 4M` with its letters in italics."""

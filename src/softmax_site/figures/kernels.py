@@ -15,7 +15,9 @@ def _passes(reads: int, writes: int, alt: str) -> Drawing:
     height = min(10, (SMALL[1] - 4) / (reads + writes) - 2)
     y = (SMALL[1] - (reads + writes) * (height + 2)) / 2
     for number in range(reads + writes):
-        drawing.box(4, y + number * (height + 2), 124, height, "reads" if number < reads else "writes")
+        drawing.box(
+            4, y + number * (height + 2), 124, height, "reads" if number < reads else "writes"
+        )
     return drawing
 
 
@@ -144,7 +146,9 @@ def memory(environment: dict) -> str:
         f"{count} multiprocessors, each with registers and an L1 cache of its own; one L2 cache of "
         f"{l2:.0f} MiB that all share; one memory of {memory_gib:.0f} GiB behind it.",
     )
-    for at, name in enumerate(("multiprocessor 0", "multiprocessor 1", f"multiprocessor {count - 1}")):
+    for at, name in enumerate(
+        ("multiprocessor 0", "multiprocessor 1", f"multiprocessor {count - 1}")
+    ):
         x = (0, 172, 348)[at]
         drawing.box(x, 0, 168, 122, "frame")
         drawing.text(x + 84, 14, name, "ink", "middle")
@@ -171,7 +175,9 @@ def memory(environment: dict) -> str:
 
 def coalescing() -> str:
     """The same eight lanes, reading neighbours and reading a stride apart."""
-    near = Drawing(250, 150, "Eight lanes read eight neighbouring elements: one sector of 32 bytes.")
+    near = Drawing(
+        250, 150, "Eight lanes read eight neighbouring elements: one sector of 32 bytes."
+    )
     far = Drawing(
         250, 150, "Eight lanes read elements that lie far apart: one element of eight sectors."
     )
@@ -197,7 +203,9 @@ def coalescing() -> str:
     )
 
 
-def packed_rows(n_rows: int = 6, n_cols: int = 12, block_rows: int = 4, block_cols: int = 16) -> str:
+def packed_rows(
+    n_rows: int = 6, n_cols: int = 12, block_rows: int = 4, block_cols: int = 16
+) -> str:
     """Rows of a matrix in tiles of block_rows × block_cols."""
     programs = -(-n_rows // block_rows)
     drawing = Drawing(
@@ -254,10 +262,16 @@ def aligned_rows(n_cols: int = 27, vector: int = 8, n_rows: int = 4) -> str:
         drawing.text(0, y + bar / 2, f"row {row}")
         head, body, tail = parts_of_row(row, n_cols, vector)
         x = left + (begin - first) * cell
-        for length, kind, name in ((head, "edge", "head"), (body, "p0", "body"), (tail, "edge", "tail")):
+        for length, kind, name in (
+            (head, "edge", "head"),
+            (body, "p0", "body"),
+            (tail, "edge", "tail"),
+        ):
             if kind == "p0":
                 for at in range(0, length, vector):
-                    drawing.box(x + at * cell, y, vector * cell - 1, bar, kind, name if at == 0 else "")
+                    drawing.box(
+                        x + at * cell, y, vector * cell - 1, bar, kind, name if at == 0 else ""
+                    )
             elif length:
                 drawing.box(x, y, length * cell - 1, bar, kind, name if length > 3 else str(length))
             x += length * cell
@@ -308,7 +322,9 @@ def strided_tile(along: int = 6, across: int = 12, wide: int = 4) -> str:
 
 def split_strands(along: int = 6, across: int = 8, chunks: int = 2) -> str:
     """The same tile, cut into chunks along the strands, and walked in loops."""
-    cut = Drawing(256, 190, "Tiles cut in two along the strands; each part publishes a word a strand.")
+    cut = Drawing(
+        256, 190, "Tiles cut in two along the strands; each part publishes a word a strand."
+    )
     walk = Drawing(256, 190, "Each program walks along its strands twice, tile by tile.")
     for drawing, title in ((cut, "split: both parts in registers"), (walk, "loops: walked twice")):
         drawing.text(0, 10, title)
