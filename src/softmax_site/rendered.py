@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from softmax_site import corrections, traffic
+from softmax_site import corrections, observations, traffic
 from softmax_site.benchmarks import notice
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.benchmarks.render import render
@@ -29,6 +29,7 @@ def _stamp(root: Path) -> tuple:
 def _load(root: Path, stamp: tuple) -> Rendered:
     out = render(root)
     out.fragments["corrections"] = Fragment(corrections.listing(root))
+    out.fragments |= observations.fragments(root)
     out.fragments |= {name: Fragment(text) for name, text in traffic.tables().items()}
     return out
 

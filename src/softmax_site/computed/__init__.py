@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import importlib
 
-NAMES = ("aligned_ptx", "compiled", "online_stepper", "spills", "worked_view")
+NAMES = (
+    "aligned_ptx",
+    "compiled",
+    "math_figures",
+    "online_stepper",
+    "spills",
+    "worked_views",
+)
 
 
 def generate(name: str) -> dict[str, str]:
