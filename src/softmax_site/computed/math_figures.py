@@ -110,9 +110,9 @@ def shifts_and_temperatures() -> str:
             left = at * column + 5
             out.append(text(left + 51, 36, name))
             out += bars(row, left, zero, unit, 34, "neutral", 1 if "τ" in name else 0)
-            out += bars(softmax_naive_numpy(row), left, 258, 82, 34, "ours", 3)
-        out.append(text(5, 164, "softmax", "", "start"))
-        return svg(268, says, out)
+            out += bars(softmax_naive_numpy(row), left, 266, 82, 34, "ours", 3)
+        out.append(text(5, 172, "softmax", "", "start"))
+        return svg(276, says, out)
 
     y = ", ".join(number(value, 3) for value in softmax_naive_numpy(WORKED))
     sharp, _, flat = (softmax_naive_numpy(WORKED / tau).max() for tau in TEMPERATURES)
@@ -260,7 +260,7 @@ def merges() -> str:
                 label_x, label_y = child_x + at * (x - child_x), (child_y + y) / 2
                 shift = -16 if child_x < x else 16 if child_x > x else 19
                 edges.append(text(label_x + shift, label_y + 4, f"×{factor:.3g}", "small"))
-            boxes.append(rect(x - 34, y - 18, 68, 36, "node" if children else "leaf", ' rx="5"'))
+            boxes.append(rect(x - 38, y - 18, 76, 36, "node" if children else "leaf", ' rx="5"'))
             boxes.append(text(x, y - 3, f"m = {number(m, 0)}", "cell"))
             boxes.append(text(x, y + 12, f"d = {number(d, 4 if children else 0)}", "cell"))
             return x, y
@@ -273,8 +273,8 @@ def merges() -> str:
     return figure(
         [draw("One after the other", chain()), draw("In pairs", balanced())],
         f"The row ({row}) merged in two orders. Each number starts as the pair (x, 1). An edge "
-        "shows what the denominator below it is multiplied by: 1 on the side of the larger "
-        "maximum, less on the other. The root is the same. Drawn from <code>merge</code>.",
+        "shows what the denominator at its upper end is multiplied by: 1 on the side of the larger "
+        "maximum, less on the other. The result is the same. Drawn from <code>merge</code>.",
     )
 
 
@@ -378,8 +378,9 @@ def log_plot(
             place = f'cx="{x_at(row[x]):.1f}" cy="{y_at(row[key]):.1f}"'
             out.append(f'<circle class="dot {css}" {place} r="3"/>')
         middle = rows[len(rows) // 2]
-        above = y_at(middle[f"{key} bound"]) - 8
-        out.append(text(x_at(middle[x]) - 6, above, label, f"label {css}", "end"))
+        # What is worse is named above its bound, what is better below its dots.
+        y = y_at(middle[key]) + 18 if css == "ours" else y_at(middle[f"{key} bound"]) - 8
+        out.append(text(x_at(middle[x]) - 6, y, label, f"label {css}", "end"))
     return svg(256, says, out)
 
 
