@@ -13,5 +13,6 @@ from softmax_site.build import (  # noqa: E402, F401
     on_page_content,
     on_page_context,
     on_page_markdown,
+    on_post_page,
     on_startup,
 )

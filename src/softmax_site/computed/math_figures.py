@@ -135,8 +135,8 @@ def shifts_and_temperatures() -> str:
     )
     return figure(
         [shifted, heated],
-        "Above, the input in grey; below, its softmax in blue. Left: a shift of the whole row. "
-        "Right: the row divided by a temperature τ. Drawn from <code>softmax_naive_numpy</code>.",
+        "Above, the input in grey; below, its softmax in blue. First, a shift of the whole row; "
+        "then the row divided by a temperature τ. Drawn from <code>softmax_naive_numpy</code>.",
     )
 
 
@@ -414,8 +414,8 @@ def rounding() -> str:
     return figure(
         [by_length, by_offset],
         "Dots: measured in float32, the worst of the rows tried. Dashed: the bound of this page. "
-        "Left: rows of normal numbers, the largest output of each. Right: one row of 4,096 "
-        "numbers, moved away from zero. Both axes are logarithmic.",
+        "Over the length: rows of normal numbers, the largest output of each. Over the offset: one "
+        "row of 4,096 numbers, moved away from zero. All axes are logarithmic.",
     )
 
 
