@@ -19,7 +19,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from softmax_site import corrections, kernel_map, modules, traffic
+from softmax_site import corrections, kernel_map, modules, observations, traffic
 from softmax_site.benchmarks import notice
 from softmax_site.benchmarks.data import newest
 from softmax_site.benchmarks.page import Fragment, Rendered
@@ -40,6 +40,7 @@ def _stamp(root: Path) -> tuple:
 def _load(root: Path, stamp: tuple) -> Rendered:
     out = render(root)
     out.fragments["corrections"] = Fragment(corrections.listing(root))
+    out.fragments |= observations.fragments(root)
     out.fragments |= {name: Fragment(text) for name, text in traffic.tables().items()}
     found = newest(root)
     out.fragments |= kernel_map.fragments(found and found[1])
