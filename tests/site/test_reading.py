@@ -194,7 +194,7 @@ def test_what_an_end_lacks_is_noticed():
         (whole.replace("## Questions", "## More"), "kernels/b.md", "B", "no questions"),
         (f"# A\n\n## Questions\n\n{question * 2}{end}", "kernels/b.md", "B", "2 of 2"),
         (whole.replace("```pycon", "```text", 1), "kernels/b.md", "B", "2 of 3"),
-        (whole + "More.\n", "kernels/b.md", "B", "ends with 'More.'"),
+        (whole + "\nMore.\n", "kernels/b.md", "B", "ends with 'More.'"),
         (whole, "kernels/c.md", "B", "leads to kernels/b.md"),
         (whole, "kernels/b.md", "C", "calls the next page 'B'"),
     ):
