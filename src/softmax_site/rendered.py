@@ -13,6 +13,7 @@ from softmax_site import corrections, traffic
 from softmax_site.benchmarks import notice
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.benchmarks.render import render
+from softmax_site.figures import home
 
 READ = ("docs/benchmarks", "tests/site/test_corrections.py", "src/softmax_bench/traffic.py")
 """The folder and files that everything rendered follows from."""
@@ -30,6 +31,7 @@ def _load(root: Path, stamp: tuple) -> Rendered:
     out = render(root)
     out.fragments["corrections"] = Fragment(corrections.listing(root))
     out.fragments |= {name: Fragment(text) for name, text in traffic.tables().items()}
+    out.fragments |= home.fragments(root)
     return out
 
 
