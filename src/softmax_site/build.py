@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from softmax_site import equations, markdown, rendered
+from softmax_site import equations, markdown, rendered, shell
 from softmax_site.preview import Pages
 
 BULK = re.compile(
@@ -62,17 +62,31 @@ def on_env(env, config, **_):
 
 def on_page_content(html, page, **_):
     """Take out what the search need not read, until it has read the rest."""
+    html = shell.copyable(html)
     _hidden[page.file.src_uri] = BULK.findall(html)
     return BULK.sub("<hidden-from-search></hidden-from-search>", html)
 
 
-def on_page_context(context, page, **_):
+def on_page_context(context, page, config, **_):
     """Put it back: plugins, and with them the search, come before hooks."""
     parts = iter(_hidden.pop(page.file.src_uri))
     page.content = re.sub(
         "<hidden-from-search></hidden-from-search>", lambda _: next(parts), page.content
     )
+    context["place"] = shell.place(page)
+    context["heading"] = shell.heading(page)
+    context["needed"] = shell.needed(config.extra["loads"], page.content)
     return context
+
+
+def on_post_template(output, template_name, config):
+    """No map of a site that does not know its address, and a page for lost readers that works at
+    any address."""
+    if template_name == "sitemap.xml" and not config.site_url:
+        return ""
+    if template_name == "404.html" and not config.site_url:
+        return shell.without_root(output)
+    return output
 
 
 def on_post_page(output, page, config):
