@@ -6,17 +6,11 @@ them wherever the repository lies.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
-from softmax_site import equations, markdown, rendered, shell
+from softmax_site import equations, markdown, rendered, search, shell
 from softmax_site.preview import Pages
-
-BULK = re.compile(
-    r'<details class="(?:note" data-search-exclude|mkdocstrings-source")>.*?</details>', re.S
-)
-"""What the search has no use for and takes long to read: raw rows, and the source of the API."""
 
 _preview: Pages | None = None
 _hidden: dict[str, list[str]] = {}
@@ -62,17 +56,13 @@ def on_env(env, config, **_):
 
 def on_page_content(html, page, **_):
     """Take out what the search need not read, until it has read the rest."""
-    html = shell.copyable(html)
-    _hidden[page.file.src_uri] = BULK.findall(html)
-    return BULK.sub("<hidden-from-search></hidden-from-search>", html)
+    html, _hidden[page.file.src_uri] = search.hide(shell.copyable(html))
+    return html
 
 
 def on_page_context(context, page, config, **_):
     """Put it back: plugins, and with them the search, come before hooks."""
-    parts = iter(_hidden.pop(page.file.src_uri))
-    page.content = re.sub(
-        "<hidden-from-search></hidden-from-search>", lambda _: next(parts), page.content
-    )
+    page.content = search.show(page.content, _hidden.pop(page.file.src_uri))
     context["place"] = shell.place(page)
     context["heading"] = shell.heading(page)
     context["needed"] = shell.needed(config.extra["loads"], page.content)

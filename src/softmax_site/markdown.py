@@ -6,6 +6,7 @@ Syntax:
 * ``/// equation | label`` … ``///`` is a display equation with a label, a number and an anchor;
 * ``/// equation-ref | label`` / ``///`` shows an equation again and links to its home;
 * ``\eqref{label}`` links to an equation from any page;
+* ``[text][package.module.name]`` links to code;
 * ``[[equation-index]]`` on a line of its own becomes the index;
 * ``[[rendered name]]`` on a line of its own becomes what `rendered` has under that name;
 * a doctest outside a fence, as in a docstring, is shown as a session.
@@ -29,7 +30,7 @@ from math_core import LatexError, LatexToMathML
 from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block
 
-from softmax_site import equations, rendered
+from softmax_site import equations, modules, rendered
 
 _INLINE = r"(?<![\\$\w])\$(?![\s$])((?:\\.|[^\\$\n]|\n(?!\n))+?)(?<![\s\\])\$(?![\d$])"
 _EQREF = r"\\eqref\{([^}\s]+)\}"
@@ -237,6 +238,7 @@ class SiteExtension(BlocksExtension):
 
     def extendMarkdownBlocks(self, md: Markdown, block_mgr: Any) -> None:  # noqa: N802
         root = str(Path(self.getConfig("root") or ".").resolve())
+        md.references = modules.Links(Path(root))
         block_mgr.register(EquationBlock, {"root": root})
         block_mgr.register(EquationRefBlock, {"root": root})
         # Above backslash escapes (180), below code spans (190).

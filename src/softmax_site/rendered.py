@@ -9,20 +9,20 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from softmax_site import corrections, traffic
+from softmax_site import corrections, modules, traffic
 from softmax_site.benchmarks import notice
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.benchmarks.render import render
 from softmax_site.figures import home
 
-READ = ("docs/benchmarks", "tests/site/test_corrections.py", "src/softmax_bench/traffic.py")
-"""The folder and files that everything rendered follows from."""
+READ = ("docs/benchmarks", "tests/site/test_corrections.py")
+"""What everything rendered follows from, beside the modules in `src/`."""
 
 
 @lru_cache(maxsize=2)
 def _stamp(root: Path) -> tuple:
     files = [root / name for name in READ]
-    files += (root / READ[0]).rglob("*.json")
+    files += [*(root / READ[0]).rglob("*.json"), *(root / "src").rglob("*.py")]
     return tuple((path, path.stat().st_mtime_ns) for path in files if path.is_file())
 
 
@@ -32,6 +32,9 @@ def _load(root: Path, stamp: tuple) -> Rendered:
     out.fragments["corrections"] = Fragment(corrections.listing(root))
     out.fragments |= {name: Fragment(text) for name, text in traffic.tables().items()}
     out.fragments |= home.fragments(root)
+    out.fragments |= {
+        f"modules-{name}": Fragment(modules.listing(root, name)) for name in modules.PACKAGES
+    }
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from site_build import SECTION, build, html_of, sections
-from softmax_site import equations, markdown
+from softmax_site import equations, markdown, modules
 
 ROOT = Path(__file__).resolve().parents[2]
 LOADING = {
@@ -194,15 +195,32 @@ def test_speeds_in_comments_are_recognised(line):
     assert typed_speed(line) and not typed_speed("half = 0.55  # of the block")
 
 
-def test_every_module_of_the_library_is_on_the_page_of_the_api():
-    named = re.findall(r"^::: (\S+)$", (ROOT / "docs/reference/api.md").read_text("utf8"), re.M)
-    modules = [path for path in (ROOT / "src/triton_softmax").rglob("*.py")]
-    dotted = {
-        ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
-        for path in modules
-    }
-    missing = sorted(dotted - set(named) - {"triton_softmax"})
-    assert not missing, f"not on docs/reference/api.md: {missing}"
+def test_every_public_name_is_on_the_page_of_the_api():
+    """`triton_softmax.__all__`, but for the two constants, which need no page."""
+    package = ast.parse((ROOT / "src/triton_softmax/__init__.py").read_text("utf8"))
+    (exported,) = (
+        ast.literal_eval(node.value)
+        for node in package.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    shown = re.findall(r"^::: (\S+)$", (ROOT / "docs/reference/api.md").read_text("utf8"), re.M)
+    constants = {"IMPLEMENTATIONS", "__version__"}
+    assert {name.rpartition(".")[2] for name in shown} == set(exported) - constants
+
+
+def test_every_module_is_among_the_internals(site):
+    anchors = read(site / "reference/internals/index.html").ids
+    names = {module.name for module in modules.load(ROOT)}
+    assert len(names) == len(list((ROOT / "src").rglob("*.py"))) and names <= anchors
+
+
+def test_a_dotted_name_links_to_code():
+    links = modules.Links(ROOT)
+    assert links["triton_softmax.launch"] == ("/reference/internals.md#triton_softmax.launch", "")
+    assert links["triton_softmax.launch.workspace"] == links["triton_softmax.launch"]
+    for unknown in ("triton_softmax.launch.nosuch", "nosuch.module", "word"):
+        assert unknown not in links
+    assert "triton_softmax.functional.softmax" not in links  # which the page of the API has
 
 
 def test_latex_that_cannot_be_shown_stops_the_build():
