@@ -73,8 +73,8 @@ def social_page(root: Path) -> str:
     numbers = f"""
 <p><b>{result.of_copy:.2f}</b> of a plain copy’s speed</p>
 <p><b>{result.over_best:.2f} ×</b> the best other library</p>
-<p class="quiet">{result.gpu}, {result.cases} cases: ahead in {result.ahead},
-level in {result.level}, behind in {result.behind}</p>"""
+<p class="quiet">{result.gpu}, {result.cases} cases: {result.ahead} ahead,
+{result.level} level, {result.behind} behind</p>"""
     return share.alone(
         f"""<!doctype html><meta charset="utf-8"><style>
 @font-face {{ font-family: serif4; src: url("fonts/SourceSerif4.woff2"); font-weight: 200 900 }}

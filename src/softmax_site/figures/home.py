@@ -186,7 +186,8 @@ def fragments(root: Path) -> dict[str, Fragment]:
     data = found[1] if found else None
     if data is None or not share.rows(data):
         return out | {
-            name: Fragment("") for name in ("home-claim", "home-figure", "home-caption", "door-heat")
+            name: Fragment("")
+            for name in ("home-claim", "home-figure", "home-caption", "door-heat")
         }
     numbers = result(data)
     return out | {

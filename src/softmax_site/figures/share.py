@@ -140,7 +140,9 @@ def svg(shown: list[Row], width: int, pitch: float, attributes: str, title: str 
             'fill="var(--ours)" stroke="var(--paper)"/>'
         )
         words, colour = verdict(row.factor)
-        out.append(text(width, y + 4, words, f'text-anchor="end" font-weight="600" fill="{colour}"'))
+        out.append(
+            text(width, y + 4, words, f'text-anchor="end" font-weight="600" fill="{colour}"')
+        )
     last = shown[-1]
     labels = sorted(
         [
