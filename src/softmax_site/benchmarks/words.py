@@ -38,7 +38,9 @@ def times(factor: float) -> str:
     ('1.22', '0.979', '0.979', '0.98')
     """
     text = f"{factor:.2f}"
-    return text if standing(float(text)) == standing(factor) else f"{int(factor * 1000) / 1000}"
+    return (
+        text if standing(float(text)) == standing(factor) else f"{int(factor * 1000 + 1e-6) / 1000}"
+    )
 
 
 def percent(share: float) -> str:
