@@ -23,6 +23,7 @@ from softmax_site import corrections, modules, traffic
 from softmax_site.benchmarks import notice
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.benchmarks.render import render
+from softmax_site.figures import home
 
 READ = ("docs/benchmarks", "tests/site/test_corrections.py")
 """What everything rendered follows from, beside the modules in `src/`."""
@@ -40,6 +41,7 @@ def _load(root: Path, stamp: tuple) -> Rendered:
     out = render(root)
     out.fragments["corrections"] = Fragment(corrections.listing(root))
     out.fragments |= {name: Fragment(text) for name, text in traffic.tables().items()}
+    out.fragments |= home.fragments(root)
     out.fragments |= {
         f"modules-{name}": Fragment(modules.listing(root, name)) for name in modules.PACKAGES
     }
