@@ -69,7 +69,7 @@ def observations(data: dict) -> Fragment:
             f"{ahead(lambda n: n <= 30_000, 'torch')} below.",
         ],
         [
-            "Beyond 60,000 it is the fastest of all, at some 900 GB/s.",
+            "Beyond 60,000 it is the fastest of all.",
             f"It is faster than the single block at "
             f"{ahead(lambda n: n > 60_000, 'single_block')} lengths beyond 60,000, and than torch "
             f"at {ahead(lambda n: n > 60_000, 'torch')}, at {min(long):,.0f} to {max(long):,.0f} "
