@@ -86,7 +86,8 @@ def _blocks(label: str, now: bool, moved: traffic.Traffic) -> str:
     return (
         f'<tr{css}><th scope="row">{escape(label)}</th>'
         f'<td><span aria-hidden="true">{reads}{writes}</span> '
-        f'<span class="sum">{moved.reads_mn} read + {moved.writes_mn} written = {total} MN</span>'
+        f'<span class="sum"><span>{moved.reads_mn} read + {moved.writes_mn} written = </span>'
+        f"{total} MN</span>"
         "</td></tr>"
     )
 
