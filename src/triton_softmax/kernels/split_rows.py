@@ -279,7 +279,7 @@ def split_rows_kernel(
         kept, kept_edge, m_own = body, edge, 0.0
         if HOW.publish:
             m_own, total_own, terms = summarise(body, edge, rows, INNER, OP, HOW)
-            publish(words_ptr + task, m_own, total_own, task < n_tasks, OP)
+            publish(words_ptr + task, m_own, total_own, task < n_tasks, OP, HOW.write)
             if HOW.keep_terms:
                 kept = (terms,)
         if HOW.depth >= 1:
@@ -314,7 +314,7 @@ def split_rows_kernel(
                 if tl.atomic_add(words_ptr + other, 0, sem="relaxed") == 0:
                     body, edge = load_chunk(rows, other, OP, HOW)
                     m, total, terms = summarise(body, edge, rows, INNER, OP, HOW)
-                    publish(words_ptr + other, m, total, other < n_tasks, OP)
+                    publish(words_ptr + other, m, total, other < n_tasks, OP, True)
             m, total, missing = merge_row(words_ptr, task, n_chunks, max_polls, OP, HOW)
             while missing > 0:
                 m, total, missing = merge_row(words_ptr, task, n_chunks, max_polls, OP, HOW)

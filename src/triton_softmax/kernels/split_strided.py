@@ -188,7 +188,7 @@ def split_strided_kernel(
     prefetch(words_ptr + chunk * HOW.block_inner + lane, HOW.wait)
     raw = load_tile(chunk, columns, OP, HOW, False)
     m, total = summarise(raw, INNER, OP, HOW)
-    publish(words_ptr + chunk * HOW.block_inner + lane, m, total, live, OP)
+    publish(words_ptr + chunk * HOW.block_inner + lane, m, total, live, OP, True)
     mine = chunk >= 0
     if OP.reduces:
         # One program writes the columns' numbers: the last to start, which waits least.
@@ -207,7 +207,7 @@ def split_strided_kernel(
                 if tl.sum(tl.where(of_chunk == other, missed, 0), axis=0) > 0:
                     raw = load_tile(other, columns, OP, HOW, HOW.wait)
                     m, total = summarise(raw, INNER, OP, HOW)
-                    publish(words_ptr + other * HOW.block_inner + lane, m, total, live, OP)
+                    publish(words_ptr + other * HOW.block_inner + lane, m, total, live, OP, True)
             while tl.sum(missing_words(columns, max_polls, HOW), axis=0) > 0:
                 missing += 1
             m, total = merge_columns(columns, OP, HOW)

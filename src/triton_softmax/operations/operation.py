@@ -16,14 +16,19 @@ result follows from the element and the summary.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import triton
 
 
 # --8<-- [start:operation]
-class Operation(NamedTuple):
+@dataclass(frozen=True, eq=False, repr=False)
+class Operation(str):
     """An operation along a row, handed to a kernel as one compile-time constant.
+
+    It is a string, its name, because Triton writes constants as JSON for its hooks on compilation,
+    and knows no other way to write functions. Two operations are equal if they are one object.
 
     The functions are jitted. `values` is a tuple with a block of each input, in the type that is
     computed with; m and total broadcast against it.
@@ -56,6 +61,16 @@ class Operation(NamedTuple):
     finish_row: Any = None
     exp_in_finish: bool = False
 
+    def __new__(cls, name: str, *args: Any, **kwargs: Any):
+        return super().__new__(cls, name)
+
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"<operation {self.name} {self.cache_key}>"  # Triton's key in memory
+
     @property
     def reduces(self) -> bool:
         """Whether one number is written for a row."""
@@ -68,7 +83,7 @@ class Operation(NamedTuple):
         It would print a function by its name, and take a kernel compiled from an older text of it.
         The key of a function follows its text, and that of all functions it calls.
         """
-        return "-".join(str(getattr(field, "cache_key", field)) for field in self)
+        return "-".join(str(getattr(each, "cache_key", each)) for each in vars(self).values())
 
 
 # --8<-- [end:operation]
