@@ -25,7 +25,8 @@ from kernel_cases import (  # noqa: E402
     kernel_name,
 )
 from triton_softmax import dispatch, launch  # noqa: E402
-from triton_softmax.plan import GEOMETRIES, OPERATIONS  # noqa: E402
+from triton_softmax import plan as plans  # noqa: E402
+from triton_softmax.plan import OPERATIONS  # noqa: E402
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 COLUMNS = (
@@ -255,14 +256,13 @@ def test_hooks_on_compilation_are_told_the_operation(operation, shape, dim, new_
 
     for name in seen:
         monkeypatch.setattr(triton.knobs.runtime, name, hook(name))
-    for kernel in GEOMETRIES.values():
+    for kernel in plans.GEOMETRIES.values():
         kernel.device_caches.clear()
     plan(*inputs)
     op = OPERATIONS[operation]
     for constants in seen.values():
         assert len(constants) == len(plan.kernels)
         assert all(op.name in each for each in constants)
-
 
 
 LAYOUTS = {
