@@ -98,7 +98,7 @@ class _Logsumexp(Function):
     @staticmethod
     def forward(ctx, x, dim):
         lse = plan_of("logsumexp", (x,), dim)(x)
-        ctx.save_for_backward(x, lse)
+        ctx.save_for_backward(x)
         ctx.dim = dim
         ctx.set_materialize_grads(False)
         return lse
@@ -107,10 +107,10 @@ class _Logsumexp(Function):
     def backward(ctx, dlse):
         if dlse is None:
             return None, None
-        x, lse = ctx.saved_tensors
+        (x,) = ctx.saved_tensors
         if torch.is_grad_enabled() or not nobody_watches(dlse):
-            return registration.logsumexp_backward(dlse, x, lse, ctx.dim), None
-        return plan_of("logsumexp_backward", (x, lse, dlse), ctx.dim)(x, lse, dlse), None
+            return registration.logsumexp_backward(dlse, x, ctx.dim), None
+        return plan_of("logsumexp_backward", (x, dlse), ctx.dim)(x, dlse), None
 
 
 # `Function.apply` is Python code that looks for transforms, which `nobody_watches` has done, and

@@ -12,6 +12,7 @@ result follows from the element and the summary.
 | log-sum-exp | exp(x − m) | m + log(sum), one for the row |
 | backward of softmax | y·dy | y·(dy − sum) |
 | backward of log-softmax | dy | dy − exp(y)·sum |
+| backward of log-sum-exp | exp(x − m) | term / (sum / dl), dl a number for the row |
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Operation(str):
 
     Attributes:
         name: for profilers and error messages.
-        inputs: how many tensors are read: x, or y and dy.
+        inputs: how many tensors are read element by element: x, or y and dy.
         padding: what an element outside the row is read as. It contributes nothing.
         shifted: whether terms are relative to the largest element of the first input; else m is 0.
         terms: (values, m, EXACT) → a term for each element. EXACT forbids the compiler to fuse a
@@ -48,6 +49,8 @@ class Operation(str):
         finish_row: (m, total) → the one number that is written for a row; None if the operation
             does not reduce.
         exp_in_finish: whether `finish` needs an exponential that `terms` has not computed.
+        weighted: whether one more input has a number for each row, by which the total is divided
+            before `finish`.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Operation(str):
     finish_terms: Any = None
     finish_row: Any = None
     exp_in_finish: bool = False
+    weighted: bool = False
 
     def __new__(cls, name: str, *args: Any, **kwargs: Any):
         return super().__new__(cls, name)

@@ -67,8 +67,6 @@ class Case:
     constants: dict[str, int]
     """Constants but LOG."""
     num_warps: int = 4
-    types: Callable[[str], dict] = lambda dtype: {}
-    """Types of arguments that are neither element pointers (`…_ptr`) nor int32."""
     aligned: tuple[str, ...] = ()
     """Integers that are multiples of 16 in this case."""
     bits: int = 128
@@ -81,19 +79,13 @@ class Case:
         module, name = self.kernel.split(":")
         names = functions(module)[name]
         constants = self.constants | ({"LOG": log} if "LOG" in names else {})
-        types = self.types(dtype)
         signature = {
-            argument: types.get(argument, f"*{dtype}" if argument.endswith("_ptr") else "i32")
+            argument: f"*{dtype}" if argument.endswith("_ptr") else "i32"
             for argument in names
             if argument not in constants
         }
         kernel = f"triton_softmax.kernels.{module}:{name}"
         return Request(kernel, signature, constants, target, self.num_warps, aligned=self.aligned)
-
-
-def of_rows(dtype: str) -> str:
-    """The type of a pointer to a number for each row."""
-    return "*fp64" if dtype == "fp64" else "*fp32"
 
 
 STRIDES = ("x_row_stride", "y_row_stride", "dy_row_stride", "dx_row_stride", "n_cols")
@@ -110,13 +102,6 @@ RUNGS = [
         {"BLOCK_QUERIES": 64, "BLOCK_KEYS": 32},
         bits=0,
         spill_bytes=32,  # some releases of ptxas spill a few words on sm_100
-    ),
-    Case(
-        "logsumexp:logsumexp_backward_kernel",
-        BLOCK,
-        8,
-        types=lambda dtype: {"in_ptrs": (f"*{dtype}", *[of_rows(dtype)] * 2)},
-        bits=0,
     ),
 ]
 
