@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from .device.names import with_operation
-from .device.registers import in_registers, optimization_barrier
+from .device.registers import in_registers, optimization_barrier, weighted
 from .device.vectors import edge_of_row, round_up
 
 
@@ -31,7 +31,8 @@ def aligned_rows_kernel(
     """An operation on block_rows rows per program, wherever they start.
 
     Args:
-        in_ptrs: the inputs, a tuple; n_rows rows of n_cols elements each, on a vector.
+        in_ptrs: the inputs, a tuple; n_rows rows of n_cols elements each, on a vector, and a number
+            for each row if the operation is weighted.
         out_ptr: the result, likewise, or one number per row if the operation reduces.
         in_strides: elements from one row to the next, for each input; equal modulo vector.
         out_stride: elements from one row of the result to the next; equal to those modulo vector
@@ -57,7 +58,7 @@ def aligned_rows_kernel(
 
     raw = ()
     raw_edge = ()
-    for i in tl.static_range(len(in_ptrs)):
+    for i in tl.static_range(OP.inputs):
         begin = rows * in_strides[i]
         in_body = in_ptrs[i] + (round_up(begin, VECTOR) + body)
         in_edge = in_ptrs[i] + begin + edge
@@ -76,6 +77,7 @@ def aligned_rows_kernel(
     terms_edge = OP.terms(values_edge, m, False)
     total = (tl.sum(terms, axis=1) + tl.sum(terms_edge, axis=1))[:, None]
 
+    total = weighted(total, in_ptrs, rows * in_strides[-1], rows < n_rows, OP)
     if OP.reduces:
         result = OP.finish_row(m, total)
         tl.store(out_ptr + rows * out_stride, result.to(OUT), mask=rows < n_rows)

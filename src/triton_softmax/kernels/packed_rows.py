@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from .device.names import with_operation
-from .device.registers import in_registers, optimization_barrier
+from .device.registers import in_registers, optimization_barrier, weighted
 from .device.vectors import multiple_of
 
 
@@ -29,7 +29,8 @@ def packed_rows_kernel(
     """An operation on block_rows rows per program.
 
     Args:
-        in_ptrs: the inputs, a tuple; n_rows rows of n_cols elements each.
+        in_ptrs: the inputs, a tuple; n_rows rows of n_cols elements each, and a number for each row
+            if the operation is weighted.
         out_ptr: the result, likewise, or one number per row if the operation reduces.
         in_strides: elements from one row to the next, for each input.
         out_stride: elements from one row of the result to the next.
@@ -46,7 +47,7 @@ def packed_rows_kernel(
     mask = (rows < n_rows) & (cols < multiple_of(n_cols, HOW.vector))
 
     raw = ()
-    for i in tl.static_range(len(in_ptrs)):
+    for i in tl.static_range(OP.inputs):
         offsets = rows * multiple_of(in_strides[i], HOW.vector) + cols
         raw = raw + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
 
@@ -59,6 +60,7 @@ def packed_rows_kernel(
     terms = OP.terms(values, m, False)
     total = tl.sum(terms, axis=1)[:, None]
 
+    total = weighted(total, in_ptrs, rows * in_strides[-1], rows < n_rows, OP)
     if OP.reduces:
         result = OP.finish_row(m, total)
         tl.store(out_ptr + rows * out_stride, result.to(OUT), mask=rows < n_rows)
