@@ -23,6 +23,6 @@ all of `triton_softmax.operations`, launched by `triton_softmax.plan`.
 | `split_strided` | a long dimension of that kind over several programs | 2MN | 3MN |
 | `strided_loops` | a very long one, walked twice in chunks | 3MN | 5MN |
 
-Besides: `flash_attention` takes the online recurrence one step further; `rows` is what the launchers of the
-first four share; and `device` holds the functions that kernels call.
+Besides: `flash_attention` takes the online recurrence one step further; `rows` is what the
+launchers of the first four share; and `device` holds the functions that kernels call.
 """

@@ -58,7 +58,7 @@ def aligned_rows_kernel(
 
     raw = ()
     raw_edge = ()
-    for i in tl.static_range(OP.inputs):
+    for i in tl.static_range(len(in_ptrs) - OP.weighted):
         begin = rows * in_strides[i]
         in_body = in_ptrs[i] + (round_up(begin, VECTOR) + body)
         in_edge = in_ptrs[i] + begin + edge

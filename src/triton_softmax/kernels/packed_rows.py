@@ -47,7 +47,7 @@ def packed_rows_kernel(
     mask = (rows < n_rows) & (cols < multiple_of(n_cols, HOW.vector))
 
     raw = ()
-    for i in tl.static_range(OP.inputs):
+    for i in tl.static_range(len(in_ptrs) - OP.weighted):
         offsets = rows * multiple_of(in_strides[i], HOW.vector) + cols
         raw = raw + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
 
