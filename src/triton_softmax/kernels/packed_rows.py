@@ -56,7 +56,7 @@ def packed_rows_kernel(
     for t in tl.static_range(TILES):
         mask = (rows < n_rows) & (t * BLOCK_COLS + cols < end)
         tile = ()
-        for i in tl.static_range(OP.inputs):
+        for i in tl.static_range(len(in_ptrs) - OP.weighted):
             offsets = rows * multiple_of(in_strides[i], HOW.vector) + (t * BLOCK_COLS + cols)
             tile = tile + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
         raw = raw + (tile,)
