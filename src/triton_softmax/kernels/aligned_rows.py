@@ -80,6 +80,7 @@ def aligned_rows_kernel(
     terms_edge = OP.terms(values_edge, m, False)
     total = sum_of_tiles(terms) + tl.sum(terms_edge, axis=1)[:, None]
     total = weighted(total, in_ptrs, rows * in_strides[-1], rows < n_rows, OP)
+
     if OP.reduces:
         result = OP.finish_row(m, total)
         tl.store(out_ptr + rows * out_stride, result.to(OUT), mask=rows < n_rows)

@@ -69,6 +69,7 @@ def packed_rows_kernel(
     terms = terms_of_tiles(raw, m, INNER, OP)
     total = sum_of_tiles(terms)
     total = weighted(total, in_ptrs, rows * in_strides[-1], rows < n_rows, OP)
+
     if OP.reduces:
         result = OP.finish_row(m, total)
         tl.store(out_ptr + rows * out_stride, result.to(OUT), mask=rows < n_rows)
