@@ -295,12 +295,9 @@ def where_clusters_win(data: dict) -> Fragment:
         "| --- | --- | --- | ---: | ---: | ---: | ---: |",
     ]
     for (few, direction, dtype), factors in sorted(kinds.items()):
-        mean = geometric_mean(factors) or 0.0
-        lines.append(
-            f"| {few} | {direction} | {dtype} | {len(factors)} | {SIGNS[standing(mean)]} {mean:.2f} "
-            f"| {SIGNS[standing(min(factors))]} {min(factors):.2f} "
-            f"| {SIGNS[standing(max(factors))]} {max(factors):.2f} |"
-        )
+        mean = geometric_mean(factors)
+        speeds = " | ".join(sign(each) for each in (mean, min(factors), max(factors)))
+        lines.append(f"| {few} | {direction} | {dtype} | {len(factors)} | {speeds} |")
     return Fragment("\n".join(lines) + "\n")
 
 
