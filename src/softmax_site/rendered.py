@@ -24,6 +24,7 @@ from softmax_site.benchmarks import notice
 from softmax_site.benchmarks.data import newest
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.benchmarks.render import render
+from softmax_site.figures import home
 
 READ = ("docs/benchmarks", "tests/site/test_corrections.py")
 """What everything rendered follows from, beside the modules in `src/`."""
@@ -43,6 +44,7 @@ def _load(root: Path, stamp: tuple) -> Rendered:
     out.fragments |= {name: Fragment(text) for name, text in traffic.tables().items()}
     found = newest(root)
     out.fragments |= kernel_map.fragments(found and found[1])
+    out.fragments |= home.fragments(root)
     out.fragments |= {
         f"modules-{name}": Fragment(modules.listing(root, name)) for name in modules.PACKAGES
     }

@@ -389,14 +389,14 @@ def softmax_naive_torch(x: torch.Tensor) -> torch.Tensor:
         A tensor of the same shape and dtype, differentiable by autograd.
 
     Source: the first version of the Triton tutorial "Fused Softmax", with the exponential taken of
-        z where the source
-    takes it of x.
+    z where the source takes it of x.
 
     >>> import torch
     >>> x = torch.tensor([[1.0, 2.0, 3.0], [100.0, 100.0, 100.0]])
     >>> torch.allclose(softmax_naive_torch(x), torch.softmax(x, dim=-1))
     True
     """
+    # eq: softmax-safe
     x_max = x.amax(dim=-1, keepdim=True)
     z = x - x_max
     numerator = z.exp()
@@ -439,6 +439,7 @@ def softmax_vjp_torch(y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
     >>> torch.allclose(softmax_vjp_torch(y, dy), torch.autograd.grad(y, x, dy)[0])
     True
     """
+    # eq: softmax-vjp
     product = y * dy
     s = product.sum(dim=-1, keepdim=True)
     difference = dy - s
