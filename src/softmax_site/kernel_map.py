@@ -200,8 +200,9 @@ def _table(entries: tuple[Entry, ...], caption: str, speeds) -> str:
         lines.append(
             f'<tr id="map-{entry.module}"><td>{picture}</td>'
             f'<td><a href="{entry.page}/"><code>{entry.module}</code></a> {escape(entry.idea)}</td>'
-            f"<td>{_formula(entry.forward)} · {_formula(entry.backward)}</td>"
-            f"<td>{escape(entry.shapes)}</td><td>{speeds(entry)}</td></tr>"
+            f'<td data-label="moves">{_formula(entry.forward)} · {_formula(entry.backward)}</td>'
+            f'<td data-label="for">{escape(entry.shapes)}</td>'
+            f'<td data-label="of a copy">{speeds(entry)}</td></tr>'
         )
     lines += ["</tbody></table>", "</div>", ""]
     return "\n".join(lines)
