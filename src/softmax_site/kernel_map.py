@@ -127,13 +127,6 @@ OTHERS = (
         "none; for reading",
     ),
     Entry(
-        "logsumexp",
-        "logsumexp",
-        "the gradient of log-sum-exp, which needs no sum",
-        *("–", "2MN + 2M"),
-        "every gradient of log-sum-exp",
-    ),
-    Entry(
         "flash_attention",
         "flash-attention",
         "the online recurrence one step further: attention in one loop",
@@ -234,7 +227,7 @@ def tables(data: dict | None) -> dict[str, Fragment]:
                 geometry,
             )
         ),
-        "map-others": Fragment(_table(OTHERS, "Three more", lambda entry: "–")),
+        "map-others": Fragment(_table(OTHERS, "Two more, for reading", lambda entry: "–")),
     }
 
 

@@ -100,14 +100,6 @@ def _of_strided_loops() -> Drawing:
     return drawing
 
 
-def _of_logsumexp() -> Drawing:
-    drawing = Drawing(*SMALL, "A row that is read, and a single number that is written.")
-    drawing.box(4, 14, 124, 12, "reads")
-    drawing.arrow(66, 28, 66, 40)
-    drawing.box(60, 42, 12, 12, "writes")
-    return drawing
-
-
 def _of_flash_attention() -> Drawing:
     drawing = Drawing(*SMALL, "Tiles of keys and values that one program of queries walks along.")
     drawing.box(4, 8, 22, 48, "p0", "q")
@@ -129,7 +121,6 @@ PICTURES = {
     "strided": _of_strided,
     "split_strided": _of_split_strided,
     "strided_loops": _of_strided_loops,
-    "logsumexp": _of_logsumexp,
     "flash_attention": _of_flash_attention,
 }
 """The picture of each module of kernels on the map."""
