@@ -69,7 +69,7 @@ def on_page_context(context, page, config, **_):
     page.content = search.show(page.content, _hidden.pop(page.file.src_uri))
     context["place"] = shell.place(page)
     context["heading"] = shell.heading(page)
-    context["needed"] = shell.needed(config.extra["loads"], page.content)
+    context["needed"] = shell.needed(config.extra.get("loads", []), page.content)
     return context
 
 
