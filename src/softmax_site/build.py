@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from softmax_site import equations, listing, markdown, rendered, search, shell
+from softmax_site import equations, glossary, listing, markdown, rendered, search, shell
 from softmax_site.preview import Pages
 
 _preview: Pages | None = None
@@ -58,8 +58,12 @@ def on_env(env, config, **_):
     return env
 
 
-def on_page_content(html, page, **_):
-    """Take out what the search need not read, until it has read the rest."""
+def on_page_content(html, page, config, **_):
+    """Mark the terms of the glossary; take out what the search need not read, until it has read the
+    rest."""
+    if page.file.src_uri not in glossary.WITHOUT:
+        root = Path(config.config_file_path).parent
+        html = glossary.mark(html, page.url, glossary.terms(root))
     html, _hidden[page.file.src_uri] = search.hide(shell.copyable(html))
     return html
 

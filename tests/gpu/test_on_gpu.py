@@ -3,6 +3,7 @@ form, hooks, streams, threads, graphs, a busy device."""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
@@ -25,6 +26,7 @@ from kernel_cases import (  # noqa: E402
     kernel_name,
 )
 from triton_softmax import dispatch, launch  # noqa: E402
+from triton_softmax import plan as plans  # noqa: E402
 from triton_softmax.plan import OPERATIONS  # noqa: E402
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -258,6 +260,31 @@ def test_launch_hooks_see_every_launch(operation, shape, dim, new_plans):
     assert seen == [f"{op.name}_{kernel}" for kernel in plan.kernels] * 3
     plan(*inputs)
     assert len(seen) == 3 * len(plan.kernels)
+
+
+@ON_CALLS
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_hooks_on_compilation_are_told_the_operation(operation, shape, dim, new_plans, monkeypatch):
+    """Triton hands them the constants as JSON."""
+    inputs = _inputs(operation, shape, dim, torch.float32)
+    plan = dispatch.plan_of(operation, inputs, dim)
+    seen = {"jit_cache_hook": [], "jit_post_compile_hook": []}
+
+    def hook(name):
+        def note(**given):
+            seen[name].append(json.loads(given["compile"]["specialization_data"])["constant_vals"])
+
+        return note
+
+    for name in seen:
+        monkeypatch.setattr(triton.knobs.runtime, name, hook(name))
+    for kernel in plans.GEOMETRIES.values():
+        kernel.device_caches.clear()
+    plan(*inputs)
+    op = OPERATIONS[operation]
+    for constants in seen.values():
+        assert len(constants) == len(plan.kernels)
+        assert all(op.name in each for each in constants)
 
 
 LAYOUTS = {

@@ -79,7 +79,7 @@ def targets_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
         parts.append(block(table(["where", "reached", "asked for", "reason"], lines, 4)))
     else:
         parts.append(f"All {len(found)} are met.")
-    parts.append(measured_line(data, rows))
+    parts.append(measured_line(data, rows) + "\n{ .bench-note }")
     return Fragment("\n\n".join(parts) + "\n", measured_by(rows))
 
 

@@ -69,7 +69,7 @@ def heat_map(
         f'<table class="heat" role="table" style="--kinds: {len(kinds)}">',
         f"<caption>{caption}</caption>",
         '<thead role="rowgroup"><tr role="row"><td role="cell" class="corner">length</td>'
-        + "".join(f'<th role="columnheader" scope="col">{name}</th>' for name in kinds)
+        + "".join(f'<th role="columnheader" scope="col"><span>{name}</span></th>' for name in kinds)
         + '</tr></thead><tbody role="rowgroup">',
     ]
     for length in lengths:

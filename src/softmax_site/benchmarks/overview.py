@@ -59,7 +59,7 @@ def overview_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
         block(_listed(findings(data)), hidden=False),
         "## Where it is weak",
         block(weaknesses(data, reasons), hidden=False),
-        measured_line(data, rows),
+        measured_line(data, rows) + "\n{ .bench-note }",
     ]
     return Fragment("\n\n".join(parts) + "\n", measured_by(rows))
 
@@ -100,7 +100,7 @@ def _odd(data: dict, rows: list[dict]) -> str:
 
 def _long(data: dict, rows: list[dict]) -> str:
     found = stand([row for row in rows if n_cols(row) > 131072])
-    if not found.ratios or geometric_mean(found.ratios) < 1.02:
+    if (geometric_mean(found.ratios) or 0.0) < 1.02:
         return ""
     return (
         "<b>A row beyond 131,072 columns does not fit one program.</b> "

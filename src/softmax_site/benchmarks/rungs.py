@@ -167,7 +167,7 @@ def rung_fragment(data: dict, rung: str) -> Fragment:
     if refused:
         reason = (refused[0]["reason"] or "").split(": ", 1)[-1].replace("_", r"\_")
         parts.append(f"Where no number stands it refuses: {reason}.")
-    parts.append(f"{WHERE[suite]} {measured_line(data, mine)}")
+    parts.append(f"{WHERE[suite]} {measured_line(data, mine)}\n{{ .bench-note }}")
     return Fragment("\n\n".join(parts) + "\n", measured_by(mine, (rung,)))
 
 
@@ -214,7 +214,9 @@ def logsumexp_fragment(data: dict) -> Fragment:
         f"the best other library, = within {percent(LEVEL)}, ▼ slower</caption><thead><tr>"
         f'<th scope="col">columns</th>{head}</tr></thead><tbody>{"".join(body)}</tbody></table>'
     )
-    text = f"{block(table)}\n\n{WHERE['log_softmax']} {measured_line(data, rows)}\n"
+    text = (
+        f"{block(table)}\n\n{WHERE['log_softmax']} {measured_line(data, rows)}\n{{ .bench-note }}\n"
+    )
     return Fragment(text, measured_by(rows))
 
 

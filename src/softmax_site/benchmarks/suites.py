@@ -323,7 +323,11 @@ def accuracy_page(data: dict) -> Rendered:
             errors = sorted(e for row in mine if (e := error_of(row)) is not None)
             wrong = [row for row in mine if row["status"] == "wrong"]
             without = [row for row in mine if error_of(row) is None]
-            worst = max((r for r in mine if error_of(r) is not None), key=error_of, default=None)
+            worst = max(
+                (r for r in mine if error_of(r) is not None),
+                key=lambda row: error_of(row) or 0.0,
+                default=None,
+            )
             answers = f"{sum(row['status'] == 'ok' for row in mine)} of {len(mine)}"
             body.append(
                 [
@@ -404,7 +408,7 @@ def ladder_sentence(rows: list[dict], rungs: list[str]) -> str:
         times = {n: t for n in rungs if (t := timed(group.get(n)))}
         ours = timed(group.get(CHOOSER))
         if times and ours:
-            best = min(times, key=times.get)
+            best = min(times, key=lambda name: times[name])
             gaps.append((times[best] / ours, best, group[CHOOSER]))
     if not gaps:
         return ""
@@ -431,8 +435,8 @@ def ladder_sentence(rows: list[dict], rungs: list[str]) -> str:
     return f'<p class="verdict-sentence">{text}</p>'
 
 
-def fastest_copy(rows: list[dict]) -> dict[str, dict]:
-    """For each case, a row of the copy at its best: the fastest of the direction and the type."""
+def fastest_copy(rows: list[dict]) -> dict[str, float]:
+    """For each case, how long the fastest copy of its direction and type takes for its bytes."""
     best: dict[tuple, float] = {}
     for row in rows:
         if row["provider"] == COPY and timed(row):
@@ -625,15 +629,15 @@ def gain_sentence(rows: list[dict]) -> str:
     """Why the gain in time is more than the gain in bytes."""
     gains, fused, naive, bytes_gain = [], [], [], []
     for group in by_case(rows).values():
-        times = {name: timed(group.get(name)) for name in (COPY, CHOOSER, "naive")}
-        if not all(times.values()):
+        copy, ours, lines = (timed(group.get(name)) for name in (COPY, CHOOSER, "naive"))
+        if not copy or not ours or not lines:
             continue
         some = group[CHOOSER]
         factor = traffic.best_gain(some["shape"][0], n_cols(some))
-        gains.append(times["naive"] / times[CHOOSER])
+        gains.append(lines / ours)
         bytes_gain.append(factor)
-        fused.append(times[COPY] / times[CHOOSER])
-        naive.append(factor * times[COPY] / times["naive"])
+        fused.append(copy / ours)
+        naive.append(factor * copy / lines)
     if not gains:
         return ""
     mean = geometric_mean

@@ -104,11 +104,13 @@ def attention_forward(
     for name, vector in (("q", q), ("k", k), ("v", v)):
         if vector.ndim != 1 or vector.numel() == 0 or not vector.is_contiguous():
             raise ValueError(
-                f"attention takes a non-empty contiguous vector as {name}, not a tensor of shape {tuple(vector.shape)}"
+                f"attention takes a non-empty contiguous vector as {name}, not a tensor of shape "
+                f"{tuple(vector.shape)}"
             )
         if vector.dtype not in DTYPES or vector.dtype != q.dtype:
             raise ValueError(
-                f"attention takes q, k and v of one floating-point dtype, not {vector.dtype} as {name}"
+                "attention takes q, k and v of one floating-point dtype, not "
+                f"{vector.dtype} as {name}"
             )
     if k.shape != v.shape:
         raise ValueError(

@@ -150,7 +150,8 @@ def softmax_backward_single_block_kernel(
 def _block_for(n_cols: int) -> int:
     if n_cols > MAX_COLS:
         raise ValueError(
-            f"single_block holds a row of at most {MAX_COLS:,} columns, not {n_cols:,}: Triton has no larger block"
+            f"single_block holds a row of at most {MAX_COLS:,} columns, not {n_cols:,}: "
+            "Triton has no larger block"
         )
     return triton.next_power_of_2(n_cols)
 
