@@ -394,6 +394,7 @@ def softmax_naive_torch(x: torch.Tensor) -> torch.Tensor:
     >>> torch.allclose(softmax_naive_torch(x), torch.softmax(x, dim=-1))
     True
     """
+    # eq: softmax-safe
     x_max = x.amax(dim=-1, keepdim=True)
     z = x - x_max
     numerator = z.exp()
@@ -436,6 +437,7 @@ def softmax_vjp_torch(y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
     >>> torch.allclose(softmax_vjp_torch(y, dy), torch.autograd.grad(y, x, dy)[0])
     True
     """
+    # eq: softmax-vjp
     product = y * dy
     s = product.sum(dim=-1, keepdim=True)
     difference = dy - s

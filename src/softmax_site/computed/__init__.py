@@ -14,6 +14,7 @@ NAMES = (
     "compiled",
     "math_figures",
     "online_stepper",
+    "primer",
     "spills",
     "worked_views",
 )
