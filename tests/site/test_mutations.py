@@ -133,9 +133,9 @@ MISTAKES = {
         r"typed by hand: '1\.4× faster'",
     ),
     "a stale computed file": Mistake(
-        replace("docs/_computed/worked-view.md", r"0\.6652", "0.6653"),
-        lambda root: run_tests(root, "tests/site/test_computed.py", "-k", "worked_view"),
-        r"worked-view\.md is stale",
+        replace("docs/_computed/worked-forward.md", r"0\.6652", "0.6653"),
+        lambda root: run_tests(root, "tests/site/test_computed.py", "-k", "worked_views"),
+        r"worked-forward\.md is stale",
     ),
 }
 
