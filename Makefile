@@ -16,7 +16,7 @@ build: .venv/.docs
 	$(PY) -m mkdocs build --strict
 
 test: .venv/.test
-	$(PY) -m pytest --numprocesses=auto --dist=loadscope --no-loadscope-reorder
+	$(PY) -m pytest --numprocesses=auto --dist=loadgroup --no-loadscope-reorder
 
 regenerate: .venv/.test
 	$(PY) -m softmax_site.computed

@@ -84,7 +84,8 @@ def needed(loads: list[dict], content: str) -> list[str]:
     >>> needed(loads, '<div class="stepper">'), needed(loads, "<p>")
     (['stepper.js'], [])
     """
-    return [path for each in loads if each["for"] in content for path in each["load"]]
+    found = [path for each in loads if each["for"] in content for path in each["load"]]
+    return list(dict.fromkeys(found))
 
 
 def without_root(html: str) -> str:

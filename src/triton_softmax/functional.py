@@ -29,7 +29,7 @@ def _normalize(
         if dtype is not None:
             x = _cast(x, dtype)
         if x.requires_grad and torch.is_grad_enabled():
-            return differentiable_softmax(x, (operation, dim, dtype, implementation))
+            return differentiable_softmax(x, (operation, dim, dtype, implementation, x.dtype))
         return plan_of(operation, (x,), dim, dtype, implementation)(x)
     _check_tensor(x)
     dim = _check_int(dim)
@@ -71,16 +71,21 @@ def softmax(
 ) -> Tensor:
     """Return exp(x) / sum(exp(x)) along `dim`, as `torch.softmax`.
 
+    Differentiable any number of times, in reverse and in forward mode. The backward pass needs the
+    result and not `x`, so nothing else is kept for it.
+
     Args:
         x: A tensor of any shape (0-d and empty included) and any strides, of dtype float16,
             bfloat16, float32 or float64. Any other dtype needs `dtype=`.
         dim: The dimension to normalize over; negative values count from the end.
-        dtype: If given, `x` is cast to it first; one of the four dtypes above.
-        implementation: A name from `triton_softmax.IMPLEMENTATIONS`, to compare the rungs of the
-            ladder; by default the library chooses by shape, strides, dtype and device.
+        dtype: If given, `x` is cast to it first; one of the four dtypes above. The gradient has the
+            dtype of `x` again.
+        implementation: A name from `triton_softmax.IMPLEMENTATIONS`, to compare one kernel with
+            another; by default the library chooses by shape, strides, dtype and device.
 
     Returns:
-        A contiguous tensor of the shape of `x`. A row that holds NaN or +inf, or only -inf, is NaN.
+        A contiguous tensor with the shape of `x`, and its dtype or `dtype`. A row with a NaN or
+        +inf in it, or with nothing but -inf, is NaN.
 
     Raises:
         TypeError: `x` is not a tensor, its dtype (or `dtype`) is not one of the four, or `dim` is
@@ -115,7 +120,8 @@ def log_softmax(
 ) -> Tensor:
     """Return x - log(sum(exp(x))) along `dim`, as `torch.log_softmax`.
 
-    Arguments, result and errors are those of `softmax`.
+    Arguments, shapes, dtypes and errors are those of `softmax`. It is computed from `x` and not as
+    the logarithm of a softmax, which would be -inf wherever the softmax rounds to zero.
 
     Examples:
         >>> import torch
@@ -131,6 +137,9 @@ def log_softmax(
 def logsumexp(x: Tensor, dim: int | tuple[int, ...] = -1, keepdim: bool = False) -> Tensor:
     """Return log(sum(exp(x))) along `dim`, as `torch.logsumexp`.
 
+    Differentiable any number of times; its gradient is the softmax of `x`. For the backward pass
+    `x` and one number per row are kept.
+
     Args:
         x: A tensor of any shape and strides, of dtype float16, bfloat16, float32 or float64.
             (`torch.logsumexp` also takes integers, which it casts to the default dtype, and complex
@@ -139,8 +148,8 @@ def logsumexp(x: Tensor, dim: int | tuple[int, ...] = -1, keepdim: bool = False)
         keepdim: Whether the reduced dimensions stay, with size 1.
 
     Returns:
-        A contiguous tensor with the dtype of `x`. The value over nothing, or over -inf only, is
-        -inf.
+        A contiguous tensor with the dtype of `x` and its shape without `dim`, or with 1 in its
+        place. The value over nothing, or over nothing but -inf, is -inf.
 
     Raises:
         TypeError: `x` is not a tensor, its dtype is not one of the four, or `dim` is neither an

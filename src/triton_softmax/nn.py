@@ -27,6 +27,15 @@ class _AlongDim(Module):
 class Softmax(_AlongDim):
     """`softmax` along `dim` as a module without parameters, as `torch.nn.Softmax`.
 
+    Takes and returns tensors as `softmax` does, and raises what it raises.
+
+    Args:
+        dim: The dimension to normalize over; negative values count from the end.
+        implementation: As for `softmax`.
+
+    Raises:
+        ValueError: `implementation` is unknown.
+
     Examples:
         >>> import torch
         >>> from triton_softmax import Softmax
@@ -43,6 +52,8 @@ class Softmax(_AlongDim):
 
 class LogSoftmax(_AlongDim):
     """`log_softmax` along `dim` as a module without parameters, as `torch.nn.LogSoftmax`.
+
+    Arguments and errors are those of `Softmax`.
 
     Examples:
         >>> import torch

@@ -1,0 +1,124 @@
+"""Pages of the built site in Chromium.
+
+A page is opened once, in the light at desktop width, and every check of it looks at that one tab:
+
+    def test_something(page):                   # runs for each page of the site
+        assert page.view.evaluate("…")          # `view` is Playwright's page
+
+    def test_something_on_a_phone(page):
+        page.resize(PHONE)                      # put back after the test, like `page.show("dark")`
+        assert page.view.evaluate("…")
+
+All tests that take `page`, of whatever file, run page after page, and the tests of a page on one
+worker. What a check removes from the page it has to put back. A check that is about one page, or
+needs a tab of its own, takes `tab` and calls `tab.open("math/softmax")`; one without script takes
+`tab_without_script`. The fixtures are in `tests/site/conftest.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import shutil
+import threading
+
+from site_build import ROOT, pages
+
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
+PAGES = [page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in pages()]
+DESKTOP, PHONE = 1366, 390
+HEIGHT = 768
+
+CHARTS_DRAWN = """document.querySelectorAll('.bench-figure').length
+    === document.querySelectorAll('.bench-drawn').length"""
+SCHEMES = {"light": "default", "dark": "slate"}
+SHOW = """(scheme) => document.querySelector(`input[data-md-color-scheme="${scheme}"]`).click()"""
+SETTLED = """(scheme) => document.body.dataset.mdColorScheme === scheme
+    && !document.getAnimations().length"""
+
+
+def url_of(page: str) -> str:
+    """Where a page is served, given without its suffix.
+
+    >>> url_of("math/softmax"), url_of("math/index"), url_of("index")
+    ('math/softmax/', 'math/', '')
+    """
+    folder = page.removesuffix("index").rstrip("/")
+    return f"{folder}/" if folder else ""
+
+
+class Tab:
+    """One tab, and what the page that it shows has asked for and complained of."""
+
+    def __init__(self, context, address: str, script: bool = True) -> None:
+        self.view = context.new_page()
+        self.address = address
+        self.script = script
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        self.width, self.scheme = DESKTOP, "light"
+        self.view.on("request", lambda request: self.requests.append(request.url))
+        self.view.on("pageerror", lambda error: self.errors.append(str(error)))
+
+    def open(self, page: str) -> Tab:
+        """Show a page, given as `PAGES` gives it, with its charts drawn."""
+        self.page = page
+        self.view.goto(self.address + url_of(page), wait_until="load")
+        if self.script:
+            self.view.wait_for_function(CHARTS_DRAWN)
+        return self
+
+    def resize(self, width: int) -> None:
+        """Make the window that wide, in CSS pixels."""
+        if width != self.width:
+            self.view.set_viewport_size({"width": width, "height": HEIGHT})
+            self.width = width
+
+    def show(self, scheme: str) -> None:
+        """Change to "light" or "dark" as a reader does, and wait until no colour moves."""
+        if scheme != self.scheme:
+            self.view.evaluate(SHOW, SCHEMES[scheme])
+            self.view.wait_for_function(SETTLED, arg=SCHEMES[scheme])
+            self.scheme = scheme
+
+    def check(self) -> None:
+        """Nothing was asked of the network, and no script has failed."""
+        local = (self.address, "data:", "blob:")
+        outside = [url for url in self.requests if not url.startswith(local)]
+        errors = list(self.errors)
+        self.requests.clear()
+        self.errors.clear()
+        assert not outside, f"{self.page} asked of the network: {outside}"
+        assert not errors, f"{self.page}: script errors: {errors}"
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+
+@contextlib.contextmanager
+def served(folder):
+    """The address of a folder, on a port of the system's choice."""
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder))
+    )
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+    thread.join()
