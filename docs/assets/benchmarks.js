@@ -1,90 +1,82 @@
-/* Interactive charts of the benchmark pages. Without this script a page shows the drawn picture and the tables.
+/* What moves in the plots of the benchmark pages: which series show, and what stands under the pointer.
  *
- * A figure names its chart; a link beside it leads to the Vega-Lite specification. The library travels with the site and
- * is loaded only on pages that have a figure. Colours follow the page's scheme.
+ * Everything is in the page already. A plot takes the keyboard as one stop: arrow keys walk along its columns, Enter
+ * opens the row of the column, Escape lets go. A finger does what a pointer does.
  */
 (function () {
   "use strict";
 
+  function open(hash) {
+    const target = hash.length > 1 && document.getElementById(decodeURIComponent(hash.slice(1)));
+    const fold = target && target.closest("details");
+    if (!fold || fold.open) return;
+    fold.open = true;
+    target.scrollIntoView();
+  }
+
+  function keys(plot) {
+    for (const button of plot.querySelectorAll(".plot-keys button")) {
+      button.disabled = false;
+      button.addEventListener("click", () => {
+        const show = button.getAttribute("aria-pressed") !== "true";
+        button.setAttribute("aria-pressed", String(show));
+        for (const part of plot.querySelectorAll("g[data-series]")) {
+          if (part.dataset.series === button.dataset.series) part.classList.toggle("off", !show);
+        }
+      });
+    }
+  }
+
+  function pointer(area) {
+    const bands = [...area.querySelectorAll(".band")];
+    const tip = area.querySelector(".plot-tip");
+    let at = -1;
+
+    function show(index) {
+      bands[at]?.classList.remove("now");
+      at = index;
+      tip.textContent = "";
+      if (at < 0) return;
+      bands[at].classList.add("now");
+      const [first, ...rest] = bands[at].dataset.tip.split("\n");
+      const link = document.createElement("a");
+      link.href = bands[at].dataset.href;
+      link.textContent = first;
+      link.tabIndex = -1;
+      tip.append(link, ...rest.map((line) => Object.assign(document.createElement("span"), { textContent: line })));
+      const middle = ((at + 0.5) / bands.length) * 100;
+      tip.style.left = `${middle}%`;
+      tip.style.translate = `${-middle}% 0`;
+    }
+
+    const follow = () => (location.hash = bands[at].dataset.href);
+    bands.forEach((band, index) => {
+      band.addEventListener("pointerenter", () => show(index));
+      band.addEventListener("click", (event) => {
+        show(index);
+        if (event.pointerType === "mouse" && band.dataset.href) follow();
+      });
+    });
+    area.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && show(-1));
+    area.tabIndex = 0;
+    area.setAttribute("role", "group");
+    area.setAttribute("aria-label", `${area.dataset.label}: arrow keys walk through the columns, Enter opens the row`);
+    area.addEventListener("keydown", (event) => {
+      if (event.key === "Tab") show(-1);
+      const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: bands.length - 1, Escape: -1 }[event.key];
+      if (event.key === "Enter" && at >= 0 && bands[at].dataset.href) follow();
+      if (to === undefined) return;
+      event.preventDefault();
+      show(event.key === "Escape" ? -1 : Math.max(0, Math.min(bands.length - 1, to)));
+    });
+  }
+
+  for (const plot of document.querySelectorAll(".plot")) {
+    keys(plot);
+    plot.querySelectorAll(".plot-area").forEach(pointer);
+  }
   // A table wider than the page scrolls, and what scrolls must be reachable by keyboard.
   for (const table of document.querySelectorAll(".md-typeset table:not([class])")) table.tabIndex = 0;
-
-  const here = document.currentScript.src;
-  let loading;
-
-  function library() {
-    loading ??= new Promise((resolve, reject) => {
-      const script = document.createElement("script");
-      script.src = new URL("vendor/vega.js", here).href;
-      script.type = "module";
-      script.onload = () => resolve(window.vegaEmbed);
-      script.onerror = reject;
-      document.head.append(script);
-    });
-    return loading;
-  }
-
-  const dark = () => document.body.dataset.mdColorScheme === "slate";
-
-  function coloured(specification) {
-    const copy = structuredClone(specification);
-    if (dark()) copy.encoding.color.scale.range = copy.usermeta.dark;
-    delete copy.usermeta;
-    const text = dark() ? "#e2e4e9" : "#1f2328";
-    const grid = dark() ? "#4b5160" : "#d0d4da";
-    copy.config = {
-      background: "transparent",
-      view: { stroke: "transparent" },
-      axis: { labelColor: text, titleColor: text, gridColor: grid, domainColor: text, tickColor: text, titleFontWeight: "normal" },
-      legend: { labelColor: text, titleColor: text, labelLimit: 0 },
-    };
-    return copy;
-  }
-
-  async function draw(figure, specification) {
-    const embed = await library();
-    let target = figure.querySelector(".bench-live");
-    if (!target) {
-      target = document.createElement("div");
-      target.className = "bench-live";
-      target.setAttribute("role", "figure");
-      target.setAttribute("aria-label", specification.description);
-      figure.append(target);
-    }
-    figure.view?.finalize();
-    figure.view = await embed(target, coloured(specification), {
-      mode: "vega-lite",
-      renderer: "svg",
-      actions: false,
-      tooltip: { theme: dark() ? "dark" : "light" },
-    });
-    figure.classList.add("bench-drawn");
-  }
-
-  async function start() {
-    for (const box of document.querySelectorAll(".md-typeset__scrollwrap")) {
-      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
-    }
-    const figures = [...document.querySelectorAll(".bench-figure")];
-    if (!figures.length) return;
-    const drawn = [];
-    for (const figure of figures) {
-      const link = document.querySelector(`.bench-spec[data-for="${figure.dataset.chart}"]`);
-      if (!link) continue;
-      try {
-        const specification = await (await fetch(link.href)).json();
-        await draw(figure, specification);
-        drawn.push([figure, specification]);
-      } catch (error) {
-        console.error(`The chart ${figure.dataset.chart} stays a picture:`, error);
-      }
-    }
-    new MutationObserver(() => drawn.forEach(([figure, specification]) => draw(figure, specification))).observe(document.body, {
-      attributes: true,
-      attributeFilter: ["data-md-color-scheme"],
-    });
-  }
-
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
-  else start();
+  addEventListener("hashchange", () => open(location.hash));
+  open(location.hash);
 })();

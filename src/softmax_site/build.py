@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from softmax_site import equations, markdown, rendered, search
+from softmax_site import equations, glossary, listing, markdown, rendered, search
 from softmax_site.preview import Pages
 
 _preview: Pages | None = None
@@ -33,9 +33,13 @@ def on_config(config):
 
 
 def on_files(files, config):
-    """Add the charts, tables and colours that follow from the measurements."""
+    """Add the charts, tables and colours that follow from the measurements, and the pages that
+    show files of the repository whole."""
     file: Any = type(next(iter(files)))  # of MkDocs or of ProperDocs, whichever runs
-    for path, text in rendered.load(Path(config.config_file_path).parent).assets.items():
+    root = Path(config.config_file_path).parent
+    for path, text in rendered.load(root).assets.items():
+        files.append(file.generated(config, path, content=text))
+    for path, text in listing.whole_pages(root).items():
         files.append(file.generated(config, path, content=text))
     return files
 
@@ -54,8 +58,12 @@ def on_env(env, config, **_):
     return env
 
 
-def on_page_content(html, page, **_):
-    """Take out what the search need not read, until it has read the rest."""
+def on_page_content(html, page, config, **_):
+    """Mark the terms of the glossary; take out what the search need not read, until it has read the
+    rest."""
+    if page.file.src_uri not in glossary.WITHOUT:
+        root = Path(config.config_file_path).parent
+        html = glossary.mark(html, page.url, glossary.terms(root))
     html, _hidden[page.file.src_uri] = search.hide(html)
     return html
 

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import yaml
 
+from softmax_site import source
+
 TESTS = Path("tests/site/test_equations.py")
 INDEX = "[[equation-index]]"
 """The line of a page that becomes the index."""
@@ -27,19 +29,15 @@ _EQUATION = re.compile(
 _FENCE = re.compile(
     r"^(?P<indent>[ ]*)(?P<fence>`{3,}|~{3,}).*?^(?P=indent)(?P=fence)[ ]*$", re.M | re.S
 )
-_COMMENT = re.compile(r"^\s*#.*?\beq: (?P<labels>.+?)\s*$")
 LABEL = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 @dataclass(frozen=True)
 class Lines:
-    """A run of lines of a file of the repository."""
+    """Where a run of lines of a file of the repository begins."""
 
     path: str
     first: int
-    text: str
-    owner: str = ""
-    summary: str = ""
 
     @property
     def where(self) -> str:
@@ -148,58 +146,20 @@ def _tests(root: Path) -> dict[str, Lines]:
     path = root / TESTS
     if not path.is_file():
         return {}
-    source = path.read_text("utf8")
-    lines = source.splitlines()
-    tests = {}
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            summary = (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
-            text = "\n".join(lines[first - 1 : node.end_lineno])
-            tests[node.name] = Lines(TESTS.as_posix(), first, text, node.name, summary)
-    return tests
-
-
-def _owner(tree: ast.Module, line: int) -> str:
-    name = ""
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.lineno <= line <= (
-            node.end_lineno or 0
-        ):
-            name = node.name
-    return name
-
-
-def _excerpt(lines: list[str], at: int, limit: int = 8) -> tuple[int, str]:
-    """The lines below the comment at index `at` that belong to it."""
-    indent = len(lines[at]) - len(lines[at].lstrip())
-    end = at + 1
-    while end < len(lines) and end - at <= limit:
-        line = lines[end]
-        inner = len(line) - len(line.lstrip())
-        if (
-            not line.strip()
-            or inner < indent
-            or "--8<--" in line
-            or (_COMMENT.match(line) and end > at + 1)
-        ):
-            break
-        end += 1
-    return at + 2, "\n".join(line[indent:] for line in lines[at + 1 : end])
+    return {
+        node.name: Lines(TESTS.as_posix(), node.lineno)
+        for node in ast.parse(path.read_text("utf8")).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
 
 
 def _code(root: Path) -> list[tuple[str, Lines]]:
     found = []
     for path in sorted((root / "src").rglob("*.py")):
-        source = path.read_text("utf8")
-        lines = source.splitlines()
-        tree = None
-        for at, line in enumerate(lines):
-            match = _COMMENT.match(line)
+        for number, line in enumerate(path.read_text("utf8").splitlines(), 1):
+            match = source.EQUATIONS.match(line)
             if match:
-                tree = tree or ast.parse(source)
-                first, text = _excerpt(lines, at)
-                where = Lines(path.relative_to(root).as_posix(), first, text, _owner(tree, at + 1))
+                where = Lines(path.relative_to(root).as_posix(), number + 1)
                 found += [(label.strip(), where) for label in match["labels"].split(",")]
     return found
 
@@ -271,42 +231,3 @@ def load(root: Path | str = ".") -> Registry:
 def forget() -> None:
     """Look at the files again at the next `load`."""
     _stamp.cache_clear()
-
-
-def index_markdown(registry: Registry) -> str:
-    """The body of the equation index: a table, then every equation with its test and its lines."""
-    out = ["| no. | equation | test | computed in |", "|---|---|---|---|"]
-    for equation in registry.equations.values():
-        test = f"`{equation.test_name}`" if equation.test else "**missing**"
-        code = "<br>".join(
-            f"`{lines.path.removeprefix('src/triton_softmax/')}:{lines.first}`"
-            for lines in equation.code
-        )
-        out.append(
-            f"| {equation.number} | [{equation.label}](#index-{equation.label}) | {test} | "
-            f"{code or '–'} |"
-        )
-    for page, equations in registry.pages().items():
-        out += ["", f"## {registry.titles[page]}"]
-        for equation in equations:
-            out += ["", f"### {equation.number} {equation.label} {{#index-{equation.label}}}"]
-            out += ["", f"/// equation-ref | {equation.label}", "///"]
-            if equation.test:
-                out += ["", equation.test.summary] if equation.test.summary else []
-                out += _listing("test", f"Test: `{equation.test.where}`", equation.test)
-            for lines in equation.code:
-                owner = f" in `{lines.owner}`" if lines.owner else ""
-                out += _listing("example", f"Computed at `{lines.where}`{owner}", lines)
-    return "\n".join(out) + "\n"
-
-
-def _listing(kind: str, title: str, lines: Lines) -> list[str]:
-    body = [f"    {line}".rstrip() for line in lines.text.split("\n")]
-    return [
-        "",
-        f'??? {kind} "{title}"',
-        "",
-        f'    ```{{.python .excerpt linenums="{lines.first}"}}',
-        *body,
-        "    ```",
-    ]

@@ -8,6 +8,7 @@ Syntax:
 * ``\eqref{label}`` links to an equation from any page;
 * ``[text][package.module.name]`` links to code;
 * ``[[equation-index]]`` on a line of its own becomes the index;
+* ``[[code …]]`` and ``[[source …]]`` show files of the repository, as `listing` says;
 * ``[[rendered name]]`` on a line of its own becomes what `rendered` has under that name;
 * a doctest outside a fence, as in a docstring, is shown as a session.
 
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from markdown import Extension, Markdown
+from markdown.blockprocessors import BlockProcessor
 from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 from markdown.util import AtomicString
@@ -30,12 +32,16 @@ from math_core import LatexError, LatexToMathML
 from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block
 
-from softmax_site import equations, modules, rendered
+from softmax_site import equations, modules, rendered, source
+from softmax_site.listing import CodeBlocks, Formulas, SourceBlocks, child
 
 _INLINE = r"(?<![\\$\w])\$(?![\s$])((?:\\.|[^\\$\n]|\n(?!\n))+?)(?<![\s\\])\$(?![\d$])"
 _EQREF = r"\\eqref\{([^}\s]+)\}"
 _HTML = re.compile(r"^<(?P<tag>details|div)\b.*?^</(?P=tag)>$", re.M | re.S)
 _RENDERED = re.compile(r"\[\[rendered ([\w-]+)\]\]")
+
+_SCRIPTED = re.compile(r"<(msub|msup|msubsup)>(<mo minsize=[^>]*>[^<]*</mo>)")
+"""A sized bracket under a script.  Chromium gives it its size only in a row of its own."""
 
 _converter = LatexToMathML(fancy_error=False)
 
@@ -51,21 +57,10 @@ def to_mathml(latex: str, *, display: bool) -> str:
     '<math><mi>x</mi></math>'
     """
     try:
-        return _converter.convert_with_local_state(latex, displaystyle=display)
+        mathml = _converter.convert_with_local_state(latex, displaystyle=display)
     except LatexError as error:
         raise EquationError(f"LaTeX that cannot be converted: {latex!r}: {error}") from error
-
-
-def _child(
-    parent: etree.Element, tag: str, text: str | None = None, **attributes: str
-) -> etree.Element:
-    element = etree.SubElement(
-        parent,
-        tag,
-        {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()},
-    )
-    element.text = AtomicString(text) if text is not None else None
-    return element
+    return _SCRIPTED.sub(r"<\1><mrow>\2<mspace/></mrow>", mathml)
 
 
 class _Shown(Block):
@@ -87,7 +82,7 @@ class _Shown(Block):
         mathml = self.md.htmlStash.store(to_mathml(equation.latex, display=True))
         block.text = None
         name = f"Equation {equation.number}, {equation.label.replace('-', ' ')}"
-        _child(
+        child(
             block,
             "div",
             mathml,
@@ -96,7 +91,19 @@ class _Shown(Block):
             role="group",
             aria_label=name,
         )
-        return _child(block, "div", class_="equation-meta")
+        return child(block, "div", class_="equation-meta")
+
+
+def code_links(parent: etree.Element, equation: equations.Equation) -> None:
+    """Links to the lines that compute an equation, by file."""
+    last = None
+    for lines in equation.code:
+        if last is not None:
+            parent[-1].tail = AtomicString(", ")
+        name = lines.path.rpartition("/")[2] if lines.path != last else ""
+        text = f"{name}:{lines.first}"
+        child(parent, "a", text, href=source.link(lines.path, lines.first))
+        last = lines.path
 
 
 class EquationBlock(_Shown):
@@ -114,20 +121,15 @@ class EquationBlock(_Shown):
             )
         block.set("id", equation.anchor)
         meta = self.show(block, equation)
-        index = f"/reference/equations.md#index-{label}"
-        _child(
+        child(
             meta, "a", f"({equation.number})", href=f"#{equation.anchor}", class_="equation-number"
         )
-        _child(meta, "a", label, href=index, class_="equation-label")
+        index = f"/reference/equations.md#index-{label}"
+        child(meta, "a", label, href=index, class_="equation-label")
+        if equation.test:
+            child(meta, "a", "test", href=source.link(equation.test.path, equation.test.first))
         if equation.code:
-            count = len(equation.code)
-            _child(
-                meta,
-                "a",
-                f"{count} place{'s' * (count > 1)} in the code",
-                href=index,
-                class_="equation-code",
-            )
+            code_links(child(meta, "span", "code: ", class_="equation-code"), equation)
 
 
 class EquationRefBlock(_Shown):
@@ -143,8 +145,8 @@ class EquationRefBlock(_Shown):
             )
         meta = self.show(block, equation)
         home = f"/{equation.page}#{equation.anchor}"
-        _child(meta, "a", f"({equation.number})", href=home, class_="equation-number")
-        _child(meta, "a", equation.label, href=home, class_="equation-label")
+        child(meta, "a", f"({equation.number})", href=home, class_="equation-number")
+        child(meta, "a", equation.label, href=home, class_="equation-label")
 
 
 class _Inline(InlineProcessor):
@@ -175,20 +177,37 @@ class _EqRef(InlineProcessor):
         return link, match.start(0), match.end(0)
 
 
-class _Index(Preprocessor):
-    def __init__(self, md: Markdown, root: str) -> None:
-        super().__init__(md)
-        self.root = root
+class _Index(BlockProcessor):
+    """The index of equations: a table for each page, from name to home, code and test."""
 
-    def run(self, lines: list[str]) -> list[str]:
-        if equations.INDEX not in lines:
-            return lines
-        at = lines.index(equations.INDEX)
-        return (
-            lines[:at]
-            + equations.index_markdown(equations.load(self.root)).split("\n")
-            + lines[at + 1 :]
-        )
+    def __init__(self, md: Markdown, root: str, formulas: Formulas) -> None:
+        super().__init__(md.parser)
+        self.root, self.formulas = root, formulas
+
+    def test(self, parent: etree.Element, block: str) -> bool:
+        return block.strip() == equations.INDEX
+
+    def run(self, parent: etree.Element, blocks: list[str]) -> None:
+        blocks.pop(0)
+        registry = equations.load(self.root)
+        for page, named in registry.pages().items():
+            heading = child(parent, "h2")
+            child(heading, "a", registry.titles[page].replace("$", ""), href=f"/{page}")
+            table = child(parent, "table")
+            row = child(child(table, "thead"), "tr")
+            for title in ("no.", "equation", "computed at", "test"):
+                child(row, "th", title, scope="col")
+            body = child(table, "tbody")
+            for equation in named:
+                row = child(body, "tr", id=f"index-{equation.label}")
+                child(row, "td", equation.number)
+                self.formulas.chip(child(row, "td"), equation, equation.label)
+                code_links(child(row, "td"), equation)
+                test = child(row, "td")
+                if equation.test:
+                    href = source.link(equation.test.path, equation.test.first)
+                    child(test, "a", f"line\xa0{equation.test.first}", href=href)
+        self.formulas.wait(parent, registry)
 
 
 class _Rendered(Preprocessor):
@@ -234,7 +253,13 @@ class SiteExtension(BlocksExtension):
 
     def __init__(self, **kwargs: object) -> None:
         self.config = {"root": [".", "root of the repository"]}
+        self.kept: list[Any] = []
         super().__init__(**kwargs)
+
+    def reset(self) -> None:
+        """Forget what the page before has shown."""
+        for each in self.kept:
+            each.reset()
 
     def extendMarkdownBlocks(self, md: Markdown, block_mgr: Any) -> None:  # noqa: N802
         root = str(Path(self.getConfig("root") or ".").resolve())
@@ -244,8 +269,15 @@ class SiteExtension(BlocksExtension):
         # Above backslash escapes (180), below code spans (190).
         md.inlinePatterns.register(_Inline(_INLINE, md), "site-math", 187)
         md.inlinePatterns.register(_EqRef(_EQREF, md, root), "site-eqref", 186)
-        # Above snippets (32) and fences (25), whose syntax the index uses.
-        md.preprocessors.register(_Index(md, root), "site-equation-index", 40)
+        formulas = Formulas(md, to_mathml)
+        pieces = CodeBlocks(md, root, formulas)
+        self.kept = [formulas, pieces]
+        md.registerExtension(self)
+        md.parser.blockprocessors.register(_Index(md, root, formulas), "site-index", 110)
+        md.parser.blockprocessors.register(pieces, "site-code", 111)
+        whole = SourceBlocks(md, root, formulas)
+        md.parser.blockprocessors.register(whole, "site-source", 112)
+        # Above snippets (32) and fences (25).
         md.preprocessors.register(_Doctests(md), "site-doctests", 39)
         # Below snippets (32), for it includes no more, and below what drops placeholders (30).
         md.preprocessors.register(_Rendered(md, root), "site-rendered", 28)

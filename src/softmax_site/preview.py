@@ -13,9 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from softmax_site import equations, rendered
+from softmax_site import equations, rendered, source
 
-_INCLUDED = re.compile(r'--8<-- "([^":]+)')
+_INCLUDED = re.compile(r'(?:--8<-- "|\[\[(?:code|source) )([^":\] ]+)')
+_LISTED = re.compile(r"^\[\[(?:code|source) ", re.M)
 _RENDERED = re.compile(r"^\[\[rendered ([\w-]+)\]\]$", re.M)
 
 
@@ -24,14 +25,24 @@ def made_from(text: str, root: Path, pages: frozenset[str]) -> tuple:
     included = {root / name for name in _INCLUDED.findall(text)} | {root / "mkdocs.yml"}
     if re.search("^::: ", text, re.M):
         included |= set((root / "src").rglob("*.py"))
+    beside = [
+        (root / match["path"]).with_name(f"{match['since']}.py")
+        for match in source.DIRECTIVE.finditer(text)
+        if match["since"]
+    ]
     registry = equations.load(root)
-    named = [(each.label, each.number, each.page, len(each.code)) for each in registry]
+    named = [(each.label, each.number, each.page) for each in registry]
+    at_home = [each for each in registry if f"/// equation | {each.label}\n" in text]
+    if _LISTED.search(text):
+        at_home = list(registry)
     return (
         text,
         pages,
-        sorted((str(path), path.stat().st_mtime_ns) for path in included if path.is_file()),
+        sorted(
+            (str(path), path.stat().st_mtime_ns) for path in {*included, *beside} if path.is_file()
+        ),
         [rendered.markdown(name, root) for name in _RENDERED.findall(text)],
-        registry if equations.INDEX in text else named,
+        registry if equations.INDEX in text else (named, at_home),
     )
 
 

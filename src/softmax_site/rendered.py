@@ -2,6 +2,16 @@
 
 It is made when the site is built and lies nowhere on disk, so it cannot go stale. What needs a
 compiler or a kernel run is made by `softmax_site.computed` instead, and committed.
+
+Names, besides one `bench-PAGE` for each page of measurements:
+
+* `bench-rung-KERNEL`: what a kernel reaches, length by length, with a sign against torch;
+  `bench-logsumexp` the same for log-sum-exp;
+* `reaches-NAME`: one number for beside a title, the share of a copy's speed at one named shape;
+* `moved-NAME`: the elements that a kernel reads and writes, as blocks, below those it improves on.
+
+KERNEL is the name of a module, as `single_block`; NAME is that, or `backward`, or for `reaches`
+also `logsumexp`. `reaches` and `moved` stand side by side when one line follows the other.
 """
 
 from __future__ import annotations
@@ -9,8 +19,9 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from softmax_site import checks, corrections, modules, traffic
+from softmax_site import checks, corrections, kernel_map, modules, traffic
 from softmax_site.benchmarks import notice
+from softmax_site.benchmarks.data import newest
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.benchmarks.render import render
 
@@ -31,6 +42,8 @@ def _load(root: Path, stamp: tuple) -> Rendered:
     out.fragments["corrections"] = Fragment(corrections.listing(root))
     out.fragments["checks"] = Fragment(checks.table(root))
     out.fragments |= {name: Fragment(text) for name, text in traffic.tables().items()}
+    found = newest(root)
+    out.fragments |= kernel_map.fragments(found and found[1])
     out.fragments |= {
         f"modules-{name}": Fragment(modules.listing(root, name)) for name in modules.PACKAGES
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 
 import markdown
@@ -15,6 +16,7 @@ from pytest_markdown_docs.plugin import (
 )
 
 from site_build import SECTION, code_blocks, html_of, pages, sections, site_config
+from softmax_site import source
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*pages(), ROOT / "README.md"]
@@ -124,3 +126,108 @@ def test_included_code_equals_the_source(site):
             assert expected in shown, f"{page_id(page)} does not show {path}:{name}"
             compared += 1
     assert compared
+
+
+# --- pieces of files, `[[code …]]` ---------------------------------------------------------------
+
+
+class Listed(HTMLParser):
+    """The lines of the pieces that a page shows: (file, number) and text, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[str, int, str]] = []
+        self.skipped = self.depth = 0
+        self.inside = False
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        classes = (values.get("class") or "").split()
+        if tag == "span" and "line" in classes:
+            self.inside, self.depth, self.text, self.where = True, 0, "", None
+        elif self.inside and tag in ("span", "a"):
+            self.depth += 1
+            if "num" in classes:
+                path, _, line = (values["href"] or "").partition("/#L")
+                self.where = "src" + path.partition("source/src")[2], int(line)
+            if {"num", "chips"} & set(classes):
+                self.skipped = self.skipped or self.depth
+
+    def handle_endtag(self, tag):
+        if not self.inside or tag not in ("span", "a"):
+            return
+        if self.depth == 0:
+            self.inside = False
+            assert self.where is not None
+            self.lines.append((*self.where, self.text.rstrip()))
+        if self.skipped == self.depth:
+            self.skipped = 0
+        self.depth -= 1
+
+    def handle_data(self, data):
+        if self.inside and not self.skipped:
+            self.text += data
+
+
+def pieces(page: Path) -> list[re.Match]:
+    return list(source.DIRECTIVE.finditer(page.read_text("utf8")))
+
+
+def test_pieces_equal_the_source(site):
+    """Each line of a piece is, but for its indentation, the line of the file that its number
+    names, and no line of the section is left out but the comments that became links."""
+    compared = 0
+    for page in PAGES[:-1]:
+        directives = pieces(page)
+        if not directives:
+            continue
+        shown = Listed()
+        shown.feed((site / html_of(page)).read_text("utf8"))
+        lines = {}
+        for path, number, text in shown.lines:
+            lines[path, number] = text
+            line = (ROOT / path).read_text("utf8").splitlines()[number - 1]
+            assert text.strip() == line.strip() or text.strip() == line.partition(";")[0].strip()
+        for match in directives:
+            file = source.read(match["path"], ROOT)
+            first, last = (int(match[name] or 0) or None for name in ("first", "last"))
+            piece = file.piece(match["name"], first, last)
+            for number in range(piece.first, piece.last + 1):
+                line = file.lines[number - 1]
+                if line.strip() and not re.match(r"\s*# (--8<--|eq: )", line):
+                    assert (match["path"], number) in lines, f"{page_id(page)}: {line}"
+                    compared += 1
+    assert compared
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if pieces(page)], ids=page_id)
+def test_the_pieces_of_a_page_are_whole_sections(page):
+    """A page that shows a paragraph of a section shows all of them, each once and in their order:
+    a line that moves to another piece, or to none, is seen."""
+    shown: dict[tuple[str, str], list[int]] = {}
+    for match in pieces(page):
+        parts = source.read(match["path"], ROOT).paragraphs(match["name"])
+        first = int(match["first"] or 1)
+        last = int(match["last"] or match["first"] or len(parts))
+        shown.setdefault((match["path"], match["name"]), []).extend(range(first, last + 1))
+    for (path, name), numbers in shown.items():
+        parts = source.read(path, ROOT).paragraphs(name)
+        assert numbers == [*range(1, len(parts) + 1)], f"{page_id(page)}: {path}:{name}"
+        text = sections(ROOT / path)[name]
+        covered = sum(part.last - part.first + 1 for part in parts)
+        blank = len(re.findall(r"^\s*$", text, re.M))
+        assert covered >= len(text.splitlines()) - blank
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if pieces(page)], ids=page_id)
+def test_a_page_runs_the_kernels_that_it_shows_in_pieces(page):
+    """A piece is not run from the page, so a fence of the page calls its kernel by name."""
+    text = page.read_text("utf8")
+    called = " ".join(
+        token.content
+        for token in MarkdownIt("commonmark").disable("code").parse(text)
+        if token.type == "fence" and "notest" not in token.info
+    )
+    for path in {match["path"] for match in pieces(page)}:
+        if "/kernels/" in path and "/device/" not in path:
+            assert Path(path).stem in called, f"{page_id(page)} does not call {path}"

@@ -11,10 +11,13 @@ import pytest
 import triton_softmax
 from site_build import sections
 from softmax_bench import traffic
+from softmax_site import kernel_map
+from softmax_site.figures.kernels import PICTURES
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src/triton_softmax"
-OVERVIEW = (ROOT / "docs/kernels/index.md").read_text("utf8")
+MAP = {entry.module: entry for table in kernel_map.TABLES for entry in table}
+OVERVIEW = (ROOT / "docs/kernels/index.md").read_text("utf8") + "".join(f"`{name}`" for name in MAP)
 TAKEN_APART = (ROOT / "docs/kernels/operations-and-geometries.md").read_text("utf8")
 
 
@@ -61,8 +64,18 @@ def test_every_listed_name_is_a_module():
         assert rows(text).keys() <= known
 
 
+def test_the_map_shows_every_kernel_with_its_page_and_picture():
+    assert set(MAP) == set(modules("kernels")) - {"rows", "device"}
+    assert set(PICTURES) == set(MAP)
+    for entry in MAP.values():
+        assert (ROOT / f"docs/kernels/{entry.page}.md").is_file(), entry.page
+        assert PICTURES[entry.module]().alt
+    for name in ("map-rungs", "map-geometries", "map-others"):
+        assert f"[[rendered {name}]]" in OVERVIEW
+
+
 def test_every_implementation_is_in_a_table():
-    assert set(triton_softmax.IMPLEMENTATIONS) <= rows(OVERVIEW).keys()
+    assert set(triton_softmax.IMPLEMENTATIONS) <= MAP.keys()
     assert set(triton_softmax.IMPLEMENTATIONS) <= rows(docstring("kernels")).keys()
 
 
@@ -75,13 +88,23 @@ def test_every_operation_is_in_a_table():
 
 
 @pytest.mark.parametrize("name", traffic.FORWARD)
-def test_the_overview_types_the_traffic_that_is_derived(name):
-    assert traffic.FORWARD[name].formula == rows(OVERVIEW)[name][2]
-    assert traffic.BACKWARD[name].formula == rows(OVERVIEW)[name][3]
+def test_the_map_says_the_traffic_that_is_derived(name):
+    assert traffic.FORWARD[name].formula == MAP[name].forward
+    assert traffic.BACKWARD[name].formula == MAP[name].backward
 
 
 def test_what_moves_twice_moves_what_two_loops_move():
-    assert rows(OVERVIEW)["strided_loops"][2:4] == rows(OVERVIEW)["two_loops"][2:4]
+    assert MAP["strided_loops"][3:5] == MAP["two_loops"][3:5]
+    assert MAP["split_strided"][3:5] == MAP["strided"][3:5]
+
+
+def test_a_kernel_that_no_shape_gets_is_not_chosen():
+    """What the map says to be for reading is not among the kernels that a choice can name."""
+    for_reading = {entry.module for entry in MAP.values() if entry.shapes.startswith("none")}
+    choices = "".join(path.read_text("utf8") for path in (PACKAGE / "choose").glob("*.py"))
+    named = set(re.findall(r'(?:Choice\(|=\s*)\s*"(\w+)"|"(\w+)" if edges', choices))
+    named = {name for pair in named for name in pair if name} | {"packed_rows"}
+    assert named & MAP.keys() == MAP.keys() - for_reading - {"logsumexp"}
 
 
 def test_the_lines_that_are_taken_apart_are_lines_of_the_single_block():

@@ -27,20 +27,30 @@ markdown_extensions:
 """,
     "docs/index.md": "# Home\n\n[twice][toy.twice], [the code](code.md#code), \\eqref{sum}\n",
     "docs/code.md": '# Code\n\n```python\n--8<-- "src/toy.py"\n```\n',
+    "docs/pieces.md": "# Pieces\n\n[[code src/toy.py:sum since=other]]\n",
     "docs/api.md": "# API\n\n::: toy\n",
     "docs/equation.md": "# Equation\n\n/// equation | sum\na + b\n///\n",
     "docs/numbers.md": "# Numbers\n\n[[rendered bench-forward]]\n",
-    "src/toy.py": 'def twice(x):\n    """Two of it."""\n    return 2 * x\n',
+    "src/toy.py": (
+        'def twice(x):\n    """Two of it."""\n    return 2 * x\n\n\n'
+        "# --8<-- [start:sum]\n# eq: sum\nc = a + b\n# --8<-- [end:sum]\n"
+    ),
+    "src/other.py": "# --8<-- [start:sum]\nc = 0\n# --8<-- [end:sum]\n",
     "tests/site/test_corrections.py": "",
 }
 
+LISTED = {"pieces.md", "source/src/toy.py.md"}
+INCLUDED = {"code.md", "api.md", *LISTED}
+
 EDITS = {
     "the text of a page": ("docs/index.md", "# Home", "# House", {"index.md"}),
-    "included code": ("src/toy.py", "2 * x", "x + x", {"code.md", "api.md"}),
-    "a docstring": ("src/toy.py", "Two of it", "Double it", {"code.md", "api.md"}),
-    "an equation": ("docs/equation.md", "a + b", "b + a", {"equation.md"}),
+    "included code": ("src/toy.py", "2 * x", "x + x", INCLUDED),
+    "a docstring": ("src/toy.py", "Two of it", "Double it", INCLUDED),
+    "an equation": ("docs/equation.md", "a + b", "b + a", {"equation.md", *LISTED}),
     "a label": ("docs/equation.md", "/// eq", "/// equation | one\na\n///\n\n/// eq",
-                {"equation.md", "index.md", "api.md", "code.md", "numbers.md"}),
+                {"equation.md", "index.md", "api.md", "code.md", "numbers.md", *LISTED}),
+    "the code that pieces are compared with": ("src/other.py", "c = 0", "c = 1",
+                                               {"pieces.md", "api.md"}),
     "nothing": ("docs/index.md", "# Home", "# Home", set()),
 }  # fmt: skip
 

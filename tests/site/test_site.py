@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from site_build import SECTION, build, html_of, sections
-from softmax_site import equations, markdown, modules
+from site_build import build, html_of
+from softmax_site import equations, listing, markdown, modules
 
 ROOT = Path(__file__).resolve().parents[2]
 LOADING = {
@@ -121,6 +121,26 @@ def test_every_equation_is_on_its_page_and_in_the_index(site):
         assert f"index-{equation.label}" in index
 
 
+def test_equations_lead_to_their_code_and_test_and_back(site):
+    """From the home of an equation and from the index, to lines that lead to it."""
+
+    def links(page: str) -> set[str]:
+        return set(re.findall(r'href="([^"]*)"', (site / page).read_text("utf8")))
+
+    def line(where: equations.Lines) -> str:
+        """The line of a whole file with what is above it, as HTML."""
+        text = (site / f"source/{where.path}/index.html").read_text("utf8")
+        above = text.index(f'id="L{where.first - 1}"')
+        return text[above : text.index(f'id="L{where.first + 1}"')]
+
+    for equation in equations.load(ROOT):
+        for where in (*equation.code, equation.test):
+            for page in (html_of(equation.page), "reference/equations/index.html"):
+                target = f"../../source/{where.path}/#L{where.first}"
+                assert target in links(page), f"{page} does not lead to {where.where}"
+            assert f"#{equation.anchor}" in line(where), where.where
+
+
 def test_display_mathematics_is_always_labelled():
     for page in (ROOT / "docs").rglob("*.md"):
         text = equations.without_fences(page.read_text("utf8"))
@@ -173,17 +193,9 @@ def typed_speed(text: str) -> str | None:
 
 
 def test_no_measurement_is_typed_in_what_a_page_includes():
-    """Every section that is marked in `src/`, and every file that a page includes whole."""
-    shown = {
-        f"{path.relative_to(ROOT)}:{name}": text
-        for path in (ROOT / "src").rglob("*.py")
-        for name, text in sections(path).items()
-    }
-    for page in (ROOT / "docs").rglob("*.md"):
-        for path, name in SECTION.findall(page.read_text("utf8")):
-            if not name:
-                shown[path] = (ROOT / path).read_text("utf8")
-    assert shown
+    """Every file that has a page of its own, which all of the library has."""
+    shown = {path: (ROOT / path).read_text("utf8") for path in listing.paths(ROOT)}
+    assert "src/triton_softmax/choose/rows.py" in shown
     found = {where: claim for where, text in shown.items() if (claim := typed_speed(text))}
     assert not found, f"typed by hand: {found}"
 

@@ -43,12 +43,47 @@ def n_cols(row: dict) -> int:
     return row["shape"][row["dim"]]
 
 
-def shape_text(row: dict) -> str:
-    """The shape as the pages write it."""
+def is_odd(row: dict) -> bool:
+    """Whether rows of this length begin at odd places in memory: no multiple of 16 bytes."""
+    return n_cols(row) % 2 == 1
+
+
+DIMENSIONS = {0: "first", 1: "second", 2: "third"}
+SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
+
+
+def shape_words(row: dict) -> str:
+    """The shape as people write it, and along what softmax runs where that is not the last.
+
+    >>> shape_words({"shape": [4067203, 33], "dim": -1, "layout": "contiguous"})
+    '4,067,203 × 33'
+    >>> shape_words({"shape": [64, 1024, 2048], "dim": 1, "layout": "contiguous"})
+    '64 × 1,024 × 2,048, along the second'
+    """
     text = " × ".join(f"{size:,}" for size in row["shape"])
     if row["dim"] != -1:
-        text += f", dim {row['dim']}"
-    return text + (", strided rows" if row["layout"] == "row_strided" else "")
+        text += f", along the {DIMENSIONS[row['dim']]}"
+    return text + (", rows with gaps" if row["layout"] == "row_strided" else "")
+
+
+def case_words(row: dict) -> str:
+    """What is computed, of what type and shape, without the name of the suite.
+
+    >>> case_words({"op": "softmax", "direction": "forward", "dtype": "bfloat16",
+    ...             "shape": [4067203, 33], "dim": -1, "layout": "contiguous"})
+    'forward, bf16, 4,067,203 × 33'
+    """
+    op = "" if row["op"] == "softmax" else f"{row['op']} "
+    return f"{op}{row['direction']}, {SHORT[row['dtype']]}, {shape_words(row)}"
+
+
+def anchor(row: dict) -> str:
+    """Where a page has the row of a case in full.
+
+    >>> anchor({"case": "forward/softmax/forward/float32/2x33"})
+    'forward-softmax-forward-float32-2x33'
+    """
+    return row["case"].replace("/", "-")
 
 
 def time_text(utc: str) -> str:

@@ -6,14 +6,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from softmax_bench.roster import CHOOSER
-from softmax_site.benchmarks.charts import Chart, spec_text
-from softmax_site.benchmarks.drawing import svg
 from softmax_site.benchmarks.export import csv_text
-from softmax_site.benchmarks.sentences import measured_line
-from softmax_site.benchmarks.tables import all_rows, runs_table
+from softmax_site.benchmarks.words import measured_line
 
 ASSETS = "assets/bench"
-"""Where the charts and tables lie in the site."""
+"""Where the CSV files lie in the site."""
 
 
 class Measured(NamedTuple):
@@ -57,8 +54,14 @@ def measured_by(rows: list[dict], implementations: tuple[str, ...] = (CHOOSER,))
     return Measured(min(row["utc"] for row in rows), sources)
 
 
+def block(text: str, css: str = "bench", hidden: bool = True) -> str:
+    """HTML that stands in Markdown as it is; `hidden` from the search, which numbers only burden."""
+    search = " data-search-exclude" if hidden else ""
+    return f'<div class="{css}"{search}>\n{text}\n</div>'
+
+
 class Page:
-    """Collects the parts of one fragment, its charts and its CSV."""
+    """Collects the parts of one fragment, and its CSV."""
 
     def __init__(
         self,
@@ -69,33 +72,26 @@ class Page:
     ):
         self.data, self.name, self.rows = data, name, rows
         self.measured = measured_by(rows, implementations)
-        self.parts = [measured_line(data, rows)]
-        self.assets: dict[str, str] = {}
+        self.parts: list[str] = []
 
     def add(self, text: str) -> None:
-        """A part of the fragment."""
-        self.parts.append(text)
+        """A part of the fragment, in Markdown."""
+        if text:
+            self.parts.append(text)
 
-    def chart(self, chart: Chart) -> None:
-        """A chart with the links to its data."""
-        if not chart.points:
-            return
-        self.assets[f"{ASSETS}/{chart.name}.vl.json"] = spec_text(chart)
-        self.add(
-            f'<div class="bench-figure" data-search-exclude data-chart="{chart.name}">\n'
-            f"{svg(chart)}\n</div>"
-        )
-        self.add(
-            f"[Chart specification](../{ASSETS}/{chart.name}.vl.json)"
-            f'{{ .bench-spec data-for="{chart.name}" }} · '
-            f"[CSV](../{ASSETS}/{self.name}.csv){{ .bench-csv }}"
-        )
+    def html(self, text: str, hidden: bool = True) -> None:
+        """A part of the fragment, in HTML."""
+        if text:
+            self.parts.append(block(text, hidden=hidden))
 
     def done(self) -> Rendered:
-        """The fragment with its charts and its CSV."""
-        self.add("Runs behind this page:")
-        self.add(runs_table(self.data, self.rows))
-        self.add(all_rows(self.data, self.rows, f"Every row of this page ({len(self.rows)})"))
-        self.assets[f"{ASSETS}/{self.name}.csv"] = csv_text(self.data, self.rows)
+        """The fragment with its CSV."""
+        path = f"{ASSETS}/{self.name}.csv"
+        self.add(
+            f"{measured_line(self.data, self.rows)} [All {len(self.rows)} rows as "
+            f"CSV](../{path}){{ .bench-csv }}, with [machine and versions](environment.md); "
+            "[how it was measured](method.md).\n{ .bench-note }"
+        )
+        assets = {path: csv_text(self.data, self.rows)}
         text = "\n\n".join(self.parts) + "\n"
-        return Rendered({f"bench-{self.name}": Fragment(text, self.measured)}, self.assets)
+        return Rendered({f"bench-{self.name}": Fragment(text, self.measured)}, assets)

@@ -1,175 +1,189 @@
-"""Tables, and what stands in their cells."""
+"""Tables as HTML: rows that open out of heat maps, and what stands in their cells.
+
+On a narrow screen a row becomes a card: its first cell is the title, and each other cell says what
+it is, so that nothing scrolls sideways.
+"""
 
 from __future__ import annotations
 
 import re
 from html import escape
+from typing import NamedTuple
 
-from softmax_bench.report import best_peer, by_case, gbs, ratio, standing, timed
+from softmax_bench.report import by_case, ratio, timed
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
-from softmax_site.benchmarks.data import n_cols, runs_used, time_text
+from softmax_site.benchmarks.data import anchor, shape_words
+from softmax_site.benchmarks.words import reason_groups, verdict
 
 
-def table(head: list[str], rows: list[list[str]], left: int = 1) -> str:
-    """A Markdown table; the first columns aligned left, the others right."""
-    rule = [":--" if index < left else "--:" for index in range(len(head))]
-    lines = ["| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)]
+class Row(NamedTuple):
+    """Cells as HTML, and where links find the row."""
+
+    cells: list[str]
+    id: str | None = None
+
+
+def table(head: list[str], rows: list[Row | list[str]], left: int = 1) -> str:
+    """A table as HTML; the first `left` columns are words, the others numbers."""
+
+    def cell(index: int, text: str) -> str:
+        css = "" if index < left else ' class="n"'
+        if index == 0:
+            return f'<th scope="row">{text}</th>'
+        return f'<td{css} data-label="{_attribute(head[index])}">{text}</td>'
+
+    lines = ['<table class="bench-table"><thead><tr>']
+    lines += [
+        f'<th scope="col"{"" if index < left else " class=n"}>{name}</th>'
+        for index, name in enumerate(head)
+    ]
+    lines.append("</tr></thead><tbody>")
+    for row in rows:
+        cells, name = row if isinstance(row, Row) else (row, None)
+        where = f' id="{name}"' if name else ""
+        body = "".join(cell(index, text) for index, text in enumerate(cells))
+        lines.append(f"<tr{where}>{body}</tr>")
+    lines.append("</tbody></table>")
     return "\n".join(lines)
 
 
-def _html(text: str) -> str:
-    """The little Markdown that a cell may hold, as HTML."""
-    text = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", text)
-    return re.sub(r"`(.+?)`", r"<code>\1</code>", text)
+def _attribute(text: str) -> str:
+    return escape(re.sub(r"<[^>]+>", "", text), quote=True)
 
 
-def folded(title: str, head: list[str], rows: list[list[str]], left: int = 1) -> str:
-    """A long table, folded away: as HTML, since hundreds of rows of Markdown take minutes to
-    convert."""
-
-    def line(tag: str, cells: list[str]) -> str:
-        parts = [
-            f"<{tag}>{_html(cell)}</{tag}>"
-            if index < left
-            else f'<{tag} align="right">{_html(cell)}</{tag}>'
-            for index, cell in enumerate(cells)
-        ]
-        return "<tr>" + "".join(parts) + "</tr>"
-
+def folded(title: str, content: str) -> str:
+    """A part of a page that opens on demand, or when a link leads into it."""
     return "\n".join(
         [
             '<details class="note" data-search-exclude>',
             f"<summary>{escape(title)}</summary>",
-            f"<table><thead>{line('th', head)}</thead><tbody>",
-            *(line("td", cells) for cells in rows),
-            "</tbody></table>",
+            content,
             "</details>",
         ]
     )
 
 
-def short(sha: str | None) -> str:
-    """The first digits of a hash, in code font."""
-    return f"`{sha[:8]}`" if sha else "–"
+class Reasons:
+    """Why rows have no result: each reason once, below its table, linked from the cells."""
+
+    def __init__(self, name: str, rows: list[dict]):
+        self.name = name
+        self.groups = reason_groups(rows)
+        self._of = {
+            id(row): index for index, group in enumerate(self.groups, 1) for row in group[3]
+        }
+
+    def cell(self, row: dict | None) -> str:
+        """The state of a row that has no number, linked to its reason."""
+        if row is None:
+            return "–"
+        index = self._of.get(id(row))
+        state = row["status"]
+        return f'<a href="#why-{self.name}-{index}">{state}</a>' if index else state
+
+    def listing(self) -> str:
+        """The reasons as HTML; nothing where every row has a result."""
+        if not self.groups:
+            return ""
+        lines = [
+            f'<li id="why-{self.name}-{index}"><b>{label_of(provider)}</b> {state}, '
+            f"{len(rows)} {'case' if len(rows) == 1 else 'cases'}: "
+            f"<q>{escape(reason)}</q></li>"
+            for index, (provider, state, reason, rows) in enumerate(self.groups, 1)
+        ]
+        title = '<p class="bench-caption">Without a result, and what the library said:</p>'
+        return title + '\n<ul class="bench-reasons">\n' + "\n".join(lines) + "\n</ul>"
 
 
-def state_cell(row: dict | None) -> str:
-    """The state of a row that has no number, with its reason."""
-    if row is None:
-        return "–"
-    reason = escape(row["reason"] or "", quote=True).replace("|", "&#124;")
-    return f'<abbr title="{reason}">{row["status"]}</abbr>'
-
-
-def speed_cell(row: dict | None, share: float = 1.0) -> str:
+def speed_cell(row: dict | None, reasons: Reasons, share: float = 1.0) -> str:
     """GB/s, or the state of a row that has none."""
-    value = gbs(row) if row and row["status"] == "ok" else None
-    return f"{value * share:,.0f}" if value else state_cell(row)
+    value = timed(row)
+    if not row or not value or not row["bytes"]:
+        return reasons.cell(row)
+    return f"{row['bytes'] / value / 1e3 * share:,.0f}"
 
 
-def time_cell(row: dict | None) -> str:
+def time_cell(row: dict | None, reasons: Reasons) -> str:
     """Microseconds, or the state of a row that has none."""
     value = timed(row)
-    return f"{value:,.1f}" if value else state_cell(row)
+    return f"{value:,.1f}" if value else reasons.cell(row)
 
 
-def error_cell(row: dict | None) -> str:
-    """The largest relative error of a row, with a mark where it is wrong."""
-    if row is None or row["max_rel_error"] is None:
-        return state_cell(row)
-    value = float(row["max_rel_error"])
-    text = "∞" if value == float("inf") else f"{value:.1e}"
-    return f"**wrong** {text}" if row["status"] == "wrong" else text
+def spread_cell(row: dict | None) -> str:
+    """Microseconds with the 20th and 80th percentile."""
+    if not row or not timed(row):
+        return "–"
+    us = row["us"]
+    digits = 1 if us["p50"] < 1000 else 0
+    low, high = (f"{us[name]:,.{digits}f}" for name in ("p20", "p80"))
+    return f'{us["p50"]:,.{digits}f} <span class="quiet">{low}–{high}</span>'
 
 
-def _error_text(value: float | str | None) -> str:
+def share_cell(value: float | None) -> str:
+    """A share of the copy's speed."""
+    return f"{value:.2f}" if value else "–"
+
+
+def error_text(value: float | str | None) -> str:
+    """An error with two digits."""
     if value is None:
         return "–"
-    return "∞" if value == "inf" else f"{value:.2g}"
+    return "∞" if value == "inf" else f"{float(value):.1e}"
 
 
-def share_cell(group: dict[str, dict]) -> str:
-    """Our share of the copy's speed."""
-    share = ratio(group, COPY)
-    return f"{share:.2f}" if share else "–"
+def kernel_words(row: dict | None) -> str:
+    """The kernels that were launched, as the site calls them.
 
-
-def verdict(group: dict[str, dict]) -> str:
-    """Ours against the best other library, losses marked."""
-    peer = best_peer(group)
-    if peer is None:
-        return "no other"
-    factor = ratio(group, peer)
-    if factor is None:
-        return f"**▼ loss** to {label_of(peer)}"
-    text = f"{factor:.2f} × {label_of(peer)}"
-    return f"**▼ {text}, loss**" if standing(factor) == "behind" else text
-
-
-def library_table(
-    rows: list[dict], cell, first=lambda row: f"{n_cols(row):,}", title: str = "N"
-) -> str:
-    """Cases down, libraries across, and the verdict at the end."""
-    there = {row["provider"] for row in rows}
-    who = [name for name in (COPY, CHOOSER, *LIBRARIES) if name in there]
-    body = []
-    for group in by_case(rows).values():
-        some = next(iter(group.values()))
-        cells = []
-        for name in who:
-            text = cell(group.get(name))
-            cells.append(
-                f"**{text}**" if name == CHOOSER and not text.startswith(("<", "–", "*")) else text
-            )
-        body.append([first(some), *cells, share_cell(group), verdict(group)])
-    head = [title, *(label_of(name) for name in who), "of copy", "against the best other"]
-    return table(head, body)
-
-
-def runs_table(data: dict, rows: list[dict]) -> str:
-    """Machine, software and commit of each run behind the rows."""
-    head = [
-        "run",
-        "GPU",
-        "driver",
-        "CUDA",
-        "torch",
-        "triton",
-        "other libraries",
-        "commit",
-        "started, UTC",
+    >>> kernel_words({"kernels": ["softmax_forward_aligned_rows_kernel", "single_block"]})
+    'aligned rows, single block'
+    """
+    if not row or not row["kernels"]:
+        return "–"
+    names = [
+        re.sub(r"^(softmax|log_softmax|logsumexp)_(forward_|backward_)?|_kernel$", "", name)
+        for name in row["kernels"]
     ]
-    body = []
-    for name in runs_used(data, rows):
-        env = data["environments"][name]
-        peers = (
-            ", ".join(
-                f"{label_of(peer)} {version}" for peer, version in env["peers"].items() if version
+    return ", ".join(dict.fromkeys(name.replace("_", " ") for name in names))
+
+
+def case_table(rows: list[dict], reasons: Reasons, share=None, times: bool = False) -> str:
+    """Every case in full: verdict, share of the copy, time, kernel, error, and the others.
+
+    `share` gives our share of the copy's speed where it is not against the copy of the case.
+    """
+    there = {row["provider"] for row in rows}
+    others = [name for name in (COPY, *LIBRARIES) if name in there]
+    cell = time_cell if times else speed_cell
+    body: list[Row | list[str]] = []
+    for group in by_case(rows).values():
+        ours = group.get(CHOOSER)
+        some = ours or next(iter(group.values()))
+        reached = (share or (lambda group: ratio(group, COPY)))(group)
+        error = ours["max_rel_error"] if ours else None
+        body.append(
+            Row(
+                [
+                    shape_words(some),
+                    verdict(group),
+                    share_cell(reached),
+                    spread_cell(ours),
+                    kernel_words(ours),
+                    error_text(error),
+                    f"<b>{cell(ours, reasons)}</b>",
+                    *(cell(group.get(name), reasons) for name in others),
+                ],
+                anchor(some),
             )
-            or "none"
         )
-        body.append(
-            [name, env["gpu"], env["driver"], env["cuda"], env["torch"], env["triton"], peers]
-            + [f"`{env['commit'][:12]}`", time_text(env["started"])]
-        )
-    return table(head, body, len(head))
-
-
-def all_rows(data: dict, rows: list[dict], title: str) -> str:
-    """Every row with all its fields, folded away."""
-    head = ["case", "who", "state", "p20 µs", "p50 µs", "p80 µs", "samples", "bytes", "GB/s"]
-    head += ["largest error", "relative", "kernels", "source", "run", "UTC"]
-    body = []
-    for row in rows:
-        us = row["us"] or {}
-        speed = gbs(row)
-        body.append(
-            [f"`{row['case']}`", label_of(row["provider"])]
-            + [row["status"] if row["status"] == "ok" else state_cell(row)]
-            + [f"{us[name]:,.1f}" if us else "–" for name in ("p20", "p50", "p80")]
-            + [str(row["samples"]), f"{row['bytes']:,}", f"{speed:,.0f}" if speed else "–"]
-            + [_error_text(row["max_abs_error"]), _error_text(row["max_rel_error"])]
-            + [", ".join(row["kernels"]) or "–", short(row["source"]), row["environment"]]
-            + [row["utc"].replace("T", " ").removesuffix("Z")]
-        )
-    return folded(title, head, body, 3)
+    unit = "µs" if times else "GB/s"
+    head = [
+        "shape",
+        "against the best other",
+        "of a copy",
+        'µs <span class="quiet">p20–p80</span>',
+        "kernel",
+        "error",
+        f"{unit}: ours",
+        *(label_of(name) for name in others),
+    ]
+    return table(head, body, 2)

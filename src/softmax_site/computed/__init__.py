@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 
-NAMES = ("aligned_ptx", "compiled", "online_stepper", "spills", "worked_view")
+NAMES = ("aligned_ptx", "compiled", "online_stepper", "primer", "spills", "worked_view")
 
 
 def generate(name: str) -> dict[str, str]:

@@ -73,6 +73,8 @@ class Case:
     """Promised width of the widest load and the widest store; 0 promises nothing."""
     spill_bytes: int = 0
     """How much may spill."""
+    float64: bool = True
+    """Whether the kernel takes float64."""
 
     def request(self, dtype: str, target: str, log: bool) -> Request:
         """The compilation for one element type and one target."""
@@ -110,6 +112,14 @@ RUNGS = [
         spill_bytes=32,  # some releases of ptxas spill a few words on sm_100
     ),
     Case(
+        "split_rows_simple:split_rows_simple_kernel",
+        {"BLOCK": 4096},
+        8,
+        types=lambda dtype: {"words_ptr": "*i64"},
+        aligned=("n_cols",),
+        float64=False,
+    ),
+    Case(
         "logsumexp:logsumexp_backward_kernel",
         BLOCK,
         8,
@@ -134,7 +144,7 @@ def functions(module: str) -> dict[str, list[str]]:
 def rung_variants(case: Case) -> dict[str, tuple[str, str, bool]]:
     """Every element type on one architecture, one of them on the others, and the logarithm once."""
     module, name = case.kernel.split(":")
-    found = [(dtype, "sm_90", False) for dtype in BITS]
+    found = [(dtype, "sm_90", False) for dtype in BITS if dtype != "fp64" or case.float64]
     found += [("bf16", target, False) for target in ARCHITECTURES if target != "sm_90"]
     if "LOG" in functions(module)[name]:
         found.append(("fp32", "sm_90", True))

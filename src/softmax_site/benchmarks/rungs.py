@@ -1,0 +1,226 @@
+"""What one kernel reaches, for its own page: a table, one number beside the title, and the bytes it
+moves as blocks."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import NamedTuple
+
+from softmax_bench import traffic
+from softmax_bench.report import LEVEL, best_peer, by_case, ratio, standing, timed
+from softmax_bench.roster import CHOOSER, COPY, RUNGS, label_of
+from softmax_site.benchmarks.data import DTYPES, SHORT, n_cols, of_suite, shape_words
+from softmax_site.benchmarks.page import Fragment, block, measured_by
+from softmax_site.benchmarks.suites import gap_share
+from softmax_site.benchmarks.words import SIGNS, measured_line, times
+
+NOT_MEASURED = Fragment("Not measured yet.\n")
+
+WHERE = {
+    "ladder": "All kernels on the same shapes: [the ladder, measured](../benchmarks/ladder.md).",
+    "strided": "The same shapes against every library: "
+    "[strides, measured](../benchmarks/strides.md).",
+    "log_softmax": "The same shapes against every library: "
+    "[log_softmax and logsumexp, measured](../benchmarks/log-softmax.md).",
+}
+"""The page with the rest of the suite that a kernel's numbers come from."""
+
+LADDER = ("naive", "three_loops", "two_loops", "single_block")
+
+
+class Headline(NamedTuple):
+    """The one case whose number stands beside a title."""
+
+    suite: str
+    provider: str
+    op: str = "softmax"
+    direction: str = "forward"
+    dtype: str = "float32"
+    n_cols: int = 4096
+
+
+HEADLINES = {
+    **{name: Headline("ladder", name) for name in LADDER},
+    "backward": Headline("ladder", "single_block", direction="backward"),
+    "packed_rows": Headline("ladder", "packed_rows", n_cols=256),
+    "aligned_rows": Headline("ladder", "aligned_rows", n_cols=50257),
+    "split_rows": Headline("ladder", "split_rows", n_cols=262144),
+    "strided": Headline("strided", "strided", n_cols=32768),
+    "logsumexp": Headline("log_softmax", CHOOSER, op="logsumexp", n_cols=16384),
+}
+"""By the name of the fragment, `reaches-NAME`: always float32, at a length that the kernel is for."""
+
+
+def headline(data: dict, name: str) -> tuple[float, dict] | None:
+    """A kernel's share of the copy's speed at its named shape, and the row it comes from."""
+    asked = HEADLINES[name]
+    rows = of_suite(data, asked.suite, op=asked.op, direction=asked.direction, dtype=asked.dtype)
+    for group in by_case([row for row in rows if n_cols(row) == asked.n_cols]).values():
+        own, copy = timed(group.get(asked.provider)), timed(group.get(COPY))
+        if own and copy:
+            return copy / own, group[asked.provider]
+    return None
+
+
+def headline_fragment(data: dict, name: str) -> Fragment:
+    """One number beside a title: the share of the copy's speed at one named shape."""
+    found = headline(data, name)
+    if not found:
+        return NOT_MEASURED
+    share, row = found
+    gpu = data["environments"][row["environment"]]["gpu"].removeprefix("NVIDIA ")
+    text = (
+        f"<p><b>{share:.2f}</b> of a copy’s speed<br><span>{shape_words(row)}, {row['dtype']}, "
+        f"{row['direction']}, {gpu}</span></p>"
+    )
+    return Fragment(block(text, "reaches") + "\n", measured_by([row], (HEADLINES[name].provider,)))
+
+
+def _blocks(label: str, now: bool, moved: traffic.Traffic) -> str:
+    """A line of blocks, one for each M·N elements read or written."""
+    reads = '<i class="read"></i>' * moved.reads_mn
+    writes = '<i class="write"></i>' * moved.writes_mn
+    total = moved.reads_mn + moved.writes_mn
+    css = ' class="now"' if now else ""
+    return (
+        f'<tr{css}><th scope="row">{escape(label)}</th>'
+        f'<td><span aria-hidden="true">{reads}{writes}</span> '
+        f'<span class="sum">{moved.reads_mn} read + {moved.writes_mn} written = {total} MN</span>'
+        "</td></tr>"
+    )
+
+
+def bytes_fragment(name: str) -> Fragment:
+    """What a kernel reads and writes, as blocks, below those that it improves on."""
+    moved, of = (
+        (traffic.BACKWARD, "single_block") if name == "backward" else (traffic.FORWARD, name)
+    )
+    if name in LADDER:
+        at = LADDER.index(name)
+        shown = LADDER[max(0, at - 2) : at + 1]
+    elif name == "backward":
+        shown = ("naive", "two_loops", "single_block")
+    else:
+        shown = ("two_loops", name)
+    lines = "".join(_blocks(label_of(each), each == of, moved[each]) for each in shown)
+    text = (
+        f"<table><caption>Elements moved, {'backward' if name == 'backward' else 'forward'}; "
+        f"filled: read, hollow: written</caption><tbody>{lines}</tbody></table>"
+    )
+    return Fragment(block(text, "moved") + "\n")
+
+
+def rung_fragment(data: dict, rung: str) -> Fragment:
+    """What one kernel reaches on every shape: its share of the copy, with a sign against torch."""
+    suite = "strided" if rung == "strided" else "ladder"
+    rows = of_suite(data, suite)
+    mine = [row for row in rows if row["provider"] == rung]
+    if not mine:
+        return NOT_MEASURED
+    groups = [group for group in by_case(rows).values() if rung in group]
+    kinds = [
+        (direction, dtype)
+        for direction in ("forward", "backward")
+        for dtype in DTYPES
+        if any((row["direction"], row["dtype"]) == (direction, dtype) for row in mine)
+    ]
+    share = gap_share(rows)
+    shapes: dict[str, dict[tuple, dict]] = {}
+    for group in groups:
+        row = group[rung]
+        label = shape_words(row) if suite == "strided" else f"{n_cols(row):,}"
+        shapes.setdefault(label, {})[row["direction"], row["dtype"]] = group
+    body, losses, against = [], [], 0
+    for label, by_kind in shapes.items():
+        cells = ""
+        for kind in kinds:
+            text, factor = _cell(by_kind.get(kind), rung, share)
+            cells += text
+            against += factor is not None
+            if standing(factor) == "behind" and factor is not None:
+                losses.append((factor, by_kind[kind][rung]))
+        body.append(f'<tr><th scope="row">{label}</th>{cells}</tr>')
+    head = "".join(
+        f'<th scope="col">{direction} <span>{SHORT[dtype]}</span></th>'
+        for direction, dtype in kinds
+    )
+    first = "shape" if suite == "strided" else "columns"
+    lines = [
+        '<table class="rung"><caption>Share of a copy’s speed; ▲ faster than torch, = within '
+        f'{LEVEL:.0%}, ▼ slower</caption><thead><tr><th scope="col">{first}</th>{head}</tr></thead>'
+        f"<tbody>{''.join(body)}</tbody></table>"
+    ]
+    parts = [block("\n".join(lines))]
+    if losses:
+        worst, row = min(losses, key=lambda item: item[0])
+        parts.append(
+            f"It is slower than torch in {len(losses)} of {against} cells, most on "
+            f"{shape_words(row)}, {row['direction']}, {row['dtype']}: {times(worst)} of torch's "
+            "speed."
+        )
+    elif against:
+        parts.append(f"It is nowhere more than {LEVEL:.0%} slower than torch on these shapes.")
+    refused = [row for row in mine if row["status"] == "refused"]
+    if refused:
+        reason = (refused[0]["reason"] or "").split(": ", 1)[-1].replace("_", r"\_")
+        parts.append(f"Where no number stands it refuses: {reason}.")
+    parts.append(f"{WHERE[suite]} {measured_line(data, mine)}")
+    return Fragment("\n\n".join(parts) + "\n", measured_by(mine, (rung,)))
+
+
+def _cell(group: dict[str, dict] | None, rung: str, share) -> tuple[str, float | None]:
+    """The share of a case with its sign, and its speed relative to torch's."""
+    if group is None:
+        return '<td class="none">·</td>', None
+    own, torch = timed(group.get(rung)), timed(group.get("torch"))
+    reached = share(group, rung)
+    factor = torch / own if own and torch else None
+    if not reached:
+        return f'<td class="none">{group[rung]["status"]}</td>', factor
+    state = standing(factor) if factor else "level"
+    return f'<td class="{state}">{SIGNS[state]} {reached:.2f}</td>', factor
+
+
+def logsumexp_fragment(data: dict) -> Fragment:
+    """What log-sum-exp reaches by length and type, with a sign against the best other library."""
+    rows = of_suite(data, "log_softmax", op="logsumexp")
+    if not rows:
+        return NOT_MEASURED
+    dtypes = [dtype for dtype in DTYPES if any(row["dtype"] == dtype for row in rows)]
+    groups = {
+        (n_cols(row), row["dtype"]): group
+        for group in by_case(rows).values()
+        for row in [next(iter(group.values()))]
+    }
+    body = []
+    for length in sorted({length for length, _ in groups}):
+        cells = ""
+        for dtype in dtypes:
+            group = groups.get((length, dtype))
+            if not group:
+                cells += '<td class="none">·</td>'
+                continue
+            peer = best_peer(group)
+            factor, reached = ratio(group, peer) if peer else None, ratio(group, COPY)
+            state = standing(factor)
+            cells += f'<td class="{state}">{SIGNS[state]} {reached or 0:.2f}</td>'
+        body.append(f'<tr><th scope="row">{length:,}</th>{cells}</tr>')
+    head = "".join(f'<th scope="col">{dtype}</th>' for dtype in dtypes)
+    table = (
+        '<table class="rung"><caption>Share of the speed of a copy of as many bytes; ▲ faster than '
+        f"the best other library, = within {LEVEL:.0%}, ▼ slower</caption><thead><tr>"
+        f'<th scope="col">columns</th>{head}</tr></thead><tbody>{"".join(body)}</tbody></table>'
+    )
+    text = f"{block(table)}\n\n{WHERE['log_softmax']} {measured_line(data, rows)}\n"
+    return Fragment(text, measured_by(rows))
+
+
+def fragments(data: dict) -> dict[str, Fragment]:
+    """Everything that the pages of the kernels include, by name."""
+    found = {f"bench-rung-{rung}": rung_fragment(data, rung) for rung in RUNGS}
+    found["bench-logsumexp"] = logsumexp_fragment(data)
+    for name in HEADLINES:
+        found[f"reaches-{name}"] = headline_fragment(data, name)
+        if name != "logsumexp":
+            found[f"moved-{name}"] = bytes_fragment(name)
+    return found

@@ -1,0 +1,401 @@
+"""Where rows lie, and which program takes what: the figures of the kernel pages and of their map."""
+
+from __future__ import annotations
+
+from softmax_site.figures import timeline
+from softmax_site.figures.drawing import Drawing, figure
+
+SMALL = 132, 64
+"""The size of a picture on the map."""
+
+
+def _passes(reads: int, writes: int, alt: str) -> Drawing:
+    """A strip for each time that the row is read or written."""
+    drawing = Drawing(*SMALL, alt)
+    height = min(10, (SMALL[1] - 4) / (reads + writes) - 2)
+    y = (SMALL[1] - (reads + writes) * (height + 2)) / 2
+    for number in range(reads + writes):
+        drawing.box(
+            4, y + number * (height + 2), 124, height, "reads" if number < reads else "writes"
+        )
+    return drawing
+
+
+def _of_naive() -> Drawing:
+    return _passes(5, 3, "Eight strips: five reads of the matrix and three writes.")
+
+
+def _of_three_loops() -> Drawing:
+    return _passes(3, 1, "Four strips: three reads of the matrix and one write.")
+
+
+def _of_two_loops() -> Drawing:
+    return _passes(2, 1, "Three strips: two reads of the matrix and one write.")
+
+
+def _of_single_block() -> Drawing:
+    return _passes(1, 1, "Two strips: one read of the matrix and one write.")
+
+
+def _of_packed_rows() -> Drawing:
+    drawing = Drawing(*SMALL, "Four short rows in one tile, with a few empty lanes at its end.")
+    for row in range(4):
+        drawing.box(4, 4 + row * 14, 96, 12, "p0", "p0" if row == 0 else "")
+        drawing.box(102, 4 + row * 14, 26, 12, "none")
+    return drawing
+
+
+def _of_aligned_rows() -> Drawing:
+    drawing = Drawing(*SMALL, "A row whose first and last elements lie outside whole vectors.")
+    drawing.box(14, 22, 14, 20, "edge")
+    for vector in range(5):
+        drawing.box(29 + vector * 16, 22, 15, 20, "p0")
+    drawing.box(109, 22, 8, 20, "edge")
+    for mark in range(8):
+        drawing.line(13 + mark * 16 - 0.5, 14, 13 + mark * 16 - 0.5, 50, "mark")
+    return drawing
+
+
+def _of_split_rows() -> Drawing:
+    drawing = Drawing(*SMALL, "One row cut into four chunks, each with a word above it.")
+    for chunk in range(4):
+        drawing.box(4 + chunk * 31, 34, 30, 20, f"p{chunk}", f"p{chunk}")
+        drawing.box(14 + chunk * 31, 6, 10, 8, "writes")
+        drawing.line(19 + chunk * 31, 14, 19 + chunk * 31, 34, "mark")
+    drawing.line(19, 10, 112, 10, "mark")
+    return drawing
+
+
+def _grid(alt: str, kind_of) -> Drawing:
+    drawing = Drawing(*SMALL, alt)
+    for down in range(5):
+        for across in range(8):
+            drawing.box(6 + across * 15, 3 + down * 12, 14, 11, kind_of(down, across))
+    return drawing
+
+
+def _of_strided() -> Drawing:
+    return _grid(
+        "A grid in which each program takes two neighbouring columns of cells over its whole "
+        "height.",
+        lambda down, across: f"p{across // 2}",
+    )
+
+
+def _of_split_strided() -> Drawing:
+    return _grid(
+        "The same grid, where two programs share a pair of columns of cells: one takes the upper "
+        "part, one the lower.",
+        lambda down, across: f"p{(across // 4) * 2 + (down > 2)}",
+    )
+
+
+def _of_strided_loops() -> Drawing:
+    drawing = _grid(
+        "The same grid, where each program walks down its columns of cells twice.",
+        lambda down, across: f"p{across // 4}",
+    )
+    for x in (24, 44, 84, 104):
+        drawing.arrow(x, 5, x, 58)
+    return drawing
+
+
+def _of_logsumexp() -> Drawing:
+    drawing = Drawing(*SMALL, "A row that is read, and a single number that is written.")
+    drawing.box(4, 14, 124, 12, "reads")
+    drawing.arrow(66, 28, 66, 40)
+    drawing.box(60, 42, 12, 12, "writes")
+    return drawing
+
+
+def _of_flash_attention() -> Drawing:
+    drawing = Drawing(*SMALL, "Tiles of keys and values that one program of queries walks along.")
+    drawing.box(4, 8, 22, 48, "p0", "q")
+    for tile in range(4):
+        drawing.box(34 + tile * 24, 8, 22, 22, "reads", "k")
+        drawing.box(34 + tile * 24, 34, 22, 22, "reads", "v")
+    return drawing
+
+
+PICTURES = {
+    "naive": _of_naive,
+    "three_loops": _of_three_loops,
+    "two_loops": _of_two_loops,
+    "single_block": _of_single_block,
+    "packed_rows": _of_packed_rows,
+    "aligned_rows": _of_aligned_rows,
+    "split_rows": _of_split_rows,
+    "split_rows_simple": _of_split_rows,
+    "strided": _of_strided,
+    "split_strided": _of_split_strided,
+    "strided_loops": _of_strided_loops,
+    "logsumexp": _of_logsumexp,
+    "flash_attention": _of_flash_attention,
+}
+"""The picture of each module of kernels on the map."""
+
+
+def memory(environment: dict) -> str:
+    """From registers to memory, with the sizes of the GPU that was measured."""
+    l2 = environment["l2_bytes"] / 2**20
+    memory_gib = environment["gpu_memory_bytes"] / 2**30
+    count = environment["multiprocessors"]
+    drawing = Drawing(
+        520,
+        250,
+        f"{count} multiprocessors, each with registers and an L1 cache of its own; one L2 cache of "
+        f"{l2:.0f} MiB that all share; one memory of {memory_gib:.0f} GiB behind it.",
+    )
+    for at, name in enumerate(
+        ("multiprocessor 0", "multiprocessor 1", f"multiprocessor {count - 1}")
+    ):
+        x = (0, 172, 348)[at]
+        drawing.box(x, 0, 168, 122, "frame")
+        drawing.text(x + 84, 14, name, "ink", "middle")
+        for warp in range(4):
+            drawing.box(x + 8 + warp * 38.5, 28, 37, 22, f"p{warp // 2}", "warp")
+        drawing.box(x + 8, 54, 152, 26, "reads", "registers 256 KiB")
+        drawing.box(x + 8, 86, 152, 28, "wash", "L1 and shared 256 KB")
+        drawing.arrow(x + 84, 124, x + 84, 142)
+    drawing.text(344, 60, "…", "ink", "middle")
+    drawing.box(0, 144, 516, 36, "wash", f"L2 cache, {l2:.0f} MiB, shared by all")
+    drawing.arrow(258, 182, 258, 200)
+    drawing.box(0, 202, 516, 42, "frame")
+    drawing.text(258, 223, f"memory, {memory_gib:.0f} GiB", "ink", "middle")
+    return figure(
+        [drawing],
+        f"The {environment['gpu']} of this site’s measurements. Each level is larger, further away "
+        "and slower than the one above it. Two programs (two shades) run on each multiprocessor "
+        "here, of two warps each. Counts and sizes of L2 and memory are what the device reported, "
+        "the sizes within a multiprocessor are from "
+        '<a href="https://docs.nvidia.com/cuda/hopper-tuning-guide/index.html">NVIDIA’s tuning '
+        "guide for Hopper</a>.",
+    )
+
+
+def coalescing() -> str:
+    """The same eight lanes, reading neighbours and reading a stride apart."""
+    near = Drawing(
+        250, 150, "Eight lanes read eight neighbouring elements: one sector of 32 bytes."
+    )
+    far = Drawing(
+        250, 150, "Eight lanes read elements that lie far apart: one element of eight sectors."
+    )
+    for drawing, title in ((near, "neighbours"), (far, "a stride apart")):
+        drawing.text(0, 10, title)
+        for lane in range(8):
+            drawing.box(4 + lane * 30, 26, 26, 20, "p0", str(lane))
+    near.box(3, 88, 238, 24, "frame")
+    for lane in range(8):
+        near.arrow(17 + lane * 30, 48, 17 + lane * 30, 84)
+        near.box(5 + lane * 29.5, 91, 26, 18, "reads")
+        far.arrow(17 + lane * 30, 48, 17 + lane * 30, 84)
+        far.box(4 + lane * 30, 88, 27, 24, "frame")
+        far.box(6 + lane * 30, 91, 4, 18, "reads")
+    near.text(0, 134, "1 sector moved, all of it used", "quiet")
+    far.text(0, 134, "8 sectors moved, an eighth of each used", "quiet")
+    return figure(
+        [near, far],
+        "Coalescing. Memory is moved in lines of 128 bytes, in sectors of 32. Lanes of a warp that "
+        "ask for neighbouring float32 numbers share sectors; lanes that ask for numbers far apart "
+        "each move a sector of their own and use four bytes of it. A warp has 32 lanes, eight are "
+        "drawn.",
+    )
+
+
+def packed_rows(
+    n_rows: int = 6, n_cols: int = 12, block_rows: int = 4, block_cols: int = 16
+) -> str:
+    """Rows of a matrix in tiles of block_rows × block_cols."""
+    programs = -(-n_rows // block_rows)
+    drawing = Drawing(
+        520,
+        programs * block_rows * 22 + 26,
+        f"{n_rows} rows of {n_cols} columns in two tiles of {block_rows} rows and {block_cols} "
+        "columns. The lanes past the end of a row, and the rows past the last, are empty.",
+    )
+    left, cell = 86, 27
+    for row in range(programs * block_rows):
+        program, y = row // block_rows, 20 + row * 22 + 4 * (row // block_rows)
+        if row % block_rows == 0:
+            drawing.text(0, y + 10, f"program {program}")
+        for col in range(block_cols):
+            inside = row < n_rows and col < n_cols
+            label = f"row {row}" if inside and col == 0 else ""
+            drawing.box(left + col * cell, y, cell - 1, 20, f"p{program}" if inside else "none")
+            if label:
+                drawing.text(left + 4, y + 10, label, f"on-p{program}")
+    drawing.text(left, 8, f"columns of the tile: {block_cols}", "quiet")
+    return figure(
+        [drawing],
+        f"{n_rows} rows of {n_cols} columns, {block_rows} rows to a program. The tile’s sides are "
+        "powers of two; its dashed lanes are masked, so they are neither read nor written. "
+        "Each row is reduced along the tile.",
+    )
+
+
+def parts_of_row(row: int, n_cols: int, vector: int) -> tuple[int, int, int]:
+    """(head, body, tail) of a row of a matrix without gaps.
+
+    >>> [parts_of_row(row, 27, 8) for row in range(4)]
+    [(0, 24, 3), (5, 16, 6), (2, 24, 1), (7, 16, 4)]
+    """
+    begin, end = row * n_cols, (row + 1) * n_cols
+    body_begin, body_end = -(-begin // vector) * vector, end // vector * vector
+    return body_begin - begin, body_end - body_begin, end - body_end
+
+
+def aligned_rows(n_cols: int = 27, vector: int = 8, n_rows: int = 4) -> str:
+    """Head, body and tail of the first rows of a matrix, between the borders of vectors."""
+    cell, left, bar = 12.4, 50, 24
+    drawing = Drawing(
+        520,
+        n_rows * (bar + 10) + 24,
+        f"{n_rows} rows of {n_cols} elements. Each has whole vectors of {vector} in its middle; "
+        "the first row starts on a vector, the others have a head and a tail outside whole vectors.",
+    )
+    span = n_cols + 2 * vector
+    for row in range(n_rows):
+        y = 20 + row * (bar + 10)
+        begin = row * n_cols
+        first = begin // vector * vector
+        drawing.text(0, y + bar / 2, f"row {row}")
+        head, body, tail = parts_of_row(row, n_cols, vector)
+        x = left + (begin - first) * cell
+        for length, kind, name in (
+            (head, "edge", "head"),
+            (body, "p0", "body"),
+            (tail, "edge", "tail"),
+        ):
+            if kind == "p0":
+                for at in range(0, length, vector):
+                    drawing.box(
+                        x + at * cell, y, vector * cell - 1, bar, kind, name if at == 0 else ""
+                    )
+            elif length:
+                drawing.box(x, y, length * cell - 1, bar, kind, name if length > 3 else str(length))
+            x += length * cell
+        for mark in range(0, span, vector):
+            at = left + mark * cell - 0.5
+            if at < 518:
+                drawing.line(at, y - 4, at, y + bar + 4, "mark")
+    drawing.text(left, 8, f"dashed: every {vector} elements, 16 bytes", "quiet")
+    return figure(
+        [drawing],
+        f"The first rows of a matrix with {n_cols} columns of 16-bit elements. The body runs from "
+        "border to border and moves in vectors of 16 bytes. Head and tail, fewer than a vector "
+        "each, fit one small masked tile.",
+    )
+
+
+def strided_tile(along: int = 6, across: int = 12, wide: int = 4) -> str:
+    """Neighbours across, one softmax along."""
+    cell, left, top = 30, 120, 44
+    drawing = Drawing(
+        520,
+        top + along * 24 + 30,
+        f"A grid, {along} cells along the softmax dimension and {across} across. Each program takes "
+        f"{wide} neighbouring strands over the whole length.",
+    )
+    drawing.text(left, 10, "across: neighbours in memory", "quiet")
+    drawing.arrow(left + 190, 10, left + 250, 10)
+    for program in range(across // wide):
+        x = left + program * wide * cell
+        drawing.text(x + wide * cell / 2, 30, f"program {program}", "ink", "middle")
+        for down in range(along):
+            for at in range(wide):
+                drawing.box(x + at * cell, top + down * 24, cell - 1, 22, f"p{program}")
+    drawing.text(0, top + 12, "along: one", "quiet")
+    drawing.text(0, top + 30, "softmax runs", "quiet")
+    drawing.text(0, top + 48, "down here", "quiet")
+    drawing.arrow(100, top + 10, 100, top + along * 24 - 6)
+    drawing.text(
+        left, top + along * 24 + 14, "one maximum and one sum for each strand of the tile", "quiet"
+    )
+    return figure(
+        [drawing],
+        "A strand is what one softmax is taken of: elements that lie a stride apart. A program "
+        "takes neighbouring strands, so that each line of its tile is whole cache lines, and "
+        "reduces along them.",
+    )
+
+
+def split_strands(along: int = 6, across: int = 8, chunks: int = 2) -> str:
+    """The same tile, cut into chunks along the strands, and walked in loops."""
+    cut = Drawing(
+        256, 190, "Tiles cut in two along the strands; each part publishes a word a strand."
+    )
+    walk = Drawing(256, 190, "Each program walks along its strands twice, tile by tile.")
+    for drawing, title in ((cut, "split: both parts in registers"), (walk, "loops: walked twice")):
+        drawing.text(0, 10, title)
+        for down in range(along):
+            for at in range(across):
+                if drawing is cut:
+                    kind = (at // (across // 2)) * 2 + down // (along // chunks)
+                else:
+                    kind = at // (across // 2)
+                drawing.box(at * 30, 26 + down * 22, 29, 21, f"p{kind}")
+    for at in range(across):
+        cut.box(at * 30 + 11, 164, 8, 8, "writes")
+        cut.box(at * 30 + 11, 176, 8, 8, "writes")
+    for x in (45, 75, 165, 195):
+        walk.arrow(x, 30, x, 152)
+    walk.text(0, 172, "first the sums, then the result", "quiet")
+    return figure(
+        [cut, walk],
+        "Left: the strands are too long for one program, so two programs share them and exchange "
+        "a word for each strand (small squares). Right: very long strands are walked twice, and "
+        "nothing is kept in between but the maximum and the sum.",
+    )
+
+
+def three_ways() -> str:
+    """How programs that share a row learn of the whole row."""
+    words = Drawing(168, 196, "Chunks in registers; words go through the L2 cache.")
+    clusters = Drawing(168, 196, "Chunks in a cluster; pairs go from one shared memory to another.")
+    twice = Drawing(168, 196, "One program reads the whole row from memory twice.")
+    for drawing, title in ((words, "words"), (clusters, "clusters"), (twice, "second read")):
+        drawing.text(0, 10, title)
+        drawing.box(0, 158, 164, 30, "frame")
+        drawing.text(82, 173, "memory", "ink", "middle")
+    for at in range(4):
+        words.box(at * 42, 28, 38, 30, f"p{at}", f"p{at}")
+        words.arrow(at * 42 + 14, 60, at * 42 + 14, 90)
+        words.arrow(at * 42 + 26, 90, at * 42 + 26, 62)
+        words.arrow(at * 42 + 19, 156, at * 42 + 19, 128)
+        clusters.box(at * 42, 28, 38, 30, f"p{at}", f"p{at}")
+        clusters.arrow(at * 42 + 19, 156, at * 42 + 19, 92)
+    words.box(0, 94, 164, 30, "wash", "words in L2")
+    clusters.box(0, 62, 164, 26, "wash", "shared memories")
+    clusters.arrow(20, 75, 40, 75)
+    clusters.arrow(144, 75, 124, 75)
+    twice.box(50, 28, 64, 30, "p0", "p0")
+    twice.arrow(68, 156, 68, 62)
+    twice.arrow(96, 156, 96, 62)
+    twice.text(62, 110, "1", "ink", "end")
+    twice.text(102, 110, "2", "ink")
+    return figure(
+        [words, clusters, twice],
+        "Three ways to a denominator. Ours: any programs of the device exchange 64-bit words "
+        "through the cache that all share. QuACK: the programs of a cluster, at most 16 and on "
+        "neighbouring multiprocessors, write into each other’s shared memory. torch, Liger and "
+        "our own two loops, for rows that fit no program: read the row again.",
+    )
+
+
+def fragments(environment: dict | None) -> dict[str, str]:
+    """The figures by the name that a page includes them by."""
+    drawn = {
+        "figure-coalescing": coalescing(),
+        "figure-packed-rows": packed_rows(),
+        "figure-aligned-rows": aligned_rows(),
+        "figure-split-rows": timeline.together(),
+        "figure-split-rows-alone": timeline.without_a_partner(),
+        "figure-depths": timeline.depths(),
+        "figure-strided": strided_tile(),
+        "figure-split-strided": split_strands(),
+        "figure-three-ways": three_ways(),
+    }
+    if environment:
+        drawn["figure-memory"] = memory(environment)
+    return drawn

@@ -1,0 +1,317 @@
+"""The map of the kernels: every rung, geometry and operation, with its picture, what it moves, and
+how fast it was measured; and split rows compared with those who share a row in other ways."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import escape
+from statistics import median
+from typing import NamedTuple
+
+from softmax_bench import traffic
+from softmax_bench.report import by_case, geometric_mean, ratio, standing, timed
+from softmax_bench.roster import CHOOSER, COPY, label_of
+from softmax_site.benchmarks.data import of_suite, shape_words
+from softmax_site.benchmarks.page import Fragment, measured_by
+from softmax_site.benchmarks.words import SIGNS, sign
+from softmax_site.figures import kernels as figures
+
+LADDER = ((32768, 4096), (2048, 65536))
+"""The shapes by which the rungs of the ladder are compared, float32: rows that a cache holds, and
+rows that it does not."""
+
+
+class Entry(NamedTuple):
+    """A line of the map."""
+
+    module: str
+    page: str
+    idea: str
+    """What it changes."""
+    forward: str
+    backward: str
+    shapes: str
+    """Which shapes get it."""
+
+
+def _moves(name: str) -> tuple[str, str]:
+    return traffic.FORWARD[name].formula, traffic.BACKWARD[name].formula
+
+
+RUNGS = (
+    Entry(
+        "naive",
+        "naive",
+        "PyTorch lines: every intermediate travels to memory and back",
+        *_moves("naive"),
+        "none; a baseline",
+    ),
+    Entry(
+        "three_loops",
+        "three-loops",
+        "one kernel: intermediates stay in registers, the row is read three times",
+        *_moves("three_loops"),
+        "none; for reading",
+    ),
+    Entry(
+        "two_loops",
+        "two-loops",
+        "the online recurrence finds maximum and denominator in one loop",
+        *_moves("two_loops"),
+        "long rows of float64, if there are many",
+    ),
+    Entry(
+        "single_block",
+        "single-block",
+        "the row stays in the registers of one program and is read once",
+        *_moves("single_block"),
+        "none; packed rows took its place",
+    ),
+)
+"""Kernels written for softmax alone, each of which changes one thing."""
+
+GEOMETRIES = (
+    Entry(
+        "packed_rows",
+        "packed-rows",
+        "several short rows in one program, so that more bytes are in flight",
+        *_moves("packed_rows"),
+        "rows that fit one program and that whole vectors divide",
+    ),
+    Entry(
+        "aligned_rows",
+        "aligned-rows",
+        "rows that start between two vectors still move in whole vectors",
+        *_moves("aligned_rows"),
+        "rows that fit one program and that vectors do not divide",
+    ),
+    Entry(
+        "split_rows",
+        "split-rows",
+        "several programs hold one row and exchange a word each",
+        *_moves("split_rows"),
+        "rows too long for one program, and rows too few to fill the GPU",
+    ),
+    Entry(
+        "strided",
+        "strided",
+        "elements a stride apart: neighbouring strands in one tile",
+        *_moves("strided"),
+        "a softmax dimension that fits a tile",
+    ),
+    Entry(
+        "split_strided",
+        "strided-split",
+        "several programs hold the same strands and exchange words",
+        *_moves("strided"),
+        "a longer dimension",
+    ),
+    Entry(
+        "strided_loops",
+        "strided-loops",
+        "strands walked twice, tile by tile",
+        *_moves("two_loops"),
+        "the longest dimensions, float64, GPUs on which programs do not wait; and rows that "
+        "nothing above takes",
+    ),
+)
+"""Kernels that say where a row lies, for every operation."""
+
+OTHERS = (
+    Entry(
+        "split_rows_simple",
+        "split-rows",
+        "split rows in forty lines, softmax only",
+        *(_moves("split_rows")[0], "–"),
+        "none; for reading",
+    ),
+    Entry(
+        "logsumexp",
+        "logsumexp",
+        "the gradient of log-sum-exp, which needs no sum",
+        *("–", "2MN + 2M"),
+        "every gradient of log-sum-exp",
+    ),
+    Entry(
+        "flash_attention",
+        "flash-attention",
+        "the online recurrence one step further: attention in one loop",
+        *("–", "–"),
+        "none; for reading",
+    ),
+)
+"""What belongs to neither."""
+
+TABLES = (RUNGS, GEOMETRIES, OTHERS)
+"""Together every kernel of the library."""
+
+
+def _formula(text: str) -> str:
+    """`8MN + 4M` with its letters in italics."""
+    return re.sub(r"MN|M", lambda match: f"<i>{match[0]}</i>", escape(text))
+
+
+def _rung_speed(data: dict, module: str) -> str:
+    """The share of the copy's speed that a rung reaches on the common shapes, forward."""
+    lines = []
+    for shape in LADDER:
+        rows = of_suite(data, "ladder", direction="forward", dtype="float32", shape=list(shape))
+        group = next(iter(by_case(rows).values()), {})
+        mine, copy = timed(group.get(module)), timed(group.get(COPY))
+        share = f"<b>{copy / mine:.2f}</b>" if mine and copy else "–"
+        lines.append(f"{share} <small>{shape[1]:,} columns</small>")
+    return "<br>".join(lines)
+
+
+def _chosen(data: dict, module: str) -> Iterator[tuple[dict[str, dict], dict]]:
+    """The cases of softmax that the library gave to this kernel, where rows lie without gaps."""
+    for suite in ("forward", "backward", "few_rows", "strided"):
+        for group in by_case(of_suite(data, suite, op="softmax", layout="contiguous")).values():
+            row = group.get(CHOOSER)
+            if row and row["kernels"] and f"{module}_kernel" in row["kernels"]:
+                yield group, row
+
+
+def _geometry_speed(data: dict, module: str, direction: str) -> str:
+    """The median share of the copy's speed, and the range, over the shapes that got this kernel."""
+    shares = [
+        ratio(group, COPY)
+        for group, row in _chosen(data, module)
+        if row["direction"] == direction and ratio(group, COPY)
+    ]
+    if not shares:
+        return "–"
+    return (
+        f"<b>{median(shares):.2f}</b> "
+        f"<small>({min(shares):.2f}–{max(shares):.2f}, {len(shares)} shapes)</small>"
+    )
+
+
+def _table(entries: tuple[Entry, ...], caption: str, speeds) -> str:
+    lines = [
+        '<div class="kernel-map">',
+        f"<table><caption>{caption}</caption><thead><tr><th></th><th>kernel</th>"
+        "<th>elements moved,<br>forward · backward</th><th>shapes that get it</th>"
+        "<th>measured, of a copy</th></tr></thead><tbody>",
+    ]
+    for entry in entries:
+        picture = figures.PICTURES[entry.module]().svg()
+        lines.append(
+            f'<tr id="map-{entry.module}"><td>{picture}</td>'
+            f'<td><a href="{entry.page}/"><code>{entry.module}</code></a> {escape(entry.idea)}</td>'
+            f"<td>{_formula(entry.forward)} · {_formula(entry.backward)}</td>"
+            f"<td>{escape(entry.shapes)}</td><td>{speeds(entry)}</td></tr>"
+        )
+    lines += ["</tbody></table>", "</div>", ""]
+    return "\n".join(lines)
+
+
+def tables(data: dict | None) -> dict[str, Fragment]:
+    """The map in three tables, with speeds where there are measurements."""
+    named = " and ".join(f"{shape[0]:,} × {shape[1]:,}" for shape in LADDER)
+    measured = measured_by(data["rows"], (*traffic.FORWARD, CHOOSER)) if data else None
+
+    def rung(entry: Entry) -> str:
+        return _rung_speed(data, entry.module) if data else "–"
+
+    def geometry(entry: Entry) -> str:
+        if not data:
+            return "–"
+        forward = _geometry_speed(data, entry.module, "forward")
+        backward = _geometry_speed(data, entry.module, "backward")
+        return f"forward {forward}<br>backward {backward}"
+
+    return {
+        "map-rungs": Fragment(
+            _table(RUNGS, f"The ladder, measured on {named}, float32, forward", rung), measured
+        ),
+        "map-geometries": Fragment(
+            _table(
+                GEOMETRIES,
+                "The geometries, each measured on the shapes that the library gives it",
+                geometry,
+            )
+        ),
+        "map-others": Fragment(_table(OTHERS, "Three more", lambda entry: "–")),
+    }
+
+
+def against(data: dict) -> Fragment:
+    """Ours against those who share a row otherwise, on every shape that split rows takes."""
+    others = ("quack", "torch", "liger")
+    body, factors, losses, unanswered = [], [], [], 0
+    cases = [(group, row) for group, row in _chosen(data, "split_rows")]
+    for group, row in cases:
+        ours = ratio(group, COPY)
+        quack = ratio(group, "quack")
+        if quack:
+            factors.append(quack)
+            if standing(quack) == "behind":
+                losses.append((quack, row))
+        else:
+            unanswered += 1
+        cells = "".join(f"<td>{sign(ratio(group, name))}</td>" for name in others)
+        body.append(
+            f"<tr><td>{row['direction']}</td><td>{row['dtype']}</td><td>{shape_words(row)}</td>"
+            f"<td>{f'{ours:.2f}' if ours else '–'}</td>{cells}</tr>"
+        )
+    if not factors:
+        return Fragment("Not measured yet.\n")
+    count = {name: sum(standing(each) == name for each in factors) for name in SIGNS}
+    text = (
+        f"Of {len(cases)} measured shapes that split rows takes, QuACK answers {len(factors)}. Our "
+        f"words are ahead of its clusters in {count['ahead']}, level in {count['level']} and "
+        f"behind in {count['behind']}; the geometric mean is {geometric_mean(factors):.2f} times "
+        f"its speed. The other {unanswered} are lengths that QuACK refuses or fails on."
+    )
+    if losses:
+        listed = "; ".join(
+            f"{row['direction']}, {row['dtype']}, {shape_words(row)}: {factor:.2f} of its speed"
+            for factor, row in sorted(losses, key=lambda each: each[0])
+        )
+        text += f" Where we are behind: {listed}."
+    head = "".join(f"<th>against {label_of(name)}</th>" for name in others)
+    html = (
+        "<details>\n<summary>Every shape</summary>\n"
+        '<table class="against"><thead><tr><th>direction</th><th>dtype</th><th>shape</th>'
+        f"<th>of a copy</th>{head}</tr></thead><tbody>\n" + "\n".join(body) + "\n</tbody></table>\n"
+        "<p>▲ ours is faster by more than 2 %, = level, ▼ ours is slower; the number is our speed "
+        "over theirs.</p>\n</details>\n"
+    )
+    return Fragment(f"{text}\n\n{html}", measured_by([row for _, row in cases]))
+
+
+def where_clusters_win(data: dict) -> Fragment:
+    """Ours against QuACK by direction, dtype and number of rows, as signs."""
+    kinds: dict[tuple, list[float]] = {}
+    for group, row in _chosen(data, "split_rows"):
+        factor = ratio(group, "quack")
+        if factor:
+            few = "few rows (64 at most)" if row["shape"][0] <= 64 else "many rows"
+            kinds.setdefault((few, row["direction"], row["dtype"]), []).append(factor)
+    lines = [
+        "| rows | direction | dtype | shapes | our speed over QuACK’s: mean | lowest | highest |",
+        "| --- | --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for (few, direction, dtype), factors in sorted(kinds.items()):
+        mean = geometric_mean(factors) or 0.0
+        lines.append(
+            f"| {few} | {direction} | {dtype} | {len(factors)} | {SIGNS[standing(mean)]} {mean:.2f} "
+            f"| {SIGNS[standing(min(factors))]} {min(factors):.2f} "
+            f"| {SIGNS[standing(max(factors))]} {max(factors):.2f} |"
+        )
+    return Fragment("\n".join(lines) + "\n")
+
+
+def fragments(data: dict | None) -> dict[str, Fragment]:
+    """Everything above by the name that a page includes it by."""
+    environment = list(data["environments"].values())[-1] if data else None
+    out = {name: Fragment(text) for name, text in figures.fragments(environment).items()}
+    out |= tables(data)
+    empty = Fragment("Not measured yet.\n")
+    out["split-rows-against"] = against(data) if data else empty
+    out["where-clusters-win"] = where_clusters_win(data) if data else empty
+    if "figure-memory" not in out:
+        out["figure-memory"] = empty
+    return out

@@ -1,0 +1,265 @@
+"""Files of the repository as the pages show them: in named sections, by their own line numbers.
+
+A section lies between the comments `--8<-- [start:name]` and `--8<-- [end:name]`.  The blank
+lines of a section part it into paragraphs, the pieces of a kernel; signature and docstring of a
+function belong to the paragraph that they open.  Files are read as text and never imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import lru_cache
+from pathlib import Path
+
+from pygments.lexers import PythonLexer
+from pygments.token import STANDARD_TYPES
+
+FOLDER = "source"
+"""The folder of the site with a page for each file shown."""
+
+LIBRARY = "src/triton_softmax"
+"""Every file of the library is shown whole, and of others those that something links to."""
+
+DIRECTIVE = re.compile(
+    r"\[\[code (?P<path>[\w/]+\.py):(?P<name>[\w-]+)(?:/(?P<first>\d+)(?:-(?P<last>\d+))?)?"
+    r"(?: since=(?P<since>\w+))?\]\]"
+)
+EQUATIONS = re.compile(r"(?P<reason>^\s*#.*?)(?:;\s*|\s*)\beq: (?P<labels>.+?)\s*$")
+_MARKER = re.compile(r"\s*# --8<-- \[(?P<edge>start|end):(?P<name>[\w-]+)\]\s*")
+_INCLUDED = re.compile(r'--8<-- "(?P<path>src/[\w/]+\.py)')
+_COLOURED = re.compile(r"k|s|m|c|nb|nf|nc|nd|ow")
+
+
+class SourceError(ValueError):
+    """A file or a part of one that cannot be shown."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """Decorators, signature and docstring of a function: lines `first` to `last`, from 1."""
+
+    first: int
+    last: int
+    summary: str
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Lines `first` to `last` of a file, from 1."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class File:
+    """A Python file of the repository."""
+
+    path: str
+    lines: tuple[str, ...]
+    tokens: tuple[tuple[tuple[str, str], ...], ...]
+    """What each line is made of: classes of colour, empty for none, and texts."""
+    heads: tuple[Head, ...]
+    """Of the functions that have a docstring."""
+    functions: dict[str, int]
+    """The lines that the functions at the top begin on, by name."""
+
+    @property
+    def page(self) -> str:
+        """The page that shows it whole, below `docs/`."""
+        return page_of(self.path)
+
+    @property
+    def name(self) -> str:
+        """What a reader calls it.
+
+        >>> File("src/triton_softmax/kernels/rows.py", (), (), (), {}).name
+        'kernels/rows.py'
+        """
+        return name_of(self.path)
+
+    def marker(self, number: int) -> re.Match | None:
+        return _MARKER.fullmatch(self.lines[number - 1])
+
+    def equations(self, number: int) -> tuple[str, list[str]]:
+        """What a comment says before it names equations, and the labels; none if it names none."""
+        match = EQUATIONS.match(self.lines[number - 1])
+        if match is None:
+            return self.lines[number - 1], []
+        reason = match["reason"].rstrip()
+        labels = [label.strip() for label in match["labels"].split(",")]
+        return ("" if reason.strip() == "#" else reason), labels
+
+    def section(self, name: str) -> Piece:
+        """A named section, without the blank lines at its ends."""
+        first = last = 0
+        for number in range(1, len(self.lines) + 1):
+            match = self.marker(number)
+            if match and match["name"] == name:
+                if match["edge"] == "start":
+                    first = number + 1
+                else:
+                    last = number - 1
+        if not 0 < first <= last:
+            names = [
+                match["name"]
+                for number in range(1, len(self.lines) + 1)
+                if (match := self.marker(number)) and match["edge"] == "start"
+            ]
+            known = ", ".join(names) or "none"
+            raise SourceError(f"{self.path} has no section {name!r}; it has {known}")
+        return self._trimmed(first, last)
+
+    def paragraphs(self, name: str) -> list[Piece]:
+        """The parts of a section between its blank lines, heads together with what follows."""
+        whole = self.section(name)
+        in_head = {number for head in self.heads for number in range(head.first, head.last + 1)}
+        parts: list[Piece] = []
+        start = None
+        for number in range(whole.first, whole.last + 2):
+            ends = number > whole.last or (
+                not self.lines[number - 1].strip() and number not in in_head
+            )
+            if ends and start is not None and number - 1 not in in_head:
+                parts.append(Piece(start, number - 1))
+                start = None
+            elif not ends and start is None:
+                start = number
+        return parts
+
+    def piece(self, name: str, first: int | None = None, last: int | None = None) -> Piece:
+        """A section, or its paragraphs `first` to `last`, counted from 1."""
+        if first is None:
+            return self.section(name)
+        parts = self.paragraphs(name)
+        last = last or first
+        if not 1 <= first <= last <= len(parts):
+            raise SourceError(
+                f"{self.path}: section {name!r} has {len(parts)} paragraphs, not {first} to {last}"
+            )
+        return Piece(parts[first - 1].first, parts[last - 1].last)
+
+    def code(self, piece: Piece) -> dict[int, str]:
+        """The lines of a piece that compute, by number: no head, no comment, nothing blank."""
+        in_head = {number for head in self.heads for number in range(head.first, head.last + 1)}
+        return {
+            number: text
+            for number in range(piece.first, piece.last + 1)
+            if number not in in_head
+            and (text := self.lines[number - 1].strip())
+            and not text.startswith("#")
+        }
+
+    def _trimmed(self, first: int, last: int) -> Piece:
+        while first < last and not self.lines[first - 1].strip():
+            first += 1
+        while first < last and not self.lines[last - 1].strip():
+            last -= 1
+        return Piece(first, last)
+
+
+def page_of(path: str) -> str:
+    """The page that shows a file whole, below `docs/`."""
+    return f"{FOLDER}/{path}.md"
+
+
+def name_of(path: str) -> str:
+    """What a reader calls a file.
+
+    >>> name_of("src/triton_softmax/kernels/rows.py"), name_of("tests/site/test_site.py")
+    ('kernels/rows.py', 'tests/site/test_site.py')
+    """
+    return path.removeprefix(f"{LIBRARY}/")
+
+
+def link(path: str, line: int) -> str:
+    """The address of a line on the page of its file, from any page."""
+    return f"/{page_of(path)}#L{line}"
+
+
+def _tokens(text: str) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """The lines of a text as runs of one colour, so that a page has few elements."""
+    lines: list[list[tuple[str, str]]] = [[]]
+    for kind, value in PythonLexer(stripnl=False).get_tokens(text):
+        colour = STANDARD_TYPES.get(kind, "")
+        colour = colour if _COLOURED.match(colour) else ""
+        for at, part in enumerate(value.split("\n")):
+            if at:
+                lines.append([])
+            if not part:
+                continue
+            if lines[-1] and lines[-1][-1][0] == colour:
+                part = lines[-1].pop()[1] + part
+            lines[-1].append((colour, part))
+    return tuple(tuple(line) for line in lines[: len(text.splitlines())])
+
+
+def _summary(node: ast.FunctionDef, room: int = 72) -> str:
+    """The first line of a folded function: its name, and its parameters if they are few."""
+    arguments = node.args
+    names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    names += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
+    names += [each.arg for each in arguments.kwonlyargs]
+    while len(f"def {node.name}({', '.join(names)})") > room and names:
+        names = [*names[: -2 if names[-1] == "…" else -1], "…"]
+        if names == ["…"]:
+            break
+    return f"def {node.name}({', '.join(names)})"
+
+
+@lru_cache(maxsize=256)
+def _read(root: Path, path: str, stamp: int) -> File:
+    text = (root / path).read_text("utf8")
+    tree = ast.parse(text)
+    heads = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            heads.append(Head(first, node.body[0].end_lineno or first, _summary(node)))
+    heads.sort(key=lambda head: head.first)
+    functions = {
+        node.name: node.lineno
+        for node in tree.body
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    }
+    return File(path, tuple(text.splitlines()), _tokens(text), tuple(heads), functions)
+
+
+def read(path: str, root: Path | str = ".") -> File:
+    """A file of the repository; read again if it has changed."""
+    root = Path(root).resolve()
+    if not (root / path).is_file():
+        raise SourceError(f"there is no file {path!r} to show")
+    return _read(root, path, (root / path).stat().st_mtime_ns)
+
+
+def changed(mine: File, section: str, other: File) -> set[int]:
+    """The lines of a section that the section of the same name in another file does not have."""
+    new, old = (file.code(file.section(section)) for file in (mine, other))
+    matcher = SequenceMatcher(None, list(old.values()), list(new.values()), autojunk=False)
+    kept = {
+        at for _, first, size in matcher.get_matching_blocks() for at in range(first, first + size)
+    }
+    return {number for at, number in enumerate(new) if at not in kept}
+
+
+@lru_cache(maxsize=4)
+def _shown_on(root: Path, stamp: tuple) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for page, _ in stamp:
+        text = (root / "docs" / page).read_text("utf8")
+        paths = [match["path"] for match in DIRECTIVE.finditer(text)]
+        paths += [match["path"] for match in _INCLUDED.finditer(text)]
+        for path in dict.fromkeys(paths):
+            found.setdefault(path, []).append(page)
+    return found
+
+
+def shown_on(root: Path | str, pages: list[str]) -> dict[str, list[str]]:
+    """The pages, of those given, that show parts of each file."""
+    root = Path(root).resolve()
+    stamps = tuple((page, (root / "docs" / page).stat().st_mtime_ns) for page in pages)
+    return _shown_on(root, stamps)
