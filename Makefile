@@ -20,6 +20,7 @@ test: .venv/.test
 
 regenerate: .venv/.test
 	$(PY) -m softmax_site.computed
+	PYTHONPATH=src $(PY) -m softmax_site.figures
 
 lint: .venv/.test
 	$(PY) -m ruff check .

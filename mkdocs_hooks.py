@@ -14,5 +14,6 @@ from softmax_site.build import (  # noqa: E402, F401
     on_page_context,
     on_page_markdown,
     on_post_page,
+    on_post_template,
     on_startup,
 )

@@ -1,5 +1,7 @@
 """Softmax with base 10 in the place of e: a new operation, in a file of its own."""
 
+from dataclasses import replace
+
 import triton
 import triton.language as tl
 
@@ -63,5 +65,5 @@ def _vjp(values, terms, m, s):
     return values[0] * (values[1] - s) * LOG_BASE
 
 
-POWER_SOFTMAX_VJP = SOFTMAX_VJP._replace(name="power_softmax_vjp", finish=_vjp)
+POWER_SOFTMAX_VJP = replace(SOFTMAX_VJP, name="power_softmax_vjp", finish=_vjp)
 """dx = log(base)·y·(dy − s), of the same sum as softmax: s = sum(y·dy)."""

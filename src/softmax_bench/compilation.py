@@ -149,6 +149,7 @@ OPERATIONS = {
     "log_softmax": "triton_softmax.operations.log_softmax:LOG_SOFTMAX",
     "log_softmax_backward": "triton_softmax.operations.log_softmax:LOG_SOFTMAX_VJP",
     "logsumexp": "triton_softmax.operations.logsumexp:LOGSUMEXP",
+    "logsumexp_backward": "triton_softmax.operations.logsumexp:LOGSUMEXP_VJP",
 }
 """Where the operations are found, by the names that plans have for them."""
 

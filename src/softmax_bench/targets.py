@@ -6,7 +6,7 @@ import fnmatch
 from dataclasses import dataclass
 
 from softmax_bench.report import best_peer, by_case, geometric_mean, ratio, timed
-from softmax_bench.roster import CHOOSER, COPY
+from softmax_bench.roster import CHOOSER, COPY, label_of
 
 COMPILES_AT_MOST = 20
 HOST_AT_MOST = 1.5
@@ -51,10 +51,12 @@ def _peer(regime: str, case: str, group: dict, least: float) -> Cell | None:
     if peer is None:
         return None
     factor = ratio(group, peer)
-    asked = f"at least {least:.2f} times as fast as the best peer"
+    asked = f"at least {least:.2f} times as fast as the best other library"
     if factor is None:
         return Cell(regime, case, asked, group[CHOOSER]["status"], False, 0.0)
-    return Cell(regime, case, asked, f"{factor:.3f} ({peer})", factor >= least, factor / least)
+    return Cell(
+        regime, case, asked, f"{factor:.3f} ({label_of(peer)})", factor >= least, factor / least
+    )
 
 
 def _few_rows(case: str, group: dict) -> list[Cell]:

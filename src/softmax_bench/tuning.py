@@ -74,11 +74,7 @@ def forget_compiled() -> bool:
 
 
 def compiled() -> list[str]:
-    """The name of a function for each of its variants in those caches.
-
-    A hook on compilations would do, but Triton hands it the constants as JSON, and an operation,
-    which holds functions, has none.
-    """
+    """The name of a function for each of its variants in those caches."""
     return [
         function.fn.__name__
         for function in jitted()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from softmax_site import equations, glossary, listing, markdown, rendered, search
+from softmax_site import equations, glossary, listing, markdown, rendered, search, shell
 from softmax_site.preview import Pages
 
 _preview: Pages | None = None
@@ -64,14 +64,27 @@ def on_page_content(html, page, config, **_):
     if page.file.src_uri not in glossary.WITHOUT:
         root = Path(config.config_file_path).parent
         html = glossary.mark(html, page.url, glossary.terms(root))
-    html, _hidden[page.file.src_uri] = search.hide(html)
+    html, _hidden[page.file.src_uri] = search.hide(shell.copyable(html))
     return html
 
 
-def on_page_context(context, page, **_):
+def on_page_context(context, page, config, **_):
     """Put it back: plugins, and with them the search, come before hooks."""
     page.content = search.show(page.content, _hidden.pop(page.file.src_uri))
+    context["place"] = shell.place(page)
+    context["heading"] = shell.heading(page)
+    context["needed"] = shell.needed(config.extra.get("loads", []), page.content)
     return context
+
+
+def on_post_template(output, template_name, config):
+    """No map of a site that does not know its address, and a page for lost readers that works at
+    any address."""
+    if template_name == "sitemap.xml" and not config.site_url:
+        return ""
+    if template_name == "404.html" and not config.site_url:
+        return shell.without_root(output)
+    return output
 
 
 def on_post_page(output, page, config):

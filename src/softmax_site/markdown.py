@@ -37,7 +37,7 @@ from softmax_site.listing import CodeBlocks, Formulas, SourceBlocks, child
 
 _INLINE = r"(?<![\\$\w])\$(?![\s$])((?:\\.|[^\\$\n]|\n(?!\n))+?)(?<![\s\\])\$(?![\d$])"
 _EQREF = r"\\eqref\{([^}\s]+)\}"
-_HTML = re.compile(r"^<(?P<tag>details|div)\b.*?^</(?P=tag)>$", re.M | re.S)
+_HTML = re.compile(r"^(?:<(?P<tag>details|div)\b.*?^</(?P=tag)>|<!-- [^\n]* -->)$", re.M | re.S)
 _RENDERED = re.compile(r"\[\[rendered ([\w-]+)\]\]")
 
 _SCRIPTED = re.compile(r"<(msub|msup|msubsup)>(<mo minsize=[^>]*>[^<]*</mo>)")
@@ -223,8 +223,10 @@ class _Rendered(Preprocessor):
         return out
 
     def fragment(self, name: str) -> list[str]:
-        """The lines of a fragment; what is HTML already, some megabytes, is not parsed again."""
+        """The lines of a fragment, between comments that tell it from what is typed; what is HTML
+        already is not parsed again."""
         text = rendered.markdown(name, self.root)
+        text = f"<!-- rendered {name} -->\n\n{text}\n<!-- /rendered -->\n"
         return _HTML.sub(lambda match: self.md.htmlStash.store(match[0]), text).split("\n")
 
 

@@ -19,11 +19,12 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from softmax_site import checks, corrections, kernel_map, modules, traffic
+from softmax_site import checks, corrections, kernel_map, modules, observations, traffic
 from softmax_site.benchmarks import notice
 from softmax_site.benchmarks.data import newest
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.benchmarks.render import render
+from softmax_site.figures import home
 
 READ = ("docs/benchmarks", "tests/site/test_corrections.py", checks.COUNTS)
 """What everything rendered follows from, beside the modules in `src/`."""
@@ -40,10 +41,12 @@ def _stamp(root: Path) -> tuple:
 def _load(root: Path, stamp: tuple) -> Rendered:
     out = render(root)
     out.fragments["corrections"] = Fragment(corrections.listing(root))
+    out.fragments |= observations.fragments(root)
     out.fragments["checks"] = Fragment(checks.table(root))
     out.fragments |= {name: Fragment(text) for name, text in traffic.tables().items()}
     found = newest(root)
     out.fragments |= kernel_map.fragments(found and found[1])
+    out.fragments |= home.fragments(root)
     out.fragments |= {
         f"modules-{name}": Fragment(modules.listing(root, name)) for name in modules.PACKAGES
     }

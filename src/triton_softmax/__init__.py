@@ -8,7 +8,7 @@ The modules, in the order in which a call passes them:
 - `registration`: the operators for all other calls, with rules for autograd, vmap, autocast and
   tracing; `derivatives`: their derivatives of any order
 - `dispatch`: from a call to its plan
-- `checks`: what is refused; `plan`: what a call does, decided once
+- `checks`: what is refused; `plan`: what a call does, decided once; `layout`: how its tensors lie
 - `choose`: from shape, strides, dtype and device to a geometry and its constants
 - `operations`: what is computed for a row
 - `kernels`: where the row lies; the ladder of rungs, then a geometry each, for all operations

@@ -190,10 +190,14 @@ class SoftmaxBackwardFunction(Function):
 # --8<-- [end:softmax-backward-function]
 
 
-def _probabilities(x: Tensor, lse: Tensor, dim: int) -> Tensor:
-    return (
-        (_wide(x) - _wide(lse).unsqueeze(dim)).exp() if x.dim() else (_wide(x) - _wide(lse)).exp()
-    )
+def _softmax_jvp(t: Tensor, y: Tensor, dim: int) -> Tensor:
+    return _backward_op(False)(t, y, dim, y.dtype)
+
+
+def _probabilities(x: Tensor, dim: int) -> Tensor:
+    """softmax(x), and not exp(x − lse): that takes over what rounding has cost a large lse."""
+    dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
+    return _ops.softmax.default(x, dim, dtype)
 
 
 def _sum(t: Tensor, dim: int) -> Tensor:
@@ -215,58 +219,56 @@ class LogsumexpFunction(Function):
     def setup_context(ctx, inputs, output):
         x, dim = inputs
         ctx.dim = check_dim(dim, x.dim())
-        _save(ctx, x, output)
+        _save(ctx, x)
 
     @staticmethod
     def backward(ctx, dlse):
         if dlse is None:
             return None, None
-        x, lse = ctx.saved_tensors
-        return _ops.logsumexp_backward.default(dlse, x, lse, ctx.dim), None
+        (x,) = ctx.saved_tensors
+        return _ops.logsumexp_backward.default(dlse, x, ctx.dim), None
 
     @staticmethod
     def jvp(ctx, tx, _):
         with _inner_modes():
-            x, lse = ctx.saved_tensors
-            x = _primal(x)
+            (x,) = _primals(ctx)
             # eq: logsumexp-jvp
-            return _sum(_probabilities(x, lse, ctx.dim) * _wide(tx), ctx.dim).to(x.dtype)
+            return _sum(_probabilities(x, ctx.dim) * _wide(tx), ctx.dim).to(x.dtype)
 
 
 class LogsumexpBackwardFunction(Function):
-    """The vector-Jacobian product of logsumexp, differentiable in its three arguments."""
+    """The vector-Jacobian product of logsumexp, itself differentiable in `dlse` and in `x`."""
 
     @staticmethod
-    def forward(dlse, x, lse, dim):
-        return _below_autograd(_ops.logsumexp_backward.default, dlse, x, lse, dim)
+    def forward(dlse, x, dim):
+        return _below_autograd(_ops.logsumexp_backward.default, dlse, x, dim)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        dlse, x, lse, dim = inputs
+        dlse, x, dim = inputs
         ctx.dim = check_dim(dim, x.dim())
-        _save(ctx, dlse, x, lse)
+        _save(ctx, dlse, x)
 
     @staticmethod
     def backward(ctx, v):
         if v is None:
-            return None, None, None, None
-        dlse, x, lse = ctx.saved_tensors
-        vp = _wide(v) * _probabilities(x, lse, ctx.dim)
+            return None, None, None
+        dlse, x = ctx.saved_tensors
+        p = _probabilities(x, ctx.dim)
         # eq: logsumexp-backward-wrt-inputs
-        grad_dlse = _sum(vp, ctx.dim)
-        grad_x = _spread(dlse, x, ctx.dim) * vp
-        grad_lse = -_wide(dlse) * grad_dlse
-        return grad_dlse.to(dlse.dtype), grad_x.to(x.dtype), grad_lse.to(lse.dtype), None
+        grad_dlse = _sum(_wide(v) * p, ctx.dim)
+        grad_x = _softmax_jvp(_spread(dlse, x, ctx.dim) * _wide(v), p, ctx.dim)
+        return grad_dlse.to(dlse.dtype), grad_x.to(x.dtype), None
 
     @staticmethod
-    def jvp(ctx, tdlse, tx, tlse, _):
+    def jvp(ctx, tdlse, tx, _):
         with _inner_modes():
-            dlse, x, lse = _primals(ctx)
-            p = _probabilities(x, lse, ctx.dim)
-            terms = [
-                None if tdlse is None else _spread(tdlse, x, ctx.dim) * p,
-                None if tx is None else _spread(dlse, x, ctx.dim) * p * _wide(tx),
-                None if tlse is None else -_spread(dlse * tlse, x, ctx.dim) * p,
-            ]
-            tangent = _sum_of(*terms)
-            return None if tangent is None else tangent.to(x.dtype)
+            dlse, x = _primals(ctx)
+            along_dlse = along_x = None
+            if tdlse is not None:
+                along_dlse = _ops.logsumexp_backward.default(tdlse, x, ctx.dim)
+            if tx is not None:
+                p = _probabilities(x, ctx.dim)
+                along_x = _softmax_jvp(_spread(dlse, x, ctx.dim) * _wide(tx), p, ctx.dim)
+                along_x = along_x.to(x.dtype)
+            return _sum_of(along_dlse, along_x)

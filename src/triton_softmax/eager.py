@@ -59,16 +59,22 @@ def nobody_watches(x: Tensor) -> bool:
 
 
 # --8<-- [start:eager-softmax]
+_BACKWARD = {"softmax": "softmax_backward", "log_softmax": "log_softmax_backward"}
+
+
 class _Softmax(Function):
-    """Autograd for plain eager calls; `arguments` is one object so that `apply` has two to look at,
-    not five."""
+    """Autograd for plain eager calls.
+
+    `arguments` is one object so that `apply` has two to look at, not five: the operation, dim,
+    dtype, implementation, and the dtype of x.
+    """
 
     @staticmethod
     def forward(ctx, x, arguments):
-        operation, dim, dtype, implementation = arguments
+        operation, dim, dtype, implementation, _ = arguments
         y = plan_of(operation, (x,), dim, dtype, implementation)(x)
         ctx.save_for_backward(y)
-        ctx.arguments = operation + "_backward", dim, x.dtype, implementation
+        ctx.arguments = arguments
         ctx.set_materialize_grads(False)
         return y
 
@@ -77,11 +83,12 @@ class _Softmax(Function):
         if dy is None:
             return None, None
         (y,) = ctx.saved_tensors
-        operation, *arguments = ctx.arguments
+        operation, dim, _, implementation, in_dtype = ctx.arguments
+        operation = _BACKWARD[operation]
         if torch.is_grad_enabled() or not nobody_watches(dy):
             # A second derivative, a batched gradient, ...
-            return getattr(registration, operation)(dy, y, *arguments), None
-        return plan_of(operation, (y, dy), *arguments)(y, dy), None
+            return getattr(registration, operation)(dy, y, dim, in_dtype, implementation), None
+        return plan_of(operation, (y, dy), dim, in_dtype, implementation)(y, dy), None
 
 
 # --8<-- [end:eager-softmax]
@@ -91,7 +98,7 @@ class _Logsumexp(Function):
     @staticmethod
     def forward(ctx, x, dim):
         lse = plan_of("logsumexp", (x,), dim)(x)
-        ctx.save_for_backward(x, lse)
+        ctx.save_for_backward(x)
         ctx.dim = dim
         ctx.set_materialize_grads(False)
         return lse
@@ -100,10 +107,10 @@ class _Logsumexp(Function):
     def backward(ctx, dlse):
         if dlse is None:
             return None, None
-        x, lse = ctx.saved_tensors
+        (x,) = ctx.saved_tensors
         if torch.is_grad_enabled() or not nobody_watches(dlse):
-            return registration.logsumexp_backward(dlse, x, lse, ctx.dim), None
-        return plan_of("logsumexp_backward", (x, lse, dlse), ctx.dim)(x, lse, dlse), None
+            return registration.logsumexp_backward(dlse, x, ctx.dim), None
+        return plan_of("logsumexp_backward", (x, dlse), ctx.dim)(x, dlse), None
 
 
 # `Function.apply` is Python code that looks for transforms, which `nobody_watches` has done, and

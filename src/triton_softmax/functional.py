@@ -29,7 +29,7 @@ def _normalize(
         if dtype is not None:
             x = _cast(x, dtype)
         if x.requires_grad and torch.is_grad_enabled():
-            return differentiable_softmax(x, (operation, dim, dtype, implementation))
+            return differentiable_softmax(x, (operation, dim, dtype, implementation, x.dtype))
         return plan_of(operation, (x,), dim, dtype, implementation)(x)
     _check_tensor(x)
     dim = _check_int(dim)

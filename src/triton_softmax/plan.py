@@ -5,8 +5,8 @@ A plan is an object that runs a call and can be called again for every call of t
 section `launches` knows what the kernels take.
 
 The operations and their inputs: "softmax" and "log_softmax" take (x,), "softmax_backward" and
-"log_softmax_backward" take (y, dy), "logsumexp" takes (x,), "logsumexp_backward" takes
-(x, lse, dlse). The first input decides the shape.
+"log_softmax_backward" take (y, dy), "logsumexp" takes (x,), "logsumexp_backward" takes (x, dlse).
+The first input decides the shape; dlse lacks `dim`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from .choose.constants import RowTile, SplitStrided, StridedLoops, StridedTile
 from .choose.strided import choose_loops
 from .kernels import (
     aligned_rows,
-    logsumexp,
     naive,
     packed_rows,
     single_block,
@@ -37,8 +36,9 @@ from .kernels import (
     two_loops,
 )
 from .launch import Launch, Workspace, cuda_index, current_device
+from .layout import as_matrix, collapse, from_matrix, outer_and_inner, own
 from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
-from .operations.logsumexp import LOGSUMEXP
+from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import Operation
 from .operations.softmax import SOFTMAX, SOFTMAX_VJP
 
@@ -48,6 +48,7 @@ OPERATIONS = {
     "log_softmax": LOG_SOFTMAX,
     "log_softmax_backward": LOG_SOFTMAX_VJP,
     "logsumexp": LOGSUMEXP,
+    "logsumexp_backward": LOGSUMEXP_VJP,
 }
 
 _RUNGS = {
@@ -167,7 +168,7 @@ class OfScalar:
         self.kernels = plan.kernels
 
     def __call__(self, *inputs: Tensor) -> Tensor:
-        return _own(self.plan(*[each.reshape(1) for each in inputs]), inputs[0].shape)
+        return own(self.plan(*[each.reshape(1) for each in inputs]), inputs[0].shape)
 
 
 class Filled:
@@ -185,67 +186,6 @@ class Filled:
 
 
 # --8<-- [end:plans]
-
-
-def _own(result: Tensor, shape: torch.Size) -> Tensor:
-    """A contiguous result in another shape, and not as a view, which the caller could not change in
-    place: PyTorch forbids that for views made inside an autograd function."""
-    strides = torch.empty(shape, device="meta").stride()
-    storage, offset = result.untyped_storage(), result.storage_offset()
-    return result.new_empty(0).set_(storage, offset, shape, strides)
-
-
-def as_matrix(tensor: Tensor, dim: int) -> Tensor:
-    """`tensor` as (n_rows, n_cols) with adjacent columns; a view where possible."""
-    matrix = tensor.movedim(dim, -1).reshape(-1, tensor.shape[dim])
-    return matrix if matrix.stride(1) == 1 or matrix.shape[1] == 1 else matrix.contiguous()
-
-
-def from_matrix(matrix: Tensor, shape: torch.Size, dim: int) -> Tensor:
-    """The contiguous tensor of which `matrix` holds the rows along `dim`."""
-    if matrix.shape == shape and dim == 1:
-        return matrix
-    moved = shape[:dim] + shape[dim + 1 :] + shape[dim : dim + 1]
-    return _own(matrix.view(moved).movedim(-1, dim).contiguous(), shape)
-
-
-def collapse(
-    shape: tuple[int, ...], strides: list[tuple[int, ...]], dim: int
-) -> list[tuple[int, ...]]:
-    """The dimensions other than `dim`, joined where all tensors allow it.
-
-    Args:
-        shape: the common shape.
-        strides: the strides of each tensor.
-        dim: the softmax dimension, counted from the front.
-
-    Returns:
-        Groups (size, stride in each tensor), outermost first; none of size 1.
-
-    >>> collapse((2, 3, 4, 5), [(60, 20, 5, 1)], 2)
-    [(6, 20), (5, 1)]
-    """
-    groups: list[tuple[int, ...]] = []
-    for i, size in enumerate(shape):
-        if i == dim or size == 1:
-            continue
-        steps = tuple(s[i] for s in strides)
-        if groups and all(
-            outer == size * step for outer, step in zip(groups[-1][1:], steps, strict=True)
-        ):
-            groups[-1] = (groups[-1][0] * size, *steps)
-        else:
-            groups.append((size, *steps))
-    return groups
-
-
-def _outer_and_inner(groups: list[tuple[int, ...]], n_tensors: int) -> list[tuple[int, ...]] | None:
-    """Exactly two groups, the one with the smaller stride in the first tensor last; None if there
-    are more."""
-    if len(groups) > 2:
-        return None
-    groups = [(1,) + (0,) * n_tensors] * (2 - len(groups)) + groups
-    return groups if groups[0][1] >= groups[1][1] or groups[0][0] == 1 else groups[::-1]
 
 
 def _device_of(tensor: Tensor) -> Device:
@@ -284,18 +224,16 @@ def make_plan(
         check_device(x.device)
     dtype = dtype or x.dtype
     without = x.shape[:dim] + x.shape[dim + 1 :]
-    reduces = operation.startswith("logsumexp")
+    op = OPERATIONS[operation]
+    shape = without if op.reduces else x.shape
     backward = operation.endswith("backward")
-    check_alike(x, *inputs[1:], shape=without if reduces else x.shape)
+    check_alike(x, *inputs[1 : op.inputs], shape=x.shape)
+    check_alike(x, *inputs[op.inputs :], shape=without)
     if x.numel() == 0:
-        return Filled(without if operation == "logsumexp" else x.shape, -math.inf, dtype)
+        return Filled(shape, -math.inf, dtype)
     if x.dim() == 0:
-        vector = tuple(each.reshape(1) for each in inputs)
-        if operation == "logsumexp_backward":
-            vector = (vector[0], *inputs[1:])
+        vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
         return OfScalar(make_plan(operation, vector, 0, dtype, implementation))
-    if operation == "logsumexp_backward":
-        return _plan_logsumexp_backward(inputs, dim)
     if backward and implementation == "three_loops":
         implementation = "two_loops"
     if implementation in _RUNGS:
@@ -307,7 +245,7 @@ def make_plan(
         if any(each.dtype != wide for each in inputs) or dtype != wide:
             converted = tuple(each.to(wide) for each in inputs)
             return Convert(make_plan(operation, converted, dim, None, implementation), wide, dtype)
-    out = torch.empty(without if reduces else x.shape, dtype=dtype, device="meta")
+    out = torch.empty(shape, dtype=dtype, device="meta")
     plan = _plan_launches(operation, inputs, out, dim, implementation)
     if plan is not None:
         return plan
@@ -346,25 +284,28 @@ def _plan_launches(
     op = OPERATIONS[operation]
     x = inputs[0]
     n_cols = x.shape[dim]
-    # A result without the dimension does not move along it.
-    spread = out.unsqueeze(dim).expand(x.shape) if op.reduces else out
-    strides = [each.stride() for each in (*inputs, spread)]
+    tensors = (*inputs, out)
+    # A tensor without the dimension does not move along it.
+    strides = [
+        each.stride() if each.dim() == x.dim() else each.unsqueeze(dim).expand(x.shape).stride()
+        for each in tensors
+    ]
     groups = collapse(x.shape, strides, dim)
-    # What a choice has to know: of all tensors that are moved element by element.
-    moved = inputs if op.reduces else (*inputs, out)
-    itemsize = min(each.element_size() for each in moved)
     col_strides = tuple(1 if n_cols == 1 else s[dim] for s in strides)
+    # What a choice has to know: of all tensors that are moved element by element.
+    which = [i for i, each in enumerate(tensors) if each.dim() == x.dim()]
+    moved = [tensors[i] for i in which]
+    itemsize = min(each.element_size() for each in moved)
     facts = {
         "traits": traits_of(op),
         "addresses": tuple(each.data_ptr() for each in moved),  # new memory starts on a vector: 0
         "device": _device_of(x),
-        "held": max(each.element_size() for each in inputs),
+        "held": max(each.element_size() for each in inputs[: op.inputs]),
     }
-    adjacent = all(step == 1 for step in col_strides[: len(moved)])
-    if adjacent and len(groups) <= 1 and implementation != "strided":
-        one_row = (1, *(n_cols,) * len(inputs), 1 if op.reduces else n_cols)
+    if all(col_strides[i] == 1 for i in which) and len(groups) <= 1 and implementation != "strided":
+        one_row = (1, *(n_cols if i in which else 1 for i in range(len(tensors))))
         n_rows, *steps = groups[0] if groups else one_row
-        of_moved = tuple(steps[: len(moved)])
+        of_moved = tuple(steps[i] for i in which)
         choice = choose_rows(
             n_rows, n_cols, itemsize, strides=of_moved, implementation=implementation, **facts
         )
@@ -378,19 +319,18 @@ def _plan_launches(
             return Launches(launches, workspace, x, out)
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
     else:
-        pair = _outer_and_inner(groups, len(strides))
+        pair = outer_and_inner(groups, len(strides))
         if pair is None or implementation not in (None, "strided"):
             return None
         outer, inner = pair
-        count = len(moved)
         choice = choose_strided(
             outer[0],
             n_cols,
             inner[0],
             itemsize,
-            outer_strides=outer[1 : 1 + count],
-            col_strides=col_strides[:count],
-            inner_strides=inner[1 : 1 + count],
+            outer_strides=tuple(outer[1 + i] for i in which),
+            col_strides=tuple(col_strides[i] for i in which),
+            inner_strides=tuple(inner[1 + i] for i in which),
             **facts,
         )
     launches, workspace = strided_launches(op, choice, outer, inner, col_strides, n_cols)
@@ -450,56 +390,3 @@ def strided_launches(
     n_words = 2 * grid * block_inner if choice.two_launches else 1
     numbers += (choice.n_chunks, choice.chunk_cols)
     return _launches(op, choice, grid, numbers), Workspace(n_words, zeroed=False)
-
-
-class LogsumexpBackward:
-    """One launch, whose result is like the first input."""
-
-    def __init__(self, launch: Launch, x: Tensor):
-        self.launch = launch
-        self.index = cuda_index(x)
-        self.kernels = (launch.kernel.__name__,)
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        index = self.index
-        if index >= 0 and index != current_device():
-            with torch.cuda.device(index):
-                return self(*inputs)
-        x, lse, dlse = inputs
-        dx = empty_like(x, memory_format=torch.contiguous_format)
-        self.launch.run((x, lse, dlse), dx)
-        return dx
-
-
-class ByRows:
-    """Run another plan on x as a matrix whose rows lie along `dim`, and on numbers of its rows."""
-
-    def __init__(self, plan: Plan, dim: int):
-        self.plan = plan
-        self.dim = dim
-        self.kernels = plan.kernels
-
-    def __call__(self, x: Tensor, *per_row: Tensor) -> Tensor:
-        result = self.plan(as_matrix(x, self.dim), *[each.contiguous() for each in per_row])
-        return from_matrix(result, x.shape, self.dim)
-
-
-def _plan_logsumexp_backward(inputs: tuple[Tensor, ...], dim: int) -> Plan:
-    x, *per_row = inputs
-    matrix = as_matrix(x, dim)
-    n_rows, n_cols = matrix.shape
-    block_size = min(4096, triton.next_power_of_2(n_cols))
-    n_chunks = triton.cdiv(n_cols, block_size)
-    launch = Launch(
-        logsumexp.logsumexp_backward_kernel,
-        n_rows * n_chunks,
-        (*matrix.stride(), n_cols, n_chunks),
-        {"BLOCK_SIZE": block_size},
-        {},
-    )
-    plan = LogsumexpBackward(launch, x)
-    last = all(size == 1 for size in x.shape[dim + 1 :])
-    in_place = matrix.data_ptr() == x.data_ptr()  # a view, of which a launch sees the address only
-    if in_place and last and all(each.is_contiguous() for each in per_row):
-        return plan
-    return ByRows(plan, dim)

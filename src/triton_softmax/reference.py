@@ -3,11 +3,10 @@
 Nothing here is fast. Each function is the shortest true form of one equation, works along the last
 axis, accepts any leading shape, and keeps the dtype it is given. Argument names are those of the
 kernels: `x` the input, `y` the output, `dy` the gradient that arrives at `y`, `dx` the gradient
-    that leaves at `x`, `m` a maximum, `d` a denominator.
+that leaves at `x`, `m` a maximum, `d` a denominator.
 
 Values that are not finite follow PyTorch: a row that holds NaN or +inf gives NaN throughout, a row
-    of nothing but
--inf as well, and a -inf beside finite numbers gives 0.
+of nothing but -inf as well, and a -inf beside finite numbers gives 0.
 
 PyTorch is imported only by the functions that need it.
 """
@@ -38,7 +37,7 @@ def softmax_naive_numpy(x: np.ndarray) -> np.ndarray:
     Returns:
         y of the same shape and dtype; each row of finite numbers adds up to 1.
 
-    Source: "Studying Triton One Kernel at a Time: Softmax".
+    Source: "Learning Triton One Kernel at a Time: Softmax".
 
     >>> softmax_naive_numpy(np.array([1.0, 2.0, 3.0])).round(4)
     array([0.09  , 0.2447, 0.6652])
@@ -72,9 +71,8 @@ def softmax_online_numpy(x: np.ndarray) -> np.ndarray:
     Returns:
         y of the same shape and dtype.
 
-    Source: "Studying Triton One Kernel at a Time: Softmax"; the recurrence is from "Online
-        normalizer calculation for
-    softmax" (Milakov and Gimelshein, 2018).
+    Source: "Learning Triton One Kernel at a Time: Softmax"; the recurrence is from "Online
+    normalizer calculation for softmax" (Milakov and Gimelshein, 2018).
 
     >>> softmax_online_numpy(np.array([1.0, 3.0, 5.0])).round(4)
     array([0.0159, 0.1173, 0.8668])
@@ -119,7 +117,7 @@ def logsumexp_numpy(x: np.ndarray) -> np.ndarray:
     """log(sum(exp(x))) = m + log(d) along the last axis, as `torch.logsumexp`.
 
     An infinite maximum is the answer itself: +inf gives +inf, and a row of nothing but -inf gives
-        -inf.
+    -inf.
 
     Args:
         x: floating-point array of shape (..., n_cols), n_cols ≥ 1.
@@ -284,7 +282,7 @@ def log_softmax_jacobian(y: np.ndarray) -> np.ndarray:
     Returns:
         An array of shape (..., n, n).
 
-    Source: "Studying Triton One Kernel at a Time: Softmax".
+    Source: "Learning Triton One Kernel at a Time: Softmax".
 
     >>> y = np.array([0.2, 0.3, 0.5])
     >>> np.allclose(y[:, None] * log_softmax_jacobian(y), softmax_jacobian(y))
@@ -389,14 +387,14 @@ def softmax_naive_torch(x: torch.Tensor) -> torch.Tensor:
         A tensor of the same shape and dtype, differentiable by autograd.
 
     Source: the first version of the Triton tutorial "Fused Softmax", with the exponential taken of
-        z where the source
-    takes it of x.
+    z where the source takes it of x.
 
     >>> import torch
     >>> x = torch.tensor([[1.0, 2.0, 3.0], [100.0, 100.0, 100.0]])
     >>> torch.allclose(softmax_naive_torch(x), torch.softmax(x, dim=-1))
     True
     """
+    # eq: softmax-safe
     x_max = x.amax(dim=-1, keepdim=True)
     z = x - x_max
     numerator = z.exp()
@@ -439,6 +437,7 @@ def softmax_vjp_torch(y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
     >>> torch.allclose(softmax_vjp_torch(y, dy), torch.autograd.grad(y, x, dy)[0])
     True
     """
+    # eq: softmax-vjp
     product = y * dy
     s = product.sum(dim=-1, keepdim=True)
     difference = dy - s
@@ -501,11 +500,11 @@ def attention_steps(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> list[Attenti
     """The FlashAttention-1 recurrence over the keys: after each step `o` is the attention over the
     keys read so far.
 
-    With s = q·k_j, the step from (m, d, o) to (m', d', o') is
+    With s = q·k_j, the step from (m, d, o) to (m_new, d_new, o_new) is
 
-        m' = max(m, s)
-        d' = d·exp(m - m') + exp(s - m')
-        o' = o·(d·exp(m - m') / d') + v_j·(exp(s - m') / d')
+        m_new = max(m, s)
+        d_new = d·exp(m - m_new) + exp(s - m_new)
+        o_new = o·(d·exp(m - m_new) / d_new) + v_j·(exp(s - m_new) / d_new)
 
     Args:
         q: queries, shape (n_queries,).

@@ -9,7 +9,7 @@ Six operators live in the namespace `triton_softmax`, reachable as
 - `log_softmax`, as `softmax`
 - `log_softmax_backward`, as `softmax_backward`
 - `logsumexp(x, dim) -> lse`, without the dimension `dim`
-- `logsumexp_backward(grad_output, x, output, dim) -> dx`
+- `logsumexp_backward(grad_output, x, dim) -> dx`
 
 Each has a kernel (`dispatch.run`), a shape rule for tracing, a differentiation rule in both modes
 (`derivatives`), a batching rule, and the autocast rule of PyTorch's operator of the same name. The
@@ -43,9 +43,7 @@ _library.define(f"log_softmax({_FORWARD}) -> Tensor")
 _library.define("logsumexp(Tensor x, int dim) -> Tensor")
 _library.define(f"softmax_backward({_BACKWARD}) -> Tensor")
 _library.define(f"log_softmax_backward({_BACKWARD}) -> Tensor")
-_library.define(
-    "logsumexp_backward(Tensor grad_output, Tensor x, Tensor output, int dim) -> Tensor"
-)
+_library.define("logsumexp_backward(Tensor grad_output, Tensor x, int dim) -> Tensor")
 
 _ops = torch.ops.triton_softmax
 softmax = _ops.softmax.default
@@ -79,8 +77,8 @@ def _logsumexp_kernel(x, dim):
     return run("logsumexp", (x,), dim)
 
 
-def _logsumexp_backward_kernel(grad_output, x, output, dim):
-    return run("logsumexp_backward", (x, output, grad_output), dim)
+def _logsumexp_backward_kernel(grad_output, x, dim):
+    return run("logsumexp_backward", (x, grad_output), dim)
 
 
 def _softmax_shape(x, dim, dtype=None, implementation=None):
@@ -98,7 +96,7 @@ def _logsumexp_shape(x, dim):
     return torch.empty([*x.shape[:dim], *x.shape[dim + 1 :]], dtype=x.dtype, device=x.device)
 
 
-def _logsumexp_backward_shape(grad_output, x, output, dim):
+def _logsumexp_backward_shape(grad_output, x, dim):
     check_arguments(x, dim)
     return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
@@ -142,12 +140,12 @@ def _logsumexp_batched(info, in_dims, x, dim):
     return logsumexp(x.unsqueeze(1) if x.dim() == 1 else x, dim + 1), 0
 
 
-def _logsumexp_backward_batched(info, in_dims, grad_output, x, output, dim):
-    dlse, x, lse = _to_front(info, in_dims, grad_output, x, output)
+def _logsumexp_backward_batched(info, in_dims, grad_output, x, dim):
+    dlse, x = _to_front(info, in_dims, grad_output, x)
     dim = check_dim(dim, x.dim() - 1)
     if x.dim() == 1:
-        return logsumexp_backward(dlse, x.unsqueeze(1), lse, 1).squeeze(1), 0
-    return logsumexp_backward(dlse, x, lse, dim + 1), 0
+        return logsumexp_backward(dlse, x.unsqueeze(1), 1).squeeze(1), 0
+    return logsumexp_backward(dlse, x, dim + 1), 0
 
 
 # --8<-- [start:autograd-key]

@@ -3,12 +3,14 @@ form, hooks, streams, threads, graphs, a busy device."""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
 import pytest
 import torch
 import triton
+import triton.language as tl
 
 pytestmark = [
     pytest.mark.gpu,
@@ -24,6 +26,7 @@ from kernel_cases import (  # noqa: E402
     kernel_name,
 )
 from triton_softmax import dispatch, launch  # noqa: E402
+from triton_softmax import plan as plans  # noqa: E402
 from triton_softmax.plan import OPERATIONS  # noqa: E402
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -32,6 +35,27 @@ COLUMNS = (
     8191, 8192, 8193, 16383, 16384, 16385,
     32001, 32768, 32769, 50257, 65536, 98304, 98312, 131072, 151643, 262144, 262145,
 )  # fmt: skip
+
+
+@triton.jit
+def _exp2_of_bits_kernel(bits_ptr, y_ptr, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.exp2(tl.load(bits_ptr + at).to(tl.float32, bitcast=True)))
+
+
+def test_the_error_of_the_exponential_of_the_device():
+    """Every float32 from -126 to 0: the relative error stays below 2⁻²², which NVIDIA's PTX
+    documentation states of `ex2.approx`, and is less than 2.5 units of 2⁻²⁴."""
+    worst, step = 0.0, 2**26
+    first, last = -(2**31), -(2**31) + 0x42FC0000  # the bits of -0.0 and of -126.0
+    for start in range(first, last, step):
+        bits = torch.arange(start, start + step, dtype=torch.int64, device="cuda").to(torch.int32)
+        y = torch.empty(step, device="cuda")
+        _exp2_of_bits_kernel[(step // 1024,)](bits, y, BLOCK=1024)
+        exact = bits.view(torch.float32).double().exp2()
+        error = (y.double() / exact - 1).abs()[: last - start]
+        worst = max(worst, error.max().item())
+    assert 1 < worst * 2**24 < 2.5
 
 
 def _tolerance(dtype: torch.dtype) -> float:
@@ -236,6 +260,31 @@ def test_launch_hooks_see_every_launch(operation, shape, dim, new_plans):
     assert seen == [f"{op.name}_{kernel}" for kernel in plan.kernels] * 3
     plan(*inputs)
     assert len(seen) == 3 * len(plan.kernels)
+
+
+@ON_CALLS
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_hooks_on_compilation_are_told_the_operation(operation, shape, dim, new_plans, monkeypatch):
+    """Triton hands them the constants as JSON."""
+    inputs = _inputs(operation, shape, dim, torch.float32)
+    plan = dispatch.plan_of(operation, inputs, dim)
+    seen = {"jit_cache_hook": [], "jit_post_compile_hook": []}
+
+    def hook(name):
+        def note(**given):
+            seen[name].append(json.loads(given["compile"]["specialization_data"])["constant_vals"])
+
+        return note
+
+    for name in seen:
+        monkeypatch.setattr(triton.knobs.runtime, name, hook(name))
+    for kernel in plans.GEOMETRIES.values():
+        kernel.device_caches.clear()
+    plan(*inputs)
+    op = OPERATIONS[operation]
+    for constants in seen.values():
+        assert len(constants) == len(plan.kernels)
+        assert all(op.name in each for each in constants)
 
 
 LAYOUTS = {

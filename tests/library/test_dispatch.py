@@ -23,7 +23,7 @@ from kernel_cases import (
 from triton_softmax import IMPLEMENTATIONS, dispatch, launch, plan
 from triton_softmax.choose import Device
 from triton_softmax.launch import WordPool
-from triton_softmax.plan import collapse
+from triton_softmax.layout import collapse
 
 pytestmark = quiet
 BOTH = pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from geometries import GEOMETRIES
 from kernel_cases import DEVICE, assert_near, dtype_name, quiet
 from power_softmax import LOG_BASE, POWER_SOFTMAX, POWER_SOFTMAX_VJP
 from triton_softmax import dispatch, plan
+from triton_softmax.operations.softmax import SOFTMAX_VJP
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src/triton_softmax"
 CASES = [
@@ -134,10 +136,49 @@ for module in pkgutil.iter_modules(operations.__path__):
     members = vars(importlib.import_module(f"triton_softmax.operations.{module.name}"))
     for op in members.values():
         if isinstance(op, Operation):
-            functions = [field for field in op if isinstance(field, triton.JITFunction)]
+            functions = [each for each in vars(op).values() if isinstance(each, triton.JITFunction)]
             assert len(functions) >= 3, op
             found[op.name] = [op.cache_key, [function.cache_key for function in functions]]
 print(json.dumps(found))
+"""
+
+HOOKS = """
+import json
+from types import SimpleNamespace
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+
+from triton_softmax import plan
+from triton_softmax.choose.constants import RowTile
+from triton_softmax.kernels.packed_rows import packed_rows_kernel
+
+target = GPUTarget("cuda", 90, 32)
+triton.runtime.driver.set_active(  # a device that is not there
+    SimpleNamespace(
+        get_current_target=lambda: target,
+        get_current_device=lambda: 0,
+        get_current_stream=lambda device: 0,
+    )
+)
+seen = []
+
+
+def hook(**given):
+    constants = json.loads(given["compile"]["specialization_data"])["constant_vals"]
+    seen.append([str(given["fn"].name), constants])
+
+
+triton.knobs.runtime.jit_cache_hook = hook
+triton.knobs.runtime.jit_post_compile_hook = hook
+x, out = torch.empty(2, 10, 50)
+how = RowTile(block_rows=4, block_cols=64, vector=1, barrier=False)
+for op in plan.OPERATIONS.values():
+    inputs = (x,) * op.inputs
+    numbers = (50,) * op.inputs, 50, 10, 50
+    packed_rows_kernel.warmup(inputs, out, *numbers, op, how, grid=(3,))
+print(json.dumps([seen, list(how), [op.name for op in plan.OPERATIONS.values()]]))
 """
 
 
@@ -182,6 +223,24 @@ def test_every_operation_of_the_library_is_known_by_the_text_of_its_functions():
     for name, (key, functions) in found.items():
         assert all(function in key for function in functions), name
     assert len({key for key, _ in found.values()}) == len(found)
+
+
+def test_hooks_on_compilation_are_told_the_name_of_an_operation():
+    """Both hooks, on the whole path of a launch but the driver's part: Triton hands them the
+    constants as JSON."""
+    seen, how, names = without_interpreter(HOOKS)
+    each = [["packed_rows_kernel", [name, how]] for name in names]
+    assert seen == [one for pair in zip(each, each, strict=True) for one in pair]
+
+
+def test_an_operation_is_its_name_and_equal_to_itself_alone():
+    """Else one of two operations with the same name would run in the place of the other."""
+    twin = replace(SOFTMAX_VJP, name=POWER_SOFTMAX_VJP.name)
+    assert json.dumps([twin]) == '["power_softmax_vjp"]' == json.dumps([POWER_SOFTMAX_VJP])
+    assert twin != POWER_SOFTMAX_VJP and not twin == POWER_SOFTMAX_VJP
+    assert len({twin, POWER_SOFTMAX_VJP, twin}) == 2
+    assert str(twin) == twin.name == "power_softmax_vjp"
+    assert twin.name in repr(twin) and twin.cache_key in repr(twin)
 
 
 def test_long_float64_rows_are_never_a_rung_s(monkeypatch):

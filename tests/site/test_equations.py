@@ -2,14 +2,11 @@
 
 Each test writes out both sides of its equation in float64 and compares them on random data of
 several sizes, the worked example among them. The first line of its docstring is shown in the
-equation index. Nothing here uses a kernel or the
-references of the library: an equation is tested against its own text, against a derivative taken
-    numerically, or
-against PyTorch.
+equation index. Nothing here uses a kernel or the references of the library: an equation is tested
+against its own text, against a derivative taken numerically, or against PyTorch.
 
 Derivatives are complex steps: for an analytic f, Im f(x + i·h) / h is f'(x) up to h², and there is
-    no difference that
-could cancel, so h = 1e-30 gives all digits.
+no difference that could cancel, so h = 1e-30 gives all digits.
 """
 
 import itertools
@@ -158,6 +155,23 @@ def test_softmax_ratio():
         close(y[:, None] / y[None, :], np.exp(x[:, None] - x[None, :]))
 
 
+def test_softmax_sigmoid():
+    """For two entries, softmax is the sigmoid of their difference."""
+    random = np.random.default_rng(10)
+    for x in 5 * random.normal(size=(50, 2)):
+        close(softmax_of(x)[0], math.exp(x[0]) / (math.exp(x[0]) + math.exp(x[1])))
+        close(softmax_of(x)[0], torch.sigmoid(torch.tensor(x[0] - x[1])).item())
+
+
+def test_softmax_temperature():
+    """Dividing the row by τ raises each ratio of outputs to the power 1/τ."""
+    for x in rows():
+        y = softmax_of(x)
+        for tau in (0.5, 1.0, 3.0):
+            heated = softmax_of(x / tau)
+            close(heated[:, None] / heated[None, :], (y[:, None] / y[None, :]) ** (1 / tau))
+
+
 def test_softmax_shift_invariance():
     """Each step of the chain, for shifts of either sign."""
     for x in rows():
@@ -190,12 +204,17 @@ def test_softmax_denominator_bounds():
     assert np.exp(np.zeros(7)).sum() == 7
 
 
+def test_sum_of_exponentials():
+    """The sum of the exponentials is the denominator times the exponential of the maximum."""
+    for x in rows():
+        close(sum(math.exp(value) for value in x), np.exp(x - x.max()).sum() * math.exp(x.max()))
+
+
 def test_lse_definition():
     """The logarithm of the sum, its shifted form, and PyTorch's logsumexp agree."""
     for x in rows():
         m = x.max()
         d = np.exp(x - m).sum()
-        close(np.log(np.exp(x).sum()), np.log(np.exp(m) * np.exp(x - m).sum()))
         close(np.log(np.exp(x).sum()), m + np.log(d))
         close(torch.logsumexp(torch.from_numpy(x), dim=0).item(), m + np.log(d))
 
@@ -365,7 +384,7 @@ def test_jacobian_row_sums():
 
 
 def test_jacobian_variance():
-    """vᵀ J v is the variance of v under the probabilities y, and not negative."""
+    """wᵀ J w is the variance of w under the probabilities y, and not negative."""
     for x, v in rows_with(1):
         y = softmax_of(x)
         left = v @ derivative(softmax, x) @ v
@@ -388,7 +407,7 @@ def test_jacobian_rank():
 
 
 def test_jacobian_eigenvalue_bound():
-    """0 ≤ vᵀ J v ≤ (max v - min v)²/4 ≤ ‖v‖²/2, with equality at y = (1/2, 1/2)."""
+    """0 ≤ wᵀ J w ≤ (max w - min w)²/4 ≤ ‖w‖²/2, with equality at y = (1/2, 1/2)."""
 
     def chain(x, v):
         return 0.0, v @ derivative(softmax, x) @ v, (v.max() - v.min()) ** 2 / 4, (v**2).sum() / 2
@@ -503,7 +522,7 @@ def test_vjp_shift_invariance():
 
 
 def test_softmax_jvp():
-    """The derivative in the direction v is J v, the same expression as the VJP."""
+    """The derivative in the direction w is J w, the same expression as the VJP."""
     for x, v in rows_with(1):
         y, h = softmax_of(x), 1e-30
         left = np.imag(softmax(x + 1j * h * v)) / h
@@ -520,7 +539,7 @@ def test_logsumexp_vjp():
 
 
 def test_logsumexp_jvp():
-    """The derivative of lse in the direction v is ⟨y, v⟩."""
+    """The derivative of lse in the direction w is ⟨y, w⟩."""
     for x, v in rows_with(1):
         h = 1e-30
         close(np.imag(lse(x + 1j * h * v)) / h, (softmax_of(x) * v).sum())
@@ -539,7 +558,7 @@ def test_log_softmax_vjp():
 
 
 def test_log_softmax_jvp():
-    """The derivative of log-softmax in the direction v is v - ⟨y, v⟩."""
+    """The derivative of log-softmax in the direction w is w - ⟨y, w⟩."""
     for x, v in rows_with(1):
         h = 1e-30
         close(np.imag(np.log(softmax(x + 1j * h * v))) / h, v - (softmax_of(x) * v).sum())
@@ -572,7 +591,7 @@ def test_cross_entropy_gradient():
 
 
 def test_cross_entropy_gradient_batch():
-    """The mean over M rows has the gradient (Y - T)/M."""
+    """The mean over M rows has the gradient (Y - Π)/M."""
     random = np.random.default_rng(15)
     for x, _ in matrices():
         n_rows, n_cols = x.shape
@@ -587,7 +606,7 @@ def test_cross_entropy_gradient_batch():
 
 
 def test_cross_entropy_soft_gradient():
-    """With a distribution p as the target, the gradient is y - p."""
+    """With a distribution π as the target, the gradient is y - π."""
     random = np.random.default_rng(16)
     for x in rows():
         p = random.dirichlet(np.ones(len(x)))
@@ -788,7 +807,7 @@ def collections():
 
 
 def exp_times(d, m):
-    """v(m, d) = d·exp(m), with exp(-∞) = 0."""
+    """Z(m, d) = d·exp(m), with exp(-∞) = 0."""
     return d * math.exp(m)
 
 
@@ -812,7 +831,7 @@ def test_pair_value():
 
 
 def test_merge():
-    """The formula, for real maxima: the value it stands for is the sum of both values."""
+    """The formula, for real maxima: its sum of exponentials is that of both."""
     for (m1, d1), (m2, d2) in pairs(2):
         m = max(m1, m2)
         d = d1 * math.exp(m1 - m) + d2 * math.exp(m2 - m)
@@ -827,7 +846,7 @@ def test_merge_union():
 
 
 def test_merge_value():
-    """The value of a merge is the sum of the values."""
+    """Z of a merge is the sum of both."""
     for p1, p2 in pairs(2):
         (m1, d1), (m2, d2) = p1, p2
         m, d = merge(p1, p2)
@@ -939,11 +958,31 @@ def test_lse_from_summary():
         assert torch.logsumexp(torch.tensor([infinite, -math.inf]), dim=0).item() == m
 
 
+def test_lse_merge():
+    """The log-sum-exp of two collections together from that of each, as that of two numbers."""
+    for a, b in collections():
+        if a and b:
+            both = lse(np.array(a + b))
+            parts = np.array([lse(np.array(a)), lse(np.array(b))])
+            close(both, np.log(np.exp(parts).sum()))
+            close(both, torch.logsumexp(torch.tensor(parts), dim=0).item())
+
+
+def test_lse_merge_gradient():
+    """The derivative with respect to the part's log-sum-exp is the part's share of the softmax."""
+    for a, b in collections():
+        if a and b:
+            parts = np.array([lse(np.array(a)), lse(np.array(b))])
+            left = derivative(lambda t: np.log(np.exp(t).sum()), parts)[0]
+            close(left, np.exp(parts[0] - lse(np.array(a + b))))
+            close(left, softmax_of(np.array(a + b))[: len(a)].sum())
+
+
 # --- numerics -------------------------------------------------------------------------------------
 
 
 def test_exp_range():
-    """In each type, exp of the last number at or below ln Ω is finite, and exp of a number just
+    """In each type, exp of the last number at or below log Ω is finite, and exp of a number just
     above overflows."""
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         info = torch.finfo(dtype)
@@ -985,7 +1024,7 @@ def test_round_once():
 
 
 def test_exp2_identity():
-    """exp(t) = 2^(t·log2 e), and the printed digits of log2 e."""
+    """exp(x - m) = 2^(κ (x - m)), and the printed digits of κ = log2 e."""
     t = np.linspace(-100, 5, 1001)
     close(np.exp(t), 2.0 ** (t * math.log2(math.e)))
     assert abs(math.log2(math.e) - 1.442695) < 1e-6
@@ -1122,7 +1161,7 @@ def queries():
 
 
 def prefix(x, v, i):
-    """m_i, d'_i and O'_i straight from their meaning: maximum, denominator and attention over the
+    """m_i, d_i and o_i straight from their meaning: maximum, denominator and attention over the
     first i keys."""
     m = x[:i].max()
     d = np.exp(x[:i] - m).sum()
@@ -1174,7 +1213,7 @@ def test_attention_d():
 
 
 def test_attention_invariant():
-    """The recurrence in m, d′ and O′ holds the attention over the first i keys at every step."""
+    """The recurrence in m, d and o is the attention over the first i keys at every step."""
     for q, k, v in queries():
         x = q * k
         m_before, d_before, o = -np.inf, 0.0, 0.0
@@ -1212,7 +1251,7 @@ def test_attention_o():
 
 
 def test_attention_accumulator():
-    """The numerator obeys its recurrence, and divided by d′ it is O′ at every step."""
+    """The numerator obeys its recurrence, and divided by d it is o at every step."""
     for q, k, v in queries():
         x = q * k
         m_before, a = -np.inf, 0.0

@@ -127,7 +127,9 @@ MISTAKES = {
     ),
     "a typed measurement": Mistake(
         replace("docs/math/softmax.md", r"\Z", "\nIt is 1.4× faster.\n"),
-        lambda root: run_tests(root, "tests/site/test_site.py", "-k", "no_measurement_is_typed"),
+        lambda root: run_tests(
+            root, "tests/site/test_typed_speeds.py", "-k", "no_speed_is_typed_on_a_page"
+        ),
         r"typed by hand: '1\.4× faster'",
     ),
     "a stale computed file": Mistake(

@@ -12,6 +12,7 @@ from softmax_bench.sources import ENTRIES
 from softmax_site.benchmarks.data import DATA, case_words, n_cols, runs_used, time_text
 from softmax_site.benchmarks.page import Fragment, Measured, block, measured_by
 from softmax_site.benchmarks.rungs import NOT_MEASURED
+from softmax_site.benchmarks.suites import HOST_CALLS
 from softmax_site.benchmarks.tables import Row, table
 from softmax_site.benchmarks.words import PAGES, link, measured_line, reason_groups
 
@@ -27,7 +28,8 @@ def targets_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
         return NOT_MEASURED
     of_case = {row["case"]: row for row in rows}
     body: list[Row | list[str]] = []
-    for regime, asked in dict.fromkeys((cell.regime, cell.asked) for cell in found):
+    wanted = dict.fromkeys((cell.regime, cell.asked) for cell in found)
+    for regime, asked in sorted(wanted, key=lambda item: _place(item[0])):
         cells = [cell for cell in found if (cell.regime, cell.asked) == (regime, asked)]
         met = sum(cell.met for cell in cells)
         worst = min(cells, key=lambda cell: cell.margin)
@@ -41,14 +43,17 @@ def targets_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
             ]
         )
     means = targets.means(data["rows"])
-    for name, least in (("best peer", targets.OVER_BEST_PEER), ("torch", targets.OVER_TORCH)):
-        mean, cases, low = means[name]
+    for key, name, least in (
+        ("best peer", "the best other library", targets.OVER_BEST_PEER),
+        ("torch", "torch", targets.OVER_TORCH),
+    ):
+        mean, cases, low = means[key]
         if mean is not None:
             body.append(
                 [
                     "forward, backward and few rows",
                     _tick(mean >= least, f"{mean:.2f}"),
-                    f"geometric mean over the {name} at least {least}",
+                    f"geometric mean over {name} at least {least}",
                     f"lowest {low:.2f}",
                     f"{cases} cases",
                 ]
@@ -74,8 +79,17 @@ def targets_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
         parts.append(block(table(["where", "reached", "asked for", "reason"], lines, 4)))
     else:
         parts.append(f"All {len(found)} are met.")
-    parts.append(measured_line(data, rows))
+    parts.append(measured_line(data, rows) + "\n{ .bench-note }")
     return Fragment("\n\n".join(parts) + "\n", measured_by(rows))
+
+
+ORDER = ("many rows, N up", "many rows, N above", "few rows", "dim", "host", "compiles")
+
+
+def _place(regime: str) -> tuple[int, bool]:
+    """Where a kind of target stands: forward before backward."""
+    at = next((at for at, start in enumerate(ORDER) if regime.startswith(start)), len(ORDER))
+    return at, regime.endswith("backward")
 
 
 def _tick(met: bool, text: str) -> str:
@@ -87,7 +101,7 @@ def _where(row: dict) -> str:
     if row["suite"] == "compiles":
         return f"{row['direction']}, {row['dtype']}, 1,000 lengths"
     if row["suite"] == "host_time":
-        return f'<a href="../host-time/">{escape(case_words(row).replace("_", " "))}</a>'
+        return f'<a href="../host-time/">{HOST_CALLS[row["direction"]]}</a>'
     return link(row, case_words(row), f"../{PAGES[row['suite']]}/")
 
 

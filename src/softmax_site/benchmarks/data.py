@@ -48,21 +48,20 @@ def is_odd(row: dict) -> bool:
     return n_cols(row) % 2 == 1
 
 
-DIMENSIONS = {0: "first", 1: "second", 2: "third"}
 SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
 
 
 def shape_words(row: dict) -> str:
-    """The shape as people write it, and along what softmax runs where that is not the last.
+    """The shape as people write it, and the dimension where that is not the last.
 
     >>> shape_words({"shape": [4067203, 33], "dim": -1, "layout": "contiguous"})
     '4,067,203 × 33'
     >>> shape_words({"shape": [64, 1024, 2048], "dim": 1, "layout": "contiguous"})
-    '64 × 1,024 × 2,048, along the second'
+    '64 × 1,024 × 2,048, dim 1'
     """
     text = " × ".join(f"{size:,}" for size in row["shape"])
     if row["dim"] != -1:
-        text += f", along the {DIMENSIONS[row['dim']]}"
+        text += f", dim {row['dim']}"
     return text + (", rows with gaps" if row["layout"] == "row_strided" else "")
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from html import escape
 
-from softmax_bench.report import best_peer, by_case, ratio, standing
+from softmax_bench.report import LEVEL, best_peer, by_case, ratio, standing
 from softmax_bench.roster import CHOOSER, label_of
 from softmax_site.benchmarks.data import DTYPES, anchor, case_words, n_cols
-from softmax_site.benchmarks.words import SIGNS, times
+from softmax_site.benchmarks.words import SIGNS, percent, times
 
 STEPS = (1.1, 1.25, 1.5, 2.0)
 """Where the blue of a lead gets darker."""
@@ -69,7 +69,7 @@ def heat_map(
         f'<table class="heat" role="table" style="--kinds: {len(kinds)}">',
         f"<caption>{caption}</caption>",
         '<thead role="rowgroup"><tr role="row"><td role="cell" class="corner">length</td>'
-        + "".join(f'<th role="columnheader" scope="col">{name}</th>' for name in kinds)
+        + "".join(f'<th role="columnheader" scope="col"><span>{name}</span></th>' for name in kinds)
         + '</tr></thead><tbody role="rowgroup">',
     ]
     for length in lengths:
@@ -89,8 +89,8 @@ def heat_map(
 
 LEGEND = (
     '<p class="bench-caption">× the speed of the fastest other library with a right answer · '
-    '<span class="level">=</span> within 2 % · <span class="behind">▼</span> behind · '
-    "<b>odd lengths bold</b> · a cell opens its row: times, percentiles, kernel, error</p>"
+    f'<span class="level">=</span> within {percent(LEVEL)} · <span class="behind">▼</span> '
+    "behind · <b>odd lengths bold</b> · a cell opens its row: times, percentiles, kernel, error</p>"
 )
 
 

@@ -39,8 +39,8 @@ def notices(
         found.append(
             (
                 f"Changed since measured on {day}",
-                f"The source of {names} has changed since these numbers were taken; they "
-                "describe the earlier code.",
+                f"The source of {names} has changed since; what follows describes the earlier "
+                "code.",
             )
         )
     age = (now - then).days

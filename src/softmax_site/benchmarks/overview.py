@@ -5,17 +5,19 @@ Every sentence is made from the data, and a finding that the data no longer bear
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from html import escape
 from statistics import median
 
 from softmax_bench.report import best_peer, by_case, geometric_mean, ratio, timed
-from softmax_bench.roster import CHOOSER, COPY
+from softmax_bench.roster import CHOOSER, COPY, label_of
 from softmax_bench.targets import reason_for
 from softmax_site.benchmarks import heat
 from softmax_site.benchmarks.data import case_words, is_odd, n_cols, of_suite
 from softmax_site.benchmarks.page import Fragment, block, measured_by
 from softmax_site.benchmarks.rungs import NOT_MEASURED
+from softmax_site.benchmarks.suites import HOST_CALLS
 from softmax_site.benchmarks.words import (
     PAGES,
     link,
@@ -57,7 +59,7 @@ def overview_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
         block(_listed(findings(data)), hidden=False),
         "## Where it is weak",
         block(weaknesses(data, reasons), hidden=False),
-        measured_line(data, rows),
+        measured_line(data, rows) + "\n{ .bench-note }",
     ]
     return Fragment("\n\n".join(parts) + "\n", measured_by(rows))
 
@@ -98,13 +100,13 @@ def _odd(data: dict, rows: list[dict]) -> str:
 
 def _long(data: dict, rows: list[dict]) -> str:
     found = stand([row for row in rows if n_cols(row) > 131072])
-    if not found.ratios or geometric_mean(found.ratios) < 1.02:
+    if (geometric_mean(found.ratios) or 0.0) < 1.02:
         return ""
     return (
-        "<b>Beyond 131,072 columns a row no longer fits one program.</b> Others read it twice or "
-        f'more; ours, <a href="../kernels/split-rows/">split over programs</a>, is '
-        f"{geometric_mean(found.ratios):.2f} × the best of them in the geometric mean of "
-        f"{found.cases} cells."
+        "<b>A row beyond 131,072 columns does not fit one program.</b> "
+        '<a href="../kernels/split-rows/">Split over many</a>, it runs at '
+        f"{geometric_mean(found.ratios):.2f} × the best other library in the geometric mean of "
+        f"{found.cases} cells, and at {min(found.shares):.2f} to {max(found.shares):.2f} of a copy."
     )
 
 
@@ -113,11 +115,12 @@ def _even(data: dict, rows: list[dict]) -> str:
     found = stand(even)
     if not found.ratios or found.level < found.cases / 2:
         return ""
+    best = Counter(label_of(peer) for group in by_case(even).values() if (peer := best_peer(group)))
+    listed = ", ".join(f"{name} in {count}" for name, count in best.most_common())
     return (
         "<b>At even lengths up to 65,536 the limit is memory, and several reach it.</b> "
         f"{found.level} of {found.cases} cells are level with the best other library, at "
-        f"{median(found.shares):.2f} of a copy in the median; which library is the other one "
-        "changes from cell to cell."
+        f"{median(found.shares):.2f} of a copy in the median. The best other is {listed}."
     )
 
 
@@ -130,7 +133,7 @@ def _few(data: dict, rows: list[dict]) -> str:
     return (
         f"<b>With 64 rows or fewer</b> ours is ahead in {found.ahead} of {found.cases} "
         f'<a href="few-rows/">cells</a>{behind}; {geometric_mean(found.ratios):.2f} × the best '
-        "other library in the geometric mean, since all of the chip works on each row."
+        "other library in the geometric mean: many programs work on each row."
     )
 
 
@@ -194,8 +197,9 @@ def reasons_of(case: str, reasons: dict[str, str]) -> str:
 def _weakness(group: dict[str, dict], reason: str) -> str:
     row = group[CHOOSER]
     share = ratio(group, COPY)
-    what = "a call on the host: " if row["suite"] == "host_time" else ""
-    words = what + case_words(row).replace("_", " ")
+    words = case_words(row)
+    if row["suite"] == "host_time":
+        words = f"one call on the host, {HOST_CALLS[row['direction']]}"
     return (
         f'<tr><th scope="row">{link(row, words, page_of(row))}</th>'
         f'<td data-label="against the best other">{verdict(group)}</td>'

@@ -55,7 +55,7 @@ def measured_by(rows: list[dict], implementations: tuple[str, ...] = (CHOOSER,))
 
 
 def block(text: str, css: str = "bench", hidden: bool = True) -> str:
-    """HTML that stands in Markdown as it is; `hidden` from the search, which numbers only burden."""
+    """HTML that stands in Markdown as it is; `hidden` from the search, which numbers burden."""
     search = " data-search-exclude" if hidden else ""
     return f'<div class="{css}"{search}>\n{text}\n</div>'
 

@@ -69,8 +69,8 @@ class Plot:
     series: list[Series]
     unit: str = "share"
     lines: bool = False
-    few: bool = False
-    """Narrow: half the width is enough."""
+    spread: bool = False
+    """Each series at a place of its own within a column, so that equal values stay apart."""
 
     @property
     def drawn(self) -> list[Series]:
@@ -139,7 +139,7 @@ def _labels(plot: Plot, scale: _Scale) -> str:
     wanted = []
     for series in plot.drawn:
         last = [c.values[series.key] for c in plot.columns[-1:] if series.key in c.values]
-        if series.shown and last and series.key not in LETTERS:
+        if series.shown and last and series.key not in LETTERS and not plot.spread:
             wanted.append((scale.y(last[0]) * HEIGHT / 100, series))
     wanted.sort(key=lambda item: item[0])
     out, floor = [], -8.0
@@ -162,11 +162,14 @@ def draw(plot: Plot) -> str:
     """The plot as HTML."""
     scale, count = _Scale(plot), len(plot.columns)
 
-    def x_of(index: int) -> float:
-        return 100 * (index + 0.5) / count
+    def x_of(index: int, series: Series | None = None) -> float:
+        aside = 0.0
+        if plot.spread and series:
+            aside = 0.8 * ((plot.drawn.index(series) + 0.5) / len(plot.drawn) - 0.5)
+        return 100 * (index + 0.5 + aside) / count
 
     out = [
-        f'<div class="plot{" few" if plot.few else ""}{" lines" if plot.lines else ""}">',
+        f'<div class="plot{" lines" if plot.lines else ""}">',
         f'<p class="plot-title">{escape(plot.title)}</p>',
         '<p class="plot-keys">'
         + "".join(
@@ -207,7 +210,7 @@ def draw(plot: Plot) -> str:
                 for i, c in enumerate(plot.columns)
                 if series.key in c.values
             )
-            css = series.key if series.key in (CHOOSER, BEST, "torch", COPY) else "letter"
+            css = series.key if series.key in (CHOOSER, BEST, "torch", COPY) else "other"
             css = "ours" if css == CHOOSER else css
             hidden = "" if series.shown else ' class="off"'
             out.append(
@@ -222,7 +225,7 @@ def draw(plot: Plot) -> str:
                 for s in plot.drawn
                 if s.shown and s.key in column.values and s.key not in LETTERS
             ]
-            if len(ys) > 1:
+            if len(ys) > 1 and not plot.spread:
                 x = f"{x_of(index):.2f}%"
                 out.append(
                     f'<line class="stem" x1="{x}" x2="{x}" y1="{min(ys):.2f}%" '
@@ -236,7 +239,9 @@ def draw(plot: Plot) -> str:
         out.append(
             f'<g data-series="{series.key}"{hidden}>'
             + "".join(
-                _mark(series.key, x_of(plot.columns.index(c)), scale.y(c.values[series.key]))
+                _mark(
+                    series.key, x_of(plot.columns.index(c), series), scale.y(c.values[series.key])
+                )
                 for c in marks
                 if series.key in c.values
             )

@@ -12,7 +12,7 @@ from softmax_bench.roster import CHOOSER, COPY, RUNGS, label_of
 from softmax_site.benchmarks.data import DTYPES, SHORT, n_cols, of_suite, shape_words
 from softmax_site.benchmarks.page import Fragment, block, measured_by
 from softmax_site.benchmarks.suites import gap_share
-from softmax_site.benchmarks.words import SIGNS, measured_line, times
+from softmax_site.benchmarks.words import SIGNS, measured_line, percent, times
 
 NOT_MEASURED = Fragment("Not measured yet.\n")
 
@@ -48,7 +48,8 @@ HEADLINES = {
     "strided": Headline("strided", "strided", n_cols=32768),
     "logsumexp": Headline("log_softmax", CHOOSER, op="logsumexp", n_cols=16384),
 }
-"""By the name of the fragment, `reaches-NAME`: always float32, at a length that the kernel is for."""
+"""By the name of the fragment, `reaches-NAME`: always float32, at a length that the kernel is
+for."""
 
 
 def headline(data: dict, name: str) -> tuple[float, dict] | None:
@@ -85,7 +86,8 @@ def _blocks(label: str, now: bool, moved: traffic.Traffic) -> str:
     return (
         f'<tr{css}><th scope="row">{escape(label)}</th>'
         f'<td><span aria-hidden="true">{reads}{writes}</span> '
-        f'<span class="sum">{moved.reads_mn} read + {moved.writes_mn} written = {total} MN</span>'
+        f'<span class="sum"><span>{moved.reads_mn} read + {moved.writes_mn} written = </span>'
+        f"{total} MN</span>"
         "</td></tr>"
     )
 
@@ -147,7 +149,8 @@ def rung_fragment(data: dict, rung: str) -> Fragment:
     first = "shape" if suite == "strided" else "columns"
     lines = [
         '<table class="rung"><caption>Share of a copy’s speed; ▲ faster than torch, = within '
-        f'{LEVEL:.0%}, ▼ slower</caption><thead><tr><th scope="col">{first}</th>{head}</tr></thead>'
+        f"{percent(LEVEL)}, ▼ slower</caption><thead><tr>"
+        f'<th scope="col">{first}</th>{head}</tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table>"
     ]
     parts = [block("\n".join(lines))]
@@ -159,12 +162,12 @@ def rung_fragment(data: dict, rung: str) -> Fragment:
             "speed."
         )
     elif against:
-        parts.append(f"It is nowhere more than {LEVEL:.0%} slower than torch on these shapes.")
+        parts.append(f"It is nowhere more than {percent(LEVEL)} slower than torch on these shapes.")
     refused = [row for row in mine if row["status"] == "refused"]
     if refused:
         reason = (refused[0]["reason"] or "").split(": ", 1)[-1].replace("_", r"\_")
         parts.append(f"Where no number stands it refuses: {reason}.")
-    parts.append(f"{WHERE[suite]} {measured_line(data, mine)}")
+    parts.append(f"{WHERE[suite]} {measured_line(data, mine)}\n{{ .bench-note }}")
     return Fragment("\n\n".join(parts) + "\n", measured_by(mine, (rung,)))
 
 
@@ -208,10 +211,12 @@ def logsumexp_fragment(data: dict) -> Fragment:
     head = "".join(f'<th scope="col">{dtype}</th>' for dtype in dtypes)
     table = (
         '<table class="rung"><caption>Share of the speed of a copy of as many bytes; ▲ faster than '
-        f"the best other library, = within {LEVEL:.0%}, ▼ slower</caption><thead><tr>"
+        f"the best other library, = within {percent(LEVEL)}, ▼ slower</caption><thead><tr>"
         f'<th scope="col">columns</th>{head}</tr></thead><tbody>{"".join(body)}</tbody></table>'
     )
-    text = f"{block(table)}\n\n{WHERE['log_softmax']} {measured_line(data, rows)}\n"
+    text = (
+        f"{block(table)}\n\n{WHERE['log_softmax']} {measured_line(data, rows)}\n{{ .bench-note }}\n"
+    )
     return Fragment(text, measured_by(rows))
 
 

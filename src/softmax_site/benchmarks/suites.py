@@ -8,7 +8,15 @@ from html import escape
 from statistics import median
 
 from softmax_bench import traffic
-from softmax_bench.report import best_peer, by_case, geometric_mean, ratio, timed
+from softmax_bench.report import (
+    LEVEL,
+    best_peer,
+    by_case,
+    geometric_mean,
+    ratio,
+    standing,
+    timed,
+)
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
 from softmax_bench.targets import HOST_AT_MOST
 from softmax_site.benchmarks import heat
@@ -43,7 +51,7 @@ from softmax_site.benchmarks.tables import (
     table,
     time_cell,
 )
-from softmax_site.benchmarks.words import share_sentence, verdict, verdict_sentence
+from softmax_site.benchmarks.words import percent, share_sentence, verdict, verdict_sentence
 
 
 def length(row: dict) -> str:
@@ -159,7 +167,6 @@ def host_time_page(data: dict) -> Rendered:
     rows = of_suite(data, "host_time")
     page, reasons = Page(data, "host_time", rows), Reasons("host_time", rows)
     there = [name for name in (CHOOSER, *LIBRARIES) if any(row["provider"] == name for row in rows)]
-    longest = max((timed(row) or 0.0 for row in rows), default=1.0) or 1.0
     body: list[Row | list[str]] = []
     for group in by_case(rows).values():
         some = next(iter(group.values()))
@@ -168,7 +175,13 @@ def host_time_page(data: dict) -> Rendered:
         over = factor is not None and 1 / factor > HOST_AT_MOST
         css = "behind" if over else "level"
         mark = f'<span class="{css}">{"▼ " if over else ""}{cost}</span>'
-        body.append([HOST_CALLS[some["direction"]], mark, *_bars(group, there, longest, reasons)])
+        body.append(
+            [
+                HOST_CALLS[some["direction"]],
+                mark,
+                *(time_cell(group.get(name), reasons) for name in there),
+            ]
+        )
     page.html(
         table(["call", "triton_softmax takes", *(label_of(name) for name in there)], body, 2)
         + '<p class="bench-caption">µs of the host for one call on a small tensor, '
@@ -176,17 +189,6 @@ def host_time_page(data: dict) -> Rendered:
     )
     page.html(reasons.listing())
     return page.done()
-
-
-def _bars(group: dict, there: list[str], longest: float, reasons: Reasons) -> list[str]:
-    cells = []
-    for name in there:
-        value = timed(group.get(name))
-        width = 100 * (value or 0) / longest
-        css = "bar ours" if name == CHOOSER else "bar"
-        bar = f'<span class="{css}" style="width: {width:.1f}%"></span>' if value else ""
-        cells.append(time_cell(group.get(name), reasons) + bar)
-    return cells
 
 
 def compiles_page(data: dict) -> Rendered:
@@ -224,56 +226,61 @@ def error_of(row: dict) -> float | None:
     return None if row["max_rel_error"] is None else float(row["max_rel_error"])
 
 
+def power_text(power: int) -> str:
+    """A power of ten as an axis writes it.
+
+    >>> power_text(-7)
+    '10⁻⁷'
+    """
+    return "10" + str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
 def error_strip(rows: list[dict], there: list[str], title: str) -> str:
-    """A mark per case on a logarithmic axis, a line per library; the worst is marked."""
+    """A mark per case on a logarithmic axis, a line per library; the worst is marked.
+
+    What is far below the median, as an answer that is exactly right, stands at the left edge.
+    """
     errors = {
-        name: [e for row in rows if row["provider"] == name and (e := error_of(row))]
+        name: [e for row in rows if row["provider"] == name and (e := error_of(row)) is not None]
         for name in there
     }
-    finite = [e for values in errors.values() for e in values if math.isfinite(e)]
-    low, high = math.floor(math.log10(min(finite))), math.ceil(math.log10(max(finite)))
-    high += any(math.isinf(e) for values in errors.values() for e in values)
+    every = [e for values in errors.values() for e in values]
+    finite = [e for e in every if 0 < e < math.inf]
+    low = math.floor(math.log10(median(finite))) - 1
+    endless = any(math.isinf(e) for e in every)
+    high = math.ceil(math.log10(max(finite))) + endless
 
     def x(value: float) -> float:
-        at = high if math.isinf(value) else math.log10(value)
-        return 100 * (at - low) / max(1, high - low)
+        at = high if math.isinf(value) else math.log10(max(value, 10.0**low))
+        return 100 * (at - low) / (high - low)
 
+    height = 26 * len(there)
     alt = f"{title}. The numbers are in the table below."
     out = [
         f'<div class="strip"><p class="plot-title">{escape(title)}</p>'
-        f'<svg role="img" aria-label="{escape(alt)}" style="height: {26 * len(there) + 30}px">'
+        f'<svg role="img" aria-label="{escape(alt)}" style="height: {height + 30}px">'
     ]
     for power in range(low, high + 1):
-        name = (
-            "∞"
-            if power == high and any(math.isinf(e) for v in errors.values() for e in v)
-            else (
-                f"10<tspan dy='-5' font-size='9'>{power}</tspan>".replace("-", "−", 2).replace(
-                    "dy='−5'", "dy='-5'"
-                )
-            )
-        )
-        out.append(
-            f'<line class="grid" x1="{x(10.0**power):.2f}%" x2="{x(10.0**power):.2f}%" '
-            f'y1="0" y2="{26 * len(there)}"/>'
-        )
-        out.append(
-            f'<text class="tick-x" x="{x(10.0**power):.2f}%" y="{26 * len(there) + 20}">'
-            f"{name}</text>"
-        )
+        name = power_text(power)
+        if power == low:
+            name = f"≤ {name}"
+        if power == high and endless:
+            name = "∞"
+        at = f"{100 * (power - low) / (high - low):.2f}%"
+        out.append(f'<line class="grid" x1="{at}" x2="{at}" y1="0" y2="{height}"/>')
+        out.append(f'<text class="tick-x" x="{at}" y="{height + 20}">{name}</text>')
     for index, name in enumerate(there):
         y, values = 26 * index + 14, errors[name]
         css = "ours" if name == CHOOSER else "other"
-        out.append(f'<text class="tick-y" x="0" dx="-8" y="{y + 4}">{label_of(name)}</text>')
-        if not values:
-            continue
-        out.append(
-            "".join(
-                f'<rect class="{css}" x="{x(e):.2f}%" y="{y - 6}" width="2" height="12"/>'
-                for e in sorted(set(values))
-            )
+        out.append(f'<text class="tick-y" x="0" dx="-12" y="{y + 4}">{label_of(name)}</text>')
+        places = dict.fromkeys(f"{x(e):.1f}" for e in sorted(values))
+        marks = (
+            f'<rect class="{css}" x="{at}%" y="{y - 6}" width="2" height="12"/>' for at in places
         )
-        out.append(f'<circle class="{css} worst" cx="{x(max(values)):.2f}%" cy="{y}" r="5"/>')
+        out.append("".join(marks))
+        if values:
+            worst = x(max(values))
+            out.append(f'<circle class="{css} worst" cx="{worst:.1f}%" cy="{y}" r="5"/>')
     out.append("</svg></div>")
     return "\n".join(out)
 
@@ -316,7 +323,11 @@ def accuracy_page(data: dict) -> Rendered:
             errors = sorted(e for row in mine if (e := error_of(row)) is not None)
             wrong = [row for row in mine if row["status"] == "wrong"]
             without = [row for row in mine if error_of(row) is None]
-            worst = max((r for r in mine if error_of(r) is not None), key=error_of, default=None)
+            worst = max(
+                (r for r in mine if error_of(r) is not None),
+                key=lambda row: error_of(row) or 0.0,
+                default=None,
+            )
             answers = f"{sum(row['status'] == 'ok' for row in mine)} of {len(mine)}"
             body.append(
                 [
@@ -334,9 +345,7 @@ def accuracy_page(data: dict) -> Rendered:
                 ]
             )
         head = ["library", "right", "wrong", "no answer", "median error", "worst error", "where"]
-        page.html(
-            table(head, body, 2).replace('class="n" data-label="where"', 'data-label="where"')
-        )
+        page.html(table(head, body, 2, also=(6,)))
     page.html(reasons.listing())
     return page.done()
 
@@ -363,6 +372,7 @@ def ladder_page(data: dict) -> Rendered:
             alt=f"The rungs, {direction}, {dtype}. The numbers are in the table below.",
             columns=columns_of(part, length, is_odd, others=(*rungs, "torch"), words=shape_words),
             series=series,
+            spread=True,
         )
         page.html(draw(plot))
         body: list[Row | list[str]] = []
@@ -377,7 +387,7 @@ def ladder_page(data: dict) -> Rendered:
                 Row(
                     [
                         length(some),
-                        f"<b>{share_cell(ours)}</b>",
+                        f'<b class="ahead">{share_cell(ours)}</b>',
                         *cells,
                         speed_cell(group.get(COPY), reasons),
                     ],
@@ -398,7 +408,7 @@ def ladder_sentence(rows: list[dict], rungs: list[str]) -> str:
         times = {n: t for n in rungs if (t := timed(group.get(n)))}
         ours = timed(group.get(CHOOSER))
         if times and ours:
-            best = min(times, key=times.get)
+            best = min(times, key=lambda name: times[name])
             gaps.append((times[best] / ours, best, group[CHOOSER]))
     if not gaps:
         return ""
@@ -417,16 +427,16 @@ def ladder_sentence(rows: list[dict], rungs: list[str]) -> str:
         f'<b class="ahead">{mean[CHOOSER]:.2f}</b> for <code>triton_softmax</code>, which chooses '
         "among all rungs. "
     )
-    if factor < 0.98:
+    if standing(factor) == "behind":
         where = f'<a href="#{anchor(row)}">{row["direction"]}, {row["dtype"]}, {length(row)}</a>'
         text += f"Its worst choice is {where}, at {factor:.2f} of {label_of(best)}."
     else:
-        text += "No rung beats its choice by more than 2 % anywhere here."
+        text += f"No rung beats its choice by more than {percent(LEVEL)} anywhere here."
     return f'<p class="verdict-sentence">{text}</p>'
 
 
-def fastest_copy(rows: list[dict]) -> dict[str, dict]:
-    """For each case, a row of the copy at its best: the fastest of the direction and the type."""
+def fastest_copy(rows: list[dict]) -> dict[str, float]:
+    """For each case, how long the fastest copy of its direction and type takes for its bytes."""
     best: dict[tuple, float] = {}
     for row in rows:
         if row["provider"] == COPY and timed(row):
@@ -519,14 +529,10 @@ def log_softmax_page(data: dict) -> Rendered:
     kinds: dict[str, Callable[[dict], bool]] = {}
     for op, direction in RELATIVES:
         for dtype in DTYPES:
-            if any((r["op"], r["direction"], r["dtype"]) == (op, direction, dtype) for r in rows):
-                kinds[f"<b>{op} {direction}</b> {dtype}"] = lambda row, key=(op, direction, dtype): (
-                    (
-                        row["op"],
-                        row["direction"],
-                        row["dtype"],
-                    )
-                    == key
+            key = op, direction, dtype
+            if any((r["op"], r["direction"], r["dtype"]) == key for r in rows):
+                kinds[f"<b>{op} {direction}</b> {dtype}"] = lambda row, key=key: (
+                    (row["op"], row["direction"], row["dtype"]) == key
                 )
     page.html(heat.heat_map("By length", rows, kinds) + heat.LEGEND)
     page.html(share_sentence(rows))
@@ -548,8 +554,14 @@ def log_softmax_page(data: dict) -> Rendered:
 TUTORIAL_COLUMNS = 128 * 49
 
 
-def speed_lines(rows: list[dict], who: list[str], title: str, counted: float = 1.0) -> str:
-    """GB/s over the length, as lines."""
+def speed_lines(
+    rows: list[dict],
+    who: list[str],
+    title: str,
+    counted: float = 1.0,
+    later: tuple[str, ...] = (),
+) -> str:
+    """GB/s over the length, as lines; those in `later` on demand."""
 
     def speed(group: dict[str, dict], name: str) -> float | None:
         row = group.get(name)
@@ -568,7 +580,7 @@ def speed_lines(rows: list[dict], who: list[str], title: str, counted: float = 1
         title=title,
         alt=f"{title}. The numbers are in the CSV file of this page.",
         columns=columns,
-        series=[Series(name, label_of(name)) for name in who],
+        series=[Series(name, label_of(name), name not in later) for name in who],
         unit="GB/s",
         lines=True,
     )
@@ -584,7 +596,14 @@ def article_page(data: dict) -> Rendered:
     order = (COPY, CHOOSER, "torch", "naive", "single_block", "two_loops")
     who = [name for name in order if name in there]
     page.add("### As in the article: 2·M·N elements counted")
-    page.html(speed_lines(rows, who, "Softmax forward, float32, 4,096 rows: GB/s over the length"))
+    page.html(
+        speed_lines(
+            rows,
+            who,
+            "Softmax forward, float32, 4,096 rows: GB/s over the length",
+            later=(COPY, "naive"),
+        )
+    )
     body: list[Row | list[str]] = []
     for group in by_case(rows).values():
         some = next(iter(group.values()))
@@ -610,15 +629,15 @@ def gain_sentence(rows: list[dict]) -> str:
     """Why the gain in time is more than the gain in bytes."""
     gains, fused, naive, bytes_gain = [], [], [], []
     for group in by_case(rows).values():
-        times = {name: timed(group.get(name)) for name in (COPY, CHOOSER, "naive")}
-        if not all(times.values()):
+        copy, ours, lines = (timed(group.get(name)) for name in (COPY, CHOOSER, "naive"))
+        if not copy or not ours or not lines:
             continue
         some = group[CHOOSER]
         factor = traffic.best_gain(some["shape"][0], n_cols(some))
-        gains.append(times["naive"] / times[CHOOSER])
+        gains.append(lines / ours)
         bytes_gain.append(factor)
-        fused.append(times[COPY] / times[CHOOSER])
-        naive.append(factor * times[COPY] / times["naive"])
+        fused.append(copy / ours)
+        naive.append(factor * copy / lines)
     if not gains:
         return ""
     mean = geometric_mean
@@ -654,6 +673,7 @@ def batch_page(data: dict) -> Rendered:
                 Series(CHOOSER, label_of(CHOOSER)),
                 *(Series(name, label_of(name), name in ("torch", "naive")) for name in who),
             ],
+            spread=True,
         )
         page.html(draw(plot))
         body: list[Row | list[str]] = []

@@ -23,18 +23,24 @@ class Row(NamedTuple):
     id: str | None = None
 
 
-def table(head: list[str], rows: list[Row | list[str]], left: int = 1) -> str:
-    """A table as HTML; the first `left` columns are words, the others numbers."""
+def table(
+    head: list[str], rows: list[Row | list[str]], left: int = 1, also: tuple[int, ...] = ()
+) -> str:
+    """A table as HTML; the first `left` columns and those in `also` are words, the others
+    numbers."""
+
+    def words(index: int) -> bool:
+        return index < left or index in also
 
     def cell(index: int, text: str) -> str:
-        css = "" if index < left else ' class="n"'
+        css = "" if words(index) else ' class="n"'
         if index == 0:
             return f'<th scope="row">{text}</th>'
         return f'<td{css} data-label="{_attribute(head[index])}">{text}</td>'
 
     lines = ['<table class="bench-table"><thead><tr>']
     lines += [
-        f'<th scope="col"{"" if index < left else " class=n"}>{name}</th>'
+        f'<th scope="col"{"" if words(index) else " class=n"}>{name}</th>'
         for index, name in enumerate(head)
     ]
     lines.append("</tr></thead><tbody>")
@@ -186,4 +192,4 @@ def case_table(rows: list[dict], reasons: Reasons, share=None, times: bool = Fal
         f"{unit}: ours",
         *(label_of(name) for name in others),
     ]
-    return table(head, body, 2)
+    return table(head, body, 2, also=(4,))

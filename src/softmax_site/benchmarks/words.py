@@ -31,13 +31,25 @@ PAGES = {
 
 
 def times(factor: float) -> str:
-    """A ratio with two decimals, or three where two would put it on the wrong side of level.
+    """A ratio with two decimals, or, where these would put it on the wrong side of level, with
+    three, cut off.
 
-    >>> times(1.2245), times(0.979), times(0.981)
-    ('1.22', '0.979', '0.98')
+    >>> times(1.2245), times(0.979), times(0.9798), times(0.981)
+    ('1.22', '0.979', '0.979', '0.98')
     """
     text = f"{factor:.2f}"
-    return text if standing(float(text)) == standing(factor) else f"{factor:.3f}"
+    return (
+        text if standing(float(text)) == standing(factor) else f"{int(factor * 1000 + 1e-6) / 1000}"
+    )
+
+
+def percent(share: float) -> str:
+    """A share as the pages write it.
+
+    >>> percent(0.02)
+    '2 %'
+    """
+    return f"{share * 100:.0f} %"
 
 
 def sign(factor: float | None) -> str:
@@ -123,9 +135,11 @@ def verdict_sentence(rows: list[dict], where: Callable[[dict], str] = nowhere) -
     if not found.ratios:
         return '<p class="verdict-sentence">No case has an answer of ours and of another.</p>'
     mean = geometric_mean(found.ratios)
+    behind = f"behind in {found.behind}" if found.behind else "never behind"
     text = (
-        f'<b class="ahead">Ahead in {found.ahead} cells</b>, level within {LEVEL:.0%} in '
-        f'{found.level}, <b class="behind">behind in {found.behind}</b>; {mean:.2f} × the best '
+        f'<b class="ahead">Ahead in {found.ahead} cells</b>, level within {percent(LEVEL)} in '
+        f'{found.level}, <b class="{"behind" if found.behind else "ahead"}">{behind}</b>; '
+        f"{mean:.2f} × the best "
         "other library in the geometric mean"
     )
     if found.torch:

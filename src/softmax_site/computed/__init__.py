@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import importlib
 
-NAMES = ("aligned_ptx", "compiled", "online_stepper", "primer", "spills", "worked_view")
+NAMES = (
+    "aligned_ptx",
+    "compiled",
+    "math_figures",
+    "online_stepper",
+    "primer",
+    "spills",
+    "worked_views",
+)
 
 
 def generate(name: str) -> dict[str, str]:

@@ -143,10 +143,11 @@ def backward(x: np.ndarray = X, dy: np.ndarray = DY) -> dict[str, np.ndarray]:
 
 
 PRINTED = {
+    "y dy": np.array([[0.0090, 0.0489, 0.4656], [0.0032, 0.0352, 0.4334]]),
     "s": np.array([[0.2036], [0.2597]]),
     "dx": np.array([[-0.0381, -0.0792, 0.1173], [-0.0043, -0.0202, 0.0245]]),
 }
-"""The row sums and the gradient that the blog prints."""
+"""The products, the row sums and the gradient that the blog prints."""
 
 
 def from_printed_sums(x: np.ndarray = X, dy: np.ndarray = DY) -> np.ndarray:

@@ -17,8 +17,7 @@ class RowTile(NamedTuple):
     """Rows per program, a power of two."""
 
     block_cols: int
-    """Columns of the tile, a power of two, at least the length of a row (aligned rows: of its
-    body)."""
+    """Columns of a tile, a power of two."""
 
     vector: int
     """Elements that one access moves. For packed rows it divides the length and all strides."""
@@ -26,6 +25,10 @@ class RowTile(NamedTuple):
     barrier: bool
     """Keep 16-bit elements in registers as they came, behind a barrier that the optimiser does not
     look through: else it keeps the float32 numbers, in twice the registers."""
+
+    tiles: int = 1
+    """Tiles side by side. Together they have at least the columns of a row (aligned rows: of its
+    body)."""
 
 
 # --8<-- [end:row-tile]

@@ -14,7 +14,7 @@ end before."""
 LONGEST = {
     # (bytes of an element, edges): of one input, of two
     (2, False): (16384, 16384),
-    (2, True): (16384, 8192),
+    (2, True): (16384, 16384),
     (4, False): (32768, 8192),
     (4, True): (16384, 16384),
     (8, False): (8192, 8192),
@@ -31,6 +31,19 @@ to be written."""
 LONGEST_OF_FEW = 8192
 """The same if there are few rows: longer ones are split, or most of the device idles."""
 
+LONGEST_TILE = {(2, False): 256, (2, True): 512, (4, False): 1024, (4, True): 1024}
+"""The longest row, or body, that lies in a single tile, by bytes of an element and edges; 1024 for
+all others."""
+
+TILES = {4: (3, 4), 8: (5, 6, 8)}
+"""How many tiles a longer row may take, where a tile is a quarter or an eighth of the next power of
+two. With seven eighths as well, less would be wasted in one length of four, and one kernel more
+would be compiled for each power of two."""
+
+ELEMENTS_PER_THREAD = {2: 64, 4: 64, 8: 16}
+"""Elements of a longer row that a thread holds, by their bytes: as many as leave room for several
+programs on a multiprocessor."""
+
 
 def fits_one_program(
     n_rows: int, n_cols: int, itemsize: int, edges: bool, traits: Traits, device: Device
@@ -42,9 +55,7 @@ def fits_one_program(
         longest = LONGEST_REDUCED[itemsize]
     if 2 * n_rows < device.multiprocessors:
         longest = min(longest, LONGEST_OF_FEW)
-    # A body of little more than half a tile wastes the rest of it.
-    half_empty = edges and itemsize == 2 and traits.inputs == 1 and 8200 <= n_cols <= 12288
-    return n_cols <= longest and (traits.reduces or not half_empty)
+    return n_cols <= longest
 
 
 def choose_row_tile(
@@ -71,21 +82,57 @@ def choose_row_tile(
         device: what the kernel will run on.
     """
     body = n_cols // vector * vector if edges else n_cols  # 4,097 columns have a body of 4,096
+    kernel = "aligned_rows" if edges else "packed_rows"
+    enough_for_all = max(1, next_power_of_2(n_rows // (2 * device.multiprocessors)))
+    if body > 1024:
+        return _row_in_tiles(kernel, body, itemsize, vector, traits, device)
+    if body > LONGEST_TILE.get((itemsize, edges), 1024) and enough_for_all > 1 and vector == 8:
+        return _rows_in_tiles(kernel, body, enough_for_all, edges, traits, device)
     half_vector = itemsize == 2 and vector == 4 and not edges
     block_cols = max(32 if half_vector else 16, next_power_of_2(body))
-    enough_for_all = max(1, next_power_of_2(n_rows // (2 * device.multiprocessors)))
     how = RowTile(
         block_rows=min(_rows(block_cols, itemsize, half_vector, edges, traits), enough_for_all),
         block_cols=block_cols,
         vector=vector,
-        barrier=device.nvidia and itemsize == 2 and _barrier(block_cols, edges, traits),
+        barrier=False,
     )
     steps = _warp_steps(itemsize, half_vector, edges, traits)
-    return Choice(
-        "aligned_rows" if edges else "packed_rows",
-        how,
-        num_warps=next((warps for longest, warps in steps if block_cols <= longest), 32),
+    return Choice(kernel, how, next(warps for longest, warps in steps if block_cols <= longest))
+
+
+def _row_in_tiles(
+    kernel: str, body: int, itemsize: int, vector: int, traits: Traits, device: Device
+) -> Choice:
+    """A long row by itself, in tiles of an eighth of the next power of two."""
+    power = next_power_of_2(body)
+    block_cols = power // 8
+    full = itemsize == 2 and power >= 16384  # so many 16-bit elements fill the registers
+    how = RowTile(
+        block_rows=1,
+        block_cols=block_cols,
+        vector=vector,
+        barrier=device.nvidia and itemsize == 2 and (full or traits.reduces),
+        tiles=next(tiles for tiles in TILES[8] if tiles * block_cols >= body),
     )
+    per_thread = ELEMENTS_PER_THREAD[itemsize] * (2 if full else 1)
+    return Choice(kernel, how, num_warps=max(1, min(32, power // (32 * per_thread))))
+
+
+def _rows_in_tiles(
+    kernel: str, body: int, enough_for_all: int, edges: bool, traits: Traits, device: Device
+) -> Choice:
+    """A few rows of some hundred 16-bit elements, in tiles of a quarter of the next power of
+    two."""
+    power = next_power_of_2(body)
+    block_cols = power // 4
+    how = RowTile(
+        block_rows=min(2048 // power, enough_for_all),
+        block_cols=block_cols,
+        vector=8,
+        barrier=device.nvidia and traits.reduces,
+        tiles=next(tiles for tiles in TILES[4] if tiles * block_cols >= body),
+    )
+    return Choice(kernel, how, num_warps=1 if edges or traits.reduces else 2)
 
 
 def _rows(block_cols: int, itemsize: int, half_vector: bool, edges: bool, traits: Traits) -> int:
@@ -95,46 +142,26 @@ def _rows(block_cols: int, itemsize: int, half_vector: bool, edges: bool, traits
         return min(16, max(1, 1024 // block_cols))
     if itemsize == 2 and traits.inputs == 1 and not half_vector:
         # A narrow element is half the bytes, so it takes twice as many to keep memory busy.
-        if traits.reduces:
-            return max(1, (2048 if block_cols >= 512 else 4096) // block_cols)
-        return 2 if block_cols == 4096 else max(1, 2048 // block_cols)
+        return max(1, (4096 if traits.reduces else 2048) // block_cols)
     return max(1, 1024 // block_cols)
 
 
 # (block_cols up to, warps). Few warps, because a reduction within one warp needs no barrier; many,
-# because a long row fills the registers of many threads. Which weighs more was measured, for each
-# kind of row. Tiles beyond the last step take as many warps as there are.
-EDGES_NARROW = ((128, 2), (2048, 1), (4096, 2), (8192, 4), (16384, 8), (32768, 16))
-EDGES_NARROW_TWO_INPUTS = ((128, 2), (1024, 1), (2048, 2), (4096, 4), (8192, 8), (32768, 16))
-EDGES_WIDE = ((128, 2), (256, 1), (512, 2), (2048, 4), (4096, 8), (8192, 16), (32768, 8))
-HALF_VECTORS = ((64, 2), (32768, 1))
-NARROW = ((2048, 4), (8192, 16), (16384, 8), (32768, 16))
-FLOAT32 = ((1024, 4), (2048, 1), (4096, 2), (32768, 16))
-TWO_INPUTS_OR_FLOAT64 = ((2048, 4), (32768, 16))
-REDUCED = ((64, 2), (1024, 1), (2048, 2), (4096, 4), (8192, 8), (32768, 16))
-REDUCED_EDGES_NARROW = ((128, 2), (1024, 1), (4096, 2), (8192, 4), (16384, 8), (32768, 16))
+# to move more at a time. Which weighs more was measured, for each kind of row.
+EDGES_NARROW = ((128, 2), (1024, 1))
+EDGES_WIDE = ((128, 2), (256, 1), (512, 2), (1024, 4))
+HALF_VECTORS = ((64, 2), (1024, 1))
+REDUCED = ((64, 2), (1024, 1))
+OTHERS = ((1024, 4),)
 
 
 def _warp_steps(
     itemsize: int, half_vector: bool, edges: bool, traits: Traits
 ) -> tuple[tuple[int, int], ...]:
-    if traits.reduces:
-        return REDUCED_EDGES_NARROW if edges and itemsize == 2 else REDUCED
     if edges and itemsize == 2:
-        return EDGES_NARROW if traits.inputs == 1 else EDGES_NARROW_TWO_INPUTS
+        return EDGES_NARROW
+    if traits.reduces:
+        return REDUCED
     if edges:
         return EDGES_WIDE
-    if half_vector:
-        return HALF_VECTORS
-    if traits.inputs > 1 or itemsize == 8:
-        return TWO_INPUTS_OR_FLOAT64
-    return NARROW if itemsize == 2 else FLOAT32
-
-
-def _barrier(block_cols: int, edges: bool, traits: Traits) -> bool:
-    """Whether 16-bit elements are worth converting again: where the registers are full."""
-    if traits.inputs > 1:
-        return block_cols == 16384 and not edges
-    if traits.reduces:
-        return block_cols >= (4096 if edges else 8192)
-    return block_cols >= (2048 if edges else 8192)
+    return HALF_VECTORS if half_vector else OTHERS

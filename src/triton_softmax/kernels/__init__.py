@@ -24,7 +24,6 @@ all of `triton_softmax.operations`, launched by `triton_softmax.plan`.
 | `strided_loops` | a very long one, walked twice in chunks | 3MN | 5MN |
 
 Not called by the library: `split_rows_simple`, the idea of `split_rows` in some forty lines, and
-`flash_attention`, which takes the online recurrence one step further. `logsumexp` is the gradient
-of log-sum-exp, which needs no sum and so is no operation. `rows` is what the launchers of the first
-four share, and `device` are the functions that kernels call.
+`flash_attention`, which takes the online recurrence one step further. `rows` is what the launchers
+of the first four share, and `device` are the functions that kernels call.
 """

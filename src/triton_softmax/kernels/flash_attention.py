@@ -5,8 +5,8 @@ o_i = sum_j softmax_j(q_i·k_j)·v_j needs the scores of all keys for their maxi
 and again for the sum. The recurrence carries the sum along: whenever the maximum grows, what was
 accumulated is rescaled just as the denominator is. No score reaches memory.
 
-Source: Triton Puzzles 9 ("simple FlashAttention"). The puzzle's solutions let -10⁶ stand in for
-    -inf; here it is -inf.
+Source: Triton Puzzles 9 ("simple FlashAttention"). The puzzle's solutions write -10⁶ for -inf; here
+it is -inf.
 """
 
 from __future__ import annotations
@@ -56,10 +56,12 @@ def attention_forward_kernel(
         k = tl.load(k_ptr + keys, mask=keys < n_keys, other=0.0).to(acc_type)
         v = tl.load(v_ptr + keys, mask=keys < n_keys, other=0.0).to(acc_type)
         scores = tl.where((keys < n_keys)[None, :], q[:, None] * k[None, :], float("-inf"))
+
         m_tile = tl.max(scores, axis=1)
         d_tile = tl.sum(exp_shifted(scores, m_tile[:, None]), axis=1)
         # eq: attention-m, attention-d
         m_new, d = merge(m, d, m_tile, d_tile)
+
         # eq: attention-accumulator
         o = o * exp_shifted(m, m_new) + tl.sum(
             exp_shifted(scores, m_new[:, None]) * v[None, :], axis=1
@@ -102,11 +104,13 @@ def attention_forward(
     for name, vector in (("q", q), ("k", k), ("v", v)):
         if vector.ndim != 1 or vector.numel() == 0 or not vector.is_contiguous():
             raise ValueError(
-                f"attention takes a non-empty contiguous vector as {name}, not a tensor of shape {tuple(vector.shape)}"
+                f"attention takes a non-empty contiguous vector as {name}, not a tensor of shape "
+                f"{tuple(vector.shape)}"
             )
         if vector.dtype not in DTYPES or vector.dtype != q.dtype:
             raise ValueError(
-                f"attention takes q, k and v of one floating-point dtype, not {vector.dtype} as {name}"
+                "attention takes q, k and v of one floating-point dtype, not "
+                f"{vector.dtype} as {name}"
             )
     if k.shape != v.shape:
         raise ValueError(

@@ -4,8 +4,11 @@ One program per row starves when rows are short: a program of 128 threads that m
 spends its life waiting for them. Here a program holds a tile of block_rows × block_cols elements;
 with one row it is the single block again.
 
-The tile is read in vectors of 16 bytes only if every row starts and ends on one, and the compiler
-can see it.
+A longer row lies in several tiles side by side, since a tile's sides are powers of two and a row's
+length seldom is.
+
+A tile is read in vectors of 16 bytes only if every row starts and ends on one, and the compiler can
+see it.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ import triton
 import triton.language as tl
 
 from .device.names import with_operation
-from .device.registers import in_registers, optimization_barrier
+from .device.registers import in_registers, weighted
+from .device.tiles import barrier_of_tiles, max_of_tiles, sum_of_tiles, terms_of_tiles
 from .device.vectors import multiple_of
 
 
@@ -29,47 +33,55 @@ def packed_rows_kernel(
     """An operation on block_rows rows per program.
 
     Args:
-        in_ptrs: the inputs, a tuple; n_rows rows of n_cols elements each.
+        in_ptrs: the inputs, a tuple; n_rows rows of n_cols elements each, and a number for each row
+            if the operation is weighted.
         out_ptr: the result, likewise, or one number per row if the operation reduces.
         in_strides: elements from one row to the next, for each input.
         out_stride: elements from one row of the result to the next.
         n_rows: number of rows.
         n_cols: number of columns.
         OP: what is computed, an `Operation`.
-        HOW: a `RowTile`: block_rows and block_cols, powers of two, block_cols at least n_cols;
+        HOW: a `RowTile`: block_rows and block_cols, powers of two; tiles, as many as hold n_cols;
             vector, which divides n_cols and the strides; barrier, see `optimization_barrier`.
     """
     OUT: tl.constexpr = out_ptr.dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
+    BLOCK_COLS: tl.constexpr = HOW.block_cols
+    TILES: tl.constexpr = HOW.tiles
     rows = tl.program_id(0).to(tl.int64) * HOW.block_rows + tl.arange(0, HOW.block_rows)[:, None]
-    cols = tl.arange(0, HOW.block_cols)[None, :]
-    mask = (rows < n_rows) & (cols < multiple_of(n_cols, HOW.vector))
+    cols = tl.arange(0, BLOCK_COLS)[None, :]
+    end = multiple_of(n_cols, HOW.vector)
 
     raw = ()
-    for i in tl.static_range(len(in_ptrs)):
-        offsets = rows * multiple_of(in_strides[i], HOW.vector) + cols
-        raw = raw + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
+    for t in tl.static_range(TILES):
+        mask = (rows < n_rows) & (t * BLOCK_COLS + cols < end)
+        tile = ()
+        for i in tl.static_range(OP.inputs):
+            offsets = rows * multiple_of(in_strides[i], HOW.vector) + (t * BLOCK_COLS + cols)
+            tile = tile + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
+        raw = raw + (tile,)
 
     m = 0.0
     if OP.shifted:
-        raw = optimization_barrier(raw, HOW.barrier)
-        m = tl.max(in_registers(raw, INNER)[0], axis=1)[:, None]
-    raw = optimization_barrier(raw, HOW.barrier)
-    values = in_registers(raw, INNER)
-    terms = OP.terms(values, m, False)
-    total = tl.sum(terms, axis=1)[:, None]
-
+        raw = barrier_of_tiles(raw, HOW.barrier)
+        m = max_of_tiles(raw, INNER)
+    raw = barrier_of_tiles(raw, HOW.barrier)
+    terms = terms_of_tiles(raw, m, INNER, OP)
+    total = sum_of_tiles(terms)
+    total = weighted(total, in_ptrs, rows * in_strides[-1], rows < n_rows, OP)
     if OP.reduces:
         result = OP.finish_row(m, total)
         tl.store(out_ptr + rows * out_stride, result.to(OUT), mask=rows < n_rows)
     else:
         if HOW.barrier:
             # Computing both again costs less than the registers that would keep them.
-            raw = optimization_barrier(raw, HOW.barrier)
-            values = in_registers(raw, INNER)
-            terms = OP.terms(values, m, False)
-        result = OP.finish(values, terms, m, total).to(INNER).to(OUT)
-        tl.store(out_ptr + (rows * multiple_of(out_stride, HOW.vector) + cols), result, mask=mask)
+            raw = barrier_of_tiles(raw, HOW.barrier)
+            terms = terms_of_tiles(raw, m, INNER, OP)
+        for t in tl.static_range(TILES):
+            mask = (rows < n_rows) & (t * BLOCK_COLS + cols < end)
+            offsets = rows * multiple_of(out_stride, HOW.vector) + (t * BLOCK_COLS + cols)
+            result = OP.finish(in_registers(raw[t], INNER), terms[t], m, total)
+            tl.store(out_ptr + offsets, result.to(INNER).to(OUT), mask=mask)
 
 
 # --8<-- [end:kernel]

@@ -1,13 +1,11 @@
 """Softmax of a row that one program holds whole, in registers: one read, one write.
 
 With the row in registers nothing has to be read twice, and the statistics need no recurrence. The
-block is the next
-power of two above the number of columns, which is also what limits it: a block that does not fit
-    the registers spills
-to memory.
+block is the smallest power of two that is at least the number of columns, which is also what limits
+it: a block that does not fit the registers spills to memory.
 
 Source: "Studying Triton One Kernel at a Time: Softmax", whose launch heuristic and cache modifiers
-    are kept.
+are kept.
 """
 
 from __future__ import annotations
@@ -79,9 +77,11 @@ def softmax_forward_single_block_kernel(
         .to(y_type)
         .to(acc_type)
     )
+
     m = tl.max(x, axis=0)
     e = exp_shifted(x, m)
     d = tl.sum(e, axis=0)
+
     if LOG:
         # eq: log-softmax-definition
         y = (x - m) - tl.log(d)
@@ -132,6 +132,7 @@ def softmax_backward_single_block_kernel(
     dy = tl.load(
         dy_ptr + row * dy_row_stride + cols, mask=mask, other=0.0, cache_modifier=".ca"
     ).to(acc_type)
+
     if LOG:
         # eq: log-softmax-vjp
         dx = dy - exp_shifted(y, 0.0) * tl.sum(dy, axis=0)
@@ -149,7 +150,8 @@ def softmax_backward_single_block_kernel(
 def _block_for(n_cols: int) -> int:
     if n_cols > MAX_COLS:
         raise ValueError(
-            f"single_block holds a row of at most {MAX_COLS:,} columns, not {n_cols:,}: Triton has no larger block"
+            f"single_block holds a row of at most {MAX_COLS:,} columns, not {n_cols:,}: "
+            "Triton has no larger block"
         )
     return triton.next_power_of_2(n_cols)
 
@@ -186,6 +188,9 @@ def softmax_forward(
     return y
 
 
+# --8<-- [end:launch]
+
+
 def softmax_backward(
     y: torch.Tensor, dy: torch.Tensor, *, log: bool = False, in_dtype: torch.dtype | None = None
 ) -> torch.Tensor:
@@ -220,6 +225,3 @@ def softmax_backward(
         num_warps=num_warps_for_block(block_size),
     )
     return dx.to(in_dtype or y.dtype)
-
-
-# --8<-- [end:launch]

@@ -32,6 +32,7 @@ from .device.registers import (
     optimization_barrier,
     rounded,
     unpack_pairs,
+    weighted,
 )
 from .device.vectors import edge_of_row, round_up
 
@@ -76,7 +77,7 @@ def load_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
     n_cols = tl.where(task < rows.n_tasks, rows.n_cols, 0)
     body = ()
     edge = ()
-    for i in tl.static_range(len(rows.in_ptrs)):
+    for i in tl.static_range(OP.inputs):
         ptr = rows.in_ptrs[i]
         begin = row * rows.in_strides[i]
         if HOW.pairs:
@@ -194,6 +195,7 @@ def write_chunk(
     row = (task // rows.n_chunks).to(tl.int64)
     chunk = task % rows.n_chunks
     begin = row * out_stride
+    total = weighted(total, rows.in_ptrs, row * rows.in_strides[-1], True, OP)
     if OP.reduces:
         tl.store(out_ptr + begin, OP.finish_row(m, total).to(OUT))
     else:
@@ -246,7 +248,8 @@ def split_rows_kernel(
     """An operation on rows cut into chunks, a task each.
 
     Args:
-        in_ptrs: the inputs, a tuple; n_rows rows of n_cols elements each, on a vector.
+        in_ptrs: the inputs, a tuple; n_rows rows of n_cols elements each, on a vector, and a number
+            for each row if the operation is weighted.
         out_ptr: the result, likewise, or one number per row if the operation reduces.
         words_ptr: workspace of n_chunks int64 words per row, zero at the start of a single launch.
         in_strides: elements from one row to the next, for each input; equal modulo vector.
@@ -279,7 +282,7 @@ def split_rows_kernel(
         kept, kept_edge, m_own = body, edge, 0.0
         if HOW.publish:
             m_own, total_own, terms = summarise(body, edge, rows, INNER, OP, HOW)
-            publish(words_ptr + task, m_own, total_own, task < n_tasks, OP)
+            publish(words_ptr + task, m_own, total_own, task < n_tasks, OP, HOW.write)
             if HOW.keep_terms:
                 kept = (terms,)
         if HOW.depth >= 1:
@@ -314,7 +317,7 @@ def split_rows_kernel(
                 if tl.atomic_add(words_ptr + other, 0, sem="relaxed") == 0:
                     body, edge = load_chunk(rows, other, OP, HOW)
                     m, total, terms = summarise(body, edge, rows, INNER, OP, HOW)
-                    publish(words_ptr + other, m, total, other < n_tasks, OP)
+                    publish(words_ptr + other, m, total, other < n_tasks, OP, True)
             m, total, missing = merge_row(words_ptr, task, n_chunks, max_polls, OP, HOW)
             while missing > 0:
                 m, total, missing = merge_row(words_ptr, task, n_chunks, max_polls, OP, HOW)

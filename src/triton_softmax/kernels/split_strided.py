@@ -15,7 +15,7 @@ import triton.language as tl
 
 from .device.exchange import poll, prefetch, publish, to_common_maximum
 from .device.names import with_operation
-from .device.registers import in_registers, optimization_barrier
+from .device.registers import in_registers, optimization_barrier, weighted
 from .device.vectors import multiple_of
 from .strided import offsets_in_slice, slice_of
 
@@ -51,7 +51,7 @@ def tile_offsets(strides, chunk, columns, HOW: tl.constexpr, AGAIN: tl.constexpr
 def load_tile(chunk, columns, OP: tl.constexpr, HOW: tl.constexpr, AGAIN: tl.constexpr):
     """The elements of a chunk, a tile of each input, as they lie in memory."""
     raw = ()
-    for i in tl.static_range(len(columns.in_ptrs)):
+    for i in tl.static_range(OP.inputs):
         offsets, mask = tile_offsets(columns.in_strides[i], chunk, columns, HOW, AGAIN)
         raw = raw + (tl.load(columns.in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
     return raw
@@ -87,12 +87,13 @@ def write_tile(
     """Write a chunk's tile from its elements and the summaries of its columns."""
     OUT: tl.constexpr = out_ptr.dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else columns.in_ptrs[0].dtype.element_ty
+    inner = columns.first + tl.arange(0, HOW.block_inner)
+    across = inner < columns.n_inner
+    offsets = inner.to(tl.int64) * columns.in_strides[-1][2]
+    total = weighted(total, columns.in_ptrs, offsets, across, OP)
     if OP.reduces:
-        inner = columns.first + tl.arange(0, HOW.block_inner)
         result = OP.finish_row(m, total).to(OUT)
-        tl.store(
-            out_ptr + inner.to(tl.int64) * out_strides[2], result, mask=inner < columns.n_inner
-        )
+        tl.store(out_ptr + inner.to(tl.int64) * out_strides[2], result, mask=across)
     else:
         offsets, mask = tile_offsets(out_strides, chunk, columns, HOW, AGAIN)
         values = in_registers(optimization_barrier(raw, HOW.barrier), INNER)
@@ -178,7 +179,8 @@ def split_strided_kernel(
     first = group % blocks * HOW.block_inner
     slices = ()
     for i in tl.static_range(len(in_ptrs)):
-        slices = slices + (slice_of(in_ptrs[i], in_strides[i], outer, HOW.vector),)
+        vector = HOW.vector if i < OP.inputs else 1
+        slices = slices + (slice_of(in_ptrs[i], in_strides[i], outer, vector),)
     out_ptr = slice_of(out_ptr, out_strides, outer, 1 if OP.reduces else HOW.vector)
     words_ptr += group.to(tl.int64) * n_chunks * HOW.block_inner
     columns = Columns(slices, in_strides, first, n_cols, n_inner, n_chunks, words_ptr)
@@ -188,7 +190,7 @@ def split_strided_kernel(
     prefetch(words_ptr + chunk * HOW.block_inner + lane, HOW.wait)
     raw = load_tile(chunk, columns, OP, HOW, False)
     m, total = summarise(raw, INNER, OP, HOW)
-    publish(words_ptr + chunk * HOW.block_inner + lane, m, total, live, OP)
+    publish(words_ptr + chunk * HOW.block_inner + lane, m, total, live, OP, True)
     mine = chunk >= 0
     if OP.reduces:
         # One program writes the columns' numbers: the last to start, which waits least.
@@ -207,7 +209,7 @@ def split_strided_kernel(
                 if tl.sum(tl.where(of_chunk == other, missed, 0), axis=0) > 0:
                     raw = load_tile(other, columns, OP, HOW, HOW.wait)
                     m, total = summarise(raw, INNER, OP, HOW)
-                    publish(words_ptr + other * HOW.block_inner + lane, m, total, live, OP)
+                    publish(words_ptr + other * HOW.block_inner + lane, m, total, live, OP, True)
             while tl.sum(missing_words(columns, max_polls, HOW), axis=0) > 0:
                 missing += 1
             m, total = merge_columns(columns, OP, HOW)

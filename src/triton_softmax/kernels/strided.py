@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 from .device.names import with_operation
-from .device.registers import in_registers, optimization_barrier
+from .device.registers import in_registers, optimization_barrier, weighted
 from .device.vectors import multiple_of
 
 
@@ -45,7 +45,8 @@ def strided_kernel(
     """An operation along the middle dimension, block_inner columns per program.
 
     Args:
-        in_ptrs: the inputs, a tuple; (n_outer, n_cols, n_inner) each.
+        in_ptrs: the inputs, a tuple; (n_outer, n_cols, n_inner) each, and (n_outer, 1, n_inner) if
+            the operation is weighted.
         out_ptr: the result, likewise, or (n_outer, 1, n_inner) if the operation reduces.
         in_strides: elements from one to the next along each dimension, a triple for each input;
             any, 0 included.
@@ -71,7 +72,7 @@ def strided_kernel(
     mask = (cols < n_cols) & across
 
     raw = ()
-    for i in tl.static_range(len(in_ptrs)):
+    for i in tl.static_range(OP.inputs):
         ptr = slice_of(in_ptrs[i], in_strides[i], outer, VECTOR)
         offsets = offsets_in_slice(in_strides[i], cols, inner, VECTOR)
         raw = raw + (tl.load(ptr + offsets, mask=mask, other=OP.padding),)
@@ -85,6 +86,8 @@ def strided_kernel(
     terms = OP.terms(values, m, False)
     total = tl.sum(terms, axis=0)[None, :]
 
+    offsets = outer * in_strides[-1][0] + inner * in_strides[-1][2]
+    total = weighted(total, in_ptrs, offsets, across, OP)
     out_ptr = slice_of(out_ptr, out_strides, outer, 1 if OP.reduces else VECTOR)
     if OP.reduces:
         result = OP.finish_row(m, total)

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from .device.names import with_operation
-from .device.registers import in_registers
+from .device.registers import in_registers, weighted
 from .device.vectors import multiple_of
 from .strided import offsets_in_slice, slice_of
 
@@ -27,7 +27,7 @@ def load_tile(in_ptrs, in_strides, cols, end, inner, n_inner, OP: tl.constexpr, 
     """The elements of a tile, a block of each input, as they lie in memory."""
     mask = (cols < end) & (inner < multiple_of(n_inner, HOW.vector))
     raw = ()
-    for i in tl.static_range(len(in_ptrs)):
+    for i in tl.static_range(OP.inputs):
         offsets = offsets_in_slice(in_strides[i], cols, inner, HOW.vector)
         raw = raw + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
     return raw, mask
@@ -91,7 +91,8 @@ def strided_loops_kernel(
     end = tl.minimum(begin + chunk_cols, n_cols)
     slices = ()
     for i in tl.static_range(len(in_ptrs)):
-        slices = slices + (slice_of(in_ptrs[i], in_strides[i], outer, HOW.vector),)
+        vector = HOW.vector if i < OP.inputs else 1
+        slices = slices + (slice_of(in_ptrs[i], in_strides[i], outer, vector),)
     out_ptr = slice_of(out_ptr, out_strides, outer, 1 if OP.reduces else HOW.vector)
     summaries_ptr = words_ptr.to(tl.pointer_type(ACC))
 
@@ -143,6 +144,7 @@ def strided_loops_kernel(
         mask = (inner < n_inner) & (chunk == 0)
         tl.store(out_ptr + inner * out_strides[2], result, mask=mask)
     else:
+        total = weighted(total, slices, inner * in_strides[-1][2], inner < n_inner, OP)
         for start in range(begin, end, BLOCK_COLS):
             cols = (start + tile).to(INDEX)
             raw, mask = load_tile(slices, in_strides, cols, end, inner, n_inner, OP, HOW)

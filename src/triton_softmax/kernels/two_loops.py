@@ -4,8 +4,7 @@ The maximum and the denominator are found in one loop, since the (m, d) of a til
 the (m, d) of the tiles before it. A row is read twice and written once.
 
 Sources: Triton Puzzles 8 solved with the online recurrence, and the multi-block kernels of
-    "Studying Triton One
-Kernel at a Time: Softmax". They are the same kernel, so this file serves both.
+"Studying Triton One Kernel at a Time: Softmax". They are the same kernel, so this file serves both.
 """
 
 from __future__ import annotations
@@ -170,6 +169,7 @@ def softmax_backward_two_loops_kernel(
 # --8<-- [end:backward]
 
 
+# --8<-- [start:launch]
 def _launch(kernel, grid, *arguments, log, block_rows, block_cols):
     """Let the tuner choose the tile, unless the caller did."""
     if block_cols is None:
@@ -178,7 +178,6 @@ def _launch(kernel, grid, *arguments, log, block_rows, block_cols):
         kernel.fn[grid](*arguments, LOG=log, BLOCK_ROWS=block_rows, BLOCK_COLS=block_cols)
 
 
-# --8<-- [start:launch]
 def softmax_forward(
     x: torch.Tensor,
     *,
@@ -215,6 +214,9 @@ def softmax_forward(
         block_cols=block_cols,
     )
     return y
+
+
+# --8<-- [end:launch]
 
 
 def softmax_backward(
@@ -255,6 +257,3 @@ def softmax_backward(
         block_cols=block_cols,
     )
     return dx.to(in_dtype or y.dtype)
-
-
-# --8<-- [end:launch]

@@ -5,7 +5,7 @@
 | `operation` | the form: what one is made of | |
 | `softmax` | `SOFTMAX`, `SOFTMAX_VJP` | softmax-safe, softmax-vjp |
 | `log_softmax` | `LOG_SOFTMAX`, `LOG_SOFTMAX_VJP` | log-softmax-definition, log-softmax-vjp |
-| `logsumexp` | `LOGSUMEXP` | lse-from-summary |
+| `logsumexp` | `LOGSUMEXP`, `LOGSUMEXP_VJP` | lse-from-summary, logsumexp-gradient |
 
 An operation is a small file: a handful of jitted functions, and the value that joins them. Every
 kernel takes every operation.

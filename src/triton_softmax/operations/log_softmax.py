@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import triton
 import triton.language as tl
 
@@ -18,7 +20,7 @@ def _log_softmax(values, e, m, d):
     return (values[0] - m) - tl.log(d)
 
 
-LOG_SOFTMAX = SOFTMAX._replace(name="log_softmax", finish=_log_softmax, finish_terms=None)
+LOG_SOFTMAX = replace(SOFTMAX, name="log_softmax", finish=_log_softmax, finish_terms=None)
 """y = (x − m) − log(d), of the same summary as softmax."""
 # --8<-- [end:forward]
 

@@ -1,6 +1,13 @@
-"""log(sum(exp(x))) of a row: the summary of softmax, of which one number is written."""
+"""log(sum(exp(x))) of a row: the summary of softmax, of which one number is written.
+
+Its vector-Jacobian product is softmax times the number that arrives for the row. It takes x and
+makes the summary anew, since m and d say more than their sum, the result: rounded, that has lost
+the last digits of log(d) where m is large.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import triton
 import triton.language as tl
@@ -47,3 +54,19 @@ LOGSUMEXP = Operation(
 )
 """lse = m + log(d)."""
 # --8<-- [end:forward]
+
+
+# --8<-- [start:backward]
+@triton.jit
+def _probability(values, e, m, d):
+    """exp(x − m) / d. Beside an infinite element all finite ones are 0, and it has no value."""
+    # eq: logsumexp-gradient
+    infinite = tl.where(values[0] == float("inf"), e, 0.0)
+    return tl.where(m == float("inf"), infinite, e) * (1.0 / d)
+
+
+LOGSUMEXP_VJP = replace(
+    LOGSUMEXP, name="logsumexp_vjp", finish=_probability, finish_row=None, weighted=True
+)
+"""dx = dl·exp(x − m) / d."""
+# --8<-- [end:backward]

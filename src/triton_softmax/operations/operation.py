@@ -12,25 +12,31 @@ result follows from the element and the summary.
 | log-sum-exp | exp(x − m) | m + log(sum), one for the row |
 | backward of softmax | y·dy | y·(dy − sum) |
 | backward of log-softmax | dy | dy − exp(y)·sum |
+| backward of log-sum-exp | exp(x − m) | term / (sum / dl), dl a number for the row |
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import triton
 
 
 # --8<-- [start:operation]
-class Operation(NamedTuple):
+@dataclass(frozen=True, eq=False, repr=False)
+class Operation(str):
     """An operation along a row, handed to a kernel as one compile-time constant.
+
+    It is a string, its name, because Triton writes constants as JSON for its hooks on compilation,
+    and knows no other way to write functions. Two operations are equal if they are one object.
 
     The functions are jitted. `values` is a tuple with a block of each input, in the type that is
     computed with; m and total broadcast against it.
 
     Attributes:
         name: for profilers and error messages.
-        inputs: how many tensors are read: x, or y and dy.
+        inputs: how many tensors are read element by element: x, or y and dy.
         padding: what an element outside the row is read as. It contributes nothing.
         shifted: whether terms are relative to the largest element of the first input; else m is 0.
         terms: (values, m, EXACT) → a term for each element. EXACT forbids the compiler to fuse a
@@ -43,6 +49,8 @@ class Operation(NamedTuple):
         finish_row: (m, total) → the one number that is written for a row; None if the operation
             does not reduce.
         exp_in_finish: whether `finish` needs an exponential that `terms` has not computed.
+        weighted: whether one more input has a number for each row, by which the total is divided
+            before `finish`.
     """
 
     name: str
@@ -55,6 +63,17 @@ class Operation(NamedTuple):
     finish_terms: Any = None
     finish_row: Any = None
     exp_in_finish: bool = False
+    weighted: bool = False
+
+    def __new__(cls, name: str, *args: Any, **kwargs: Any):
+        return super().__new__(cls, name)
+
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"<operation {self.name} {self.cache_key}>"  # Triton's key in memory
 
     @property
     def reduces(self) -> bool:
@@ -68,7 +87,7 @@ class Operation(NamedTuple):
         It would print a function by its name, and take a kernel compiled from an older text of it.
         The key of a function follows its text, and that of all functions it calls.
         """
-        return "-".join(str(getattr(field, "cache_key", field)) for field in self)
+        return "-".join(str(getattr(each, "cache_key", each)) for each in vars(self).values())
 
 
 # --8<-- [end:operation]

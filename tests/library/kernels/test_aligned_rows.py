@@ -1,5 +1,7 @@
 """Rows that start anywhere: a head, a body of whole vectors, a tail."""
 
+import functools
+
 import pytest
 import torch
 import triton
@@ -46,15 +48,31 @@ def test_every_operation(n_rows, n_cols, dtype, operation):
     assert_result(operation, run(operation, inputs, gap=vector), inputs)
 
 
+def run_in_tiles(operation, inputs, tiles, **options):
+    """Two rows per program, in tiles of 16 columns."""
+    how = RowTile(2, 16, 16 // inputs[0].dtype.itemsize, False, tiles)
+    return run_rows(operation, Choice("aligned_rows", how, num_warps=4), inputs, **options)
+
+
+@EVERY_OPERATION
+@pytest.mark.parametrize("tiles", [1, 3, 5, 8])
+@pytest.mark.parametrize("more", [-1, 0, 1, 15, 16])
+def test_tiles_side_by_side(more, tiles, operation):
+    """Nine rows, so that bodies of several lengths end in the last tile, or before it."""
+    inputs = operands(operation, 9, max(1, 16 * (tiles - 1) + more), torch.float32, gaps=(0, 8))
+    assert_result(operation, run_in_tiles(operation, inputs, tiles, gap=4), inputs)
+
+
 @EVERY_OPERATION
 @pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
 @pytest.mark.parametrize("n_cols", [1, 5, 8, 13, 24, 33])
 def test_every_element_is_written_once_and_nothing_else_read(n_cols, operation):
     inputs = operands(operation, 9, n_cols, torch.float16, gaps=(8, 16))
-    with watch_accesses() as accesses:
-        result = run(operation, inputs, gap=24)
-    accesses.assert_reads_only(*inputs)
-    accesses.assert_writes_once(result)
+    for kernel in (run, functools.partial(run_in_tiles, tiles=3)):
+        with watch_accesses() as accesses:
+            result = kernel(operation, inputs, gap=24)
+        accesses.assert_reads_only(*inputs)
+        accesses.assert_writes_once(result)
 
 
 @EVERY_OPERATION

@@ -45,6 +45,8 @@ PINNED = f"triton=={triton.__version__}" in CONSTRAINTS.read_text().split()
 ALSO_SPILLED = 0 if PINNED else 96
 """Bytes that releases of the compiler other than the one in the constraints may spill beyond what
 is promised of that."""
+WORD = 64
+"""Bits of what the first of two launches stores."""
 BITS = {"fp16": 16, "bf16": 16, "fp32": 32, "fp64": 64}
 
 
@@ -65,8 +67,6 @@ class Case:
     constants: dict[str, int]
     """Constants but LOG."""
     num_warps: int = 4
-    types: Callable[[str], dict] = lambda dtype: {}
-    """Types of arguments that are neither element pointers (`…_ptr`) nor int32."""
     aligned: tuple[str, ...] = ()
     """Integers that are multiples of 16 in this case."""
     bits: int = 128
@@ -81,19 +81,13 @@ class Case:
         module, name = self.kernel.split(":")
         names = functions(module)[name]
         constants = self.constants | ({"LOG": log} if "LOG" in names else {})
-        types = self.types(dtype)
         signature = {
-            argument: types.get(argument, f"*{dtype}" if argument.endswith("_ptr") else "i32")
+            argument: f"*{dtype}" if argument.endswith("_ptr") else "i32"
             for argument in names
             if argument not in constants
         }
         kernel = f"triton_softmax.kernels.{module}:{name}"
         return Request(kernel, signature, constants, target, self.num_warps, aligned=self.aligned)
-
-
-def of_rows(dtype: str) -> str:
-    """The type of a pointer to a number for each row."""
-    return "*fp64" if dtype == "fp64" else "*fp32"
 
 
 STRIDES = ("x_row_stride", "y_row_stride", "dy_row_stride", "dx_row_stride", "n_cols")
@@ -118,13 +112,6 @@ RUNGS = [
         types=lambda dtype: {"words_ptr": "*i64"},
         aligned=("n_cols",),
         float64=False,
-    ),
-    Case(
-        "logsumexp:logsumexp_backward_kernel",
-        BLOCK,
-        8,
-        types=lambda dtype: {"in_ptrs": (f"*{dtype}", *[of_rows(dtype)] * 2)},
-        bits=0,
     ),
 ]
 
@@ -392,7 +379,7 @@ def test_geometry(compiled, label):
     writes = getattr(request.constants["HOW"], "write", True)
     assert result.load_bits == 128, result.global_loads
     if not OPERATIONS[operation].reduces:
-        assert result.store_bits == (128 if writes else 0), result.global_stores
+        assert result.store_bits == (128 if writes else WORD), result.global_stores
     assert result.spill_bytes <= ALSO_SPILLED
     assert dtype != "fp64" or has_no_float32_exponential(result)
 
@@ -407,7 +394,7 @@ def test_shipped_configurations_of_split_rows(compiled):
         if case.how.publish or not reduces(case):  # else it reads words alone
             assert result.load_bits == 128, case
         if not reduces(case):
-            assert result.store_bits == (128 if case.how.write else 0), case
+            assert result.store_bits == (128 if case.how.write else WORD), case
         assert result.registers <= case.choice.max_registers
         assert result.spill_bytes <= 24 + ALSO_SPILLED, case
         spilling += result.spill_bytes > 0

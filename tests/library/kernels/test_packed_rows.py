@@ -1,5 +1,7 @@
 """Several short rows per program, read in vectors where rows allow it."""
 
+import functools
+
 import pytest
 import torch
 import triton
@@ -63,6 +65,38 @@ def test_hostile_rows_as_torch(operation):
     assert_as_torch(operation, run(operation, inputs), inputs)
 
 
+def run_in_tiles(operation, inputs, tiles, *, vector=1, barrier=False):
+    """Two rows per program, in tiles of 16 columns."""
+    how = RowTile(2, 16, vector, barrier, tiles)
+    return run_rows(operation, Choice("packed_rows", how, num_warps=4), inputs)
+
+
+@EVERY_OPERATION
+@pytest.mark.parametrize("tiles", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("more", [-1, 0, 1, 15, 16])
+def test_tiles_side_by_side(more, tiles, operation):
+    """The last tile may have any number of columns, and none."""
+    inputs = operands(operation, 3, max(1, 16 * (tiles - 1) + more), torch.float32)
+    assert_result(operation, run_in_tiles(operation, inputs, tiles), inputs)
+
+
+@EVERY_OPERATION
+@pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
+def test_tiles_in_vectors(dtype, operation):
+    vector = 16 // dtype.itemsize
+    inputs = operands(operation, 3, 32 + vector, dtype, gaps=(vector, 0))
+    result = run_in_tiles(operation, inputs, 3, vector=vector)
+    assert_result(operation, result, inputs)
+    assert torch.equal(result, run_in_tiles(operation, inputs, 3))
+
+
+@EVERY_OPERATION
+def test_hostile_rows_in_tiles_as_torch(operation):
+    """Tiles that hold −∞ alone beside others that hold what is hostile."""
+    inputs = hostile_operands(operation, hostile(40, (0, 15, 33)))
+    assert_as_torch(operation, run_in_tiles(operation, inputs, 3), inputs)
+
+
 @pytest.mark.parametrize("offset", [1e4, -1e4])
 def test_a_large_offset_costs_log_sum_exp_its_own_rounding(offset):
     x = matrix(5, 257, torch.float32) + offset
@@ -85,7 +119,8 @@ def test_input_and_result_of_different_dtypes(dtypes, operation):
 @pytest.mark.parametrize("n_cols", [1, 5, 16, 33])
 def test_every_element_is_written_once_and_nothing_else_read(n_cols, operation):
     inputs = operands(operation, 5, n_cols, torch.float16)
-    with watch_accesses() as accesses:
-        result = run(operation, inputs, gap=2)
-    accesses.assert_reads_only(*inputs)
-    accesses.assert_writes_once(result)
+    for kernel in (functools.partial(run, gap=2), functools.partial(run_in_tiles, tiles=3)):
+        with watch_accesses() as accesses:
+            result = kernel(operation, inputs)
+        accesses.assert_reads_only(*inputs)
+        accesses.assert_writes_once(result)

@@ -36,15 +36,18 @@ def unpack_word(word):
 
 # --8<-- [start:publish]
 @triton.jit
-def publish(pointers, m, total, mask, OP: tl.constexpr):
-    """Write summaries where partners poll for them.
+def publish(pointers, m, total, mask, OP: tl.constexpr, POLLED: tl.constexpr):
+    """Write summaries where partners poll for them (POLLED), or where a second launch reads them.
 
     None of them is the word 0: a sum of exponentials is at least 1, or m is −∞, or one of them is
-    NaN; and where there is no maximum, 1 stands in its place.
+    NaN; and where there is no maximum, m is 1.
     """
     if not OP.shifted:
         m = tl.full(total.shape, 1.0, tl.float32)
-    tl.atomic_xchg(pointers, pack_word(m, total), mask=mask, sem="relaxed")
+    if POLLED:
+        tl.atomic_xchg(pointers, pack_word(m, total), mask=mask, sem="relaxed")
+    else:
+        tl.store(pointers, pack_word(m, total), mask=mask)
 
 
 @triton.jit

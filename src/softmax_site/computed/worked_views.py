@@ -1,0 +1,66 @@
+"""The worked example as small tinted matrices, one view for each step of its page."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from softmax_site.computed import worked
+from softmax_site.markdown import to_mathml
+
+
+def _cell(value: float, digits: int, scale: float) -> str:
+    text = f"{value:.{digits}f}".replace("-", "−")
+    tint = min(abs(value) / scale, 1.0)
+    minus = ' class="minus"' if value < 0 else ""
+    return f'<td{minus} style="--tint:{tint:.2f}">{text}</td>'
+
+
+def _matrix(latex: str, says: str, values: np.ndarray, digits: int = 4) -> list[str]:
+    scale = float(np.abs(values).max())
+    rows = [
+        "<tr>" + "".join(_cell(value, digits, scale) for value in row) + "</tr>"
+        for row in values.tolist()
+    ]
+    caption = f"<figcaption>{to_mathml(latex, display=False)}<br>{says}</figcaption>"
+    return [
+        "<figure>",
+        caption,
+        '<table class="matrix"><tbody>',
+        *rows,
+        "</tbody></table>",
+        "</figure>",
+    ]
+
+
+def generate() -> dict[str, str]:
+    """One view by path for each section of the page."""
+    forward, jacobian, backward = worked.forward(), worked.jacobian(), worked.backward()
+    statistics = [np.array([[step.m, step.d] for step in worked.online(row)]) for row in (0, 1)]
+    views = {
+        "docs/_computed/worked-input.md": _matrix("X", "two rows of input", worked.X, 0)
+        + _matrix(r"\mathit{dY}", "the gradient that arrives at the output", worked.DY, 1),
+        "docs/_computed/worked-forward.md": _matrix(
+            r"\mathbf{m}", "the largest entry of each row", forward["m"], 0
+        )
+        + _matrix(r"E = e^{X - \mathbf{m}}", "shifted, then exponentiated", forward["e"])
+        + _matrix(r"\mathbf{d}", "row sums of E", forward["d"])
+        + _matrix("Y", "each row adds up to 1", forward["y"]),
+        "docs/_computed/worked-online.md": _matrix(
+            r"(m_i, d_i) \text{, row 1}", "after 1, 2 and 3 columns", statistics[0]
+        )
+        + _matrix(r"(m_i, d_i) \text{, row 2}", "the last line is that of the row", statistics[1]),
+        "docs/_computed/worked-jacobian.md": _matrix(
+            r"J \text{ of row 1}", "symmetric; its rows add up to 0", jacobian[0]
+        )
+        + _matrix(r"J \text{ of row 2}", "no kernel builds it", jacobian[1]),
+        "docs/_computed/worked-backward.md": _matrix(
+            r"Y \odot \mathit{dY}", "entry by entry", backward["y dy"]
+        )
+        + _matrix(r"\mathbf{s}", "its row sums", backward["s"])
+        + _matrix(r"\mathit{dY} - \mathbf{s}", "above or below the mean", backward["dy - s"])
+        + _matrix(r"\mathit{dX}", "each row adds up to 0", backward["dx"]),
+    }
+    return {
+        path: "\n".join(['<div class="worked">', *lines, "</div>"]) + "\n"
+        for path, lines in views.items()
+    }

@@ -1,0 +1,23 @@
+"""The command `python -m softmax_site.figures`: write what is committed of the figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from softmax_site.figures import front
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def main() -> None:
+    """Write the drawings, the README's part and, where it is no longer true, the social picture,
+    which needs Chromium."""
+    for path, text in {**front.drawings(ROOT), front.README: front.readme(ROOT)}.items():
+        (ROOT / path).write_text(text, "utf8")
+    page, target = front.social_page(ROOT), ROOT / front.SOCIAL
+    if not target.is_file() or front.source_of(target.read_bytes()) != front.digest(page):
+        target.write_bytes(front.signed(front.photograph(page, ROOT), page))
+
+
+if __name__ == "__main__":
+    main()

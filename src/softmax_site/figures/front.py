@@ -1,0 +1,141 @@
+"""The front page of the repository and the picture of a shared link: made from the data, committed
+because they are shown where nothing is built."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+import zlib
+from pathlib import Path
+
+from softmax_site.benchmarks.data import newest
+from softmax_site.figures import home, share
+
+README = "README.md"
+SOCIAL = "docs/assets/social.png"
+DRAWINGS = {scheme: f"docs/assets/share-{scheme}.svg" for scheme in ("light", "dark")}
+TITLE = "Share of a plain copy’s speed, by row length"
+SANS = 'font-family="Inter, system-ui, -apple-system, Segoe UI, Roboto, Arial, sans-serif"'
+_MADE = re.compile(r"(<!-- made from the data -->\n).*?(<!-- until here -->)", re.S)
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+def data_of(root: Path) -> dict:
+    """The newest measurements."""
+    found = newest(root)
+    if found is None:
+        raise FileNotFoundError("no benchmark data to draw from")
+    return found[1]
+
+
+def drawings(root: Path) -> dict[str, str]:
+    """The figure as files of their own, by path, in both schemes."""
+    every = share.rows(data_of(root))
+    words = f'xmlns="http://www.w3.org/2000/svg" width="720" {SANS} role="img"'
+    drawn = share.svg(every, 640, 17, f'{words} aria-label="{share.alt(every)}"', TITLE)
+    return {
+        path: share.alone(drawn, share.palettes(root)[scheme]) for scheme, path in DRAWINGS.items()
+    }
+
+
+def readme(root: Path) -> str:
+    """The README with what it says of the data."""
+    data = data_of(root)
+    result = home.result(data)
+    alt = share.alt(share.rows(data))
+    made = "\n".join(
+        [
+            home.claim(result),
+            "",
+            "<picture>",
+            f'  <source media="(prefers-color-scheme: dark)" srcset="{DRAWINGS["dark"]}">',
+            f'  <img src="{DRAWINGS["light"]}" width="720" alt="{alt}">',
+            "</picture>",
+            "",
+            home.caption(result),
+            "",
+        ]
+    )
+    text = (root / README).read_text("utf8")
+    changed, count = _MADE.subn(lambda found: found[1] + made + found[2], text)
+    if count != 1:
+        raise ValueError(f"{README} has no place for what is made from the data")
+    return changed
+
+
+def social_page(root: Path) -> str:
+    """The picture of a shared link as a page of 1,200 by 630 pixels that needs nothing else."""
+    data = data_of(root)
+    result = home.result(data)
+    colours = share.palettes(root)["light"]
+    drawn = share.svg(share.rows(data), 640, 19, "width='640'", TITLE)
+    numbers = f"""
+<p><b>{result.of_copy:.2f}</b> of a plain copy’s speed</p>
+<p><b>{result.over_best:.2f} ×</b> the best other library</p>
+<p class="quiet">{result.gpu}, {result.cases} cases: {result.ahead} ahead,
+{result.level} level, {result.behind} behind</p>"""
+    return share.alone(
+        f"""<!doctype html><meta charset="utf-8"><style>
+@font-face {{ font-family: serif4; src: url("fonts/SourceSerif4.woff2"); font-weight: 200 900 }}
+@font-face {{ font-family: inter; src: url("fonts/Inter.woff2"); font-weight: 100 900 }}
+body {{ margin: 0; width: 1200px; height: 630px; display: grid; align-items: center;
+  grid-template-columns: 440px 640px; gap: 40px; padding: 0 40px; box-sizing: border-box;
+  background: var(--paper); color: var(--ink); font-family: inter; overflow: hidden }}
+h1 {{ font: 600 54px/1.08 serif4; margin: 0 0 34px; letter-spacing: -0.01em }}
+p {{ font-size: 22px; margin: 6px 0 }} b {{ color: var(--ours); font: 600 40px serif4 }}
+.quiet {{ color: var(--quiet); font-size: 18px; line-height: 1.45; margin-top: 20px }}
+.name {{ font-weight: 650; font-size: 20px; margin-bottom: 26px }}
+</style><div><p class="name">triton_softmax</p>
+<h1>Softmax, from the Jacobian to the fastest kernel</h1>{numbers}</div>{drawn}""",
+        colours,
+    )
+
+
+def digest(page: str) -> str:
+    """What the picture says it was made of."""
+    return hashlib.sha256(page.encode()).hexdigest()
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    checked = kind + content
+    return struct.pack(">I", len(content)) + checked + struct.pack(">I", zlib.crc32(checked))
+
+
+def signed(png: bytes, page: str) -> bytes:
+    """A PNG that says which page it is a picture of, in a text chunk after its header."""
+    head = len(_SIGNATURE) + 25
+    return png[:head] + _chunk(b"tEXt", b"Source\0" + digest(page).encode()) + png[head:]
+
+
+def source_of(png: bytes) -> str | None:
+    """The digest of the page that a PNG is a picture of.
+
+    >>> source_of(signed(_SIGNATURE + bytes(25), "page")) == digest("page")
+    True
+    """
+    found = re.search(rb"tEXtSource\0([0-9a-f]{64})", png)
+    return found[1].decode() if found else None
+
+
+def photograph(page: str, root: Path) -> bytes:
+    """The page as Chromium shows it."""
+    import shutil
+
+    from playwright.sync_api import sync_playwright
+
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))))
+    # Beside the fonts, since a page without an address may load no files.
+    source = root / "docs/assets/social.html"
+    source.write_text(page, "utf8")
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            view = browser.new_page(viewport={"width": 1200, "height": 630})
+            view.goto(source.as_uri())
+            view.evaluate("document.fonts.ready")
+            png = view.screenshot()
+            browser.close()
+    finally:
+        source.unlink()
+    return png

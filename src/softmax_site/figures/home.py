@@ -1,0 +1,201 @@
+"""What the front page shows of the data: a sentence, the figure, and a small picture per door."""
+
+from __future__ import annotations
+
+from math import exp, log
+from pathlib import Path
+from typing import NamedTuple
+
+from softmax_bench import traffic
+from softmax_bench.report import (
+    LEVEL,
+    best_peer,
+    by_case,
+    geometric_mean,
+    ratio,
+    standing,
+)
+from softmax_bench.roster import CHOOSER, COPY
+from softmax_site.benchmarks.data import n_cols, newest, of_suite, runs_used, time_text
+from softmax_site.benchmarks.page import Fragment, measured_by
+from softmax_site.figures import share
+
+SUITES = ("forward", "backward")
+
+
+class Result(NamedTuple):
+    """What all cases of the two suites say together."""
+
+    gpu: str
+    day: str
+    torch: str
+    triton: str
+    ahead: int
+    level: int
+    behind: int
+    of_copy: float
+    """Median share of the copy's speed."""
+    over_best: float
+    """Geometric mean over the best other library."""
+
+    @property
+    def cases(self) -> int:
+        """How many were compared."""
+        return self.ahead + self.level + self.behind
+
+
+def rows_of(data: dict) -> list[dict]:
+    """The rows that the sentence speaks of."""
+    return [row for suite in SUITES for row in of_suite(data, suite)]
+
+
+def result(data: dict) -> Result:
+    """Every case with another library's answer counts, those without one of ours as behind."""
+    rows = rows_of(data)
+    stand = {"ahead": 0, "level": 0, "behind": 0}
+    factors, shares = [], []
+    for group in by_case(rows).values():
+        peer = best_peer(group)
+        if CHOOSER not in group or peer is None:
+            continue
+        factor, of_copy = ratio(group, peer), ratio(group, COPY)
+        stand[standing(factor)] += 1
+        factors += [factor] if factor else []
+        shares += [of_copy] if of_copy else []
+    run = data["environments"][runs_used(data, rows)[-1]]
+    return Result(
+        run["gpu"].removeprefix("NVIDIA "),
+        time_text(max(row["utc"] for row in rows)).split()[0],
+        run["torch"].split("+")[0],
+        run["triton"],
+        *stand.values(),
+        sorted(shares)[len(shares) // 2],
+        geometric_mean(factors),
+    )
+
+
+def claim(found: Result) -> str:
+    """The result in Markdown, wins and losses alike."""
+    return (
+        "Softmax has to read every number once and write it once. On one "
+        f"{found.gpu}, these kernels run at **{found.of_copy:.2f} of a plain copy's speed** "
+        f"(median of {found.cases} cases) and **{found.over_best:.2f} × the best other library** "
+        f"(geometric mean): ahead in {found.ahead} cases, level within {100 * LEVEL:.0f} % in "
+        f"{found.level}, behind in {found.behind}."
+    )
+
+
+def caption(found: Result) -> str:
+    """How the figure was made."""
+    return (
+        f"Forward, {share.DTYPE}; odd lengths bold. One {found.gpu}, {found.day}, "
+        f"torch {found.torch}, triton {found.triton}."
+    )
+
+
+def figure(data: dict) -> str:
+    """The figure in two widths, of which the style sheet shows one."""
+    every = share.rows(data)
+    alt = f'role="img" aria-label="{share.alt(every)}"'
+    return (
+        '<div class="copy-share" data-search-exclude>\n'
+        '<p class="figure-title">Share of a plain copy’s speed, by row length</p>\n'
+        + share.svg(every, 640, 17, f'class="for-wide" {alt}')
+        + "\n"
+        + share.svg(share.few(every), 358, 21, f'class="for-narrow" {alt}')
+        + "\n</div>\n"
+    )
+
+
+def _picture(width: int, *parts: str) -> str:
+    return (
+        '<div class="door-picture" data-search-exclude>'
+        f'<svg viewBox="0 0 {width} 56" width="{width}" height="56" aria-hidden="true">'
+        f"{''.join(parts)}</svg>\n</div>\n"
+    )
+
+
+def _cell(x: float, y: float, size: tuple[float, float], colour: str, tint: float) -> str:
+    width, height = size
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="1.5" '
+        f'fill="var(--{colour})" fill-opacity="{tint:.2f}"/>'
+    )
+
+
+def matrix() -> str:
+    """The Jacobian of softmax at (1, 2, 3): blue adds, orange takes away."""
+    weights = [exp(x) for x in (1, 2, 3)]
+    y = [weight / sum(weights) for weight in weights]
+    entries = [[y[i] * ((i == j) - y[j]) for j in range(3)] for i in range(3)]
+    top = max(abs(entry) for line in entries for entry in line)
+    return _picture(
+        56,
+        *(
+            _cell(
+                19 * j,
+                19 * i,
+                (17, 17),
+                "ours" if entry > 0 else "behind",
+                0.15 + 0.85 * abs(entry) / top,
+            )
+            for i, line in enumerate(entries)
+            for j, entry in enumerate(line)
+        ),
+    )
+
+
+def bars() -> str:
+    """Bytes that each rung of the ladder moves; the last one moves what it must."""
+    names = ("naive", "three_loops", "two_loops", "single_block")
+    heights = [traffic.FORWARD[name].elements(4096, 4096) for name in names]
+    shapes = [
+        _cell(
+            15 * at,
+            56 - 56 * height / max(heights),
+            (12, 56 * height / max(heights)),
+            "ours" if name == names[-1] else "best",
+            1 if name == names[-1] else 0.35 + 0.15 * at,
+        )
+        for at, (name, height) in enumerate(zip(names, heights))
+    ]
+    return _picture(57, *shapes)
+
+
+def heat(data: dict) -> str:
+    """Ours against the best other library: a row per direction and type, a column per length."""
+    lines = [(suite, dtype) for suite in SUITES for dtype in ("float32", "bfloat16")]
+    cells = []
+    for i, (suite, dtype) in enumerate(lines):
+        groups = list(by_case(of_suite(data, suite, dtype=dtype, op="softmax")).values())
+        groups.sort(key=lambda group: n_cols(next(iter(group.values()))))
+        for j, group in enumerate(groups):
+            peer = best_peer(group)
+            factor = ratio(group, peer) if peer else None
+            stand = standing(factor)
+            colour = {"ahead": "ours", "level": "torch", "behind": "behind"}[stand]
+            tint = 0.25 if stand == "level" else min(1, 0.35 + 0.8 * abs(log(factor or 0.5)))
+            cells.append(_cell(4.4 * j, 14.3 * i, (3.6, 12.6), colour, tint))
+    return _picture(88, *cells)
+
+
+def fragments(root: Path) -> dict[str, Fragment]:
+    """What the front page includes."""
+    found = newest(root)
+    out = {"door-matrix": Fragment(matrix()), "door-bars": Fragment(bars())}
+    data = found[1] if found else None
+    if data is None or not share.rows(data):
+        return out | {
+            name: Fragment("")
+            for name in ("home-claim", "home-figure", "home-caption", "door-heat")
+        }
+    numbers = result(data)
+    return out | {
+        "home-claim": Fragment(f"{claim(numbers)}\n", measured_by(rows_of(data))),
+        "home-figure": Fragment(figure(data)),
+        "home-caption": Fragment(
+            f"{caption(numbers)} [All shapes, and where it loses](benchmarks/index.md).\n"
+            "{ .figure-caption }\n"
+        ),
+        "door-heat": Fragment(heat(data)),
+    }

@@ -1,0 +1,55 @@
+"""A row that lies in several tiles side by side.
+
+The sides of a tile are powers of two, and a row's length seldom is one: a row of 5,120 columns
+fills five eighths of a tile of 8,192, and what would have moved the rest idles. Five tiles of 1,024
+hold it without a gap. They are unrolled, so each stays in registers.
+
+In all functions `raw` is a tuple of tiles, each a tuple with a block of each input, as loaded.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .registers import in_registers, optimization_barrier
+
+
+# --8<-- [start:tiles]
+@triton.jit
+def barrier_of_tiles(raw, BARRIER: tl.constexpr):
+    """`optimization_barrier` for every tile."""
+    hidden = ()
+    for t in tl.static_range(len(raw)):
+        hidden = hidden + (optimization_barrier(raw[t], BARRIER),)
+    return hidden
+
+
+@triton.jit
+def max_of_tiles(raw, INNER: tl.constexpr):
+    """The largest element of each row of the first input, shape (rows, 1)."""
+    largest = in_registers(raw[0], INNER)[0]
+    for t in tl.static_range(1, len(raw)):
+        largest = tl.maximum(largest, in_registers(raw[t], INNER)[0])
+    return tl.max(largest, axis=1)[:, None]
+
+
+@triton.jit
+def terms_of_tiles(raw, m, INNER: tl.constexpr, OP: tl.constexpr):
+    """The terms of the operation, a tuple with a block for each tile."""
+    terms = ()
+    for t in tl.static_range(len(raw)):
+        terms = terms + (OP.terms(in_registers(raw[t], INNER), m, False),)
+    return terms
+
+
+@triton.jit
+def sum_of_tiles(terms):
+    """The sum of each row, shape (rows, 1): tile by tile first, and then within one tile."""
+    total = terms[0]
+    for t in tl.static_range(1, len(terms)):
+        total = total + terms[t]
+    return tl.sum(total, axis=1)[:, None]
+
+
+# --8<-- [end:tiles]

@@ -1,0 +1,67 @@
+"""How tensors lie in memory: as a matrix of rows along a dimension, or as groups of the others."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def own(result: Tensor, shape: torch.Size) -> Tensor:
+    """A contiguous result in another shape, and not as a view, which the caller could not change in
+    place: PyTorch forbids that for views made inside an autograd function."""
+    strides = torch.empty(shape, device="meta").stride()
+    storage, offset = result.untyped_storage(), result.storage_offset()
+    return result.new_empty(0).set_(storage, offset, shape, strides)
+
+
+def as_matrix(tensor: Tensor, dim: int) -> Tensor:
+    """`tensor` as (n_rows, n_cols) with adjacent columns; a view where possible."""
+    matrix = tensor.movedim(dim, -1).reshape(-1, tensor.shape[dim])
+    return matrix if matrix.stride(1) == 1 or matrix.shape[1] == 1 else matrix.contiguous()
+
+
+def from_matrix(matrix: Tensor, shape: torch.Size, dim: int) -> Tensor:
+    """The contiguous tensor of which `matrix` holds the rows along `dim`."""
+    if matrix.shape == shape and dim == 1:
+        return matrix
+    moved = shape[:dim] + shape[dim + 1 :] + shape[dim : dim + 1]
+    return own(matrix.view(moved).movedim(-1, dim).contiguous(), shape)
+
+
+def collapse(
+    shape: tuple[int, ...], strides: list[tuple[int, ...]], dim: int
+) -> list[tuple[int, ...]]:
+    """The dimensions other than `dim`, joined where all tensors allow it.
+
+    Args:
+        shape: the common shape.
+        strides: the strides of each tensor.
+        dim: the softmax dimension, counted from the front.
+
+    Returns:
+        Groups (size, stride in each tensor), outermost first; none of size 1.
+
+    >>> collapse((2, 3, 4, 5), [(60, 20, 5, 1)], 2)
+    [(6, 20), (5, 1)]
+    """
+    groups: list[tuple[int, ...]] = []
+    for i, size in enumerate(shape):
+        if i == dim or size == 1:
+            continue
+        steps = tuple(s[i] for s in strides)
+        if groups and all(
+            outer == size * step for outer, step in zip(groups[-1][1:], steps, strict=True)
+        ):
+            groups[-1] = (groups[-1][0] * size, *steps)
+        else:
+            groups.append((size, *steps))
+    return groups
+
+
+def outer_and_inner(groups: list[tuple[int, ...]], n_tensors: int) -> list[tuple[int, ...]] | None:
+    """Exactly two groups, the one with the smaller stride in the first tensor last; None if there
+    are more."""
+    if len(groups) > 2:
+        return None
+    groups = [(1,) + (0,) * n_tensors] * (2 - len(groups)) + groups
+    return groups if groups[0][1] >= groups[1][1] or groups[0][0] == 1 else groups[::-1]

@@ -1,0 +1,85 @@
+"""The table of notation: every symbol of a display equation is in it, and none twice."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from softmax_site import equations
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/reference/notation.md").read_text("utf8")
+
+STRUCTURE = set(
+    r"""\frac \tfrac \sum \begin \end \left \right \Bigl \Bigr \bigl \bigr \underset \text \qquad
+    \quad \cdot \dots \le \ge \gt \ne \iff \in \to \longrightarrow \infty \pm \varnothing \max \min
+    \sqrt \times \rvert \lvert \rVert \lVert \langle \rangle \approx
+    \{ \} \, \; \: \ \\ \!""".split()
+)
+"""What arranges a formula, and signs that every reader knows."""
+
+GROUPED = r"\\(?:mathit|mathbf|mathbb|mathsf|operatorname|widehat|text|begin|end)"
+TOKEN = re.compile(GROUPED + r"\s*(?:\{(?:[^{}]|\{[^{}]*\})*\}|[A-Za-z])|\\[a-zA-Z]+|\\.|[A-Za-z]")
+
+
+def symbols(latex: str) -> set[str]:
+    """The symbols of a formula: letters, Greek letters, words in one face, operators.
+
+    >>> sorted(symbols(r"\\mathit{dx}_i = \\tfrac{1}{M} (y_i - \\pi_i)"))
+    ['M', '\\\\mathit{dx}', '\\\\pi', 'i', 'y']
+    """
+    found = {token.replace(" ", "") for token in TOKEN.findall(latex)}
+    found = {re.sub(r"^(\\\w+?)(?<=mathsf|mathbf)(\w)$", r"\1{\2}", token) for token in found}
+    return {
+        token
+        for token in found
+        if token not in STRUCTURE and not token.startswith((r"\text", r"\begin", r"\end"))
+    }
+
+
+def listed() -> list[str]:
+    """The symbols that the first columns define, one entry for each row that does."""
+    tables = PAGE.split("## Sizes and positions")[1].split("## What other texts write")[0]
+    out: list[str] = []
+    for row in re.findall(r"^\| (.*?) \| ", tables, re.M):
+        out += set().union(*(symbols(math) for math in re.findall(r"\$(.+?)\$", row)))
+    return out
+
+
+def test_every_symbol_of_a_display_equation_is_listed():
+    known = set(listed())
+    missing = {
+        f"{equation.page}: {symbol} in {equation.label}"
+        for equation in equations.load(ROOT)
+        for symbol in symbols(equation.latex) - known
+    }
+    assert not missing, "\n".join(sorted(missing))
+
+
+def test_no_symbol_is_listed_twice():
+    """But what a row shows another symbol on: the inner product, the tilde, the wide hat."""
+    counts = Counter(listed())
+    shown_on = {"x", "w", "m", r"\mathit{dx}"}
+    assert {symbol for symbol, count in counts.items() if count > 1} <= shown_on
+
+
+def test_every_listed_symbol_is_used():
+    used = set().union(*(symbols(equation.latex) for equation in equations.load(ROOT)))
+    prose = "\n".join(path.read_text("utf8") for path in (ROOT / "docs/math").glob("*.md"))
+    for symbol in listed():
+        assert symbol in used or symbol in prose, f"{symbol} is listed and never used"
+
+
+@pytest.mark.parametrize(
+    "latex, expected",
+    [
+        (r"e^{x_i - m}", {"e", "x", "i", "m"}),
+        (r"\mathbf{m}\, \mathbf{1}^{\mathsf T}", {r"\mathbf{m}", r"\mathbf{1}", r"\mathsf{T}"}),
+        (r"\operatorname{lse}(x) = \log Z", {r"\operatorname{lse}", "x", r"\log", "Z"}),
+    ],
+)
+def test_symbols_are_found(latex, expected):
+    assert symbols(latex) == expected

@@ -1,0 +1,214 @@
+"""What stands around the pages: what they say of themselves, what they load, what can be copied,
+where a lost reader ends, and the front page of the repository."""
+
+from __future__ import annotations
+
+import copy
+import html
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from site_build import ROOT, html_of, pages
+from softmax_site.benchmarks import data as measured
+from softmax_site.figures import front, home, share
+
+ADDRESS = "https://example.org/docs/softmax/"
+MOST_BYTES = {"share-light.svg": 16_000, "share-dark.svg": 16_000, "social.png": 120_000}
+
+
+def meta_of(page: Path) -> dict:
+    """The front matter of a page."""
+    found = re.match(r"---\n(.*?)\n---\n", page.read_text("utf8"), re.S)
+    return yaml.safe_load(found[1]) if found else {}
+
+
+def read(site: Path, page: str) -> str:
+    return (site / page).read_text("utf8")
+
+
+def test_every_page_has_a_description_of_its_own():
+    """One plain sentence in its front matter, and no two alike."""
+    found: dict[str, list[str]] = {}
+    for page in pages():
+        name = page.relative_to(ROOT / "docs").as_posix()
+        found.setdefault((meta_of(page).get("description") or "").strip(), []).append(name)
+    missing = found.pop("", [])
+    assert not missing, f"no `description:` in the front matter of {', '.join(missing)}"
+    shared = [names for names in found.values() if len(names) > 1]
+    assert not shared, f"the same description on {shared}"
+    long = {names[0]: len(text) for text, names in found.items() if not 40 <= len(text) <= 200}
+    assert not long, f"a description has 40 to 200 characters: {long}"
+
+
+def test_a_page_says_what_it_is(site):
+    """The page's own heading in the tab, its description, and its place in the navigation."""
+    page = read(site, "math/vjp/index.html")
+    heading = re.search(r"<h1[^>]*>(.*?)(?:<a |</h1>)", page)[1]
+    assert f"<title>{heading} · triton_softmax</title>" in page
+    assert f'<meta property="og:title" content="{heading}">' in page
+    assert re.search(r'<p class="eyebrow">Math · \d of \d</p>\s*<h1', page)
+    assert '<p class="eyebrow">' not in read(site, "math/index.html")
+
+
+def test_without_an_address_nothing_speaks_of_one(site):
+    """No canonical link, no map, no picture that cannot be found, and no link to nowhere."""
+    for page in site.rglob("*.html"):
+        text = page.read_text("utf8")
+        assert 'rel="canonical"' not in text and "og:image" not in text, page
+        assert not re.search(r'(?:href|content)="(?:|None)"', text), page
+    assert not (site / "sitemap.xml").exists()
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory) -> Path:
+    """Two pages in the shell of the site, built with an address and a repository."""
+    folder = tmp_path_factory.mktemp("published")
+    (folder / "docs").mkdir()
+    (folder / "docs/index.md").write_text("---\ndescription: The first page.\n---\n# Home\n")
+    (folder / "docs/other.md").write_text("# Other & more\n\nText.\n")
+    (folder / "hooks.py").write_text(
+        "from softmax_site.build import "
+        "on_page_content, on_page_context, on_post_page, on_post_template\n"
+    )
+    settings = {
+        "INHERIT": str(ROOT / "mkdocs.yml"),
+        "hooks": ["hooks.py"],
+        "watch": [],
+        "plugins": ["search"],
+        "theme": {"custom_dir": str(ROOT / "docs/_overrides")},
+        "extra_css": [],
+        "nav": [{"Home": "index.md"}, {"Part": [{"Other": "other.md"}]}],
+    }
+    (folder / "mkdocs.yml").write_text(yaml.safe_dump(settings))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "src"),
+        "SITE_URL": ADDRESS,
+        "REPO_URL": "https://example.org/source",
+        "NO_MKDOCS_2_WARNING": "1",
+    }
+    command = [sys.executable, "-m", "mkdocs", "build", "-q", "-d", str(folder / "site")]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "site"
+
+
+def test_with_an_address_pages_say_where_they_are(published):
+    other = read(published, "other/index.html")
+    assert f'<link rel="canonical" href="{ADDRESS}other/">' in other
+    assert f'<meta property="og:url" content="{ADDRESS}other/">' in other
+    assert f'<meta property="og:image" content="{ADDRESS}assets/social.png">' in other
+    assert "<title>Other &amp; more · triton_softmax</title>" in other
+    assert 'href="https://example.org/source"' in other
+    home_page = read(published, "index.html")
+    assert '<meta name="description" content="The first page.">' in home_page
+    assert '<meta property="og:description" content="The first page.">' in home_page
+    assert set(re.findall(r"<loc>(.*?)</loc>", read(published, "sitemap.xml"))) == {
+        ADDRESS,
+        f"{ADDRESS}other/",
+    }
+    assert 'href="/docs/softmax/assets/' in read(published, "404.html")
+
+
+def test_the_page_for_lost_readers_names_no_place_of_its_server(site):
+    """Its links are relative to the root that a script in it finds, and lead to every part."""
+    text = read(site, "404.html")
+    assert not re.findall(r'(?:href|src)="/[^"]*"', text)
+    for page in ("math/", "kernels/", "benchmarks/"):
+        assert f'<li><a href="{page}">' in text
+        assert (site / page / "index.html").is_file()
+
+
+def test_pages_load_what_they_need(site):
+    """Charts where charts are, the stepper where it is."""
+    scripts = {
+        page: {Path(url).name for url in re.findall(r'<script src="([^"]+)"', read(site, page))}
+        for page in ("index.html", "math/softmax/index.html", "benchmarks/forward/index.html")
+    }
+    assert "benchmarks.js" in scripts["benchmarks/forward/index.html"]
+    for page, names in scripts.items():
+        assert "stepper.js" not in names
+        assert ("benchmarks.js" in names) == page.startswith("benchmarks"), page
+
+
+def test_what_a_button_copies_can_be_pasted(site):
+    """Sessions hand out what was typed, drawings and output have no button."""
+    sessions = 0
+    for page in pages():
+        text = read(site, html_of(page))
+        for tag in re.findall(r'<div class="language-pycon highlight"[^>]*>', text):
+            typed = html.unescape(re.search(r'data-copy="([^"]*)"', tag)[1])
+            assert typed.strip() and not re.search(r"^(>>>|\.\.\. )", typed, re.M), page
+            compile(typed, page.name, "exec")
+            sessions += 1
+        assert 'class="language-text highlight"' not in text, page
+    assert sessions > 20
+
+
+@pytest.fixture(scope="module")
+def newest() -> dict:
+    found = measured.newest(ROOT)
+    assert found
+    return found[1]
+
+
+@pytest.mark.parametrize("path", front.DRAWINGS.values())
+def test_the_drawings_of_the_readme_are_up_to_date(path):
+    drawn = front.drawings(ROOT)[path]
+    assert (ROOT / path).read_text("utf8") == drawn, "run `make regenerate`"
+    assert "var(" not in drawn
+
+
+def test_the_readme_says_what_the_data_say():
+    assert (ROOT / front.README).read_text("utf8") == front.readme(ROOT), "run `make regenerate`"
+
+
+def test_the_social_picture_is_of_these_data():
+    png = (ROOT / front.SOCIAL).read_bytes()
+    assert front.source_of(png) == front.digest(front.social_page(ROOT)), "run `make regenerate`"
+    assert (int.from_bytes(png[16:20]), int.from_bytes(png[20:24])) == (1200, 630)
+
+
+def test_committed_pictures_are_small():
+    sizes = {name: (ROOT / "docs/assets" / name).stat().st_size for name in MOST_BYTES}
+    assert all(size <= MOST_BYTES[name] for name, size in sizes.items()), sizes
+
+
+def test_other_data_change_what_is_said_and_drawn(newest):
+    """So that the comparisons above can fail: our slowest row, twice as slow."""
+    other = copy.deepcopy(newest)
+    worst = share.rows(other)[-1]
+    rows = measured.of_suite(other, share.SUITE, dtype=share.DTYPE, provider="triton_softmax")
+    row = next(row for row in rows if measured.n_cols(row) == worst.length)
+    row["us"] = json.loads(json.dumps(row["us"]))
+    row["us"]["p50"] *= 8
+    assert home.result(other).behind == home.result(newest).behind + 1
+    assert home.claim(home.result(other)) != home.claim(home.result(newest))
+    changed = share.rows(other)
+    assert "▼" in share.svg(changed, 640, 17, "") and worst not in changed
+    assert share.alt(changed) != share.alt(share.rows(newest))
+
+
+def test_the_claim_counts_losses_like_wins(newest):
+    """Ahead, level and behind add up, and each is said."""
+    result = home.result(newest)
+    said = home.claim(result)
+    assert result.cases == result.ahead + result.level + result.behind > 0
+    for count in (result.ahead, result.level, result.behind):
+        assert re.search(rf"\b{count}\b", said)
+
+
+def test_fewer_lengths_leave_out_no_loss(newest):
+    """The narrow figure has every odd length, and both of our worst."""
+    every = share.rows(newest)
+    kept = share.few(every)
+    assert {row for row in every if row.length % 2} <= set(kept) < set(every)
+    assert min(every, key=lambda row: row.ours) in kept
+    assert min(every, key=lambda row: row.factor) in kept

@@ -1,0 +1,152 @@
+"""No speed is typed: what pages show of one comes from the data, in `[[rendered …]]` fragments.
+
+The sources of pages are read, and so is every built page, with what is included in it: sections and
+files of `src/`, docstrings, comments. What stands between the comments that the build puts around a
+fragment is made from the data and is left out; the words that make it are read in `src/`.
+"""
+
+from __future__ import annotations
+
+import ast
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from softmax_site.benchmarks.data import REASONS
+
+ROOT = Path(__file__).resolve().parents[2]
+CLAIM = re.compile(
+    r"""
+    # twice: 2 × the speed, 1.4x faster, 3 times as fast
+    \d[\d.,]*\s*(?:×|x\b|times\b|-?fold\b)\s*
+        (?:as\s+)?(?:faster|slower|quicker|speed|fast\b|slow\b|the\s+speed)
+    # 92 % of the copy, 12 % slower
+    | \d[\d.,]*\s*%\s*(?:faster|slower|quicker
+        |of\s+(?:an?\s+|the\s+)?(?:plain\s+)?(?:peak|copy|bandwidth|memory|speed|roof))
+    # 3,914 GB/s, 12 µs
+    | \d[\d.,]*\s*(?:[GMT]i?B/s|[GT]FLOPS?|[µμ]s\b|us\b|ms\b|microseconds?|milliseconds?)
+    # 0.92 of a copy, 1.2 of torch's speed
+    | \b\d\.\d+\s*(?:of|×|x)\s+(?:an?\s+|the\s+)?(?:plain\s+)?(?:copy|torch|best\s+other|roof)
+    """,
+    re.X | re.I,
+)
+SHARE = re.compile(r"#[^\n]*?\b(?:0\.\d\d|1\.00)\b")
+"""A bare share, as a comment of the code may note it."""
+
+FRAGMENT = re.compile(r"<!-- rendered [\w-]+ -->.*?<!-- /rendered -->", re.S)
+HIDDEN = re.compile(r"<(script|style|nav|svg)\b.*?</\1>", re.S)
+BLOCK = re.compile(r"</?(?:p|li|t[dhr]|h\d|div|pre|summary|dd|dt|figcaption|caption)\b[^>]*>")
+COMMENT = re.compile(r'<span class="c1">(.*?)</span>', re.S)
+
+EXCUSED: dict[str, dict[str, str]] = {}
+"""By page: what is no speed of ours although it looks like one, and why."""
+
+
+def typed_speed(text: str) -> str | None:
+    """The first speed that a text types: as a page might, or as a bare share in a comment.
+
+    >>> typed_speed("way = 4  # 2^18: 0.94"), typed_speed("half = 0.55  # of the block")
+    ('# 2^18: 0.94', None)
+    """
+    claim = CLAIM.search(re.sub(r"\n\s*#?\s*", " ", text)) or SHARE.search(text)
+    return claim and claim[0]
+
+
+def speeds_of(page: str) -> set[str]:
+    """The speeds that a built page types."""
+    content = page.partition("<article")[2].partition("</article>")[0] or page
+    content = HIDDEN.sub(" ", FRAGMENT.sub(" ", content))
+    comments = [html.unescape(re.sub("<[^>]*>", "", each)) for each in COMMENT.findall(content)]
+    found = {match[0] for each in comments if (match := SHARE.search(each))}
+    for part in BLOCK.split(content):
+        text = re.sub(r"\s+#?\s*", " ", html.unescape(re.sub("<[^>]*>", "", part)))
+        found |= {match[0] for match in CLAIM.finditer(text)}
+    return found
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "1.4× faster",
+        "1.4x faster",
+        "1.2 x faster",
+        "92 % of peak",
+        "92% of the copy",
+        "0.92 of a copy",
+        "1.22 × the best other",
+        "4,111 GB/s",
+        "12 µs",
+        "12 us",
+        "3 times as fast",
+        "twice: 2 times the speed",
+        "# 2^18: 0.94",
+        "# on average 1.6 % slower than",
+        "# not copied: 1.00",
+    ],
+)
+def test_typed_speeds_are_recognised(claim):
+    assert typed_speed(claim)
+    comment = claim.startswith("#")
+    shown = f'<span class="c1">{claim}</span>' if comment else claim.replace(" ", "\n  ")
+    assert speeds_of(f"<article><p>so: {shown}</p></article>")
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        "8 bytes",
+        "100 % of the inputs",
+        "2 × 3 matrix",
+        "4 warps",
+        "at most 5 % of fences",
+        "N × d",
+        "half = 0.55  # of the block",
+        "0.5 of the mass",
+    ],
+)
+def test_other_numbers_are_not_taken_for_speeds(harmless):
+    assert not typed_speed(harmless) and not speeds_of(f"<article>{harmless}</article>")
+
+
+@pytest.mark.parametrize("page", [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"])
+def test_no_speed_is_typed_on_a_page(page):
+    """In Markdown, before anything is built."""
+    claim = CLAIM.search(page.read_text("utf8"))
+    assert not claim, f"{page.relative_to(ROOT)}: typed by hand: {claim[0]!r}"
+
+
+def test_no_speed_is_typed_in_what_a_built_page_shows(site):
+    """Included code with its comments and docstrings, whole files, the API: all but fragments."""
+    pages = {
+        path.relative_to(site).as_posix(): path.read_text("utf8") for path in site.rglob("*.html")
+    }
+    assert sum(len(FRAGMENT.findall(text)) for text in pages.values()) > 20
+    found = {
+        page: speeds
+        for page, text in pages.items()
+        if (speeds := speeds_of(text) - set(EXCUSED.get(page, {})))
+    }
+    assert not found, f"typed by hand: {found}"
+    unused = {
+        page: claims
+        for page, claims in EXCUSED.items()
+        if not set(claims) <= speeds_of(pages[page])
+    }
+    assert not unused, f"excused, and not there: {unused}"
+
+
+def test_no_speed_is_typed_in_the_words_that_fragments_are_made_of():
+    """Strings of the modules that make them, and the reasons that they quote."""
+    found = {}
+    for path in (ROOT / "src/softmax_site").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                if claim := CLAIM.search(node.value):
+                    found[f"{path.relative_to(ROOT)}:{node.lineno}"] = claim[0]
+    for case, reason in json.loads((ROOT / REASONS).read_text("utf8")).items():
+        if claim := CLAIM.search(reason) or re.search(r"\b0\.\d\d\b", reason):
+            found[case] = claim[0]
+    assert not found, f"typed by hand: {found}"
