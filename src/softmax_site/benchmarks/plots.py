@@ -234,7 +234,6 @@ def draw(plot: Plot) -> str:
                 )
     for order, series in reversed(list(enumerate(plot.drawn))):
         marks = plot.columns
-        side = "" if plot.spread or plot.lines else (" left", " right")[order % 2]
         if plot.lines:  # one mark, which says whose line it is
             marks = [next(c for c in reversed(plot.columns) if series.key in c.values)]
         hidden = "" if series.shown else ' class="off"'
