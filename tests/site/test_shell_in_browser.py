@@ -95,7 +95,7 @@ def test_a_session_is_copied_as_it_was_typed(tab):
     block.locator("button[data-md-type=copy]").click()
     copied = view.evaluate("navigator.clipboard.readText()")
     assert copied == block.get_attribute("data-copy").rstrip("\n")
-    assert "import" in copied and ">>>" not in copied and "tensor(" not in copied
+    assert "import" in copied and ">>>" not in copied and "(tensor(" not in copied
 
 
 def test_a_drawing_has_no_button(tab):
