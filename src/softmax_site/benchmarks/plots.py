@@ -242,7 +242,10 @@ def draw(plot: Plot) -> str:
             f'<g data-series="{series.key}"{hidden}>'
             + "".join(
                 _mark(
-                    series.key, x_of(plot.columns.index(c), series), scale.y(c.values[series.key])
+                    series.key,
+                    x_of(plot.columns.index(c), series),
+                    scale.y(c.values[series.key]),
+                    side,
                 )
                 for c in marks
                 if series.key in c.values
