@@ -42,52 +42,6 @@ PAGES = [page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in 
 DESKTOP, PHONE = 1366, 390
 HEIGHT = 768
 
-"""Pages of the built site in Chromium.
-
-A page is opened once, in the light at desktop width, and every check of it looks at that one tab:
-
-    def test_something(page):                   # runs for each page of the site
-        assert page.view.evaluate("…")          # `view` is Playwright's page
-
-    def test_something_on_a_phone(page):
-        page.resize(PHONE)                      # put back after the test, like `page.show("dark")`
-        assert page.view.evaluate("…")
-
-All tests that take `page`, of whatever file, run page after page, and the tests of a page on one
-worker. What a check removes from the page it has to put back. A check that is about one page, or
-needs a tab of its own, takes `tab` and calls `tab.open("math/softmax")`; one without script takes
-`tab_without_script`. The fixtures are in `tests/site/conftest.py`.
-"""
-
-from __future__ import annotations
-
-import contextlib
-import functools
-import http.server
-import shutil
-import threading
-
-from site_build import ROOT, pages
-
-CHROMIUM = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-]
-PAGES = [page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in pages()]
-DESKTOP, PHONE = 1366, 390
-HEIGHT = 768
-
-CHARTS_DRAWN = """document.querySelectorAll('.bench-figure').length
-    === document.querySelectorAll('.bench-drawn').length"""
 SCHEMES = {"light": "default", "dark": "slate"}
 SHOW = """(scheme) => document.querySelector(`input[data-md-color-scheme="${scheme}"]`).click()"""
 SETTLED = """(scheme) => document.body.dataset.mdColorScheme === scheme
@@ -107,10 +61,9 @@ def url_of(page: str) -> str:
 class Tab:
     """One tab, and what the page that it shows has asked for and complained of."""
 
-    def __init__(self, context, address: str, script: bool = True) -> None:
+    def __init__(self, context, address: str) -> None:
         self.view = context.new_page()
         self.address = address
-        self.script = script
         self.requests: list[str] = []
         self.errors: list[str] = []
         self.width, self.scheme = DESKTOP, "light"
@@ -118,10 +71,9 @@ class Tab:
         self.view.on("pageerror", lambda error: self.errors.append(str(error)))
 
     def open(self, page: str) -> Tab:
-        """Show a page, given as `PAGES` gives it, with its charts drawn."""
+        """Show a page, given as `PAGES` gives it."""
         self.page = page
         self.view.goto(self.address + url_of(page), wait_until="load")
-        if self.script:
         return self
 
     def resize(self, width: int) -> None:
