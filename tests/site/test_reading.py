@@ -43,7 +43,7 @@ SEARCHES = {
 
 STILL: dict[str, set[str]] = {}
 
-CHARTS = "svg[class*=chart], .bench-figure *, .chart *"
+CHARTS = ".plot *"
 LOADED = "performance.getEntriesByType('resource').map((each) => each.name)"
 NODES = f"""[...document.querySelectorAll("*")].length
     - document.querySelectorAll("{CHARTS}").length"""
