@@ -90,6 +90,12 @@ NOTICED_BY_TESTS = {
         "tests/site/test_fences.py",
         "well_formed",
     ),
+    "a piece of a kernel that its page does not show": Mistake(
+        replace(VJP_KERNEL, r"^( +e = exp_shifted)", r"\n\1"),
+        r"single-block\.md: src/triton_softmax/kernels/single_block\.py:forward",
+        "tests/site/test_fences.py",
+        "whole_sections",
+    ),
     "an equation without a test": Mistake(
         replace(
             "tests/site/test_equations.py", r"def test_softmax_vjp\(", "def check_softmax_vjp("
@@ -113,8 +119,8 @@ NOTICED_BY_TESTS = {
 }
 NOTICED_BY_THE_BUILD = {
     "a section without its beginning": Mistake(
-        replace("src/triton_softmax/kernels/device/monoid.py", r"^# --8<-- \[start:merge\]\n", ""),
-        r"Snippet[\s\S]*could not be",
+        replace("src/triton_softmax/reference.py", r"^# --8<-- \[start:merge\]\n", ""),
+        r"Snippet[\s\S]*could not be|has no section 'merge'",
     ),
     "a broken anchor": Mistake(
         replace("docs/math/softmax.md", r"\(jacobian\.md#[\w-]+\)", "(jacobian.md#nowhere)"),
