@@ -12,7 +12,7 @@ The modules, in the order in which a call passes them:
 - `choose`: from shape, strides, dtype and device to a geometry and its constants
 - `operations`: what is computed for a row
 - `kernels`: where the row lies; the ladder of rungs, then a geometry each, for all operations
-- `launch`: Triton's launch and the workspace
+- `launch`: Triton's launch and the workspace; `cpu`: PyTorch's operators where there is no GPU
 
 Beside them stands `reference`, the mathematics in NumPy and PyTorch. Importing the package
 registers the operators.

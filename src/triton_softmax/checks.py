@@ -71,23 +71,24 @@ def check_implementation(implementation: str | None) -> None:
         )
 
 
-def check_device(device: torch.device) -> None:
-    """Refuse a device whose memory a Triton kernel cannot read.
+def check_device(device: torch.device, implementation: str | None = None) -> None:
+    """Refuse a device for which there is neither a kernel nor a replacement.
 
     Raises:
-        RuntimeError: Triton has no kernels for it, or it is the CPU and kernels are compiled.
+        RuntimeError: Triton has no kernels for it; or it is the CPU, kernels are compiled, and
+            `implementation` names one.
     """
-    if device.type in ("cuda", "xpu") or (device.type == "cpu" and INTERPRETED):
-        return
     if device.type == "cpu":
+        if INTERPRETED or implementation in (None, "naive"):
+            return
         raise RuntimeError(
-            "a CPU tensor needs Triton's interpreter: set TRITON_INTERPRET=1 before importing "
-            "triton, or move the tensor to a GPU"
+            f"implementation={implementation!r} runs on the CPU in Triton's interpreter alone: set "
+            "TRITON_INTERPRET=1 before importing triton, or move the tensor to a GPU"
         )
-    raise RuntimeError(
-        f"Triton has no kernels for device {str(device)!r}; expected cuda, xpu, or cpu "
-        "(interpreted)"
-    )
+    if device.type not in ("cuda", "xpu"):
+        raise RuntimeError(
+            f"Triton has no kernels for device {str(device)!r}; expected cuda, xpu or cpu"
+        )
 
 
 def check_arguments(

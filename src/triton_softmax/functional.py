@@ -3,17 +3,20 @@ the kernels.
 
 A plain eager call takes the short cut of `eager`. Every other call (a `torch.func` transform, a
 dispatch mode, tracing, autocast, a tensor subclass) goes through the operators of `registration`,
-which have a rule for each.
+which have a rule for each. What is no tensor but has `__torch_function__`, such as a proxy of
+`torch.fx`, answers the call itself.
 """
 
 from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function
 
 from . import registration
 from .checks import DTYPES, check_dim, check_dtype
@@ -31,7 +34,9 @@ def _normalize(
         if x.requires_grad and torch.is_grad_enabled():
             return differentiable_softmax(x, (operation, dim, dtype, implementation, x.dtype))
         return plan_of(operation, (x,), dim, dtype, implementation)(x)
-    _check_tensor(x)
+    if not isinstance(x, Tensor):
+        function = softmax if operation == "softmax" else log_softmax
+        return _pass_on(function, x, dim, dtype, implementation=implementation)
     dim = _check_int(dim)
     if dtype is not None:
         x = _cast(x, dtype)
@@ -49,15 +54,16 @@ def _cast(x: Tensor, dtype: object) -> Tensor:
     return x if x.dtype in DTYPES else x.to(dtype)
 
 
-def _check_tensor(x: object) -> None:
-    if not isinstance(x, Tensor):
+def _pass_on(function: Callable[..., Tensor], x: Any, *args: object, **kwargs: object) -> Tensor:
+    """The call as something answers it that is no tensor, but takes part in PyTorch's functions."""
+    if not hasattr(x, "__torch_function__"):
         raise TypeError(f"the input must be a torch.Tensor, not {type(x).__name__}")
+    return handle_torch_function(function, (x,), x, *args, **kwargs)
 
 
-def _check_int(dim: Any) -> Any:
-    """`dim` as an integer: an int, or a SymInt while shapes are traced."""
-    if isinstance(dim, (int, torch.SymInt)) and not isinstance(dim, bool):
-        return dim
+def _check_int(dim: Any) -> int:
+    """`dim` as an int. While shapes are traced a symbolic one becomes the number it is, since the
+    shape of a result depends on it."""
     try:
         if isinstance(dim, bool):
             raise TypeError
@@ -66,34 +72,50 @@ def _check_int(dim: Any) -> Any:
         raise TypeError(f"dim must be an int, not {type(dim).__name__}") from None
 
 
+def _one_of(dim: Any, axis: Any) -> Any:
+    """NumPy's name for `dim`, which PyTorch's functions take as well."""
+    if dim != -1:
+        raise TypeError("dim and axis are two names of one argument; give one of them")
+    return axis
+
+
 def softmax(
-    x: Tensor, dim: int = -1, dtype: torch.dtype | None = None, *, implementation: str | None = None
+    input: Tensor,
+    dim: int = -1,
+    dtype: torch.dtype | None = None,
+    *,
+    axis: int | None = None,
+    implementation: str | None = None,
 ) -> Tensor:
-    """Return exp(x) / sum(exp(x)) along `dim`, as `torch.softmax`.
+    """Return exp(x) / sum(exp(x)) along `dim`, as `torch.softmax`; x is the input.
+
+    On a GPU this is a Triton kernel. A CPU tensor is computed with PyTorch's own operators, unless
+    Triton was imported with TRITON_INTERPRET=1: then its interpreter runs the kernel.
 
     Differentiable any number of times, in reverse and in forward mode. The backward pass needs the
-    result and not `x`, so nothing else is kept for it.
+    result and not x, so nothing else is kept for it.
 
     Args:
-        x: A tensor of any shape (0-d and empty included) and any strides, of dtype float16,
+        input: A tensor of any shape (0-d and empty included) and any strides, of dtype float16,
             bfloat16, float32 or float64. Any other dtype needs `dtype=`.
         dim: The dimension to normalize over; negative values count from the end.
-        dtype: If given, `x` is cast to it first; one of the four dtypes above. The gradient has the
-            dtype of `x` again.
+        dtype: If given, the input is cast to it first; one of the four dtypes above. The gradient
+            has the dtype of the input again.
+        axis: Another name of `dim`.
         implementation: A name from `triton_softmax.IMPLEMENTATIONS`, to compare one kernel with
             another; by default the library chooses by shape, strides, dtype and device.
 
     Returns:
-        A contiguous tensor with the shape of `x`, and its dtype or `dtype`. A row with a NaN or
-        +inf in it, or with nothing but -inf, is NaN.
+        A contiguous tensor with the shape of the input, and its dtype or `dtype`. A row with a NaN
+        or +inf in it, or with nothing but -inf, is NaN.
 
     Raises:
-        TypeError: `x` is not a tensor, its dtype (or `dtype`) is not one of the four, or `dim` is
-            not an integer.
+        TypeError: The input is not a tensor, its dtype (or `dtype`) is not one of the four, or
+            `dim` is not an integer.
         IndexError: `dim` is out of range.
         ValueError: `implementation` is unknown, or cannot take this shape.
-        RuntimeError: `x` is on the CPU and Triton was imported without TRITON_INTERPRET=1, or on a
-            device that Triton does not know.
+        RuntimeError: The input is on a device that Triton does not know; or it is on the CPU,
+            `implementation` names a kernel, and Triton was imported without TRITON_INTERPRET=1.
 
     Examples:
         >>> import torch
@@ -112,15 +134,22 @@ def softmax(
         ...
         TypeError: the input has dtype int64; expected one of float16, bfloat16, float32, float64
     """
-    return _normalize("softmax", x, dim, dtype, implementation)
+    if axis is not None:
+        dim = _one_of(dim, axis)
+    return _normalize("softmax", input, dim, dtype, implementation)
 
 
 def log_softmax(
-    x: Tensor, dim: int = -1, dtype: torch.dtype | None = None, *, implementation: str | None = None
+    input: Tensor,
+    dim: int = -1,
+    dtype: torch.dtype | None = None,
+    *,
+    axis: int | None = None,
+    implementation: str | None = None,
 ) -> Tensor:
-    """Return x - log(sum(exp(x))) along `dim`, as `torch.log_softmax`.
+    """Return x - log(sum(exp(x))) along `dim`, as `torch.log_softmax`; x is the input.
 
-    Arguments, shapes, dtypes and errors are those of `softmax`. It is computed from `x` and not as
+    Arguments, shapes, dtypes and errors are those of `softmax`. It is computed from x and not as
     the logarithm of a softmax, which would be -inf wherever the softmax rounds to zero.
 
     Examples:
@@ -131,32 +160,43 @@ def log_softmax(
         >>> log_softmax(torch.tensor([3.0, float("-inf")]))
         tensor([0., -inf])
     """
-    return _normalize("log_softmax", x, dim, dtype, implementation)
+    if axis is not None:
+        dim = _one_of(dim, axis)
+    return _normalize("log_softmax", input, dim, dtype, implementation)
 
 
-def logsumexp(x: Tensor, dim: int | tuple[int, ...] = -1, keepdim: bool = False) -> Tensor:
-    """Return log(sum(exp(x))) along `dim`, as `torch.logsumexp`.
+def logsumexp(
+    input: Tensor,
+    dim: int | Sequence[int] = -1,
+    keepdim: bool = False,
+    *,
+    axis: int | Sequence[int] | None = None,
+) -> Tensor:
+    """Return log(sum(exp(x))) along `dim`, as `torch.logsumexp`; x is the input.
 
-    Differentiable any number of times; its gradient is the softmax of `x`. For the backward pass
-    `x` and one number per row are kept.
+    Its derivatives are taken from x alone, and lose nothing where the result is large. A CPU tensor
+    is computed as `softmax` says.
+
+    Differentiable any number of times; its gradient is the softmax of x, which alone is kept for
+    the backward pass.
 
     Args:
-        x: A tensor of any shape and strides, of dtype float16, bfloat16, float32 or float64.
-            (`torch.logsumexp` also takes integers, which it casts to the default dtype, and complex
-            numbers; here they are a TypeError.)
-        dim: The dimension to reduce, or several.
+        input: A tensor of any shape and strides, of dtype float16, bfloat16, float32 or float64.
+            Integers and booleans are cast to the default dtype.
+        dim: The dimension to reduce, or several; for a 0-d tensor also none.
         keepdim: Whether the reduced dimensions stay, with size 1.
+        axis: Another name of `dim`.
 
     Returns:
-        A contiguous tensor with the dtype of `x` and its shape without `dim`, or with 1 in its
-        place. The value over nothing, or over nothing but -inf, is -inf.
+        A contiguous tensor with the dtype of the input and its shape without `dim`, or with 1 in
+        its place. The value over nothing, or over nothing but -inf, is -inf.
 
     Raises:
-        TypeError: `x` is not a tensor, its dtype is not one of the four, or `dim` is neither an
-            integer nor a tuple.
+        TypeError: The input is not a tensor, its dtype is not one of the four (complex numbers are
+            not), or `dim` is neither an integer nor a sequence of integers.
         IndexError: `dim` is out of range.
         ValueError: `dim` names a dimension twice, or is an empty tuple.
-        RuntimeError: as for `softmax`.
+        RuntimeError: The input is on a device that Triton does not know.
 
     Examples:
         >>> import torch
@@ -166,23 +206,39 @@ def logsumexp(x: Tensor, dim: int | tuple[int, ...] = -1, keepdim: bool = False)
         tensor([3.4076, 5.1429], dtype=torch.float64)
         >>> logsumexp(x, dim=(0, 1), keepdim=True)
         tensor([[5.3053]], dtype=torch.float64)
+        >>> logsumexp(torch.tensor([0, 0]), axis=0)
+        tensor(0.6931)
         >>> logsumexp(torch.empty(2, 0))
         tensor([-inf, -inf])
     """
+    if axis is not None:
+        dim = _one_of(dim, axis)
+    x = input
     if type(dim) is int and nobody_watches(x):
+        if not x.is_floating_point():
+            x = _promoted(x)
         if x.requires_grad and torch.is_grad_enabled():
             lse = differentiable_logsumexp(x, dim)
         else:
             lse = plan_of("logsumexp", (x,), dim)(x)
         return lse.unsqueeze(dim) if keepdim and x.dim() else lse
-    _check_tensor(x)
-    if isinstance(dim, (tuple, list, torch.Size)):
+    if not isinstance(x, Tensor):
+        return _pass_on(logsumexp, x, dim, keepdim)
+    x = _promoted(x)
+    if isinstance(dim, (tuple, list)):
         return _logsumexp_of_dims(
             x, [check_dim(_check_int(each), x.dim()) for each in dim], keepdim
         )
     dim = _check_int(dim)
     lse = registration.logsumexp(x, dim)
     return lse.unsqueeze(dim) if keepdim and x.dim() else lse
+
+
+def _promoted(x: Tensor) -> Tensor:
+    """Integers and booleans as numbers of the default dtype, as PyTorch takes them here."""
+    if x.is_floating_point() or x.is_complex():
+        return x
+    return x.to(torch.get_default_dtype())
 
 
 def _logsumexp_of_dims(x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
@@ -198,8 +254,6 @@ def _logsumexp_of_dims(x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
         *kept, math.prod([x.shape[i] for i in dims])
     )
     lse = logsumexp(rows, -1)
-    return (
-        lse.reshape([1 if i in dims else size for i, size in enumerate(x.shape)])
-        if keepdim
-        else lse
-    )
+    if keepdim:
+        return lse.reshape([1 if i in dims else size for i, size in enumerate(x.shape)])
+    return lse

@@ -19,6 +19,7 @@ import torch
 import triton
 from torch import Tensor, empty_like
 
+from . import checks, cpu
 from .checks import check_alike, check_arguments, check_device
 from .choose import Choice, Device, Traits, choose_rows, choose_strided, polling
 from .choose.constants import RowTile, SplitStrided, StridedLoops, StridedTile
@@ -123,6 +124,19 @@ class Launches:
         return out
 
 
+class ByPyTorch:
+    """Call PyTorch's own operators: for a CPU tensor where Triton compiles."""
+
+    kernels = ()
+
+    def __init__(self, operation: str, dim: int, dtype: torch.dtype):
+        self.function = getattr(cpu, operation)
+        self.arguments = dim, dtype
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        return self.function(*inputs, *self.arguments).contiguous()
+
+
 class CopyFirst:
     """Run another plan on contiguous copies of the inputs."""
 
@@ -220,8 +234,7 @@ def make_plan(
     """
     x = inputs[0]
     dim = check_arguments(x, dim, dtype, implementation)
-    if implementation != "naive":  # which is made of PyTorch's operators, and they run anywhere
-        check_device(x.device)
+    check_device(x.device, implementation)
     dtype = dtype or x.dtype
     without = x.shape[:dim] + x.shape[dim + 1 :]
     op = OPERATIONS[operation]
@@ -231,6 +244,8 @@ def make_plan(
     check_alike(x, *inputs[op.inputs :], shape=without)
     if x.numel() == 0:
         return Filled(shape, -math.inf, dtype)
+    if x.device.type == "cpu" and implementation is None and not checks.INTERPRETED:
+        return ByPyTorch(operation, dim, dtype)
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
         return OfScalar(make_plan(operation, vector, 0, dtype, implementation))

@@ -61,12 +61,12 @@ def aligned_rows_kernel(
     for t in tl.static_range(TILES):
         mask = (rows < n_rows) & (t * BLOCK_COLS + body < length)
         tile = ()
-        for i in tl.static_range(OP.inputs):
+        for i in tl.static_range(len(in_ptrs) - OP.weighted):
             offsets = round_up(rows * in_strides[i], VECTOR) + (t * BLOCK_COLS + body)
             tile = tile + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
         raw = raw + (tile,)
     raw_edge = ()
-    for i in tl.static_range(OP.inputs):
+    for i in tl.static_range(len(in_ptrs) - OP.weighted):
         in_edge = in_ptrs[i] + rows * in_strides[i] + edge
         raw_edge = raw_edge + (tl.load(in_edge, mask=edge_mask, other=OP.padding),)
 
@@ -80,6 +80,7 @@ def aligned_rows_kernel(
     terms_edge = OP.terms(values_edge, m, False)
     total = sum_of_tiles(terms) + tl.sum(terms_edge, axis=1)[:, None]
     total = weighted(total, in_ptrs, rows * in_strides[-1], rows < n_rows, OP)
+
     if OP.reduces:
         result = OP.finish_row(m, total)
         tl.store(out_ptr + rows * out_stride, result.to(OUT), mask=rows < n_rows)

@@ -56,7 +56,7 @@ def packed_rows_kernel(
     for t in tl.static_range(TILES):
         mask = (rows < n_rows) & (t * BLOCK_COLS + cols < end)
         tile = ()
-        for i in tl.static_range(OP.inputs):
+        for i in tl.static_range(len(in_ptrs) - OP.weighted):
             offsets = rows * multiple_of(in_strides[i], HOW.vector) + (t * BLOCK_COLS + cols)
             tile = tile + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
         raw = raw + (tile,)
@@ -69,6 +69,7 @@ def packed_rows_kernel(
     terms = terms_of_tiles(raw, m, INNER, OP)
     total = sum_of_tiles(terms)
     total = weighted(total, in_ptrs, rows * in_strides[-1], rows < n_rows, OP)
+
     if OP.reduces:
         result = OP.finish_row(m, total)
         tl.store(out_ptr + rows * out_stride, result.to(OUT), mask=rows < n_rows)

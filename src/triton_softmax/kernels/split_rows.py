@@ -77,7 +77,7 @@ def load_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
     n_cols = tl.where(task < rows.n_tasks, rows.n_cols, 0)
     body = ()
     edge = ()
-    for i in tl.static_range(OP.inputs):
+    for i in tl.static_range(len(rows.in_ptrs) - OP.weighted):
         ptr = rows.in_ptrs[i]
         begin = row * rows.in_strides[i]
         if HOW.pairs:

@@ -51,7 +51,7 @@ def tile_offsets(strides, chunk, columns, HOW: tl.constexpr, AGAIN: tl.constexpr
 def load_tile(chunk, columns, OP: tl.constexpr, HOW: tl.constexpr, AGAIN: tl.constexpr):
     """The elements of a chunk, a tile of each input, as they lie in memory."""
     raw = ()
-    for i in tl.static_range(OP.inputs):
+    for i in tl.static_range(len(columns.in_ptrs) - OP.weighted):
         offsets, mask = tile_offsets(columns.in_strides[i], chunk, columns, HOW, AGAIN)
         raw = raw + (tl.load(columns.in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
     return raw

@@ -72,7 +72,7 @@ def strided_kernel(
     mask = (cols < n_cols) & across
 
     raw = ()
-    for i in tl.static_range(OP.inputs):
+    for i in tl.static_range(len(in_ptrs) - OP.weighted):
         ptr = slice_of(in_ptrs[i], in_strides[i], outer, VECTOR)
         offsets = offsets_in_slice(in_strides[i], cols, inner, VECTOR)
         raw = raw + (tl.load(ptr + offsets, mask=mask, other=OP.padding),)

@@ -27,7 +27,7 @@ def load_tile(in_ptrs, in_strides, cols, end, inner, n_inner, OP: tl.constexpr, 
     """The elements of a tile, a block of each input, as they lie in memory."""
     mask = (cols < end) & (inner < multiple_of(n_inner, HOW.vector))
     raw = ()
-    for i in tl.static_range(OP.inputs):
+    for i in tl.static_range(len(in_ptrs) - OP.weighted):
         offsets = offsets_in_slice(in_strides[i], cols, inner, HOW.vector)
         raw = raw + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
     return raw, mask

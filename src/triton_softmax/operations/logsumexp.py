@@ -58,15 +58,19 @@ LOGSUMEXP = Operation(
 
 # --8<-- [start:backward]
 @triton.jit
-def _probability(values, e, m, d):
-    """exp(x − m) / d. Beside an infinite element all finite ones are 0, and it has no value."""
+def _probability(values, terms, m, d):
+    """exp(x − m) / d. The terms of a row with +inf are not relative to m, and so of no use here."""
     # eq: logsumexp-gradient
-    infinite = tl.where(values[0] == float("inf"), e, 0.0)
-    return tl.where(m == float("inf"), infinite, e) * (1.0 / d)
+    return exp_shifted(values[0], m) * (1.0 / d)
 
 
 LOGSUMEXP_VJP = replace(
-    LOGSUMEXP, name="logsumexp_vjp", finish=_probability, finish_row=None, weighted=True
+    LOGSUMEXP,
+    name="logsumexp_vjp",
+    finish=_probability,
+    finish_row=None,
+    exp_in_finish=True,
+    weighted=True,
 )
 """dx = dl·exp(x − m) / d."""
 # --8<-- [end:backward]
