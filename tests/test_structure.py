@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from site_build import SECTION, sections
+from softmax_site import source
 
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src"
@@ -202,9 +203,10 @@ def test_measuring_and_the_providers_do_not_import_each_other():
 
 def test_every_section_of_the_source_is_on_a_page():
     included = {
-        section
+        (match["path"], match["name"])
         for page in (ROOT / "docs").rglob("*.md")
-        for section in SECTION.findall(page.read_text("utf8"))
+        for form in (SECTION, source.DIRECTIVE)
+        for match in form.finditer(page.read_text("utf8"))
     }
     marked = {
         (path.relative_to(ROOT).as_posix(), name)

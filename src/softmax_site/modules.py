@@ -1,7 +1,8 @@
 """The modules of the repository: a table of each package, and links to whatever they define.
 
 A page links to code by its dotted name, `[text][triton_softmax.launch.Workspace]`, and the link
-leads to the module's row of `docs/reference/internals.md`. Functions and classes for users are on
+leads to its line on the page that shows the file whole, or, where files have no such page, to the
+module's row of `docs/reference/internals.md`. Functions and classes for users are on
 `docs/reference/api.md`, where mkdocstrings finds them by the same syntax.
 """
 
@@ -11,6 +12,8 @@ import ast
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
+
+from softmax_site import source
 
 PACKAGES = ("triton_softmax", "softmax_bench", "softmax_site")
 INTERNALS = "/reference/internals.md"
@@ -30,9 +33,15 @@ class Module(NamedTuple):
     lines: dict[str, int]
     """Where its functions, classes and constants begin."""
 
+    def address(self, line: int = 1) -> str:
+        """Where the site shows a line of it."""
+        path = f"src/{self.path}"
+        whole = path.startswith(source.LIBRARY)
+        return source.link(path, line) if whole else f"{INTERNALS}#{self.name}"
 
-def read(path: Path, source: Path) -> Module:
-    """Read the module at `path` below `source`, the folder of all packages.
+
+def read(path: Path, folder: Path) -> Module:
+    """Read the module at `path` below `folder`, that of all packages.
 
     Raises:
         ValueError: The module has no docstring.
@@ -47,14 +56,14 @@ def read(path: Path, source: Path) -> Module:
             lines[node.name] = node.lineno
         elif isinstance(node, ast.Assign):
             lines |= {each.id: node.lineno for each in node.targets if isinstance(each, ast.Name)}
-    relative = path.relative_to(source)
+    relative = path.relative_to(folder)
     name = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
     return Module(relative.as_posix(), name, " ".join(docstring.split("\n\n")[0].split()), lines)
 
 
 @lru_cache(maxsize=2)
-def _load(source: Path, stamp: tuple) -> tuple[Module, ...]:
-    return tuple(read(path, source) for path, _ in stamp)
+def _load(folder: Path, stamp: tuple) -> tuple[Module, ...]:
+    return tuple(read(path, folder) for path, _ in stamp)
 
 
 def load(root: Path) -> tuple[Module, ...]:
@@ -77,7 +86,10 @@ def listing(root: Path, package: str) -> str:
     for module in load(root):
         if module.path.startswith(package + "/"):
             path = module.path.removeprefix(package + "/").replace("_", r"\_")
-            rows.append(f'| <code id="{module.name}">{path}</code> | {module.summary} |')
+            shown = f'<code id="{module.name}">{path}</code>'
+            if INTERNALS not in module.address():
+                shown = f"[{shown}]({module.address()})"
+            rows.append(f"| {shown} | {module.summary} |")
     return "\n".join(["| module | what it is for |", "|---|---|", *rows]) + "\n"
 
 
@@ -91,9 +103,10 @@ class Links(dict):
     def find(self, name: str) -> str | None:
         """The address of a module or of what it defines; None for the page of the API to say."""
         for module in load(self.root):
-            inside = () if module.name in FOR_USERS else module.lines
-            if name in (module.name, *(f"{module.name}.{each.lower()}" for each in inside)):
-                return f"{INTERNALS}#{module.name}"
+            inside = {} if module.name in FOR_USERS else module.lines
+            lines = {f"{module.name}.{each.lower()}": line for each, line in inside.items()}
+            if name in (module.name, *lines):
+                return module.address(lines.get(name, 1))
         return None
 
     def __contains__(self, name: object) -> bool:

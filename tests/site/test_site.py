@@ -161,8 +161,11 @@ def test_every_module_is_among_the_internals(site):
 
 def test_a_dotted_name_links_to_code():
     links = modules.Links(ROOT)
-    assert links["triton_softmax.launch"] == ("/reference/internals.md#triton_softmax.launch", "")
-    assert links["triton_softmax.launch.workspace"] == links["triton_softmax.launch"]
+    assert links["triton_softmax.launch"][0].startswith("/source/src/triton_softmax/launch.py")
+    where, line = links["triton_softmax.launch.workspace"][0].split("#L")
+    text = (ROOT / where.removeprefix("/source/").removesuffix(".md")).read_text("utf8")
+    assert text.split("\n")[int(line) - 1].startswith("class Workspace")
+    assert links["softmax_bench.traffic"][0] == "/reference/internals.md#softmax_bench.traffic"
     for unknown in ("triton_softmax.launch.nosuch", "nosuch.module", "word"):
         assert unknown not in links
     assert "triton_softmax.functional.softmax" not in links  # which the page of the API has
