@@ -204,7 +204,9 @@ def _table(entries: tuple[Entry, ...], caption: str, speeds) -> str:
 def tables(data: dict | None) -> dict[str, Fragment]:
     """The map in three tables, with speeds where there are measurements."""
     named = " and ".join(f"{shape[0]:,} × {shape[1]:,}" for shape in LADDER)
-    measured = measured_by(data["rows"], (*traffic.FORWARD, CHOOSER)) if data else None
+    ladder = tuple(entry.module for entry in RUNGS)
+    of_rungs = measured_by(of_suite(data, "ladder"), ladder) if data else None
+    of_library = measured_by([row for row in data["rows"] if row["bytes"]]) if data else None
 
     def rung(entry: Entry) -> str:
         return _rung_speed(data, entry.module) if data else "–"
@@ -218,14 +220,15 @@ def tables(data: dict | None) -> dict[str, Fragment]:
 
     return {
         "map-rungs": Fragment(
-            _table(RUNGS, f"The ladder, measured on {named}, float32, forward", rung), measured
+            _table(RUNGS, f"The ladder, measured on {named}, float32, forward", rung), of_rungs
         ),
         "map-geometries": Fragment(
             _table(
                 GEOMETRIES,
                 "The geometries, each measured on the shapes that the library gives it",
                 geometry,
-            )
+            ),
+            of_library,
         ),
         "map-others": Fragment(_table(OTHERS, "Two more, for reading", lambda entry: "–")),
     }
