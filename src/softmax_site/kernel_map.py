@@ -272,8 +272,8 @@ def against(data: dict) -> Fragment:
         "<details>\n<summary>Every shape</summary>\n"
         '<table class="against"><thead><tr><th>case</th>'
         f"<th>copy</th>{head}</tr></thead><tbody>\n" + "\n".join(body) + "\n</tbody></table>\n"
-        "<p>Our speed over that of a copy, of QuACK, of torch and of Liger; ▲ ours is faster by more "
-        "than 2 %, = level, ▼ ours is slower.</p>\n</details>\n"
+        "<p>Our speed over that of a copy, of QuACK, of torch and of Liger; ▲ ours is faster by "
+        "more than 2 %, = level, ▼ ours is slower.</p>\n</details>\n"
     )
     return Fragment(f"{text}\n\n{html}", measured_by([row for _, row in cases]))
 
