@@ -228,7 +228,8 @@ class _Rendered(Preprocessor):
         already is not parsed again."""
         text = rendered.markdown(name, self.root)
         first, last = (
-            self.md.htmlStash.store(f"<!-- {mark} -->") for mark in (f"rendered {name}", "/rendered")
+            self.md.htmlStash.store(f"<!-- {mark} -->")
+            for mark in (f"rendered {name}", "/rendered")
         )
         text = f"{first}\n\n{text}\n\n{last}\n"
         return _HTML.sub(lambda match: self.md.htmlStash.store(match[0]), text).split("\n")

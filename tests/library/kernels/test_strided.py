@@ -12,6 +12,7 @@ from kernel_cases import (
     INF,
     INTERPRETED,
     OPERATIONS,
+    as_computed,
     assert_as_torch,
     assert_near,
     assert_result,
@@ -84,6 +85,8 @@ def cube(*shape, dtype=torch.float32, seed=0, scale=4.0):
 def cubes(operation, *shape, dtype=torch.float32):
     """The inputs of an operation along the middle of such a tensor."""
     x = cube(*shape, dtype=dtype)
+    if OPERATIONS[operation].weighted:
+        return x, matrix(shape[0], shape[2], dtype, gap=3, seed=1, scale=1.0)
     if not operation.endswith("backward"):
         return (x,)
     y = x.copy_((torch.log_softmax if "log" in operation else torch.softmax)(x.double(), 1))
@@ -91,23 +94,26 @@ def cubes(operation, *shape, dtype=torch.float32):
 
 
 @EVERY_OPERATION
+@EVERY_GEOMETRY
 @pytest.mark.parametrize(
-    "geometry, dtype",
-    [(g, d) for g in GEOMETRIES for d in DTYPES if g != "split" or d != torch.float64],
-    ids=lambda value: value if isinstance(value, str) else dtype_name(value),
+    "dtype, shape, cols",
+    [
+        (torch.float32, shape, 8)
+        for shape in [(1, 1, 1), (2, 7, 3), (1, 8, 4), (2, 9, 5), (1, 33, 1)]
+    ]
+    + [(torch.float32, (1, 150, 5), 32)]
+    + [(dtype, (2, 9, 5), 8) for dtype in DTYPES if dtype != torch.float32],
+    ids=lambda value: str(value) if isinstance(value, tuple | int) else dtype_name(value),
 )
-@pytest.mark.parametrize(
-    "shape, cols",
-    [((1, 1, 1), 8), ((2, 7, 3), 8), ((1, 8, 4), 8), ((2, 9, 5), 8), ((1, 33, 1), 8)]
-    + [((1, 150, 5), 32)],
-    ids=lambda value: str(value) if isinstance(value, tuple) else "",
-)
-def test_every_operation(shape, cols, geometry, dtype, operation):
+def test_every_operation(dtype, shape, cols, geometry, operation):
+    """At every border in one element type; in the others, a border in each dimension."""
+    if geometry == "split" and dtype == torch.float64:
+        pytest.skip("does not fit a word")
     inputs = cubes(operation, *shape, dtype=dtype)
     assert_result(operation, run(operation, inputs, geometry, cols=cols), inputs)
 
 
-@EVERY_OPERATION
+@pytest.mark.parametrize("operation", ["softmax", "softmax_backward", "logsumexp"])
 @EVERY_GEOMETRY
 def test_every_order_of_dimensions(geometry, operation):
     """With a stride of 0 in dy, and a result in the same order."""
@@ -116,7 +122,9 @@ def test_every_order_of_dimensions(geometry, operation):
         x = storage.permute(order)
         out = torch.empty_like(storage).permute(order)
         inputs = (x,)
-        if operation.endswith("backward"):
+        if OPERATIONS[operation].weighted:
+            inputs = (x, storage.flip(2).permute(order)[:, 0])
+        elif operation.endswith("backward"):
             inputs = (x, x[:1].expand(x.shape))
         elif operation == "logsumexp":
             out = out[:, 0]
@@ -130,7 +138,7 @@ def test_hostile_columns_as_torch(geometry, operation):
     """One element in each tile of eight, all else -inf; side by side, so that the troubles of one
     column are no other's."""
     inputs = hostile_operands(operation, hostile(19, (0, 9, 18)))
-    columns = tuple(each.T[None] for each in inputs)
+    columns = tuple(each.movedim(0, -1)[None] for each in inputs)
     result = run(operation, columns, geometry, inner=32)[0]
     assert_as_torch(operation, result if operation == "logsumexp" else result.T, inputs)
 
@@ -197,7 +205,7 @@ def test_input_and_result_of_different_dtypes(geometry, operation, dtypes):
     result = run(
         operation, inputs, geometry, out=torch.empty(shape, dtype=out_dtype, device=DEVICE)
     )
-    rounded = inputs if operation.endswith("backward") else (inputs[0].to(out_dtype),)
+    rounded = as_computed(operation, inputs, out_dtype)
     assert_near(result, expected(operation, rounded), dtype=torch.float16, atol=2e-3)
 
 
