@@ -44,9 +44,11 @@
       link.textContent = first;
       link.tabIndex = -1;
       tip.append(link, ...rest.map((line) => Object.assign(document.createElement("span"), { textContent: line })));
-      const middle = ((at + 0.5) / bands.length) * 100;
-      tip.style.left = `${middle}%`;
-      tip.style.translate = `${-middle}% 0`;
+      // Beside the column, towards the middle.
+      const [band, whole] = [bands[at].getBoundingClientRect(), area.getBoundingClientRect()];
+      const left = at < bands.length / 2;
+      tip.style.left = left ? `${band.right - whole.left + 4}px` : "auto";
+      tip.style.right = left ? "auto" : `${whole.right - band.left + 4}px`;
     }
 
     const follow = () => (location.hash = bands[at].dataset.href);

@@ -140,6 +140,13 @@ class _Marker(HTMLParser):
         )
 
 
+def of_page(url: str, found: tuple[Term, ...]) -> tuple[Term, ...]:
+    """The terms that mean what they say on the page at `url`, and are not explained there."""
+    section = url.partition("/")[0]
+    here = [each for each in found if not each.where or section in each.where]
+    return tuple(each for each in here if each.home != url.strip("/"))
+
+
 def mark(html: str, url: str, found: tuple[Term, ...]) -> str:
     """The HTML of the page at `url` with the first occurrence of each term marked.
 
@@ -148,12 +155,10 @@ def mark(html: str, url: str, found: tuple[Term, ...]) -> str:
     <h2>A tile</h2><p>Two <a class="term" href="../../reference/glossary/#tile" \
 aria-description="A block.">tiles</a>, one tile.</p>
     """
-    section = url.partition("/")[0]
-    here = [each for each in found if not each.where or section in each.where]
-    found = tuple(each for each in here if each.home != url.strip("/"))
-    if not found:
+    here = of_page(url, found)
+    if not here:
         return html
-    marker = _Marker(found, "../" * url.count("/") + URL)
+    marker = _Marker(here, "../" * url.count("/") + URL)
     marker.feed(html)
     marker.close()
     return "".join(marker.out)

@@ -127,13 +127,6 @@ OTHERS = (
         "none; for reading",
     ),
     Entry(
-        "logsumexp",
-        "logsumexp",
-        "the gradient of log-sum-exp, which needs no sum",
-        *("–", "2MN + 2M"),
-        "every gradient of log-sum-exp",
-    ),
-    Entry(
         "flash_attention",
         "flash-attention",
         "the online recurrence one step further: attention in one loop",
@@ -200,8 +193,9 @@ def _table(entries: tuple[Entry, ...], caption: str, speeds) -> str:
         lines.append(
             f'<tr id="map-{entry.module}"><td>{picture}</td>'
             f'<td><a href="{entry.page}/"><code>{entry.module}</code></a> {escape(entry.idea)}</td>'
-            f"<td>{_formula(entry.forward)} · {_formula(entry.backward)}</td>"
-            f"<td>{escape(entry.shapes)}</td><td>{speeds(entry)}</td></tr>"
+            f'<td data-label="moves">{_formula(entry.forward)} · {_formula(entry.backward)}</td>'
+            f'<td data-label="for">{escape(entry.shapes)}</td>'
+            f'<td data-label="of a copy">{speeds(entry)}</td></tr>'
         )
     lines += ["</tbody></table>", "</div>", ""]
     return "\n".join(lines)
@@ -233,7 +227,7 @@ def tables(data: dict | None) -> dict[str, Fragment]:
                 geometry,
             )
         ),
-        "map-others": Fragment(_table(OTHERS, "Three more", lambda entry: "–")),
+        "map-others": Fragment(_table(OTHERS, "Two more, for reading", lambda entry: "–")),
     }
 
 
@@ -295,12 +289,9 @@ def where_clusters_win(data: dict) -> Fragment:
         "| --- | --- | --- | ---: | ---: | ---: | ---: |",
     ]
     for (few, direction, dtype), factors in sorted(kinds.items()):
-        mean = geometric_mean(factors) or 0.0
-        lines.append(
-            f"| {few} | {direction} | {dtype} | {len(factors)} | {SIGNS[standing(mean)]} {mean:.2f} "
-            f"| {SIGNS[standing(min(factors))]} {min(factors):.2f} "
-            f"| {SIGNS[standing(max(factors))]} {max(factors):.2f} |"
-        )
+        mean = geometric_mean(factors)
+        speeds = " | ".join(sign(each) for each in (mean, min(factors), max(factors)))
+        lines.append(f"| {few} | {direction} | {dtype} | {len(factors)} | {speeds} |")
     return Fragment("\n".join(lines) + "\n")
 
 

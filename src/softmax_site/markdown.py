@@ -38,7 +38,7 @@ from softmax_site.listing import CodeBlocks, Formulas, SourceBlocks, child
 _INLINE = r"(?<![\\$\w])\$(?![\s$])((?:\\.|[^\\$\n]|\n(?!\n))+?)(?<![\s\\])\$(?![\d$])"
 _EQREF = r"\\eqref\{([^}\s]+)\}"
 _HTML = re.compile(r"^(?:<(?P<tag>details|div)\b.*?^</(?P=tag)>|<!-- [^\n]* -->)$", re.M | re.S)
-_RENDERED = re.compile(r"\[\[rendered ([\w-]+)\]\]")
+_RENDERED = re.compile(r"([ ]*)\[\[rendered ([\w-]+)\]\]")
 
 _SCRIPTED = re.compile(r"<(msub|msup|msubsup)>(<mo minsize=[^>]*>[^<]*</mo>)")
 """A sized bracket under a script.  Chromium gives it its size only in a row of its own."""
@@ -219,14 +219,19 @@ class _Rendered(Preprocessor):
         out: list[str] = []
         for line in lines:
             match = _RENDERED.fullmatch(line)
-            out += self.fragment(match[1]) if match else [line]
+            shown = self.fragment(match[2]) if match else [line]
+            out += [f"{match[1]}{each}" for each in shown] if match else shown
         return out
 
     def fragment(self, name: str) -> list[str]:
         """The lines of a fragment, between comments that tell it from what is typed; what is HTML
         already is not parsed again."""
         text = rendered.markdown(name, self.root)
-        text = f"<!-- rendered {name} -->\n\n{text}\n<!-- /rendered -->\n"
+        first, last = (
+            self.md.htmlStash.store(f"<!-- {mark} -->")
+            for mark in (f"rendered {name}", "/rendered")
+        )
+        text = f"{first}\n\n{text}\n\n{last}\n"
         return _HTML.sub(lambda match: self.md.htmlStash.store(match[0]), text).split("\n")
 
 

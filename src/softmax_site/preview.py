@@ -17,7 +17,7 @@ from softmax_site import equations, rendered, source
 
 _INCLUDED = re.compile(r'(?:--8<-- "|\[\[(?:code|source) )([^":\] ]+)')
 _LISTED = re.compile(r"^\[\[(?:code|source) ", re.M)
-_RENDERED = re.compile(r"^\[\[rendered ([\w-]+)\]\]$", re.M)
+_RENDERED = re.compile(r"^[ ]*\[\[rendered ([\w-]+)\]\]$", re.M)
 
 
 def made_from(text: str, root: Path, pages: frozenset[str]) -> tuple:

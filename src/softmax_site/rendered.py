@@ -70,6 +70,10 @@ def markdown(name: str, root: Path | str = ".") -> str:
     fragments = load(root).fragments
     if name not in fragments:
         raise KeyError(f"nothing rendered is named {name!r}; there is {', '.join(fragments)}")
-    text, measured = fragments[name]
+    text, measured, brief = fragments[name]
+    if not measured:
+        return text
     package = Path(root).resolve() / "src/triton_softmax"
-    return (notice.markdown(measured, package) if measured else "") + text
+    if brief:
+        return notice.briefly(text, measured, package)
+    return notice.markdown(measured, package) + text

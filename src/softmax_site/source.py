@@ -30,7 +30,7 @@ DIRECTIVE = re.compile(
 EQUATIONS = re.compile(r"(?P<reason>^\s*#.*?)(?:;\s*|\s*)\beq: (?P<labels>.+?)\s*$")
 _MARKER = re.compile(r"\s*# --8<-- \[(?P<edge>start|end):(?P<name>[\w-]+)\]\s*")
 _INCLUDED = re.compile(r'--8<-- "(?P<path>src/[\w/]+\.py)')
-_COLOURED = re.compile(r"k|s|m|c|nb|nf|nc|nd|ow")
+_COLOURED = re.compile(r"[ksmc]|n[bfcd]|ow")
 
 
 class SourceError(ValueError):

@@ -150,7 +150,7 @@ def test_every_cell_opens_a_row_that_is_there(made):
 
 def test_shapes_are_written_as_people_write_them_and_names_of_cases_stay_on_one_page(made):
     names = {r["case"] for r in data()["rows"]}
-    for fragment, (text, _) in made.fragments.items():
+    for fragment, (text, *_) in made.fragments.items():
         shown = re.sub(r'(?:id|href|data-href)="[^"]*"', "", text).replace("<wbr>", "")
         if fragment != "bench-targets":
             assert not {name for name in names if name in shown}, fragment
@@ -465,6 +465,14 @@ def test_the_notice_is_a_warning_above_the_text(monkeypatch):
     )
     assert "<p>After.</p>" in html
     assert notice.markdown(measured()) == ""
+
+
+def test_a_number_beside_a_title_says_in_a_word_that_the_code_has_changed(made, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795200000")
+    text, fresh, brief = made.fragments["reaches-two_loops"]
+    assert brief and notice.briefly(text, fresh) == text
+    stale = Measured(fresh.utc, {"two_loops": "0" * 64})
+    assert ", before the last change</span>" in notice.briefly(text, stale)
 
 
 def test_each_page_of_measurements_names_the_code_that_it_is_of(made):

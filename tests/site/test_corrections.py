@@ -38,8 +38,8 @@ def test_two_digits_are_misprinted():
 
 
 def test_printed_gradient_is_right_but_does_not_follow_from_the_printed_sums():
-    """D4: the printed dX is that of autograd; with the printed sums it would be another, whose rows
-    do not sum to 0."""
+    """D4: the printed dX is that of autograd; with the printed sums it would be another, whose
+    rows do not sum to 0."""
     x = torch.tensor(worked.X, requires_grad=True)
     torch.softmax(x, dim=1).backward(torch.tensor(worked.DY))
     assert np.array_equal(x.grad.numpy().round(4), worked.PRINTED["dx"])
@@ -97,8 +97,8 @@ def test_naive_as_printed_overflows_above_88():
 
 @quiet
 def test_the_block_must_exceed_the_columns_and_not_the_rows():
-    """B2: "greater than the number of rows N" means columns: the block covers one row, however many
-    there are."""
+    """B2: "greater than the number of rows N" means columns: the block covers one row, however
+    many there are."""
     for n_rows, n_cols in ((40, 3), (2, 70)):
         x = torch.randn(n_rows, n_cols, device=DEVICE)
         assert single_block._block_for(n_cols) >= n_cols
@@ -163,8 +163,8 @@ def test_a_running_maximum_must_start_at_minus_infinity(rung):
 
 
 def test_an_exponential_in_two_halves_overflows():
-    """C1: exp(x - m) = exp(x - m/2) / exp(m/2) is true, and useless in float32: at x = m = 200 both
-    sides of the quotient are infinite. In float64 they are not, and agree."""
+    """C1: exp(x - m) = exp(x - m/2) / exp(m/2) is true, and useless in float32: at x = m = 200
+    both sides of the quotient are infinite. In float64 they are not, and agree."""
     x = torch.tensor(200.0)
     halves = torch.exp(x - x / 2) / torch.exp(x / 2)
     assert halves.isnan() and torch.exp(x - x) == 1

@@ -104,7 +104,7 @@ def test_a_kernel_that_no_shape_gets_is_not_chosen():
     choices = "".join(path.read_text("utf8") for path in (PACKAGE / "choose").glob("*.py"))
     named = set(re.findall(r'(?:Choice\(|=\s*)\s*"(\w+)"|"(\w+)" if edges', choices))
     named = {name for pair in named for name in pair if name} | {"packed_rows"}
-    assert named & MAP.keys() == MAP.keys() - for_reading - {"logsumexp"}
+    assert named & MAP.keys() == MAP.keys() - for_reading
 
 
 def test_the_lines_that_are_taken_apart_are_lines_of_the_single_block():

@@ -1,7 +1,8 @@
 """One mistake of each kind is planted in a copy of the repository, and has to turn the run red.
 
-Each case runs only what should notice, and looks for the mistake in what it says: a run that is red
-    for another reason does not count.
+Only what should notice is run, in one run for all that tests notice, and each mistake is looked for
+in what is said: a run that is red for another reason does not count. A build stops at the first
+mistake, so that each has its own, of the pages on mathematics alone.
 """
 
 from __future__ import annotations
@@ -33,20 +34,6 @@ KEPT = (
 )
 
 
-def run_tests(root: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """Run pytest on `arguments` in the copy at `root`."""
-    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(
-        command, cwd=root, env=environment, capture_output=True, text=True, timeout=300
-    )
-
-
-def run_build(root: Path) -> subprocess.CompletedProcess:
-    """Build strictly in the copy at `root`."""
-    return build(root / "site-out", root=root)
-
-
 def replace(path: str, pattern: str, replacement: str) -> Callable[[Path], None]:
     """A mistake: the first match of `pattern` in the file becomes `replacement`."""
 
@@ -61,103 +48,137 @@ def replace(path: str, pattern: str, replacement: str) -> Callable[[Path], None]
 
 @dataclass(frozen=True)
 class Mistake:
-    """What is changed, the check that has to notice, and what it says then."""
+    """What is changed, which tests have to notice, and what is said then."""
 
     plant: Callable[[Path], None]
-    check: Callable[[Path], subprocess.CompletedProcess]
     says: str
+    tests: str | None = None
+    """A file."""
+    keyword: str | None = None
+    """Which of its tests, as for `-k`; all of them by default."""
 
 
 VJP_KERNEL = "src/triton_softmax/kernels/single_block.py"
 EXAMPLE = "docs/math/worked-example.md"
 
-MISTAKES = {
+NOTICED_BY_TESTS = {
     "a flipped sign in the VJP kernel": Mistake(
         replace(
             VJP_KERNEL,
             r"^(\s*# eq: [^\n]*\bsoftmax-vjp\b[^\n]*\n(?:[^\n]*\n){0,6}?[^\n]*= y \* \(dy) - ",
             r"\1 + ",
         ),
-        lambda root: run_tests(
-            root, "tests/library/kernels/test_rungs.py", "-k", "single_block and backward"
-        ),
-        r"not close|AssertionError",
+        r"FAILED tests/library/kernels/test_rungs\.py::test_backward\[[^\]]*single_block[^\]]*\] - "
+        r"[^\n]*(not close|AssertionError)",
+        "tests/library/kernels/test_rungs.py",
+        "single_block and test_backward and 5x31 and float32",
     ),
     "a digit of printed output on a page": Mistake(
         replace(EXAMPLE, r"0\.1353", "0.1354"),
-        lambda root: run_tests(root, EXAMPLE),
-        r"Expected:[\s\S]*0\.1354[\s\S]*Got:[\s\S]*0\.1353",
+        r"worked-example\.md[\s\S]*Expected:[^E]*0\.1354[\s\S]*Got:[^E]*0\.1353",
+        EXAMPLE,
+        "worked-example.md",
     ),
     "a digit of a doctest in the source": Mistake(
         replace("src/softmax_site/computed/worked.py", r"0\.1353", "0.1354"),
-        lambda root: run_tests(root, "src/softmax_site/computed/worked.py"),
-        r"Expected:[\s\S]*0\.1354[\s\S]*Got:[\s\S]*0\.1353",
-    ),
-    "a section without its beginning": Mistake(
-        replace("src/triton_softmax/kernels/device/monoid.py", r"^# --8<-- \[start:merge\]\n", ""),
-        run_build,
-        r"Snippet[\s\S]*could not be",
+        r"worked\.py[\s\S]*Expected:[^E]*0\.1354[\s\S]*Got:[^E]*0\.1353",
+        "src/softmax_site/computed/worked.py",
+        "worked.py",
     ),
     "a section without its end": Mistake(
         replace("src/triton_softmax/kernels/device/monoid.py", r"^# --8<-- \[end:merge\]\n", ""),
-        lambda root: run_tests(root, "tests/site/test_fences.py", "-k", "well_formed"),
         r"never closed: \['merge'\]",
-    ),
-    "a broken anchor": Mistake(
-        replace("docs/math/softmax.md", r"\(jacobian\.md#[\w-]+\)", "(jacobian.md#nowhere)"),
-        run_build,
-        r"does not contain an anchor '#nowhere'",
-    ),
-    "a reference to an equation that does not exist": Mistake(
-        replace("docs/math/softmax.md", r"\\eqref\{[\w-]+\}", r"\\eqref{nowhere}"),
-        run_build,
-        r"no equation is labelled 'nowhere'",
-    ),
-    "LaTeX that cannot be shown": Mistake(
-        replace("docs/math/softmax.md", r"\\frac", r"\\fracc"),
-        run_build,
-        r"LaTeX that cannot be converted",
+        "tests/site/test_fences.py",
+        "well_formed",
     ),
     "an equation without a test": Mistake(
         replace(
             "tests/site/test_equations.py", r"def test_softmax_vjp\(", "def check_softmax_vjp("
         ),
-        lambda root: run_tests(root, "tests/site/test_site.py", "-k", "every_equation_has_a_test"),
         r"softmax-vjp has no test_softmax_vjp",
+        "tests/site/test_site.py",
+        "every_equation_has_a_test",
     ),
     "a typed measurement": Mistake(
         replace("docs/math/softmax.md", r"\Z", "\nIt is 1.4× faster.\n"),
-        lambda root: run_tests(
-            root, "tests/site/test_typed_speeds.py", "-k", "no_speed_is_typed_on_a_page"
-        ),
         r"typed by hand: '1\.4× faster'",
+        "tests/site/test_typed_speeds.py",
+        "no_speed_is_typed_on_a_page",
     ),
     "a stale computed file": Mistake(
-        replace("docs/_computed/worked-view.md", r"0\.6652", "0.6653"),
-        lambda root: run_tests(root, "tests/site/test_computed.py", "-k", "worked_view"),
-        r"worked-view\.md is stale",
+        replace("docs/_computed/worked-forward.md", r"0\.6652", "0.6653"),
+        r"worked-forward\.md is stale",
+        "tests/site/test_computed.py",
+        "worked_views",
     ),
 }
+NOTICED_BY_THE_BUILD = {
+    "a section without its beginning": Mistake(
+        replace("src/triton_softmax/kernels/device/monoid.py", r"^# --8<-- \[start:merge\]\n", ""),
+        r"Snippet[\s\S]*could not be",
+    ),
+    "a broken anchor": Mistake(
+        replace("docs/math/softmax.md", r"\(jacobian\.md#[\w-]+\)", "(jacobian.md#nowhere)"),
+        r"does not contain an anchor '#nowhere'",
+    ),
+    "a reference to an equation that does not exist": Mistake(
+        replace("docs/math/softmax.md", r"\\eqref\{[\w-]+\}", r"\\eqref{nowhere}"),
+        r"no equation is labelled 'nowhere'",
+    ),
+    "LaTeX that cannot be shown": Mistake(
+        replace("docs/math/softmax.md", r"\\frac", r"\\fracc"),
+        r"LaTeX that cannot be converted",
+    ),
+}
+OTHER_PAGES = replace(
+    "mkdocs.yml",
+    r"^exclude_docs: \|\n",
+    "exclude_docs: |\n  benchmarks/\n  kernels/\n  reference/\n",
+)
 
 
-@pytest.fixture
-def copy(tmp_path) -> Path:
+def copy_to(target: Path) -> Path:
     """A copy of what the checks read."""
     for name in KEPT:
-        source, target = ROOT / name, tmp_path / name
-        if source.is_dir():
-            shutil.copytree(
-                source, target, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
-            )
+        if (ROOT / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+            shutil.copytree(ROOT / name, target / name, ignore=ignored)
         else:
-            shutil.copy(source, target)
-    return tmp_path
+            shutil.copy(ROOT / name, target / name)
+    return target
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_a_planted_mistake_turns_the_run_red(name, copy):
-    mistake = MISTAKES[name]
-    mistake.plant(copy)
-    result = mistake.check(copy)
+@pytest.fixture(scope="module")
+def red_run(tmp_path_factory) -> str:
+    """What pytest says with all mistakes planted that tests notice."""
+    root = copy_to(tmp_path_factory.mktemp("mistakes"))
+    for mistake in NOTICED_BY_TESTS.values():
+        mistake.plant(root)
+    files = sorted({mistake.tests for mistake in NOTICED_BY_TESTS.values()})
+    keywords = " or ".join(f"({mistake.keyword})" for mistake in NOTICED_BY_TESTS.values())
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files, "-k", keywords],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root / "src")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 1, result.stdout + result.stderr
+    return result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("name", NOTICED_BY_TESTS)
+def test_a_planted_mistake_turns_the_run_red(name, red_run):
+    assert re.search(NOTICED_BY_TESTS[name].says, red_run), red_run
+
+
+@pytest.mark.parametrize("name", NOTICED_BY_THE_BUILD)
+def test_a_planted_mistake_stops_the_build(name, tmp_path):
+    mistake = NOTICED_BY_THE_BUILD[name]
+    root = copy_to(tmp_path)
+    OTHER_PAGES(root)
+    mistake.plant(root)
+    result = build(root / "site-out", root=root)
     assert result.returncode == 1, f"nothing noticed {name}"
     assert re.search(mistake.says, result.stdout + result.stderr), result.stdout + result.stderr

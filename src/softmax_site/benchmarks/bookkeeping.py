@@ -9,6 +9,7 @@ from pathlib import Path
 from softmax_bench import gpu_report, targets
 from softmax_bench.roster import CHOOSER, label_of
 from softmax_bench.sources import ENTRIES
+from softmax_site import source
 from softmax_site.benchmarks.data import DATA, case_words, n_cols, runs_used, time_text
 from softmax_site.benchmarks.page import Fragment, Measured, block, measured_by
 from softmax_site.benchmarks.rungs import NOT_MEASURED
@@ -184,10 +185,10 @@ def _value(key: str, value) -> str:
 
 
 def _files(name: str) -> str:
-    """Where an implementation begins, linked to the page that explains it."""
-    page = {"triton_softmax": "autograd-and-dispatch"}.get(name, name.replace("_", "-"))
+    """The files that an implementation begins with, each linked to the page that shows it whole."""
     return ", ".join(
-        f'<a href="../../kernels/{page}/"><code>{file.split("/")[-1]}</code></a>'
+        f'<a href="../../{source.page_of(f"{source.LIBRARY}/{file}").removesuffix(".md")}/">'
+        f"<code>{file}</code></a>"
         for file in ENTRIES.get(name, ())
     )
 

@@ -54,3 +54,10 @@ def markdown(measured: Measured, package: Path = sources.PACKAGE) -> str:
     """The notices as admonitions; empty while all is well."""
     found = notices(measured, today(), package)
     return "".join(f'!!! warning "{title}"\n\n    {text}\n\n' for title, text in found)
+
+
+def briefly(text: str, measured: Measured, package: Path = sources.PACKAGE) -> str:
+    """A short fragment, whose last line says so if its number is of earlier code."""
+    if not notices(measured, today(), package):
+        return text
+    return text.replace("</span></p>", ", before the last change</span></p>")

@@ -27,6 +27,8 @@ class Fragment(NamedTuple):
 
     text: str
     measured: Measured | None = None
+    brief: bool = False
+    """Too short for a notice above it; a word in its last line has to do."""
 
 
 @dataclass

@@ -110,7 +110,7 @@ class _Scale:
         return 100 * (1 - value / self.top)
 
 
-def _mark(key: str, x: float, y: float) -> str:
+def _mark(key: str, x: float, y: float, side: str = "") -> str:
     at = f'"{x:.2f}%"', f'"{y:.2f}%"'
     if key == CHOOSER:
         return f'<circle class="ours" cx={at[0]} cy={at[1]} r="5.5"/>'
@@ -126,7 +126,8 @@ def _mark(key: str, x: float, y: float) -> str:
             f'<rect class="copy" x={at[0]} y={at[1]} width="10" height="3" '
             'transform="translate(-5 -1.5)"/>'
         )
-    return f'<text class="letter" x={at[0]} y={at[1]}>{LETTERS.get(key, key[0].upper())}</text>'
+    letter = LETTERS.get(key, key[0].upper())
+    return f'<text class="letter{side}" x={at[0]} y={at[1]}>{letter}</text>'
 
 
 def _key(key: str) -> str:
@@ -231,8 +232,9 @@ def draw(plot: Plot) -> str:
                     f'<line class="stem" x1="{x}" x2="{x}" y1="{min(ys):.2f}%" '
                     f'y2="{max(ys):.2f}%"/>'
                 )
-    for series in reversed(plot.drawn):
+    for order, series in reversed(list(enumerate(plot.drawn))):
         marks = plot.columns
+        side = "" if plot.spread or plot.lines else (" left", " right")[order % 2]
         if plot.lines:  # one mark, which says whose line it is
             marks = [next(c for c in reversed(plot.columns) if series.key in c.values)]
         hidden = "" if series.shown else ' class="off"'
@@ -272,11 +274,8 @@ def share_of(name: str | None) -> Callable[[dict[str, dict]], float | None]:
 
 
 def _spoken(group: dict[str, dict], name: str, share) -> str:
-    value, us = share(group, name), timed(group.get(name))
-    if not us:
-        row = group.get(name)
-        return f"{label_of(name)} {row['status'] if row else '–'}"
-    return f"{label_of(name)} {value:.2f}" if value else f"{label_of(name)} {us:,.1f} µs"
+    value = share(group, name)
+    return f"{label_of(name)} {value:.2f}" if value else label_of(name)
 
 
 def columns_of(
@@ -303,9 +302,10 @@ def columns_of(
         if ours and timed(ours):
             tip.append(f"{_spoken(group, CHOOSER, share)} of a copy, {timed(ours):,.1f} µs")
         if peer and (value := ratio(group, peer)):
-            tip.append(f"{value:.2f} × {label_of(peer)}, the best other")
-        rest = [name for name in others if name in group]
-        tip.append(", ".join(_spoken(group, name, share) for name in rest))
+            tip.append(f"{_spoken(group, peer, share)}, the best other: ours {value:.2f} ×")
+        rest = [name for name in others if name != peer and timed(group.get(name))]
+        if rest:
+            tip.append(", ".join(_spoken(group, name, share) for name in rest))
         found.append(Column(label(some), values, tip, f"#{anchor(some)}", bold(some)))
     return found
 

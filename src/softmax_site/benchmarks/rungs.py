@@ -74,7 +74,8 @@ def headline_fragment(data: dict, name: str) -> Fragment:
         f"<p><b>{share:.2f}</b> of a copy’s speed<br><span>{shape_words(row)}, {row['dtype']}, "
         f"{row['direction']}, {gpu}</span></p>"
     )
-    return Fragment(block(text, "reaches") + "\n", measured_by([row], (HEADLINES[name].provider,)))
+    measured = measured_by([row], (HEADLINES[name].provider,))
+    return Fragment(block(text, "reaches") + "\n", measured, brief=True)
 
 
 def _blocks(label: str, now: bool, moved: traffic.Traffic) -> str:

@@ -263,12 +263,13 @@ def error_strip(rows: list[dict], there: list[str], title: str) -> str:
     for power in range(low, high + 1):
         name = power_text(power)
         if power == low:
-            name = f"≤ {name}"
+            name = f"≤{name}"
         if power == high and endless:
             name = "∞"
         at = f"{100 * (power - low) / (high - low):.2f}%"
         out.append(f'<line class="grid" x1="{at}" x2="{at}" y1="0" y2="{height}"/>')
-        out.append(f'<text class="tick-x" x="{at}" y="{height + 20}">{name}</text>')
+        first = " first" if power == low else ""
+        out.append(f'<text class="tick-x{first}" x="{at}" y="{height + 20}">{name}</text>')
     for index, name in enumerate(there):
         y, values = 26 * index + 14, errors[name]
         css = "ours" if name == CHOOSER else "other"

@@ -203,7 +203,8 @@ def vjp() -> str:
                 leaves,
             ),
         ],
-        "The row of the figure above, with a gradient. What is above the mean comes out positive, "
+        "The row of five whose Jacobian the page before shows. What is above the mean comes out "
+        "positive, "
         "what is below it negative, each in proportion to its share <i>y</i>. The third input has "
         "the largest share and moves most. Drawn from <code>softmax_vjp</code>.",
     )

@@ -1,4 +1,4 @@
-"""Where rows lie, and which program takes what: the figures of the kernel pages and of their map."""
+"""Where rows lie, and which program takes what: the figures of the kernel pages and their map."""
 
 from __future__ import annotations
 
@@ -100,14 +100,6 @@ def _of_strided_loops() -> Drawing:
     return drawing
 
 
-def _of_logsumexp() -> Drawing:
-    drawing = Drawing(*SMALL, "A row that is read, and a single number that is written.")
-    drawing.box(4, 14, 124, 12, "reads")
-    drawing.arrow(66, 28, 66, 40)
-    drawing.box(60, 42, 12, 12, "writes")
-    return drawing
-
-
 def _of_flash_attention() -> Drawing:
     drawing = Drawing(*SMALL, "Tiles of keys and values that one program of queries walks along.")
     drawing.box(4, 8, 22, 48, "p0", "q")
@@ -129,7 +121,6 @@ PICTURES = {
     "strided": _of_strided,
     "split_strided": _of_split_strided,
     "strided_loops": _of_strided_loops,
-    "logsumexp": _of_logsumexp,
     "flash_attention": _of_flash_attention,
 }
 """The picture of each module of kernels on the map."""
@@ -250,13 +241,13 @@ def aligned_rows(n_cols: int = 27, vector: int = 8, n_rows: int = 4) -> str:
     cell, left, bar = 12.4, 50, 24
     drawing = Drawing(
         520,
-        n_rows * (bar + 10) + 24,
+        n_rows * (bar + 10) + 30,
         f"{n_rows} rows of {n_cols} elements. Each has whole vectors of {vector} in its middle; "
-        "the first row starts on a vector, the others have a head and a tail outside whole vectors.",
+        "the first row starts on a vector, the others have a head and a tail outside of them.",
     )
     span = n_cols + 2 * vector
     for row in range(n_rows):
-        y = 20 + row * (bar + 10)
+        y = 26 + row * (bar + 10)
         begin = row * n_cols
         first = begin // vector * vector
         drawing.text(0, y + bar / 2, f"row {row}")
@@ -294,8 +285,8 @@ def strided_tile(along: int = 6, across: int = 12, wide: int = 4) -> str:
     drawing = Drawing(
         520,
         top + along * 24 + 30,
-        f"A grid, {along} cells along the softmax dimension and {across} across. Each program takes "
-        f"{wide} neighbouring strands over the whole length.",
+        f"A grid, {along} cells along the softmax dimension and {across} across. Each program "
+        f"takes {wide} neighbouring strands over the whole length.",
     )
     drawing.text(left, 10, "across: neighbours in memory", "quiet")
     drawing.arrow(left + 190, 10, left + 250, 10)
@@ -364,11 +355,12 @@ def three_ways() -> str:
         words.arrow(at * 42 + 26, 90, at * 42 + 26, 62)
         words.arrow(at * 42 + 19, 156, at * 42 + 19, 128)
         clusters.box(at * 42, 28, 38, 30, f"p{at}", f"p{at}")
-        clusters.arrow(at * 42 + 19, 156, at * 42 + 19, 92)
+        clusters.arrow(at * 42 + 19, 156, at * 42 + 19, 106)
     words.box(0, 94, 164, 30, "wash", "words in L2")
-    clusters.box(0, 62, 164, 26, "wash", "shared memories")
-    clusters.arrow(20, 75, 40, 75)
-    clusters.arrow(144, 75, 124, 75)
+    clusters.box(0, 62, 164, 40, "wash")
+    clusters.text(82, 74, "shared memories", "ink", "middle")
+    clusters.arrow(24, 90, 58, 90)
+    clusters.arrow(140, 90, 106, 90)
     twice.box(50, 28, 64, 30, "p0", "p0")
     twice.arrow(68, 156, 68, 62)
     twice.arrow(96, 156, 96, 62)

@@ -36,8 +36,8 @@ def simulate(
         absent: programs that never run.
 
     >>> stretches, words = simulate([2, 3], write=1)
-    >>> [(each.program, each.what, each.begin, each.end) for each in stretches]
-    [(0, 'read', 0, 2), (1, 'read', 0, 3), (0, 'poll', 2, 3), (0, 'write', 3, 4), (1, 'write', 3, 4)]
+    >>> [(each.program, each.what, each.begin, each.end) for each in stretches if each.begin]
+    [(0, 'poll', 2, 3), (0, 'write', 3, 4), (1, 'write', 3, 4)]
     >>> words
     {0: 2, 1: 3}
     >>> simulate([2, 2], write=1, max_polls=3, absent=(1,))[1]  # program 0 computes word 1 itself
@@ -93,10 +93,7 @@ def timeline(
     bottom = len(reads) * (bar + gap)
     drawing = Drawing(width, bottom + 50, alt)
     for program in range(len(reads)):
-        y = program * (bar + gap)
-        drawing.text(0, y + bar / 2, f"program {program}")
-        if program in absent:
-            drawing.text(left, y + bar / 2, "has no room on the device and does not run", "quiet")
+        drawing.text(0, program * (bar + gap) + bar / 2, f"program {program}")
     drawing.text(0, bottom + 16, "words")
     for at in sorted(set(words.values())):
         x = left + at * unit
@@ -104,6 +101,9 @@ def timeline(
         there = [chunk for chunk in words if words[chunk] == at]
         names = ", ".join(f"w{'₀₁₂₃₄₅₆₇₈₉'[chunk]}" for chunk in sorted(there))
         drawing.text(x, bottom + 16, names, "ink", "middle")
+    for program in absent:
+        y = program * (bar + gap)
+        drawing.box(left, y, width - left - 4, bar, "blank", "has no room and does not run")
     for each in stretches:
         y = each.program * (bar + gap)
         room = (each.end - each.begin) * unit
@@ -120,7 +120,7 @@ def together() -> str:
     return figure(
         [
             timeline(
-                [9, 12, 10, 15],
+                [8, 12, 10, 15],
                 8,
                 "Four programs over time. Each reads its chunk, publishes a word when it has read, "
                 "and polls until the last word is there; then all four write at the same time.",
@@ -137,7 +137,7 @@ def without_a_partner() -> str:
     return figure(
         [
             timeline(
-                [9, 12, 10, 11],
+                [6, 12, 9, 9],
                 8,
                 "Program 2 does not run. The others read, publish and poll; after a limited number "
                 "of polls each reads chunk 2 itself, publishes its word, and writes.",

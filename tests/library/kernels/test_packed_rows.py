@@ -37,8 +37,11 @@ def run(operation, inputs, *, rows=4, vector=1, **options):
 
 @EVERY_OPERATION
 @pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
-@pytest.mark.parametrize("n_cols", [1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 256, 257])
-@pytest.mark.parametrize("n_rows", [1, 5])
+@pytest.mark.parametrize(
+    "n_rows, n_cols",
+    [(5, n_cols) for n_cols in (1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 256, 257)]
+    + [(1, n_cols) for n_cols in (1, 8, 33)],
+)
 def test_every_operation(n_rows, n_cols, dtype, operation):
     inputs = operands(operation, n_rows, n_cols, dtype)
     assert_result(operation, run(operation, inputs, gap=2), inputs)

@@ -219,8 +219,8 @@ def test_minus_infinity_fills_a_chunk(place, operation, keep_terms):
 @KEPT
 @pytest.mark.parametrize(
     "places",
-    [(0, 1, 2), (20, 21, 22), (38, 39, 40), (1, 20, 39)],
-    ids=["edge", "middle", "end", "everywhere"],
+    [(0, 1, 2), (38, 39, 40), (1, 20, 39)],
+    ids=["edge", "end", "everywhere"],
 )
 def test_hostile_rows_as_torch(places, operation, keep_terms):
     """In one chunk, with nothing but -inf (exponentials: zeros) in the others, or one in each; and
@@ -306,8 +306,7 @@ def test_doing_without_partners_does_not_change_a_bit(published, n_cols, operati
 
 
 @pytest.mark.parametrize("operation", ["softmax", "softmax_backward", "logsumexp"])
-@pytest.mark.parametrize("depth", [1, 2])
-@pytest.mark.parametrize("programs", [1, 2, 3, 7])
+@pytest.mark.parametrize("programs, depth", [(1, 1), (2, 1), (1, 2), (2, 2), (3, 2), (7, 2)])
 def test_any_number_of_programs(programs, depth, operation):
     """6 tasks in 2 rows: each is done once and alike, by whomever, in step or not, with words of
     others or without."""

@@ -91,23 +91,26 @@ def cubes(operation, *shape, dtype=torch.float32):
 
 
 @EVERY_OPERATION
+@EVERY_GEOMETRY
 @pytest.mark.parametrize(
-    "geometry, dtype",
-    [(g, d) for g in GEOMETRIES for d in DTYPES if g != "split" or d != torch.float64],
-    ids=lambda value: value if isinstance(value, str) else dtype_name(value),
+    "dtype, shape, cols",
+    [
+        (torch.float32, shape, 8)
+        for shape in [(1, 1, 1), (2, 7, 3), (1, 8, 4), (2, 9, 5), (1, 33, 1)]
+    ]
+    + [(torch.float32, (1, 150, 5), 32)]
+    + [(dtype, (2, 9, 5), 8) for dtype in DTYPES if dtype != torch.float32],
+    ids=lambda value: str(value) if isinstance(value, tuple | int) else dtype_name(value),
 )
-@pytest.mark.parametrize(
-    "shape, cols",
-    [((1, 1, 1), 8), ((2, 7, 3), 8), ((1, 8, 4), 8), ((2, 9, 5), 8), ((1, 33, 1), 8)]
-    + [((1, 150, 5), 32)],
-    ids=lambda value: str(value) if isinstance(value, tuple) else "",
-)
-def test_every_operation(shape, cols, geometry, dtype, operation):
+def test_every_operation(dtype, shape, cols, geometry, operation):
+    """At every border in one element type; in the others, a border in each dimension."""
+    if geometry == "split" and dtype == torch.float64:
+        pytest.skip("does not fit a word")
     inputs = cubes(operation, *shape, dtype=dtype)
     assert_result(operation, run(operation, inputs, geometry, cols=cols), inputs)
 
 
-@EVERY_OPERATION
+@pytest.mark.parametrize("operation", ["softmax", "softmax_backward", "logsumexp"])
 @EVERY_GEOMETRY
 def test_every_order_of_dimensions(geometry, operation):
     """With a stride of 0 in dy, and a result in the same order."""

@@ -1,0 +1,158 @@
+"""The shell of the site in Chromium: the first screens, lines of prose, print, what is copied, and
+the page for lost readers."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import threading
+
+import pytest
+
+from browser import PHONE
+
+pytestmark = pytest.mark.browser
+
+BOTTOM = "(what) => document.querySelector(what).getBoundingClientRect().bottom + scrollY"
+LONGEST_LINE = """() => {
+    let longest = ["", 0];
+    for (const each of document.querySelectorAll("article > p")) {
+        const lines = new Map();
+        const walker = document.createTreeWalker(each, NodeFilter.SHOW_TEXT);
+        for (let node; (node = walker.nextNode()); ) {
+            for (let at = 0; at < node.length; at++) {
+                const range = document.createRange();
+                range.setStart(node, at);
+                range.setEnd(node, at + 1);
+                const line = Math.round(range.getBoundingClientRect().bottom / 12);
+                lines.set(line, (lines.get(line) || "") + node.data[at]);
+            }
+        }
+        for (const text of lines.values()) {
+            if (text.length > longest[1]) longest = [text, text.length];
+        }
+    }
+    return longest;
+}"""
+
+
+def test_the_first_screen_has_claim_figure_install_and_doors(tab):
+    view = tab.open("index").view
+    view.evaluate("document.fonts.ready")
+    assert view.evaluate("document.querySelector('.md-header').offsetHeight") == 56
+    for what in ("h1", ".hero strong", ".install", ".copy-share", ".doors"):
+        assert view.evaluate(BOTTOM, what) <= 768, what
+    loaded = view.evaluate(
+        "[...document.fonts].filter((font) => font.status === 'loaded').map((font) => font.family)"
+    )
+    assert {"Source Serif 4", "Inter", "JetBrains Mono"} <= {name.strip('"') for name in loaded}
+
+
+def test_two_screens_of_a_phone_have_them_too(tab):
+    view = tab.open("index").view
+    for width in (390, PHONE):
+        view.set_viewport_size({"width": width, "height": 844})
+        assert view.evaluate("document.documentElement.scrollWidth") <= width
+    view.set_viewport_size({"width": 390, "height": 844})
+    assert view.evaluate(BOTTOM, ".doors") <= 2 * 844
+    shown = view.locator(".copy-share svg").evaluate_all(
+        "(all) => all.filter((each) => each.checkVisibility()).map((each) => each.classList[0])"
+    )
+    assert shown == ["for-narrow"]
+
+
+def test_a_door_is_a_link_as_a_whole(tab):
+    view = tab.open("index").view
+    view.locator(".doors > div").first.click(position={"x": 8, "y": 8})
+    view.wait_for_url("**/math/")
+
+
+def test_lines_of_prose_are_no_longer_than_the_eye_likes(tab):
+    view = tab.open("math/softmax").view
+    view.evaluate("document.fonts.ready")
+    text, length = view.evaluate(LONGEST_LINE)
+    assert 60 <= length <= 85, text  # some 75 on average
+
+
+def test_print_has_nothing_to_press_and_folds_stay_closed(tab):
+    view = tab.open("math/vjp").view
+    view.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true })")
+    view.emulate_media(media="print")
+    shown = view.evaluate(
+        """[...document.querySelectorAll(
+            ".md-header, .md-sidebar, .md-footer, [data-md-type=copy], details > :not(summary)"
+        )].filter((each) => each.checkVisibility()).map((each) => each.className)"""
+    )
+    assert view.locator("details").count() and not shown
+
+
+def test_a_session_is_copied_as_it_was_typed(tab):
+    view = tab.open("math/worked-example").view
+    view.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    block = view.locator(".language-pycon").first
+    block.scroll_into_view_if_needed()
+    block.locator("button[data-md-type=copy]").click()
+    copied = view.evaluate("navigator.clipboard.readText()")
+    assert copied == block.get_attribute("data-copy").rstrip("\n")
+    assert ">>>" not in copied and "array(" not in copied and copied.startswith("from ")
+
+
+def test_a_drawing_has_no_button(tab):
+    view = tab.open("reference/contributing").view
+    assert view.locator(".language-bash button[data-md-type=copy], .language-text").count()
+    assert not view.locator(".language-text button[data-md-type=copy]").count()
+
+
+class _BelowAFolder(http.server.SimpleHTTPRequestHandler):
+    """The site below /some/where/; for what it has not, its page for lost readers."""
+
+    def translate_path(self, path):
+        below = path.removeprefix("/some/where")
+        return super().translate_path(below if below != path else "/nothing")
+
+    def send_error(self, code, *arguments):
+        assert code == 404
+        with open(f"{self.directory}/404.html", "rb") as page:
+            content = page.read()
+        self.send_response(404)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@contextlib.contextmanager
+def below_a_folder(site):
+    """The address of a server on which the site lies below a folder."""
+    handler = functools.partial(_BelowAFolder, directory=str(site))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_lost_reader_finds_the_way_from_any_address(chromium, site):
+    """Style, links and search work where the site lies below a folder that nothing names."""
+    with below_a_folder(site) as address, chromium.new_context() as context:
+        view = context.new_page()
+        errors = []
+        view.on("pageerror", lambda error: errors.append(str(error)))
+        view.goto(f"{address}some/where/math/no/such/page", wait_until="load")
+        assert view.evaluate("document.querySelector('.md-header').offsetHeight") == 56
+        view.keyboard.press("/")
+        view.keyboard.type("jacobian")
+        found = view.locator(".md-search-result__link").first
+        found.wait_for()
+        assert found.get_attribute("href").startswith(f"{address}some/where/math/jacobian/")
+        view.keyboard.press("Escape")
+        view.locator("article a", has_text="Math").click()
+        view.wait_for_url(f"{address}some/where/math/")
+        assert not errors
