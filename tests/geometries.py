@@ -134,7 +134,8 @@ def split_rows(*, depth: int = 0, keep_terms: bool = False, two_launches: bool =
 def triples(inputs: Inputs, out: torch.Tensor, op: Operation) -> tuple[tuple, tuple]:
     """Strides along (outer, column, inner) of the inputs and of the result."""
     out_strides = (out.stride(0), 0, out.stride(1)) if op.reduces else out.stride()
-    return tuple(x.stride() for x in inputs), out_strides
+    of_weights = [(x.stride(0), 0, x.stride(1)) for x in inputs[op.inputs :]]
+    return (*(x.stride() for x in inputs[: op.inputs]), *of_weights), out_strides
 
 
 def groups_of_columns(x: torch.Tensor) -> int:

@@ -61,12 +61,28 @@ def operands(
     operation: str, n_rows: int, n_cols: int, dtype: torch.dtype, gaps=(3, 1), seed: int = 0
 ) -> tuple[torch.Tensor, ...]:
     """The inputs of an operation along rows, with gaps of their own between them: x; or y, which
-    is what the forward pass answers, and dy."""
+    is what the forward pass answers, and dy; or x and a number for each row."""
     x = matrix(n_rows, n_cols, dtype, gap=gaps[0], seed=seed)
+    if OPERATIONS[operation].weighted:
+        return x, weights(n_rows, dtype, gap=gaps[1], seed=seed + 1)
     if not operation.endswith("backward"):
         return (x,)
     y = x.copy_(expected_forward(x, log=operation.startswith("log_")))
     return y, matrix(n_rows, n_cols, dtype, gap=gaps[1], scale=1.0, seed=seed + 1)
+
+
+def as_computed(
+    operation: str, inputs: tuple[torch.Tensor, ...], out_dtype: torch.dtype
+) -> tuple[torch.Tensor, ...]:
+    """The inputs as an operation of one matrix sees them: x in the dtype of the result."""
+    if OPERATIONS[operation].inputs > 1:
+        return inputs
+    return inputs[0].to(out_dtype), *inputs[1:]
+
+
+def weights(n_rows: int, dtype: torch.dtype, *, gap: int = 1, seed: int = 1) -> torch.Tensor:
+    """A number for each row, in the midst of NaN."""
+    return matrix(n_rows, 1, dtype, gap=gap, scale=1.0, seed=seed)[:, 0]
 
 
 def expected(operation: str, inputs: tuple[torch.Tensor, ...], dim: int = 1) -> torch.Tensor:
@@ -74,6 +90,10 @@ def expected(operation: str, inputs: tuple[torch.Tensor, ...], dim: int = 1) -> 
     x, *dy = (each.double() for each in inputs)
     if operation == "logsumexp":
         return torch.logsumexp(x, dim)
+    if operation == "logsumexp_backward":
+        m = x.amax(dim, keepdim=True)
+        p = torch.where(m == INF, (x - m).exp(), torch.softmax(x, dim))
+        return dy[0].unsqueeze(dim) * p
     if not dy:
         return (torch.log_softmax if operation == "log_softmax" else torch.softmax)(x, dim)
     if operation == "log_softmax_backward":
@@ -142,6 +162,8 @@ def hostile(n_cols: int, places: tuple[int, int, int], fill: float = -INF) -> to
 
 def hostile_operands(operation: str, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Hostile rows as the inputs of an operation: y and dy of a backward pass, else x itself."""
+    if OPERATIONS[operation].weighted:
+        return x, weights(len(x), x.dtype)
     if not operation.endswith("backward"):
         return (x,)
     y = (torch.log_softmax if operation.startswith("log_") else torch.softmax)(x, 1)
@@ -190,7 +212,7 @@ def run_rows(
     strides = (*(each.stride(0) for each in inputs), out.stride(0))
     if choice.kernel == "aligned_rows" or choice.kernel == "split_rows":
         vector = choice.how.vector
-        in_step = strides[:-1] if op.reduces else strides
+        in_step = strides[: op.inputs] + (() if op.reduces else strides[-1:])
         assert len({stride % vector for stride in in_step}) == 1, "rows in step"
     launches, workspace = row_launches(op, choice, n_rows, n_cols, strides)
     if workspace is not None and words is None:
@@ -223,8 +245,8 @@ def run_columns(
     if out is None:
         shape = (n_outer, n_inner) if op.reduces else x.shape
         out = torch.full(shape, NAN, dtype=x.dtype, device=x.device)
-    spread = out.unsqueeze(1).expand(x.shape) if op.reduces else out
-    outer, cols, inner = zip(*(each.stride() for each in (*inputs, spread)), strict=True)
+    spread = [t if t.dim() == 3 else t.unsqueeze(1).expand(x.shape) for t in (*inputs, out)]
+    outer, cols, inner = zip(*(each.stride() for each in spread), strict=True)
     launches, workspace = strided_launches(
         op, choice, (n_outer, *outer), (n_inner, *inner), cols, n_cols
     )

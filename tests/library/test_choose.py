@@ -52,6 +52,7 @@ OPERATIONS = {
     "softmax_backward": SOFTMAX_VJP,
     "log_softmax_backward": LOG_SOFTMAX_VJP,
     "logsumexp": LOGSUMEXP,
+    "logsumexp_backward": LOG_SOFTMAX,
 }
 
 on_every_device = pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)

@@ -175,8 +175,8 @@ triton.knobs.runtime.jit_post_compile_hook = hook
 x, out = torch.empty(2, 10, 50)
 how = RowTile(block_rows=4, block_cols=64, vector=1, barrier=False)
 for op in plan.OPERATIONS.values():
-    inputs = (x,) * op.inputs
-    numbers = (50,) * op.inputs, 50, 10, 50
+    inputs = (x,) * (op.inputs + op.weighted)
+    numbers = (50,) * len(inputs), 50, 10, 50
     packed_rows_kernel.warmup(inputs, out, *numbers, op, how, grid=(3,))
 print(json.dumps([seen, list(how), [op.name for op in plan.OPERATIONS.values()]]))
 """

@@ -232,9 +232,8 @@ def draw(plot: Plot) -> str:
                     f'<line class="stem" x1="{x}" x2="{x}" y1="{min(ys):.2f}%" '
                     f'y2="{max(ys):.2f}%"/>'
                 )
-    for order, series in reversed(list(enumerate(plot.drawn))):
+    for series in reversed(plot.drawn):
         marks = plot.columns
-        side = "" if plot.spread or plot.lines else (" left", " right")[order % 2]
         if plot.lines:  # one mark, which says whose line it is
             marks = [next(c for c in reversed(plot.columns) if series.key in c.values)]
         hidden = "" if series.shown else ' class="off"'

@@ -19,13 +19,15 @@ from .operation import Operation
 # --8<-- [start:forward]
 @triton.jit
 def _shift(m):
-    """m, or 0 where it is +inf: the terms of such a row are then +inf, 0, or NaN as x is."""
-    return tl.where(m == float("inf"), 0.0, m)
+    """m, or the largest number where m is +inf: then the terms of such a row are 0, +inf where x
+    is, or NaN as x is."""
+    LARGEST: tl.constexpr = 1.7976931348623157e308 if m.dtype == tl.float64 else 3.4028234e38
+    return tl.where(m == float("inf"), LARGEST, m)
 
 
 @triton.jit
 def _exponentials(values, m, EXACT: tl.constexpr):
-    """exp(x − m), whose sum over the row is d; exp(x) where m is +inf."""
+    """exp(x − m), whose sum over the row is d."""
     return exp_shifted(values[0], _shift(m))
 
 
@@ -33,7 +35,7 @@ def _exponentials(values, m, EXACT: tl.constexpr):
 def _to_maximum(d, m_part, m):
     """The denominator of a part, relative to another maximum."""
     # eq: merge
-    return d * exp_shifted(tl.where(m_part == float("inf"), _shift(m), m_part), _shift(m))
+    return d * exp_shifted(_shift(m_part), _shift(m))
 
 
 @triton.jit
@@ -58,19 +60,14 @@ LOGSUMEXP = Operation(
 
 # --8<-- [start:backward]
 @triton.jit
-def _probability(values, terms, m, d):
-    """exp(x − m) / d. The terms of a row with +inf are not relative to m, and so of no use here."""
+def _softmax(values, e, m, d):
+    """exp(x − m) / d. Beside +inf, where d is infinite, all finite elements are 0."""
     # eq: logsumexp-gradient
-    return exp_shifted(values[0], m) * (1.0 / d)
+    return e * (1.0 / d)
 
 
 LOGSUMEXP_VJP = replace(
-    LOGSUMEXP,
-    name="logsumexp_vjp",
-    finish=_probability,
-    finish_row=None,
-    exp_in_finish=True,
-    weighted=True,
+    LOGSUMEXP, name="logsumexp_vjp", finish=_softmax, finish_row=None, weighted=True
 )
 """dx = dl·exp(x − m) / d."""
 # --8<-- [end:backward]

@@ -54,10 +54,11 @@ COLUMNS = {
 }
 
 
-def counted(operation, reads_of_matrix):
-    """(reads, writes) of the matrices: once or twice each input; one result, or a number a row."""
+def counted(operation, reads_of_matrix, programs=1):
+    """(reads, writes) of the matrices: once or twice each input; one result, or a number a row.
+    The weight of a row is read by each of its programs."""
     op = OPERATIONS[operation]
-    reads = (1 if op.reduces else reads_of_matrix) * op.inputs * M * N
+    reads = (1 if op.reduces else reads_of_matrix) * op.inputs * M * N + op.weighted * programs * M
     return reads, M if op.reduces else M * N
 
 
@@ -76,7 +77,7 @@ def test_rows(geometry, operation):
     run_rows(operation, ROWS[geometry], inputs, gap=8, words=words)  # publishes all words
     with watch_accesses() as accesses:
         run_rows(operation, ROWS[geometry], inputs, gap=8, words=words)
-    reads, writes = counted(operation, 1)
+    reads, writes = counted(operation, 1, N_CHUNKS if geometry == "split_rows" else 1)
     if geometry == "split_rows":
         polling = M * (1 if OPERATIONS[operation].reduces else N_CHUNKS)
         reads += polling * N_CHUNKS
@@ -94,14 +95,15 @@ def test_rows(geometry, operation):
 def test_columns(geometry, operation):
     """Loops read twice; in two launches they also leave two numbers for each column and chunk, and
     every program reads those of its columns."""
-    inputs = tuple(each.T[None] for each in operands(operation, M, N, torch.float32))
+    inputs = tuple(each.movedim(0, -1)[None] for each in operands(operation, M, N, torch.float32))
     choice = COLUMNS[geometry]
     op = OPERATIONS[operation]
     words = torch.zeros(2 * M * N_CHUNKS, dtype=torch.int64) if geometry != "strided" else None
     run_columns(operation, choice, inputs, words=words)
     with watch_accesses() as accesses:
         run_columns(operation, choice, inputs, words=words)
-    reads, writes = counted(operation, 2 if choice.kernel == "strided_loops" else 1)
+    twice = 2 if choice.kernel == "strided_loops" else 1
+    reads, writes = counted(operation, twice, choice.n_chunks)
     mergers = M * (1 if op.reduces else N_CHUNKS)
     if choice.kernel == "split_strided":
         reads += 2 * mergers * N_CHUNKS  # each word is polled for, and then merged

@@ -12,6 +12,7 @@ from kernel_cases import (
     INF,
     INTERPRETED,
     OPERATIONS,
+    as_computed,
     assert_as_torch,
     assert_near,
     assert_result,
@@ -84,6 +85,8 @@ def cube(*shape, dtype=torch.float32, seed=0, scale=4.0):
 def cubes(operation, *shape, dtype=torch.float32):
     """The inputs of an operation along the middle of such a tensor."""
     x = cube(*shape, dtype=dtype)
+    if OPERATIONS[operation].weighted:
+        return x, matrix(shape[0], shape[2], dtype, gap=3, seed=1, scale=1.0)
     if not operation.endswith("backward"):
         return (x,)
     y = x.copy_((torch.log_softmax if "log" in operation else torch.softmax)(x.double(), 1))
@@ -119,7 +122,9 @@ def test_every_order_of_dimensions(geometry, operation):
         x = storage.permute(order)
         out = torch.empty_like(storage).permute(order)
         inputs = (x,)
-        if operation.endswith("backward"):
+        if OPERATIONS[operation].weighted:
+            inputs = (x, storage.flip(2).permute(order)[:, 0])
+        elif operation.endswith("backward"):
             inputs = (x, x[:1].expand(x.shape))
         elif operation == "logsumexp":
             out = out[:, 0]
@@ -133,7 +138,7 @@ def test_hostile_columns_as_torch(geometry, operation):
     """One element in each tile of eight, all else -inf; side by side, so that the troubles of one
     column are no other's."""
     inputs = hostile_operands(operation, hostile(19, (0, 9, 18)))
-    columns = tuple(each.T[None] for each in inputs)
+    columns = tuple(each.movedim(0, -1)[None] for each in inputs)
     result = run(operation, columns, geometry, inner=32)[0]
     assert_as_torch(operation, result if operation == "logsumexp" else result.T, inputs)
 
@@ -200,7 +205,7 @@ def test_input_and_result_of_different_dtypes(geometry, operation, dtypes):
     result = run(
         operation, inputs, geometry, out=torch.empty(shape, dtype=out_dtype, device=DEVICE)
     )
-    rounded = inputs if operation.endswith("backward") else (inputs[0].to(out_dtype),)
+    rounded = as_computed(operation, inputs, out_dtype)
     assert_near(result, expected(operation, rounded), dtype=torch.float16, atol=2e-3)
 
 
