@@ -236,7 +236,8 @@ def _register_autocast(device_type: str, key: str) -> None:
             torch.set_autocast_enabled(device_type, True)
 
     def eligible(x: Tensor) -> bool:
-        return x.device.type == device_type and x.dtype != torch.float64
+        of_type = x.is_floating_point() and x.dtype != torch.float64
+        return of_type and x.device.type == device_type
 
     def autocast_softmax(op):
         def kernel(x, dim, dtype=None, implementation=None):

@@ -156,8 +156,9 @@ def test_each_geometry_moves_what_the_table_says(name, operation):
     x = torch.rand(shape, device=DEVICE)
     call = call_of(name, operation, x)
     assert call.kernels == (f"{name}_kernel",)
+    inputs = inputs_of(name, operation, x)
     with traffic.count_elements() as count:
-        call(*inputs_of(name, operation, x))
+        call(*inputs)
     n_rows, n_cols = x.numel() // shape[dim], shape[dim]
     # Who reduces writes a number for each row, once it has read the row.
     reads = 1 if op.reduces else op.inputs * (2 if name == "strided_loops" else 1)

@@ -352,7 +352,7 @@ def test_poisoned_surroundings(shape, implementation, log, monkeypatch):
         accesses.assert_writes_once(dx)
 
 
-def check_logsumexp(x, dim, *, ran, backward=None):
+def check_logsumexp(x, dim, *, ran, back=None):
     """Log-sum-exp of x along dim and its gradient are right, and the named kernels launched."""
     lse = dispatch.run("logsumexp", (x,), dim)
     assert dispatch.plan_of("logsumexp", (x,), dim).kernels == ran
@@ -360,7 +360,7 @@ def check_logsumexp(x, dim, *, ran, backward=None):
     assert_near(lse, torch.logsumexp(x.double(), dim))
     dlse = tensor(*lse.shape, seed=7, scale=1.0).to(x.dtype)
     dx = dispatch.run("logsumexp_backward", (x, dlse), dim)
-    assert dispatch.plan_of("logsumexp_backward", (x, dlse), dim).kernels == (backward or ran)
+    assert dispatch.plan_of("logsumexp_backward", (x, dlse), dim).kernels == (back or ran)
     assert dx.is_contiguous() and dx.shape == x.shape and dx.dtype == x.dtype
     assert_near(dx, dlse.double().unsqueeze(dim) * torch.softmax(x.double(), dim), atol=1e-5)
 
@@ -375,9 +375,12 @@ def test_logsumexp_along_every_dimension():
         "expanded-columns": (x[..., :1].expand(3, 4, 5), ("strided",) * 3),
         "expanded-rows": (x[:1, :1].expand(3, 4, 5), ("strided", "strided", "aligned_rows")),
     }
-    for view, names in views.values():
+    # The rows of the gradient are contiguous, and so out of step with these inputs.
+    otherwise = {("sliced", 2): "packed_rows", ("expanded-rows", 2): "packed_rows"}
+    for label, (view, names) in views.items():
         for dim, name in enumerate(names):
-            check_logsumexp(view, dim, ran=kernel_name(name))
+            back = kernel_name(otherwise.get((label, dim), name))
+            check_logsumexp(view, dim, ran=kernel_name(name), back=back)
 
 
 LOGSUMEXP = {

@@ -44,7 +44,7 @@ def operators(name, *shape, dim=-1):
     dy = random(*y.shape, seed=1).requires_grad_()
     forward, backward = getattr(registration, name), getattr(registration, f"{name}_backward")
     if name == "logsumexp":
-        return (forward, (x, dim)), (backward, (dy, x, y, dim))
+        return (forward, (x, dim)), (backward, (dy, x, dim))
     return (forward, (x, dim)), (backward, (dy, y, dim, torch.float64))
 
 
@@ -441,13 +441,13 @@ def test_devices(monkeypatch):
         checks.check_device(torch.device(name))
     checks.check_device(torch.device("cpu"))
     with pytest.raises(
-        RuntimeError, match="no kernels for device 'mps'; expected cuda, xpu, or cpu"
+        RuntimeError, match="no kernels for device 'mps'; expected cuda, xpu or cpu"
     ):
         checks.check_device(torch.device("mps"))
     monkeypatch.setattr(checks, "INTERPRETED", False)
     dispatch.clear_plans()
     with pytest.raises(RuntimeError, match="set TRITON_INTERPRET=1 before importing triton"):
-        triton_softmax.softmax(random(2, 3), 0)
+        triton_softmax.softmax(random(2, 3), 0, implementation="strided")
     torch.testing.assert_close(
         triton_softmax.softmax(random(2, 3), 1, implementation="naive"),
         torch.softmax(random(2, 3), 1),

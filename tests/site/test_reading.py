@@ -20,8 +20,10 @@ from site_build import ROOT
 from softmax_site.equations import reading_order, without_fences
 
 HEAVIEST = 700_000
-"""Bytes that a browser fetches for a page, uncompressed: its HTML, style sheets, scripts, fonts and
-pictures, without what draws its charts and without the search."""
+"""Bytes that a browser fetches to show a page, uncompressed: its HTML, style sheets, scripts and
+pictures, without its charts. The search waits until it is used, and fonts are counted apart."""
+FONTS = 330_000
+"""Bytes of all fonts that a page may ask for; a browser fetches each once for the whole site."""
 MOST_NODES = 8_000
 """Elements of a page, without its charts."""
 LONGEST_INDEX = 350_000
@@ -43,7 +45,7 @@ SEARCHES = {
 
 STILL: dict[str, set[str]] = {}
 
-CHARTS = "svg[class*=chart], .bench-figure *, .chart *"
+CHARTS = ".plot *"
 LOADED = "performance.getEntriesByType('resource').map((each) => each.name)"
 NODES = f"""[...document.querySelectorAll("*")].length
     - document.querySelectorAll("{CHARTS}").length"""
@@ -237,7 +239,8 @@ def test_a_page_is_light(page, site):
     for url in urls:
         path = site / unquote(urlsplit(url).path)[1:]
         path = path / "index.html" if path.is_dir() else path
-        if path.is_file() and not {"bench", "vendor", "search"} & set(path.relative_to(site).parts):
+        apart = {"bench", "vendor", "search", "fonts"} & set(path.relative_to(site).parts)
+        if path.is_file() and not apart:
             sizes[path] = path.stat().st_size
     charts = sum(
         page.view.evaluate(
@@ -249,6 +252,19 @@ def test_a_page_is_light(page, site):
     heavy = sorted(((size // 1000, path.name) for path, size in sizes.items()), reverse=True)
     too_much = weight > HEAVIEST or nodes > MOST_NODES
     judge("weight", page.page, too_much and f"{weight:,} bytes, {nodes:,} nodes; {heavy[:4]}")
+
+
+def test_the_fonts_are_light(site):
+    sizes = {path.name: path.stat().st_size for path in site.rglob("*.woff2")}
+    assert sizes and sum(sizes.values()) <= FONTS, sizes
+
+
+@pytest.mark.browser
+def test_the_search_waits_until_it_is_used(tab):
+    """Nothing of the index is fetched with a page."""
+    tab.open("reference/contributing").view.wait_for_timeout(500)
+    early = [url for url in tab.requests if "/search/" in url]
+    judge("lazy", "search", early)
 
 
 @pytest.mark.browser

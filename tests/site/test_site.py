@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import html
 import importlib.util
 import re
 import subprocess
@@ -169,6 +170,21 @@ def test_a_dotted_name_links_to_code():
     for unknown in ("triton_softmax.launch.nosuch", "nosuch.module", "word"):
         assert unknown not in links
     assert "triton_softmax.functional.softmax" not in links  # which the page of the API has
+
+
+def test_the_mathematics_font_has_every_character_of_a_formula(site):
+    """It is a subset. Accents that the whole font lacks as well come from elsewhere."""
+    style = (site / "assets/site.css").read_text("utf8")
+    ranges = re.search(r"unicode-range:([^;]+);", style[style.index("STIXTwoMath.woff2") :])
+    assert ranges
+    has = set("\u02c6\u02d9\u02dc")
+    for first, last in re.findall(r"U\+(\w+)(?:-(\w+))?", ranges[1]):
+        has |= {chr(code) for code in range(int(first, 16), int(last or first, 16) + 1)}
+    assert "∑" in has and "𝓐" not in has
+    for page in site.rglob("*.html"):
+        for formula in re.findall(r"<math\b.*?</math>", page.read_text("utf8"), re.S):
+            lacking = set(html.unescape(re.sub(r"<[^>]*>", "", formula))) - has - {"\n"}
+            assert not lacking, f"{page.relative_to(site)}: {lacking}"
 
 
 def test_latex_that_cannot_be_shown_stops_the_build():

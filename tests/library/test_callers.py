@@ -1,0 +1,285 @@
+"""Every way in which others call the functions: compiled, traced, by keywords of PyTorch and NumPy,
+with integers, and on a machine without a GPU."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch.func import hessian, jvp, vmap
+
+import triton_softmax
+from kernel_cases import DEVICE, quiet
+from triton_softmax import LogSoftmax, Softmax, checks, dispatch, log_softmax, logsumexp, softmax
+
+pytestmark = quiet
+PAIRS = {
+    "softmax": (softmax, torch.softmax),
+    "log_softmax": (log_softmax, torch.log_softmax),
+    "logsumexp": (logsumexp, torch.logsumexp),
+}
+pairs = pytest.mark.parametrize(("ours", "theirs"), PAIRS.values(), ids=PAIRS)
+
+
+def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).to(DEVICE)
+
+
+# --- arguments of a compiled function -------------------------------------------------------------
+
+DIMS = (0, 2, -1, -3)
+SEVERAL = ((0, 1), (1, 2), (2, -1), (-1, 0), [0, 3], (2,), (0, 1, 2, 3), torch.Size((1, 0)))
+"""Of a tensor whose third dimension has size 1: what is left out of a shape must be right."""
+PASSED: dict[str, tuple[Callable, list[tuple]]] = {
+    "softmax-dim": (lambda x, dim: softmax(x, dim), [(d,) for d in DIMS]),
+    "softmax-axis": (lambda x, axis: softmax(input=x, axis=axis), [(d,) for d in DIMS]),
+    "softmax-dtype": (
+        lambda x, dtype: softmax(x, 1, dtype),
+        [(None,), (torch.float32,), (torch.float64,)],
+    ),
+    "softmax-implementation": (
+        lambda x, name: softmax(x, 1, implementation=name),
+        [(None,), ("naive",), ("strided",)],
+    ),
+    "log_softmax-dim": (lambda x, dim: log_softmax(x, dim), [(d,) for d in DIMS]),
+    "log_softmax-dtype": (lambda x, dtype: log_softmax(x, 1, dtype=dtype), [(torch.float32,)]),
+    "logsumexp-dim": (
+        lambda x, dim, keepdim: logsumexp(x, dim, keepdim),
+        list(itertools.product(DIMS, (False, True))),
+    ),
+    "logsumexp-dims": (
+        lambda x, dim, keepdim: logsumexp(x, dim, keepdim),
+        list(itertools.product(SEVERAL, (False, True))),
+    ),
+    "logsumexp-axis": (lambda x, axis: logsumexp(x, axis=axis), [(d,) for d in SEVERAL]),
+    "module-dim": (lambda x, dim: Softmax(dim)(x) + LogSoftmax(dim)(x), [(d,) for d in DIMS]),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True, None], ids=["static", "dynamic", "as-it-comes"])
+@pytest.mark.parametrize("name", PASSED)
+def test_arguments_of_a_compiled_function(name, dynamic):
+    """Each call of one compiled function with other arguments is what it is uncompiled."""
+    torch._dynamo.reset()
+    function, calls = PASSED[name]
+    compiled = torch.compile(function, backend="eager", fullgraph=True, dynamic=dynamic)
+    x = random(2, 3, 1, 4)
+    with torch._dynamo.config.patch(recompile_limit=len(calls) + 1):
+        for arguments in calls:
+            got, want = compiled(x, *arguments), function(x, *arguments)
+            assert got.shape == want.shape, arguments
+            torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("dims", SEVERAL, ids=str)
+def test_several_dims_as_torch(dims, keepdim):
+    x = random(2, 3, 1, 4)
+    got, want = logsumexp(x, dims, keepdim), torch.logsumexp(x, dims, keepdim)
+    assert got.shape == want.shape
+    torch.testing.assert_close(got, want)
+
+
+# --- what is no tensor ----------------------------------------------------------------------------
+
+
+class Calls(torch.nn.Module):
+    """Every public function, one with a dimension that is only known when it runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Sequential(Softmax(0), LogSoftmax(-1, implementation="strided"))
+
+    def forward(self, x):
+        y = softmax(x, x.dim() - 1) + log_softmax(input=x, axis=0) + self.inner(x)
+        return y + logsumexp(x, (0, 1), keepdim=True) + logsumexp(x, dim=1, keepdim=True)
+
+
+def test_symbolic_trace():
+    """A proxy of torch.fx answers each call itself, so the call is in the graph."""
+    model = Calls()
+    graph = torch.fx.symbolic_trace(model)
+    called = [node.target for node in graph.graph.nodes if node.op == "call_function"]
+    for function in PAIRS.values():
+        assert called.count(function[0]) == 2
+    for shape in ((2, 3), (4, 5)):
+        torch.testing.assert_close(graph(random(*shape)), model(random(*shape)))
+
+
+@pairs
+def test_whatever_takes_part_in_torch_functions_answers(ours, theirs):
+    class StandIn:
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            return function, args[1:], kwargs
+
+    function, args, kwargs = ours(StandIn(), dim=1)
+    assert function is ours and args[0] == 1
+    assert kwargs == ({} if ours is logsumexp else {"implementation": None})
+    with pytest.raises(TypeError, match="^the input must be a torch.Tensor, not list$"):
+        ours([1.0, 2.0], 0)
+
+
+# --- keywords and dtypes --------------------------------------------------------------------------
+
+
+@pairs
+def test_keywords_of_torch(ours, theirs):
+    x = random(2, 3)
+    for keywords in ({"dim": 0}, {"axis": 0}, {"axis": -1}):
+        torch.testing.assert_close(ours(input=x, **keywords), theirs(input=x, **keywords))
+    with pytest.raises(TypeError, match="dim and axis are two names of one argument"):
+        ours(x, 0, axis=1)
+
+
+@pytest.mark.parametrize("default", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.int16, torch.bool], ids=str)
+def test_logsumexp_promotes_as_torch(dtype, default):
+    x = torch.tensor([[0, 3, 1], [1, 1, 0]], device=DEVICE).to(dtype)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(default)
+    try:
+        for dim in (0, -1, (0, 1)):
+            got, want = logsumexp(x, dim), torch.logsumexp(x, dim)
+            assert got.dtype == want.dtype == default
+            torch.testing.assert_close(got, want)
+        torch._dynamo.reset()
+        batched = vmap(logsumexp)(x)
+        assert batched.dtype == default
+        compiled = torch.compile(logsumexp, backend="eager", fullgraph=True)(x, 1)
+        torch.testing.assert_close(compiled, torch.logsumexp(x, 1))
+    finally:
+        torch.set_default_dtype(before)
+    with pytest.raises(TypeError, match="the input has dtype complex64"):
+        logsumexp(x.to(torch.complex64), 0)
+
+
+# --- the derivative of log-sum-exp at an offset ---------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", [0.0, 100.0, -1e4, 1e6])
+def test_an_offset_costs_the_derivative_nothing(offset):
+    """x − lse has lost what rounding took from lse; m and log d apart have not."""
+    x = (random(4, 50, dtype=torch.float32) * 3 + offset).requires_grad_()
+    exact = torch.softmax(x.detach().double(), 1)
+    lse = logsumexp(x, 1)
+    (dx,) = torch.autograd.grad(lse.sum(), x)
+    assert (dx.double() - exact).abs().max() < 3e-7
+    t = random(4, 50, dtype=torch.float32, seed=1)
+    _, tangent = jvp(lambda x: logsumexp(x, 1), (x.detach(),), (t,))
+    assert (tangent.double() - (exact * t.double()).sum(1)).abs().max() < 1e-6
+    (log,) = torch.autograd.grad(log_softmax(x, 1)[:, 0].sum(), x)
+    wanted = -exact
+    wanted[:, 0] += 1
+    assert (log.double() - wanted).abs().max() < 1e-6
+    if abs(offset) >= 1e4:
+        rounded = (x.detach() - lse.detach()[:, None]).exp()
+        assert (rounded.double() - exact).abs().max() > 1e-5, "what this avoids"
+
+
+# --- a machine without a GPU ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def compiling(monkeypatch):
+    """CPU tensors as Triton sees them where it compiles."""
+    monkeypatch.setattr(checks, "INTERPRETED", False)
+    dispatch.clear_plans()
+    yield
+    dispatch.clear_plans()
+
+
+SHAPES = [((7, 10), 1), ((3, 5, 4), 1), ((5,), 0), ((), 0), ((4, 6), 0), ((2, 3, 4, 5), 2)]
+SHAPES += [((0, 3), 1), ((3, 0), 0)]
+
+
+@pairs
+@pytest.mark.parametrize("dtype", checks.DTYPES, ids=str)
+@pytest.mark.parametrize(("shape", "dim"), SHAPES, ids=str)
+def test_a_cpu_tensor_by_torch(compiling, shape, dim, dtype, ours, theirs):
+    x = random(*shape, dtype=dtype).cpu().requires_grad_()
+    same = x.detach().clone().requires_grad_()
+    y, want = ours(x, dim), theirs(same, dim)
+    assert dispatch.plan_of(ours.__name__, (x.detach(),), dim).kernels == ()
+    assert y.is_contiguous() and y.dtype == dtype
+    torch.testing.assert_close(y, want)
+    dy = random(*y.shape, dtype=dtype, seed=1).cpu()
+    (dx,), (wanted,) = torch.autograd.grad(y, x, dy), torch.autograd.grad(want, same, dy)
+    assert dx.dtype == dtype and dx.is_contiguous()
+    tolerance = 2e-2 if dtype.itemsize == 2 else 1e-5
+    torch.testing.assert_close(dx, wanted, atol=tolerance / 10, rtol=tolerance)
+
+
+@pairs
+def test_derivatives_and_transforms_by_torch(compiling, ours, theirs):
+    x = random(3, 4).cpu()
+    grad = x.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: ours(x, 1), grad, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(lambda x: ours(x, 1), grad, check_fwd_over_rev=True)
+    torch.testing.assert_close(vmap(lambda x: ours(x, 0))(x), theirs(x, 1))
+    torch.testing.assert_close(
+        hessian(lambda x: ours(x, 0).sum())(x[0]), hessian(lambda x: theirs(x, 0).sum())(x[0])
+    )
+    views = (x.T, x[:, ::2], x[:1].expand(3, 4))
+    for view in views:
+        torch.testing.assert_close(ours(view, 0), theirs(view, 0))
+    torch._dynamo.reset()
+    compiled = torch.compile(ours, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, 1), theirs(x, 1))
+
+
+def test_casts_by_torch(compiling):
+    for out in checks.DTYPES:
+        x = random(3, 4, dtype=torch.float16).cpu().requires_grad_()
+        y = softmax(x, 1, out)
+        assert y.dtype == out
+        (dx,) = torch.autograd.grad(y[:, 0].sum(), x)
+        assert dx.dtype == torch.float16
+    assert softmax(torch.tensor([1, 2]), dtype=torch.float32).dtype == torch.float32
+    with pytest.raises(TypeError, match="the input has dtype int64"):
+        softmax(torch.tensor([1, 2]))
+
+
+def test_infinities_by_torch(compiling):
+    inf, nan = float("inf"), float("nan")
+    rows = [[1.0, inf, -inf], [-inf] * 3, [1.0, nan, inf], [1e38, inf, 0.0], [inf, inf, 1.0]]
+    x = torch.tensor(rows, requires_grad=True)
+    same = torch.tensor(rows, requires_grad=True)
+    logsumexp(x, 1).sum().backward()
+    torch.logsumexp(same, 1).sum().backward()
+    torch.testing.assert_close(x.grad, same.grad, equal_nan=True)
+
+
+def test_a_kernel_by_name_needs_the_interpreter(compiling):
+    for name in checks.IMPLEMENTATIONS:
+        if name == "naive":
+            torch.testing.assert_close(
+                softmax(torch.ones(2, 2), implementation=name), torch.full((2, 2), 0.5)
+            )
+        else:
+            message = f"implementation='{name}' runs on the CPU in Triton's interpreter alone"
+            with pytest.raises(RuntimeError, match=message):
+                softmax(torch.ones(2, 2), implementation=name)
+
+
+def test_without_the_variable_a_cpu_tensor_works():
+    """In a process of its own, as on a laptop."""
+    program = """
+import torch
+from triton_softmax import LogSoftmax, logsumexp, softmax
+x = torch.randn(3, 5, requires_grad=True)
+y = softmax(x) + LogSoftmax(0)(x) + logsumexp(x, (0, 1))
+assert torch.allclose(y, torch.softmax(x, 1) + torch.log_softmax(x, 0) + torch.logsumexp(x, (0, 1)))
+y.sum().backward()
+assert x.grad.shape == x.shape
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = str(Path(triton_softmax.__file__).parents[1])
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
