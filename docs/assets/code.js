@@ -35,7 +35,8 @@
     const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
     const below = at.bottom + 6;
     const above = at.top - tip.offsetHeight - 6;
-    tip.style.left = `${Math.max(8, Math.min(room, at.right - tip.offsetWidth))}px`;
+    const left = at.left < innerWidth / 2 ? at.left : at.right - tip.offsetWidth;
+    tip.style.left = `${Math.max(8, Math.min(room, left))}px`;
     tip.style.top = `${below + tip.offsetHeight > innerHeight && above > 0 ? above : below}px`;
   };
 
