@@ -42,8 +42,6 @@ PAGES = [page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in 
 DESKTOP, PHONE = 1366, 390
 HEIGHT = 768
 
-CHARTS_DRAWN = """document.querySelectorAll('.bench-figure').length
-    === document.querySelectorAll('.bench-drawn').length"""
 SCHEMES = {"light": "default", "dark": "slate"}
 SHOW = """(scheme) => document.querySelector(`input[data-md-color-scheme="${scheme}"]`).click()"""
 SETTLED = """(scheme) => document.body.dataset.mdColorScheme === scheme
@@ -63,10 +61,9 @@ def url_of(page: str) -> str:
 class Tab:
     """One tab, and what the page that it shows has asked for and complained of."""
 
-    def __init__(self, context, address: str, script: bool = True) -> None:
+    def __init__(self, context, address: str) -> None:
         self.view = context.new_page()
         self.address = address
-        self.script = script
         self.requests: list[str] = []
         self.errors: list[str] = []
         self.width, self.scheme = DESKTOP, "light"
@@ -74,11 +71,9 @@ class Tab:
         self.view.on("pageerror", lambda error: self.errors.append(str(error)))
 
     def open(self, page: str) -> Tab:
-        """Show a page, given as `PAGES` gives it, with its charts drawn."""
+        """Show a page, given as `PAGES` gives it."""
         self.page = page
         self.view.goto(self.address + url_of(page), wait_until="load")
-        if self.script:
-            self.view.wait_for_function(CHARTS_DRAWN)
         return self
 
     def resize(self, width: int) -> None:

@@ -26,6 +26,11 @@
     document.body.append(tip);
     tip.showPopover();
     link.setAttribute("aria-describedby", tip.id);
+    place();
+  };
+
+  const place = () => {
+    if (!link) return;
     const at = link.getBoundingClientRect();
     const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
     const below = at.bottom + 6;
@@ -51,5 +56,5 @@
   });
   document.addEventListener("focusout", (event) => of(event) && hide());
   document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
-  document.addEventListener("scroll", hide, { passive: true });
+  document.addEventListener("scroll", place, { passive: true });
 })();

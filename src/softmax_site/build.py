@@ -33,7 +33,7 @@ def on_config(config):
 
 
 def on_files(files, config):
-    """Add the charts, tables and colours that follow from the measurements, and the pages that
+    """Add the tables that follow from the measurements, and the pages that
     show files of the repository whole."""
     file: Any = type(next(iter(files)))  # of MkDocs or of ProperDocs, whichever runs
     root = Path(config.config_file_path).parent

@@ -98,9 +98,12 @@ class _Marker(HTMLParser):
         self.stack: list[str] = []
         self.seen: set[str] = set()
         self.out: list[str] = []
+        self.above = False
 
     def handle_starttag(self, tag, attrs):
         self.out.append(self.get_starttag_text() or "")
+        if 'class="eyebrow"' in self.out[-1]:
+            self.above = True  # the line above a title is a way back, and no prose
         if tag in PROSE | NOT_PROSE:
             self.stack.append(tag)
 
@@ -109,12 +112,14 @@ class _Marker(HTMLParser):
 
     def handle_endtag(self, tag):
         self.out.append(f"</{tag}>")
+        self.above = self.above and tag != "p"
         if tag in self.stack:
             while self.stack.pop() != tag:
                 pass
 
     def handle_data(self, data):
-        prose = PROSE & set(self.stack) and not NOT_PROSE & set(self.stack)
+        inside = set(self.stack)
+        prose = PROSE & inside and not NOT_PROSE & inside and not self.above
         self.out.append(self.pattern.sub(self.mark, data) if prose else data)
 
     def handle_entityref(self, name):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from softmax_bench import traffic
 from softmax_bench.report import by_case, geometric_mean, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, label_of
-from softmax_site.benchmarks.data import of_suite, shape_words
+from softmax_site.benchmarks.data import case_words, of_suite, shape_words
 from softmax_site.benchmarks.page import Fragment, measured_by
 from softmax_site.benchmarks.words import SIGNS, sign
 from softmax_site.figures import kernels as figures
@@ -204,7 +204,9 @@ def _table(entries: tuple[Entry, ...], caption: str, speeds) -> str:
 def tables(data: dict | None) -> dict[str, Fragment]:
     """The map in three tables, with speeds where there are measurements."""
     named = " and ".join(f"{shape[0]:,} × {shape[1]:,}" for shape in LADDER)
-    measured = measured_by(data["rows"], (*traffic.FORWARD, CHOOSER)) if data else None
+    ladder = tuple(entry.module for entry in RUNGS)
+    of_rungs = measured_by(of_suite(data, "ladder"), ladder) if data else None
+    of_library = measured_by([row for row in data["rows"] if row["bytes"]]) if data else None
 
     def rung(entry: Entry) -> str:
         return _rung_speed(data, entry.module) if data else "–"
@@ -218,14 +220,15 @@ def tables(data: dict | None) -> dict[str, Fragment]:
 
     return {
         "map-rungs": Fragment(
-            _table(RUNGS, f"The ladder, measured on {named}, float32, forward", rung), measured
+            _table(RUNGS, f"The ladder, measured on {named}, float32, forward", rung), of_rungs
         ),
         "map-geometries": Fragment(
             _table(
                 GEOMETRIES,
                 "The geometries, each measured on the shapes that the library gives it",
                 geometry,
-            )
+            ),
+            of_library,
         ),
         "map-others": Fragment(_table(OTHERS, "Two more, for reading", lambda entry: "–")),
     }
@@ -247,8 +250,7 @@ def against(data: dict) -> Fragment:
             unanswered += 1
         cells = "".join(f"<td>{sign(ratio(group, name))}</td>" for name in others)
         body.append(
-            f"<tr><td>{row['direction']}</td><td>{row['dtype']}</td><td>{shape_words(row)}</td>"
-            f"<td>{f'{ours:.2f}' if ours else '–'}</td>{cells}</tr>"
+            f"<tr><td>{case_words(row)}</td><td>{f'{ours:.2f}' if ours else '–'}</td>{cells}</tr>"
         )
     if not factors:
         return Fragment("Not measured yet.\n")
@@ -265,13 +267,13 @@ def against(data: dict) -> Fragment:
             for factor, row in sorted(losses, key=lambda each: each[0])
         )
         text += f" Where we are behind: {listed}."
-    head = "".join(f"<th>against {label_of(name)}</th>" for name in others)
+    head = "".join(f"<th>{label_of(name)}</th>" for name in others)
     html = (
         "<details>\n<summary>Every shape</summary>\n"
-        '<table class="against"><thead><tr><th>direction</th><th>dtype</th><th>shape</th>'
-        f"<th>of a copy</th>{head}</tr></thead><tbody>\n" + "\n".join(body) + "\n</tbody></table>\n"
-        "<p>▲ ours is faster by more than 2 %, = level, ▼ ours is slower; the number is our speed "
-        "over theirs.</p>\n</details>\n"
+        '<table class="against"><thead><tr><th>case</th>'
+        f"<th>copy</th>{head}</tr></thead><tbody>\n" + "\n".join(body) + "\n</tbody></table>\n"
+        "<p>Our speed over that of a copy, of QuACK, of torch and of Liger; ▲ ours is faster by "
+        "more than 2 %, = level, ▼ ours is slower.</p>\n</details>\n"
     )
     return Fragment(f"{text}\n\n{html}", measured_by([row for _, row in cases]))
 

@@ -216,7 +216,8 @@ class CodeBlocks(BlockProcessor):
                 for equation in pending:
                     self.formulas.chip(chips, equation, f"eq {equation.number}")
                 named, pending = named + pending, []
-            mark = child(line, "a", str(number), class_="num", href=source.link(file.path, number))
+            href = source.link(file.path, number)
+            mark = child(line, "a", str(number), class_="num", href=href, tabindex="-1")
             if (file.path, number) not in self.numbered:
                 self.numbered.add((file.path, number))
                 mark.set("id", f"{PurePosixPath(file.path).stem}-L{number}")
@@ -252,7 +253,8 @@ class SourceBlocks(BlockProcessor):
         code = _code(box)
         named: list[equations.Equation] = []
         for number, (text, tokens) in enumerate(zip(file.lines, file.tokens), 1):
-            child(code, "a", str(number), class_="num", id=f"L{number}", href=f"#L{number}")
+            anchor = f"L{number}"
+            child(code, "a", str(number), class_="num", id=anchor, href=f"#{anchor}", tabindex="-1")
             labels = file.equations(number)[1]
             if labels:
                 at = text.rindex("eq: ") + 4

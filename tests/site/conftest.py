@@ -41,7 +41,7 @@ def open_tab(chromium, address):
                 java_script_enabled=script,
             )
             stack.callback(context.close)
-            return Tab(context, address, script)
+            return Tab(context, address)
 
         yield new
 

@@ -92,7 +92,7 @@ def test_every_kind_of_input_has_words():
     assert tuple(INPUTS) == ACCURACY_INPUTS
 
 
-OFFERED = re.compile(r"(?:reaches|moved)-|bench-logsumexp$|traffic-|modules-")
+OFFERED = re.compile(r"(?:reaches|moved|fact)-|bench-logsumexp$|traffic-|modules-")
 """Fragments that a page may leave aside."""
 
 
@@ -293,7 +293,7 @@ def test_blocks_of_bytes_follow_the_count(made):
     text = made.fragments["moved-single_block"].text
     now = text[text.index('class="now"') :]
     assert now.count('class="read"') == now.count('class="write"') == 1
-    assert "three loops" in text and "3 read + 1 written = 4 MN" in text
+    assert "three loops" in text and "3 read + 1 written = </span>4 MN" in text
 
 
 # Plots

@@ -27,10 +27,12 @@ class _Page(HTMLParser):
         self.prose = ""
         self.marked: list[tuple[str, dict]] = []
         self.ids: set[str] = set()
+        self.above = False
 
     def handle_starttag(self, tag, attrs):
         values = dict(attrs)
         self.ids.add(values.get("id") or "")
+        self.above = self.above or "eyebrow" in (values.get("class") or "")
         if "term" in (values.get("class") or "").split():
             self.marked.append((values["href"].partition("#")[2], values))
             tag = "term"
@@ -38,6 +40,7 @@ class _Page(HTMLParser):
             self.stack.append(tag)
 
     def handle_endtag(self, tag):
+        self.above = self.above and tag != "p"
         if tag == "a" and "term" in self.stack:
             tag = "term"
         if tag in self.stack:
@@ -46,7 +49,8 @@ class _Page(HTMLParser):
 
     def handle_data(self, data):
         inside = set(self.stack)
-        if "article" in inside and glossary.PROSE & inside and not glossary.NOT_PROSE & inside:
+        prose = glossary.PROSE & inside and not glossary.NOT_PROSE & inside
+        if "article" in inside and prose and not self.above:
             self.prose += data
         else:
             self.prose += " | "  # no form of a term spans what is left out

@@ -134,6 +134,11 @@ def test_text_is_legible_in_both_schemes(reduced):
         assert not problems, scheme + ":\n" + "\n".join(problems)
 
 
+def test_nothing_is_asked_of_the_network_and_no_script_fails(page):
+    """Neither in the checks above."""
+    page.check()
+
+
 def test_the_page_is_in_the_scheme_of_the_system(chromium, address):
     context = chromium.new_context(color_scheme="dark")
     view = context.new_page()

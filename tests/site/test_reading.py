@@ -49,7 +49,7 @@ STILL: dict[str, set[str]] = {
     "lazy": {"search"},
 }
 
-CHARTS = "svg[class*=chart], .bench-figure *, .chart *"
+CHARTS = ".plot *"
 LOADED = "performance.getEntriesByType('resource').map((each) => each.name)"
 NODES = f"""[...document.querySelectorAll("*")].length
     - document.querySelectorAll("{CHARTS}").length"""

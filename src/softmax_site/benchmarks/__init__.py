@@ -1,10 +1,9 @@
-"""From measurements to what the benchmark pages include: text, charts, tables and CSV.
+"""From measurements to what the benchmark pages include: text, plots, tables and CSV.
 
 * `data`: the newest data file, and how its rows are named;
-* `tables`, `sentences`, `export`: cells and tables, words, CSV;
-* `charts`, `points`, `drawing`: charts with JavaScript and without;
-* `page`: what a page includes; `suites`, `summaries`: what each one shows;
-* `gpu_tests`: the last run of the GPU tests;
+* `words`: verdicts, sentences and reasons; `tables`, `heat`, `plots`: what they look like;
+* `page`: what a page includes; `suites`, `overview`, `bookkeeping`, `rungs`: what each one shows;
+* `export`: CSV; `render`: all of it by name;
 * `notice`: what a reader must know when numbers are old or the code has changed.
 
 Everything but `notice` depends on the committed data alone: not on the date, and not on the kernels

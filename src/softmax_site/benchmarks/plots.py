@@ -232,8 +232,9 @@ def draw(plot: Plot) -> str:
                     f'<line class="stem" x1="{x}" x2="{x}" y1="{min(ys):.2f}%" '
                     f'y2="{max(ys):.2f}%"/>'
                 )
-    for series in reversed(plot.drawn):
+    for order, series in reversed(list(enumerate(plot.drawn))):
         marks = plot.columns
+        side = "" if plot.spread or plot.lines else (" left", " right")[order % 2]
         if plot.lines:  # one mark, which says whose line it is
             marks = [next(c for c in reversed(plot.columns) if series.key in c.values)]
         hidden = "" if series.shown else ' class="off"'
@@ -241,7 +242,10 @@ def draw(plot: Plot) -> str:
             f'<g data-series="{series.key}"{hidden}>'
             + "".join(
                 _mark(
-                    series.key, x_of(plot.columns.index(c), series), scale.y(c.values[series.key])
+                    series.key,
+                    x_of(plot.columns.index(c), series),
+                    scale.y(c.values[series.key]),
+                    side,
                 )
                 for c in marks
                 if series.key in c.values

@@ -64,9 +64,9 @@ def result(data: dict) -> Result:
     return Result(
         run["gpu"].removeprefix("NVIDIA "),
         time_text(max(row["utc"] for row in rows)).split()[0],
-        *stand.values(),
-        sorted(shares)[len(shares) // 2],
-        geometric_mean(factors),
+        **stand,
+        of_copy=sorted(shares)[len(shares) // 2],
+        over_best=geometric_mean(factors) or 0.0,
     )
 
 

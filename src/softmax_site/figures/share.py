@@ -30,11 +30,11 @@ def rows(data: dict) -> list[Row]:
     found = []
     for group in by_case(of_suite(data, SUITE, dtype=DTYPE, op="softmax")).values():
         peer = best_peer(group)
-        shares = [ratio(group, COPY), ratio(group, peer), ratio(group, "torch")] if peer else []
-        if shares and all(shares):
-            ours, over_best, over_torch = shares
+        ours, factor = ratio(group, COPY), ratio(group, peer) if peer else None
+        over_torch = ratio(group, "torch")
+        if ours and factor and over_torch:
             length = n_cols(group[CHOOSER])
-            found.append(Row(length, ours, ours / over_best, ours / over_torch, over_best))
+            found.append(Row(length, ours, ours / factor, ours / over_torch, factor))
     return sorted(found)
 
 

@@ -1,0 +1,156 @@
+"""Code on the pages: formulas behind links, what changed since another rung, whole files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from browser import PHONE
+from softmax_site import listing, markdown, source
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNG = "kernels/single-block"
+LARGEST = max(listing.paths(ROOT), key=lambda path: len((ROOT / path).read_text("utf8")))
+TIP = "#formula-tip"
+
+
+def test_paragraphs_begin_with_their_heads_and_end_at_blank_lines():
+    """Nothing of a section is lost or shown twice, and a docstring's blank lines part nothing."""
+    file = source.read("src/triton_softmax/kernels/single_block.py", ROOT)
+    parts = file.paragraphs("forward")
+    assert file.lines[parts[0].first - 1] == "@triton.jit" and len(parts) == 4
+    for before, after in zip(parts, parts[1:]):
+        between = file.lines[before.last : after.first - 1]
+        assert between and not any(line.strip() for line in between)
+    with pytest.raises(source.SourceError, match="has 4 paragraphs, not 5"):
+        file.piece("forward", 5)
+    with pytest.raises(source.SourceError, match="no section 'foreward'; it has heuristic, "):
+        file.section("foreward")
+
+
+def test_what_changed_since_another_rung():
+    """The second read is gone, and the type in which both compute has stayed."""
+    file = source.read("src/triton_softmax/kernels/single_block.py", ROOT)
+    other = source.read("src/triton_softmax/kernels/two_loops.py", ROOT)
+    changed = {file.lines[number - 1].strip() for number in source.changed(file, "forward", other)}
+    assert "d = tl.sum(e, axis=0)" in changed and "if LOG:" not in changed
+    assert not any("acc_type: tl.constexpr" in line for line in changed)
+    assert not source.changed(file, "forward", file)
+
+
+@pytest.mark.parametrize(
+    "comment, reason, labels",
+    [
+        ("    # eq: merge", "", ["merge"]),
+        ("# eq: online-m, online-d", "", ["online-m", "online-d"]),
+        ("  # the shift; eq: merge", "  # the shift", ["merge"]),
+        ("m = 1  # eq: merge", "m = 1  # eq: merge", []),
+        ("# sequence: none", "# sequence: none", []),
+    ],
+)
+def test_comments_that_name_equations(comment, reason, labels):
+    assert source.File("", (comment,), (), (), {}).equations(1) == (reason, labels)
+
+
+def test_a_comment_above_nothing_stops_the_build(tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "mkdocs.yml").write_text("site_name: toy")
+    (tmp_path / "docs/a.md").write_text("/// equation | one\nx\n///\n")
+    (tmp_path / "src/a.py").write_text(
+        "# --8<-- [start:a]\nx = 1\n# eq: one\n# --8<-- [end:a]\ny = 2\n"
+    )
+    md = markdown.Markdown(extensions=[markdown.SiteExtension(root=str(tmp_path))])
+    with pytest.raises(source.SourceError, match="no line follows the comment on one"):
+        md.convert("[[code src/a.py:a]]")
+
+
+def test_sized_brackets_keep_their_size_under_scripts():
+    mathml = markdown.to_mathml(r"\Bigl( \frac{a}{b} \Bigr)_{ij}", display=True)
+    assert re.search(r"<msub><mrow><mo minsize=[^>]*>\)</mo>", mathml)
+
+
+@pytest.mark.browser
+def test_a_formula_shows_on_hover_and_on_focus(tab):
+    view = tab.open(RUNG).view
+    chip = view.locator(".chips a.eq").first
+    chip.hover()
+    assert view.locator(TIP).is_visible() and view.locator(f"{TIP} math").count() == 1
+    view.mouse.move(1, 1)
+    view.wait_for_function(f"!document.querySelector('{TIP}').matches(':popover-open')")
+    view.locator(".listing-fold summary").first.focus()
+    for _ in range(60):
+        view.keyboard.press("Tab")
+        if view.evaluate("document.activeElement.matches('a.eq')"):
+            break
+    assert view.locator(TIP).is_visible()
+    described = view.evaluate("document.activeElement.getAttribute('aria-describedby')")
+    assert described == TIP[1:]
+    view.keyboard.press("Escape")
+    assert not view.locator(TIP).is_visible()
+    view.keyboard.press("Enter")
+    view.wait_for_url("**/math/**#eq-*")
+
+
+@pytest.mark.browser
+def test_the_formula_of_a_link_is_that_of_its_equation(tab):
+    view = tab.open(RUNG).view
+    chip = view.locator(".chips a.eq", has_text="eq").last
+    chip.hover()
+    text = view.locator(f"{TIP} math").text_content()
+    chip.click()
+    view.wait_for_url("**/math/**")
+    anchor = view.evaluate("location.hash")
+    assert view.locator(f"{anchor} .equation-body math").text_content() == text
+
+
+@pytest.mark.browser
+def test_what_changed_is_shown_when_asked_for_and_not_by_colour_alone(tab):
+    view = tab.open(RUNG).view
+    shadow = "getComputedStyle(document.querySelector('.listing .changed')).boxShadow"
+    assert view.evaluate(shadow) == "none"
+    view.locator(".listing-since input").focus()
+    view.keyboard.press("Space")
+    assert "inset" in view.evaluate(shadow)
+
+
+@pytest.mark.browser
+def test_sized_brackets_look_alike_under_scripts(tab):
+    """Both of a pair are equally high, and on one level."""
+    view = tab.open("math/jacobian").view
+    for latex in (r"\Bigl( \frac{a}{b} \Bigr)_{ij}", r"\Bigl( \sum_i a_i \Bigr)^2"):
+        boxes = view.evaluate(
+            """(math) => {
+                const body = document.querySelector(".equation-body");
+                body.innerHTML = math;
+                return [...body.querySelectorAll("mo[minsize]")]
+                    .map((each) => each.getBoundingClientRect().toJSON());
+            }""",
+            markdown.to_mathml(latex, display=True),
+        )
+        opening, closing = boxes
+        assert abs(opening["height"] - closing["height"]) < 1 and opening["height"] > 20
+        assert abs(opening["top"] - closing["top"]) < 1
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("path", [LARGEST, "src/triton_softmax/kernels/split_rows.py"])
+def test_a_whole_file_is_light_and_its_lines_are_anchors(tab, path):
+    view = tab.open(f"{source.FOLDER}/{path}").view
+    lines = (ROOT / path).read_text("utf8").splitlines()
+    assert view.locator(".listing-whole .num").count() == len(lines)
+    assert view.evaluate("document.querySelectorAll('*').length") <= 8_000
+    widths = "[e.scrollWidth, e.clientWidth]"
+    inside = view.locator(".listing-whole code").evaluate(f"(e) => {widths}")
+    assert inside[0] <= inside[1], "a line is cut"
+    shown = view.locator(".listing-whole code").evaluate(
+        "(code) => { const copy = code.cloneNode(true);"
+        " copy.querySelectorAll('.num').forEach((each) => each.remove());"
+        " return copy.textContent; }"
+    )
+    shown = re.sub(r"  eq \d+\.\d+$", "", shown, flags=re.M)
+    assert shown.rstrip("\n").split("\n") == lines
+    tab.resize(PHONE)
+    assert view.evaluate("document.documentElement.scrollWidth") <= PHONE
