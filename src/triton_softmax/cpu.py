@@ -10,7 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_aten = torch.ops.aten
+
+def _wide(t: Tensor) -> Tensor:
+    """16-bit numbers are computed with in float32, as in the kernels."""
+    return t.to(torch.promote_types(t.dtype, torch.float32))
 
 
 def softmax(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
@@ -18,7 +21,8 @@ def softmax(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
 
 
 def softmax_backward(y: Tensor, dy: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    return _aten._softmax_backward_data.default(dy.to(y.dtype), y, dim, y.dtype).to(dtype)
+    y, dy = _wide(y), _wide(dy)
+    return (y * (dy - (y * dy).sum(dim, keepdim=True))).to(dtype)
 
 
 def log_softmax(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
@@ -26,7 +30,8 @@ def log_softmax(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
 
 
 def log_softmax_backward(y: Tensor, dy: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    return _aten._log_softmax_backward_data.default(dy.to(y.dtype), y, dim, y.dtype).to(dtype)
+    y, dy = _wide(y), _wide(dy)
+    return (dy - y.exp() * dy.sum(dim, keepdim=True)).to(dtype)
 
 
 def logsumexp(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
@@ -34,8 +39,8 @@ def logsumexp(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
 
 
 def logsumexp_backward(x: Tensor, dlse: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    x, dlse = _wide(x), dlse.unsqueeze(dim) if x.dim() else dlse
     m = x.amax(dim, keepdim=True)
     # Beside an infinite element the finite ones are 0, where softmax has no value.
     p = torch.where(m == torch.inf, (x - m).exp(), torch.softmax(x, dim))
-    return (p * (dlse.unsqueeze(dim) if x.dim() else dlse)).to(dtype)
+    return (p * dlse).to(dtype)
