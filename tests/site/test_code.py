@@ -26,8 +26,8 @@ def test_paragraphs_begin_with_their_heads_and_end_at_blank_lines():
         assert between and not any(line.strip() for line in between)
     with pytest.raises(source.SourceError, match="has 4 paragraphs, not 5"):
         file.piece("forward", 5)
-    with pytest.raises(source.SourceError, match="no section 'foreward'; it has heuristic, "):
-        file.section("foreward")
+    with pytest.raises(source.SourceError, match="no section 'ahead'; it has heuristic, "):
+        file.section("ahead")
 
 
 def test_what_changed_since_another_rung():

@@ -11,7 +11,7 @@ from softmax_site.benchmarks.data import n_cols, of_suite
 from softmax_site.benchmarks.page import Fragment, block, measured_by
 from softmax_site.benchmarks.rungs import NOT_MEASURED
 from softmax_site.benchmarks.suites import TUTORIAL_COLUMNS, gain_sentence
-from softmax_site.benchmarks.tables import table
+from softmax_site.benchmarks.tables import Row, table
 from softmax_site.benchmarks.words import measured_line
 
 ARTICLE = ("single_block", "two_loops")
@@ -31,15 +31,11 @@ def gain(data: dict) -> Fragment:
 def observations(data: dict) -> Fragment:
     """Three sentences of the article about its multi-block kernel, beside what we measured."""
     rows = of_suite(data, "article")
-    groups = {
-        n_cols(next(iter(group.values()))): {name: timed(row) for name, row in group.items()}
-        for group in by_case(rows).values()
-    }
-    groups = {
-        size: times
-        for size, times in groups.items()
-        if all(times.get(name) for name in (COPY, "torch", *ARTICLE))
-    }
+    groups: dict[int, dict[str, float]] = {}
+    for group in by_case(rows).values():
+        times = {name: time for name, row in group.items() if (time := timed(row))}
+        if {COPY, "torch", *ARTICLE} <= times.keys():
+            groups[n_cols(next(iter(group.values())))] = times
     if not groups:
         return NOT_MEASURED
 
@@ -56,7 +52,7 @@ def observations(data: dict) -> Fragment:
         for row in rows
         if row["provider"] == "two_loops" and n_cols(row) > 60_000 and (speed := gbs(row))
     ]
-    body = [
+    body: list[Row | list[str]] = [
         [
             "The multi-block kernel falls off from about 6,000 columns on.",
             f"It reaches {share(lambda n: n <= 6_000)} of a copy’s speed up to 6,000 columns, in "
