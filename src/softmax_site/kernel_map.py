@@ -169,9 +169,9 @@ def _chosen(data: dict, module: str) -> Iterator[tuple[dict[str, dict], dict]]:
 def _geometry_speed(data: dict, module: str, direction: str) -> str:
     """The median share of the copy's speed, and the range, over the shapes that got this kernel."""
     shares = [
-        ratio(group, COPY)
+        share
         for group, row in _chosen(data, module)
-        if row["direction"] == direction and ratio(group, COPY)
+        if row["direction"] == direction and (share := ratio(group, COPY))
     ]
     if not shares:
         return "–"

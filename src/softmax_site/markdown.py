@@ -270,7 +270,7 @@ class SiteExtension(BlocksExtension):
 
     def extendMarkdownBlocks(self, md: Markdown, block_mgr: Any) -> None:  # noqa: N802
         root = str(Path(self.getConfig("root") or ".").resolve())
-        md.references = modules.Links(Path(root))
+        md.references = modules.Links(Path(root))  # pyright: ignore[reportAttributeAccessIssue]
         block_mgr.register(EquationBlock, {"root": root})
         block_mgr.register(EquationRefBlock, {"root": root})
         # Above backslash escapes (180), below code spans (190).
