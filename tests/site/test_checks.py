@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 import counting
+from site_build import ROOT
 from softmax_site import checks
 
 
@@ -59,3 +61,10 @@ def test_a_whole_run_writes_what_passed(pytester, monkeypatch, chosen):
             "browser": {"passed": 0, "skipped": 1},
             "site": {"passed": 1, "skipped": 0},
         }
+
+
+def test_every_file_that_the_page_names_exists():
+    page = (ROOT / "docs/reference/verified.md").read_text("utf8")
+    named = set(re.findall(r"`(tests/[\w/]+\.py)`", page))
+    assert len(named) > 10
+    assert not [path for path in named if not (ROOT / path).is_file()]
