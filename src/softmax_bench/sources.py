@@ -17,8 +17,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "triton_softmax"
 
 OUTSIDE = ("reference", "cpu")
-"""Parts of the package that no kernel rests on, and no call on a GPU reaches; an import of one is not
-followed."""
+"""Parts of the package that no kernel rests on, and that no call on a GPU reaches; an import of one
+is not followed."""
 
 OPERATIONS = "operations"
 """The folder of what a geometry takes as a constant, and so does not import."""

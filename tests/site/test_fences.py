@@ -125,6 +125,8 @@ def test_included_code_equals_the_source(site):
             )
             expected = "\n".join(line[indent:] for line in lines).strip("\n")
             assert expected in shown, f"{page_id(page)} does not show {path}:{name}"
+            compared += 1
+    assert compared, "no page includes code"
 
 
 # --- pieces of files, `[[code …]]` ---------------------------------------------------------------
