@@ -67,7 +67,8 @@ def test_the_lines_are_the_whole_function():
         (reference.softmax_vjp_torch, traffic.NAIVE_BACKWARD_LINES),
     ):
         body = inspect.getsource(function).rsplit('"""', 1)[1].strip().splitlines()
-        assert [line.strip() for line in body[:-1]] == [line.code for line in lines]
+        shown = [line.strip() for line in body[:-1] if not line.strip().startswith("#")]
+        assert shown == [line.code for line in lines]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
