@@ -175,7 +175,7 @@ def test_offsets_in_64_bits(geometry, operation):
 @EVERY_OPERATION
 @EVERY_GEOMETRY
 def test_a_vector_that_divides_the_lines_changes_nothing(geometry, operation):
-    inputs = tuple(each[:, :, :8].contiguous() for each in cubes(operation, 2, 19, 12))
+    inputs = tuple(each[..., :8].contiguous() for each in cubes(operation, 2, 19, 12))
     result = run(operation, inputs, geometry, inner=8)
     for vector in (2, 4):
         again = run(operation, inputs, geometry, inner=8, vector=vector)
