@@ -39,7 +39,7 @@ FLAGS = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
 PAGES = [page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in pages()]
-DESKTOP, PHONE = 1366, 390
+DESKTOP, PHONE = 1366, 360
 HEIGHT = 768
 
 SCHEMES = {"light": "default", "dark": "slate"}

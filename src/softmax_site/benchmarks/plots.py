@@ -169,6 +169,7 @@ def draw(plot: Plot) -> str:
             aside = 0.8 * ((plot.drawn.index(series) + 0.5) / len(plot.drawn) - 0.5)
         return 100 * (index + 0.5 + aside) / count
 
+    longest = max(len(column.label) for column in plot.columns)
     out = [
         f'<div class="plot{" lines" if plot.lines else ""}">',
         f'<p class="plot-title">{escape(plot.title)}</p>',
@@ -179,7 +180,7 @@ def draw(plot: Plot) -> str:
             for s in plot.drawn
         )
         + "</p>",
-        f'<div class="plot-area" data-label="{escape(plot.title)}">'
+        f'<div class="plot-area" data-label="{escape(plot.title)}" style="--longest: {longest}">'
         f'<svg role="img" aria-label="{escape(plot.alt)}">',
     ]
     for tick in scale.ticks:
