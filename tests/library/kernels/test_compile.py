@@ -75,6 +75,8 @@ class Case:
     """How much may spill."""
     float64: bool = True
     """Whether the kernel takes float64."""
+    pointers: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Types of pointers that do not point to elements."""
 
     def request(self, dtype: str, target: str, log: bool) -> Request:
         """The compilation for one element type and one target."""
@@ -85,7 +87,7 @@ class Case:
             argument: f"*{dtype}" if argument.endswith("_ptr") else "i32"
             for argument in names
             if argument not in constants
-        }
+        } | self.pointers
         kernel = f"triton_softmax.kernels.{module}:{name}"
         return Request(kernel, signature, constants, target, self.num_warps, aligned=self.aligned)
 
@@ -109,7 +111,7 @@ RUNGS = [
         "split_rows_simple:split_rows_simple_kernel",
         {"BLOCK": 4096},
         8,
-        types=lambda dtype: {"words_ptr": "*i64"},
+        pointers={"words_ptr": "*i64"},
         aligned=("n_cols",),
         float64=False,
     ),
@@ -153,9 +155,13 @@ def rung_variants(case: Case) -> dict[str, tuple[str, str, bool]]:
 
 
 def row_tile(rows: int, cols: int) -> Callable[[str, bool], RowTile]:
-    """Whole rows, with 16-bit elements behind a barrier where the target has one."""
+    """Whole rows, with 16-bit elements behind a barrier where the target has one; half as many of
+    float64, which takes two registers an element."""
     return lambda dtype, nvidia: RowTile(
-        rows, cols, per_vector(dtype), barrier=nvidia and BITS[dtype] == 16
+        rows // 2 if dtype == "fp64" else rows,
+        cols,
+        per_vector(dtype),
+        barrier=nvidia and BITS[dtype] == 16,
     )
 
 
