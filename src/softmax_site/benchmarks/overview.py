@@ -103,7 +103,7 @@ def _long(data: dict, rows: list[dict]) -> str:
     if (geometric_mean(found.ratios) or 0.0) < 1.02:
         return ""
     return (
-        "<b>A row beyond 131,072 columns does not fit one program.</b> "
+        "<b>Rows beyond 131,072 columns are where one read counts most.</b> "
         '<a href="../kernels/split-rows/">Split over many</a>, it runs at '
         f"{geometric_mean(found.ratios):.2f} × the best other library in the geometric mean of "
         f"{found.cases} cells, and at {min(found.shares):.2f} to {max(found.shares):.2f} of a copy."
@@ -184,7 +184,7 @@ def weaknesses(data: dict, reasons: dict[str, str]) -> str:
         f'<table class="bench-table weak"><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table>"
         '<p class="bench-caption">The worst cell of each page. The reasons are read off the code '
-        'and the counts of bytes, not profiled; <a href="targets/">all that was set out for and '
+        'and the counts of bytes, not profiled; <a href="targets/">all targets, and which were '
         "missed</a>.</p>"
     )
 

@@ -54,9 +54,10 @@ def percent(share: float) -> str:
 
 def sign(factor: float | None) -> str:
     """A ratio with its sign and its colour, as HTML."""
+    if factor is None:
+        return "no answer"
     state = standing(factor)
-    text = SIGNS[state] + (" no answer" if factor is None else f" {times(factor)}")
-    return f'<span class="{state}">{text}</span>'
+    return f'<span class="{state}">{SIGNS[state]} {times(factor)}</span>'
 
 
 def verdict(group: dict[str, dict], over: str | None = None) -> str:
