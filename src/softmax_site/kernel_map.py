@@ -256,17 +256,17 @@ def against(data: dict) -> Fragment:
         return Fragment("Not measured yet.\n")
     count = {name: sum(standing(each) == name for each in factors) for name in SIGNS}
     text = (
-        f"Of {len(cases)} measured shapes that split rows takes, QuACK answers {len(factors)}. Our "
-        f"words are ahead of its clusters in {count['ahead']}, level in {count['level']} and "
-        f"behind in {count['behind']}; the geometric mean is {geometric_mean(factors):.2f} times "
-        f"its speed. The other {unanswered} are lengths that QuACK refuses or fails on."
+        f"Split rows takes {len(cases)} of the measured shapes. QuACK refuses or fails on "
+        f"{unanswered} of them. On the other {len(factors)} our words are ahead of its clusters in "
+        f"{count['ahead']}, level in {count['level']} and behind in {count['behind']}, and "
+        f"{geometric_mean(factors):.2f} times as fast in the geometric mean."
     )
     if losses:
-        listed = "; ".join(
-            f"{row['direction']}, {row['dtype']}, {shape_words(row)}: {factor:.2f} of its speed"
+        listed = "\n".join(
+            f"- {row['direction']}, {row['dtype']}, {shape_words(row)}: {factor:.2f} of its speed"
             for factor, row in sorted(losses, key=lambda each: each[0])
         )
-        text += f" Where we are behind: {listed}."
+        text += f" Where we are behind:\n\n{listed}"
     head = "".join(f"<th>{label_of(name)}</th>" for name in others)
     html = (
         "<details>\n<summary>Every shape</summary>\n"

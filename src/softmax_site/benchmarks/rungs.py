@@ -19,6 +19,8 @@ WHERE = {
     "ladder": "All kernels on the same shapes: [the ladder, measured](../benchmarks/ladder.md).",
     "strided": "The same shapes against every library: "
     "[strides, measured](../benchmarks/strides.md).",
+    "forward": "The same shapes against every library: [forward](../benchmarks/forward.md) and "
+    "[backward](../benchmarks/backward.md), measured.",
     "log_softmax": "The same shapes against every library: "
     "[log_softmax and logsumexp, measured](../benchmarks/log-softmax.md).",
 }
@@ -26,9 +28,15 @@ WHERE = {
 
 LADDER = ("naive", "three_loops", "two_loops", "single_block")
 
-
 STRIDED = ("strided", "split_strided", "strided_loops")
 """The kernels that run by the name `strided`, each on some of the shapes."""
+
+GIVEN = {
+    "aligned_rows": (CHOOSER, ("forward", "backward")),
+    **{name: ("strided", ("strided",)) for name in STRIDED},
+}
+"""Kernels that are shown on the shapes that the library gives them, by what calls them and where it
+is measured; the others are called by name, on the shapes of the ladder."""
 
 
 class Headline(NamedTuple):
@@ -133,20 +141,17 @@ def bytes_fragment(name: str) -> Fragment:
 
 
 def rung_fragment(data: dict, rung: str) -> Fragment:
-    """What one kernel reaches on every shape: its share of the copy, with a sign against torch.
-
-    Of a strided kernel, the shapes that it gets. Three loops have no gradient kernel of their own.
-    """
-    suite, name = ("strided", "strided") if rung in STRIDED else ("ladder", rung)
-    rows = of_suite(data, suite)
+    """What one kernel reaches on every shape: its share of the copy, with a sign against torch."""
+    name, suites = GIVEN.get(rung, (rung, ("ladder",)))
+    rows = [row for suite in suites for row in of_suite(data, suite)]
     mine = [row for row in rows if row["provider"] == name]
-    if rung in STRIDED:
+    if rung in GIVEN:
         mine = [
             row
             for row in mine
             if row["layout"] == "contiguous" and row["kernels"] == [f"{rung}_kernel"]
         ]
-    elif rung == "three_loops":
+    elif rung == "three_loops":  # its gradient is that of two loops
         mine = [row for row in mine if row["direction"] == "forward"]
     if not mine:
         return NOT_MEASURED
@@ -161,7 +166,7 @@ def rung_fragment(data: dict, rung: str) -> Fragment:
     shapes: dict[str, dict[tuple, dict]] = {}
     for group in groups:
         row = group[name]
-        label = shape_words(row) if suite == "strided" else f"{n_cols(row):,}"
+        label = shape_words(row) if rung in GIVEN else f"{n_cols(row):,}"
         shapes.setdefault(label, {})[row["direction"], row["dtype"]] = group
     body, losses, against = [], [], 0
     for label, by_kind in shapes.items():
@@ -177,8 +182,8 @@ def rung_fragment(data: dict, rung: str) -> Fragment:
         f'<th scope="col">{direction} <span>{SHORT[dtype]}</span></th>'
         for direction, dtype in kinds
     )
-    first = "shape" if suite == "strided" else "columns"
-    elsewhere = "; · another kernel" if rung in STRIDED else ""
+    first = "shape" if rung in GIVEN else "columns"
+    elsewhere = "; · another kernel, or not measured" if rung in GIVEN else ""
     lines = [
         '<table class="rung"><caption>Share of a copy’s speed; ▲ faster than torch, = within '
         f"{percent(LEVEL)}, ▼ slower{elsewhere}</caption><thead><tr>"
@@ -188,10 +193,10 @@ def rung_fragment(data: dict, rung: str) -> Fragment:
     parts = [block("\n".join(lines))]
     if losses:
         worst, row = min(losses, key=lambda item: item[0])
+        count = "all" if len(losses) == against else f"{len(losses)} of {against}"
         parts.append(
-            f"It is slower than torch in {len(losses)} of {against} cells, most on "
-            f"{shape_words(row)}, {row['direction']}, {row['dtype']}: {times(worst)} of torch's "
-            "speed."
+            f"It is slower than torch in {count} cells. At worst it reaches {times(worst)} of "
+            f"torch's speed: {row['direction']}, {row['dtype']}, {shape_words(row)}."
         )
     elif against:
         parts.append(f"It is nowhere more than {percent(LEVEL)} slower than torch on these shapes.")
@@ -201,7 +206,7 @@ def rung_fragment(data: dict, rung: str) -> Fragment:
     if refused:
         reason = (refused[0]["reason"] or "").split(": ", 1)[-1].replace("_", r"\_")
         parts.append(f"Where no number stands it refuses: {reason}.")
-    parts.append(f"{WHERE[suite]} {measured_line(data, mine)}\n{{ .bench-note }}")
+    parts.append(f"{WHERE[suites[0]]} {measured_line(data, mine)}\n{{ .bench-note }}")
     return Fragment("\n\n".join(parts) + "\n", measured_by(mine, (name,)))
 
 
