@@ -187,9 +187,9 @@ def coalescing() -> str:
     far.text(0, 134, "8 sectors moved, an eighth of each used", "quiet")
     return figure(
         [near, far],
-        "Eight of the 32 threads of a warp. If they ask for adjacent float32 numbers, these share a "
-        "sector. If they ask for numbers far apart, each moves a sector of its own and uses four "
-        "bytes of it.",
+        "Eight of the 32 threads of a warp. If they ask for adjacent float32 numbers, these share "
+        "a sector. If they ask for numbers far apart, each moves a sector of its own and uses "
+        "four bytes of it.",
     )
 
 
