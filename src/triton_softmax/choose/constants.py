@@ -85,7 +85,7 @@ class StridedTile(NamedTuple):
     """Whole strands side by side: `strided`."""
 
     block_cols: int
-    """Elements along a strand, a power of two, at least its length."""
+    """Elements along a strand in a tile, a power of two."""
 
     block_inner: int
     """Strands side by side, a power of two."""
@@ -99,6 +99,9 @@ class StridedTile(NamedTuple):
 
     wide_index: bool
     """Offsets within one outer slice need 64 bits."""
+
+    tiles: int = 1
+    """Tiles one after the other along the strands. Together they have room for whole strands."""
 
 
 class SplitStrided(NamedTuple):
