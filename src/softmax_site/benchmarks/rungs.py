@@ -129,7 +129,7 @@ def bytes_fragment(name: str) -> Fragment:
         copy = traffic.Traffic(reads_mn=1, writes_mn=1)
         with_copies = copy + moved["single_block"] + copy
         own = moved["two_loops" if name == "strided_loops" else "strided"]
-        shown = [("with two copies", with_copies), (name.replace("_", " "), own)]
+        shown = [("with copies", with_copies), (name.replace("_", " "), own)]
     else:
         shown = [(label_of(each), moved[each]) for each in ("two_loops", name)]
     lines = "".join(_blocks(*each, now=each is shown[-1]) for each in shown)

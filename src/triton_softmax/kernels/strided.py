@@ -4,8 +4,8 @@ The tensor is seen as (n_outer, n_cols, n_inner) with free strides. A strand is 
 taken of: n_cols elements along the middle dimension. Neighbours in memory are, as a rule,
 neighbours along n_inner and belong to different strands. So a program takes block_inner strands
 side by side, reads whole cache lines across them, and reduces along them, over the tile's first
-axis. The tile has room for whole strands. Longer ones are the business of `split_strided`, and very
-long ones that of `strided_loops`. In names, `cols` counts along a strand and `inner` across.
+axis. Its tiles have room for whole strands. Longer ones are the business of `split_strided`, and
+very long ones that of `strided_loops`. In names, `cols` counts along a strand and `inner` across.
 
 Triton specialises an argument that is 1, and so sees which axis is contiguous. That the lines of a
 tile start on vectors it sees only if the other strides are multiples of 16, and those of images of
