@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from softmax_site.computed import math_figures as figures
+from softmax_site.computed import rounding_table
 from triton_softmax.reference import softmax_naive_numpy
 
 FILES = figures.generate()
@@ -86,3 +87,13 @@ def test_subtracting_first_does_not_feel_the_offset():
         assert row["after"] <= row["after bound"] * 1.001
         assert row["after"] < 2e-6
     assert rows[-1]["first"] > 1e4 * rows[-1]["after"]
+
+
+def test_what_a_choice_costs_stays_below_its_bound():
+    """And the better way is better by more than a digit."""
+    found = rounding_table.choices()
+    assert len(found) == 6
+    for choice in found:
+        for error in (choice.loses, choice.keeps):
+            assert 0 < error.measured <= error.bound, choice
+        assert choice.keeps.measured < choice.loses.measured / 10, choice.what

@@ -15,6 +15,7 @@ NAMES = (
     "math_figures",
     "online_stepper",
     "primer",
+    "rounding_table",
     "spills",
     "worked_views",
 )
