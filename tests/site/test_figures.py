@@ -18,6 +18,7 @@ from triton_softmax import reference
 from triton_softmax.choose import Device, Traits
 from triton_softmax.choose.row_tiles import choose_row_tile
 
+pytestmark = pytest.mark.browser
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 
 PAGES = {
@@ -26,6 +27,7 @@ PAGES = {
     "vjp": "math/vjp",
     "merge": "math/monoid",
     "rounding": "math/numerics",
+    "online": "math/online",
     "attention": "math/attention",
     "bytes": "kernels/index",
     "packed": "kernels/packed-rows",
@@ -112,6 +114,14 @@ def rounding(state, numbers):
         chain = max(chain, abs(float(np.float32(1) / total) * exact.sum() - 1) / U)
         tree = max(tree, abs(float(np.float32(1) / in_tree[0]) * exact.sum() - 1) / U)
     close([length["chain"], length["tree"]], [chain, tree], atol=1e-5)
+
+
+def online(state, numbers):
+    steps = reference.online_steps(np.array(floats(state["row"])))
+    for step, each in zip(steps, numbers["steps"], strict=True):
+        assert floats([each["x"], each["m"]]) == [step.x, step.m]
+        close([each[key] for key in ("d", "scale", "term")], [step.d, step.scale, step.term])
+    assert numbers["d"] == numbers["steps"][state["at"] - 1]["d"]
 
 
 def attention(state, numbers):
@@ -214,6 +224,7 @@ EXPECTED = {
             jacobian,
             merge,
             rounding,
+            online,
             attention,
             packed,
             aligned,
@@ -302,6 +313,26 @@ def test_numbers_agree_before_they_are_rounded_away(figure):
     texts = figure.root.locator(".panels:visible text").all_text_contents()
     shown = [f"{value:.3f}".replace("-", "−") for value in numbers.get("y", [])]
     assert set(shown) <= set(texts)
+
+
+def test_a_row_that_is_typed(tab):
+    """Huge numbers, −∞ and two kinds of minus; what is no row says so."""
+    figure = Figure(tab, "online")
+    field = figure.root.get_by_role("textbox")
+    field.fill("-inf, 3, one")
+    field.press("Enter")
+    assert "Numbers, separated by commas" in figure.root.get_by_role("alert").inner_text()
+    assert field.get_attribute("aria-invalid") == "true"
+    field.fill("-inf 3; −1e308, 1e308,4.25, 0")
+    field.press("Enter")
+    for _ in range(6):
+        figure.check()
+        figure.root.locator("input[type=range]").press("ArrowRight")
+    row = json.loads(figure.root.get_attribute("data-state"))["row"]
+    assert floats(row) == [-math.inf, 3, -1e308, 1e308, 4.25, 0]
+    assert (
+        "the new term is 0.0000. Now d = 1.0000" in figure.root.get_by_role("status").inner_text()
+    )
 
 
 def test_a_figure_plays_and_pauses(tab):

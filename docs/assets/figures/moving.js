@@ -27,7 +27,7 @@ export function brief(value, digits = 2) {
   if (Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5) return String(+value.toPrecision(digits)).replace("-", "−");
   const [mantissa, power] = value.toExponential(digits - 1).split("e");
   const raised = [...String(+power)].map((sign) => (sign === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[sign])).join("");
-  return `${mantissa.replace("-", "−")}·10${raised}`;
+  return `${String(+mantissa).replace("-", "−")}·10${raised}`;
 }
 
 export const grouped = (value) => Math.round(value).toLocaleString("en-US");
@@ -126,6 +126,16 @@ function picture(parts) {
   return made.content;
 }
 
+/** Words to a row of numbers, or to what is wrong with them. */
+function parse(words, most) {
+  const parts = words.replaceAll("−", "-").split(/[\s,;]+/).filter(Boolean);
+  const row = parts.map((part) => (/^-(inf(inity)?|∞)$/i.test(part) ? -Infinity : Number(part)));
+  if (!row.length || row.some((each) => Number.isNaN(each) || each === Infinity)) return "Numbers, separated by commas; -inf is one.";
+  return row.length > most ? `At most ${most} numbers.` : row;
+}
+
+const of = (bound, state) => (typeof bound === "function" ? bound(state) : bound);
+
 const snap = (value, min, max, step) =>
   +Math.min(max, Math.max(min, min + Math.round((value - min) / step) * step)).toFixed(6);
 
@@ -135,15 +145,17 @@ const plain = (_, value) => (typeof value === "number" && !Number.isFinite(value
 
 const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-/* ---- Controls: { kind, key, … } becomes an element, and a function that shows the state ---- */
+/* ---- Controls: { kind, key, … } becomes an element, and a function that shows the state. A `max`
+ * may be a function of the state. ---- */
 
 const makers = {
   /** A number: label, min, max, step, show(value). */
   slider({ key, label, min, max, step, show = String }, set) {
-    const input = element("input", { type: "range", min, max, step, "data-key": key, "aria-label": label });
+    const input = element("input", { type: "range", min, step, "data-key": key, "aria-label": label });
     const output = element("output");
     input.addEventListener("input", () => set(key, +input.value));
-    const update = (value) => {
+    const update = (value, state) => {
+      input.max = of(max, state);
       input.value = value;
       input.setAttribute("aria-valuetext", show(value));
       output.textContent = show(value);
@@ -177,19 +189,33 @@ const makers = {
     }
     return [box, () => {}];
   },
+  /** Numbers that a reader types: label, at most how many, and what is set with them. */
+  row({ key, label, most, also }, set) {
+    const input = element("input", { type: "text", "data-key": key, "aria-label": label, placeholder: "3, 1, -inf, 1e30" });
+    const wrong = element("span", { class: "wrong", role: "alert" });
+    const form = element("form", { class: "control own" }, element("span", {}, label), input, element("button", { type: "submit" }, "Use"), wrong);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const row = parse(input.value, most), right = Array.isArray(row);
+      input.setAttribute("aria-invalid", String(!right));
+      wrong.textContent = right ? "" : row;
+      if (right) for (const [name, value] of Object.entries({ [key]: row, ...also })) set(name, value);
+    });
+    return [form, () => {}];
+  },
   /** Walk a number from min to max, a step every ms. Where motion is unwanted, a step a click. */
-  play({ key, min, max, step, ms = 400, label = "Play" }, set, get) {
+  play({ key, min, max, step, ms = 400, label = "Play" }, set, get, state) {
     const button = element("button", { type: "button", class: "play" }, label);
     let timer = null;
     const stop = () => { clearInterval(timer); timer = null; button.textContent = still() ? "Step" : label; };
     const walk = () => {
-      const next = snap(get(key) + step, min, max, step);
+      const next = snap(get(key) + step, min, of(max, state), step);
       set(key, next);
-      if (next >= max) stop();
+      if (next >= of(max, state)) stop();
     };
     button.addEventListener("click", () => {
       if (timer) { stop(); return; }
-      if (get(key) >= max) set(key, min);
+      if (get(key) >= of(max, state)) set(key, min);
       else if (still()) walk();
       if (still()) return;
       timer = setInterval(walk, ms);
@@ -224,14 +250,14 @@ export function mount(root, figure, data) {
       next.append(picture(figure.draw(state, numbers, +each.dataset.width, data)));
       patch(each, next);
     }
-    for (const [key, show] of shown) show(key ? get(key) : undefined);
+    for (const [key, show] of shown) show(key ? get(key) : undefined, state);
     says.textContent = figure.says(state, numbers, data);
     root.dataset.state = JSON.stringify(state, plain);
     root.dataset.numbers = JSON.stringify(numbers, plain);
   }
 
   shown = figure.controls(state, data).map((control) => {
-    const [made, show] = makers[control.kind](control, set, get);
+    const [made, show] = makers[control.kind](control, set, get, state);
     box.append(made);
     return [control.key, show];
   });

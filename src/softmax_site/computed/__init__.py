@@ -12,7 +12,6 @@ import importlib
 NAMES = (
     "aligned_ptx",
     "compiled",
-    "online_stepper",
     "primer",
     "spills",
     "split_rows_trace",

@@ -130,6 +130,11 @@ FIGURES = {
         "rows, right the worst of 1,024 exponentials. Dashed: the bounds of this page. All axes "
         "are logarithmic; <i>u</i> is 2⁻²⁴.",
     ),
+    "online": Moving(
+        "online",
+        "A row is read from left to right. Blue is the largest number so far; when a larger one "
+        "arrives, everything read before shrinks, and the sum with it, by the same factor.",
+    ),
     "attention": Moving(
         "attention",
         "One query and six keys, one after another. Grey: what was there before, first as it was, "
