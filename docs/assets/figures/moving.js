@@ -152,7 +152,7 @@ const makers = {
   /** A number: label, min, max, step, show(value). */
   slider({ key, label, min, max, step, show = String }, set) {
     const input = element("input", { type: "range", min, step, "data-key": key, "aria-label": label });
-    const output = element("output");
+    const output = element("span", { class: "value", "aria-hidden": "true" });
     input.addEventListener("input", () => set(key, +input.value));
     const update = (value, state) => {
       input.max = of(max, state);
