@@ -74,7 +74,7 @@ export default {
       edges, nodes,
       handle(cutX, 14, { key: "cut", label: "cut", value: cut, min: 1, max: 7, step: 1, axis: "x", from: pitch, to: 7 * pitch }),
     ];
-    const side = wide ? 250 : 300, far = Math.max(2, ...errors.map(Math.abs)), middle = 178;
+    const side = wide ? 250 : 300, far = Math.max(1, Math.ceil(Math.max(...errors.map(Math.abs)))), middle = 178;
     const pairOf = (each) => `${fixed(each.m, 1)}, ${each.d ? each.d.toFixed(7) : "0"}`;
     const sums = [
       text(0, 13, "(m, d) in float32", "title", "start"),

@@ -207,7 +207,7 @@ const makers = {
   play({ key, min, max, step, ms = 400, label = "Play" }, set, get, state) {
     const button = element("button", { type: "button", class: "play" }, label);
     let timer = null;
-    const stop = () => { clearInterval(timer); timer = null; button.textContent = still() ? "Step" : label; };
+    const stop = () => { clearInterval(timer); timer = null; delete button.dataset.on; button.textContent = still() ? "Step" : label; };
     const walk = () => {
       const next = snap(get(key) + step, min, of(max, state), step);
       set(key, next);
@@ -220,6 +220,7 @@ const makers = {
       if (still()) return;
       timer = setInterval(walk, ms);
       button.textContent = "Pause";
+      button.dataset.on = "";
     });
     stop();
     return [element("span", { class: "control" }, button), () => {}];
@@ -251,6 +252,7 @@ export function mount(root, figure, data) {
       patch(each, next);
     }
     for (const [key, show] of shown) show(key ? get(key) : undefined, state);
+    says.setAttribute("aria-live", box.querySelector("[data-on]") ? "off" : "polite");
     says.textContent = figure.says(state, numbers, data);
     root.dataset.state = JSON.stringify(state, plain);
     root.dataset.numbers = JSON.stringify(numbers, plain);

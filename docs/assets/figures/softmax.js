@@ -12,7 +12,7 @@ export function softmax(x) {
 const tau = (power) => fixed(2 ** power, power < 0 ? 2 : 1);
 
 export default {
-  start: () => ({ x: [1, 2, 3, 0.5, 2.4], shift: 0, power: 0 }),
+  start: () => ({ x: [1, 2, 3, 0.5, 2.4], shift: 0, power: -1 }),
 
   controls: () => [
     { kind: "slider", key: "shift", label: "shift c", min: -120, max: 120, step: 1, show: (value) => fixed(value, 0) },
@@ -20,7 +20,7 @@ export default {
     {
       kind: "presets", label: "Try", options: [
         ["overflow", { shift: 88 }], ["cold", { shift: 0, power: -3 }], ["hot", { shift: 0, power: 4 }],
-        ["as it was", { x: [1, 2, 3, 0.5, 2.4], shift: 0, power: 0 }],
+        ["neither", { x: [1, 2, 3, 0.5, 2.4], shift: 0, power: 0 }],
       ],
     },
   ],

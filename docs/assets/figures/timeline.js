@@ -2,7 +2,7 @@
 import { line, rect, svg, text } from "./moving.js";
 
 const KINDS = { read: "ours soft outlined", publish: "ours", poll: "empty", help: "behind soft outlined", write: "best soft outlined" };
-const LABELS = { read: "read", publish: "", poll: "poll", help: "read for it", write: "write" };
+const label = (what, chunk, wide) => (what === "publish" ? "" : what === "help" ? `read ${wide ? "chunk " : ""}${chunk}` : what);
 const NOW = { read: "reads", publish: "publishes", poll: "polls", help: "reads the missing chunk", write: "writes" };
 const PROGRAMS = [0, 1, 2, 3];
 const below = "₀₁₂₃";
@@ -35,14 +35,15 @@ export default {
     const unit = (width - left - 4) / last, bottom = top + 4 * pitch, parts = [];
     for (const program of PROGRAMS) {
       parts.push(text(0, top + program * pitch + 17, wide ? `program ${program}` : `p${program}`, "ink", "start"));
-      if (program === absent) parts.push(text(left, top + program * pitch + 17, "does not run", "small", "start"));
+      if (program === absent) parts.push(text(left, top + program * pitch + 17, "does not run", "small halo", "start"));
     }
     const known = words.filter(([, tick]) => tick <= now).sort((a, b) => a[1] - b[1]);
-    for (const [program, what, , begin, end] of traces[`${absent} ${patience}`]) {
+    for (const [program, what, chunk, begin, end] of traces[`${absent} ${patience}`]) {
       if (begin >= now && at < 100) continue;
       const x = left + begin * unit, room = (Math.min(end, now) - begin) * unit, y = top + program * pitch;
       parts.push(rect(x, y, room - 1, bar, KINDS[what], 'rx="2"'));
-      if (room > 7 * LABELS[what].length + 4) parts.push(text(x + room / 2, y + 17, LABELS[what], `small ink ${what === "poll" ? "halo" : ""}`));
+      const words = label(what, chunk, wide);
+      if (room > 6.4 * words.length + 4) parts.push(text(x + room / 2, y + 17, words, `small ink ${what === "poll" ? "halo" : ""}`));
     }
     known.forEach(([chunk, tick], at) => {
       const x = left + tick * unit;

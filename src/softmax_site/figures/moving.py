@@ -208,7 +208,7 @@ def fragments(root: Path) -> dict[str, Fragment]:
     """The figures by the name that a page includes them by, and what the measured one rests on."""
     found = newest(root)
     ladder = of_suite(found[1], "ladder") if found else []
-    rungs = tuple({row["provider"] for row in ladder})
+    rungs = tuple(sorted({row["provider"] for row in ladder} & {*traffic.FORWARD}))
     return {
         f"moving-{name}": Fragment(
             figure(name, root), measured_by(ladder, rungs) if name == "roofline" else None
