@@ -8,6 +8,7 @@ Names, besides one `bench-PAGE` for each page of measurements:
 * `bench-rung-KERNEL`: what a kernel reaches, length by length, with a sign against torch;
   `bench-logsumexp` the same for log-sum-exp;
 * `reaches-NAME`: one number for beside a title, the share of a copy's speed at one named shape;
+* `moving-NAME`: a figure that a reader moves;
 * `moved-NAME`: the elements that a kernel reads and writes, as blocks, below those it improves on.
 
 KERNEL is the name of a module, as `single_block`; NAME is that, or `backward`, or for `reaches`
@@ -24,7 +25,7 @@ from softmax_site.benchmarks import notice
 from softmax_site.benchmarks.data import newest
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.benchmarks.render import render
-from softmax_site.figures import home
+from softmax_site.figures import home, moving
 
 READ = ("docs/benchmarks", "tests/site/test_corrections.py", checks.COUNTS)
 """What everything rendered follows from, beside the modules in `src/`."""
@@ -34,6 +35,7 @@ READ = ("docs/benchmarks", "tests/site/test_corrections.py", checks.COUNTS)
 def _stamp(root: Path) -> tuple:
     files = [root / name for name in READ]
     files += [*(root / READ[0]).rglob("*.json"), *(root / "src").rglob("*.py")]
+    files += (root / moving.FRAMES).glob("*.html")
     return tuple((path, path.stat().st_mtime_ns) for path in files if path.is_file())
 
 
@@ -47,6 +49,7 @@ def _load(root: Path, stamp: tuple) -> Rendered:
     found = newest(root)
     out.fragments |= kernel_map.fragments(found and found[1])
     out.fragments |= home.fragments(root)
+    out.fragments |= moving.fragments(root)
     out.fragments |= {
         f"modules-{name}": Fragment(modules.listing(root, name)) for name in modules.PACKAGES
     }
