@@ -8,6 +8,8 @@ Names, besides one `bench-PAGE` for each page of measurements:
 * `bench-rung-KERNEL`: what a kernel reaches, length by length, with a sign against torch;
   `bench-logsumexp` the same for log-sum-exp;
 * `reaches-NAME`: one number for beside a title, the share of a copy's speed at one named shape;
+* `which-kernel`: the form that asks the planner, with its first answer; `which-kernel-usual`, a table
+  of usual shapes; `which-kernel-guesses`, how good its times are;
 * `moved-NAME`: the elements that a kernel reads and writes, as blocks, below those it improves on.
 
 KERNEL is the name of a module, as `single_block`; NAME is that, or `backward`, or for `reaches`
@@ -25,6 +27,7 @@ from softmax_site.benchmarks.data import newest
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.benchmarks.render import render
 from softmax_site.figures import home
+from softmax_site.which_kernel import page as which_kernel
 
 READ = ("docs/benchmarks", "tests/site/test_corrections.py", checks.COUNTS)
 """What everything rendered follows from, beside the modules in `src/`."""
@@ -47,6 +50,7 @@ def _load(root: Path, stamp: tuple) -> Rendered:
     found = newest(root)
     out.fragments |= kernel_map.fragments(found and found[1])
     out.fragments |= home.fragments(root)
+    out.add(which_kernel.render(root))
     out.fragments |= {
         f"modules-{name}": Fragment(modules.listing(root, name)) for name in modules.PACKAGES
     }
