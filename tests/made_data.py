@@ -90,6 +90,7 @@ def row(case, provider: str, **changes) -> dict:
         "source": sha,
         "environment": "run1",
         "utc": "2026-11-20T20:01:00Z",
+        **({} if case.seed is None else {"seed": case.seed}),
     }
     if provider == "quack":
         made |= {"status": "skipped", "reason": "import quack.softmax: no module | named quack"}

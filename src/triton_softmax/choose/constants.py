@@ -85,7 +85,7 @@ class StridedTile(NamedTuple):
     """The whole softmax dimension, of some columns side by side: `strided`."""
 
     block_cols: int
-    """Elements of the softmax dimension, a power of two, at least its length."""
+    """Elements of the softmax dimension in a tile, a power of two."""
 
     block_inner: int
     """Columns side by side, a power of two."""
@@ -99,6 +99,9 @@ class StridedTile(NamedTuple):
 
     wide_index: bool
     """Offsets within one outer slice need 64 bits."""
+
+    tiles: int = 1
+    """Tiles one below the other. Together they hold the whole dimension."""
 
 
 class SplitStrided(NamedTuple):

@@ -17,7 +17,8 @@ import triton
 import triton.language as tl
 
 from .device.names import with_operation
-from .device.registers import in_registers, optimization_barrier, weighted
+from .device.registers import in_registers, weighted
+from .device.tiles import barrier_of_tiles, max_of_tiles, sum_of_tiles, terms_of_tiles
 from .device.vectors import multiple_of
 
 
@@ -54,8 +55,8 @@ def strided_kernel(
         n_cols: length of the middle dimension.
         n_inner: length of the last dimension.
         OP: what is computed, an `Operation`.
-        HOW: a `StridedTile`: block_cols, a power of two, at least n_cols; block_inner, a power of
-            two; vector, which divides n_inner and all strides but the inner ones; barrier, see
+        HOW: a `StridedTile`: block_cols and block_inner, powers of two; tiles, as many as hold
+            n_cols; vector, which divides n_inner and all strides but the inner ones; barrier, see
             `optimization_barrier`; wide_index, whether offsets in a slice need 64 bits.
     """
     OUT: tl.constexpr = out_ptr.dtype.element_ty
@@ -69,22 +70,24 @@ def strided_kernel(
     inner += tl.arange(0, HOW.block_inner)[None, :]
     cols = tl.arange(0, HOW.block_cols).to(INDEX)[:, None]
     across = inner < multiple_of(n_inner, VECTOR)
-    mask = (cols < n_cols) & across
 
     raw = ()
-    for i in tl.static_range(len(in_ptrs) - OP.weighted):
-        ptr = slice_of(in_ptrs[i], in_strides[i], outer, VECTOR)
-        offsets = offsets_in_slice(in_strides[i], cols, inner, VECTOR)
-        raw = raw + (tl.load(ptr + offsets, mask=mask, other=OP.padding),)
+    for t in tl.static_range(HOW.tiles):
+        mask = (t * HOW.block_cols + cols < n_cols) & across
+        tile = ()
+        for i in tl.static_range(len(in_ptrs) - OP.weighted):
+            ptr = slice_of(in_ptrs[i], in_strides[i], outer, VECTOR)
+            offsets = offsets_in_slice(in_strides[i], t * HOW.block_cols + cols, inner, VECTOR)
+            tile = tile + (tl.load(ptr + offsets, mask=mask, other=OP.padding),)
+        raw = raw + (tile,)
 
     m = 0.0
     if OP.shifted:
-        raw = optimization_barrier(raw, HOW.barrier)
-        m = tl.max(in_registers(raw, INNER)[0], axis=0)[None, :]
-    raw = optimization_barrier(raw, HOW.barrier)
-    values = in_registers(raw, INNER)
-    terms = OP.terms(values, m, False)
-    total = tl.sum(terms, axis=0)[None, :]
+        raw = barrier_of_tiles(raw, HOW.barrier)
+        m = max_of_tiles(raw, INNER, 0)
+    raw = barrier_of_tiles(raw, HOW.barrier)
+    terms = terms_of_tiles(raw, m, INNER, OP)
+    total = sum_of_tiles(terms, 0)
 
     offsets = outer * in_strides[-1][0] + inner * in_strides[-1][2]
     total = weighted(total, in_ptrs, offsets, across, OP)
@@ -94,11 +97,13 @@ def strided_kernel(
         tl.store(out_ptr + inner * out_strides[2], result.to(OUT), mask=across)
     else:
         if HOW.barrier:
-            raw = optimization_barrier(raw, HOW.barrier)
-            values = in_registers(raw, INNER)
-            terms = OP.terms(values, m, False)
-        result = OP.finish(values, terms, m, total).to(INNER).to(OUT)
-        tl.store(out_ptr + offsets_in_slice(out_strides, cols, inner, VECTOR), result, mask=mask)
+            raw = barrier_of_tiles(raw, HOW.barrier)
+            terms = terms_of_tiles(raw, m, INNER, OP)
+        for t in tl.static_range(HOW.tiles):
+            mask = (t * HOW.block_cols + cols < n_cols) & across
+            offsets = offsets_in_slice(out_strides, t * HOW.block_cols + cols, inner, VECTOR)
+            result = OP.finish(in_registers(raw[t], INNER), terms[t], m, total)
+            tl.store(out_ptr + offsets, result.to(INNER).to(OUT), mask=mask)
 
 
 # --8<-- [end:kernel]
