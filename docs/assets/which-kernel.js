@@ -46,25 +46,9 @@ def ask(text):
         return json.dumps({"refused": str(error)})
 `;
 
-  let loading = null;
-
-  /* A function from a question to its answer, both as JSON. */
-  function planner(base, asset) {
-    loading = loading || (async () => {
-      const [response, { loadMicroPython }] = await Promise.all([fetch(asset), import(`${base}assets/micropython/micropython.mjs`)]);
-      const { files, measured } = await response.json();
-      const python = await loadMicroPython({ heapsize: 8 * 1024 * 1024 });
-      for (const [path, text] of Object.entries(files)) {
-        const folder = `/${path.slice(0, path.lastIndexOf("/"))}`;
-        if (!python.FS.analyzePath(folder).exists) python.FS.mkdir(folder);
-        python.FS.writeFile(`/${path}`, text);
-      }
-      python.runPython("import sys; sys.path.append('/')");
-      python.globals.set("measured", JSON.stringify(measured));
-      python.runPython(PLANNER);
-      return python.globals.get("ask");
-    })();
-    return loading;
+  async function planner(asset) {
+    const { files, measured } = await (await fetch(asset)).json();
+    return { files, start: PLANNER, names: { measured: JSON.stringify(measured) } };
   }
 
   /* ---- The form ---- */
@@ -285,6 +269,7 @@ def ask(text):
     box.hidden = false;
     show(into, start, start.ask, start.answer, base);
 
+    const python = window.softmaxAsk(base, () => planner(asset));
     let turn = 0;
 
     async function run() {
@@ -292,9 +277,8 @@ def ask(text):
       says.classList.remove("wrong");
       try {
         const ask = asked(made);
-        says.textContent = loading ? "" : "Loading Python …";
-        const answers = await planner(base, asset);
-        const answer = JSON.parse(answers(JSON.stringify(ask)));
+        if (turn === 1) says.textContent = "Loading Python …";
+        const answer = JSON.parse(await python(JSON.stringify(ask)));
         if (mine !== turn) return;
         says.textContent = "";
         if (answer.refused) throw new Error(answer.refused);
