@@ -70,7 +70,7 @@ def _names(node: ast.stmt) -> set[str]:
 def _text(source: str, node: ast.stmt) -> str:
     """A definition as it stands in its file; a NamedTuple in words that MicroPython knows."""
     if isinstance(node, ast.ClassDef):
-        fields = [f'"{each.target.id}"' for each in node.body if isinstance(each, ast.AnnAssign)]
+        fields = [f'"{each.target.id}"' for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
         return f'{node.name} = namedtuple("{node.name}", [{", ".join(fields)}])'
     first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
     return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
@@ -104,9 +104,7 @@ def needed(root: Path, wanted: list[tuple[str, str]], without: frozenset[str] = 
             if used in defined and used != name:
                 take(module, used)
             elif used in imported:
-                level, other = imported[used]
-                home = module.split(".")[:-level]
-                home = ".".join([*home, other] if other else home)
+                home = _home(module, *imported[used])
                 imports[module][used] = home
                 take(home, used)
         if module not in order:
@@ -122,6 +120,27 @@ def needed(root: Path, wanted: list[tuple[str, str]], without: frozenset[str] = 
         texts = [_text(source, node) for name, node in defined.items() if name in taken[module]]
         parts.append(Part(module, tuple(sorted(imports[module].items())), "\n\n".join(texts)))
     return _sorted(parts)
+
+
+def imports(root: Path, module: str, piece: str) -> dict[str, str]:
+    """What a piece of a module uses of other modules, and of its own: module by name."""
+    path = root / (module.replace(".", "/") + ".py")
+    defined, imported = _parsed(path, path.stat().st_mtime_ns)
+    tree = ast.parse(piece)
+    own = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    found = {}
+    for node in tree.body:
+        for name in sorted(_names(node) - own):
+            if name in imported:
+                found[name] = _home(module, *imported[name])
+            elif name in defined:
+                found[name] = module
+    return found
+
+
+def _home(module: str, level: int, other: str) -> str:
+    """The module that a relative import in another one means."""
+    return ".".join([*module.split(".")[:-level], *([other] if other else [])])
 
 
 def _sorted(parts: list[Part]) -> list[Part]:

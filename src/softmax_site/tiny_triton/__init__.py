@@ -28,7 +28,7 @@ Names:
 * `kernel[grid](*arguments, **constants)`: runs all programs in turn and returns a `Trace`; options
   such as `num_warps` change nothing;
 * `record()`: `with record() as trace:` collects the accesses of all launches inside;
-* `Trace`: `.accesses`, `.of(kind, tensor)`, `.bytes(kind)`, `.programs`;
+* `Trace`: `.accesses`, `.of(kind, tensor)`, `.bytes(kind)`, `.programs`, `.tensors`;
 * `run(code, **names)`: runs text in which `import triton` and `import triton.language as tl` mean
   these modules (both names are there without an import); returns all names of the text;
 * `jit`, `autotune`, `Config`, `cdiv`, `next_power_of_2`: as in Triton; of several configurations
@@ -124,9 +124,10 @@ class Kernel:
             grid = grid(constants)
         grid = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
         grid = tuple([int(size) for size in grid]) + (1,) * (3 - len(grid))
+        trace = _open[-1] if _open else Trace()
+        trace.meet(arguments)
         arguments = [_argument(each) for each in arguments]
         constants = {name: _argument(each) for name, each in constants.items()}
-        trace = _open[-1] if _open else Trace()
         before = _State.trace, _State.grid
         _State.trace, _State.grid = trace, grid
         try:
@@ -221,7 +222,7 @@ def run(code, path="<cell>", **names):
     kept = {name: sys.modules.get(name) for name in ("triton", "triton.language")}
     sys.modules["triton"], sys.modules["triton.language"] = this, language
     try:
-        exec(compile(numbered(code), path, "exec", *_FLAGS), found)
+        exec(compile(numbered(code, path), path, "exec", *_FLAGS), found)
     finally:
         for name, module in kept.items():
             if module is None:
@@ -231,10 +232,14 @@ def run(code, path="<cell>", **names):
     return found
 
 
-def numbered(code):
-    """The text with `tl.load(` as `tl.at(line).load(`, so that a trace can say where it was."""
+def numbered(code, path="<cell>"):
+    """The text with `tl.load(` as `tl.at(line, path).load(`, so that a trace can say where it was.
+
+    >>> numbered("x = tl.load(x_ptr)")
+    "x = tl.at(1, '<cell>').load(x_ptr)"
+    """
     lines = code.split("\n")
     for i in range(len(lines)):
         for name in ("load", "store", "atomic_add", "atomic_xchg", "atomic_max"):
-            lines[i] = lines[i].replace(f"tl.{name}(", f"tl.at({i + 1}).{name}(")
+            lines[i] = lines[i].replace(f"tl.{name}(", f"tl.at({i + 1}, {path!r}).{name}(")
     return "\n".join(lines)

@@ -31,7 +31,7 @@ class _State:
     place = (0, 0, 0)
     grid = (1, 1, 1)
     trace = Trace()
-    line = 0
+    line, path = 0, ""
 
 
 # ---- Tiles ----
@@ -593,9 +593,9 @@ def _lines(x, axis):
 # ---- Memory ----
 
 
-def at(line):
-    """`tl` itself; accesses are recorded as made in that line of the code."""
-    _State.line = line
+def at(line, path):
+    """What reads and writes; the access is recorded as made in that line of that text."""
+    _State.line, _State.path = line, path
     return _Here
 
 
@@ -622,8 +622,8 @@ def _places(pointer, mask, what):
 
 
 def _record(kind, tensor, places, values):
-    _State.trace.accesses.append(Access(_State.program, kind, tensor, places, values, _State.line))
-    _State.line = 0
+    _State.trace.accesses.append(Access(_State.program, kind, tensor, places, values, _State.line, _State.path))
+    _State.line, _State.path = 0, ""
 
 
 def load(pointer, mask=None, other=None, cache_modifier="", eviction_policy="", volatile=False):

@@ -242,16 +242,17 @@ class Access:
         tensor: the `Tensor`.
         places: where in its memory, for each element that is not masked, in order.
         values: what was read or written there.
-        line: line of the cell's code, if it was compiled by `numbered`; else 0.
+        line, path: line of the text that asked for it, and what `run` was told to call the text.
     """
 
-    def __init__(self, program, kind, tensor, places, values, line):
+    def __init__(self, program, kind, tensor, places, values, line, path):
         self.program = program
         self.kind = kind
         self.tensor = tensor
         self.places = places
         self.values = values
         self.line = line
+        self.path = path
 
     def __repr__(self):
         return f"program {self.program}: {self.kind} {self.tensor.name}{self.places}"
@@ -263,11 +264,21 @@ class Trace:
     Attributes:
         accesses: a list of `Access`.
         programs: how many programs ran.
+        tensors: all that were handed to a kernel.
     """
 
     def __init__(self):
         self.accesses = []
         self.programs = 0
+        self.tensors = []
+
+    def meet(self, arguments):
+        """Remember the tensors among the arguments of a launch."""
+        for each in arguments:
+            if isinstance(each, tuple):
+                self.meet(each)
+            elif isinstance(each, Tensor) and each not in self.tensors:
+                self.tensors.append(each)
 
     def of(self, kind, tensor=None):
         """Places that were read ("load") or written ("store"), each as often as it was."""
