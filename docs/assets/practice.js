@@ -109,7 +109,7 @@ def ask(request):
     const name = box.dataset.exercise;
     const asset = new URL(box.dataset.asset, location.href).href;
     const code = box.querySelector(".highlight");
-    const skeleton = [...code.querySelectorAll(".line")].map((line) => line.textContent).join("");
+    const skeleton = [...code.querySelectorAll(".line")].map((line) => line.textContent).join("").trimEnd();
     const predicts = box.dataset.kind === "predict";
     const was = remembered()[name] || {};
     const made = predicts ? numberField(name, was.source || skeleton, skeleton) : editor(name, was.source || skeleton);
@@ -180,7 +180,7 @@ def ask(request):
     if (solution) {
       const take = element("button", { type: "button", class: "exercise-reset" }, predicts ? "Put it into the field" : "Put it into the editor");
       take.addEventListener("click", () => {
-        made.set(solution.querySelector("[data-source]").dataset.source);
+        made.set(solution.querySelector("[data-source]").dataset.source.trimEnd());
         made.field.scrollIntoView({ block: "nearest" });
         made.field.focus();
       });

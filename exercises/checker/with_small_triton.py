@@ -39,13 +39,16 @@ class Lab:
                 raise Wrong(self._words(str(error)))
             raise
         self.counts = {"load": 0, "store": 0}
+        own = {}
         for each in trace.accesses:
             self.counts[each.kind] = self.counts.get(each.kind, 0) + len(each.places)
             tensor = each.tensor
-            for place in each.places:
-                if tensor.index(place) is None:
-                    size = len(tensor.data)
-                    raise Wrong(outside(each.kind, tensor.name, each.program, place, size, True))
+            if id(tensor) not in own:
+                own[id(tensor)] = set(tensor.places())
+            between = set(each.places) - own[id(tensor)]
+            if between:
+                place, size = min(between), len(tensor.data)
+                raise Wrong(outside(each.kind, tensor.name, each.program, place, size, True))
             if each.kind == "store" and hasattr(tensor, "written"):
                 tensor.written.update(each.places)
 

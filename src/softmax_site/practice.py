@@ -24,6 +24,12 @@ CHECKER = ("judge.py", "checks.py", "with_small_triton.py", "in_page.py")
 
 KINDS = {"predict": "Predict", "fill in": "Fill in", "find the bug": "Find the bug"}
 
+TITLES = {
+    "mathematics": "Mathematics",
+    "one-row": "One row, one program",
+    "long-rows": "Longer rows",
+}
+
 PAGES = {
     "mathematics": ("shift", "jacobian", "vjp", "rescale", "merge"),
     "one-row": ("lanes", "first_kernel", "padding", "single_block", "stride", "backward"),
@@ -128,7 +134,8 @@ def listing(exercises: dict[str, Exercise]) -> str:
                 f'<a href="{page}/#{each.anchor}">{escape(each.title)}</a> '
                 f'<span class="exercise-kind">{KINDS[each.kind].lower()}</span></li>'
             )
-        out.append(f'<ol data-page="{page}">{"".join(items)}</ol>')
+        title = f'<p class="exercise-group"><a href="{page}/">{TITLES[page]}</a></p>'
+        out.append(f"<div>{title}<ol>{''.join(items)}</ol></div>")
     return '<div class="exercise-list" data-search-exclude>\n' + "\n".join(out) + "\n</div>\n"
 
 
