@@ -146,7 +146,7 @@ def _argument(value):
     """What a kernel sees: a pointer in place of a tensor."""
     if isinstance(value, Tensor):
         return Pointer(value, Tile([0], (), int64))
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+    if type(value) is tuple:  # and no named one, which is a constant
         return tuple([_argument(each) for each in value])
     return value
 
