@@ -63,22 +63,24 @@ def strided_kernel(
     OUT: tl.constexpr = out_ptr.dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
     INDEX: tl.constexpr = tl.int64 if HOW.wide_index else tl.int32
+    BLOCK_COLS: tl.constexpr = HOW.block_cols
+    TILES: tl.constexpr = HOW.tiles
     VECTOR: tl.constexpr = HOW.vector
     blocks = tl.cdiv(n_inner, HOW.block_inner)
     program = tl.program_id(0)
     outer = (program // blocks).to(tl.int64)
     inner = (program % blocks).to(INDEX) * HOW.block_inner
     inner += tl.arange(0, HOW.block_inner)[None, :]
-    cols = tl.arange(0, HOW.block_cols).to(INDEX)[:, None]
+    cols = tl.arange(0, BLOCK_COLS).to(INDEX)[:, None]
     across = inner < multiple_of(n_inner, VECTOR)
 
     raw = ()
-    for t in tl.static_range(HOW.tiles):
-        mask = (t * HOW.block_cols + cols < n_cols) & across
+    for t in tl.static_range(TILES):
+        mask = (t * BLOCK_COLS + cols < n_cols) & across
         tile = ()
         for i in tl.static_range(len(in_ptrs) - OP.weighted):
             ptr = slice_of(in_ptrs[i], in_strides[i], outer, VECTOR)
-            offsets = offsets_in_slice(in_strides[i], t * HOW.block_cols + cols, inner, VECTOR)
+            offsets = offsets_in_slice(in_strides[i], t * BLOCK_COLS + cols, inner, VECTOR)
             tile = tile + (tl.load(ptr + offsets, mask=mask, other=OP.padding),)
         raw = raw + (tile,)
 
@@ -100,9 +102,9 @@ def strided_kernel(
         if HOW.barrier:
             raw = barrier_of_tiles(raw, HOW.barrier)
             terms = terms_of_tiles(raw, m, INNER, OP)
-        for t in tl.static_range(HOW.tiles):
-            mask = (t * HOW.block_cols + cols < n_cols) & across
-            offsets = offsets_in_slice(out_strides, t * HOW.block_cols + cols, inner, VECTOR)
+        for t in tl.static_range(TILES):
+            mask = (t * BLOCK_COLS + cols < n_cols) & across
+            offsets = offsets_in_slice(out_strides, t * BLOCK_COLS + cols, inner, VECTOR)
             result = OP.finish(in_registers(raw[t], INNER), terms[t], m, total)
             tl.store(out_ptr + offsets, result.to(INNER).to(OUT), mask=mask)
 
