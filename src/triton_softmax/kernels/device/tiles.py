@@ -4,7 +4,8 @@ The sides of a tile are powers of two, and a row's length seldom is one: a row o
 fills five eighths of a tile of 8,192, and what would have moved the rest idles. Five tiles of 1,024
 hold it without a gap. They are unrolled, so each stays in registers.
 
-In all functions `raw` is a tuple of tiles, each a tuple with a block of each input, as loaded.
+In all functions `raw` is a tuple of tiles, each a tuple with a block of each input, as loaded;
+`places` has the columns of each tile, −1 outside the row.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import triton
 import triton.language as tl
 
 from .registers import in_registers, optimization_barrier
+from .summaries import added, placed, spread, summed
 
 
 # --8<-- [start:tiles]
@@ -35,21 +37,22 @@ def max_of_tiles(raw, INNER: tl.constexpr):
 
 
 @triton.jit
-def terms_of_tiles(raw, m, INNER: tl.constexpr, OP: tl.constexpr):
-    """The terms of the operation, a tuple with a block for each tile."""
+def terms_of_tiles(raw, places, m, INNER: tl.constexpr, OP: tl.constexpr):
+    """The terms of the operation, a tuple for each tile with a block for each sum."""
     terms = ()
     for t in tl.static_range(len(raw)):
-        terms = terms + (OP.terms(in_registers(raw[t], INNER), m, False),)
+        values = placed(in_registers(raw[t], INNER), places[t], OP)
+        terms = terms + (OP.terms(values, m, False),)
     return terms
 
 
 @triton.jit
 def sum_of_tiles(terms):
-    """The sum of each row, shape (rows, 1): tile by tile first, and then within one tile."""
-    total = terms[0]
+    """The sums of each row, shape (rows, 1): tile by tile first, and then within one tile."""
+    totals = terms[0]
     for t in tl.static_range(1, len(terms)):
-        total = total + terms[t]
-    return tl.sum(total, axis=1)[:, None]
+        totals = added(totals, terms[t])
+    return spread(summed(totals, 1), 1)
 
 
 # --8<-- [end:tiles]
