@@ -194,6 +194,9 @@ class Tensor:
     def contiguous(self):
         return self if self.is_contiguous() else Tensor(self.shape, self.dtype)
 
+    def clone(self, memory_format=None):
+        return Tensor(self.shape, self.dtype)
+
     def to(self, dtype):
         return Tensor(self.shape, dtype, self.strides)
 
