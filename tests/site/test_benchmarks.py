@@ -175,8 +175,8 @@ def pair(times: float) -> list[dict]:
         (1.03, "Ahead in 1 cells</b>, level within 2 % in 0", ">1.03<", "▲ 1.03"),
         (1.01, "Ahead in 0 cells</b>, level within 2 % in 1", ">=<", "= 1.01"),
         (0.99, "Ahead in 0 cells</b>, level within 2 % in 1", ">=<", "= 0.99"),
-        (0.97, "behind in 1</b>", ">▼ 0.97<", "▼ 0.97"),
-        (0.979, "behind in 1</b>", ">▼ 0.979<", "▼ 0.979"),
+        (0.97, "behind in 1</b>", ">▼\N{THIN SPACE}0.97<", "▼ 0.97"),
+        (0.979, "behind in 1</b>", ">▼\N{THIN SPACE}0.979<", "▼ 0.979"),
     ],
 )
 def test_ahead_and_behind_begin_equally_far_from_level(times, said, cell, verdict):

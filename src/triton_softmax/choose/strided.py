@@ -102,6 +102,9 @@ def choose_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
     longest_tile = 1024 if itemsize == 4 and forward else 512
     longest_split = 65536 if itemsize == 2 and forward else 16384
     too_narrow = 2 if itemsize == 2 and forward else 1
+    if traits.any_order:
+        longest_tile = 2048  # one program as long as it can: it alone adds in any order
+        columns = columns._replace(n_outer=1)
     if (
         (device.nvidia and itemsize <= 4 and columns.vector > too_narrow)
         and (block_cols > longest_tile and columns.n_cols <= longest_split)

@@ -16,6 +16,7 @@ import triton.language as tl
 from .device.exchange import poll, prefetch, publish, to_common_maximum
 from .device.names import with_operation
 from .device.registers import in_registers, optimization_barrier, weighted
+from .device.sums import sum_of
 from .device.vectors import multiple_of
 from .strided import offsets_in_slice, slice_of
 
@@ -68,7 +69,7 @@ def summarise(raw, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
         m_cols = m[None, :]
     raw = optimization_barrier(raw, HOW.barrier)
     terms = OP.terms(in_registers(raw, INNER), m_cols, HOW.wait)
-    return m, tl.sum(terms, axis=0)
+    return m, sum_of(((terms,),), 0, OP)
 
 
 @triton.jit

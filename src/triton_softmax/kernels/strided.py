@@ -19,7 +19,8 @@ import triton.language as tl
 
 from .device.names import with_operation
 from .device.registers import in_registers, weighted
-from .device.tiles import barrier_of_tiles, max_of_tiles, sum_of_tiles, terms_of_tiles
+from .device.sums import sum_of
+from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
 from .device.vectors import multiple_of
 
 
@@ -90,7 +91,7 @@ def strided_kernel(
         m = max_of_tiles(raw, INNER, 0)
     raw = barrier_of_tiles(raw, HOW.barrier)
     terms = terms_of_tiles(raw, m, INNER, OP)
-    total = sum_of_tiles(terms, 0)
+    total = sum_of((terms,), 0, OP)[None, :]
 
     offsets = outer * in_strides[-1][0] + inner * in_strides[-1][2]
     total = weighted(total, in_ptrs, offsets, across, OP)
