@@ -123,9 +123,9 @@ def heading(page: Any) -> str:
 def needed(loads: list[dict], content: str) -> list[str]:
     """The style sheets and scripts that a page with this content needs.
 
-    >>> loads = [{"for": 'class="stepper', "load": ["stepper.js"]}]
-    >>> needed(loads, '<div class="stepper">'), needed(loads, "<p>")
-    (['stepper.js'], [])
+    >>> loads = [{"for": 'class="moving', "load": ["moving.js"]}]
+    >>> needed(loads, '<div class="moving">'), needed(loads, "<p>")
+    (['moving.js'], [])
     """
     found = [path for each in loads if each["for"] in content for path in each["load"]]
     return list(dict.fromkeys(found))

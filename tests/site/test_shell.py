@@ -131,14 +131,16 @@ def test_the_page_for_lost_readers_names_no_place_of_its_server(site):
 
 
 def test_pages_load_what_they_need(site):
-    """Charts where charts are, the stepper where it is."""
+    """Charts where charts are, figures that move where they are."""
     scripts = {
-        page: {Path(url).name for url in re.findall(r'<script src="([^"]+)"', read(site, page))}
+        page: {
+            Path(url).name for url in re.findall(r'<script[^>]* src="([^"]+)"', read(site, page))
+        }
         for page in ("index.html", "math/softmax/index.html", "benchmarks/forward/index.html")
     }
     assert "benchmarks.js" in scripts["benchmarks/forward/index.html"]
     for page, names in scripts.items():
-        assert "stepper.js" not in names
+        assert ("moving.js" in names) == page.startswith("math"), page
         assert ("benchmarks.js" in names) == page.startswith("benchmarks"), page
 
 

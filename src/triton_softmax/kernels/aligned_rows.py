@@ -74,11 +74,11 @@ def aligned_rows_kernel(
     m = 0.0
     if OP.shifted:
         raw = barrier_of_tiles(raw, HOW.barrier)
-        m = tl.maximum(max_of_tiles(raw, INNER), tl.max(values_edge[0], axis=1)[:, None])
+        m = tl.maximum(max_of_tiles(raw, INNER, 1), tl.max(values_edge[0], axis=1)[:, None])
     raw = barrier_of_tiles(raw, HOW.barrier)
     terms = terms_of_tiles(raw, m, INNER, OP)
     terms_edge = OP.terms(values_edge, m, False)
-    total = sum_of_tiles(terms) + tl.sum(terms_edge, axis=1)[:, None]
+    total = sum_of_tiles(terms, 1) + tl.sum(terms_edge, axis=1)[:, None]
     total = weighted(total, in_ptrs, rows * in_strides[-1], rows < n_rows, OP)
 
     if OP.reduces:

@@ -64,10 +64,10 @@ def packed_rows_kernel(
     m = 0.0
     if OP.shifted:
         raw = barrier_of_tiles(raw, HOW.barrier)
-        m = max_of_tiles(raw, INNER)
+        m = max_of_tiles(raw, INNER, 1)
     raw = barrier_of_tiles(raw, HOW.barrier)
     terms = terms_of_tiles(raw, m, INNER, OP)
-    total = sum_of_tiles(terms)
+    total = sum_of_tiles(terms, 1)
     total = weighted(total, in_ptrs, rows * in_strides[-1], rows < n_rows, OP)
 
     if OP.reduces:

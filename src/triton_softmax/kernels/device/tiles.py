@@ -1,10 +1,11 @@
-"""A row that lies in several tiles side by side.
+"""A row that lies in several tiles one after the other.
 
 The sides of a tile are powers of two, and a row's length seldom is one: a row of 5,120 columns
 fills five eighths of a tile of 8,192, and what would have moved the rest idles. Five tiles of 1,024
 hold it without a gap. They are unrolled, so each stays in registers.
 
-In all functions `raw` is a tuple of tiles, each a tuple with a block of each input, as loaded.
+In all functions `raw` is a tuple of tiles, each a tuple with a block of each input, as loaded, and
+AXIS is the dimension of a block that runs along the row.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ def barrier_of_tiles(raw, BARRIER: tl.constexpr):
 
 
 @triton.jit
-def max_of_tiles(raw, INNER: tl.constexpr):
-    """The largest element of each row of the first input, shape (rows, 1)."""
+def max_of_tiles(raw, INNER: tl.constexpr, AXIS: tl.constexpr):
+    """The largest element of each row of the first input, a block of length 1 along AXIS."""
     largest = in_registers(raw[0], INNER)[0]
     for t in tl.static_range(1, len(raw)):
         largest = tl.maximum(largest, in_registers(raw[t], INNER)[0])
-    return tl.max(largest, axis=1)[:, None]
+    return tl.expand_dims(tl.max(largest, axis=AXIS), AXIS)
 
 
 @triton.jit
@@ -44,12 +45,12 @@ def terms_of_tiles(raw, m, INNER: tl.constexpr, OP: tl.constexpr):
 
 
 @triton.jit
-def sum_of_tiles(terms):
-    """The sum of each row, shape (rows, 1): tile by tile first, and then within one tile."""
+def sum_of_tiles(terms, AXIS: tl.constexpr):
+    """The sum of each row, of length 1 along AXIS: over the tiles first, and then within one."""
     total = terms[0]
     for t in tl.static_range(1, len(terms)):
         total = total + terms[t]
-    return tl.sum(total, axis=1)[:, None]
+    return tl.expand_dims(tl.sum(total, axis=AXIS), AXIS)
 
 
 # --8<-- [end:tiles]
