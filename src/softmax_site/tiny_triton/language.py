@@ -622,7 +622,9 @@ def _places(pointer, mask, what):
 
 
 def _record(kind, tensor, places, values):
-    _State.trace.accesses.append(Access(_State.program, kind, tensor, places, values, _State.line, _State.path))
+    _State.trace.accesses.append(
+        Access(_State.program, kind, tensor, places, values, _State.line, _State.path)
+    )
     _State.line, _State.path = 0, ""
 
 
