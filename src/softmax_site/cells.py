@@ -214,7 +214,10 @@ def html(root: Path, name: str) -> str:
             '<div class="run-text"><div class="run-editor highlight no-copy">'
             f"<pre><code>{_both(cell.code)}</code></pre></div></div>"
         )
-        result = f'{answer["html"]}<p class="run-label">Mended</p>{mended["html"]}'
+        result = (
+            f'{answer["html"]}<div class="run-mended"><p class="run-label">Mended</p>'
+            f"{mended['html']}</div>"
+        )
     else:
         if answer["error"]:
             raise CellError(f"{name}: {answer['error']}")

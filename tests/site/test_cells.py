@@ -173,7 +173,7 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     call.focus()
     view.keyboard.press("Control+End")
     view.keyboard.press("Tab")
-    assert call.input_value().endswith("    ")
+    assert call.input_value().endswith(")   ")
     view.keyboard.press("Escape")
     view.keyboard.press("Tab")
     assert view.evaluate("document.activeElement.tagName") == "BUTTON"
