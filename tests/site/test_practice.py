@@ -139,11 +139,7 @@ WRONG = {
         "y[2][0] is nan and should be",
     ),
     "read too often": (
-        changed(
-            "single_block",
-            "    y = e /",
-            "    x = tl.load(x_ptr + row * n_cols + cols, mask=mask)\n    y = e /",
-        ),
+        changed("single_block", "    y = e /", "    x = tl.load(x_ptr + row * n_cols + cols, mask=mask)\n    y = e /"),
         "The result is right, but it reads 110 elements and writes 55 of 55.",
     ),
     "another name": (

@@ -96,9 +96,7 @@ def answer(question, measured=()):
     # A gradient arrives in the dtype of the result; the gradient of the input has the input's.
     inputs = [x]
     if backward:
-        inputs[0] = Tensor(
-            shape, x.dtype if operation == "logsumexp_backward" else out_dtype, strides, x.address
-        )
+        inputs[0] = Tensor(shape, x.dtype if operation == "logsumexp_backward" else out_dtype, strides, x.address)
         if operation == "logsumexp_backward":
             inputs.append(Tensor(shape[:at] + shape[at + 1 :], out_dtype))
         else:

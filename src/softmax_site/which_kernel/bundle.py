@@ -269,7 +269,9 @@ class _Steps(ast.NodeTransformer):
         names = [each for each in _names(test) if each not in ("None", "True", "False")]
         number = len(self.conditions)
         path = str(LIBRARY / self.path)
-        self.conditions.append(Condition(path, test.lineno, self.function, ast.unparse(test), kind))
+        self.conditions.append(
+            Condition(path, test.lineno, self.function, ast.unparse(test), kind)
+        )
         self.needed |= {"begin", "decide"}
         call = ast.parse(
             f"decide(begin({number}), None, {tuple(names)!r}, ({''.join(f'{n}, ' for n in names)}))",
