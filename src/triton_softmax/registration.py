@@ -32,6 +32,7 @@ from .derivatives import (
     SoftmaxFunction,
 )
 from .dispatch import run
+from .scaling import scale_rows
 
 _library = torch.library.Library("triton_softmax", "DEF")
 _FORWARD = "Tensor x, int dim, ScalarType? dtype=None, str? implementation=None"
@@ -268,3 +269,114 @@ def _register_autocast(device_type: str, key: str) -> None:
 # --8<-- [end:autocast]
 _register_autocast("cuda", "AutocastCUDA")
 _register_autocast("xpu", "AutocastXPU")
+
+
+# The operators around the softmax. Each is a pass of a kernel without a derivative of its own: that
+# is the business of `losses` and `tokens`, which go by PyTorch's operators where a transform looks.
+
+_ROWS = (
+    "Tensor target, Tensor picked, Tensor factor, Tensor z_factor, "
+    "Tensor? at_target, Tensor? everywhere, int dim"
+)
+_library.define(f"cross_entropy_rows(Tensor x, {_ROWS}, bool gradient) -> (Tensor, Tensor, Tensor)")
+_library.define(f"cross_entropy_rows_(Tensor(a!) x, {_ROWS}) -> (Tensor, Tensor)")
+_library.define("row_statistics(Tensor x, int dim, bool entropy) -> (Tensor, Tensor, Tensor)")
+_TOKENS = "Tensor target, Tensor g, Tensor? g_entropy, int dim"
+_library.define(f"tokens_backward(Tensor x, {_TOKENS}) -> Tensor")
+_library.define(f"tokens_backward_(Tensor(a!) x, {_TOKENS}) -> ()")
+_library.define("scale_rows_(Tensor(a!) x, Tensor factor, int dim) -> ()")
+
+cross_entropy_rows = _ops.cross_entropy_rows.default
+cross_entropy_rows_ = _ops.cross_entropy_rows_.default
+row_statistics = _ops.row_statistics.default
+tokens_backward = _ops.tokens_backward.default
+tokens_backward_ = _ops.tokens_backward_.default
+scale_rows_ = _ops.scale_rows_.default
+
+
+def _accumulator(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def _without(x: Tensor, dim: int) -> Tensor:
+    shape = [*x.shape[:dim], *x.shape[dim + 1 :]]
+    return torch.empty(shape, dtype=_accumulator(x), device=x.device)
+
+
+def _numbers(target, picked, factor, z_factor, at_target, everywhere) -> tuple[str, tuple]:
+    """The name of the operation, and the numbers of the row that it takes."""
+    if at_target is None:
+        return "cross_entropy", (target, picked, factor, z_factor)
+    numbers = (target, picked, factor, z_factor, at_target, everywhere)
+    return "cross_entropy_smoothed", numbers
+
+
+def _cross_entropy_rows(x, *arguments):
+    *rows, dim, gradient = arguments
+    name, numbers = _numbers(*rows)
+    if not gradient:
+        return *run(name, (x, *numbers), dim, _accumulator(x)), x.new_empty(0)
+    dx, losses, lse = run(f"{name}_gradient", (x, *numbers), dim)
+    return losses, lse, dx
+
+
+def _cross_entropy_rows_shape(x, *arguments):
+    *_, dim, gradient = arguments
+    dx = torch.empty(x.shape if gradient else (0,), dtype=x.dtype, device=x.device)
+    return _without(x, dim), _without(x, dim), dx
+
+
+def _cross_entropy_rows_in_place(x, *arguments):
+    *rows, dim = arguments
+    name, numbers = _numbers(*rows)
+    _, losses, lse = run(f"{name}_gradient_", (x, *numbers), dim)
+    return losses, lse
+
+
+def _cross_entropy_rows_in_place_shape(x, *arguments):
+    return _without(x, arguments[-1]), _without(x, arguments[-1])
+
+
+def _row_statistics(x, dim, entropy):
+    if entropy:
+        return run("entropy", (x,), dim, _accumulator(x))
+    return *run("statistics", (x,), dim, _accumulator(x)), x.new_empty(0, dtype=_accumulator(x))
+
+
+def _row_statistics_shape(x, dim, entropy):
+    last = _without(x, dim) if entropy else x.new_empty(0, dtype=_accumulator(x))
+    return _without(x, dim), _without(x, dim), last
+
+
+def _tokens_backward(x, target, g, g_entropy, dim, *, mark=""):
+    if g_entropy is None:
+        return run(f"selected_backward{mark}", (x, target, g), dim)
+    return run(f"tokens_backward{mark}", (x, target, g, g_entropy), dim)
+
+
+def _tokens_backward_in_place(*arguments):
+    _tokens_backward(*arguments, mark="_")
+
+
+def _tokens_backward_shape(x, *_):
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+def _nothing(*_):
+    return None
+
+
+def _scale_rows(x, factor, dim):
+    scale_rows(x, factor, dim)
+
+
+for _op, _kernel, _shape in (
+    (cross_entropy_rows, _cross_entropy_rows, _cross_entropy_rows_shape),
+    (cross_entropy_rows_, _cross_entropy_rows_in_place, _cross_entropy_rows_in_place_shape),
+    (row_statistics, _row_statistics, _row_statistics_shape),
+    (tokens_backward, _tokens_backward, _tokens_backward_shape),
+    (tokens_backward_, _tokens_backward_in_place, _nothing),
+    (scale_rows_, _scale_rows, _nothing),
+):
+    _library.impl(_op, _kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(_op, _shape, lib=_library)
