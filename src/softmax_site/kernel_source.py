@@ -44,6 +44,8 @@ def _parsed(path: Path, _stamp: int) -> tuple[dict[str, ast.stmt], dict[str, tup
             defined[node.name] = node
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             defined[node.targets[0].id] = node
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            defined[node.target.id] = node
         elif isinstance(node, ast.ImportFrom) and node.level:
             imported |= {each.name: (node.level, node.module or "") for each in node.names}
     return defined, imported
