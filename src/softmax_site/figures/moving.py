@@ -166,8 +166,9 @@ FIGURES = {
     "split-rows-alone": Moving(
         "timeline",
         "The same row when program 2 has no room. The others poll for a limited time, and then "
-        "each reads the missing chunk itself. Choose who is missing, and how patient the others "
-        "are. Events from runs of <code>split_rows_simple</code>, with assumed durations.",
+        "each reads the missing chunk itself; the whole kernel also publishes its word. Choose who "
+        "is missing, and how patient the others are. Events from runs of "
+        "<code>split_rows_simple</code>, with assumed durations.",
         lambda root: {"absent": 2, "traces": traces(root)},
     ),
     "roofline": Moving(
