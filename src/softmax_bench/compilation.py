@@ -185,11 +185,10 @@ def geometry_request(
     strides = ("i32", "i32", 1) if "strided" in geometry else "i32"
     known = {
         "in_ptrs": (f"*{dtype}",) * n_inputs,
-        "out_ptr": f"*{dtype}",
+        "out_ptrs": (f"*{dtype}",),
         "words_ptr": "*i64",
         "in_strides": (strides,) * n_inputs,
-        "out_stride": strides,
-        "out_strides": strides,
+        "out_strides": (strides,),
     }
     constants = {"OP": OPERATIONS[operation], "HOW": how}
     names = [name for name in function.arg_names if name not in constants]

@@ -8,8 +8,8 @@ Six operators live in the namespace `triton_softmax`, reachable as
 - `softmax_backward(grad_output, output, dim, input_dtype, implementation=None) -> dx`
 - `log_softmax`, as `softmax`
 - `log_softmax_backward`, as `softmax_backward`
-- `logsumexp(x, dim) -> lse`, without the dimension `dim`
-- `logsumexp_backward(grad_output, x, dim) -> dx`
+- `logsumexp(x, dim, implementation=None) -> lse`, without the dimension `dim`
+- `logsumexp_backward(grad_output, x, dim, implementation=None) -> dx`
 
 Each has a kernel (`dispatch.run`), a shape rule for tracing, a differentiation rule in both modes
 (`derivatives`), a batching rule, and the autocast rule of PyTorch's operator of the same name. The
@@ -32,6 +32,7 @@ from .derivatives import (
     SoftmaxFunction,
 )
 from .dispatch import run
+from .scaling import scale_rows
 
 _library = torch.library.Library("triton_softmax", "DEF")
 _FORWARD = "Tensor x, int dim, ScalarType? dtype=None, str? implementation=None"
@@ -40,10 +41,12 @@ _BACKWARD = (
 )
 _library.define(f"softmax({_FORWARD}) -> Tensor")
 _library.define(f"log_softmax({_FORWARD}) -> Tensor")
-_library.define("logsumexp(Tensor x, int dim) -> Tensor")
+_library.define("logsumexp(Tensor x, int dim, str? implementation=None) -> Tensor")
 _library.define(f"softmax_backward({_BACKWARD}) -> Tensor")
 _library.define(f"log_softmax_backward({_BACKWARD}) -> Tensor")
-_library.define("logsumexp_backward(Tensor grad_output, Tensor x, int dim) -> Tensor")
+_library.define(
+    "logsumexp_backward(Tensor grad_output, Tensor x, int dim, str? implementation=None) -> Tensor"
+)
 
 _ops = torch.ops.triton_softmax
 softmax = _ops.softmax.default
@@ -73,12 +76,12 @@ def _softmax_backward_kernel(operation: str):
     return kernel
 
 
-def _logsumexp_kernel(x, dim):
-    return run("logsumexp", (x,), dim)
+def _logsumexp_kernel(x, dim, implementation=None):
+    return run("logsumexp", (x,), dim, None, implementation)
 
 
-def _logsumexp_backward_kernel(grad_output, x, dim):
-    return run("logsumexp_backward", (x, grad_output), dim)
+def _logsumexp_backward_kernel(grad_output, x, dim, implementation=None):
+    return run("logsumexp_backward", (x, grad_output), dim, None, implementation)
 
 
 def _softmax_shape(x, dim, dtype=None, implementation=None):
@@ -91,13 +94,13 @@ def _softmax_backward_shape(grad_output, output, dim, input_dtype, implementatio
     return torch.empty(output.shape, dtype=input_dtype, device=output.device)
 
 
-def _logsumexp_shape(x, dim):
-    dim = check_arguments(x, dim)
+def _logsumexp_shape(x, dim, implementation=None):
+    dim = check_arguments(x, dim, None, implementation)
     return torch.empty([*x.shape[:dim], *x.shape[dim + 1 :]], dtype=x.dtype, device=x.device)
 
 
-def _logsumexp_backward_shape(grad_output, x, dim):
-    check_arguments(x, dim)
+def _logsumexp_backward_shape(grad_output, x, dim, implementation=None):
+    check_arguments(x, dim, None, implementation)
     return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
 
@@ -134,18 +137,18 @@ def _softmax_backward_batching(op):
     return rule
 
 
-def _logsumexp_batched(info, in_dims, x, dim):
+def _logsumexp_batched(info, in_dims, x, dim, implementation=None):
     (x,) = _to_front(info, in_dims, x)
     dim = check_dim(dim, x.dim() - 1)
-    return logsumexp(x.unsqueeze(1) if x.dim() == 1 else x, dim + 1), 0
+    return logsumexp(x.unsqueeze(1) if x.dim() == 1 else x, dim + 1, implementation), 0
 
 
-def _logsumexp_backward_batched(info, in_dims, grad_output, x, dim):
+def _logsumexp_backward_batched(info, in_dims, grad_output, x, dim, implementation=None):
     dlse, x = _to_front(info, in_dims, grad_output, x)
     dim = check_dim(dim, x.dim() - 1)
     if x.dim() == 1:
-        return logsumexp_backward(dlse, x.unsqueeze(1), 1).squeeze(1), 0
-    return logsumexp_backward(dlse, x, dim + 1), 0
+        return logsumexp_backward(dlse, x.unsqueeze(1), 1, implementation).squeeze(1), 0
+    return logsumexp_backward(dlse, x, dim + 1, implementation), 0
 
 
 # --8<-- [start:autograd-key]
@@ -211,13 +214,21 @@ for _name, _op, _backward_op, _log in (
         (None,) * 5,
         _log,
     )
-_register(logsumexp, _logsumexp_kernel, _logsumexp_shape, _logsumexp_batched, LogsumexpFunction)
+_register(
+    logsumexp,
+    _logsumexp_kernel,
+    _logsumexp_shape,
+    _logsumexp_batched,
+    LogsumexpFunction,
+    (None,) * 3,
+)
 _register(
     logsumexp_backward,
     _logsumexp_backward_kernel,
     _logsumexp_backward_shape,
     _logsumexp_backward_batched,
     LogsumexpBackwardFunction,
+    (None,) * 4,
 )
 
 
@@ -246,8 +257,9 @@ def _register_autocast(device_type: str, key: str) -> None:
 
         return kernel
 
-    def autocast_logsumexp(x, dim):
-        return without_autocast(logsumexp, x.float() if eligible(x) else x, dim)
+    def autocast_logsumexp(x, dim, implementation=None):
+        x = x.float() if eligible(x) else x
+        return without_autocast(logsumexp, x, dim, implementation)
 
     _library.impl(softmax, autocast_softmax(softmax), key)
     _library.impl(log_softmax, autocast_softmax(log_softmax), key)
@@ -257,3 +269,114 @@ def _register_autocast(device_type: str, key: str) -> None:
 # --8<-- [end:autocast]
 _register_autocast("cuda", "AutocastCUDA")
 _register_autocast("xpu", "AutocastXPU")
+
+
+# The operators around the softmax. Each is a pass of a kernel without a derivative of its own: that
+# is the business of `losses` and `tokens`, which go by PyTorch's operators where a transform looks.
+
+_ROWS = (
+    "Tensor target, Tensor picked, Tensor factor, Tensor z_factor, "
+    "Tensor? at_target, Tensor? everywhere, int dim"
+)
+_library.define(f"cross_entropy_rows(Tensor x, {_ROWS}, bool gradient) -> (Tensor, Tensor, Tensor)")
+_library.define(f"cross_entropy_rows_(Tensor(a!) x, {_ROWS}) -> (Tensor, Tensor)")
+_library.define("row_statistics(Tensor x, int dim, bool entropy) -> (Tensor, Tensor, Tensor)")
+_TOKENS = "Tensor target, Tensor g, Tensor? g_entropy, int dim"
+_library.define(f"tokens_backward(Tensor x, {_TOKENS}) -> Tensor")
+_library.define(f"tokens_backward_(Tensor(a!) x, {_TOKENS}) -> ()")
+_library.define("scale_rows_(Tensor(a!) x, Tensor factor, int dim) -> ()")
+
+cross_entropy_rows = _ops.cross_entropy_rows.default
+cross_entropy_rows_ = _ops.cross_entropy_rows_.default
+row_statistics = _ops.row_statistics.default
+tokens_backward = _ops.tokens_backward.default
+tokens_backward_ = _ops.tokens_backward_.default
+scale_rows_ = _ops.scale_rows_.default
+
+
+def _accumulator(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def _without(x: Tensor, dim: int) -> Tensor:
+    shape = [*x.shape[:dim], *x.shape[dim + 1 :]]
+    return torch.empty(shape, dtype=_accumulator(x), device=x.device)
+
+
+def _numbers(target, picked, factor, z_factor, at_target, everywhere) -> tuple[str, tuple]:
+    """The name of the operation, and the numbers of the row that it takes."""
+    if at_target is None:
+        return "cross_entropy", (target, picked, factor, z_factor)
+    numbers = (target, picked, factor, z_factor, at_target, everywhere)
+    return "cross_entropy_smoothed", numbers
+
+
+def _cross_entropy_rows(x, *arguments):
+    *rows, dim, gradient = arguments
+    name, numbers = _numbers(*rows)
+    if not gradient:
+        return *run(name, (x, *numbers), dim, _accumulator(x)), x.new_empty(0)
+    dx, losses, lse = run(f"{name}_gradient", (x, *numbers), dim)
+    return losses, lse, dx
+
+
+def _cross_entropy_rows_shape(x, *arguments):
+    *_, dim, gradient = arguments
+    dx = torch.empty(x.shape if gradient else (0,), dtype=x.dtype, device=x.device)
+    return _without(x, dim), _without(x, dim), dx
+
+
+def _cross_entropy_rows_in_place(x, *arguments):
+    *rows, dim = arguments
+    name, numbers = _numbers(*rows)
+    _, losses, lse = run(f"{name}_gradient_", (x, *numbers), dim)
+    return losses, lse
+
+
+def _cross_entropy_rows_in_place_shape(x, *arguments):
+    return _without(x, arguments[-1]), _without(x, arguments[-1])
+
+
+def _row_statistics(x, dim, entropy):
+    if entropy:
+        return run("entropy", (x,), dim, _accumulator(x))
+    return *run("statistics", (x,), dim, _accumulator(x)), x.new_empty(0, dtype=_accumulator(x))
+
+
+def _row_statistics_shape(x, dim, entropy):
+    last = _without(x, dim) if entropy else x.new_empty(0, dtype=_accumulator(x))
+    return _without(x, dim), _without(x, dim), last
+
+
+def _tokens_backward(x, target, g, g_entropy, dim, *, mark=""):
+    if g_entropy is None:
+        return run(f"selected_backward{mark}", (x, target, g), dim)
+    return run(f"tokens_backward{mark}", (x, target, g, g_entropy), dim)
+
+
+def _tokens_backward_in_place(*arguments):
+    _tokens_backward(*arguments, mark="_")
+
+
+def _tokens_backward_shape(x, *_):
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+def _nothing(*_):
+    return None
+
+
+def _scale_rows(x, factor, dim):
+    scale_rows(x, factor, dim)
+
+
+for _op, _kernel, _shape in (
+    (cross_entropy_rows, _cross_entropy_rows, _cross_entropy_rows_shape),
+    (cross_entropy_rows_, _cross_entropy_rows_in_place, _cross_entropy_rows_in_place_shape),
+    (row_statistics, _row_statistics, _row_statistics_shape),
+    (tokens_backward, _tokens_backward, _tokens_backward_shape),
+    (tokens_backward_, _tokens_backward_in_place, _nothing),
+    (scale_rows_, _scale_rows, _nothing),
+):
+    _library.impl(_op, _kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(_op, _shape, lib=_library)

@@ -432,7 +432,7 @@ def test_one_kernel_serves_all_operations(shape, dim):
     x = tensor(*shape)
     kernels = set()
     for name, op in plan.OPERATIONS.items():
-        inputs = (x,) * op.inputs + (x.sum(dim),) * op.weighted
+        inputs = (x,) * op.inputs + (x.sum(dim),) * op.numbers
         launches = dispatch.plan_of(name, inputs, dim).launches
         assert {each.constants["OP"] for each in launches} == {op}
         kernels |= {each.kernel for each in launches}

@@ -71,11 +71,14 @@ def published(tmp_path_factory) -> Path:
     """Two pages in the shell of the site, built with an address and a repository."""
     folder = tmp_path_factory.mktemp("published")
     (folder / "docs").mkdir()
-    (folder / "docs/index.md").write_text("---\ndescription: The first page.\n---\n# Home\n")
+    (folder / "docs/index.md").write_text(
+        "---\ndescription: The first page.\n---\n# Home\n\n"
+        "    pip install .  # in a clone of the repository\n"
+    )
     (folder / "docs/other.md").write_text("# Other & more\n\nText.\n")
     (folder / "hooks.py").write_text(
         "from softmax_site.build import "
-        "on_page_content, on_page_context, on_post_page, on_post_template\n"
+        "on_page_content, on_page_context, on_page_markdown, on_post_page, on_post_template\n"
     )
     settings = {
         "INHERIT": str(ROOT / "mkdocs.yml"),
@@ -109,6 +112,7 @@ def test_with_an_address_pages_say_where_they_are(published):
     assert 'href="https://example.org/source"' in other
     home_page = read(published, "index.html")
     assert '<meta name="description" content="The first page.">' in home_page
+    assert "pip install git+https://example.org/source\n" in home_page
     assert '<meta property="og:description" content="The first page.">' in home_page
     assert set(re.findall(r"<loc>(.*?)</loc>", read(published, "sitemap.xml"))) == {
         ADDRESS,

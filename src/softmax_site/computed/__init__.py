@@ -13,6 +13,7 @@ NAMES = (
     "aligned_ptx",
     "compiled",
     "primer",
+    "rounding_table",
     "spills",
     "split_rows_trace",
     "worked_views",

@@ -165,32 +165,31 @@ def memory(environment: dict) -> str:
 
 
 def coalescing() -> str:
-    """The same eight lanes, reading neighbours and reading a stride apart."""
+    """The same eight threads, reading neighbours and reading a stride apart."""
     near = Drawing(
-        250, 150, "Eight lanes read eight neighbouring elements: one sector of 32 bytes."
+        250, 150, "Eight threads read eight neighbouring elements: one sector of 32 bytes."
     )
     far = Drawing(
-        250, 150, "Eight lanes read elements that lie far apart: one element of eight sectors."
+        250, 150, "Eight threads read elements that lie far apart: one element of eight sectors."
     )
     for drawing, title in ((near, "neighbours"), (far, "a stride apart")):
         drawing.text(0, 10, title)
-        for lane in range(8):
-            drawing.box(4 + lane * 30, 26, 26, 20, "p0", str(lane))
+        for thread in range(8):
+            drawing.box(4 + thread * 30, 26, 26, 20, "p0", str(thread))
     near.box(3, 88, 238, 24, "frame")
-    for lane in range(8):
-        near.arrow(17 + lane * 30, 48, 17 + lane * 30, 84)
-        near.box(5 + lane * 29.5, 91, 26, 18, "reads")
-        far.arrow(17 + lane * 30, 48, 17 + lane * 30, 84)
-        far.box(4 + lane * 30, 88, 27, 24, "frame")
-        far.box(6 + lane * 30, 91, 4, 18, "reads")
+    for thread in range(8):
+        near.arrow(17 + thread * 30, 48, 17 + thread * 30, 84)
+        near.box(5 + thread * 29.5, 91, 26, 18, "reads")
+        far.arrow(17 + thread * 30, 48, 17 + thread * 30, 84)
+        far.box(4 + thread * 30, 88, 27, 24, "frame")
+        far.box(6 + thread * 30, 91, 4, 18, "reads")
     near.text(0, 134, "1 sector moved, all of it used", "quiet")
     far.text(0, 134, "8 sectors moved, an eighth of each used", "quiet")
     return figure(
         [near, far],
-        "Coalescing. Memory is moved in lines of 128 bytes, in sectors of 32. Lanes of a warp that "
-        "ask for neighbouring float32 numbers share sectors; lanes that ask for numbers far apart "
-        "each move a sector of their own and use four bytes of it. A warp has 32 lanes, eight are "
-        "drawn.",
+        "Eight of the 32 threads of a warp. If they ask for adjacent float32 numbers, these share "
+        "a sector. If they ask for numbers far apart, each moves a sector of its own and uses "
+        "four bytes of it.",
     )
 
 

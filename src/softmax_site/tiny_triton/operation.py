@@ -1,0 +1,30 @@
+"""The library's `Operation` without `dataclasses`, which MicroPython does not have."""
+
+
+class Operation:
+    """What is computed for a row; the fields are those of `triton_softmax.operations.operation`."""
+
+    finish = None
+    finish_terms = None
+    finish_row = None
+    exp_in_finish = False
+    weighted = False
+
+    def __init__(self, name, **fields):
+        self.name = name
+        self.fields = fields
+        for field, value in fields.items():
+            setattr(self, field, value)
+
+    @property
+    def reduces(self):
+        """Whether one number is written for a row."""
+        return self.finish_row is not None
+
+
+def replace(operation, **changes):
+    """Another operation that differs in some fields."""
+    fields = dict(operation.fields)
+    fields["name"] = operation.name
+    fields.update(changes)
+    return Operation(**fields)
