@@ -101,7 +101,8 @@ def candidates_for_many_rows(
         return [
             one_chunk_each,
             (1_310_720, Candidate(8192, 96, depth=1, backoff=500)),
-            (ANY_LENGTH, Candidate(8192, 128, depth=2)),
+            (2_097_152, Candidate(8192, 128, depth=2)),
+            (ANY_LENGTH, Candidate(16384, 128, num_warps=8, depth=2)),
         ]
     if edges:
         one_chunk_each = [
@@ -115,6 +116,7 @@ def candidates_for_many_rows(
         *one_chunk_each,
         (ANY_LENGTH, Candidate(4096, 128, depth=2)),
         (ANY_LENGTH, Candidate(8192, 168, depth=1)),
+        (ANY_LENGTH, Candidate(16384, 128, num_warps=8)),
     ]
 
 
