@@ -8,8 +8,8 @@ Names, besides one `bench-PAGE` for each page of measurements:
 * `bench-rung-KERNEL`: what a kernel reaches, length by length, with a sign against torch;
   `bench-logsumexp` the same for log-sum-exp;
 * `reaches-NAME`: one number for beside a title, the share of a copy's speed at one named shape;
-* `which-kernel`: the form that asks the planner, with its first answer; `which-kernel-usual`, a table
-  of usual shapes; `which-kernel-guesses`, how good its times are;
+* `which-kernel`: the form that asks the planner, with its first answer; `which-kernel-usual`, a
+  table of usual shapes; `which-kernel-guesses`, how good its times are;
 * `exercise-NAME` and `solution-NAME`, with a dash for each underscore; `exercises`, their list;
 * `moved-NAME`: the elements that a kernel reads and writes, as blocks, below those it improves on.
 
