@@ -270,9 +270,13 @@ def ask(text):
     show(into, start, start.ask, start.answer, base);
 
     const python = window.softmaxAsk(base, () => planner(asset));
+    const state = () => [...new FormData(made).values()].join("|");
     let turn = 0;
+    let last = state();
 
     async function run() {
+      if (state() === last) return; // Enter in a field is a change and a submission
+      last = state();
       const mine = ++turn;
       says.classList.remove("wrong");
       try {
