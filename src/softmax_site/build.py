@@ -46,7 +46,8 @@ def on_files(files, config):
 
 
 def on_page_markdown(text, page, config, files):
-    """In a preview, convert only pages that have changed."""
+    """Say where to install from; in a preview, convert only pages that have changed."""
+    text = shell.installable(text, config.repo_url)
     if _preview is not None:
         _preview.on_page_markdown(text, page, config, files)
     return text

@@ -8,6 +8,7 @@ Names, besides one `bench-PAGE` for each page of measurements:
 * `bench-rung-KERNEL`: what a kernel reaches, length by length, with a sign against torch;
   `bench-logsumexp` the same for log-sum-exp;
 * `reaches-NAME`: one number for beside a title, the share of a copy's speed at one named shape;
+* `moving-NAME`: a figure that a reader moves;
 * `which-kernel`: the form that asks the planner, with its first answer; `which-kernel-usual`, a
   table of usual shapes; `which-kernel-guesses`, how good its times are;
 * `exercise-NAME` and `solution-NAME`, with a dash for each underscore; `exercises`, their list;
@@ -27,7 +28,7 @@ from softmax_site.benchmarks import notice
 from softmax_site.benchmarks.data import newest
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.benchmarks.render import render
-from softmax_site.figures import home
+from softmax_site.figures import home, moving
 from softmax_site.which_kernel import page as which_kernel
 
 READ = ("docs/benchmarks", "tests/site/test_corrections.py", checks.COUNTS)
@@ -38,6 +39,7 @@ READ = ("docs/benchmarks", "tests/site/test_corrections.py", checks.COUNTS)
 def _stamp(root: Path) -> tuple:
     files = [root / name for name in READ]
     files += [*(root / READ[0]).rglob("*.json"), *(root / "src").rglob("*.py")]
+    files += (root / moving.FRAMES).glob("*.html")
     files += (root / practice.FOLDER).rglob("*.py")
     return tuple((path, path.stat().st_mtime_ns) for path in files if path.is_file())
 
@@ -52,6 +54,7 @@ def _load(root: Path, stamp: tuple) -> Rendered:
     found = newest(root)
     out.fragments |= kernel_map.fragments(found and found[1])
     out.fragments |= home.fragments(root)
+    out.fragments |= moving.fragments(root)
     out.add(which_kernel.render(root))
     out.add(practice.render(root))
     out.fragments |= {

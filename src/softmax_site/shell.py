@@ -71,6 +71,17 @@ def copyable(html: str) -> str:
     return _BLOCK.sub(mark, html)
 
 
+def installable(text: str, repository: str | None) -> str:
+    """The text of a page with the command that installs from the published repository, if there is
+    one; otherwise with that for a clone, as written.
+
+    >>> installable("pip install .  # in a clone of the repository", "https://example.org/it")
+    'pip install git+https://example.org/it'
+    """
+    clone = "pip install .  # in a clone of the repository"
+    return text.replace(clone, f"pip install git+{repository}") if repository else text
+
+
 def heading(page: Any) -> str:
     """A page's title as the page writes it: its first heading, or its name in the navigation."""
     first = next(iter(page.toc), None)
@@ -80,9 +91,9 @@ def heading(page: Any) -> str:
 def needed(loads: list[dict], content: str) -> list[str]:
     """The style sheets and scripts that a page with this content needs.
 
-    >>> loads = [{"for": 'class="stepper', "load": ["stepper.js"]}]
-    >>> needed(loads, '<div class="stepper">'), needed(loads, "<p>")
-    (['stepper.js'], [])
+    >>> loads = [{"for": 'class="moving', "load": ["moving.js"]}]
+    >>> needed(loads, '<div class="moving">'), needed(loads, "<p>")
+    (['moving.js'], [])
     """
     found = [path for each in loads if each["for"] in content for path in each["load"]]
     return list(dict.fromkeys(found))

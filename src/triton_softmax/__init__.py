@@ -4,6 +4,7 @@ of kernels.
 The modules, in the order in which a call passes them:
 
 - `functional`: `softmax`, `log_softmax`, `logsumexp`; `nn`: `Softmax`, `LogSoftmax`
+- `invariance`: the context in which a row has the same bits in every batch
 - `eager`: the short cut of plain eager calls, past PyTorch's dispatcher
 - `registration`: the operators for all other calls, with rules for autograd, vmap, autocast and
   tracing; `derivatives`: their derivatives of any order
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 from .checks import IMPLEMENTATIONS
 from .functional import log_softmax, logsumexp, softmax
+from .invariance import batch_invariant
 from .nn import LogSoftmax, Softmax
 
 __version__ = "0.1.0"
@@ -31,6 +33,7 @@ __all__ = [
     "LogSoftmax",
     "Softmax",
     "__version__",
+    "batch_invariant",
     "log_softmax",
     "logsumexp",
     "softmax",

@@ -20,8 +20,8 @@ import triton
 from torch import Tensor, empty_like
 
 from . import checks, cpu
-from .checks import check_alike, check_arguments, check_device
-from .choose import Choice, Device, Traits, choose_rows, choose_strided, polling
+from .checks import BATCH_INVARIANT, check_alike, check_arguments, check_device
+from .choose import Choice, Device, Traits, choose_rows, choose_strided, polling, row_tiles
 from .choose.constants import RowTile, SplitStrided, StridedLoops, StridedTile
 from .choose.strided import choose_loops
 from .kernels import (
@@ -37,10 +37,18 @@ from .kernels import (
     two_loops,
 )
 from .launch import Launch, Workspace, cuda_index, current_device
-from .layout import as_matrix, collapse, from_matrix, outer_and_inner, own
+from .layout import (
+    as_matrix,
+    collapse,
+    from_matrix,
+    lies_on_vectors,
+    on_vectors,
+    outer_and_inner,
+    own,
+)
 from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
-from .operations.operation import Operation
+from .operations.operation import Operation, in_any_order
 from .operations.softmax import SOFTMAX, SOFTMAX_VJP
 
 OPERATIONS = {
@@ -51,6 +59,9 @@ OPERATIONS = {
     "logsumexp": LOGSUMEXP,
     "logsumexp_backward": LOGSUMEXP_VJP,
 }
+
+IN_ANY_ORDER = {name: in_any_order(op) for name, op in OPERATIONS.items()}
+"""The same for `batch_invariant=True`."""
 
 _RUNGS = {
     "naive": naive,
@@ -138,14 +149,14 @@ class ByPyTorch:
 
 
 class CopyFirst:
-    """Run another plan on contiguous copies of the inputs."""
+    """Run another plan on contiguous inputs that start on a vector: copies where they do not."""
 
     def __init__(self, plan: Plan):
         self.plan = plan
         self.kernels = plan.kernels
 
     def __call__(self, *inputs: Tensor) -> Tensor:
-        return self.plan(*[each.contiguous() for each in inputs])
+        return self.plan(*map(on_vectors, inputs))
 
 
 class Convert:
@@ -225,8 +236,9 @@ def make_plan(
         dim: the dimension; negative counts from the end.
         dtype: of the result, to which the input is rounded first; by default that of the first
             input.
-        implementation: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose. "three_loops"
-            has no backward pass, and "two_loops" stands in.
+        implementation: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose, or
+            `BATCH_INVARIANT` to choose what gives a row the same bits in every batch.
+            "three_loops" has no backward pass, and "two_loops" stands in.
 
     Raises:
         TypeError, IndexError, ValueError, RuntimeError: see `softmax`; the inputs do not have the
@@ -244,7 +256,8 @@ def make_plan(
     check_alike(x, *inputs[op.inputs :], shape=without)
     if x.numel() == 0:
         return Filled(shape, -math.inf, dtype)
-    if x.device.type == "cpu" and implementation is None and not checks.INTERPRETED:
+    chosen = implementation in (None, BATCH_INVARIANT)
+    if x.device.type == "cpu" and chosen and not checks.INTERPRETED:
         return ByPyTorch(operation, dim, dtype)
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
@@ -264,8 +277,8 @@ def make_plan(
     plan = _plan_launches(operation, inputs, out, dim, implementation)
     if plan is not None:
         return plan
-    if implementation in (None, "strided"):
-        contiguous = tuple(each.contiguous() for each in inputs)
+    if chosen or implementation == "strided":
+        contiguous = tuple(map(on_vectors, inputs))
         return CopyFirst(make_plan(operation, contiguous, dim, dtype, implementation))
     rows = tuple(as_matrix(each, dim).contiguous() for each in inputs)
     plan = CopyFirst(make_plan(operation, rows, 1, dtype, implementation))
@@ -288,7 +301,8 @@ def _plan_rung(implementation: str, operation: str, dim: int, dtype: torch.dtype
 
 def traits_of(op: Operation) -> Traits:
     """What a choice has to know of an operation."""
-    return Traits(op.inputs, op.finish_terms is not None, op.exp_in_finish, op.reduces)
+    keeps_terms = op.finish_terms is not None
+    return Traits(op.inputs, keeps_terms, op.exp_in_finish, op.reduces, op.any_order)
 
 
 def _plan_launches(
@@ -297,6 +311,8 @@ def _plan_launches(
     """The plan for the inputs and the contiguous result, which has no data yet; None if no kernel
     takes their layout."""
     op = OPERATIONS[operation]
+    if implementation == BATCH_INVARIANT:
+        op, implementation = IN_ANY_ORDER[operation], None
     x = inputs[0]
     n_cols = x.shape[dim]
     tensors = (*inputs, out)
@@ -321,6 +337,10 @@ def _plan_launches(
         one_row = (1, *(n_cols if i in which else 1 for i in range(len(tensors))))
         n_rows, *steps = groups[0] if groups else one_row
         of_moved = tuple(steps[i] for i in which)
+        if op.any_order and n_cols > row_tiles.LONGEST_OF_FEW:
+            # Chunks must lie alike in all tensors, and rows start where their number says.
+            if not all(lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
+                return None
         choice = choose_rows(
             n_rows, n_cols, itemsize, strides=of_moved, implementation=implementation, **facts
         )

@@ -8,8 +8,8 @@ Six operators live in the namespace `triton_softmax`, reachable as
 - `softmax_backward(grad_output, output, dim, input_dtype, implementation=None) -> dx`
 - `log_softmax`, as `softmax`
 - `log_softmax_backward`, as `softmax_backward`
-- `logsumexp(x, dim) -> lse`, without the dimension `dim`
-- `logsumexp_backward(grad_output, x, dim) -> dx`
+- `logsumexp(x, dim, implementation=None) -> lse`, without the dimension `dim`
+- `logsumexp_backward(grad_output, x, dim, implementation=None) -> dx`
 
 Each has a kernel (`dispatch.run`), a shape rule for tracing, a differentiation rule in both modes
 (`derivatives`), a batching rule, and the autocast rule of PyTorch's operator of the same name. The
@@ -40,10 +40,12 @@ _BACKWARD = (
 )
 _library.define(f"softmax({_FORWARD}) -> Tensor")
 _library.define(f"log_softmax({_FORWARD}) -> Tensor")
-_library.define("logsumexp(Tensor x, int dim) -> Tensor")
+_library.define("logsumexp(Tensor x, int dim, str? implementation=None) -> Tensor")
 _library.define(f"softmax_backward({_BACKWARD}) -> Tensor")
 _library.define(f"log_softmax_backward({_BACKWARD}) -> Tensor")
-_library.define("logsumexp_backward(Tensor grad_output, Tensor x, int dim) -> Tensor")
+_library.define(
+    "logsumexp_backward(Tensor grad_output, Tensor x, int dim, str? implementation=None) -> Tensor"
+)
 
 _ops = torch.ops.triton_softmax
 softmax = _ops.softmax.default
@@ -73,12 +75,12 @@ def _softmax_backward_kernel(operation: str):
     return kernel
 
 
-def _logsumexp_kernel(x, dim):
-    return run("logsumexp", (x,), dim)
+def _logsumexp_kernel(x, dim, implementation=None):
+    return run("logsumexp", (x,), dim, None, implementation)
 
 
-def _logsumexp_backward_kernel(grad_output, x, dim):
-    return run("logsumexp_backward", (x, grad_output), dim)
+def _logsumexp_backward_kernel(grad_output, x, dim, implementation=None):
+    return run("logsumexp_backward", (x, grad_output), dim, None, implementation)
 
 
 def _softmax_shape(x, dim, dtype=None, implementation=None):
@@ -91,13 +93,13 @@ def _softmax_backward_shape(grad_output, output, dim, input_dtype, implementatio
     return torch.empty(output.shape, dtype=input_dtype, device=output.device)
 
 
-def _logsumexp_shape(x, dim):
-    dim = check_arguments(x, dim)
+def _logsumexp_shape(x, dim, implementation=None):
+    dim = check_arguments(x, dim, None, implementation)
     return torch.empty([*x.shape[:dim], *x.shape[dim + 1 :]], dtype=x.dtype, device=x.device)
 
 
-def _logsumexp_backward_shape(grad_output, x, dim):
-    check_arguments(x, dim)
+def _logsumexp_backward_shape(grad_output, x, dim, implementation=None):
+    check_arguments(x, dim, None, implementation)
     return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
 
@@ -134,18 +136,18 @@ def _softmax_backward_batching(op):
     return rule
 
 
-def _logsumexp_batched(info, in_dims, x, dim):
+def _logsumexp_batched(info, in_dims, x, dim, implementation=None):
     (x,) = _to_front(info, in_dims, x)
     dim = check_dim(dim, x.dim() - 1)
-    return logsumexp(x.unsqueeze(1) if x.dim() == 1 else x, dim + 1), 0
+    return logsumexp(x.unsqueeze(1) if x.dim() == 1 else x, dim + 1, implementation), 0
 
 
-def _logsumexp_backward_batched(info, in_dims, grad_output, x, dim):
+def _logsumexp_backward_batched(info, in_dims, grad_output, x, dim, implementation=None):
     dlse, x = _to_front(info, in_dims, grad_output, x)
     dim = check_dim(dim, x.dim() - 1)
     if x.dim() == 1:
-        return logsumexp_backward(dlse, x.unsqueeze(1), 1).squeeze(1), 0
-    return logsumexp_backward(dlse, x, dim + 1), 0
+        return logsumexp_backward(dlse, x.unsqueeze(1), 1, implementation).squeeze(1), 0
+    return logsumexp_backward(dlse, x, dim + 1, implementation), 0
 
 
 # --8<-- [start:autograd-key]
@@ -211,13 +213,21 @@ for _name, _op, _backward_op, _log in (
         (None,) * 5,
         _log,
     )
-_register(logsumexp, _logsumexp_kernel, _logsumexp_shape, _logsumexp_batched, LogsumexpFunction)
+_register(
+    logsumexp,
+    _logsumexp_kernel,
+    _logsumexp_shape,
+    _logsumexp_batched,
+    LogsumexpFunction,
+    (None,) * 3,
+)
 _register(
     logsumexp_backward,
     _logsumexp_backward_kernel,
     _logsumexp_backward_shape,
     _logsumexp_backward_batched,
     LogsumexpBackwardFunction,
+    (None,) * 4,
 )
 
 
@@ -246,8 +256,9 @@ def _register_autocast(device_type: str, key: str) -> None:
 
         return kernel
 
-    def autocast_logsumexp(x, dim):
-        return without_autocast(logsumexp, x.float() if eligible(x) else x, dim)
+    def autocast_logsumexp(x, dim, implementation=None):
+        x = x.float() if eligible(x) else x
+        return without_autocast(logsumexp, x, dim, implementation)
 
     _library.impl(softmax, autocast_softmax(softmax), key)
     _library.impl(log_softmax, autocast_softmax(log_softmax), key)

@@ -9,6 +9,7 @@ class Operation:
     finish_row = None
     exp_in_finish = False
     weighted = False
+    any_order = False
 
     def __init__(self, name, **fields):
         self.name = name

@@ -82,13 +82,13 @@ class SplitRows(NamedTuple):
 
 
 class StridedTile(NamedTuple):
-    """The whole softmax dimension, of some columns side by side: `strided`."""
+    """Whole strands side by side: `strided`."""
 
     block_cols: int
-    """Elements of the softmax dimension in a tile, a power of two."""
+    """Elements along a strand in a tile, a power of two."""
 
     block_inner: int
-    """Columns side by side, a power of two."""
+    """Strands side by side, a power of two."""
 
     vector: int
     """Divides the inner dimension's length and all strides but the inner ones; 1 where these are
@@ -101,14 +101,14 @@ class StridedTile(NamedTuple):
     """Offsets within one outer slice need 64 bits."""
 
     tiles: int = 1
-    """Tiles one below the other. Together they hold the whole dimension."""
+    """Tiles one after the other along the strands. Together they have room for whole strands."""
 
 
 class SplitStrided(NamedTuple):
-    """Chunks of the softmax dimension, on as many programs at the same time: `split_strided`."""
+    """Chunks of strands, on as many programs at the same time: `split_strided`."""
 
     block_cols: int
-    """Elements of the softmax dimension in a chunk, a power of two."""
+    """Elements of a strand in a chunk, a power of two."""
 
     block_inner: int
     """As in `StridedTile`."""
@@ -126,7 +126,7 @@ class SplitStrided(NamedTuple):
     """Poll for words that are missing; NVIDIA only."""
 
     chunks: int
-    """Lanes per column that read its words: a power of two, at least the number of chunks, and such
+    """Lanes per strand that read its words: a power of two, at least the number of chunks, and such
     that the tile of chunks × block_inner has at least as many lanes as there are threads."""
 
     polls: int
@@ -134,10 +134,10 @@ class SplitStrided(NamedTuple):
 
 
 class StridedLoops(NamedTuple):
-    """Chunks of a very long softmax dimension, each walked tile by tile: `strided_loops`."""
+    """Chunks of very long strands, each walked along tile by tile: `strided_loops`."""
 
     block_cols: int
-    """Elements of the softmax dimension in a tile, a power of two."""
+    """Elements of a strand in a tile, a power of two."""
 
     block_inner: int
     """As in `StridedTile`."""
@@ -176,7 +176,7 @@ class Choice(NamedTuple):
     """Registers per thread at most; None lets the compiler choose."""
 
     n_chunks: int = 1
-    """Chunks of a row, or of the softmax dimension."""
+    """Chunks of a row, or of a strand."""
 
     chunk_cols: int = 0
     """Columns of a chunk, of which the last may have fewer. For `split_rows` and `strided_loops`,
@@ -193,7 +193,7 @@ class Choice(NamedTuple):
 
         Args:
             n_groups: what is cut into `n_chunks` chunks: tiles of rows, rows that are split, or
-                tiles of columns side by side.
+                tiles of strands side by side.
         """
         n_tasks = n_groups * self.n_chunks
         return n_tasks if self.max_programs is None else min(n_tasks, self.max_programs)

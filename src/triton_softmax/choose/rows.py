@@ -11,6 +11,9 @@ from .strided import choose_loops
 from .traits import Traits
 from .vectors import ceil_div, vector_width
 
+MANY_ROWS = 2**20
+"""Rows enough for any device: their number, where a choice must not depend on it."""
+
 
 def choose_rows(
     n_rows: int,
@@ -52,6 +55,11 @@ def choose_rows(
         if edges and not aligned:
             vector = 1
         return choose_row_tile(n_rows, n_cols, held, vector, aligned, traits, device)
+    if traits.any_order and n_cols > row_tiles.LONGEST_OF_FEW:
+        # Chunks, whose sums are added in floating point: the same for every number of rows.
+        if held == 8 or n_cols > split_rows.MAX_COLS:
+            return choose_loops(1, n_cols, held, traits, device)
+        return choose_split_rows(MANY_ROWS, n_cols, held, vector, edges, traits, device)
     if edges and half_vectors_do(n_cols, held, vector, strides):
         vector, edges = 4, False
     if fits_one_program(n_rows, n_cols, held, edges, traits, device):

@@ -1,4 +1,8 @@
-"""Softmax along a dimension whose elements lie apart, seen as (n_outer, n_cols, n_inner)."""
+"""Softmax along a dimension whose elements lie apart, seen as (n_outer, n_cols, n_inner).
+
+What one softmax is taken of is a strand: n_cols elements along the middle dimension. Strands lie
+side by side along the last.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +20,22 @@ CHUNK_REGISTERS = 128
 
 
 class Columns(NamedTuple):
-    """The columns of a tensor, as all strided geometries see them."""
+    """The strands of a tensor, as all strided geometries see them."""
 
     n_outer: int
     """Size of the first dimension."""
 
     n_cols: int
-    """Length of the softmax dimension."""
+    """Size of the softmax dimension: the length of a strand."""
 
     n_inner: int
-    """Size of the last dimension: columns side by side."""
+    """Size of the last dimension: strands side by side."""
 
     itemsize: int
     """Bytes of the widest element that is read."""
 
     vector: int
-    """Elements that one access across columns may move."""
+    """Elements that one access across strands may move."""
 
     stated_vector: int
     """The same as the kernel is told: 1 where Triton sees it by itself."""
@@ -87,10 +91,10 @@ def choose_strided(
 
 # --8<-- [start:columns]
 def choose_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """A tile of the whole softmax dimension if it is short, else chunks of it, else loops.
+    """A tile of whole strands if they are short, else chunks of them, else loops.
 
-    A very long dimension, for whose many chunks there would be too many words to read, is walked in
-    loops. So is every long one where waiting is not known to work, or whose elements have to be
+    Very long strands, for whose many chunks there would be too many words to read, are walked along
+    in loops. So are all long ones where waiting is not known to work, or whose elements have to be
     accessed one by one or (16-bit, forward) two by two.
     """
     itemsize, forward = columns.itemsize, traits.inputs == 1
@@ -98,6 +102,9 @@ def choose_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
     longest_tile = 1024 if itemsize == 4 and forward else 512
     longest_split = 65536 if itemsize == 2 and forward else 16384
     too_narrow = 2 if itemsize == 2 and forward else 1
+    if traits.any_order:
+        longest_tile = 2048  # one program as long as it can: it alone adds in any order
+        columns = columns._replace(n_outer=1)
     if (
         (device.nvidia and itemsize <= 4 and columns.vector > too_narrow)
         and (block_cols > longest_tile and columns.n_cols <= longest_split)
@@ -114,8 +121,7 @@ def choose_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
 
 # --8<-- [start:tile]
 def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """The whole dimension, and as many columns side by side as make whole cache lines, or as
-    registers allow."""
+    """Whole strands, and as many side by side as make whole cache lines, or as registers allow."""
     block_cols = next_power_of_2(columns.n_cols)
     sixteen, forward = columns.itemsize == 2, traits.inputs == 1
     per_warp = 1024 if columns.itemsize == 8 else 2048
@@ -144,7 +150,7 @@ def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Cho
 
 # --8<-- [start:split]
 def chunk_tile(n_cols: int, itemsize: int, traits: Traits) -> tuple[int, int, int]:
-    """(block_cols, block_inner, warps) of a chunk of a dimension that no tile holds.
+    """(block_cols, block_inner, warps) of a chunk of strands that are too long for a tile.
 
     The taller the chunks, the fewer words there are to read; the smaller the tiles, the more
     programs run beside one that waits.
@@ -159,8 +165,8 @@ def chunk_tile(n_cols: int, itemsize: int, traits: Traits) -> tuple[int, int, in
 
 
 def choose_split_strided(columns: Columns, traits: Traits, device: Device) -> Choice | None:
-    """Chunks of the softmax dimension on as many programs; None if the chunks of a column, and so
-    all that wait for each other, do not run at once."""
+    """Chunks of strands on as many programs; None if the chunks of a strand, and so all that wait
+    for each other, do not run at once."""
     block_cols, block_inner, num_warps = chunk_tile(columns.n_cols, columns.itemsize, traits)
     block_inner = min(block_inner, next_power_of_2(columns.n_inner))
     n_chunks = ceil_div(columns.n_cols, block_cols)
@@ -186,7 +192,7 @@ def choose_split_strided(columns: Columns, traits: Traits, device: Device) -> Ch
 
 # --8<-- [start:loops]
 def loop_tile(itemsize: int, vector: int, traits: Traits) -> tuple[int, int, int]:
-    """(block_cols, block_inner, warps) of a tile that walks down a chunk."""
+    """(block_cols, block_inner, warps) of a tile that walks along a chunk."""
     if itemsize == 8:
         return 64, 32, 4
     if itemsize == 4:
@@ -197,9 +203,9 @@ def loop_tile(itemsize: int, vector: int, traits: Traits) -> tuple[int, int, int
 
 
 def choose_strided_loops(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """A long dimension walked twice, in as many chunks as keep the device busy.
+    """Long strands walked along twice, in as many chunks as keep the device busy.
 
-    But every program of the second launch reads the summaries of all chunks of its columns, which
+    But every program of the second launch reads the summaries of all chunks of its strands, which
     should be few beside the elements of its own chunk.
     """
     n_cols, itemsize = columns.n_cols, columns.itemsize

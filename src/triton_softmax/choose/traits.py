@@ -26,3 +26,7 @@ class Traits(NamedTuple):
 
     reduces: bool = False
     """One number is written per row, and not one per element, so nothing is kept until then."""
+
+    any_order: bool = False
+    """No order of summing may change the result, and none does as long as the terms of a sum are in
+    one program. So a choice must not depend on the number of rows where there are several."""

@@ -17,7 +17,8 @@ import triton.language as tl
 
 from .device.names import with_operation
 from .device.registers import in_registers, weighted
-from .device.tiles import barrier_of_tiles, max_of_tiles, sum_of_tiles, terms_of_tiles
+from .device.sums import sum_of
+from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
 from .device.vectors import edge_of_row, round_up
 
 
@@ -78,7 +79,7 @@ def aligned_rows_kernel(
     raw = barrier_of_tiles(raw, HOW.barrier)
     terms = terms_of_tiles(raw, m, INNER, OP)
     terms_edge = OP.terms(values_edge, m, False)
-    total = sum_of_tiles(terms, 1) + tl.sum(terms_edge, axis=1)[:, None]
+    total = sum_of((terms, (terms_edge,)), 1, OP)[:, None]
     total = weighted(total, in_ptrs, rows * in_strides[-1], rows < n_rows, OP)
 
     if OP.reduces:

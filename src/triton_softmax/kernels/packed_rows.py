@@ -18,7 +18,8 @@ import triton.language as tl
 
 from .device.names import with_operation
 from .device.registers import in_registers, weighted
-from .device.tiles import barrier_of_tiles, max_of_tiles, sum_of_tiles, terms_of_tiles
+from .device.sums import sum_of
+from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
 from .device.vectors import multiple_of
 
 
@@ -67,7 +68,7 @@ def packed_rows_kernel(
         m = max_of_tiles(raw, INNER, 1)
     raw = barrier_of_tiles(raw, HOW.barrier)
     terms = terms_of_tiles(raw, m, INNER, OP)
-    total = sum_of_tiles(terms, 1)
+    total = sum_of((terms,), 1, OP)[:, None]
     total = weighted(total, in_ptrs, rows * in_strides[-1], rows < n_rows, OP)
 
     if OP.reduces:

@@ -1,9 +1,9 @@
-"""A long dimension whose elements lie apart: the tile of `strided`, the words of `split_rows`.
+"""Long strands: the tile of `strided`, the words of `split_rows`.
 
-A tile that holds the whole of a long dimension would be too narrow, or too large for the registers.
-So the dimension is cut into chunks of block_cols, and a program takes one chunk of block_inner
-columns side by side. It publishes a word for each of its columns, polls until all words of its
-columns are there, merges them, and writes its tile from registers. The input is read once.
+A tile of whole strands would be too narrow if they are long, or too large for the registers. So
+strands are cut into chunks of block_cols elements, and a program takes one chunk of block_inner
+strands side by side. It publishes a word for each of its strands, polls until all words of its
+strands are there, merges them, and writes its tile from registers. The input is read once.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import triton.language as tl
 from .device.exchange import poll, prefetch, publish, to_common_maximum
 from .device.names import with_operation
 from .device.registers import in_registers, optimization_barrier, weighted
+from .device.sums import sum_of
 from .device.vectors import multiple_of
 from .strided import offsets_in_slice, slice_of
 
 
 # --8<-- [start:columns]
 class Columns(NamedTuple):
-    """The columns of one program, as the functions below pass it on."""
+    """The strands of one program, as the functions below pass them on."""
 
     in_ptrs: Any  # of the outer slice
     in_strides: Any
@@ -59,7 +60,7 @@ def load_tile(chunk, columns, OP: tl.constexpr, HOW: tl.constexpr, AGAIN: tl.con
 
 @triton.jit
 def summarise(raw, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
-    """(m, total) of each column of a tile."""
+    """(m, total) of each strand of a tile."""
     m = 0.0
     m_cols = m
     if OP.shifted:
@@ -68,7 +69,7 @@ def summarise(raw, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
         m_cols = m[None, :]
     raw = optimization_barrier(raw, HOW.barrier)
     terms = OP.terms(in_registers(raw, INNER), m_cols, HOW.wait)
-    return m, tl.sum(terms, axis=0)
+    return m, sum_of(((terms,),), 0, OP)
 
 
 @triton.jit
@@ -84,7 +85,7 @@ def write_tile(
     HOW: tl.constexpr,
     AGAIN: tl.constexpr,
 ):
-    """Write a chunk's tile from its elements and the summaries of its columns."""
+    """Write a chunk's tile from its elements and the summaries of its strands."""
     OUT: tl.constexpr = out_ptr.dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else columns.in_ptrs[0].dtype.element_ty
     inner = columns.first + tl.arange(0, HOW.block_inner)
@@ -109,7 +110,7 @@ def write_tile(
 # --8<-- [start:words]
 @triton.jit
 def missing_words(columns, max_polls, HOW: tl.constexpr):
-    """1 where a word of the columns is missing, a vector of chunks · block_inner.
+    """1 where a word of the strands is missing, a vector of chunks · block_inner.
 
     A vector and not chunks × block_inner, like what the words are loaded into: the compiler may lay
     that out as it lays out the tile, and then several threads would poll for the same word.
@@ -123,7 +124,7 @@ def missing_words(columns, max_polls, HOW: tl.constexpr):
 
 @triton.jit
 def merge_columns(columns, OP: tl.constexpr, HOW: tl.constexpr):
-    """(m, total) of the columns from their words, none of which is missing.
+    """(m, total) of the strands from their words, none of which is missing.
 
     Across the tile, not along it: what comes out of a reduction is then moved to the layout of the
     tile as a vector. Along it, the compiler moves the tile.
@@ -157,19 +158,19 @@ def split_strided_kernel(
     OP: tl.constexpr,
     HOW: tl.constexpr,
 ):
-    """An operation along the middle dimension, a program for each chunk of block_inner columns.
+    """An operation along the middle dimension, a program for each chunk of block_inner strands.
 
     Args:
         in_ptrs, out_ptr, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`.
         words_ptr: workspace of block_inner int64 words per program, zero at the start.
-        n_chunks: chunks of the middle dimension.
+        n_chunks: chunks of a strand.
         max_polls: how often to poll again for missing words before going on without partners.
         OP: what is computed, an `Operation`.
         HOW: a `SplitStrided`.
     """
     OUT: tl.constexpr = out_ptr.dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
-    # Chunks of the same columns are neighbours among the programs, so that those who wait for each
+    # Chunks of the same strands are neighbours among the programs, so that those who wait for each
     # other start together.
     task = tl.program_id(0)
     chunk = task % n_chunks
@@ -193,7 +194,7 @@ def split_strided_kernel(
     publish(words_ptr + chunk * HOW.block_inner + lane, m, total, live, OP, True)
     mine = chunk >= 0
     if OP.reduces:
-        # One program writes the columns' numbers: the last to start, which waits least.
+        # One program writes the strands' numbers: the last to start, which waits least.
         mine = chunk == n_chunks - 1
     if mine:
         missing = tl.sum(missing_words(columns, max_polls, HOW), axis=0)

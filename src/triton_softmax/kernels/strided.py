@@ -1,10 +1,11 @@
 """A dimension whose elements lie apart, without a transposing copy.
 
-The tensor is seen as (n_outer, n_cols, n_inner) with free strides: the operation runs along the
-middle, and neighbours in memory are, as a rule, neighbours along n_inner. So a program takes
-block_inner columns side by side, reads whole cache lines across them, and reduces down the tile's
-first axis. The tile holds the whole dimension. One that is too long for that is the business of
-`split_strided`, and a very long one that of `strided_loops`.
+The tensor is seen as (n_outer, n_cols, n_inner) with free strides. A strand is what one softmax is
+taken of: n_cols elements along the middle dimension. Neighbours in memory are, as a rule,
+neighbours along n_inner and belong to different strands. So a program takes block_inner strands
+side by side, reads whole cache lines across them, and reduces along them, over the tile's first
+axis. Its tiles have room for whole strands. Longer ones are the business of `split_strided`, and
+very long ones that of `strided_loops`. In names, `cols` counts along a strand and `inner` across.
 
 Triton specialises an argument that is 1, and so sees which axis is contiguous. That the lines of a
 tile start on vectors it sees only if the other strides are multiples of 16, and those of images of
@@ -18,20 +19,21 @@ import triton.language as tl
 
 from .device.names import with_operation
 from .device.registers import in_registers, weighted
-from .device.tiles import barrier_of_tiles, max_of_tiles, sum_of_tiles, terms_of_tiles
+from .device.sums import sum_of
+from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
 from .device.vectors import multiple_of
 
 
 # --8<-- [start:tile]
 @triton.jit
 def slice_of(ptr, strides, outer, VECTOR: tl.constexpr):
-    """Where an outer slice of a tensor with strides (outer, column, inner) begins."""
+    """Where an outer slice of a tensor with strides (outer, along, across) begins."""
     return ptr + outer * multiple_of(strides[0], VECTOR)
 
 
 @triton.jit
 def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
-    """Offsets of a tile within an outer slice: cols down, inner across."""
+    """Offsets of a tile within an outer slice: cols along the strands, inner across them."""
     return cols * multiple_of(strides[1], VECTOR) + inner * strides[2]
 
 
@@ -43,7 +45,7 @@ def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
 def strided_kernel(
     in_ptrs, out_ptr, in_strides, out_strides, n_cols, n_inner, OP: tl.constexpr, HOW: tl.constexpr
 ):
-    """An operation along the middle dimension, block_inner columns per program.
+    """An operation along the middle dimension, block_inner strands per program.
 
     Args:
         in_ptrs: the inputs, a tuple; (n_outer, n_cols, n_inner) each, and (n_outer, 1, n_inner) if
@@ -52,8 +54,8 @@ def strided_kernel(
         in_strides: elements from one to the next along each dimension, a triple for each input;
             any, 0 included.
         out_strides: the same of the result.
-        n_cols: length of the middle dimension.
-        n_inner: length of the last dimension.
+        n_cols: length of a strand.
+        n_inner: strands of an outer slice.
         OP: what is computed, an `Operation`.
         HOW: a `StridedTile`: block_cols and block_inner, powers of two; tiles, as many as hold
             n_cols; vector, which divides n_inner and all strides but the inner ones; barrier, see
@@ -89,7 +91,7 @@ def strided_kernel(
         m = max_of_tiles(raw, INNER, 0)
     raw = barrier_of_tiles(raw, HOW.barrier)
     terms = terms_of_tiles(raw, m, INNER, OP)
-    total = sum_of_tiles(terms, 0)
+    total = sum_of((terms,), 0, OP)[None, :]
 
     offsets = outer * in_strides[-1][0] + inner * in_strides[-1][2]
     total = weighted(total, in_ptrs, offsets, across, OP)

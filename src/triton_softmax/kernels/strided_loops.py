@@ -1,10 +1,10 @@
-"""A dimension too long to hold, walked twice, tile by tile, by as many programs as are useful.
+"""Strands too long for registers, walked along twice by as many programs as are useful.
 
 The tensor is seen as (n_outer, n_cols, n_inner), as in `strided`. A program takes block_inner
-columns side by side and walks down them with the online recurrence, then again to write. A long
-dimension has few columns for its size, too few for all multiprocessors, so it is cut into chunks.
-The first launch leaves the summaries of all chunks in memory, the second merges those of its
-columns and writes. With a single chunk one launch does both.
+strands side by side and walks along them with the online recurrence, then again to write. A tensor
+with very long strands has few of them, too few for all multiprocessors, so they are cut into
+chunks. The first launch leaves the summaries of all chunks in memory, the second merges those of
+its strands and writes. With a single chunk one launch does both.
 
 `split_strided` reads once, and waits. Here nobody waits for anybody, so this runs on every device,
 and in float64 too. Rows may be walked like this as well, with n_inner = 1.
@@ -35,7 +35,7 @@ def load_tile(in_ptrs, in_strides, cols, end, inner, n_inner, OP: tl.constexpr, 
 
 @triton.jit
 def summary_offsets(group, chunks, n_chunks, WHICH: tl.constexpr, BLOCK_INNER: tl.constexpr):
-    """Where one of the two numbers of the summaries of a group's columns lies, for some chunks."""
+    """Where one of the two numbers of the summaries of a group's strands lies, for some chunks."""
     line = (group * n_chunks + chunks) * 2 + WHICH
     return line * BLOCK_INNER + tl.arange(0, BLOCK_INNER)[None, :]
 
@@ -60,13 +60,13 @@ def strided_loops_kernel(
     OP: tl.constexpr,
     HOW: tl.constexpr,
 ):
-    """An operation along the middle dimension, a program for each chunk of block_inner columns.
+    """An operation along the middle dimension, a program for each chunk of block_inner strands.
 
     Args:
         in_ptrs, out_ptr, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`.
         words_ptr: workspace of 2 · block_inner int64 words per program; not looked at if one launch
             does both.
-        n_chunks: chunks of the middle dimension; 1 if one launch does both.
+        n_chunks: chunks of a strand; 1 if one launch does both.
         chunk_cols: length of a chunk.
         OP: what is computed, an `Operation`.
         HOW: a `StridedLoops`: block_cols and block_inner, powers of two; vector and wide_index as
@@ -117,7 +117,7 @@ def strided_loops_kernel(
     else:
         parts = n_chunks
         if OP.reduces:
-            # One program writes the columns' numbers.
+            # One program writes the strands' numbers.
             parts = tl.where(chunk == 0, n_chunks, 0)
         for start in range(0, parts, BLOCK_COLS):
             there = start + tile < parts

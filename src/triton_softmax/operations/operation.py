@@ -17,7 +17,7 @@ result follows from the element and the summary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import triton
@@ -51,6 +51,7 @@ class Operation(str):
         exp_in_finish: whether `finish` needs an exponential that `terms` has not computed.
         weighted: whether one more input has a number for each row, by which the total is divided
             before `finish`.
+        any_order: whether terms are summed in such a way that no order changes the sum.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Operation(str):
     finish_row: Any = None
     exp_in_finish: bool = False
     weighted: bool = False
+    any_order: bool = False
 
     def __new__(cls, name: str, *args: Any, **kwargs: Any):
         return super().__new__(cls, name)
@@ -91,6 +93,16 @@ class Operation(str):
 
 
 # --8<-- [end:operation]
+
+
+def in_any_order(op: Operation) -> Operation:
+    """The operation with sums that no order changes, and results that follow from the sum alone.
+
+    >>> from triton_softmax.operations.softmax import SOFTMAX
+    >>> str(in_any_order(SOFTMAX)), in_any_order(SOFTMAX).finish_terms
+    ('softmax_in_any_order', None)
+    """
+    return replace(op, name=f"{op.name}_in_any_order", finish_terms=None, any_order=True)
 
 
 @triton.jit

@@ -44,13 +44,4 @@ def terms_of_tiles(raw, m, INNER: tl.constexpr, OP: tl.constexpr):
     return terms
 
 
-@triton.jit
-def sum_of_tiles(terms, AXIS: tl.constexpr):
-    """The sum of each row, of length 1 along AXIS: over the tiles first, and then within one."""
-    total = terms[0]
-    for t in tl.static_range(1, len(terms)):
-        total = total + terms[t]
-    return tl.expand_dims(tl.sum(total, axis=AXIS), AXIS)
-
-
 # --8<-- [end:tiles]
