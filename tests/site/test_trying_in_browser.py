@@ -43,15 +43,16 @@ QUESTIONS = (
     page.question([200, 32768], -1, "float32", "softmax", multiprocessors=640),
     page.question([300, 20000], -1, "bfloat16", "logsumexp"),
     page.question([2048, 300, 196], 1, "bfloat16", "softmax_backward"),
-    page.question([50257], -1, "float32", "logsumexp"),
+    page.question([64, 50264], -1, "bfloat16", "softmax", invariant=True),
 )
 
 FILL = """(asked) => {
     const form = document.querySelector(".ask");
     const fields = { strides: "", offset: "", out_dtype: "", multiprocessors: "", ...asked };
     for (const [name, value] of Object.entries(fields)) {
-        form.elements[name].value = Array.isArray(value) ? value.join(" × ") : value;
+        if (name !== "invariant") form.elements[name].value = Array.isArray(value) ? value.join(" × ") : value;
     }
+    form.elements.invariant.checked = Boolean(asked.invariant);
     form.requestSubmit();
 }"""
 ANSWERED = "(turn) => document.querySelector('.which-kernel').dataset.turn === String(turn)"

@@ -90,10 +90,13 @@ def answer(question, measured=()):
             inputs.append(Tensor(shape[:at] + shape[at + 1 :], out_dtype))
         else:
             inputs.append(Tensor(shape, out_dtype, strides, x.address))
+    implementation = plan.BATCH_INVARIANT if question.get("invariant") else None
     del chosen[:]
     forget_questions()
     try:
-        made = plan.make_plan(operation, tuple(inputs), dim, dtype if backward else out_dtype, None)
+        made = plan.make_plan(
+            operation, tuple(inputs), dim, dtype if backward else out_dtype, implementation
+        )
     except (TypeError, ValueError, IndexError, RuntimeError) as error:
         raise Refused(str(error)) from error
     made, around = unwrapped(made)
@@ -178,7 +181,8 @@ def expected(question, mine, itemsize, measured):
     A time is what any launch takes, the shortest that was measured, and the bytes over a speed. The
     speeds of the two nearest cases are averaged, the nearer one with more weight.
     """
-    if question.get("out_dtype") not in (None, question["dtype"]) or mine["around"]:
+    other = question.get("out_dtype") not in (None, question["dtype"])
+    if other or mine["around"] or question.get("invariant"):
         return None
     near = alike(question, mine, itemsize, measured)
     if not near:
