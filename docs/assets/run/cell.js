@@ -146,6 +146,8 @@
     }
   }
 
+  window.CodeEditor = Editor; // the exercises have editors of the same kind
+
   /* ---- What a run read and wrote, step by step ---- */
 
   const WORD = { load: "reads", store: "writes", atomic: "reads and writes" };
