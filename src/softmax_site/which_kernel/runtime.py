@@ -194,7 +194,7 @@ class Tensor:
     def contiguous(self):
         return self if self.is_contiguous() else Tensor(self.shape, self.dtype)
 
-    def clone(self, memory_format=None):
+    def clone(self, **_):
         return Tensor(self.shape, self.dtype)
 
     def to(self, dtype):
@@ -254,6 +254,7 @@ class Torch:
     float64 = Dtype("float64", 8)
     int64 = Dtype("int64", 8)
     int32 = Dtype("int32", 4)
+    contiguous_format = None
     cuda = Cuda
     version = Version
 
