@@ -339,7 +339,9 @@ def _plan_rung(implementation: str, operation: str, dim: int, dtype: torch.dtype
 
 def traits_of(op: Operation) -> Traits:
     """What a choice has to know of an operation."""
-    return Traits(op.inputs, op.finish_terms is not None, op.exp_in_finish, op.reduces)
+    keeps_terms = op.finish_terms is not None
+    numbers = not op.reduces and op.finish_at is not None
+    return Traits(op.inputs, keeps_terms, op.exp_in_finish, op.reduces, numbers)
 
 
 def _plan_launches(

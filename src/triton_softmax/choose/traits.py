@@ -25,4 +25,7 @@ class Traits(NamedTuple):
     """Writing an element takes an exponential that summing has not, and registers for it."""
 
     reduces: bool = False
-    """One number is written per row, and not one per element, so nothing is kept until then."""
+    """Only numbers of the row are written, and no elements, so nothing is kept until then."""
+
+    numbers: bool = False
+    """Numbers of the row go in or come out beside the elements, and take registers."""

@@ -120,6 +120,12 @@ def strided_kernel(
         result = OP.finish(values, terms, m, totals).to(INNER).to(OUT)
         offsets = offsets_in_slice(out_strides[0], cols, inner, VECTOR)
         tl.store(out_slices[0] + offsets, result, mask=mask)
+        if OP.finish_at is not None:
+            col, result = OP.finish_at(m, totals, numbers)
+            offsets = offsets_in_slice(out_strides[0], col, inner, 1)
+            mask = across & (col >= 0)
+            tl.debug_barrier()
+            tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
 
 
 # --8<-- [end:kernel]
