@@ -75,7 +75,7 @@ def packed_rows(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
     n_rows, n_cols = inputs[0].shape
     how = RowTile(block_rows=2, block_cols=triton.next_power_of_2(n_cols), vector=1, barrier=False)
     packed_rows_kernel[(triton.cdiv(n_rows, how.block_rows),)](
-        inputs, out, row_strides(inputs), out.stride(0), n_rows, n_cols, op, how
+        inputs, (out,), row_strides(inputs), (out.stride(0),), n_rows, n_cols, op, how
     )
 
 
@@ -83,7 +83,7 @@ def aligned_rows(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
     n_rows, n_cols = inputs[0].shape
     how = RowTile(block_rows=2, block_cols=triton.next_power_of_2(n_cols), vector=4, barrier=False)
     aligned_rows_kernel[(triton.cdiv(n_rows, how.block_rows),)](
-        inputs, out, row_strides(inputs), out.stride(0), n_rows, n_cols, op, how
+        inputs, (out,), row_strides(inputs), (out.stride(0),), n_rows, n_cols, op, how
     )
 
 
@@ -115,10 +115,10 @@ def split_rows(*, depth: int = 0, keep_terms: bool = False, two_launches: bool =
         for part in launches:
             split_rows_kernel[(3 if depth else n_rows * n_chunks,)](
                 inputs,
-                out,
+                (out,),
                 words,
                 row_strides(inputs),
-                out.stride(0),
+                (out.stride(0),),
                 n_rows,
                 n_cols,
                 n_chunks,
@@ -135,7 +135,7 @@ def triples(inputs: Inputs, out: torch.Tensor, op: Operation) -> tuple[tuple, tu
     """Strides along (outer, column, inner) of the inputs and of the result."""
     out_strides = (out.stride(0), 0, out.stride(1)) if op.reduces else out.stride()
     of_weights = [(x.stride(0), 0, x.stride(1)) for x in inputs[op.inputs :]]
-    return (*(x.stride() for x in inputs[: op.inputs]), *of_weights), out_strides
+    return (*(x.stride() for x in inputs[: op.inputs]), *of_weights), (out_strides,)
 
 
 def groups_of_columns(x: torch.Tensor) -> int:
@@ -152,7 +152,7 @@ def strided(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
         wide_index=False,
     )
     strided_kernel[(groups_of_columns(inputs[0]),)](
-        inputs, out, *triples(inputs, out, op), n_cols, n_inner, op, how
+        inputs, (out,), *triples(inputs, out, op), n_cols, n_inner, op, how
     )
 
 
@@ -171,7 +171,7 @@ def split_strided(op: Operation, inputs: Inputs, out: torch.Tensor, words: torch
     n_chunks = triton.cdiv(n_cols, how.block_cols)
     programs = groups_of_columns(inputs[0]) * n_chunks
     split_strided_kernel[(programs,)](
-        inputs, out, words, *triples(inputs, out, op), n_cols, n_inner, n_chunks, 0, op, how
+        inputs, (out,), words, *triples(inputs, out, op), n_cols, n_inner, n_chunks, 0, op, how
     )
 
 
@@ -195,7 +195,7 @@ def strided_loops(*, n_chunks: int):
         for part in launches:
             strided_loops_kernel[(programs,)](
                 inputs,
-                out,
+                (out,),
                 words,
                 *triples(inputs, out, op),
                 n_cols,

@@ -63,7 +63,7 @@ def operands(
     """The inputs of an operation along rows, with gaps of their own between them: x; or y, which
     is what the forward pass answers, and dy; or x and a number for each row."""
     x = matrix(n_rows, n_cols, dtype, gap=gaps[0], seed=seed)
-    if OPERATIONS[operation].weighted:
+    if OPERATIONS[operation].numbers:
         return x, weights(n_rows, dtype, gap=gaps[1], seed=seed + 1)
     if not operation.endswith("backward"):
         return (x,)
@@ -162,7 +162,7 @@ def hostile(n_cols: int, places: tuple[int, int, int], fill: float = -INF) -> to
 
 def hostile_operands(operation: str, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Hostile rows as the inputs of an operation: y and dy of a backward pass, else x itself."""
-    if OPERATIONS[operation].weighted:
+    if OPERATIONS[operation].numbers:
         return x, weights(len(x), x.dtype)
     if not operation.endswith("backward"):
         return (x,)
@@ -219,7 +219,7 @@ def run_rows(
         words = workspace.take(out.device)
     for launch in launches:
         launch.grid = programs or launch.grid
-        launch.run(inputs, out, *(() if words is None else (words,)))
+        launch.run(inputs, (out,), *(() if words is None else (words,)))
     return out[:, 0] if op.reduces else out
 
 
@@ -253,7 +253,7 @@ def run_columns(
     if workspace is not None and words is None:
         words = workspace.take(out.device) if workspace.zeroed else used(workspace.n_words)
     for launch in launches:
-        launch.run(inputs, out, *(() if words is None else (words,)))
+        launch.run(inputs, (out,), *(() if words is None else (words,)))
     return out
 
 

@@ -25,25 +25,25 @@ def power(x, m):
 @triton.jit
 def _powers(values, m, EXACT: tl.constexpr):
     """The term of an element, relative to m."""
-    return power(values[0], m)
+    return (power(values[0], m),)
 
 
 @triton.jit
-def _to_maximum(d, m_part, m):
+def _to_maximum(totals, m_part, m):
     """A sum of terms relative to m_part, as one relative to m."""
-    return d * power(m_part, m)
+    return (totals[0] * power(m_part, m),)
 
 
 @triton.jit
-def _quotient(values, terms, m, d):
+def _quotient(values, terms, m, totals):
     """An element of the result."""
-    return terms * (1.0 / d)
+    return terms[0] * (1.0 / totals[0])
 
 
 @triton.jit
-def _quotient_of_terms(terms, m_part, m, d):
+def _quotient_of_terms(terms, m_part, m, totals):
     """The same from terms relative to m_part."""
-    return terms * (power(m_part, m) * (1.0 / d))
+    return terms[0] * (power(m_part, m) * (1.0 / totals[0]))
 
 
 POWER_SOFTMAX = Operation(
@@ -60,9 +60,9 @@ POWER_SOFTMAX = Operation(
 
 
 @triton.jit
-def _vjp(values, terms, m, s):
+def _vjp(values, terms, m, totals):
     """log(base)·y·(dy − s)."""
-    return values[0] * (values[1] - s) * LOG_BASE
+    return values[0] * (values[1] - totals[0]) * LOG_BASE
 
 
 POWER_SOFTMAX_VJP = replace(SOFTMAX_VJP, name="power_softmax_vjp", finish=_vjp)

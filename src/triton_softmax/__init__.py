@@ -3,7 +3,8 @@ of kernels.
 
 The modules, in the order in which a call passes them:
 
-- `functional`: `softmax`, `log_softmax`, `logsumexp`; `nn`: `Softmax`, `LogSoftmax`
+- `functional`: `softmax`, `log_softmax`, `logsumexp`; `losses`: `cross_entropy`; `linear`:
+  `linear_cross_entropy`; `tokens`: log-probabilities and entropies; `nn`: the modules
 - `invariance`: the context in which a row has the same bits in every batch
 - `eager`: the short cut of plain eager calls, past PyTorch's dispatcher
 - `registration`: the operators for all other calls, with rules for autograd, vmap, autocast and
@@ -24,17 +25,26 @@ from __future__ import annotations
 from .checks import IMPLEMENTATIONS
 from .functional import log_softmax, logsumexp, softmax
 from .invariance import batch_invariant
-from .nn import LogSoftmax, Softmax
+from .linear import linear_cross_entropy
+from .losses import cross_entropy
+from .nn import CrossEntropyLoss, LogSoftmax, Softmax
+from .tokens import entropy_from_logits, selective_log_softmax, token_logprobs
 
 __version__ = "0.1.0"
 
 __all__ = [
     "IMPLEMENTATIONS",
+    "CrossEntropyLoss",
     "LogSoftmax",
     "Softmax",
     "__version__",
     "batch_invariant",
+    "cross_entropy",
+    "entropy_from_logits",
+    "linear_cross_entropy",
     "log_softmax",
     "logsumexp",
+    "selective_log_softmax",
     "softmax",
+    "token_logprobs",
 ]

@@ -33,7 +33,7 @@ def plan_of(
 
     Args:
         operation: "softmax", "log_softmax" or "logsumexp", or one of these with "_backward".
-        inputs: (x,); for a backward pass (y, dy), and of log-sum-exp (x, dlse). At most two.
+        inputs: (x,); for a backward pass (y, dy), and of log-sum-exp (x, dlse).
         dim: the dimension; negative counts from the end.
         dtype: of the result; by default that of the first input.
         implementation: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose.
@@ -53,8 +53,7 @@ def plan_of(
         x.get_device(),
         x.data_ptr() & 15,
     )
-    if len(inputs) > 1:
-        x = inputs[1]
+    for x in inputs[1:]:
         key += (x.shape, x.stride(), x.dtype, x.get_device(), x.data_ptr() & 15)
     plan = _plans.get(key)
     if plan is None:

@@ -40,13 +40,13 @@ class Launch:
     """One kernel with everything but its pointers, for tensors of the same dtypes, alignment and
     device.
 
-    `run(inputs, out)`, or `run(inputs, out, words)`, launches on the current stream of the current
-    device: first as anybody would, afterwards with what the first launch has found out. Inputs are
-    a tuple of tensors; out and words are tensors.
+    `run(inputs, outs)`, or `run(inputs, outs, words)`, launches on the current stream of the
+    current device: first as anybody would, afterwards with what the first launch has found out.
+    Inputs and outs are tuples of tensors; words is a tensor.
 
     Args:
-        kernel: the jitted function; its parameters are a tuple of inputs, the result, a workspace
-            if it takes one, then numbers, then compile-time constants.
+        kernel: the jitted function; its parameters are a tuple of inputs, one of results, a
+            workspace if it takes one, then numbers, then compile-time constants.
         grid: number of programs.
         numbers: values of the number parameters; a tuple where the kernel takes a tuple.
         constants: values of the compile-time constants, by name, in the order of the parameters.
@@ -85,24 +85,28 @@ def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None]:
     launch, head = form
     index = current_device()
 
-    def run(inputs, out, words=None):
+    def run(inputs, outs, words=None):
         try:
             hooked = _hooks.launch_enter_hook.calls or _hooks.launch_exit_hook.calls
         except AttributeError:  # a function in place of a chain of them, or no telling
             hooked = True
         if hooked:
-            public(inputs, out, *(() if words is None else (words,)), *tail)
+            public(inputs, outs, *(() if words is None else (words,)), *tail)
             return
-        # The shortest way to the same tuple: most operations have one input.
+        # The shortest way to the same tuples: most operations have one input and one result.
         if len(inputs) == 1:
             addresses = (inputs[0].data_ptr(),)
         else:
             addresses = tuple([each.data_ptr() for each in inputs])
+        if len(outs) == 1:
+            results = (outs[0].data_ptr(),)
+        else:
+            results = tuple([each.data_ptr() for each in outs])
         stream = _current_stream(index)
         if words is None:
-            launch(grid, 1, 1, stream, *head, addresses, out.data_ptr(), *tail)
+            launch(grid, 1, 1, stream, *head, addresses, results, *tail)
         else:
-            launch(grid, 1, 1, stream, *head, addresses, out.data_ptr(), words.data_ptr(), *tail)
+            launch(grid, 1, 1, stream, *head, addresses, results, words.data_ptr(), *tail)
 
     return run
 

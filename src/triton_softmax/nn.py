@@ -1,13 +1,14 @@
-"""The modules `Softmax` and `LogSoftmax`, in the manner of `torch.nn`."""
+"""The modules `Softmax`, `LogSoftmax` and `CrossEntropyLoss`, in the manner of `torch.nn`."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import Module
 
-from . import functional
+from . import functional, losses
 from .checks import check_implementation
 
 
@@ -76,3 +77,44 @@ class LogSoftmax(_AlongDim):
     def forward(self, x: Tensor) -> Tensor:
         """Return `log_softmax(x, self.dim)`."""
         return functional.log_softmax(x, self.dim, **self._options())
+
+
+class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
+    """`cross_entropy` as a module, as `torch.nn.CrossEntropyLoss`.
+
+    Args:
+        weight, size_average, ignore_index, reduce, reduction, label_smoothing: As for
+            `cross_entropy`.
+        extras: The arguments that `cross_entropy` takes by keyword alone.
+
+    Examples:
+        >>> import torch
+        >>> from triton_softmax import CrossEntropyLoss
+        >>> CrossEntropyLoss(z_loss=0.5)(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
+        tensor(0.9334)
+    """
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+        **extras: object,
+    ) -> None:
+        super().__init__(weight, size_average, ignore_index, reduce, reduction, label_smoothing)
+        self.extras = extras
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Return `cross_entropy(input, target, …)`."""
+        return losses.cross_entropy(
+            input,
+            target,
+            self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+            **self.extras,  # pyright: ignore[reportArgumentType]
+        )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 import triton
@@ -23,7 +23,6 @@ from . import checks, cpu
 from .checks import BATCH_INVARIANT, check_alike, check_arguments, check_device
 from .choose import Choice, Device, Traits, choose_rows, choose_strided, polling, row_tiles
 from .choose.constants import RowTile, SplitStrided, StridedLoops, StridedTile
-from .choose.strided import choose_loops
 from .kernels import (
     aligned_rows,
     naive,
@@ -46,10 +45,17 @@ from .layout import (
     outer_and_inner,
     own,
 )
+from .operations.cross_entropy import (
+    CROSS_ENTROPY,
+    CROSS_ENTROPY_GRADIENT,
+    CROSS_ENTROPY_SMOOTHED,
+    CROSS_ENTROPY_SMOOTHED_GRADIENT,
+)
 from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import Operation, in_any_order
 from .operations.softmax import SOFTMAX, SOFTMAX_VJP
+from .operations.tokens import ENTROPY, SELECTED_VJP, STATISTICS, TOKENS_VJP
 
 OPERATIONS = {
     "softmax": SOFTMAX,
@@ -60,8 +66,24 @@ OPERATIONS = {
     "logsumexp_backward": LOGSUMEXP_VJP,
 }
 
-IN_ANY_ORDER = {name: in_any_order(op) for name, op in OPERATIONS.items()}
-"""The same for `batch_invariant=True`."""
+LOSSES = {
+    "cross_entropy": CROSS_ENTROPY,
+    "cross_entropy_smoothed": CROSS_ENTROPY_SMOOTHED,
+    "cross_entropy_gradient": CROSS_ENTROPY_GRADIENT,
+    "cross_entropy_smoothed_gradient": CROSS_ENTROPY_SMOOTHED_GRADIENT,
+    "statistics": STATISTICS,
+    "entropy": ENTROPY,
+    "selected_backward": SELECTED_VJP,
+    "tokens_backward": TOKENS_VJP,
+}
+"""What stands around a softmax: operations with numbers of the row, among the inputs or the
+results. With an underscore behind its name, one writes the elements over those of the input."""
+
+
+def operation_of(name: str) -> Operation:
+    """The operation of this name; in place or not."""
+    return OPERATIONS.get(name) or LOSSES[name.removesuffix("_")]
+
 
 _RUNGS = {
     "naive": naive,
@@ -89,7 +111,7 @@ class Plan(Protocol):
 
     kernels: tuple[str, ...]
 
-    def __call__(self, *inputs: Tensor) -> Tensor: ...
+    def __call__(self, *inputs: Tensor) -> Any: ...
 
 
 class Launches:
@@ -97,42 +119,56 @@ class Launches:
 
     Args:
         launches: in this order; one, unless they share a workspace.
-        workspace: what they take after the result, if anything.
+        workspace: what they take after the results, if anything.
         x: a tensor like the first input of all calls.
-        out: a tensor like the result of all calls, contiguous.
+        outs: tensors like the results of all calls, contiguous.
+        in_place: the first result takes the place of the first input.
     """
 
     def __init__(
-        self, launches: tuple[Launch, ...], workspace: Workspace | None, x: Tensor, out: Tensor
+        self,
+        launches: tuple[Launch, ...],
+        workspace: Workspace | None,
+        x: Tensor,
+        outs: tuple[Tensor, ...],
+        in_place: bool = False,
     ):
         self.launches = launches
         self.first = launches[0]
         self.workspace = workspace
+        out = outs[0]
         self.shape = out.shape
+        self.in_place = in_place
         self.like_input = out.shape == x.shape
         self.same = self.like_input and out.dtype == x.dtype and x.is_contiguous()
         self.dtype = out.dtype
+        self.further = [(each.shape, each.dtype) for each in outs[1:]]
         self.index = cuda_index(x)
         self.kernels = tuple(launch.kernel.__name__ for launch in launches)
 
-    def __call__(self, *inputs: Tensor) -> Tensor:
+    def __call__(self, *inputs: Tensor):
         index = self.index
         if index >= 0 and index != current_device():
             with torch.cuda.device(index):
                 return self(*inputs)
-        if self.same:
+        if self.in_place:
+            out = inputs[0]
+        elif self.same:
             out = empty_like(inputs[0])
         elif self.like_input:
             out = empty_like(inputs[0], dtype=self.dtype, memory_format=torch.contiguous_format)
         else:
-            out = inputs[0].new_empty(self.shape)
+            out = inputs[0].new_empty(self.shape, dtype=self.dtype)
+        outs = (out,)
+        if self.further:
+            outs += (*(out.new_empty(shape, dtype=dtype) for shape, dtype in self.further),)
         if self.workspace is None:
-            self.first.run(inputs, out)
+            self.first.run(inputs, outs)
         else:
             words = self.workspace.take(out.device)
             for launch in self.launches:
-                launch.run(inputs, out, words)
-        return out
+                launch.run(inputs, outs, words)
+        return outs if self.further else out
 
 
 class ByPyTorch:
@@ -141,11 +177,19 @@ class ByPyTorch:
     kernels = ()
 
     def __init__(self, operation: str, dim: int, dtype: torch.dtype):
-        self.function = getattr(cpu, operation)
+        self.function = getattr(cpu, operation.removesuffix("_"))
         self.arguments = dim, dtype
+        self.in_place = operation.endswith("_")
 
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        return self.function(*inputs, *self.arguments).contiguous()
+    def __call__(self, *inputs: Tensor):
+        result = self.function(*inputs, *self.arguments)
+        if self.in_place:
+            first, *others = result if isinstance(result, tuple) else (result,)
+            inputs[0].copy_(first)
+            return (inputs[0], *others) if others else inputs[0]
+        if isinstance(result, tuple):
+            return tuple([each.contiguous() for each in result])
+        return result.contiguous()
 
 
 class CopyFirst:
@@ -155,7 +199,7 @@ class CopyFirst:
         self.plan = plan
         self.kernels = plan.kernels
 
-    def __call__(self, *inputs: Tensor) -> Tensor:
+    def __call__(self, *inputs: Tensor):
         return self.plan(*map(on_vectors, inputs))
 
 
@@ -249,9 +293,9 @@ def make_plan(
     check_device(x.device, implementation)
     dtype = dtype or x.dtype
     without = x.shape[:dim] + x.shape[dim + 1 :]
-    op = OPERATIONS[operation]
+    op = operation_of(operation)
     shape = without if op.reduces else x.shape
-    backward = operation.endswith("backward")
+    backward = operation in OPERATIONS and operation.endswith("backward")
     check_alike(x, *inputs[1 : op.inputs], shape=x.shape)
     check_alike(x, *inputs[op.inputs :], shape=without)
     if x.numel() == 0:
@@ -268,13 +312,16 @@ def make_plan(
         if operation not in _SPELLED_OUT:
             raise ValueError(f"{implementation} is a rung that does not compute {operation}")
         return _plan_rung(implementation, operation, dim, dtype)
-    if torch.float64 in (dtype, *(each.dtype for each in inputs)):
+    if operation in OPERATIONS and torch.float64 in (dtype, *(each.dtype for each in inputs)):
         wide = x.dtype if backward else dtype
         if any(each.dtype != wide for each in inputs) or dtype != wide:
             converted = tuple(each.to(wide) for each in inputs)
             return Convert(make_plan(operation, converted, dim, None, implementation), wide, dtype)
     out = torch.empty(shape, dtype=dtype, device="meta")
-    plan = _plan_launches(operation, inputs, out, dim, implementation)
+    of_rows = torch.promote_types(dtype, torch.float32)
+    numbers = torch.empty(without, dtype=of_rows, device="meta")
+    outs = (out, *(numbers,) * (op.results - 1))
+    plan = _plan_launches(operation, inputs, outs, dim, implementation)
     if plan is not None:
         return plan
     if chosen or implementation == "strided":
@@ -306,16 +353,21 @@ def traits_of(op: Operation) -> Traits:
 
 
 def _plan_launches(
-    operation: str, inputs: tuple[Tensor, ...], out: Tensor, dim: int, implementation: str | None
+    operation: str,
+    inputs: tuple[Tensor, ...],
+    outs: tuple[Tensor, ...],
+    dim: int,
+    implementation: str | None,
 ) -> Plan | None:
-    """The plan for the inputs and the contiguous result, which has no data yet; None if no kernel
+    """The plan for the inputs and the contiguous results, which have no data yet; None if no kernel
     takes their layout."""
-    op = OPERATIONS[operation]
+    op = operation_of(operation)
+    in_place = operation.endswith("_")
     if implementation == BATCH_INVARIANT:
-        op, implementation = IN_ANY_ORDER[operation], None
+        op, implementation = in_any_order(op), None
     x = inputs[0]
     n_cols = x.shape[dim]
-    tensors = (*inputs, out)
+    tensors = (*inputs, *outs)
     # A tensor without the dimension does not move along it.
     strides = [
         each.stride() if each.dim() == x.dim() else each.unsqueeze(dim).expand(x.shape).stride()
@@ -344,14 +396,9 @@ def _plan_launches(
         choice = choose_rows(
             n_rows, n_cols, itemsize, strides=of_moved, implementation=implementation, **facts
         )
-        if choice.kernel == "two_loops":
-            if operation in _SPELLED_OUT:
-                return _plan_rung("two_loops", operation, dim, out.dtype)
-            held, traits, device = facts["held"], facts["traits"], facts["device"]
-            choice = choose_loops(n_rows, n_cols, held, traits, device)
         if choice.kernel != "strided_loops":
             launches, workspace = row_launches(op, choice, n_rows, n_cols, tuple(steps))
-            return Launches(launches, workspace, x, out)
+            return Launches(launches, workspace, x, outs, in_place)
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
     else:
         pair = outer_and_inner(groups, len(strides))
@@ -369,7 +416,7 @@ def _plan_launches(
             **facts,
         )
     launches, workspace = strided_launches(op, choice, outer, inner, col_strides, n_cols)
-    return Launches(launches, workspace, x, out)
+    return Launches(launches, workspace, x, outs, in_place)
 
 
 def _launches(
@@ -388,17 +435,17 @@ def _launches(
 def row_launches(
     op: Operation, choice: Choice, n_rows: int, n_cols: int, strides: tuple[int, ...]
 ) -> tuple[tuple[Launch, ...], Workspace | None]:
-    """The launches of a geometry of rows; strides are those of the inputs, then of the result.
+    """The launches of a geometry of rows; strides are those of the inputs, then of the results.
 
     Split rows need a word for each chunk. A single launch polls for words that are not there yet;
     of two, the first writes each word before the second looks.
     """
-    numbers = (strides[:-1], strides[-1], n_rows, n_cols)
+    numbers = (strides[: -op.results], strides[-op.results :], n_rows, n_cols)
     if isinstance(choice.how, RowTile):
         grid = choice.programs(triton.cdiv(n_rows, choice.how.block_rows))
         return _launches(op, choice, grid, numbers), None
     numbers += (choice.n_chunks, choice.chunk_cols, polling.MAX_POLLS)
-    workspace = Workspace(n_rows * choice.n_chunks, zeroed=not choice.two_launches)
+    workspace = Workspace(op.sums * n_rows * choice.n_chunks, zeroed=not choice.two_launches)
     return _launches(op, choice, choice.programs(n_rows), numbers), workspace
 
 
@@ -411,17 +458,18 @@ def strided_launches(
     n_cols: int,
 ) -> tuple[tuple[Launch, ...], Workspace | None]:
     """The launches of a strided geometry; outer and inner are a size, then the strides of the
-    inputs and of the result."""
+    inputs and of the results."""
     (n_outer, *outer_strides), (n_inner, *inner_strides) = outer, inner
-    *in_strides, out_strides = zip(outer_strides, col_strides, inner_strides, strict=True)
+    strides = tuple(zip(outer_strides, col_strides, inner_strides, strict=True))
     block_inner = cast(StridedTile | SplitStrided | StridedLoops, choice.how).block_inner
     grid = choice.programs(n_outer * triton.cdiv(n_inner, block_inner))
-    numbers = (tuple(in_strides), out_strides, n_cols, n_inner)
+    numbers = (strides[: -op.results], strides[-op.results :], n_cols, n_inner)
     if choice.kernel == "strided":
         return _launches(op, choice, grid, numbers), None
     if choice.kernel == "split_strided":
         numbers += (choice.n_chunks, polling.MAX_POLLS)
-        return _launches(op, choice, grid, numbers), Workspace(grid * block_inner, zeroed=True)
-    n_words = 2 * grid * block_inner if choice.two_launches else 1
+        workspace = Workspace(op.sums * grid * block_inner, zeroed=True)
+        return _launches(op, choice, grid, numbers), workspace
+    n_words = (1 + op.sums) * grid * block_inner if choice.two_launches else 1
     numbers += (choice.n_chunks, choice.chunk_cols)
     return _launches(op, choice, grid, numbers), Workspace(n_words, zeroed=False)

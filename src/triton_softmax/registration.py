@@ -11,6 +11,9 @@ Six operators live in the namespace `triton_softmax`, reachable as
 - `logsumexp(x, dim, implementation=None) -> lse`, without the dimension `dim`
 - `logsumexp_backward(grad_output, x, dim, implementation=None) -> dx`
 
+There is each of them with an underscore before its name too, without a rule for autograd: what
+`inductor` leaves of them.
+
 Each has a kernel (`dispatch.run`), a shape rule for tracing, a differentiation rule in both modes
 (`derivatives`), a batching rule, and the autocast rule of PyTorch's operator of the same name. The
 derivative of a backward operator is made of these operators and of PyTorch's own, so derivatives of
@@ -24,6 +27,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 from torch.autograd import Function
 
+from . import inductor
 from .checks import check_arguments, check_dim
 from .derivatives import (
     LogsumexpBackwardFunction,
@@ -32,20 +36,26 @@ from .derivatives import (
     SoftmaxFunction,
 )
 from .dispatch import run
+from .scaling import scale_rows
 
 _library = torch.library.Library("triton_softmax", "DEF")
 _FORWARD = "Tensor x, int dim, ScalarType? dtype=None, str? implementation=None"
 _BACKWARD = (
     "Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, str? implementation=None"
 )
-_library.define(f"softmax({_FORWARD}) -> Tensor")
-_library.define(f"log_softmax({_FORWARD}) -> Tensor")
-_library.define("logsumexp(Tensor x, int dim, str? implementation=None) -> Tensor")
-_library.define(f"softmax_backward({_BACKWARD}) -> Tensor")
-_library.define(f"log_softmax_backward({_BACKWARD}) -> Tensor")
-_library.define(
-    "logsumexp_backward(Tensor grad_output, Tensor x, int dim, str? implementation=None) -> Tensor"
-)
+_SCHEMAS = {
+    "softmax": f"({_FORWARD}) -> Tensor",
+    "log_softmax": f"({_FORWARD}) -> Tensor",
+    "logsumexp": "(Tensor x, int dim, str? implementation=None) -> Tensor",
+    "softmax_backward": f"({_BACKWARD}) -> Tensor",
+    "log_softmax_backward": f"({_BACKWARD}) -> Tensor",
+    "logsumexp_backward": (
+        "(Tensor grad_output, Tensor x, int dim, str? implementation=None) -> Tensor"
+    ),
+}
+for _name, _schema in _SCHEMAS.items():
+    _library.define(_name + _schema)
+    _library.define(f"_{_name}{_schema}")
 
 _ops = torch.ops.triton_softmax
 softmax = _ops.softmax.default
@@ -84,21 +94,25 @@ def _logsumexp_backward_kernel(grad_output, x, dim, implementation=None):
 
 
 def _softmax_shape(x, dim, dtype=None, implementation=None):
+    inductor.register()
     check_arguments(x, dim, dtype, implementation)
     return torch.empty(x.shape, dtype=dtype or x.dtype, device=x.device)
 
 
 def _softmax_backward_shape(grad_output, output, dim, input_dtype, implementation=None):
+    inductor.register()
     check_arguments(output, dim, input_dtype, implementation)
     return torch.empty(output.shape, dtype=input_dtype, device=output.device)
 
 
 def _logsumexp_shape(x, dim, implementation=None):
+    inductor.register()
     dim = check_arguments(x, dim, None, implementation)
     return torch.empty([*x.shape[:dim], *x.shape[dim + 1 :]], dtype=x.dtype, device=x.device)
 
 
 def _logsumexp_backward_shape(grad_output, x, dim, implementation=None):
+    inductor.register()
     check_arguments(x, dim, None, implementation)
     return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
@@ -185,8 +199,10 @@ def _differentiably(op, function: type[Function], defaults: tuple, *constants):
 
 
 def _register(op, kernel, shape, batching, function: type[Function], defaults=(), *constants):
-    _library.impl(op, kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(op, shape, lib=_library)
+    alone = getattr(_ops, f"_{op._opname}").default
+    for each in (op, alone):
+        _library.impl(each, kernel, "CompositeExplicitAutograd")
+        torch.library.register_fake(each, shape, lib=_library)
     torch.library.register_vmap(op, batching, lib=_library)
     _library.impl(op, _differentiably(op, function, defaults, *constants), "Autograd")
 
@@ -268,3 +284,114 @@ def _register_autocast(device_type: str, key: str) -> None:
 # --8<-- [end:autocast]
 _register_autocast("cuda", "AutocastCUDA")
 _register_autocast("xpu", "AutocastXPU")
+
+
+# The operators around the softmax. Each is a pass of a kernel without a derivative of its own: that
+# is the business of `losses` and `tokens`, which go by PyTorch's operators where a transform looks.
+
+_ROWS = (
+    "Tensor target, Tensor picked, Tensor factor, Tensor z_factor, "
+    "Tensor? at_target, Tensor? everywhere, int dim"
+)
+_library.define(f"cross_entropy_rows(Tensor x, {_ROWS}, bool gradient) -> (Tensor, Tensor, Tensor)")
+_library.define(f"cross_entropy_rows_(Tensor(a!) x, {_ROWS}) -> (Tensor, Tensor)")
+_library.define("row_statistics(Tensor x, int dim, bool entropy) -> (Tensor, Tensor, Tensor)")
+_TOKENS = "Tensor target, Tensor g, Tensor? g_entropy, int dim"
+_library.define(f"tokens_backward(Tensor x, {_TOKENS}) -> Tensor")
+_library.define(f"tokens_backward_(Tensor(a!) x, {_TOKENS}) -> ()")
+_library.define("scale_rows_(Tensor(a!) x, Tensor factor, int dim) -> ()")
+
+cross_entropy_rows = _ops.cross_entropy_rows.default
+cross_entropy_rows_ = _ops.cross_entropy_rows_.default
+row_statistics = _ops.row_statistics.default
+tokens_backward = _ops.tokens_backward.default
+tokens_backward_ = _ops.tokens_backward_.default
+scale_rows_ = _ops.scale_rows_.default
+
+
+def _accumulator(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def _without(x: Tensor, dim: int) -> Tensor:
+    shape = [*x.shape[:dim], *x.shape[dim + 1 :]]
+    return torch.empty(shape, dtype=_accumulator(x), device=x.device)
+
+
+def _numbers(target, picked, factor, z_factor, at_target, everywhere) -> tuple[str, tuple]:
+    """The name of the operation, and the numbers of the row that it takes."""
+    if at_target is None:
+        return "cross_entropy", (target, picked, factor, z_factor)
+    numbers = (target, picked, factor, z_factor, at_target, everywhere)
+    return "cross_entropy_smoothed", numbers
+
+
+def _cross_entropy_rows(x, *arguments):
+    *rows, dim, gradient = arguments
+    name, numbers = _numbers(*rows)
+    if not gradient:
+        return *run(name, (x, *numbers), dim, _accumulator(x)), x.new_empty(0)
+    dx, losses, lse = run(f"{name}_gradient", (x, *numbers), dim)
+    return losses, lse, dx
+
+
+def _cross_entropy_rows_shape(x, *arguments):
+    *_, dim, gradient = arguments
+    dx = torch.empty(x.shape if gradient else (0,), dtype=x.dtype, device=x.device)
+    return _without(x, dim), _without(x, dim), dx
+
+
+def _cross_entropy_rows_in_place(x, *arguments):
+    *rows, dim = arguments
+    name, numbers = _numbers(*rows)
+    _, losses, lse = run(f"{name}_gradient_", (x, *numbers), dim)
+    return losses, lse
+
+
+def _cross_entropy_rows_in_place_shape(x, *arguments):
+    return _without(x, arguments[-1]), _without(x, arguments[-1])
+
+
+def _row_statistics(x, dim, entropy):
+    if entropy:
+        return run("entropy", (x,), dim, _accumulator(x))
+    return *run("statistics", (x,), dim, _accumulator(x)), x.new_empty(0, dtype=_accumulator(x))
+
+
+def _row_statistics_shape(x, dim, entropy):
+    last = _without(x, dim) if entropy else x.new_empty(0, dtype=_accumulator(x))
+    return _without(x, dim), _without(x, dim), last
+
+
+def _tokens_backward(x, target, g, g_entropy, dim, *, mark=""):
+    if g_entropy is None:
+        return run(f"selected_backward{mark}", (x, target, g), dim)
+    return run(f"tokens_backward{mark}", (x, target, g, g_entropy), dim)
+
+
+def _tokens_backward_in_place(*arguments):
+    _tokens_backward(*arguments, mark="_")
+
+
+def _tokens_backward_shape(x, *_):
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+def _nothing(*_):
+    return None
+
+
+def _scale_rows(x, factor, dim):
+    scale_rows(x, factor, dim)
+
+
+for _op, _kernel, _shape in (
+    (cross_entropy_rows, _cross_entropy_rows, _cross_entropy_rows_shape),
+    (cross_entropy_rows_, _cross_entropy_rows_in_place, _cross_entropy_rows_in_place_shape),
+    (row_statistics, _row_statistics, _row_statistics_shape),
+    (tokens_backward, _tokens_backward, _tokens_backward_shape),
+    (tokens_backward_, _tokens_backward_in_place, _nothing),
+    (scale_rows_, _scale_rows, _nothing),
+):
+    _library.impl(_op, _kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(_op, _shape, lib=_library)

@@ -112,7 +112,7 @@ GEOMETRIES = {
 
 def inputs_of(name: str, operation: str, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     op = plan.OPERATIONS[operation]
-    return (x,) * op.inputs + (x.sum(GEOMETRIES[name][1]),) * op.weighted
+    return (x,) * op.inputs + (x.sum(GEOMETRIES[name][1]),) * op.numbers
 
 
 def call_of(name: str, operation: str, x: torch.Tensor) -> plan.Launches:
@@ -163,7 +163,7 @@ def test_each_geometry_moves_what_the_table_says(name, operation):
     n_rows, n_cols = x.numel() // shape[dim], shape[dim]
     # Who reduces writes a number for each row, once it has read the row.
     reads = 1 if op.reduces else op.inputs * (2 if name == "strided_loops" else 1)
-    words += op.weighted
+    words += op.numbers
     zeros = call.workspace.n_words if call.workspace is not None and call.workspace.zeroed else 0
     assert count.reads == reads * n_rows * n_cols + words * n_rows
     assert count.writes == (n_rows if op.reduces else n_rows * n_cols) + zeros

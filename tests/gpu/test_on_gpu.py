@@ -155,7 +155,7 @@ def _inputs(operation: str, shape: tuple[int, ...], dim: int, dtype: torch.dtype
     x = 3 * torch.randn(shape, device="cuda", dtype=torch.float32)
     if not operation.endswith("backward"):
         return (x.to(dtype),)
-    if OPERATIONS[operation].weighted:
+    if OPERATIONS[operation].numbers:
         return x.to(dtype), torch.randn_like(x.select(dim, 0)).to(dtype)
     y = (torch.log_softmax if operation.startswith("log_") else torch.softmax)(x.double(), dim)
     return y.to(dtype), torch.randn(shape, device="cuda").to(dtype)

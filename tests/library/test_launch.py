@@ -78,24 +78,26 @@ def head(driver) -> tuple:
     return ("function", "packed", *hooks)
 
 
-@pytest.mark.parametrize("n_inputs", [1, 2, 3])
+@pytest.mark.parametrize(("n_inputs", "n_outs"), [(1, 1), (2, 1), (3, 1), (5, 3)])
 @pytest.mark.parametrize("n_words", [0, 1], ids=["alone", "words"])
-def test_a_repeated_launch_hands_over_addresses(driver, n_inputs, n_words):
+def test_a_repeated_launch_hands_over_addresses(driver, n_inputs, n_outs, n_words):
     inputs = tuple(torch.empty(4) for _ in range(n_inputs))
-    others = [torch.empty(4) for _ in range(1 + n_words)]
+    outs = tuple(torch.empty(4) for _ in range(n_outs))
+    others = [outs, *(torch.empty(4) for _ in range(n_words))]
     run = launch_with(driver)
     run.run(inputs, *others)
     assert driver.first == [((5,), (inputs, *others, 7, (8, 9)), {"HOW": How(4), "num_warps": 2})]
     run.run(inputs, *others)
     run.run(inputs, *others)
-    addresses = tuple(each.data_ptr() for each in inputs), *(each.data_ptr() for each in others)
+    addresses = [tuple(each.data_ptr() for each in group) for group in (inputs, outs)]
+    addresses += [each.data_ptr() for each in others[1:]]
     assert driver.fast == [(5, 1, 1, 103, *head(driver), *addresses, 7, (8, 9), How(4))] * 2
     assert len(driver.first) == 1 and not driver.public
 
 
 @pytest.mark.parametrize("name", ["launch_enter_hook", "launch_exit_hook"])
 def test_hooks_see_every_launch(driver, name, monkeypatch):
-    tensors = (torch.empty(4),), torch.empty(4)
+    tensors = (torch.empty(4),), (torch.empty(4),)
     run = launch_with(driver)
     run.run(*tensors)
     run.run(*tensors)
@@ -123,7 +125,7 @@ def test_hooks_see_every_launch(driver, name, monkeypatch):
 
 def test_an_unknown_release_is_launched_as_anybody_would(driver, monkeypatch):
     monkeypatch.setattr(triton, "__version__", "3.10.0")
-    tensors = (torch.empty(4),), torch.empty(4)
+    tensors = (torch.empty(4),), (torch.empty(4),)
     run = launch_with(driver)
     for _ in range(3):
         run.run(*tensors)
@@ -133,7 +135,7 @@ def test_an_unknown_release_is_launched_as_anybody_would(driver, monkeypatch):
 @pytest.mark.parametrize("name", ["run", "function", "packed_metadata"])
 def test_without_a_name_of_the_compiled_kernel(driver, name):
     delattr(driver, name)
-    tensors = (torch.empty(4),), torch.empty(4)
+    tensors = (torch.empty(4),), (torch.empty(4),)
     run = launch_with(driver)
     for _ in range(3):
         run.run(*tensors)
@@ -142,7 +144,7 @@ def test_without_a_name_of_the_compiled_kernel(driver, name):
 
 def test_other_drivers_are_asked_every_time(driver):
     driver.metadata.target.backend = "hip"
-    tensors = (torch.empty(4),), torch.empty(4)
+    tensors = (torch.empty(4),), (torch.empty(4),)
     run = launch_with(driver)
     for _ in range(3):
         run.run(*tensors)

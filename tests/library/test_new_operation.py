@@ -82,12 +82,12 @@ def _called(x):
 
 @triton.jit
 def _terms(values, m, EXACT: tl.constexpr):
-    return _called(values[0]) + {own}
+    return (_called(values[0]) + {own},)
 
 
 @triton.jit
-def _finish(values, terms, m, total):
-    return terms / total
+def _finish(values, terms, m, totals):
+    return terms[0] / totals[0]
 
 
 TOY = Operation(
@@ -106,7 +106,7 @@ from triton_softmax.choose.constants import RowTile
 from triton_softmax.kernels.packed_rows import packed_rows_kernel as kernel
 
 signature = {
-    "in_ptrs": ("*fp32",), "out_ptr": "*fp32", "in_strides": ("i32",), "out_stride": "i32",
+    "in_ptrs": ("*fp32",), "out_ptrs": ("*fp32",), "in_strides": ("i32",), "out_strides": ("i32",),
     "n_rows": "i32", "n_cols": "i32", "OP": "constexpr", "HOW": "constexpr",
 }
 found = {}
@@ -175,9 +175,9 @@ triton.knobs.runtime.jit_post_compile_hook = hook
 x, out = torch.empty(2, 10, 50)
 how = RowTile(block_rows=4, block_cols=64, vector=1, barrier=False)
 for op in plan.OPERATIONS.values():
-    inputs = (x,) * (op.inputs + op.weighted)
-    numbers = (50,) * len(inputs), 50, 10, 50
-    packed_rows_kernel.warmup(inputs, out, *numbers, op, how, grid=(3,))
+    inputs = (x,) * (op.inputs + op.numbers)
+    numbers = (50,) * len(inputs), (50,), 10, 50
+    packed_rows_kernel.warmup(inputs, (out,), *numbers, op, how, grid=(3,))
 print(json.dumps([seen, list(how), [op.name for op in plan.OPERATIONS.values()]]))
 """
 

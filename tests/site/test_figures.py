@@ -201,15 +201,14 @@ def roofline(state, numbers):
     data = moving.roofline(ROOT)
     length = data["lengths"][state["step"]]
     itemsize = 4 if state["dtype"] == "float32" else 2
-    table = traffic.FORWARD if state["way"] == "forward" else traffic.BACKWARD
-    M = max(1, round(2**27 / length))
+    moves = moving.moved_by(state["way"])
+    assert {each["name"] for each in numbers["points"]} >= {*moving.LADDER[:3], *moving.STRIDED}
     for each in numbers["points"]:
-        per_element = table[each["name"]].bytes(M, length, itemsize) / (M * length)
-        close(each["intensity"], 1 / per_element, rtol=1e-3)
-        roof = min(numbers["copy"] / per_element, moving.EXPONENTIALS)
-        close(each["roof"], roof, rtol=1e-3)
-        assert 0 < each["share"] < 4
-    assert len(numbers["points"]) >= 4
+        assert each["length"] == length or each["name"] in moving.STRIDED
+        close(each["intensity"], 1 / (moves[each["name"]] * itemsize))
+        roof = min(each["copy"] * each["intensity"], moving.EXPONENTIALS)
+        close([each["roof"], each["share"]], [roof, each["speed"] / roof])
+        assert 0.01 < each["share"] < 4
 
 
 EXPECTED = {

@@ -1,5 +1,5 @@
 /* Head, body and tail of the first rows of a matrix, between the borders of vectors of 16 bytes. */
-import { fixed, line, rect, svg, text } from "./moving.js";
+import { line, rect, svg, text } from "./moving.js";
 
 const ROWS = 4;
 
@@ -51,7 +51,7 @@ export default {
     const parts = ({ head, body, tail }) => `${head} + ${body} + ${tail}`;
     return `Row 0 is head ${parts(first)} tail, row 1 is ${parts(second)}. ` + (edges === 0
       ? `Every row starts and ends on a vector, so nothing is left over: ${vectors} accesses of 16 bytes.`
-      : `Four rows take ${vectors} accesses of 16 bytes and ${edges} single elements, where reading element by element takes ${elements} (${fixed((100 * edges) / elements, 0)} % of which remain).`) +
+      : `Four rows take ${vectors} accesses of 16 bytes and ${edges} of single elements; element by element they take ${elements}.`) +
       (cols % vector === 0 && start ? " A length in whole vectors does not help when the first row starts between two." : "");
   },
 };

@@ -46,7 +46,7 @@ export default {
       let x = 0;
       drawn.push(text(0, wide ? y + 17 : y - 8, NAMES[name], bytes === least ? "strong" : "ink", "start"));
       drawn.push(text(width, wide ? y + 11 : y - 8, wide ? bytesText(moved) : `${bytesText(moved)} of ${bytesText(bytes)}`, moved === bytes ? "small strong" : "small ink", "end"));
-      if (wide) drawn.push(text(width, y + 26, moved === bytes ? `done: ${fixed(bytes / least, 1)} ×` : `of ${bytesText(bytes)}`, "tiny", "end"));
+      if (wide) drawn.push(text(width, y + 26, moved === bytes ? (bytes === least ? "done: the least" : `done: ${fixed(bytes / least, 1)} × that`) : `of ${bytesText(bytes)}`, "tiny", "end"));
       for (const { kind, elements } of parts(data[way][name], M, N)) {
         const long = elements * size * unit;
         if (long < 0.3) { x += elements * size; continue; }

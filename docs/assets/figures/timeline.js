@@ -38,6 +38,10 @@ export default {
       if (program === absent) parts.push(text(left, top + program * pitch + 17, "does not run", "small halo", "start"));
     }
     const known = words.filter(([, tick]) => tick <= now).sort((a, b) => a[1] - b[1]);
+    known.forEach(([chunk, tick], at) => {
+      const x = left + tick * unit;
+      parts.push(line(x, top - 4, x, bottom + 2, "axis dashed"), text(x, bottom + 16 + (wide ? 0 : 13 * (at % 2)), `w${below[chunk]}`, "small ink"));
+    });
     for (const [program, what, chunk, begin, end] of traces[`${absent} ${patience}`]) {
       if (begin >= now && at < 100) continue;
       const x = left + begin * unit, room = (Math.min(end, now) - begin) * unit, y = top + program * pitch;
@@ -45,10 +49,6 @@ export default {
       const words = label(what, chunk, wide);
       if (room > 6.4 * words.length + 4) parts.push(text(x + room / 2, y + 17, words, `small ink ${what === "poll" ? "halo" : ""}`));
     }
-    known.forEach(([chunk, tick], at) => {
-      const x = left + tick * unit;
-      parts.push(line(x, top - 4, x, bottom + 2, "axis dashed"), text(x, bottom + 16 + (wide ? 0 : 13 * (at % 2)), `w${below[chunk]}`, "small ink"));
-    });
     parts.push(text(0, bottom + 16, "words", wide ? "ink" : "small ink", "start"));
     if (at < 100) parts.push(line(left + now * unit, top - 4, left + now * unit, bottom + 4, "ink"));
     return [svg(width, bottom + (wide ? 24 : 38), `Four programs over time${absent < 0 ? "" : `, of which program ${absent} does not run`}: each reads its chunk, publishes a word, polls for the others, and writes.`, parts)];

@@ -9,6 +9,7 @@ without script shows it; a browser test draws it again and compares.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,31 +69,45 @@ EXPONENTIALS = 132 * 16 * 1.98e9
 clock (CUDA C++ programming guide, arithmetic instructions, compute capability 9.0), clocks."""
 
 
+STRIDED = {"strided": "strided", "split_strided": "strided", "strided_loops": "two_loops"}
+"""Kernels over strands, and which kernel over rows moves as much."""
+
+
+def moved_by(way: str) -> dict[str, float]:
+    """For each kernel, how often an element is moved, in a matrix of long rows.
+
+    >>> moved_by("forward")["naive"], moved_by("backward")["strided_loops"]
+    (8, 5)
+    """
+    table = traffic.FORWARD if way == "forward" else traffic.BACKWARD
+    every = {name: name for name in table} | STRIDED
+    return {name: table[like].reads_mn + table[like].writes_mn for name, like in every.items()}
+
+
 def roofline(root: Path) -> dict:
-    """For each case of the ladder: bytes a second of the copy, and for each rung elements a second
-    and how often it moves an element."""
+    """What was measured of each kernel: (way, type, columns or length of a strand, name, elements a
+    second, how often it moves an element, bytes a second of the copy in the same case)."""
     found = newest(root)
-    cases = []
-    for group in by_case(of_suite(found[1], "ladder") if found else []).values():
-        copy = group["copy"]
-        M, N = copy["shape"]
-        moved = traffic.FORWARD if copy["direction"] == "forward" else traffic.BACKWARD
-        rungs = [
-            [name, round(M * N / (time * 1e-6)), moved[name].elements(M, N) / (M * N)]
-            for name in moved
-            if (time := timed(group.get(name)))
-        ]
-        cases.append(
-            {
-                "way": copy["direction"],
-                "dtype": copy["dtype"],
-                "n": N,
-                "copy": round(gbs(copy) * 1e9),
-                "rungs": rungs,
-            }
-        )
-    lengths = sorted({case["n"] for case in cases})
-    return {"exponentials": EXPONENTIALS, "lengths": lengths, "cases": cases}
+    points = []
+    for suite in ("ladder", "strided"):
+        for group in by_case(of_suite(found[1], suite) if found else []).values():
+            copy = group["copy"]
+            way, shape = copy["direction"], copy["shape"]
+            for provider, row in group.items():
+                time = timed(row)
+                if not time or copy["layout"] != "contiguous":
+                    continue
+                kernel = row["kernels"][0].removesuffix("_kernel") if row["kernels"] else ""
+                name = kernel if provider == "strided" else provider
+                if name in moved_by(way):
+                    speed = round(math.prod(shape) / (time * 1e-6))
+                    of_copy = round(gbs(copy) * 1e9)
+                    moves = moved_by(way)[name]
+                    points.append(
+                        [way, copy["dtype"], shape[copy["dim"]], name, speed, moves, of_copy]
+                    )
+    lengths = sorted({point[2] for point in points if point[3] == "naive"})
+    return {"exponentials": EXPONENTIALS, "lengths": lengths, "points": points}
 
 
 def traces(root: Path) -> dict[str, list]:
@@ -166,15 +181,17 @@ FIGURES = {
     "split-rows-alone": Moving(
         "timeline",
         "The same row when program 2 has no room. The others poll for a limited time, and then "
-        "each reads the missing chunk itself. Choose who is missing, and how patient the others "
-        "are. Events from runs of <code>split_rows_simple</code>, with assumed durations.",
+        "each reads the missing chunk itself; the whole kernel also publishes its word. Choose who "
+        "is missing, and how patient the others are. Events from runs of "
+        "<code>split_rows_simple</code>, with assumed durations.",
         lambda root: {"absent": 2, "traces": traces(root)},
     ),
     "roofline": Moving(
         "roofline",
-        "Measured speeds over the bytes that a kernel asks for. The roof is a copy as measured in "
-        "the same case and, far above softmax, one exponential an element: 132 multiprocessors "
-        '(16 a clock each, <a href="https://docs.nvidia.com/cuda/cuda-c-programming-guide/'
+        "Measured speeds over the bytes that a kernel asks for; for strided kernels, the strands "
+        "nearest in length. The roof is a copy as measured in the same case and, far above "
+        "softmax, one exponential an element: 132 multiprocessors (16 a clock each, "
+        '<a href="https://docs.nvidia.com/cuda/cuda-c-programming-guide/'
         'index.html#arithmetic-instructions">NVIDIA’s table</a>) at 1.98 GHz.',
         roofline,
     ),
@@ -207,11 +224,11 @@ def figure(name: str, root: Path) -> str:
 def fragments(root: Path) -> dict[str, Fragment]:
     """The figures by the name that a page includes them by, and what the measured one rests on."""
     found = newest(root)
-    ladder = of_suite(found[1], "ladder") if found else []
-    rungs = tuple(sorted({row["provider"] for row in ladder} & {*traffic.FORWARD}))
+    measured = of_suite(found[1], "ladder") + of_suite(found[1], "strided") if found else []
+    names = tuple(sorted({row["provider"] for row in measured} & {*traffic.FORWARD}))
     return {
         f"moving-{name}": Fragment(
-            figure(name, root), measured_by(ladder, rungs) if name == "roofline" else None
+            figure(name, root), measured_by(measured, names) if name == "roofline" else None
         )
         for name in FIGURES
         if (root / frame_path(name)).is_file()

@@ -29,7 +29,6 @@ def _kept(function):
 
 plan.choose_rows = _kept(plan.choose_rows)
 plan.choose_strided = _kept(plan.choose_strided)
-plan.choose_loops = _kept(plan.choose_loops)
 
 
 def unwrapped(made):
@@ -128,7 +127,7 @@ def answer(question, measured=()):
 
 def reads_twice(choice):
     """Whether every input is read a second time to write the result."""
-    loops = choice.kernel in ("two_loops", "strided_loops")
+    loops = choice.kernel == "strided_loops"
     return loops or (choice.kernel == "split_rows" and choice.two_launches)
 
 

@@ -122,26 +122,35 @@ def choose_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
 # --8<-- [start:tile]
 def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
     """Whole strands, and as many side by side as make whole cache lines, or as registers allow."""
-    block_cols = next_power_of_2(columns.n_cols)
     sixteen, forward = columns.itemsize == 2, traits.inputs == 1
-    per_warp = 1024 if columns.itemsize == 8 else 2048
-    if sixteen and not forward and 256 <= block_cols <= 512:
-        block_inner = 64  # fewer 16-bit columns would be half a line each
-        per_warp = 2048 if block_cols == 256 else 4096
-    elif block_cols <= 256:
-        block_inner = max(64, 1024 // block_cols)
+    power = next_power_of_2(columns.n_cols)
+    block_cols, tiles = power, 1
+    if columns.n_cols < power <= 512:
+        block_cols = max(1, power // 8)
+        tiles = ceil_div(columns.n_cols, block_cols)
+    if power <= 64:
+        block_inner = max(64, 1024 // power)
+    elif power <= 512:
+        half_lines = sixteen and (power <= 256 or not forward)  # else, of so few 16-bit elements
+        block_inner = 64 if half_lines else 32
     else:
-        block_inner = 32 if block_cols <= 1024 else 16
+        block_inner = 16
     block_inner = min(block_inner, next_power_of_2(columns.n_inner))
     how = StridedTile(
         block_cols,
         block_inner,
         columns.stated_vector,
         # A large 16-bit tile: as float32 numbers it would fill the registers.
-        barrier=device.nvidia and sixteen and block_cols == (512 if forward else 256),
+        barrier=device.nvidia and sixteen and power >= (512 if forward else 256),
         wide_index=columns.wide_index,
+        tiles=tiles,
     )
-    num_warps = max(1, min(16, block_cols * block_inner // per_warp))
+    per_thread = 80 if sixteen else 48 if columns.itemsize == 4 else 32
+    if power > 512:
+        per_thread = 64
+    num_warps = 1
+    while num_warps < 16 and tiles * block_cols * block_inner > 32 * per_thread * num_warps:
+        num_warps *= 2
     return Choice("strided", how, num_warps)
 
 
@@ -158,10 +167,12 @@ def chunk_tile(n_cols: int, itemsize: int, traits: Traits) -> tuple[int, int, in
     if traits.inputs == 1:
         if itemsize == 4:
             return 512, 32, 8
-        return (512, 32, 4) if n_cols <= 2048 else (1024, 32, 8)
-    if n_cols > 4096:  # many chunks: as tall as registers allow
-        return 2048 // itemsize, 32, 16
-    return (256, 32, 8) if itemsize == 4 else (256, 64, 8)
+        if n_cols <= 8192:
+            return 512, 32, 4
+        return (1024, 32, 8) if n_cols <= 32768 else (2048, 16, 8)
+    if itemsize == 2:
+        return (512, 32, 8) if n_cols <= 8192 else (1024, 32, 16)
+    return (256, 32, 8) if n_cols <= 4096 else (512, 32, 16)  # many chunks: tall ones
 
 
 def choose_split_strided(columns: Columns, traits: Traits, device: Device) -> Choice | None:

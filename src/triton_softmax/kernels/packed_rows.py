@@ -17,8 +17,9 @@ import triton
 import triton.language as tl
 
 from .device.names import with_operation
-from .device.registers import in_registers, weighted
-from .device.sums import sum_of
+from .device.registers import in_registers
+from .device.summaries import adjusted, load_numbers, placed, spread, store_numbers
+from .device.sums import sums_of
 from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
 from .device.vectors import multiple_of
 
@@ -26,26 +27,26 @@ from .device.vectors import multiple_of
 # --8<-- [start:kernel]
 @triton.jit(
     repr=with_operation("packed_rows"),
-    do_not_specialize=["in_strides", "out_stride", "n_rows", "n_cols"],
+    do_not_specialize=["in_strides", "out_strides", "n_rows", "n_cols"],
 )
 def packed_rows_kernel(
-    in_ptrs, out_ptr, in_strides, out_stride, n_rows, n_cols, OP: tl.constexpr, HOW: tl.constexpr
+    in_ptrs, out_ptrs, in_strides, out_strides, n_rows, n_cols, OP: tl.constexpr, HOW: tl.constexpr
 ):
     """An operation on block_rows rows per program.
 
     Args:
-        in_ptrs: the inputs, a tuple; n_rows rows of n_cols elements each, and a number for each row
-            if the operation is weighted.
-        out_ptr: the result, likewise, or one number per row if the operation reduces.
+        in_ptrs: the inputs, a tuple; n_rows rows of n_cols elements each, then those that have a
+            number for each row.
+        out_ptrs: the results, likewise: the elements unless the operation reduces, then numbers.
         in_strides: elements from one row to the next, for each input.
-        out_stride: elements from one row of the result to the next.
+        out_strides: elements from one row to the next, for each result.
         n_rows: number of rows.
         n_cols: number of columns.
         OP: what is computed, an `Operation`.
         HOW: a `RowTile`: block_rows and block_cols, powers of two; tiles, as many as hold n_cols;
             vector, which divides n_cols and the strides; barrier, see `optimization_barrier`.
     """
-    OUT: tl.constexpr = out_ptr.dtype.element_ty
+    OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
     BLOCK_COLS: tl.constexpr = HOW.block_cols
     TILES: tl.constexpr = HOW.tiles
@@ -54,36 +55,40 @@ def packed_rows_kernel(
     end = multiple_of(n_cols, HOW.vector)
 
     raw = ()
+    places = ()
     for t in tl.static_range(TILES):
         mask = (rows < n_rows) & (t * BLOCK_COLS + cols < end)
         tile = ()
-        for i in tl.static_range(len(in_ptrs) - OP.weighted):
+        for i in tl.static_range(len(in_ptrs) - OP.numbers):
             offsets = rows * multiple_of(in_strides[i], HOW.vector) + (t * BLOCK_COLS + cols)
             tile = tile + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
         raw = raw + (tile,)
+        places = places + (tl.where(mask, t * BLOCK_COLS + cols, -1),)
 
     m = 0.0
     if OP.shifted:
         raw = barrier_of_tiles(raw, HOW.barrier)
         m = max_of_tiles(raw, INNER, 1)
     raw = barrier_of_tiles(raw, HOW.barrier)
-    terms = terms_of_tiles(raw, m, INNER, OP)
-    total = sum_of((terms,), 1, OP)[:, None]
-    total = weighted(total, in_ptrs, rows * in_strides[-1], rows < n_rows, OP)
+    terms = terms_of_tiles(raw, places, m, INNER, OP)
+    totals = spread(sums_of((terms,), 1, OP), 1)
 
-    if OP.reduces:
-        result = OP.finish_row(m, total)
-        tl.store(out_ptr + rows * out_stride, result.to(OUT), mask=rows < n_rows)
-    else:
+    numbers = load_numbers(in_ptrs, in_strides, rows, rows < n_rows, OP)
+    if OP.row_results:
+        results = OP.finish_row(m, totals, numbers)
+        store_numbers(out_ptrs, out_strides, rows, rows < n_rows, results, OP)
+    if not OP.reduces:
+        totals = adjusted(m, totals, numbers, OP)
         if HOW.barrier:
             # Computing both again costs less than the registers that would keep them.
             raw = barrier_of_tiles(raw, HOW.barrier)
-            terms = terms_of_tiles(raw, m, INNER, OP)
+            terms = terms_of_tiles(raw, places, m, INNER, OP)
         for t in tl.static_range(TILES):
             mask = (rows < n_rows) & (t * BLOCK_COLS + cols < end)
-            offsets = rows * multiple_of(out_stride, HOW.vector) + (t * BLOCK_COLS + cols)
-            result = OP.finish(in_registers(raw[t], INNER), terms[t], m, total)
-            tl.store(out_ptr + offsets, result.to(INNER).to(OUT), mask=mask)
+            offsets = rows * multiple_of(out_strides[0], HOW.vector) + (t * BLOCK_COLS + cols)
+            values = placed(in_registers(raw[t], INNER), places[t], OP)
+            result = OP.finish(values, terms[t], m, totals)
+            tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=mask)
 
 
 # --8<-- [end:kernel]

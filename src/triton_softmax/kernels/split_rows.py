@@ -32,9 +32,9 @@ from .device.registers import (
     optimization_barrier,
     rounded,
     unpack_pairs,
-    weighted,
 )
-from .device.sums import sum_of
+from .device.summaries import adjusted, load_numbers, placed, store_numbers
+from .device.sums import sums_of
 from .device.vectors import edge_of_row, round_up
 
 
@@ -108,7 +108,7 @@ def load_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
     n_cols = tl.where(task < rows.n_tasks, rows.n_cols, 0)
     body = ()
     edge = ()
-    for i in tl.static_range(len(rows.in_ptrs) - OP.weighted):
+    for i in tl.static_range(len(rows.in_ptrs) - OP.numbers):
         ptr = rows.in_ptrs[i]
         begin = row * rows.in_strides[i]
         if HOW.pairs:
@@ -123,6 +123,17 @@ def load_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
         else:
             edge = edge + (tl.full((2 * VECTOR,), OP.padding, tl.float32).to(ptr.dtype.element_ty),)
     return body, edge
+
+
+@triton.jit
+def places_of_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
+    """The columns that the elements of a task's body and edge lie in, −1 outside."""
+    begin = (task // rows.n_chunks).to(tl.int64) * rows.in_strides[0]
+    chunk = task % rows.n_chunks
+    offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, HOW.vector, HOW.block, 1, OP)
+    body = tl.where(mask, (offsets - begin).to(tl.int32), -1)
+    cols, mask = edge_of_chunk(begin, rows.n_cols, chunk, rows, HOW.vector, OP)
+    return body, tl.where(mask, cols, -1).to(tl.int32)
 
 
 @triton.jit
@@ -165,9 +176,10 @@ def blank_like(blocks):
 
 # --8<-- [start:summary]
 @triton.jit
-def summarise(body, edge, rows, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
-    """(m, total, terms): the summary of a chunk, its edge included, and the terms of its body."""
-    values_edge = in_registers(edge, INNER)
+def summarise(body, edge, task, rows, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
+    """(m, totals, terms): the summary of a chunk, its edge included, and the terms of its body."""
+    place, place_edge = places_of_chunk(rows, task, OP, HOW)
+    values_edge = placed(in_registers(edge, INNER), place_edge, OP)
     m = 0.0
     if OP.shifted:
         body = optimization_barrier(body, HOW.barrier)
@@ -176,12 +188,13 @@ def summarise(body, edge, rows, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.c
             m = tl.maximum(m, tl.max(values_edge[0], axis=0))
     body = optimization_barrier(body, HOW.barrier)
     # Who computes a partner's summary must get the same bits: HOW.wait asks for exact terms.
-    terms = OP.terms(elements(body, rows, INNER, HOW.pairs), m, HOW.wait)
+    values = placed(elements(body, rows, INNER, HOW.pairs), place, OP)
+    terms = OP.terms(values, m, HOW.wait)
     if HOW.edges:
-        total = sum_of(((terms,), (OP.terms(values_edge, m, HOW.wait),)), 0, OP)
+        totals = sums_of(((terms,), (OP.terms(values_edge, m, HOW.wait),)), 0, OP)
     else:
-        total = sum_of(((terms,),), 0, OP)
-    return m, total, terms
+        totals = sums_of(((terms,),), 0, OP)
+    return m, totals, terms
 
 
 @triton.jit
@@ -191,15 +204,25 @@ def _add_both(a1, b1, a2, b2):
 
 
 @triton.jit
-def merge_row(words_ptr, task, n_chunks, max_polls, OP: tl.constexpr, HOW: tl.constexpr):
-    """(m, total, missing) of a task's row from its words; right if none of them is missing."""
+def merge_row(words_ptr, task, rows, max_polls, OP: tl.constexpr, HOW: tl.constexpr):
+    """(m, totals, missing) of a task's row from its words; right if none of them is missing."""
+    SUMS: tl.constexpr = OP.sums
     lane = tl.arange(0, HOW.words)
-    live = lane < n_chunks
-    pointers = words_ptr + task // n_chunks * n_chunks + lane
-    words = poll(pointers, live, max_polls, HOW.wait, HOW.backoff, HOW.polls)
-    m, totals = to_common_maximum(words, live, 0, OP)
-    total, missing = tl.reduce((totals, (words == 0).to(tl.int32)), 0, _add_both)
-    return m, total, missing
+    live = lane < rows.n_chunks
+    pointers = words_ptr + task // rows.n_chunks * rows.n_chunks + lane
+    words = (poll(pointers, live, max_polls, HOW.wait, HOW.backoff, HOW.polls),)
+    absent = words[0] == 0
+    for k in tl.static_range(1, SUMS):
+        # Most likely there as well, since they were published together.
+        word = poll(pointers + k * rows.n_tasks, live, max_polls, HOW.wait, 0, HOW.polls)
+        words = words + (word,)
+        absent = absent | (word == 0)
+    m, parts = to_common_maximum(words, live, 0, OP)
+    total, missing = tl.reduce((parts[0], absent.to(tl.int32)), 0, _add_both)
+    totals = (total,)
+    for k in tl.static_range(1, SUMS):
+        totals = totals + (tl.sum(parts[k], axis=0),)
+    return m, totals, missing
 
 
 # --8<-- [end:summary]
@@ -208,43 +231,47 @@ def merge_row(words_ptr, task, n_chunks, max_polls, OP: tl.constexpr, HOW: tl.co
 # --8<-- [start:write]
 @triton.jit
 def write_chunk(
-    out_ptr,
-    out_stride,
+    out_ptrs,
+    out_strides,
     task,
     kept,
     edge,
     m_own,
     m,
-    total,
+    totals,
     rows,
     OP: tl.constexpr,
     HOW: tl.constexpr,
 ):
-    """Write a task's chunk from what was kept of it: its body, or terms relative to m_own."""
+    """Write a task's chunk from what was kept of it: its body, or terms relative to m_own; and
+    with the last chunk of a row the row's numbers."""
     VECTOR: tl.constexpr = HOW.vector
-    OUT: tl.constexpr = out_ptr.dtype.element_ty
+    OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else rows.in_ptrs[0].dtype.element_ty
     row = (task // rows.n_chunks).to(tl.int64)
     chunk = task % rows.n_chunks
-    begin = row * out_stride
-    total = weighted(total, rows.in_ptrs, row * rows.in_strides[-1], True, OP)
-    if OP.reduces:
-        tl.store(out_ptr + begin, OP.finish_row(m, total).to(OUT))
-    else:
+    numbers = load_numbers(rows.in_ptrs, rows.in_strides, row, True, OP)
+    if OP.row_results:
+        results = OP.finish_row(m, totals, numbers)
+        store_numbers(out_ptrs, out_strides, row, chunk == rows.n_chunks - 1, results, OP)
+    if not OP.reduces:
+        begin = row * out_strides[0]
+        totals = adjusted(m, totals, numbers, OP)
+        place, place_edge = places_of_chunk(rows, task, OP, HOW)
         offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, VECTOR, HOW.block, 1, OP)
         if HOW.keep_terms:
-            result = OP.finish_terms(kept[0], m_own, m, total)
+            result = OP.finish_terms(kept, m_own, m, totals)
         else:
             kept = optimization_barrier(kept, HOW.barrier)
-            values = elements(kept, rows, INNER, HOW.pairs)
-            result = OP.finish(values, OP.terms(values, m, False), m, total)
-        tl.store(out_ptr + offsets, result.to(INNER).to(OUT), mask=mask)
+            values = placed(elements(kept, rows, INNER, HOW.pairs), place, OP)
+            result = OP.finish(values, OP.terms(values, m, False), m, totals)
+        tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=mask)
         if HOW.edges:
             in_begin = row * rows.in_strides[0]
             cols, mask = edge_of_chunk(in_begin, rows.n_cols, chunk, rows, VECTOR, OP)
-            values = in_registers(edge, INNER)
-            result = OP.finish(values, OP.terms(values, m, False), m, total)
-            tl.store(out_ptr + begin + cols, result.to(INNER).to(OUT), mask=mask)
+            values = placed(in_registers(edge, INNER), place_edge, OP)
+            result = OP.finish(values, OP.terms(values, m, False), m, totals)
+            tl.store(out_ptrs[0] + begin + cols, result.to(INNER).to(OUT), mask=mask)
 
 
 # --8<-- [end:write]
@@ -255,7 +282,7 @@ def write_chunk(
     repr=with_operation("split_rows"),
     do_not_specialize=[
         "in_strides",
-        "out_stride",
+        "out_strides",
         "n_rows",
         "n_cols",
         "n_chunks",
@@ -265,10 +292,10 @@ def write_chunk(
 )
 def split_rows_kernel(
     in_ptrs,
-    out_ptr,
+    out_ptrs,
     words_ptr,
     in_strides,
-    out_stride,
+    out_strides,
     n_rows,
     n_cols,
     n_chunks,
@@ -280,13 +307,14 @@ def split_rows_kernel(
     """An operation on rows cut into chunks, a task each.
 
     Args:
-        in_ptrs: the inputs, a tuple; n_rows rows of n_cols elements each, on a vector, and a number
-            for each row if the operation is weighted.
-        out_ptr: the result, likewise, or one number per row if the operation reduces.
-        words_ptr: workspace of n_chunks int64 words per row, zero at the start of a single launch.
-        in_strides: elements from one row to the next, for each input; equal modulo vector.
-        out_stride: elements from one row of the result to the next; equal to those modulo vector
-            unless the operation reduces.
+        in_ptrs: the inputs, a tuple; n_rows rows of n_cols elements each, on a vector, then those
+            that have a number for each row.
+        out_ptrs: the results, likewise: the elements unless the operation reduces, then numbers.
+        words_ptr: workspace of n_chunks int64 words per row, zero at the start of a single launch;
+            as many again for each further sum.
+        in_strides: elements from one row to the next, for each input.
+        out_strides: elements from one row to the next, for each result. All strides of elements are
+            equal modulo vector.
         n_rows: number of rows. The number of tasks, n_rows · n_chunks, and twice the number of
             programs fit 31 bits together.
         n_cols: number of columns.
@@ -296,7 +324,7 @@ def split_rows_kernel(
         OP: what is computed, an `Operation`.
         HOW: a `SplitRows`.
     """
-    OUT: tl.constexpr = out_ptr.dtype.element_ty
+    OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
     n_tasks = n_rows * n_chunks
     rows = Rows(in_ptrs, in_strides, n_tasks, n_cols, n_chunks, chunk_cols)
@@ -313,10 +341,10 @@ def split_rows_kernel(
     while (task < end) & (missing == 0):
         kept, kept_edge, m_own = body, edge, 0.0
         if HOW.publish:
-            m_own, total_own, terms = summarise(body, edge, rows, INNER, OP, HOW)
-            publish(words_ptr + task, m_own, total_own, task < n_tasks, OP, HOW.write)
+            m_own, totals, terms = summarise(body, edge, task, rows, INNER, OP, HOW)
+            publish(words_ptr + task, n_tasks, m_own, totals, task < n_tasks, OP, HOW.write)
             if HOW.keep_terms:
-                kept = (terms,)
+                kept = terms
         if HOW.depth >= 1:
             # From here on the next chunk is on its way.
             prefetch(words_ptr + tl.minimum(task + programs, n_tasks - 1), HOW.wait)
@@ -330,10 +358,10 @@ def split_rows_kernel(
             # One program writes the row's number: the last to start, which waits least.
             mine = mine & (ready % n_chunks == n_chunks - 1)
         if HOW.write and mine:
-            m, total, missing = merge_row(words_ptr, ready, n_chunks, max_polls, OP, HOW)
+            m, totals, missing = merge_row(words_ptr, ready, rows, max_polls, OP, HOW)
             if missing == 0:
                 write_chunk(
-                    out_ptr, out_stride, ready, kept, kept_edge, m_own, m, total, rows, OP, HOW
+                    out_ptrs, out_strides, ready, kept, kept_edge, m_own, m, totals, rows, OP, HOW
                 )
         task += programs
 
@@ -348,17 +376,17 @@ def split_rows_kernel(
                 other = task // n_chunks * n_chunks + (task + step) % n_chunks
                 if tl.atomic_add(words_ptr + other, 0, sem="relaxed") == 0:
                     body, edge = load_chunk(rows, other, OP, HOW)
-                    m, total, terms = summarise(body, edge, rows, INNER, OP, HOW)
-                    publish(words_ptr + other, m, total, other < n_tasks, OP, True)
-            m, total, missing = merge_row(words_ptr, task, n_chunks, max_polls, OP, HOW)
+                    m, totals, terms = summarise(body, edge, other, rows, INNER, OP, HOW)
+                    publish(words_ptr + other, n_tasks, m, totals, other < n_tasks, OP, True)
+            m, totals, missing = merge_row(words_ptr, task, rows, max_polls, OP, HOW)
             while missing > 0:
-                m, total, missing = merge_row(words_ptr, task, n_chunks, max_polls, OP, HOW)
+                m, totals, missing = merge_row(words_ptr, task, rows, max_polls, OP, HOW)
             kept, edge = load_chunk(rows, task, OP, HOW)
             m_own = 0.0
             if HOW.keep_terms:
-                m_own, _, terms = summarise(kept, edge, rows, INNER, OP, HOW)
-                kept = (terms,)
-            write_chunk(out_ptr, out_stride, task, kept, edge, m_own, m, total, rows, OP, HOW)
+                m_own, _, terms = summarise(kept, edge, task, rows, INNER, OP, HOW)
+                kept = terms
+            write_chunk(out_ptrs, out_strides, task, kept, edge, m_own, m, totals, rows, OP, HOW)
             task += programs
 
 

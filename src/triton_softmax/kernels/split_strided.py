@@ -15,10 +15,11 @@ import triton.language as tl
 
 from .device.exchange import poll, prefetch, publish, to_common_maximum
 from .device.names import with_operation
-from .device.registers import in_registers, optimization_barrier, weighted
-from .device.sums import sum_of
+from .device.registers import in_registers, optimization_barrier
+from .device.summaries import adjusted, load_numbers, placed, spread, store_numbers, summed
+from .device.sums import sums_of
 from .device.vectors import multiple_of
-from .strided import offsets_in_slice, slice_of
+from .strided import inner_strides, offsets_in_slice, slices_of
 
 
 # --8<-- [start:columns]
@@ -32,6 +33,7 @@ class Columns(NamedTuple):
     n_inner: Any
     n_chunks: Any
     words_ptr: Any  # n_chunks lines of block_inner words
+    apart: Any  # words of one sum of all columns
 
 
 @triton.jit
@@ -49,18 +51,26 @@ def tile_offsets(strides, chunk, columns, HOW: tl.constexpr, AGAIN: tl.constexpr
 
 
 @triton.jit
+def columns_of_tile(chunk, columns, HOW: tl.constexpr):
+    """The column that each element of a chunk's tile lies in, −1 outside."""
+    cols = chunk * HOW.block_cols + tl.arange(0, HOW.block_cols)[:, None]
+    inner = columns.first + tl.arange(0, HOW.block_inner)[None, :]
+    return tl.where((cols < columns.n_cols) & (inner < columns.n_inner), cols, -1)
+
+
+@triton.jit
 def load_tile(chunk, columns, OP: tl.constexpr, HOW: tl.constexpr, AGAIN: tl.constexpr):
     """The elements of a chunk, a tile of each input, as they lie in memory."""
     raw = ()
-    for i in tl.static_range(len(columns.in_ptrs) - OP.weighted):
+    for i in tl.static_range(len(columns.in_ptrs) - OP.numbers):
         offsets, mask = tile_offsets(columns.in_strides[i], chunk, columns, HOW, AGAIN)
         raw = raw + (tl.load(columns.in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
     return raw
 
 
 @triton.jit
-def summarise(raw, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
-    """(m, total) of each strand of a tile."""
+def summarise(raw, chunk, columns, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
+    """(m, totals) of each strand of a tile."""
     m = 0.0
     m_cols = m
     if OP.shifted:
@@ -68,40 +78,44 @@ def summarise(raw, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
         m = tl.max(in_registers(raw, INNER)[0], axis=0)
         m_cols = m[None, :]
     raw = optimization_barrier(raw, HOW.barrier)
-    terms = OP.terms(in_registers(raw, INNER), m_cols, HOW.wait)
-    return m, sum_of(((terms,),), 0, OP)
+    values = placed(in_registers(raw, INNER), columns_of_tile(chunk, columns, HOW), OP)
+    return m, sums_of(((OP.terms(values, m_cols, HOW.wait),),), 0, OP)
 
 
 @triton.jit
 def write_tile(
-    out_ptr,
+    out_ptrs,
     out_strides,
     chunk,
     raw,
     m,
-    total,
+    totals,
     columns,
     OP: tl.constexpr,
     HOW: tl.constexpr,
     AGAIN: tl.constexpr,
 ):
-    """Write a chunk's tile from its elements and the summaries of its strands."""
-    OUT: tl.constexpr = out_ptr.dtype.element_ty
+    """Write a chunk's tile from its elements and the summaries of its strands; and with the last
+    chunk the strands' numbers."""
+    OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else columns.in_ptrs[0].dtype.element_ty
     inner = columns.first + tl.arange(0, HOW.block_inner)
     across = inner < columns.n_inner
-    offsets = inner.to(tl.int64) * columns.in_strides[-1][2]
-    total = weighted(total, columns.in_ptrs, offsets, across, OP)
-    if OP.reduces:
-        result = OP.finish_row(m, total).to(OUT)
-        tl.store(out_ptr + inner.to(tl.int64) * out_strides[2], result, mask=across)
-    else:
-        offsets, mask = tile_offsets(out_strides, chunk, columns, HOW, AGAIN)
+    far = inner.to(tl.int64)
+    numbers = load_numbers(columns.in_ptrs, inner_strides(columns.in_strides), far, across, OP)
+    if OP.row_results:
+        results = OP.finish_row(m, totals, numbers)
+        mask = across & (chunk == columns.n_chunks - 1)
+        store_numbers(out_ptrs, inner_strides(out_strides), far, mask, results, OP)
+    if not OP.reduces:
+        totals = spread(adjusted(m, totals, numbers, OP), 0)
+        offsets, mask = tile_offsets(out_strides[0], chunk, columns, HOW, AGAIN)
         values = in_registers(optimization_barrier(raw, HOW.barrier), INNER)
+        values = placed(values, columns_of_tile(chunk, columns, HOW), OP)
         if OP.shifted:
             m = m[None, :]
-        result = OP.finish(values, OP.terms(values, m, False), m, total[None, :])
-        tl.store(out_ptr + offsets, result.to(INNER).to(OUT), mask=mask)
+        result = OP.finish(values, OP.terms(values, m, False), m, totals)
+        tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=mask)
 
 
 # --8<-- [end:columns]
@@ -109,33 +123,40 @@ def write_tile(
 
 # --8<-- [start:words]
 @triton.jit
-def missing_words(columns, max_polls, HOW: tl.constexpr):
+def missing_words(columns, max_polls, OP: tl.constexpr, HOW: tl.constexpr):
     """1 where a word of the strands is missing, a vector of chunks · block_inner.
 
     A vector and not chunks × block_inner, like what the words are loaded into: the compiler may lay
     that out as it lays out the tile, and then several threads would poll for the same word.
     """
+    SUMS: tl.constexpr = OP.sums
     lane = tl.arange(0, HOW.chunks * HOW.block_inner)
     inner = columns.first + lane % HOW.block_inner
     wanted = (lane // HOW.block_inner < columns.n_chunks) & (inner < columns.n_inner)
-    words = poll(columns.words_ptr + lane, wanted, max_polls, HOW.wait, 0, HOW.polls)
-    return (words == 0).to(tl.int32)
+    absent = poll(columns.words_ptr + lane, wanted, max_polls, HOW.wait, 0, HOW.polls) == 0
+    for k in tl.static_range(1, SUMS):
+        pointers = columns.words_ptr + k * columns.apart + lane
+        absent = absent | (poll(pointers, wanted, max_polls, HOW.wait, 0, HOW.polls) == 0)
+    return absent.to(tl.int32)
 
 
 @triton.jit
 def merge_columns(columns, OP: tl.constexpr, HOW: tl.constexpr):
-    """(m, total) of the strands from their words, none of which is missing.
+    """(m, totals) of the strands from their words, none of which is missing.
 
     Across the tile, not along it: what comes out of a reduction is then moved to the layout of the
     tile as a vector. Along it, the compiler moves the tile.
     """
+    SUMS: tl.constexpr = OP.sums
     inner = tl.arange(0, HOW.block_inner)[:, None]
     chunks = tl.arange(0, HOW.chunks)[None, :]
     live = (chunks < columns.n_chunks) & (columns.first + inner < columns.n_inner)
     pointers = columns.words_ptr + chunks * HOW.block_inner + inner
-    words = tl.load(pointers, mask=live, other=1, volatile=True)
+    words = ()
+    for k in tl.static_range(SUMS):
+        words = words + (tl.load(pointers + k * columns.apart, mask=live, other=1, volatile=True),)
     m, totals = to_common_maximum(words, live, 1, OP)
-    return m, tl.sum(totals, axis=1)
+    return m, summed(totals, 1)
 
 
 # --8<-- [end:words]
@@ -147,7 +168,7 @@ def merge_columns(columns, OP: tl.constexpr, HOW: tl.constexpr):
 )
 def split_strided_kernel(
     in_ptrs,
-    out_ptr,
+    out_ptrs,
     words_ptr,
     in_strides,
     out_strides,
@@ -161,14 +182,15 @@ def split_strided_kernel(
     """An operation along the middle dimension, a program for each chunk of block_inner strands.
 
     Args:
-        in_ptrs, out_ptr, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`.
-        words_ptr: workspace of block_inner int64 words per program, zero at the start.
+        in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`.
+        words_ptr: workspace of block_inner int64 words per program, zero at the start; as many
+            again for each further sum.
         n_chunks: chunks of a strand.
         max_polls: how often to poll again for missing words before going on without partners.
         OP: what is computed, an `Operation`.
         HOW: a `SplitStrided`.
     """
-    OUT: tl.constexpr = out_ptr.dtype.element_ty
+    OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
     # Chunks of the same strands are neighbours among the programs, so that those who wait for each
     # other start together.
@@ -178,44 +200,43 @@ def split_strided_kernel(
     blocks = tl.cdiv(n_inner, HOW.block_inner)
     outer = (group // blocks).to(tl.int64)
     first = group % blocks * HOW.block_inner
-    slices = ()
-    for i in tl.static_range(len(in_ptrs)):
-        vector = HOW.vector if i < OP.inputs else 1
-        slices = slices + (slice_of(in_ptrs[i], in_strides[i], outer, vector),)
-    out_ptr = slice_of(out_ptr, out_strides, outer, 1 if OP.reduces else HOW.vector)
+    in_slices = slices_of(in_ptrs, in_strides, outer, OP.inputs, HOW.vector)
+    out_slices = slices_of(out_ptrs, out_strides, outer, len(out_ptrs) - OP.row_results, HOW.vector)
+    apart = tl.num_programs(0).to(tl.int64) * HOW.block_inner
     words_ptr += group.to(tl.int64) * n_chunks * HOW.block_inner
-    columns = Columns(slices, in_strides, first, n_cols, n_inner, n_chunks, words_ptr)
+    columns = Columns(in_slices, in_strides, first, n_cols, n_inner, n_chunks, words_ptr, apart)
     lane = tl.arange(0, HOW.block_inner)
     live = first + lane < n_inner
 
     prefetch(words_ptr + chunk * HOW.block_inner + lane, HOW.wait)
     raw = load_tile(chunk, columns, OP, HOW, False)
-    m, total = summarise(raw, INNER, OP, HOW)
-    publish(words_ptr + chunk * HOW.block_inner + lane, m, total, live, OP, True)
+    m, totals = summarise(raw, chunk, columns, INNER, OP, HOW)
+    publish(words_ptr + chunk * HOW.block_inner + lane, apart, m, totals, live, OP, True)
     mine = chunk >= 0
     if OP.reduces:
         # One program writes the strands' numbers: the last to start, which waits least.
         mine = chunk == n_chunks - 1
     if mine:
-        missing = tl.sum(missing_words(columns, max_polls, HOW), axis=0)
+        missing = tl.sum(missing_words(columns, max_polls, OP, HOW), axis=0)
         if missing == 0:
-            m, total = merge_columns(columns, OP, HOW)
-            write_tile(out_ptr, out_strides, chunk, raw, m, total, columns, OP, HOW, False)
+            m, totals = merge_columns(columns, OP, HOW)
+            write_tile(out_slices, out_strides, chunk, raw, m, totals, columns, OP, HOW, False)
         else:
             # Some partner is not running: whatever is missing is computed here.
-            missed = missing_words(columns, max_polls, HOW)
+            missed = missing_words(columns, max_polls, OP, HOW)
             of_chunk = tl.arange(0, HOW.chunks * HOW.block_inner) // HOW.block_inner
             for step in range(n_chunks):
                 other = (chunk + step) % n_chunks
                 if tl.sum(tl.where(of_chunk == other, missed, 0), axis=0) > 0:
                     raw = load_tile(other, columns, OP, HOW, HOW.wait)
-                    m, total = summarise(raw, INNER, OP, HOW)
-                    publish(words_ptr + other * HOW.block_inner + lane, m, total, live, OP, True)
-            while tl.sum(missing_words(columns, max_polls, HOW), axis=0) > 0:
+                    m, totals = summarise(raw, other, columns, INNER, OP, HOW)
+                    pointers = words_ptr + other * HOW.block_inner + lane
+                    publish(pointers, apart, m, totals, live, OP, True)
+            while tl.sum(missing_words(columns, max_polls, OP, HOW), axis=0) > 0:
                 missing += 1
-            m, total = merge_columns(columns, OP, HOW)
+            m, totals = merge_columns(columns, OP, HOW)
             raw = load_tile(chunk, columns, OP, HOW, HOW.wait)
-            write_tile(out_ptr, out_strides, chunk, raw, m, total, columns, OP, HOW, HOW.wait)
+            write_tile(out_slices, out_strides, chunk, raw, m, totals, columns, OP, HOW, HOW.wait)
 
 
 # --8<-- [end:kernel]

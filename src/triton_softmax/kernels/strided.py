@@ -18,8 +18,9 @@ import triton
 import triton.language as tl
 
 from .device.names import with_operation
-from .device.registers import in_registers, weighted
-from .device.sums import sum_of
+from .device.registers import in_registers
+from .device.summaries import adjusted, load_numbers, placed, spread, store_numbers
+from .device.sums import sums_of
 from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
 from .device.vectors import multiple_of
 
@@ -29,6 +30,24 @@ from .device.vectors import multiple_of
 def slice_of(ptr, strides, outer, VECTOR: tl.constexpr):
     """Where an outer slice of a tensor with strides (outer, along, across) begins."""
     return ptr + outer * multiple_of(strides[0], VECTOR)
+
+
+@triton.jit
+def slices_of(ptrs, strides, outer, ELEMENTS: tl.constexpr, VECTOR: tl.constexpr):
+    """The same of several tensors, of which the first ELEMENTS are accessed by vectors."""
+    slices = ()
+    for i in tl.static_range(len(ptrs)):
+        slices = slices + (slice_of(ptrs[i], strides[i], outer, VECTOR if i < ELEMENTS else 1),)
+    return slices
+
+
+@triton.jit
+def inner_strides(strides):
+    """From one column to the next, of several tensors."""
+    inner = ()
+    for i in tl.static_range(len(strides)):
+        inner = inner + (strides[i][2],)
+    return inner
 
 
 @triton.jit
@@ -43,17 +62,17 @@ def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
 # --8<-- [start:kernel]
 @triton.jit(repr=with_operation("strided"))
 def strided_kernel(
-    in_ptrs, out_ptr, in_strides, out_strides, n_cols, n_inner, OP: tl.constexpr, HOW: tl.constexpr
+    in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner, OP: tl.constexpr, HOW: tl.constexpr
 ):
     """An operation along the middle dimension, block_inner strands per program.
 
     Args:
-        in_ptrs: the inputs, a tuple; (n_outer, n_cols, n_inner) each, and (n_outer, 1, n_inner) if
-            the operation is weighted.
-        out_ptr: the result, likewise, or (n_outer, 1, n_inner) if the operation reduces.
+        in_ptrs: the inputs, a tuple; (n_outer, n_cols, n_inner) each, then those that have a number
+            for each column, (n_outer, 1, n_inner).
+        out_ptrs: the results, likewise: the elements unless the operation reduces, then numbers.
         in_strides: elements from one to the next along each dimension, a triple for each input;
             any, 0 included.
-        out_strides: the same of the result.
+        out_strides: the same of the results.
         n_cols: length of a strand.
         n_inner: strands of an outer slice.
         OP: what is computed, an `Operation`.
@@ -61,7 +80,7 @@ def strided_kernel(
             n_cols; vector, which divides n_inner and all strides but the inner ones; barrier, see
             `optimization_barrier`; wide_index, whether offsets in a slice need 64 bits.
     """
-    OUT: tl.constexpr = out_ptr.dtype.element_ty
+    OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
     INDEX: tl.constexpr = tl.int64 if HOW.wide_index else tl.int32
     BLOCK_COLS: tl.constexpr = HOW.block_cols
@@ -75,39 +94,42 @@ def strided_kernel(
     cols = tl.arange(0, BLOCK_COLS).to(INDEX)[:, None]
     across = inner < multiple_of(n_inner, VECTOR)
 
+    in_slices = slices_of(in_ptrs, in_strides, outer, OP.inputs, VECTOR)
     raw = ()
+    places = ()
     for t in tl.static_range(TILES):
         mask = (t * BLOCK_COLS + cols < n_cols) & across
         tile = ()
-        for i in tl.static_range(len(in_ptrs) - OP.weighted):
-            ptr = slice_of(in_ptrs[i], in_strides[i], outer, VECTOR)
+        for i in tl.static_range(len(in_ptrs) - OP.numbers):
             offsets = offsets_in_slice(in_strides[i], t * BLOCK_COLS + cols, inner, VECTOR)
-            tile = tile + (tl.load(ptr + offsets, mask=mask, other=OP.padding),)
+            tile = tile + (tl.load(in_slices[i] + offsets, mask=mask, other=OP.padding),)
         raw = raw + (tile,)
+        places = places + (tl.where(mask, t * BLOCK_COLS + cols, -1),)
 
     m = 0.0
     if OP.shifted:
         raw = barrier_of_tiles(raw, HOW.barrier)
         m = max_of_tiles(raw, INNER, 0)
     raw = barrier_of_tiles(raw, HOW.barrier)
-    terms = terms_of_tiles(raw, m, INNER, OP)
-    total = sum_of((terms,), 0, OP)[None, :]
+    terms = terms_of_tiles(raw, places, m, INNER, OP)
+    totals = spread(sums_of((terms,), 0, OP), 0)
 
-    offsets = outer * in_strides[-1][0] + inner * in_strides[-1][2]
-    total = weighted(total, in_ptrs, offsets, across, OP)
-    out_ptr = slice_of(out_ptr, out_strides, outer, 1 if OP.reduces else VECTOR)
-    if OP.reduces:
-        result = OP.finish_row(m, total)
-        tl.store(out_ptr + inner * out_strides[2], result.to(OUT), mask=across)
-    else:
+    out_slices = slices_of(out_ptrs, out_strides, outer, len(out_ptrs) - OP.row_results, VECTOR)
+    numbers = load_numbers(in_slices, inner_strides(in_strides), inner, across, OP)
+    if OP.row_results:
+        results = OP.finish_row(m, totals, numbers)
+        store_numbers(out_slices, inner_strides(out_strides), inner, across, results, OP)
+    if not OP.reduces:
+        totals = adjusted(m, totals, numbers, OP)
         if HOW.barrier:
             raw = barrier_of_tiles(raw, HOW.barrier)
-            terms = terms_of_tiles(raw, m, INNER, OP)
+            terms = terms_of_tiles(raw, places, m, INNER, OP)
         for t in tl.static_range(TILES):
             mask = (t * BLOCK_COLS + cols < n_cols) & across
-            offsets = offsets_in_slice(out_strides, t * BLOCK_COLS + cols, inner, VECTOR)
-            result = OP.finish(in_registers(raw[t], INNER), terms[t], m, total)
-            tl.store(out_ptr + offsets, result.to(INNER).to(OUT), mask=mask)
+            offsets = offsets_in_slice(out_strides[0], t * BLOCK_COLS + cols, inner, VECTOR)
+            values = placed(in_registers(raw[t], INNER), places[t], OP)
+            result = OP.finish(values, terms[t], m, totals)
+            tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
 
 
 # --8<-- [end:kernel]

@@ -16,9 +16,18 @@ import triton
 import triton.language as tl
 
 from .device.names import with_operation
-from .device.registers import in_registers, weighted
+from .device.registers import in_registers
+from .device.summaries import (
+    added,
+    adjusted,
+    load_numbers,
+    placed,
+    spread,
+    store_numbers,
+    summed,
+)
 from .device.vectors import multiple_of
-from .strided import offsets_in_slice, slice_of
+from .strided import inner_strides, offsets_in_slice, slices_of
 
 
 # --8<-- [start:walk]
@@ -27,17 +36,30 @@ def load_tile(in_ptrs, in_strides, cols, end, inner, n_inner, OP: tl.constexpr, 
     """The elements of a tile, a block of each input, as they lie in memory."""
     mask = (cols < end) & (inner < multiple_of(n_inner, HOW.vector))
     raw = ()
-    for i in tl.static_range(len(in_ptrs) - OP.weighted):
+    for i in tl.static_range(len(in_ptrs) - OP.numbers):
         offsets = offsets_in_slice(in_strides[i], cols, inner, HOW.vector)
         raw = raw + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
     return raw, mask
 
 
 @triton.jit
-def summary_offsets(group, chunks, n_chunks, WHICH: tl.constexpr, BLOCK_INNER: tl.constexpr):
-    """Where one of the two numbers of the summaries of a group's strands lies, for some chunks."""
-    line = (group * n_chunks + chunks) * 2 + WHICH
+def summary_offsets(
+    group, chunks, n_chunks, WHICH: tl.constexpr, OP: tl.constexpr, BLOCK_INNER: tl.constexpr
+):
+    """Where one of the numbers of the summaries of a group's strands lies, for some chunks: m, or
+    one of the sums."""
+    line = (group * n_chunks + chunks) * (1 + OP.sums) + WHICH
     return line * BLOCK_INNER + tl.arange(0, BLOCK_INNER)[None, :]
+
+
+@triton.jit
+def zeros_for(shape: tl.constexpr, TYPE: tl.constexpr, OP: tl.constexpr):
+    """Nothing yet, for each sum."""
+    SUMS: tl.constexpr = OP.sums
+    totals = ()
+    for _ in tl.static_range(SUMS):
+        totals = totals + (tl.zeros(shape, TYPE),)
+    return totals
 
 
 # --8<-- [end:walk]
@@ -49,7 +71,7 @@ def summary_offsets(group, chunks, n_chunks, WHICH: tl.constexpr, BLOCK_INNER: t
 )
 def strided_loops_kernel(
     in_ptrs,
-    out_ptr,
+    out_ptrs,
     words_ptr,
     in_strides,
     out_strides,
@@ -63,16 +85,17 @@ def strided_loops_kernel(
     """An operation along the middle dimension, a program for each chunk of block_inner strands.
 
     Args:
-        in_ptrs, out_ptr, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`.
-        words_ptr: workspace of 2 · block_inner int64 words per program; not looked at if one launch
-            does both.
+        in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`.
+        words_ptr: workspace of block_inner int64 words per program for m and for each sum; not
+            looked at if one launch does both.
         n_chunks: chunks of a strand; 1 if one launch does both.
         chunk_cols: length of a chunk.
         OP: what is computed, an `Operation`.
         HOW: a `StridedLoops`: block_cols and block_inner, powers of two; vector and wide_index as
             for `strided_kernel`; publish, write: what this launch does.
     """
-    OUT: tl.constexpr = out_ptr.dtype.element_ty
+    SUMS: tl.constexpr = OP.sums
+    OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
     ACC: tl.constexpr = tl.float64 if INNER == tl.float64 else tl.float32
     INDEX: tl.constexpr = tl.int64 if HOW.wide_index else tl.int32
@@ -89,31 +112,28 @@ def strided_loops_kernel(
     tile = tl.arange(0, BLOCK_COLS)[:, None]
     begin = chunk.to(INDEX) * chunk_cols
     end = tl.minimum(begin + chunk_cols, n_cols)
-    slices = ()
-    for i in tl.static_range(len(in_ptrs)):
-        vector = HOW.vector if i < OP.inputs else 1
-        slices = slices + (slice_of(in_ptrs[i], in_strides[i], outer, vector),)
-    out_ptr = slice_of(out_ptr, out_strides, outer, 1 if OP.reduces else HOW.vector)
+    in_slices = slices_of(in_ptrs, in_strides, outer, OP.inputs, HOW.vector)
+    out_slices = slices_of(out_ptrs, out_strides, outer, len(out_ptrs) - OP.row_results, HOW.vector)
     summaries_ptr = words_ptr.to(tl.pointer_type(ACC))
 
     m = tl.full((1, BLOCK_INNER), float("-inf") if OP.shifted else 0.0, ACC)
-    total = tl.zeros((1, BLOCK_INNER), ACC)
+    totals = zeros_for((1, BLOCK_INNER), ACC, OP)
     # Where nothing is relative to a maximum, each element of the tile has a sum of its own, so that
     # a step needs no exchange between threads.
-    sums = tl.zeros((BLOCK_COLS, BLOCK_INNER), ACC)
+    sums = zeros_for((BLOCK_COLS, BLOCK_INNER), ACC, OP)
     if HOW.publish:
         for start in range(begin, end, BLOCK_COLS):
             cols = (start + tile).to(INDEX)
-            raw, mask = load_tile(slices, in_strides, cols, end, inner, n_inner, OP, HOW)
-            values = in_registers(raw, INNER)
+            raw, mask = load_tile(in_slices, in_strides, cols, end, inner, n_inner, OP, HOW)
+            values = placed(in_registers(raw, INNER), tl.where(mask, cols, -1), OP)
             if OP.shifted:
                 # eq: online-m, online-d
                 m_new = tl.maximum(m, tl.max(values[0], axis=0)[None, :])
                 terms = OP.terms(values, m_new, False)
-                total = OP.rescale(total, m, m_new) + tl.sum(terms, axis=0)[None, :]
+                totals = added(OP.rescale(totals, m, m_new), spread(summed(terms, 0), 0))
                 m = m_new
             else:
-                sums += OP.terms(values, 0.0, False)
+                sums = added(sums, OP.terms(values, 0.0, False))
     else:
         parts = n_chunks
         if OP.reduces:
@@ -121,37 +141,43 @@ def strided_loops_kernel(
             parts = tl.where(chunk == 0, n_chunks, 0)
         for start in range(0, parts, BLOCK_COLS):
             there = start + tile < parts
-            offsets = summary_offsets(group, start + tile, n_chunks, 1, BLOCK_INNER)
-            totals = tl.load(summaries_ptr + offsets, mask=there, other=0.0)
+            of_parts = ()
+            for k in tl.static_range(SUMS):
+                offsets = summary_offsets(group, start + tile, n_chunks, 1 + k, OP, BLOCK_INNER)
+                of_parts = of_parts + (tl.load(summaries_ptr + offsets, mask=there, other=0.0),)
             if OP.shifted:
-                offsets = summary_offsets(group, start + tile, n_chunks, 0, BLOCK_INNER)
+                offsets = summary_offsets(group, start + tile, n_chunks, 0, OP, BLOCK_INNER)
                 m_parts = tl.load(summaries_ptr + offsets, mask=there, other=float("-inf"))
                 # eq: merge
                 m_new = tl.maximum(m, tl.max(m_parts, axis=0)[None, :])
-                totals = OP.rescale(totals, m_parts, m_new)
-                total = OP.rescale(total, m, m_new) + tl.sum(totals, axis=0)[None, :]
+                of_parts = OP.rescale(of_parts, m_parts, m_new)
+                totals = added(OP.rescale(totals, m, m_new), spread(summed(of_parts, 0), 0))
                 m = m_new
             else:
-                sums += totals
+                sums = added(sums, of_parts)
     if not OP.shifted:
-        total = tl.sum(sums, axis=0)[None, :]
+        totals = spread(summed(sums, 0), 0)
 
     if not HOW.write:
-        tl.store(summaries_ptr + summary_offsets(group, chunk, n_chunks, 0, BLOCK_INNER), m)
-        tl.store(summaries_ptr + summary_offsets(group, chunk, n_chunks, 1, BLOCK_INNER), total)
-    elif OP.reduces:
-        result = OP.finish_row(m, total).to(OUT)
-        mask = (inner < n_inner) & (chunk == 0)
-        tl.store(out_ptr + inner * out_strides[2], result, mask=mask)
+        tl.store(summaries_ptr + summary_offsets(group, chunk, n_chunks, 0, OP, BLOCK_INNER), m)
+        for k in tl.static_range(SUMS):
+            offsets = summary_offsets(group, chunk, n_chunks, 1 + k, OP, BLOCK_INNER)
+            tl.store(summaries_ptr + offsets, totals[k])
     else:
-        total = weighted(total, slices, inner * in_strides[-1][2], inner < n_inner, OP)
+        numbers = load_numbers(in_slices, inner_strides(in_strides), inner, inner < n_inner, OP)
+        if OP.row_results:
+            results = OP.finish_row(m, totals, numbers)
+            mask = (inner < n_inner) & (chunk == 0)
+            store_numbers(out_slices, inner_strides(out_strides), inner, mask, results, OP)
+    if HOW.write and not OP.reduces:
+        totals = adjusted(m, totals, numbers, OP)
         for start in range(begin, end, BLOCK_COLS):
             cols = (start + tile).to(INDEX)
-            raw, mask = load_tile(slices, in_strides, cols, end, inner, n_inner, OP, HOW)
-            values = in_registers(raw, INNER)
-            result = OP.finish(values, OP.terms(values, m, False), m, total)
-            offsets = offsets_in_slice(out_strides, cols, inner, HOW.vector)
-            tl.store(out_ptr + offsets, result.to(INNER).to(OUT), mask=mask)
+            raw, mask = load_tile(in_slices, in_strides, cols, end, inner, n_inner, OP, HOW)
+            values = placed(in_registers(raw, INNER), tl.where(mask, cols, -1), OP)
+            result = OP.finish(values, OP.terms(values, m, False), m, totals)
+            offsets = offsets_in_slice(out_strides[0], cols, inner, HOW.vector)
+            tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
 
 
 # --8<-- [end:kernel]

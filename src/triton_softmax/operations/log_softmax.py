@@ -14,10 +14,10 @@ from .softmax import SOFTMAX
 
 # --8<-- [start:forward]
 @triton.jit
-def _log_softmax(values, e, m, d):
+def _log_softmax(values, terms, m, totals):
     """x − m − log d, which does not take the logarithm of a quotient that is 0."""
     # eq: log-softmax-definition
-    return (values[0] - m) - tl.log(d)
+    return (values[0] - m) - tl.log(totals[0])
 
 
 LOG_SOFTMAX = replace(SOFTMAX, name="log_softmax", finish=_log_softmax, finish_terms=None)
@@ -29,14 +29,14 @@ LOG_SOFTMAX = replace(SOFTMAX, name="log_softmax", finish=_log_softmax, finish_t
 @triton.jit
 def _gradient(values, m, EXACT: tl.constexpr):
     """dy, whose sum over the row is s."""
-    return values[1]
+    return (values[1],)
 
 
 @triton.jit
-def _log_softmax_vjp(values, terms, m, s):
+def _log_softmax_vjp(values, terms, m, totals):
     """dy − exp(y)·s."""
     # eq: log-softmax-vjp
-    return values[1] - exp_shifted(values[0], 0.0) * s
+    return values[1] - exp_shifted(values[0], 0.0) * totals[0]
 
 
 LOG_SOFTMAX_VJP = Operation(

@@ -28,21 +28,27 @@ def _shift(m):
 @triton.jit
 def _exponentials(values, m, EXACT: tl.constexpr):
     """exp(x − m), whose sum over the row is d."""
-    return exp_shifted(values[0], _shift(m))
+    return (exp_shifted(values[0], _shift(m)),)
 
 
 @triton.jit
-def _to_maximum(d, m_part, m):
+def _to_maximum(totals, m_part, m):
     """The denominator of a part, relative to another maximum."""
     # eq: merge
-    return d * exp_shifted(_shift(m_part), _shift(m))
+    return (totals[0] * exp_shifted(_shift(m_part), _shift(m)),)
 
 
 @triton.jit
-def _logsumexp(m, d):
+def log_of_sum(m, d):
     """m + log(d). An infinite m is itself the result, unless a NaN in the row has made d one."""
     # eq: lse-from-summary
     return tl.where(((m == float("-inf")) | (m == float("inf"))) & (d == d), m, m + tl.log(d))
+
+
+@triton.jit
+def _logsumexp(m, totals, numbers):
+    """The number of a row."""
+    return (log_of_sum(m, totals[0]),)
 
 
 LOGSUMEXP = Operation(
@@ -53,6 +59,7 @@ LOGSUMEXP = Operation(
     terms=_exponentials,
     rescale=_to_maximum,
     finish_row=_logsumexp,
+    row_results=1,
 )
 """lse = m + log(d)."""
 # --8<-- [end:forward]
@@ -60,14 +67,26 @@ LOGSUMEXP = Operation(
 
 # --8<-- [start:backward]
 @triton.jit
-def _softmax(values, e, m, d):
+def _over_dl(m, totals, numbers):
+    """d / dl: what is divided by it is divided by d and multiplied by dl."""
+    return (totals[0] / numbers[0].to(totals[0].dtype),)
+
+
+@triton.jit
+def _softmax(values, terms, m, totals):
     """exp(x − m) / d. Beside +inf, where d is infinite, all finite elements are 0."""
     # eq: logsumexp-gradient
-    return e * (1.0 / d)
+    return terms[0] * (1.0 / totals[0])
 
 
 LOGSUMEXP_VJP = replace(
-    LOGSUMEXP, name="logsumexp_vjp", finish=_softmax, finish_row=None, weighted=True
+    LOGSUMEXP,
+    name="logsumexp_vjp",
+    finish=_softmax,
+    finish_row=None,
+    row_results=0,
+    numbers=1,
+    adjust=_over_dl,
 )
 """dx = dl·exp(x − m) / d."""
 # --8<-- [end:backward]

@@ -1,18 +1,23 @@
 """The form of an operation: what a part of a row contributes, how parts merge, what is written.
 
-All operations have the same shape. A row is summarised by two numbers, its largest element m (where
-the operation asks for it) and a sum of terms, one for each element, taken relative to m. Two parts
-of a row merge by bringing both sums to the larger m and adding them. Then every element of the
-result follows from the element and the summary.
+All operations have the same shape. A row is summarised by its largest element m (where the
+operation asks for it) and by sums of terms, one term for each element and sum, taken relative to m.
+Most have one sum. Two parts of a row merge by bringing the sums of both to the larger m and adding
+them. Then every element of the result follows from the element and the summary, and what there is
+one of for the row follows from the summary alone.
 
-| | term of an element | element of the result |
-| --- | --- | --- |
-| softmax | exp(x − m) | term / sum |
-| log-softmax | exp(x − m) | (x − m) − log(sum) |
-| log-sum-exp | exp(x − m) | m + log(sum), one for the row |
-| backward of softmax | y·dy | y·(dy − sum) |
-| backward of log-softmax | dy | dy − exp(y)·sum |
-| backward of log-sum-exp | exp(x − m) | term / (sum / dl), dl a number for the row |
+| | terms of an element | element of the result | of the row |
+| --- | --- | --- | --- |
+| softmax | exp(x − m) | term / sum | |
+| log-softmax | exp(x − m) | (x − m) − log(sum) | |
+| log-sum-exp | exp(x − m) | | m + log(sum) |
+| backward of softmax | y·dy | y·(dy − sum) | |
+| backward of log-softmax | dy | dy − exp(y)·sum | |
+| backward of log-sum-exp | exp(x − m) | term / (sum / dl) | |
+| cross-entropy | exp(x − m), x | its gradient | the loss, log-sum-exp |
+| entropy | exp(x − m), exp(x − m)·(x − m) | its gradient | log-sum-exp, the entropy |
+
+A number of the row may also go in: dl of log-sum-exp, or the target of cross-entropy.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import triton
+import triton.language as tl
 
 
 # --8<-- [start:operation]
@@ -31,27 +37,32 @@ class Operation(str):
     It is a string, its name, because Triton writes constants as JSON for its hooks on compilation,
     and knows no other way to write functions. Two operations are equal if they are one object.
 
-    The functions are jitted. `values` is a tuple with a block of each input, in the type that is
-    computed with; m and total broadcast against it.
+    The functions are jitted. `values`, `terms`, `totals` and `numbers` are tuples: a block of each
+    input, in the type that is computed with; a block of terms for each sum; the sums; and what the
+    row's own inputs hold, as loaded. m, totals and numbers broadcast against the blocks.
 
     Attributes:
         name: for profilers and error messages.
         inputs: how many tensors are read element by element: x, or y and dy.
         padding: what an element outside the row is read as. It contributes nothing.
         shifted: whether terms are relative to the largest element of the first input; else m is 0.
-        terms: (values, m, EXACT) → a term for each element. EXACT forbids the compiler to fuse a
-            multiplication with the addition that follows.
-        rescale: (total, m_part, m) → a sum of terms relative to m_part, as terms relative to m.
-        finish: (values, terms, m, total) → an element of the result for each element; None if the
-            operation reduces.
-        finish_terms: (terms, m_part, m, total) → the same from terms relative to m_part, for
+        terms: (values, m, EXACT) → terms. EXACT forbids the compiler to fuse a multiplication with
+            the addition that follows.
+        rescale: (totals, m_part, m) → sums of terms relative to m_part, as terms relative to m.
+        finish: (values, terms, m, totals) → an element of the result for each element; None if
+            nothing of that size is written.
+        finish_terms: (terms, m_part, m, totals) → the same from terms relative to m_part, for
             kernels that keep these and not the elements; None if there is no such way.
-        finish_row: (m, total) → the one number that is written for a row; None if the operation
-            does not reduce.
+        finish_row: (m, totals, numbers) → a tuple of the numbers that are written for a row; None
+            if there are none.
         exp_in_finish: whether `finish` needs an exponential that `terms` has not computed.
-        weighted: whether one more input has a number for each row, by which the total is divided
-            before `finish`.
-        any_order: whether terms are summed in such a way that no order changes the sum.
+        sums: how many.
+        numbers: how many more inputs have a number for each row.
+        adjust: (m, totals, numbers) → what `finish` gets in place of the totals; None if just
+            these.
+        placed: whether `values` ends with a block of the elements' columns, −1 outside the row.
+        row_results: how many numbers `finish_row` returns.
+        any_order: whether terms are summed in such a way that no order changes the sums.
     """
 
     name: str
@@ -64,7 +75,11 @@ class Operation(str):
     finish_terms: Any = None
     finish_row: Any = None
     exp_in_finish: bool = False
-    weighted: bool = False
+    sums: int = 1
+    numbers: int = 0
+    adjust: Any = None
+    placed: bool = False
+    row_results: int = 0
     any_order: bool = False
 
     def __new__(cls, name: str, *args: Any, **kwargs: Any):
@@ -79,8 +94,14 @@ class Operation(str):
 
     @property
     def reduces(self) -> bool:
-        """Whether one number is written for a row."""
-        return self.finish_row is not None
+        """Whether only numbers of the row are written."""
+        return self.finish is None
+
+    @property
+    def results(self) -> int:
+        """How many tensors are written: the elements of the result, if there are any, and then the
+        numbers of the row."""
+        return self.row_results + (not self.reduces)
 
     @property
     def cache_key(self) -> str:
@@ -95,17 +116,40 @@ class Operation(str):
 # --8<-- [end:operation]
 
 
+_in_any_order: dict[Operation, Operation] = {}
+
+
 def in_any_order(op: Operation) -> Operation:
-    """The operation with sums that no order changes, and results that follow from the sum alone.
+    """The operation with sums that no order changes, and results that follow from the sums alone;
+    always the same one.
 
     >>> from triton_softmax.operations.softmax import SOFTMAX
     >>> str(in_any_order(SOFTMAX)), in_any_order(SOFTMAX).finish_terms
     ('softmax_in_any_order', None)
     """
-    return replace(op, name=f"{op.name}_in_any_order", finish_terms=None, any_order=True)
+    if op not in _in_any_order:
+        name = f"{op.name}_in_any_order"
+        _in_any_order[op] = replace(op, name=name, finish_terms=None, any_order=True)
+    return _in_any_order[op]
 
 
 @triton.jit
-def same(total, m_part, m):
+def same(totals, m_part, m):
     """`rescale` of sums that are not relative to a maximum."""
-    return total
+    return totals
+
+
+@triton.jit
+def product(a, b, EXACT: tl.constexpr):
+    """a·b. EXACT: rounded by itself, which in float32 takes an instruction that is not fused."""
+    if EXACT:
+        return tl.inline_asm_elementwise(
+            "mul.rn.f32 $0, $1, $2;",
+            "=f,f,f",
+            [a, b],
+            dtype=tl.float32,
+            is_pure=True,
+            pack=1,
+        )
+    else:
+        return b * a

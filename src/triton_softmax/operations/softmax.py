@@ -6,34 +6,34 @@ import triton
 import triton.language as tl
 
 from ..kernels.device.monoid import exp_shifted
-from .operation import Operation, same
+from .operation import Operation, product, same
 
 
 # --8<-- [start:forward]
 @triton.jit
 def exponentials(values, m, EXACT: tl.constexpr):
     """exp(x − m), whose sum over the row is d."""
-    return exp_shifted(values[0], m)
+    return (exp_shifted(values[0], m),)
 
 
 @triton.jit
-def to_maximum(d, m_part, m):
+def to_maximum(totals, m_part, m):
     """The denominator of a part, relative to another maximum."""
     # eq: merge
-    return d * exp_shifted(m_part, m)
+    return (totals[0] * exp_shifted(m_part, m),)
 
 
 @triton.jit
-def _softmax(values, e, m, d):
+def _softmax(values, terms, m, totals):
     """exp(x − m) / d, with one division for a row and not for each element."""
     # eq: softmax-safe
-    return e * (1.0 / d)
+    return terms[0] * (1.0 / totals[0])
 
 
 @triton.jit
-def _softmax_of_terms(e, m_part, m, d):
+def _softmax_of_terms(terms, m_part, m, totals):
     """exp(x − m) / d from exp(x − m_part)."""
-    return e * (exp_shifted(m_part, m) * (1.0 / d))
+    return terms[0] * (exp_shifted(m_part, m) * (1.0 / totals[0]))
 
 
 SOFTMAX = Operation(
@@ -54,24 +54,14 @@ SOFTMAX = Operation(
 @triton.jit
 def _products(values, m, EXACT: tl.constexpr):
     """y·dy, whose sum over the row is s."""
-    if EXACT:
-        return tl.inline_asm_elementwise(
-            "mul.rn.f32 $0, $1, $2;",
-            "=f,f,f",
-            [values[1], values[0]],
-            dtype=tl.float32,
-            is_pure=True,
-            pack=1,
-        )
-    else:
-        return values[0] * values[1]
+    return (product(values[1], values[0], EXACT),)
 
 
 @triton.jit
-def _softmax_vjp(values, terms, m, s):
+def _softmax_vjp(values, terms, m, totals):
     """y·(dy − s)."""
     # eq: softmax-vjp
-    return values[0] * (values[1] - s)
+    return values[0] * (values[1] - totals[0])
 
 
 SOFTMAX_VJP = Operation(

@@ -58,7 +58,7 @@ def counted(operation, reads_of_matrix, programs=1):
     """(reads, writes) of the matrices: once or twice each input; one result, or a number a row.
     The weight of a row is read by each of its programs."""
     op = OPERATIONS[operation]
-    reads = (1 if op.reduces else reads_of_matrix) * op.inputs * M * N + op.weighted * programs * M
+    reads = (1 if op.reduces else reads_of_matrix) * op.inputs * M * N + op.numbers * programs * M
     return reads, M if op.reduces else M * N
 
 

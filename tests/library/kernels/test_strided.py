@@ -85,7 +85,7 @@ def cube(*shape, dtype=torch.float32, seed=0, scale=4.0):
 def cubes(operation, *shape, dtype=torch.float32):
     """The inputs of an operation along the middle of such a tensor."""
     x = cube(*shape, dtype=dtype)
-    if OPERATIONS[operation].weighted:
+    if OPERATIONS[operation].numbers:
         return x, matrix(shape[0], shape[2], dtype, gap=3, seed=1, scale=1.0)
     if not operation.endswith("backward"):
         return (x,)
@@ -122,7 +122,7 @@ def test_every_order_of_dimensions(geometry, operation):
         x = storage.permute(order)
         out = torch.empty_like(storage).permute(order)
         inputs = (x,)
-        if OPERATIONS[operation].weighted:
+        if OPERATIONS[operation].numbers:
             inputs = (x, storage.flip(2).permute(order)[:, 0])
         elif operation.endswith("backward"):
             inputs = (x, x[:1].expand(x.shape))

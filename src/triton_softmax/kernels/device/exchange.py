@@ -36,18 +36,24 @@ def unpack_word(word):
 
 # --8<-- [start:publish]
 @triton.jit
-def publish(pointers, m, total, mask, OP: tl.constexpr, POLLED: tl.constexpr):
-    """Write summaries where partners poll for them (POLLED), or where a second launch reads them.
+def publish(pointers, apart, m, totals, mask, OP: tl.constexpr, POLLED: tl.constexpr):
+    """Write summaries where partners poll for them (POLLED), or where a second launch reads them:
+    m and the first sum as one word, and every further sum as one more, `apart` words behind.
 
     None of them is the word 0: a sum of exponentials is at least 1, or m is −∞, or one of them is
-    NaN; and where there is no maximum, m is 1.
+    NaN; and where there is no maximum, and beside a further sum, is a 1.
     """
-    if not OP.shifted:
-        m = tl.full(total.shape, 1.0, tl.float32)
-    if POLLED:
-        tl.atomic_xchg(pointers, pack_word(m, total), mask=mask, sem="relaxed")
-    else:
-        tl.store(pointers, pack_word(m, total), mask=mask)
+    # Who has seen the first word finds the others.
+    for back in tl.static_range(len(totals)):
+        k: tl.constexpr = len(totals) - 1 - back
+        if OP.shifted and k == 0:
+            word = pack_word(m, totals[k])
+        else:
+            word = pack_word(tl.full(totals[k].shape, 1.0, tl.float32), totals[k])
+        if POLLED:
+            tl.atomic_xchg(pointers + k * apart, word, mask=mask, sem="relaxed")
+        else:
+            tl.store(pointers + k * apart, word, mask=mask)
 
 
 @triton.jit
@@ -151,11 +157,13 @@ def to_common_maximum(words, live, AXIS: tl.constexpr, OP: tl.constexpr):
     """(m, totals): the maximum of all parts along an axis, and their sums relative to it.
 
     Args:
-        words: of the parts.
+        words: of the parts, a tuple with those of each sum.
         live: which of them count.
     """
-    m_parts, totals = unpack_word(words)
-    totals = tl.where(live, totals, 0.0)
+    m_parts, _ = unpack_word(words[0])
+    totals = ()
+    for k in tl.static_range(len(words)):
+        totals = totals + (tl.where(live, unpack_word(words[k])[1], 0.0),)
     m = 0.0
     if OP.shifted:
         m_parts = tl.where(live, m_parts, float("-inf"))

@@ -42,15 +42,6 @@ def in_registers(raw, INNER: tl.constexpr):
 # --8<-- [end:types]
 
 
-@triton.jit
-def weighted(total, in_ptrs, offsets, mask, OP: tl.constexpr):
-    """The totals of rows, divided by their weights if the operation has some: the last input, one
-    number for each row. What is divided by the total is multiplied by the weight in this way."""
-    if OP.weighted:
-        total = total / tl.load(in_ptrs[OP.inputs] + offsets, mask=mask, other=1.0).to(total.dtype)
-    return total
-
-
 # --8<-- [start:barrier]
 @triton.jit
 def optimization_barrier(raw, BARRIER: tl.constexpr):

@@ -12,9 +12,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .summaries import added, summed
+
 FRACTION = tl.constexpr(48)
 """Bits of a term below the largest one's leading bit. The sum of 2¹³ terms, each of at most one
 bit more, fits an integer."""
+
+TO_INTEGER = tl.constexpr(2.0**48)
+"""What makes an integer of a term's next FRACTION bits, which float64 has too."""
 
 
 # --8<-- [start:any-order]
@@ -60,33 +65,44 @@ def _across(reduced, block, AXIS: tl.constexpr):
 
 
 @triton.jit
-def _largest(parts, AXIS: tl.constexpr):
-    """The largest magnitude of all parts."""
-    largest = tl.max(tl.abs(parts[0][0]), axis=AXIS)
+def _largest(parts, K: tl.constexpr, AXIS: tl.constexpr):
+    """The largest magnitude of the terms of sum K in all parts."""
+    largest = tl.max(tl.abs(parts[0][0][K]), axis=AXIS)
     for p in tl.static_range(len(parts)):
         for t in tl.static_range(len(parts[p])):
-            largest = tl.maximum(largest, tl.max(tl.abs(parts[p][t]), axis=AXIS))
+            largest = tl.maximum(largest, tl.max(tl.abs(parts[p][t][K]), axis=AXIS))
     return largest
 
 
 @triton.jit
-def _sum_of_integers(parts, largest, AXIS: tl.constexpr):
-    """The sum of all parts in units of `unit_of(largest)`, which no order changes."""
+def _sum_of_integers(parts, largest, K: tl.constexpr, AXIS: tl.constexpr):
+    """Sum K of all parts in units of `unit_of(largest)`, which no order changes."""
     per_unit, unit = unit_of(largest)
     whole = tl.zeros_like(largest).to(tl.int64)
     rest = whole
     for p in tl.static_range(len(parts)):
         for t in tl.static_range(len(parts[p])):
-            scaled = parts[p][t] * _across(per_unit, parts[p][t], AXIS)
+            scaled = parts[p][t][K] * _across(per_unit, parts[p][t][K], AXIS)
             units = scaled.to(tl.int64)
             whole += tl.sum(units, axis=AXIS)
             if largest.dtype == tl.float64:  # has more digits than that, and gets as many again
-                units = ((scaled - units.to(tl.float64)) * (1 << FRACTION)).to(tl.int64)
+                units = ((scaled - units.to(tl.float64)) * TO_INTEGER).to(tl.int64)
                 rest += tl.sum(units, axis=AXIS)
     total = whole.to(largest.dtype)
     if largest.dtype == tl.float64:
-        total += rest.to(tl.float64) / (1 << FRACTION)
+        total += rest.to(tl.float64) * (1.0 / TO_INTEGER)
     return total * unit
+
+
+@triton.jit
+def _in_any_order(parts, total, K: tl.constexpr, AXIS: tl.constexpr, OP: tl.constexpr):
+    """Sum K of all parts, which is `total` in one order, so that no order changes it."""
+    if OP.shifted and K == 0:  # exponentials of what is at most 0
+        largest = tl.full(total.shape, 1.0, total.dtype)
+    else:
+        largest = _largest(parts, K, AXIS)
+    # What is infinite, or no number, is so in every order.
+    return tl.where(total - total == 0.0, _sum_of_integers(parts, largest, K, AXIS), total)
 
 
 # --8<-- [end:any-order]
@@ -94,34 +110,37 @@ def _sum_of_integers(parts, largest, AXIS: tl.constexpr):
 
 # --8<-- [start:sum]
 @triton.jit
-def sum_of(parts, AXIS: tl.constexpr, OP: tl.constexpr):
-    """The sum of the terms of a row.
+def _sums_of_tiles(tiles, AXIS: tl.constexpr):
+    """The sums of blocks of one shape: block to block first, and then along AXIS."""
+    totals = tiles[0]
+    for t in tl.static_range(1, len(tiles)):
+        totals = added(totals, tiles[t])
+    return summed(totals, AXIS)
+
+
+@triton.jit
+def sums_of(parts, AXIS: tl.constexpr, OP: tl.constexpr):
+    """The sums of the terms of a row.
 
     Args:
-        parts: a tuple of tuples of blocks, those of a tuple of one shape. They are added up tuple
-            by tuple: block to block first, and then along AXIS.
+        parts: a tuple of tuples of tiles, those of a tuple of one shape; a tile is a tuple with a
+            block of terms for each sum. They are added up tuple by tuple.
         AXIS: the dimension of a block that runs along the row.
         OP: the operation whose terms they are. If it is `any_order`, there are at most 2¹³ terms,
-            and the sum does not depend on how they lie in the blocks.
+            and the sums do not depend on how they lie in the blocks.
 
     Returns:
-        A block without AXIS.
+        A tuple with a block for each sum, without AXIS.
     """
-    total = 0.0
-    for p in tl.static_range(len(parts)):
-        part = parts[p][0]
-        for t in tl.static_range(1, len(parts[p])):
-            part = part + parts[p][t]
-        part = tl.sum(part, axis=AXIS)
-        total = part if p == 0 else total + part
+    totals = _sums_of_tiles(parts[0], AXIS)
+    for p in tl.static_range(1, len(parts)):
+        totals = added(totals, _sums_of_tiles(parts[p], AXIS))
     if OP.any_order:
-        if OP.shifted:  # exponentials of what is at most 0
-            largest = tl.full(total.shape, 1.0, total.dtype)
-        else:
-            largest = _largest(parts, AXIS)
-        # What is infinite, or no number, is so in every order.
-        total = tl.where(total - total == 0.0, _sum_of_integers(parts, largest, AXIS), total)
-    return total
+        exact = ()
+        for k in tl.static_range(len(totals)):
+            exact = exact + (_in_any_order(parts, totals[k], k, AXIS, OP),)
+        totals = exact
+    return totals
 
 
 # --8<-- [end:sum]

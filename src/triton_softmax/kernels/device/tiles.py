@@ -4,8 +4,9 @@ The sides of a tile are powers of two, and a row's length seldom is one: a row o
 fills five eighths of a tile of 8,192, and what would have moved the rest idles. Five tiles of 1,024
 hold it without a gap. They are unrolled, so each stays in registers.
 
-In all functions `raw` is a tuple of tiles, each a tuple with a block of each input, as loaded, and
-AXIS is the dimension of a block that runs along the row.
+In all functions `raw` is a tuple of tiles, each a tuple with a block of each input, as loaded;
+`places` has the columns of each tile, −1 outside the row; AXIS is the dimension of a block that
+runs along the row.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import triton
 import triton.language as tl
 
 from .registers import in_registers, optimization_barrier
+from .summaries import placed
 
 
 # --8<-- [start:tiles]
@@ -36,11 +38,12 @@ def max_of_tiles(raw, INNER: tl.constexpr, AXIS: tl.constexpr):
 
 
 @triton.jit
-def terms_of_tiles(raw, m, INNER: tl.constexpr, OP: tl.constexpr):
-    """The terms of the operation, a tuple with a block for each tile."""
+def terms_of_tiles(raw, places, m, INNER: tl.constexpr, OP: tl.constexpr):
+    """The terms of the operation, a tuple for each tile with a block for each sum."""
     terms = ()
     for t in tl.static_range(len(raw)):
-        terms = terms + (OP.terms(in_registers(raw[t], INNER), m, False),)
+        values = placed(in_registers(raw[t], INNER), places[t], OP)
+        terms = terms + (OP.terms(values, m, False),)
     return terms
 
 

@@ -1,0 +1,219 @@
+"""Cross-entropy of a linear layer, in chunks of rows: the logits of all rows never exist.
+
+A language model's logits are its largest tensor by far, and nobody needs them but the loss. So they
+are made for some rows at a time, in one buffer, where `cross_entropy` writes their gradient; two
+matrix products take that to the gradients of the layer, and the next rows take the buffer. The
+matrix products are PyTorch's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.utils.checkpoint import checkpoint
+
+from . import registration
+from .checks import check_dtype
+from .losses import (
+    Settings,
+    Shares,
+    cross_entropy,
+    reduced,
+    rows_with,
+    scaled,
+    shares_of,
+    transformed,
+    wide,
+)
+
+BYTES = 1 << 28
+"""Of the buffer of logits, if the caller names no number of rows: large enough that matrix products
+are efficient."""
+
+
+# --8<-- [start:function]
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = -100,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    softcap: float | None = None,
+    scale: float = 1.0,
+    chunk_size: int | None = None,
+) -> Any:
+    """Return `cross_entropy(linear(input, linear_weight, linear_bias), target, …)` without the
+    logits of all rows: `chunk_size` of them at a time lie in memory.
+
+    Gradients are computed with the loss. With reduction "none" they are not, since what arrives for
+    each row is not known; then the backward pass makes the logits again. Gradients of the weight
+    are added up in its dtype.
+
+    Args:
+        input: (N, K) or (…, K).
+        linear_weight: (C, K), of the dtype of the input.
+        target: Classes, int64 or int32, of the shape of the input without K.
+        linear_bias: (C,).
+        weight, reduction, ignore_index, label_smoothing, z_loss, softcap, scale: As for
+            `cross_entropy`. No index is ignored if it is None.
+        chunk_size: Rows at a time; by default as many as take 256 MiB.
+
+    Returns:
+        The loss: a scalar, or with reduction "none" one for each target.
+
+    Raises:
+        ValueError: The shapes do not go together, or `chunk_size` is not positive.
+        TypeError, IndexError, RuntimeError: As for `cross_entropy`.
+
+    Examples:
+        >>> import torch
+        >>> from triton_softmax import linear_cross_entropy
+        >>> linear_cross_entropy(torch.eye(2), torch.eye(2), torch.tensor([0, 1]))
+        tensor(0.3133)
+    """
+    check_dtype(input.dtype, "the input")
+    if input.shape[-1:] != linear_weight.shape[1:] or linear_weight.dim() != 2:
+        raise ValueError(
+            f"linear_weight of shape {tuple(linear_weight.shape)} does not go with an input of "
+            f"shape {tuple(input.shape)}"
+        )
+    if target.shape != input.shape[:-1]:
+        raise ValueError(
+            f"target of shape {tuple(target.shape)} does not go with an input of shape "
+            f"{tuple(input.shape)}"
+        )
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"chunk_size must be positive, not {chunk_size}")
+    ignore_index = -(2**31) if ignore_index is None else ignore_index
+    extras: dict[str, Any] = {
+        "weight": weight,
+        "ignore_index": ignore_index,
+        "label_smoothing": label_smoothing,
+        "z_loss": z_loss,
+        "softcap": softcap,
+        "scale": scale,
+    }
+    x, flat = input.reshape(-1, input.shape[-1]), target.reshape(-1)
+    usual = reduction != "none" and softcap is None and scale == 1.0
+    usual = usual and (weight is None or label_smoothing == 0.0) and x.numel() > 0
+    if not usual or transformed() or torch.compiler.is_compiling():
+        losses = _recomputed(x, linear_weight, linear_bias, flat, chunk_size, reduction, extras)
+        return losses.view(target.shape) if reduction == "none" else losses
+    nothing = linear_weight.detach()[:, :0].T  # no rows of the right length
+    cross_entropy(nothing, flat[:0], reduction=reduction, **extras)  # refuses what it refuses
+    settings = Settings(1, ignore_index, reduction, label_smoothing, z_loss, input.dtype)
+    rows = shares_of(flat, weight, len(linear_weight), wide(x.new_empty(0)).dtype, settings)
+    losses = _LinearCrossEntropy.apply(x, linear_weight, linear_bias, chunk_size, *rows)
+    return reduced(losses, rows.target >= 0, reduction).to(input.dtype)
+
+
+# --8<-- [end:function]
+
+
+def _rows_at_once(x: Tensor, n_classes: int, chunk_size: int | None) -> int:
+    return chunk_size or max(1, BYTES // (n_classes * x.element_size()))
+
+
+# --8<-- [start:chunks]
+class _LinearCrossEntropy(Function):
+    """The losses of rows, of whose sum the gradients are computed with them."""
+
+    @staticmethod
+    def forward(ctx, x, linear_weight, bias, chunk_size, *shares):
+        rows = Shares(*shares)
+        n = _rows_at_once(x, len(linear_weight), chunk_size)
+        buffer = x.new_empty(min(n, len(x)), len(linear_weight))
+        wanted = ctx.needs_input_grad
+        dx = torch.empty_like(x) if wanted[0] else None
+        dw = torch.zeros_like(linear_weight) if wanted[1] else None
+        db = torch.zeros_like(bias) if bias is not None and wanted[2] else None
+        losses = []
+        for start in range(0, len(x), n):
+            chunk = x[start : start + n]
+            logits = torch.mm(chunk, linear_weight.T, out=buffer[: len(chunk)])
+            if bias is not None:
+                logits += bias
+            of_chunk = rows_with(logits, rows.chunk(start, start + n), 1)
+            if not any(wanted[:3]):
+                losses.append(registration.cross_entropy_rows(logits, *of_chunk, 1, False)[0])
+                continue
+            losses.append(registration.cross_entropy_rows_(logits, *of_chunk, 1)[0])
+            # The buffer holds the gradient of the logits now.
+            if dx is not None:
+                torch.mm(logits, linear_weight, out=dx[start : start + n])
+            if dw is not None:
+                dw.addmm_(logits.T, chunk)
+            if db is not None:
+                db += logits.sum(0)
+        ctx.save_for_backward(dx, dw, db)
+        ctx.n_more = len(shares) + 1
+        return torch.cat(losses)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, g):
+        # What arrives is the same for all rows: their losses are added up.
+        each = g[:1]
+        found = []
+        for gradient in ctx.saved_tensors:
+            if gradient is not None:
+                flat = gradient.view(1, -1)
+                gradient = scaled(flat, each, 1).view(gradient.shape)
+            found.append(gradient)
+        return *found, *(None,) * ctx.n_more
+
+
+# --8<-- [end:chunks]
+
+
+def _recomputed(
+    x: Tensor,
+    linear_weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    chunk_size: int | None,
+    reduction: str,
+    extras: dict[str, Any],
+) -> Tensor:
+    """The same by `cross_entropy` for each chunk, whose logits the backward pass makes again: for
+    arguments with which the gradient at the logits is not known in the forward pass."""
+    if reduction == "mean" and extras["weight"] is not None and extras["z_loss"]:
+        raise ValueError(
+            "a mean with class weights and z_loss goes with neither scale nor softcap, label "
+            "smoothing, nor torch.compile in linear_cross_entropy"
+        )
+
+    def losses_of(chunk: Tensor, targets: Tensor) -> Tensor:
+        logits = torch.nn.functional.linear(chunk, linear_weight, bias)
+        accumulator = wide(logits.new_empty(0)).dtype
+        return cross_entropy(logits, targets, reduction="none", loss_dtype=accumulator, **extras)
+
+    n = _rows_at_once(x, len(linear_weight), chunk_size)
+    losses = []
+    for start in range(0, max(1, len(x)), n):
+        arguments = x[start : start + n], target[start : start + n]
+        plain = torch.compiler.is_compiling() or transformed()
+        losses.append(
+            losses_of(*arguments)
+            if plain
+            else checkpoint(losses_of, *arguments, use_reentrant=False)  # type: ignore[arg-type]
+        )
+    rows = torch.cat(losses)  # type: ignore[arg-type]
+    if reduction == "none":
+        return rows.to(x.dtype)
+    total = rows.sum()
+    if reduction == "mean":
+        kept = target != extras["ignore_index"]
+        share = kept.to(rows.dtype)
+        if extras["weight"] is not None:
+            share = share * extras["weight"].to(rows.dtype)[torch.where(kept, target, 0).long()]
+        total = total / share.sum()
+    return total.to(x.dtype)

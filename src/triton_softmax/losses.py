@@ -1,0 +1,430 @@
+"""Cross-entropy: the loss that stands behind most softmaxes, and its gradient in the same pass.
+
+The kernel reads a row of logits once and writes its gradient, while the loss comes out beside it as
+one number. So the backward pass has nothing left to do but to multiply by what arrives, and that is
+1 where the loss is what is differentiated: its factor, 1/n of a mean, is known before and is in the
+gradient already.
+
+What no kernel computes (class probabilities, class weights together with label smoothing) and who
+wants other derivatives than the first (`torch.func`, forward mode) gets the same number from
+`by_operators`: PyTorch's operators around our log-softmax.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional as torch_functional
+from torch.overrides import has_torch_function_variadic
+
+from . import registration
+from .checks import check_dtype
+from .functional import log_softmax, logsumexp
+
+REDUCTIONS = ("none", "mean", "sum")
+"""What becomes of the losses of all rows."""
+
+
+class Settings(NamedTuple):
+    """The arguments of a cross-entropy that are no tensors, checked."""
+
+    dim: int
+    """Of the classes."""
+    ignore_index: int
+    reduction: str
+    label_smoothing: float
+    z_loss: float
+    dtype: torch.dtype
+    """Of the loss."""
+
+
+def wide(t: Tensor) -> Tensor:
+    """16-bit numbers in float32."""
+    return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
+
+
+def transformed() -> bool:
+    """Whether somebody asks for more than the plain first derivative: a transform of `torch.func`,
+    or forward mode."""
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+# --8<-- [start:function]
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+    *,
+    z_loss: float = 0.0,
+    softcap: float | None = None,
+    scale: float = 1.0,
+    inplace_backward: bool = False,
+    return_lse: bool = False,
+    loss_dtype: torch.dtype | None = None,
+) -> Any:
+    """Return the cross-entropy of logits and targets, as `torch.nn.functional.cross_entropy`.
+
+    Where a gradient will be wanted it is written in the same pass as the loss is computed: one read
+    and one write of the logits. Without one, they are read once. This holds for classes as targets;
+    with probabilities as targets, and with class weights together with label smoothing, PyTorch's
+    operators around our log-softmax do the work.
+
+    The first derivative is exact, and a second one raises: the gradient is a number by then. Inside
+    a transform of `torch.func`, and in forward mode, every derivative exists.
+
+    Args:
+        input: Logits, (C,), (N, C) or (N, C, d1, …), float16, bfloat16, float32 or float64.
+        target: Classes (int64, int32 or uint8), of the shape of the input without C; or
+            probabilities, of the shape of the input.
+        weight: A factor for each class, (C,), of any floating-point dtype.
+        size_average: As in PyTorch, and deprecated as there.
+        ignore_index: Rows with this target have neither loss nor gradient, whatever they hold.
+        reduce: As in PyTorch, and deprecated as there.
+        reduction: "none", "mean" or "sum".
+        label_smoothing: The share of the target that is spread over all classes, between 0 and 1.
+        z_loss: Adds `z_loss` · lse² for each row that is not ignored, lse being its log-sum-exp;
+            averaged over those rows, and not weighted by class.
+        softcap: If given, logits x become softcap · tanh(x / softcap), after the scale.
+        scale: Logits are multiplied by it before anything else.
+        inplace_backward: Write the gradient over the logits, if they are a contiguous tensor that
+            needs a gradient and is no leaf. Whoever uses them later in autograd gets PyTorch's
+            error.
+        return_lse: Return the log-sum-exp of each row as well.
+        loss_dtype: Of the loss; by default that of the input, or float32 under autocast.
+
+    Returns:
+        The loss: a scalar, or with reduction "none" one for each target. With `return_lse`, a pair:
+        the loss, and log-sum-exps in the shape of the targets, float32 (float64 for float64
+        logits), 0 in ignored rows, not differentiable.
+
+    Raises:
+        TypeError: An argument is not a tensor, or the logits have another dtype.
+        ValueError: `reduction` is unknown, `softcap` is not positive, `scale` or `z_loss` is not
+            finite, or `z_loss` meets probabilities; shapes disagree, as in PyTorch.
+        IndexError: A target is out of range (on a GPU, an assertion on the device).
+        RuntimeError: Other arguments that PyTorch refuses, with its words.
+
+    Examples:
+        >>> import torch
+        >>> from triton_softmax import cross_entropy
+        >>> logits = torch.tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]])
+        >>> cross_entropy(logits, torch.tensor([2, 0]))
+        tensor(2.2753)
+        >>> cross_entropy(logits, torch.tensor([2, -100]), return_lse=True)
+        (tensor(0.4076), tensor([3.4076, 0.0000]))
+    """
+    if not (isinstance(input, Tensor) and isinstance(target, Tensor)):
+        raise TypeError("cross_entropy takes tensors as input and target")
+    if has_torch_function_variadic(input, target, weight) and not torch.compiler.is_compiling():
+        arguments = (input, target, weight, size_average, ignore_index, reduce, reduction)
+        return torch.overrides.handle_torch_function(
+            cross_entropy,
+            (input, target, weight),
+            *arguments,
+            label_smoothing,
+            z_loss=z_loss,
+            softcap=softcap,
+            scale=scale,
+            inplace_backward=inplace_backward,
+            return_lse=return_lse,
+            loss_dtype=loss_dtype,
+        )
+    if size_average is not None or reduce is not None:
+        legacy = torch.nn._reduction.legacy_get_string
+        reduction = legacy(size_average, reduce)
+    _check(input, target, weight, reduction, label_smoothing, z_loss, softcap, scale, ignore_index)
+    if loss_dtype is None:
+        autocast = torch.is_autocast_enabled(input.device.type) and input.device.type != "cpu"
+        loss_dtype = wide(input.new_empty(0)).dtype if autocast else input.dtype
+    settings = Settings(
+        0 if input.dim() == 1 else 1, ignore_index, reduction, label_smoothing, z_loss, loss_dtype
+    )
+    x = input
+    if scale != 1.0 or softcap is not None:
+        x = mapped(x, scale, softcap)
+        inplace_backward = inplace_backward and x.is_floating_point()
+    if target.shape == input.shape and target.is_floating_point():
+        loss, lse = _of_probabilities(x, target, weight, settings)
+    elif x.numel() == 0 or (weight is not None and label_smoothing > 0.0) or transformed():
+        loss, lse = by_operators(x, target.long(), weight, settings)
+    else:
+        loss, lse = by_kernel(x, target, weight, settings, inplace_backward)
+    loss = loss.to(loss_dtype)
+    return (loss, lse.detach()) if return_lse else loss
+
+
+# --8<-- [end:function]
+
+
+def _check(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: str,
+    label_smoothing: float,
+    z_loss: float,
+    softcap: float | None,
+    scale: float,
+    ignore_index: int,
+) -> None:
+    check_dtype(x.dtype, "the input")
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    if not (math.isfinite(scale) and math.isfinite(z_loss)):
+        raise ValueError(f"scale and z_loss must be finite, not {scale} and {z_loss}")
+    if softcap is not None and not softcap > 0:
+        raise ValueError(f"softcap must be positive, not {softcap}")
+    probabilities = target.shape == x.shape and x.dim() > 0
+    if probabilities and z_loss and target.is_floating_point():
+        raise ValueError("z_loss goes with classes as targets, not with probabilities")
+    dim = 0 if x.dim() == 1 else 1
+    fits = probabilities and target.is_floating_point() and ignore_index < 0
+    if not probabilities and x.dim() > 0:
+        fits = target.shape == x.shape[:dim] + x.shape[dim + 1 :]
+        fits = fits and target.dtype in (torch.int64, torch.int32, torch.uint8)
+    fits = fits and 0.0 <= label_smoothing <= 1.0
+    fits = fits and (weight is None or weight.shape == (x.shape[dim],))
+    if not fits:
+        # PyTorch has words for all of this.
+        like = target.long() if target.dtype in (torch.int32, torch.uint8) else target
+        torch_functional.cross_entropy(
+            x.detach(),
+            like,
+            None if weight is None else weight.to(x.dtype),
+            ignore_index=ignore_index,
+            reduction=reduction,
+            label_smoothing=label_smoothing,
+        )
+        raise ValueError("these arguments do not go together")
+    _check_targets(x, target, dim, ignore_index)
+
+
+def _check_targets(x: Tensor, target: Tensor, dim: int, ignore_index: int) -> None:
+    """On a CPU, where looking costs nothing, PyTorch's error for a class that is none."""
+    if target.is_floating_point() or target.device.type != "cpu" or target.is_meta:
+        return
+    if torch.compiler.is_compiling() or transformed() or not target.numel():
+        return
+    wrong = (target != ignore_index) & ((target < 0) | (target >= x.shape[dim]))
+    if wrong.any():
+        raise IndexError(f"Target {target[wrong][0].item()} is out of bounds.")
+
+
+def mapped(x: Tensor, scale: float | Tensor = 1.0, softcap: float | None = None) -> Tensor:
+    """The logits that softmax sees, in float32 for 16-bit ones."""
+    x = wide(x)
+    if not isinstance(scale, float) or scale != 1.0:
+        x = x * scale
+    return x if softcap is None else softcap * torch.tanh(x / softcap)
+
+
+# --8<-- [start:rows]
+class Shares(NamedTuple):
+    """What the kernel is told of each row besides its logits, all of the shape of the targets."""
+
+    target: Tensor
+    """The class; −1 where the row is ignored."""
+    factor: Tensor
+    """Of the loss: its class weight, over n for a mean."""
+    z_factor: Tensor
+    """Of the squared log-sum-exp."""
+    at_target: Tensor | None
+    """The share of the factor that the target keeps; None without label smoothing."""
+    everywhere: Tensor | None
+    """The share that every class has."""
+
+    def chunk(self, start: int, end: int) -> Shares:
+        """Those of some rows."""
+        return Shares(*(None if each is None else each[start:end] for each in self))
+
+
+def shares_of(
+    target: Tensor,
+    weight: Tensor | None,
+    n_classes: int,
+    accumulator: torch.dtype,
+    settings: Settings,
+) -> Shares:
+    """The shares of all rows. Nothing here waits for the device."""
+    kept = target != settings.ignore_index
+    classes = torch.where(kept, target, 0).long()
+    each = kept.to(accumulator)
+    factor = each if weight is None else weight.to(accumulator)[classes] * each
+    z_factor = settings.z_loss * each
+    if settings.reduction == "mean":
+        z_factor = z_factor / each.sum()
+        factor = factor / factor.sum()
+    marked = torch.where(kept, classes, -1)
+    if settings.label_smoothing == 0.0:
+        return Shares(marked, factor, z_factor, None, None)
+    everywhere = factor * (settings.label_smoothing / n_classes)
+    at_target = factor * (1.0 - settings.label_smoothing)
+    return Shares(marked, factor, z_factor, at_target, everywhere)
+
+
+def rows_with(x: Tensor, shares: Shares, dim: int) -> tuple[Tensor | None, ...]:
+    """The numbers of the row that the operators take: the shares, and the logits of the targets."""
+    classes = shares.target.clamp(min=0)
+    picked = x.gather(dim, classes.unsqueeze(dim)).squeeze(dim)
+    return shares.target, picked, *shares[1:]
+
+
+# --8<-- [end:rows]
+
+
+# --8<-- [start:gradient-function]
+class _CrossEntropy(Function):
+    """The losses of rows, whose gradient is written by the pass that computes them."""
+
+    @staticmethod
+    def forward(ctx, x, dim, in_place, *rows):
+        if in_place:
+            dx = x.detach()
+            loss, lse = registration.cross_entropy_rows_(dx, *rows, dim)
+            torch.autograd.graph.increment_version(dx)
+        else:
+            loss, lse, dx = registration.cross_entropy_rows(x, *rows, dim, True)
+        ctx.save_for_backward(dx)
+        ctx.dim = dim
+        ctx.mark_non_differentiable(lse)
+        ctx.set_materialize_grads(False)
+        return loss, lse
+
+    @staticmethod
+    def backward(ctx, g, _):
+        others = (None,) * (len(ctx.needs_input_grad) - 1)
+        if g is None:
+            return None, *others
+        (dx,) = ctx.saved_tensors
+        if not torch.compiler.is_compiling() and torch.is_grad_enabled():
+            return _Final.apply(dx, g, ctx.dim), *others
+        return scaled(dx, g, ctx.dim), *others
+
+
+def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
+    """A gradient times what arrived for its rows: in place if nobody needs it again, and then
+    without a pass over it where that is 1."""
+    if torch.compiler.is_compiling() or _keeps_graph() or transformed():
+        return (dx * g.unsqueeze(dim)).to(dx.dtype)
+    registration.scale_rows_(dx, g, dim)
+    return dx
+
+
+class _Final(Function):
+    """The same where the gradient is to be differentiated again, which raises."""
+
+    @staticmethod
+    def forward(ctx, dx, g, dim):
+        return (dx * g.unsqueeze(dim)).to(dx.dtype)
+
+    @staticmethod
+    def backward(ctx, _):
+        raise RuntimeError(
+            "cross_entropy has written its gradient in the forward pass, as numbers, and cannot "
+            "differentiate it again; use torch.nn.functional.nll_loss on log_softmax for a second "
+            "derivative"
+        )
+
+
+def _keeps_graph() -> bool:
+    """Whether the backward pass that runs may be repeated; True where there is no telling."""
+    try:
+        return torch._C._autograd._get_current_graph_task_keep_graph()
+    except AttributeError:
+        return True
+
+
+# --8<-- [end:gradient-function]
+
+
+def by_kernel(
+    x: Tensor, target: Tensor, weight: Tensor | None, settings: Settings, in_place: bool
+) -> tuple[Tensor, Tensor]:
+    """(loss, lse) by our kernels."""
+    n_classes, accumulator = x.shape[settings.dim], wide(x.new_empty(0)).dtype
+    shares = shares_of(target, weight, n_classes, accumulator, settings)
+    rows = rows_with(x.detach(), shares, settings.dim)
+    if torch.is_grad_enabled() and x.requires_grad:
+        in_place = in_place and not x.is_leaf and x.is_contiguous()
+        in_place = in_place and not torch.compiler.is_compiling()
+        losses, lse = _CrossEntropy.apply(x, settings.dim, in_place, *rows)
+    else:
+        losses, lse, _ = registration.cross_entropy_rows(x.detach(), *rows, settings.dim, False)
+    return reduced(losses, shares.target >= 0, settings.reduction), lse
+
+
+def reduced(losses: Tensor, kept: Tensor, reduction: str) -> Tensor:
+    """The losses, or their sum; of a mean they have their share of the factor already, and the mean
+    of none is NaN."""
+    if reduction == "none":
+        return losses
+    total = losses.sum()
+    if reduction == "mean":
+        total = total + 0.0 / kept.sum().to(total.dtype)
+    return total
+
+
+# --8<-- [start:operators]
+def by_operators(
+    x: Tensor, target: Tensor, weight: Tensor | None, settings: Settings
+) -> tuple[Tensor, Tensor]:
+    """(loss, lse) by PyTorch's operators around our log-softmax: any derivative of them exists."""
+    dim, epsilon = settings.dim, settings.label_smoothing
+    kept = target != settings.ignore_index
+    classes = torch.where(kept, target, 0)
+    x = torch.where(kept.unsqueeze(dim), wide(x), 0.0)
+    y = log_softmax(x, dim)
+    lse = torch.where(kept, logsumexp(x, dim), 0.0)
+    each = kept.to(y.dtype)
+    factor = each if weight is None else weight.to(y.dtype)[classes] * each
+    losses = -y.gather(dim, classes.unsqueeze(dim)).squeeze(dim) * factor
+    if epsilon > 0.0:
+        spread = y if weight is None else y * _along(weight.to(y.dtype), x, dim)
+        smooth = -spread.sum(dim) * (epsilon / x.shape[dim])
+        losses = (1.0 - epsilon) * losses + torch.where(kept, smooth, 0.0)
+    if settings.reduction == "mean":
+        losses = losses / factor.sum()
+    if settings.z_loss:
+        share = each / each.sum() if settings.reduction == "mean" else each
+        losses = losses + settings.z_loss * share * lse * lse
+    losses = torch.where(kept, losses, 0.0)
+    return reduced(losses, kept, settings.reduction), lse
+
+
+def _of_probabilities(
+    x: Tensor, target: Tensor, weight: Tensor | None, settings: Settings
+) -> tuple[Tensor, Tensor]:
+    """The same for a distribution as target."""
+    dim, epsilon = settings.dim, settings.label_smoothing
+    y = log_softmax(wide(x), dim)
+    target = target.to(y.dtype)
+    if epsilon > 0.0:
+        target = target * (1.0 - epsilon) + epsilon / x.shape[dim]
+    if weight is not None:
+        target = target * _along(weight.to(y.dtype), x, dim)
+    losses = -(y * target).sum(dim)
+    if settings.reduction == "mean":
+        losses = losses.sum() / (x.numel() // x.shape[dim]) if x.numel() else losses.sum() / 0.0
+    elif settings.reduction == "sum":
+        losses = losses.sum()
+    return losses, logsumexp(wide(x), dim)
+
+
+def _along(weight: Tensor, x: Tensor, dim: int) -> Tensor:
+    """The weights of classes, as a tensor that goes with x."""
+    return weight.view([-1 if i == dim else 1 for i in range(x.dim())])
+
+
+# --8<-- [end:operators]

@@ -1,0 +1,144 @@
+"""What a policy asks of its logits: log-probabilities of tokens, and the entropy of a row.
+
+The entropy takes a second sum, a = Σ exp(x − m)·(x − m), which is carried along like the
+denominator: H = log d − a/d. Of x itself the sum would cancel where the logits are large.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import triton
+import triton.language as tl
+
+from .operation import Operation, product
+from .softmax import SOFTMAX, exponentials, to_maximum
+
+
+# --8<-- [start:statistics]
+@triton.jit
+def _maximum_and_log(m, totals, numbers):
+    """m and log d: an element's log-probability is (x − m) − log d."""
+    return m, tl.log(totals[0])
+
+
+STATISTICS = replace(
+    SOFTMAX,
+    name="statistics",
+    finish=None,
+    finish_terms=None,
+    finish_row=_maximum_and_log,
+    row_results=2,
+)
+"""The maximum of a row and the logarithm of its denominator."""
+# --8<-- [end:statistics]
+
+
+# --8<-- [start:entropy]
+@triton.jit
+def _weighted(e, distance, EXACT: tl.constexpr):
+    """exp(x − m)·(x − m), and 0 where exp(x − m) is: 0·log 0 counts as 0."""
+    safe = tl.where(e == 0.0, 0.0, distance)
+    return product(e, safe, EXACT)
+
+
+@triton.jit
+def _exponentials_and_weighted(values, m, EXACT: tl.constexpr):
+    """exp(x − m), and the same times x − m."""
+    # eq: entropy-terms
+    e = exponentials(values, m, EXACT)[0]
+    return e, _weighted(e, values[0] - m, EXACT)
+
+
+@triton.jit
+def _both_to_maximum(totals, m_part, m):
+    """The sums of a part, relative to another maximum: x − m has changed by m_part − m as well."""
+    # eq: entropy-merge
+    d = to_maximum(totals, m_part, m)[0]
+    a = to_maximum((totals[1],), m_part, m)[0]
+    return d, a + _weighted(d, m_part - m, False)
+
+
+@triton.jit
+def _entropy(m, totals, numbers):
+    """m, log d, and the entropy log d − a/d."""
+    # eq: entropy-from-summary
+    log_d = tl.log(totals[0])
+    return m, log_d, log_d - totals[1] / totals[0]
+
+
+ENTROPY = Operation(
+    "entropy",
+    inputs=1,
+    padding=float("-inf"),
+    shifted=True,
+    terms=_exponentials_and_weighted,
+    rescale=_both_to_maximum,
+    finish_row=_entropy,
+    sums=2,
+    row_results=3,
+)
+"""The maximum, the logarithm of the denominator and the entropy of a row."""
+# --8<-- [end:entropy]
+
+
+# --8<-- [start:backward]
+@triton.jit
+def _of_selected(m, totals, numbers):
+    """The factor of exp(x − m), the target, and what is added there."""
+    target, g = numbers
+    g = g.to(m.dtype)
+    return -g / totals[0], target, g
+
+
+@triton.jit
+def _selected_vjp(values, terms, m, totals):
+    """g·(1 at the target − y)."""
+    # eq: log-probability-gradient
+    factor, target, g = totals
+    return terms[0] * factor + tl.where(values[-1] == target, g, 0.0)
+
+
+SELECTED_VJP = replace(
+    SOFTMAX,
+    name="selected_vjp",
+    finish=_selected_vjp,
+    finish_terms=None,
+    numbers=2,
+    adjust=_of_selected,
+    placed=True,
+)
+"""The gradient of the log-probability of one element, times a number of the row."""
+
+
+@triton.jit
+def _of_tokens(m, totals, numbers):
+    """The factors of exp(x − m) and of exp(x − m)·(x − m), the target, and what is added there."""
+    target, g, g_entropy = numbers
+    g, g_entropy = g.to(m.dtype), g_entropy.to(m.dtype)
+    mean = totals[1] / totals[0]
+    return (g_entropy * mean - g) / totals[0], g_entropy / totals[0], target, g
+
+
+@triton.jit
+def _tokens_vjp(values, terms, m, totals):
+    """g·(1 at the target − y) − g_H·y·(log y + H), where log y + H is x − m − a/d."""
+    # eq: entropy-gradient
+    factor, factor_weighted, target, g = totals
+    dx = terms[0] * factor - terms[1] * factor_weighted
+    return dx + tl.where(values[-1] == target, g, 0.0)
+
+
+TOKENS_VJP = replace(
+    ENTROPY,
+    name="tokens_vjp",
+    finish=_tokens_vjp,
+    finish_row=None,
+    row_results=0,
+    numbers=3,
+    adjust=_of_tokens,
+    placed=True,
+)
+"""The gradient of the log-probability of one element and of the entropy, each times a number of the
+row."""
+# --8<-- [end:backward]

@@ -1,0 +1,238 @@
+"""Log-probabilities of tokens and entropies of rows: what reinforcement learning asks of logits.
+
+One read of the logits yields a row's maximum, the logarithm of its denominator and its entropy;
+log-probabilities follow from these and the logits of the tokens. The gradient of all together takes
+one more read and one write.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from . import registration
+from .checks import check_dtype
+from .functional import log_softmax
+from .losses import transformed, wide
+
+
+# --8<-- [start:selective-log-softmax]
+def selective_log_softmax(
+    logits: Tensor, index: Tensor, *, inplace_backward: bool = False
+) -> Tensor:
+    """Return `log_softmax(logits, -1).gather(-1, index)`, without the log-softmax of all others.
+
+    Args:
+        logits: (…, C), float16, bfloat16, float32 or float64.
+        index: Classes, int64 or int32, (…) or (…, K).
+        inplace_backward: Write the gradient over the logits in the backward pass, if they are
+            contiguous and no leaf.
+
+    Returns:
+        Log-probabilities in the shape of the index and the dtype of the logits; none above 0.
+
+    Raises:
+        TypeError: `logits` has another dtype, or `index` holds no integers.
+        ValueError: The shapes do not go together.
+        IndexError: An index is out of range (on a GPU, an assertion on the device).
+
+    Examples:
+        >>> import torch
+        >>> from triton_softmax import selective_log_softmax
+        >>> selective_log_softmax(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([2]))
+        tensor([-0.4076])
+    """
+    picked, _ = _of_tokens(logits, index, False, inplace_backward)
+    return picked.to(logits.dtype)
+
+
+# --8<-- [end:selective-log-softmax]
+
+
+def entropy_from_logits(logits: Tensor, *, inplace_backward: bool = False) -> Tensor:
+    """Return the entropy −Σ y·log y of each row, y being the softmax of the logits.
+
+    Shares of 0 count 0, in the entropy and in its gradient. Large logits cost no digits.
+
+    Args:
+        logits: (…, C), float16, bfloat16, float32 or float64.
+        inplace_backward: As for `selective_log_softmax`.
+
+    Returns:
+        Entropies (…), in the dtype of the logits.
+
+    Raises:
+        TypeError: `logits` has another dtype.
+
+    Examples:
+        >>> import torch
+        >>> from triton_softmax import entropy_from_logits
+        >>> entropy_from_logits(torch.tensor([[1e4, 1e4], [0.0, float("-inf")]]))
+        tensor([0.6931, 0.0000])
+    """
+    _, entropy = _of_tokens(logits, None, True, inplace_backward)
+    return entropy.to(logits.dtype)
+
+
+# --8<-- [start:token-logprobs]
+def token_logprobs(
+    logits: Tensor,
+    index: Tensor,
+    *,
+    temperature: float | Tensor = 1.0,
+    return_entropy: bool = False,
+    inplace_backward: bool = False,
+) -> Any:
+    """Return the log-probabilities of tokens, and the entropies of their distributions if asked,
+    from one read of the logits.
+
+    Args:
+        logits: (…, C), float16, bfloat16, float32 or float64.
+        index: Classes, int64 or int32, (…) or (…, K).
+        temperature: Logits are divided by it first: a number, or a tensor with one for each row, of
+            the shape of the logits with 1 in place of C, which then gets a gradient.
+        return_entropy: Return entropies (…) as well.
+        inplace_backward: As for `selective_log_softmax`; without a temperature alone.
+
+    Returns:
+        Log-probabilities in the shape of the index, or a pair with the entropies; float32 for
+        16-bit logits.
+
+    Raises:
+        TypeError, ValueError, IndexError: As for `selective_log_softmax`, and if the temperature
+            is neither a positive number nor such a tensor.
+
+    Examples:
+        >>> import torch
+        >>> from triton_softmax import token_logprobs
+        >>> token_logprobs(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), return_entropy=True)
+        (tensor([-0.6931]), tensor([0.6931]))
+    """
+    check_dtype(logits.dtype, "the input")
+    if isinstance(temperature, Tensor):
+        if temperature.dim() and temperature.shape != (*logits.shape[:-1], 1):
+            raise ValueError(
+                f"temperature must have the shape {(*logits.shape[:-1], 1)}, not "
+                f"{tuple(temperature.shape)}"
+            )
+        logits = wide(logits) / temperature
+    elif not (isinstance(temperature, (int, float)) and 0 < temperature < math.inf):
+        raise ValueError(f"temperature must be a positive number, not {temperature}")
+    elif temperature != 1.0:
+        logits = wide(logits) / temperature
+    picked, entropy = _of_tokens(logits, index, return_entropy, inplace_backward)
+    return (picked, entropy) if return_entropy else picked
+
+
+# --8<-- [end:token-logprobs]
+
+
+def _of_tokens(
+    logits: Tensor, index: Tensor | None, entropy: bool, in_place: bool
+) -> tuple[Tensor, Tensor]:
+    """(log-probabilities, entropies), in float32 for 16-bit logits; what is not asked for is
+    empty."""
+    check_dtype(logits.dtype, "the input")
+    if logits.dim() == 0:
+        raise ValueError("logits need a dimension of classes")
+    _check_index(logits, index)
+    several = index is not None and index.dim() == logits.dim()
+    if several and index.shape[-1] == 1:
+        picked, entropies = _of_tokens(logits, index.squeeze(-1), entropy, in_place)
+        return picked.unsqueeze(-1), entropies
+    if transformed() or several or logits.numel() == 0:
+        return _by_operators(logits, index, entropy)
+    x = logits.reshape(-1, logits.shape[-1])
+    flat = None if index is None else index.reshape(-1).long()
+    if torch.is_grad_enabled() and logits.requires_grad:
+        in_place = in_place and not logits.is_leaf and logits.is_contiguous()
+        in_place = in_place and not torch.compiler.is_compiling()
+        picked, entropies = _Tokens.apply(x, flat, entropy, in_place)
+    else:
+        picked, entropies = _forward(x, flat, entropy)[:2]
+    shape = logits.shape[:-1]
+    return (
+        picked if index is None else picked.view(shape),
+        entropies.view(shape) if entropy else entropies,
+    )
+
+
+def _check_index(logits: Tensor, index: Tensor | None) -> None:
+    if index is None:
+        return
+    if index.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"index must hold int64 or int32, not {index.dtype}")
+    if index.shape != logits.shape[:-1] and index.shape[:-1] != logits.shape[:-1]:
+        raise ValueError(
+            f"index of shape {tuple(index.shape)} does not go with logits of shape "
+            f"{tuple(logits.shape)}"
+        )
+    if index.device.type != "cpu" or torch.compiler.is_compiling() or transformed():
+        return
+    wrong = (index < 0) | (index >= logits.shape[-1])
+    if wrong.any():
+        raise IndexError(f"index {index[wrong][0].item()} is out of bounds")
+
+
+def _forward(x: Tensor, index: Tensor | None, entropy: bool) -> tuple[Tensor, Tensor]:
+    x = x.detach()
+    m, log_d, entropies = registration.row_statistics(x, 1, entropy)
+    if index is None:
+        return x.new_empty(0), entropies
+    # eq: log-probability
+    return (x.gather(1, index.unsqueeze(1)).squeeze(1) - m) - log_d, entropies
+
+
+# --8<-- [start:function]
+class _Tokens(Function):
+    """Log-probabilities and entropies of the rows of a matrix, whose gradient reads it again."""
+
+    @staticmethod
+    def forward(ctx, x, index, entropy, in_place):
+        picked, entropies = _forward(x, index, entropy)
+        ctx.save_for_backward(x, index)
+        ctx.entropy, ctx.in_place = entropy, in_place
+        return picked, entropies
+
+    @staticmethod
+    def backward(ctx, g, g_entropy):
+        x, index = ctx.saved_tensors
+        if not torch.compiler.is_compiling() and torch.is_grad_enabled():
+            # Somebody wants a derivative of this as well, and gets it from operators that have one.
+            results = _by_operators(x, index, ctx.entropy)
+            pairs = [(r, v) for r, v in zip(results, (g, g_entropy), strict=True) if r.numel()]
+            outputs, arrived = zip(*pairs, strict=True)
+            return *torch.autograd.grad(outputs, x, arrived, create_graph=True), None, None, None
+        if index is None:
+            index = torch.full_like(x[:, 0], -1, dtype=torch.int64)
+            g = torch.zeros((), dtype=g_entropy.dtype, device=x.device).expand(len(x))
+        g_entropy = g_entropy if ctx.entropy else None
+        if ctx.in_place:
+            dx = x.detach()
+            registration.tokens_backward_(dx, index, g, g_entropy, 1)
+            torch.autograd.graph.increment_version(dx)
+            return dx, None, None, None
+        return registration.tokens_backward(x, index, g, g_entropy, 1), None, None, None
+
+
+# --8<-- [end:function]
+
+
+def _by_operators(logits: Tensor, index: Tensor | None, entropy: bool) -> tuple[Tensor, Tensor]:
+    """The same by PyTorch's operators around our log-softmax, which have every derivative."""
+    y = log_softmax(wide(logits), -1)
+    picked = entropies = y.new_empty(0)
+    if index is not None:
+        several = index.dim() == y.dim()
+        index = (index if several else index.unsqueeze(-1)).long()
+        picked = y.gather(-1, index)
+        picked = picked if several else picked.squeeze(-1)
+    if entropy:
+        # 0 times −∞ counts as 0, here and in the gradient.
+        finite = torch.where(y == -torch.inf, 0.0, y)
+        entropies = -(y.exp() * finite).sum(-1)
+    return picked, entropies
