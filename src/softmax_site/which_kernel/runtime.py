@@ -247,6 +247,7 @@ class Cuda:
 class Torch:
     Tensor = Tensor
     Size = tuple
+    contiguous_format = "contiguous"
     float16 = Dtype("float16", 2)
     bfloat16 = Dtype("bfloat16", 2)
     float32 = Dtype("float32", 4)
@@ -256,6 +257,10 @@ class Torch:
     contiguous_format = None
     cuda = Cuda
     version = Version
+
+    @staticmethod
+    def promote_types(one, other):
+        return one if one.itemsize > other.itemsize else other
 
     @staticmethod
     def empty(*shape, **options):

@@ -178,6 +178,12 @@ def strided_loops_kernel(
             result = OP.finish(values, OP.terms(values, m, False), m, totals)
             offsets = offsets_in_slice(out_strides[0], cols, inner, HOW.vector)
             tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
+        if OP.finish_at is not None:
+            col, result = OP.finish_at(m, totals, numbers)
+            offsets = offsets_in_slice(out_strides[0], col, inner, 1)
+            mask = (inner < n_inner) & (col >= begin) & (col < end)
+            tl.debug_barrier()
+            tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
 
 
 # --8<-- [end:kernel]
