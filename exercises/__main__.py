@@ -38,9 +38,10 @@ def checked(name: str, path: Path) -> tuple[bool, str]:
         return lines[-1] if lines else None
 
     source = path.read_text("utf8")
-    return judge.verdict(
+    solved, message, _ = judge.verdict(
         check, source, lambda: runpy.run_path(str(path)), with_triton.Lab(), line_of
     )
+    return solved, message
 
 
 def main(arguments: list[str]) -> int:

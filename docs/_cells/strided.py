@@ -13,4 +13,4 @@ how = StridedTile(
     block_cols=4, block_inner=2, vector=1, barrier=False, wide_index=False, tiles=1
 )
 strides = (12, 4, 1)  # to the next matrix, to the next element of a strand, to the next strand
-strided_kernel[(2,)]((x,), out, (strides,), strides, 3, 4, OP=SOFTMAX, HOW=how)
+strided_kernel[(2,)]((x,), (out,), (strides,), (strides,), 3, 4, OP=SOFTMAX, HOW=how)

@@ -66,31 +66,17 @@ def ask(request):
 
   /* ---- An exercise ---- */
 
-  function editor(name, source) {
-    const text = element("textarea", { class: "exercise-text", spellcheck: "false", autocapitalize: "off", autocomplete: "off", wrap: "off", "aria-label": `Your code for ${name}` });
-    const numbers = element("div", { class: "exercise-numbers", "aria-hidden": "true" });
-    const fit = () => {
-      const lines = text.value.split("\n").length;
-      text.rows = lines;
-      numbers.textContent = Array.from({ length: lines }, (_, at) => at + 1).join("\n");
-    };
-    text.value = source;
-    text.addEventListener("input", fit);
-    text.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" || event.ctrlKey || event.metaKey || event.isComposing) return;
-      event.preventDefault();
-      const before = text.value.slice(0, text.selectionStart);
-      const line = before.slice(before.lastIndexOf("\n") + 1);
-      const indent = line.match(/^ */)[0] + (line.trimEnd().endsWith(":") ? "    " : "");
-      text.setRangeText(`\n${indent}`, text.selectionStart, text.selectionEnd, "end");
-      fit();
-    });
-    fit();
-    return { box: element("div", { class: "exercise-editor" }, numbers, text), field: text, get: () => text.value, set: (value) => { text.value = value; fit(); } };
+  function editor(name, source, code) {
+    const help = element("p", { class: "exercise-help", id: `help-${name}` }, "Ctrl + Enter checks. Tab indents; press Esc first to leave the code with it.");
+    const editor = new window.CodeEditor(code, `Your code for ${name}`, () => {});
+    editor.area.setAttribute("aria-describedby", help.id);
+    editor.text = source;
+    code.after(help);
+    return { last: help, field: editor.area, get: () => `${editor.text}\n`, set: (text) => { editor.text = text; }, mark: (line) => editor.mark(line, "failed") };
   }
 
   /* To predict a number takes a field and no editor; the code above it stays as it is. */
-  function numberField(name, source, before) {
+  function numberField(name, source, code, before) {
     const field = element("input", { type: "text", inputmode: "decimal", autocomplete: "off", class: "exercise-number", "aria-label": `Your number for ${name}` });
     const line = /^ANSWER = .*$/m;
     const set = (value) => {
@@ -102,7 +88,8 @@ def ask(request):
       const typed = field.value.trim().replaceAll("−", "-").replaceAll(",", "").replace(/^\+/, "");
       return before.replace(line, `ANSWER = ${typed || "..."}`);
     };
-    return { box: element("label", { class: "exercise-predict" }, element("span", {}, "Your number"), field), field, get, set };
+    const box = element("label", { class: "exercise-predict" }, element("span", {}, "Your number"), field);
+    return { box, last: code, field, get, set, mark() {} };
   }
 
   function enhance(box) {
@@ -112,23 +99,18 @@ def ask(request):
     const skeleton = [...code.querySelectorAll(".line")].map((line) => line.textContent).join("").trimEnd();
     const predicts = box.dataset.kind === "predict";
     const was = remembered()[name] || {};
-    const made = predicts ? numberField(name, was.source || skeleton, skeleton) : editor(name, was.source || skeleton);
+    const make = predicts ? numberField : editor;
+    if (predicts && skeleton.trim().split("\n").length < 6) {
+      const [, question] = skeleton.match(/^"""Predict\. ([^]*?)"""/);
+      code.before(element("p", { class: "exercise-question" }, question.replace(/\s+/g, " ")));
+      code.hidden = true;
+    }
+    const made = make(name, was.source || skeleton, code, skeleton);
     const check = element("button", { type: "button", class: "exercise-check" }, "Check");
     const reset = element("button", { type: "button", class: "exercise-reset" }, "Start over");
     const says = element("p", { class: "exercise-says", role: "status" });
-    const bar = element("div", { class: "exercise-bar" }, check, reset);
-    if (predicts) {
-      if (skeleton.trim().split("\n").length < 6) code.hidden = true;
-      bar.prepend(made.box);
-      code.after(bar, says);
-    } else {
-      code.replaceWith(made.box);
-      made.box.after(bar, says);
-    }
-    if (predicts && code.hidden) {
-      const [, question] = skeleton.match(/^"""Predict\. ([^]*?)"""/);
-      code.before(element("p", { class: "exercise-question" }, question.replace(/\s+/g, " ")));
-    }
+    const bar = element("div", { class: "exercise-bar" }, ...(made.box ? [made.box] : []), check, reset);
+    made.last.after(bar, says);
 
     function show(solved, message) {
       says.textContent = "";
@@ -151,9 +133,10 @@ def ask(request):
       says.textContent = "Checking …";
       const source = made.get();
       try {
-        const { solved, message } = JSON.parse(await ask(JSON.stringify({ name, source }), { seconds: SECONDS }));
+        const { solved, message, line } = JSON.parse(await ask(JSON.stringify({ name, source }), { seconds: SECONDS }));
         remember(name, solved ? { source, solved: true } : { source });
         show(solved, message);
+        made.mark(line);
       } catch (error) {
         show(false, error.message);
       }

@@ -74,11 +74,12 @@ def ask(text):
         field("Operation", select("operation", Object.entries(known.operations), ask.operation)),
         element("button", { type: "submit" }, "Which kernel?")),
       element("details", { class: "ask-more" },
-        element("summary", {}, "Strides, offset, dtype of the result, another GPU"),
+        element("summary", {}, "Strides, offset, dtype of the result, batch invariance, another GPU"),
         element("div", { class: "ask-row" },
           field("Strides of the input", text("strides", "", { placeholder: "contiguous", class: "ask-shape" }), "in elements, one for each size"),
           field("Offset", text("offset", "", { placeholder: "0", inputmode: "numeric", class: "ask-short" }), "elements into a vector"),
           field("Result", select("out_dtype", [["", "same dtype"], ...dtypes], "")),
+          element("label", { class: "ask-check" }, element("input", { name: "invariant", type: "checkbox" }), "the same bits in every batch"),
           field("Multiprocessors", text("multiprocessors", "", { placeholder: "132", inputmode: "numeric", class: "ask-short" }), "an H200 has 132"))));
   }
 
@@ -108,6 +109,7 @@ def ask(text):
     if (get("out_dtype")) out.out_dtype = get("out_dtype");
     const multiprocessors = one("multiprocessors", "Multiprocessors", 0);
     if (multiprocessors) out.multiprocessors = multiprocessors;
+    if (from.elements.invariant.checked) out.invariant = true;
     return out;
   }
 
@@ -270,9 +272,13 @@ def ask(text):
     show(into, start, start.ask, start.answer, base);
 
     const python = window.softmaxAsk(base, () => planner(asset));
+    const state = () => [...new FormData(made).values()].join("|");
     let turn = 0;
+    let last = state();
 
     async function run() {
+      if (state() === last) return; // Enter in a field is a change and a submission
+      last = state();
       const mine = ++turn;
       says.classList.remove("wrong");
       try {
@@ -298,6 +304,7 @@ def ask(text):
       made.elements.shape.value = ask.shape.join(" × ");
       for (const name of ["dim", "dtype", "operation"]) made.elements[name].value = ask[name];
       for (const name of ["strides", "offset", "out_dtype", "multiprocessors"]) made.elements[name].value = "";
+      made.elements.invariant.checked = false;
       box.scrollIntoView({ block: "start", behavior: "auto" });
       made.elements.shape.focus({ preventScroll: true });
       run();

@@ -1,9 +1,9 @@
 """Every exercise in the order of the path, and what it has to do: runs under CPython and
 MicroPython.
 
-A check is given the names that the reader's file defines, and a lab in which kernels run. It answers
-what to say of a right solution, and raises `Wrong` of any other. What is right is computed here, in
-plain Python.
+A check is given the names that the reader's file defines, and a lab in which kernels run. It
+answers what to say of a right solution, and raises `Wrong` of any other. What is right is computed
+here, in plain Python.
 """
 
 import math
@@ -15,7 +15,19 @@ INF = math.inf
 ROWS = [
     [0.5, -1.0, 2.0, 0.0, 1.5, -0.25, 3.0, 0.75, -2.0, 1.0, 0.25],
     [-3.0, -2.5, -4.0, -3.5, -2.75, -3.25, -5.0, -2.0, -6.0, -2.25, -4.5],
-    [-1000.0, -1001.0, -1002.5, -1000.5, -1003.0, -1001.5, -1000.25, -1004.0, -1000.0, -1001.0, -1002.0],
+    [
+        -1000.0,
+        -1001.0,
+        -1002.5,
+        -1000.5,
+        -1003.0,
+        -1001.5,
+        -1000.25,
+        -1004.0,
+        -1000.0,
+        -1001.0,
+        -1002.0,
+    ],
     [90.0, 100.0, -INF, 99.0, 95.0, -INF, 98.5, 100.0, 91.0, -INF, 97.0],
     [7.0, 1.0, 0.0, -1.0, 2.0, 3.0, 6.5, 1.0, 0.5, 0.25, 6.0],
 ]
@@ -35,9 +47,9 @@ def softmax(row):
 def number(names, right, said):
     answer = needs(names, "ANSWER")
     if isinstance(answer, bool) or not isinstance(answer, (int, float)):
-        raise Wrong("ANSWER is %r and should be a number." % (answer,))
+        raise Wrong(f"ANSWER is {answer!r} and should be a number.")
     if abs(answer - right) > 1e-3 * max(1, abs(right)) * (0 if isinstance(right, int) else 1):
-        raise Wrong("It is not %s. Think again, or open a hint." % shown(answer))
+        raise Wrong(f"It is not {shown(answer)}. Think again, or open a hint.")
     return said
 
 
@@ -46,28 +58,30 @@ def shift(names, lab):
     n = 0
     while math.exp(n + 1) <= largest:
         n += 1
-    return number(names, n, "Right: exp(%d) is %.3g, and float32 ends at %.3g." % (n, math.exp(n), largest))
+    return number(
+        names, n, f"Right: exp({n}) is {math.exp(n):.3g}, and float32 ends at {largest:.3g}."
+    )
 
 
 def jacobian(names, lab):
     y = [0.2, 0.3, 0.5]
     right = y[0] * (0.0 - y[1])
-    return number(names, right, "Right: off the diagonal it is -y[i] * y[j], here %.2f." % right)
+    return number(names, right, f"Right: off the diagonal it is -y[i] * y[j], here {right:.2f}.")
 
 
 def lanes(names, lab):
     size = 1
     while size < 1000:
         size *= 2
-    said = "Right: the tile has %d lanes, and %d of them are idle." % (size, size - 1000)
+    said = f"Right: the tile has {size} lanes, and {size - 1000} of them are idle."
     return number(names, size - 1000, said)
 
 
 def edge(names, lab):
     first, width = 3 * 33, 16 // 4
     right = -first % width
-    said = "Right: row 3 starts at element %d, and the next multiple of %d is %d."
-    return number(names, right, said % (first, width, first + right))
+    said = f"Right: row 3 starts at element {first}, and the next multiple of {width} is "
+    return number(names, right, f"{said}{first + right}.")
 
 
 def traffic(names, lab):
@@ -75,8 +89,8 @@ def traffic(names, lab):
     y = lab.empty((4, 100), "y")
     lab.launch(needs(names, "three_loops_kernel"), (4,), x, y, 100, BLOCK=32)
     read, written = lab.count("load"), lab.count("store")
-    said = "Right: counted, it reads %d and writes %d. The mask leaves out the rest."
-    return number(names, read + written, said % (read, written))
+    said = f"Right: counted, it reads {read} and writes {written}. The mask leaves out the rest."
+    return number(names, read + written, said)
 
 
 # ---- Plain Python ----
@@ -84,7 +98,10 @@ def traffic(names, lab):
 
 def vjp(names, lab):
     function = needs(names, "vjp")
-    for x, dy in (([1.0, 2.0, 3.0], [0.1, 0.2, 0.7]), ([0.0, -1.0, 4.0, 2.0], [1.0, -2.0, 0.5, 3.0])):
+    for x, dy in (
+        ([1.0, 2.0, 3.0], [0.1, 0.2, 0.7]),
+        ([0.0, -1.0, 4.0, 2.0], [1.0, -2.0, 0.5, 3.0]),
+    ):
         y = softmax(x)
         n = len(y)
         right = [
@@ -100,9 +117,9 @@ def rescale(names, lab):
         m = max(row)
         got = function(row)
         if not isinstance(got, (list, tuple)) or len(got) != 2:
-            raise Wrong("online(%s) is %r and should be a pair (m, d)." % (row, got))
-        compare(got[0], m, "For the row %s, m" % row)
-        compare(got[1], sum([math.exp(x - m) for x in row]), "For the row %s, d" % row)
+            raise Wrong(f"online({row}) is {got!r} and should be a pair (m, d).")
+        compare(got[0], m, f"For the row {row}, m")
+        compare(got[1], sum([math.exp(x - m) for x in row]), f"For the row {row}, d")
     return "Right: an old sum is relative to an old maximum, and has to move with it."
 
 
@@ -114,8 +131,8 @@ def merge(names, lab):
             m = max(a[0], b[0])
             d = sum([d * math.exp(part - m) for part, d in (a, b) if part > -INF])
             got = function(a, b)
-            compare(got[0], m, "merge(%s, %s): m" % (a, b))
-            compare(got[1], d, "merge(%s, %s): d" % (a, b))
+            compare(got[0], m, f"merge({a}, {b}): m")
+            compare(got[1], d, f"merge({a}, {b}): d")
     return "Right, and (-inf, 0) is its neutral element."
 
 
@@ -149,7 +166,9 @@ def single_block(names, lab):
     rows_of(lab, kernel, ROWS, [softmax(row) for row in ROWS], (5,), BLOCK=16)
     read, written = lab.count("load"), lab.count("store")
     if read > 55 or written > 55:
-        raise Wrong("The result is right, but it reads %d elements and writes %d of 55." % (read, written))
+        raise Wrong(
+            f"The result is right, but it reads {read} elements and writes {written} of 55."
+        )
     return "Right: each number is read once and written once."
 
 
@@ -175,7 +194,9 @@ def backward(names, lab):
     lab.launch(kernel, (5,), lab.tensor(y, "y"), lab.tensor(dy, "dy"), dx, 11, BLOCK=16)
     lab.compare(dx, right)
     if lab.count("load") > 110:
-        raise Wrong("The result is right, but it reads %d elements, and 110 would do." % lab.count("load"))
+        raise Wrong(
+            f"The result is right, but it reads {lab.count('load')} elements, and 110 would do."
+        )
     return "Right: two reads and one write."
 
 
@@ -187,9 +208,9 @@ def _tiles(names, lab, reads):
         lab.launch(kernel, (-(-5 // height),), x, y, 5, 11, ROWS=height, COLS=width)
         lab.compare(y, right)
         if lab.count("load") > reads * 55:
+            times = lab.count("load") / 55
             raise Wrong(
-                "The result is right, but x is read %.1f times, and %d are enough."
-                % (lab.count("load") / 55, reads)
+                f"The result is right, but x is read {times:.1f} times; {reads} are enough."
             )
 
 

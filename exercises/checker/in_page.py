@@ -16,12 +16,9 @@ def answer(triton, line_of, request):
         request: JSON with "name" and "source".
     """
     asked = json.loads(request)
-    for name, _, _, check in EXERCISES:
-        if name == asked["name"]:
-            source = asked["source"]
-            path = "<text 0>"
-            solved, message = verdict(
-                check, source, lambda: triton.run(source, path), Lab(triton), line_of
-            )
-            return json.dumps({"solved": solved, "message": message})
-    raise ValueError("no exercise is called " + asked["name"])
+    source = asked["source"]
+    (check,) = [each for name, _, _, each in EXERCISES if name == asked["name"]]
+    solved, message, line = verdict(
+        check, source, lambda: triton.run(source, "<text 0>"), Lab(triton), line_of
+    )
+    return json.dumps({"solved": solved, "message": message, "line": line})

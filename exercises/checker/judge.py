@@ -14,7 +14,7 @@ def shown(value):
     ('0.5', '-inf', '1e-07', '3')
     """
     if isinstance(value, float) and value == value and abs(value) != math.inf:
-        return "%.6g" % value
+        return f"{value:.6g}"
     return str(value)
 
 
@@ -39,43 +39,43 @@ def compare(got, want, what="the result", known=None):
     if not wrong:
         return
     name, at, mine, right = wrong[0]
-    message = "%s is %s and should be %s." % (name, shown(mine), shown(right))
+    message = f"{name} is {shown(mine)} and should be {shown(right)}."
     word = known(at) if known else None
     if word:
         message += " " + word
     elif isinstance(mine, float) and mine != mine:
         message += " NaN comes from 0/0, inf - inf, or from a place that nobody wrote."
     if count > 1:
-        message += " %d of %d numbers differ." % (len(wrong), count)
+        message += f" {len(wrong)} of {count} numbers differ."
     raise Wrong(message)
 
 
 def _differences(got, want, name, at):
     if isinstance(want, (list, tuple)):
         if not isinstance(got, (list, tuple)):
-            raise Wrong("%s is %r and should be a list of %d." % (name, got, len(want)))
+            raise Wrong(f"{name} is {got!r} and should be a list of {len(want)}.")
         if len(got) != len(want):
-            raise Wrong("%s has length %d and should have %d." % (name, len(got), len(want)))
+            raise Wrong(f"{name} has length {len(got)} and should have {len(want)}.")
         wrong, count = [], 0
         for i in range(len(want)):
-            more, size = _differences(got[i], want[i], "%s[%d]" % (name, i), at + (i,))
+            more, size = _differences(got[i], want[i], f"{name}[{i}]", at + (i,))
             wrong += more
             count += size
         return wrong, count
     if isinstance(got, bool) or not isinstance(got, (int, float)):
-        raise Wrong("%s is %r and should be the number %s." % (name, got, shown(want)))
+        raise Wrong(f"{name} is {got!r} and should be the number {shown(want)}.")
     return ([] if is_close(got, want) else [(name, at, got, want)]), 1
 
 
 def outside(kind, name, program, place, size, between=False):
     """An access that must not happen, in words."""
     verb = "reads" if kind == "load" else "writes"
-    text = "Program %s %s %s out of range: " % (program, verb, name)
+    text = f"Program {program} {verb} {name} out of range: "
     if between:
-        return text + "element %d of its memory lies between two rows." % place
+        return text + f"element {place} of its memory lies between two rows."
     if place < 0:
-        return text + "%d before its first element." % -place
-    return text + "element %d, and the last one is %d. Is the mask right?" % (place, size - 1)
+        return text + f"{-place} before its first element."
+    return text + f"element {place}, and the last one is {size - 1}. Is the mask right?"
 
 
 def needs(names, what):
@@ -85,7 +85,7 @@ def needs(names, what):
         Wrong: it is not there any more.
     """
     if what not in names:
-        raise Wrong("There is no `%s` any more; the check calls it by that name." % what)
+        raise Wrong(f"There is no `{what}` any more; the check calls it by that name.")
     return names[what]
 
 
@@ -99,7 +99,7 @@ def unfilled(source):
 
 
 def verdict(check, source, load, lab, line_of):
-    """(solved, message) for the reader's source.
+    """(solved, message, line) for the reader's source; the line is where it fails, from 1, or 0.
 
     Args:
         check: a function of `checks`.
@@ -111,14 +111,15 @@ def verdict(check, source, load, lab, line_of):
     left = unfilled(source)
     if left:
         lines = "line " + str(left[0]) if len(left) == 1 else "lines " + _listed(left)
-        return False, "There is a ... left to fill in, in %s." % lines
+        return False, f"There is a ... left to fill in, in {lines}.", left[0]
     try:
         said = check(load(), lab)
     except Wrong as error:
-        return False, str(error)
+        return False, str(error), 0
     except Exception as error:
-        return False, _failure(error, line_of(error))
-    return True, said or "Right."
+        line = line_of(error) or 0
+        return False, _failure(error, line), line
+    return True, said, 0
 
 
 def _listed(numbers):
@@ -126,6 +127,6 @@ def _listed(numbers):
 
 
 def _failure(error, line):
-    where = " in line %d" % line if line else ""
+    where = f" in line {line}" if line else ""
     text = str(error)
-    return "%s%s%s" % (type(error).__name__, where, ": " + text if text else "")
+    return "{}{}{}".format(type(error).__name__, where, ": " + text if text else "")

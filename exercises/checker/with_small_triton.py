@@ -36,7 +36,7 @@ class Lab:
             trace = kernel[grid](*arguments, **constants)
         except IndexError as error:
             if str(error).startswith("tl."):
-                raise Wrong(self._words(str(error)))
+                raise Wrong(self._words(str(error))) from error
             raise
         self.counts = {"load": 0, "store": 0}
         own = {}

@@ -66,7 +66,9 @@ def on_page_content(html, page, config, **_):
     if page.file.src_uri not in glossary.WITHOUT:
         root = Path(config.config_file_path).parent
         html = glossary.mark(html, page.url, glossary.terms(root))
-    html, _hidden[page.file.src_uri] = search.hide(shell.copyable(html))
+    html, _hidden[page.file.src_uri] = search.hide(
+        shell.punctuated(shell.breakable(shell.copyable(html)))
+    )
     return html
 
 

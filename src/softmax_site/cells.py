@@ -45,6 +45,7 @@ RUNTIME = "assets/run/runtime.json"
 
 _CODE = re.compile(r"# code: src/(?P<path>[\w/]+)\.py:(?P<section>[\w-]+)")
 _GIVEN = re.compile(r"# given: src/(?P<path>[\w/]+)\.py: (?P<names>[\w ]+)")
+_HEAD = re.compile(r'"""(?P<text>.+?)"""\n', re.S)
 _MARK = re.compile(r" *# (wrong|right)$")
 
 
@@ -116,12 +117,11 @@ def read(root: Path, name: str) -> Cell:
     if not path.is_file():
         raise CellError(f"no cell is named {name}: {path} does not exist")
     text = path.read_text("utf8")
-    tree = ast.parse(text)
-    documentation = ast.get_docstring(tree)
-    if not documentation:
-        raise CellError(f"{path}: a cell begins with its title")
-    title, _, hint = documentation.partition("\n")
-    rest = text.splitlines()[tree.body[0].end_lineno :]
+    head = _HEAD.match(text)
+    if head is None:
+        raise CellError(f"{path}: a cell begins with its title, in three quotes")
+    title, _, hint = head["text"].partition("\n")
+    rest = text[head.end() :].splitlines()
     kernel, given = "", {}
     for line in rest:
         if match := _CODE.fullmatch(line):
@@ -150,9 +150,7 @@ def names(root: Path) -> list[str]:
 def library(root: Path) -> list[kernel_source.Part]:
     """The parts of the library that some cell needs."""
     wanted = {
-        (module, name)
-        for cell in names(root)
-        for name, module in read(root, cell).given.items()
+        (module, name) for cell in names(root) for name, module in read(root, cell).given.items()
     }
     return kernel_source.needed(root / "src", sorted(wanted))
 
@@ -184,7 +182,8 @@ def _coloured(code: str) -> str:
 def _editor(code: str, label: str) -> str:
     return (
         f'<div class="run-text"><p class="run-label">{label}</p>'
-        f'<div class="run-editor highlight"><pre><code>{_coloured(code)}</code></pre></div></div>'
+        '<div class="run-editor highlight no-copy">'
+        f"<pre><code>{_coloured(code)}</code></pre></div></div>"
     )
 
 
@@ -212,10 +211,13 @@ def html(root: Path, name: str) -> str:
             raise CellError(f"{name}: the wrong lines must fail and the right ones must not")
         data["mended"] = cell.texts("right")
         texts = (
-            '<div class="run-text"><div class="run-editor highlight">'
+            '<div class="run-text"><div class="run-editor highlight no-copy">'
             f"<pre><code>{_both(cell.code)}</code></pre></div></div>"
         )
-        result = f'{answer["html"]}<p class="run-label">Mended</p>{mended["html"]}'
+        result = (
+            f'{answer["html"]}<div class="run-mended"><p class="run-label">Mended</p>'
+            f"{mended['html']}</div>"
+        )
     else:
         if answer["error"]:
             raise CellError(f"{name}: {answer['error']}")

@@ -59,7 +59,7 @@ RUNGS = (
         "two-loops",
         "maximum and denominator are found in one read, by the online recurrence",
         *_moves("two_loops"),
-        "long rows of float64, if there are many",
+        "none; split rows and loops in chunks took its place",
     ),
     Entry(
         "single_block",

@@ -44,6 +44,8 @@ def _parsed(path: Path, _stamp: int) -> tuple[dict[str, ast.stmt], dict[str, tup
             defined[node.name] = node
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             defined[node.targets[0].id] = node
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            defined[node.target.id] = node
         elif isinstance(node, ast.ImportFrom) and node.level:
             imported |= {each.name: (node.level, node.module or "") for each in node.names}
     return defined, imported
@@ -70,7 +72,8 @@ def _names(node: ast.stmt) -> set[str]:
 def _text(source: str, node: ast.stmt) -> str:
     """A definition as it stands in its file; a NamedTuple in words that MicroPython knows."""
     if isinstance(node, ast.ClassDef):
-        fields = [f'"{each.target.id}"' for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
+        targets = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
+        fields = [f'"{target.id}"' for target in targets if isinstance(target, ast.Name)]
         return f'{node.name} = namedtuple("{node.name}", [{", ".join(fields)}])'
     first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
     return "\n".join(source.splitlines()[first - 1 : node.end_lineno])

@@ -88,14 +88,14 @@ def load(root: Path) -> dict[str, Exercise]:
     return out
 
 
-def _code(text: str, marked: set[int] = frozenset()) -> str:
+def _code(text: str, marked: set[int] = frozenset(), css: str = "highlight") -> str:
     formatter = HtmlFormatter(nowrap=True)
     lines = highlight(text, PythonLexer(), formatter).rstrip("\n").split("\n")
     shown = [
         f'<span class="{"line filled" if number in marked else "line"}">{line}\n</span>'
         for number, line in enumerate(lines, 1)
     ]
-    return f'<div class="highlight"><pre><code>{"".join(shown)}</code></pre></div>'
+    return f'<div class="{css}"><pre><code>{"".join(shown)}</code></pre></div>'
 
 
 def exercise(each: Exercise) -> str:
@@ -105,7 +105,7 @@ def exercise(each: Exercise) -> str:
         f'data-asset="../../{ASSET}" data-search-exclude>\n'
         f'<p class="exercise-head"><span class="exercise-kind">{KINDS[each.kind]}</span> '
         f"<code>{FOLDER}/{each.name}.py</code></p>\n"
-        f"{_code(each.skeleton)}\n"
+        f"{_code(each.skeleton, css='run-editor highlight')}\n"
         f'<p class="exercise-command">On a CPU, in a clone: change the file, then '
         f"<code>python -m {FOLDER} {each.name}</code></p>\n</div>\n"
     )
@@ -152,13 +152,13 @@ def _render(root: Path, stamp: tuple) -> Rendered:
     text = json.dumps(asset, ensure_ascii=False, separators=(",", ":"))
     out = Rendered(assets={ASSET: text})
     out.fragments["exercises"] = Fragment(listing(exercises))
-    for name, each in exercises.items():
+    for _name, each in exercises.items():
         out.fragments[f"exercise-{each.anchor}"] = Fragment(exercise(each))
         out.fragments[f"solution-{each.anchor}"] = Fragment(solution(each))
     return out
 
 
 def render(root: Path) -> Rendered:
-    """The fragments `exercises`, `exercise-NAME` and `solution-NAME`, and the file of the checks."""
+    """The fragments `exercises`, `exercise-NAME` and `solution-NAME`, and the file to load."""
     read = sorted((root / FOLDER).rglob("*.py"))
     return _render(root, tuple((path, path.stat().st_mtime_ns) for path in read))

@@ -9,8 +9,8 @@ Names, besides one `bench-PAGE` for each page of measurements:
   `bench-logsumexp` the same for log-sum-exp;
 * `reaches-NAME`: one number for beside a title, the share of a copy's speed at one named shape;
 * `moving-NAME`: a figure that a reader moves;
-* `which-kernel`: the form that asks the planner, with its first answer; `which-kernel-usual`, a table
-  of usual shapes; `which-kernel-guesses`, how good its times are;
+* `which-kernel`: the form that asks the planner, with its first answer; `which-kernel-usual`, a
+  table of usual shapes; `which-kernel-guesses`, how good its times are;
 * `exercise-NAME` and `solution-NAME`, with a dash for each underscore; `exercises`, their list;
 * `moved-NAME`: the elements that a kernel reads and writes, as blocks, below those it improves on.
 

@@ -71,6 +71,38 @@ def copyable(html: str) -> str:
     return _BLOCK.sub(mark, html)
 
 
+def punctuated(html: str) -> str:
+    """Formulas in a line of text that keep their brackets and the sign that follows beside them.
+
+    >>> punctuated("of (<math><mi>y</mi></math>): it")
+    'of <span class="whole">(<math><mi>y</mi></math>):</span> it'
+    """
+    formula = r"<math(?![^>]*display=.block)[^>]*>(?:(?!</math>).)*</math>"
+    return re.sub(
+        rf"\((?={formula}){formula}[).,:;!?]*|{formula}[).,:;!?]+",
+        lambda found: f'<span class="whole">{found[0]}</span>',
+        html,
+        flags=re.S,
+    )
+
+
+def breakable(html: str) -> str:
+    """Long names in the cells of tables, which may break between their words.
+
+    >>> breakable("<td><code>tests/test_the_start.py</code></td><code>tests/test_it.py</code>")
+    '<td><code>tests/<wbr>test_<wbr>the_<wbr>start.py</code></td><code>tests/test_it.py</code>'
+    """
+
+    def cell(found: re.Match) -> str:
+        return re.sub(
+            r"(<code\b[^>]*>)([\w./:-]{16,})(</code>)",
+            lambda code: code[1] + re.sub(r"(?<=\w)([_/]|::)(?=\w)", r"\1<wbr>", code[2]) + code[3],
+            found[0],
+        )
+
+    return re.sub(r"<td\b.*?</td>", cell, html, flags=re.S)
+
+
 def installable(text: str, repository: str | None) -> str:
     """The text of a page with the command that installs from the published repository, if there is
     one; otherwise with that for a clone, as written.

@@ -23,7 +23,6 @@ from . import checks, cpu
 from .checks import BATCH_INVARIANT, check_alike, check_arguments, check_device
 from .choose import Choice, Device, Traits, choose_rows, choose_strided, polling, row_tiles
 from .choose.constants import RowTile, SplitStrided, StridedLoops, StridedTile
-from .choose.strided import choose_loops
 from .kernels import (
     aligned_rows,
     naive,
@@ -397,11 +396,6 @@ def _plan_launches(
         choice = choose_rows(
             n_rows, n_cols, itemsize, strides=of_moved, implementation=implementation, **facts
         )
-        if choice.kernel == "two_loops":
-            if operation in _SPELLED_OUT:
-                return _plan_rung("two_loops", operation, dim, outs[0].dtype)
-            held, traits, device = facts["held"], facts["traits"], facts["device"]
-            choice = choose_loops(n_rows, n_cols, held, traits, device)
         if choice.kernel != "strided_loops":
             launches, workspace = row_launches(op, choice, n_rows, n_cols, tuple(steps))
             return Launches(launches, workspace, x, outs, in_place)

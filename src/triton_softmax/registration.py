@@ -11,6 +11,9 @@ Six operators live in the namespace `triton_softmax`, reachable as
 - `logsumexp(x, dim, implementation=None) -> lse`, without the dimension `dim`
 - `logsumexp_backward(grad_output, x, dim, implementation=None) -> dx`
 
+There is each of them with an underscore before its name too, without a rule for autograd: what
+`inductor` leaves of them.
+
 Each has a kernel (`dispatch.run`), a shape rule for tracing, a differentiation rule in both modes
 (`derivatives`), a batching rule, and the autocast rule of PyTorch's operator of the same name. The
 derivative of a backward operator is made of these operators and of PyTorch's own, so derivatives of
@@ -24,6 +27,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 from torch.autograd import Function
 
+from . import inductor
 from .checks import check_arguments, check_dim
 from .derivatives import (
     LogsumexpBackwardFunction,
@@ -39,14 +43,19 @@ _FORWARD = "Tensor x, int dim, ScalarType? dtype=None, str? implementation=None"
 _BACKWARD = (
     "Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, str? implementation=None"
 )
-_library.define(f"softmax({_FORWARD}) -> Tensor")
-_library.define(f"log_softmax({_FORWARD}) -> Tensor")
-_library.define("logsumexp(Tensor x, int dim, str? implementation=None) -> Tensor")
-_library.define(f"softmax_backward({_BACKWARD}) -> Tensor")
-_library.define(f"log_softmax_backward({_BACKWARD}) -> Tensor")
-_library.define(
-    "logsumexp_backward(Tensor grad_output, Tensor x, int dim, str? implementation=None) -> Tensor"
-)
+_SCHEMAS = {
+    "softmax": f"({_FORWARD}) -> Tensor",
+    "log_softmax": f"({_FORWARD}) -> Tensor",
+    "logsumexp": "(Tensor x, int dim, str? implementation=None) -> Tensor",
+    "softmax_backward": f"({_BACKWARD}) -> Tensor",
+    "log_softmax_backward": f"({_BACKWARD}) -> Tensor",
+    "logsumexp_backward": (
+        "(Tensor grad_output, Tensor x, int dim, str? implementation=None) -> Tensor"
+    ),
+}
+for _name, _schema in _SCHEMAS.items():
+    _library.define(_name + _schema)
+    _library.define(f"_{_name}{_schema}")
 
 _ops = torch.ops.triton_softmax
 softmax = _ops.softmax.default
@@ -85,21 +94,25 @@ def _logsumexp_backward_kernel(grad_output, x, dim, implementation=None):
 
 
 def _softmax_shape(x, dim, dtype=None, implementation=None):
+    inductor.register()
     check_arguments(x, dim, dtype, implementation)
     return torch.empty(x.shape, dtype=dtype or x.dtype, device=x.device)
 
 
 def _softmax_backward_shape(grad_output, output, dim, input_dtype, implementation=None):
+    inductor.register()
     check_arguments(output, dim, input_dtype, implementation)
     return torch.empty(output.shape, dtype=input_dtype, device=output.device)
 
 
 def _logsumexp_shape(x, dim, implementation=None):
+    inductor.register()
     dim = check_arguments(x, dim, None, implementation)
     return torch.empty([*x.shape[:dim], *x.shape[dim + 1 :]], dtype=x.dtype, device=x.device)
 
 
 def _logsumexp_backward_shape(grad_output, x, dim, implementation=None):
+    inductor.register()
     check_arguments(x, dim, None, implementation)
     return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
@@ -186,8 +199,10 @@ def _differentiably(op, function: type[Function], defaults: tuple, *constants):
 
 
 def _register(op, kernel, shape, batching, function: type[Function], defaults=(), *constants):
-    _library.impl(op, kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(op, shape, lib=_library)
+    alone = getattr(_ops, f"_{op._opname}").default
+    for each in (op, alone):
+        _library.impl(each, kernel, "CompositeExplicitAutograd")
+        torch.library.register_fake(each, shape, lib=_library)
     torch.library.register_vmap(op, batching, lib=_library)
     _library.impl(op, _differentiably(op, function, defaults, *constants), "Autograd")
 

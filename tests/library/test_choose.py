@@ -198,9 +198,7 @@ def test_the_choice_follows_the_limit(itemsize, traits, device):
                 half_vector = c.how.vector == 4 and n_cols % 4 == 0 and c.kernel == "packed_rows"
                 assert c.kernel == ("aligned_rows" if edges else "packed_rows") or half_vector
             else:
-                # float64 rows are one program's if there are enough of them for the device
-                few = "strided_loops" if n_rows < 66 else "two_loops"
-                assert c.kernel == (few if itemsize == 8 else "split_rows")
+                assert c.kernel == ("strided_loops" if itemsize == 8 else "split_rows")
 
 
 def test_rows_without_a_common_vector_are_packed_by_element():
@@ -260,21 +258,33 @@ def test_rows_that_no_split_takes_are_walked_in_loops(traits):
 
 
 @of_every_operation
-@pytest.mark.parametrize("n_sm", [2, 3, 131, 132])
+@pytest.mark.parametrize("n_sm", [2, 132])
 def test_long_float64_rows(n_sm, traits):
-    """Few are walked by several programs each; of many, each by one that reads whole vectors,
-    unless a number is all that is written."""
+    """They are walked in loops, few or many: their summaries do not fit a word."""
     device = Device(n_sm, nvidia=True)
-    enough = -(-n_sm // 2)
-    for n_rows in around(enough, 10 * enough):
-        if n_rows < 1:
-            continue
+    for n_rows in (1, n_sm, 10 * n_sm):
         c = choose(n_rows, 8194, 8, traits=traits, device=device)
-        if n_rows < enough or traits.reduces:
-            assert c == choose_loops(n_rows, 8194, 8, traits, device)
-        else:
-            assert c == Choice("two_loops", how=None, num_warps=0)
-            assert c.launches == ()
+        assert c == choose_loops(n_rows, 8194, 8, traits, device)
+
+
+@on_every_device
+@of_every_operation
+@pytest.mark.parametrize("itemsize", [2, 4, 8])
+def test_no_row_is_too_long(itemsize, traits, device):
+    """Up to what memory holds, one row or many, at any place: some kernel takes it, in programs
+    enough for the device, and none of its constants are measured when it is first called."""
+    for n_cols in (2**25 + 3, 2**26, 2**31, 2**33 // itemsize):
+        for n_rows in (1, 8, 300):
+            if n_rows * n_cols * itemsize > 2**40:
+                continue
+            for address in (0, itemsize):
+                c = choose(
+                    n_rows, n_cols, itemsize, traits=traits, device=device, addresses=(address, 0)
+                )
+                assert c.kernel == "strided_loops" and c.how.wide_index == (n_cols >= 2**31)
+                programs = c.programs(n_rows)
+                assert min(200, n_rows * 200) <= programs < 2**31
+                assert c.chunk_cols * c.n_chunks >= n_cols
 
 
 @on_every_device
@@ -980,9 +990,6 @@ def distinct_kernels(columns, n_rows, itemsize, *, name, device) -> int:
     op, kernels = plan.OPERATIONS[name], set()
     for n_cols in columns:
         c = choose(n_rows, n_cols, itemsize, traits=OPERATIONS[name], device=device)
-        if c.how is None:
-            kernels.add("two_loops")
-            continue
         if c.kernel == "strided_loops":
             ones = (1,) * (op.inputs + 1)
             launches, _ = plan.strided_launches(op, c, (n_rows, *ones), (1, *ones), ones, n_cols)

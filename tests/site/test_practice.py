@@ -43,7 +43,7 @@ def in_small_triton(name: str, source: str) -> tuple[bool, str]:
         lambda: tiny_triton.run(source, f"{name}.py"),
         with_small_triton.Lab(tiny_triton),
         lambda error: None,
-    )
+    )[:2]
 
 
 def in_triton(name: str, source: str, folder) -> tuple[bool, str]:
@@ -139,7 +139,11 @@ WRONG = {
         "y[2][0] is nan and should be",
     ),
     "read too often": (
-        changed("single_block", "    y = e /", "    x = tl.load(x_ptr + row * n_cols + cols, mask=mask)\n    y = e /"),
+        changed(
+            "single_block",
+            "    y = e /",
+            "    x = tl.load(x_ptr + row * n_cols + cols, mask=mask)\n    y = e /",
+        ),
         "The result is right, but it reads 110 elements and writes 55 of 55.",
     ),
     "another name": (

@@ -25,7 +25,7 @@ from triton_softmax.kernels import (
     three_loops,
     two_loops,
 )
-from triton_softmax.operations.operation import Operation
+from triton_softmax.operations.operation import Operation, in_any_order
 from triton_softmax.plan import OPERATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +59,10 @@ def small(value):
 
 def small_operation(op: Operation):
     """The operation of the same name, made of the library's own text."""
+    if op.any_order:
+        base = next(each for each in OPERATIONS.values() if in_any_order(each) is op)
+        changes = {"name": str(op), "finish_terms": None, "any_order": True}
+        return tiny_operation.replace(small_operation(base), **changes)
     module = f"triton_softmax.operations.{op.name.removesuffix('_vjp')}"
     return loaded(module, op.name.upper())
 
@@ -173,8 +177,16 @@ def test_rungs(rung, x, log, monkeypatch):
     assert sum(each.launches for each in used) == 2
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("geometry", GEOMETRIES, ids=lambda each: each.label)
+# Every operation where a page can run it, and one each way where programs exchange words.
+CASES = [
+    pytest.param(geometry, operation, id=f"{geometry.label}-{operation}")
+    for geometry in GEOMETRIES
+    for operation in OPERATIONS
+    if not geometry.n_words or operation.startswith("softmax")
+]
+
+
+@pytest.mark.parametrize("geometry, operation", CASES)
 def test_geometries(geometry, operation, monkeypatch):
     name = f"{geometry.kernel}_kernel"
     both = Both(getattr(geometries, name))
@@ -184,10 +196,20 @@ def test_geometries(geometry, operation, monkeypatch):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     x.view(-1)[::11] = -INF if op.shifted else 0.0
     inputs = [x, torch.randn(shape)][: op.inputs]
-    if op.weighted:
+    if op.numbers:
         inputs.append(torch.randn(shape).select(geometry.dim, 0).contiguous())
     geometry(op, *inputs)
     assert both.launches
+
+
+def test_sums_in_any_order(monkeypatch):
+    both = Both(geometries.packed_rows_kernel)
+    monkeypatch.setattr(geometries, "packed_rows_kernel", both)
+    for operation in ("softmax", "log_softmax_backward"):
+        op = in_any_order(OPERATIONS[operation])
+        inputs = [torch.randn(3, 77), torch.randn(3, 77)][: op.inputs]
+        GEOMETRIES[0](op, *inputs)
+    assert both.launches == 2
 
 
 def test_attention(monkeypatch):

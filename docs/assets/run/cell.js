@@ -63,7 +63,7 @@
       this.escaped = false;
       this.area.addEventListener("input", () => {
         this.paint();
-        this.mark();
+        this.marks.replaceChildren();
         changed();
       });
       this.area.addEventListener("keydown", (event) => this.key(event));
@@ -77,7 +77,7 @@
     set text(text) {
       this.area.value = text.replace(/\n$/, "");
       this.paint();
-      this.mark();
+      this.marks.replaceChildren();
     }
 
     paint() {
@@ -125,15 +125,28 @@
       this.area.setSelectionRange(start, start + text.length);
     }
 
-    /* Mark a line, as one that runs or one that failed; no line takes the mark away. */
-    mark(line = 0, kind = "now") {
-      this.marks.replaceChildren();
-      if (!line) return;
-      const bar = element("div", { class: `run-mark ${kind}` });
-      bar.style.setProperty("--line", line - 1);
-      this.marks.append(bar);
+    /* Mark lines of one kind: where a program is, where it failed, what is wrong or right. */
+    mark(kind, ...lines) {
+      for (const each of this.marks.querySelectorAll(`.${kind}`)) each.remove();
+      const bars = lines.map((line) => {
+        const bar = element("div", { class: `run-mark ${kind}` });
+        bar.style.setProperty("--line", line - 1);
+        return bar;
+      });
+      this.marks.append(...bars);
+      return bars;
+    }
+
+    /* Mark where a program is, or where it failed, and show that line. */
+    point(kind, line) {
+      const [bar] = this.mark(kind, ...(line ? [line] : []));
+      if (!bar) return;
+      const top = bar.offsetTop, { scrollTop, clientHeight } = this.box;
+      if (top < scrollTop || top > scrollTop + clientHeight - 40) this.box.scrollTop = top - clientHeight / 3;
     }
   }
+
+  window.CodeEditor = Editor; // the exercises have editors of the same kind
 
   /* ---- What a run read and wrote, step by step ---- */
 
@@ -230,7 +243,7 @@
       });
       for (const each of this.result.querySelectorAll("[data-count]")) each.textContent = bytes[each.dataset.count];
       this.says.textContent = this.sentence(at);
-      this.editors.forEach((editor, index) => editor.mark(path === `<text ${index}>` ? line : 0));
+      this.editors.forEach((editor, index) => editor.point("now", path === `<text ${index}>` ? line : 0));
       this.slider.setAttribute("aria-valuetext", this.says.textContent);
     }
 
@@ -318,14 +331,8 @@
     function mark() {
       const [mine] = texts, [theirs] = texts === data.texts ? data.mended : data.texts;
       const others = new Set(theirs.split("\n"));
-      const lines = mine.split("\n").flatMap((line, index) => (others.has(line) ? [] : [index]));
-      editors[0].marks.replaceChildren(
-        ...lines.map((line) => {
-          const each = element("div", { class: `run-mark ${texts === data.texts ? "wrong" : "right"}` });
-          each.style.setProperty("--line", line);
-          return each;
-        }),
-      );
+      const lines = mine.split("\n").flatMap((line, index) => (others.has(line) ? [] : [index + 1]));
+      editors[0].mark(texts === data.texts ? "wrong" : "right", ...lines);
     }
 
     async function run() {
@@ -333,6 +340,7 @@
       running = true;
       steps?.pause();
       status.textContent = "Running …";
+      for (const editor of editors) editor.mark("failed");
       state();
       const begun = performance.now();
       const reply = await Runner.run({ given: data.given, texts: editors.map((editor) => `${editor.text}\n`) });
@@ -341,7 +349,7 @@
       result.innerHTML = reply.html || (reply.error ? "" : '<p class="run-says">It ran, and has nothing to show.</p>');
       if (reply.error && !reply.html) result.append(element("p", { class: "run-error", role: "alert" }, reply.error.message));
       steps = reply.steps.length ? new Steps(result, reply, editors) : null;
-      if (reply.error && reply.error.text !== null) editors[reply.error.text]?.mark(reply.error.line, "failed");
+      if (reply.error && reply.error.text !== null) editors[reply.error.text]?.point("failed", reply.error.line);
       status.textContent = reply.error ? "Failed" : `Done in ${took < 1000 ? `${Math.max(1, Math.round(took))} ms` : `${(took / 1000).toFixed(1)} s`}`;
       cell.dataset.took = String(took);
       state();

@@ -201,6 +201,8 @@ def _tile(value, like=None):
     """A tile, or a number as a tile of the type that it takes beside another."""
     if isinstance(value, Tile):
         return value
+    if isinstance(value, constexpr):
+        value = value.value
     if isinstance(value, Pointer):
         raise TypeError("a pointer is no number: tl.load reads what it points to")
     if isinstance(value, bool):
@@ -329,9 +331,40 @@ def _elementwise(x, function):
 # ---- What makes tiles ----
 
 
-def constexpr(value):
-    """A constant is itself."""
-    return value
+class constexpr:  # noqa: N801 (its name in Triton)
+    """A constant of a module. Beside a tile it is its value."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __add__(self, other):
+        return self.value + other
+
+    def __radd__(self, other):
+        return other + self.value
+
+    def __sub__(self, other):
+        return self.value - other
+
+    def __rsub__(self, other):
+        return other - self.value
+
+    def __mul__(self, other):
+        return self.value * other
+
+    def __rmul__(self, other):
+        return other * self.value
+
+    def __lshift__(self, other):
+        return self.value << other
+
+    def __rlshift__(self, other):
+        return other << self.value
+
+    def __eq__(self, other):
+        return self.value == other
+
+    __hash__ = None
 
 
 def constexpr_function(function):
@@ -347,6 +380,7 @@ def num_programs(axis=0):
 
 
 def arange(start, end):
+    start, end = [getattr(each, "value", each) for each in (start, end)]
     count = end - start
     if count <= 0 or count & (count - 1):
         raise ValueError(f"arange's range must be a power of 2, and {count} is none")
@@ -622,7 +656,9 @@ def _places(pointer, mask, what):
 
 
 def _record(kind, tensor, places, values):
-    _State.trace.accesses.append(Access(_State.program, kind, tensor, places, values, _State.line, _State.path))
+    _State.trace.accesses.append(
+        Access(_State.program, kind, tensor, places, values, _State.line, _State.path)
+    )
     _State.line, _State.path = 0, ""
 
 

@@ -8,7 +8,12 @@ class Operation:
     finish_terms = None
     finish_row = None
     exp_in_finish = False
-    weighted = False
+    sums = 1
+    numbers = 0
+    adjust = None
+    placed = False
+    row_results = 0
+    any_order = False
 
     def __init__(self, name, **fields):
         self.name = name
@@ -18,8 +23,13 @@ class Operation:
 
     @property
     def reduces(self):
-        """Whether one number is written for a row."""
-        return self.finish_row is not None
+        """Whether only numbers of the row are written."""
+        return self.finish is None
+
+    @property
+    def results(self):
+        """How many tensors are written."""
+        return self.row_results + (not self.reduces)
 
 
 def replace(operation, **changes):

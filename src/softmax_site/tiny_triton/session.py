@@ -8,6 +8,7 @@ import json
 import sys
 
 from . import Tensor, bfloat16, empty, float16, float32, float64, record, run, show
+from .check import expect
 from .modules import Library
 
 MOST_STEPS = 2000
@@ -50,6 +51,7 @@ def run_cell(request):
     names = {
         "print": write,
         "show": show_matrix,
+        "expect": expect,
         "Tensor": Tensor,
         "empty": empty,
         "record": record,

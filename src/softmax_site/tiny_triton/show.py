@@ -76,7 +76,8 @@ def tensor(each, index, rows_of=None):
         for start in range(0, len(each.data), step):
             strip += "<span>"
             for place in range(start, min(start + step, len(each.data))):
-                strip += f'<i data-place="{place}"' + ("></i>" if place in used else ' class="gap"></i>')
+                gap = "" if place in used else ' class="gap"'
+                strip += f'<i data-place="{place}"{gap}></i>'
             strip += "</span>"
         strip = f'<div class="run-memory" aria-hidden="true">{strip}</div>'
     return f'<figure class="run-tensor" data-tensor="{index}">{head}{table}{strip}</figure>'

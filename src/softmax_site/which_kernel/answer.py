@@ -15,19 +15,6 @@ class Refused(ValueError):
     """A question that has no answer; the message is for the reader."""
 
 
-def numbers(text, what):
-    """Whole numbers, however they are separated; commas within a number are not for here."""
-    for sign in "()[]×x*,;_":
-        text = text.replace(sign, " " if sign != "_" else "")
-    out = []
-    for word in text.split():
-        try:
-            out.append(int(word))
-        except ValueError:
-            raise Refused(what + " is a list of whole numbers, and “" + word + "” is none.")
-    return tuple(out)
-
-
 chosen = []
 
 
@@ -42,7 +29,6 @@ def _kept(function):
 
 plan.choose_rows = _kept(plan.choose_rows)
 plan.choose_strided = _kept(plan.choose_strided)
-plan.choose_loops = _kept(plan.choose_loops)
 
 
 def unwrapped(made):
@@ -81,7 +67,7 @@ def answer(question, measured=()):
     if strides is not None:
         strides = tuple(strides)
         if len(strides) != len(shape):
-            raise Refused("There is one stride for each of the %d sizes." % len(shape))
+            raise Refused(f"There is one stride for each of the {len(shape)} sizes.")
         if min(strides) < 0:
             raise Refused("PyTorch has no negative strides.")
     x = Tensor(shape, dtype, strides, (question.get("offset") or 0) * dtype.itemsize)
@@ -90,23 +76,28 @@ def answer(question, measured=()):
     runtime.Properties.multi_processor_count = question.get("multiprocessors") or 132
     dim = question["dim"]
     if not -len(shape) <= dim < len(shape):
-        raise Refused("The dimension is between %d and %d." % (-len(shape), len(shape) - 1))
+        raise Refused(f"The dimension is between {-len(shape)} and {len(shape) - 1}.")
     at = dim % len(shape)
     backward = operation.endswith("backward")
     # A gradient arrives in the dtype of the result; the gradient of the input has the input's.
     inputs = [x]
     if backward:
-        inputs[0] = Tensor(shape, x.dtype if operation == "logsumexp_backward" else out_dtype, strides, x.address)
+        inputs[0] = Tensor(
+            shape, x.dtype if operation == "logsumexp_backward" else out_dtype, strides, x.address
+        )
         if operation == "logsumexp_backward":
             inputs.append(Tensor(shape[:at] + shape[at + 1 :], out_dtype))
         else:
             inputs.append(Tensor(shape, out_dtype, strides, x.address))
+    implementation = plan.BATCH_INVARIANT if question.get("invariant") else None
     del chosen[:]
     forget_questions()
     try:
-        made = plan.make_plan(operation, tuple(inputs), dim, dtype if backward else out_dtype, None)
+        made = plan.make_plan(
+            operation, tuple(inputs), dim, dtype if backward else out_dtype, implementation
+        )
     except (TypeError, ValueError, IndexError, RuntimeError) as error:
-        raise Refused(str(error))
+        raise Refused(str(error)) from error
     made, around = unwrapped(made)
     choice = chosen[-1]
     n_cols = shape[at]
@@ -128,25 +119,15 @@ def answer(question, measured=()):
         "rows": n_rows,
         "columns": n_cols,
         "bytes": moved,
-        "why": questions(asked),
+        "why": list(asked),
     }
     out["time"] = expected(question, out, inputs[0].element_size(), measured)
     return out
 
 
-def questions(found):
-    """The conditions in order; of several in a row that stand at one place, the last one that was
-    answered with yes, or the last."""
-    out = []
-    for each in found:
-        each = dict(each, inner=questions(each["inner"]))
-        out.append(each)
-    return out
-
-
 def reads_twice(choice):
     """Whether every input is read a second time to write the result."""
-    loops = choice.kernel in ("two_loops", "strided_loops")
+    loops = choice.kernel == "strided_loops"
     return loops or (choice.kernel == "split_rows" and choice.two_launches)
 
 
@@ -199,7 +180,8 @@ def expected(question, mine, itemsize, measured):
     A time is what any launch takes, the shortest that was measured, and the bytes over a speed. The
     speeds of the two nearest cases are averaged, the nearer one with more weight.
     """
-    if question.get("out_dtype") not in (None, question["dtype"]) or mine["around"]:
+    other = question.get("out_dtype") not in (None, question["dtype"])
+    if other or mine["around"] or question.get("invariant"):
         return None
     near = alike(question, mine, itemsize, measured)
     if not near:

@@ -269,12 +269,11 @@ class _Steps(ast.NodeTransformer):
         names = [each for each in _names(test) if each not in ("None", "True", "False")]
         number = len(self.conditions)
         path = str(LIBRARY / self.path)
-        self.conditions.append(
-            Condition(path, test.lineno, self.function, ast.unparse(test), kind)
-        )
+        self.conditions.append(Condition(path, test.lineno, self.function, ast.unparse(test), kind))
         self.needed |= {"begin", "decide"}
+        values = "".join(f"{name}, " for name in names)
         call = ast.parse(
-            f"decide(begin({number}), None, {tuple(names)!r}, ({''.join(f'{n}, ' for n in names)}))",
+            f"decide(begin({number}), None, {tuple(names)!r}, ({values}))",
             mode="eval",
         ).body
         call.args[1] = test  # type: ignore[attr-defined]

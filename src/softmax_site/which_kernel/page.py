@@ -229,8 +229,12 @@ def guessing(root: Path, rows: list[dict]) -> str:
         return "Too little is measured yet to say how good the guesses are.\n"
 
     def words(group: list[float]) -> str:
-        half, most = (f"{100 * (each - 1):.0f} %" for each in (median(group), quantiles(group, n=10)[-1]))
-        return f"half of them come out within {half} of the measured time, nine in ten within {most}"
+        half, most = (
+            f"{100 * (each - 1):.0f} %" for each in (median(group), quantiles(group, n=10)[-1])
+        )
+        return (
+            f"half of them come out within {half} of the measured time, nine in ten within {most}"
+        )
 
     return (
         "To see how good that is, each measured case is guessed from all the others. Of the "

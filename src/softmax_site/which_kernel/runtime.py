@@ -194,6 +194,9 @@ class Tensor:
     def contiguous(self):
         return self if self.is_contiguous() else Tensor(self.shape, self.dtype)
 
+    def clone(self, **_):
+        return Tensor(self.shape, self.dtype)
+
     def to(self, dtype):
         return Tensor(self.shape, dtype, self.strides)
 
@@ -250,6 +253,7 @@ class Torch:
     float64 = Dtype("float64", 8)
     int64 = Dtype("int64", 8)
     int32 = Dtype("int32", 4)
+    contiguous_format = None
     cuda = Cuda
     version = Version
 

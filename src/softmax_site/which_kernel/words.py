@@ -70,11 +70,6 @@ WORDS = {
         "It is read twice.",
         "Several programs share a row.",
     ),
-    ("choose_rows", "enough_rows"): Words(
-        "Are there float64 rows enough for one program each?",
-        "One program walks a row twice.",
-        "Several programs walk one row.",
-    ),
     ("choose_row_tile", "edges"): Words(
         "Do rows start or end between two vectors?",
         "aligned_rows: a body of whole vectors, and two edges.",

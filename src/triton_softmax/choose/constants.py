@@ -164,13 +164,13 @@ class Choice(NamedTuple):
 
     kernel: str
     """Its module in `kernels`: "packed_rows", "aligned_rows", "split_rows", "strided",
-    "split_strided", "strided_loops", or "two_loops"."""
+    "split_strided" or "strided_loops"."""
 
-    how: Constants | None
-    """The constants of its geometry; None for two_loops, whose launcher tunes them."""
+    how: Constants
+    """The constants of its geometry."""
 
     num_warps: int
-    """Warps per program; 0 for two_loops."""
+    """Warps per program."""
 
     max_registers: int | None = None
     """Registers per thread at most; None lets the compiler choose."""
@@ -201,12 +201,6 @@ class Choice(NamedTuple):
     @property
     def launches(self) -> tuple[Constants, ...]:
         """The constants of each launch, in order: `how`, or what publishes and then what writes."""
-        if self.how is None:
-            return ()
         if self.two_launches:
             return self.how._replace(write=False), self.how._replace(publish=False)
         return (self.how,)
-
-
-TWO_LOOPS = Choice("two_loops", how=None, num_warps=0)
-"""Rows that no other geometry takes, read twice."""

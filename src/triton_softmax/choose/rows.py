@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import row_tiles, split_rows
-from .constants import TWO_LOOPS, Choice
+from .constants import Choice
 from .device import Device
 from .row_tiles import choose_row_tile, fits_one_program
 from .split_rows import choose_split_rows
@@ -63,9 +63,7 @@ def choose_rows(
     # Summaries of float64 do not fit a word, and programs are counted in 31 bits.
     too_many_programs = n_rows * ceil_div(n_cols, 1024) >= 2**31
     if held == 8 or n_cols > split_rows.MAX_COLS or too_many_programs:
-        # Rows enough for the device: one program each, which reads whole vectors.
-        enough_rows = held == 8 and 2 * n_rows >= device.multiprocessors and not traits.reduces
-        return TWO_LOOPS if enough_rows else choose_loops(n_rows, n_cols, held, traits, device)
+        return choose_loops(n_rows, n_cols, held, traits, device)
     return choose_split_rows(n_rows, n_cols, held, vector, edges, traits, device)
 
 

@@ -20,6 +20,9 @@ LONGEST_BLOCK = 8192
 MAX_COLS = MAX_CHUNKS * LONGEST_BLOCK
 """The longest row: 2^25 columns."""
 
+FOR_INTEGERS = 40
+"""Registers per thread that a sum of integers takes besides, which no order changes."""
+
 ANY_LENGTH = 2**31
 """More columns than any row has."""
 
@@ -225,6 +228,11 @@ def choose_split_rows(
         device: what the kernel will run on.
     """
     in_order = candidates(n_rows, n_cols, itemsize, vector, edges, traits, device)
+    if traits.any_order:
+        in_order = [
+            (longest, each._replace(registers=each.registers + FOR_INTEGERS))
+            for longest, each in in_order
+        ]
     possible = [
         candidate
         for longest, candidate in in_order

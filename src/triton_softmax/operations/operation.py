@@ -23,7 +23,6 @@ A number of the row may also go in: dl of log-sum-exp, or the target of cross-en
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import triton
@@ -117,15 +116,21 @@ class Operation(str):
 # --8<-- [end:operation]
 
 
-@cache
+_in_any_order: dict[Operation, Operation] = {}
+
+
 def in_any_order(op: Operation) -> Operation:
-    """The operation with sums that no order changes, and results that follow from the sum alone.
+    """The operation with sums that no order changes, and results that follow from the sums alone;
+    always the same one.
 
     >>> from triton_softmax.operations.softmax import SOFTMAX
     >>> str(in_any_order(SOFTMAX)), in_any_order(SOFTMAX).finish_terms
     ('softmax_in_any_order', None)
     """
-    return replace(op, name=f"{op.name}_in_any_order", finish_terms=None, any_order=True)
+    if op not in _in_any_order:
+        name = f"{op.name}_in_any_order"
+        _in_any_order[op] = replace(op, name=name, finish_terms=None, any_order=True)
+    return _in_any_order[op]
 
 
 @triton.jit

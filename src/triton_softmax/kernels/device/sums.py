@@ -18,6 +18,9 @@ FRACTION = tl.constexpr(48)
 """Bits of a term below the largest one's leading bit. The sum of 2¹³ terms, each of at most one
 bit more, fits an integer."""
 
+TO_INTEGER = tl.constexpr(2.0**48)
+"""What makes an integer of a term's next FRACTION bits, which float64 has too."""
+
 
 # --8<-- [start:any-order]
 @triton.jit
@@ -83,11 +86,11 @@ def _sum_of_integers(parts, largest, K: tl.constexpr, AXIS: tl.constexpr):
             units = scaled.to(tl.int64)
             whole += tl.sum(units, axis=AXIS)
             if largest.dtype == tl.float64:  # has more digits than that, and gets as many again
-                units = ((scaled - units.to(tl.float64)) * (1 << FRACTION)).to(tl.int64)
+                units = ((scaled - units.to(tl.float64)) * TO_INTEGER).to(tl.int64)
                 rest += tl.sum(units, axis=AXIS)
     total = whole.to(largest.dtype)
     if largest.dtype == tl.float64:
-        total += rest.to(tl.float64) / (1 << FRACTION)
+        total += rest.to(tl.float64) * (1.0 / TO_INTEGER)
     return total * unit
 
 
