@@ -196,6 +196,11 @@ def timeline(state, numbers):
     assert numbers["end"] == max(event.end for event in events)
     if absent >= 0:
         assert numbers["helps"] >= len(running), "each makes up for the program that is missing"
+    there = dict(numbers["words"])
+    for write in (event for event in events if event.what == "write"):
+        helped = {e.chunk for e in events if (e.program, e.what) == (write.program, "help")}
+        for chunk in range(split_rows_trace.CHUNKS):
+            assert chunk in helped or there[chunk] <= write.begin, "nobody writes before it may"
 
 
 def roofline(state, numbers):
