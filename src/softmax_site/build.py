@@ -40,8 +40,11 @@ def on_startup(command, **_):
 
 
 def on_config(config):
-    """Add the Markdown extension, which needs to know where the repository is."""
+    """Add the Markdown extension, which needs to know where the repository is, and take a style
+    sheet from every page that one page needs."""
     config.markdown_extensions.append(markdown.__name__)
+    # Which only the page of the API needs: it is among `loads`.
+    config.extra_css = [each for each in config.extra_css if "mkdocstrings" not in str(each)]
     config.mdx_configs[markdown.__name__] = {"root": str(Path(config.config_file_path).parent)}
     equations.forget()
     rendered.forget()
