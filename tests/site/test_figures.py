@@ -3,6 +3,7 @@ figure's numbers against torch, NumPy and the library."""
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from browser import HEIGHT, PHONE
+from browser import DESKTOP, HEIGHT, PHONE
 from site_build import ROOT
 from softmax_bench import traffic
 from softmax_site.computed import split_rows_trace
@@ -79,6 +80,7 @@ def merge(state, numbers):
     close(numbers["errors"], (np.array(numbers["cuts"]) - d) / ulp, atol=1e-6)
 
 
+@functools.cache
 def generated(n, width, seed):
     """The rows of the figure: a generator modulo 2³²."""
     out = np.empty(n)
@@ -373,6 +375,23 @@ def test_where_motion_is_unwanted_it_steps(chromium, address):
     glide = "getComputedStyle(document.querySelector('#figure-attention .bar')).transitionDuration"
     assert view.evaluate(glide) == "0s"
     context.close()
+
+
+def test_a_figure_follows_the_width_of_the_window(moving_tab):
+    """Wide and narrow pictures show the same state, and handles are in the one that is seen."""
+    figure = Figure(moving_tab, "jacobian")
+    figure.press(figure.root.locator(".handle:visible").first, ("End",))
+    moving_tab.resize(PHONE)
+    handle = figure.root.locator(".panels[data-width='300'] .handle:visible").first
+    handle.wait_for()
+    assert handle.get_attribute("data-value") == "5"
+    figure.press(handle, ("Home",))
+    moving_tab.resize(DESKTOP)
+    handle = figure.root.locator(".panels[data-width='720'] .handle:visible").first
+    handle.wait_for()
+    figure.view.wait_for_function(
+        "(each) => each.dataset.value === '-2'", arg=handle.element_handle()
+    )
 
 
 def test_a_finger_moves_a_handle_and_does_not_scroll(chromium, address):
