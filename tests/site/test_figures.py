@@ -19,6 +19,7 @@ from softmax_site.figures import moving
 from triton_softmax import reference
 from triton_softmax.choose import Device, Traits
 from triton_softmax.choose.row_tiles import choose_row_tile
+from triton_softmax.choose.vectors import next_power_of_2
 
 pytestmark = pytest.mark.browser
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
@@ -150,10 +151,14 @@ def moved(state, numbers):
 def packed(state, numbers):
     device = Device(132, nvidia=True)
     how = choose_row_tile(10**6, state["cols"], 4, 1, False, Traits(inputs=1), device).how
-    assert numbers["tile"] == how.block_cols
+    if state["tiling"] == "narrow":
+        assert [numbers["tile"], numbers["tiles"]] == [how.block_cols, how.tiles]
+    else:
+        assert [numbers["tile"], numbers["tiles"]] == [next_power_of_2(state["cols"]), 1]
     assert numbers["programs"] == -(-state["rows"] // state["side"])
-    assert numbers["used"] == state["rows"] * state["cols"]
-    assert numbers["lanes"] == numbers["programs"] * state["side"] * how.block_cols
+    assert numbers["used"] == state["rows"] * state["cols"] <= numbers["lanes"]
+    each = state["side"] * numbers["tile"] * numbers["tiles"]
+    assert numbers["lanes"] == numbers["programs"] * each
 
 
 def aligned(state, numbers):
@@ -313,6 +318,9 @@ def test_every_control_moves_the_numbers(moving_tab, name):
         figure.press(slider, ("Home", "ArrowRight", "End", "ArrowLeft"))
         slider.click()  # in its middle
         figure.check()
+    for button in root.locator("button[data-value=narrow]").all():
+        button.click()
+        figure.press(root.locator("input[type=range]").first, ("Home", *["ArrowRight"] * 31))
     for button in root.locator("button[data-key], .choice button:not([data-key])").all():
         figure.press(button, ("Enter",))
         assert button.get_attribute("aria-pressed") in ("true", None)
