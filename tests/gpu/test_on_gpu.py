@@ -135,7 +135,7 @@ def test_float64(shape):
 def test_each_implementation(implementation, dtype):
     x = torch.randn(37, 3001, device="cuda", dtype=dtype)
     _check(x, implementation=implementation)
-    geometry = {"strided": "strided_loops"}.get(implementation, implementation)  # so many columns
+    geometry = {"strided": "split_strided"}.get(implementation, implementation)  # so many columns
     assert forward_kernels(x, -1, implementation=implementation) == kernel_name(geometry)
 
 
