@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
-import functools
 import importlib
-import inspect
 import io
 import linecache
 import os
@@ -32,46 +30,10 @@ pytest_plugins = ["counting", "pytester"]  # tests/counting.py, and what tests i
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-
-def _hasten_interpreter() -> None:
-    """Let Triton's interpreter replace the functions of its language once in a launch.
-
-    It goes through the language again whenever a device function is called, to replace what is
-    replaced already; that was two fifths of the time of the kernels' tests. Without the private
-    names nothing is hastened.
-    """
-    from triton.runtime import interpreter
-
-    if not hasattr(interpreter, "_patch_lang") or not hasattr(interpreter, "_LangPatchScope"):
-        return
-    patch, language = interpreter._patch_lang, interpreter.tl
-    replaced: set[object] = set()
-
-    class Scope(interpreter._LangPatchScope):
-        """What a launch has replaced, until it ends."""
-
-        def restore(self):
-            super().restore()
-            replaced.clear()
-
-    @functools.cache
-    def seen_by(function) -> frozenset[object]:
-        modules = filter(inspect.ismodule, function.__globals__.values())
-        return frozenset(modules) & {language, language.core}
-
-    def patch_once(function):
-        if replaced and seen_by(function) <= replaced:
-            return Scope()
-        scope = patch(function)
-        scope.__class__ = Scope
-        replaced.update(seen_by(function))
-        return scope
-
-    interpreter._patch_lang = patch_once
-
-
 if os.environ.get("TRITON_INTERPRET") == "1":
-    _hasten_interpreter()
+    from hasten import hasten
+
+    hasten()
 
 ROOT = Path(__file__).resolve().parent
 SECTION = re.compile(r'(?<!;)--8<-- "src/(?P<module>[\w/]+)\.py(?::[\w-]+)?"')

@@ -43,7 +43,8 @@ def kind_of(item: pytest.Item) -> str:
 
 def is_whole(config: pytest.Config) -> bool:
     """Whether a run takes everything that there is, on a CPU."""
-    chosen = config.option.keyword or config.option.markexpr or config.option.deselect
+    option = config.option
+    chosen = option.keyword or option.markexpr or option.deselect or option.collectonly
     paths = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     return paths and not chosen and not torch.cuda.is_available()
 

@@ -85,11 +85,12 @@ def row(case, provider: str, **changes) -> dict:
         "samples": 50 if timed else 0,
         "max_abs_error": 1e-7,
         "max_rel_error": 2e-7 * (1 + noise),
-        "kernels": ["single_block"] if provider == CHOOSER else [],
+        "kernels": {CHOOSER: ["single_block"], "strided": ["strided_kernel"]}.get(provider, []),
         "count": None,
         "source": sha,
         "environment": "run1",
         "utc": "2026-11-20T20:01:00Z",
+        **({} if case.seed is None else {"seed": case.seed}),
     }
     if provider == "quack":
         made |= {"status": "skipped", "reason": "import quack.softmax: no module | named quack"}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import secrets
 import sys
 import time
 from pathlib import Path
@@ -31,11 +33,30 @@ def _selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--columns", type=_list, default=None, help="row lengths to keep; all by default"
     )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=None,
+        help="draws the cells of the suite random; by default the seed in the file that is gone on "
+        "with, or else a fresh one",
+    )
 
 
 def _cases(options: argparse.Namespace) -> list[cases.Case]:
     columns = [int(text) for text in options.columns] if options.columns else None
-    return cases.select(options.suites, options.providers, options.dtypes, columns)
+    return cases.select(options.suites, options.providers, options.dtypes, columns, _seed(options))
+
+
+def _seed(options: argparse.Namespace) -> int:
+    """The seed of the suite `random`; the options keep it for the processes that are started."""
+    if options.seed is None:
+        out = getattr(options, "out", None)
+        known = []
+        if out and Path(out).is_file():
+            rows = json.loads(Path(out).read_text(encoding="utf-8"))["rows"]
+            known = [row["seed"] for row in rows if "seed" in row]
+        options.seed = known[-1] if known else secrets.randbelow(10**6)
+    return options.seed
 
 
 def _selection_arguments(options: argparse.Namespace) -> list[str]:
@@ -44,7 +65,7 @@ def _selection_arguments(options: argparse.Namespace) -> list[str]:
         value = getattr(options, name)
         if value:
             arguments += [f"--{name}", ",".join(value)]
-    return arguments
+    return [*arguments, "--seed", str(options.seed)]
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -123,6 +144,17 @@ def _check(options: argparse.Namespace) -> int:
     return 0
 
 
+def _classes(options: argparse.Namespace) -> int:
+    from softmax_bench import report
+
+    data = json.loads(Path(options.file).read_text(encoding="utf-8"))
+    rows = [row for row in data["rows"] if row["suite"] == "random"]
+    for seed in sorted({row["seed"] for row in rows}):
+        print(f"seed {seed}")
+        print(report.class_table([row for row in rows if row["seed"] == seed], options.worst))
+    return 0
+
+
 def _compare(options: argparse.Namespace) -> int:
     from softmax_bench import compare, schema
 
@@ -165,7 +197,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     run = commands.add_parser("run", help="measure and write data")
     _selection(run)
-    run.add_argument("--out", required=True, help="the file to write, or to go on with")
+    run.add_argument(
+        "--out", default="measurements.json", help="the file to write, or to go on with"
+    )
     run.add_argument(
         "--commit", default=None, help="the commit measured, where there is no repository"
     )
@@ -193,6 +227,13 @@ def main(arguments: list[str] | None = None) -> int:
     show = commands.add_parser("list", help="show the cases")
     _selection(show)
     show.set_defaults(do=_show)
+
+    classes = commands.add_parser(
+        "classes", help="the suite random, class by class, and its worst cells"
+    )
+    classes.add_argument("file")
+    classes.add_argument("--worst", type=int, default=25, help="how many of the worst to list")
+    classes.set_defaults(do=_classes)
 
     check = commands.add_parser("check", help="validate data files against the published schema")
     check.add_argument("files", nargs="+")

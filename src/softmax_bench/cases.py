@@ -49,15 +49,17 @@ class Case:
     )
     op: str = "softmax"
     dim: int = -1
-    layout: str = "contiguous"  # contiguous, row_strided, or transposed
+    layout: str = "contiguous"  # contiguous, row_strided, padded, or transposed
     inputs: str = "normal"
     providers: tuple[str, ...] = (COPY, CHOOSER, *LIBRARIES)
+    seed: int | None = None  # what drew the case, in the suite `random`
 
     @property
     def id(self) -> str:
         """A key that names the case among all cases of all suites."""
         shape = "x".join(map(str, self.shape))
-        parts = [self.suite, self.op, self.direction, self.dtype, shape]
+        suite = self.suite if self.seed is None else f"{self.suite}/seed{self.seed}"
+        parts = [suite, self.op, self.direction, self.dtype, shape]
         if self.dim != -1:
             parts.append(f"dim{self.dim}")
         if self.layout != "contiguous":
@@ -296,7 +298,14 @@ def batch() -> list[Case]:
     ]
 
 
-SUITES: dict[str, Callable[[], list[Case]]] = {
+def random(seed: int = 0) -> list[Case]:
+    """Cells that a seed draws: every kind of length, size and layout."""
+    from softmax_bench.random_shapes import draw  # which is made of cases
+
+    return draw(seed)
+
+
+SUITES: dict[str, Callable[..., list[Case]]] = {
     "compiles": compiles,  # first, while nothing is compiled in the process yet
     "forward": forward,
     "backward": backward,
@@ -308,6 +317,7 @@ SUITES: dict[str, Callable[[], list[Case]]] = {
     "log_softmax": log_softmax,
     "article": article,
     "batch": batch,
+    "random": random,
 }
 """Suite names in the order in which they run."""
 
@@ -317,8 +327,10 @@ def select(
     providers: list[str] | None = None,
     dtypes: list[str] | None = None,
     columns: list[int] | None = None,
+    seed: int = 0,
 ) -> list[Case]:
-    """The cases of the named suites, narrowed to providers, dtypes and row lengths."""
+    """The cases of the named suites, narrowed to providers, dtypes and row lengths; `seed` draws
+    those of the suite `random`."""
     unknown = set(suites or ()) - set(SUITES)
     if unknown:
         raise ValueError(
@@ -333,7 +345,7 @@ def select(
     for name in SUITES:
         if suites and name not in suites:
             continue
-        for case in SUITES[name]():
+        for case in SUITES[name](seed) if name == "random" else SUITES[name]():
             if dtypes and case.dtype not in dtypes:
                 continue
             if columns and case.n_cols not in columns:

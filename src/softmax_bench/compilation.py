@@ -151,6 +151,10 @@ OPERATIONS = {
     "logsumexp": "triton_softmax.operations.logsumexp:LOGSUMEXP",
     "logsumexp_backward": "triton_softmax.operations.logsumexp:LOGSUMEXP_VJP",
 }
+OPERATION = "triton_softmax.operations.operation"
+OPERATIONS |= {
+    f"{name}_in_any_order": f"{where}:in_any_order" for name, where in OPERATIONS.items()
+}
 """Where the operations are found, by the names that plans have for them."""
 
 
@@ -181,7 +185,7 @@ def geometry_request(
     module = f"triton_softmax.kernels.{geometry}"
     name = f"{geometry}_kernel"
     function = getattr(importlib.import_module(module), name)
-    n_inputs = 2 if operation.endswith("backward") else 1
+    n_inputs = 2 if "backward" in operation else 1
     strides = ("i32", "i32", 1) if "strided" in geometry else "i32"
     known = {
         "in_ptrs": (f"*{dtype}",) * n_inputs,
@@ -375,8 +379,11 @@ def _typed(
 def _constant(value: Any) -> Any:
     """A constant from the form in which it travels: an operation by its name."""
     if isinstance(value, str):
-        module, name = value.split(":")
-        return getattr(importlib.import_module(module), name)
+        module, name, *any_order = value.split(":")
+        operation = getattr(importlib.import_module(module), name)
+        if any_order:
+            operation = importlib.import_module(OPERATION).in_any_order(operation)
+        return operation
     return value
 
 

@@ -25,11 +25,15 @@ import torch
 
 from softmax_bench import inputs, measure, providers, sources, tuning
 from softmax_bench.cases import ELEMENTS, Case
+from softmax_bench.random_shapes import pitch
 from softmax_bench.roster import CHOOSER, COPY, RUNGS
 from softmax_bench.schema import FORMAT, dump
 
 HANG_SECONDS = 100
 """How long one provider may take for one case, compiling included, before it counts as hanging."""
+
+WARM_BELOW_MICROSECONDS = 10.0
+"""Below this time of the copy the suite `random` is timed with a warm cache too."""
 
 FINAL = {"ok", "wrong", "refused", "failed"}
 """The states of a row that a resumed run leaves alone."""
@@ -163,6 +167,7 @@ class Results:
             "source": self.source(provider),
             "environment": self.environment,
             "utc": now(),
+            **({} if case.seed is None else {"seed": case.seed}),
             **fields,
         }
         self.rows[case.id, provider] = row
@@ -202,7 +207,7 @@ class Runner:
         self,
         results: Results,
         device: str,
-        timer: Callable[[Callable[[], object]], list[float]],
+        timer: Callable[..., list[float]],
         *,
         budget_seconds: float = float("inf"),
         say: Callable[[str], None] = lambda line: print(line, flush=True),
@@ -242,17 +247,30 @@ class Runner:
         ):  # every other row of a tensor twice as tall lies between the rows
             wide = self._random(case.dtype, 0, 2 * case.elements).view(shape[0], 2 * shape[1])
             x = wide[:, : shape[1]]
+        elif case.layout == "padded":
+            x = self._padded(case, 0)
         else:
             x = self._random(case.dtype, 0, case.elements).view(shape)
         if case.inputs not in ("normal", "sweep") or case.suite == "host_time":
             x = inputs.make_input(case, x.clone())
         tensors = inputs.Tensors(x)
         if case.direction != "forward":
-            tensors.dy = self._random(case.dtype, 1, case.elements).view(shape)
+            padded = case.layout == "padded"
+            tensors.dy = (
+                self._padded(case, 1)
+                if padded
+                else self._random(case.dtype, 1, case.elements).view(shape)
+            )
         if case.direction == "backward":
             function = torch.log_softmax if case.op == "log_softmax" else torch.softmax
             tensors.y = function(x, case.dim)
         return tensors
+
+    def _padded(self, case: Case, slot: int) -> torch.Tensor:
+        """Rows with a gap after each, as in a matrix whose rows are padded."""
+        step = pitch(case.n_cols)
+        wide = self._random(case.dtype, slot, case.n_rows * step).view(case.n_rows, step)
+        return wide[:, : case.n_cols]
 
     def synchronize(self) -> None:
         """Wait for the device."""
@@ -343,6 +361,8 @@ class Runner:
                 call()
                 samples = self.timer(call)
                 fields |= {"us": measure.summary(samples), "samples": len(samples)}
+            if case.suite == "random" and self._is_small(case, name, fields):
+                fields["us_warm"] = measure.summary(self.timer(call, cold=False))
             return fields
         except providers.Refused as error:
             return {"status": "refused", "reason": str(error)}
@@ -353,6 +373,11 @@ class Runner:
             fields = {"status": "refused" if refused else "failed", "reason": describe(error)}
             self._survive(error, lambda: self.results.add(case, name, **fields))
             return fields
+
+    def _is_small(self, case: Case, name: str, fields: dict) -> bool:
+        """Whether the copy is so fast that the tensor may well be in the cache already."""
+        row = fields if name == COPY else self.results.rows.get((case.id, COPY))
+        return bool(row and row["us"] and row["us"]["p50"] < WARM_BELOW_MICROSECONDS)
 
     def _poison(self, case: Case) -> None:
         count = case.n_rows if case.op == "logsumexp" else case.elements
@@ -509,7 +534,7 @@ def warm(cases: list[Case], part: int, parts: int, results_path: Path | None = N
         rows = json.loads(results_path.read_text(encoding="utf-8"))["rows"]
         done = {(row["case"], row["provider"]) for row in rows if row["status"] in FINAL}
     tuning.hasten_autotuning()
-    runner = Runner(Results(Path(os.devnull), {"sources": {}}), "cuda", lambda call: [])
+    runner = Runner(Results(Path(os.devnull), {"sources": {}}), "cuda", lambda call, cold=True: [])
     pairs = [
         (case, name)
         for case in cases

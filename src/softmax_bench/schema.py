@@ -14,15 +14,17 @@ _UTC = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"}
 _SHA256 = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 
 
-def _closed(properties: dict, **more) -> dict:
+def _closed(properties: dict, optional: dict | None = None, **more) -> dict:
     return {
         "type": "object",
-        "properties": properties,
+        "properties": properties | (optional or {}),
         "required": list(properties),
         "additionalProperties": False,
         **more,
     }
 
+
+_TIMES = _closed({name: {"type": "number", "minimum": 0} for name in ("p20", "p50", "p80")})
 
 SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -88,7 +90,7 @@ SCHEMA = {
                             "minItems": 1,
                         },
                         "dim": {"type": "integer"},
-                        "layout": {"enum": ["contiguous", "row_strided", "transposed"]},
+                        "layout": {"enum": ["contiguous", "row_strided", "padded", "transposed"]},
                         "inputs": {"type": "string"},
                         "provider": {"type": "string", "minLength": 1},
                         "status": {
@@ -107,15 +109,7 @@ SCHEMA = {
                         },
                         "us": {
                             "description": "Time of one call in microseconds.",
-                            "anyOf": [
-                                {"type": "null"},
-                                _closed(
-                                    {
-                                        name: {"type": "number", "minimum": 0}
-                                        for name in ("p20", "p50", "p80")
-                                    }
-                                ),
-                            ],
+                            "anyOf": [{"type": "null"}, _TIMES],
                         },
                         "samples": {"type": "integer", "minimum": 0},
                         "max_abs_error": _ERROR,
@@ -139,6 +133,19 @@ SCHEMA = {
                         },
                         "environment": {"type": "string", "minLength": 1},
                         "utc": _UTC,
+                    },
+                    optional={
+                        "us_warm": {
+                            "description": (
+                                "The same with what the call before left in the L2 cache."
+                            ),
+                            **_TIMES,
+                        },
+                        "seed": {
+                            "description": "What drew the case, where nobody chose it.",
+                            "type": "integer",
+                            "minimum": 0,
+                        },
                     },
                     allOf=[
                         {

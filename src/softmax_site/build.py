@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from softmax_site import equations, glossary, listing, markdown, rendered, search, shell
+from softmax_site import cells, equations, glossary, listing, markdown, rendered, search, shell
 from softmax_site.preview import Pages
 
 _preview: Pages | None = None
@@ -39,13 +39,15 @@ def on_files(files, config):
     root = Path(config.config_file_path).parent
     for path, text in rendered.load(root).assets.items():
         files.append(file.generated(config, path, content=text))
+    files.append(file.generated(config, cells.RUNTIME, content=cells.runtime(root)))
     for path, text in listing.whole_pages(root).items():
         files.append(file.generated(config, path, content=text))
     return files
 
 
 def on_page_markdown(text, page, config, files):
-    """In a preview, convert only pages that have changed."""
+    """Say where to install from; in a preview, convert only pages that have changed."""
+    text = shell.installable(text, config.repo_url)
     if _preview is not None:
         _preview.on_page_markdown(text, page, config, files)
     return text
@@ -64,7 +66,9 @@ def on_page_content(html, page, config, **_):
     if page.file.src_uri not in glossary.WITHOUT:
         root = Path(config.config_file_path).parent
         html = glossary.mark(html, page.url, glossary.terms(root))
-    html, _hidden[page.file.src_uri] = search.hide(shell.copyable(html))
+    html, _hidden[page.file.src_uri] = search.hide(
+        shell.punctuated(shell.breakable(shell.copyable(html)))
+    )
     return html
 
 

@@ -43,28 +43,28 @@ RUNGS = (
     Entry(
         "naive",
         "naive",
-        "PyTorch lines: every intermediate travels to memory and back",
+        "five lines of PyTorch: every intermediate result travels to memory and back",
         *_moves("naive"),
         "none; a baseline",
     ),
     Entry(
         "three_loops",
         "three-loops",
-        "one kernel: intermediates stay in registers, the row is read three times",
+        "one kernel: intermediate results stay in registers, the row is read three times",
         *_moves("three_loops"),
         "none; for reading",
     ),
     Entry(
         "two_loops",
         "two-loops",
-        "the online recurrence finds maximum and denominator in one loop",
+        "maximum and denominator are found in one read, by the online recurrence",
         *_moves("two_loops"),
-        "long rows of float64, if there are many",
+        "none; split rows and loops in chunks took its place",
     ),
     Entry(
         "single_block",
         "single-block",
-        "the row stays in the registers of one program and is read once",
+        "the row stays in the registers of one program, and is read once",
         *_moves("single_block"),
         "none; packed rows took its place",
     ),
@@ -75,45 +75,44 @@ GEOMETRIES = (
     Entry(
         "packed_rows",
         "packed-rows",
-        "several short rows in one program, so that more bytes are in flight",
+        "several short rows in one program, which keeps the memory busier",
         *_moves("packed_rows"),
-        "rows that fit one program and that whole vectors divide",
+        "rows that fit one program, if each is a multiple of 16 bytes long",
     ),
     Entry(
         "aligned_rows",
         "aligned-rows",
-        "rows that start between two vectors still move in whole vectors",
+        "rows of any length, and still 16 bytes to an access",
         *_moves("aligned_rows"),
-        "rows that fit one program and that vectors do not divide",
+        "rows that fit one program, of any other length",
     ),
     Entry(
         "split_rows",
         "split-rows",
-        "several programs hold one row and exchange a word each",
+        "several programs share a row, and each tells the others its part in one 64-bit word",
         *_moves("split_rows"),
         "rows too long for one program, and rows too few to fill the GPU",
     ),
     Entry(
         "strided",
         "strided",
-        "elements a stride apart: neighbouring strands in one tile",
+        "elements that lie apart: many softmaxes side by side, read across",
         *_moves("strided"),
-        "a softmax dimension that fits a tile",
+        "a dimension that is not the last, if it fits one program",
     ),
     Entry(
         "split_strided",
         "strided-split",
-        "several programs hold the same strands and exchange words",
+        "the same, shared by several programs that exchange words",
         *_moves("strided"),
         "a longer dimension",
     ),
     Entry(
         "strided_loops",
         "strided-loops",
-        "strands walked twice, tile by tile",
+        "the same, walked through twice",
         *_moves("two_loops"),
-        "the longest dimensions, float64, GPUs on which programs do not wait; and rows that "
-        "nothing above takes",
+        "the longest dimensions, long ones of float64, and what nothing above takes",
     ),
 )
 """Kernels that say where a row lies, for every operation."""
@@ -122,7 +121,7 @@ OTHERS = (
     Entry(
         "split_rows_simple",
         "split-rows",
-        "split rows in forty lines, softmax only",
+        "split rows in forty lines, for softmax only",
         *(_moves("split_rows")[0], "–"),
         "none; for reading",
     ),
@@ -185,17 +184,18 @@ def _table(entries: tuple[Entry, ...], caption: str, speeds) -> str:
     lines = [
         '<div class="kernel-map">',
         f"<table><caption>{caption}</caption><thead><tr><th></th><th>kernel</th>"
-        "<th>elements moved,<br>forward · backward</th><th>shapes that get it</th>"
-        "<th>measured, of a copy</th></tr></thead><tbody>",
+        "<th>moves forward</th><th>backward</th><th>shapes that get it</th>"
+        "<th>share of a copy’s speed</th></tr></thead><tbody>",
     ]
     for entry in entries:
         picture = figures.PICTURES[entry.module]().svg()
         lines.append(
             f'<tr id="map-{entry.module}"><td>{picture}</td>'
             f'<td><a href="{entry.page}/"><code>{entry.module}</code></a> {escape(entry.idea)}</td>'
-            f'<td data-label="moves">{_formula(entry.forward)} · {_formula(entry.backward)}</td>'
+            f'<td data-label="moves forward">{_formula(entry.forward)}</td>'
+            f'<td data-label="moves backward">{_formula(entry.backward)}</td>'
             f'<td data-label="for">{escape(entry.shapes)}</td>'
-            f'<td data-label="of a copy">{speeds(entry)}</td></tr>'
+            f'<td data-label="share of a copy’s speed">{speeds(entry)}</td></tr>'
         )
     lines += ["</tbody></table>", "</div>", ""]
     return "\n".join(lines)
@@ -256,17 +256,17 @@ def against(data: dict) -> Fragment:
         return Fragment("Not measured yet.\n")
     count = {name: sum(standing(each) == name for each in factors) for name in SIGNS}
     text = (
-        f"Of {len(cases)} measured shapes that split rows takes, QuACK answers {len(factors)}. Our "
-        f"words are ahead of its clusters in {count['ahead']}, level in {count['level']} and "
-        f"behind in {count['behind']}; the geometric mean is {geometric_mean(factors):.2f} times "
-        f"its speed. The other {unanswered} are lengths that QuACK refuses or fails on."
+        f"Split rows takes {len(cases)} of the measured shapes. QuACK refuses or fails on "
+        f"{unanswered} of them. On the other {len(factors)} our words are ahead of its clusters in "
+        f"{count['ahead']}, level in {count['level']} and behind in {count['behind']}, and "
+        f"{geometric_mean(factors):.2f} times as fast in the geometric mean."
     )
     if losses:
-        listed = "; ".join(
-            f"{row['direction']}, {row['dtype']}, {shape_words(row)}: {factor:.2f} of its speed"
+        listed = "\n".join(
+            f"- {row['direction']}, {row['dtype']}, {shape_words(row)}: {factor:.2f} of its speed"
             for factor, row in sorted(losses, key=lambda each: each[0])
         )
-        text += f" Where we are behind: {listed}."
+        text += f" Where we are behind:\n\n{listed}"
     head = "".join(f"<th>{label_of(name)}</th>" for name in others)
     html = (
         "<details>\n<summary>Every shape</summary>\n"

@@ -9,6 +9,7 @@ Syntax:
 * ``[text][package.module.name]`` links to code;
 * ``[[equation-index]]`` on a line of its own becomes the index;
 * ``[[code …]]`` and ``[[source …]]`` show files of the repository, as `listing` says;
+* ``[[run name]]`` on a line of its own becomes a cell that runs, as `cells` says;
 * ``[[rendered name]]`` on a line of its own becomes what `rendered` has under that name;
 * a doctest outside a fence, as in a docstring, is shown as a session.
 
@@ -32,7 +33,7 @@ from math_core import LatexError, LatexToMathML
 from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block
 
-from softmax_site import equations, modules, rendered, source
+from softmax_site import cells, equations, modules, rendered, source
 from softmax_site.listing import CodeBlocks, Formulas, SourceBlocks, child
 
 _INLINE = r"(?<![\\$\w])\$(?![\s$])((?:\\.|[^\\$\n]|\n(?!\n))+?)(?<![\s\\])\$(?![\d$])"
@@ -177,6 +178,22 @@ class _EqRef(InlineProcessor):
         return link, match.start(0), match.end(0)
 
 
+class _Cells(BlockProcessor):
+    """`[[run …]]`: a cell."""
+
+    def __init__(self, md: Markdown, root: str) -> None:
+        super().__init__(md.parser)
+        self.stash, self.root = md.htmlStash, Path(root)
+
+    def test(self, parent: etree.Element, block: str) -> bool:
+        return cells.DIRECTIVE.fullmatch(block.strip()) is not None
+
+    def run(self, parent: etree.Element, blocks: list[str]) -> None:
+        match = cells.DIRECTIVE.fullmatch(blocks.pop(0).strip())
+        assert match is not None
+        child(parent, "p", self.stash.store(cells.html(self.root, match["name"])))
+
+
 class _Index(BlockProcessor):
     """The index of equations: a table for each page, from name to home, code and test."""
 
@@ -284,6 +301,7 @@ class SiteExtension(BlocksExtension):
         md.parser.blockprocessors.register(pieces, "site-code", 111)
         whole = SourceBlocks(md, root, formulas)
         md.parser.blockprocessors.register(whole, "site-source", 112)
+        md.parser.blockprocessors.register(_Cells(md, root), "site-cells", 113)
         # Above snippets (32) and fences (25).
         md.preprocessors.register(_Doctests(md), "site-doctests", 39)
         # Below snippets (32), for it includes no more, and below what drops placeholders (30).

@@ -8,6 +8,10 @@ Names, besides one `bench-PAGE` for each page of measurements:
 * `bench-rung-KERNEL`: what a kernel reaches, length by length, with a sign against torch;
   `bench-logsumexp` the same for log-sum-exp;
 * `reaches-NAME`: one number for beside a title, the share of a copy's speed at one named shape;
+* `moving-NAME`: a figure that a reader moves;
+* `which-kernel`: the form that asks the planner, with its first answer; `which-kernel-usual`, a
+  table of usual shapes; `which-kernel-guesses`, how good its times are;
+* `exercise-NAME` and `solution-NAME`, with a dash for each underscore; `exercises`, their list;
 * `moved-NAME`: the elements that a kernel reads and writes, as blocks, below those it improves on.
 
 KERNEL is the name of a module, as `single_block`; NAME is that, or `backward`, or for `reaches`
@@ -19,12 +23,13 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from softmax_site import checks, corrections, kernel_map, modules, observations, traffic
+from softmax_site import checks, corrections, kernel_map, modules, observations, practice, traffic
 from softmax_site.benchmarks import notice
 from softmax_site.benchmarks.data import newest
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.benchmarks.render import render
-from softmax_site.figures import home
+from softmax_site.figures import home, moving
+from softmax_site.which_kernel import page as which_kernel
 
 READ = ("docs/benchmarks", "tests/site/test_corrections.py", checks.COUNTS)
 """What everything rendered follows from, beside the modules in `src/`."""
@@ -34,6 +39,8 @@ READ = ("docs/benchmarks", "tests/site/test_corrections.py", checks.COUNTS)
 def _stamp(root: Path) -> tuple:
     files = [root / name for name in READ]
     files += [*(root / READ[0]).rglob("*.json"), *(root / "src").rglob("*.py")]
+    files += (root / moving.FRAMES).glob("*.html")
+    files += (root / practice.FOLDER).rglob("*.py")
     return tuple((path, path.stat().st_mtime_ns) for path in files if path.is_file())
 
 
@@ -47,6 +54,9 @@ def _load(root: Path, stamp: tuple) -> Rendered:
     found = newest(root)
     out.fragments |= kernel_map.fragments(found and found[1])
     out.fragments |= home.fragments(root)
+    out.fragments |= moving.fragments(root)
+    out.add(which_kernel.render(root))
+    out.add(practice.render(root))
     out.fragments |= {
         f"modules-{name}": Fragment(modules.listing(root, name)) for name in modules.PACKAGES
     }

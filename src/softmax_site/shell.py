@@ -71,6 +71,49 @@ def copyable(html: str) -> str:
     return _BLOCK.sub(mark, html)
 
 
+def punctuated(html: str) -> str:
+    """Formulas in a line of text that keep their brackets and the sign that follows beside them.
+
+    >>> punctuated("of (<math><mi>y</mi></math>): it")
+    'of <span class="whole">(<math><mi>y</mi></math>):</span> it'
+    """
+    formula = r"<math(?![^>]*display=.block)[^>]*>(?:(?!</math>).)*</math>"
+    return re.sub(
+        rf"\((?={formula}){formula}[).,:;!?]*|{formula}[).,:;!?]+",
+        lambda found: f'<span class="whole">{found[0]}</span>',
+        html,
+        flags=re.S,
+    )
+
+
+def breakable(html: str) -> str:
+    """Long names in the cells of tables, which may break between their words.
+
+    >>> breakable("<td><code>tests/test_the_start.py</code></td><code>tests/test_it.py</code>")
+    '<td><code>tests/<wbr>test_<wbr>the_<wbr>start.py</code></td><code>tests/test_it.py</code>'
+    """
+
+    def cell(found: re.Match) -> str:
+        return re.sub(
+            r"(<code\b[^>]*>)([\w./:-]{16,})(</code>)",
+            lambda code: code[1] + re.sub(r"(?<=\w)([_/]|::)(?=\w)", r"\1<wbr>", code[2]) + code[3],
+            found[0],
+        )
+
+    return re.sub(r"<td\b.*?</td>", cell, html, flags=re.S)
+
+
+def installable(text: str, repository: str | None) -> str:
+    """The text of a page with the command that installs from the published repository, if there is
+    one; otherwise with that for a clone, as written.
+
+    >>> installable("pip install .  # in a clone of the repository", "https://example.org/it")
+    'pip install git+https://example.org/it'
+    """
+    clone = "pip install .  # in a clone of the repository"
+    return text.replace(clone, f"pip install git+{repository}") if repository else text
+
+
 def heading(page: Any) -> str:
     """A page's title as the page writes it: its first heading, or its name in the navigation."""
     first = next(iter(page.toc), None)
@@ -80,9 +123,9 @@ def heading(page: Any) -> str:
 def needed(loads: list[dict], content: str) -> list[str]:
     """The style sheets and scripts that a page with this content needs.
 
-    >>> loads = [{"for": 'class="stepper', "load": ["stepper.js"]}]
-    >>> needed(loads, '<div class="stepper">'), needed(loads, "<p>")
-    (['stepper.js'], [])
+    >>> loads = [{"for": 'class="moving', "load": ["moving.js"]}]
+    >>> needed(loads, '<div class="moving">'), needed(loads, "<p>")
+    (['moving.js'], [])
     """
     found = [path for each in loads if each["for"] in content for path in each["load"]]
     return list(dict.fromkeys(found))

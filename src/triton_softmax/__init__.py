@@ -5,6 +5,7 @@ The modules, in the order in which a call passes them:
 
 - `functional`: `softmax`, `log_softmax`, `logsumexp`; `losses`: `cross_entropy`; `linear`:
   `linear_cross_entropy`; `tokens`: log-probabilities and entropies; `nn`: the modules
+- `invariance`: the context in which a row has the same bits in every batch
 - `eager`: the short cut of plain eager calls, past PyTorch's dispatcher
 - `registration`: the operators for all other calls, with rules for autograd, vmap, autocast and
   tracing; `derivatives`: their derivatives of any order
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from .checks import IMPLEMENTATIONS
 from .functional import log_softmax, logsumexp, softmax
+from .invariance import batch_invariant
 from .linear import linear_cross_entropy
 from .losses import cross_entropy
 from .nn import CrossEntropyLoss, LogSoftmax, Softmax
@@ -36,6 +38,7 @@ __all__ = [
     "LogSoftmax",
     "Softmax",
     "__version__",
+    "batch_invariant",
     "cross_entropy",
     "entropy_from_logits",
     "linear_cross_entropy",

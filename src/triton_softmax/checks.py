@@ -20,6 +20,10 @@ IMPLEMENTATIONS = (
 """The names that `implementation=` accepts, in the order of the ladder. `None` lets the library
 choose."""
 
+BATCH_INVARIANT = "batch_invariant"
+"""What `batch_invariant=True` becomes, and is handed on as in the place of an implementation: the
+library chooses among kernels, and in each, that give a row the same bits in every batch."""
+
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """The dtypes the kernels read and write."""
 
@@ -64,7 +68,7 @@ def check_implementation(implementation: str | None) -> None:
     Raises:
         ValueError: the name is unknown.
     """
-    if implementation is not None and implementation not in IMPLEMENTATIONS:
+    if implementation not in (None, BATCH_INVARIANT, *IMPLEMENTATIONS):
         names = list(IMPLEMENTATIONS)
         raise ValueError(
             f"unknown implementation {implementation!r}; expected None or one of {names}"
@@ -79,7 +83,7 @@ def check_device(device: torch.device, implementation: str | None = None) -> Non
             `implementation` names one.
     """
     if device.type == "cpu":
-        if INTERPRETED or implementation in (None, "naive"):
+        if INTERPRETED or implementation in (None, BATCH_INVARIANT, "naive"):
             return
         raise RuntimeError(
             f"implementation={implementation!r} runs on the CPU in Triton's interpreter alone: set "

@@ -190,14 +190,14 @@ class SoftmaxBackwardFunction(Function):
 # --8<-- [end:softmax-backward-function]
 
 
-def _softmax_jvp(t: Tensor, y: Tensor, dim: int) -> Tensor:
-    return _backward_op(False)(t, y, dim, y.dtype)
+def _softmax_jvp(t: Tensor, y: Tensor, ctx) -> Tensor:
+    return _backward_op(False)(t, y, ctx.dim, y.dtype, ctx.implementation)
 
 
-def _probabilities(x: Tensor, dim: int) -> Tensor:
+def _probabilities(x: Tensor, ctx) -> Tensor:
     """softmax(x), and not exp(x − lse): that takes over what rounding has cost a large lse."""
     dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
-    return _ops.softmax.default(x, dim, dtype)
+    return _ops.softmax.default(x, ctx.dim, dtype, ctx.implementation)
 
 
 def _sum(t: Tensor, dim: int) -> Tensor:
@@ -212,63 +212,64 @@ class LogsumexpFunction(Function):
     """log(sum(exp(x))) along one dimension."""
 
     @staticmethod
-    def forward(x, dim):
-        return _below_autograd(_ops.logsumexp.default, x, dim)
+    def forward(x, dim, implementation):
+        return _below_autograd(_ops.logsumexp.default, x, dim, implementation)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        x, dim = inputs
+        x, dim, ctx.implementation = inputs
         ctx.dim = check_dim(dim, x.dim())
         _save(ctx, x)
 
     @staticmethod
     def backward(ctx, dlse):
         if dlse is None:
-            return None, None
+            return None, None, None
         (x,) = ctx.saved_tensors
-        return _ops.logsumexp_backward.default(dlse, x, ctx.dim), None
+        dx = _ops.logsumexp_backward.default(dlse, x, ctx.dim, ctx.implementation)
+        return dx, None, None
 
     @staticmethod
-    def jvp(ctx, tx, _):
+    def jvp(ctx, tx, *_):
         with _inner_modes():
             (x,) = _primals(ctx)
             # eq: logsumexp-jvp
-            return _sum(_probabilities(x, ctx.dim) * _wide(tx), ctx.dim).to(x.dtype)
+            return _sum(_probabilities(x, ctx) * _wide(tx), ctx.dim).to(x.dtype)
 
 
 class LogsumexpBackwardFunction(Function):
     """The vector-Jacobian product of logsumexp, itself differentiable in `dlse` and in `x`."""
 
     @staticmethod
-    def forward(dlse, x, dim):
-        return _below_autograd(_ops.logsumexp_backward.default, dlse, x, dim)
+    def forward(dlse, x, dim, implementation):
+        return _below_autograd(_ops.logsumexp_backward.default, dlse, x, dim, implementation)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        dlse, x, dim = inputs
+        dlse, x, dim, ctx.implementation = inputs
         ctx.dim = check_dim(dim, x.dim())
         _save(ctx, dlse, x)
 
     @staticmethod
     def backward(ctx, v):
         if v is None:
-            return None, None, None
+            return None, None, None, None
         dlse, x = ctx.saved_tensors
-        p = _probabilities(x, ctx.dim)
+        p = _probabilities(x, ctx)
         # eq: logsumexp-backward-wrt-inputs
         grad_dlse = _sum(_wide(v) * p, ctx.dim)
-        grad_x = _softmax_jvp(_spread(dlse, x, ctx.dim) * _wide(v), p, ctx.dim)
-        return grad_dlse.to(dlse.dtype), grad_x.to(x.dtype), None
+        grad_x = _softmax_jvp(_spread(dlse, x, ctx.dim) * _wide(v), p, ctx)
+        return grad_dlse.to(dlse.dtype), grad_x.to(x.dtype), None, None
 
     @staticmethod
-    def jvp(ctx, tdlse, tx, _):
+    def jvp(ctx, tdlse, tx, *_):
         with _inner_modes():
             dlse, x = _primals(ctx)
             along_dlse = along_x = None
             if tdlse is not None:
-                along_dlse = _ops.logsumexp_backward.default(tdlse, x, ctx.dim)
+                along_dlse = _ops.logsumexp_backward.default(tdlse, x, ctx.dim, ctx.implementation)
             if tx is not None:
-                p = _probabilities(x, ctx.dim)
-                along_x = _softmax_jvp(_spread(dlse, x, ctx.dim) * _wide(tx), p, ctx.dim)
+                p = _probabilities(x, ctx)
+                along_x = _softmax_jvp(_spread(dlse, x, ctx.dim) * _wide(tx), p, ctx)
                 along_x = along_x.to(x.dtype)
             return _sum_of(along_dlse, along_x)

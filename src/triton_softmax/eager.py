@@ -95,11 +95,14 @@ class _Softmax(Function):
 
 
 class _Logsumexp(Function):
+    """Autograd for plain eager calls; `arguments` are dim and implementation."""
+
     @staticmethod
-    def forward(ctx, x, dim):
-        lse = plan_of("logsumexp", (x,), dim)(x)
+    def forward(ctx, x, arguments):
+        dim, implementation = arguments
+        lse = plan_of("logsumexp", (x,), dim, None, implementation)(x)
         ctx.save_for_backward(x)
-        ctx.dim = dim
+        ctx.arguments = arguments
         ctx.set_materialize_grads(False)
         return lse
 
@@ -108,9 +111,11 @@ class _Logsumexp(Function):
         if dlse is None:
             return None, None
         (x,) = ctx.saved_tensors
+        dim, implementation = ctx.arguments
         if torch.is_grad_enabled() or not nobody_watches(dlse):
-            return registration.logsumexp_backward(dlse, x, ctx.dim), None
-        return plan_of("logsumexp_backward", (x, dlse), ctx.dim)(x, dlse), None
+            return registration.logsumexp_backward(dlse, x, dim, implementation), None
+        plan = plan_of("logsumexp_backward", (x, dlse), dim, None, implementation)
+        return plan(x, dlse), None
 
 
 # `Function.apply` is Python code that looks for transforms, which `nobody_watches` has done, and

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function
 
-from . import registration
-from .checks import DTYPES, check_dim, check_dtype
+from . import invariance, registration
+from .checks import BATCH_INVARIANT, DTYPES, check_dim, check_dtype
 from .dispatch import plan_of
 from .eager import differentiable_logsumexp, differentiable_softmax, nobody_watches
 
@@ -86,6 +86,7 @@ def softmax(
     *,
     axis: int | None = None,
     implementation: str | None = None,
+    batch_invariant: bool = False,
 ) -> Tensor:
     """Return exp(x) / sum(exp(x)) along `dim`, as `torch.softmax`; x is the input.
 
@@ -104,6 +105,8 @@ def softmax(
         axis: Another name of `dim`.
         implementation: A name from `triton_softmax.IMPLEMENTATIONS`, to compare one kernel with
             another; by default the library chooses by shape, strides, dtype and device.
+        batch_invariant: Give a row the same bits however many rows there are and wherever it lies
+            among them, forward and backward; see also the context manager of that name.
 
     Returns:
         A contiguous tensor with the shape of the input, and its dtype or `dtype`. A row with a NaN
@@ -113,7 +116,8 @@ def softmax(
         TypeError: The input is not a tensor, its dtype (or `dtype`) is not one of the four, or
             `dim` is not an integer.
         IndexError: `dim` is out of range.
-        ValueError: `implementation` is unknown, or cannot take this shape.
+        ValueError: `implementation` is unknown, cannot take this shape, or is given to a
+            batch-invariant call.
         RuntimeError: The input is on a device that Triton does not know; or it is on the CPU,
             `implementation` names a kernel, and Triton was imported without TRITON_INTERPRET=1.
 
@@ -136,6 +140,8 @@ def softmax(
     """
     if axis is not None:
         dim = _one_of(dim, axis)
+    if batch_invariant or invariance._depth:
+        implementation = invariance.chosen(implementation, batch_invariant)
     return _normalize("softmax", input, dim, dtype, implementation)
 
 
@@ -146,6 +152,7 @@ def log_softmax(
     *,
     axis: int | None = None,
     implementation: str | None = None,
+    batch_invariant: bool = False,
 ) -> Tensor:
     """Return x - log(sum(exp(x))) along `dim`, as `torch.log_softmax`; x is the input.
 
@@ -162,6 +169,8 @@ def log_softmax(
     """
     if axis is not None:
         dim = _one_of(dim, axis)
+    if batch_invariant or invariance._depth:
+        implementation = invariance.chosen(implementation, batch_invariant)
     return _normalize("log_softmax", input, dim, dtype, implementation)
 
 
@@ -171,6 +180,7 @@ def logsumexp(
     keepdim: bool = False,
     *,
     axis: int | Sequence[int] | None = None,
+    batch_invariant: bool = False,
 ) -> Tensor:
     """Return log(sum(exp(x))) along `dim`, as `torch.logsumexp`; x is the input.
 
@@ -186,6 +196,7 @@ def logsumexp(
         dim: The dimension to reduce, or several; for a 0-d tensor also none.
         keepdim: Whether the reduced dimensions stay, with size 1.
         axis: Another name of `dim`.
+        batch_invariant: As for `softmax`.
 
     Returns:
         A contiguous tensor with the dtype of the input and its shape without `dim`, or with 1 in
@@ -214,23 +225,27 @@ def logsumexp(
     if axis is not None:
         dim = _one_of(dim, axis)
     x = input
+    implementation = None
+    if batch_invariant or invariance._depth:
+        implementation = BATCH_INVARIANT
     if type(dim) is int and nobody_watches(x):
         if not x.is_floating_point():
             x = _promoted(x)
         if x.requires_grad and torch.is_grad_enabled():
-            lse = differentiable_logsumexp(x, dim)
+            lse = differentiable_logsumexp(x, (dim, implementation))
         else:
-            lse = plan_of("logsumexp", (x,), dim)(x)
+            lse = plan_of("logsumexp", (x,), dim, None, implementation)(x)
         return lse.unsqueeze(dim) if keepdim and x.dim() else lse
     if not isinstance(x, Tensor):
-        return _pass_on(logsumexp, x, dim, keepdim)
+        more = {"batch_invariant": True} if implementation else {}
+        return _pass_on(logsumexp, x, dim, keepdim, **more)
     x = _promoted(x)
     if isinstance(dim, (tuple, list)):
         return _logsumexp_of_dims(
-            x, [check_dim(_check_int(each), x.dim()) for each in dim], keepdim
+            x, [check_dim(_check_int(each), x.dim()) for each in dim], keepdim, implementation
         )
     dim = _check_int(dim)
-    lse = registration.logsumexp(x, dim)
+    lse = registration.logsumexp(x, dim, implementation)
     return lse.unsqueeze(dim) if keepdim and x.dim() else lse
 
 
@@ -241,19 +256,21 @@ def _promoted(x: Tensor) -> Tensor:
     return x.to(torch.get_default_dtype())
 
 
-def _logsumexp_of_dims(x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
+def _logsumexp_of_dims(
+    x: Tensor, dims: list[int], keepdim: bool, implementation: str | None
+) -> Tensor:
     """Reduce several dimensions as one: they move to the end and are flattened there."""
     if len(set(dims)) < len(dims):
         raise ValueError(f"dim names a dimension twice: {tuple(dims)}")
     if x.dim() == 0:
-        return logsumexp(x, 0)
+        return logsumexp(x, 0, batch_invariant=implementation is not None)
     if not dims:
         raise ValueError("dim is an empty tuple; name at least one dimension")
     kept = [size for i, size in enumerate(x.shape) if i not in dims]
     rows = x.movedim(dims, list(range(-len(dims), 0))).reshape(
         *kept, math.prod([x.shape[i] for i in dims])
     )
-    lse = logsumexp(rows, -1)
+    lse = logsumexp(rows, -1, batch_invariant=implementation is not None)
     if keepdim:
         return lse.reshape([1 if i in dims else size for i, size in enumerate(x.shape)])
     return lse

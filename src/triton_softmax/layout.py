@@ -14,6 +14,18 @@ def own(result: Tensor, shape: torch.Size) -> Tensor:
     return result.new_empty(0).set_(storage, offset, shape, strides)
 
 
+def lies_on_vectors(tensor: Tensor) -> bool:
+    """Whether the tensor is contiguous and starts on 16 bytes."""
+    return tensor.is_contiguous() and tensor.data_ptr() % 16 == 0
+
+
+def on_vectors(tensor: Tensor) -> Tensor:
+    """The tensor itself if it lies on vectors, else such a copy."""
+    return (
+        tensor if lies_on_vectors(tensor) else tensor.clone(memory_format=torch.contiguous_format)
+    )
+
+
 def as_matrix(tensor: Tensor, dim: int) -> Tensor:
     """`tensor` as (n_rows, n_cols) with adjacent columns; a view where possible."""
     matrix = tensor.movedim(dim, -1).reshape(-1, tensor.shape[dim])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import Module
@@ -13,16 +15,24 @@ from .checks import check_implementation
 class _AlongDim(Module):
     dim: int
     implementation: str | None
+    batch_invariant: bool
 
-    def __init__(self, dim: int = -1, *, implementation: str | None = None) -> None:
+    def __init__(
+        self, dim: int = -1, *, implementation: str | None = None, batch_invariant: bool = False
+    ) -> None:
         super().__init__()
         check_implementation(implementation)
         self.dim = dim
         self.implementation = implementation
+        self.batch_invariant = batch_invariant
 
     def extra_repr(self) -> str:
         chosen = "" if self.implementation is None else f", implementation={self.implementation!r}"
-        return f"dim={self.dim}{chosen}"
+        invariant = ", batch_invariant=True" if self.batch_invariant else ""
+        return f"dim={self.dim}{chosen}{invariant}"
+
+    def _options(self) -> dict[str, Any]:
+        return {"implementation": self.implementation, "batch_invariant": self.batch_invariant}
 
 
 class Softmax(_AlongDim):
@@ -33,6 +43,7 @@ class Softmax(_AlongDim):
     Args:
         dim: The dimension to normalize over; negative values count from the end.
         implementation: As for `softmax`.
+        batch_invariant: As for `softmax`.
 
     Raises:
         ValueError: `implementation` is unknown.
@@ -48,7 +59,7 @@ class Softmax(_AlongDim):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `softmax(x, self.dim)`."""
-        return functional.softmax(x, self.dim, implementation=self.implementation)
+        return functional.softmax(x, self.dim, **self._options())
 
 
 class LogSoftmax(_AlongDim):
@@ -65,7 +76,7 @@ class LogSoftmax(_AlongDim):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `log_softmax(x, self.dim)`."""
-        return functional.log_softmax(x, self.dim, implementation=self.implementation)
+        return functional.log_softmax(x, self.dim, **self._options())
 
 
 class CrossEntropyLoss(torch.nn.CrossEntropyLoss):

@@ -20,10 +20,9 @@ import triton
 from torch import Tensor, empty_like
 
 from . import checks, cpu
-from .checks import check_alike, check_arguments, check_device
-from .choose import Choice, Device, Traits, choose_rows, choose_strided, polling
+from .checks import BATCH_INVARIANT, check_alike, check_arguments, check_device
+from .choose import Choice, Device, Traits, choose_rows, choose_strided, polling, row_tiles
 from .choose.constants import RowTile, SplitStrided, StridedLoops, StridedTile
-from .choose.strided import choose_loops
 from .kernels import (
     aligned_rows,
     naive,
@@ -37,7 +36,15 @@ from .kernels import (
     two_loops,
 )
 from .launch import Launch, Workspace, cuda_index, current_device
-from .layout import as_matrix, collapse, from_matrix, outer_and_inner, own
+from .layout import (
+    as_matrix,
+    collapse,
+    from_matrix,
+    lies_on_vectors,
+    on_vectors,
+    outer_and_inner,
+    own,
+)
 from .operations.cross_entropy import (
     CROSS_ENTROPY,
     CROSS_ENTROPY_GRADIENT,
@@ -46,7 +53,7 @@ from .operations.cross_entropy import (
 )
 from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
-from .operations.operation import Operation
+from .operations.operation import Operation, in_any_order
 from .operations.softmax import SOFTMAX, SOFTMAX_VJP
 from .operations.tokens import ENTROPY, SELECTED_VJP, STATISTICS, TOKENS_VJP
 
@@ -186,14 +193,14 @@ class ByPyTorch:
 
 
 class CopyFirst:
-    """Run another plan on contiguous copies of the inputs."""
+    """Run another plan on contiguous inputs that start on a vector: copies where they do not."""
 
     def __init__(self, plan: Plan):
         self.plan = plan
         self.kernels = plan.kernels
 
     def __call__(self, *inputs: Tensor):
-        return self.plan(*[each.contiguous() for each in inputs])
+        return self.plan(*map(on_vectors, inputs))
 
 
 class Convert:
@@ -273,8 +280,9 @@ def make_plan(
         dim: the dimension; negative counts from the end.
         dtype: of the result, to which the input is rounded first; by default that of the first
             input.
-        implementation: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose. "three_loops"
-            has no backward pass, and "two_loops" stands in.
+        implementation: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose, or
+            `BATCH_INVARIANT` to choose what gives a row the same bits in every batch.
+            "three_loops" has no backward pass, and "two_loops" stands in.
 
     Raises:
         TypeError, IndexError, ValueError, RuntimeError: see `softmax`; the inputs do not have the
@@ -292,7 +300,8 @@ def make_plan(
     check_alike(x, *inputs[op.inputs :], shape=without)
     if x.numel() == 0:
         return Filled(shape, -math.inf, dtype)
-    if x.device.type == "cpu" and implementation is None and not checks.INTERPRETED:
+    chosen = implementation in (None, BATCH_INVARIANT)
+    if x.device.type == "cpu" and chosen and not checks.INTERPRETED:
         return ByPyTorch(operation, dim, dtype)
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
@@ -315,8 +324,8 @@ def make_plan(
     plan = _plan_launches(operation, inputs, outs, dim, implementation)
     if plan is not None:
         return plan
-    if implementation in (None, "strided"):
-        contiguous = tuple(each.contiguous() for each in inputs)
+    if chosen or implementation == "strided":
+        contiguous = tuple(map(on_vectors, inputs))
         return CopyFirst(make_plan(operation, contiguous, dim, dtype, implementation))
     rows = tuple(as_matrix(each, dim).contiguous() for each in inputs)
     plan = CopyFirst(make_plan(operation, rows, 1, dtype, implementation))
@@ -341,7 +350,9 @@ def traits_of(op: Operation) -> Traits:
     """What a choice has to know of an operation."""
     keeps_terms = op.finish_terms is not None
     numbers = not op.reduces and op.finish_at is not None
-    return Traits(op.inputs, keeps_terms, op.exp_in_finish, op.reduces, numbers)
+    return Traits(
+        op.inputs, keeps_terms, op.exp_in_finish, op.reduces, op.any_order, numbers=numbers
+    )
 
 
 def _plan_launches(
@@ -355,6 +366,8 @@ def _plan_launches(
     takes their layout."""
     op = operation_of(operation)
     in_place = operation.endswith("_")
+    if implementation == BATCH_INVARIANT:
+        op, implementation = in_any_order(op), None
     x = inputs[0]
     n_cols = x.shape[dim]
     tensors = (*inputs, *outs)
@@ -379,14 +392,13 @@ def _plan_launches(
         one_row = (1, *(n_cols if i in which else 1 for i in range(len(tensors))))
         n_rows, *steps = groups[0] if groups else one_row
         of_moved = tuple(steps[i] for i in which)
+        if op.any_order and n_cols > row_tiles.LONGEST_OF_FEW:
+            # Chunks must lie alike in all tensors, and rows start where their number says.
+            if not all(lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
+                return None
         choice = choose_rows(
             n_rows, n_cols, itemsize, strides=of_moved, implementation=implementation, **facts
         )
-        if choice.kernel == "two_loops":
-            if operation in _SPELLED_OUT:
-                return _plan_rung("two_loops", operation, dim, outs[0].dtype)
-            held, traits, device = facts["held"], facts["traits"], facts["device"]
-            choice = choose_loops(n_rows, n_cols, held, traits, device)
         if choice.kernel != "strided_loops":
             launches, workspace = row_launches(op, choice, n_rows, n_cols, tuple(steps))
             return Launches(launches, workspace, x, outs, in_place)

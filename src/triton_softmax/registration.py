@@ -8,8 +8,11 @@ Six operators live in the namespace `triton_softmax`, reachable as
 - `softmax_backward(grad_output, output, dim, input_dtype, implementation=None) -> dx`
 - `log_softmax`, as `softmax`
 - `log_softmax_backward`, as `softmax_backward`
-- `logsumexp(x, dim) -> lse`, without the dimension `dim`
-- `logsumexp_backward(grad_output, x, dim) -> dx`
+- `logsumexp(x, dim, implementation=None) -> lse`, without the dimension `dim`
+- `logsumexp_backward(grad_output, x, dim, implementation=None) -> dx`
+
+There is each of them with an underscore before its name too, without a rule for autograd: what
+`inductor` leaves of them.
 
 Each has a kernel (`dispatch.run`), a shape rule for tracing, a differentiation rule in both modes
 (`derivatives`), a batching rule, and the autocast rule of PyTorch's operator of the same name. The
@@ -24,6 +27,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 from torch.autograd import Function
 
+from . import inductor
 from .checks import check_arguments, check_dim
 from .derivatives import (
     LogsumexpBackwardFunction,
@@ -39,12 +43,19 @@ _FORWARD = "Tensor x, int dim, ScalarType? dtype=None, str? implementation=None"
 _BACKWARD = (
     "Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, str? implementation=None"
 )
-_library.define(f"softmax({_FORWARD}) -> Tensor")
-_library.define(f"log_softmax({_FORWARD}) -> Tensor")
-_library.define("logsumexp(Tensor x, int dim) -> Tensor")
-_library.define(f"softmax_backward({_BACKWARD}) -> Tensor")
-_library.define(f"log_softmax_backward({_BACKWARD}) -> Tensor")
-_library.define("logsumexp_backward(Tensor grad_output, Tensor x, int dim) -> Tensor")
+_SCHEMAS = {
+    "softmax": f"({_FORWARD}) -> Tensor",
+    "log_softmax": f"({_FORWARD}) -> Tensor",
+    "logsumexp": "(Tensor x, int dim, str? implementation=None) -> Tensor",
+    "softmax_backward": f"({_BACKWARD}) -> Tensor",
+    "log_softmax_backward": f"({_BACKWARD}) -> Tensor",
+    "logsumexp_backward": (
+        "(Tensor grad_output, Tensor x, int dim, str? implementation=None) -> Tensor"
+    ),
+}
+for _name, _schema in _SCHEMAS.items():
+    _library.define(_name + _schema)
+    _library.define(f"_{_name}{_schema}")
 
 _ops = torch.ops.triton_softmax
 softmax = _ops.softmax.default
@@ -74,31 +85,35 @@ def _softmax_backward_kernel(operation: str):
     return kernel
 
 
-def _logsumexp_kernel(x, dim):
-    return run("logsumexp", (x,), dim)
+def _logsumexp_kernel(x, dim, implementation=None):
+    return run("logsumexp", (x,), dim, None, implementation)
 
 
-def _logsumexp_backward_kernel(grad_output, x, dim):
-    return run("logsumexp_backward", (x, grad_output), dim)
+def _logsumexp_backward_kernel(grad_output, x, dim, implementation=None):
+    return run("logsumexp_backward", (x, grad_output), dim, None, implementation)
 
 
 def _softmax_shape(x, dim, dtype=None, implementation=None):
+    inductor.register()
     check_arguments(x, dim, dtype, implementation)
     return torch.empty(x.shape, dtype=dtype or x.dtype, device=x.device)
 
 
 def _softmax_backward_shape(grad_output, output, dim, input_dtype, implementation=None):
+    inductor.register()
     check_arguments(output, dim, input_dtype, implementation)
     return torch.empty(output.shape, dtype=input_dtype, device=output.device)
 
 
-def _logsumexp_shape(x, dim):
-    dim = check_arguments(x, dim)
+def _logsumexp_shape(x, dim, implementation=None):
+    inductor.register()
+    dim = check_arguments(x, dim, None, implementation)
     return torch.empty([*x.shape[:dim], *x.shape[dim + 1 :]], dtype=x.dtype, device=x.device)
 
 
-def _logsumexp_backward_shape(grad_output, x, dim):
-    check_arguments(x, dim)
+def _logsumexp_backward_shape(grad_output, x, dim, implementation=None):
+    inductor.register()
+    check_arguments(x, dim, None, implementation)
     return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
 
@@ -135,18 +150,18 @@ def _softmax_backward_batching(op):
     return rule
 
 
-def _logsumexp_batched(info, in_dims, x, dim):
+def _logsumexp_batched(info, in_dims, x, dim, implementation=None):
     (x,) = _to_front(info, in_dims, x)
     dim = check_dim(dim, x.dim() - 1)
-    return logsumexp(x.unsqueeze(1) if x.dim() == 1 else x, dim + 1), 0
+    return logsumexp(x.unsqueeze(1) if x.dim() == 1 else x, dim + 1, implementation), 0
 
 
-def _logsumexp_backward_batched(info, in_dims, grad_output, x, dim):
+def _logsumexp_backward_batched(info, in_dims, grad_output, x, dim, implementation=None):
     dlse, x = _to_front(info, in_dims, grad_output, x)
     dim = check_dim(dim, x.dim() - 1)
     if x.dim() == 1:
-        return logsumexp_backward(dlse, x.unsqueeze(1), 1).squeeze(1), 0
-    return logsumexp_backward(dlse, x, dim + 1), 0
+        return logsumexp_backward(dlse, x.unsqueeze(1), 1, implementation).squeeze(1), 0
+    return logsumexp_backward(dlse, x, dim + 1, implementation), 0
 
 
 # --8<-- [start:autograd-key]
@@ -184,8 +199,10 @@ def _differentiably(op, function: type[Function], defaults: tuple, *constants):
 
 
 def _register(op, kernel, shape, batching, function: type[Function], defaults=(), *constants):
-    _library.impl(op, kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(op, shape, lib=_library)
+    alone = getattr(_ops, f"_{op._opname}").default
+    for each in (op, alone):
+        _library.impl(each, kernel, "CompositeExplicitAutograd")
+        torch.library.register_fake(each, shape, lib=_library)
     torch.library.register_vmap(op, batching, lib=_library)
     _library.impl(op, _differentiably(op, function, defaults, *constants), "Autograd")
 
@@ -212,13 +229,21 @@ for _name, _op, _backward_op, _log in (
         (None,) * 5,
         _log,
     )
-_register(logsumexp, _logsumexp_kernel, _logsumexp_shape, _logsumexp_batched, LogsumexpFunction)
+_register(
+    logsumexp,
+    _logsumexp_kernel,
+    _logsumexp_shape,
+    _logsumexp_batched,
+    LogsumexpFunction,
+    (None,) * 3,
+)
 _register(
     logsumexp_backward,
     _logsumexp_backward_kernel,
     _logsumexp_backward_shape,
     _logsumexp_backward_batched,
     LogsumexpBackwardFunction,
+    (None,) * 4,
 )
 
 
@@ -247,8 +272,9 @@ def _register_autocast(device_type: str, key: str) -> None:
 
         return kernel
 
-    def autocast_logsumexp(x, dim):
-        return without_autocast(logsumexp, x.float() if eligible(x) else x, dim)
+    def autocast_logsumexp(x, dim, implementation=None):
+        x = x.float() if eligible(x) else x
+        return without_autocast(logsumexp, x, dim, implementation)
 
     _library.impl(softmax, autocast_softmax(softmax), key)
     _library.impl(log_softmax, autocast_softmax(log_softmax), key)

@@ -198,9 +198,7 @@ def test_the_choice_follows_the_limit(itemsize, traits, device):
                 half_vector = c.how.vector == 4 and n_cols % 4 == 0 and c.kernel == "packed_rows"
                 assert c.kernel == ("aligned_rows" if edges else "packed_rows") or half_vector
             else:
-                # float64 rows are one program's if there are enough of them for the device
-                few = "strided_loops" if n_rows < 66 else "two_loops"
-                assert c.kernel == (few if itemsize == 8 else "split_rows")
+                assert c.kernel == ("strided_loops" if itemsize == 8 else "split_rows")
 
 
 def test_rows_without_a_common_vector_are_packed_by_element():
@@ -260,21 +258,33 @@ def test_rows_that_no_split_takes_are_walked_in_loops(traits):
 
 
 @of_every_operation
-@pytest.mark.parametrize("n_sm", [2, 3, 131, 132])
+@pytest.mark.parametrize("n_sm", [2, 132])
 def test_long_float64_rows(n_sm, traits):
-    """Few are walked by several programs each; of many, each by one that reads whole vectors,
-    unless a number is all that is written."""
+    """They are walked in loops, few or many: their summaries do not fit a word."""
     device = Device(n_sm, nvidia=True)
-    enough = -(-n_sm // 2)
-    for n_rows in around(enough, 10 * enough):
-        if n_rows < 1:
-            continue
+    for n_rows in (1, n_sm, 10 * n_sm):
         c = choose(n_rows, 8194, 8, traits=traits, device=device)
-        if n_rows < enough or traits.reduces:
-            assert c == choose_loops(n_rows, 8194, 8, traits, device)
-        else:
-            assert c == Choice("two_loops", how=None, num_warps=0)
-            assert c.launches == ()
+        assert c == choose_loops(n_rows, 8194, 8, traits, device)
+
+
+@on_every_device
+@of_every_operation
+@pytest.mark.parametrize("itemsize", [2, 4, 8])
+def test_no_row_is_too_long(itemsize, traits, device):
+    """Up to what memory holds, one row or many, at any place: some kernel takes it, in programs
+    enough for the device, and none of its constants are measured when it is first called."""
+    for n_cols in (2**25 + 3, 2**26, 2**31, 2**33 // itemsize):
+        for n_rows in (1, 8, 300):
+            if n_rows * n_cols * itemsize > 2**40:
+                continue
+            for address in (0, itemsize):
+                c = choose(
+                    n_rows, n_cols, itemsize, traits=traits, device=device, addresses=(address, 0)
+                )
+                assert c.kernel == "strided_loops" and c.how.wide_index == (n_cols >= 2**31)
+                programs = c.programs(n_rows)
+                assert min(200, n_rows * 200) <= programs < 2**31
+                assert c.chunk_cols * c.n_chunks >= n_cols
 
 
 @on_every_device
@@ -662,7 +672,7 @@ def test_words_give_every_thread_lanes_of_its_own(num_chunks, num_warps):
     assert launch.grid == c.programs(3) == 3 * num_chunks
     assert launch.constants == {"OP": plan.SOFTMAX, "HOW": how}
     assert launch.numbers == (
-        (n_cols,), n_cols, 3, n_cols, num_chunks, 1024, polling.MAX_POLLS,
+        (n_cols,), (n_cols,), 3, n_cols, num_chunks, 1024, polling.MAX_POLLS,
     )  # fmt: skip
     assert launch.options == {"num_warps": num_warps}
 
@@ -693,7 +703,7 @@ def test_words_of_columns_give_every_thread_lanes_of_its_own(num_chunks, inner, 
     assert launch.grid == 3 * -(-100 // inner) * num_chunks
     assert workspace.n_words == launch.grid * inner and workspace.zeroed
     assert launch.constants == {"OP": plan.SOFTMAX, "HOW": how} and how.wait is True
-    triples = ((700, 10, 1),), (500, 20, 2)
+    triples = ((700, 10, 1),), ((500, 20, 2),)
     assert launch.numbers == (*triples, n_cols, 100, num_chunks, polling.MAX_POLLS)
     assert launch.options == {"num_warps": warps, "maxnreg": 128}
 
@@ -917,13 +927,13 @@ def test_launches_without_words_have_no_workspace():
     c = choose(MANY, 100, 2)
     (launch,), workspace = plan.row_launches(plan.SOFTMAX, c, MANY, 100, (100, 100))
     assert workspace is None and launch.grid == -(-MANY // c.how.block_rows)
-    assert launch.numbers == ((100,), 100, MANY, 100)
+    assert launch.numbers == ((100,), (100,), MANY, 100)
     c = strided(3, 40, 100, 4)
     (launch,), workspace = plan.strided_launches(
         plan.SOFTMAX_VJP, c, (3, 1, 2, 3), (100, 4, 5, 6), (7, 8, 9), 40
     )
     assert workspace is None and launch.grid == 3 * -(-100 // c.how.block_inner)
-    assert launch.numbers == (((1, 7, 4), (2, 8, 5)), (3, 9, 6), 40, 100)
+    assert launch.numbers == (((1, 7, 4), (2, 8, 5)), ((3, 9, 6),), 40, 100)
 
 
 @on_every_device
@@ -980,9 +990,6 @@ def distinct_kernels(columns, n_rows, itemsize, *, name, device) -> int:
     op, kernels = plan.OPERATIONS[name], set()
     for n_cols in columns:
         c = choose(n_rows, n_cols, itemsize, traits=OPERATIONS[name], device=device)
-        if c.how is None:
-            kernels.add("two_loops")
-            continue
         if c.kernel == "strided_loops":
             ones = (1,) * (op.inputs + 1)
             launches, _ = plan.strided_launches(op, c, (n_rows, *ones), (1, *ones), ones, n_cols)

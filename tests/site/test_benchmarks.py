@@ -7,6 +7,7 @@ import io
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from math import prod
 from pathlib import Path
 
 import markdown
@@ -16,6 +17,7 @@ from made_data import data, environment, row
 from softmax_bench import compare, gpu_report, schema, sources, targets
 from softmax_bench.__main__ import main
 from softmax_bench.cases import ACCURACY_INPUTS, Case
+from softmax_bench.registers import choose
 from softmax_bench.report import best_peer
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site import rendered
@@ -29,8 +31,10 @@ from softmax_site.benchmarks.suites import INPUTS, PAGES, gain_sentence, gap_sha
 from softmax_site.benchmarks.tables import Reasons, case_table
 from softmax_site.benchmarks.words import PAGES as PLACES
 from softmax_site.benchmarks.words import reason_groups, verdict_sentence
+from softmax_site.kernel_map import GEOMETRIES
 
 ROOT = Path(__file__).resolve().parents[2]
+ON_THE_MAP = {entry.module for entry in GEOMETRIES}
 
 
 def put(root: Path, made: dict, name: str = "made.json") -> Path:
@@ -171,8 +175,8 @@ def pair(times: float) -> list[dict]:
         (1.03, "Ahead in 1 cells</b>, level within 2 % in 0", ">1.03<", "▲ 1.03"),
         (1.01, "Ahead in 0 cells</b>, level within 2 % in 1", ">=<", "= 1.01"),
         (0.99, "Ahead in 0 cells</b>, level within 2 % in 1", ">=<", "= 0.99"),
-        (0.97, "behind in 1</b>", ">▼ 0.97<", "▼ 0.97"),
-        (0.979, "behind in 1</b>", ">▼ 0.979<", "▼ 0.979"),
+        (0.97, "behind in 1</b>", ">▼\N{THIN SPACE}0.97<", "▼ 0.97"),
+        (0.979, "behind in 1</b>", ">▼\N{THIN SPACE}0.979<", "▼ 0.979"),
     ],
 )
 def test_ahead_and_behind_begin_equally_far_from_level(times, said, cell, verdict):
@@ -275,6 +279,32 @@ def test_headlines_name_their_shape_and_come_from_the_data(made):
         text = made.fragments[f"reaches-{name}"].text
         assert f"<b>{share:.2f}</b>" in text and shape_words(found) in text
         assert found["provider"] == asked.provider and found["dtype"] == "float32"
+
+
+@pytest.mark.parametrize("name", [name for name in HEADLINES if name in ON_THE_MAP])
+def test_the_number_beside_a_title_is_of_a_shape_that_the_kernel_gets(name):
+    shape, dim = HEADLINES[name].shape, HEADLINES[name].dim % len(HEADLINES[name].shape)
+    before, along, across = prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])
+    seen = (before, along) if across == 1 else (before, along, across)
+    assert choose("softmax", "fp32", seen).kernel == name
+
+
+def test_every_geometry_has_a_number_beside_its_title():
+    assert HEADLINES.keys() >= ON_THE_MAP
+    for name in HEADLINES:
+        pages = [path.read_text("utf8") for path in (ROOT / "docs/kernels").glob("*.md")]
+        assert sum(f"[[rendered reaches-{name}]]" in page for page in pages) == 1, name
+
+
+def test_a_strided_kernel_shows_the_shapes_that_it_gets(made):
+    text = made.fragments["bench-rung-strided"].text
+    assert "dim 1" in text and "gaps" not in text and "· another kernel" in text
+    assert "Not measured" in made.fragments["bench-rung-split_strided"].text
+
+
+def test_three_loops_show_no_backward_pass(made):
+    assert '<th scope="col">backward' not in made.fragments["bench-rung-three_loops"].text
+    assert '<th scope="col">backward' in made.fragments["bench-rung-two_loops"].text
 
 
 def test_the_table_of_a_rung_puts_forward_and_float32_first(made):

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pytest
 
 from browser import PAGES, PHONE
-from triton_softmax.reference import online_steps
 
 pytestmark = pytest.mark.browser
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
@@ -170,70 +168,3 @@ def test_the_mathematics_font_is_loaded(tab):
         "[...document.fonts].some((font) => font.family.includes('STIX Two Math') && "
         "font.status === 'loaded')"
     )
-
-
-def test_the_stepper_steps_by_keyboard(tab):
-    view = tab.open("math/online").view
-    figure = view.locator(".stepper")
-    status = figure.locator("[role=status]")
-    assert "Column 1" in status.inner_text() and "m = −∞ and d = 0" in status.inner_text()
-    figure.locator("button", has_text="Next column").focus()
-    view.keyboard.press("Enter")
-    assert "Column 2" in status.inner_text() and "1.3679" in status.inner_text()
-    assert figure.locator("tr[aria-current=step] td").first.inner_text() == "2"
-    view.keyboard.press("End")
-    assert "1.5032" in status.inner_text()
-    assert (
-        view.evaluate("document.activeElement.textContent") == "Back"
-    )  # `Next column` is disabled now
-    view.keyboard.press("Home")
-    assert "Column 1" in status.inner_text()
-    figure.locator("select").select_option("2")
-    figure.locator("button", has_text="Next column").press("End")
-    assert "Column 7" in status.inner_text()
-
-
-def test_the_stepper_takes_a_row_that_is_typed(tab):
-    """Computed in the browser, and what the reference finds."""
-    view = tab.open("math/online").view
-    figure = view.locator(".stepper")
-    status = figure.locator("[role=status]")
-    field = figure.locator("input")
-    field.fill("-inf, 3, one")
-    field.press("Enter")
-    assert "Type numbers" in status.inner_text()
-    row = (-float("inf"), 3.0, -1.5, 4.25, 4.25, 0.0)
-    field.fill("-inf 3; −1.5, 4.25,4.25, 0")
-    field.press("Enter")
-    assert "Column 1 is −∞" in status.inner_text()
-    shown = figure.locator("table:visible tbody tr").all()
-    steps = online_steps(np.array(row))
-    assert len(shown) == len(steps)
-    for line, step in zip(shown, steps):
-        scale, term, d = line.locator("td").all_text_contents()[3:]
-        assert (scale, term, d) == tuple(f"{value:.4f}" for value in step[4:] + (step.d,))
-
-
-def test_the_stepper_plays_and_pauses(tab):
-    view = tab.open("math/online").view
-    figure = view.locator(".stepper")
-    figure.locator("button", has_text="Play").click()
-    playwright_api.expect(figure.locator("[role=status]")).to_contain_text("Column 3", timeout=9000)
-    assert figure.locator("button", has_text="Play").is_visible()
-
-
-def test_the_stepper_honours_reduced_motion(tab):
-    view = tab.open("math/online").view
-    for part in (".stepper-room > .is", ".stepper-part"):
-        duration = view.evaluate(
-            "(part) => getComputedStyle(document.querySelector(part)).transitionDuration", part
-        )
-        assert duration == "0s"
-
-
-def test_the_stepper_is_a_table_without_script(tab_without_script):
-    view = tab_without_script.open("math/online").view
-    assert view.locator(".stepper table").count() == 3
-    assert view.locator(".stepper table").nth(2).locator("tbody tr").count() == 7
-    assert view.locator(".stepper button").count() == 0
-    assert "1.5032" in view.locator(".stepper").inner_text()

@@ -15,14 +15,14 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 
-from browser import DESKTOP, url_of
+from browser import DESKTOP, PHONE, url_of
 from site_build import ROOT
 from softmax_site.equations import reading_order, without_fences
 
 HEAVIEST = 700_000
-"""Bytes that a browser fetches to show a page, uncompressed: its HTML, style sheets, scripts and
-pictures, without its charts. The search waits until it is used, and fonts are counted apart."""
-FONTS = 330_000
+"""Bytes that a browser fetches to show a page, uncompressed: its HTML, style sheets, scripts,
+pictures and fonts, without its charts. The search waits until it is used."""
+FONTS = 190_000
 """Bytes of all fonts that a page may ask for; a browser fetches each once for the whole site."""
 MOST_NODES = 8_000
 """Elements of a page, without its charts."""
@@ -45,7 +45,6 @@ SEARCHES = {
 
 STILL: dict[str, set[str]] = {
     "link": {"benchmarks/"},
-    "lazy": {"search"},
 }
 
 CHARTS = ".plot *"
@@ -254,7 +253,7 @@ def test_a_page_is_light(page, site):
     for url in urls:
         path = site / unquote(urlsplit(url).path)[1:]
         path = path / "index.html" if path.is_dir() else path
-        apart = {"bench", "vendor", "search", "fonts"} & set(path.relative_to(site).parts)
+        apart = {"bench", "vendor", "search"} & set(path.relative_to(site).parts)
         if path.is_file() and not apart:
             sizes[path] = path.stat().st_size
     charts = sum(
@@ -278,8 +277,23 @@ def test_the_fonts_are_light(site):
 def test_the_search_waits_until_it_is_used(tab):
     """Nothing of the index is fetched with a page."""
     tab.open("reference/contributing").view.wait_for_timeout(500)
-    early = [url for url in tab.requests if "/search/" in url]
-    judge("lazy", "search", early)
+    early = [url for url in tab.requests if url.endswith("search_index.json")]
+    assert not early
+    tab.view.keyboard.press("/")
+    tab.view.keyboard.type("jacobian")
+    tab.view.wait_for_selector(".md-search-result__item a", state="attached")
+    assert sum(url.endswith("search_index.json") for url in tab.requests) == 1
+
+
+@pytest.mark.browser
+def test_the_search_of_a_phone_and_of_an_address(tab):
+    """The index comes after a touch of the button, and at once where an address asks."""
+    tab.open("reference/contributing").resize(PHONE)
+    tab.view.locator("label[for=__search].md-header__button").first.click()
+    tab.view.keyboard.type("jacobian")
+    tab.view.wait_for_selector(".md-search-result__item a", state="attached")
+    tab.view.goto(tab.address + "reference/contributing/?q=jacobian", wait_until="load")
+    tab.view.wait_for_selector(".md-search-result__item a", state="attached")
 
 
 @pytest.mark.browser

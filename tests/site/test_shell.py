@@ -71,11 +71,14 @@ def published(tmp_path_factory) -> Path:
     """Two pages in the shell of the site, built with an address and a repository."""
     folder = tmp_path_factory.mktemp("published")
     (folder / "docs").mkdir()
-    (folder / "docs/index.md").write_text("---\ndescription: The first page.\n---\n# Home\n")
+    (folder / "docs/index.md").write_text(
+        "---\ndescription: The first page.\n---\n# Home\n\n"
+        "    pip install .  # in a clone of the repository\n"
+    )
     (folder / "docs/other.md").write_text("# Other & more\n\nText.\n")
     (folder / "hooks.py").write_text(
         "from softmax_site.build import "
-        "on_page_content, on_page_context, on_post_page, on_post_template\n"
+        "on_page_content, on_page_context, on_page_markdown, on_post_page, on_post_template\n"
     )
     settings = {
         "INHERIT": str(ROOT / "mkdocs.yml"),
@@ -109,6 +112,7 @@ def test_with_an_address_pages_say_where_they_are(published):
     assert 'href="https://example.org/source"' in other
     home_page = read(published, "index.html")
     assert '<meta name="description" content="The first page.">' in home_page
+    assert "pip install git+https://example.org/source\n" in home_page
     assert '<meta property="og:description" content="The first page.">' in home_page
     assert set(re.findall(r"<loc>(.*?)</loc>", read(published, "sitemap.xml"))) == {
         ADDRESS,
@@ -127,14 +131,16 @@ def test_the_page_for_lost_readers_names_no_place_of_its_server(site):
 
 
 def test_pages_load_what_they_need(site):
-    """Charts where charts are, the stepper where it is."""
+    """Charts where charts are, figures that move where they are."""
     scripts = {
-        page: {Path(url).name for url in re.findall(r'<script src="([^"]+)"', read(site, page))}
+        page: {
+            Path(url).name for url in re.findall(r'<script[^>]* src="([^"]+)"', read(site, page))
+        }
         for page in ("index.html", "math/softmax/index.html", "benchmarks/forward/index.html")
     }
     assert "benchmarks.js" in scripts["benchmarks/forward/index.html"]
     for page, names in scripts.items():
-        assert "stepper.js" not in names
+        assert ("moving.js" in names) == page.startswith("math"), page
         assert ("benchmarks.js" in names) == page.startswith("benchmarks"), page
 
 

@@ -75,6 +75,21 @@ def test_lines_of_prose_are_no_longer_than_the_eye_likes(tab):
     assert 60 <= length <= 85, text  # some 75 on average
 
 
+def test_the_keyboard_shows_the_meaning_of_a_term_and_follows_it(tab):
+    view = tab.open("kernels/primer").view
+    shown = "(each) => getComputedStyle(each, '::after').content"
+    term = view.locator("article a.term").first
+    assert term.evaluate(shown) == "none"
+    view.locator("article h2").first.click()  # the next stop of the keyboard is behind it
+    while not term.evaluate("(each) => each === document.activeElement"):
+        view.keyboard.press("Tab")
+        assert view.evaluate("document.activeElement.closest('article') !== null")
+    assert term.evaluate(shown).strip('"') == term.get_attribute("aria-description")
+    anchor = term.get_attribute("href").partition("#")[2]
+    view.keyboard.press("Enter")
+    view.wait_for_url(f"**/reference/glossary/#{anchor}")
+
+
 def test_print_has_nothing_to_press_and_folds_stay_closed(tab):
     view = tab.open("math/vjp").view
     view.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true })")

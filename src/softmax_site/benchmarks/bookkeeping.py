@@ -65,23 +65,40 @@ def targets_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
     if missed:
         parts.append(f"## Missed: {len(missed)} of {len(found)}")
         parts.append(
-            "Worst first. The reasons are read off the code and the counts of bytes; they are not "
-            "profiled."
+            "By reason, the worst first. The reasons are read off the code and the counts of "
+            "bytes; they are not profiled."
         )
-        lines: list[Row | list[str]] = [
-            [
-                _where(of_case[cell.case]) + f'<code class="case">{_breakable(cell.case)}</code>',
-                f'<span class="behind">▼ {cell.reached}</span>',
-                cell.asked,
-                escape(targets.reason_for(cell.case, reasons) or "not explained yet"),
-            ]
-            for cell in missed
-        ]
-        parts.append(block(table(["where", "reached", "asked for", "reason"], lines, 4)))
+        parts.append(block(_missed(missed, of_case, reasons)))
     else:
         parts.append(f"All {len(found)} are met.")
     parts.append(measured_line(data, rows) + "\n{ .bench-note }")
     return Fragment("\n\n".join(parts) + "\n", measured_by(rows))
+
+
+def _missed(missed: list[targets.Cell], of_case: dict[str, dict], reasons: dict[str, str]) -> str:
+    """The cells that missed, worst first, gathered below the reasons that they share."""
+    by_reason: dict[str, list[targets.Cell]] = {}
+    for cell in missed:
+        reason = targets.reason_for(cell.case, reasons) or "Not explained yet."
+        by_reason.setdefault(reason, []).append(cell)
+    head = ["where", "reached", "asked for", "name in the data"]
+    bodies = []
+    for reason, cells in by_reason.items():
+        lines: list[Row | list[str]] = [
+            [
+                _where(of_case[cell.case]),
+                f'<span class="behind">▼ {cell.reached}</span>',
+                cell.asked,
+                f'<code class="case">{_breakable(cell.case)}</code>',
+            ]
+            for cell in cells
+        ]
+        rows = table(head, lines, 4).partition("<tbody>")[2].removesuffix("</tbody></table>")
+        bodies.append(
+            f'<tbody><tr class="why"><th colspan="4" scope="rowgroup">{escape(reason)}</th></tr>'
+            f"{rows}</tbody>"
+        )
+    return f"{table(head, [], 4).partition('<tbody>')[0]}{''.join(bodies)}</table>"
 
 
 ORDER = ("many rows, N up", "many rows, N above", "few rows", "dim", "host", "compiles")

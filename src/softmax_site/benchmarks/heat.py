@@ -41,8 +41,11 @@ def cell(group: dict[str, dict] | None, page: str) -> str:
     elif state == "level" and factor is not None:
         css, text, said = "level", SIGNS["level"], f"level, {times(factor)} times"
     else:
-        shown = times(factor) if factor else "none"
-        css, text, said = "behind", f"{SIGNS['behind']} {shown}", f"behind, {shown} times"
+        css, text = (
+            "behind",
+            f"{SIGNS['behind']}\N{THIN SPACE}{times(factor) if factor else 'none'}",
+        )
+        said = f"behind, {times(factor)} times" if factor else "behind, no right answer, against"
     label = f"{case_words(ours)}: {said} the speed of {label_of(peer)}"
     return (
         f'<td role="cell" class="{css}"><a href="{page}#{anchor(ours)}" '

@@ -11,7 +11,6 @@ from softmax_bench.report import LEVEL, best_peer, by_case, ratio, standing, tim
 from softmax_bench.roster import CHOOSER, COPY, RUNGS, label_of
 from softmax_site.benchmarks.data import DTYPES, SHORT, n_cols, of_suite, shape_words
 from softmax_site.benchmarks.page import Fragment, block, measured_by
-from softmax_site.benchmarks.suites import gap_share
 from softmax_site.benchmarks.words import SIGNS, measured_line, percent, times
 
 NOT_MEASURED = Fragment("Not measured yet.\n")
@@ -20,6 +19,8 @@ WHERE = {
     "ladder": "All kernels on the same shapes: [the ladder, measured](../benchmarks/ladder.md).",
     "strided": "The same shapes against every library: "
     "[strides, measured](../benchmarks/strides.md).",
+    "forward": "The same shapes against every library: [forward](../benchmarks/forward.md) and "
+    "[backward](../benchmarks/backward.md), measured.",
     "log_softmax": "The same shapes against every library: "
     "[log_softmax and logsumexp, measured](../benchmarks/log-softmax.md).",
 }
@@ -27,36 +28,58 @@ WHERE = {
 
 LADDER = ("naive", "three_loops", "two_loops", "single_block")
 
+STRIDED = ("strided", "split_strided", "strided_loops")
+"""The kernels that run by the name `strided`, each on some of the shapes."""
+
+GIVEN = {
+    "aligned_rows": (CHOOSER, ("forward", "backward")),
+    **{name: ("strided", ("strided",)) for name in STRIDED},
+}
+"""Kernels that are shown on the shapes that the library gives them, by what calls them and where it
+is measured; the others are called by name, on the shapes of the ladder."""
+
 
 class Headline(NamedTuple):
     """The one case whose number stands beside a title."""
 
     suite: str
     provider: str
+    shape: tuple[int, ...] = (32768, 4096)
+    dim: int = -1
     op: str = "softmax"
     direction: str = "forward"
     dtype: str = "float32"
-    n_cols: int = 4096
 
 
 HEADLINES = {
     **{name: Headline("ladder", name) for name in LADDER},
     "backward": Headline("ladder", "single_block", direction="backward"),
-    "packed_rows": Headline("ladder", "packed_rows", n_cols=256),
-    "aligned_rows": Headline("ladder", "aligned_rows", n_cols=50257),
-    "split_rows": Headline("ladder", "split_rows", n_cols=262144),
-    "strided": Headline("strided", "strided", n_cols=32768),
-    "logsumexp": Headline("log_softmax", CHOOSER, op="logsumexp", n_cols=16384),
+    "packed_rows": Headline("ladder", "packed_rows", (524288, 256)),
+    "aligned_rows": Headline("forward", CHOOSER, (171853, 781)),
+    "split_rows": Headline("ladder", "split_rows", (512, 262144)),
+    "strided": Headline("strided", "strided", (64, 1024, 2048), dim=1),
+    "split_strided": Headline("strided", "strided", (512, 4096, 64), dim=1),
+    "strided_loops": Headline("strided", "strided", (32768, 4096), dim=0),
+    "logsumexp": Headline("log_softmax", CHOOSER, (8192, 16384), op="logsumexp"),
 }
-"""By the name of the fragment, `reaches-NAME`: always float32, at a length that the kernel is
-for."""
+"""By the name of the fragment, `reaches-NAME`: always float32, on a shape that the library gives to
+the kernel of that name, if it gives it any."""
 
 
 def headline(data: dict, name: str) -> tuple[float, dict] | None:
     """A kernel's share of the copy's speed at its named shape, and the row it comes from."""
     asked = HEADLINES[name]
-    rows = of_suite(data, asked.suite, op=asked.op, direction=asked.direction, dtype=asked.dtype)
-    for group in by_case([row for row in rows if n_cols(row) == asked.n_cols]).values():
+    rows = of_suite(
+        data,
+        asked.suite,
+        op=asked.op,
+        direction=asked.direction,
+        dtype=asked.dtype,
+        shape=list(asked.shape),
+        dim=asked.dim,
+        layout="contiguous",
+    )
+    for group in by_case(rows).values():
         own, copy = timed(group.get(asked.provider)), timed(group.get(COPY))
         if own and copy:
             return copy / own, group[asked.provider]
@@ -78,7 +101,7 @@ def headline_fragment(data: dict, name: str) -> Fragment:
     return Fragment(block(text, "reaches") + "\n", measured, brief=True)
 
 
-def _blocks(label: str, now: bool, moved: traffic.Traffic) -> str:
+def _blocks(label: str, moved: traffic.Traffic, now: bool) -> str:
     """A line of blocks, one for each M·N elements read or written."""
     reads = '<i class="read"></i>' * moved.reads_mn
     writes = '<i class="write"></i>' * moved.writes_mn
@@ -95,19 +118,23 @@ def _blocks(label: str, now: bool, moved: traffic.Traffic) -> str:
 
 def bytes_fragment(name: str) -> Fragment:
     """What a kernel reads and writes, as blocks, below those that it improves on."""
-    moved, of = (
-        (traffic.BACKWARD, "single_block") if name == "backward" else (traffic.FORWARD, name)
-    )
+    backward = name == "backward"
+    moved = traffic.BACKWARD if backward else traffic.FORWARD
     if name in LADDER:
         at = LADDER.index(name)
-        shown = LADDER[max(0, at - 2) : at + 1]
-    elif name == "backward":
-        shown = ("naive", "two_loops", "single_block")
+        shown = [(label_of(each), moved[each]) for each in LADDER[max(0, at - 2) : at + 1]]
+    elif backward:
+        shown = [(label_of(each), moved[each]) for each in ("naive", "two_loops", "single_block")]
+    elif name in STRIDED:
+        copy = traffic.Traffic(reads_mn=1, writes_mn=1)
+        with_copies = copy + moved["single_block"] + copy
+        own = moved["two_loops" if name == "strided_loops" else "strided"]
+        shown = [("with copies", with_copies), (name.replace("_", " "), own)]
     else:
-        shown = ("two_loops", name)
-    lines = "".join(_blocks(label_of(each), each == of, moved[each]) for each in shown)
+        shown = [(label_of(each), moved[each]) for each in ("two_loops", name)]
+    lines = "".join(_blocks(*each, now=each is shown[-1]) for each in shown)
     text = (
-        f"<table><caption>Elements moved, {'backward' if name == 'backward' else 'forward'}; "
+        f"<table><caption>Elements moved, {'backward' if backward else 'forward'}; "
         f"filled: read, hollow: written</caption><tbody>{lines}</tbody></table>"
     )
     return Fragment(block(text, "moved") + "\n")
@@ -115,72 +142,83 @@ def bytes_fragment(name: str) -> Fragment:
 
 def rung_fragment(data: dict, rung: str) -> Fragment:
     """What one kernel reaches on every shape: its share of the copy, with a sign against torch."""
-    suite = "strided" if rung == "strided" else "ladder"
-    rows = of_suite(data, suite)
-    mine = [row for row in rows if row["provider"] == rung]
+    name, suites = GIVEN.get(rung, (rung, ("ladder",)))
+    rows = [row for suite in suites for row in of_suite(data, suite)]
+    mine = [row for row in rows if row["provider"] == name]
+    if rung in GIVEN:
+        mine = [
+            row
+            for row in mine
+            if row["layout"] == "contiguous" and row["kernels"] == [f"{rung}_kernel"]
+        ]
+    elif rung == "three_loops":  # its gradient is that of two loops
+        mine = [row for row in mine if row["direction"] == "forward"]
     if not mine:
         return NOT_MEASURED
-    groups = [group for group in by_case(rows).values() if rung in group]
+    cases = {row["case"] for row in mine}
+    groups = [group for case, group in by_case(rows).items() if case in cases]
     kinds = [
         (direction, dtype)
         for direction in ("forward", "backward")
         for dtype in DTYPES
         if any((row["direction"], row["dtype"]) == (direction, dtype) for row in mine)
     ]
-    share = gap_share(rows)
     shapes: dict[str, dict[tuple, dict]] = {}
     for group in groups:
-        row = group[rung]
-        label = shape_words(row) if suite == "strided" else f"{n_cols(row):,}"
+        row = group[name]
+        label = shape_words(row) if rung in GIVEN else f"{n_cols(row):,}"
         shapes.setdefault(label, {})[row["direction"], row["dtype"]] = group
     body, losses, against = [], [], 0
     for label, by_kind in shapes.items():
         cells = ""
         for kind in kinds:
-            text, factor = _cell(by_kind.get(kind), rung, share)
+            text, factor = _cell(by_kind.get(kind), name)
             cells += text
             against += factor is not None
             if standing(factor) == "behind" and factor is not None:
-                losses.append((factor, by_kind[kind][rung]))
+                losses.append((factor, by_kind[kind][name]))
         body.append(f'<tr><th scope="row">{label}</th>{cells}</tr>')
     head = "".join(
         f'<th scope="col">{direction} <span>{SHORT[dtype]}</span></th>'
         for direction, dtype in kinds
     )
-    first = "shape" if suite == "strided" else "columns"
+    first = "shape" if rung in GIVEN else "columns"
+    elsewhere = "; · another kernel, or not measured" if rung in GIVEN else ""
     lines = [
         '<table class="rung"><caption>Share of a copy’s speed; ▲ faster than torch, = within '
-        f"{percent(LEVEL)}, ▼ slower</caption><thead><tr>"
+        f"{percent(LEVEL)}, ▼ slower{elsewhere}</caption><thead><tr>"
         f'<th scope="col">{first}</th>{head}</tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table>"
     ]
     parts = [block("\n".join(lines))]
     if losses:
         worst, row = min(losses, key=lambda item: item[0])
+        count = "all" if len(losses) == against else f"{len(losses)} of {against}"
         parts.append(
-            f"It is slower than torch in {len(losses)} of {against} cells, most on "
-            f"{shape_words(row)}, {row['direction']}, {row['dtype']}: {times(worst)} of torch's "
-            "speed."
+            f"It is slower than torch in {count} cells. At worst it reaches {times(worst)} of "
+            f"torch's speed: {row['direction']}, {row['dtype']}, {shape_words(row)}."
         )
     elif against:
         parts.append(f"It is nowhere more than {percent(LEVEL)} slower than torch on these shapes.")
+    if rung == "three_loops":
+        parts.append("Its gradient is [that of two loops](two-loops.md#what-it-reaches).")
     refused = [row for row in mine if row["status"] == "refused"]
     if refused:
         reason = (refused[0]["reason"] or "").split(": ", 1)[-1].replace("_", r"\_")
         parts.append(f"Where no number stands it refuses: {reason}.")
-    parts.append(f"{WHERE[suite]} {measured_line(data, mine)}\n{{ .bench-note }}")
-    return Fragment("\n\n".join(parts) + "\n", measured_by(mine, (rung,)))
+    parts.append(f"{WHERE[suites[0]]} {measured_line(data, mine)}\n{{ .bench-note }}")
+    return Fragment("\n\n".join(parts) + "\n", measured_by(mine, (name,)))
 
 
-def _cell(group: dict[str, dict] | None, rung: str, share) -> tuple[str, float | None]:
+def _cell(group: dict[str, dict] | None, name: str) -> tuple[str, float | None]:
     """The share of a case with its sign, and its speed relative to torch's."""
     if group is None:
         return '<td class="none">·</td>', None
-    own, torch = timed(group.get(rung)), timed(group.get("torch"))
-    reached = share(group, rung)
+    own, torch, copy = (timed(group.get(each)) for each in (name, "torch", COPY))
+    reached = copy / own if own and copy else None
     factor = torch / own if own and torch else None
     if not reached:
-        return f'<td class="none">{group[rung]["status"]}</td>', factor
+        return f'<td class="none">{group[name]["status"]}</td>', factor
     state = standing(factor) if factor else "level"
     return f'<td class="{state}">{SIGNS[state]} {reached:.2f}</td>', factor
 
@@ -223,7 +261,7 @@ def logsumexp_fragment(data: dict) -> Fragment:
 
 def fragments(data: dict) -> dict[str, Fragment]:
     """Everything that the pages of the kernels include, by name."""
-    found = {f"bench-rung-{rung}": rung_fragment(data, rung) for rung in RUNGS}
+    found = {f"bench-rung-{rung}": rung_fragment(data, rung) for rung in {*RUNGS, *STRIDED}}
     found["bench-logsumexp"] = logsumexp_fragment(data)
     for name in HEADLINES:
         found[f"reaches-{name}"] = headline_fragment(data, name)

@@ -53,20 +53,19 @@ def percent(share: float) -> str:
 
 
 def sign(factor: float | None) -> str:
-    """A ratio with its sign and its colour, as HTML."""
-    if factor is None:
-        return "no answer"
+    """A ratio with its sign and its colour, as HTML; no right answer of ours is a loss."""
     state = standing(factor)
-    return f'<span class="{state}">{SIGNS[state]} {times(factor)}</span>'
+    said = "no right answer" if factor is None else times(factor)
+    return f'<span class="{state}">{SIGNS[state]} {said}</span>'
 
 
 def verdict(group: dict[str, dict], over: str | None = None) -> str:
     """Ours against another provider, or the best other library, as HTML."""
     peer = over or best_peer(group)
     if peer is None:
-        return "no other answer"
+        return "no other has a right answer"
     factor = ratio(group, peer)
-    between = " × " if factor is not None else ", "
+    between = " × " if factor is not None else "; best other: "
     return f'<span class="verdict">{sign(factor)}{between}{label_of(peer)}</span>'
 
 

@@ -12,10 +12,10 @@ import importlib
 NAMES = (
     "aligned_ptx",
     "compiled",
-    "math_figures",
-    "online_stepper",
     "primer",
+    "rounding_table",
     "spills",
+    "split_rows_trace",
     "worked_views",
 )
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from softmax_site.figures import front
+from softmax_site.figures import front, moving
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def main() -> None:
-    """Write the drawings, the README's part and, where it is no longer true, the social picture,
-    which needs Chromium."""
-    for path, text in {**front.drawings(ROOT), front.README: front.readme(ROOT)}.items():
+    """Write the drawings, the README's part, the first pictures of the figures that move and, where
+    it is no longer true, the social picture. The last two need Chromium."""
+    texts = {**front.drawings(ROOT), front.README: front.readme(ROOT), **moving.frames(ROOT)}
+    for path, text in texts.items():
+        (ROOT / path).parent.mkdir(exist_ok=True)
         (ROOT / path).write_text(text, "utf8")
     page, target = front.social_page(ROOT), ROOT / front.SOCIAL
     if not target.is_file() or front.source_of(target.read_bytes()) != front.digest(page):

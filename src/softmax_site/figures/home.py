@@ -15,9 +15,10 @@ from softmax_bench.report import (
     ratio,
     standing,
 )
-from softmax_bench.roster import CHOOSER, COPY
+from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
 from softmax_site.benchmarks.data import n_cols, newest, of_suite, runs_used, time_text
 from softmax_site.benchmarks.page import Fragment, measured_by
+from softmax_site.benchmarks.words import stand, times
 from softmax_site.figures import share
 
 SUITES = ("forward", "backward")
@@ -27,7 +28,10 @@ class Result(NamedTuple):
     """What all cases of the two suites say together."""
 
     gpu: str
+    versions: str
     day: str
+    libraries: tuple[str, ...]
+    """Those that ours is compared with, as the pages name them."""
     ahead: int
     level: int
     behind: int
@@ -61,29 +65,79 @@ def result(data: dict) -> Result:
         factors += [factor] if factor else []
         shares += [of_copy] if of_copy else []
     run = data["environments"][runs_used(data, rows)[-1]]
+    present = {row["provider"] for row in rows}
     return Result(
         run["gpu"].removeprefix("NVIDIA "),
+        f"torch {short(run['torch'])}, Triton {short(run['triton'])}",
         time_text(max(row["utc"] for row in rows)).split()[0],
+        tuple(label_of(name) for name in LIBRARIES if name in present),
         **stand,
         of_copy=sorted(shares)[len(shares) // 2],
         over_best=geometric_mean(factors) or 0.0,
     )
 
 
+def short(version: str) -> str:
+    """A version without what it mends.
+
+    >>> short("2.11.0+cu130")
+    '2.11'
+    """
+    return ".".join(version.split(".")[:2])
+
+
 def claim(found: Result) -> str:
     """The result in Markdown, wins and losses alike."""
+    others = f"{', '.join(found.libraries[:-1])} and {found.libraries[-1]}"
     return (
         "Softmax has to read every number once and write it once. On one "
-        f"{found.gpu}, these kernels run at **{found.of_copy:.2f} of a plain copy's speed** "
-        f"(median of {found.cases} cases) and **{found.over_best:.2f} × the best other library** "
-        f"(geometric mean): ahead in {found.ahead} cases, level within {100 * LEVEL:.0f} % in "
+        f"{found.gpu}, these kernels run at **{found.of_copy:.2f} of a plain copy’s speed** "
+        f"(median of {found.cases} cells) and **{found.over_best:.2f} × the fastest of** {others} "
+        f"(geometric mean): ahead in {found.ahead} cells, level within {100 * LEVEL:.0f} % in "
         f"{found.level}, behind in {found.behind}."
     )
 
 
 def caption(found: Result) -> str:
     """How the figure was made."""
-    return f"Forward, {share.DTYPE}; odd lengths bold. One {found.gpu}, {found.day}."
+    return (
+        f"Forward, {share.DTYPE}; odd lengths bold. One {found.gpu}, {found.versions}, {found.day}."
+    )
+
+
+def limits(data: dict | None) -> str:
+    """When not to use it, as a list in Markdown."""
+    items = []
+    host: dict[str, dict[str, float]] = {}
+    for row in of_suite(data, "host_time") if data else []:
+        if row["us"]:
+            host.setdefault(row["direction"], {})[row["provider"]] = row["us"]["p50"]
+    pairs = [
+        f"{call[CHOOSER]:.0f} µs against torch’s {call['torch']:.0f}{when}"
+        for direction, when in (("forward", ""), ("forward_grad", " where a gradient is wanted"))
+        if CHOOSER in (call := host.get(direction, {})) and "torch" in call
+    ]
+    if pairs:
+        items.append(
+            "**For a few thousand numbers.** There the [host](benchmarks/host-time.md) decides, "
+            f"and a call costs more of it: {', '.join(pairs)}."
+        )
+    strided = stand(of_suite(data, "strided")) if data else None
+    if strided and strided.losses:
+        factor, _, peer = strided.losses[0]
+        worst = f", at worst with {times(factor)} × the speed of {label_of(peer)}" if factor else ""
+        items.append(
+            "**Over a long dimension that is not the last.** Behind in "
+            f"{strided.behind} of {strided.cases} [cells](benchmarks/strides.md){worst}."
+        )
+    items += [
+        "**As a part of something larger.** Attention wants its softmax in one kernel with the "
+        "matrix products, as [FlashAttention](kernels/flash-attention.md) has it; under "
+        "`torch.compile` a call stays a kernel of its own and is not fused with its neighbours.",
+        "**On other hardware, for speed.** All of it was measured on one GPU. On a CPU a call is "
+        "PyTorch’s own.",
+    ]
+    return "\n".join(f"- {item}" for item in items) + "\n"
 
 
 def figure(data: dict) -> str:
@@ -175,8 +229,12 @@ def heat(data: dict) -> str:
 def fragments(root: Path) -> dict[str, Fragment]:
     """What the front page includes."""
     found = newest(root)
-    out = {"door-matrix": Fragment(matrix()), "door-bars": Fragment(bars())}
     data = found[1] if found else None
+    out = {
+        "door-matrix": Fragment(matrix()),
+        "door-bars": Fragment(bars()),
+        "home-limits": Fragment(limits(data)),
+    }
     if data is None or not share.rows(data):
         return out | {
             name: Fragment("")
@@ -187,8 +245,7 @@ def fragments(root: Path) -> dict[str, Fragment]:
         "home-claim": Fragment(f"{claim(numbers)}\n"),
         "home-figure": Fragment(figure(data)),
         "home-caption": Fragment(
-            f"{caption(numbers)} [All shapes, and where it loses](benchmarks/index.md).\n"
-            "{ .figure-caption }\n",
+            f"{caption(numbers)} [Every shape](benchmarks/index.md).\n{{ .figure-caption }}\n",
             measured_by(rows_of(data)),
         ),
         "door-heat": Fragment(heat(data)),

@@ -165,149 +165,31 @@ def memory(environment: dict) -> str:
 
 
 def coalescing() -> str:
-    """The same eight lanes, reading neighbours and reading a stride apart."""
+    """The same eight threads, reading neighbours and reading a stride apart."""
     near = Drawing(
-        250, 150, "Eight lanes read eight neighbouring elements: one sector of 32 bytes."
+        250, 150, "Eight threads read eight neighbouring elements: one sector of 32 bytes."
     )
     far = Drawing(
-        250, 150, "Eight lanes read elements that lie far apart: one element of eight sectors."
+        250, 150, "Eight threads read elements that lie far apart: one element of eight sectors."
     )
     for drawing, title in ((near, "neighbours"), (far, "a stride apart")):
         drawing.text(0, 10, title)
-        for lane in range(8):
-            drawing.box(4 + lane * 30, 26, 26, 20, "p0", str(lane))
+        for thread in range(8):
+            drawing.box(4 + thread * 30, 26, 26, 20, "p0", str(thread))
     near.box(3, 88, 238, 24, "frame")
-    for lane in range(8):
-        near.arrow(17 + lane * 30, 48, 17 + lane * 30, 84)
-        near.box(5 + lane * 29.5, 91, 26, 18, "reads")
-        far.arrow(17 + lane * 30, 48, 17 + lane * 30, 84)
-        far.box(4 + lane * 30, 88, 27, 24, "frame")
-        far.box(6 + lane * 30, 91, 4, 18, "reads")
+    for thread in range(8):
+        near.arrow(17 + thread * 30, 48, 17 + thread * 30, 84)
+        near.box(5 + thread * 29.5, 91, 26, 18, "reads")
+        far.arrow(17 + thread * 30, 48, 17 + thread * 30, 84)
+        far.box(4 + thread * 30, 88, 27, 24, "frame")
+        far.box(6 + thread * 30, 91, 4, 18, "reads")
     near.text(0, 134, "1 sector moved, all of it used", "quiet")
     far.text(0, 134, "8 sectors moved, an eighth of each used", "quiet")
     return figure(
         [near, far],
-        "Coalescing. Memory is moved in lines of 128 bytes, in sectors of 32. Lanes of a warp that "
-        "ask for neighbouring float32 numbers share sectors; lanes that ask for numbers far apart "
-        "each move a sector of their own and use four bytes of it. A warp has 32 lanes, eight are "
-        "drawn.",
-    )
-
-
-def packed_rows(
-    n_rows: int = 6, n_cols: int = 12, block_rows: int = 4, block_cols: int = 16
-) -> str:
-    """Rows of a matrix in tiles of block_rows × block_cols."""
-    programs = -(-n_rows // block_rows)
-    drawing = Drawing(
-        520,
-        programs * block_rows * 22 + 26,
-        f"{n_rows} rows of {n_cols} columns in two tiles of {block_rows} rows and {block_cols} "
-        "columns. The lanes past the end of a row, and the rows past the last, are empty.",
-    )
-    left, cell = 86, 27
-    for row in range(programs * block_rows):
-        program, y = row // block_rows, 20 + row * 22 + 4 * (row // block_rows)
-        if row % block_rows == 0:
-            drawing.text(0, y + 10, f"program {program}")
-        for col in range(block_cols):
-            inside = row < n_rows and col < n_cols
-            label = f"row {row}" if inside and col == 0 else ""
-            drawing.box(left + col * cell, y, cell - 1, 20, f"p{program}" if inside else "none")
-            if label:
-                drawing.text(left + 4, y + 10, label, f"on-p{program}")
-    drawing.text(left, 8, f"columns of the tile: {block_cols}", "quiet")
-    return figure(
-        [drawing],
-        f"{n_rows} rows of {n_cols} columns, {block_rows} rows to a program. The tile’s sides are "
-        "powers of two; its dashed lanes are masked, so they are neither read nor written. "
-        "Each row is reduced along the tile.",
-    )
-
-
-def parts_of_row(row: int, n_cols: int, vector: int) -> tuple[int, int, int]:
-    """(head, body, tail) of a row of a matrix without gaps.
-
-    >>> [parts_of_row(row, 27, 8) for row in range(4)]
-    [(0, 24, 3), (5, 16, 6), (2, 24, 1), (7, 16, 4)]
-    """
-    begin, end = row * n_cols, (row + 1) * n_cols
-    body_begin, body_end = -(-begin // vector) * vector, end // vector * vector
-    return body_begin - begin, body_end - body_begin, end - body_end
-
-
-def aligned_rows(n_cols: int = 27, vector: int = 8, n_rows: int = 4) -> str:
-    """Head, body and tail of the first rows of a matrix, between the borders of vectors."""
-    cell, left, bar = 12.4, 50, 24
-    drawing = Drawing(
-        520,
-        n_rows * (bar + 10) + 30,
-        f"{n_rows} rows of {n_cols} elements. Each has whole vectors of {vector} in its middle; "
-        "the first row starts on a vector, the others have a head and a tail outside of them.",
-    )
-    span = n_cols + 2 * vector
-    for row in range(n_rows):
-        y = 26 + row * (bar + 10)
-        begin = row * n_cols
-        first = begin // vector * vector
-        drawing.text(0, y + bar / 2, f"row {row}")
-        head, body, tail = parts_of_row(row, n_cols, vector)
-        x = left + (begin - first) * cell
-        for length, kind, name in (
-            (head, "edge", "head"),
-            (body, "p0", "body"),
-            (tail, "edge", "tail"),
-        ):
-            if kind == "p0":
-                for at in range(0, length, vector):
-                    drawing.box(
-                        x + at * cell, y, vector * cell - 1, bar, kind, name if at == 0 else ""
-                    )
-            elif length:
-                drawing.box(x, y, length * cell - 1, bar, kind, name if length > 3 else str(length))
-            x += length * cell
-        for mark in range(0, span, vector):
-            at = left + mark * cell - 0.5
-            if at < 518:
-                drawing.line(at, y - 4, at, y + bar + 4, "mark")
-    drawing.text(left, 8, f"dashed: every {vector} elements, 16 bytes", "quiet")
-    return figure(
-        [drawing],
-        f"The first rows of a matrix with {n_cols} columns of 16-bit elements. The body runs from "
-        "border to border and moves in vectors of 16 bytes. Head and tail, fewer than a vector "
-        "each, fit one small masked tile.",
-    )
-
-
-def strided_tile(along: int = 6, across: int = 12, wide: int = 4) -> str:
-    """Neighbours across, one softmax along."""
-    cell, left, top = 30, 120, 44
-    drawing = Drawing(
-        520,
-        top + along * 24 + 30,
-        f"A grid, {along} cells along the softmax dimension and {across} across. Each program "
-        f"takes {wide} neighbouring strands over the whole length.",
-    )
-    drawing.text(left, 10, "across: neighbours in memory", "quiet")
-    drawing.arrow(left + 190, 10, left + 250, 10)
-    for program in range(across // wide):
-        x = left + program * wide * cell
-        drawing.text(x + wide * cell / 2, 30, f"program {program}", "ink", "middle")
-        for down in range(along):
-            for at in range(wide):
-                drawing.box(x + at * cell, top + down * 24, cell - 1, 22, f"p{program}")
-    drawing.text(0, top + 12, "along: one", "quiet")
-    drawing.text(0, top + 30, "softmax runs", "quiet")
-    drawing.text(0, top + 48, "down here", "quiet")
-    drawing.arrow(100, top + 10, 100, top + along * 24 - 6)
-    drawing.text(
-        left, top + along * 24 + 14, "one maximum and one sum for each strand of the tile", "quiet"
-    )
-    return figure(
-        [drawing],
-        "A strand is what one softmax is taken of: elements that lie a stride apart. A program "
-        "takes neighbouring strands, so that each line of its tile is whole cache lines, and "
-        "reduces along them.",
+        "Eight of the 32 threads of a warp. If they ask for adjacent float32 numbers, these share "
+        "a sector. If they ask for numbers far apart, each moves a sector of its own and uses "
+        "four bytes of it.",
     )
 
 
@@ -379,12 +261,7 @@ def fragments(environment: dict | None) -> dict[str, str]:
     """The figures by the name that a page includes them by."""
     drawn = {
         "figure-coalescing": coalescing(),
-        "figure-packed-rows": packed_rows(),
-        "figure-aligned-rows": aligned_rows(),
-        "figure-split-rows": timeline.together(),
-        "figure-split-rows-alone": timeline.without_a_partner(),
         "figure-depths": timeline.depths(),
-        "figure-strided": strided_tile(),
         "figure-split-strided": split_strands(),
         "figure-three-ways": three_ways(),
     }

@@ -3,8 +3,8 @@
 Two questions are asked. `choose_rows`, if the elements of a row are adjacent: a row that fits one
 program's registers is one program's ([row tiles][triton_softmax.choose.row_tiles]: packed, or
 aligned if rows have edges), a longer one is [split][triton_softmax.choose.split_rows] into chunks,
-and what can be neither is walked in loops. `choose_strided`, if they lie apart: a tile of the whole
-softmax dimension, or chunks of it, or loops ([strided][triton_softmax.choose.strided]).
+and what can be neither is walked in loops. `choose_strided`, if they lie apart: a tile of whole
+strands, or chunks of them, or loops ([strided][triton_softmax.choose.strided]).
 
 What the answer depends on, besides the shape: the [device][triton_softmax.choose.device], the
 [traits][triton_softmax.choose.traits] of the operation, and how many elements one access may

@@ -82,13 +82,13 @@ class SplitRows(NamedTuple):
 
 
 class StridedTile(NamedTuple):
-    """The whole softmax dimension, of some columns side by side: `strided`."""
+    """Whole strands side by side: `strided`."""
 
     block_cols: int
-    """Elements of the softmax dimension, a power of two, at least its length."""
+    """Elements along a strand in a tile, a power of two."""
 
     block_inner: int
-    """Columns side by side, a power of two."""
+    """Strands side by side, a power of two."""
 
     vector: int
     """Divides the inner dimension's length and all strides but the inner ones; 1 where these are
@@ -100,12 +100,15 @@ class StridedTile(NamedTuple):
     wide_index: bool
     """Offsets within one outer slice need 64 bits."""
 
+    tiles: int = 1
+    """Tiles one after the other along the strands. Together they have room for whole strands."""
+
 
 class SplitStrided(NamedTuple):
-    """Chunks of the softmax dimension, on as many programs at the same time: `split_strided`."""
+    """Chunks of strands, on as many programs at the same time: `split_strided`."""
 
     block_cols: int
-    """Elements of the softmax dimension in a chunk, a power of two."""
+    """Elements of a strand in a chunk, a power of two."""
 
     block_inner: int
     """As in `StridedTile`."""
@@ -123,7 +126,7 @@ class SplitStrided(NamedTuple):
     """Poll for words that are missing; NVIDIA only."""
 
     chunks: int
-    """Lanes per column that read its words: a power of two, at least the number of chunks, and such
+    """Lanes per strand that read its words: a power of two, at least the number of chunks, and such
     that the tile of chunks × block_inner has at least as many lanes as there are threads."""
 
     polls: int
@@ -131,10 +134,10 @@ class SplitStrided(NamedTuple):
 
 
 class StridedLoops(NamedTuple):
-    """Chunks of a very long softmax dimension, each walked tile by tile: `strided_loops`."""
+    """Chunks of very long strands, each walked along tile by tile: `strided_loops`."""
 
     block_cols: int
-    """Elements of the softmax dimension in a tile, a power of two."""
+    """Elements of a strand in a tile, a power of two."""
 
     block_inner: int
     """As in `StridedTile`."""
@@ -161,19 +164,19 @@ class Choice(NamedTuple):
 
     kernel: str
     """Its module in `kernels`: "packed_rows", "aligned_rows", "split_rows", "strided",
-    "split_strided", "strided_loops", or "two_loops"."""
+    "split_strided" or "strided_loops"."""
 
-    how: Constants | None
-    """The constants of its geometry; None for two_loops, whose launcher tunes them."""
+    how: Constants
+    """The constants of its geometry."""
 
     num_warps: int
-    """Warps per program; 0 for two_loops."""
+    """Warps per program."""
 
     max_registers: int | None = None
     """Registers per thread at most; None lets the compiler choose."""
 
     n_chunks: int = 1
-    """Chunks of a row, or of the softmax dimension."""
+    """Chunks of a row, or of a strand."""
 
     chunk_cols: int = 0
     """Columns of a chunk, of which the last may have fewer. For `split_rows` and `strided_loops`,
@@ -190,7 +193,7 @@ class Choice(NamedTuple):
 
         Args:
             n_groups: what is cut into `n_chunks` chunks: tiles of rows, rows that are split, or
-                tiles of columns side by side.
+                tiles of strands side by side.
         """
         n_tasks = n_groups * self.n_chunks
         return n_tasks if self.max_programs is None else min(n_tasks, self.max_programs)
@@ -198,12 +201,6 @@ class Choice(NamedTuple):
     @property
     def launches(self) -> tuple[Constants, ...]:
         """The constants of each launch, in order: `how`, or what publishes and then what writes."""
-        if self.how is None:
-            return ()
         if self.two_launches:
             return self.how._replace(write=False), self.how._replace(publish=False)
         return (self.how,)
-
-
-TWO_LOOPS = Choice("two_loops", how=None, num_warps=0)
-"""Rows that no other geometry takes, read twice."""

@@ -1,4 +1,4 @@
-"""How the words that programs publish are read, in split rows and split columns alike."""
+"""How the words that programs publish are read, in split rows and split strands alike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def lanes_and_polls(n_chunks: int, num_warps: int, width: int = 1) -> tuple[int,
     Args:
         n_chunks: chunks, each with `width` words.
         num_warps: warps of the program that reads.
-        width: words of a chunk, a power of two: 1 for a row, the number of columns for columns.
+        width: words of a chunk, a power of two: 1 for a row, the strands of a tile for strands.
 
     There are as many lanes as threads at least, so that no two threads poll the same word.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .constants import Choice, RowTile
 from .device import Device
 from .traits import Traits
-from .vectors import next_power_of_2
+from .vectors import ceil_div, next_power_of_2
 
 MAX_COLS = 65536
 """The longest row that packed and aligned rows take when they are asked for by name; the registers
@@ -31,14 +31,22 @@ to be written."""
 LONGEST_OF_FEW = 8192
 """The same if there are few rows: longer ones are split, or most of the device idles."""
 
+SHORT = 128
+"""The longest row that is short: a program has many of it, and lanes without an element cost more
+than anything else."""
+
+LONGEST_ODD = {2: (96, 40), 4: (24, 16), 8: (24, 16)}
+"""The longest row of an odd length that is moved element by element, by bytes of an element, with
+one input and with two. Such rows are mostly edges, and so they have none."""
+
 LONGEST_TILE = {(2, False): 256, (2, True): 512, (4, False): 1024, (4, True): 1024}
 """The longest row, or body, that lies in a single tile, by bytes of an element and edges; 1024 for
 all others."""
 
 TILES = {4: (3, 4), 8: (5, 6, 8)}
-"""How many tiles a longer row may take, where a tile is a quarter or an eighth of the next power of
-two. With seven eighths as well, less would be wasted in one length of four, and one kernel more
-would be compiled for each power of two."""
+"""How many tiles a row that is not short may take, where a tile is a quarter or an eighth of the
+next power of two. With seven eighths as well, less would be wasted in one length of four, and one
+kernel more would be compiled for each power of two."""
 
 ELEMENTS_PER_THREAD = {2: 64, 4: 64, 8: 16}
 """Elements of a longer row that a thread holds, by their bytes: as many as leave room for several
@@ -84,20 +92,67 @@ def choose_row_tile(
     body = n_cols // vector * vector if edges else n_cols  # 4,097 columns have a body of 4,096
     kernel = "aligned_rows" if edges else "packed_rows"
     enough_for_all = max(1, next_power_of_2(n_rows // (2 * device.multiprocessors)))
+    if n_cols <= SHORT and not edges:
+        return _short_rows(n_cols, enough_for_all, itemsize, vector, traits)
     if body > 1024:
+        few = n_rows < 4 * device.multiprocessors and body <= LONGEST_OF_FEW and itemsize <= 4
+        if few:
+            return _row_of_few(kernel, body, itemsize, vector)
         return _row_in_tiles(kernel, body, itemsize, vector, traits, device)
-    if body > LONGEST_TILE.get((itemsize, edges), 1024) and enough_for_all > 1 and vector == 8:
+    longest_tile = LONGEST_TILE.get((itemsize, edges), 1024)
+    if edges and traits.inputs == 2:
+        longest_tile = min(longest_tile, 32)
+    if body > longest_tile and enough_for_all > 1 and itemsize == 2 and vector == 8:
         return _rows_in_tiles(kernel, body, enough_for_all, edges, traits, device)
-    half_vector = itemsize == 2 and vector == 4 and not edges
-    block_cols = max(32 if half_vector else 16, next_power_of_2(body))
+    block_cols = max(16, next_power_of_2(body))
     how = RowTile(
-        block_rows=min(_rows(block_cols, itemsize, half_vector, edges, traits), enough_for_all),
+        block_rows=min(_rows(block_cols, itemsize, edges, traits), enough_for_all),
         block_cols=block_cols,
         vector=vector,
         barrier=False,
     )
-    steps = _warp_steps(itemsize, half_vector, edges, traits)
+    steps = _warp_steps(itemsize, edges, traits)
     return Choice(kernel, how, next(warps for longest, warps in steps if block_cols <= longest))
+
+
+def longest_without_edges(itemsize: int, divisor: int, traits: Traits) -> int:
+    """The longest row that is packed even if it does not consist of whole vectors.
+
+    Args:
+        itemsize: bytes of the widest element that is read.
+        divisor: the largest power of two, up to a vector, that divides length and strides.
+        traits: of the operation.
+    """
+    if divisor > 1 or traits.reduces:
+        return SHORT
+    one_input, two_inputs = LONGEST_ODD[itemsize]
+    return one_input if traits.inputs == 1 else two_inputs
+
+
+def _short_rows(
+    n_cols: int, enough_for_all: int, itemsize: int, vector: int, traits: Traits
+) -> Choice:
+    """Many short rows, 2 KiB of them to a program, in tiles so narrow that few lanes are empty; if
+    there are too few rows for that, still as many as give each thread something to do."""
+    power = next_power_of_2(n_cols)
+    block_cols = power if n_cols == power else max(2, vector, min(16, power // 4))
+    rows = 2048 // itemsize // power * (2 if traits.reduces else 1)
+    how = RowTile(
+        block_rows=min(rows, max(enough_for_all, 256 // power)),
+        block_cols=block_cols,
+        vector=vector,
+        barrier=False,
+        tiles=ceil_div(n_cols, block_cols),
+    )
+    return Choice("packed_rows", how, num_warps=2)
+
+
+def _row_of_few(kernel: str, body: int, itemsize: int, vector: int) -> Choice:
+    """A row that has much of a multiprocessor for itself: 32 bytes to a thread, so that all of it
+    is on its way at once."""
+    power = next_power_of_2(body)
+    how = RowTile(block_rows=1, block_cols=power, vector=vector, barrier=False)
+    return Choice(kernel, how, num_warps=min(8, power * itemsize // 1024))
 
 
 def _row_in_tiles(
@@ -125,22 +180,27 @@ def _rows_in_tiles(
     two."""
     power = next_power_of_2(body)
     block_cols = power // 4
+    both = edges and traits.inputs == 2
+    if both:  # rows enough to hide the two reads of an edge
+        rows, num_warps = max(1, min(8, 4096 // power)), 2 if power <= 128 else 4
+    else:
+        rows, num_warps = 2048 // power, 1 if edges or traits.reduces else 2
     how = RowTile(
-        block_rows=min(2048 // power, enough_for_all),
+        block_rows=min(rows, enough_for_all),
         block_cols=block_cols,
         vector=8,
         barrier=device.nvidia and traits.reduces,
         tiles=next(tiles for tiles in TILES[4] if tiles * block_cols >= body),
     )
-    return Choice(kernel, how, num_warps=1 if edges or traits.reduces else 2)
+    return Choice(kernel, how, num_warps)
 
 
-def _rows(block_cols: int, itemsize: int, half_vector: bool, edges: bool, traits: Traits) -> int:
+def _rows(block_cols: int, itemsize: int, edges: bool, traits: Traits) -> int:
     """Rows of a tile, if there are rows enough."""
     if edges:
         # Edges take two vectors of lanes per row besides; in short rows, as many as the body.
         return min(16, max(1, 1024 // block_cols))
-    if itemsize == 2 and traits.inputs == 1 and not half_vector:
+    if itemsize == 2 and traits.inputs == 1:
         # A narrow element is half the bytes, so it takes twice as many to keep memory busy.
         return max(1, (4096 if traits.reduces else 2048) // block_cols)
     return max(1, 1024 // block_cols)
@@ -150,18 +210,13 @@ def _rows(block_cols: int, itemsize: int, half_vector: bool, edges: bool, traits
 # to move more at a time. Which weighs more was measured, for each kind of row.
 EDGES_NARROW = ((128, 2), (1024, 1))
 EDGES_WIDE = ((128, 2), (256, 1), (512, 2), (1024, 4))
-HALF_VECTORS = ((64, 2), (1024, 1))
 REDUCED = ((64, 2), (1024, 1))
 OTHERS = ((1024, 4),)
 
 
-def _warp_steps(
-    itemsize: int, half_vector: bool, edges: bool, traits: Traits
-) -> tuple[tuple[int, int], ...]:
+def _warp_steps(itemsize: int, edges: bool, traits: Traits) -> tuple[tuple[int, int], ...]:
     if edges and itemsize == 2:
         return EDGES_NARROW
     if traits.reduces:
         return REDUCED
-    if edges:
-        return EDGES_WIDE
-    return HALF_VECTORS if half_vector else OTHERS
+    return EDGES_WIDE if edges else OTHERS

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from . import row_tiles, split_rows
-from .constants import TWO_LOOPS, Choice
+from .constants import Choice
 from .device import Device
 from .row_tiles import choose_row_tile, fits_one_program
 from .split_rows import choose_split_rows
 from .strided import choose_loops
 from .traits import Traits
-from .vectors import ceil_div, vector_width
+from .vectors import ceil_div, vector_of_lines, vector_width
+
+MANY_ROWS = 2**20
+"""Rows enough for any device: their number, where a choice must not depend on it."""
 
 
 def choose_rows(
@@ -44,36 +47,29 @@ def choose_rows(
     held = held or itemsize
     vector = vector_width(itemsize, addresses, strides)
     edges = bool(n_cols % vector) or any(stride % vector for stride in strides)
+    # What divides everything is seldom a whole vector, but then rows have no edges.
+    divisor = vector_of_lines(itemsize, addresses, (n_cols, *strides))
     if implementation is not None:
         refuse(implementation, n_cols, held, vector)
         if implementation == "split_rows":
             return choose_split_rows(n_rows, n_cols, held, vector, edges, traits, device)
         aligned = implementation == "aligned_rows"
-        if edges and not aligned:
-            vector = 1
+        vector = vector if aligned else divisor
         return choose_row_tile(n_rows, n_cols, held, vector, aligned, traits, device)
-    if edges and half_vectors_do(n_cols, held, vector, strides):
-        vector, edges = 4, False
+    if traits.any_order and n_cols > row_tiles.LONGEST_OF_FEW:
+        # Chunks, whose sums are added in floating point: the same for every number of rows.
+        if held == 8 or n_cols > split_rows.MAX_COLS:
+            return choose_loops(1, n_cols, held, traits, device)
+        return choose_split_rows(MANY_ROWS, n_cols, held, vector, edges, traits, device)
+    if vector == 1 or n_cols <= row_tiles.longest_without_edges(held, divisor, traits):
+        vector, edges = divisor, False
     if fits_one_program(n_rows, n_cols, held, edges, traits, device):
         return choose_row_tile(n_rows, n_cols, held, vector, edges, traits, device)
     # Summaries of float64 do not fit a word, and programs are counted in 31 bits.
     too_many_programs = n_rows * ceil_div(n_cols, 1024) >= 2**31
     if held == 8 or n_cols > split_rows.MAX_COLS or too_many_programs:
-        # Rows enough for the device: one program each, which reads whole vectors.
-        enough_rows = held == 8 and 2 * n_rows >= device.multiprocessors and not traits.reduces
-        return TWO_LOOPS if enough_rows else choose_loops(n_rows, n_cols, held, traits, device)
+        return choose_loops(n_rows, n_cols, held, traits, device)
     return choose_split_rows(n_rows, n_cols, held, vector, edges, traits, device)
-
-
-def half_vectors_do(n_cols: int, itemsize: int, vector: int, strides: tuple[int, ...]) -> bool:
-    """Whether 16-bit rows are moved by half a vector, which divides them. Short rows are mostly
-    edges, and so they have none."""
-    return (
-        itemsize == 2
-        and vector == 8
-        and n_cols <= 128
-        and not any(count % 4 for count in (n_cols, *strides))
-    )
 
 
 def refuse(implementation: str, n_cols: int, itemsize: int, vector: int) -> None:

@@ -20,6 +20,9 @@ LONGEST_BLOCK = 8192
 MAX_COLS = MAX_CHUNKS * LONGEST_BLOCK
 """The longest row: 2^25 columns."""
 
+FOR_INTEGERS = 40
+"""Registers per thread that a sum of integers takes besides, which no order changes."""
+
 ANY_LENGTH = 2**31
 """More columns than any row has."""
 
@@ -101,7 +104,8 @@ def candidates_for_many_rows(
         return [
             one_chunk_each,
             (1_310_720, Candidate(8192, 96, depth=1, backoff=500)),
-            (ANY_LENGTH, Candidate(8192, 128, depth=2)),
+            (2_097_152, Candidate(8192, 128, depth=2)),
+            (ANY_LENGTH, Candidate(16384, 128, num_warps=8, depth=2)),
         ]
     if edges:
         one_chunk_each = [
@@ -115,6 +119,7 @@ def candidates_for_many_rows(
         *one_chunk_each,
         (ANY_LENGTH, Candidate(4096, 128, depth=2)),
         (ANY_LENGTH, Candidate(8192, 168, depth=1)),
+        (ANY_LENGTH, Candidate(16384, 128, num_warps=8)),
     ]
 
 
@@ -173,8 +178,13 @@ def candidates(
     """(longest row, candidate) in the order of preference, for rows of this number."""
     if vector == 1:
         # Rows out of step are moved element by element, and a register holds one element.
-        kept_terms = Candidate(2048, 40, keep_terms=True)
-        return [(ANY_LENGTH, kept_terms if traits.keeps_terms else Candidate(4096, 128))]
+        if traits.inputs > 1:
+            one_chunk_each = Candidate(8192, 128, num_warps=8)
+        elif traits.keeps_terms:
+            one_chunk_each = Candidate(4096, 40, num_warps=8, keep_terms=True)
+        else:
+            one_chunk_each = Candidate(4096, 128)
+        return [(524_288, one_chunk_each)]
     few = candidate_for_few_rows(n_rows, n_cols, itemsize, traits, device)
     return [
         *([(ANY_LENGTH, few)] if few else []),
@@ -223,6 +233,11 @@ def choose_split_rows(
         device: what the kernel will run on.
     """
     in_order = candidates(n_rows, n_cols, itemsize, vector, edges, traits, device)
+    if traits.any_order:
+        in_order = [
+            (longest, each._replace(registers=each.registers + FOR_INTEGERS))
+            for longest, each in in_order
+        ]
     possible = [
         candidate
         for longest, candidate in in_order

@@ -1,4 +1,8 @@
-"""Softmax along a dimension whose elements lie apart, seen as (n_outer, n_cols, n_inner)."""
+"""Softmax along a dimension whose elements lie apart, seen as (n_outer, n_cols, n_inner).
+
+What one softmax is taken of is a strand: n_cols elements along the middle dimension. Strands lie
+side by side along the last.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +20,22 @@ CHUNK_REGISTERS = 128
 
 
 class Columns(NamedTuple):
-    """The columns of a tensor, as all strided geometries see them."""
+    """The strands of a tensor, as all strided geometries see them."""
 
     n_outer: int
     """Size of the first dimension."""
 
     n_cols: int
-    """Length of the softmax dimension."""
+    """Size of the softmax dimension: the length of a strand."""
 
     n_inner: int
-    """Size of the last dimension: columns side by side."""
+    """Size of the last dimension: strands side by side."""
 
     itemsize: int
     """Bytes of the widest element that is read."""
 
     vector: int
-    """Elements that one access across columns may move."""
+    """Elements that one access across strands may move."""
 
     stated_vector: int
     """The same as the kernel is told: 1 where Triton sees it by itself."""
@@ -87,17 +91,24 @@ def choose_strided(
 
 # --8<-- [start:columns]
 def choose_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """A tile of the whole softmax dimension if it is short, else chunks of it, else loops.
+    """A tile of whole strands if they are short, else chunks of them, else loops.
 
-    A very long dimension, for whose many chunks there would be too many words to read, is walked in
-    loops. So is every long one where waiting is not known to work, or whose elements have to be
+    Very long strands, for whose many chunks there would be too many words to read, are walked along
+    in loops. So are all long ones where waiting is not known to work, or whose elements have to be
     accessed one by one or (16-bit, forward) two by two.
     """
     itemsize, forward = columns.itemsize, traits.inputs == 1
     block_cols = next_power_of_2(columns.n_cols)
     longest_tile = 1024 if itemsize == 4 and forward else 512
     longest_split = 65536 if itemsize == 2 and forward else 16384
+    # Narrow accesses take longer than reading twice, unless programs are few.
+    groups = columns.n_outer * ceil_div(columns.n_inner, 32)
     too_narrow = 2 if itemsize == 2 and forward else 1
+    if groups < device.multiprocessors and not traits.any_order:
+        too_narrow = 0
+    if traits.any_order:
+        longest_tile = 2048  # one program as long as it can: it alone adds in any order
+        columns = columns._replace(n_outer=1)
     if (
         (device.nvidia and itemsize <= 4 and columns.vector > too_narrow)
         and (block_cols > longest_tile and columns.n_cols <= longest_split)
@@ -114,28 +125,43 @@ def choose_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
 
 # --8<-- [start:tile]
 def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """The whole dimension, and as many columns side by side as make whole cache lines, or as
-    registers allow."""
-    block_cols = next_power_of_2(columns.n_cols)
+    """Whole strands, and as many side by side as make whole cache lines, or as registers allow."""
     sixteen, forward = columns.itemsize == 2, traits.inputs == 1
-    per_warp = 1024 if columns.itemsize == 8 else 2048
-    if sixteen and not forward and 256 <= block_cols <= 512:
-        block_inner = 64  # fewer 16-bit columns would be half a line each
-        per_warp = 2048 if block_cols == 256 else 4096
-    elif block_cols <= 256:
-        block_inner = max(64, 1024 // block_cols)
+    power = next_power_of_2(columns.n_cols)
+    block_cols, tiles = power, 1
+    if columns.n_cols < power:
+        block_cols = max(1, power // 8)
+        tiles = ceil_div(columns.n_cols, block_cols)
+    if power <= 64:
+        block_inner = max(64, 1024 // power)
+    elif power <= 512:
+        half_lines = sixteen and (power <= 256 or not forward)  # else, of so few 16-bit elements
+        block_inner = 64 if half_lines else 32
     else:
-        block_inner = 32 if block_cols <= 1024 else 16
+        block_inner = 16
     block_inner = min(block_inner, next_power_of_2(columns.n_inner))
+    few = columns.n_outer * ceil_div(columns.n_inner, block_inner) < device.multiprocessors
+    while block_inner > 8 and (
+        columns.n_outer * ceil_div(columns.n_inner, block_inner) < device.multiprocessors
+    ):
+        block_inner //= 2
     how = StridedTile(
         block_cols,
         block_inner,
         columns.stated_vector,
         # A large 16-bit tile: as float32 numbers it would fill the registers.
-        barrier=device.nvidia and sixteen and block_cols == (512 if forward else 256),
+        barrier=device.nvidia and sixteen and power >= (512 if forward else 256),
         wide_index=columns.wide_index,
+        tiles=tiles,
     )
-    num_warps = max(1, min(16, block_cols * block_inner // per_warp))
+    per_thread = 80 if sixteen else 48 if columns.itemsize == 4 else 32
+    if tiles == 1 and power > 512:
+        per_thread = 64
+    if few and columns.itemsize <= 4:
+        per_thread = 20  # all of it on its way at once
+    num_warps = 1
+    while num_warps < 16 and tiles * block_cols * block_inner > 32 * per_thread * num_warps:
+        num_warps *= 2
     return Choice("strided", how, num_warps)
 
 
@@ -144,7 +170,7 @@ def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Cho
 
 # --8<-- [start:split]
 def chunk_tile(n_cols: int, itemsize: int, traits: Traits) -> tuple[int, int, int]:
-    """(block_cols, block_inner, warps) of a chunk of a dimension that no tile holds.
+    """(block_cols, block_inner, warps) of a chunk of strands that are too long for a tile.
 
     The taller the chunks, the fewer words there are to read; the smaller the tiles, the more
     programs run beside one that waits.
@@ -152,16 +178,21 @@ def chunk_tile(n_cols: int, itemsize: int, traits: Traits) -> tuple[int, int, in
     if traits.inputs == 1:
         if itemsize == 4:
             return 512, 32, 8
-        return (512, 32, 4) if n_cols <= 2048 else (1024, 32, 8)
-    if n_cols > 4096:  # many chunks: as tall as registers allow
-        return 2048 // itemsize, 32, 16
-    return (256, 32, 8) if itemsize == 4 else (256, 64, 8)
+        if n_cols <= 8192:
+            return 512, 32, 4
+        return (1024, 32, 8) if n_cols <= 32768 else (2048, 16, 8)
+    if itemsize == 2:
+        return (512, 32, 8) if n_cols <= 8192 else (1024, 32, 16)
+    return (256, 32, 8) if n_cols <= 4096 else (512, 32, 16)  # many chunks: tall ones
 
 
 def choose_split_strided(columns: Columns, traits: Traits, device: Device) -> Choice | None:
-    """Chunks of the softmax dimension on as many programs; None if the chunks of a column, and so
-    all that wait for each other, do not run at once."""
+    """Chunks of strands on as many programs; None if the chunks of a strand, and so all that wait
+    for each other, do not run at once."""
     block_cols, block_inner, num_warps = chunk_tile(columns.n_cols, columns.itemsize, traits)
+    programs = columns.n_outer * ceil_div(columns.n_inner, 32) * ceil_div(columns.n_cols, 512)
+    if programs < 2 * device.multiprocessors:
+        block_cols, block_inner, num_warps = 256, 32 // columns.itemsize, 4
     block_inner = min(block_inner, next_power_of_2(columns.n_inner))
     n_chunks = ceil_div(columns.n_cols, block_cols)
     programs = columns.n_outer * ceil_div(columns.n_inner, block_inner) * n_chunks
@@ -186,7 +217,7 @@ def choose_split_strided(columns: Columns, traits: Traits, device: Device) -> Ch
 
 # --8<-- [start:loops]
 def loop_tile(itemsize: int, vector: int, traits: Traits) -> tuple[int, int, int]:
-    """(block_cols, block_inner, warps) of a tile that walks down a chunk."""
+    """(block_cols, block_inner, warps) of a tile that walks along a chunk."""
     if itemsize == 8:
         return 64, 32, 4
     if itemsize == 4:
@@ -197,9 +228,9 @@ def loop_tile(itemsize: int, vector: int, traits: Traits) -> tuple[int, int, int
 
 
 def choose_strided_loops(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """A long dimension walked twice, in as many chunks as keep the device busy.
+    """Long strands walked along twice, in as many chunks as keep the device busy.
 
-    But every program of the second launch reads the summaries of all chunks of its columns, which
+    But every program of the second launch reads the summaries of all chunks of its strands, which
     should be few beside the elements of its own chunk.
     """
     n_cols, itemsize = columns.n_cols, columns.itemsize

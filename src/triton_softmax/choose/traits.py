@@ -27,5 +27,9 @@ class Traits(NamedTuple):
     reduces: bool = False
     """Only numbers of the row are written, and no elements, so nothing is kept until then."""
 
+    any_order: bool = False
+    """No order of summing may change the result, and none does as long as the terms of a sum are in
+    one program. So a choice must not depend on the number of rows where there are several."""
+
     numbers: bool = False
     """Numbers of the row go in or come out beside the elements, and take registers."""

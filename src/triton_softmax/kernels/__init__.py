@@ -19,7 +19,7 @@ all of `triton_softmax.operations`, launched by `triton_softmax.plan`.
 | `packed_rows` | several short rows per program | 2MN | 3MN |
 | `aligned_rows` | wide accesses whatever the row stride | 2MN | 3MN |
 | `split_rows` | a long row over several programs, still read once | 2MN | 3MN |
-| `strided` | elements that lie apart: columns side by side | 2MN | 3MN |
+| `strided` | elements that lie apart: strands side by side | 2MN | 3MN |
 | `split_strided` | a long dimension of that kind over several programs | 2MN | 3MN |
 | `strided_loops` | a very long one, walked twice in chunks | 3MN | 5MN |
 

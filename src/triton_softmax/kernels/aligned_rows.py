@@ -17,16 +17,9 @@ import triton.language as tl
 
 from .device.names import with_operation
 from .device.registers import in_registers
-from .device.summaries import (
-    added,
-    adjusted,
-    load_numbers,
-    placed,
-    spread,
-    store_numbers,
-    summed,
-)
-from .device.tiles import barrier_of_tiles, max_of_tiles, sum_of_tiles, terms_of_tiles
+from .device.summaries import adjusted, load_numbers, placed, spread, store_numbers
+from .device.sums import sums_of
+from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
 from .device.vectors import edge_of_row, round_up
 
 
@@ -87,11 +80,11 @@ def aligned_rows_kernel(
     m = 0.0
     if OP.shifted:
         raw = barrier_of_tiles(raw, HOW.barrier)
-        m = tl.maximum(max_of_tiles(raw, INNER), tl.max(values_edge[0], axis=1)[:, None])
+        m = tl.maximum(max_of_tiles(raw, INNER, 1), tl.max(values_edge[0], axis=1)[:, None])
     raw = barrier_of_tiles(raw, HOW.barrier)
     terms = terms_of_tiles(raw, places, m, INNER, OP)
     terms_edge = OP.terms(values_edge, m, False)
-    totals = added(sum_of_tiles(terms), spread(summed(terms_edge, 1), 1))
+    totals = spread(sums_of((terms, (terms_edge,)), 1, OP), 1)
 
     numbers = load_numbers(in_ptrs, in_strides, rows, rows < n_rows, OP)
     if OP.row_results:

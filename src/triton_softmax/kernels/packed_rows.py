@@ -18,8 +18,9 @@ import triton.language as tl
 
 from .device.names import with_operation
 from .device.registers import in_registers
-from .device.summaries import adjusted, load_numbers, placed, store_numbers
-from .device.tiles import barrier_of_tiles, max_of_tiles, sum_of_tiles, terms_of_tiles
+from .device.summaries import adjusted, load_numbers, placed, spread, store_numbers
+from .device.sums import sums_of
+from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
 from .device.vectors import multiple_of
 
 
@@ -67,10 +68,10 @@ def packed_rows_kernel(
     m = 0.0
     if OP.shifted:
         raw = barrier_of_tiles(raw, HOW.barrier)
-        m = max_of_tiles(raw, INNER)
+        m = max_of_tiles(raw, INNER, 1)
     raw = barrier_of_tiles(raw, HOW.barrier)
     terms = terms_of_tiles(raw, places, m, INNER, OP)
-    totals = sum_of_tiles(terms)
+    totals = spread(sums_of((terms,), 1, OP), 1)
 
     numbers = load_numbers(in_ptrs, in_strides, rows, rows < n_rows, OP)
     if OP.row_results:

@@ -33,7 +33,8 @@ from .device.registers import (
     rounded,
     unpack_pairs,
 )
-from .device.summaries import added, adjusted, load_numbers, placed, store_numbers, summed
+from .device.summaries import adjusted, load_numbers, placed, store_numbers
+from .device.sums import sums_of
 from .device.vectors import edge_of_row, round_up
 
 
@@ -50,27 +51,57 @@ class Rows(NamedTuple):
 
 
 @triton.jit
+def columns_of_chunk(n_cols, chunk, rows):
+    """(first, count) of the columns of a chunk that has edges of its own."""
+    first = chunk * rows.chunk_cols
+    return first, tl.minimum(tl.maximum(n_cols - first, 0), rows.chunk_cols)
+
+
+@triton.jit
 def body_of_chunk(
-    begin, n_cols, chunk, rows, VECTOR: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr
+    begin,
+    n_cols,
+    chunk,
+    rows,
+    VECTOR: tl.constexpr,
+    BLOCK: tl.constexpr,
+    WIDTH: tl.constexpr,
+    OP: tl.constexpr,
 ):
     """Offsets and mask of a chunk of a row's body, in units of WIDTH elements (2 for pairs).
 
-    The body starts on a vector and chunk_cols is a multiple of VECTOR, so every chunk does.
+    The body starts on a vector and chunk_cols is a multiple of VECTOR, so every chunk does. If no
+    order may change the sum, a chunk must have the same columns wherever the row starts: then each
+    has a body of its own.
     """
-    chunk_cols = rows.chunk_cols // VECTOR * VECTOR
-    start = round_up(begin, VECTOR) + chunk * chunk_cols
-    end = tl.minimum(start + chunk_cols, (begin + n_cols) // VECTOR * VECTOR)
+    if OP.any_order:
+        first, count = columns_of_chunk(n_cols, chunk, rows)
+        start = round_up(begin + first, VECTOR)
+        end = (begin + first + count) // VECTOR * VECTOR
+    else:
+        chunk_cols = rows.chunk_cols // VECTOR * VECTOR
+        start = round_up(begin, VECTOR) + chunk * chunk_cols
+        end = tl.minimum(start + chunk_cols, (begin + n_cols) // VECTOR * VECTOR)
     # Dividing by VECTOR and multiplying by VECTOR // WIDTH keeps the alignment in sight.
     offsets = start // VECTOR * (VECTOR // WIDTH) + tl.arange(0, BLOCK // WIDTH)
     return offsets, offsets < end // VECTOR * (VECTOR // WIDTH)
 
 
 @triton.jit
-def load_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
-    """(body, edge) of a task, a block of each input, as they lie in memory.
+def edge_of_chunk(begin, n_cols, chunk, rows, VECTOR: tl.constexpr, OP: tl.constexpr):
+    """Columns and mask of a chunk's edge: the row's, which belongs to chunk 0, or its own."""
+    if OP.any_order:
+        first, count = columns_of_chunk(n_cols, chunk, rows)
+        cols, mask = edge_of_row(begin + first, count, VECTOR)
+        return first + cols, mask
+    else:
+        return edge_of_row(begin, tl.where(chunk == 0, n_cols, 0), VECTOR)
 
-    The row's edge, if rows have one, belongs to chunk 0. Past the last task nothing is read.
-    """
+
+@triton.jit
+def load_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
+    """(body, edge) of a task, a block of each input, as they lie in memory; past the last task
+    nothing is read."""
     VECTOR: tl.constexpr = HOW.vector
     row = (task // rows.n_chunks).to(tl.int64)
     chunk = task % rows.n_chunks
@@ -81,13 +112,13 @@ def load_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
         ptr = rows.in_ptrs[i]
         begin = row * rows.in_strides[i]
         if HOW.pairs:
-            offsets, mask = body_of_chunk(begin, n_cols, chunk, rows, VECTOR, HOW.block, 2)
+            offsets, mask = body_of_chunk(begin, n_cols, chunk, rows, VECTOR, HOW.block, 2, OP)
             body = body + (load_pairs(ptr, offsets, mask, OP.padding),)
         else:
-            offsets, mask = body_of_chunk(begin, n_cols, chunk, rows, VECTOR, HOW.block, 1)
+            offsets, mask = body_of_chunk(begin, n_cols, chunk, rows, VECTOR, HOW.block, 1, OP)
             body = body + (tl.load(ptr + offsets, mask=mask, other=OP.padding),)
         if HOW.edges:
-            cols, mask = edge_of_row(begin, tl.where(chunk == 0, n_cols, 0), VECTOR)
+            cols, mask = edge_of_chunk(begin, n_cols, chunk, rows, VECTOR, OP)
             edge = edge + (tl.load(ptr + begin + cols, mask=mask, other=OP.padding),)
         else:
             edge = edge + (tl.full((2 * VECTOR,), OP.padding, tl.float32).to(ptr.dtype.element_ty),)
@@ -95,13 +126,13 @@ def load_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
 
 
 @triton.jit
-def columns_of_chunk(rows, task, HOW: tl.constexpr):
+def places_of_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
     """The columns that the elements of a task's body and edge lie in, −1 outside."""
     begin = (task // rows.n_chunks).to(tl.int64) * rows.in_strides[0]
     chunk = task % rows.n_chunks
-    offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, HOW.vector, HOW.block, 1)
+    offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, HOW.vector, HOW.block, 1, OP)
     body = tl.where(mask, (offsets - begin).to(tl.int32), -1)
-    cols, mask = edge_of_row(begin, tl.where(chunk == 0, rows.n_cols, 0), HOW.vector)
+    cols, mask = edge_of_chunk(begin, rows.n_cols, chunk, rows, HOW.vector, OP)
     return body, tl.where(mask, cols, -1).to(tl.int32)
 
 
@@ -156,7 +187,7 @@ def blank_like(blocks):
 @triton.jit
 def summarise(body, edge, task, rows, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
     """(m, totals, terms): the summary of a chunk, its edge included, and the terms of its body."""
-    place, place_edge = columns_of_chunk(rows, task, HOW)
+    place, place_edge = places_of_chunk(rows, task, OP, HOW)
     values_edge = placed(in_registers(edge, INNER), place_edge, OP)
     m = 0.0
     if OP.shifted:
@@ -168,9 +199,10 @@ def summarise(body, edge, task, rows, INNER: tl.constexpr, OP: tl.constexpr, HOW
     # Who computes a partner's summary must get the same bits: HOW.wait asks for exact terms.
     values = placed(elements(body, rows, INNER, HOW.pairs), place, OP)
     terms = OP.terms(values, m, HOW.wait)
-    totals = summed(terms, 0)
     if HOW.edges:
-        totals = added(totals, summed(OP.terms(values_edge, m, HOW.wait), 0))
+        totals = sums_of(((terms,), (OP.terms(values_edge, m, HOW.wait),)), 0, OP)
+    else:
+        totals = sums_of(((terms,),), 0, OP)
     return m, totals, terms
 
 
@@ -234,8 +266,8 @@ def write_chunk(
     if not OP.reduces:
         begin = row * out_strides[0]
         totals = adjusted(m, totals, numbers, OP)
-        place, place_edge = columns_of_chunk(rows, task, HOW)
-        offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, VECTOR, HOW.block, 1)
+        place, place_edge = places_of_chunk(rows, task, OP, HOW)
+        offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, VECTOR, HOW.block, 1, OP)
         if HOW.keep_terms:
             result = OP.finish_terms(kept, m_own, m, totals)
         else:
@@ -244,8 +276,8 @@ def write_chunk(
             result = OP.finish(values, OP.terms(values, m, False), m, totals)
         tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=mask)
         if HOW.edges:
-            n_cols = tl.where(chunk == 0, rows.n_cols, 0)
-            cols, mask = edge_of_row(row * rows.in_strides[0], n_cols, VECTOR)
+            in_begin = row * rows.in_strides[0]
+            cols, mask = edge_of_chunk(in_begin, rows.n_cols, chunk, rows, VECTOR, OP)
             values = placed(in_registers(edge, INNER), place_edge, OP)
             result = OP.finish(values, OP.terms(values, m, False), m, totals)
             tl.store(out_ptrs[0] + begin + cols, result.to(INNER).to(OUT), mask=mask)

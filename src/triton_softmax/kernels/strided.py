@@ -1,10 +1,11 @@
 """A dimension whose elements lie apart, without a transposing copy.
 
-The tensor is seen as (n_outer, n_cols, n_inner) with free strides: the operation runs along the
-middle, and neighbours in memory are, as a rule, neighbours along n_inner. So a program takes
-block_inner columns side by side, reads whole cache lines across them, and reduces down the tile's
-first axis. The tile holds the whole dimension. One that is too long for that is the business of
-`split_strided`, and a very long one that of `strided_loops`.
+The tensor is seen as (n_outer, n_cols, n_inner) with free strides. A strand is what one softmax is
+taken of: n_cols elements along the middle dimension. Neighbours in memory are, as a rule,
+neighbours along n_inner and belong to different strands. So a program takes block_inner strands
+side by side, reads whole cache lines across them, and reduces along them, over the tile's first
+axis. Its tiles have room for whole strands. Longer ones are the business of `split_strided`, and
+very long ones that of `strided_loops`. In names, `cols` counts along a strand and `inner` across.
 
 Triton specialises an argument that is 1, and so sees which axis is contiguous. That the lines of a
 tile start on vectors it sees only if the other strides are multiples of 16, and those of images of
@@ -17,15 +18,17 @@ import triton
 import triton.language as tl
 
 from .device.names import with_operation
-from .device.registers import in_registers, optimization_barrier
-from .device.summaries import adjusted, load_numbers, placed, spread, store_numbers, summed
+from .device.registers import in_registers
+from .device.summaries import adjusted, load_numbers, placed, spread, store_numbers
+from .device.sums import sums_of
+from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
 from .device.vectors import multiple_of
 
 
 # --8<-- [start:tile]
 @triton.jit
 def slice_of(ptr, strides, outer, VECTOR: tl.constexpr):
-    """Where an outer slice of a tensor with strides (outer, column, inner) begins."""
+    """Where an outer slice of a tensor with strides (outer, along, across) begins."""
     return ptr + outer * multiple_of(strides[0], VECTOR)
 
 
@@ -49,7 +52,7 @@ def inner_strides(strides):
 
 @triton.jit
 def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
-    """Offsets of a tile within an outer slice: cols down, inner across."""
+    """Offsets of a tile within an outer slice: cols along the strands, inner across them."""
     return cols * multiple_of(strides[1], VECTOR) + inner * strides[2]
 
 
@@ -61,7 +64,7 @@ def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
 def strided_kernel(
     in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner, OP: tl.constexpr, HOW: tl.constexpr
 ):
-    """An operation along the middle dimension, block_inner columns per program.
+    """An operation along the middle dimension, block_inner strands per program.
 
     Args:
         in_ptrs: the inputs, a tuple; (n_outer, n_cols, n_inner) each, then those that have a number
@@ -70,41 +73,46 @@ def strided_kernel(
         in_strides: elements from one to the next along each dimension, a triple for each input;
             any, 0 included.
         out_strides: the same of the results.
-        n_cols: length of the middle dimension.
-        n_inner: length of the last dimension.
+        n_cols: length of a strand.
+        n_inner: strands of an outer slice.
         OP: what is computed, an `Operation`.
-        HOW: a `StridedTile`: block_cols, a power of two, at least n_cols; block_inner, a power of
-            two; vector, which divides n_inner and all strides but the inner ones; barrier, see
+        HOW: a `StridedTile`: block_cols and block_inner, powers of two; tiles, as many as hold
+            n_cols; vector, which divides n_inner and all strides but the inner ones; barrier, see
             `optimization_barrier`; wide_index, whether offsets in a slice need 64 bits.
     """
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
     INDEX: tl.constexpr = tl.int64 if HOW.wide_index else tl.int32
+    BLOCK_COLS: tl.constexpr = HOW.block_cols
+    TILES: tl.constexpr = HOW.tiles
     VECTOR: tl.constexpr = HOW.vector
     blocks = tl.cdiv(n_inner, HOW.block_inner)
     program = tl.program_id(0)
     outer = (program // blocks).to(tl.int64)
     inner = (program % blocks).to(INDEX) * HOW.block_inner
     inner += tl.arange(0, HOW.block_inner)[None, :]
-    cols = tl.arange(0, HOW.block_cols).to(INDEX)[:, None]
+    cols = tl.arange(0, BLOCK_COLS).to(INDEX)[:, None]
     across = inner < multiple_of(n_inner, VECTOR)
-    mask = (cols < n_cols) & across
 
     in_slices = slices_of(in_ptrs, in_strides, outer, OP.inputs, VECTOR)
     raw = ()
-    for i in tl.static_range(len(in_ptrs) - OP.numbers):
-        offsets = offsets_in_slice(in_strides[i], cols, inner, VECTOR)
-        raw = raw + (tl.load(in_slices[i] + offsets, mask=mask, other=OP.padding),)
+    places = ()
+    for t in tl.static_range(TILES):
+        mask = (t * BLOCK_COLS + cols < n_cols) & across
+        tile = ()
+        for i in tl.static_range(len(in_ptrs) - OP.numbers):
+            offsets = offsets_in_slice(in_strides[i], t * BLOCK_COLS + cols, inner, VECTOR)
+            tile = tile + (tl.load(in_slices[i] + offsets, mask=mask, other=OP.padding),)
+        raw = raw + (tile,)
+        places = places + (tl.where(mask, t * BLOCK_COLS + cols, -1),)
 
     m = 0.0
     if OP.shifted:
-        raw = optimization_barrier(raw, HOW.barrier)
-        m = tl.max(in_registers(raw, INNER)[0], axis=0)[None, :]
-    raw = optimization_barrier(raw, HOW.barrier)
-    places = tl.where(mask, cols, -1)
-    values = placed(in_registers(raw, INNER), places, OP)
-    terms = OP.terms(values, m, False)
-    totals = spread(summed(terms, 0), 0)
+        raw = barrier_of_tiles(raw, HOW.barrier)
+        m = max_of_tiles(raw, INNER, 0)
+    raw = barrier_of_tiles(raw, HOW.barrier)
+    terms = terms_of_tiles(raw, places, m, INNER, OP)
+    totals = spread(sums_of((terms,), 0, OP), 0)
 
     out_slices = slices_of(out_ptrs, out_strides, outer, len(out_ptrs) - OP.row_results, VECTOR)
     numbers = load_numbers(in_slices, inner_strides(in_strides), inner, across, OP)
@@ -114,12 +122,14 @@ def strided_kernel(
     if not OP.reduces:
         totals = adjusted(m, totals, numbers, OP)
         if HOW.barrier:
-            raw = optimization_barrier(raw, HOW.barrier)
-            values = placed(in_registers(raw, INNER), places, OP)
-            terms = OP.terms(values, m, False)
-        result = OP.finish(values, terms, m, totals).to(INNER).to(OUT)
-        offsets = offsets_in_slice(out_strides[0], cols, inner, VECTOR)
-        tl.store(out_slices[0] + offsets, result, mask=mask)
+            raw = barrier_of_tiles(raw, HOW.barrier)
+            terms = terms_of_tiles(raw, places, m, INNER, OP)
+        for t in tl.static_range(TILES):
+            mask = (t * BLOCK_COLS + cols < n_cols) & across
+            offsets = offsets_in_slice(out_strides[0], t * BLOCK_COLS + cols, inner, VECTOR)
+            values = placed(in_registers(raw[t], INNER), places[t], OP)
+            result = OP.finish(values, terms[t], m, totals)
+            tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
         if OP.finish_at is not None:
             col, result = OP.finish_at(m, totals, numbers)
             offsets = offsets_in_slice(out_strides[0], col, inner, 1)

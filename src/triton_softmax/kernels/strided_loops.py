@@ -1,10 +1,10 @@
-"""A dimension too long to hold, walked twice, tile by tile, by as many programs as are useful.
+"""Strands too long for registers, walked along twice by as many programs as are useful.
 
 The tensor is seen as (n_outer, n_cols, n_inner), as in `strided`. A program takes block_inner
-columns side by side and walks down them with the online recurrence, then again to write. A long
-dimension has few columns for its size, too few for all multiprocessors, so it is cut into chunks.
-The first launch leaves the summaries of all chunks in memory, the second merges those of its
-columns and writes. With a single chunk one launch does both.
+strands side by side and walks along them with the online recurrence, then again to write. A tensor
+with very long strands has few of them, too few for all multiprocessors, so they are cut into
+chunks. The first launch leaves the summaries of all chunks in memory, the second merges those of
+its strands and writes. With a single chunk one launch does both.
 
 `split_strided` reads once, and waits. Here nobody waits for anybody, so this runs on every device,
 and in float64 too. Rows may be walked like this as well, with n_inner = 1.
@@ -46,7 +46,7 @@ def load_tile(in_ptrs, in_strides, cols, end, inner, n_inner, OP: tl.constexpr, 
 def summary_offsets(
     group, chunks, n_chunks, WHICH: tl.constexpr, OP: tl.constexpr, BLOCK_INNER: tl.constexpr
 ):
-    """Where one of the numbers of the summaries of a group's columns lies, for some chunks: m, or
+    """Where one of the numbers of the summaries of a group's strands lies, for some chunks: m, or
     one of the sums."""
     line = (group * n_chunks + chunks) * (1 + OP.sums) + WHICH
     return line * BLOCK_INNER + tl.arange(0, BLOCK_INNER)[None, :]
@@ -82,13 +82,13 @@ def strided_loops_kernel(
     OP: tl.constexpr,
     HOW: tl.constexpr,
 ):
-    """An operation along the middle dimension, a program for each chunk of block_inner columns.
+    """An operation along the middle dimension, a program for each chunk of block_inner strands.
 
     Args:
         in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`.
         words_ptr: workspace of block_inner int64 words per program for m and for each sum; not
             looked at if one launch does both.
-        n_chunks: chunks of the middle dimension; 1 if one launch does both.
+        n_chunks: chunks of a strand; 1 if one launch does both.
         chunk_cols: length of a chunk.
         OP: what is computed, an `Operation`.
         HOW: a `StridedLoops`: block_cols and block_inner, powers of two; vector and wide_index as
@@ -137,7 +137,7 @@ def strided_loops_kernel(
     else:
         parts = n_chunks
         if OP.reduces:
-            # One program writes the columns' numbers.
+            # One program writes the strands' numbers.
             parts = tl.where(chunk == 0, n_chunks, 0)
         for start in range(0, parts, BLOCK_COLS):
             there = start + tile < parts
@@ -167,8 +167,8 @@ def strided_loops_kernel(
         numbers = load_numbers(in_slices, inner_strides(in_strides), inner, inner < n_inner, OP)
         if OP.row_results:
             results = OP.finish_row(m, totals, numbers)
-            first = (inner < n_inner) & (chunk == 0)
-            store_numbers(out_slices, inner_strides(out_strides), inner, first, results, OP)
+            writes = (inner < n_inner) & (chunk == 0)
+            store_numbers(out_slices, inner_strides(out_strides), inner, writes, results, OP)
     if HOW.write and not OP.reduces:
         totals = adjusted(m, totals, numbers, OP)
         for start in range(begin, end, BLOCK_COLS):
@@ -180,10 +180,10 @@ def strided_loops_kernel(
             tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
         if OP.finish_at is not None:
             col, result = OP.finish_at(m, totals, numbers)
-            at = offsets_in_slice(out_strides[0], col, inner, 1)
+            offsets = offsets_in_slice(out_strides[0], col, inner, 1)
             mine = (inner < n_inner) & (col >= begin) & (col < end)
             tl.debug_barrier()
-            tl.store(out_slices[0] + at, result.to(INNER).to(OUT), mask=mine)
+            tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mine)
 
 
 # --8<-- [end:kernel]

@@ -22,7 +22,7 @@ A number of the row may also go in: dl of log-sum-exp, or the target of cross-en
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import triton
@@ -64,6 +64,7 @@ class Operation(str):
             does not get right, written last; a column of −1 is none. `totals` are as for `finish`.
         placed: whether `values` ends with a block of the elements' columns, −1 outside the row.
         row_results: how many numbers `finish_row` returns.
+        any_order: whether terms are summed in such a way that no order changes the sums.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Operation(str):
     finish_at: Any = None
     placed: bool = False
     row_results: int = 0
+    any_order: bool = False
 
     def __new__(cls, name: str, *args: Any, **kwargs: Any):
         return super().__new__(cls, name)
@@ -115,6 +117,23 @@ class Operation(str):
 
 
 # --8<-- [end:operation]
+
+
+_in_any_order: dict[Operation, Operation] = {}
+
+
+def in_any_order(op: Operation) -> Operation:
+    """The operation with sums that no order changes, and results that follow from the sums alone;
+    always the same one.
+
+    >>> from triton_softmax.operations.softmax import SOFTMAX
+    >>> str(in_any_order(SOFTMAX)), in_any_order(SOFTMAX).finish_terms
+    ('softmax_in_any_order', None)
+    """
+    if op not in _in_any_order:
+        name = f"{op.name}_in_any_order"
+        _in_any_order[op] = replace(op, name=name, finish_terms=None, any_order=True)
+    return _in_any_order[op]
 
 
 @triton.jit

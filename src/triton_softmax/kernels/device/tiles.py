@@ -1,11 +1,12 @@
-"""A row that lies in several tiles side by side.
+"""A row that lies in several tiles one after the other.
 
 The sides of a tile are powers of two, and a row's length seldom is one: a row of 5,120 columns
 fills five eighths of a tile of 8,192, and what would have moved the rest idles. Five tiles of 1,024
 hold it without a gap. They are unrolled, so each stays in registers.
 
 In all functions `raw` is a tuple of tiles, each a tuple with a block of each input, as loaded;
-`places` has the columns of each tile, −1 outside the row.
+`places` has the columns of each tile, −1 outside the row; AXIS is the dimension of a block that
+runs along the row.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import triton
 import triton.language as tl
 
 from .registers import in_registers, optimization_barrier
-from .summaries import added, placed, spread, summed
+from .summaries import placed
 
 
 # --8<-- [start:tiles]
@@ -28,12 +29,12 @@ def barrier_of_tiles(raw, BARRIER: tl.constexpr):
 
 
 @triton.jit
-def max_of_tiles(raw, INNER: tl.constexpr):
-    """The largest element of each row of the first input, shape (rows, 1)."""
+def max_of_tiles(raw, INNER: tl.constexpr, AXIS: tl.constexpr):
+    """The largest element of each row of the first input, a block of length 1 along AXIS."""
     largest = in_registers(raw[0], INNER)[0]
     for t in tl.static_range(1, len(raw)):
         largest = tl.maximum(largest, in_registers(raw[t], INNER)[0])
-    return tl.max(largest, axis=1)[:, None]
+    return tl.expand_dims(tl.max(largest, axis=AXIS), AXIS)
 
 
 @triton.jit
@@ -44,15 +45,6 @@ def terms_of_tiles(raw, places, m, INNER: tl.constexpr, OP: tl.constexpr):
         values = placed(in_registers(raw[t], INNER), places[t], OP)
         terms = terms + (OP.terms(values, m, False),)
     return terms
-
-
-@triton.jit
-def sum_of_tiles(terms):
-    """The sums of each row, shape (rows, 1): tile by tile first, and then within one tile."""
-    totals = terms[0]
-    for t in tl.static_range(1, len(terms)):
-        totals = added(totals, terms[t])
-    return spread(summed(totals, 1), 1)
 
 
 # --8<-- [end:tiles]

@@ -1,0 +1,14 @@
+"""The gradient of the worked example
+
+Output and arriving gradient are read, the gradient of x is written. Drop the sum from the line that computes dx: the rows of dx no longer add up to 0.
+"""
+# code: src/triton_softmax/kernels/single_block.py:backward
+y = Tensor([[0.0900, 0.2447, 0.6652], [0.0159, 0.1173, 0.8668]], name="y")
+dy = Tensor([[0.1, 0.2, 0.7], [0.2, 0.3, 0.5]], name="dy")
+dx = empty((2, 3), name="dx")
+
+softmax_backward_single_block_kernel[(2,)](
+    y, dy, dx, y.stride(0), dy.stride(0), dx.stride(0), 3, LOG=False, BLOCK_SIZE=4
+)
+for row in dx.tolist():
+    print("a row of dx adds up to", round(sum(row), 4))

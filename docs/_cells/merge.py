@@ -1,0 +1,30 @@
+"""Cut a row anywhere
+
+Both halves are summarised and merged. Change the cut, merge the halves in the other order, or merge with (−inf, 0), which changes nothing.
+"""
+from math import exp
+
+
+def shifted(x, m):
+    """exp(x − m), and 0 where both are −∞."""
+    return exp(x - (m if m > -inf else 0.0))
+
+
+def summary(row):
+    m = max(row) if row else -inf
+    return m, sum(shifted(x, m) for x in row)
+
+
+def merge(m1, d1, m2, d2):
+    m = max(m1, m2)
+    return m, d1 * shifted(m1, m) + d2 * shifted(m2, m)
+
+
+row = [2.0, 1.0, 4.0, -1.0, 3.0, 5.0, 0.0]
+cut = 3
+
+left, right = summary(row[:cut]), summary(row[cut:])
+print("left  ", left)
+print("right ", right)
+print("merged", merge(*left, *right))
+print("whole ", summary(row))

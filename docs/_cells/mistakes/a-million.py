@@ -1,0 +1,16 @@
+"""−10⁶ in place of −∞
+
+Scores below it vanish altogether: the masked element wins. Infinity is a number that floating point has.
+"""
+@triton.jit
+def softmax(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + cols, mask=cols < n, other=-1.0e6)  # wrong
+    x = tl.load(x_ptr + cols, mask=cols < n, other=-inf)  # right
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(y_ptr + cols, e / tl.sum(e, axis=0), mask=cols < n)
+
+
+x, y = Tensor([-3.0e6, -3.0e6, -3.0e6], name="x"), empty((3,), name="y")
+softmax[(1,)](x, y, 3, BLOCK=4)
+expect(y, [1 / 3, 1 / 3, 1 / 3])

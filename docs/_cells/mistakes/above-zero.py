@@ -1,0 +1,15 @@
+"""Log-probabilities above 0
+
+The log-sum-exp was kept in 16 bits, and lies below the logit that is in it: the token gets a probability above 1.
+"""
+@triton.jit
+def log_probability(x_ptr, lse_ptr, out_ptr):
+    tl.store(out_ptr, tl.load(x_ptr) - tl.load(lse_ptr))
+
+
+x = Tensor([20.18], name="x")
+lse = Tensor([20.1801], dtype=bfloat16, name="lse")  # wrong
+lse = Tensor([20.1801], dtype=float32, name="lse")  # right
+out = empty((1,), name="log p")
+log_probability[(1,)](x, lse, out)
+expect(out, [-0.0001], within=1e-5)

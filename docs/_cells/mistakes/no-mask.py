@@ -1,0 +1,16 @@
+"""A tile that reaches past the row
+
+The block is a power of two, the row is not. Without a mask the kernel reads and writes what belongs to somebody else.
+"""
+@triton.jit
+def twice(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + cols)  # wrong
+    tl.store(y_ptr + cols, 2 * x)  # wrong
+    x = tl.load(x_ptr + cols, mask=cols < n)  # right
+    tl.store(y_ptr + cols, 2 * x, mask=cols < n)  # right
+
+
+x, y = Tensor([1.0, 2.0, 3.0], name="x"), empty((3,), name="y")
+twice[(1,)](x, y, 3, BLOCK=4)
+expect(y, [2.0, 4.0, 6.0])

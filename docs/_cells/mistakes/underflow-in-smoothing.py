@@ -1,0 +1,13 @@
+"""A probability that underflowed, in the smoothing term
+
+Label smoothing needs log y of every class, also of those whose y is 0 in floating point. Take it from the logits.
+"""
+from math import exp, log
+
+x, eps, target = [0.0, -900.0], 0.1, 0
+lse = log(sum(exp(x_j) for x_j in x))
+y = [exp(x_j - lse) for x_j in x]
+log_y = [log(y_j) if y_j else -inf for y_j in y]  # wrong
+log_y = [x_j - lse for x_j in x]  # right
+loss = -(1 - eps) * log_y[target] - eps * sum(log_y) / len(x)
+expect(loss, 45.0)

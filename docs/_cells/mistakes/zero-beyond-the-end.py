@@ -1,0 +1,16 @@
+"""0 beyond the end of the row
+
+Sums take 0 for padding, a softmax does not: exp(0 − m) is added to the denominator for every masked element.
+"""
+@triton.jit
+def softmax(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + cols, mask=cols < n, other=0.0)  # wrong
+    x = tl.load(x_ptr + cols, mask=cols < n, other=-inf)  # right
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(y_ptr + cols, e / tl.sum(e, axis=0), mask=cols < n)
+
+
+x, y = Tensor([-1.0, -2.0, -3.0], name="x"), empty((3,), name="y")
+softmax[(1,)](x, y, 3, BLOCK=4)
+expect(y, [0.6652, 0.2447, 0.0900])

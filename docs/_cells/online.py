@@ -1,0 +1,17 @@
+"""The recurrence, step by step
+
+Let m start at 0 and make all numbers very negative, or let the row fall instead of rise.
+"""
+from math import exp
+
+
+def shifted(x, m):
+    """exp(x − m), and 0 where both are −∞."""
+    return exp(x - (m if m > -inf else 0.0))
+
+
+m, d = -inf, 0.0
+for x in [1.0, 3.0, -inf, 2.0, 3.0]:
+    m_before, m = m, max(m, x)
+    d = d * shifted(m_before, m) + shifted(x, m)
+    print("read", x, "  m =", m, "  d =", round(d, 4))

@@ -1,0 +1,11 @@
+"""One program for each row
+
+Each element is read once and written once. Try a row of −inf, LOG=True, or leave the mask out of the load and see what it says.
+"""
+# code: src/triton_softmax/kernels/single_block.py:forward
+x = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x")
+y = empty((2, 3), name="y")
+
+softmax_forward_single_block_kernel[(2,)](
+    x, y, x.stride(0), y.stride(0), 3, LOG=False, BLOCK_SIZE=4
+)

@@ -1,0 +1,16 @@
+"""Softmax down the columns
+
+The strands are the columns of this matrix, whose elements lie four apart. Step through: a program reads two strands at once, so that neighbours in memory are read together. With block_inner=1 they are not.
+"""
+# code: src/triton_softmax/kernels/strided.py:tile
+# code: src/triton_softmax/kernels/strided.py:kernel
+# given: src/triton_softmax/operations/softmax.py: SOFTMAX
+# given: src/triton_softmax/choose/constants.py: StridedTile
+x = Tensor([[1.0, 1.0, 0.0, 2.0], [2.0, 3.0, 0.0, 0.0], [3.0, 5.0, 0.0, 2.0]], name="x")
+out = empty((3, 4), name="out")
+
+how = StridedTile(
+    block_cols=4, block_inner=2, vector=1, barrier=False, wide_index=False, tiles=1
+)
+strides = (12, 4, 1)  # to the next matrix, to the next element of a strand, to the next strand
+strided_kernel[(2,)]((x,), (out,), (strides,), (strides,), 3, 4, OP=SOFTMAX, HOW=how)

@@ -1,0 +1,237 @@
+"""The table that opens the page of numerics: what each choice of arithmetic costs, and its bound.
+
+Errors are relative and measured in float32 beside float64; each is the worst of the numbers tried.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from softmax_site.computed.math_figures import U, length_errors, offset_errors, rounded, tree_sum
+from triton_softmax.reference import softmax_vjp
+
+U16 = 2.0**-8
+"""Unit roundoff of bfloat16."""
+OFFSET = 10_000.0
+SPACE = "\N{NO-BREAK SPACE}"
+GAMMA = 1
+"""The exponential is rounded to the nearest number."""
+
+
+class Error(NamedTuple):
+    """What was measured, and what it cannot exceed."""
+
+    measured: float
+    bound: float
+
+
+class Choice(NamedTuple):
+    """One decision, both ways."""
+
+    what: str
+    otherwise: str
+    loses: Error
+    here: str
+    keeps: Error
+    shown: str
+
+
+def power(value: float) -> str:
+    """With one digit.
+
+    >>> power(2.4e-7), power(0.74)
+    ('2·10⁻⁷', '0.7')
+    """
+    if value >= 0.05:
+        return f"{value:.1g}"
+    digit, exponent = f"{value:.0e}".split("e-")
+    return f"{digit}·10⁻{str(int(exponent)).translate(str.maketrans('0123456789', '⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+
+
+def bfloat16(x: np.ndarray) -> np.ndarray:
+    """Float32 numbers rounded to bfloat16, halves to even.
+
+    >>> bfloat16(np.float32([257, 1 + 2**-9]))
+    array([256.,   1.], dtype=float32)
+    """
+    bits = np.asarray(x, dtype=np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+
+
+def off(result: np.ndarray | np.float32, exact: np.ndarray | float) -> float:
+    """The largest relative error."""
+    return float(np.max(np.abs(np.asarray(result, dtype=np.float64) / exact - 1)))
+
+
+def statistics(n: int = 1000) -> tuple[Error, Error]:
+    """A denominator of equal terms kept in bfloat16, and an output that is rounded once."""
+    d = np.float32([0.0])
+    for _ in range(n):
+        d = bfloat16(d + np.float32(1))
+    y = np.random.default_rng(0).dirichlet(np.ones(n))
+    once = off(bfloat16(y.astype(np.float32)), y)
+    # eq: round-once
+    return Error(off(d, n), (n - 1) * U16), Error(once, U16 + U + U * U16)
+
+
+def order() -> tuple[Error, Error]:
+    """One exponential of a row with an offset, scaled first and subtracted first."""
+    found = next(each for each in offset_errors() if each["offset"] == OFFSET)
+    return (
+        Error(found["first"], found["first bound"]),
+        Error(found["after"], found["after bound"]),
+    )
+
+
+def summation() -> tuple[Error, Error]:
+    """The largest output of the longest row of the figure, summed in order and in a tree."""
+    found = length_errors()[-1]
+    return (
+        Error(U * found["chain"], U * found["chain bound"]),
+        Error(U * found["tree"], U * found["tree bound"]),
+    )
+
+
+def merge32(one: tuple, other: tuple) -> tuple:
+    """A merge of pairs in float32."""
+    m = np.maximum(one[0], other[0])
+    factors = (rounded(each[0] - m, np.exp) for each in (one, other))
+    first, second = (each[1] * factor for each, factor in zip((one, other), factors))
+    return m, first + second
+
+
+def online(n: int = 2**14, tile: int = 2**10, rows: int = 8) -> tuple[Error, Error]:
+    """The denominator of one pass, a merge for each number, and of tiles merged in a tree."""
+    x = np.random.default_rng(1).normal(size=(rows, n)).astype(np.float32)
+    top = x.max(axis=1)
+    exact = np.exp(x.astype(np.float64) - top[:, None]).sum(axis=1)
+    single = (x[:, 0], np.ones(rows, np.float32))
+    for i in range(1, n):
+        single = merge32(single, (x[:, i], np.ones(rows, np.float32)))
+    pairs = []
+    for piece in np.split(x, n // tile, axis=1):
+        m = piece.max(axis=1)
+        pairs.append((m, tree_sum(rounded(piece - m[:, None], np.exp).T)))
+    while len(pairs) > 1:
+        pairs = [merge32(one, other) for one, other in zip(pairs[::2], pairs[1::2])]
+    spread = float((np.exp(x - top[:, None]) / exact[:, None] * (top[:, None] - x)).sum(1).max())
+
+    def bound(h: float, mu: float) -> float:
+        # eq: online-error-bound
+        return U * (spread + GAMMA + h + mu * (GAMMA + 2))
+
+    return (
+        Error(off(single[1], exact), bound(0, n - 1)),
+        Error(off(pairs[0][1], exact), bound(math.log2(tile), math.log2(n // tile))),
+    )
+
+
+def gradient(n: int = 1024) -> tuple[Error, Error]:
+    """dx with the products rounded to bfloat16 before their sum, and in float32; relative to the
+    largest entry."""
+    random = np.random.default_rng(2)
+    y = random.dirichlet(np.ones(n)).astype(np.float32)
+    dy = random.normal(size=n).astype(np.float32)
+    Y, DY, h = y.astype(np.float64), dy.astype(np.float64), math.log2(n)
+    exact = softmax_vjp(Y, DY)
+    scale, size = np.abs(exact).max(), float(Y @ np.abs(DY))
+
+    def error(products: np.ndarray, u: float) -> Error:
+        dx = y * (dy - tree_sum(products))
+        # eq: vjp-error-bound
+        bound = Y * ((U * h + u) * size + 2 * U * np.abs(DY - Y @ DY))
+        return Error(float(np.abs(dx - exact).max() / scale), float(bound.max() / scale))
+
+    return error(bfloat16(y * dy), U16), error(y * dy, U)
+
+
+def logsumexp(n: int = 128) -> tuple[Error, Error]:
+    """The gradient of log-sum-exp from the saved output, and from maximum and denominator."""
+    x = (OFFSET + np.random.default_rng(3).normal(size=n)).astype(np.float32)
+    m = x.max()
+    t = x - m
+    exact = np.exp(t.astype(np.float64))
+    d, exact = tree_sum(rounded(t, np.exp)), exact / exact.sum()
+    lse = m + rounded(d, np.log)
+    h, far = math.log2(n), np.abs(t).max()
+    # eq: softmax-error-bound
+    sum_bound = float(exact @ np.abs(t)) + GAMMA + h
+    return (
+        Error(
+            off(rounded(x - lse, np.exp), exact),
+            U * (float(lse) + float(np.abs(x - lse).max()) + sum_bound + math.log(n) + GAMMA),
+        ),
+        Error(off(rounded(t, np.exp) / d, exact), U * (float(far) + sum_bound + GAMMA + 1)),
+    )
+
+
+def choices() -> list[Choice]:
+    """What the table shows, in the order of the page."""
+    rows = (
+        (
+            "statistics, bfloat16 input",
+            "1,000 equal terms summed in bfloat16",
+            "float32, one rounding at the end",
+            r"\eqref{round-once}",
+            statistics,
+        ),
+        (
+            "exponent of a row with an offset of 10,000",
+            r"$x \kappa - m \kappa$",
+            r"$(x - m)\, \kappa$",
+            r"\eqref{exp2-scale-first-error} \eqref{exp2-subtract-first-error}",
+            order,
+        ),
+        (
+            "sum of a row of 2¹⁸ numbers",
+            "in order",
+            "in a tree",
+            r"\eqref{softmax-error-bound}",
+            summation,
+        ),
+        (
+            "online denominator of 2¹⁴ numbers",
+            "number by number",
+            "tiles of 1,024, merged in a tree",
+            r"\eqref{online-error-bound}",
+            online,
+        ),
+        (
+            r"products $y_j\, \mathit{dy}_j$ of the backward pass",
+            "rounded to bfloat16",
+            "float32",
+            r"\eqref{vjp-error-bound}",
+            gradient,
+        ),
+        (
+            "gradient of log-sum-exp, offset 10,000",
+            r"from the rounded $\ell$",
+            "from $m$ and $d$",
+            "([below](#the-gradient-of-log-sum-exp))",
+            logsumexp,
+        ),
+    )
+    found = []
+    for what, otherwise, here, shown, measure in rows:
+        loses, keeps = measure()
+        found.append(Choice(what, otherwise, loses, here, keeps, shown))
+    return found
+
+
+def table() -> str:
+    """The choices in Markdown."""
+    lines = ["| where rounding enters | one way | a better way |", "|---|---|---|"]
+    for what, otherwise, loses, here, keeps, shown in choices():
+        worse, better = (
+            f"{power(each.measured)}{SPACE}≤{SPACE}{power(each.bound)}" for each in (loses, keeps)
+        )
+        lines.append(f"| {what} {shown} | {otherwise}<br>{worse} | {here}<br>**{better}** |")
+    return "\n".join([*lines, ""])
+
+
+def generate() -> dict[str, str]:
+    """The table by its path."""
+    return {"docs/_computed/rounding-table.md": table()}

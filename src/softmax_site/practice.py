@@ -1,0 +1,164 @@
+"""The exercises on the pages: what stands there without a script, and the file that the script
+loads. The exercises themselves lie in `exercises/`, and so does what checks them."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+from functools import lru_cache
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from softmax_site.benchmarks.page import Fragment, Rendered
+
+FOLDER = "exercises"
+ASSET = "assets/practice.json"
+CHECKER = ("judge.py", "checks.py", "with_small_triton.py", "in_page.py")
+"""What a page runs of `exercises/checker`."""
+
+KINDS = {"predict": "Predict", "fill in": "Fill in", "find the bug": "Find the bug"}
+
+TITLES = {
+    "mathematics": "Mathematics",
+    "one-row": "One row, one program",
+    "long-rows": "Longer rows",
+}
+
+PAGES = {
+    "mathematics": ("shift", "jacobian", "vjp", "rescale", "merge"),
+    "one-row": ("lanes", "first_kernel", "padding", "single_block", "stride", "backward"),
+    "long-rows": (
+        *("traffic", "long_softmax", "online_softmax", "zero_start"),
+        *("edge", "chunks", "attention"),
+    ),
+}
+"""The exercises of each page below docs/practice, in order."""
+
+
+class Exercise(NamedTuple):
+    """One exercise."""
+
+    name: str
+    kind: str
+    """A key of `KINDS`."""
+    title: str
+    skeleton: str
+    """What the reader starts from."""
+    solution: str
+
+    @property
+    def anchor(self) -> str:
+        """Where its page has it."""
+        return self.name.replace("_", "-")
+
+    @property
+    def filled(self) -> set[int]:
+        """The lines of the solution, from 1, that the skeleton does not have."""
+        before, after = self.skeleton.splitlines(), self.solution.splitlines()
+        matcher = difflib.SequenceMatcher(None, before, after, False)
+        return {
+            number
+            for what, _, _, first, last in matcher.get_opcodes()
+            if what != "equal"
+            for number in range(first + 1, last + 1)
+        }
+
+
+def load(root: Path) -> dict[str, Exercise]:
+    """Every exercise by name, in order."""
+    folder = root / FOLDER
+    tree = ast.parse((folder / "checker/checks.py").read_text("utf8"))
+    (listed,) = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXERCISES"
+    ]
+    out = {}
+    for each in getattr(listed, "elts", ()):
+        name, kind, title = (ast.literal_eval(part) for part in each.elts[:3])
+        skeleton = (folder / f"{name}.py").read_text("utf8")
+        solution = (folder / "solutions" / f"{name}.py").read_text("utf8")
+        out[name] = Exercise(name, kind, title, skeleton, solution)
+    return out
+
+
+def _marked(text: str, marked: set[int]) -> str:
+    """Coloured code in which some lines, counted from 1, are marked."""
+    formatter = HtmlFormatter(nowrap=True)
+    lines = highlight(text, PythonLexer(), formatter).rstrip("\n").split("\n")
+    shown = [
+        f'<span class="{"line filled" if number in marked else "line"}">{line}\n</span>'
+        for number, line in enumerate(lines, 1)
+    ]
+    return f'<div class="highlight"><pre><code>{"".join(shown)}</code></pre></div>'
+
+
+def exercise(each: Exercise) -> str:
+    """The exercise as it stands in its page; the script makes an editor of it."""
+    return (
+        f'<div class="exercise" data-exercise="{each.name}" data-kind="{each.kind}" '
+        f'data-asset="../../{ASSET}" data-search-exclude>\n'
+        f'<p class="exercise-head"><span class="exercise-kind">{KINDS[each.kind]}</span> '
+        f"<code>{FOLDER}/{each.name}.py</code></p>\n"
+        f'<div class="run-editor highlight"><pre><code>{escape(each.skeleton)}</code></pre></div>\n'
+        f'<p class="exercise-command">On a CPU, in a clone: change the file, then '
+        f"<code>python -m {FOLDER} {each.name}</code></p>\n</div>\n"
+    )
+
+
+def solution(each: Exercise) -> str:
+    """The solution in a fold; what it fills in is marked."""
+    return (
+        f'<details class="solution" data-solution="{each.name}" data-search-exclude>'
+        f"<summary>Solution</summary>\n"
+        f"{_marked(each.solution, each.filled)}\n</details>\n"
+    )
+
+
+def listing(exercises: dict[str, Exercise]) -> str:
+    """All exercises as the index of the practice has them."""
+    out, number = [], 0
+    for page, names in PAGES.items():
+        items = []
+        for name in names:
+            each = exercises[name]
+            number += 1
+            items.append(
+                f'<li value="{number}" data-exercise-name="{name}">'
+                f'<a href="{page}/#{each.anchor}">{escape(each.title)}</a> '
+                f'<span class="exercise-kind">{KINDS[each.kind].lower()}</span></li>'
+            )
+        title = f'<p class="exercise-group"><a href="{page}/">{TITLES[page]}</a></p>'
+        out.append(f"<div>{title}<ol>{''.join(items)}</ol></div>")
+    return '<div class="exercise-list" data-search-exclude>\n' + "\n".join(out) + "\n</div>\n"
+
+
+def files(root: Path) -> dict[str, str]:
+    """What a page runs to check, by path."""
+    checker = root / FOLDER / "checker"
+    return {f"checker/{name}": (checker / name).read_text("utf8") for name in CHECKER}
+
+
+@lru_cache(maxsize=2)
+def _render(root: Path, stamp: tuple) -> Rendered:
+    exercises = load(root)
+    asset = {"files": files(root), "names": list(exercises)}
+    text = json.dumps(asset, ensure_ascii=False, separators=(",", ":"))
+    out = Rendered(assets={ASSET: text})
+    out.fragments["exercises"] = Fragment(listing(exercises))
+    for _name, each in exercises.items():
+        out.fragments[f"exercise-{each.anchor}"] = Fragment(exercise(each))
+        out.fragments[f"solution-{each.anchor}"] = Fragment(solution(each))
+    return out
+
+
+def render(root: Path) -> Rendered:
+    """The fragments `exercises`, `exercise-NAME` and `solution-NAME`, and the file to load."""
+    read = sorted((root / FOLDER).rglob("*.py"))
+    return _render(root, tuple((path, path.stat().st_mtime_ns) for path in read))

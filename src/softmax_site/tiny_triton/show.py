@@ -1,0 +1,101 @@
+"""What a run has to show, as HTML: printed text, matrices, their memory, bytes."""
+
+from .memory import INF
+
+MOST_PLACES = 96
+
+
+def escape(text):
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def number(value, whole=False):
+    """A number in few characters.
+
+    >>> [number(0.25), number(3.0, whole=True), number(float("-inf")), number(1e-9)]
+    ['0.2500', '3', '−∞', '1.0e−09']
+    """
+    if value != value:
+        return "NaN"
+    if value in (INF, -INF):
+        return "∞" if value > 0 else "−∞"
+    size = abs(value)
+    if whole:
+        text = str(int(value)) if size < 1e6 else f"{value:.2g}"
+    elif size and (size < 5e-5 or size >= 1e5):
+        text = f"{value:.1e}"
+    else:
+        text = f"{value:.4f}"
+    return text.replace("-", "−")
+
+
+def matrix(rows, places=None):
+    """Lists of numbers as a tinted table: blue is positive, orange with a minus sign negative.
+
+    Args:
+        rows: lists of numbers.
+        places: likewise, where each lies in its memory.
+    """
+    numbers = [value for row in rows for value in row]
+    finite = [abs(value) for value in numbers if abs(value) < INF]
+    largest = max(finite + [0.0]) or 1.0
+    whole = not [value for value in finite if value != int(value)]
+    lines = []
+    for i in range(len(rows)):
+        cells = []
+        for j in range(len(rows[i])):
+            value = rows[i][j]
+            tint = abs(value) / largest if abs(value) < INF else 0.0
+            cells.append(
+                "<td"
+                + (f' data-place="{places[i][j]}"' if places else "")
+                + (' class="minus"' if value < 0 else "")
+                + f' style="--tint:{tint:.2f}">{number(value, whole)}</td>'
+            )
+        lines.append("<tr>" + "".join(cells) + "</tr>")
+    return '<table class="matrix"><tbody>' + "".join(lines) + "</tbody></table>"
+
+
+def by_rows(numbers, shape):
+    """A flat list as lists of the last dimension."""
+    width = shape[-1] if shape else 1
+    return [numbers[i : i + width] for i in range(0, len(numbers), width)]
+
+
+def tensor(each, index, rows_of=None):
+    """A tensor as a matrix, and its memory as squares, a gap after every 16 bytes."""
+    places = each.places()
+    data = [each.data[place] for place in places]
+    shape = " × ".join([str(size) for size in each.shape]) or "a number"
+    head = f"<figcaption><b>{escape(each.name)}</b> {shape}, {each.dtype}</figcaption>"
+    table = matrix(by_rows(data, each.shape), by_rows(places, each.shape))
+    strip = ""
+    if len(each.data) <= MOST_PLACES:
+        used = set(places)
+        step = 16 // each.dtype.size
+        for start in range(0, len(each.data), step):
+            strip += "<span>"
+            for place in range(start, min(start + step, len(each.data))):
+                gap = "" if place in used else ' class="gap"'
+                strip += f'<i data-place="{place}"{gap}></i>'
+            strip += "</span>"
+        strip = f'<div class="run-memory" aria-hidden="true">{strip}</div>'
+    return f'<figure class="run-tensor" data-tensor="{index}">{head}{table}{strip}</figure>'
+
+
+def plain(value, name):
+    """A list, a list of lists or a tensor that a cell shows."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    rows = value if value and isinstance(value[0], (list, tuple)) else [value]
+    head = f"<figcaption><b>{escape(name)}</b></figcaption>" if name else ""
+    return f'<figure class="run-tensor">{head}{matrix(rows)}</figure>'
+
+
+def counter(read, written, programs):
+    """What moved, in a sentence."""
+    of = f"{programs} programs" if programs != 1 else "1 program"
+    return (
+        f'<p class="run-counter">{of}: <b data-count="load">{read}</b> bytes read, '
+        f'<b data-count="store">{written}</b> bytes written</p>'
+    )

@@ -1,0 +1,269 @@
+"""What the page "Which kernel" is made of: a table for usual shapes, the form's first answer, how
+well times are guessed, and the file that the form's script loads."""
+
+from __future__ import annotations
+
+import ast
+import json
+from html import escape
+from pathlib import Path
+from statistics import median, quantiles
+
+from softmax_bench.cases import ITEM_SIZE
+from softmax_bench.report import by_case, ratio, timed
+from softmax_bench.roster import CHOOSER, COPY
+from softmax_site import kernel_map, source
+from softmax_site.benchmarks.data import newest, shape_words
+from softmax_site.benchmarks.page import Fragment, Rendered, measured_by
+from softmax_site.which_kernel import bundle
+from softmax_site.which_kernel.words import WORDS, key
+
+ASSET = "assets/which-kernel.json"
+
+SUITES = ("forward", "backward", "few_rows", "strided", "log_softmax", "batch", "article")
+
+NEARBY = 1.0
+"""In doublings: how far a measured case may be to be called near."""
+
+FIRST = {"shape": [8192, 50257], "dim": -1, "dtype": "bfloat16", "operation": "softmax"}
+"""What the form asks before anybody has touched it: the logits of a language model."""
+
+USUAL = (
+    ("attention scores", [32, 16, 1024, 1024], -1, "bfloat16", "softmax"),
+    ("their gradient", [32, 16, 1024, 1024], -1, "bfloat16", "softmax_backward"),
+    ("a vocabulary of 50,257", [8192, 50257], -1, "bfloat16", "log_softmax"),
+    ("the same, backward", [8192, 50257], -1, "bfloat16", "log_softmax_backward"),
+    ("a vocabulary of 128,256", [4096, 128256], -1, "float32", "softmax"),
+    ("one token, 128,256 logits", [1, 128256], -1, "float32", "softmax"),
+    ("a thousand classes", [256, 1000], -1, "float32", "softmax"),
+    ("experts of a router", [65536, 64], -1, "float32", "softmax"),
+    ("33 columns", [1000000, 33], -1, "float16", "softmax"),
+    ("a million columns", [16, 1048576], -1, "float32", "softmax"),
+    ("channels of an image", [16, 21, 512, 512], 1, "float32", "softmax"),
+    ("down the columns", [4096, 32768], 0, "float32", "softmax"),
+    ("double precision", [4096, 16384], -1, "float64", "softmax"),
+    ("log-sum-exp of logits", [8192, 50257], -1, "bfloat16", "logsumexp"),
+)
+"""(what it is, shape, dim, dtype, operation)"""
+
+
+def question(shape: list[int], dim: int, dtype: str, operation: str, **more) -> dict:
+    """A question as the planner's page asks it."""
+    return {"shape": shape, "dim": dim, "dtype": dtype, "operation": operation} | more
+
+
+def _operation(row: dict) -> str:
+    return row["op"] + ("_backward" if row["direction"] == "backward" else "")
+
+
+def measured(data: dict) -> list[dict]:
+    """What was measured of the library's own choice, a line for each case."""
+    out, seen = [], set()
+    for suite in SUITES:
+        rows = [row for row in data["rows"] if row["suite"] == suite]
+        for group in by_case(rows).values():
+            row = group.get(CHOOSER)
+            us = timed(row)
+            if row is None or not us or not row["kernels"] or row["layout"] != "contiguous":
+                continue
+            shape, dim = row["shape"], row["dim"] % len(row["shape"])
+            what = (_operation(row), row["dtype"], tuple(shape), dim)
+            if what in seen:
+                continue
+            seen.add(what)
+            n_cols = shape[dim]
+            copy = ratio(group, COPY)
+            rows_of_it = 1
+            for size in shape:
+                rows_of_it *= size
+            out.append(
+                {
+                    "operation": _operation(row),
+                    "dtype": row["dtype"],
+                    "itemsize": ITEM_SIZE[row["dtype"]],
+                    "shape": shape,
+                    "dim": row["dim"],
+                    "text": shape_words(row),
+                    "kernel": _kernel(row["kernels"][0]),
+                    "rows": rows_of_it // n_cols,
+                    "columns": n_cols,
+                    "bytes": row["bytes"],
+                    "us": us,
+                    "copy": round(copy, 3) if copy else None,
+                }
+            )
+    return out
+
+
+def _kernel(name: str) -> str:
+    """A kernel's module.
+
+    >>> _kernel("packed_rows_kernel"), _kernel("softmax_forward_two_loops_kernel")
+    ('packed_rows', 'two_loops')
+    """
+    for prefix in ("softmax_forward_", "softmax_backward_"):
+        name = name.removeprefix(prefix)
+    return name.removesuffix("_kernel")
+
+
+def field_words(root: Path) -> dict[str, dict[str, str]]:
+    """What each constant of each geometry is, from the docstrings of its fields."""
+    tree = ast.parse((root / "src/triton_softmax/choose/constants.py").read_text("utf8"))
+    out: dict[str, dict[str, str]] = {}
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        named = ""
+        words: dict[str, str] = {}
+        for each in node.body:
+            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+                named = each.target.id
+            elif named and isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant):
+                words[named] = " ".join(str(each.value.value).split())
+                named = ""
+        out[node.name] = words
+    return out
+
+
+def conditions(root: Path) -> list[dict]:
+    """Every condition that may be asked: where it stands, as code, and in words if it has any."""
+    out = []
+    for each in bundle.modules(root).conditions:
+        words = WORDS.get(key(each.function, each.text))
+        out.append(
+            {
+                "code": each.text,
+                "where": f"{each.path.rpartition('/')[2]}:{each.line}",
+                "link": source.link(each.path, each.line).lstrip("/"),
+                "function": each.function,
+                "filter": each.kind == "filter",
+                "words": list(words) if words else None,
+            }
+        )
+    return out
+
+
+def kernel_pages() -> dict[str, str]:
+    """The page of each kernel, below the folder of kernels."""
+    return {entry.module: entry.page for table in kernel_map.TABLES for entry in table}
+
+
+def time_words(us: float) -> str:
+    """A time as people read it.
+
+    >>> time_words(3.21), time_words(321.4), time_words(4321.0)
+    ('3.2 µs', '321 µs', '4.3 ms')
+    """
+    if us < 10:
+        return f"{us:.1f} µs"
+    return f"{us:.0f} µs" if us < 1000 else f"{us / 1000:.1f} ms"
+
+
+OPERATION_WORDS = {
+    "softmax": "softmax",
+    "softmax_backward": "softmax, backward",
+    "log_softmax": "log-softmax",
+    "log_softmax_backward": "log-softmax, backward",
+    "logsumexp": "log-sum-exp",
+    "logsumexp_backward": "log-sum-exp, backward",
+}
+
+
+def usual(root: Path, rows: list[dict]) -> str:
+    """The table that stands on the page with and without a script."""
+    ask = bundle.imported(root).answer
+    pages = kernel_pages()
+    lines = [
+        '<div class="usual-shapes"><table>',
+        "<thead><tr><th>what</th><th>shape</th><th>operation</th><th>kernel</th>"
+        "<th>programs</th><th>moves</th><th>time to expect</th></tr></thead><tbody>",
+    ]
+    for what, shape, dim, dtype, operation in USUAL:
+        asked = question(shape, dim, dtype, operation)
+        got = ask(asked, rows)
+        sizes = " × ".join(f"{size:,}" for size in shape) + (f", dim {dim}" if dim != -1 else "")
+        time = got["time"]
+        programs = " + ".join(f"{count:,}" for count in got["programs"])
+        shown = f"{'' if time['far'] == 0 else '≈ '}{time_words(time['us'])}" if time else "–"
+        lines.append(
+            f'<tr data-ask="{escape(json.dumps(asked))}"><td>{what}</td>'
+            f'<td data-label="shape">{sizes}<br><small>{dtype}</small></td>'
+            f'<td data-label="operation">{OPERATION_WORDS[operation]}</td>'
+            f'<td data-label="kernel"><a href="../{pages[got["kernel"]]}/">'
+            f"<code>{got['kernel']}</code></a></td>"
+            f'<td data-label="programs">{programs}</td>'
+            f'<td data-label="moves">{got["bytes"]["useful"] / 1e6:,.1f} MB</td>'
+            f'<td data-label="time">{shown}</td></tr>'
+        )
+    lines.append("</tbody></table></div>\n")
+    return "\n".join(lines)
+
+
+def guess_errors(root: Path, rows: list[dict]) -> list[tuple[float, float]]:
+    """(how far the nearest other case is, how wrong the time is) of each measured case, guessed
+    from all others; wrong by the factor between the two, at least 1."""
+    ask = bundle.imported(root)
+    out = []
+    for at, row in enumerate(rows):
+        rest = rows[:at] + rows[at + 1 :]
+        mine = {
+            "kernel": row["kernel"],
+            "around": [],
+            "rows": row["rows"],
+            "columns": row["columns"],
+            "bytes": {"useful": row["bytes"]},
+        }
+        got = ask.expected(row, mine, row["itemsize"], rest)
+        if got:
+            wrong = max(got["us"] / row["us"], row["us"] / got["us"])
+            out.append((got["near"][0]["far"], wrong))
+    return out
+
+
+def guessing(root: Path, rows: list[dict]) -> str:
+    """How well times are guessed, near and far, in words."""
+    errors = guess_errors(root, rows)
+    near = [wrong for far, wrong in errors if far < NEARBY]
+    far = [wrong for far, wrong in errors if far >= NEARBY]
+    if min(len(near), len(far)) < 10:
+        return "Too little is measured yet to say how good the guesses are.\n"
+
+    def words(group: list[float]) -> str:
+        half, most = (
+            f"{100 * (each - 1):.0f} %" for each in (median(group), quantiles(group, n=10)[-1])
+        )
+        return (
+            f"half of them come out within {half} of the measured time, nine in ten within {most}"
+        )
+
+    return (
+        "To see how good that is, each measured case is guessed from all the others. Of the "
+        f"{len(near)} that have another one less than a doubling away, {words(near)}; of the "
+        f"{len(far)} that have none so near, {words(far)}.\n"
+    )
+
+
+def render(root: Path) -> Rendered:
+    """The fragments `which-kernel-…`, and the file that the script of the page loads."""
+    found = newest(root)
+    data = found[1] if found else None
+    rows = measured(data) if data else []
+    from_rows = measured_by([row for row in data["rows"] if row["bytes"]]) if data else None
+    first = bundle.imported(root).answer(FIRST, rows)
+    asset = {
+        "files": bundle.modules(root).files,
+        "measured": rows,
+        "conditions": conditions(root),
+        "fields": field_words(root),
+        "pages": kernel_pages(),
+        "operations": OPERATION_WORDS,
+    }
+    known = {key: value for key, value in asset.items() if key not in ("files", "measured")}
+    start = json.dumps({"ask": FIRST, "answer": first} | known).replace("</", "<\\/")
+    form = f'<script type="application/json" id="which-kernel-start">{start}</script>\n'
+    form = f'<div class="which-kernel" data-asset="../../{ASSET}" hidden>\n{form}</div>\n'
+    out = Rendered(assets={ASSET: json.dumps(asset, ensure_ascii=False, separators=(",", ":"))})
+    out.fragments["which-kernel"] = Fragment(form, from_rows)
+    out.fragments["which-kernel-usual"] = Fragment(usual(root, rows))
+    out.fragments["which-kernel-guesses"] = Fragment(guessing(root, rows))
+    return out

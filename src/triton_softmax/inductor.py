@@ -1,0 +1,105 @@
+"""What Inductor, the compiler behind `torch.compile`, makes of the operators.
+
+An operator is opaque to it: what stands before and after a softmax cannot be fused with it, and
+calling it costs the host two rounds through PyTorch's dispatcher. So, when Inductor takes the
+operators apart, a short row becomes PyTorch's own operators, which it fuses with their neighbours
+into one kernel that reads once as ours does; and a longer row becomes an operator that is our
+kernels and nothing else, without the rule for autograd that has done its work by then.
+
+The table of what Inductor takes apart is private to PyTorch. Without it the operators stay as they
+are, and work.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import cpu
+from .checks import INTERPRETED
+
+LONGEST_FUSED = 1024
+"""The longest row that Inductor keeps in registers, and so reads once."""
+
+_ops = torch.ops.triton_softmax
+_done = False
+
+
+def _fuses(x: Tensor, dim: int, implementation: str | None) -> bool:
+    length = x.shape[dim] if x.dim() else 1
+    # A length that is not known while shapes are traced counts as it is at this call.
+    known = length if isinstance(length, int) else getattr(length.node, "hint", None)
+    return implementation is None and known is not None and known <= LONGEST_FUSED
+
+
+def _contiguous(result: Tensor) -> Tensor:
+    return result if result.is_contiguous() else result.contiguous()
+
+
+def _forward(name: str) -> Callable[..., Tensor]:
+    def rule(x, dim, dtype=None, implementation=None):
+        if _fuses(x, dim, implementation):
+            return _contiguous(getattr(cpu, name)(x, dim, dtype or x.dtype))
+        return getattr(_ops, f"_{name}").default(x, dim, dtype, implementation)
+
+    return rule
+
+
+def _backward(name: str) -> Callable[..., Tensor]:
+    def rule(grad_output, output, dim, input_dtype, implementation=None):
+        if _fuses(output, dim, implementation):
+            return _contiguous(getattr(cpu, name)(output, grad_output, dim, input_dtype))
+        return getattr(_ops, f"_{name}").default(
+            grad_output, output, dim, input_dtype, implementation
+        )
+
+    return rule
+
+
+def _logsumexp(x, dim, implementation=None):
+    if _fuses(x, dim, implementation):
+        return _contiguous(cpu.logsumexp(x, dim, x.dtype))
+    return _ops._logsumexp.default(x, dim, implementation)
+
+
+def _logsumexp_backward(grad_output, x, dim, implementation=None):
+    if _fuses(x, dim, implementation):
+        return _contiguous(cpu.logsumexp_backward(x, grad_output, dim, x.dtype))
+    return _ops._logsumexp_backward.default(grad_output, x, dim, implementation)
+
+
+RULES: dict[str, Callable[..., Any]] = {
+    "softmax": _forward("softmax"),
+    "log_softmax": _forward("log_softmax"),
+    "softmax_backward": _backward("softmax_backward"),
+    "log_softmax_backward": _backward("log_softmax_backward"),
+    "logsumexp": _logsumexp,
+    "logsumexp_backward": _logsumexp_backward,
+}
+"""How each operator is taken apart."""
+
+
+def register() -> None:
+    """Enter the rules in Inductor's table, if Inductor is there and they are not yet.
+
+    Called by the shape rules of the operators, which run while a function is traced, and so before
+    the table is looked at. Under the interpreter, which is there to show the kernels, nothing is
+    taken apart.
+    """
+    global _done
+    module = sys.modules.get("torch._inductor.decomposition")
+    if _done or INTERPRETED or module is None:
+        return
+    _done = True
+    try:
+        # The second is a copy of the first that Inductor keeps.
+        tables = module.decompositions, module.fast_random_decomps()
+    except AttributeError:
+        return
+    for name, rule in RULES.items():
+        for table in tables:
+            table[getattr(_ops, name).default] = rule

@@ -1,0 +1,100 @@
+"""What is left of the operators in a graph that Inductor gets."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch._inductor.decomposition as decomposition
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+
+from kernel_cases import DEVICE, quiet
+from triton_softmax import inductor, log_softmax, logsumexp, softmax
+
+pytestmark = quiet
+FUNCTIONS = {"softmax": softmax, "log_softmax": log_softmax, "logsumexp": logsumexp}
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """(backend, graphs): a compiler that takes apart what Inductor does, and keeps its graphs."""
+    monkeypatch.setattr(inductor, "INTERPRETED", False)
+    monkeypatch.setattr(inductor, "_done", False)
+    tables = decomposition.decompositions, decomposition.fast_random_decomps()
+    before = [dict(table) for table in tables]
+    found = []
+
+    def keep(graph, _):
+        found.append({str(node.target) for node in graph.graph.nodes if "call" in node.op})
+        return make_boxed_func(graph)
+
+    table = decomposition.select_decomp_table()
+    yield aot_autograd(fw_compiler=keep, decompositions=table), found
+    for table, old in zip(tables, before, strict=True):
+        table.clear()
+        table.update(old)
+    torch._dynamo.reset()
+
+
+def both_ways(function, x):
+    y = function(x)
+    return y, *torch.autograd.grad((y * y).sum(), x)
+
+
+def numbers(*shape):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    return x.requires_grad_()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dim", [-1, 0, 1])
+def test_a_short_row_becomes_pytorchs_operators(graphs, name, dim):
+    backend, found = graphs
+    x = numbers(3, 5, 4)
+
+    def function(x):
+        return FUNCTIONS[name](2 * x, dim) + 1
+
+    compiled = torch.compile(function, backend=backend, fullgraph=True)
+    torch.testing.assert_close(both_ways(compiled, x), both_ways(function, x))
+    assert len(found) == 2 and not any("triton_softmax" in each for each in set.union(*found))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_long_row_keeps_its_kernel_without_the_rule_for_autograd(graphs, name):
+    backend, found = graphs
+    x = numbers(2, inductor.LONGEST_FUSED + 1)
+    compiled = torch.compile(lambda x: FUNCTIONS[name](x, 1), backend=backend, fullgraph=True)
+    torch.testing.assert_close(both_ways(compiled, x), both_ways(FUNCTIONS[name], x))
+    forward, backward = found
+    assert f"triton_softmax._{name}.default" in forward
+    assert f"triton_softmax._{name}_backward.default" in backward
+
+
+def test_what_names_a_kernel_or_is_batch_invariant_is_not_taken_apart(graphs):
+    backend, found = graphs
+    x = numbers(2, 5).detach()
+    for options in ({"implementation": "packed_rows"}, {"batch_invariant": True}):
+        compiled = torch.compile(
+            lambda x, options=options: softmax(x, 1, **options), backend=backend, fullgraph=True
+        )
+        torch.testing.assert_close(compiled(x), softmax(x, 1))
+        assert "triton_softmax._softmax.default" in found.pop()
+
+
+def test_a_length_that_changes(graphs):
+    backend, found = graphs
+    compiled = torch.compile(lambda x: softmax(x, 1), backend=backend, fullgraph=True, dynamic=True)
+    for n_cols in (7, 9, 300):
+        x = numbers(3, n_cols).detach()
+        torch.testing.assert_close(compiled(x), softmax(x, 1))
+    assert len(found) == 1 and "triton_softmax._softmax.default" not in found[0]
+
+
+def test_without_inductors_table(monkeypatch):
+    """A PyTorch that has no such table, or calls it otherwise, changes nothing."""
+    monkeypatch.setattr(inductor, "INTERPRETED", False)
+    for there in ({}, {"torch._inductor.decomposition": object()}):
+        monkeypatch.setattr(inductor, "_done", False)
+        monkeypatch.setattr(inductor.sys, "modules", there)
+        inductor.register()

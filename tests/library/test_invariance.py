@@ -1,0 +1,228 @@
+"""Batch-invariant calls: the same bits for a row in every batch, at every place, on every border
+between kernels."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from kernel_cases import DEVICE, expected, quiet
+from triton_softmax import LogSoftmax, Softmax, batch_invariant, log_softmax, logsumexp, softmax
+from triton_softmax.choose import Device, Traits, choose_rows, choose_strided, row_tiles
+from triton_softmax.dispatch import plan_of
+
+pytestmark = quiet
+FUNCTIONS = {"softmax": softmax, "log_softmax": log_softmax, "logsumexp": logsumexp}
+DTYPES = (torch.float32, torch.bfloat16, torch.float64)
+M = 5
+
+
+def rows(n_cols: int, dtype: torch.dtype, seed: int = 0, offset: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    flat = torch.randn(M * n_cols + offset, generator=generator, dtype=torch.float64)
+    return (3 * flat).to(dtype).to(DEVICE)[offset:].view(M, n_cols)
+
+
+def both(function, x: torch.Tensor, g: torch.Tensor, dim: int = -1):
+    x = x.detach().requires_grad_()
+    y = function(x, dim, batch_invariant=True)
+    return y.detach(), *torch.autograd.grad(y, x, g)
+
+
+def check(name: str, x: torch.Tensor, g: torch.Tensor, which: tuple[int, ...] = (1, M - 1)):
+    """Rows alone, and at another place of a smaller batch, have the bits that they have here."""
+    together = both(FUNCTIONS[name], x, g)
+    for i in which:
+        alone = both(FUNCTIONS[name], x[i : i + 1].clone(), g[i : i + 1].clone())
+        few = both(FUNCTIONS[name], x[i - 1 :], g[i - 1 :])  # starts where it may
+        for one, some, all_ in zip(alone, few, together, strict=True):
+            assert torch.equal(one[0], all_[i]) and torch.equal(some[1], all_[i])
+    return together
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("n_cols", [1, 8, 33, 257, 1027])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_row_of_one_program(name, n_cols, dtype):
+    x, g = rows(n_cols, dtype), rows(n_cols, dtype, seed=1)
+    if name == "logsumexp":
+        g = g[:, 0].contiguous()
+    y, dx = check(name, x, g)
+    together = [each.double() for each in (y, dx)]
+    for operation, got in zip((name, f"{name}_backward"), together, strict=True):
+        inputs = (x,) if got is together[0] else (x if name == "logsumexp" else y, g)
+        wanted = expected(operation, inputs, 1).double()
+        far = (got - wanted).abs().max() / wanted.abs().max().clamp_min(1e-30)
+        assert far < {torch.float32: 2e-6, torch.bfloat16: 2e-2, torch.float64: 1e-14}[dtype]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_any_layout(name, dtype):
+    """In one program no layout changes the bits: columns, padded rows, a start within a vector."""
+    x, g = rows(131, dtype), rows(131, dtype, seed=1)
+    if name == "logsumexp":
+        g = g[:, 0].contiguous()
+    y, dx = both(FUNCTIONS[name], x, g)
+    apart = x.t().contiguous()
+    y_apart, dx_apart = both(FUNCTIONS[name], apart, g if g.dim() == 1 else g.t().contiguous(), 0)
+    assert torch.equal(y_apart if y.dim() == 1 else y_apart.t(), y)
+    assert torch.equal(dx_apart.t(), dx)
+    padded = torch.zeros(M, 140, dtype=dtype, device=DEVICE)
+    for start in (0, 1, 8):
+        view = padded[:, start : start + 131].copy_(x)
+        y_view, dx_view = both(FUNCTIONS[name], view, g)
+        assert torch.equal(y_view, y) and torch.equal(dx_view, dx)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("n_cols", "dtype"),
+    [
+        (row_tiles.LONGEST_OF_FEW + 1, torch.bfloat16),
+        (row_tiles.LONGEST_OF_FEW + 8, torch.bfloat16),
+        (row_tiles.LONGEST_OF_FEW + 3, torch.float32),
+        (9_001, torch.float64),
+    ],
+)
+def test_a_row_of_several_programs(name, n_cols, dtype):
+    x, g = rows(n_cols, dtype), rows(n_cols, dtype, seed=1)
+    if name == "logsumexp":
+        g = g[:, 0].contiguous()
+    check(name, x, g, which=(3,))
+
+
+@pytest.mark.parametrize("n_cols", [300, 2_049])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_columns(name, n_cols):
+    """A dimension that is not the last: any number of slices."""
+    x = rows(n_cols * 2, torch.float32).view(M, n_cols, 2)
+    function = FUNCTIONS[name]
+    y = function(x, 1, batch_invariant=True)
+    assert torch.equal(function(x[3:4].clone(), 1, batch_invariant=True)[0], y[3])
+
+
+def test_what_is_no_number():
+    """NaN and infinities are what they are without it."""
+    inf, nan = torch.inf, torch.nan
+    x = torch.tensor(
+        [[0.0, -inf, 1.0], [-inf] * 3, [0.0, inf, 1.0], [nan, 0.0, 1.0], [inf, inf, nan]],
+        device=DEVICE,
+    )
+    g = torch.tensor([[1.0, inf, 0.0], [1, 2, 3], [nan, 1, 1], [0, 0, 0], [3e38, 3e38, -3e38]])
+    g = g.to(DEVICE)
+    y = torch.softmax(rows(3, torch.float32), -1)
+    for operation, inputs in {
+        "softmax": (x,),
+        "log_softmax": (x,),
+        "logsumexp": (x,),
+        "softmax_backward": (y, g),
+        "log_softmax_backward": (y.log(), g),
+        "logsumexp_backward": (x, g[:, 0].contiguous()),
+    }.items():
+        default = plan_of(operation, inputs, 1)(*inputs)
+        invariant = plan_of(operation, inputs, 1, None, "batch_invariant")(*inputs)
+        torch.testing.assert_close(invariant, default, equal_nan=True)
+
+
+def test_tiny_and_huge_gradients():
+    """The unit of the integers follows the largest term over the whole range of a float32."""
+    y = torch.softmax(rows(100, torch.float32), -1)
+    for scale in (1e-44, 1e-38, 1e-20, 1.0, 1e20, 1e37):
+        dy = rows(100, torch.float32, seed=2) * scale
+        got = plan_of("softmax_backward", (y, dy), 1, None, "batch_invariant")(y, dy)
+        want = expected("softmax_backward", (y, dy), 1)
+        assert (got.double() - want.double()).abs().max() <= 4e-6 * scale + 2**-126
+
+
+def test_the_context_and_the_modules():
+    x = rows(1001, torch.float32)
+    want = [function(x, batch_invariant=True) for function in FUNCTIONS.values()]
+    assert not all(torch.equal(f(x), w) for f, w in zip(FUNCTIONS.values(), want, strict=True))
+    with batch_invariant():
+        with batch_invariant():
+            pass
+        got = [function(x) for function in FUNCTIONS.values()]
+    assert all(map(torch.equal, got, want))
+    assert torch.equal(Softmax(batch_invariant=True)(x), want[0])
+    assert torch.equal(batch_invariant()(LogSoftmax())(x), want[1])
+    assert "batch_invariant=True" in repr(Softmax(batch_invariant=True))
+    with pytest.raises(ValueError, match="names a kernel"):
+        softmax(x, implementation="packed_rows", batch_invariant=True)
+    with pytest.raises(ValueError, match="names a kernel"), batch_invariant():
+        softmax(x, implementation="packed_rows")
+
+
+def test_compiled():
+    """The context is part of what a compiled function is compiled for."""
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: softmax(x), backend="aot_eager", fullgraph=True)
+    x = rows(1001, torch.float32)
+    with batch_invariant():
+        inside = compiled(x)
+    assert torch.equal(inside, softmax(x, batch_invariant=True))
+    assert torch.equal(compiled(x), softmax(x))
+    within = torch.compile(batch_invariant()(softmax), backend="aot_eager")
+    assert torch.equal(within(x), inside)
+
+
+INVARIANT = {
+    "forward": Traits(1, any_order=True),
+    "backward": Traits(2, any_order=True),
+    "reduces": Traits(1, reduces=True, any_order=True),
+}
+
+
+@pytest.mark.parametrize("nvidia", [True, False])
+@pytest.mark.parametrize("kind", INVARIANT)
+def test_a_choice_of_chunks_does_not_depend_on_the_number_of_rows(kind, nvidia):
+    device, traits = Device(132, nvidia=nvidia), INVARIANT[kind]
+    for n_cols, itemsize in itertools.product((8193, 50_257, 2**18, 2**22, 2**25 + 8), (2, 4, 8)):
+        found = {
+            choose_rows(
+                n_rows,
+                n_cols,
+                itemsize,
+                traits=traits,
+                addresses=(0, 0),
+                strides=(n_cols, n_cols),
+                device=device,
+            )
+            for n_rows in (1, 16, 1000, 10**5)
+        }
+        assert len(found) == 1 and found.pop().kernel in ("split_rows", "strided_loops")
+    for n_cols, itemsize in itertools.product((300, 3000, 30_000, 300_000), (2, 4, 8)):
+        found = {
+            choose_strided(
+                n_outer,
+                n_cols,
+                64,
+                itemsize,
+                traits=traits,
+                addresses=(0, 0),
+                outer_strides=(n_cols * 64,) * 2,
+                col_strides=(64, 64),
+                inner_strides=(1, 1),
+                device=device,
+            )
+            for n_outer in (1, 16, 1000)
+        }
+        assert len(found) == 1
+
+
+def test_a_row_up_to_the_longest_of_few_is_one_program():
+    """There integers make the bits; where several programs share a row they cannot."""
+    for traits, itemsize, n_rows in itertools.product(INVARIANT.values(), (2, 4, 8), (1, 10**5)):
+        for n_cols in (1, 100, 1025, row_tiles.LONGEST_OF_FEW - 1, row_tiles.LONGEST_OF_FEW):
+            choice = choose_rows(
+                n_rows,
+                n_cols,
+                itemsize,
+                traits=traits,
+                addresses=(0, 0),
+                strides=(n_cols, n_cols),
+                device=Device(132, nvidia=True),
+            )
+            assert choice.kernel in ("packed_rows", "aligned_rows")

@@ -1,0 +1,419 @@
+"""The figures that move, in Chromium: every control by keyboard and mouse, and after each move the
+figure's numbers against torch, NumPy and the library."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from browser import HEIGHT, PHONE
+from site_build import ROOT
+from softmax_bench import traffic
+from softmax_site.computed import split_rows_trace
+from softmax_site.figures import moving
+from triton_softmax import reference
+from triton_softmax.choose import Device, Traits
+from triton_softmax.choose.row_tiles import choose_row_tile
+
+pytestmark = pytest.mark.browser
+playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+
+PAGES = {
+    "softmax": "math/softmax",
+    "jacobian": "math/jacobian",
+    "vjp": "math/vjp",
+    "merge": "math/monoid",
+    "rounding": "math/numerics",
+    "online": "math/online",
+    "attention": "math/attention",
+    "bytes": "kernels/index",
+    "packed": "kernels/packed-rows",
+    "aligned": "kernels/aligned-rows",
+    "split-rows": "kernels/split-rows",
+    "split-rows-alone": "kernels/split-rows-waiting",
+    "strided": "kernels/strided",
+    "roofline": "benchmarks/method",
+}
+"""Where each figure is."""
+
+U = 2.0**-24
+close = np.testing.assert_allclose
+
+
+# --- what the numbers should be -------------------------------------------------------------------
+
+
+def softmax(state, numbers):
+    z = np.array(state["x"]) / 2 ** state["power"] + state["shift"]
+    close(numbers["z"], z, rtol=1e-14)
+    close(numbers["y"], torch.softmax(torch.tensor(z), 0), rtol=1e-12)
+    with np.errstate(all="ignore"):
+        e = np.exp(z).astype(np.float32)
+        close(floats(numbers["naive"]), e / e.sum(dtype=np.float32), rtol=1e-6)
+
+
+def jacobian(state, numbers):
+    y = torch.softmax(torch.tensor(state["x"], dtype=torch.float64), 0).numpy()
+    dy = np.array(state["dy"])
+    close(numbers["J"], reference.softmax_jacobian(y), rtol=1e-12, atol=1e-16)
+    close(numbers["dx"], reference.softmax_vjp(y, dy), rtol=1e-12, atol=1e-16)
+    close(numbers["product"], reference.softmax_jacobian(y) @ dy, rtol=1e-9, atol=1e-15)
+    assert numbers["apart"] < 1e-15
+
+
+def merge(state, numbers):
+    x = np.array(floats(numbers["x"]))
+    m, d = reference.summary(x)
+    close([numbers["m"], numbers["exact"]], [m, d], rtol=1e-14)
+    close(numbers["cuts"], d, rtol=8 * U)
+    assert numbers["d"] == numbers["cuts"][state["cut"] - 1]
+    for part, pair in ((x[: state["cut"]], "left"), (x[state["cut"] :], "right")):
+        close(floats(numbers[pair].values()), reference.summary(part), rtol=8 * U)
+    left, right = (floats(numbers[pair].values()) for pair in ("left", "right"))
+    close([numbers["m"], numbers["d"]], reference.merge(*left, *right), rtol=4 * U)
+    ulp = float(np.spacing(np.float32(d)))
+    close(numbers["errors"], (np.array(numbers["cuts"]) - d) / ulp, atol=1e-6)
+
+
+def generated(n, width, seed):
+    """The rows of the figure: a generator modulo 2³²."""
+    out = np.empty(n)
+    for at in range(n):
+        seed = (seed * 1664525 + 1013904223) % 2**32
+        out[at] = width * ((seed >> 8) / 2**23 - 1)
+    return out.astype(np.float32)
+
+
+def rounding(state, numbers):
+    length, at = numbers["length"], numbers["at"]
+    assert 0 < length["chain"] <= length["chainBound"]
+    assert 0 < length["tree"] <= length["treeBound"]
+    assert at["first"] <= at["firstBound"] * (1 + at["firstBound"])
+    assert at["after"] <= at["afterBound"] * 1.001
+    c = np.float32(math.log2(math.e))
+    x = (10.0 ** state["offset"] + generated(1024, state["width"], 7).astype(float)).astype("f")
+    m, wide = x.max(), x.astype(np.float64)
+    exact = np.exp(wide - float(m))
+    for key, exponent in (("first", x * c - m * c), ("after", (x - m) * c)):
+        e = np.exp2(exponent.astype(np.float64)).astype(np.float32)
+        close(at[key], np.abs(e / exact - 1).max(), rtol=1e-6, atol=1e-12)
+    if state["power"] > 12:
+        return  # the generator in Python would take seconds
+    chain = tree = 0.0
+    for trial in range(1, 5):
+        x = generated(2 ** state["power"], state["width"], 1000 * state["power"] + trial)
+        exact = np.exp(x.astype(np.float64) - float(x.max()))
+        e = np.exp((x - x.max()).astype(np.float64)).astype(np.float32)
+        in_tree = e
+        while len(in_tree) > 1:
+            in_tree = in_tree[0::2] + in_tree[1::2]
+        total = np.add.accumulate(e, dtype=np.float32)[-1]
+        chain = max(chain, abs(float(np.float32(1) / total) * exact.sum() - 1) / U)
+        tree = max(tree, abs(float(np.float32(1) / in_tree[0]) * exact.sum() - 1) / U)
+    close([length["chain"], length["tree"]], [chain, tree], atol=1e-5)
+
+
+def online(state, numbers):
+    steps = reference.online_steps(np.array(floats(state["row"])))
+    for step, each in zip(steps, numbers["steps"], strict=True):
+        assert floats([each["x"], each["m"]]) == [step.x, step.m]
+        close([each[key] for key in ("d", "scale", "term")], [step.d, step.scale, step.term])
+    assert numbers["d"] == numbers["steps"][state["at"] - 1]["d"]
+
+
+def attention(state, numbers):
+    x, v = np.array(state["x"]), np.array(state["v"])
+    steps = reference.attention_steps(np.ones(1), x, v)
+    now = steps[state["step"] - 1]
+    close(numbers["d"], now.d[0], rtol=1e-12)
+    close(numbers["result"], now.o[0], rtol=1e-12, atol=1e-15)
+    close(numbers["a"], now.d[0] * now.o[0], rtol=1e-12, atol=1e-15)
+    close(numbers["last"], torch.softmax(torch.tensor(x), 0) @ torch.tensor(v), atol=1e-12)
+
+
+def moved(state, numbers):
+    M, N = {"square": (4096, 4096), "odd": (1823, 781), "long": (64, 131072)}[state["shape"]]
+    table = traffic.FORWARD if state["way"] == "forward" else traffic.BACKWARD
+    totals = {name: table[name].bytes(M, N, state["size"]) for name in moving.LADDER}
+    assert {each["name"]: each["bytes"] for each in numbers["rungs"]} == totals
+    now = max(totals.values()) * state["at"] / 100
+    for each in numbers["rungs"]:
+        close(each["moved"], min(totals[each["name"]], now))
+
+
+def packed(state, numbers):
+    device = Device(132, nvidia=True)
+    how = choose_row_tile(10**6, state["cols"], 4, 1, False, Traits(inputs=1), device).how
+    assert numbers["tile"] == how.block_cols
+    assert numbers["programs"] == -(-state["rows"] // state["side"])
+    assert numbers["used"] == state["rows"] * state["cols"]
+    assert numbers["lanes"] == numbers["programs"] * state["side"] * how.block_cols
+
+
+def aligned(state, numbers):
+    vector = state["vector"]
+    elements = single = vectors = 0
+    for row, each in enumerate(numbers["rows"]):
+        addresses = state["start"] + row * state["cols"] + np.arange(state["cols"])
+        whole = [v for v in set(addresses // vector) if (addresses // vector == v).sum() == vector]
+        assert each["body"] == vector * len(whole)
+        assert each["head"] == (addresses < min(whole) * vector).sum() < vector
+        assert each["tail"] == (addresses >= (max(whole) + 1) * vector).sum() < vector
+        vectors += len(whole)
+        single += each["head"] + each["tail"]
+        elements += len(addresses)
+    totals = [numbers["vectors"], numbers["edges"], numbers["elements"]]
+    assert totals == [vectors, single, elements]
+
+
+def strided(state, numbers):
+    across, wide, size = state["across"], state["wide"], state["size"]
+    touched = set()
+    for down in range(6):
+        for at in range(across):
+            byte = (down * across + at) * size
+            touched.add((at // wide, down, byte // 32))
+    assert numbers["programs"] == len({program for program, _, _ in touched})
+    assert numbers["sectors"] == len(touched)
+    close(numbers["share"], 6 * across * size / (32 * len(touched)))
+
+
+def timeline(state, numbers):
+    absent = state["absent"]
+    events = [
+        split_rows_trace.Event(*each)
+        for each in moving.traces(ROOT)[f"{absent} {state['patience']}"]
+    ]
+    running = [program for program in range(split_rows_trace.CHUNKS) if program != absent]
+    assert sorted(program for program, _ in numbers["finished"]) == running
+    assert {chunk for chunk, _ in numbers["words"]} == set(running)
+    assert numbers["reads"] == len(running)
+    assert numbers["helps"] == sum(event.what == "help" for event in events)
+    assert numbers["end"] == max(event.end for event in events)
+    if absent >= 0:
+        assert numbers["helps"] >= len(running), "each makes up for the program that is missing"
+    there = dict(numbers["words"])
+    for write in (event for event in events if event.what == "write"):
+        helped = {e.chunk for e in events if (e.program, e.what) == (write.program, "help")}
+        for chunk in range(split_rows_trace.CHUNKS):
+            assert chunk in helped or there[chunk] <= write.begin, "nobody writes before it may"
+
+
+def roofline(state, numbers):
+    data = moving.roofline(ROOT)
+    length = data["lengths"][state["step"]]
+    itemsize = 4 if state["dtype"] == "float32" else 2
+    moves = moving.moved_by(state["way"])
+    assert {each["name"] for each in numbers["points"]} >= {*moving.LADDER[:3], *moving.STRIDED}
+    for each in numbers["points"]:
+        assert each["length"] == length or each["name"] in moving.STRIDED
+        close(each["intensity"], 1 / (moves[each["name"]] * itemsize))
+        roof = min(each["copy"] * each["intensity"], moving.EXPONENTIALS)
+        close([each["roof"], each["share"]], [roof, each["speed"] / roof])
+        assert 0.01 < each["share"] < 4
+
+
+EXPECTED = {
+    "vjp": jacobian,
+    "bytes": moved,
+    "split-rows": timeline,
+    "split-rows-alone": timeline,
+    **{
+        function.__name__: function
+        for function in (
+            softmax,
+            jacobian,
+            merge,
+            rounding,
+            online,
+            attention,
+            packed,
+            aligned,
+            strided,
+            roofline,
+        )
+    },
+}
+
+
+def floats(values):
+    """Numbers, where JSON has words for those that are not finite."""
+    return [float(each) for each in values]
+
+
+# --- moving them ----------------------------------------------------------------------------------
+
+
+class Figure:
+    """A figure in a tab, and a check of its numbers after each move."""
+
+    def __init__(self, tab, name):
+        self.view = tab.open(PAGES[name]).view
+        self.name = name
+        self.root = self.view.locator(f"#figure-{name}")
+        self.view.wait_for_selector(f"#figure-{name}.live")
+        self.states = set()
+
+    def check(self):
+        """The numbers are those of the state."""
+        state, numbers, words = self.root.evaluate(
+            "(root) => [root.dataset.state, root.dataset.numbers, "
+            "root.querySelector('[role=status]').textContent]"
+        )
+        self.states.add(state)
+        assert "undefined" not in words and "Infinity" not in words, words
+        EXPECTED[self.name](json.loads(state), json.loads(numbers))
+
+    def press(self, control, keys):
+        """Press keys on a control, and check after each."""
+        control.focus()
+        for key in keys:
+            self.view.keyboard.press(key)
+            self.check()
+
+    def drag(self, handle):
+        """Drag a handle a little along its axis."""
+        box = handle.locator(".reach").bounding_box()
+        assert min(box["width"], box["height"]) >= 24, "room for a finger"
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        along = handle.get_attribute("data-axis") == "x"
+        self.view.mouse.move(x, y)
+        self.view.mouse.down()
+        self.view.mouse.move(x - 40 * along, y + 12 * (not along), steps=2)
+        self.view.mouse.up()
+        self.check()
+
+
+@pytest.fixture(scope="module")
+def moving_tab(open_tab):
+    """One tab for all figures."""
+    tab = open_tab()
+    yield tab
+    tab.view.close()
+    tab.check()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_control_moves_the_numbers(moving_tab, name):
+    """Sliders and handles by keyboard and mouse, buttons by keyboard. What is written beside a bar
+    is the number."""
+    figure = Figure(moving_tab, name)
+    root = figure.root
+    figure.check()
+    numbers = json.loads(root.get_attribute("data-numbers"))
+    shown = [f"{value:.3f}".replace("-", "−") for value in numbers.get("y", [])]
+    assert set(shown) <= set(root.locator(".panels:visible text").all_text_contents())
+    for slider in root.locator("input[type=range]").all():
+        figure.press(slider, ("Home", "ArrowRight", "End", "ArrowLeft"))
+        slider.click()  # in its middle
+        figure.check()
+    for button in root.locator("button[data-key], .choice button:not([data-key])").all():
+        figure.press(button, ("Enter",))
+        assert button.get_attribute("aria-pressed") in ("true", None)
+    tried = set()
+    for handle in root.locator(".panels:visible .handle").all():
+        key = handle.get_attribute("data-key").partition(".")[0]
+        before = len(figure.states)
+        figure.press(handle, ("Home", "ArrowUp") if key in tried else ("PageDown", "Home", "End"))
+        if key not in tried:
+            figure.press(handle, ("ArrowDown",))
+            figure.drag(handle)
+        assert len(figure.states) > before, handle.get_attribute("data-label")
+        tried.add(key)
+    assert len(figure.states) > 5
+
+
+def test_a_row_that_is_typed(moving_tab):
+    """Huge numbers, −∞ and two kinds of minus; what is no row says so."""
+    figure = Figure(moving_tab, "online")
+    field = figure.root.get_by_role("textbox")
+    field.fill("-inf, 3, one")
+    field.press("Enter")
+    assert "Numbers, separated by commas" in figure.root.get_by_role("alert").inner_text()
+    assert field.get_attribute("aria-invalid") == "true"
+    field.fill("-inf 3; −1e308, 1e308,4.25, 0")
+    field.press("Enter")
+    for _ in range(6):
+        figure.check()
+        figure.root.locator("input[type=range]").press("ArrowRight")
+    row = json.loads(figure.root.get_attribute("data-state"))["row"]
+    assert floats(row) == [-math.inf, 3, -1e308, 1e308, 4.25, 0]
+    assert (
+        "the new term is 0.0000. Now d = 1.0000" in figure.root.get_by_role("status").inner_text()
+    )
+
+
+def test_a_figure_plays_and_pauses(chromium, address):
+    context = chromium.new_context(reduced_motion="no-preference")
+    view = context.new_page()
+    view.goto(address + "kernels/")
+    button = view.locator("#figure-bytes .play")
+    button.click()
+    at = "JSON.parse(document.querySelector('#figure-bytes').dataset.state).at"
+    view.wait_for_function(f"() => {at} > 2 && {at} < 100")
+    assert button.inner_text() == "Pause"
+    button.click()
+    assert button.inner_text() == "Play"
+    context.close()
+
+
+def test_where_motion_is_unwanted_it_steps(chromium, address):
+    context = chromium.new_context(reduced_motion="reduce")
+    view = context.new_page()
+    view.goto(address + "math/attention/")
+    figure = view.locator("#figure-attention")
+    button = figure.locator(".play")
+    assert button.inner_text() == "Step"
+    button.click()
+    assert "Key 5" in figure.get_by_role("status").inner_text()
+    glide = "getComputedStyle(document.querySelector('#figure-attention .bar')).transitionDuration"
+    assert view.evaluate(glide) == "0s"
+    context.close()
+
+
+def test_a_finger_moves_a_handle_and_does_not_scroll(chromium, address):
+    context = chromium.new_context(has_touch=True, viewport={"width": PHONE, "height": HEIGHT})
+    view = context.new_page()
+    view.goto(address + "math/softmax/")
+    handle = view.locator("#figure-softmax .panels:visible .handle").first
+    handle.evaluate("(each) => each.scrollIntoView({ block: 'center', behavior: 'instant' })")
+    before, scrolled = handle.get_attribute("data-value"), view.evaluate("scrollY")
+    box = handle.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    touch = context.new_cdp_session(view)
+    for kind, points in (
+        ("touchStart", [{"x": x, "y": y}]),
+        ("touchMove", [{"x": x, "y": y - 30}]),
+        ("touchMove", [{"x": x, "y": y - 50}]),
+        ("touchEnd", []),
+    ):
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    assert float(handle.get_attribute("data-value")) > float(before) + 1
+    assert view.evaluate("scrollY") == scrolled
+    context.close()
+
+
+def test_without_script_there_is_a_picture(tab_without_script):
+    view = tab_without_script.open("math/vjp").view
+    figure = view.locator("#figure-vjp")
+    assert figure.locator("svg:visible").count() == 3
+    assert figure.locator("button, input, .handle:visible").count() == 0
+    assert all(len(each.get_attribute("aria-label")) > 40 for each in figure.locator("svg").all())
+
+
+def test_first_pictures_are_as_their_modules_draw_them(chromium):
+    view = chromium.new_page()
+    for name, drawn in moving.draw(view, ROOT).items():
+        committed = (ROOT / moving.frame_path(name)).read_text("utf8")
+        assert committed == drawn, f"{name} is stale: run `python -m softmax_site.figures`"
+    view.close()
+
+
+def test_every_figure_is_on_the_page_that_is_tested():
+    assert set(PAGES) == set(moving.FIGURES)
+    for name, page in PAGES.items():
+        assert f"[[rendered moving-{name}]]" in (ROOT / f"docs/{page}.md").read_text("utf8")

@@ -1,0 +1,181 @@
+"""What a reader tries in Chromium, with Python in the page: the planner's form, the exercises."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from browser import PHONE
+from exercises.checker.checks import EXERCISES
+from site_build import ROOT
+from softmax_site import practice
+from softmax_site.which_kernel import bundle, page
+
+pytestmark = pytest.mark.browser
+
+PYTHON = ("micropython", "which-kernel.json", "practice.json", "runtime.json")
+"""What is loaded when somebody tries something."""
+
+
+def python(tab) -> list[str]:
+    """What the tab has loaded of it."""
+    return [url for url in tab.requests if any(name in url for name in PYTHON)]
+
+
+QUESTIONS = (
+    page.question([4096, 4096], -1, "float32", "softmax"),
+    page.question([33], 0, "float64", "softmax"),
+    page.question([8, 50257], -1, "bfloat16", "softmax_backward"),
+    page.question([1000000, 33], -1, "float16", "log_softmax"),
+    page.question([128, 1048576], 1, "float32", "log_softmax_backward"),
+    page.question([2, 67108864], 1, "bfloat16", "softmax"),
+    page.question([64, 1024, 2048], 1, "float32", "softmax"),
+    page.question([64, 1024, 2048], 1, "bfloat16", "softmax"),
+    page.question([262144, 64], 0, "float32", "softmax_backward"),
+    page.question([4096, 16384], -1, "float64", "softmax"),
+    page.question([3, 200000], -1, "float64", "logsumexp"),
+    page.question([16, 21, 512, 512], 1, "float32", "logsumexp_backward"),
+    page.question([5, 7, 3, 9], 2, "float32", "softmax", strides=[1, 5, 35, 105]),
+    page.question([5, 128], -1, "float32", "softmax", offset=1),
+    page.question([100, 50257], -1, "bfloat16", "softmax", strides=[50264, 1]),
+    page.question([4, 1024], -1, "bfloat16", "softmax", out_dtype="float64"),
+    page.question([200, 32768], -1, "float32", "softmax", multiprocessors=640),
+    page.question([300, 20000], -1, "bfloat16", "logsumexp"),
+    page.question([2048, 300, 196], 1, "bfloat16", "softmax_backward"),
+    page.question([64, 50264], -1, "bfloat16", "softmax", invariant=True),
+)
+
+FILL = """(asked) => {
+    const form = document.querySelector(".ask");
+    const { invariant, ...others } = asked;
+    const fields = { strides: "", offset: "", out_dtype: "", multiprocessors: "", ...others };
+    for (const [name, value] of Object.entries(fields)) {
+        form.elements[name].value = Array.isArray(value) ? value.join(" × ") : value;
+    }
+    form.elements.invariant.checked = Boolean(invariant);
+    form.requestSubmit();
+}"""
+ANSWERED = "(turn) => document.querySelector('.which-kernel').dataset.turn === String(turn)"
+SHOWN = """() => {
+    const text = (what) => document.querySelector(what)?.textContent;
+    return {
+        kernel: text(".answer-name code"),
+        programs: text(".answer-fact strong"),
+        constants: Object.fromEntries([...document.querySelectorAll(".answer-constants tr")]
+            .map((row) => [row.cells[0].textContent, row.cells[1].textContent])),
+        conditions: document.querySelectorAll(".why-all .why-answer").length,
+        yes: document.querySelectorAll(".why-all .why-answer.yes").length,
+    };
+}"""
+
+
+def text_of(value) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else f"{value:,}"
+
+
+def all_of(found) -> list[dict]:
+    return [each for one in found for each in (one, *all_of(one["inner"]))]
+
+
+def test_the_form_answers_as_the_planner_does(tab):
+    """Twenty questions, in MicroPython and here; what the table of usual shapes asks; and what is
+    no question. Nothing of Python is loaded before the first."""
+    view = tab.open("kernels/which-kernel").view
+    assert not python(tab)
+    assert view.locator(".answer-name").inner_text() and view.locator(".why li").count() > 3
+    planner = bundle.imported(ROOT)
+    for turn, asked in enumerate(QUESTIONS, 1):
+        view.evaluate(FILL, asked)
+        view.wait_for_function(ANSWERED, arg=turn)
+        assert not view.locator(".ask-says.wrong").count(), view.locator(".ask-says").inner_text()
+        got, shown = planner.answer(asked), view.evaluate(SHOWN)
+        assert shown["kernel"] == got["kernel"], asked
+        assert shown["programs"] == " + ".join(f"{count:,}" for count in got["programs"])
+        wanted = {name: text_of(value) for name, value in got["constants"]}
+        assert wanted.items() <= shown["constants"].items(), asked
+        asked_there = all_of(got["why"])
+        assert shown["conditions"] == len(asked_there)
+        assert shown["yes"] == sum(each["answer"] for each in asked_there)
+    assert python(tab)
+    turn = len(QUESTIONS) + 1
+    view.locator("[data-ask] button").nth(3).click()
+    view.wait_for_function(ANSWERED, arg=turn)
+    assert view.locator(".ask [name=operation]").input_value() == "log_softmax_backward"
+    for name, typed, words in (
+        ("shape", "8 × many", "“many” is no whole number"),
+        ("shape", "", "one number or more"),
+        ("shape", "8 0", "needs no kernel"),
+    ):
+        turn += 1
+        view.locator(f".ask [name={name}]").fill(typed)
+        view.keyboard.press("Enter")
+        view.wait_for_function(ANSWERED, arg=turn)
+        assert words in view.locator(".ask-says.wrong").inner_text()
+
+
+def checked(view, name: str) -> str:
+    """What the page says of an exercise as it stands there."""
+    box = view.locator(f"[data-exercise={name}]")
+    before = int(box.get_attribute("data-checked") or 0)
+    box.locator(".exercise-check").click()
+    view.wait_for_function(
+        "([name, n]) => document.querySelector(`[data-exercise=${name}]`).dataset.checked === n",
+        arg=[name, str(before + 1)],
+    )
+    return box.locator(".exercise-says").inner_text()
+
+
+def test_exercises_are_solved_in_the_page_and_remembered(tab):
+    view = tab.open("practice/index").view
+    assert "0 of 18 solved" in view.locator(".exercise-progress").inner_text()
+    for which, names in practice.PAGES.items():
+        tab.open(f"practice/{which}")
+        assert view.locator(".exercise").count() == len(names)
+        for name in names:
+            assert checked(view, name).startswith("✗"), name
+            fold = view.locator(f"[data-solution={name}]")
+            fold.locator("summary").click()
+            fold.locator("button", has_text="Put it into").click()
+            assert checked(view, name).startswith("✓ Right"), name
+    assert python(tab)
+    view.reload()
+    assert not view.locator(".exercise:not(.is-solved)").count()
+    assert "FlashAttention" not in view.locator("[data-exercise=attention]").inner_text()
+    tab.open("practice/index")
+    total = len(EXERCISES)
+    assert f"{total} of {total} solved" in view.locator(".exercise-progress").inner_text()
+    assert view.locator(".exercise-done").count() == total
+    view.get_by_role("button", name="Forget what I have done").click()
+    assert f"0 of {total} solved" in view.locator(".exercise-progress").inner_text()
+    assert json.loads(view.evaluate("localStorage.getItem('softmax-exercises')") or "{}") == {}
+
+
+def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
+    """On a phone: what fails is marked with its line, and a loop is stopped; nothing of Python is
+    loaded for reading."""
+    tab.resize(PHONE)
+    view = tab.open("practice/mathematics").view
+    assert not python(tab)
+    box = view.locator("[data-exercise=vjp]")
+    code = box.locator("textarea")
+    code.fill("def vjp(y, dy):\n    s = total(y)\n    return s\n")
+    code.press("Control+Enter")
+    view.wait_for_function("document.querySelector('[data-exercise=vjp]').dataset.checked === '1'")
+    assert "NameError in line 2" in box.locator(".exercise-says").inner_text()
+    assert box.locator(".run-mark.failed").count() == 1
+    code.fill("def vjp(y, dy):\n    while True:\n        pass\n")
+    code.press("Control+Enter")
+    box.get_by_role("button", name="Stop").click()
+    view.wait_for_function("document.querySelector('[data-exercise=vjp]').dataset.checked === '2'")
+    assert "Stopped" in box.locator(".exercise-says").inner_text()
+    box.get_by_role("button", name="Start over").click()
+    assert "s = ..." in code.input_value()
+    number = view.locator("[data-exercise=shift] input")
+    number.fill("88")
+    number.press("Enter")
+    view.wait_for_function(
+        "document.querySelector('[data-exercise=shift]').dataset.checked === '1'"
+    )
+    assert "✓ Right" in view.locator("[data-exercise=shift] .exercise-says").inner_text()
+    assert view.evaluate("document.documentElement.scrollWidth") <= PHONE
