@@ -83,7 +83,7 @@ def test_steps_inside_torch_compile(tmp_path, monkeypatch):
     run, _, _ = start(tmp_path / "data.json")
     run.run([replace(case, shape=(3, 9)) for case in SUITES["compiled"]()])
     rows = schema.load(tmp_path / "data.json")["rows"]
-    assert len(rows) == 2 * 2 * len(MODES)
+    assert len(rows) == 2 * 2 * 2 * len(MODES)  # types, directions, who
     assert all(row["status"] == "ok" and row["us"]["p50"] > 0 for row in rows)
 
 
