@@ -35,13 +35,12 @@ def scale_rows(x: Tensor, factor: Tensor, dim: int) -> None:
     n_inner = x.numel() // (n_outer * n_cols)
     one_for_all = not any(factor.stride())
     outer_stride, inner_stride = (0, 0) if one_for_all else (n_inner, 1)
-    if n_inner == 1:
-        inner_stride = 0
+    one = one_for_all or n_inner == 1
     grid = n_outer, triton.cdiv(n_cols * n_inner, BLOCK)
     if grid[1] > 65535 or n_outer >= 2**31:
         x.mul_(factor.unsqueeze(dim))
         return
     with torch.cuda.device(x.device) if x.is_cuda else torch.no_grad():
         scale_rows_kernel[grid](
-            x, factor, n_cols, n_inner, outer_stride, inner_stride, BLOCK, num_warps=8
+            x, factor, n_cols, n_inner, outer_stride, inner_stride, one, BLOCK, num_warps=8
         )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from browser import HEIGHT, PHONE
 from site_build import ROOT
 from softmax_bench import traffic
 from softmax_site.computed import split_rows_trace
@@ -195,6 +196,11 @@ def timeline(state, numbers):
     assert numbers["end"] == max(event.end for event in events)
     if absent >= 0:
         assert numbers["helps"] >= len(running), "each makes up for the program that is missing"
+    there = dict(numbers["words"])
+    for write in (event for event in events if event.what == "write"):
+        helped = {e.chunk for e in events if (e.program, e.what) == (write.program, "help")}
+        for chunk in range(split_rows_trace.CHUNKS):
+            assert chunk in helped or there[chunk] <= write.begin, "nobody writes before it may"
 
 
 def roofline(state, numbers):
@@ -366,6 +372,28 @@ def test_where_motion_is_unwanted_it_steps(chromium, address):
     assert "Key 5" in figure.get_by_role("status").inner_text()
     glide = "getComputedStyle(document.querySelector('#figure-attention .bar')).transitionDuration"
     assert view.evaluate(glide) == "0s"
+    context.close()
+
+
+def test_a_finger_moves_a_handle_and_does_not_scroll(chromium, address):
+    context = chromium.new_context(has_touch=True, viewport={"width": PHONE, "height": HEIGHT})
+    view = context.new_page()
+    view.goto(address + "math/softmax/")
+    handle = view.locator("#figure-softmax .panels:visible .handle").first
+    handle.evaluate("(each) => each.scrollIntoView({ block: 'center', behavior: 'instant' })")
+    before, scrolled = handle.get_attribute("data-value"), view.evaluate("scrollY")
+    box = handle.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    touch = context.new_cdp_session(view)
+    for kind, points in (
+        ("touchStart", [{"x": x, "y": y}]),
+        ("touchMove", [{"x": x, "y": y - 30}]),
+        ("touchMove", [{"x": x, "y": y - 50}]),
+        ("touchEnd", []),
+    ):
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    assert float(handle.get_attribute("data-value")) > float(before) + 1
+    assert view.evaluate("scrollY") == scrolled
     context.close()
 
 

@@ -281,6 +281,9 @@ export function mount(root, figure, data) {
     take(each, target);
   });
 
+  // A finger on a handle moves it and not the page; `touch-action` does nothing inside an SVG.
+  root.addEventListener("touchstart", (event) => { if (event.target.closest(".handle")) event.preventDefault(); }, { passive: false });
+
   root.addEventListener("pointerdown", (event) => {
     const each = event.target.closest(".handle");
     if (!each) return;

@@ -100,7 +100,7 @@ def candidates_for_many_rows(
         if edges:  # body and edges are reduced; within one warp that needs no barrier
             one_chunk_each = (114_688, Candidate(2048, 72, num_warps=1, backoff=300))
         else:
-            one_chunk_each = (131_072, Candidate(8192, 64))
+            one_chunk_each = (131_072, Candidate(8192, 96 if traits.numbers else 64))
         return [
             one_chunk_each,
             (1_310_720, Candidate(8192, 96, depth=1, backoff=500)),

@@ -14,7 +14,14 @@ import triton.language as tl
 # --8<-- [start:kernel]
 @triton.jit
 def scale_rows_kernel(
-    x_ptr, factor_ptr, n_cols, n_inner, outer_stride, inner_stride, BLOCK: tl.constexpr
+    x_ptr,
+    factor_ptr,
+    n_cols,
+    n_inner,
+    outer_stride,
+    inner_stride,
+    ONE: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     """Multiply x, contiguous (n_outer, n_cols, n_inner), along its middle dimension.
 
@@ -26,14 +33,20 @@ def scale_rows_kernel(
         n_cols: length of the middle dimension.
         n_inner: length of the last dimension.
         outer_stride, inner_stride: from one number to the next; 0 if there is one for all.
+        ONE: all elements of a program have the same number, that of (outer, 0).
         BLOCK: elements per program, a power of two.
     """
     outer = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n_cols.to(tl.int64) * n_inner
-    factors = factor_ptr + outer * outer_stride + at % n_inner * inner_stride
-    factor = tl.load(factors, mask=inside, other=1.0)
-    if tl.max((factor != 1.0).to(tl.int32), axis=0) > 0:
+    factor_ptr += outer * outer_stride
+    if ONE:
+        factor = tl.load(factor_ptr)
+        needed = factor != 1.0
+    else:
+        factor = tl.load(factor_ptr + at % n_inner * inner_stride, mask=inside, other=1.0)
+        needed = tl.max((factor != 1.0).to(tl.int32), axis=0) > 0
+    if needed:
         x_ptr += outer * n_cols * n_inner
         x = tl.load(x_ptr + at, mask=inside)
         ACC: tl.constexpr = tl.float64 if x.dtype == tl.float64 else tl.float32
