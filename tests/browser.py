@@ -6,7 +6,7 @@ A page is opened once, in the light at desktop width, and every check of it look
         assert page.view.evaluate("…")          # `view` is Playwright's page
 
     def test_something_on_a_phone(page):
-        page.resize(PHONE)                      # put back after the test, like `page.show("dark")`
+        page.resize(PHONE)                      # put back before the next, like `page.show("dark")`
         assert page.view.evaluate("…")
 
 All tests that take `page`, of whatever file, run page after page, and the tests of a page on one
@@ -73,6 +73,10 @@ class Tab:
     def open(self, page: str) -> Tab:
         """Show a page, given as `PAGES` gives it."""
         self.page = page
+        self.resize(DESKTOP)
+        if self.scheme != "light":
+            self.view.evaluate("localStorage.clear()")
+            self.scheme = "light"
         self.view.goto(self.address + url_of(page), wait_until="load")
         return self
 
@@ -89,6 +93,12 @@ class Tab:
             self.view.wait_for_function(SETTLED, arg=SCHEMES[scheme])
             self.scheme = scheme
 
+    def close(self) -> None:
+        """Leave nothing for the next tab but what was fetched."""
+        if self.view.url.startswith(self.address):
+            self.view.evaluate("localStorage.clear(); sessionStorage.clear()")
+        self.view.close()
+
     def check(self) -> None:
         """Nothing was asked of the network, and no script has failed."""
         local = (self.address, "data:", "blob:")
@@ -103,6 +113,11 @@ class Tab:
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *arguments):
         pass
+
+    def end_headers(self):
+        """What one page has fetched, the next need not ask for."""
+        self.send_header("Cache-Control", "max-age=3600")
+        super().end_headers()
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 
 import pytest
 
@@ -30,26 +31,28 @@ def address(site):
 
 @pytest.fixture(scope="session")
 def open_tab(chromium, address):
-    """Open a tab of the usual size, in the light, with or without script."""
+    """Open a tab of the usual size, in the light, with or without script. All of a kind share what
+    the browser has fetched and compiled; one of a kind of its own shares nothing."""
     with contextlib.ExitStack() as stack:
 
-        def new(script: bool = True) -> Tab:
-            context = chromium.new_context(
+        @functools.cache
+        def context(script: bool, kind: str):
+            made = chromium.new_context(
                 viewport={"width": DESKTOP, "height": HEIGHT},
                 color_scheme="light",
                 reduced_motion="reduce",
                 java_script_enabled=script,
             )
-            stack.callback(context.close)
-            return Tab(context, address)
+            stack.callback(made.close)
+            return made
 
-        yield new
+        yield lambda script=True, kind="": Tab(context(script, kind), address)
 
 
 @pytest.fixture(scope="session")
 def shared_tab(open_tab):
     """The tab that shows page after page."""
-    return open_tab()
+    return open_tab(kind="page after page")
 
 
 @pytest.fixture(
@@ -64,10 +67,10 @@ def opened(shared_tab, request):
 
 @pytest.fixture
 def page(opened):
-    """Each page of the site in turn; size and colours are as before when the test ends."""
-    yield opened
+    """Each page of the site in turn, at its usual size and in the light."""
     opened.resize(DESKTOP)
     opened.show("light")
+    return opened
 
 
 @pytest.fixture
@@ -75,7 +78,7 @@ def tab(open_tab):
     """A tab for this test alone."""
     tab = open_tab()
     yield tab
-    tab.view.close()
+    tab.close()
     tab.check()
 
 

@@ -227,18 +227,27 @@ def test_the_index_of_the_search_is_short_and_has_no_code(site):
         assert not entry["location"].startswith(("reference/internals", "source/"))
 
 
+@pytest.fixture(scope="module")
+def search(open_tab):
+    """The search of a page that has nothing to do with what is looked for."""
+    tab = open_tab().open("reference/contributing")
+    yield tab.view
+    tab.close()
+    tab.check()
+
+
 @pytest.mark.browser
 @pytest.mark.parametrize("words", SEARCHES)
-def test_the_search_finds_the_page(tab, words):
-    """Typed into the search of a page that has nothing to do with it."""
-    view = tab.open("reference/contributing").view
-    view.locator(".md-search__input").first.click()
-    view.keyboard.type(words)
-    view.wait_for_function(
-        "document.querySelector('.md-search-result__meta').innerText.includes('matching')"
-    )
-    view.wait_for_selector(".md-search-result__item a", state="attached")
-    found = view.evaluate(
+def test_the_search_finds_the_page(search, words):
+    said = "document.querySelector('.md-search-result__meta').innerText.includes('matching')"
+    field = search.locator(".md-search__input")
+    field.first.fill("")
+    search.wait_for_function(f"!{said}")
+    field.first.click()
+    search.keyboard.type(words)
+    search.wait_for_function(said)
+    search.wait_for_selector(".md-search-result__item a", state="attached")
+    found = search.evaluate(
         """() => [...document.querySelectorAll(".md-search-result__item")].slice(0, 3)
             .map((each) => each.querySelector("a").href)"""
     )
