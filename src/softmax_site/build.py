@@ -9,9 +9,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from jinja2 import BytecodeCache
+
 from softmax_site import cells, equations, glossary, listing, markdown, rendered, search, shell
 from softmax_site.preview import Pages
 
+
+class _Templates(BytecodeCache):
+    """Compiled templates, kept from build to build."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], Any] = {}
+
+    def load_bytecode(self, bucket):
+        bucket.code = self.kept.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket):
+        self.kept[bucket.key, bucket.checksum] = bucket.code
+
+
+_templates = _Templates()
 _preview: Pages | None = None
 _hidden: dict[str, list[str]] = {}
 
@@ -57,8 +74,9 @@ def on_page_markdown(text, page, config, files):
 
 
 def on_env(env, config, **_):
-    """In a preview, index only pages that have changed."""
+    """In a preview, index only pages that have changed, and compile templates once."""
     if _preview is not None:
+        env.bytecode_cache = _templates
         _preview.on_env(config)
     return env
 

@@ -247,7 +247,6 @@ class Cuda:
 class Torch:
     Tensor = Tensor
     Size = tuple
-    contiguous_format = "contiguous"
     float16 = Dtype("float16", 2)
     bfloat16 = Dtype("bfloat16", 2)
     float32 = Dtype("float32", 4)
@@ -259,8 +258,12 @@ class Torch:
     version = Version
 
     @staticmethod
-    def promote_types(one, other):
-        return one if one.itemsize > other.itemsize else other
+    def promote_types(a, b):
+        if a is b:
+            return a
+        if a.itemsize == b.itemsize:
+            return Torch.float32  # of both 16-bit types
+        return a if a.itemsize > b.itemsize else b
 
     @staticmethod
     def empty(*shape, **options):
