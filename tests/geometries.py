@@ -39,7 +39,7 @@ class Geometry(NamedTuple):
     kernel: str
     """Its module in `kernels`."""
     launch: Callable[..., None]
-    """Takes an operation, its inputs, the result, and the words of the workspace if it has any."""
+    """Takes an operation, its inputs, the results, and the words of the workspace if it has any."""
     dim: int = 1
     """Along which the operation runs, of (n_rows, n_cols) and of (n_outer, n_cols, n_inner)."""
     shape: tuple[int, ...] = (3, 77)
@@ -63,7 +63,7 @@ class Geometry(NamedTuple):
         if op.reduces:
             del shape[self.dim]
         out = torch.full(shape, float("nan"), dtype=inputs[0].dtype, device=inputs[0].device)
-        self.launch(op, inputs, out, *self.workspace())
+        self.launch(op, inputs, (out,), *self.workspace())
         return out
 
 
@@ -71,19 +71,19 @@ def row_strides(inputs: Inputs) -> tuple[int, ...]:
     return tuple(x.stride(0) for x in inputs)
 
 
-def packed_rows(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
+def packed_rows(op: Operation, inputs: Inputs, outs: Inputs) -> None:
     n_rows, n_cols = inputs[0].shape
     how = RowTile(block_rows=2, block_cols=triton.next_power_of_2(n_cols), vector=1, barrier=False)
     packed_rows_kernel[(triton.cdiv(n_rows, how.block_rows),)](
-        inputs, (out,), row_strides(inputs), (out.stride(0),), n_rows, n_cols, op, how
+        inputs, outs, row_strides(inputs), row_strides(outs), n_rows, n_cols, op, how
     )
 
 
-def aligned_rows(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
+def aligned_rows(op: Operation, inputs: Inputs, outs: Inputs) -> None:
     n_rows, n_cols = inputs[0].shape
     how = RowTile(block_rows=2, block_cols=triton.next_power_of_2(n_cols), vector=4, barrier=False)
     aligned_rows_kernel[(triton.cdiv(n_rows, how.block_rows),)](
-        inputs, (out,), row_strides(inputs), (out.stride(0),), n_rows, n_cols, op, how
+        inputs, outs, row_strides(inputs), row_strides(outs), n_rows, n_cols, op, how
     )
 
 
@@ -91,7 +91,7 @@ def split_rows(*, depth: int = 0, keep_terms: bool = False, two_launches: bool =
     """Rows in chunks of 20 columns. With a pipeline, three programs do all of them."""
     chunk_cols = 20
 
-    def launch(op: Operation, inputs: Inputs, out: torch.Tensor, words: torch.Tensor) -> None:
+    def launch(op: Operation, inputs: Inputs, outs: Inputs, words: torch.Tensor) -> None:
         n_rows, n_cols = inputs[0].shape
         n_chunks = triton.cdiv(n_cols, chunk_cols)
         how = SplitRows(
@@ -115,10 +115,10 @@ def split_rows(*, depth: int = 0, keep_terms: bool = False, two_launches: bool =
         for part in launches:
             split_rows_kernel[(3 if depth else n_rows * n_chunks,)](
                 inputs,
-                (out,),
+                outs,
                 words,
                 row_strides(inputs),
-                (out.stride(0),),
+                row_strides(outs),
                 n_rows,
                 n_cols,
                 n_chunks,
@@ -131,18 +131,20 @@ def split_rows(*, depth: int = 0, keep_terms: bool = False, two_launches: bool =
     return launch
 
 
-def triples(inputs: Inputs, out: torch.Tensor, op: Operation) -> tuple[tuple, tuple]:
-    """Strides along (outer, column, inner) of the inputs and of the result."""
-    out_strides = (out.stride(0), 0, out.stride(1)) if op.reduces else out.stride()
-    of_weights = [(x.stride(0), 0, x.stride(1)) for x in inputs[op.inputs :]]
-    return (*(x.stride() for x in inputs[: op.inputs]), *of_weights), (out_strides,)
+def triples(inputs: Inputs, outs: Inputs, op: Operation) -> tuple[tuple, tuple]:
+    """Strides along (outer, column, inner) of the inputs and of the results."""
+
+    def of(x: torch.Tensor) -> tuple[int, int, int]:
+        return x.stride() if x.dim() == 3 else (x.stride(0), 0, x.stride(1))
+
+    return tuple(map(of, inputs)), tuple(map(of, outs))
 
 
 def groups_of_columns(x: torch.Tensor) -> int:
     return x.shape[0] * triton.cdiv(x.shape[2], BLOCK_INNER)
 
 
-def strided(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
+def strided(op: Operation, inputs: Inputs, outs: Inputs) -> None:
     _, n_cols, n_inner = inputs[0].shape
     how = StridedTile(
         block_cols=triton.next_power_of_2(n_cols),
@@ -152,11 +154,11 @@ def strided(op: Operation, inputs: Inputs, out: torch.Tensor) -> None:
         wide_index=False,
     )
     strided_kernel[(groups_of_columns(inputs[0]),)](
-        inputs, (out,), *triples(inputs, out, op), n_cols, n_inner, op, how
+        inputs, outs, *triples(inputs, outs, op), n_cols, n_inner, op, how
     )
 
 
-def split_strided(op: Operation, inputs: Inputs, out: torch.Tensor, words: torch.Tensor) -> None:
+def split_strided(op: Operation, inputs: Inputs, outs: Inputs, words: torch.Tensor) -> None:
     _, n_cols, n_inner = inputs[0].shape
     how = SplitStrided(
         block_cols=32,
@@ -171,14 +173,14 @@ def split_strided(op: Operation, inputs: Inputs, out: torch.Tensor, words: torch
     n_chunks = triton.cdiv(n_cols, how.block_cols)
     programs = groups_of_columns(inputs[0]) * n_chunks
     split_strided_kernel[(programs,)](
-        inputs, (out,), words, *triples(inputs, out, op), n_cols, n_inner, n_chunks, 0, op, how
+        inputs, outs, words, *triples(inputs, outs, op), n_cols, n_inner, n_chunks, 0, op, how
     )
 
 
 def strided_loops(*, n_chunks: int):
     """Tiles of 16 elements, in one launch, or in two that cut the dimension into chunks."""
 
-    def launch(op: Operation, inputs: Inputs, out: torch.Tensor, words: torch.Tensor) -> None:
+    def launch(op: Operation, inputs: Inputs, outs: Inputs, words: torch.Tensor) -> None:
         _, n_cols, n_inner = inputs[0].shape
         how = StridedLoops(
             block_cols=16,
@@ -195,9 +197,9 @@ def strided_loops(*, n_chunks: int):
         for part in launches:
             strided_loops_kernel[(programs,)](
                 inputs,
-                (out,),
+                outs,
                 words,
-                *triples(inputs, out, op),
+                *triples(inputs, outs, op),
                 n_cols,
                 n_inner,
                 n_chunks,

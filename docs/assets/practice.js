@@ -96,7 +96,7 @@ def ask(request):
     const name = box.dataset.exercise;
     const asset = new URL(box.dataset.asset, location.href).href;
     const code = box.querySelector(".highlight");
-    const skeleton = [...code.querySelectorAll(".line")].map((line) => line.textContent).join("").trimEnd();
+    const skeleton = code.textContent.trimEnd();
     const predicts = box.dataset.kind === "predict";
     const was = remembered()[name] || {};
     const make = predicts ? numberField : editor;
@@ -163,7 +163,7 @@ def ask(request):
     if (solution) {
       const take = element("button", { type: "button", class: "exercise-reset" }, predicts ? "Put it into the field" : "Put it into the editor");
       take.addEventListener("click", () => {
-        made.set(solution.querySelector("[data-source]").dataset.source.trimEnd());
+        made.set(solution.querySelector("code").textContent.trimEnd());
         made.field.scrollIntoView({ block: "nearest" });
         made.field.focus();
       });

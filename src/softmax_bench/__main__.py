@@ -151,7 +151,14 @@ def _classes(options: argparse.Namespace) -> int:
     rows = [row for row in data["rows"] if row["suite"] == "random"]
     for seed in sorted({row["seed"] for row in rows}):
         print(f"seed {seed}")
-        print(report.class_table([row for row in rows if row["seed"] == seed], options.worst))
+        of_seed = [row for row in rows if row["seed"] == seed]
+        print(report.class_table(of_seed, options.worst))
+        if options.record:
+            path = Path(options.record)
+            known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+            known = [each for each in known if each["seed"] != seed]
+            lines = map(json.dumps, [*known, report.seed_record(of_seed)])
+            path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
     return 0
 
 
@@ -233,6 +240,11 @@ def main(arguments: list[str] | None = None) -> int:
     )
     classes.add_argument("file")
     classes.add_argument("--worst", type=int, default=25, help="how many of the worst to list")
+    classes.add_argument(
+        "--record",
+        default=None,
+        help="add each seed in a line to this file, as one on which constants were tuned",
+    )
     classes.set_defaults(do=_classes)
 
     check = commands.add_parser("check", help="validate data files against the published schema")

@@ -305,6 +305,47 @@ def random(seed: int = 0) -> list[Case]:
     return draw(seed)
 
 
+def longest() -> list[Case]:
+    """Rows past every limit: too long to split, of float64, apart in memory."""
+    cases = []
+    for direction in ("forward", "backward"):
+        for shape, dtype, dim in (
+            ((1, 2**26 + 3), "bfloat16", -1),
+            ((8, 2**26 + 3), "bfloat16", -1),
+            ((1, 2**27), "float32", -1),
+            ((1, 2**30 + 1), "bfloat16", -1),
+            ((1000, 20_000), "float64", -1),
+            ((16, 2**22), "float64", -1),
+            ((2**25, 4), "float32", 0),
+            ((2**20, 64), "float64", 0),
+            ((64, 2**20, 2), "bfloat16", 1),
+        ):
+            cases.append(
+                Case(
+                    "longest", shape, dtype, direction, dim=dim, providers=(COPY, CHOOSER, "torch")
+                )
+            )
+    return cases
+
+
+MODES = ("default", "reduce-overhead")
+"""Of `torch.compile`, in the suite `compiled`."""
+
+
+def compiled() -> list[Case]:
+    """Host time of a step inside `torch.compile`: x · ½ → softmax → · 2, ours and torch's."""
+    return [
+        Case("compiled", shape, dtype, direction, inputs=mode, providers=(CHOOSER, "torch"))
+        for shape, dtype in (
+            ((64, 512), "float32"),
+            ((32, 333, 333), "bfloat16"),
+            ((64, 5000), "bfloat16"),
+        )
+        for direction in ("forward", "forward_backward")
+        for mode in MODES
+    ]
+
+
 SUITES: dict[str, Callable[..., list[Case]]] = {
     "compiles": compiles,  # first, while nothing is compiled in the process yet
     "forward": forward,
@@ -317,6 +358,8 @@ SUITES: dict[str, Callable[..., list[Case]]] = {
     "log_softmax": log_softmax,
     "article": article,
     "batch": batch,
+    "longest": longest,
+    "compiled": compiled,
     "random": random,
 }
 """Suite names in the order in which they run."""

@@ -197,3 +197,15 @@ def differentiable(
         return torch.autograd.grad(call(), t.x, t.dy)[0]
 
     return forward_backward
+
+
+def plain_step(case: Case, of: str = "torch") -> Callable[[torch.Tensor], torch.Tensor]:
+    """What the suite `compiled` compiles: something before and after a softmax, to be fused."""
+    function = getattr(_import("triton_softmax" if of == CHOOSER else "torch"), case.op)
+    return lambda x: function(x * 0.5, case.dim) * 2
+
+
+def compiled_step(case: Case, name: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The same, compiled in the mode that the case names."""
+    torch._dynamo.reset()
+    return torch.compile(plain_step(case, name), mode=case.inputs, fullgraph=True, dynamic=False)

@@ -180,3 +180,24 @@ def class_table(rows: list[dict], worst: int = 25) -> str:
 def _mean_and_worst(values: list[float], width: int) -> str:
     mean = geometric_mean(values)
     return f"{mean:{width}.3f} {min(values):6.3f}" if mean else f"{'':>{width}} {'':>6}"
+
+
+def seed_record(rows: list[dict]) -> dict:
+    """What a seed of the suite `random` gave, in the few numbers that are kept of one on which
+    constants were tuned."""
+    cells = [group for group in by_case(rows).values() if CHOOSER in group and best_peer(group)]
+
+    def mean(values: list[float | None]) -> float:
+        return round(geometric_mean([value for value in values if value]) or 0.0, 4)
+
+    over_best = [ratio(group, best_peer(group) or "") or 0.0 for group in cells]
+    return {
+        "seed": rows[0]["seed"],
+        "utc": max(row["utc"] for row in rows),
+        "cells": len(cells),
+        "level": round(sum(value >= 1 - LEVEL for value in over_best) / len(cells), 4),
+        "over_best": mean(over_best),
+        "over_torch": mean([ratio(group, "torch") for group in cells]),
+        "of_copy": mean([ratio(group, COPY) for group in cells]),
+        "worst": round(min(over_best), 4),
+    }

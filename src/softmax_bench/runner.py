@@ -338,6 +338,8 @@ class Runner:
         try:
             if case.suite == "compiles":
                 return self._count_kernels(case)
+            if case.suite == "compiled":
+                return self._compiled_step(case, name, tensors)
             call = providers.PREPARE[name](case, tensors)
             if case.suite == "host_time":
                 return self._host_time(case, call, tensors, expected)
@@ -402,6 +404,40 @@ class Runner:
                 "status": "wrong",
                 "reason": f"largest relative error of a row {relative:.3g}",
             }
+        return fields
+
+    def _compiled_step(self, case: Case, name: str, tensors: inputs.Tensors) -> dict:
+        """Host time of a compiled step that multiplies before and after."""
+        step, wanted = providers.compiled_step(case, name), providers.plain_step(case)
+        x, graphs = tensors.x, case.inputs != "default"
+
+        def forward() -> torch.Tensor:
+            if graphs:
+                torch.compiler.cudagraph_mark_step_begin()
+            return step(x)
+
+        def forward_backward() -> torch.Tensor:
+            return torch.autograd.grad(forward(), x, tensors.dy)[0]
+
+        training = case.direction == "forward_backward"
+        try:
+            x.requires_grad_(training)
+            with torch.set_grad_enabled(training):
+                absolute, relative = measure.errors(
+                    forward().detach(), wanted(x.detach().double()), case.dim
+                )
+                samples = self.host_timer(forward_backward if training else forward)
+        finally:
+            x.requires_grad_(False)
+        fields = {
+            "us": measure.summary(samples),
+            "samples": len(samples),
+            "max_abs_error": finite(absolute),
+            "max_rel_error": finite(relative),
+        }
+        if relative > measure.TOLERANCE[case.dtype]:
+            reason = f"largest relative error of a row {relative:.3g}"
+            fields |= {"status": "wrong", "reason": reason}
         return fields
 
     def _count_kernels(self, case: Case) -> dict:
@@ -538,7 +574,7 @@ def warm(cases: list[Case], part: int, parts: int, results_path: Path | None = N
     pairs = [
         (case, name)
         for case in cases
-        if case.suite not in ("compiles", "accuracy")
+        if case.suite not in ("compiles", "accuracy", "compiled")
         for name in case.providers
         if name in providers.NEEDS_COMPILING and (case.id, name) not in done
     ]

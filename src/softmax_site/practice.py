@@ -88,14 +88,15 @@ def load(root: Path) -> dict[str, Exercise]:
     return out
 
 
-def _code(text: str, marked: set[int] = frozenset(), css: str = "highlight") -> str:
+def _marked(text: str, marked: set[int]) -> str:
+    """Coloured code in which some lines, counted from 1, are marked."""
     formatter = HtmlFormatter(nowrap=True)
     lines = highlight(text, PythonLexer(), formatter).rstrip("\n").split("\n")
     shown = [
         f'<span class="{"line filled" if number in marked else "line"}">{line}\n</span>'
         for number, line in enumerate(lines, 1)
     ]
-    return f'<div class="{css}"><pre><code>{"".join(shown)}</code></pre></div>'
+    return f'<div class="highlight"><pre><code>{"".join(shown)}</code></pre></div>'
 
 
 def exercise(each: Exercise) -> str:
@@ -105,7 +106,7 @@ def exercise(each: Exercise) -> str:
         f'data-asset="../../{ASSET}" data-search-exclude>\n'
         f'<p class="exercise-head"><span class="exercise-kind">{KINDS[each.kind]}</span> '
         f"<code>{FOLDER}/{each.name}.py</code></p>\n"
-        f"{_code(each.skeleton, css='run-editor highlight')}\n"
+        f'<div class="run-editor highlight"><pre><code>{escape(each.skeleton)}</code></pre></div>\n'
         f'<p class="exercise-command">On a CPU, in a clone: change the file, then '
         f"<code>python -m {FOLDER} {each.name}</code></p>\n</div>\n"
     )
@@ -113,11 +114,10 @@ def exercise(each: Exercise) -> str:
 
 def solution(each: Exercise) -> str:
     """The solution in a fold; what it fills in is marked."""
-    source = escape(each.solution, quote=True).replace("\n", "&#10;")
     return (
         f'<details class="solution" data-solution="{each.name}" data-search-exclude>'
-        f'<summary>Solution</summary>\n<div data-source="{source}">'
-        f"{_code(each.solution, each.filled)}</div>\n</details>\n"
+        f"<summary>Solution</summary>\n"
+        f"{_marked(each.solution, each.filled)}\n</details>\n"
     )
 
 

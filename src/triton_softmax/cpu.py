@@ -57,7 +57,7 @@ def _losses(x: Tensor, numbers: tuple[Tensor, ...], dim: int) -> tuple[Tensor, T
     if smoothing:
         loss = loss + (r - b) * m - c * x.sum(dim)
     kept = target >= 0
-    return torch.where(kept, loss, 0.0), torch.where(kept, lse, 0.0)
+    return torch.where(kept, loss, z), torch.where(kept, lse, 0.0)
 
 
 def _with_gradient(
@@ -108,12 +108,18 @@ def entropy(x: Tensor, dim: int, dtype: torch.dtype):
     return tuple(t.to(dtype) for t in (m.squeeze(dim), d.log(), d.log() - weighted.sum(dim) / d))
 
 
-def selected_backward(x: Tensor, target: Tensor, g: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    return tokens_backward(x, target, g, torch.zeros_like(g), dim, dtype)
+def selected_backward(x: Tensor, target: Tensor, picked: Tensor, g: Tensor, *arguments):
+    return tokens_backward(x, target, picked, g, torch.zeros_like(g), *arguments)
 
 
 def tokens_backward(
-    x: Tensor, target: Tensor, g: Tensor, g_entropy: Tensor, dim: int, dtype: torch.dtype
+    x: Tensor,
+    target: Tensor,
+    _: Tensor,
+    g: Tensor,
+    g_entropy: Tensor,
+    dim: int,
+    dtype: torch.dtype,
 ) -> Tensor:
     _, _, e, weighted = _distances(x, dim)
     g, g_entropy = _wide(g).unsqueeze(dim), _wide(g_entropy).unsqueeze(dim)

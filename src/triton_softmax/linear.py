@@ -112,7 +112,7 @@ def linear_cross_entropy(
     settings = Settings(1, ignore_index, reduction, label_smoothing, z_loss, input.dtype)
     rows = shares_of(flat, weight, len(linear_weight), wide(x.new_empty(0)).dtype, settings)
     losses = _LinearCrossEntropy.apply(x, linear_weight, linear_bias, chunk_size, *rows)
-    return reduced(losses, rows.target >= 0, reduction).to(input.dtype)
+    return reduced(losses, reduction).to(input.dtype)
 
 
 # --8<-- [end:function]

@@ -22,9 +22,11 @@ from torch.autograd import Function
 from torch.nn import functional as torch_functional
 from torch.overrides import has_torch_function_variadic
 
-from . import registration
+from . import checks, registration
 from .checks import check_dtype
+from .eager import nobody_watches
 from .functional import log_softmax, logsumexp
+from .targets import numbers_of_targets
 
 REDUCTIONS = ("none", "mean", "sum")
 """What becomes of the losses of all rows."""
@@ -309,14 +311,14 @@ class _CrossEntropy(Function):
             return None, *others
         (dx,) = ctx.saved_tensors
         if not torch.compiler.is_compiling() and torch.is_grad_enabled():
-            return _Final.apply(dx, g, ctx.dim), *others
+            return _Final.apply(dx.detach().requires_grad_(), g, ctx.dim), *others
         return scaled(dx, g, ctx.dim), *others
 
 
 def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
     """A gradient times what arrived for its rows: in place if nobody needs it again, and then
     without a pass over it where that is 1."""
-    if torch.compiler.is_compiling() or _keeps_graph() or transformed():
+    if torch.compiler.is_compiling() or not nobody_watches(g) or _keeps_graph():
         return (dx * g.unsqueeze(dim)).to(dx.dtype)
     registration.scale_rows_(dx, g, dim)
     return dx
@@ -354,26 +356,40 @@ def by_kernel(
 ) -> tuple[Tensor, Tensor]:
     """(loss, lse) by our kernels."""
     n_classes, accumulator = x.shape[settings.dim], wide(x.new_empty(0)).dtype
-    shares = shares_of(target, weight, n_classes, accumulator, settings)
-    rows = rows_with(x.detach(), shares, settings.dim)
+    rows = None
+    if (x.is_cuda or checks.INTERPRETED) and not torch.compiler.is_compiling():
+        rows = _rows_by_kernel(x.detach(), target, weight, settings)
+    if rows is None:
+        shares = shares_of(target, weight, n_classes, accumulator, settings)
+        rows = rows_with(x.detach(), shares, settings.dim)
     if torch.is_grad_enabled() and x.requires_grad:
         in_place = in_place and not x.is_leaf and x.is_contiguous()
         in_place = in_place and not torch.compiler.is_compiling()
         losses, lse = _CrossEntropy.apply(x, settings.dim, in_place, *rows)
     else:
         losses, lse, _ = registration.cross_entropy_rows(x.detach(), *rows, settings.dim, False)
-    return reduced(losses, shares.target >= 0, settings.reduction), lse
+    return reduced(losses, settings.reduction), lse
 
 
-def reduced(losses: Tensor, kept: Tensor, reduction: str) -> Tensor:
-    """The losses, or their sum; of a mean they have their share of the factor already, and the mean
-    of none is NaN."""
-    if reduction == "none":
-        return losses
-    total = losses.sum()
-    if reduction == "mean":
-        total = total + 0.0 / kept.sum().to(total.dtype)
-    return total
+def reduced(losses: Tensor, reduction: str) -> Tensor:
+    """The losses, or their sum, which is the mean if they have been divided before."""
+    return losses if reduction == "none" else losses.sum()
+
+
+def _rows_by_kernel(
+    x: Tensor, target: Tensor, weight: Tensor | None, settings: Settings
+) -> tuple[Tensor | None, ...] | None:
+    """What `rows_with` returns, by one kernel; None where it does not do."""
+    mean, smoothing = settings.reduction == "mean", settings.label_smoothing
+    found = numbers_of_targets(
+        x, target, weight, settings.dim, settings.ignore_index, mean, smoothing, settings.z_loss
+    )
+    if found is None:
+        return None
+    marked, (picked, factor, z_factor, at_target, everywhere) = found
+    if smoothing == 0.0:
+        return marked, picked, factor, z_factor, None, None
+    return marked, picked, factor, z_factor, at_target, everywhere
 
 
 # --8<-- [start:operators]
@@ -399,8 +415,9 @@ def by_operators(
     if settings.z_loss:
         share = each / each.sum() if settings.reduction == "mean" else each
         losses = losses + settings.z_loss * share * lse * lse
-    losses = torch.where(kept, losses, 0.0)
-    return reduced(losses, kept, settings.reduction), lse
+    nothing = 0.0 / each.sum() if settings.reduction == "mean" else 0.0
+    losses = torch.where(kept, losses, nothing)
+    return reduced(losses, settings.reduction), lse
 
 
 def _of_probabilities(

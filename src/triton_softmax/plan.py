@@ -349,7 +349,10 @@ def _plan_rung(implementation: str, operation: str, dim: int, dtype: torch.dtype
 def traits_of(op: Operation) -> Traits:
     """What a choice has to know of an operation."""
     keeps_terms = op.finish_terms is not None
-    return Traits(op.inputs, keeps_terms, op.exp_in_finish, op.reduces, op.any_order)
+    numbers = not op.reduces and op.finish_at is not None
+    return Traits(
+        op.inputs, keeps_terms, op.exp_in_finish, op.reduces, op.any_order, numbers=numbers
+    )
 
 
 def _plan_launches(

@@ -296,7 +296,7 @@ _ROWS = (
 _library.define(f"cross_entropy_rows(Tensor x, {_ROWS}, bool gradient) -> (Tensor, Tensor, Tensor)")
 _library.define(f"cross_entropy_rows_(Tensor(a!) x, {_ROWS}) -> (Tensor, Tensor)")
 _library.define("row_statistics(Tensor x, int dim, bool entropy) -> (Tensor, Tensor, Tensor)")
-_TOKENS = "Tensor target, Tensor g, Tensor? g_entropy, int dim"
+_TOKENS = "Tensor target, Tensor picked, Tensor g, Tensor? g_entropy, int dim"
 _library.define(f"tokens_backward(Tensor x, {_TOKENS}) -> Tensor")
 _library.define(f"tokens_backward_(Tensor(a!) x, {_TOKENS}) -> ()")
 _library.define("scale_rows_(Tensor(a!) x, Tensor factor, int dim) -> ()")
@@ -363,10 +363,10 @@ def _row_statistics_shape(x, dim, entropy):
     return _without(x, dim), _without(x, dim), last
 
 
-def _tokens_backward(x, target, g, g_entropy, dim, *, mark=""):
+def _tokens_backward(x, target, picked, g, g_entropy, dim, *, mark=""):
     if g_entropy is None:
-        return run(f"selected_backward{mark}", (x, target, g), dim)
-    return run(f"tokens_backward{mark}", (x, target, g, g_entropy), dim)
+        return run(f"selected_backward{mark}", (x, target, picked, g), dim)
+    return run(f"tokens_backward{mark}", (x, target, picked, g, g_entropy), dim)
 
 
 def _tokens_backward_in_place(*arguments):

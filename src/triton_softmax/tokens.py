@@ -210,13 +210,16 @@ class _Tokens(Function):
         if index is None:
             index = torch.full_like(x[:, 0], -1, dtype=torch.int64)
             g = torch.zeros((), dtype=g_entropy.dtype, device=x.device).expand(len(x))
+            picked = g
+        else:
+            picked = x.gather(1, index.unsqueeze(1)).squeeze(1)
         g_entropy = g_entropy if ctx.entropy else None
         if ctx.in_place:
             dx = x.detach()
-            registration.tokens_backward_(dx, index, g, g_entropy, 1)
+            registration.tokens_backward_(dx, index, picked, g, g_entropy, 1)
             torch.autograd.graph.increment_version(dx)
             return dx, None, None, None
-        return registration.tokens_backward(x, index, g, g_entropy, 1), None, None, None
+        return registration.tokens_backward(x, index, picked, g, g_entropy, 1), None, None, None
 
 
 # --8<-- [end:function]

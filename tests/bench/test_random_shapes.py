@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 
@@ -56,6 +57,19 @@ def test_the_seed_is_handed_on_and_taken_up_again(tmp_path, capsys):
     assert __main__._seed(options) == options.seed == 31
     assert __main__.main(["list", "--suite", "random", "--seed", "7"]) == 0
     assert draw(7)[0].id in capsys.readouterr().out
+
+
+def test_a_seed_of_the_tuning_is_recorded_once(tmp_path):
+    rows = [row(case, name) for case in draw(4)[:30] for name in case.providers]
+    data, record = tmp_path / "data.json", tmp_path / "seeds.json"
+    data.write_text(json.dumps({"rows": rows}), encoding="utf-8")
+    for _ in range(2):
+        assert __main__.main(["classes", str(data), "--record", str(record)]) == 0
+    (found,) = json.loads(record.read_text(encoding="utf-8"))
+    assert found == report.seed_record(rows) and found["seed"] == 4
+    assert (
+        found["cells"] == 30 and 0 <= found["level"] <= 1 and found["worst"] <= found["over_best"]
+    )
 
 
 def test_the_table_of_classes_adds_up():

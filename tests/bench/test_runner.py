@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from softmax_bench import measure, providers, runner, schema
-from softmax_bench.cases import SUITES, Case, select
+from softmax_bench.cases import MODES, SUITES, Case, select
 from softmax_bench.roster import COPY
 
 ON_GPU = torch.cuda.is_available()
@@ -60,7 +60,7 @@ def test_a_row_holds_everything_and_keeps_to_the_schema(tmp_path):
     assert "forward/softmax/forward/float32/2x5" in said[1]
 
 
-@pytest.mark.parametrize("suite", [name for name in SUITES if name != "compiles"])
+@pytest.mark.parametrize("suite", [name for name in SUITES if "compile" not in name])
 def test_every_kind_of_case_runs(suite, tmp_path):
     seen, cases = set(), []
     for found in SUITES[suite]():
@@ -75,6 +75,16 @@ def test_every_kind_of_case_runs(suite, tmp_path):
     for row in schema.load(tmp_path / "data.json")["rows"]:
         may_refuse = row["provider"] == "naive" and (row["op"] == "logsumexp" or row["dim"] != -1)
         assert row["status"] == "ok" or (may_refuse and row["status"] == "refused"), row
+
+
+def test_steps_inside_torch_compile(tmp_path, monkeypatch):
+    """All of the suite but compiling, which takes a compiler minutes on a CPU."""
+    monkeypatch.setattr(providers, "compiled_step", providers.plain_step)
+    run, _, _ = start(tmp_path / "data.json")
+    run.run([replace(case, shape=(3, 9)) for case in SUITES["compiled"]()])
+    rows = schema.load(tmp_path / "data.json")["rows"]
+    assert len(rows) == 2 * 2 * 2 * len(MODES)  # types, directions, who
+    assert all(row["status"] == "ok" and row["us"]["p50"] > 0 for row in rows)
 
 
 def test_a_wrong_answer_is_recorded_as_wrong(tmp_path, monkeypatch):

@@ -672,7 +672,7 @@ def test_words_give_every_thread_lanes_of_its_own(num_chunks, num_warps):
     assert launch.grid == c.programs(3) == 3 * num_chunks
     assert launch.constants == {"OP": plan.SOFTMAX, "HOW": how}
     assert launch.numbers == (
-        (n_cols,), n_cols, 3, n_cols, num_chunks, 1024, polling.MAX_POLLS,
+        (n_cols,), (n_cols,), 3, n_cols, num_chunks, 1024, polling.MAX_POLLS,
     )  # fmt: skip
     assert launch.options == {"num_warps": num_warps}
 
@@ -703,7 +703,7 @@ def test_words_of_columns_give_every_thread_lanes_of_its_own(num_chunks, inner, 
     assert launch.grid == 3 * -(-100 // inner) * num_chunks
     assert workspace.n_words == launch.grid * inner and workspace.zeroed
     assert launch.constants == {"OP": plan.SOFTMAX, "HOW": how} and how.wait is True
-    triples = ((700, 10, 1),), (500, 20, 2)
+    triples = ((700, 10, 1),), ((500, 20, 2),)
     assert launch.numbers == (*triples, n_cols, 100, num_chunks, polling.MAX_POLLS)
     assert launch.options == {"num_warps": warps, "maxnreg": 128}
 
@@ -927,13 +927,13 @@ def test_launches_without_words_have_no_workspace():
     c = choose(MANY, 100, 2)
     (launch,), workspace = plan.row_launches(plan.SOFTMAX, c, MANY, 100, (100, 100))
     assert workspace is None and launch.grid == -(-MANY // c.how.block_rows)
-    assert launch.numbers == ((100,), 100, MANY, 100)
+    assert launch.numbers == ((100,), (100,), MANY, 100)
     c = strided(3, 40, 100, 4)
     (launch,), workspace = plan.strided_launches(
         plan.SOFTMAX_VJP, c, (3, 1, 2, 3), (100, 4, 5, 6), (7, 8, 9), 40
     )
     assert workspace is None and launch.grid == 3 * -(-100 // c.how.block_inner)
-    assert launch.numbers == (((1, 7, 4), (2, 8, 5)), (3, 9, 6), 40, 100)
+    assert launch.numbers == (((1, 7, 4), (2, 8, 5)), ((3, 9, 6),), 40, 100)
 
 
 @on_every_device

@@ -134,7 +134,7 @@ def test_tiny_and_huge_gradients():
         dy = rows(100, torch.float32, seed=2) * scale
         got = plan_of("softmax_backward", (y, dy), 1, None, "batch_invariant")(y, dy)
         want = expected("softmax_backward", (y, dy), 1)
-        assert (got.double() - want.double()).abs().max() <= 4e-6 * scale + 1e-43
+        assert (got.double() - want.double()).abs().max() <= 4e-6 * scale + 2**-126
 
 
 def test_the_context_and_the_modules():

@@ -1,4 +1,4 @@
-"""What a reader tries in Chromium: the planner's form and the exercises, with Python in the page."""
+"""What a reader tries in Chromium, with Python in the page: the planner's form, the exercises."""
 
 from __future__ import annotations
 
@@ -48,11 +48,12 @@ QUESTIONS = (
 
 FILL = """(asked) => {
     const form = document.querySelector(".ask");
-    const fields = { strides: "", offset: "", out_dtype: "", multiprocessors: "", ...asked };
+    const { invariant, ...others } = asked;
+    const fields = { strides: "", offset: "", out_dtype: "", multiprocessors: "", ...others };
     for (const [name, value] of Object.entries(fields)) {
-        if (name !== "invariant") form.elements[name].value = Array.isArray(value) ? value.join(" × ") : value;
+        form.elements[name].value = Array.isArray(value) ? value.join(" × ") : value;
     }
-    form.elements.invariant.checked = Boolean(asked.invariant);
+    form.elements.invariant.checked = Boolean(invariant);
     form.requestSubmit();
 }"""
 ANSWERED = "(turn) => document.querySelector('.which-kernel').dataset.turn === String(turn)"

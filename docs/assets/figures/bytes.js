@@ -54,7 +54,7 @@ export default {
         const css = kind === "read" ? "ours" : "best";
         drawn.push(rect(left + x * unit, y, long - 2, bar, `${css} soft outlined`, 'rx="2"'));
         if (done > 2) drawn.push(rect(left + x * unit, y, done - 2, bar, css, 'rx="2"'));
-        if (long > 38) drawn.push(text(left + x * unit + long / 2, y + 17, kind, done > long / 2 ? "small on" : "small ink"));
+        if (long > 12) drawn.push(text(left + x * unit + long / 2 - 1, y + 17, long > 38 ? kind : kind[0].toUpperCase(), done > long / 2 ? "small on" : "small ink"));
         x += elements * size;
       }
     });

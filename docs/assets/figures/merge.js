@@ -11,7 +11,7 @@ const ROWS = {
 };
 
 /** (m, d) of a union, rounded after every operation. */
-export function merge(a, b) {
+function merge(a, b) {
   const m = Math.max(a.m, b.m); // eq: merge
   return { m, d: f(f(a.d * shifted(a.m, m)) + f(b.d * shifted(b.m, m))) };
 }
@@ -46,7 +46,7 @@ export default {
     };
   },
 
-  draw({ row, cut, way }, { x, exact, errors, left, right, m, d }, width) {
+  draw({ cut, way }, { x, exact, errors, left, right, m, d }, width) {
     const wide = width > 500, pitch = (wide ? 440 : 300) / 8, root = tree(x, 0, 8, way, cut);
     const edges = [], nodes = [], tall = 172 / Math.max(root.height, 3);
     const place = (node, depth) => {

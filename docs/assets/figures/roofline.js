@@ -54,11 +54,11 @@ export default {
       parts.push(line(left, yAt(value), right, yAt(value), "grid"), text(left - 6, yAt(value) + 4, words, "small", "end"));
     }
     for (const bytes of [32, 16, 8, 4, 2, 1]) parts.push(line(xAt(1 / bytes), bottom, xAt(1 / bytes), bottom + 5, "axis"), text(xAt(1 / bytes), bottom + 18, bytes, "small"));
-    parts.push(line(left, bottom, right, bottom, "axis"), text((left + right) / 2, bottom + 36, "bytes moved for an element, fewer to the right →"));
+    parts.push(line(left, bottom, right, bottom, "axis"), text((left + right) / 2, bottom + 36, wide ? "bytes moved for an element, fewer to the right →" : "bytes moved for an element →"));
     const knee = data.exponentials / copy;
     parts.push(curve([[left, yAt(copy * xs[0])], [xAt(knee), yAt(data.exponentials)], [right, yAt(data.exponentials)]].filter(([x]) => x <= right), "ink"));
     parts.push(text(right, yAt(data.exponentials) - 9, "one exponential an element", "small ink", "end"));
-    parts.push(text(xAt(1 / 11), yAt(copy / 11) - 12, "memory, as a copy has it", "small ink", "end"));
+    parts.push(text(xAt(1 / 11), yAt(copy / 11) - 12, wide ? "memory, as a copy has it" : "memory: a copy", "small ink", "end"));
     const labels = apart(points.map(({ speed }) => yAt(speed)), 15, top, bottom - 6);
     points.forEach(({ name, speed, intensity, share }, at) => {
       const x = xAt(intensity), y = yAt(speed), css = share < 0.8 ? "behind" : "ours";

@@ -1,6 +1,6 @@
 /* Rounding errors measured in the page, in float32, beside their bounds: of an output over the
  * length of its row, and of one exponential over the row's offset. */
-import { brief, curve, dot, fixed, grouped, line, svg, text } from "./moving.js";
+import { brief, curve, dot, grouped, line, svg, text } from "./moving.js";
 
 const f = Math.fround;
 const U = 2 ** -24;
@@ -9,7 +9,7 @@ const OFFSETS = [0, 1, 2, 3, 4, 5, 6];
 const TRIALS = 4;
 
 /** n numbers evenly between −width and width: the same in every language (a generator modulo 2³²). */
-export function row(n, width, seed) {
+function row(n, width, seed) {
   let state = seed >>> 0;
   return Float32Array.from({ length: n }, () => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
@@ -28,7 +28,7 @@ function inTree(e) {
 }
 
 /** The worst error of the largest output of some rows, in units u, summed in order and in a tree. */
-export function lengthError(power, width) {
+function lengthError(power, width) {
   const n = 2 ** power;
   let chain = 0, tree = 0;
   for (let trial = 1; trial <= TRIALS; trial += 1) {
@@ -48,7 +48,7 @@ export function lengthError(power, width) {
 }
 
 /** The worst relative error of exp(x − m) by a power of two, scaled first and subtracted first. */
-export function offsetError(power, width) {
+function offsetError(power, width) {
   const offset = 10 ** power, c = f(Math.LOG2E);
   const x = row(1024, width, 7).map((each) => f(offset + each)), m = Math.max(...x), low = Math.min(...x);
   let first = 0, after = 0;

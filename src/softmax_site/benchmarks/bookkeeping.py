@@ -13,7 +13,7 @@ from softmax_site import source
 from softmax_site.benchmarks.data import DATA, case_words, n_cols, runs_used, time_text
 from softmax_site.benchmarks.page import Fragment, Measured, block, measured_by
 from softmax_site.benchmarks.rungs import NOT_MEASURED
-from softmax_site.benchmarks.suites import HOST_CALLS
+from softmax_site.benchmarks.suites.host import HOST_CALLS
 from softmax_site.benchmarks.tables import Row, table
 from softmax_site.benchmarks.words import PAGES, link, measured_line, reason_groups
 

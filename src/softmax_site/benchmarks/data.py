@@ -62,7 +62,7 @@ def shape_words(row: dict) -> str:
     text = " × ".join(f"{size:,}" for size in row["shape"])
     if row["dim"] != -1:
         text += f", dim {row['dim']}"
-    return text + (", rows with gaps" if row["layout"] == "row_strided" else "")
+    return text + (", rows with gaps" if row["layout"] in ("row_strided", "padded") else "")
 
 
 def case_words(row: dict) -> str:

@@ -10,7 +10,7 @@ from softmax_bench.roster import COPY
 from softmax_site.benchmarks.data import n_cols, of_suite
 from softmax_site.benchmarks.page import Fragment, block, measured_by
 from softmax_site.benchmarks.rungs import NOT_MEASURED
-from softmax_site.benchmarks.suites import TUTORIAL_COLUMNS, gain_sentence
+from softmax_site.benchmarks.suites.articles import TUTORIAL_COLUMNS, gain_sentence
 from softmax_site.benchmarks.tables import Row, table
 from softmax_site.benchmarks.words import measured_line
 

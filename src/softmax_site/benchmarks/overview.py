@@ -17,7 +17,7 @@ from softmax_site.benchmarks import heat
 from softmax_site.benchmarks.data import case_words, is_odd, n_cols, of_suite
 from softmax_site.benchmarks.page import Fragment, block, measured_by
 from softmax_site.benchmarks.rungs import NOT_MEASURED
-from softmax_site.benchmarks.suites import HOST_CALLS
+from softmax_site.benchmarks.suites.host import HOST_CALLS
 from softmax_site.benchmarks.words import (
     PAGES,
     link,

@@ -26,6 +26,9 @@ PAGES = {
     "accuracy": "accuracy",
     "article": "sources",
     "batch": "sources",
+    "compiled": "host-time",
+    "random": "random",
+    "longest": "random",
 }
 """The page of each suite, below `benchmarks/`."""
 

@@ -29,8 +29,8 @@ def one_row_kernel(in_ptrs, out_ptr, n_cols, OP: tl.constexpr, BLOCK: tl.constex
     if OP.shifted:
         m = tl.max(values[0], axis=0)
     terms = OP.terms(values, m, False)
-    total = tl.sum(terms, axis=0)
-    result = OP.finish(values, terms, m, total)
+    totals = (tl.sum(terms[0], axis=0),)
+    result = OP.finish(values, terms, m, totals)
     tl.store(out_ptr + row * n_cols + cols, result, mask=mask)
 
 

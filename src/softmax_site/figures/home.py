@@ -245,8 +245,7 @@ def fragments(root: Path) -> dict[str, Fragment]:
         "home-claim": Fragment(f"{claim(numbers)}\n"),
         "home-figure": Fragment(figure(data)),
         "home-caption": Fragment(
-            f"{caption(numbers)} [Every shape](benchmarks/index.md).\n"
-            "{ .figure-caption }\n",
+            f"{caption(numbers)} [Every shape](benchmarks/index.md).\n{{ .figure-caption }}\n",
             measured_by(rows_of(data)),
         ),
         "door-heat": Fragment(heat(data)),

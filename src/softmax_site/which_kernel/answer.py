@@ -27,8 +27,9 @@ def _kept(function):
     return choose
 
 
-plan.choose_rows = _kept(plan.choose_rows)
-plan.choose_strided = _kept(plan.choose_strided)
+for _name in dir(plan):
+    if _name.startswith("choose_"):
+        setattr(plan, _name, _kept(getattr(plan, _name)))
 
 
 def unwrapped(made):

@@ -258,6 +258,14 @@ class Torch:
     version = Version
 
     @staticmethod
+    def promote_types(a, b):
+        if a is b:
+            return a
+        if a.itemsize == b.itemsize:
+            return Torch.float32  # of both 16-bit types
+        return a if a.itemsize > b.itemsize else b
+
+    @staticmethod
     def empty(*shape, **options):
         return Tensor(shape[0], options.get("dtype") or Torch.float32)
 

@@ -48,9 +48,13 @@ WORDS = {
         "An access moves 16 bytes.",
         "Elements move one by one.",
     ),
-    ("choose_rows", "edges and half_vectors_do(n_cols, held, vector, strides)"): Words(
-        "Do whole vectors not divide short 16-bit rows, but half vectors do?",
-        "An access moves half a vector, and no row has edges.",
+    (
+        "choose_rows",
+        "vector == # or n_cols <= row_tiles.longest_without_edges(held, divisor, traits)",
+    ): Words(
+        "Is a row ({n_cols} elements) so short that it moves by what divides all rows?",
+        "An access moves {divisor} of them at most, and no row has edges.",
+        "An access moves a whole vector, and a row that it does not divide has edges.",
     ),
     ("choose_rows", "fits_one_program(n_rows, n_cols, held, edges, traits, device)"): Words(
         "Should a row of {n_cols} elements be one program’s, held in its registers?",
@@ -80,9 +84,13 @@ WORDS = {
         "One row per program, in several tiles side by side.",
         "A program may take several rows.",
     ),
+    ("choose_row_tile", "n_cols <= SHORT and (not edges)"): Words(
+        "Is it one of the shortest rows, at most {SHORT} long, and without edges?",
+        "A program takes many of them.",
+    ),
     (
         "choose_row_tile",
-        "body > LONGEST_TILE.get((itemsize, edges), #) and enough_for_all > # and (vector == #)",
+        "body > longest_tile and enough_for_all > # and (itemsize == #) and (vector == #)",
     ): Words(
         "Would some 16-bit rows of {body} elements fill their tile badly?",
         "The tile is cut in quarters, of which three may do.",

@@ -132,12 +132,13 @@ def longest_without_edges(itemsize: int, divisor: int, traits: Traits) -> int:
 def _short_rows(
     n_cols: int, enough_for_all: int, itemsize: int, vector: int, traits: Traits
 ) -> Choice:
-    """Many short rows, 2 KiB of them to a program, in tiles so narrow that few lanes are empty."""
+    """Many short rows, 2 KiB of them to a program, in tiles so narrow that few lanes are empty; if
+    there are too few rows for that, still as many as give each thread something to do."""
     power = next_power_of_2(n_cols)
     block_cols = power if n_cols == power else max(2, vector, min(16, power // 4))
     rows = 2048 // itemsize // power * (2 if traits.reduces else 1)
     how = RowTile(
-        block_rows=min(rows, enough_for_all),
+        block_rows=min(rows, max(enough_for_all, 256 // power)),
         block_cols=block_cols,
         vector=vector,
         barrier=False,

@@ -56,6 +56,11 @@ def choose_rows(
         aligned = implementation == "aligned_rows"
         vector = vector if aligned else divisor
         return choose_row_tile(n_rows, n_cols, held, vector, aligned, traits, device)
+    if traits.any_order and n_cols > row_tiles.LONGEST_OF_FEW:
+        # Chunks, whose sums are added in floating point: the same for every number of rows.
+        if held == 8 or n_cols > split_rows.MAX_COLS:
+            return choose_loops(1, n_cols, held, traits, device)
+        return choose_split_rows(MANY_ROWS, n_cols, held, vector, edges, traits, device)
     if vector == 1 or n_cols <= row_tiles.longest_without_edges(held, divisor, traits):
         vector, edges = divisor, False
     if fits_one_program(n_rows, n_cols, held, edges, traits, device):

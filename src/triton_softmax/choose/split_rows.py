@@ -100,7 +100,7 @@ def candidates_for_many_rows(
         if edges:  # body and edges are reduced; within one warp that needs no barrier
             one_chunk_each = (114_688, Candidate(2048, 72, num_warps=1, backoff=300))
         else:
-            one_chunk_each = (131_072, Candidate(8192, 64))
+            one_chunk_each = (131_072, Candidate(8192, 96 if traits.numbers else 64))
         return [
             one_chunk_each,
             (1_310_720, Candidate(8192, 96, depth=1, backoff=500)),
@@ -178,8 +178,13 @@ def candidates(
     """(longest row, candidate) in the order of preference, for rows of this number."""
     if vector == 1:
         # Rows out of step are moved element by element, and a register holds one element.
-        kept_terms = Candidate(2048, 40, keep_terms=True)
-        return [(ANY_LENGTH, kept_terms if traits.keeps_terms else Candidate(4096, 128))]
+        if traits.inputs > 1:
+            one_chunk_each = Candidate(8192, 128, num_warps=8)
+        elif traits.keeps_terms:
+            one_chunk_each = Candidate(4096, 40, num_warps=8, keep_terms=True)
+        else:
+            one_chunk_each = Candidate(4096, 128)
+        return [(524_288, one_chunk_each)]
     few = candidate_for_few_rows(n_rows, n_cols, itemsize, traits, device)
     return [
         *([(ANY_LENGTH, few)] if few else []),

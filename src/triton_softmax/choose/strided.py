@@ -101,7 +101,11 @@ def choose_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
     block_cols = next_power_of_2(columns.n_cols)
     longest_tile = 1024 if itemsize == 4 and forward else 512
     longest_split = 65536 if itemsize == 2 and forward else 16384
+    # Narrow accesses take longer than reading twice, unless programs are few.
+    groups = columns.n_outer * ceil_div(columns.n_inner, 32)
     too_narrow = 2 if itemsize == 2 and forward else 1
+    if groups < device.multiprocessors and not traits.any_order:
+        too_narrow = 0
     if traits.any_order:
         longest_tile = 2048  # one program as long as it can: it alone adds in any order
         columns = columns._replace(n_outer=1)
@@ -125,7 +129,7 @@ def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Cho
     sixteen, forward = columns.itemsize == 2, traits.inputs == 1
     power = next_power_of_2(columns.n_cols)
     block_cols, tiles = power, 1
-    if columns.n_cols < power <= 512:
+    if columns.n_cols < power:
         block_cols = max(1, power // 8)
         tiles = ceil_div(columns.n_cols, block_cols)
     if power <= 64:
@@ -136,6 +140,11 @@ def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Cho
     else:
         block_inner = 16
     block_inner = min(block_inner, next_power_of_2(columns.n_inner))
+    few = columns.n_outer * ceil_div(columns.n_inner, block_inner) < device.multiprocessors
+    while block_inner > 8 and (
+        columns.n_outer * ceil_div(columns.n_inner, block_inner) < device.multiprocessors
+    ):
+        block_inner //= 2
     how = StridedTile(
         block_cols,
         block_inner,
@@ -146,8 +155,10 @@ def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Cho
         tiles=tiles,
     )
     per_thread = 80 if sixteen else 48 if columns.itemsize == 4 else 32
-    if power > 512:
+    if tiles == 1 and power > 512:
         per_thread = 64
+    if few and columns.itemsize <= 4:
+        per_thread = 20  # all of it on its way at once
     num_warps = 1
     while num_warps < 16 and tiles * block_cols * block_inner > 32 * per_thread * num_warps:
         num_warps *= 2
@@ -179,6 +190,9 @@ def choose_split_strided(columns: Columns, traits: Traits, device: Device) -> Ch
     """Chunks of strands on as many programs; None if the chunks of a strand, and so all that wait
     for each other, do not run at once."""
     block_cols, block_inner, num_warps = chunk_tile(columns.n_cols, columns.itemsize, traits)
+    programs = columns.n_outer * ceil_div(columns.n_inner, 32) * ceil_div(columns.n_cols, 512)
+    if programs < 2 * device.multiprocessors:
+        block_cols, block_inner, num_warps = 256, 32 // columns.itemsize, 4
     block_inner = min(block_inner, next_power_of_2(columns.n_inner))
     n_chunks = ceil_div(columns.n_cols, block_cols)
     programs = columns.n_outer * ceil_div(columns.n_inner, block_inner) * n_chunks

@@ -25,8 +25,11 @@ class Traits(NamedTuple):
     """Writing an element takes an exponential that summing has not, and registers for it."""
 
     reduces: bool = False
-    """One number is written per row, and not one per element, so nothing is kept until then."""
+    """Only numbers of the row are written, and no elements, so nothing is kept until then."""
 
     any_order: bool = False
     """No order of summing may change the result, and none does as long as the terms of a sum are in
     one program. So a choice must not depend on the number of rows where there are several."""
+
+    numbers: bool = False
+    """Numbers of the row go in or come out beside the elements, and take registers."""

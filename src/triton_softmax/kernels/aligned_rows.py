@@ -104,6 +104,11 @@ def aligned_rows_kernel(
             tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=mask)
         result = OP.finish(values_edge, terms_edge, m, totals).to(INNER).to(OUT)
         tl.store(out_ptrs[0] + begin + edge, result, mask=edge_mask)
+        if OP.finish_at is not None:
+            col, result = OP.finish_at(m, totals, numbers)
+            mask = (rows < n_rows) & (col >= 0)
+            tl.debug_barrier()
+            tl.store(out_ptrs[0] + begin + col, result.to(INNER).to(OUT), mask=mask)
 
 
 # --8<-- [end:kernel]

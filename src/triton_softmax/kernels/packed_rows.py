@@ -89,6 +89,11 @@ def packed_rows_kernel(
             values = placed(in_registers(raw[t], INNER), places[t], OP)
             result = OP.finish(values, terms[t], m, totals)
             tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=mask)
+        if OP.finish_at is not None:
+            col, result = OP.finish_at(m, totals, numbers)
+            mask = (rows < n_rows) & (col >= 0)
+            tl.debug_barrier()
+            tl.store(out_ptrs[0] + rows * out_strides[0] + col, result.to(INNER).to(OUT), mask=mask)
 
 
 # --8<-- [end:kernel]

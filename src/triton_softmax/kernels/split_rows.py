@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from .device.exchange import poll, prefetch, publish, to_common_maximum
+from .device.exchange import poll, prefetch, publish, publish_missing, to_common_maximum
 from .device.names import with_operation
 from .device.registers import (
     in_registers,
@@ -134,6 +134,15 @@ def places_of_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
     body = tl.where(mask, (offsets - begin).to(tl.int32), -1)
     cols, mask = edge_of_chunk(begin, rows.n_cols, chunk, rows, HOW.vector, OP)
     return body, tl.where(mask, cols, -1).to(tl.int32)
+
+
+@triton.jit
+def chunk_of_column(col, begin, rows, VECTOR: tl.constexpr):
+    """The chunk in which a column of a row lies: the first, if in the row's edge."""
+    first = round_up(begin, VECTOR) - begin
+    end = (begin + rows.n_cols) // VECTOR * VECTOR - begin
+    chunk_cols = rows.chunk_cols // VECTOR * VECTOR
+    return tl.where((col < first) | (col >= end), 0, (col - first) // chunk_cols)
 
 
 @triton.jit
@@ -272,6 +281,11 @@ def write_chunk(
             values = placed(in_registers(edge, INNER), place_edge, OP)
             result = OP.finish(values, OP.terms(values, m, False), m, totals)
             tl.store(out_ptrs[0] + begin + cols, result.to(INNER).to(OUT), mask=mask)
+        if OP.finish_at is not None:
+            col, result = OP.finish_at(m, totals, numbers)
+            mine = (col >= 0) & (chunk_of_column(col, begin, rows, VECTOR) == chunk)
+            tl.debug_barrier()
+            tl.store(out_ptrs[0] + begin + col, result.to(INNER).to(OUT), mask=mine)
 
 
 # --8<-- [end:write]
@@ -377,7 +391,7 @@ def split_rows_kernel(
                 if tl.atomic_add(words_ptr + other, 0, sem="relaxed") == 0:
                     body, edge = load_chunk(rows, other, OP, HOW)
                     m, totals, terms = summarise(body, edge, other, rows, INNER, OP, HOW)
-                    publish(words_ptr + other, n_tasks, m, totals, other < n_tasks, OP, True)
+                    publish_missing(words_ptr + other, n_tasks, m, totals, OP)
             m, totals, missing = merge_row(words_ptr, task, rows, max_polls, OP, HOW)
             while missing > 0:
                 m, totals, missing = merge_row(words_ptr, task, rows, max_polls, OP, HOW)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from .device.exchange import poll, prefetch, publish, to_common_maximum
+from .device.exchange import poll, prefetch, publish, publish_missing, to_common_maximum
 from .device.names import with_operation
 from .device.registers import in_registers, optimization_barrier
 from .device.summaries import adjusted, load_numbers, placed, spread, store_numbers, summed
@@ -108,7 +108,9 @@ def write_tile(
         mask = across & (chunk == columns.n_chunks - 1)
         store_numbers(out_ptrs, inner_strides(out_strides), far, mask, results, OP)
     if not OP.reduces:
-        totals = spread(adjusted(m, totals, numbers, OP), 0)
+        largest = m
+        adjusted_totals = adjusted(m, totals, numbers, OP)
+        totals = spread(adjusted_totals, 0)
         offsets, mask = tile_offsets(out_strides[0], chunk, columns, HOW, AGAIN)
         values = in_registers(optimization_barrier(raw, HOW.barrier), INNER)
         values = placed(values, columns_of_tile(chunk, columns, HOW), OP)
@@ -116,6 +118,12 @@ def write_tile(
             m = m[None, :]
         result = OP.finish(values, OP.terms(values, m, False), m, totals)
         tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=mask)
+        if OP.finish_at is not None:
+            col, result = OP.finish_at(largest, adjusted_totals, numbers)
+            offsets = offsets_in_slice(out_strides[0], col, far, 1)
+            mask = across & (col >= 0) & (col // HOW.block_cols == chunk)
+            tl.debug_barrier()
+            tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=mask)
 
 
 # --8<-- [end:columns]
@@ -231,7 +239,7 @@ def split_strided_kernel(
                     raw = load_tile(other, columns, OP, HOW, HOW.wait)
                     m, totals = summarise(raw, other, columns, INNER, OP, HOW)
                     pointers = words_ptr + other * HOW.block_inner + lane
-                    publish(pointers, apart, m, totals, live, OP, True)
+                    publish_missing(pointers, apart, m, totals, OP)
             while tl.sum(missing_words(columns, max_polls, OP, HOW), axis=0) > 0:
                 missing += 1
             m, totals = merge_columns(columns, OP, HOW)

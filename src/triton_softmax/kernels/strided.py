@@ -130,6 +130,12 @@ def strided_kernel(
             values = placed(in_registers(raw[t], INNER), places[t], OP)
             result = OP.finish(values, terms[t], m, totals)
             tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
+        if OP.finish_at is not None:
+            col, result = OP.finish_at(m, totals, numbers)
+            offsets = offsets_in_slice(out_strides[0], col, inner, 1)
+            mask = across & (col >= 0)
+            tl.debug_barrier()
+            tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
 
 
 # --8<-- [end:kernel]

@@ -167,8 +167,8 @@ def strided_loops_kernel(
         numbers = load_numbers(in_slices, inner_strides(in_strides), inner, inner < n_inner, OP)
         if OP.row_results:
             results = OP.finish_row(m, totals, numbers)
-            mask = (inner < n_inner) & (chunk == 0)
-            store_numbers(out_slices, inner_strides(out_strides), inner, mask, results, OP)
+            writes = (inner < n_inner) & (chunk == 0)
+            store_numbers(out_slices, inner_strides(out_strides), inner, writes, results, OP)
     if HOW.write and not OP.reduces:
         totals = adjusted(m, totals, numbers, OP)
         for start in range(begin, end, BLOCK_COLS):
@@ -178,6 +178,12 @@ def strided_loops_kernel(
             result = OP.finish(values, OP.terms(values, m, False), m, totals)
             offsets = offsets_in_slice(out_strides[0], cols, inner, HOW.vector)
             tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
+        if OP.finish_at is not None:
+            col, result = OP.finish_at(m, totals, numbers)
+            offsets = offsets_in_slice(out_strides[0], col, inner, 1)
+            mine = (inner < n_inner) & (col >= begin) & (col < end)
+            tl.debug_barrier()
+            tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mine)
 
 
 # --8<-- [end:kernel]

@@ -15,6 +15,7 @@ from dataclasses import replace
 import triton
 import triton.language as tl
 
+from ..kernels.device.monoid import exp_shifted
 from .operation import Operation
 from .softmax import SOFTMAX, exponentials, to_maximum
 
@@ -22,14 +23,15 @@ from .softmax import SOFTMAX, exponentials, to_maximum
 # --8<-- [start:forward]
 @triton.jit
 def _loss(m, totals, numbers):
-    """(loss, lse) of a row: r·(lse − x_t) + z·lse², and 0 for both where it is ignored."""
+    """(loss, lse) of a row: r·(lse − x_t) + z·lse². Of an ignored row z is 0, or NaN if it is the
+    mean of nothing, and so is the loss."""
     # eq: cross-entropy-from-summary
     target, picked, r, z = numbers
     kept = target >= 0
     log_d = tl.log(totals[0])
     lse = m + log_d
     loss = r.to(m.dtype) * ((m - picked.to(m.dtype)) + log_d) + z.to(m.dtype) * lse * lse
-    return tl.where(kept, loss, 0.0), tl.where(kept, lse, 0.0)
+    return tl.where(kept, loss, z.to(m.dtype)), tl.where(kept, lse, 0.0)
 
 
 CROSS_ENTROPY = replace(
@@ -48,29 +50,35 @@ CROSS_ENTROPY = replace(
 # --8<-- [start:gradient]
 @triton.jit
 def _of_gradient(m, totals, numbers):
-    """What an element of the gradient needs of its row: the factor of exp(x − m), the target, and
-    what is taken away there."""
+    """What an element of the gradient needs of its row: the factor of exp(x − m), and whether the
+    row counts."""
     target, _, r, z = numbers
-    r = r.to(m.dtype)
     lse = m + tl.log(totals[0])
-    return (r + 2.0 * z.to(m.dtype) * lse) / totals[0], target, r
+    return (r.to(m.dtype) + 2.0 * z.to(m.dtype) * lse) / totals[0], target >= 0
 
 
 @triton.jit
 def _gradient(values, terms, m, totals):
-    """r·(y − 1 at the target) + 2·z·lse·y, and 0 where the row is ignored, whatever it holds."""
+    """(r + 2·z·lse)·y, and 0 where the row is ignored, whatever it holds."""
+    factor, kept = totals
+    return tl.where(kept, terms[0] * factor, 0.0)
+
+
+@triton.jit
+def _gradient_at_target(m, totals, numbers):
+    """The same less r: the one element with another gradient."""
     # eq: cross-entropy-gradient
-    factor, target, r = totals
-    dx = terms[0] * factor - tl.where(values[-1] == target, r, 0.0)
-    return tl.where(target >= 0, dx, 0.0)
+    target, picked, r, _ = numbers
+    y = exp_shifted(picked.to(m.dtype), m)
+    return target, y * totals[0] - r.to(m.dtype)
 
 
 CROSS_ENTROPY_GRADIENT = replace(
     CROSS_ENTROPY,
     name="cross_entropy_gradient",
     finish=_gradient,
+    finish_at=_gradient_at_target,
     adjust=_of_gradient,
-    placed=True,
 )
 """The gradient of the loss, and the loss and log-sum-exp of the row."""
 # --8<-- [end:gradient]
@@ -101,23 +109,30 @@ def _smoothed_loss(m, totals, numbers):
     lse = m + log_d
     elsewhere = (r - b) * m - c * totals[1]
     loss = r * log_d + b * (m - picked.to(m.dtype)) + elsewhere + z.to(m.dtype) * lse * lse
-    return tl.where(kept, loss, 0.0), tl.where(kept, lse, 0.0)
+    return tl.where(kept, loss, z.to(m.dtype)), tl.where(kept, lse, 0.0)
 
 
 @triton.jit
 def _of_smoothed_gradient(m, totals, numbers):
     """As without smoothing, and what is taken away from every element."""
-    target, _, r, z, b, c = numbers
-    factor, _, _ = _of_gradient(m, totals, (target, _, r, z))
-    return factor, target, b.to(m.dtype), c.to(m.dtype)
+    target, picked, r, z, _, c = numbers
+    factor, kept = _of_gradient(m, totals, (target, picked, r, z))
+    return factor, kept, c.to(m.dtype)
 
 
 @triton.jit
 def _smoothed_gradient(values, terms, m, totals):
-    """(r + 2·z·lse)·y − c, less b at the target, and 0 where the row is ignored."""
-    factor, target, b, c = totals
-    dx = terms[0] * factor - tl.where(values[-1] == target, b + c, c)
-    return tl.where(target >= 0, dx, 0.0)
+    """(r + 2·z·lse)·y − c, and 0 where the row is ignored, whatever it holds."""
+    factor, kept, c = totals
+    return tl.where(kept, terms[0] * factor - c, 0.0)
+
+
+@triton.jit
+def _smoothed_gradient_at_target(m, totals, numbers):
+    """The same less b."""
+    target, picked, _, _, b, _ = numbers
+    y = exp_shifted(picked.to(m.dtype), m)
+    return target, y * totals[0] - totals[2] - b.to(m.dtype)
 
 
 CROSS_ENTROPY_SMOOTHED = replace(
@@ -136,6 +151,7 @@ CROSS_ENTROPY_SMOOTHED_GRADIENT: Operation = replace(
     CROSS_ENTROPY_SMOOTHED,
     name="cross_entropy_smoothed_gradient",
     finish=_smoothed_gradient,
+    finish_at=_smoothed_gradient_at_target,
     adjust=_of_smoothed_gradient,
 )
 # --8<-- [end:smoothing]

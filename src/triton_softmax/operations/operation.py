@@ -60,6 +60,8 @@ class Operation(str):
         numbers: how many more inputs have a number for each row.
         adjust: (m, totals, numbers) → what `finish` gets in place of the totals; None if just
             these.
+        finish_at: (m, totals, numbers) → (column, number): the one element of a row that `finish`
+            does not get right, written last; a column of −1 is none. `totals` are as for `finish`.
         placed: whether `values` ends with a block of the elements' columns, −1 outside the row.
         row_results: how many numbers `finish_row` returns.
         any_order: whether terms are summed in such a way that no order changes the sums.
@@ -78,6 +80,7 @@ class Operation(str):
     sums: int = 1
     numbers: int = 0
     adjust: Any = None
+    finish_at: Any = None
     placed: bool = False
     row_results: int = 0
     any_order: bool = False

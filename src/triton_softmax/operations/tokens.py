@@ -11,6 +11,7 @@ from dataclasses import replace
 import triton
 import triton.language as tl
 
+from ..kernels.device.monoid import exp_shifted
 from .operation import Operation, product
 from .softmax import SOFTMAX, exponentials, to_maximum
 
@@ -85,18 +86,22 @@ ENTROPY = Operation(
 # --8<-- [start:backward]
 @triton.jit
 def _of_selected(m, totals, numbers):
-    """The factor of exp(x − m), the target, and what is added there."""
-    target, g = numbers
-    g = g.to(m.dtype)
-    return -g / totals[0], target, g
+    """The factor of exp(x − m)."""
+    return (-numbers[2].to(m.dtype) / totals[0],)
 
 
 @triton.jit
 def _selected_vjp(values, terms, m, totals):
-    """g·(1 at the target − y)."""
+    """−g·y."""
+    return terms[0] * totals[0]
+
+
+@triton.jit
+def _selected_vjp_at(m, totals, numbers):
+    """g·(1 − y) at the target."""
     # eq: log-probability-gradient
-    factor, target, g = totals
-    return terms[0] * factor + tl.where(values[-1] == target, g, 0.0)
+    target, picked, g = numbers
+    return target, exp_shifted(picked.to(m.dtype), m) * totals[0] + g.to(m.dtype)
 
 
 SELECTED_VJP = replace(
@@ -104,29 +109,36 @@ SELECTED_VJP = replace(
     name="selected_vjp",
     finish=_selected_vjp,
     finish_terms=None,
-    numbers=2,
+    finish_at=_selected_vjp_at,
+    numbers=3,
     adjust=_of_selected,
-    placed=True,
 )
 """The gradient of the log-probability of one element, times a number of the row."""
 
 
 @triton.jit
 def _of_tokens(m, totals, numbers):
-    """The factors of exp(x − m) and of exp(x − m)·(x − m), the target, and what is added there."""
-    target, g, g_entropy = numbers
-    g, g_entropy = g.to(m.dtype), g_entropy.to(m.dtype)
+    """The factors of exp(x − m) and of exp(x − m)·(x − m)."""
+    g, g_entropy = numbers[2].to(m.dtype), numbers[3].to(m.dtype)
     mean = totals[1] / totals[0]
-    return (g_entropy * mean - g) / totals[0], g_entropy / totals[0], target, g
+    return (g_entropy * mean - g) / totals[0], g_entropy / totals[0]
 
 
 @triton.jit
 def _tokens_vjp(values, terms, m, totals):
-    """g·(1 at the target − y) − g_H·y·(log y + H), where log y + H is x − m − a/d."""
+    """−g·y − g_H·y·(log y + H), where log y + H is x − m − a/d."""
     # eq: entropy-gradient
-    factor, factor_weighted, target, g = totals
-    dx = terms[0] * factor - terms[1] * factor_weighted
-    return dx + tl.where(values[-1] == target, g, 0.0)
+    return terms[0] * totals[0] - terms[1] * totals[1]
+
+
+@triton.jit
+def _tokens_vjp_at(m, totals, numbers):
+    """The same and g more at the target."""
+    target, picked, g, _ = numbers
+    picked = picked.to(m.dtype)
+    e = exp_shifted(picked, m)
+    dx = e * totals[0] - _weighted(e, picked - m, False) * totals[1]
+    return target, dx + g.to(m.dtype)
 
 
 TOKENS_VJP = replace(
@@ -135,9 +147,9 @@ TOKENS_VJP = replace(
     finish=_tokens_vjp,
     finish_row=None,
     row_results=0,
-    numbers=3,
+    finish_at=_tokens_vjp_at,
+    numbers=4,
     adjust=_of_tokens,
-    placed=True,
 )
 """The gradient of the log-probability of one element and of the entropy, each times a number of the
 row."""

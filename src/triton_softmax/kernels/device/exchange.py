@@ -36,6 +36,15 @@ def unpack_word(word):
 
 # --8<-- [start:publish]
 @triton.jit
+def word_of(m, total, WITH_MAXIMUM: tl.constexpr):
+    """A sum as a word, with m or with a 1 beside it."""
+    if WITH_MAXIMUM:
+        return pack_word(m, total)
+    else:
+        return pack_word(tl.full(total.shape, 1.0, tl.float32), total)
+
+
+@triton.jit
 def publish(pointers, apart, m, totals, mask, OP: tl.constexpr, POLLED: tl.constexpr):
     """Write summaries where partners poll for them (POLLED), or where a second launch reads them:
     m and the first sum as one word, and every further sum as one more, `apart` words behind.
@@ -43,17 +52,27 @@ def publish(pointers, apart, m, totals, mask, OP: tl.constexpr, POLLED: tl.const
     None of them is the word 0: a sum of exponentials is at least 1, or m is −∞, or one of them is
     NaN; and where there is no maximum, and beside a further sum, is a 1.
     """
-    # Who has seen the first word finds the others.
+    LAST: tl.constexpr = len(totals) - 1
+    # In reverse: who has seen the first word finds the others.
     for back in tl.static_range(len(totals)):
-        k: tl.constexpr = len(totals) - 1 - back
-        if OP.shifted and k == 0:
-            word = pack_word(m, totals[k])
-        else:
-            word = pack_word(tl.full(totals[k].shape, 1.0, tl.float32), totals[k])
+        word = word_of(m, totals[LAST - back], OP.shifted and back == LAST)
         if POLLED:
-            tl.atomic_xchg(pointers + k * apart, word, mask=mask, sem="relaxed")
+            tl.atomic_xchg(pointers + (LAST - back) * apart, word, mask=mask, sem="relaxed")
         else:
-            tl.store(pointers + k * apart, word, mask=mask)
+            tl.store(pointers + (LAST - back) * apart, word, mask=mask)
+
+
+@triton.jit
+def publish_missing(pointers, apart, m, totals, OP: tl.constexpr):
+    """The same in place of partners, where these have not published it by now.
+
+    Who has published may also have written its result over what was read here; then what was
+    computed from that is dropped.
+    """
+    LAST: tl.constexpr = len(totals) - 1
+    for back in tl.static_range(len(totals)):
+        word = word_of(m, totals[LAST - back], OP.shifted and back == LAST)
+        tl.atomic_cas(pointers + (LAST - back) * apart, word - word, word, sem="relaxed")
 
 
 @triton.jit

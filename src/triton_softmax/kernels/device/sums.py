@@ -45,7 +45,8 @@ def unit_of(largest):
     DIGITS: tl.constexpr = 52 if WIDE else 23
     BIAS: tl.constexpr = 1023 if WIDE else 127
     ONE: tl.constexpr = 1 << DIGITS  # what an exponent counts in
-    # Smaller powers than 2⁻⁷⁸ would need a per_unit that is not a number.
+    # Smaller powers than 2⁻⁷⁸ would need a per_unit that is no number; below that, in float32, a
+    # unit is 2⁻¹²⁶, the smallest normal number.
     LEAST: tl.constexpr = (FRACTION.value + 1) * ONE
     exponent = tl.maximum(_to_bits(largest), LEAST)
     # In this order, so that nothing passes 31 bits.

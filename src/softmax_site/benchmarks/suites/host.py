@@ -1,0 +1,98 @@
+"""Time on the host, and how many kernels are compiled."""
+
+from __future__ import annotations
+
+from softmax_bench.report import by_case, ratio
+from softmax_bench.roster import CHOOSER, LIBRARIES, label_of
+from softmax_bench.targets import HOST_AT_MOST
+from softmax_site.benchmarks.data import of_suite, shape_words
+from softmax_site.benchmarks.page import Page, Rendered
+from softmax_site.benchmarks.tables import Reasons, Row, kernel_words, table, time_cell
+
+STEPS = {"forward": "forward", "forward_backward": "forward and backward"}
+
+COMPILED_AT_MOST = 1.1
+"""How much of torch's host time a step inside torch.compile may take."""
+
+HOST_CALLS = {
+    "forward": "no gradient wanted",
+    "forward_grad": "gradient wanted, forward only",
+    "forward_backward": "gradient wanted, forward and backward",
+}
+
+
+def host_time_page(data: dict) -> Rendered:
+    """Host time per call."""
+    rows = of_suite(data, "host_time")
+    page, reasons = Page(data, "host_time", rows), Reasons("host_time", rows)
+    there = [name for name in (CHOOSER, *LIBRARIES) if any(row["provider"] == name for row in rows)]
+    body: list[Row | list[str]] = []
+    for group in by_case(rows).values():
+        some = next(iter(group.values()))
+        factor = ratio(group, "torch")
+        cost = "–" if factor is None else f"{1 / factor:.2f} × torch's time"
+        over = factor is not None and 1 / factor > HOST_AT_MOST
+        css = "behind" if over else "level"
+        mark = f'<span class="{css}">{"▼ " if over else ""}{cost}</span>'
+        body.append(
+            [
+                HOST_CALLS[some["direction"]],
+                mark,
+                *(time_cell(group.get(name), reasons) for name in there),
+            ]
+        )
+    page.html(
+        table(["call", "triton_softmax takes", *(label_of(name) for name in there)], body, 2)
+        + '<p class="bench-caption">µs of the host for one call on a small tensor, '
+        f"{shape_words(rows[0])}; ▼: more than {HOST_AT_MOST:g} times torch's</p>"
+    )
+    page.html(reasons.listing())
+    return page.done()
+
+
+def compiles_page(data: dict) -> Rendered:
+    """How many kernels a sweep over row lengths compiles."""
+    rows = of_suite(data, "compiles")
+    page, reasons = Page(data, "compiles", rows), Reasons("compiles", rows)
+    body: list[Row | list[str]] = [
+        [
+            f"{row['direction']}, {row['dtype']}",
+            kernel_words(row),
+            reasons.cell(row) if row["count"] is None else str(row["count"]),
+            f"{row['samples']:,}",
+        ]
+        for row in sorted(rows, key=lambda row: row["direction"] == "backward")
+    ]
+    page.html(table(["calls", "kernels", "compiled", "row lengths"], body, 2))
+    page.html(reasons.listing())
+    return page.done()
+
+
+def compiled_page(data: dict) -> Rendered:
+    """Host time of a step inside torch.compile, ours and torch's."""
+    rows = of_suite(data, "compiled")
+    page, reasons = Page(data, "compiled", rows), Reasons("compiled", rows)
+    body: list[Row | list[str]] = []
+    for group in by_case(rows).values():
+        some = next(iter(group.values()))
+        factor = ratio(group, "torch")
+        over = factor is not None and 1 / factor > COMPILED_AT_MOST
+        cost = "–" if factor is None else f"{1 / factor:.2f} × torch’s time"
+        css = "behind" if over else "level"
+        body.append(
+            [
+                f"{shape_words(some)}, {some['dtype']}",
+                STEPS[some["direction"]],
+                some["inputs"],
+                f'<span class="{css}">{"▼ " if over else ""}{cost}</span>',
+                time_cell(group.get(CHOOSER), reasons),
+                time_cell(group.get("torch"), reasons),
+            ]
+        )
+    head = ["shape", "step", "mode", "ours takes", "µs, ours", "torch"]
+    page.html(
+        table(head, body, 4) + '<p class="bench-caption">µs of the host for one step; ▼: more than '
+        f"{COMPILED_AT_MOST:g} times torch’s</p>"
+    )
+    page.html(reasons.listing())
+    return page.done()

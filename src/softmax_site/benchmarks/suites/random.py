@@ -1,0 +1,279 @@
+"""Cells that a seed has drawn, and rows past every limit: a distribution, not a list."""
+
+from __future__ import annotations
+
+import json
+import math
+from html import escape
+from pathlib import Path
+
+from softmax_bench.random_shapes import layout_of
+from softmax_bench.report import (
+    LEVEL,
+    best_peer,
+    by_case,
+    geometric_mean,
+    ratio,
+    standing,
+    warm,
+)
+from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
+from softmax_site.benchmarks.data import anchor, case_words, n_cols, of_suite, shape_words
+from softmax_site.benchmarks.page import Fragment, Page, Rendered, block
+from softmax_site.benchmarks.tables import (
+    Reasons,
+    Row,
+    folded,
+    kernel_words,
+    share_cell,
+    table,
+    time_cell,
+)
+from softmax_site.benchmarks.words import percent, sign, times, verdict
+
+SEEDS = "docs/benchmarks/tuning-seeds.json"
+"""What earlier seeds gave, on which constants were tuned."""
+
+LOWEST, HIGHEST = 0.5, 8.0
+"""Ends of the axis of the plot; what lies beyond stands on them."""
+
+Group = dict[str, dict]
+
+
+def newest_seed(rows: list[dict]) -> list[dict]:
+    """The rows of the seed that was measured last."""
+    last = max(rows, key=lambda row: row["utc"])["seed"]
+    return [row for row in rows if row["seed"] == last]
+
+
+def over_best(group: Group) -> float | None:
+    """Our speed over the best other library's; None where there is none."""
+    peer = best_peer(group)
+    return ratio(group, peer) if peer else None
+
+
+def compared(rows: list[dict]) -> list[Group]:
+    """The cells in which another library has an answer."""
+    return [group for group in by_case(rows).values() if CHOOSER in group and best_peer(group)]
+
+
+def values(groups: list[Group], of) -> list[float]:
+    """What `of` finds in the cells, where it finds something."""
+    return [value for group in groups if (value := of(group))]
+
+
+def mean_words(groups: list[Group], of) -> str:
+    """A geometric mean as the page writes it."""
+    mean = geometric_mean(values(groups, of))
+    return f"{mean:.2f}" if mean else "–"
+
+
+def sentence(seed: int, groups: list[Group]) -> str:
+    """The distribution in one sentence."""
+    states = [standing(over_best(group)) for group in groups]
+    behind, ahead = states.count("behind"), states.count("ahead")
+    level = percent((len(groups) - behind) / len(groups))
+    return (
+        f'<p class="verdict-sentence">Of {len(groups)} cells that seed {seed} drew, ours is '
+        f'<b class="ahead">at least level in {level}</b>, ahead in {ahead} and behind in {behind}. '
+        f"In the geometric mean it is {mean_words(groups, over_best)} × as fast as the best other "
+        f"library, {mean_words(groups, lambda group: ratio(group, 'torch'))} × torch, and reaches "
+        f"{mean_words(groups, lambda group: ratio(group, COPY))} of a copy’s speed.</p>"
+    )
+
+
+def over_best_warm(group: Group) -> float | None:
+    """The same as `over_best` with a warm cache."""
+    ours = warm(group.get(CHOOSER))
+    best = min((us for name in LIBRARIES if (us := warm(group.get(name)))), default=None)
+    return best / ours if ours and best else None
+
+
+def warm_sentence(groups: list[Group]) -> str:
+    """Small tensors, whose elements may well be in the cache."""
+    small = [group for group in groups if over_best_warm(group)]
+    if not small:
+        return ""
+    cold = min(values(small, over_best))
+    hot = min(values(small, over_best_warm))
+    return (
+        f"<p>In {len(small)} cells a copy takes less than 10 µs. There ours is "
+        f"{mean_words(small, over_best)} × the best other with a cold cache, {times(cold)} × in "
+        f"the worst cell; with a warm one {mean_words(small, over_best_warm)} × and "
+        f"{times(hot)} ×.</p>"
+    )
+
+
+def scatter(groups: list[Group], title: str) -> str:
+    """A mark per cell: the length of a row across, our speed over the best other's upward."""
+    low, high = math.log2(LOWEST), math.log2(HIGHEST)
+    longest = math.ceil(max(math.log2(n_cols(group[CHOOSER])) for group in groups))
+    height = 280
+
+    def y(factor: float) -> float:
+        return 100 * (high - min(max(math.log2(factor), low), high)) / (high - low)
+
+    def x(row: dict) -> float:
+        return 100 * (math.log2(n_cols(row)) - 1) / (longest - 1)
+
+    alt = f"{title}. The classes and the worst cells are in the tables below."
+    out = [
+        f'<div class="strip scatter"><p class="plot-title">{escape(title)}</p>'
+        f'<svg role="img" aria-label="{escape(alt)}" style="height: {height + 30}px">'
+        f'<svg class="area" height="{height}" width="100%">'
+    ]
+    for power in range(int(low), int(high) + 1):
+        at, name = f"{y(2.0**power):.2f}%", f"{2.0**power:g} ×"
+        css = "grid one" if power == 0 else "grid"
+        out.append(f'<line class="{css}" x1="0" x2="100%" y1="{at}" y2="{at}"/>')
+        out.append(f'<text class="tick-y" x="0" dx="-12" y="{at}" dy="4">{name}</text>')
+    for group in groups:
+        row, factor = group[CHOOSER], over_best(group)
+        where = f"{x(row):.2f}%"
+        at = f"{y(factor or LOWEST):.2f}%"
+        said = escape(f"{case_words(row)}: {times(factor)} ×" if factor else case_words(row))
+        if standing(factor) == "behind":
+            out.append(
+                f'<svg x="{where}" y="{at}" class="at"><path class="behind" d="M-5 -4h10l-5 9z">'
+                f"<title>{said}</title></path></svg>"
+            )
+        else:
+            mark = f'<circle class="ours" cx="{where}" cy="{at}" r="3.5">'
+            out.append(f"{mark}<title>{said}</title></circle>")
+    out.append("</svg>")
+    for power in range(1, longest + 1, 3):
+        at = f"{100 * (power - 1) / (longest - 1):.2f}%"
+        out.append(f'<text class="tick-x" x="{at}" y="{height + 20}">{2**power:,}</text>')
+    out.append("</svg></div>")
+    return "\n".join(out)
+
+
+def class_table(groups: list[Group]) -> str:
+    """Every kind of cell: how many, how they stand, how near to the copy."""
+    kinds: dict[str, list[Group]] = {}
+    for group in groups:
+        row = group[CHOOSER]
+        kinds.setdefault(f"{layout_of(row)}, {row['direction']}", []).append(group)
+        kinds.setdefault(row["op"], []).append(group)
+        kinds.setdefault(row["dtype"], []).append(group)
+    order = sorted(kinds, key=lambda kind: (("," not in kind), kind))
+    body: list[Row | list[str]] = []
+    for kind in order:
+        part = kinds[kind]
+        found, shares = values(part, over_best), values(part, lambda group: ratio(group, COPY))
+        states = [standing(over_best(group)) for group in part]
+        body.append(
+            [
+                kind,
+                str(len(part)),
+                percent((len(part) - states.count("behind")) / len(part)),
+                f"{geometric_mean(found):.2f}" if found else "–",
+                sign(min(found)) if found else sign(None),
+                share_cell(geometric_mean(shares)),
+                share_cell(min(shares, default=None)),
+            ]
+        )
+    head = [
+        "cells",
+        "how many",
+        "at least level",
+        "× the best other",
+        "worst",
+        "of a copy",
+        "worst",
+    ]
+    return table(head, body)
+
+
+def worst_table(groups: list[Group], reasons: Reasons, count: int = 10) -> str:
+    """The cells in which ours stands worst."""
+    body: list[Row | list[str]] = []
+    for group in sorted(groups, key=lambda group: over_best(group) or 0.0)[:count]:
+        ours = group[CHOOSER]
+        body.append(
+            Row(
+                [
+                    case_words(ours),
+                    verdict(group),
+                    share_cell(ratio(group, COPY)),
+                    kernel_words(ours),
+                    time_cell(ours, reasons),
+                    time_cell(group.get(best_peer(group) or ""), reasons),
+                ],
+                anchor(ours),
+            )
+        )
+    head = ["cell", "against the best other", "of a copy", "kernel", "µs, ours", "best other"]
+    return table(head, body, 2, also=(3,))
+
+
+def random_page(data: dict) -> Rendered:
+    """How the cells of the newest seed are distributed."""
+    rows = newest_seed(of_suite(data, "random"))
+    page, reasons = Page(data, "random", rows), Reasons("random", rows)
+    groups = compared(rows)
+    page.html(sentence(rows[0]["seed"], groups))
+    page.html(scatter(groups, "Speed over the best other library’s, by the length of a row"))
+    page.html(
+        '<p class="bench-caption">A dot: at least level '
+        f"(≥ {1 - LEVEL:g}). A triangle: behind. What lies beyond {LOWEST:g} or {HIGHEST:g} × "
+        "stands at the edge.</p>"
+    )
+    page.html(warm_sentence(groups))
+    page.add("## Kinds of cells")
+    page.html(class_table(groups))
+    page.add("## The worst ten")
+    page.html(worst_table(groups, reasons))
+    page.html(folded("Who gave no answer, and why", reasons.listing() or "<p>Nobody.</p>"))
+    return page.done()
+
+
+def longest_page(data: dict) -> Rendered:
+    """Rows that no other page has: too long to split, of float64, apart in memory."""
+    rows = of_suite(data, "longest")
+    page, reasons = Page(data, "longest", rows), Reasons("longest", rows)
+    body: list[Row | list[str]] = []
+    for group in by_case(rows).values():
+        ours = group.get(CHOOSER)
+        some = ours or next(iter(group.values()))
+        factor = ratio(group, COPY)
+        body.append(
+            Row(
+                [
+                    f"{some['direction']}, {some['dtype']}, {shape_words(some)}",
+                    f"{1 / factor:.1f} × the copy’s time" if factor else reasons.cell(ours),
+                    kernel_words(ours),
+                    *(time_cell(group.get(name), reasons) for name in (CHOOSER, COPY, "torch")),
+                ],
+                anchor(some),
+            )
+        )
+    head = ["cell", "ours takes", "kernel", "µs, ours", "copy", "torch"]
+    page.html(table(head, body, 1, also=(1, 2)))
+    slowest = [1 / factor for group in by_case(rows).values() if (factor := ratio(group, COPY))]
+    if slowest:
+        page.html(f"<p>The worst of them takes {max(slowest):.1f} × the copy’s time.</p>")
+    page.html(reasons.listing())
+    return page.done()
+
+
+def tuning_fragment(root: Path) -> Fragment:
+    """The seeds on which constants were tuned, beside which the published one stands."""
+    path = root / SEEDS
+    seeds = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    if not seeds:
+        return Fragment("No seed has been used for tuning yet.\n")
+    body: list[Row | list[str]] = [
+        [
+            str(each["seed"]),
+            str(each["cells"]),
+            percent(each["level"]),
+            f"{each['over_best']:.2f}",
+            f"{each['worst']:.2f}",
+            f"{each['over_torch']:.2f}",
+            f"{each['of_copy']:.2f}",
+        ]
+        for each in seeds
+    ]
+    head = ["seed", "cells", "at least level", "× the best other", "worst", "× torch", "of a copy"]
+    return Fragment(block(table(head, body)) + "\n")
