@@ -11,6 +11,7 @@ class Operation:
     sums = 1
     numbers = 0
     adjust = None
+    finish_at = None
     placed = False
     row_results = 0
     any_order = False
