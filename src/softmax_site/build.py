@@ -9,9 +9,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from jinja2 import BytecodeCache
+
 from softmax_site import cells, equations, glossary, listing, markdown, rendered, search, shell
 from softmax_site.preview import Pages
 
+
+class _Templates(BytecodeCache):
+    """Compiled templates, kept from build to build."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], Any] = {}
+
+    def load_bytecode(self, bucket):
+        bucket.code = self.kept.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket):
+        self.kept[bucket.key, bucket.checksum] = bucket.code
+
+
+_templates = _Templates()
 _preview: Pages | None = None
 _hidden: dict[str, list[str]] = {}
 
@@ -23,8 +40,11 @@ def on_startup(command, **_):
 
 
 def on_config(config):
-    """Add the Markdown extension, which needs to know where the repository is."""
+    """Add the Markdown extension, which needs to know where the repository is, and take a style
+    sheet from every page that one page needs."""
     config.markdown_extensions.append(markdown.__name__)
+    # Which only the page of the API needs: it is among `loads`.
+    config.extra_css = [each for each in config.extra_css if "mkdocstrings" not in str(each)]
     config.mdx_configs[markdown.__name__] = {"root": str(Path(config.config_file_path).parent)}
     equations.forget()
     rendered.forget()
@@ -54,8 +74,9 @@ def on_page_markdown(text, page, config, files):
 
 
 def on_env(env, config, **_):
-    """In a preview, index only pages that have changed."""
+    """In a preview, index only pages that have changed, and compile templates once."""
     if _preview is not None:
+        env.bytecode_cache = _templates
         _preview.on_env(config)
     return env
 

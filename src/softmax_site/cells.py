@@ -45,6 +45,7 @@ RUNTIME = "assets/run/runtime.json"
 
 _CODE = re.compile(r"# code: src/(?P<path>[\w/]+)\.py:(?P<section>[\w-]+)")
 _GIVEN = re.compile(r"# given: src/(?P<path>[\w/]+)\.py: (?P<names>[\w ]+)")
+_PLAIN = re.compile(r'<span class="(?:n|p|w|o|nn)">([^<]*)</span>')
 _HEAD = re.compile(r'"""(?P<text>.+?)"""\n', re.S)
 _MARK = re.compile(r" *# (wrong|right)$")
 
@@ -176,7 +177,8 @@ def _provided(root: Path, _stamp: tuple) -> None:
 
 
 def _coloured(code: str) -> str:
-    return highlight(code, PythonLexer(), HtmlFormatter(nowrap=True))
+    """Code with its colours; what has the colour of text is text."""
+    return _PLAIN.sub(r"\1", highlight(code, PythonLexer(), HtmlFormatter(nowrap=True)))
 
 
 def _editor(code: str, label: str) -> str:
@@ -204,12 +206,11 @@ def html(root: Path, name: str) -> str:
     cell = read(root, name)
     _provided(root, _stamp(root))
     answer = cell.run()
-    data = {"name": name, "given": cell.given, "texts": cell.texts()}
+    data = {"given": cell.given, "kernel": cell.kernel, "code": cell.code}
     if cell.is_mistake:
         mended = cell.run("right")
         if not answer["error"] or mended["error"]:
             raise CellError(f"{name}: the wrong lines must fail and the right ones must not")
-        data["mended"] = cell.texts("right")
         texts = (
             '<div class="run-text"><div class="run-editor highlight no-copy">'
             f"<pre><code>{_both(cell.code)}</code></pre></div></div>"

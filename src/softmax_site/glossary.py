@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from html import escape
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,51 +87,50 @@ def _pattern(found: tuple[Term, ...]) -> tuple[re.Pattern, dict[str, Term]]:
     return re.compile(rf"(?<![\w-])(?:{joined})(?![\w-])", re.I), by_form
 
 
-class _Marker(HTMLParser):
+_ATTRIBUTES = r"""(?:[^<>"']|"[^"]*"|'[^']*')*"""
+_ELEMENTS = re.compile(
+    r"<!--.*?-->|<(?P<whole>script|style)\b.*?</(?P=whole)\s*>"
+    rf"|<(?P<end>/?)(?P<tag>{'|'.join(sorted(PROSE | NOT_PROSE))})(?![\w-]){_ATTRIBUTES}>",
+    re.S,
+)
+"""What decides whether text is prose: most of a page is skipped from one to the next."""
+_TAGS = re.compile(rf"(<{_ATTRIBUTES}>)")
+
+
+class _Marker:
     """Copies HTML, and marks the first occurrence of each term in prose."""
 
     def __init__(self, found: tuple[Term, ...], glossary: str):
-        super().__init__(convert_charrefs=False)
         self.pattern, self.by_form = _pattern(found)
         self.glossary = glossary
-        self.stack: list[str] = []
         self.seen: set[str] = set()
-        self.out: list[str] = []
-        self.above = False
 
-    def handle_starttag(self, tag, attrs):
-        self.out.append(self.get_starttag_text() or "")
-        if 'class="eyebrow"' in self.out[-1]:
-            self.above = True  # the line above a title is a way back, and no prose
-        if tag in PROSE | NOT_PROSE:
-            self.stack.append(tag)
+    def copy(self, html: str) -> str:
+        out: list[str] = []
+        stack: list[str] = []
+        above = False  # in the line above a title, which is a way back, and no prose
+        at = 0
+        for element in _ELEMENTS.finditer(html):
+            prose = not above and not NOT_PROSE.intersection(stack) and PROSE.intersection(stack)
+            text = html[at : element.start()]
+            out += [self.text(text) if prose else text, element[0]]
+            at = element.end()
+            tag = element["tag"]
+            if tag and element["end"]:
+                above = above and tag != "p"
+                if tag in stack:
+                    while stack.pop() != tag:
+                        pass
+            elif tag and not element[0].endswith("/>"):
+                above = above or 'class="eyebrow"' in element[0]
+                stack.append(tag)
+        return "".join([*out, html[at:]])
 
-    def handle_startendtag(self, tag, attrs):
-        self.out.append(self.get_starttag_text() or "")
-
-    def handle_endtag(self, tag):
-        self.out.append(f"</{tag}>")
-        self.above = self.above and tag != "p"
-        if tag in self.stack:
-            while self.stack.pop() != tag:
-                pass
-
-    def handle_data(self, data):
-        inside = set(self.stack)
-        prose = PROSE & inside and not NOT_PROSE & inside and not self.above
-        self.out.append(self.pattern.sub(self.mark, data) if prose else data)
-
-    def handle_entityref(self, name):
-        self.out.append(f"&{name};")
-
-    def handle_charref(self, name):
-        self.out.append(f"&#{name};")
-
-    def handle_comment(self, data):
-        self.out.append(f"<!--{data}-->")
-
-    def handle_decl(self, decl):
-        self.out.append(f"<!{decl}>")
+    def text(self, text: str) -> str:
+        """Prose with other tags in it."""
+        parts = _TAGS.split(text)
+        parts[::2] = [self.pattern.sub(self.mark, part) for part in parts[::2]]
+        return "".join(parts)
 
     def mark(self, match: re.Match) -> str:
         term = self.by_form[re.sub(r"\s+", " ", match[0].lower())]
@@ -163,7 +161,4 @@ aria-description="A block.">tiles</a>, one tile.</p>
     here = of_page(url, found)
     if not here:
         return html
-    marker = _Marker(here, "../" * url.count("/") + URL)
-    marker.feed(html)
-    marker.close()
-    return "".join(marker.out)
+    return _Marker(here, "../" * url.count("/") + URL).copy(html)

@@ -77,7 +77,7 @@ GEOMETRIES = (
         "packed-rows",
         "several short rows in one program, which keeps the memory busier",
         *_moves("packed_rows"),
-        "rows that fit one program, if each is a multiple of 16 bytes long",
+        "rows that fit one program, if each is a multiple of 16 bytes long, or short",
     ),
     Entry(
         "aligned_rows",

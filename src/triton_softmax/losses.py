@@ -357,7 +357,7 @@ def by_kernel(
     """(loss, lse) by our kernels."""
     n_classes, accumulator = x.shape[settings.dim], wide(x.new_empty(0)).dtype
     rows = None
-    if x.is_cuda and not torch.compiler.is_compiling() or checks.INTERPRETED:
+    if (x.is_cuda or checks.INTERPRETED) and not torch.compiler.is_compiling():
         rows = _rows_by_kernel(x.detach(), target, weight, settings)
     if rows is None:
         shares = shares_of(target, weight, n_classes, accumulator, settings)

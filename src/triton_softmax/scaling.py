@@ -11,8 +11,11 @@ from torch import Tensor
 from . import checks
 from .kernels.scale_rows import scale_rows_kernel
 
-BLOCK = 16384
-"""Elements of a program: many, since most programs only look at a number and end."""
+BLOCK = 8192
+"""Elements of a chunk."""
+
+PROGRAMS = 1024
+"""As many as run at once on a large GPU: most of them only look at a number or two, and end."""
 
 
 def scale_rows(x: Tensor, factor: Tensor, dim: int) -> None:
@@ -29,18 +32,20 @@ def scale_rows(x: Tensor, factor: Tensor, dim: int) -> None:
         if not bool((factor == 1).all()):
             x.mul_(factor.unsqueeze(dim))
         return
-    if any(factor.stride()) and not factor.is_contiguous():
+    one_for_all = not any(factor.stride())
+    if not one_for_all:
         factor = factor.contiguous()
     n_outer, n_cols = math.prod(x.shape[:dim]), x.shape[dim]
-    n_inner = x.numel() // (n_outer * n_cols)
-    one_for_all = not any(factor.stride())
-    outer_stride, inner_stride = (0, 0) if one_for_all else (n_inner, 1)
-    one = one_for_all or n_inner == 1
-    grid = n_outer, triton.cdiv(n_cols * n_inner, BLOCK)
-    if grid[1] > 65535 or n_outer >= 2**31:
+    length = x.numel() // n_outer
+    n_inner = length // n_cols
+    n_chunks = triton.cdiv(length, BLOCK)
+    n_tasks = n_outer * n_chunks
+    if n_tasks >= 2**31 - PROGRAMS:
         x.mul_(factor.unsqueeze(dim))
         return
+    strides = (0, 0) if one_for_all else (n_inner, 1)
+    one = one_for_all or n_inner == 1
     with torch.cuda.device(x.device) if x.is_cuda else torch.no_grad():
-        scale_rows_kernel[grid](
-            x, factor, n_cols, n_inner, outer_stride, inner_stride, one, BLOCK, num_warps=8
+        scale_rows_kernel[(min(PROGRAMS, n_tasks),)](
+            x, factor, length, n_inner, strides, n_chunks, n_tasks, one, BLOCK, num_warps=8
         )

@@ -210,6 +210,7 @@ def test_every_cell_in_the_page_computes_what_the_page_shows(tab):
     view = tab.view
     tab.open("practice/mistakes")
     cell = view.locator(CELL).first
+    cell.locator(".run-mark.wrong").wait_for(state="attached")
     assert cell.locator(".run-mark.wrong").count() == 1
     cell.get_by_role("button", name="Mend it").click()
     finished(view, cell)
@@ -232,6 +233,7 @@ def test_an_open_cell_on_a_phone_passes_axe(tab, scheme):
     tab.show(scheme)
     view = tab.view
     cell = view.locator(CELL).first
+    cell.scroll_into_view_if_needed()
     cell.get_by_role("button", name="Run", exact=True).click()
     finished(view, cell)
     cell.get_by_label("Read or write").focus()

@@ -30,6 +30,18 @@ def test_paragraphs_begin_with_their_heads_and_end_at_blank_lines():
         file.section("ahead")
 
 
+def test_what_is_shown_in_pieces_is_shown_whole():
+    """A page that parts a section shows each piece, once and in order."""
+    for page in (ROOT / "docs/kernels").glob("*.md"):
+        shown: dict[tuple[str, str], list[int]] = {}
+        pieces = re.findall(r"\[\[code (\S+?):([\w-]+)/(\d+)(?:-(\d+))?", page.read_text("utf8"))
+        for path, section, first, last in pieces:
+            shown.setdefault((path, section), []).extend(range(int(first), int(last or first) + 1))
+        for (path, section), numbers in shown.items():
+            there = len(source.read(path, ROOT).paragraphs(section))
+            assert numbers == list(range(1, there + 1)), f"{page.name}: {path}:{section}"
+
+
 def test_what_changed_since_another_rung():
     """The second read is gone, and the type in which both compute has stayed."""
     file = source.read("src/triton_softmax/kernels/single_block.py", ROOT)

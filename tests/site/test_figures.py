@@ -3,6 +3,7 @@ figure's numbers against torch, NumPy and the library."""
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from browser import HEIGHT, PHONE
+from browser import DESKTOP, HEIGHT, PHONE
 from site_build import ROOT
 from softmax_bench import traffic
 from softmax_site.computed import split_rows_trace
@@ -18,6 +19,7 @@ from softmax_site.figures import moving
 from triton_softmax import reference
 from triton_softmax.choose import Device, Traits
 from triton_softmax.choose.row_tiles import choose_row_tile
+from triton_softmax.choose.vectors import next_power_of_2
 
 pytestmark = pytest.mark.browser
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
@@ -79,6 +81,7 @@ def merge(state, numbers):
     close(numbers["errors"], (np.array(numbers["cuts"]) - d) / ulp, atol=1e-6)
 
 
+@functools.cache
 def generated(n, width, seed):
     """The rows of the figure: a generator modulo 2³²."""
     out = np.empty(n)
@@ -148,10 +151,14 @@ def moved(state, numbers):
 def packed(state, numbers):
     device = Device(132, nvidia=True)
     how = choose_row_tile(10**6, state["cols"], 4, 1, False, Traits(inputs=1), device).how
-    assert numbers["tile"] == how.block_cols
+    if state["tiling"] == "narrow":
+        assert [numbers["tile"], numbers["tiles"]] == [how.block_cols, how.tiles]
+    else:
+        assert [numbers["tile"], numbers["tiles"]] == [next_power_of_2(state["cols"]), 1]
     assert numbers["programs"] == -(-state["rows"] // state["side"])
-    assert numbers["used"] == state["rows"] * state["cols"]
-    assert numbers["lanes"] == numbers["programs"] * state["side"] * how.block_cols
+    assert numbers["used"] == state["rows"] * state["cols"] <= numbers["lanes"]
+    each = state["side"] * numbers["tile"] * numbers["tiles"]
+    assert numbers["lanes"] == numbers["programs"] * each
 
 
 def aligned(state, numbers):
@@ -311,6 +318,9 @@ def test_every_control_moves_the_numbers(moving_tab, name):
         figure.press(slider, ("Home", "ArrowRight", "End", "ArrowLeft"))
         slider.click()  # in its middle
         figure.check()
+    for button in root.locator("button[data-value=narrow]").all():
+        button.click()
+        figure.press(root.locator("input[type=range]").first, ("Home", *["ArrowRight"] * 31))
     for button in root.locator("button[data-key], .choice button:not([data-key])").all():
         figure.press(button, ("Enter",))
         assert button.get_attribute("aria-pressed") in ("true", None)
@@ -373,6 +383,23 @@ def test_where_motion_is_unwanted_it_steps(chromium, address):
     glide = "getComputedStyle(document.querySelector('#figure-attention .bar')).transitionDuration"
     assert view.evaluate(glide) == "0s"
     context.close()
+
+
+def test_a_figure_follows_the_width_of_the_window(moving_tab):
+    """Wide and narrow pictures show the same state, and handles are in the one that is seen."""
+    figure = Figure(moving_tab, "jacobian")
+    figure.press(figure.root.locator(".handle:visible").first, ("End",))
+    moving_tab.resize(PHONE)
+    handle = figure.root.locator(".panels[data-width='300'] .handle:visible").first
+    handle.wait_for()
+    assert handle.get_attribute("data-value") == "5"
+    figure.press(handle, ("Home",))
+    moving_tab.resize(DESKTOP)
+    handle = figure.root.locator(".panels[data-width='720'] .handle:visible").first
+    handle.wait_for()
+    figure.view.wait_for_function(
+        "(each) => each.dataset.value === '-2'", arg=handle.element_handle()
+    )
 
 
 def test_a_finger_moves_a_handle_and_does_not_scroll(chromium, address):

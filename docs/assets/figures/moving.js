@@ -234,8 +234,10 @@ export function mount(root, figure, data) {
   const panels = [...root.querySelectorAll(".panels")];
   const says = element("p", { class: "moving-says", role: "status" });
   const box = element("div", { class: "controls" });
-  let planned = false, shown = [];
+  let planned = false, shown = [], drawn = null;
 
+  /** The panels that the style sheet shows in this width. */
+  const seen = () => panels.find((each) => each.offsetParent) ?? panels[0];
   const get = (key) => key.split(".").reduce((part, name) => part[name], state);
   function set(key, value) {
     const names = key.split("."), last = names.pop();
@@ -246,11 +248,10 @@ export function mount(root, figure, data) {
   function update() {
     planned = false;
     const numbers = figure.numbers(state, data);
-    for (const each of panels) {
-      const next = element("div", { class: "panels", "data-width": each.dataset.width });
-      next.append(picture(figure.draw(state, numbers, +each.dataset.width, data)));
-      patch(each, next);
-    }
+    drawn = seen();
+    const next = element("div", { class: "panels", "data-width": drawn.dataset.width });
+    next.append(picture(figure.draw(state, numbers, +drawn.dataset.width, data)));
+    patch(drawn, next);
     for (const [key, show] of shown) show(key ? get(key) : undefined, state);
     says.setAttribute("aria-live", box.querySelector("[data-on]") ? "off" : "polite");
     says.textContent = figure.says(state, numbers, data);
@@ -267,6 +268,7 @@ export function mount(root, figure, data) {
   root.querySelector("figcaption").before(says);
   root.classList.add("live");
   update();
+  new ResizeObserver(() => { if (seen() !== drawn) update(); }).observe(root);
 
   const take = (each, value) => set(each.dataset.key, snap(value, +each.dataset.min, +each.dataset.max, +each.dataset.step));
 

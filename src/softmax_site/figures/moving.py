@@ -163,8 +163,9 @@ FIGURES = {
     ),
     "packed": Moving(
         "packed",
-        "Rows in tiles; two shades tell programs apart. A tile is a power of two wide, 16 lanes "
-        "at least, so that a dashed lane has nothing to do.",
+        "Rows in tiles; two shades tell programs apart. The sides of a tile are powers of two, so "
+        "that one tile is often too wide. Several narrow ones, side by side, leave fewer lanes "
+        "empty; short rows of the library lie in those.",
     ),
     "aligned": Moving(
         "aligned",

@@ -12,46 +12,50 @@ import triton.language as tl
 
 
 # --8<-- [start:kernel]
-@triton.jit
+@triton.jit(do_not_specialize=["n_chunks", "n_tasks"])
 def scale_rows_kernel(
     x_ptr,
     factor_ptr,
-    n_cols,
+    length,
     n_inner,
-    outer_stride,
-    inner_stride,
+    strides,
+    n_chunks,
+    n_tasks,
     ONE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Multiply x, contiguous (n_outer, n_cols, n_inner), along its middle dimension.
 
-    Programs stand for (n_outer, chunks of a slice of n_cols · n_inner elements).
+    A task is a chunk of an outer slice; program p does the tasks p, p + P, p + 2P, …
 
     Args:
         x_ptr: the tensor.
         factor_ptr: a number for each (outer, inner).
-        n_cols: length of the middle dimension.
+        length: of an outer slice, n_cols · n_inner.
         n_inner: length of the last dimension.
-        outer_stride, inner_stride: from one number to the next; 0 if there is one for all.
-        ONE: all elements of a program have the same number, that of (outer, 0).
-        BLOCK: elements per program, a power of two.
+        strides: from one number to the next, along outer and inner; 0 if there is one for all.
+        n_chunks: chunks of an outer slice.
+        n_tasks: n_outer · n_chunks.
+        ONE: all elements of an outer slice have the same number.
+        BLOCK: elements of a chunk, a power of two.
     """
-    outer = tl.program_id(0).to(tl.int64)
-    at = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < n_cols.to(tl.int64) * n_inner
-    factor_ptr += outer * outer_stride
-    if ONE:
-        factor = tl.load(factor_ptr)
-        needed = factor != 1.0
-    else:
-        factor = tl.load(factor_ptr + at % n_inner * inner_stride, mask=inside, other=1.0)
-        needed = tl.max((factor != 1.0).to(tl.int32), axis=0) > 0
-    if needed:
-        x_ptr += outer * n_cols * n_inner
-        x = tl.load(x_ptr + at, mask=inside)
-        ACC: tl.constexpr = tl.float64 if x.dtype == tl.float64 else tl.float32
-        result = x.to(ACC) * factor.to(ACC)
-        tl.store(x_ptr + at, result.to(x.dtype), mask=inside)
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    lane = tl.arange(0, BLOCK)
+    for task in range(tl.program_id(0), n_tasks, tl.num_programs(0)):
+        outer = (task // n_chunks).to(tl.int64)
+        at = (task % n_chunks).to(tl.int64) * BLOCK + lane
+        inside = at < length
+        factors = factor_ptr + outer * strides[0]
+        if ONE:
+            factor = tl.load(factors)
+            needed = factor != 1.0
+        else:
+            factor = tl.load(factors + at % n_inner * strides[1], mask=inside, other=1.0)
+            needed = tl.max((factor != 1.0).to(tl.int32), axis=0) > 0
+        if needed:
+            pointers = x_ptr + outer * length + at
+            x = tl.load(pointers, mask=inside)
+            tl.store(pointers, (x.to(ACC) * factor.to(ACC)).to(x.dtype), mask=inside)
 
 
 # --8<-- [end:kernel]

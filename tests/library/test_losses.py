@@ -1,0 +1,307 @@
+"""Cross-entropy and the token functions as they are called: PyTorch's numbers, errors and
+transforms."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.nn import functional
+
+from kernel_cases import DEVICE, quiet
+from triton_softmax import (
+    CrossEntropyLoss,
+    cross_entropy,
+    entropy_from_logits,
+    linear_cross_entropy,
+    losses,
+    registration,
+    selective_log_softmax,
+    token_logprobs,
+)
+
+pytestmark = quiet
+INF, NAN = float("inf"), float("nan")
+
+
+def logits(*shape: int, dtype=torch.float64, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    values = 3 * torch.randn(shape, generator=generator, dtype=torch.float64)
+    return values.to(dtype).to(DEVICE).requires_grad_()
+
+
+def targets(*shape: int, classes: int) -> torch.Tensor:
+    """Classes, of which the second is to be ignored."""
+    target = torch.randint(0, classes, shape, generator=torch.Generator().manual_seed(1))
+    if target.numel() > 1:
+        target.view(-1)[1] = -100
+    return target.to(DEVICE)
+
+
+ARGUMENTS = [
+    {},
+    {"reduction": "sum", "label_smoothing": 0.1},
+    {"reduction": "none", "weight": True},
+    {"weight": True, "label_smoothing": 0.2},
+]
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS, ids=str)
+@pytest.mark.parametrize("shape", [(5,), (4, 7), (2, 5, 3)], ids=str)
+def test_classes_as_torch(shape, arguments):
+    x = logits(*shape)
+    classes = shape[0] if len(shape) == 1 else shape[1]
+    target = targets(*shape[:1], *shape[2:], classes=classes) if len(shape) > 1 else None
+    if target is None:
+        target = torch.tensor(3, device=DEVICE)
+    arguments = dict(arguments)
+    if "weight" in arguments:
+        arguments["weight"] = torch.linspace(0.5, 2, classes, dtype=x.dtype, device=DEVICE)
+    wanted = functional.cross_entropy(x, target, **arguments)
+    loss = cross_entropy(x, target, **arguments)
+    torch.testing.assert_close(loss, wanted)
+    torch.testing.assert_close(cross_entropy(x.detach(), target, **arguments), wanted.detach())
+    g = torch.rand(wanted.shape, dtype=x.dtype, device=DEVICE)
+    ours, theirs = (torch.autograd.grad(each, x, g)[0] for each in (loss, wanted))
+    torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"label_smoothing": 0.1}, {"weight": True}], ids=str)
+def test_probabilities_as_torch(arguments):
+    x, share = logits(3, 4), torch.rand(3, 4, dtype=torch.float64, device=DEVICE).requires_grad_()
+    if "weight" in arguments:
+        arguments = {"weight": torch.linspace(0.5, 2, 4, dtype=x.dtype, device=DEVICE)}
+    pair = cross_entropy(x, share, **arguments), functional.cross_entropy(x, share, **arguments)
+    torch.testing.assert_close(*pair)
+    for ours, theirs in zip(*(torch.autograd.grad(each, (x, share)) for each in pair), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_narrow_logits(dtype):
+    x, target = logits(4, 9, dtype=dtype), targets(4, classes=9)
+    loss = cross_entropy(x, target, loss_dtype=torch.float32)
+    wide = x.detach().double().requires_grad_()
+    wanted = functional.cross_entropy(wide, target)
+    torch.testing.assert_close(loss.double(), wanted, atol=1e-5, rtol=1e-5)
+    (dx,), (exact,) = torch.autograd.grad(loss, x), torch.autograd.grad(wanted, wide)
+    assert dx.dtype == dtype and cross_entropy(x, target).dtype == dtype
+    atol = {torch.float16: 2e-4, torch.bfloat16: 2e-3}.get(dtype, 1e-6)
+    torch.testing.assert_close(dx.double(), exact, atol=atol, rtol=0)
+
+
+def test_the_maps_and_the_further_terms():
+    x, target = logits(3, 5), targets(3, classes=5)
+    kept = target != -100
+    mapped = 4.0 * torch.tanh(2.0 * x / 4.0)
+    lse = torch.logsumexp(mapped, 1)
+    wanted = functional.cross_entropy(mapped, target) + 0.1 * (lse**2)[kept].mean()
+    loss, given = cross_entropy(x, target, z_loss=0.1, softcap=4.0, scale=2.0, return_lse=True)
+    torch.testing.assert_close(loss, wanted)
+    torch.testing.assert_close(given, torch.where(kept, lse, 0.0).detach())
+    assert not given.requires_grad
+    ours, theirs = (torch.autograd.grad(each, x)[0] for each in (loss, wanted))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_ignored_rows_may_hold_anything():
+    x, target = logits(3, 4, dtype=torch.float32), targets(3, classes=4)
+    x.data[1] = NAN
+    loss = cross_entropy(x, target)
+    (dx,) = torch.autograd.grad(loss, x)
+    assert loss.isfinite() and dx.isfinite().all() and (dx[1] == 0).all()
+    nobody = torch.full_like(target, -100)
+    loss = cross_entropy(x, nobody)
+    assert loss.isnan() and (torch.autograd.grad(loss, x)[0] == 0).all()
+    assert cross_entropy(x, nobody, reduction="sum") == 0
+
+
+HOSTILE = [
+    [0.0, -INF, 1.0],
+    [1e4, 1e4 + 1, 1e4 - 1],
+    [65504.0, -65504.0, 65504.0],
+    [1e30, -1e30, 1e30],
+    [-INF] * 3,
+    [0.0, INF, 1.0],
+    [0.0, NAN, 1.0],
+]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_hostile_rows_as_torch(smoothing):
+    x = torch.tensor(HOSTILE, device=DEVICE).requires_grad_()
+    target = torch.zeros(len(x), dtype=torch.int64, device=DEVICE)
+    arguments = {"reduction": "none", "label_smoothing": smoothing}
+    loss = cross_entropy(x, target, **arguments)
+    wide = x.detach().double().requires_grad_()
+    wanted = functional.cross_entropy(wide, target, **arguments)
+    torch.testing.assert_close(loss.double(), wanted, rtol=1e-5, atol=1e-3, equal_nan=True)
+    (dx,) = torch.autograd.grad(loss.sum(), x)
+    (exact,) = torch.autograd.grad(wanted.sum(), wide)
+    same = ~exact.isnan()
+    torch.testing.assert_close(dx.double()[same], exact[same], rtol=1e-4, atol=1e-4)
+    assert dx[exact.isnan()].isnan().all()
+
+
+def test_in_place_and_twice():
+    x, target = logits(3, 5, dtype=torch.float32), targets(3, classes=5)
+    (wanted,) = torch.autograd.grad(functional.cross_entropy(x, target), x)
+    y = x * 1
+    squares = y**2  # needs y as it was
+    loss = cross_entropy(y, target, inplace_backward=True)
+    torch.testing.assert_close(y.detach(), wanted)
+    torch.testing.assert_close(torch.autograd.grad(loss, x)[0], wanted)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        squares.sum().backward()
+    before = x.detach().clone()
+    cross_entropy(x, target, inplace_backward=True)  # a leaf
+    cross_entropy(x.detach(), target, inplace_backward=True)
+    assert torch.equal(x, before)
+
+    loss = cross_entropy(x, target)
+    twice = [
+        torch.autograd.grad(loss, x, torch.tensor(0.5, device=DEVICE), retain_graph=keep)[0]
+        for keep in (True, False)
+    ]
+    torch.testing.assert_close(twice[0], wanted / 2)
+    assert torch.equal(*twice)
+
+
+def test_a_second_derivative_says_why_not():
+    x, target = logits(3, 5), targets(3, classes=5)
+    (dx,) = torch.autograd.grad(cross_entropy(x, target), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="written its gradient in the forward pass"):
+        dx.sum().backward()
+    hessian = torch.func.hessian(lambda x: cross_entropy(x, target))(x.detach())
+    wanted = torch.func.hessian(lambda x: functional.cross_entropy(x, target))(x.detach())
+    torch.testing.assert_close(hessian, wanted)
+
+
+def test_gradients_against_differences():
+    x, target = logits(2, 3), torch.tensor([2, 0], device=DEVICE)
+    assert gradcheck(lambda x: cross_entropy(x, target, label_smoothing=0.2, z_loss=0.1), x)
+    both = lambda x: token_logprobs(x, target, return_entropy=True)  # noqa: E731
+    assert gradcheck(both, x) and gradgradcheck(both, x)
+
+
+REFUSED = {
+    "reduction": {"reduction": "median"},
+    "smoothing": {"label_smoothing": 2.0},
+    "softcap": {"softcap": 0.0},
+    "scale": {"scale": INF},
+    "weight": {"weight": torch.ones(3)},
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED.values(), ids=REFUSED)
+def test_what_is_refused(arguments):
+    x, target = logits(2, 4), targets(2, classes=4)
+    if "weight" in arguments:
+        arguments = {"weight": arguments["weight"].to(DEVICE)}
+    with pytest.raises((ValueError, RuntimeError)) as ours:
+        cross_entropy(x, target, **arguments)
+    if not {"softcap", "scale"} & set(arguments):
+        with pytest.raises(type(ours.value)):
+            functional.cross_entropy(x, target, **arguments)
+
+
+def test_shapes_and_types_are_refused_in_torch_s_words():
+    x = logits(3, 4)
+    for target in (targets(2, classes=4), torch.rand(3, device=DEVICE), torch.ones(3, 4).long()):
+        target = target.to(DEVICE)
+        with pytest.raises((ValueError, RuntimeError)) as theirs:
+            functional.cross_entropy(x, target)
+        with pytest.raises(type(theirs.value)) as ours:
+            cross_entropy(x, target)
+        assert str(ours.value) == str(theirs.value)
+    with pytest.raises(ValueError, match="not with probabilities"):
+        cross_entropy(x, torch.rand(3, 4, dtype=x.dtype, device=DEVICE), z_loss=0.1)
+    if DEVICE == "cpu":
+        with pytest.raises(IndexError, match=r"Target 9 is out of bounds\."):
+            cross_entropy(x, torch.tensor([0, 9, 1]))
+
+
+def test_the_module_is_the_function():
+    x, target = logits(3, 4), targets(3, classes=4)
+    weight = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=x.dtype, device=DEVICE)
+    module = CrossEntropyLoss(weight, reduction="sum", z_loss=0.5).to(DEVICE)
+    wanted = cross_entropy(x, target, weight, reduction="sum", z_loss=0.5)
+    torch.testing.assert_close(module(x, target), wanted)
+    assert set(module.state_dict()) == set(torch.nn.CrossEntropyLoss(weight).state_dict())
+
+
+def test_tokens_as_their_definition():
+    x = logits(2, 3, 6)
+    x.data[..., 2] = -INF
+    index = torch.tensor([[0, 1, 5], [3, 4, 5]], device=DEVICE)
+    y = torch.log_softmax(x, -1)
+    picked = y.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+    entropy = -(y.exp() * torch.where(y == -INF, 0.0, y)).sum(-1)
+    ours = token_logprobs(x, index, return_entropy=True)
+    torch.testing.assert_close(ours, (picked, entropy))
+    g = torch.rand(2, *picked.shape, dtype=x.dtype, device=DEVICE)
+    pairs = [
+        torch.autograd.grad(each, x, tuple(g), retain_graph=True)
+        for each in (ours, (picked, entropy))
+    ]
+    torch.testing.assert_close(*pairs)
+    several = torch.stack([index, index], -1)
+    torch.testing.assert_close(selective_log_softmax(x, several)[..., 1], picked)
+    torch.testing.assert_close(entropy_from_logits(x), entropy)
+    warm = token_logprobs(x, index, temperature=2.0)
+    torch.testing.assert_close(
+        warm, torch.log_softmax(x / 2, -1).gather(-1, index.unsqueeze(-1)).squeeze(-1)
+    )
+    in_place = x * 1
+    (dx,) = torch.autograd.grad(
+        selective_log_softmax(in_place, index, inplace_backward=True), x, g[0]
+    )
+    torch.testing.assert_close(dx, torch.autograd.grad(picked, x, g[0], retain_graph=True)[0])
+    assert in_place._version > 0
+
+
+def test_no_log_probability_is_above_0_and_no_entropy_cancels():
+    x = 1e4 + torch.randn(3, 8, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    index = x.argmax(-1)
+    assert (token_logprobs(x, index) <= 0).all()
+    wanted = torch.distributions.Categorical(logits=x.double()).entropy()
+    torch.testing.assert_close(entropy_from_logits(x).double(), wanted, atol=1e-6, rtol=0)
+
+
+def test_a_linear_layer_in_chunks():
+    x, weight, bias = logits(2, 3, 4), logits(5, 4, seed=2), logits(5, seed=3)
+    target = targets(2, 3, classes=5)
+    for arguments in ({}, {"reduction": "none"}, {"label_smoothing": 0.1, "softcap": 3.0}):
+        loss = linear_cross_entropy(x, weight, target, linear_bias=bias, chunk_size=4, **arguments)
+        y = functional.linear(x, weight, bias).movedim(-1, 1)
+        wanted = cross_entropy(y, target, **arguments)
+        torch.testing.assert_close(loss, wanted)
+        g = torch.rand(loss.shape, dtype=x.dtype, device=DEVICE)
+        pair = [torch.autograd.grad(each, (x, weight, bias), g) for each in (loss, wanted)]
+        torch.testing.assert_close(*pair)
+
+
+def test_operators_and_compilation():
+    x, target = logits(2, 3), torch.tensor([2, 0], device=DEVICE)
+    settings = losses.Settings(1, -100, "mean", 0.1, 0.1, torch.float64)
+    shares = losses.shares_of(target, None, 3, torch.float64, settings)
+    rows = losses.rows_with(x.detach(), shares, 1)
+    tests = ("test_schema", "test_faketensor")
+    for op, arguments in (
+        (registration.cross_entropy_rows, (x.detach(), *rows, 1, True)),
+        (registration.cross_entropy_rows_, (x.detach().clone(), *rows, 1)),
+        (registration.row_statistics, (x.detach(), 1, True)),
+        (registration.tokens_backward, (x.detach(), target, rows[1], rows[2], None, 1)),
+        (registration.scale_rows_, (x.detach().clone(), rows[2], 1)),
+    ):
+        torch.library.opcheck(op, arguments, test_utils=tests)
+
+    def loss(x):
+        return cross_entropy(x, target, label_smoothing=0.1) + token_logprobs(x, target).sum()
+
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")(x)
+    torch.testing.assert_close(compiled, loss(x))
+    pair = [torch.autograd.grad(each, x)[0] for each in (compiled, loss(x))]
+    torch.testing.assert_close(*pair)
+    mapped = torch.vmap(lambda x, t: cross_entropy(x, t))(x, target)
+    torch.testing.assert_close(mapped, functional.cross_entropy(x, target, reduction="none"))
