@@ -414,7 +414,7 @@ class Runner:
     def _compiled_step(self, case: Case, name: str, tensors: inputs.Tensors) -> dict:
         """Host time of a compiled step that multiplies before and after."""
         step, wanted = providers.compiled_step(case, name), providers.plain_step(case)
-        x, graphs = tensors.x, case.inputs != "default"
+        x, graphs = tensors.x, case.inputs != "default" and self.device.type == "cuda"
 
         def forward() -> torch.Tensor:
             if graphs:
