@@ -1284,3 +1284,121 @@ def test_attention_delta():
         close(y @ dy, sum(y[j] * (do @ v[j]) for j in range(len(x))))
         close(y @ dy, do @ (y[:, None] * v).sum(axis=0))
         close(y @ dy, do @ (y @ v))
+
+
+# --- more accumulators, cross-entropy
+
+
+def entropy(x):
+    """−Σ y·log y, also for complex x."""
+    y = softmax(x)
+    return -(y * np.log(y)).sum()
+
+
+def triple(x):
+    """(m, d, a) of a part of a row."""
+    m = x.max()
+    e = np.exp(x - m)
+    return m, e.sum(), (e * (x - m)).sum()
+
+
+def test_entropy_definition():
+    """Entropy is 0 or more and at most log N, which equal elements have."""
+    for x in rows():
+        y = softmax(x)
+        h = -(y * np.log(y)).sum()
+        assert -1e-12 <= h <= math.log(len(x)) + 1e-12
+        close(entropy(0 * x), math.log(len(x)))
+        torch_x = torch.distributions.Categorical(logits=torch.tensor(x))
+        close(h, torch_x.entropy().item(), atol=1e-11)
+
+
+def test_entropy_terms():
+    """The second sum over its denominator is the mean distance from the maximum."""
+    for x in rows():
+        m, d, a = triple(x)
+        close(a / d, softmax(x) @ (x - m))
+
+
+def test_entropy_from_summary():
+    """Entropy is log d less the mean distance from the maximum."""
+    for x in rows():
+        m, d, a = triple(x)
+        close(entropy(x), np.log(d) - a / d, atol=1e-11)
+
+
+def test_entropy_merge():
+    """The second sum of a row from those of its parts."""
+    for x in rows(2):
+        for cut in {1, len(x) // 2, len(x) - 1}:
+            m, _, a = triple(x)
+            merged = 0.0
+            for m_part, d_part, a_part in (triple(x[:cut]), triple(x[cut:])):
+                delta = m_part - m
+                merged += np.exp(delta) * (a_part + delta * d_part)
+            close(a, merged)
+
+
+def test_log_probability():
+    """The log-probability of an element from the summary, never above 0."""
+    for x in rows():
+        m, d, _ = triple(x)
+        value = (x - m) - np.log(d)
+        assert (value <= 0).all()
+        close(value, np.log(softmax(x)))
+
+
+def test_log_probability_gradient():
+    """The gradient of a log-probability is 1 at its element, less softmax."""
+    for x in rows():
+        t = len(x) // 2
+        found = derivative(lambda z, t=t: np.log(softmax(z)[t : t + 1]), x)[0]
+        close(found, np.eye(len(x))[t] - softmax(x))
+
+
+def test_entropy_gradient():
+    """The gradient of the entropy, in both forms."""
+    for x in rows():
+        m, d, a = triple(x)
+        y = softmax(x)
+        found = derivative(lambda z: np.array([entropy(z)]), x)[0]
+        close(found, -y * (np.log(y) + entropy(x)), atol=1e-11)
+        close(found, -y * (x - m - a / d), atol=1e-11)
+
+
+def test_cross_entropy_from_summary():
+    """Cross-entropy from the summary and the target's logit: two numbers of 0 or more."""
+    for x in rows():
+        m, d, _ = triple(x)
+        for t in (0, len(x) - 1):
+            assert m - x[t] >= 0 and np.log(d) >= 0
+            close((m - x[t]) + np.log(d), lse(x) - x[t])
+
+
+def test_cross_entropy_smoothed():
+    """Cross-entropy with label smoothing, by the sum of the elements."""
+    for x in rows():
+        m, d, _ = triple(x)
+        n, t, epsilon = len(x), len(x) // 2, 0.1
+        b, c = 1 - epsilon, epsilon / n
+        given = torch.nn.functional.cross_entropy(
+            torch.tensor(x), torch.tensor(t), label_smoothing=epsilon
+        )
+        close(np.log(d) + b * (m - x[t]) + c * (n * m - x.sum()), given.item())
+
+
+def test_cross_entropy_smoothed_gradient():
+    """Its gradient: softmax less the smoothed target."""
+    for x in rows():
+        n, t, epsilon = len(x), len(x) // 2, 0.1
+        b, c = 1 - epsilon, epsilon / n
+        target = c + b * np.eye(n)[t]
+        found = derivative(lambda z, target=target: np.array([lse(z) - target @ z]), x)[0]
+        close(found, softmax(x) - c - b * np.eye(n)[t])
+
+
+def test_z_loss_gradient():
+    """The gradient of the squared log-sum-exp is softmax times a number."""
+    for x in rows():
+        found = derivative(lambda z: np.array([0.3 * lse(z) ** 2]), x)[0]
+        close(found, 2 * 0.3 * lse(x) * softmax(x))
