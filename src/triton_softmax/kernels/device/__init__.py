@@ -7,6 +7,7 @@
 | `registers` | elements in registers: types, pairs of 16-bit elements, an optimisation barrier |
 | `tiles` | a row in several tiles, one after the other |
 | `sums` | the sum of a row's terms, and one that no order changes |
+| `summaries` | a row's sums, and the numbers that go in and come out for it |
 | `names` | what a compiled kernel is called |
 | `exchange` | summaries as 64-bit words: publish, prefetch, poll, merge |
 """
