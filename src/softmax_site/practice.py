@@ -159,6 +159,9 @@ def _render(root: Path, stamp: tuple) -> Rendered:
 
 
 def render(root: Path) -> Rendered:
-    """The fragments `exercises`, `exercise-NAME` and `solution-NAME`, and the file to load."""
+    """The fragments `exercises`, `exercise-NAME` and `solution-NAME`, and the file to load; nothing
+    where there are no exercises below `root`."""
+    if not (root / FOLDER).is_dir():
+        return Rendered()
     read = sorted((root / FOLDER).rglob("*.py"))
     return _render(root, tuple((path, path.stat().st_mtime_ns) for path in read))

@@ -244,7 +244,10 @@ def guessing(root: Path, rows: list[dict]) -> str:
 
 
 def render(root: Path) -> Rendered:
-    """The fragments `which-kernel-…`, and the file that the script of the page loads."""
+    """The fragments `which-kernel-…`, and the file that the script of the page loads; nothing where
+    the library is not below `root`."""
+    if not (root / bundle.LIBRARY).is_dir():
+        return Rendered()
     found = newest(root)
     data = found[1] if found else None
     rows = measured(data) if data else []
