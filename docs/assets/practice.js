@@ -72,7 +72,7 @@ def ask(request):
     editor.area.setAttribute("aria-describedby", help.id);
     editor.text = source;
     code.after(help);
-    return { last: help, field: editor.area, get: () => `${editor.text}\n`, set: (text) => { editor.text = text; }, mark: (line) => editor.mark(line, "failed") };
+    return { last: help, field: editor.area, get: () => `${editor.text}\n`, set: (text) => { editor.text = text; }, mark: (line) => editor.point("failed", line) };
   }
 
   /* To predict a number takes a field and no editor; the code above it stays as it is. */

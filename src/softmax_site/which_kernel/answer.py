@@ -5,7 +5,7 @@ Runs under MicroPython and CPython alike; what decides is the library's own `mak
 
 import math
 
-from . import plan, runtime
+from . import plan, runtime  # pyright: ignore[reportAttributeAccessIssue]  # the library's
 from .runtime import Tensor, asked, forget_questions, torch
 
 SMALLEST, LARGEST = 1, 2**40

@@ -3,6 +3,8 @@ shapes and strides, and MicroPython has no NamedTuple, no dataclasses and fewer 
 
 Runs under MicroPython and CPython alike.
 """
+# pyright: reportCallIssue=false, reportArgumentType=false
+# MicroPython has no types to say what these dictionaries hold.
 
 
 class Record:
