@@ -23,6 +23,9 @@ all of `triton_softmax.operations`, launched by `triton_softmax.plan`.
 | `split_strided` | a long dimension of that kind over several programs | 2MN | 3MN |
 | `strided_loops` | a very long one, walked twice in chunks | 3MN | 5MN |
 
+Beside a loss stand two small kernels: `targets`, what it has to know before it reads a row, and
+`scale_rows`, which multiplies a gradient if that is needed.
+
 Not called by the library: `split_rows_simple`, the idea of `split_rows` in some forty lines, and
 `flash_attention`, which takes the online recurrence one step further. `rows` is what the launchers
 of the first four share, and `device` are the functions that kernels call.
