@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from softmax_bench.case import ITEM_SIZE, Case
+from softmax_bench.random_shapes import draw
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, PROVIDERS, RUNGS
 
-ITEM_SIZE = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+__all__ = ["ITEM_SIZE", "SUITES", "Case", "select"]
 
 ELEMENTS = 2**27
 """Elements of a tensor in the suites over many rows: 512 MiB in float32, far more than any L2
@@ -35,72 +37,6 @@ COLUMNS = (
     1048576,
     4194304,
 )
-
-
-@dataclass(frozen=True)
-class Case:
-    """One problem: what is computed on which tensor, and who is asked to do it."""
-
-    suite: str
-    shape: tuple[int, ...]
-    dtype: str = "float32"
-    direction: str = (
-        "forward"  # forward, backward, or (host time only) forward_grad, forward_backward
-    )
-    op: str = "softmax"
-    dim: int = -1
-    layout: str = "contiguous"  # contiguous, row_strided, padded, or transposed
-    inputs: str = "normal"
-    providers: tuple[str, ...] = (COPY, CHOOSER, *LIBRARIES)
-    seed: int | None = None  # what drew the case, in the suite `random`
-
-    @property
-    def id(self) -> str:
-        """A key that names the case among all cases of all suites."""
-        shape = "x".join(map(str, self.shape))
-        suite = self.suite if self.seed is None else f"{self.suite}/seed{self.seed}"
-        parts = [suite, self.op, self.direction, self.dtype, shape]
-        if self.dim != -1:
-            parts.append(f"dim{self.dim}")
-        if self.layout != "contiguous":
-            parts.append(self.layout)
-        if self.inputs != "normal":
-            parts.append(self.inputs)
-        return "/".join(parts)
-
-    @property
-    def elements(self) -> int:
-        """The number of elements of the input."""
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
-
-    @property
-    def n_cols(self) -> int:
-        """The length of a row: the size of the reduced dimension."""
-        return self.shape[self.dim]
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows, whatever dimensions they come from."""
-        return self.elements // self.n_cols
-
-    @property
-    def bytes(self) -> int:
-        """Useful traffic: each input read once, each output written once.
-
-        >>> Case("forward", (2, 8)).bytes == 2 * (2 * 8) * 4
-        True
-        >>> Case("backward", (2, 8), direction="backward").bytes == 3 * (2 * 8) * 4
-        True
-        """
-        size = ITEM_SIZE[self.dtype]
-        if self.direction == "backward":
-            return 3 * self.elements * size
-        if self.op == "logsumexp":
-            return (self.elements + self.n_rows) * size
-        return 2 * self.elements * size
 
 
 def many_rows(n_cols: int) -> tuple[int, int]:
@@ -300,8 +236,6 @@ def batch() -> list[Case]:
 
 def random(seed: int = 0) -> list[Case]:
     """Cells that a seed draws: every kind of length, size and layout."""
-    from softmax_bench.random_shapes import draw  # which is made of cases
-
     return draw(seed)
 
 

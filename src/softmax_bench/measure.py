@@ -168,9 +168,12 @@ def reference(case: Case, tensors: Tensors) -> torch.Tensor:
 
 
 def errors(
-    result: torch.Tensor, expected: torch.Tensor, dim: int, chunk: int = 2**26
+    result: torch.Tensor, expected: torch.Tensor, dim: int, chunk: int = 2**26, floor: float = 0.0
 ) -> tuple[float, float]:
     """Largest absolute error, and largest error of a row relative to that row's largest value.
+
+    A row counts as at least `floor` times as large as the largest of all: where gradients cancel,
+    which those of two columns do now and then, a rounding is as large as what is left.
 
     NaN where both have NaN is no error; NaN where one has it is an infinite one. Infinities must
     agree.
@@ -190,7 +193,8 @@ def errors(
         error = torch.nan_to_num_(error, nan=math.inf, posinf=math.inf)
         scale = torch.nan_to_num(want, nan=0.0, posinf=0.0, neginf=0.0).abs_().amax(-1)
         worst_row = error.amax(-1)
-        relative = torch.where(worst_row == 0, 0.0, worst_row / scale.clamp_min(1e-300))
+        scale = scale.clamp_min(max(1e-300, floor * float(scale.max())))
+        relative = torch.where(worst_row == 0, 0.0, worst_row / scale)
         worst_absolute = max(worst_absolute, float(worst_row.max()))
         worst_relative = max(worst_relative, float(relative.max()))
     return worst_absolute, worst_relative

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 
-from softmax_bench.cases import Case
+from softmax_bench.case import Case
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
 
 CELLS = 320

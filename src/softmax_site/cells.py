@@ -45,6 +45,7 @@ RUNTIME = "assets/run/runtime.json"
 
 _CODE = re.compile(r"# code: src/(?P<path>[\w/]+)\.py:(?P<section>[\w-]+)")
 _GIVEN = re.compile(r"# given: src/(?P<path>[\w/]+)\.py: (?P<names>[\w ]+)")
+_PLAIN = re.compile(r'<span class="(?:n|p|w|o|nn)">([^<]*)</span>')
 _HEAD = re.compile(r'"""(?P<text>.+?)"""\n', re.S)
 _MARK = re.compile(r" *# (wrong|right)$")
 
@@ -165,9 +166,15 @@ def runtime(root: Path) -> str:
 # ---- HTML ----
 
 
+@functools.lru_cache(maxsize=2)
 def _stamp(root: Path) -> tuple:
     files = [*(root / FOLDER).rglob("*.py"), *(root / "src").rglob("*.py")]
     return tuple((path, path.stat().st_mtime_ns) for path in sorted(files))
+
+
+def forget() -> None:
+    """Look at the files again at the next `html`."""
+    _stamp.cache_clear()
 
 
 @functools.lru_cache(maxsize=1)
@@ -176,7 +183,8 @@ def _provided(root: Path, _stamp: tuple) -> None:
 
 
 def _coloured(code: str) -> str:
-    return highlight(code, PythonLexer(), HtmlFormatter(nowrap=True))
+    """Code with its colours; what has the colour of text is text."""
+    return _PLAIN.sub(r"\1", highlight(code, PythonLexer(), HtmlFormatter(nowrap=True)))
 
 
 def _editor(code: str, label: str) -> str:
@@ -201,15 +209,19 @@ def _both(code: str) -> str:
 
 def html(root: Path, name: str) -> str:
     """A cell as the page shows it without scripts, and what the script needs."""
+    return _html(root, name, _stamp(root))
+
+
+@functools.lru_cache(maxsize=256)
+def _html(root: Path, name: str, stamp: tuple) -> str:
     cell = read(root, name)
-    _provided(root, _stamp(root))
+    _provided(root, stamp)
     answer = cell.run()
-    data = {"name": name, "given": cell.given, "texts": cell.texts()}
+    data = {"given": cell.given, "kernel": cell.kernel, "code": cell.code}
     if cell.is_mistake:
         mended = cell.run("right")
         if not answer["error"] or mended["error"]:
             raise CellError(f"{name}: the wrong lines must fail and the right ones must not")
-        data["mended"] = cell.texts("right")
         texts = (
             '<div class="run-text"><div class="run-editor highlight no-copy">'
             f"<pre><code>{_both(cell.code)}</code></pre></div></div>"

@@ -626,3 +626,48 @@ def test_split_rows_launch_survives_a_long_wait():
     torch.cuda.synchronize()
     assert time.monotonic() - begin < 30
     assert _relative_error(y, torch.softmax(x.double(), -1)) < 2e-6
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str
+)
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
+def test_batch_invariant(name, dtype):
+    """A row's bits at any place of any batch, forward and backward, on every border."""
+    function = getattr(triton_softmax, name)
+
+    def both(x, g):
+        x = x.detach().requires_grad_()
+        y = function(x, -1, batch_invariant=True)
+        return y.detach(), *torch.autograd.grad(y, x, g)
+
+    for n_cols in (2, 7, 33, 129, 777, 1024, 3001, 8192, 8193, 12345, 50257, 131072):
+        many = max(17, min(100_000, 2**23 // n_cols))
+        x = torch.randn(many, n_cols, device="cuda", dtype=torch.float32).to(dtype)
+        g = torch.randn_like(x) if name != "logsumexp" else torch.randn_like(x[:, 0])
+        together = both(x, g)
+        for i in (0, 3, many // 2, many - 1):
+            for first in (i, max(0, i - 2), max(0, i - 15)):
+                some = both(x[first : i + 1], g[first : i + 1])
+                for few, all_ in zip(some, together, strict=True):
+                    assert torch.equal(few[-1], all_[i]), (n_cols, i, first)
+        if n_cols <= 1024:
+            apart = both(x[:17].t().contiguous().t(), g[:17])
+            for one, all_ in zip(apart, together, strict=True):
+                assert torch.equal(one, all_[:17]), n_cols
+
+
+@pytest.mark.parametrize("n_cols", [333, 5000])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
+def test_inside_torch_compile(name, n_cols):
+    """A short row becomes PyTorch's operators, a long one stays a call of ours; both are right."""
+    torch._dynamo.reset()
+    function = getattr(triton_softmax, name)
+    compiled = torch.compile(lambda x: function(x * 0.5, -1) * 2, fullgraph=True)
+    x = torch.randn(64, n_cols, device="cuda", requires_grad=True)
+    y = compiled(x)
+    want = getattr(torch, name)(x * 0.5, -1) * 2
+    g = torch.randn_like(y)
+    torch.testing.assert_close(y, want, rtol=1e-5, atol=1e-6)
+    ours, theirs = (torch.autograd.grad(each, x, g)[0] for each in (y, want))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)

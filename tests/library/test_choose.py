@@ -24,6 +24,8 @@ from triton_softmax.choose import (
 )
 from triton_softmax.choose.constants import SplitRows, SplitStrided, StridedLoops
 from triton_softmax.choose.row_tiles import (
+    LONGEST_ODD,
+    SHORT,
     TILES,
     choose_row_tile,
     fits_one_program,
@@ -195,8 +197,8 @@ def test_the_choice_follows_the_limit(itemsize, traits, device):
             edges = bool(n_cols % width)
             c = choose(n_rows, n_cols, itemsize, traits=traits, device=device)
             if fits_one_program(n_rows, n_cols, itemsize, edges, traits, device):
-                half_vector = c.how.vector == 4 and n_cols % 4 == 0 and c.kernel == "packed_rows"
-                assert c.kernel == ("aligned_rows" if edges else "packed_rows") or half_vector
+                short = n_cols <= SHORT and c.kernel == "packed_rows"
+                assert c.kernel == ("aligned_rows" if edges else "packed_rows") or short
             else:
                 assert c.kernel == ("strided_loops" if itemsize == 8 else "split_rows")
 
@@ -215,20 +217,41 @@ def test_rows_without_a_common_vector_are_packed_by_element():
     assert (c.kernel, c.how.vector, c.how.edges) == ("split_rows", 1, False)
 
 
+@of_every_operation
+@pytest.mark.parametrize("itemsize", [2, 4, 8])
+def test_short_rows_lie_in_narrow_tiles(itemsize, traits):
+    """By elements if their length is odd, and by whatever divides it if not."""
+    width = 16 // itemsize
+    for n_cols in range(1, SHORT + 1):
+        divisor = min(n_cols & -n_cols, width)
+        for n_rows in (1, 1000, 10**7):
+            c = choose(n_rows, n_cols, itemsize, traits=traits)
+            if c.kernel == "aligned_rows":
+                assert n_cols % 2 and n_cols > LONGEST_ODD[itemsize][traits.inputs - 1]
+                assert not traits.reduces
+                continue
+            how = c.how
+            assert (c.kernel, c.num_warps, how.vector) == ("packed_rows", 2, divisor)
+            room = how.tiles * how.block_cols
+            assert n_cols <= room and (room - how.block_cols < n_cols or how.tiles == 8)
+            assert how.block_cols % how.vector == 0
+            assert how.block_cols <= 16 or n_cols == how.block_cols
+            held = how.block_rows * next_power_of_2(n_cols) * itemsize
+            assert held <= (4096 if traits.reduces else 2048)
+            assert held == (4096 if traits.reduces else 2048) or n_rows <= 1000
+    for n_cols in (130, 132, 129):
+        assert choose(MANY, n_cols, itemsize, traits=traits).kernel == (
+            "packed_rows" if n_cols % width == 0 else "aligned_rows"
+        )
+
+
 @forward_and_backward
-def test_short_16_bit_rows_use_half_a_vector_that_divides_them(traits):
-    for n_cols in (4, 20, 36, 100, 124):
-        c = choose(MANY, n_cols, 2, traits=traits)
-        assert (c.kernel, c.how.vector) == ("packed_rows", 4)
-        assert c.how.block_cols >= 32 and c.how.block_rows * c.how.block_cols <= 1024
-        assert c.num_warps == (2 if c.how.block_cols <= 64 else 1)
-    for n_cols in (33, 34, 126, 127, 130, 132):
-        c = choose(MANY, n_cols, 2, traits=traits)
-        assert (c.kernel, c.how.vector) == ("aligned_rows", 8)
-    assert choose(MANY, 100, 2, traits=traits, gap=8).how.vector == 4
-    assert choose(MANY, 100, 2, traits=traits, gap=2).how.vector == 1, "rows that are not in step"
+def test_rows_out_of_step_move_by_what_divides_them(traits):
+    for n_cols in (100, 1000, 50_000):
+        for gap, vector in ((8, 8 if n_cols % 8 == 0 else 4), (4, 4), (2, 2), (1, 1)):
+            c = choose(MANY, n_cols, 2, traits=traits, gap=gap)
+            assert c.how.vector == vector and c.kernel != "aligned_rows"
     assert choose(MANY, 98, 2, traits=traits, implementation="aligned_rows").how.vector == 8
-    assert choose(MANY, 18, 4, traits=traits).kernel == "aligned_rows"
 
 
 @of_every_operation
@@ -294,7 +317,7 @@ def test_no_row_is_too_long(itemsize, traits, device):
 def test_tiles(itemsize, edges, traits, device):
     vector = 16 // itemsize
     for n_cols in (1, vector - 1, vector, *around(*(2**k for k in range(4, 17)))):
-        if n_cols < 1 or (not edges and n_cols % vector):
+        if n_cols < 1 or (not edges and (n_cols % vector or n_cols <= SHORT)):
             continue
         for n_rows in (1, 131, 132, 263, 264, 528, MANY):
             c = choose_row_tile(n_rows, n_cols, itemsize, vector, edges, traits, device)
@@ -304,7 +327,11 @@ def test_tiles(itemsize, edges, traits, device):
                 assert number & (number - 1) == 0 and number >= 1
             body = n_cols // vector * vector if edges else n_cols
             parts = next((n for n in TILES if n * cols == next_power_of_2(body)), 1)
-            if parts == 1:
+            few = n_rows < 4 * device.multiprocessors and 1024 < body <= 8192 and itemsize <= 4
+            if few:
+                assert (rows, cols, tiles) == (1, next_power_of_2(body), 1)
+                assert not c.how.barrier
+            elif parts == 1:
                 assert (
                     body <= 1024
                     and tiles == 1
@@ -331,8 +358,6 @@ def test_tiles_of_short_rows():
         c = choose_row_tile(n_rows, n_cols, itemsize, 16 // itemsize, edges, traits, NVIDIA)
         return c.how.block_rows, c.num_warps
 
-    assert tile(2**20, 16, 2, False)[0] == 128
-    assert tile(2**20, 16, 2, False, SOFTMAX_VJP)[0] == 64
     assert tile(2**20, 17, 2, True)[0] == 16
     for cols, warps in ((512, 2), (1024, 4)):
         assert tile(MANY, cols + 1, 4, True)[1] == warps
@@ -340,8 +365,8 @@ def test_tiles_of_short_rows():
         for itemsize in (2, 4):
             assert tile(MANY, cols + 1, itemsize, True) == (rows, warps)
     assert tile(2**20, 256, 2, False) == (8, 4)
-    for cols, rows in ((32, 32), (1024, 1)):
-        assert tile(2**20, cols, 4, False) == (rows, 4)
+    assert tile(2**20, 32, 4, False) == (16, 2)
+    assert tile(2**20, 1024, 4, False) == (1, 4)
     assert tile(2**20, 1024, 4, False, SOFTMAX_VJP) == (1, 4)
 
 
@@ -361,9 +386,14 @@ def test_rows_of_some_hundred_16_bit_elements_lie_in_tiles(traits):
         (1024, (2, 256, 4, warps)),
     ):
         assert tile(n_cols, False) == expected
-    assert tile(519, True)[2] == 1
-    assert tile(520 + 1, True) == (2, 256, 3, 1)
-    assert tile(1031, True) == (2, 256, 4, 1)
+    if traits.inputs == 2:
+        assert tile(77, True) == (8, 32, 3, 2)
+        assert tile(301, True) == (8, 128, 3, 4)
+    else:
+        assert tile(519, True)[2] == 1
+    edges = (4, 256, 3, 4) if traits.inputs == 2 else (2, 256, 3, 1)
+    assert tile(520 + 1, True) == edges
+    assert tile(1031, True) == (*edges[:2], 4, edges[3])
     assert tile(1024, False, itemsize=4)[2] == 1
     assert tile(1024, False, n_rows=263)[2] == 1, "programs before rows per program"
 
@@ -400,11 +430,11 @@ def test_tiles_of_rows_that_are_reduced():
         return c.how.block_rows, c.num_warps
 
     for itemsize in (2, 4, 8):
-        for cols, warps in ((16, 2), (64, 2), (128, 1), (512, 1), (1024, 1)):
+        for cols, warps in ((16, 2), (64, 2), (128, 2), (512, 1), (1024, 1)):
             assert tile(cols, itemsize, False)[1] == warps
-    for cols, rows in ((16, 256), (128, 32), (256, 16)):
+    for cols, rows in ((16, 128), (128, 16), (256, 16)):
         assert tile(cols, 2, False)[0] == rows
-        assert tile(cols, 4, False)[0] == tile(cols, 8, False)[0] == 1024 // cols
+        assert tile(cols, 4, False)[0] == 1024 // cols
         assert tile(cols, 2, True)[0] == min(16, 1024 // cols)
 
 
@@ -433,7 +463,7 @@ def test_split_rows_cover_the_row(itemsize, traits, device):
                     "no gap, no idle chunk"
                 )
                 assert c.chunk_cols <= how.block and c.chunk_cols % vector == 0
-                assert how.block in (1024, 2048, 4096, 8192) and c.n_chunks <= MAX_CHUNKS
+                assert how.block in (1024, 2048, 4096, 8192, 16384) and c.n_chunks <= MAX_CHUNKS
                 assert how.barrier <= (device.nvidia and itemsize == 2)
                 assert device.nvidia or c.max_registers is None
                 assert (how.vector, how.edges) == (vector, edges)
@@ -495,13 +525,15 @@ CANDIDATES = {
     (2, False, SOFTMAX): {
         131_072: ((8192, 64, 0), (8192, 96, 1)),
         1_310_720: ((8192, 96, 1), (8192, 128, 2)),
-        528 * 8192: ((8192, 128, 2), None),
+        2_097_152: ((8192, 128, 2), (16384, 128, 2)),
+        264 * 16384: ((16384, 128, 2), None),
     },
     (2, True, LOG_SOFTMAX): {114_688: ((2048, 72, 0), (8192, 96, 1))},
     (2, False, SOFTMAX_VJP): {
         131_072: ((8192, 128, 0), (4096, 128, 2)),
         528 * 4096: ((4096, 128, 2), (8192, 168, 1)),
-        396 * 8192: ((8192, 168, 1), None),
+        396 * 8192: ((8192, 168, 1), (16384, 128, 0)),
+        264 * 16384: ((16384, 128, 0), None),
     },
     (4, False, LOGSUMEXP): {660 * 8192: ((8192, 96, 0), None)},
     (4, True, LOGSUMEXP): {660 * 8192: ((8192, 96, 0), None)},
@@ -602,10 +634,11 @@ def test_few_rows_are_counted_in_chunks_per_multiprocessor():
 
 def test_rows_without_a_common_vector_hold_an_element_to_a_register():
     for traits, expected in (
-        (SOFTMAX, (2048, 40, True)),
-        (SOFTMAX_VJP, (4096, 128, False)),
+        (SOFTMAX, (4096, 40, True)),
+        (SOFTMAX_VJP, (8192, 128, False)),
         (LOG_SOFTMAX, (4096, 128, False)),
     ):
+        assert split(MANY, 524_289, 2, traits=traits, vector=1).two_launches
         for n_rows in (1, MANY):
             c = split(n_rows, 1 << 17, 2, traits=traits, vector=1)
             assert (c.how.block, c.max_registers, c.how.keep_terms) == expected
@@ -725,11 +758,11 @@ def test_strided(itemsize, traits, device):
                 assert how.block_inner <= next_power_of_2(n_inner)
                 for number in (how.block_inner, how.block_cols, c.num_warps):
                     assert number & (number - 1) == 0
-                assert n_inner < 16 or how.block_inner >= 16, "32 bytes or more side by side"
+                assert n_inner < 8 or how.block_inner >= 8, "16 bytes or more side by side"
                 assert 1 <= c.num_warps <= 16
                 whole, loops = c.kernel == "strided", c.kernel == "strided_loops"
                 assert (c.kernel == "split_strided") <= (c.n_chunks > 1)
-                assert not whole or (c.n_chunks == 1 and how.block_cols >= n_cols)
+                assert not whole or (c.n_chunks == 1 and how.tiles * how.block_cols >= n_cols)
                 if itemsize == 8 or not device.nvidia:
                     assert whole == (n_cols <= (2048 if itemsize <= 4 else 1024)) != loops
                     assert c.max_registers is None and not (whole and how.barrier)
@@ -776,7 +809,7 @@ def test_a_kernel_is_told_of_vectors_that_triton_does_not_see(n_cols, kernel):
     odd = columns_of((3, n_cols, 256), 2, col_stride=256, outer_stride=n_cols * 256 + 8)
     assert (odd.kernel, odd.how.vector) == (kernel, 8)
     odd = columns_of((3, n_cols, 196), 2, col_stride=196, address=8)
-    assert odd.how.vector == 1 and odd.kernel in ("strided", "strided_loops")
+    assert odd.how.vector == 1
     # What Triton sees decides nothing else.
     assert choose_columns(
         Columns(3, n_cols, 256, 2, vector=8, stated_vector=1, wide_index=False), SOFTMAX, NVIDIA
@@ -790,21 +823,55 @@ def test_what_is_held_decides_of_columns_too():
         assert c == strided(3, n_cols, 200, 4, vector=8) != strided(3, n_cols, 200, 2, vector=8)
 
 
-SHORT_TILES = {4: (256, 1), 21: (64, 1), 64: (64, 2), 128: (64, 4)}
+WHOLE = {
+    # n_cols: (tiles, block_cols, block_inner, warps)
+    (4, SOFTMAX): {
+        5: (5, 1, 128, 1),
+        21: (6, 4, 64, 1),
+        64: (1, 64, 64, 4),
+        150: (5, 32, 32, 4),
+        256: (1, 256, 32, 8),
+        512: (1, 512, 32, 16),
+        1000: (8, 128, 16, 16),
+    },
+    (4, SOFTMAX_VJP): {150: (5, 32, 32, 4), 512: (1, 512, 32, 16)},
+    (2, SOFTMAX): {
+        21: (6, 4, 64, 1),
+        80: (5, 16, 64, 2),
+        150: (5, 32, 64, 4),
+        300: (5, 64, 32, 4),
+        512: (1, 512, 32, 8),
+    },
+    (2, SOFTMAX_VJP): {150: (5, 32, 64, 4), 300: (5, 64, 64, 8), 512: (1, 512, 64, 16)},
+}
 
 
-@pytest.mark.parametrize("itemsize, traits, tiles", [
-    (4, SOFTMAX, {256: (64, 8), 512: (32, 8), 1024: (32, 16)}),
-    (4, SOFTMAX_VJP, {256: (64, 8), 512: (32, 8)}),
-    (2, SOFTMAX, {256: (64, 8), 512: (32, 8)}),
-    (2, SOFTMAX_VJP, {256: (64, 8), 512: (64, 8)}),
-], ids=["float32-forward", "float32-backward", "16-bit-forward", "16-bit-backward"])  # fmt: skip
-def test_tiles_of_whole_dimensions(itemsize, traits, tiles):
-    for n_cols, tile in (SHORT_TILES | tiles).items():
-        c = strided(3, n_cols, 5000, itemsize, traits=traits)
-        assert (c.kernel, c.how.block_inner, c.num_warps, c.n_chunks) == ("strided", *tile, 1)
-        largest = n_cols == (512 if traits.inputs == 1 else 256)
-        assert c.how.barrier == (itemsize == 2 and largest)
+@pytest.mark.parametrize("itemsize, traits", WHOLE, ids=str)
+def test_tiles_of_whole_strands(itemsize, traits):
+    for n_cols, tile in WHOLE[itemsize, traits].items():
+        c = strided(30, n_cols, 5000, itemsize, traits=traits)
+        how = c.how
+        assert (c.kernel, c.n_chunks) == ("strided", 1)
+        assert (how.tiles, how.block_cols, how.block_inner, c.num_warps) == tile
+        large = next_power_of_2(n_cols) >= (512 if traits.inputs == 1 else 256)
+        assert how.barrier == (itemsize == 2 and large)
+
+
+@on_every_device
+@forward_and_backward
+@pytest.mark.parametrize("itemsize", [2, 4, 8])
+def test_tiles_hold_whole_strands(itemsize, traits, device):
+    for n_cols in (1, *around(*(2**k for k in range(1, 11)))):
+        for n_outer, n_inner in ((1, 1), (1, 8), (1, 300), (3, 5000), (10**5, 64)):
+            c = strided(n_outer, n_cols, n_inner, itemsize, traits=traits, device=device)
+            if c.kernel != "strided":
+                continue
+            how = c.how
+            room = how.tiles * how.block_cols
+            assert room - how.block_cols < n_cols <= room, "no tile is empty"
+            assert how.block_inner <= next_power_of_2(n_inner)
+            for number in (how.block_cols, how.block_inner, c.num_warps):
+                assert number & (number - 1) == 0 and number >= 1
 
 
 @forward_and_backward
@@ -825,7 +892,7 @@ def test_long_dimensions_are_split(itemsize, traits):
                 assert how.chunks >= c.n_chunks
                 assert how.polls * 32 * c.num_warps == how.chunks * how.block_inner
             for vector in (1, 2, 4):
-                narrow = strided(3, n_cols, n_inner, itemsize, traits=traits, vector=vector)
+                narrow = strided(500, n_cols, n_inner, itemsize, traits=traits, vector=vector)
                 assert narrow.how.vector == vector
                 assert (narrow.kernel == "split_strided") <= (vector > (2 if narrow_forward else 1))
     small = Device(8, nvidia=True)  # 16 programs of 8 warps and 128 registers at once
@@ -837,14 +904,17 @@ def test_long_dimensions_are_split(itemsize, traits):
     (4, SOFTMAX, 16384, (512, 32, 8)),
     (4, SOFTMAX_VJP, 4096, (256, 32, 8)),
     (4, SOFTMAX_VJP, 4097, (512, 32, 16)),
-    (2, SOFTMAX, 2048, (512, 32, 4)),
-    (2, SOFTMAX, 2049, (1024, 32, 8)),
-    (2, SOFTMAX_VJP, 4096, (256, 64, 8)),
-    (2, SOFTMAX_VJP, 4097, (1024, 32, 16)),
+    (2, SOFTMAX, 8192, (512, 32, 4)),
+    (2, SOFTMAX, 8193, (1024, 32, 8)),
+    (2, SOFTMAX, 32769, (2048, 16, 8)),
+    (2, SOFTMAX_VJP, 8192, (512, 32, 8)),
+    (2, SOFTMAX_VJP, 8193, (1024, 32, 16)),
 ])  # fmt: skip
-def test_tiles_of_long_dimensions(itemsize, traits, n_cols, tile):
-    c = strided(3, n_cols, 64, itemsize, traits=traits)
+def test_tiles_of_long_strands(itemsize, traits, n_cols, tile):
+    c = strided(300, n_cols, 64, itemsize, traits=traits)
     assert (c.how.block_cols, c.how.block_inner, c.num_warps) == tile
+    few = strided(1, 3000, 16, itemsize, traits=traits)
+    assert (few.how.block_cols, few.how.block_inner, few.num_warps) == (256, 32 // itemsize, 4)
 
 
 @on_every_device
@@ -1013,23 +1083,24 @@ def most_kernels(columns, device) -> int:
 
 @on_every_device
 def test_few_kernels_for_a_thousand_row_lengths(device):
-    """1,000 lengths up to 262,144, at any number of rows, dtype and direction: no more than 30
+    """1,000 lengths up to 262,144, at any number of rows, dtype and direction: no more than 32
     kernels."""
     lengths = random.Random(0).sample(range(1, 262145), 998)
-    assert most_kernels([1, *lengths, 262144], device) <= 30
+    assert most_kernels([1, *lengths, 262144], device) <= 32
 
 
 @on_every_device
 def test_few_kernels_for_the_first_thousand_row_lengths(device):
-    assert most_kernels(range(1, 1001), device) <= 20
+    """Short rows have kernels for what divides them, and for tiles that leave few lanes empty."""
+    assert most_kernels(range(1, 1001), device) <= 56
 
 
 @on_every_device
 def test_few_kernels_for_lengths_of_every_magnitude(device):
     """Lengths spread over the magnitudes meet every power of two, with edges and without: no more
-    than 54 kernels."""
+    than 88 kernels."""
     lengths = {round(2 ** (18 * i / 998)) for i in range(999)}
-    assert most_kernels(sorted(lengths), device) <= 54
+    assert most_kernels(sorted(lengths), device) <= 88
 
 
 # --- the package

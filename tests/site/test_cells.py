@@ -96,6 +96,7 @@ def test_a_wrong_line_that_does_not_fail_stops_the_build(tmp_path, monkeypatch):
     with pytest.raises(cells.CellError, match="must fail"):
         cells.html(tmp_path, "fine")
     cells._provided.cache_clear()
+    cells.forget()
 
 
 # ---- In a browser ----
@@ -210,6 +211,7 @@ def test_every_cell_in_the_page_computes_what_the_page_shows(tab):
     view = tab.view
     tab.open("practice/mistakes")
     cell = view.locator(CELL).first
+    cell.locator(".run-mark.wrong").wait_for(state="attached")
     assert cell.locator(".run-mark.wrong").count() == 1
     cell.get_by_role("button", name="Mend it").click()
     finished(view, cell)
@@ -232,6 +234,7 @@ def test_an_open_cell_on_a_phone_passes_axe(tab, scheme):
     tab.show(scheme)
     view = tab.view
     cell = view.locator(CELL).first
+    cell.scroll_into_view_if_needed()
     cell.get_by_role("button", name="Run", exact=True).click()
     finished(view, cell)
     cell.get_by_label("Read or write").focus()

@@ -273,6 +273,13 @@
 
   let last = 0;
 
+  /* The texts of a cell, of a mistake with its wrong or its right lines; as `Cell.texts` in cells.py. */
+  function version({ kernel, code }, kind) {
+    const other = kind === "wrong" ? "# right" : "# wrong";
+    const lines = code.split("\n").filter((line) => !line.endsWith(other));
+    return [kernel, lines.map((line) => line.replace(/ *# (wrong|right)$/, "")).join("\n")].filter(Boolean);
+  }
+
   function enhance(cell) {
     const data = JSON.parse(cell.querySelector("script").textContent);
     const result = cell.querySelector(".run-result");
@@ -280,7 +287,9 @@
     const boxes = [...cell.querySelectorAll(".run-editor")];
     const number = ++last;
     const help = element("p", { class: "run-help", id: `run-help-${number}` }, "Ctrl + Enter runs. Tab indents; press Esc first to leave the code with it.");
-    let texts = data.texts;
+    const wrong = version(data, "wrong");
+    const right = version(data, "right");
+    let texts = wrong;
     let running = false;
     let steps = null;
 
@@ -298,8 +307,8 @@
     };
     const go = button("Run", "run-go", run);
     const stop = button("Stop", "", () => Runner.stop());
-    const mend = data.mended && button("Mend it", "", () => swap(texts === data.texts ? data.mended : data.texts));
-    const reset = button("Reset", "", () => swap(data.texts));
+    const mend = wrong.at(-1) !== right.at(-1) && button("Mend it", "", () => swap(texts === wrong ? right : wrong));
+    const reset = button("Reset", "", () => swap(wrong));
     const status = element("span", { class: "run-status", role: "status" });
     bar.append(status);
     cell.querySelector(".run-texts").append(help);
@@ -308,14 +317,14 @@
 
     function state() {
       stop.disabled = !running;
-      reset.disabled = !edited() && texts === data.texts;
+      reset.disabled = !edited() && texts === wrong;
       cell.classList.toggle("running", running);
       cell.classList.toggle("edited", edited());
     }
 
     function fill() {
       editors.forEach((editor, index) => (editor.text = texts[index]));
-      if (mend) mend.textContent = texts === data.texts ? "Mend it" : "Break it again";
+      if (mend) mend.textContent = texts === wrong ? "Mend it" : "Break it again";
       state();
     }
 
@@ -329,10 +338,10 @@
 
     /* The lines by which a mistake and its mend differ. */
     function mark() {
-      const [mine] = texts, [theirs] = texts === data.texts ? data.mended : data.texts;
+      const [mine] = texts, [theirs] = texts === wrong ? right : wrong;
       const others = new Set(theirs.split("\n"));
       const lines = mine.split("\n").flatMap((line, index) => (others.has(line) ? [] : [index + 1]));
-      editors[0].mark(texts === data.texts ? "wrong" : "right", ...lines);
+      editors[0].mark(texts === wrong ? "wrong" : "right", ...lines);
     }
 
     async function run() {
@@ -367,5 +376,5 @@
     if (mend) mark();
   }
 
-  for (const cell of document.querySelectorAll(".run-cell")) enhance(cell);
+  for (const cell of document.querySelectorAll(".run-cell:not(.live)")) enhance(cell);
 })();

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from softmax_site.computed.math_figures import U, length_errors, offset_errors, rounded, tree_sum
 from triton_softmax.reference import softmax_vjp
 
+U = 2.0**-24
+"""Unit roundoff of float32."""
 U16 = 2.0**-8
 """Unit roundoff of bfloat16."""
 OFFSET = 10_000.0
@@ -61,6 +62,18 @@ def bfloat16(x: np.ndarray) -> np.ndarray:
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
 
 
+def rounded(t: np.ndarray, function: np.ufunc) -> np.ndarray:
+    """A function of float32 numbers, rounded once."""
+    return function(t.astype(np.float64)).astype(np.float32)
+
+
+def tree_sum(t: np.ndarray) -> np.ndarray:
+    """A sum in a balanced tree; each addition is rounded. The length is a power of two."""
+    while len(t) > 1:
+        t = t[0::2] + t[1::2]
+    return t[0]
+
+
 def off(result: np.ndarray | np.float32, exact: np.ndarray | float) -> float:
     """The largest relative error."""
     return float(np.max(np.abs(np.asarray(result, dtype=np.float64) / exact - 1)))
@@ -79,20 +92,30 @@ def statistics(n: int = 1000) -> tuple[Error, Error]:
 
 def order() -> tuple[Error, Error]:
     """One exponential of a row with an offset, scaled first and subtracted first."""
-    found = next(each for each in offset_errors() if each["offset"] == OFFSET)
+    x = (OFFSET + 3 * np.random.default_rng(0).normal(size=4096)).astype(np.float32)
+    m, c, wide = x.max(), np.float32(math.log2(math.e)), x.astype(np.float64)
+    exact, distance = np.exp(wide - float(m)), float(m) - float(wide.min())
+    # eq: exp2-scale-first-error, exp2-subtract-first-error
+    first = U * (2 * float(np.abs(wide).max()) + 2 * distance + GAMMA)
     return (
-        Error(found["first"], found["first bound"]),
-        Error(found["after"], found["after bound"]),
+        Error(off(rounded(x * c - m * c, np.exp2), exact), first),
+        Error(off(rounded((x - m) * c, np.exp2), exact), U * (3 * distance + GAMMA)),
     )
 
 
-def summation() -> tuple[Error, Error]:
-    """The largest output of the longest row of the figure, summed in order and in a tree."""
-    found = length_errors()[-1]
-    return (
-        Error(U * found["chain"], U * found["chain bound"]),
-        Error(U * found["tree"], U * found["tree bound"]),
-    )
+def summation(n: int = 2**18, trials: int = 8) -> tuple[Error, Error]:
+    """The largest output of a row, its denominator summed in order and in a tree."""
+    random, found = np.random.default_rng(n), []
+    for _ in range(trials):
+        x = random.normal(size=n).astype(np.float32)
+        e = rounded(x - x.max(), np.exp)
+        exact = float(np.exp(x.astype(np.float64) - float(x.max())).sum())
+        sums = np.add.accumulate(e, dtype=np.float32)[-1], tree_sum(e)
+        found.append([off(np.float32(1) / d, 1 / exact) for d in sums])
+    # eq: softmax-error-bound, entropy-identity
+    in_order, in_a_tree = (U * (math.log(n) + 2 * GAMMA + h + 1) for h in (n - 1, math.log2(n)))
+    worst = np.max(found, axis=0)
+    return Error(float(worst[0]), in_order), Error(float(worst[1]), in_a_tree)
 
 
 def merge32(one: tuple, other: tuple) -> tuple:

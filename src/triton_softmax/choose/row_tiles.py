@@ -44,9 +44,9 @@ LONGEST_TILE = {(2, False): 256, (2, True): 512, (4, False): 1024, (4, True): 10
 all others."""
 
 TILES = {4: (3, 4), 8: (5, 6, 8)}
-"""How many tiles a row that is not short may take, where a tile is a quarter or an eighth of the
-next power of two. With seven eighths as well, less would be wasted in one length of four, and one
-kernel more would be compiled for each power of two."""
+"""How many tiles a row may take, where a tile is a quarter or an eighth of the next power of two.
+With seven eighths as well, less would be wasted in one length of four, and one kernel more would be
+compiled for each power of two."""
 
 ELEMENTS_PER_THREAD = {2: 64, 4: 64, 8: 16}
 """Elements of a longer row that a thread holds, by their bytes: as many as leave room for several
@@ -136,13 +136,16 @@ def _short_rows(
     there are too few rows for that, still as many as give each thread something to do."""
     power = next_power_of_2(n_cols)
     block_cols = power if n_cols == power else max(2, vector, min(16, power // 4))
+    tiles = ceil_div(n_cols, block_cols)
+    if tiles > 4:
+        tiles = next(each for each in TILES[8] if each >= tiles)
     rows = 2048 // itemsize // power * (2 if traits.reduces else 1)
     how = RowTile(
         block_rows=min(rows, max(enough_for_all, 256 // power)),
         block_cols=block_cols,
         vector=vector,
         barrier=False,
-        tiles=ceil_div(n_cols, block_cols),
+        tiles=tiles,
     )
     return Choice("packed_rows", how, num_warps=2)
 

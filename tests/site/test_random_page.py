@@ -1,0 +1,76 @@
+"""The page of shapes drawn at random: what its numbers say follows from the rows."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from made_data import data
+from softmax_site.benchmarks.suites import PAGES
+from softmax_site.benchmarks.suites.random import (
+    SEEDS,
+    compared,
+    newest_seed,
+    over_best,
+    scatter,
+    tuning_fragment,
+)
+
+
+@pytest.fixture(scope="module")
+def made():
+    """Two seeds, of which the newer has ours at half its speed in a tenth of the cells."""
+    old, new = data(("random",)), data(("random",))
+    for row in old["rows"]:
+        row |= {"seed": 3, "case": row["case"].replace("seed0", "seed3")}
+    slow = 0
+    for row in new["rows"]:
+        row["utc"] = "2026-11-21T00:00:00Z"
+        if row["us"] and row["provider"] == "triton_softmax":
+            slow += 1
+            if slow % 10 == 0:
+                row["us"] = {name: 2 * us for name, us in row["us"].items()}
+        if row["us"] and row["us"]["p50"] < 10:
+            row["us_warm"] = row["us"]
+    return {**new, "rows": old["rows"] + new["rows"]}
+
+
+def test_the_newest_seed_is_the_one_on_the_page(made):
+    assert {row["seed"] for row in newest_seed(made["rows"])} == {0}
+    text = PAGES["random"](made).fragments["bench-random"].text
+    assert "cells that seed 0 drew" in text and "seed3" not in text
+
+
+def test_the_distribution_adds_up(made):
+    groups = compared(newest_seed(made["rows"]))
+    ratios = [over_best(group) for group in groups]
+    behind = sum(ratio < 0.98 for ratio in ratios)
+    text = PAGES["random"](made).fragments["bench-random"].text
+    assert 0 < behind < len(groups) and f"behind in {behind}" in text
+    picture = scatter(groups, "a title")
+    assert picture.count('class="behind"') == behind
+    assert picture.count('class="ours"') == len(groups) - behind
+    assert "with a warm one" in text
+    worst = text.split("## The worst ten")[1].split("</table>")[0]
+    found = [float(each) for each in re.findall(r"[▼=▲] ([\d.]+)", worst)]
+    assert len(found) == 10 and found == sorted(found)
+    assert found[0] == pytest.approx(min(ratios), abs=0.01)
+
+
+def test_seeds_of_the_tuning_stand_apart(tmp_path):
+    assert "No seed" in tuning_fragment(tmp_path).text
+    seed = {"seed": 8, "cells": 320, "level": 0.9, "over_best": 1.2, "worst": 0.7}
+    path = tmp_path / SEEDS
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps([{**seed, "over_torch": 2.2, "of_copy": 0.8}]), encoding="utf-8")
+    assert "90 %" in tuning_fragment(tmp_path).text and ">1.20<" in tuning_fragment(tmp_path).text
+
+
+def test_rows_past_every_limit_and_steps_inside_torch_compile():
+    made = data(("longest", "compiled"))
+    longest = PAGES["longest"](made).fragments["bench-longest"].text
+    assert "the copy’s time" in longest and "67,108,867" in longest
+    compiled = PAGES["compiled"](made).fragments["bench-compiled"].text
+    assert "reduce-overhead" in compiled and "torch’s time" in compiled
