@@ -1380,21 +1380,20 @@ def test_cross_entropy_smoothed():
     for x in rows():
         m, d, _ = triple(x)
         n, t, epsilon = len(x), len(x) // 2, 0.1
-        b, c = 1 - epsilon, epsilon / n
         given = torch.nn.functional.cross_entropy(
             torch.tensor(x), torch.tensor(t), label_smoothing=epsilon
         )
-        close(np.log(d) + b * (m - x[t]) + c * (n * m - x.sum()), given.item())
+        spread = epsilon / n * (n * m - x.sum())
+        close(np.log(d) + (1 - epsilon) * (m - x[t]) + spread, given.item())
 
 
 def test_cross_entropy_smoothed_gradient():
     """Its gradient: softmax less the smoothed target."""
     for x in rows():
         n, t, epsilon = len(x), len(x) // 2, 0.1
-        b, c = 1 - epsilon, epsilon / n
-        target = c + b * np.eye(n)[t]
+        target = epsilon / n + (1 - epsilon) * np.eye(n)[t]
         found = derivative(lambda z, target=target: np.array([lse(z) - target @ z]), x)[0]
-        close(found, softmax(x) - c - b * np.eye(n)[t])
+        close(found, softmax(x) - (1 - epsilon) * np.eye(n)[t] - epsilon / n)
 
 
 def test_z_loss_gradient():

@@ -23,8 +23,8 @@ all of `triton_softmax.operations`, launched by `triton_softmax.plan`.
 | `split_strided` | a long dimension of that kind over several programs | 2MN | 3MN |
 | `strided_loops` | a very long one, walked twice in chunks | 3MN | 5MN |
 
-Around the losses: `targets` looks up what a cross-entropy has to know of its targets, and
-`scale_rows` multiplies a gradient that is there already by what arrives.
+Beside a loss stand two small kernels: `targets`, what it has to know before it reads a row, and
+`scale_rows`, which multiplies a gradient if that is needed.
 
 Not called by the library: `split_rows_simple`, the idea of `split_rows` in some forty lines, and
 `flash_attention`, which takes the online recurrence one step further. `rows` is what the launchers

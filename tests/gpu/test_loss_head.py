@@ -1,0 +1,75 @@
+"""Cross-entropy and the token functions on a GPU: every geometry, in place, and the memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+]
+
+from triton_softmax import cross_entropy, token_logprobs  # noqa: E402
+
+ROWS = ((64, 10), (300, 1000), (33, 4097), (1000, 16387), (600, 50257), (300, 128256), (3, 262145))
+COLUMNS = ((8, 100, 14, 14), (4, 5000, 64), (2, 40000, 64))
+RELATIVE = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 3e-3}
+
+
+def near(actual: torch.Tensor, wanted: torch.Tensor, dtype: torch.dtype) -> None:
+    """Up to the rounding of the dtype, of the largest number."""
+    error = (actual.double() - wanted).abs().max() / wanted.abs().max()
+    assert error <= RELATIVE[dtype]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("dtype", RELATIVE, ids=str)
+@pytest.mark.parametrize("shape", ROWS + COLUMNS, ids=str)
+def test_loss_and_gradient(shape, dtype, smoothing):
+    x = (3 * torch.randn(shape, device="cuda")).to(dtype).requires_grad_()
+    target = torch.randint(0, shape[1], (shape[0], *shape[2:]), device="cuda")
+    target.view(-1)[1] = -100
+    wide = x.detach().double().requires_grad_()
+    wanted = functional.cross_entropy(wide, target, label_smoothing=smoothing)
+    (exact,) = torch.autograd.grad(wanted, wide, torch.full_like(wanted, 0.7))
+    for in_place in (False, True):
+        loss = cross_entropy(
+            x * 1,
+            target,
+            label_smoothing=smoothing,
+            inplace_backward=in_place,
+            loss_dtype=torch.float32,
+        )
+        near(loss, wanted, torch.float32)
+        (dx,) = torch.autograd.grad(loss, x, torch.full_like(loss, 0.7))
+        near(dx, exact, dtype)
+
+
+@pytest.mark.parametrize("dtype", RELATIVE, ids=str)
+@pytest.mark.parametrize("shape", ROWS, ids=str)
+def test_tokens(shape, dtype):
+    x = (3 * torch.randn(shape, device="cuda")).to(dtype).requires_grad_()
+    index = torch.randint(0, shape[1], shape[:1], device="cuda")
+    wide = x.detach().double().requires_grad_()
+    y = torch.log_softmax(wide, 1)
+    wanted = y.gather(1, index.unsqueeze(1)).squeeze(1), -(y.exp() * y).sum(1)
+    found = token_logprobs(x, index, return_entropy=True)
+    g = torch.rand(2, shape[0], device="cuda")
+    for actual, each in zip(found, wanted, strict=True):
+        near(actual, each, torch.float32)
+    (dx,) = torch.autograd.grad(found, x, tuple(g))
+    near(dx, torch.autograd.grad(wanted, wide, tuple(g.double()))[0], dtype)
+
+
+def test_in_place_takes_no_memory_to_speak_of():
+    x = torch.randn(4096, 32000, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    target = torch.randint(0, 32000, (4096,), device="cuda")
+    cross_entropy(x * 1, target, inplace_backward=True)
+    logits = x * 1
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    loss = cross_entropy(logits, target, inplace_backward=True)
+    torch.cuda.synchronize()
+    assert loss.isfinite() and torch.cuda.max_memory_allocated() - before < 2**20
