@@ -48,6 +48,7 @@ def on_config(config):
     config.mdx_configs[markdown.__name__] = {"root": str(Path(config.config_file_path).parent)}
     equations.forget()
     rendered.forget()
+    cells.forget()
     _hidden.clear()
     return config
 

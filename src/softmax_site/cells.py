@@ -166,9 +166,15 @@ def runtime(root: Path) -> str:
 # ---- HTML ----
 
 
+@functools.lru_cache(maxsize=2)
 def _stamp(root: Path) -> tuple:
     files = [*(root / FOLDER).rglob("*.py"), *(root / "src").rglob("*.py")]
     return tuple((path, path.stat().st_mtime_ns) for path in sorted(files))
+
+
+def forget() -> None:
+    """Look at the files again at the next `html`."""
+    _stamp.cache_clear()
 
 
 @functools.lru_cache(maxsize=1)
@@ -203,8 +209,13 @@ def _both(code: str) -> str:
 
 def html(root: Path, name: str) -> str:
     """A cell as the page shows it without scripts, and what the script needs."""
+    return _html(root, name, _stamp(root))
+
+
+@functools.lru_cache(maxsize=256)
+def _html(root: Path, name: str, stamp: tuple) -> str:
     cell = read(root, name)
-    _provided(root, _stamp(root))
+    _provided(root, stamp)
     answer = cell.run()
     data = {"given": cell.given, "kernel": cell.kernel, "code": cell.code}
     if cell.is_mistake:

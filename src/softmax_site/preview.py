@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from softmax_site import equations, rendered, source
+from softmax_site import cells, equations, rendered, source
 
 _INCLUDED = re.compile(r'(?:--8<-- "|\[\[(?:code|source) )([^":\] ]+)')
 _LISTED = re.compile(r"^\[\[(?:code|source) ", re.M)
@@ -42,6 +42,7 @@ def made_from(text: str, root: Path, pages: frozenset[str]) -> tuple:
             (str(path), path.stat().st_mtime_ns) for path in {*included, *beside} if path.is_file()
         ),
         [rendered.markdown(name, root) for name in _RENDERED.findall(text)],
+        [cells.html(root, match["name"]) for match in cells.DIRECTIVE.finditer(text)],
         registry if equations.INDEX in text else (named, at_home),
     )
 

@@ -30,6 +30,7 @@ from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.benchmarks.render import render
 from softmax_site.figures import home, moving
 from softmax_site.which_kernel import page as which_kernel
+from softmax_site.which_kernel.bundle import LIBRARY
 
 READ = ("docs/benchmarks", "tests/site/test_corrections.py", checks.COUNTS)
 """What everything rendered follows from, beside the modules in `src/`."""
@@ -55,8 +56,10 @@ def _load(root: Path, stamp: tuple) -> Rendered:
     out.fragments |= kernel_map.fragments(found and found[1])
     out.fragments |= home.fragments(root)
     out.fragments |= moving.fragments(root)
-    out.add(which_kernel.render(root))
-    out.add(practice.render(root))
+    if (root / LIBRARY).is_dir():
+        out.add(which_kernel.render(root))
+    if (root / practice.FOLDER).is_dir():
+        out.add(practice.render(root))
     out.fragments |= {
         f"modules-{name}": Fragment(modules.listing(root, name)) for name in modules.PACKAGES
     }

@@ -58,6 +58,22 @@ def nobody_watches(x: Tensor) -> bool:
 # --8<-- [end:nobody-watches]
 
 
+def transformed() -> bool:
+    """Whether somebody asks for more than the plain first derivative: a transform of `torch.func`,
+    or forward mode."""
+    if is_dynamo_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def keeps_graph() -> bool:
+    """Whether the backward pass that runs may be repeated; True where there is no telling."""
+    try:
+        return torch._C._autograd._get_current_graph_task_keep_graph()
+    except AttributeError:
+        return True
+
+
 # --8<-- [start:eager-softmax]
 _BACKWARD = {"softmax": "softmax_backward", "log_softmax": "log_softmax_backward"}
 

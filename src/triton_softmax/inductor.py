@@ -12,6 +12,7 @@ are, and work.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -87,19 +88,23 @@ def register() -> None:
     """Enter the rules in Inductor's table, if Inductor is there and they are not yet.
 
     Called by the shape rules of the operators, which run while a function is traced, and so before
-    the table is looked at. Under the interpreter, which is there to show the kernels, nothing is
-    taken apart.
+    the table is looked at, or even there: then it is loaded, since what Inductor has once lowered
+    as it is must not be taken apart later. Under the interpreter, which is there to show the
+    kernels, nothing is taken apart.
     """
     global _done
-    module = sys.modules.get("torch._inductor.decomposition")
-    if _done or INTERPRETED or module is None:
+    if _done or INTERPRETED or "torch._dynamo.convert_frame" not in sys.modules:
         return
     _done = True
     try:
         # The second is a copy of the first that Inductor keeps.
+        module = importlib.import_module("torch._inductor.decomposition")
         tables = module.decompositions, module.fast_random_decomps()
-    except AttributeError:
+    except (AttributeError, ImportError):
         return
+    lowered = getattr(sys.modules.get("torch._inductor.lowering"), "lowerings", {})
     for name, rule in RULES.items():
-        for table in tables:
-            table[getattr(_ops, name).default] = rule
+        operator = getattr(_ops, name).default
+        if operator not in lowered:
+            for table in tables:
+                table[operator] = rule

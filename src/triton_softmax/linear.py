@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from . import registration
 from .checks import check_dtype
+from .eager import transformed
 from .losses import (
     Settings,
     Shares,
@@ -25,7 +26,6 @@ from .losses import (
     rows_with,
     scaled,
     shares_of,
-    transformed,
     wide,
 )
 
@@ -34,7 +34,6 @@ BYTES = 1 << 28
 are efficient."""
 
 
-# --8<-- [start:function]
 def linear_cross_entropy(
     input: Tensor,
     linear_weight: Tensor,
@@ -113,9 +112,6 @@ def linear_cross_entropy(
     rows = shares_of(flat, weight, len(linear_weight), wide(x.new_empty(0)).dtype, settings)
     losses = _LinearCrossEntropy.apply(x, linear_weight, linear_bias, chunk_size, *rows)
     return reduced(losses, reduction).to(input.dtype)
-
-
-# --8<-- [end:function]
 
 
 def _rows_at_once(x: Tensor, n_classes: int, chunk_size: int | None) -> int:

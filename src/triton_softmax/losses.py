@@ -13,10 +13,10 @@ wants other derivatives than the first (`torch.func`, forward mode) gets the sam
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, NamedTuple
 
 import torch
-import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as torch_functional
@@ -24,7 +24,7 @@ from torch.overrides import has_torch_function_variadic
 
 from . import checks, registration
 from .checks import check_dtype
-from .eager import nobody_watches
+from .eager import keeps_graph, nobody_watches, transformed
 from .functional import log_softmax, logsumexp
 from .targets import numbers_of_targets
 
@@ -50,15 +50,6 @@ def wide(t: Tensor) -> Tensor:
     return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
 
 
-def transformed() -> bool:
-    """Whether somebody asks for more than the plain first derivative: a transform of `torch.func`,
-    or forward mode."""
-    if torch.compiler.is_compiling():
-        return False
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-
-
-# --8<-- [start:function]
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -144,8 +135,7 @@ def cross_entropy(
             loss_dtype=loss_dtype,
         )
     if size_average is not None or reduce is not None:
-        legacy = torch.nn._reduction.legacy_get_string
-        reduction = legacy(size_average, reduce)
+        reduction = _of_flags(size_average is not False, reduce is not False)
     _check(input, target, weight, reduction, label_smoothing, z_loss, softcap, scale, ignore_index)
     if loss_dtype is None:
         autocast = torch.is_autocast_enabled(input.device.type) and input.device.type != "cpu"
@@ -167,7 +157,14 @@ def cross_entropy(
     return (loss, lse.detach()) if return_lse else loss
 
 
-# --8<-- [end:function]
+def _of_flags(size_average: bool, reduce: bool) -> str:
+    """The reduction that two arguments of old meant."""
+    reduction = ("mean" if size_average else "sum") if reduce else "none"
+    warnings.warn(
+        f"size_average and reduce are deprecated, please use reduction={reduction!r} instead",
+        stacklevel=3,
+    )
+    return reduction
 
 
 def _check(
@@ -318,7 +315,7 @@ class _CrossEntropy(Function):
 def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
     """A gradient times what arrived for its rows: in place if nobody needs it again, and then
     without a pass over it where that is 1."""
-    if torch.compiler.is_compiling() or not nobody_watches(g) or _keeps_graph():
+    if torch.compiler.is_compiling() or not nobody_watches(g) or keeps_graph():
         return (dx * g.unsqueeze(dim)).to(dx.dtype)
     registration.scale_rows_(dx, g, dim)
     return dx
@@ -338,14 +335,6 @@ class _Final(Function):
             "differentiate it again; use torch.nn.functional.nll_loss on log_softmax for a second "
             "derivative"
         )
-
-
-def _keeps_graph() -> bool:
-    """Whether the backward pass that runs may be repeated; True where there is no telling."""
-    try:
-        return torch._C._autograd._get_current_graph_task_keep_graph()
-    except AttributeError:
-        return True
 
 
 # --8<-- [end:gradient-function]
@@ -392,7 +381,6 @@ def _rows_by_kernel(
     return marked, picked, factor, z_factor, at_target, everywhere
 
 
-# --8<-- [start:operators]
 def by_operators(
     x: Tensor, target: Tensor, weight: Tensor | None, settings: Settings
 ) -> tuple[Tensor, Tensor]:
@@ -442,6 +430,3 @@ def _of_probabilities(
 def _along(weight: Tensor, x: Tensor, dim: int) -> Tensor:
     """The weights of classes, as a tensor that goes with x."""
     return weight.view([-1 if i == dim else 1 for i in range(x.dim())])
-
-
-# --8<-- [end:operators]

@@ -16,11 +16,11 @@ from torch.autograd import Function
 
 from . import registration
 from .checks import check_dtype
+from .eager import transformed
 from .functional import log_softmax
-from .losses import transformed, wide
+from .losses import wide
 
 
-# --8<-- [start:selective-log-softmax]
 def selective_log_softmax(
     logits: Tensor, index: Tensor, *, inplace_backward: bool = False
 ) -> Tensor:
@@ -50,9 +50,6 @@ def selective_log_softmax(
     return picked.to(logits.dtype)
 
 
-# --8<-- [end:selective-log-softmax]
-
-
 def entropy_from_logits(logits: Tensor, *, inplace_backward: bool = False) -> Tensor:
     """Return the entropy −Σ y·log y of each row, y being the softmax of the logits.
 
@@ -78,7 +75,6 @@ def entropy_from_logits(logits: Tensor, *, inplace_backward: bool = False) -> Te
     return entropy.to(logits.dtype)
 
 
-# --8<-- [start:token-logprobs]
 def token_logprobs(
     logits: Tensor,
     index: Tensor,
@@ -126,9 +122,6 @@ def token_logprobs(
         logits = wide(logits) / temperature
     picked, entropy = _of_tokens(logits, index, return_entropy, inplace_backward)
     return (picked, entropy) if return_entropy else picked
-
-
-# --8<-- [end:token-logprobs]
 
 
 def _of_tokens(
@@ -187,7 +180,6 @@ def _forward(x: Tensor, index: Tensor | None, entropy: bool) -> tuple[Tensor, Te
     return (x.gather(1, index.unsqueeze(1)).squeeze(1) - m) - log_d, entropies
 
 
-# --8<-- [start:function]
 class _Tokens(Function):
     """Log-probabilities and entropies of the rows of a matrix, whose gradient reads it again."""
 
@@ -220,9 +212,6 @@ class _Tokens(Function):
             torch.autograd.graph.increment_version(dx)
             return dx, None, None, None
         return registration.tokens_backward(x, index, picked, g, g_entropy, 1), None, None, None
-
-
-# --8<-- [end:function]
 
 
 def _by_operators(logits: Tensor, index: Tensor | None, entropy: bool) -> tuple[Tensor, Tensor]:

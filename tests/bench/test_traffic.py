@@ -134,7 +134,7 @@ def call_of(name: str, operation: str, x: torch.Tensor) -> plan.Launches:
         made = plan.strided_launches(op, choice, outer, inner, cols, shape[1])
     else:
         made = plan.row_launches(op, choice, *shape, outer)
-    return plan.Launches(*made, x, out)
+    return plan.Launches(*made, x, (out,))
 
 
 def stated(name: str) -> tuple[str, str]:

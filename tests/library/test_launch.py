@@ -405,7 +405,7 @@ def test_two_launches_read_nothing_that_they_have_not_written(way, op, monkeypat
         )
         x = torch.randn(cols, inner, device=DEVICE)
     assert not workspace.zeroed
-    both = plan.Launches(launches, workspace, x, x.sum(dim) if op.reduces else x)
+    both = plan.Launches(launches, workspace, x, (x.sum(dim) if op.reduces else x,))
     assert both.kernels == kernel_name(way) * 2
     if op is SOFTMAX_VJP:
         y, dy = torch.softmax(x, dim), torch.randn_like(x)

@@ -96,6 +96,7 @@ def test_a_wrong_line_that_does_not_fail_stops_the_build(tmp_path, monkeypatch):
     with pytest.raises(cells.CellError, match="must fail"):
         cells.html(tmp_path, "fine")
     cells._provided.cache_clear()
+    cells.forget()
 
 
 # ---- In a browser ----

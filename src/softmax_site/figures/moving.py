@@ -101,7 +101,7 @@ def roofline(root: Path) -> dict:
                 name = kernel if provider == "strided" else provider
                 if name in moved_by(way):
                     speed = round(math.prod(shape) / (time * 1e-6))
-                    of_copy = round(gbs(copy) * 1e9)
+                    of_copy = round((gbs(copy) or 0) * 1e9)
                     moves = moved_by(way)[name]
                     points.append(
                         [way, copy["dtype"], shape[copy["dim"]], name, speed, moves, of_copy]

@@ -240,6 +240,6 @@ def numbered(code, path="<cell>"):
     """
     lines = code.split("\n")
     for i in range(len(lines)):
-        for name in ("load", "store", "atomic_add", "atomic_xchg", "atomic_max"):
+        for name in ("load", "store", "atomic_add", "atomic_xchg", "atomic_max", "atomic_cas"):
             lines[i] = lines[i].replace(f"tl.{name}(", f"tl.at({i + 1}, {path!r}).{name}(")
     return "\n".join(lines)

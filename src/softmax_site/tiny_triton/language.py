@@ -719,6 +719,19 @@ def atomic_max(pointer, value, mask=None, sem=None, scope=None):
     return _atomic(pointer, value, mask, "atomic_max", _larger)
 
 
+def atomic_cas(pointer, expected, value, sem=None, scope=None):
+    """Write where the memory has what is expected; answer what it had."""
+    offsets, _ = _places(pointer, None, "atomic_cas")
+    tensor, to = pointer.tensor, pointer.tensor.dtype
+    expected, value = [_spread(_tile(v, to).to(to), pointer.shape) for v in (expected, value)]
+    before = [tensor.data[at] for at in offsets]
+    for at, old, wanted, new in zip(offsets, before, expected, value):
+        if old == wanted:
+            tensor.data[at] = new
+    _record("atomic", tensor, list(offsets), [tensor.data[at] for at in offsets])
+    return Tile(before, pointer.shape, to)
+
+
 # ---- What does nothing here, or cannot be done ----
 
 
@@ -762,3 +775,4 @@ class _Here:
     atomic_add = staticmethod(atomic_add)
     atomic_xchg = staticmethod(atomic_xchg)
     atomic_max = staticmethod(atomic_max)
+    atomic_cas = staticmethod(atomic_cas)

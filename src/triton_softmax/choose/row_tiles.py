@@ -44,8 +44,9 @@ LONGEST_TILE = {(2, False): 256, (2, True): 512, (4, False): 1024, (4, True): 10
 all others."""
 
 TILES = {4: (3, 4), 8: (5, 6, 8)}
-"""How many tiles a row may take, where a tile is a quarter or an eighth of the next power of two. With seven eighths as well, less would be wasted in one length of four, and one
-kernel more would be compiled for each power of two."""
+"""How many tiles a row may take, where a tile is a quarter or an eighth of the next power of two.
+With seven eighths as well, less would be wasted in one length of four, and one kernel more would be
+compiled for each power of two."""
 
 ELEMENTS_PER_THREAD = {2: 64, 4: 64, 8: 16}
 """Elements of a longer row that a thread holds, by their bytes: as many as leave room for several

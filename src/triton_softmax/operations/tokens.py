@@ -16,7 +16,6 @@ from .operation import Operation, product
 from .softmax import SOFTMAX, exponentials, to_maximum
 
 
-# --8<-- [start:statistics]
 @triton.jit
 def _maximum_and_log(m, totals, numbers):
     """m and log d: an element's log-probability is (x − m) − log d."""
@@ -32,7 +31,6 @@ STATISTICS = replace(
     row_results=2,
 )
 """The maximum of a row and the logarithm of its denominator."""
-# --8<-- [end:statistics]
 
 
 # --8<-- [start:entropy]

@@ -10,7 +10,6 @@ import triton
 import triton.language as tl
 
 
-# --8<-- [start:sums]
 @triton.jit
 def added(totals, more):
     """The sums of two parts that are relative to the same maximum."""
@@ -36,9 +35,6 @@ def spread(totals, AXIS: tl.constexpr):
     for k in tl.static_range(len(totals)):
         blocks = blocks + (totals[k][None, :] if AXIS == 0 else totals[k][:, None],)
     return blocks
-
-
-# --8<-- [end:sums]
 
 
 # --8<-- [start:numbers]
