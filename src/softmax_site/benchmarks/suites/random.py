@@ -262,7 +262,7 @@ def tuning_fragment(root: Path) -> Fragment:
     path = root / SEEDS
     seeds = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
     if not seeds:
-        return Fragment("No seed has been used for tuning yet.\n")
+        return Fragment("No seed of the tuning has been recorded yet.\n")
     body: list[Row | list[str]] = [
         [
             str(each["seed"]),
