@@ -68,8 +68,14 @@ def mean_words(groups: list[Group], of) -> str:
     return f"{mean:.2f}" if mean else "–"
 
 
-def sentence(seed: int, groups: list[Group]) -> str:
-    """The distribution in one sentence."""
+def sentence(seed: int, groups: list[Group], drawn: int) -> str:
+    """The distribution in one sentence, and how many of the cells drawn it is about."""
+    rest = ""
+    if len(groups) < drawn:
+        rest = (
+            f" The seed drew {drawn} cells; the time on the GPU ended after {len(groups)} of them, "
+            "in the order in which they were drawn."
+        )
     states = [standing(over_best(group)) for group in groups]
     behind, ahead = states.count("behind"), states.count("ahead")
     level = percent((len(groups) - behind) / len(groups))
@@ -78,7 +84,7 @@ def sentence(seed: int, groups: list[Group]) -> str:
         f'<b class="ahead">at least level in {level}</b>, ahead in {ahead} and behind in {behind}. '
         f"In the geometric mean it is {mean_words(groups, over_best)} × as fast as the best other "
         f"library, {mean_words(groups, lambda group: ratio(group, 'torch'))} × torch, and reaches "
-        f"{mean_words(groups, lambda group: ratio(group, COPY))} of a copy’s speed.</p>"
+        f"{mean_words(groups, lambda group: ratio(group, COPY))} of a copy’s speed.{rest}</p>"
     )
 
 
@@ -212,7 +218,7 @@ def random_page(data: dict) -> Rendered:
     rows = newest_seed(of_suite(data, "random"))
     page, reasons = Page(data, "random", rows), Reasons("random", rows)
     groups = compared(rows)
-    page.html(sentence(rows[0]["seed"], groups))
+    page.html(sentence(rows[0]["seed"], groups, len(by_case(rows))))
     page.html(scatter(groups, "Speed over the best other library’s, by the length of a row"))
     page.html(
         '<p class="bench-caption">A dot: at least level '
