@@ -133,7 +133,7 @@ def limits(data: dict | None) -> str:
     items += [
         "**As a part of something larger.** Attention wants its softmax in one kernel with the "
         "matrix products, as [FlashAttention](kernels/flash-attention.md) has it; under "
-        "`torch.compile` a call stays a kernel of its own and is not fused with its neighbours.",
+        "`torch.compile` rows of more than 1,024 elements are not fused with their neighbours.",
         "**On other hardware, for speed.** All of it was measured on one GPU. On a CPU a call is "
         "PyTorch’s own.",
     ]
