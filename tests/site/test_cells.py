@@ -213,7 +213,7 @@ def test_every_cell_in_the_page_computes_what_the_page_shows(tab):
     cell = view.locator(CELL).first
     cell.locator(".run-mark.wrong").wait_for(state="attached")
     assert cell.locator(".run-mark.wrong").count() == 1
-    cell.get_by_role("button", name="Mend it").click()
+    cell.get_by_role("button", name="Fix it").click()
     finished(view, cell)
     assert cell.locator(".run-error").count() == 0
     assert cell.locator(".run-mark.right").count() == 1

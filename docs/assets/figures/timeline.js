@@ -62,7 +62,7 @@ export default {
     const last = words.reduce((a, b) => (b[1] > a[1] ? b : a));
     const helped = helps === 1 ? "one program gave up polling and read a chunk for another" : `${helps} programs gave up polling and each read the missing chunk`;
     return (absent < 0 ? "All four run. " : `Program ${absent} does not run, and its chunk stays unwritten until it does. `) +
-      (helps ? `After polling again ${patience} times, ${helped}: ${reads + helps} chunks were read instead of ${reads}.` : `The last word is w${below[last[0]]}; nobody had to read a chunk for another.`) +
+      (helps ? `After polling again ${patience} times, ${helped}: ${reads + helps} chunks were read instead of the ${reads} that these programs own.` : `The last word is w${below[last[0]]}; nobody had to read a chunk for another.`) +
       ` The last program is done after ${end} ticks.`;
   },
 };

@@ -307,7 +307,7 @@
     };
     const go = button("Run", "run-go", run);
     const stop = button("Stop", "", () => Runner.stop());
-    const mend = wrong.at(-1) !== right.at(-1) && button("Mend it", "", () => swap(texts === wrong ? right : wrong));
+    const mend = wrong.at(-1) !== right.at(-1) && button("Fix it", "", () => swap(texts === wrong ? right : wrong));
     const reset = button("Reset", "", () => swap(wrong));
     const status = element("span", { class: "run-status", role: "status" });
     bar.append(status);
@@ -324,7 +324,7 @@
 
     function fill() {
       editors.forEach((editor, index) => (editor.text = texts[index]));
-      if (mend) mend.textContent = texts === wrong ? "Mend it" : "Break it again";
+      if (mend) mend.textContent = texts === wrong ? "Fix it" : "Break it again";
       state();
     }
 

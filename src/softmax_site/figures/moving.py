@@ -165,7 +165,7 @@ FIGURES = {
         "packed",
         "Rows in tiles; two shades tell programs apart. The sides of a tile are powers of two, so "
         "that one tile is often too wide. Several narrow ones, side by side, leave fewer lanes "
-        "empty; short rows of the library lie in those.",
+        "empty; the library uses those for short rows.",
     ),
     "aligned": Moving(
         "aligned",

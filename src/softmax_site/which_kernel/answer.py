@@ -77,7 +77,7 @@ def answer(question, measured=()):
     runtime.Properties.multi_processor_count = question.get("multiprocessors") or 132
     dim = question["dim"]
     if not -len(shape) <= dim < len(shape):
-        raise Refused(f"The dimension is between {-len(shape)} and {len(shape) - 1}.")
+        raise Refused(f"The dimension must be between {-len(shape)} and {len(shape) - 1}.")
     at = dim % len(shape)
     backward = operation.endswith("backward")
     # A gradient arrives in the dtype of the result; the gradient of the input has the input's.
@@ -119,6 +119,8 @@ def answer(question, measured=()):
         "around": around,
         "rows": n_rows,
         "columns": n_cols,
+        "inner": product(shape[at + 1 :]),
+        "dtype": question["dtype"],
         "bytes": moved,
         "why": list(asked),
     }
@@ -153,14 +155,26 @@ def log2(value):
     return math.log(value) / math.log(2)
 
 
+def product(sizes):
+    """Of no sizes: 1."""
+    result = 1
+    for size in sizes:
+        result *= size
+    return result
+
+
 def distance(mine, row):
-    """How far a measured case is, in doublings: of the length of a row, and of the whole tensor. A
-    length that vectors do not divide is one further from one that they do."""
+    """How far a measured case is, in doublings: of the length of a row, of the neighbours that lie
+    between two of its elements, and of the whole tensor. A length that vectors do not divide is one
+    further from one that they do; the other type of the same width is a little further than the
+    same."""
     lengths = abs(log2(mine["columns"] / row["columns"]))
     sizes = abs(log2(mine["rows"] * mine["columns"] / row["rows"] / row["columns"]))
     width = 16 // row["itemsize"]
     edges = (mine["columns"] % width == 0) != (row["columns"] % width == 0)
-    return lengths + sizes / 2 + (1 if edges else 0)
+    apart = abs(log2(mine["inner"] / row["inner"]))
+    other = mine["dtype"] != row["dtype"]
+    return lengths + (sizes + apart) / 2 + (1 if edges else 0) + (0.1 if other else 0)
 
 
 def alike(question, mine, itemsize, measured):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 from html import escape
 from pathlib import Path
 from statistics import median, quantiles
@@ -87,6 +88,7 @@ def measured(data: dict) -> list[dict]:
                     "kernel": _kernel(row["kernels"][0]),
                     "rows": rows_of_it // n_cols,
                     "columns": n_cols,
+                    "inner": math.prod(shape[dim + 1 :]),
                     "bytes": row["bytes"],
                     "us": us,
                     "copy": round(copy, 3) if copy else None,
@@ -201,16 +203,18 @@ def usual(root: Path, rows: list[dict]) -> str:
 
 def guess_errors(root: Path, rows: list[dict]) -> list[tuple[float, float]]:
     """(how far the nearest other case is, how wrong the time is) of each measured case, guessed
-    from all others; wrong by the factor between the two, at least 1."""
+    from all of other shapes; wrong by the factor between the two, at least 1."""
     ask = bundle.imported(root)
     out = []
-    for at, row in enumerate(rows):
-        rest = rows[:at] + rows[at + 1 :]
+    for row in rows:
+        rest = [other for other in rows if other["shape"] != row["shape"]]
         mine = {
             "kernel": row["kernel"],
             "around": [],
             "rows": row["rows"],
             "columns": row["columns"],
+            "inner": row["inner"],
+            "dtype": row["dtype"],
             "bytes": {"useful": row["bytes"]},
         }
         got = ask.expected(row, mine, row["itemsize"], rest)
@@ -230,16 +234,17 @@ def guessing(root: Path, rows: list[dict]) -> str:
 
     def words(group: list[float]) -> str:
         half, most = (
-            f"{100 * (each - 1):.0f} %" for each in (median(group), quantiles(group, n=10)[-1])
+            f"{max(1, round(100 * (each - 1)))} %"
+            for each in (median(group), quantiles(group, n=10)[-1])
         )
         return (
             f"half of them come out within {half} of the measured time, nine in ten within {most}"
         )
 
     return (
-        "To see how good that is, each measured case is guessed from all the others. Of the "
-        f"{len(near)} that have another one less than a doubling away, {words(near)}; of the "
-        f"{len(far)} that have none so near, {words(far)}.\n"
+        "To see how good that is, each measured case is guessed from all cases of other shapes. "
+        f"Of the {len(near)} that have another one less than a doubling away, {words(near)}; of "
+        f"the {len(far)} without one so near, {words(far)}.\n"
     )
 
 
