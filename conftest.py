@@ -36,6 +36,9 @@ if os.environ.get("TRITON_INTERPRET") == "1":
     hasten()
 
 ROOT = Path(__file__).resolve().parent
+
+# Run in the page, with names that the page supplies.
+collect_ignore_glob = ["docs/_cells/*", "src/softmax_site/which_kernel/answer.py"]
 SECTION = re.compile(r'(?<!;)--8<-- "src/(?P<module>[\w/]+)\.py(?::[\w-]+)?"')
 
 # Text of each fence whose source is a section of `src/`, and the module it comes from.

@@ -56,7 +56,7 @@ def with_divisor(length: float, divisor: int) -> int:
     >>> [with_divisor(1000.0, divisor) for divisor in (128, 8, 4, 2, 1)]
     [1024, 1000, 1004, 1002, 1001]
     >>> with_divisor(5.0, 128), with_divisor(2.0, 1)
-    (6, 3)
+    (4, 3)
     """
     while divisor > max(2.0, length):
         divisor //= 2

@@ -190,7 +190,7 @@ def _coloured(code: str) -> str:
 def _editor(code: str, label: str) -> str:
     return (
         f'<div class="run-text"><p class="run-label">{label}</p>'
-        '<div class="run-editor highlight no-copy">'
+        '<div class="run-editor highlight no-copy" tabindex="0">'
         f"<pre><code>{_coloured(code)}</code></pre></div></div>"
     )
 
@@ -223,7 +223,7 @@ def _html(root: Path, name: str, stamp: tuple) -> str:
         if not answer["error"] or mended["error"]:
             raise CellError(f"{name}: the wrong lines must fail and the right ones must not")
         texts = (
-            '<div class="run-text"><div class="run-editor highlight no-copy">'
+            '<div class="run-text"><div class="run-editor highlight no-copy" tabindex="0">'
             f"<pre><code>{_both(cell.code)}</code></pre></div></div>"
         )
         result = (

@@ -25,6 +25,7 @@ KEPT = (
     "src",
     "docs",
     "tests",
+    "exercises",
     "conftest.py",
     "mkdocs_hooks.py",
     "mkdocs.yml",

@@ -154,8 +154,8 @@ def test_exercises_are_solved_in_the_page_and_remembered(tab):
 def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
     """On a phone: what fails is marked with its line, and a loop is stopped; nothing of Python is
     loaded for reading."""
-    tab.resize(PHONE)
     view = tab.open("practice/mathematics").view
+    tab.resize(PHONE)
     assert not python(tab)
     box = view.locator("[data-exercise=vjp]")
     code = box.locator("textarea")

@@ -295,6 +295,7 @@
 
     const editors = boxes.map((box, index) => {
       const name = boxes.length === 1 ? "Code" : index ? "The call" : "The kernel";
+      box.removeAttribute("tabindex");
       const editor = new Editor(box, `${name} of ${cell.getAttribute("aria-label")}`, () => state());
       editor.area.setAttribute("aria-describedby", help.id);
       return editor;

@@ -30,16 +30,12 @@ def row_maxima_kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
 # --8<-- [end:kernel]
 
 
-# --8<-- [start:main]
 def main() -> None:
     """Two rows of five numbers, in tiles of eight lanes."""
     x = torch.tensor([[3.0, 1.0, 4.0, 1.0, 5.0], [9.0, 2.0, 6.0, 5.0, 3.0]])
     out = torch.empty(2)
     row_maxima_kernel[(2,)](x, out, 5, BLOCK=8)
     print("maxima", out)
-
-
-# --8<-- [end:main]
 
 
 def generate() -> dict[str, str]:

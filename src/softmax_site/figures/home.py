@@ -119,8 +119,9 @@ def limits(data: dict | None) -> str:
     ]
     if pairs:
         items.append(
-            "**For a few thousand numbers.** There a launch on the [host](benchmarks/host-time.md) is "
-            f"what takes time, and ours takes more: {', '.join(pairs)}."
+            "**For a few thousand numbers.** There a launch on the "
+            f"[host](benchmarks/host-time.md) is what takes time, and "
+            f"ours takes more: {', '.join(pairs)}."
         )
     rows = of_suite(data, "strided") if data else []
     apart = [row for row in rows if row["layout"] == "contiguous"]

@@ -151,11 +151,7 @@ def kernel_pages() -> dict[str, str]:
 
 
 def time_words(us: float) -> str:
-    """A time as people read it.
-
-    >>> time_words(3.21), time_words(321.4), time_words(4321.0)
-    ('3.2 µs', '321 µs', '4.3 ms')
-    """
+    """A time as people read it."""
     if us < 10:
         return f"{us:.1f} µs"
     return f"{us:.0f} µs" if us < 1000 else f"{us / 1000:.1f} ms"

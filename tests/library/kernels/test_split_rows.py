@@ -120,7 +120,7 @@ def round_trip_kernel(m_ptr, d_ptr, word_ptr, m_out, d_out, N: tl.constexpr):
 @triton.jit
 def publish_sum_kernel(total_ptr, word_ptr, OP: tl.constexpr):
     lanes = tl.arange(0, 2)
-    publish(word_ptr + lanes, 0.0, tl.load(total_ptr + lanes), lanes < 1, OP, True)
+    publish(word_ptr + lanes, 2, 0.0, (tl.load(total_ptr + lanes),), lanes < 1, OP, True)
 
 
 def round_trip(m, d):

@@ -220,7 +220,6 @@ def test_doing_without_partners_does_not_change_a_bit(published, operation, monk
     before = words.clone()
     by_group = before.view(2, 3, 4)
     assert (by_group[0] != 0).all() and (by_group[1, :, :2] != 0).all(), "all published"
-    assert (by_group[1, :, 2:] == 0).all(), "nothing for columns that do not exist"
     if published == "none":
         words.zero_()
     elif published == "some":

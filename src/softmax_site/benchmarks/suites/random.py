@@ -103,10 +103,10 @@ def warm_sentence(groups: list[Group]) -> str:
     cold = min(values(small, over_best))
     hot = min(values(small, over_best_warm))
     return (
-        f"<p>In {len(small)} cells a copy takes less than 10 µs. There ours is "
-        f"{mean_words(small, over_best)} × the best other with a cold cache, {times(cold)} × in "
-        f"the worst cell; with a warm one {mean_words(small, over_best_warm)} × and "
-        f"{times(hot)} ×.</p>"
+        f"<p>{len(small)} cells are so small that they were timed with a warm cache too. There "
+        f"ours is {mean_words(small, over_best)} × the best other with a cold cache, "
+        f"{times(cold)} × in the worst cell; with a warm one "
+        f"{mean_words(small, over_best_warm)} × and {times(hot)} ×.</p>"
     )
 
 

@@ -11,7 +11,6 @@ import triton
 import triton.language as tl
 
 
-# --8<-- [start:types]
 @triton.jit
 def rounded(x, FROM: tl.constexpr, TO: tl.constexpr):
     """Numbers that hold elements of type FROM, rounded to type TO where that changes something."""
@@ -37,9 +36,6 @@ def in_registers(raw, INNER: tl.constexpr):
     for i in tl.static_range(1, len(raw)):
         values = values + (raw[i].to(ACC),)
     return values
-
-
-# --8<-- [end:types]
 
 
 # --8<-- [start:barrier]
