@@ -3,6 +3,7 @@ the terminal."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import exp, log
 
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
@@ -187,7 +188,7 @@ def seed_record(rows: list[dict]) -> dict:
     constants were tuned."""
     cells = [group for group in by_case(rows).values() if CHOOSER in group and best_peer(group)]
 
-    def mean(values: list[float | None]) -> float:
+    def mean(values: Sequence[float | None]) -> float:
         return round(geometric_mean([value for value in values if value]) or 0.0, 4)
 
     over_best = [ratio(group, best_peer(group) or "") or 0.0 for group in cells]

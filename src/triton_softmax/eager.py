@@ -69,7 +69,7 @@ def transformed() -> bool:
 def keeps_graph() -> bool:
     """Whether the backward pass that runs may be repeated; True where there is no telling."""
     try:
-        return torch._C._autograd._get_current_graph_task_keep_graph()
+        return torch._C._autograd._get_current_graph_task_keep_graph()  # pyright: ignore
     except AttributeError:
         return True
 

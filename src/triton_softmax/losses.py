@@ -246,7 +246,8 @@ class Shares(NamedTuple):
 
     def chunk(self, start: int, end: int) -> Shares:
         """Those of some rows."""
-        return Shares(*(None if each is None else each[start:end] for each in self))
+        parts = [None if each is None else each[start:end] for each in self]
+        return Shares(*parts)  # pyright: ignore[reportArgumentType]
 
 
 def shares_of(

@@ -134,7 +134,7 @@ def _of_tokens(
         raise ValueError("logits need a dimension of classes")
     _check_index(logits, index)
     several = index is not None and index.dim() == logits.dim()
-    if several and index.shape[-1] == 1:
+    if index is not None and several and index.shape[-1] == 1:
         picked, entropies = _of_tokens(logits, index.squeeze(-1), entropy, in_place)
         return picked.unsqueeze(-1), entropies
     if transformed() or several or logits.numel() == 0:

@@ -379,7 +379,7 @@ LOGSUMEXP = {
     "packed": ((4, 64), torch.float32, 1, kernel_name("packed_rows")),
     "aligned": ((4, 133), torch.float16, 1, kernel_name("aligned_rows")),
     "scalar-rows": ((5, 1), torch.bfloat16, 1, kernel_name("packed_rows")),
-    "split": ((1, 10_000), torch.float16, 1, kernel_name("split_rows") * 2),
+    "split": ((1, 20_000), torch.float16, 1, kernel_name("split_rows") * 2),
     "split-odd": ((2, 8193), torch.float32, 1, kernel_name("split_rows") * 2),
     "float64": ((3, 8192), torch.float64, 1, kernel_name("packed_rows")),
     "float64-odd": ((3, 8191), torch.float64, 1, kernel_name("aligned_rows")),

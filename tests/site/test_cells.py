@@ -218,6 +218,7 @@ def test_every_cell_in_the_page_computes_what_the_page_shows(tab):
     assert cell.locator(".run-error").count() == 0
     assert cell.locator(".run-mark.right").count() == 1
 
+    session.provide(cells.library(ROOT))
     for name in NAMES:
         each = cells.read(ROOT, name)
         for kind in ("wrong", "right") if each.is_mistake else ("wrong",):

@@ -27,7 +27,7 @@ def one_row_kernel(in_ptrs, out_ptr, n_cols, OP: tl.constexpr, BLOCK: tl.constex
         values = values + (x,)
     m = 0.0
     if OP.shifted:
-        m = tl.max(values[0], axis=0)
+        m = tl.max(values[0], axis=0)  # pyright: ignore
     terms = OP.terms(values, m, False)
     totals = (tl.sum(terms[0], axis=0),)
     result = OP.finish(values, terms, m, totals)

@@ -81,9 +81,9 @@ def off(result: np.ndarray | np.float32, exact: np.ndarray | float) -> float:
 
 def statistics(n: int = 1000) -> tuple[Error, Error]:
     """A denominator of equal terms kept in bfloat16, and an output that is rounded once."""
-    d = np.float32([0.0])
+    d = np.zeros(1, np.float32)
     for _ in range(n):
-        d = bfloat16(d + np.float32(1))
+        d = bfloat16(np.add(d, np.float32(1)))
     y = np.random.default_rng(0).dirichlet(np.ones(n))
     once = off(bfloat16(y.astype(np.float32)), y)
     # eq: round-once
