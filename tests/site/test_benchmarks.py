@@ -617,3 +617,20 @@ def test_the_page_names_the_commit_of_the_sanitizer_and_says_when_the_code_chang
 
 def test_the_committed_report_keeps_to_its_schema():
     assert gpu_report.load(ROOT / bookkeeping.TESTS)["sources"]
+
+
+def test_every_row_that_is_linked_is_there():
+    """Links to a case lead to the row of a table that bears its name."""
+    pages = {
+        name: fragment.text
+        for name, fragment in render(ROOT).fragments.items()
+        if name.startswith("bench-")
+    }
+    rows = {each for text in pages.values() for each in re.findall(r'id="([^"]+)"', text)}
+    links = {
+        (name, link)
+        for name, text in pages.items()
+        for link in re.findall(r'href="[^"#]*#([^"]+-(?:float|bfloat)[^"]+)"', text)
+    }
+    assert len(links) > 100
+    assert not {link for link in links if link[1] not in rows}

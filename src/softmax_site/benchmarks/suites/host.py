@@ -5,7 +5,7 @@ from __future__ import annotations
 from softmax_bench.report import by_case, ratio
 from softmax_bench.roster import CHOOSER, LIBRARIES, label_of
 from softmax_bench.targets import HOST_AT_MOST
-from softmax_site.benchmarks.data import of_suite, shape_words
+from softmax_site.benchmarks.data import anchor, of_suite, shape_words
 from softmax_site.benchmarks.page import Page, Rendered
 from softmax_site.benchmarks.tables import Reasons, Row, kernel_words, table, time_cell
 
@@ -34,13 +34,9 @@ def host_time_page(data: dict) -> Rendered:
         over = factor is not None and 1 / factor > HOST_AT_MOST
         css = "behind" if over else "level"
         mark = f'<span class="{css}">{"▼ " if over else ""}{cost}</span>'
-        body.append(
-            [
-                HOST_CALLS[some["direction"]],
-                mark,
-                *(time_cell(group.get(name), reasons) for name in there),
-            ]
-        )
+        cells = [HOST_CALLS[some["direction"]], mark]
+        cells += [time_cell(group.get(name), reasons) for name in there]
+        body.append(Row(cells, anchor(some)))
     page.html(
         table(["call", "triton_softmax takes", *(label_of(name) for name in there)], body, 2)
         + '<p class="bench-caption">µs of the host for one call on a small tensor, '
