@@ -43,10 +43,11 @@ window.softmaxAsk = function (base, prepare) {
     return prepare().then((what) => (worker === mine ? send({ load: { micropython, names: {}, ...what } }) : null));
   }
 
+  const warm = () => (ready = ready || start());
+
   async function ask(question, { seconds = 20 } = {}) {
-    ready = ready || start();
     try {
-      await ready;
+      await warm();
     } catch (error) {
       stop(error.message);
       throw error;
@@ -60,5 +61,6 @@ window.softmaxAsk = function (base, prepare) {
   }
 
   ask.stop = stop;
+  ask.warm = () => warm().catch(() => {});
   return ask;
 };

@@ -5,7 +5,7 @@ let ask = null;
 
 async function load({ micropython, files, start, names }) {
   const { loadMicroPython } = await import(micropython);
-  const python = await loadMicroPython({ heapsize: 16 * 1024 * 1024 });
+  const python = await loadMicroPython({ heapsize: 32 * 1024 * 1024 });
   for (const [path, text] of Object.entries(files)) {
     const parts = path.split("/").slice(0, -1);
     parts.forEach((_, at) => {

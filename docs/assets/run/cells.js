@@ -6,6 +6,7 @@
 
   function load() {
     const needed = [];
+    if (!window.softmaxAsk) needed.push("../ask/client.js");
     if (!window.Runner) needed.push("runner.js");
     if (!window.CodeEditor) needed.push("cell.js");
     for (const name of needed) {

@@ -13,45 +13,35 @@
   "use strict";
 
   const here = document.currentScript.src;
-  const waiting = new Map();
-  let worker = null;
-  let count = 0;
+  const START = `import sys
+sys.path.append("/lib")
+from tiny_triton import session
+session.provide(library)
+ask = session.answer`;
+
+  const ask = window.softmaxAsk(new URL("../../", here).href, async () => {
+    const { files, library } = await (await fetch(new URL("runtime.json", here))).json();
+    const named = Object.entries(files).map(([name, text]) => [`lib/tiny_triton/${name}`, text]);
+    return { files: Object.fromEntries(named), start: START, names: { library: JSON.stringify(library) } };
+  });
 
   const failed = (message) => ({ html: "", printed: "", tensors: [], steps: [], error: { text: null, line: 0, message } });
 
-  function settle(id, reply) {
-    waiting.get(id)?.(reply);
-    waiting.delete(id);
-  }
-
-  function begin(message) {
-    worker?.terminate();
-    for (const id of [...waiting.keys()]) settle(id, failed(message));
-    worker = null;
-  }
-
-  function warm() {
-    if (worker) return;
-    worker = new Worker(new URL("worker.js", here), { type: "module" });
-    worker.onmessage = ({ data: { id, reply, failure } }) => {
-      if (reply) settle(id, reply);
-      else begin(failure);
-    };
-    worker.onerror = () => begin("Python could not be loaded.");
-  }
-
   window.Runner = {
-    warm,
-    run(request) {
-      warm();
-      count += 1;
-      const id = count;
-      worker.postMessage({ id, request });
-      return new Promise((resolve) => waiting.set(id, resolve));
+    warm: ask.warm,
+    async run(request) {
+      try {
+        return JSON.parse(await ask(JSON.stringify(request), { seconds: 86400 }));
+      } catch (problem) {
+        /* Stopped, or what Python could not catch itself: its memory or its stack is used up. */
+        const message = problem.message.trim().split("\n").at(-1);
+        ask.stop(message);
+        return failed(message);
+      }
     },
     stop() {
-      begin("Stopped.");
-      warm();
+      ask.stop("Stopped.");
+      ask.warm();
     },
   };
 })();
