@@ -1,8 +1,5 @@
 """What a reader meets: pages of bearable weight, nothing cut off, a search that finds, ends that
 lead on.
-
-`STILL` lists what is known to fall short, check by check. Whatever is on it has to fail: the entry
-goes as soon as its page is mended.
 """
 
 from __future__ import annotations
@@ -43,10 +40,6 @@ SEARCHES = {
 }
 """What somebody types, and the page that has to be among the first three."""
 
-STILL: dict[str, set[str]] = {
-    "link": {"benchmarks/"},
-}
-
 CHARTS = ".plot *"
 LOADED = "performance.getEntriesByType('resource').map((each) => each.name)"
 NODES = f"""[...document.querySelectorAll("*")].length
@@ -61,14 +54,6 @@ CUT = """(what) => [...document.querySelectorAll(`.md-content :is(${what})`)].fi
             && getComputedStyle(box).overflowX !== "visible") return true;
     return false;
 }).map((each) => `${each.scrollWidth} px: ${each.innerText.trim().slice(0, 60)}`)"""
-
-
-def judge(check: str, page: str, problem: object) -> None:
-    """Fail if there is a problem, or if there is none although `STILL` has the page."""
-    if page in STILL.get(check, ()):
-        assert problem, f"{page} is mended: take it off STILL[{check!r}]"
-        pytest.xfail(f"{page}: {problem}")
-    assert not problem, f"{page}: {problem}"
 
 
 class _Links(HTMLParser):
@@ -118,10 +103,7 @@ def broken(read: dict[str, _Links], files: set[str]) -> list[str]:
 def test_every_link_leads_somewhere(site, read):
     files = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
     wrong = broken({page: each for page, each in read.items() if page != "404.html"}, files)
-    unknown = [each for each in wrong if each.partition(": ")[0] not in STILL.get("link", ())]
-    assert not unknown, "\n".join(unknown[:20])
-    for page in STILL.get("link", ()):
-        assert any(each.startswith(f"{page}: ") for each in wrong), f"take {page} off STILL"
+    assert not wrong, "\n".join(wrong[:20])
 
 
 def test_a_broken_link_is_noticed():
@@ -140,8 +122,8 @@ def test_every_page_has_a_description_of_its_own(read):
             continue
         text = links.description
         short = not 40 <= len(text) <= 220
-        judge("description", page, short and f"{len(text)} characters: {text!r}")
-        judge("description", page, text in seen and f"the description of {seen[text]}")
+        assert not short, f"{page}: {len(text)} characters: {text!r}"
+        assert text not in seen, f"{page}: the description of {seen[text]}"
         seen[text] = page
 
 
@@ -198,7 +180,8 @@ def lacking(page: str, text: str, after: str, names: set[str]) -> str:
 @pytest.mark.parametrize(("page", "after"), lessons(), ids=[page for page, _ in lessons()])
 def test_a_lesson_ends_with_questions_and_leads_on(page, after):
     text = (ROOT / "docs" / page).read_text("utf8")
-    judge("end", page, lacking(page, text, after, names_of(after)))
+    problem = lacking(page, text, after, names_of(after))
+    assert not problem, f"{page}: {problem}"
 
 
 def test_what_an_end_lacks_is_noticed():
@@ -252,7 +235,7 @@ def test_the_search_finds_the_page(search, words):
             .map((each) => each.querySelector("a").href)"""
     )
     pages = [urlsplit(url).path[1:] for url in found]
-    judge("search", words, SEARCHES[words] not in pages and f"not in {pages}")
+    assert SEARCHES[words] in pages
 
 
 @pytest.mark.browser
@@ -273,8 +256,8 @@ def test_a_page_is_light(page, site):
     )
     weight, nodes = sum(sizes.values()) - charts, page.view.evaluate(NODES)
     heavy = sorted(((size // 1000, path.name) for path, size in sizes.items()), reverse=True)
-    too_much = weight > HEAVIEST or nodes > MOST_NODES
-    judge("weight", page.page, too_much and f"{weight:,} bytes, {nodes:,} nodes; {heavy[:4]}")
+    assert weight <= HEAVIEST, heavy[:4]
+    assert nodes <= MOST_NODES
 
 
 def test_the_fonts_are_light(site):
@@ -311,12 +294,12 @@ def test_nothing_is_cut_at_the_width_of_a_laptop(page):
     page.view.evaluate(OPEN_FOLDS)
     code, tables = (page.view.evaluate(CUT, what) for what in ("pre", "table"))
     page.view.evaluate(CLOSE_FOLDS)
-    judge("code", page.page, code)
-    judge("table", page.page, tables)
+    assert not code
+    assert not tables
 
 
 @pytest.mark.browser
 def test_a_page_prints_on_few_sheets(page):
     sheets = len(re.findall(rb"/Type\s*/Page\b", page.view.pdf(format="A4")))
     assert sheets, "a PDF that cannot be counted"
-    judge("print", page.page, sheets > MOST_SHEETS and f"{sheets} sheets")
+    assert sheets <= MOST_SHEETS
