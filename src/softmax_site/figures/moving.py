@@ -19,7 +19,7 @@ from softmax_bench.report import by_case, gbs, timed
 from softmax_site.benchmarks.data import newest, of_suite
 from softmax_site.benchmarks.page import Fragment, measured_by
 
-FOLDER = "docs/assets/figures"
+ASSETS = "docs/assets"
 FRAMES = "src/softmax_site/figures/frames"
 TRACE = "src/softmax_site/figures/split_rows_trace.json"
 
@@ -237,10 +237,10 @@ def fragments(root: Path) -> dict[str, Fragment]:
 
 
 _DRAW = """async (figures) => {
-    const { frame } = await import("/moving.js");
+    const { frame } = await import("/figures/moving.js");
     const drawn = {};
     for (const [name, module, data] of figures) {
-        drawn[name] = frame((await import(`/${module}.js`)).default, data);
+        drawn[name] = frame((await import(`/figures/${module}.js`)).default, data);
     }
     return drawn;
 }"""
@@ -248,16 +248,17 @@ _DRAW = """async (figures) => {
 
 def draw(view: Any, root: Path) -> dict[str, str]:
     """The first pictures as their modules draw them in a tab of Chromium."""
+    address = "http://figures.invalid/"
 
     def answer(route: Any) -> None:
-        path = root / FOLDER / route.request.url.rpartition("/")[2]
+        path = root / ASSETS / route.request.url.removeprefix(address)
         if path.is_file():
             route.fulfill(path=path, content_type="text/javascript")
         else:
             route.fulfill(body="<!doctype html>", content_type="text/html")
 
-    view.route("http://figures.invalid/**", answer)
-    view.goto("http://figures.invalid/")
+    view.route(f"{address}**", answer)
+    view.goto(address)
     given = [[name, each.module, each.data(root)] for name, each in FIGURES.items()]
     return view.evaluate(_DRAW, given)
 
