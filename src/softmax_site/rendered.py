@@ -50,7 +50,7 @@ def _stamp(root: Path) -> tuple:
     files = [root / name for name in READ]
     files += [*(root / READ[0]).rglob("*.json"), *(root / "src").rglob("*.py")]
     files += (root / moving.FRAMES).glob("*.html")
-    files += (root / practice.FOLDER).rglob("*.py")
+    files += [*(root / practice.FOLDER).rglob("*.py"), *(root / cells.FOLDER).rglob("*.py")]
     return tuple((path, path.stat().st_mtime_ns) for path in files if path.is_file())
 
 
