@@ -8,6 +8,7 @@ import { element } from "./element.js";
 
 const DTYPES = ["float32", "bfloat16", "float16", "float64"];
 
+const shown = (value) => (typeof value === "number" ? count(value) : value === true ? "yes" : value === false ? "no" : value);
 const count = (value) => value.toLocaleString("en-US");
 const plural = (value, what) => `${count(value)} ${what}${value === 1 ? "" : "s"}`;
 
@@ -137,21 +138,23 @@ const confidence = (far) => far < 1 ? "from measurements nearby" : far < 3 ? "fr
 function fill(text, values) {
   return text.replace(/\{([\w.]+)\}/g, (all, name) => {
     const found = values.find(([key]) => key === name || key.endsWith(`.${name}`));
-    return found && found[1] !== null ? (typeof found[1] === "number" ? count(found[1]) : String(found[1])) : all;
+    return found && found[1] !== null ? shown(found[1]) : all;
   });
 }
 
-function valuesText(values) {
-  const shown = values.filter(([, value]) => value !== null);
-  return shown.map(([name, value]) => `${name} = ${typeof value === "number" ? count(value) : value === true ? "yes" : value === false ? "no" : value}`).join(", ");
+/* Where a condition stands in the chooser. */
+function source(condition, base) {
+  return element("a", { class: "why-where", href: base + condition.link }, condition.where);
 }
 
-function source(known, each, base) {
-  const condition = known.conditions[each.at];
-  return element("div", { class: "why-code" },
-    element("code", {}, condition.code),
-    element("span", {}, valuesText(each.with)),
-    element("a", { href: base + condition.link }, condition.where));
+/* A condition in words, and with the numbers of this question. */
+function condition(known, each, base) {
+  const asked = known.conditions[each.at];
+  const values = fill(asked.values, each.with);
+  return element("div", { class: "why-condition" },
+    element("span", {}, fill(asked.says, each.with)),
+    values && !values.includes("{") ? element("span", { class: "why-values" }, values) : null,
+    source(asked, base));
 }
 
 const mark = (yes) => element("span", { class: yes ? "why-answer yes" : "why-answer no" }, yes ? "yes" : "no");
@@ -163,7 +166,7 @@ function decisive(known, found) {
   const settled = new Set();
   for (const each of found) {
     const condition = known.conditions[each.at];
-    const name = `${condition.function} ${condition.code}`;
+    const name = `${condition.function} ${condition.says}`;
     if (!condition.words || settled.has(name)) continue;
     if (!condition.filter || each.answer) settled.add(name);
     out.push(each);
@@ -180,7 +183,7 @@ function why(known, found, base) {
     list.append(element("li", {},
       element("div", { class: "why-step" }, mark(each.answer),
         element("p", {}, element("span", { class: "why-question" }, fill(question, each.with)), so ? element("span", { class: "why-so" }, fill(so, each.with)) : null),
-        source(known, each, base)),
+        source(known.conditions[each.at], base)),
       inner.length ? why(known, each.inner, base) : null));
   }
   return list;
@@ -189,7 +192,7 @@ function why(known, found, base) {
 function everything(known, found, base) {
   const list = element("ol", { class: "why-all" });
   for (const each of found) {
-    list.append(element("li", {}, mark(each.answer), source(known, each, base), each.inner.length ? everything(known, each.inner, base) : null));
+    list.append(element("li", {}, mark(each.answer), condition(known, each, base), each.inner.length ? everything(known, each.inner, base) : null));
   }
   return list;
 }
@@ -198,7 +201,7 @@ const number = (found) => found.reduce((sum, each) => sum + 1 + number(each.inne
 
 function constants(known, answer) {
   const words = known.fields[answer.geometry] || {};
-  const lines = answer.constants.map(([name, value]) => [name, value === true ? "yes" : value === false ? "no" : count(value), words[name] || ""]);
+  const lines = answer.constants.map(([name, value]) => [name, shown(value), words[name] || ""]);
   const of = known.fields.Choice;
   if (answer.warps) lines.push(["num_warps", count(answer.warps), of.num_warps]);
   if (answer.registers) lines.push(["max_registers", count(answer.registers), of.max_registers]);
