@@ -12,16 +12,23 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.overrides import handle_torch_function
 
-from . import invariance, registration
+from . import distributed, invariance, registration
 from .checks import BATCH_INVARIANT, DTYPES, check_dim, check_dtype
 from .dispatch import plan_of
 from .eager import differentiable_logsumexp, differentiable_softmax, nobody_watches
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+PLAIN = (Tensor, Parameter)
+"""Types of inputs that lie on one device."""
 
 
 # --8<-- [start:normalize]
@@ -87,6 +94,7 @@ def softmax(
     axis: int | None = None,
     implementation: str | None = None,
     batch_invariant: bool = False,
+    group: ProcessGroup | None = None,
 ) -> Tensor:
     """Return exp(x) / sum(exp(x)) along `dim`, as `torch.softmax`; x is the input.
 
@@ -107,6 +115,9 @@ def softmax(
             another; by default the library chooses by shape, strides, dtype and device.
         batch_invariant: Give a row the same bits however many rows there are and wherever it lies
             among them, forward and backward; see also the context manager of that name.
+        group: If given, the input is this rank's part of a tensor that is cut along `dim` over the
+            ranks of this group, in their order; parts may be of any size, and empty. A `DTensor`
+            needs no group.
 
     Returns:
         A contiguous tensor with the shape of the input, and its dtype or `dtype`. A row with a NaN
@@ -117,7 +128,8 @@ def softmax(
             `dim` is not an integer.
         IndexError: `dim` is out of range.
         ValueError: `implementation` is unknown, cannot take this shape, or is given to a
-            batch-invariant call.
+            batch-invariant call or with a group; the ranks of a group call different things; or a
+            `DTensor` comes with a group.
         RuntimeError: The input is on a device that Triton does not know; or it is on the CPU,
             `implementation` names a kernel, and Triton was imported without TRITON_INTERPRET=1.
 
@@ -142,6 +154,8 @@ def softmax(
         dim = _one_of(dim, axis)
     if batch_invariant or invariance._depth:
         implementation = invariance.chosen(implementation, batch_invariant)
+    if group is not None or type(input) not in PLAIN and distributed.divided(input, group):
+        return distributed.normalized("softmax", input, dim, dtype, group, implementation)
     return _normalize("softmax", input, dim, dtype, implementation)
 
 
@@ -153,6 +167,7 @@ def log_softmax(
     axis: int | None = None,
     implementation: str | None = None,
     batch_invariant: bool = False,
+    group: ProcessGroup | None = None,
 ) -> Tensor:
     """Return x - log(sum(exp(x))) along `dim`, as `torch.log_softmax`; x is the input.
 
@@ -171,6 +186,8 @@ def log_softmax(
         dim = _one_of(dim, axis)
     if batch_invariant or invariance._depth:
         implementation = invariance.chosen(implementation, batch_invariant)
+    if group is not None or type(input) not in PLAIN and distributed.divided(input, group):
+        return distributed.normalized("log_softmax", input, dim, dtype, group, implementation)
     return _normalize("log_softmax", input, dim, dtype, implementation)
 
 
@@ -181,6 +198,7 @@ def logsumexp(
     *,
     axis: int | Sequence[int] | None = None,
     batch_invariant: bool = False,
+    group: ProcessGroup | None = None,
 ) -> Tensor:
     """Return log(sum(exp(x))) along `dim`, as `torch.logsumexp`; x is the input.
 
@@ -197,6 +215,7 @@ def logsumexp(
         keepdim: Whether the reduced dimensions stay, with size 1.
         axis: Another name of `dim`.
         batch_invariant: As for `softmax`.
+        group: As for `softmax`; the result is that of all parts, on every rank.
 
     Returns:
         A contiguous tensor with the dtype of the input and its shape without `dim`, or with 1 in
@@ -228,6 +247,8 @@ def logsumexp(
     implementation = None
     if batch_invariant or invariance._depth:
         implementation = BATCH_INVARIANT
+    if group is not None or type(x) not in PLAIN and distributed.divided(x, group):
+        return distributed.logsumexp(x, dim, keepdim, group, implementation)
     if type(dim) is int and nobody_watches(x):
         if not x.is_floating_point():
             x = _promoted(x)
