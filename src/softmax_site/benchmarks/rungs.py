@@ -216,9 +216,7 @@ def rung_fragment(data: dict, rung: str) -> Fragment:
     return Fragment("\n\n".join(parts) + "\n", measured_by(mine, (name,)))
 
 
-def _cell(
-    group: dict[str, dict], name: str, rival: str | None
-) -> tuple[str, float | None]:
+def _cell(group: dict[str, dict], name: str, rival: str | None) -> tuple[str, float | None]:
     """The share of a case with its sign, and its speed relative to a rival's."""
     if not group:
         return '<td class="none">·</td>', None

@@ -157,7 +157,16 @@ def accuracy_page(data: dict) -> Rendered:
                     else "–",
                 ]
             )
-        head = ["library", "right", "wrong", "refused", "failed", "median error", "worst error", "where"]
+        head = [
+            "library",
+            "right",
+            "wrong",
+            "refused",
+            "failed",
+            "median error",
+            "worst error",
+            "where",
+        ]
         page.html(table(head, body, 2, also=(7,)))
     page.html(reasons.listing())
     return page.done()
