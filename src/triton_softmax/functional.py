@@ -154,7 +154,7 @@ def softmax(
         dim = _one_of(dim, axis)
     if batch_invariant or invariance._depth:
         implementation = invariance.chosen(implementation, batch_invariant)
-    if group is not None or type(input) not in PLAIN and distributed.divided(input, group):
+    if (group is not None or type(input) not in PLAIN) and distributed.divided(input, group):
         return distributed.normalized("softmax", input, dim, dtype, group, implementation)
     return _normalize("softmax", input, dim, dtype, implementation)
 
@@ -186,7 +186,7 @@ def log_softmax(
         dim = _one_of(dim, axis)
     if batch_invariant or invariance._depth:
         implementation = invariance.chosen(implementation, batch_invariant)
-    if group is not None or type(input) not in PLAIN and distributed.divided(input, group):
+    if (group is not None or type(input) not in PLAIN) and distributed.divided(input, group):
         return distributed.normalized("log_softmax", input, dim, dtype, group, implementation)
     return _normalize("log_softmax", input, dim, dtype, implementation)
 
@@ -247,7 +247,7 @@ def logsumexp(
     implementation = None
     if batch_invariant or invariance._depth:
         implementation = BATCH_INVARIANT
-    if group is not None or type(x) not in PLAIN and distributed.divided(x, group):
+    if (group is not None or type(x) not in PLAIN) and distributed.divided(x, group):
         return distributed.logsumexp(x, dim, keepdim, group, implementation)
     if type(dim) is int and nobody_watches(x):
         if not x.is_floating_point():
