@@ -146,7 +146,7 @@ def memory(environment: dict) -> str:
         for warp in range(4):
             drawing.box(x + 8 + warp * 38.5, 28, 37, 22, f"p{warp // 2}", "warp")
         drawing.box(x + 8, 54, 152, 26, "reads", "registers 256 KiB")
-        drawing.box(x + 8, 86, 152, 28, "wash", "L1 and shared 256 KB")
+        drawing.box(x + 8, 86, 152, 28, "wash", "L1 and shared 256 KiB")
         drawing.arrow(x + 84, 124, x + 84, 142)
     drawing.text(344, 60, "…", "ink", "middle")
     drawing.box(0, 144, 516, 36, "wash", f"L2 cache, {l2:.0f} MiB, shared by all")
