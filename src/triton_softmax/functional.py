@@ -218,19 +218,11 @@ def softmax(
         dim = _one_of(dim, axis)
     if batch_invariant or invariance._depth:
         implementation = invariance.chosen(implementation, batch_invariant)
-    if (
-        scale is not _ONE
-        or where is not None
-        or bias is not None
-        or causal
-        or safe
-        or sink is not None
-        or softcap is not None
-        or out is not None
-    ):
-        maps = (scale, softcap, where, bias, causal, safe, sink)
-        return _normalize_with_maps("softmax", input, dim, dtype, implementation, maps, out, group)
-    if group is not None or type(input) not in PLAIN and distributed.divided(input, group):
+    plain = scale is _ONE and where is bias is softcap is sink is out is None
+    if not plain or causal or safe:
+        way = (scale, softcap, where, bias, causal, safe, sink)
+        return _normalize_with_maps("softmax", input, dim, dtype, implementation, way, out, group)
+    if (group is not None or type(input) not in PLAIN) and distributed.divided(input, group):
         return distributed.normalized("softmax", input, dim, dtype, group, implementation)
     return _normalize("softmax", input, dim, dtype, implementation)
 
@@ -270,21 +262,13 @@ def log_softmax(
         dim = _one_of(dim, axis)
     if batch_invariant or invariance._depth:
         implementation = invariance.chosen(implementation, batch_invariant)
-    if (
-        scale is not _ONE
-        or where is not None
-        or bias is not None
-        or causal
-        or safe
-        or sink is not None
-        or softcap is not None
-        or out is not None
-    ):
-        maps = (scale, softcap, where, bias, causal, safe, sink)
+    plain = scale is _ONE and where is bias is softcap is sink is out is None
+    if not plain or causal or safe:
+        way = (scale, softcap, where, bias, causal, safe, sink)
         return _normalize_with_maps(
-            "log_softmax", input, dim, dtype, implementation, maps, out, group
+            "log_softmax", input, dim, dtype, implementation, way, out, group
         )
-    if group is not None or type(input) not in PLAIN and distributed.divided(input, group):
+    if (group is not None or type(input) not in PLAIN) and distributed.divided(input, group):
         return distributed.normalized("log_softmax", input, dim, dtype, group, implementation)
     return _normalize("log_softmax", input, dim, dtype, implementation)
 
@@ -345,7 +329,7 @@ def logsumexp(
     implementation = None
     if batch_invariant or invariance._depth:
         implementation = BATCH_INVARIANT
-    if group is not None or type(x) not in PLAIN and distributed.divided(x, group):
+    if (group is not None or type(x) not in PLAIN) and distributed.divided(x, group):
         return distributed.logsumexp(x, dim, keepdim, group, implementation)
     if type(dim) is int and nobody_watches(x):
         if not x.is_floating_point():
