@@ -4,6 +4,9 @@ name, with the group as first argument. They assert, and what they return is com
 from __future__ import annotations
 
 import contextlib
+import functools
+import math
+import os
 from typing import Any
 
 import torch
@@ -260,3 +263,290 @@ def tokens(
     assert len(messages) == (group.size() > 1)
     bytes_of_row = (8 + 4 * (k or 1) + 4 * entropy) * wide.itemsize // 4
     assert all(each <= bytes_of_row * entropies.numel() + 64 for each in messages)
+
+
+@functools.cache
+def mesh_of(shape: tuple[int, ...]) -> DeviceMesh:
+    """The first ranks as a mesh, with the softmax dimension along its last dimension."""
+    names = ("rows", "classes")[-len(shape) :]
+    return DeviceMesh("cpu", torch.arange(math.prod(shape)).view(shape), mesh_dim_names=names)
+
+
+def placed(group, name, mesh_shape, placements, shape, dim, dtype=torch.float64) -> None:
+    """Softmax of a DTensor is placed as the DTensor is, without a message of a tensor's size."""
+    mesh = mesh_of(mesh_shape)
+    x = drawn(shape, dtype)
+    whole = x.double().clone().requires_grad_()
+    reduces = name == "logsumexp"
+    expected = getattr(torch, name)(whole, dim)
+    dy = drawn(expected.shape, torch.float64, seed=1)
+    (gradient,) = torch.autograd.grad(expected, whole, dy)
+    given = distribute_tensor(x, mesh, placements).requires_grad_()
+    function = getattr(triton_softmax, name)
+    function(given, dim)
+    with CommDebugMode() as counted:
+        y = function(given, dim)
+    over = [i for i, each in enumerate(placements) if each == Shard(dim % x.dim())]
+    assert counted.get_total_counts() == len(over), counted.get_comm_counts()
+    assert isinstance(y, DTensor) and y.shape == expected.shape and y.dtype == dtype
+    if reduces:
+        moved = [
+            each if not each.is_shard() else
+            Replicate() if i in over else Shard(each.dim - (each.dim > dim % x.dim()))
+            for i, each in enumerate(placements)
+        ]
+        assert list(y.placements) == moved
+    else:
+        assert y.placements == given.placements
+    near(y.full_tensor().detach(), expected.detach(), dtype)
+    y.backward(distribute_tensor(dy.to(dtype), mesh, y.placements))
+    assert given.grad.placements == given.placements
+    near(given.grad.full_tensor(), gradient, dtype)
+
+
+def placed_loss(group, mesh_shape, placements, shape, plain=True, **more: Any) -> None:
+    """Cross-entropy of a DTensor is that of the whole: of all rows on the mesh."""
+    mesh = mesh_of(mesh_shape)
+    x, n = drawn(shape), shape[1]
+    generator = torch.Generator().manual_seed(2)
+    target = torch.randint(n, (shape[0], *shape[2:]), generator=generator)
+    target.view(-1)[::3] = -100
+    weight = more.pop("weight", None) and drawn((n,), seed=4).abs() + 0.1
+    whole = x.clone().requires_grad_()
+    expected = F.cross_entropy(whole, target, weight, **more)
+    g = drawn(expected.shape, seed=5)
+    (gradient,) = torch.autograd.grad(expected, whole, g)
+    given = distribute_tensor(x, mesh, placements).requires_grad_()
+    if not plain:
+        of_rows = [each if each == Shard(0) else Replicate() for each in placements]
+        target = distribute_tensor(target, mesh, of_rows)
+        if weight is not None:
+            of_classes = [Shard(0) if each == Shard(1) else Replicate() for each in placements]
+            weight = distribute_tensor(weight, mesh, of_classes)
+    found, lse = cross_entropy(given, target, weight, return_lse=True, **more)
+    assert found.shape == expected.shape
+    near(found.full_tensor().detach(), expected.detach(), torch.float64)
+    if more.get("reduction") != "none":
+        assert all(each.is_replicate() for each in found.placements)
+        same_bits(group, found.to_local())
+        found.backward(DTensor.from_local(g, mesh, found.placements))
+    else:
+        found.backward(distribute_tensor(g, mesh, found.placements))
+    assert given.grad.placements == given.placements
+    near(given.grad.full_tensor(), gradient, torch.float64)
+    assert lse.shape == target.shape
+
+
+def placed_tokens(group, mesh_shape, placements, shape) -> None:
+    mesh = mesh_of(mesh_shape)
+    x = drawn(shape)
+    index = torch.randint(shape[-1], shape[:-1], generator=torch.Generator().manual_seed(2))
+    whole = x.clone().requires_grad_()
+    y = torch.log_softmax(whole, -1)
+    expected = y.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+    (gradient,) = torch.autograd.grad(expected.sum(), whole)
+    given = distribute_tensor(x, mesh, placements).requires_grad_()
+    found, entropy = triton_softmax.token_logprobs(given, index, return_entropy=True)
+    near(found.full_tensor().detach(), expected.detach(), torch.float64)
+    near(entropy.full_tensor().detach(), -(y.exp() * y).sum(-1).detach(), torch.float64)
+    found.sum().backward()
+    near(given.grad.full_tensor(), gradient, torch.float64)
+
+
+def partial(group) -> None:
+    """Partial placements are reduced first."""
+    mesh = mesh_of((group.size(),))
+    x = drawn((4, 6))
+    each = x * (group.rank() + 1)
+    given = DTensor.from_local(each, mesh, [Partial()])
+    y = softmax(given, -1)
+    assert y.placements == (Replicate(),)
+    n = group.size()
+    near(y.full_tensor(), torch.softmax(x * n * (n + 1) / 2, -1), torch.float64)
+
+
+def refused(group) -> None:
+    """What cannot be done is said, on every rank."""
+    mesh = mesh_of((2, 2))
+    x = distribute_tensor(drawn((4, 8)), mesh, [Shard(1), Shard(1)])
+    raises(NotImplementedError, "'rows', 'classes'", softmax, x, 1)
+    x = distribute_tensor(drawn((4, 8)), mesh, [Shard(0), Shard(1)])
+    raises(ValueError, "leave out group=", softmax, x, 1, group=group)
+    raises(IndexError, "out of range", softmax, x, 2)
+    raises(TypeError, "int64", softmax, distribute_tensor(torch.ones(4, 8).long(), mesh, [Shard(0), Shard(1)]), 1)
+    mine = part(drawn((4, 9)), group)
+    raises(IndexError, "out of range", softmax, mine, 2, group=group)
+    raises(TypeError, "int64", softmax, mine.long(), 1, group=group)
+    raises(TypeError, "ProcessGroup", softmax, mine, 1, group="classes")
+    raises(ValueError, "kernel for whole rows", softmax, mine, 1, group=group, implementation="naive")
+    target = torch.tensor([0, 8, 9, 1])
+    raises(IndexError, "Target 9 is out of bounds", cross_entropy, mine, target, group=group)
+    raises(ValueError, "belong together", cross_entropy, mine, target, group=group, vocab_start=3)
+    raises(
+        IndexError, "index 9", triton_softmax.token_logprobs, mine, target, group=group
+    )
+    # Nobody is left waiting.
+    dist.barrier(group)
+
+
+def raises(kind: type[Exception], words: str, function, *arguments, **more) -> None:
+    try:
+        function(*arguments, **more)
+    except kind as error:
+        assert words in str(error), str(error)
+    else:
+        raise AssertionError(f"{function} raised nothing")
+
+
+def disagree(group, what: str) -> None:
+    """A rank that calls something else is named on every rank, and then all go on."""
+    odd = group.rank() == group.size() - 1
+    x = drawn((len(what), 7), torch.float32)  # of this shape nothing is remembered
+    zeros = torch.zeros(len(what)).long()
+    calls = {
+        "rows": lambda: softmax(x[odd:], group=group),
+        "dtype": lambda: softmax(x.bfloat16() if odd else x, group=group),
+        "function": lambda: (log_softmax if odd else softmax)(x, group=group),
+        "dimension": lambda: softmax(drawn((9, 9)), 0 if odd else 1, group=group),
+        "with a gradient": lambda: softmax(x.clone().requires_grad_(odd), group=group),
+        "smoothing of labels": lambda: cross_entropy(
+            x, zeros, group=group, label_smoothing=0.1 * odd
+        ),
+        "vocabulary": lambda: cross_entropy(x, zeros, group=group, vocab_start=0, vocab_size=7),
+        "size of it": lambda: cross_entropy(
+            x, zeros, group=group, vocab_start=7 * group.rank(), vocab_size=99
+        ),
+    }
+    raises(ValueError, "ranks", calls[what])
+    y = softmax(drawn((1, 7), torch.float32), group=group)
+    near(y * group.size(), torch.softmax(drawn((1, 7)), 1), torch.float32)
+
+
+def checked_by_differences(group, name: str) -> None:
+    """`gradcheck` of the whole, of which each rank has a part: all ranks take the same steps."""
+    n = 5
+
+    class Given(torch.autograd.Function):
+        """The part of the whole that this rank has; its gradient is added up over the ranks."""
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.shape = x.shape
+            return part(x, group)
+
+        @staticmethod
+        def backward(ctx, dy):
+            start, end = bounds(group, n)
+            dx = dy.new_zeros(ctx.shape)
+            dx[:, start:end] = dy
+            dist.all_reduce(dx, group=group)
+            return dx
+
+    class Put(torch.autograd.Function):
+        """The whole of which each rank has a part."""
+
+        @staticmethod
+        def forward(ctx, y):
+            start, end = bounds(group, n)
+            whole = y.new_zeros(len(y), n)
+            whole[:, start:end] = y
+            dist.all_reduce(whole, group=group)
+            return whole
+
+        @staticmethod
+        def backward(ctx, dy):
+            return part(dy, group)
+
+    target = torch.tensor([0, 4, -100])
+    functions = {
+        "softmax": lambda x: Put.apply(softmax(Given.apply(x), group=group)),
+        "log_softmax": lambda x: Put.apply(log_softmax(Given.apply(x), group=group)),
+        "logsumexp": lambda x: logsumexp(Given.apply(x), group=group),
+        "cross_entropy": lambda x: cross_entropy(
+            Given.apply(x), target, group=group, label_smoothing=0.1, z_loss=0.01
+        ),
+        "token_logprobs": lambda x: triton_softmax.token_logprobs(
+            Given.apply(x), target.clamp(min=0), group=group, return_entropy=True
+        ),
+    }
+    x = drawn((3, n)).requires_grad_()
+    with computed(False):
+        assert torch.autograd.gradcheck(functions[name], (x,))
+
+
+def in_blocks(group) -> None:
+    """More than 1,024 rows are several messages of at least as many, with the same result."""
+    x = drawn((2500, 6), torch.float32)
+    ranks.BLOCK_BYTES, kept = 1, ranks.BLOCK_BYTES
+    try:
+        mine = part(x, group).requires_grad_()
+        with computed(False):
+            softmax(mine, group=group)
+            with Messages() as messages:
+                y = softmax(mine, group=group)
+                y.backward(part(drawn(x.shape, torch.float32, seed=1), group))
+            loss = cross_entropy(mine, torch.arange(2500) % 6, group=group)
+    finally:
+        ranks.BLOCK_BYTES = kept
+    assert messages == [8 * 1251] * 2 + [4 * 1252] * 2
+    whole = x.double().requires_grad_()
+    expected = torch.softmax(whole, 1)
+    (gradient,) = torch.autograd.grad(expected, whole, drawn(x.shape, seed=1))
+    near(y, part(expected.detach(), group), torch.float32)
+    near(mine.grad, part(gradient, group), torch.float32)
+    near(loss, F.cross_entropy(x.double(), torch.arange(2500) % 6), torch.float32)
+
+
+def compiled(group, name: str) -> None:
+    """Under `torch.compile`, without a break of the graph, through a functional collective."""
+    x = drawn((4, 8), torch.float32)
+    target = torch.tensor([0, 7, 3, 4])
+    start, end = bounds(group, 8)
+
+    def call(x):
+        if name == "cross_entropy":
+            return cross_entropy(x, target, group=group, vocab_start=start, vocab_size=8)
+        return getattr(triton_softmax, name)(x, group=group)
+
+    mine = part(x, group).requires_grad_()
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(str(graph.graph))
+        return graph.forward
+
+    found = torch.compile(call, backend=backend, fullgraph=True)(mine)
+    found.sum().backward()
+    assert len(graphs) == 1 and "all_gather" in graphs[0], graphs
+    gradient, mine.grad = mine.grad, None
+    expected = call(mine)
+    expected.sum().backward()
+    near(found, expected.detach(), torch.float32)
+    near(gradient, mine.grad, torch.float32)
+
+
+def dies(group) -> None:
+    """The others get an error when a rank is gone."""
+    x = drawn((4, 5), torch.float32)
+    softmax(x, group=group)
+    if group.rank() == 1:
+        os._exit(1)
+    raises(RuntimeError, "", softmax, x, group=group)
+
+
+def changes_its_mind(group) -> None:
+    """A rank that calls another kind alone, after an agreement: an error on every rank, and the end
+    of none."""
+    softmax(drawn((4, 5), torch.float32), group=group)
+    rows = 5 if group.rank() == 1 else 4
+    raises(RuntimeError, "", softmax, drawn((rows, 5), torch.float32), group=group)
+
+
+def sends_other_words(group) -> None:
+    """Words of another kind but of the same size are not taken for each other."""
+    x = drawn((4, 5), torch.float32)
+    softmax(x, group=group)
+    log_softmax(x, group=group)
+    odd = group.rank() == 1
+    raises(RuntimeError, "words of different calls", log_softmax if odd else softmax, x, group=group)
+    near(softmax(x, group=group).sum() * group.size(), torch.tensor(4.0), torch.float32)

@@ -1,7 +1,7 @@
 """Several ranks over gloo, for tests: started once, asked many times, and each time with a limit.
 
 `python tests/ranks.py ADDRESS N` imports everything once and forks N processes, which wait for
-commands. Each holds a process group of all, and one of the first 1, 2, … of them.
+commands. Each holds a process group of the first 1, 2, … of them, and meshes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import warnings
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,11 @@ from typing import Any
 TIMEOUT = 5
 """Seconds after which a rank gives up waiting for another."""
 
-LIMIT = 120
+LIMIT = 60
 """Seconds after which a test gives up waiting for a rank."""
+
+MESHES = ((2,), (3,), (4,), (2, 2))
+"""Shapes of meshes of the first ranks."""
 
 
 class Failed(AssertionError):
@@ -38,6 +42,7 @@ class Ranks:
 
     def __init__(self, n: int, module: str):
         self.n, self.module = n, module
+        self.broken = False
         self.folder = tempfile.TemporaryDirectory()
         address = str(Path(self.folder.name) / "ranks")
         command = [sys.executable, __file__, address, str(n), module]
@@ -58,7 +63,7 @@ class Ranks:
         for connection in self.connections.values():
             connection.close()
         try:
-            self.process.wait(timeout=TIMEOUT)
+            self.process.wait(timeout=0 if self.broken else TIMEOUT)
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, 9)
             self.process.wait()
@@ -71,12 +76,14 @@ class Ranks:
             Failed: with the traceback of every rank that raised, or died, or did not answer.
         """
         ranks = range(world or self.n)
+        assert not self.broken, "a rank did not answer before"
         for rank in ranks:
             self.connections[rank].send((function, len(ranks), arguments, more))
         found, trouble = [], []
         for rank in ranks:
             try:
-                if not self.connections[rank].poll(LIMIT):
+                if not self.connections[rank].poll(1 if self.broken else LIMIT):
+                    self.broken = True
                     raise TimeoutError(f"no answer within {LIMIT} s")
                 ok, answer = self.connections[rank].recv()
             except (EOFError, OSError) as error:
@@ -94,10 +101,13 @@ def serve(rank: int, n: int, address: str, module: str) -> None:
 
     torch.set_num_threads(1)
     time = datetime.timedelta(seconds=TIMEOUT)
+    warnings.filterwarnings("ignore", category=RuntimeWarning)  # of NumPy, in the interpreter
     store = f"file://{address}.store"
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=n, timeout=time)
     groups = {size: dist.new_group(list(range(size)), timeout=time) for size in range(1, n + 1)}
     functions = importlib.import_module(module)
+    for shape in MESHES:  # all ranks of the world take part in making one
+        functions.mesh_of(shape)
     with Client(address, "AF_UNIX") as connection:
         connection.send(rank)
         while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softmax_site.figures import timeline
+from softmax_site.figures import ranks, timeline
 from softmax_site.figures.drawing import Drawing, figure
 
 SMALL = 132, 64
@@ -264,6 +264,7 @@ def fragments(environment: dict | None) -> dict[str, str]:
         "figure-depths": timeline.depths(),
         "figure-split-strided": split_strands(),
         "figure-three-ways": three_ways(),
+        "figure-ranks": ranks.merges(),
     }
     if environment:
         drawn["figure-memory"] = memory(environment)

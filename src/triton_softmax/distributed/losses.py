@@ -349,7 +349,6 @@ def _check_all(
     )
 
 
-# --8<-- [start:tokens]
 class _Tokens(Function):
     """Log-probabilities (n_rows, k) and entropies of the rows of a matrix, for k tokens each."""
 
@@ -402,7 +401,6 @@ class _Tokens(Function):
         return dx, None, None, None, None
 
 
-# --8<-- [end:tokens]
 
 
 def token_logprobs(

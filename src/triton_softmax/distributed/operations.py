@@ -60,7 +60,6 @@ SUMMARIES = {
 # --8<-- [end:summaries]
 
 
-# --8<-- [start:gradients]
 @triton.jit
 def _gradient(values, terms, m, totals):
     """f·exp(x − m) − c, and less where the target is. A factor of 0 is one whatever the row
@@ -87,7 +86,6 @@ TOKENS_GRADIENT = replace(
     SOFTMAX, name="rank_tokens_gradient", finish=_gradient_of_tokens, placed=True
 )
 """Of log-probabilities and entropies; the totals likewise, with the factor of the second term."""
-# --8<-- [end:gradients]
 
 FINISHES = {
     "softmax": SOFTMAX,

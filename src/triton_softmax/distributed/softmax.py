@@ -176,7 +176,6 @@ def log_softmax(
     return _normalized("log_softmax", x, dim, dtype, group, implementation)
 
 
-# --8<-- [start:logsumexp]
 class _Logsumexp(Function):
     """Log-sum-exp of the rows of a matrix, the same number on all ranks."""
 
@@ -208,7 +207,6 @@ class _Logsumexp(Function):
         return local.finish("gradient", (x,), numbers, x.dtype), None, None
 
 
-# --8<-- [end:logsumexp]
 
 
 def logsumexp(

@@ -40,7 +40,6 @@ class Lying(NamedTuple):
         return min(dim_size, each * self.x.device_mesh.get_local_rank(self.over))
 
 
-# --8<-- [start:lying]
 def lying(x: DTensor, dim: int) -> Lying:
     """Look where x lies.
 
@@ -70,7 +69,6 @@ def lying(x: DTensor, dim: int) -> Lying:
     return Lying(x, dim, over[0] if over else None, group, rows)
 
 
-# --8<-- [end:lying]
 
 
 def _assembled(local: Tensor, like: DTensor, shape: torch.Size, placements) -> DTensor:
@@ -81,7 +79,6 @@ def _assembled(local: Tensor, like: DTensor, shape: torch.Size, placements) -> D
     )
 
 
-# --8<-- [start:normalized]
 def normalized(name: str, x: DTensor, dim: int, dtype: Any, implementation: Any) -> DTensor:
     """`softmax` or `log_softmax`, placed as x is."""
     if dtype is not None:
@@ -98,7 +95,6 @@ def normalized(name: str, x: DTensor, dim: int, dtype: Any, implementation: Any)
     return _assembled(y, x, x.shape, x.placements)
 
 
-# --8<-- [end:normalized]
 
 
 def _without(placements, dim: int, keepdim: bool = False) -> list:
@@ -146,7 +142,6 @@ def _placed_as(t: Tensor, lies: Lying, placements: list) -> Tensor:
     return t.redistribute(placements=placements).to_local()
 
 
-# --8<-- [start:cross-entropy]
 def cross_entropy(
     x: DTensor, target: Tensor, weight: Tensor | None, loss: Loss, **more: Any
 ) -> tuple[DTensor, DTensor]:
@@ -179,7 +174,6 @@ def cross_entropy(
     return _assembled(result, x, result.shape, [Replicate()] * mesh.ndim), lse
 
 
-# --8<-- [end:cross-entropy]
 
 
 def token_logprobs(
