@@ -180,7 +180,7 @@ NAMES = {
     "half_lines": "half a cache line side by side will do",
     "held": "bytes of the widest element",
     "i in which": "the tensor has the dimension of the softmax",
-    "implementation": "the kernel asked for by name",
+    "implementation": "what is asked for",
     "itemsize": "bytes of an element",
     "longest": "the longest that was measured to pay",
     "longest_split": "the longest strand that is split",
