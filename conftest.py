@@ -25,7 +25,7 @@ from markdown_it import MarkdownIt
 from pytest_markdown_docs._runners import DefaultRunner, register_runner
 from pytest_markdown_docs.plugin import MarkdownDocstringCodeModule, parse_superfences_block_info
 
-pytest_plugins = ["counting", "pytester"]  # tests/counting.py, and what tests it
+pytest_plugins = ["counting", "groups", "pytester"]  # `tests/counting.py`, `tests/groups.py`
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from . import registration
+from . import distributed, registration
 from .checks import check_dtype
 from .eager import transformed
 from .functional import log_softmax
@@ -82,6 +82,9 @@ def token_logprobs(
     temperature: float | Tensor = 1.0,
     return_entropy: bool = False,
     inplace_backward: bool = False,
+    group: Any = None,
+    vocab_start: int | None = None,
+    vocab_size: int | None = None,
 ) -> Any:
     """Return the log-probabilities of tokens, and the entropies of their distributions if asked,
     from one read of the logits.
@@ -93,6 +96,8 @@ def token_logprobs(
             the shape of the logits with 1 in place of C, which then gets a gradient.
         return_entropy: Return entropies (…) as well.
         inplace_backward: As for `selective_log_softmax`; without a temperature alone.
+        group, vocab_start, vocab_size: As for `cross_entropy`: the logits are those of some
+            classes, and the index counts all.
 
     Returns:
         Log-probabilities in the shape of the index, or a pair with the entropies; float32 for
@@ -120,6 +125,14 @@ def token_logprobs(
         raise ValueError(f"temperature must be a positive number, not {temperature}")
     elif temperature != 1.0:
         logits = wide(logits) / temperature
+    if distributed.divided(logits, group):
+        if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
+            raise NotImplementedError("the gradient of a temperature is not summed over the ranks")
+        where = (group, vocab_start, vocab_size)
+        picked, entropy = distributed.token_logprobs(
+            logits, index, *where, return_entropy, inplace_backward
+        )
+        return (picked, entropy) if return_entropy else picked
     picked, entropy = _of_tokens(logits, index, return_entropy, inplace_backward)
     return (picked, entropy) if return_entropy else picked
 
