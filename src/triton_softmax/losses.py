@@ -210,8 +210,8 @@ def _check(
         raise ValueError(f"{reduction} is not a valid value for reduction")
     if not (math.isfinite(scale) and math.isfinite(z_loss)):
         raise ValueError(f"scale and z_loss must be finite, not {scale} and {z_loss}")
-    if softcap is not None and not softcap > 0:
-        raise ValueError(f"softcap must be positive, not {softcap}")
+    if softcap is not None and not 0 < softcap < math.inf:
+        raise ValueError(f"softcap must be positive and finite, not {softcap}")
     probabilities = target.shape == x.shape and x.dim() > 0
     if probabilities and z_loss and target.is_floating_point():
         raise ValueError("z_loss goes with classes as targets, not with probabilities")

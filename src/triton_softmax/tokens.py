@@ -119,7 +119,9 @@ def token_logprobs(
     check_dtype(logits.dtype, "the input")
     if isinstance(temperature, Tensor):
         if not temperature.is_floating_point():
-            raise TypeError(f"temperature must hold floating-point numbers, not {temperature.dtype}")
+            raise TypeError(
+                f"temperature must hold floating-point numbers, not {temperature.dtype}"
+            )
         if temperature.dim() and temperature.shape != (*logits.shape[:-1], 1):
             raise ValueError(
                 f"temperature must have the shape {(*logits.shape[:-1], 1)}, not "
