@@ -62,7 +62,8 @@ def shard_of(x: Tensor, dim: int, group: Any, name: str, *more: object) -> Shard
     """Where x lies among the parts of the ranks. While a call is traced nobody is asked."""
     if torch.compiler.is_compiling():
         return Shard(group, 0, x.shape[dim] * group.size())
-    return agree(group, described(name, x, dim, *more), x.shape[dim], x.device)
+    call = described(name, x, dim, *more)
+    return agree(group, call, x.shape[dim], x.device, where=False)
 
 
 def row_bytes(x: Tensor, shard: Shard) -> int:
@@ -205,8 +206,6 @@ class _Logsumexp(Function):
         # Beside +inf, which has the whole gradient and no number for it, all others have 0.
         numbers = (m, nowhere, zero, g.to(m.dtype) / d, zero)
         return local.finish("gradient", (x,), numbers, x.dtype), None, None
-
-
 
 
 def logsumexp(

@@ -69,8 +69,6 @@ def lying(x: DTensor, dim: int) -> Lying:
     return Lying(x, dim, over[0] if over else None, group, rows)
 
 
-
-
 def _assembled(local: Tensor, like: DTensor, shape: torch.Size, placements) -> DTensor:
     """A tensor of this shape of which this rank has `local`."""
     stride = torch.empty(shape, device="meta").stride()
@@ -93,8 +91,6 @@ def normalized(name: str, x: DTensor, dim: int, dtype: Any, implementation: Any)
     else:
         y = getattr(shards, name)(local, dim, None, group, implementation)
     return _assembled(y, x, x.shape, x.placements)
-
-
 
 
 def _without(placements, dim: int, keepdim: bool = False) -> list:
@@ -172,8 +168,6 @@ def cross_entropy(
     if loss.reduction == "none":
         return _assembled(result, x, shape, of_rows), lse
     return _assembled(result, x, result.shape, [Replicate()] * mesh.ndim), lse
-
-
 
 
 def token_logprobs(
