@@ -5,7 +5,7 @@ compiler or a kernel run is made by `softmax_site.computed` instead, and committ
 
 Names, besides one `bench-PAGE` for each page of measurements:
 
-* `bench-rung-KERNEL`: what a kernel reaches, length by length, with a sign against torch;
+* `bench-rung-KERNEL`: what a kernel reaches, length by length, with a sign against torch (or all);
   `bench-logsumexp` the same for log-sum-exp;
 * `reaches-NAME`: one number for beside a title, the share of a copy's speed at one named shape;
 * `moving-NAME`: a figure that a reader moves;

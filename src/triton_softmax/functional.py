@@ -17,10 +17,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch.nn import Parameter
-from torch.overrides import handle_torch_function
+from torch.overrides import handle_torch_function, has_torch_function
 
-from . import distributed, invariance, registration
-from .checks import BATCH_INVARIANT, DTYPES, check_dim, check_dtype
+from . import distributed, invariance, maps, registration
+from .checks import (
+    BATCH_INVARIANT,
+    DTYPES,
+    check_arguments,
+    check_device,
+    check_dim,
+    check_dtype,
+)
 from .dispatch import plan_of
 from .eager import differentiable_logsumexp, differentiable_softmax, nobody_watches
 
@@ -29,6 +36,9 @@ if TYPE_CHECKING:
 
 PLAIN = (Tensor, Parameter)
 """Types of inputs that lie on one device."""
+
+_ONE = 1.0
+"""The scale of a call that names none."""
 
 
 # --8<-- [start:normalize]
@@ -51,6 +61,52 @@ def _normalize(
 
 
 # --8<-- [end:normalize]
+
+
+def _normalize_with_maps(
+    operation: str,
+    x: Tensor,
+    dim: int,
+    dtype: torch.dtype | None,
+    implementation: str | None,
+    arguments: tuple[Any, ...],
+    out: Tensor | None,
+    group: ProcessGroup | None,
+) -> Tensor:
+    """`arguments` are scale, softcap, where, bias, causal, safe and sink."""
+    if group is not None or type(x) not in PLAIN and distributed.divided(x, group):
+        raise NotImplementedError(
+            "scale, softcap, where, bias, causal, safe, sink and out do not yet work on rows that "
+            "lie on several devices"
+        )
+    tensors = [x, *(each for each in (*arguments, out) if isinstance(each, Tensor))]
+    watched = has_torch_function(tensors) and not torch.compiler.is_compiling()
+    if not isinstance(x, Tensor) or watched:
+        names = ("scale", "softcap", "where", "bias", "causal", "safe", "sink", "out")
+        keywords = dict(zip(names, (*arguments, out), strict=True))
+        function = softmax if operation == "softmax" else log_softmax
+        if not watched:
+            return _pass_on(function, x, dim, dtype, implementation=implementation, **keywords)
+        invariant = implementation == BATCH_INVARIANT
+        return handle_torch_function(
+            function, tensors, x, dim, dtype, batch_invariant=invariant, **keywords
+        )
+    if implementation not in (None, BATCH_INVARIANT):
+        raise ValueError(
+            f"implementation={implementation!r} names a kernel, and none of these takes scale, "
+            "softcap, where, bias, causal, safe, sink or out"
+        )
+    if dtype is not None:
+        x = _cast(x, dtype)
+    elif x.device.type != "cpu" and torch.is_autocast_enabled(x.device.type):
+        dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
+    dim = check_arguments(x, _check_int(dim), dtype)
+    check_device(x.device)
+    way = maps.check_way(x, dim, *arguments)
+    log, invariant = operation == "log_softmax", implementation is not None
+    if out is not None:
+        return maps.into(out, log, x, dim, dtype or x.dtype, way, invariant)
+    return maps.with_maps(log, x, dim, dtype or x.dtype, way, invariant)
 
 
 def _cast(x: Tensor, dtype: object) -> Tensor:
@@ -94,6 +150,14 @@ def softmax(
     axis: int | None = None,
     implementation: str | None = None,
     batch_invariant: bool = False,
+    scale: float | Tensor = _ONE,
+    softcap: float | None = None,
+    where: Tensor | None = None,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    safe: bool = False,
+    sink: float | Tensor | None = None,
+    out: Tensor | None = None,
     group: ProcessGroup | None = None,
 ) -> Tensor:
     """Return exp(x) / sum(exp(x)) along `dim`, as `torch.softmax`; x is the input.
@@ -154,6 +218,10 @@ def softmax(
         dim = _one_of(dim, axis)
     if batch_invariant or invariance._depth:
         implementation = invariance.chosen(implementation, batch_invariant)
+    plain = scale is _ONE and where is bias is softcap is sink is out is None
+    if not plain or causal or safe:
+        way = (scale, softcap, where, bias, causal, safe, sink)
+        return _normalize_with_maps("softmax", input, dim, dtype, implementation, way, out, group)
     if (group is not None or type(input) not in PLAIN) and distributed.divided(input, group):
         return distributed.normalized("softmax", input, dim, dtype, group, implementation)
     return _normalize("softmax", input, dim, dtype, implementation)
@@ -167,6 +235,14 @@ def log_softmax(
     axis: int | None = None,
     implementation: str | None = None,
     batch_invariant: bool = False,
+    scale: float | Tensor = _ONE,
+    softcap: float | None = None,
+    where: Tensor | None = None,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    safe: bool = False,
+    sink: float | Tensor | None = None,
+    out: Tensor | None = None,
     group: ProcessGroup | None = None,
 ) -> Tensor:
     """Return x - log(sum(exp(x))) along `dim`, as `torch.log_softmax`; x is the input.
@@ -186,6 +262,12 @@ def log_softmax(
         dim = _one_of(dim, axis)
     if batch_invariant or invariance._depth:
         implementation = invariance.chosen(implementation, batch_invariant)
+    plain = scale is _ONE and where is bias is softcap is sink is out is None
+    if not plain or causal or safe:
+        way = (scale, softcap, where, bias, causal, safe, sink)
+        return _normalize_with_maps(
+            "log_softmax", input, dim, dtype, implementation, way, out, group
+        )
     if (group is not None or type(input) not in PLAIN) and distributed.divided(input, group):
         return distributed.normalized("log_softmax", input, dim, dtype, group, implementation)
     return _normalize("log_softmax", input, dim, dtype, implementation)

@@ -155,10 +155,10 @@ def memory(environment: dict) -> str:
     drawing.text(258, 223, f"memory, {memory_gib:.0f} GiB", "ink", "middle")
     return figure(
         [drawing],
-        f"The {environment['gpu']} of this site’s measurements. Each level is larger, further away "
-        "and slower than the one above it. Two programs (two shades) run on each multiprocessor "
-        "here, of two warps each. Counts and sizes of L2 and memory are what the device reported, "
-        "the sizes within a multiprocessor are from "
+        f"The {environment['gpu']} on which this site measures. Each level is larger, further away "
+        "and slower than the one above it. Here each multiprocessor runs two programs (two "
+        "shades) of two warps each. The counts, and the sizes of L2 and memory, are what the "
+        "device reported; the sizes within a multiprocessor are from "
         '<a href="https://docs.nvidia.com/cuda/hopper-tuning-guide/index.html">NVIDIA’s tuning '
         "guide for Hopper</a>.",
     )

@@ -27,6 +27,8 @@ from softmax_bench.compilation import (
     compile_ahead,
     geometry_request,
 )
+from softmax_site.computed import compiled as computed
+from softmax_site.computed import spills
 from triton_softmax.choose import Choice
 from triton_softmax.choose.constants import (
     RowTile,
@@ -357,6 +359,7 @@ def requests() -> dict[str, Request]:
     found += [request for _, request in TABLE] if PINNED else []
     found += [case.request for case in SHIPPED]
     found += [*map(single_block, SIZES), single_block(1024, aligned=())]
+    found += [*spills.requests(), *map(computed.request, (True, False))]
     return {known.key(request): request for request in found}
 
 
