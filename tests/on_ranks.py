@@ -396,6 +396,35 @@ def refused(group) -> None:
     dist.barrier(group)
 
 
+def with_maps(group, name: str, on_mesh: bool = False) -> None:
+    """Scale, soft cap, bias, masks and safe are those of the whole."""
+    x, dy = drawn((5, 7)), drawn((5, 7), seed=1)
+    where = torch.rand(5, 7, generator=torch.Generator().manual_seed(3)) > 0.3
+    where[2] = False
+    where[3, :4] = False
+    more = {"scale": 0.7, "softcap": 4.0, "safe": True}
+    bias, whole = drawn((5, 7), seed=2), x.clone().requires_grad_()
+    with computed(False):
+        expected = NORMALIZED[name](whole, where=where, bias=bias, **more)
+        dy = torch.where(expected.isfinite(), dy, 0.0)
+        (gradient,) = torch.autograd.grad(expected, whole, dy)
+    if on_mesh:
+        mesh = mesh_of((group.size(),))
+        given = distribute_tensor(x, mesh, [Shard(1)]).requires_grad_()
+        y = NORMALIZED[name](given, where=where, bias=bias, **more)
+        near(y.full_tensor().detach(), expected.detach(), torch.float64)
+        y.backward(distribute_tensor(dy, mesh, [Shard(1)]))
+        near(given.grad.full_tensor(), gradient, torch.float64)
+    else:
+        mine = part(x, group).requires_grad_()
+        maps = {"where": part(where, group), "bias": part(bias, group)}
+        y = NORMALIZED[name](mine, group=group, **maps, **more)
+        near(y, part(expected.detach(), group), torch.float64)
+        y.backward(part(dy, group))
+        near(mine.grad, part(gradient, group), torch.float64)
+        raises(NotImplementedError, "causal", softmax, mine, group=group, sink=0.0)
+
+
 def raises(kind: type[Exception], words: str, function, *arguments, **more) -> None:
     try:
         function(*arguments, **more)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from .. import maps
 from ..checks import BATCH_INVARIANT, check_dim, check_dtype
 from . import local
 from .ranks import Shard, agree, blocks_of, check_group, in_turn, send
@@ -175,6 +176,43 @@ def log_softmax(
 ) -> Tensor:
     """The part of `functional.log_softmax` that this rank has, of the part of the input."""
     return _normalized("log_softmax", x, dim, dtype, group, implementation)
+
+
+def with_maps(
+    name: str,
+    x: Tensor,
+    dim: int,
+    dtype: torch.dtype | None,
+    group: Any,
+    implementation: str | None,
+    arguments: tuple[Any, ...],
+) -> Tensor:
+    """Softmax or log-softmax with maps, which PyTorch's operators apply to this rank's part first.
+
+    Args:
+        arguments: scale, softcap, where, bias, causal, safe and sink, as for `maps.check_way`; the
+            last but one alone of the last three.
+
+    Raises:
+        NotImplementedError: a tensor that all elements of a row share wants a gradient.
+    """
+    prepared(x if dtype is None else x.to(dtype), dim, group)
+    x = x if dtype is None else x.to(dtype)
+    dim = check_dim(dim, x.dim())
+    way = maps.check_way(x, dim, *arguments)
+    for each in (way.scale, way.bias):
+        shared = isinstance(each, Tensor) and each.shape[dim - x.dim() :][:1] in ((), (1,))
+        if shared and each.requires_grad:
+            raise NotImplementedError("a gradient is not summed over ranks for scale and bias")
+    z = maps.mapped_elements(x, way)
+    gone = z == -torch.inf
+    if way.where is not None:
+        gone = gone | ~way.where
+    z = torch.where(gone, -torch.inf, z)
+    y = _normalized(name, z, dim, None, group, implementation)
+    if way.safe:
+        y = torch.where(gone, -torch.inf if name == "log_softmax" else 0.0, y)
+    return y.to(x.dtype)
 
 
 class _Logsumexp(Function):

@@ -161,6 +161,12 @@ def test_tokens_of_a_dtensor(ranks):
     ranks.ask("placed_tokens", (2, 2), [Shard(0), Shard(1)], (5, 13))
 
 
+@pytest.mark.parametrize("on_mesh", [False, True], ids=["parts", "DTensor"])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_maps(ranks, name, on_mesh):
+    ranks.ask("with_maps", name, on_mesh, world=3)
+
+
 def test_partial_placements_are_reduced_first(ranks):
     ranks.ask("partial", world=2)
 
