@@ -34,6 +34,10 @@ def test_softmax_and_gradient_are_those_of_the_whole(ranks, world, name, by_kern
     ranks.ask("normalized", name, (3, 6, 2), 1, F32, by_kernels, world=world)
 
 
+def test_long_rows_are_summarised_in_chunks(ranks):
+    ranks.ask("normalized", "softmax", (1, 70_001), -1, F32, world=2)
+
+
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_16_bits(ranks, name, dtype):
