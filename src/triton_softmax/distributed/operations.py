@@ -53,8 +53,8 @@ SUMMARY_OF_INFINITIES = _as_numbers(LOGSUMEXP, "rank_summary_of_infinities")
 SUMMARY_AND_SUM = _as_numbers(CROSS_ENTROPY_SMOOTHED, "rank_summary_and_sum")
 SUMMARY_AND_ENTROPY = _as_numbers(ENTROPY, "rank_summary_and_entropy")
 PRODUCTS = _as_numbers(SOFTMAX_VJP, "rank_products")
-"""(m, d); the same where +inf is a result and no NaN; (m, d, Σ x); (m, d, Σ exp(x − m)·(x − m));
-Σ y·dy."""
+"""(m, d); the same where +inf is a result and no NaN; m, d and the sum of x; m, d and the sum of
+exp(x − m)·(x − m); the sum of y·dy."""
 # --8<-- [end:summaries]
 
 SUMMARIES = {
