@@ -1,6 +1,6 @@
 """One kernel, several operations
 
-Let OP be LOG_SOFTMAX, or ODDS, which is made here of softmax and another last line: y / (1 − y). Then write one of your own.
+Let OP be LOG_SOFTMAX, or ODDS, which is made here: softmax with another last line. Then write one of your own.
 """
 # code: src/softmax_site/computed/one_row.py:kernel
 # given: src/triton_softmax/operations/softmax.py: SOFTMAX

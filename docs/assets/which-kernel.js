@@ -201,7 +201,9 @@ const number = (found) => found.reduce((sum, each) => sum + 1 + number(each.inne
 
 function constants(known, answer) {
   const words = known.fields[answer.geometry] || {};
-  const lines = answer.constants.map(([name, value]) => [name, shown(value), words[name] || ""]);
+  const order = Object.keys(words);
+  const sorted = [...answer.constants].sort(([a], [b]) => order.indexOf(a) - order.indexOf(b)); // Python's in the page has lost it
+  const lines = sorted.map(([name, value]) => [name, shown(value), words[name] || ""]);
   const of = known.fields.Choice;
   if (answer.warps) lines.push(["num_warps", count(answer.warps), of.num_warps]);
   if (answer.registers) lines.push(["max_registers", count(answer.registers), of.max_registers]);

@@ -62,6 +62,8 @@ class Cell(NamedTuple):
     hint: str
     given: dict[str, str]
     """Modules of the library, by the names that are wanted of them."""
+    offered: list[str]
+    """Which of them a reader may use; the kernel calls the others."""
     kernel: str
     """The section of the library, or nothing."""
     code: str
@@ -120,7 +122,7 @@ def read(root: Path, name: str) -> Cell:
         raise CellError(f"{path}: a cell begins with its title, in three quotes")
     title, _, hint = head["text"].partition("\n")
     rest = text[head.end() :].splitlines()
-    kernel, given = "", {}
+    kernel, given, offered = "", {}, []
     for line in rest:
         if match := _CODE.fullmatch(line):
             file = root / "src" / f"{match['path']}.py"
@@ -128,10 +130,13 @@ def read(root: Path, name: str) -> Cell:
             kernel += ("\n\n" if kernel else "") + without_docstrings(piece)
             given |= kernel_source.imports(root / "src", _module(match["path"]), piece)
         elif match := _GIVEN.fullmatch(line):
+            offered += match["names"].split()
             given |= dict.fromkeys(match["names"].split(), _module(match["path"]))
     code = [line for line in rest if not (_CODE.fullmatch(line) or _GIVEN.fullmatch(line))]
     code_text = "\n".join(code).strip("\n") + "\n"
-    return Cell(name, title, " ".join(hint.split()), given, kernel, code_text)
+    own = [each.id for node in ast.parse(kernel).body for each in getattr(node, "targets", ())]
+    given = {name: module for name, module in given.items() if name not in own}
+    return Cell(name, title, " ".join(hint.split()), given, offered, kernel, code_text)
 
 
 def names(root: Path) -> list[str]:
@@ -182,12 +187,12 @@ NAMES = {
 
 
 def found(cell: Cell) -> list[str]:
-    """The names that a cell's texts use and find there, those of the library last."""
+    """The names that a cell's texts use and find there, and those it is offered of the library."""
     used: set[str] = set()
     for text in {*cell.texts("wrong"), *cell.texts("right")}:
         used |= {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     common = ["triton", "tl", "show", *session.NAMES]
-    return [name for name in (*common, *sorted(cell.given)) if name in used]
+    return [name for name in common if name in used] + cell.offered
 
 
 def names_list() -> str:
@@ -198,6 +203,8 @@ def names_list() -> str:
 
 def _names_line(cell: Cell) -> str:
     listed = ", ".join(f"<code>{name}</code>" for name in found(cell))
+    if cell.given.keys() - {*cell.offered}:
+        listed += " and what the kernel calls"
     link = '<a href="../../reference/verified/#names">What they are</a>'
     return f'<p class="run-names">Not defined here, but there: {listed}. {link}</p>'
 

@@ -119,9 +119,8 @@ def exercise(each: Exercise) -> str:
         body = f'<p class="exercise-question">{escape(question)}</p>\n'
         body += _marked(code, set()) if code else ""
     else:
-        body = (
-            f'<div class="editor highlight"><pre><code>{escape(each.skeleton)}</code></pre></div>'
-        )
+        code = f"<pre><code>{escape(each.skeleton)}</code></pre>"
+        body = f'<div class="editor highlight no-copy">{code}</div>'
     return (
         f'<div class="exercise" data-exercise="{each.name}"{source} data-search-exclude>\n'
         f'<p class="exercise-head"><span class="exercise-kind">{KINDS[each.kind]}</span> '

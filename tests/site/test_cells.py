@@ -43,7 +43,7 @@ def test_what_a_cell_finds_is_said_in_the_page():
     assert {*cells.NAMES} == {*session.NAMES, "tl", "show"} - types
     assert all(f"<code>{name}</code>" in said for name in types)
     shown = cells.html(ROOT, "packed-rows")
-    for name in ("tl", "inf", "Tensor", "empty", "SOFTMAX", "RowTile"):
+    for name in ("tl", "inf", "Tensor", "empty", "SOFTMAX", "LOGSUMEXP", "RowTile"):
         assert f"<code>{name}</code>" in shown.split('class="run-names"')[1]
     for name in NAMES:
         cell = cells.read(ROOT, name)

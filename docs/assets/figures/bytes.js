@@ -8,6 +8,8 @@ const SHAPES = { square: [4096, 4096], odd: [1823, 781], long: [64, 131072] };
 /** The passes of a rung: "read" or "write", of which tensor, and how many elements that has. */
 const parts = (rung, M, N) => rung.map(([kind, name, size]) => ({ kind, name, elements: size === "MN" ? M * N : M }));
 
+const initial = (word) => word[0].toUpperCase();
+
 function bytesText(bytes) {
   const units = [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
   const [unit, name] = units.find(([size]) => bytes >= size) ?? [1, "B"];
@@ -55,7 +57,8 @@ export default {
         const css = kind === "read" ? "ours" : "best";
         drawn.push(rect(left + x * unit, y, long - 2, bar, `${css} soft outlined`, 'rx="2"'));
         if (done > 2) drawn.push(rect(left + x * unit, y, done - 2, bar, css, 'rx="2"'));
-        if (long > 12) drawn.push(text(left + x * unit + long / 2 - 1, y + 17, long > 52 ? `${kind} ${tensor}` : long > 38 ? kind : tensor, done > long / 2 ? "small on" : "small ink"));
+        const words = [`${kind} ${tensor}`, `${initial(kind)} ${tensor}`, initial(kind)].find((each) => 6 * each.length + 6 < long);
+        if (words) drawn.push(text(left + x * unit + long / 2 - 1, y + 17, words, done > long / 2 ? "small on" : "small ink"));
         x += elements * size;
       }
     });

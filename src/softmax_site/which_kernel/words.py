@@ -139,17 +139,6 @@ WORDS = {
         "It is read once.",
         "It is walked twice, tile by tile.",
     ),
-    ("vector_of_lines", "any((address % VECTOR_BYTES for address in addresses))"): Words(
-        "Does one of the tensors start between two vectors?",
-        "Elements move one by one.",
-    ),
-    (
-        "_plan_launches",
-        "not all((lies_on_vectors(each) for each in inputs if each.dim() == x.dim()))",
-    ): Words(
-        "Do the rows of one of the inputs start between two vectors?",
-        "It is copied first, so that chunks lie alike in every batch.",
-    ),
 }
 
 NAMES = {
@@ -157,6 +146,9 @@ NAMES = {
     "MAX_CHUNKS": "the most chunks of a row",
     "SHORT": "the longest short row",
     "BATCH_INVARIANT": "the same bits in every batch",
+    "all((lies_on_vectors(each) for each in inputs if each.dim() == x.dim()))": "all rows of the "
+    "inputs start on vectors",
+    "any((address % VECTOR_BYTES for address in addresses))": "a tensor starts between two vectors",
     "aligned": "aligned rows were asked for",
     "block": "columns of a chunk",
     "block_cols": "columns of a tile",
@@ -180,7 +172,7 @@ NAMES = {
     "half_lines": "half a cache line side by side will do",
     "held": "bytes of the widest element",
     "i in which": "the tensor has the dimension of the softmax",
-    "implementation": "the kernel asked for by name",
+    "implementation": "what is asked for",
     "itemsize": "bytes of an element",
     "longest": "the longest that was measured to pay",
     "longest_split": "the longest strand that is split",
