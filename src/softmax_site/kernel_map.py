@@ -238,7 +238,9 @@ def tables(data: dict | None) -> dict[str, Fragment]:
             ),
             of_library,
         ),
-        "map-others": Fragment(_table(OTHERS, "Rows with maps, and two kernels for reading", lambda entry: "–")),
+        "map-others": Fragment(
+            _table(OTHERS, "Rows with maps, and two kernels for reading", lambda entry: "–")
+        ),
     }
 
 

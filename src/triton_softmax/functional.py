@@ -264,8 +264,8 @@ def log_softmax(
 ) -> Tensor:
     """Return x - log(sum(exp(x))) along `dim`, as `torch.log_softmax`; x is the input.
 
-    Arguments, maps, shapes, dtypes and errors are those of `softmax`. It is computed from x and not as
-    the logarithm of a softmax, which would be -inf wherever the softmax rounds to zero.
+    Arguments, maps, shapes, dtypes and errors are those of `softmax`. It is computed from x and not
+    as the logarithm of a softmax, which would be -inf wherever the softmax rounds to zero.
 
     Examples:
         >>> import torch

@@ -125,8 +125,6 @@ def check_way(
     return Way(scale, check_softcap(softcap), bias, where, bool(causal), sink, bool(safe))
 
 
-
-
 def with_maps(
     log: bool, x: Tensor, dim: int, dtype: torch.dtype, way: Way, invariant: bool
 ) -> Tensor:
@@ -192,8 +190,6 @@ def into(
     if not torch.compiler.is_compiling():
         torch.autograd.graph.increment_version(out)
     return out
-
-
 
 
 # --8<-- [start:by-operators]
@@ -307,8 +303,6 @@ def backward_by_operators(
         of_scale = product.sum(dim, keepdim=True)
     scale = way.scale.to(du.dtype) if isinstance(way.scale, Tensor) else way.scale
     return du * scale, dz, of_scale, total
-
-
 
 
 # The operators. Each is a pass of the kernel; the first has a derivative.
