@@ -196,6 +196,7 @@ def seed_record(rows: list[dict]) -> dict:
         "seed": rows[0]["seed"],
         "utc": max(row["utc"] for row in rows),
         "cells": len(cells),
+        "against": [name for name in LIBRARIES if any(timed(group.get(name)) for group in cells)],
         "level": round(sum(value >= 1 - LEVEL for value in over_best) / len(cells), 4),
         "over_best": mean(over_best),
         "over_torch": mean([ratio(group, "torch") for group in cells]),

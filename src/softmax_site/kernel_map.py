@@ -13,7 +13,8 @@ from softmax_bench import traffic
 from softmax_bench.report import by_case, geometric_mean, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, label_of
 from softmax_site.benchmarks.data import case_words, of_suite, shape_words
-from softmax_site.benchmarks.page import Fragment, measured_by
+from softmax_site.benchmarks.page import Fragment, block, measured_by
+from softmax_site.benchmarks.tables import Row, table
 from softmax_site.benchmarks.words import SIGNS, sign
 from softmax_site.figures import kernels as figures
 
@@ -59,7 +60,7 @@ RUNGS = (
         "two-loops",
         "maximum and denominator are found in one read, by the online recurrence",
         *_moves("two_loops"),
-        "none; split rows and loops in chunks took its place",
+        "none; split rows and strided loops took its place",
     ),
     Entry(
         "single_block",
@@ -82,7 +83,7 @@ GEOMETRIES = (
     Entry(
         "aligned_rows",
         "aligned-rows",
-        "rows of any length, and still 16 bytes to an access",
+        "rows of any length, whose every part but the ends still moves 16 bytes at a time",
         *_moves("aligned_rows"),
         "rows that fit one program, of any other length",
     ),
@@ -112,7 +113,7 @@ GEOMETRIES = (
         "strided-loops",
         "the same, walked through twice",
         *_moves("two_loops"),
-        "the longest dimensions, long ones of float64, and what nothing above takes",
+        "the longest dimensions and rows; long ones in float64, or not on an NVIDIA GPU",
     ),
 )
 """Kernels that say where a row lies, for every operation."""
@@ -142,6 +143,21 @@ OTHERS = (
     ),
 )
 """What belongs to neither."""
+
+IN_SHORT = {
+    "packed_rows": "A row fits one program. Short rows share a program, one below the other.",
+    "aligned_rows": "A row fits one program, but starts between two multiples of 16 bytes. Its "
+    "middle moves in whole vectors, its two ends apart.",
+    "split_rows": "A row is too long for one program. Several take a chunk each, and tell each "
+    "other its maximum and its sum.",
+    "strided": "The elements of a row lie apart, as the channels of a pixel do. A program takes "
+    "neighbouring ones side by side.",
+    "split_strided": "The same, with rows too long for one program. Several share them, as in "
+    "split rows.",
+    "strided_loops": "The same, with still longer rows. A program walks along them twice: first "
+    "for maximum and sum, then to write.",
+}
+"""Each geometry for those who have not met it."""
 
 TABLES = (RUNGS, GEOMETRIES, OTHERS)
 """Together every kernel of the library."""
@@ -202,7 +218,7 @@ def _table(entries: tuple[Entry, ...], caption: str, speeds) -> str:
             f'<td><a href="{entry.page}/"><code>{entry.module}</code></a> {escape(entry.idea)}</td>'
             f'<td data-label="moves forward">{_formula(entry.forward)}</td>'
             f'<td data-label="moves backward">{_formula(entry.backward)}</td>'
-            f'<td data-label="for">{escape(entry.shapes)}</td>'
+            f'<td data-label="shapes that get it">{escape(entry.shapes)}</td>'
             f'<td data-label="share of a copy’s speed">{speeds(entry)}</td></tr>'
         )
     lines += ["</tbody></table>", "</div>", ""]
@@ -238,10 +254,20 @@ def tables(data: dict | None) -> dict[str, Fragment]:
             ),
             of_library,
         ),
-        "map-others": Fragment(
-            _table(OTHERS, "Rows with maps, and two kernels for reading", lambda entry: "–")
-        ),
+        "map-others": Fragment(_table(OTHERS, "Called by name only", lambda entry: "–")),
     }
+
+
+def six() -> Fragment:
+    """The geometries as pictures with two lines each, before the first of them is read."""
+    items = "\n".join(
+        f"<li>{figures.PICTURES[entry.module]().svg()}<p><strong>"
+        f'<a href="../{entry.page}/">{entry.module.replace("_", " ").capitalize()}</a></strong> '
+        f"{escape(IN_SHORT[entry.module])}"
+        "</p></li>"
+        for entry in GEOMETRIES
+    )
+    return Fragment(f'<ol class="kernel-map six">\n{items}\n</ol>\n')
 
 
 def against(data: dict) -> Fragment:
@@ -296,15 +322,13 @@ def where_clusters_win(data: dict) -> Fragment:
         if factor:
             few = "few rows (64 at most)" if row["shape"][0] <= 64 else "many rows"
             kinds.setdefault((few, row["direction"], row["dtype"]), []).append(factor)
-    lines = [
-        "| rows | direction | dtype | shapes | our speed over QuACK’s: mean | lowest | highest |",
-        "| --- | --- | --- | ---: | ---: | ---: | ---: |",
+    head = ["rows", "direction", "dtype", "shapes", "our speed over QuACK’s: mean"]
+    body: list[Row | list[str]] = [
+        [few, direction, dtype, str(len(factors))]
+        + [sign(each) for each in (geometric_mean(factors), min(factors), max(factors))]
+        for (few, direction, dtype), factors in sorted(kinds.items())
     ]
-    for (few, direction, dtype), factors in sorted(kinds.items()):
-        mean = geometric_mean(factors)
-        speeds = " | ".join(sign(each) for each in (mean, min(factors), max(factors)))
-        lines.append(f"| {few} | {direction} | {dtype} | {len(factors)} | {speeds} |")
-    return Fragment("\n".join(lines) + "\n")
+    return Fragment(block(table([*head, "lowest", "highest"], body, 3)) + "\n")
 
 
 def fragments(data: dict | None) -> dict[str, Fragment]:
@@ -312,6 +336,7 @@ def fragments(data: dict | None) -> dict[str, Fragment]:
     environment = list(data["environments"].values())[-1] if data else None
     out = {name: Fragment(text) for name, text in figures.fragments(environment).items()}
     out |= tables(data)
+    out["figure-six"] = six()
     empty = Fragment("Not measured yet.\n")
     out["split-rows-against"] = against(data) if data else empty
     out["where-clusters-win"] = where_clusters_win(data) if data else empty

@@ -5,7 +5,7 @@ compiler or a kernel run is made by `softmax_site.computed` instead, and committ
 
 Names, besides one `bench-PAGE` for each page of measurements:
 
-* `bench-rung-KERNEL`: what a kernel reaches, length by length, with a sign against torch;
+* `bench-rung-KERNEL`: what a kernel reaches, length by length, with a sign against torch (or all);
   `bench-logsumexp` the same for log-sum-exp;
 * `reaches-NAME`: one number for beside a title, the share of a copy's speed at one named shape;
 * `moving-NAME`: a figure that a reader moves;
@@ -23,7 +23,16 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from softmax_site import checks, corrections, kernel_map, modules, observations, practice, traffic
+from softmax_site import (
+    cells,
+    checks,
+    corrections,
+    kernel_map,
+    modules,
+    observations,
+    practice,
+    traffic,
+)
 from softmax_site.benchmarks import notice
 from softmax_site.benchmarks.data import newest
 from softmax_site.benchmarks.page import Fragment, Rendered
@@ -41,7 +50,7 @@ def _stamp(root: Path) -> tuple:
     files = [root / name for name in READ]
     files += [*(root / READ[0]).rglob("*.json"), *(root / "src").rglob("*.py")]
     files += (root / moving.FRAMES).glob("*.html")
-    files += (root / practice.FOLDER).rglob("*.py")
+    files += [*(root / practice.FOLDER).rglob("*.py"), *(root / cells.FOLDER).rglob("*.py")]
     return tuple((path, path.stat().st_mtime_ns) for path in files if path.is_file())
 
 
@@ -56,6 +65,7 @@ def _load(root: Path, stamp: tuple) -> Rendered:
     out.fragments |= kernel_map.fragments(found and found[1])
     out.fragments |= home.fragments(root)
     out.fragments |= moving.fragments(root)
+    out.fragments["cell-names"] = Fragment(cells.names_list())
     if (root / LIBRARY).is_dir():
         out.add(which_kernel.render(root))
     if (root / practice.FOLDER).is_dir():

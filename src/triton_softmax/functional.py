@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.overrides import handle_torch_function, has_torch_function
 
-from . import invariance, maps, registration
+from . import distributed, invariance, maps, registration
 from .checks import (
     BATCH_INVARIANT,
     DTYPES,
@@ -29,6 +30,12 @@ from .checks import (
 )
 from .dispatch import plan_of
 from .eager import differentiable_logsumexp, differentiable_softmax, nobody_watches
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+PLAIN = (Tensor, Parameter)
+"""Types of inputs that lie on one device."""
 
 _ONE = 1.0
 """The scale of a call that names none."""
@@ -64,8 +71,13 @@ def _normalize_with_maps(
     implementation: str | None,
     arguments: tuple[Any, ...],
     out: Tensor | None,
+    group: ProcessGroup | None,
 ) -> Tensor:
     """`arguments` are scale, softcap, where, bias, causal, safe and sink."""
+    if (group is not None or type(x) not in PLAIN) and distributed.divided(x, group):
+        return distributed.with_maps(
+            operation, x, dim, dtype, group, implementation, arguments, out
+        )
     tensors = [x, *(each for each in (*arguments, out) if isinstance(each, Tensor))]
     watched = has_torch_function(tensors) and not torch.compiler.is_compiling()
     if not isinstance(x, Tensor) or watched:
@@ -145,6 +157,7 @@ def softmax(
     safe: bool = False,
     sink: float | Tensor | None = None,
     out: Tensor | None = None,
+    group: ProcessGroup | None = None,
 ) -> Tensor:
     """Return exp(x) / sum(exp(x)) along `dim`, as `torch.softmax`; x is the input.
 
@@ -165,6 +178,9 @@ def softmax(
             another; by default the library chooses by shape, strides, dtype and device.
         batch_invariant: Give a row the same bits however many rows there are and wherever it lies
             among them, forward and backward; see also the context manager of that name.
+        group: If given, the input is this rank's part of a tensor that is cut along `dim` over the
+            ranks of this group, in their order; parts may be of any size, and empty. A `DTensor`
+            needs no group.
         scale: Multiply x by it, after the cast to `dtype`: a number; a tensor of no dimension; or
             one number for each row, a tensor with the shape of the input and 1 along `dim`.
             Tensors get a gradient. A temperature is 1 / scale.
@@ -201,7 +217,9 @@ def softmax(
         ValueError: `implementation` is unknown, cannot take this shape, or is given to a
             batch-invariant call or one with maps; `scale` is not finite, `softcap` not positive;
             a tensor does not broadcast; `causal` meets other shapes; `out` has another shape or
-            dtype, or overlaps itself.
+            dtype, or overlaps itself;
+            a call with a group is batch-invariant or has maps; the ranks of a group call
+            different things; or a `DTensor` comes with a group.
         RuntimeError: The input is on a device that Triton does not know; or it is on the CPU,
             `implementation` names a kernel, and Triton was imported without TRITON_INTERPRET=1;
             tensors lie on two devices; `out` is given where a gradient is wanted.
@@ -230,18 +248,12 @@ def softmax(
         dim = _one_of(dim, axis)
     if batch_invariant or invariance._depth:
         implementation = invariance.chosen(implementation, batch_invariant)
-    if (
-        scale is not _ONE
-        or where is not None
-        or bias is not None
-        or causal
-        or safe
-        or sink is not None
-        or softcap is not None
-        or out is not None
-    ):
-        maps = (scale, softcap, where, bias, causal, safe, sink)
-        return _normalize_with_maps("softmax", input, dim, dtype, implementation, maps, out)
+    plain = scale is _ONE and where is bias is softcap is sink is out is None
+    if not plain or causal or safe:
+        way = (scale, softcap, where, bias, causal, safe, sink)
+        return _normalize_with_maps("softmax", input, dim, dtype, implementation, way, out, group)
+    if (group is not None or type(input) not in PLAIN) and distributed.divided(input, group):
+        return distributed.normalized("softmax", input, dim, dtype, group, implementation)
     return _normalize("softmax", input, dim, dtype, implementation)
 
 
@@ -261,6 +273,7 @@ def log_softmax(
     safe: bool = False,
     sink: float | Tensor | None = None,
     out: Tensor | None = None,
+    group: ProcessGroup | None = None,
 ) -> Tensor:
     """Return x - log(sum(exp(x))) along `dim`, as `torch.log_softmax`; x is the input.
 
@@ -279,18 +292,14 @@ def log_softmax(
         dim = _one_of(dim, axis)
     if batch_invariant or invariance._depth:
         implementation = invariance.chosen(implementation, batch_invariant)
-    if (
-        scale is not _ONE
-        or where is not None
-        or bias is not None
-        or causal
-        or safe
-        or sink is not None
-        or softcap is not None
-        or out is not None
-    ):
-        maps = (scale, softcap, where, bias, causal, safe, sink)
-        return _normalize_with_maps("log_softmax", input, dim, dtype, implementation, maps, out)
+    plain = scale is _ONE and where is bias is softcap is sink is out is None
+    if not plain or causal or safe:
+        way = (scale, softcap, where, bias, causal, safe, sink)
+        return _normalize_with_maps(
+            "log_softmax", input, dim, dtype, implementation, way, out, group
+        )
+    if (group is not None or type(input) not in PLAIN) and distributed.divided(input, group):
+        return distributed.normalized("log_softmax", input, dim, dtype, group, implementation)
     return _normalize("log_softmax", input, dim, dtype, implementation)
 
 
@@ -301,6 +310,7 @@ def logsumexp(
     *,
     axis: int | Sequence[int] | None = None,
     batch_invariant: bool = False,
+    group: ProcessGroup | None = None,
 ) -> Tensor:
     """Return log(sum(exp(x))) along `dim`, as `torch.logsumexp`; x is the input.
 
@@ -317,6 +327,7 @@ def logsumexp(
         keepdim: Whether the reduced dimensions stay, with size 1.
         axis: Another name of `dim`.
         batch_invariant: As for `softmax`.
+        group: As for `softmax`; the result is that of all parts, on every rank.
 
     Returns:
         A contiguous tensor with the dtype of the input and its shape without `dim`, or with 1 in
@@ -348,6 +359,8 @@ def logsumexp(
     implementation = None
     if batch_invariant or invariance._depth:
         implementation = BATCH_INVARIANT
+    if (group is not None or type(x) not in PLAIN) and distributed.divided(x, group):
+        return distributed.logsumexp(x, dim, keepdim, group, implementation)
     if type(dim) is int and nobody_watches(x):
         if not x.is_floating_point():
             x = _promoted(x)

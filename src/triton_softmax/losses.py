@@ -24,7 +24,7 @@ from torch.autograd import Function
 from torch.nn import functional as torch_functional
 from torch.overrides import has_torch_function_variadic
 
-from . import checks, invariance, registration
+from . import checks, distributed, invariance, registration
 from .checks import check_dtype
 from .eager import keeps_graph, nobody_watches, transformed
 from .functional import log_softmax, logsumexp
@@ -73,6 +73,9 @@ def cross_entropy(
     return_lse: bool = False,
     loss_dtype: torch.dtype | None = None,
     batch_invariant: bool = False,
+    group: Any = None,
+    vocab_start: int | None = None,
+    vocab_size: int | None = None,
 ) -> Any:
     """Return the cross-entropy of logits and targets, as `torch.nn.functional.cross_entropy`.
 
@@ -107,6 +110,13 @@ def cross_entropy(
         loss_dtype: Of the loss; by default that of the input, or float32 under autocast.
         batch_invariant: As for `softmax`: of the losses and gradients of rows. A mean depends on
             the batch.
+        group: If given, the logits are those of some classes, and the ranks of this group have the
+            others, in their order. Targets and weights are those of all classes, the same on all
+            ranks; probabilities are those of the classes here. Every rank has the same loss and
+            calls backward for it. A `DTensor` needs no group; its rows may be divided as well, and
+            a mean is over all of them.
+        vocab_start: With a group, the first class here; by default parts follow each other.
+        vocab_size: With `vocab_start`, how many classes there are on all ranks.
 
     Returns:
         The loss: a scalar, or with reduction "none" one for each target. With `return_lse`, a pair:
@@ -148,10 +158,18 @@ def cross_entropy(
         )
     if size_average is not None or reduce is not None:
         reduction = _of_flags(size_average is not False, reduce is not False)
-    _check(input, target, weight, reduction, label_smoothing, z_loss, softcap, scale, ignore_index)
     if loss_dtype is None:
         autocast = torch.is_autocast_enabled(input.device.type) and input.device.type != "cpu"
         loss_dtype = wide(input.new_empty(0)).dtype if autocast else input.dtype
+    if distributed.divided(input, group):
+        asked = (ignore_index, reduction, label_smoothing, z_loss, inplace_backward)
+        where = (group, vocab_start, vocab_size, asked)
+        loss, lse = distributed.cross_entropy(
+            input, target, weight, *where, softcap=softcap, scale=scale
+        )
+        loss = loss.to(loss_dtype)
+        return (loss, lse.detach()) if return_lse else loss
+    _check(input, target, weight, reduction, label_smoothing, z_loss, softcap, scale, ignore_index)
     implementation = invariance.chosen(None, batch_invariant)
     settings = Settings(
         0 if input.dim() == 1 else 1,

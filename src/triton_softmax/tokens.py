@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from . import checks, invariance, registration
+from . import checks, distributed, invariance, registration
 from .checks import check_dtype
 from .eager import transformed
 from .functional import log_softmax
@@ -90,6 +90,9 @@ def token_logprobs(
     return_entropy: bool = False,
     inplace_backward: bool = False,
     batch_invariant: bool = False,
+    group: Any = None,
+    vocab_start: int | None = None,
+    vocab_size: int | None = None,
 ) -> Any:
     """Return the log-probabilities of tokens, and the entropies of their distributions if asked,
     from one read of the logits.
@@ -101,6 +104,8 @@ def token_logprobs(
             the shape of the logits with 1 in place of C, which then gets a gradient.
         return_entropy: Return entropies (…) as well.
         inplace_backward, batch_invariant: As for `selective_log_softmax`.
+        group, vocab_start, vocab_size: As for `cross_entropy`: the logits are those of some
+            classes, and the index counts all. In place then without a temperature alone.
 
     Returns:
         Log-probabilities in the shape of the index, or a pair with the entropies; float32 for
@@ -129,9 +134,19 @@ def token_logprobs(
             )
     elif not (isinstance(temperature, (int, float)) and 0 < temperature < math.inf):
         raise ValueError(f"temperature must be a positive number, not {temperature}")
-    picked, entropy = _of_tokens(
-        logits, index, return_entropy, inplace_backward, batch_invariant, temperature
-    )
+    if distributed.divided(logits, group):
+        if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
+            raise NotImplementedError("the gradient of a temperature is not summed over the ranks")
+        if isinstance(temperature, Tensor) or temperature != 1.0:
+            logits = wide(logits) / temperature
+        where = (group, vocab_start, vocab_size)
+        picked, entropy = distributed.token_logprobs(
+            logits, index, *where, return_entropy, inplace_backward
+        )
+    else:
+        picked, entropy = _of_tokens(
+            logits, index, return_entropy, inplace_backward, batch_invariant, temperature
+        )
     return (picked, entropy) if return_entropy else picked
 
 

@@ -29,7 +29,7 @@ def render(root: Path) -> Rendered:
             out.add(build(data))
         else:
             out.fragments[f"bench-{suite}"] = rungs.NOT_MEASURED
-    out.fragments["bench-random-tuning"] = tuning_fragment(root)
+    out.fragments["bench-random-tuning"] = tuning_fragment(root, data)
     reasons = read_reasons(root)
     out.fragments |= overview.fragments(data, reasons)
     out.fragments |= rungs.fragments(data)

@@ -141,7 +141,8 @@ def bytes_fragment(name: str) -> Fragment:
 
 
 def rung_fragment(data: dict, rung: str) -> Fragment:
-    """What one kernel reaches on every shape: its share of the copy, with a sign against torch."""
+    """What one kernel reaches on every shape: its share of the copy, with a sign against torch, or
+    against the fastest other library where all of them were asked."""
     name, suites = GIVEN.get(rung, (rung, ("ladder",)))
     rows = [row for suite in suites for row in of_suite(data, suite)]
     mine = [row for row in rows if row["provider"] == name]
@@ -168,15 +169,18 @@ def rung_fragment(data: dict, rung: str) -> Fragment:
         row = group[name]
         label = shape_words(row) if rung in GIVEN else f"{n_cols(row):,}"
         shapes.setdefault(label, {})[row["direction"], row["dtype"]] = group
+    rival = "the fastest other library" if rung in GIVEN else "torch"
     body, losses, against = [], [], 0
     for label, by_kind in shapes.items():
         cells = ""
         for kind in kinds:
-            text, factor = _cell(by_kind.get(kind), name)
+            group = by_kind.get(kind, {})
+            other = best_peer(group) if rung in GIVEN else "torch"
+            text, factor = _cell(group, name, other)
             cells += text
             against += factor is not None
             if standing(factor) == "behind" and factor is not None:
-                losses.append((factor, by_kind[kind][name]))
+                losses.append((factor, group[name], label_of(other or "")))
         body.append(f'<tr><th scope="row">{label}</th>{cells}</tr>')
     head = "".join(
         f'<th scope="col">{direction} <span>{SHORT[dtype]}</span></th>'
@@ -185,21 +189,23 @@ def rung_fragment(data: dict, rung: str) -> Fragment:
     first = "shape" if rung in GIVEN else "columns"
     elsewhere = "; · another kernel, or not measured" if rung in GIVEN else ""
     lines = [
-        '<table class="rung"><caption>Share of a copy’s speed; ▲ faster than torch, = within '
+        f'<table class="rung"><caption>Share of a copy’s speed; ▲ faster than {rival}, = within '
         f"{percent(LEVEL)}, ▼ slower{elsewhere}</caption><thead><tr>"
         f'<th scope="col">{first}</th>{head}</tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table>"
     ]
     parts = [block("\n".join(lines))]
     if losses:
-        worst, row = min(losses, key=lambda item: item[0])
+        worst, row, whose = min(losses, key=lambda item: item[0])
         count = "all" if len(losses) == against else f"{len(losses)} of {against}"
         parts.append(
-            f"It is slower than torch in {count} cells. At worst it reaches {times(worst)} of "
-            f"torch's speed: {row['direction']}, {row['dtype']}, {shape_words(row)}."
+            f"It is slower than {rival} in {count} cells. At worst it reaches {times(worst)} of "
+            f"the speed of {whose}: {row['direction']}, {row['dtype']}, {shape_words(row)}."
         )
     elif against:
-        parts.append(f"It is nowhere more than {percent(LEVEL)} slower than torch on these shapes.")
+        parts.append(
+            f"It is nowhere more than {percent(LEVEL)} slower than {rival} on these shapes."
+        )
     if rung == "three_loops":
         parts.append("Its gradient is [that of two loops](two-loops.md#what-it-reaches).")
     refused = [row for row in mine if row["status"] == "refused"]
@@ -210,13 +216,13 @@ def rung_fragment(data: dict, rung: str) -> Fragment:
     return Fragment("\n\n".join(parts) + "\n", measured_by(mine, (name,)))
 
 
-def _cell(group: dict[str, dict] | None, name: str) -> tuple[str, float | None]:
-    """The share of a case with its sign, and its speed relative to torch's."""
-    if group is None:
+def _cell(group: dict[str, dict], name: str, rival: str | None) -> tuple[str, float | None]:
+    """The share of a case with its sign, and its speed relative to a rival's."""
+    if not group:
         return '<td class="none">·</td>', None
-    own, torch, copy = (timed(group.get(each)) for each in (name, "torch", COPY))
+    own, other, copy = (timed(group.get(each or "")) for each in (name, rival, COPY))
     reached = copy / own if own and copy else None
-    factor = torch / own if own and torch else None
+    factor = other / own if own and other else None
     if not reached:
         return f'<td class="none">{group[name]["status"]}</td>', factor
     state = standing(factor) if factor else "level"

@@ -83,9 +83,12 @@ class Reasons:
         """The state of a row that has no number, linked to its reason."""
         if row is None:
             return "–"
-        index = self._of.get(id(row))
         state = row["status"]
-        return f'<a href="#why-{self.name}-{index}">{state}</a>' if index else state
+        return f'<a href="{self.href(row)}">{state}</a>' if id(row) in self._of else state
+
+    def href(self, row: dict) -> str:
+        """The way to the reason of a row without a result."""
+        return f"#why-{self.name}-{self._of[id(row)]}"
 
     def listing(self) -> str:
         """The reasons as HTML; nothing where every row has a result."""

@@ -89,6 +89,11 @@ def error_strip(rows: list[dict], there: list[str], title: str) -> str:
     return "\n".join(out)
 
 
+def _linked(rows: list[dict], reasons: Reasons) -> str:
+    """How many rows of one state there are, linked to the reason of the first."""
+    return f'<a href="{reasons.href(rows[0])}">{len(rows)}</a>' if rows else "–"
+
+
 def accuracy_page(data: dict) -> Rendered:
     """Largest relative error of a row against float64: how it is distributed, and where it is
     worst."""
@@ -108,8 +113,9 @@ def accuracy_page(data: dict) -> Rendered:
     )
     page.html(
         f'<p class="verdict-sentence">Right answers in {cases} cases: {listed}.</p>'
-        '<p class="bench-caption">A case that a library refuses, or that breaks it, is no right '
-        "answer.</p>"
+        '<p class="bench-caption">An answer is wrong if it misses float64 by more than a bound, '
+        "refused if the library says that it does not take the case, and failed if it breaks. "
+        "▼: not every answer is right.</p>"
     )
     for dtype in DTYPES:
         part = [row for row in rows if row["dtype"] == dtype]
@@ -125,8 +131,10 @@ def accuracy_page(data: dict) -> Rendered:
         for name in there:
             mine = [row for row in part if row["provider"] == name]
             errors = sorted(e for row in mine if (e := error_of(row)) is not None)
-            wrong = [row for row in mine if row["status"] == "wrong"]
-            without = [row for row in mine if error_of(row) is None]
+            without = {
+                state: [row for row in mine if row["status"] == state]
+                for state in ("wrong", "refused", "failed")
+            }
             worst = max(
                 (r for r in mine if error_of(r) is not None),
                 key=lambda row: error_of(row) or 0.0,
@@ -136,9 +144,10 @@ def accuracy_page(data: dict) -> Rendered:
             body.append(
                 [
                     label_of(name),
-                    f'<span class="behind">▼ {answers}</span>' if wrong or without else answers,
-                    f"{len(wrong)} {reasons.cell(wrong[0])}" if wrong else "–",
-                    f"{len(without)} {reasons.cell(without[0])}" if without else "–",
+                    f'<span class="behind">▼ {answers}</span>'
+                    if any(without.values())
+                    else answers,
+                    *(_linked(found, reasons) for found in without.values()),
                     error_text(median(errors)) if errors else "–",
                     error_text("inf" if errors and math.isinf(errors[-1]) else errors[-1])
                     if errors
@@ -148,7 +157,16 @@ def accuracy_page(data: dict) -> Rendered:
                     else "–",
                 ]
             )
-        head = ["library", "right", "wrong", "no answer", "median error", "worst error", "where"]
-        page.html(table(head, body, 2, also=(6,)))
+        head = [
+            "library",
+            "right",
+            "wrong",
+            "refused",
+            "failed",
+            "median error",
+            "worst error",
+            "where",
+        ]
+        page.html(table(head, body, 2, also=(7,)))
     page.html(reasons.listing())
     return page.done()

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from softmax_bench.report import by_case, ratio
+from softmax_bench.report import LEVEL, by_case, ratio, standing
 from softmax_bench.roster import CHOOSER, LIBRARIES, label_of
-from softmax_bench.targets import HOST_AT_MOST
 from softmax_site.benchmarks.data import anchor, of_suite, shape_words
 from softmax_site.benchmarks.page import Page, Rendered
 from softmax_site.benchmarks.tables import Reasons, Row, kernel_words, table, time_cell
+from softmax_site.benchmarks.words import SIGNS, percent, times
 
 STEPS = {"forward": "forward", "forward_backward": "forward and backward"}
-
-COMPILED_AT_MOST = 1.1
-"""How much of torch's host time a step inside torch.compile may take."""
 
 HOST_CALLS = {
     "forward": "no gradient wanted",
     "forward_grad": "gradient wanted, forward only",
     "forward_backward": "gradient wanted, forward and backward",
 }
+
+
+MARKS = f"▲ less than torch’s time, = within {percent(LEVEL)}, ▼ more"
+
+
+def cost(group: dict[str, dict]) -> str:
+    """Our time as a multiple of torch's, with its sign, as HTML."""
+    factor = ratio(group, "torch")
+    if factor is None:
+        return "–"
+    state = standing(factor)
+    return f'<span class="{state}">{SIGNS[state]} {times(1 / factor)} × torch’s time</span>'
 
 
 def host_time_page(data: dict) -> Rendered:
@@ -29,18 +38,13 @@ def host_time_page(data: dict) -> Rendered:
     body: list[Row | list[str]] = []
     for group in by_case(rows).values():
         some = next(iter(group.values()))
-        factor = ratio(group, "torch")
-        cost = "–" if factor is None else f"{1 / factor:.2f} × torch's time"
-        over = factor is not None and 1 / factor > HOST_AT_MOST
-        css = "behind" if over else "level"
-        mark = f'<span class="{css}">{"▼ " if over else ""}{cost}</span>'
-        cells = [HOST_CALLS[some["direction"]], mark]
+        cells = [HOST_CALLS[some["direction"]], cost(group)]
         cells += [time_cell(group.get(name), reasons) for name in there]
         body.append(Row(cells, anchor(some)))
     page.html(
         table(["call", "triton_softmax takes", *(label_of(name) for name in there)], body, 2)
         + '<p class="bench-caption">µs of the host for one call on a small tensor, '
-        f"{shape_words(rows[0])}; ▼: more than {HOST_AT_MOST:g} times torch's</p>"
+        f"{shape_words(rows[0])}; {MARKS}</p>"
     )
     page.html(reasons.listing())
     return page.done()
@@ -71,24 +75,19 @@ def compiled_page(data: dict) -> Rendered:
     body: list[Row | list[str]] = []
     for group in by_case(rows).values():
         some = next(iter(group.values()))
-        factor = ratio(group, "torch")
-        over = factor is not None and 1 / factor > COMPILED_AT_MOST
-        cost = "–" if factor is None else f"{1 / factor:.2f} × torch’s time"
-        css = "behind" if over else "level"
         body.append(
             [
                 f"{shape_words(some)}, {some['dtype']}",
                 STEPS[some["direction"]],
                 some["inputs"],
-                f'<span class="{css}">{"▼ " if over else ""}{cost}</span>',
+                cost(group),
                 time_cell(group.get(CHOOSER), reasons),
                 time_cell(group.get("torch"), reasons),
             ]
         )
     head = ["shape", "step", "mode", "ours takes", "µs, ours", "torch"]
     page.html(
-        table(head, body, 4) + '<p class="bench-caption">µs of the host for one step; ▼: more than '
-        f"{COMPILED_AT_MOST:g} times torch’s</p>"
+        table(head, body, 4) + f'<p class="bench-caption">µs of the host for one step; {MARKS}</p>'
     )
     page.html(reasons.listing())
     return page.done()
