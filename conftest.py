@@ -25,7 +25,7 @@ from markdown_it import MarkdownIt
 from pytest_markdown_docs._runners import DefaultRunner, register_runner
 from pytest_markdown_docs.plugin import MarkdownDocstringCodeModule, parse_superfences_block_info
 
-pytest_plugins = ["counting", "pytester"]  # tests/counting.py, and what tests it
+pytest_plugins = ["counting", "groups", "pytester"]  # `tests/counting.py`, `tests/groups.py`
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -148,9 +148,10 @@ class Session(Fence):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path, parent):
-    """Look for fences in pages and in the docstrings of `src/`, but not in the tests themselves."""
+    """Look for fences in pages and in the docstrings of `src/`, but not in the tests themselves;
+    nor in each docstring of a file that has none."""
     collected = yield
-    keep = file_path.is_relative_to(ROOT / "src")
+    keep = file_path.is_relative_to(ROOT / "src") and "```" in file_path.read_text("utf8")
     return [item for item in collected if keep or not isinstance(item, MarkdownDocstringCodeModule)]
 
 

@@ -1,4 +1,4 @@
-"""Find the bug. It works on a matrix of its own, and not on a slice of a wider one."""
+"""Find the bug. It works on a whole matrix, but not on a slice of a wider one."""
 
 import triton
 import triton.language as tl

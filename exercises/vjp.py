@@ -1,4 +1,5 @@
-"""Fill in. The gradient of a loss by x, given y = softmax(x) and the gradient by y."""
+"""Fill in. The gradient of a loss with respect to x, from y = softmax(x) and the gradient with
+respect to y."""
 
 
 def vjp(y, dy):

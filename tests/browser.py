@@ -42,6 +42,11 @@ PAGES = [page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in 
 DESKTOP, PHONE = 1366, 360
 HEIGHT = 768
 
+OPEN_FOLDS = """document.querySelectorAll(".md-content details:not([open])").forEach((each) => {
+    each.open = true; each.dataset.opened = ""; })"""
+CLOSE_FOLDS = """document.querySelectorAll("[data-opened]").forEach((each) => {
+    each.open = false; delete each.dataset.opened; })"""
+
 SCHEMES = {"light": "default", "dark": "slate"}
 SHOW = """(scheme) => document.querySelector(`input[data-md-color-scheme="${scheme}"]`).click()"""
 SETTLED = """(scheme) => document.body.dataset.mdColorScheme === scheme

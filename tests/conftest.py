@@ -27,12 +27,3 @@ def site(tmp_path_factory, worker_id) -> Path:
     returncode, _, output = log.read_text("utf8").partition("\n")
     assert returncode == "0", output
     return target
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Under `--dist=loadgroup`, the tests of a file share a worker, and with it their fixtures;
-    the parameters of some fixtures name groups of their own."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))

@@ -3,320 +3,314 @@
  * The answer to the first question stands in the page; Python is loaded when the form is used. What
  * comes back is what src/softmax_site/which_kernel/answer.py makes.
  */
-(function () {
-  "use strict";
+import { askPython } from "./ask/client.js";
+import { element } from "./element.js";
 
-  const DTYPES = ["float32", "bfloat16", "float16", "float64"];
+const DTYPES = ["float32", "bfloat16", "float16", "float64"];
 
-  function element(name, attributes, ...children) {
-    const made = document.createElement(name);
-    for (const [key, value] of Object.entries(attributes || {})) {
-      if (value === true) made.setAttribute(key, "");
-      else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value);
-    }
-    made.append(...children.flat().filter((each) => each !== null && each !== undefined));
-    return made;
+const shown = (value) => (typeof value === "number" ? count(value) : value === true ? "yes" : value === false ? "no" : value);
+const count = (value) => value.toLocaleString("en-US");
+const plural = (value, what) => `${count(value)} ${what}${value === 1 ? "" : "s"}`;
+
+function bytesText(value) {
+  for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
+    if (value >= size) return `${(value / size).toPrecision(3)} ${unit}`;
   }
+  return `${value} bytes`;
+}
 
-  const count = (value) => value.toLocaleString("en-US");
-  const plural = (value, what) => `${count(value)} ${what}${value === 1 ? "" : "s"}`;
+function timeText(us) {
+  if (us < 10) return `${us.toFixed(1)} µs`;
+  return us < 1000 ? `${us.toFixed(0)} µs` : `${(us / 1000).toPrecision(3)} ms`;
+}
 
-  function bytesText(value) {
-    for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
-      if (value >= size) return `${(value / size).toPrecision(3)} ${unit}`;
-    }
-    return `${value} bytes`;
-  }
+/* ---- Python ---- */
 
-  function timeText(us) {
-    if (us < 10) return `${us.toFixed(1)} µs`;
-    return us < 1000 ? `${us.toFixed(0)} µs` : `${(us / 1000).toPrecision(3)} ms`;
-  }
-
-  /* ---- Python ---- */
-
-  const PLANNER = `
+const PLANNER = `
 import json
 from planner import answer
 measured = json.loads(measured)
 def ask(text):
-    try:
-        return json.dumps(answer.answer(json.loads(text), measured))
-    except answer.Refused as error:
-        return json.dumps({"refused": str(error)})
+  try:
+      return json.dumps(answer.answer(json.loads(text), measured))
+  except answer.Refused as error:
+      return json.dumps({"refused": str(error)})
 `;
 
-  async function planner(asset) {
-    const { files, measured } = await (await fetch(asset)).json();
-    return { files, start: PLANNER, names: { measured: JSON.stringify(measured) } };
-  }
+async function planner(asset) {
+  const { files, measured } = await (await fetch(asset)).json();
+  return { files, start: PLANNER, names: { measured: JSON.stringify(measured) } };
+}
 
-  /* ---- The form ---- */
+/* ---- The form ---- */
 
-  function field(label, control, hint) {
-    return element("label", { class: "ask-field" }, element("span", {}, label), control, hint ? element("small", {}, hint) : null);
-  }
+function field(label, control, hint) {
+  return element("label", { class: "ask-field" }, element("span", {}, label), control, hint ? element("small", {}, hint) : null);
+}
 
-  function select(name, options, value) {
-    const made = element("select", { name });
-    for (const [key, text] of options) made.append(element("option", { value: key, selected: key === value }, text));
-    return made;
-  }
+function select(name, options, value) {
+  const made = element("select", { name });
+  for (const [key, text] of options) made.append(element("option", { value: key, selected: key === value }, text));
+  return made;
+}
 
-  function form(known, ask) {
-    const text = (name, value, more) => element("input", { name, type: "text", value, autocomplete: "off", spellcheck: "false", ...more });
-    const dtypes = DTYPES.map((name) => [name, name]);
-    return element("form", { class: "ask" },
+function form(known, ask) {
+  const text = (name, value, more) => element("input", { name, type: "text", value, autocomplete: "off", spellcheck: "false", ...more });
+  const dtypes = DTYPES.map((name) => [name, name]);
+  return element("form", { class: "ask" },
+    element("div", { class: "ask-row" },
+      field("Shape", text("shape", ask.shape.join(" × "), { class: "ask-shape" })),
+      field("dim", text("dim", ask.dim, { inputmode: "numeric", class: "ask-short" })),
+      field("dtype", select("dtype", dtypes, ask.dtype)),
+      field("Operation", select("operation", Object.entries(known.operations), ask.operation)),
+      element("button", { type: "submit" }, "Which kernel?")),
+    element("details", { class: "ask-more" },
+      element("summary", {}, "Strides, offset, dtype of the result, batch invariance, another GPU"),
       element("div", { class: "ask-row" },
-        field("Shape", text("shape", ask.shape.join(" × "), { class: "ask-shape" })),
-        field("dim", text("dim", ask.dim, { inputmode: "numeric", class: "ask-short" })),
-        field("dtype", select("dtype", dtypes, ask.dtype)),
-        field("Operation", select("operation", Object.entries(known.operations), ask.operation)),
-        element("button", { type: "submit" }, "Which kernel?")),
-      element("details", { class: "ask-more" },
-        element("summary", {}, "Strides, offset, dtype of the result, batch invariance, another GPU"),
-        element("div", { class: "ask-row" },
-          field("Strides of the input", text("strides", "", { placeholder: "contiguous", class: "ask-shape" }), "in elements, one for each size"),
-          field("Offset", text("offset", "", { placeholder: "0", inputmode: "numeric", class: "ask-short" }), "elements into a vector"),
-          field("Result", select("out_dtype", [["", "same dtype"], ...dtypes], "")),
-          element("label", { class: "ask-check" }, element("input", { name: "invariant", type: "checkbox" }), "the same bits in every batch"),
-          field("Multiprocessors", text("multiprocessors", "", { placeholder: "132", inputmode: "numeric", class: "ask-short" }), "an H200 has 132"))));
-  }
+        field("Strides of the input", text("strides", "", { placeholder: "contiguous", class: "ask-shape" }), "in elements, one for each size"),
+        field("Offset", text("offset", "", { placeholder: "0", inputmode: "numeric", class: "ask-short" }), "elements into a vector"),
+        field("Result", select("out_dtype", [["", "same dtype"], ...dtypes], "")),
+        element("label", { class: "ask-check" }, element("input", { name: "invariant", type: "checkbox" }), "the same bits in every batch"),
+        field("Multiprocessors", text("multiprocessors", "", { placeholder: "132", inputmode: "numeric", class: "ask-short" }), "an H200 has 132"))));
+}
 
-  function numbers(text, what) {
-    const words = text.replaceAll(/[×x*,;()[\]]/g, " ").split(/\s+/).filter(Boolean);
-    return words.map((word) => {
-      const value = Number(word.replaceAll("−", "-"));
-      if (!Number.isInteger(value)) throw new Error(`${what}: “${word}” is no whole number.`);
-      return value;
-    });
-  }
+function numbers(text, what) {
+  const words = text.replaceAll(/[×x*,;()[\]]/g, " ").split(/\s+/).filter(Boolean);
+  return words.map((word) => {
+    const value = Number(word.replaceAll("−", "-"));
+    if (!Number.isInteger(value)) throw new Error(`${what}: “${word}” is no whole number.`);
+    return value;
+  });
+}
 
-  function asked(from) {
-    const get = (name) => from.elements[name].value.trim();
-    const one = (name, what, fallback) => {
-      const found = numbers(get(name), what);
-      if (found.length > 1) throw new Error(`${what}: one number.`);
-      return found.length ? found[0] : fallback;
-    };
-    const shape = numbers(get("shape"), "Shape");
-    if (!shape.length) throw new Error("Shape: one number or more, as 8192 × 50257.");
-    const out = { shape, dim: one("dim", "dim", -1), dtype: get("dtype"), operation: get("operation") };
-    const strides = numbers(get("strides"), "Strides");
-    if (strides.length) out.strides = strides;
-    const offset = one("offset", "Offset", 0);
-    if (offset) out.offset = offset;
-    if (get("out_dtype")) out.out_dtype = get("out_dtype");
-    const multiprocessors = one("multiprocessors", "Multiprocessors", 0);
-    if (multiprocessors) out.multiprocessors = multiprocessors;
-    if (from.elements.invariant.checked) out.invariant = true;
-    return out;
-  }
+function asked(from) {
+  const get = (name) => from.elements[name].value.trim();
+  const one = (name, what, fallback) => {
+    const found = numbers(get(name), what);
+    if (found.length > 1) throw new Error(`${what}: one number.`);
+    return found.length ? found[0] : fallback;
+  };
+  const shape = numbers(get("shape"), "Shape");
+  if (!shape.length) throw new Error("Shape: one number or more, as 8192 × 50257.");
+  const out = { shape, dim: one("dim", "dim", -1), dtype: get("dtype"), operation: get("operation") };
+  const strides = numbers(get("strides"), "Strides");
+  if (strides.length) out.strides = strides;
+  const offset = one("offset", "Offset", 0);
+  if (offset) out.offset = offset;
+  if (get("out_dtype")) out.out_dtype = get("out_dtype");
+  const multiprocessors = one("multiprocessors", "Multiprocessors", 0);
+  if (multiprocessors) out.multiprocessors = multiprocessors;
+  if (from.elements.invariant.checked) out.invariant = true;
+  return out;
+}
 
-  /* ---- The answer ---- */
+/* ---- The answer ---- */
 
-  function headline(known, answer, base) {
-    const name = answer.kernel;
-    const page = known.pages[name];
-    const label = element("code", {}, name);
-    return element("p", { class: "answer-name" }, page ? element("a", { href: `${base}kernels/${page}/` }, label) : label);
-  }
+function headline(known, answer, base) {
+  const name = answer.kernel;
+  const page = known.pages[name];
+  const label = element("code", {}, name);
+  return element("p", { class: "answer-name" }, page ? element("a", { href: `${base}kernels/${page}/` }, label) : label);
+}
 
-  function fact(value, label, more) {
-    return element("div", { class: "answer-fact" }, element("strong", {}, value), element("span", {}, label), more ? element("small", {}, more) : null);
-  }
+function fact(value, label, more) {
+  return element("div", { class: "answer-fact" }, element("strong", {}, value), element("span", {}, label), more ? element("small", {}, more) : null);
+}
 
-  function facts(answer) {
-    const { bytes, time } = answer;
-    const moved = bytes.useful + bytes.again + bytes.copied;
-    const more = [
-      bytes.again ? "the input is read twice" : "each number once",
-      bytes.copied ? `${bytesText(bytes.copied)} of them to copy first` : "",
-    ].filter(Boolean).join("; ");
-    const programs = answer.programs.map(count).join(" + ");
-    const launches = answer.programs.length > 1 ? `in ${answer.programs.length} launches` : `of ${plural(answer.warps || 1, "warp")} each`;
-    const share = time && time.copy ? `measured: ${time.copy.toFixed(2)} of a copy’s speed` : time ? confidence(time.far) : "nothing like it was measured";
-    return element("div", { class: "answer-facts" },
-      fact(programs, "programs", answer.warps ? launches : "warps are tuned at the first call"),
-      fact(bytesText(moved), "moved", more),
-      fact(time ? `${time.far ? "≈ " : ""}${timeText(time.us)}` : "–", "to expect on an H200", share));
-  }
+function facts(answer) {
+  const { bytes, time } = answer;
+  const moved = bytes.useful + bytes.again + bytes.copied;
+  const more = [
+    bytes.again ? "the input is read twice" : "each number once",
+    bytes.copied ? `${bytesText(bytes.copied)} of them to copy first` : "",
+  ].filter(Boolean).join("; ");
+  const programs = answer.programs.map(count).join(" + ");
+  const launches = answer.programs.length > 1 ? `in ${answer.programs.length} launches` : `of ${plural(answer.warps || 1, "warp")} each`;
+  const share = time && time.copy ? `measured: ${time.copy.toFixed(2)} of a copy’s speed` : time ? confidence(time.far) : "nothing like it was measured";
+  return element("div", { class: "answer-facts" },
+    fact(programs, "programs", answer.warps ? launches : "warps are tuned at the first call"),
+    fact(bytesText(moved), "moved", more),
+    fact(time ? `${time.far ? "≈ " : ""}${timeText(time.us)}` : "–", "to expect on an H200", share));
+}
 
-  const confidence = (far) => far < 1 ? "from measurements nearby" : far < 3 ? "from measurements some way off" : "a guess from far away";
+const confidence = (far) => far < 1 ? "from measurements nearby" : far < 3 ? "from measurements some way off" : "a guess from far away";
 
-  function fill(text, values) {
-    return text.replace(/\{([\w.]+)\}/g, (all, name) => {
-      const found = values.find(([key]) => key === name || key.endsWith(`.${name}`));
-      return found && found[1] !== null ? (typeof found[1] === "number" ? count(found[1]) : String(found[1])) : all;
-    });
-  }
+function fill(text, values) {
+  return text.replace(/\{([\w.]+)\}/g, (all, name) => {
+    const found = values.find(([key]) => key === name || key.endsWith(`.${name}`));
+    return found && found[1] !== null ? shown(found[1]) : all;
+  });
+}
 
-  function valuesText(values) {
-    const shown = values.filter(([, value]) => value !== null);
-    return shown.map(([name, value]) => `${name} = ${typeof value === "number" ? count(value) : value === true ? "yes" : value === false ? "no" : value}`).join(", ");
-  }
+/* Where a condition stands in the chooser. */
+function source(condition, base) {
+  return element("a", { class: "why-where", href: base + condition.link }, condition.where);
+}
 
-  function source(known, each, base) {
+/* A condition in words, and with the numbers of this question. */
+function condition(known, each, base) {
+  const asked = known.conditions[each.at];
+  const values = fill(asked.values, each.with);
+  return element("div", { class: "why-condition" },
+    element("span", {}, fill(asked.says, each.with)),
+    values && !values.includes("{") ? element("span", { class: "why-values" }, values) : null,
+    source(asked, base));
+}
+
+const mark = (yes) => element("span", { class: yes ? "why-answer yes" : "why-answer no" }, yes ? "yes" : "no");
+
+/* Of one condition asked again and again, as of each way to cut a row, what comes after the first yes
+   decides nothing; and a condition asked twice is shown once. */
+function decisive(known, found) {
+  const out = [];
+  const settled = new Set();
+  for (const each of found) {
     const condition = known.conditions[each.at];
-    return element("div", { class: "why-code" },
-      element("code", {}, condition.code),
-      element("span", {}, valuesText(each.with)),
-      element("a", { href: base + condition.link }, condition.where));
+    const name = `${condition.function} ${condition.says}`;
+    if (!condition.words || settled.has(name)) continue;
+    if (!condition.filter || each.answer) settled.add(name);
+    out.push(each);
   }
+  return out;
+}
 
-  const mark = (yes) => element("span", { class: yes ? "why-answer yes" : "why-answer no" }, yes ? "yes" : "no");
+function why(known, found, base) {
+  const list = element("ol", { class: "why" });
+  for (const each of decisive(known, found)) {
+    const [question, yes, no] = known.conditions[each.at].words;
+    const inner = decisive(known, each.inner);
+    const so = each.answer ? yes : no;
+    list.append(element("li", {},
+      element("div", { class: "why-step" }, mark(each.answer),
+        element("p", {}, element("span", { class: "why-question" }, fill(question, each.with)), so ? element("span", { class: "why-so" }, fill(so, each.with)) : null),
+        source(known.conditions[each.at], base)),
+      inner.length ? why(known, each.inner, base) : null));
+  }
+  return list;
+}
 
-  /* Of one condition asked again and again, as of each way to cut a row, what comes after the first yes
-     decides nothing; and a condition asked twice is shown once. */
-  function decisive(known, found) {
-    const out = [];
-    const settled = new Set();
-    for (const each of found) {
-      const condition = known.conditions[each.at];
-      const name = `${condition.function} ${condition.code}`;
-      if (!condition.words || settled.has(name)) continue;
-      if (!condition.filter || each.answer) settled.add(name);
-      out.push(each);
+function everything(known, found, base) {
+  const list = element("ol", { class: "why-all" });
+  for (const each of found) {
+    list.append(element("li", {}, mark(each.answer), condition(known, each, base), each.inner.length ? everything(known, each.inner, base) : null));
+  }
+  return list;
+}
+
+const number = (found) => found.reduce((sum, each) => sum + 1 + number(each.inner), 0);
+
+function constants(known, answer) {
+  const words = known.fields[answer.geometry] || {};
+  const order = Object.keys(words);
+  const sorted = [...answer.constants].sort(([a], [b]) => order.indexOf(a) - order.indexOf(b)); // Python's in the page has lost it
+  const lines = sorted.map(([name, value]) => [name, shown(value), words[name] || ""]);
+  const of = known.fields.Choice;
+  if (answer.warps) lines.push(["num_warps", count(answer.warps), of.num_warps]);
+  if (answer.registers) lines.push(["max_registers", count(answer.registers), of.max_registers]);
+  if (answer.chunks > 1) lines.push(["n_chunks", count(answer.chunks), of.n_chunks]);
+  if (answer.chunk_cols) lines.push(["chunk_cols", count(answer.chunk_cols), of.chunk_cols]);
+  const body = lines.map(([name, value, text]) => element("tr", {},
+    element("th", { scope: "row" }, element("code", {}, name)), element("td", {}, value), element("td", {}, text.replaceAll("`", ""))));
+  return element("table", { class: "answer-constants" }, element("tbody", {}, body));
+}
+
+function near(time) {
+  if (!time) return null;
+  const doublings = (far) => far === 0 ? "this very case" : `${far.toFixed(1)} doublings away`;
+  return element("ul", { class: "answer-near" }, time.near.map((row) => element("li", {},
+    `${row.text}, ${row.dtype}: ${timeText(row.us)}${row.copy ? `, ${row.copy.toFixed(2)} of a copy’s speed` : ""}; ${doublings(row.far)}`)));
+}
+
+function sentence(answer, field) {
+  const get = (name) => (answer.constants.find(([key]) => key === name) || [])[1];
+  const rows = plural(get("block_rows") || 1, "row");
+  const tiles = get("tiles") > 1 ? `${get("tiles")} tiles of ${count(get("block_cols"))} columns side by side` : `a tile of ${count(get("block_cols") || 0)} columns`;
+  const vector = get("vector") > 1 ? `${get("vector")} elements move at a time` : "";
+  const each = {
+    RowTile: () => `Each program takes ${rows}, in ${tiles}.`,
+    SplitRows: () => `A row of ${count(answer.columns)} is cut into ${plural(answer.chunks, "chunk")} of ${count(answer.chunk_cols)} at most; ${answer.warps === 1 ? "one warp holds" : `${answer.warps} warps hold`} one${get("depth") ? ", and load the next while they wait" : ""}.`,
+    StridedTile: () => `Each program takes ${count(get("block_inner"))} strands side by side, whole, in a tile of ${count(get("block_cols"))} × ${count(get("block_inner"))}.`,
+    SplitStrided: () => `The strands are cut into ${plural(answer.chunks, "chunk")} of ${count(get("block_cols"))}; a program holds one chunk of ${count(get("block_inner"))} strands side by side.`,
+    StridedLoops: () => `Programs walk down ${answer.chunks > 1 ? `${count(answer.chunks)} chunks` : "the strands"} in tiles of ${count(get("block_cols"))} × ${count(get("block_inner"))}, twice.`,
+  }[field];
+  const first = each ? each() : "One program takes one row and walks it twice.";
+  const around = {
+    CopyFirst: "The inputs are copied first, since no kernel takes their layout.",
+    Convert: "The inputs are converted to float64 first.",
+  };
+  return [first, vector ? `${vector}.` : "", ...answer.around.map((name) => around[name] || "")].filter(Boolean).join(" ");
+}
+
+function show(into, known, ask, answer, base) {
+  into.replaceChildren(
+    element("div", { class: "answer-head" },
+      element("p", { class: "answer-asked" }, `${known.operations[ask.operation]} of ${ask.shape.map(count).join(" × ")}, ${ask.dtype}${ask.dim === -1 ? "" : `, dim ${ask.dim}`}`),
+      headline(known, answer, base),
+      element("p", { class: "answer-sentence" }, sentence(answer, answer.geometry))),
+    facts(answer),
+    element("h3", { class: "answer-title" }, "Why"),
+    why(known, answer.why, base),
+    element("details", { class: "answer-fold" }, element("summary", {}, `All ${number(answer.why)} conditions, in the order in which they were asked`), everything(known, answer.why, base)),
+    element("details", { class: "answer-fold" }, element("summary", {}, "The constants that the kernel is compiled with"), constants(known, answer)),
+    ...(answer.time ? [element("details", { class: "answer-fold" }, element("summary", {}, "Where the time comes from"), near(answer.time))] : []));
+}
+
+function enhance(box) {
+  const start = JSON.parse(box.querySelector("script").textContent);
+  const asset = new URL(box.dataset.asset, location.href).href;
+  const base = new URL("../", asset).href;
+  const made = form(start, start.ask);
+  const says = element("p", { class: "ask-says", role: "status" });
+  const into = element("div", { class: "answer", "aria-live": "polite" });
+  box.append(made, says, into);
+  box.hidden = false;
+  show(into, start, start.ask, start.answer, base);
+
+  const python = askPython(() => planner(asset));
+  const state = () => [...new FormData(made).values()].join("|");
+  let turn = 0;
+  let last = state();
+
+  async function run() {
+    if (state() === last) return; // Enter in a field is a change and a submission
+    last = state();
+    const mine = ++turn;
+    says.classList.remove("wrong");
+    try {
+      const ask = asked(made);
+      if (turn === 1) says.textContent = "Loading Python …";
+      const answer = JSON.parse(await python(JSON.stringify(ask)));
+      if (mine !== turn) return;
+      says.textContent = "";
+      if (answer.refused) throw new Error(answer.refused);
+      show(into, start, ask, answer, base);
+    } catch (error) {
+      if (mine !== turn) return;
+      says.textContent = error.message;
+      says.classList.add("wrong");
     }
-    return out;
+    box.dataset.turn = String(mine);
   }
 
-  function why(known, found, base) {
-    const list = element("ol", { class: "why" });
-    for (const each of decisive(known, found)) {
-      const [question, yes, no] = known.conditions[each.at].words;
-      const inner = decisive(known, each.inner);
-      const so = each.answer ? yes : no;
-      list.append(element("li", {},
-        element("div", { class: "why-step" }, mark(each.answer),
-          element("p", {}, element("span", { class: "why-question" }, fill(question, each.with)), so ? element("span", { class: "why-so" }, fill(so, each.with)) : null),
-          source(known, each, base)),
-        inner.length ? why(known, each.inner, base) : null));
-    }
-    return list;
+  made.addEventListener("submit", (event) => { event.preventDefault(); run(); });
+  made.addEventListener("change", run);
+
+  function take(ask) {
+    made.elements.shape.value = ask.shape.join(" × ");
+    for (const name of ["dim", "dtype", "operation"]) made.elements[name].value = ask[name];
+    for (const name of ["strides", "offset", "out_dtype", "multiprocessors"]) made.elements[name].value = "";
+    made.elements.invariant.checked = false;
+    box.scrollIntoView({ block: "start", behavior: "auto" });
+    made.elements.shape.focus({ preventScroll: true });
+    run();
   }
 
-  function everything(known, found, base) {
-    const list = element("ol", { class: "why-all" });
-    for (const each of found) {
-      list.append(element("li", {}, mark(each.answer), source(known, each, base), each.inner.length ? everything(known, each.inner, base) : null));
-    }
-    return list;
+  for (const row of document.querySelectorAll("[data-ask]")) {
+    const cell = row.cells[0];
+    const button = element("button", { type: "button", class: "ask-this" }, cell.textContent);
+    button.addEventListener("click", () => take(JSON.parse(row.dataset.ask)));
+    cell.replaceChildren(button);
   }
+}
 
-  const number = (found) => found.reduce((sum, each) => sum + 1 + number(each.inner), 0);
-
-  function constants(known, answer) {
-    const words = known.fields[answer.geometry] || {};
-    const lines = answer.constants.map(([name, value]) => [name, value === true ? "yes" : value === false ? "no" : count(value), words[name] || ""]);
-    const of = known.fields.Choice;
-    if (answer.warps) lines.push(["num_warps", count(answer.warps), of.num_warps]);
-    if (answer.registers) lines.push(["max_registers", count(answer.registers), of.max_registers]);
-    if (answer.chunks > 1) lines.push(["n_chunks", count(answer.chunks), of.n_chunks]);
-    if (answer.chunk_cols) lines.push(["chunk_cols", count(answer.chunk_cols), of.chunk_cols]);
-    const body = lines.map(([name, value, text]) => element("tr", {},
-      element("th", { scope: "row" }, element("code", {}, name)), element("td", {}, value), element("td", {}, text.replaceAll("`", ""))));
-    return element("table", { class: "answer-constants" }, element("tbody", {}, body));
-  }
-
-  function near(time) {
-    if (!time) return null;
-    const doublings = (far) => far === 0 ? "this very case" : `${far.toFixed(1)} doublings away`;
-    return element("ul", { class: "answer-near" }, time.near.map((row) => element("li", {},
-      `${row.text}, ${row.dtype}: ${timeText(row.us)}${row.copy ? `, ${row.copy.toFixed(2)} of a copy’s speed` : ""}; ${doublings(row.far)}`)));
-  }
-
-  function sentence(answer, field) {
-    const get = (name) => (answer.constants.find(([key]) => key === name) || [])[1];
-    const rows = plural(get("block_rows") || 1, "row");
-    const tiles = get("tiles") > 1 ? `${get("tiles")} tiles of ${count(get("block_cols"))} columns side by side` : `a tile of ${count(get("block_cols") || 0)} columns`;
-    const vector = get("vector") > 1 ? `${get("vector")} elements move at a time` : "";
-    const each = {
-      RowTile: () => `Each program takes ${rows}, in ${tiles}.`,
-      SplitRows: () => `A row of ${count(answer.columns)} is cut into ${plural(answer.chunks, "chunk")} of ${count(answer.chunk_cols)} at most; ${answer.warps === 1 ? "one warp holds" : `${answer.warps} warps hold`} one${get("depth") ? ", and load the next while they wait" : ""}.`,
-      StridedTile: () => `Each program takes ${count(get("block_inner"))} strands side by side, whole, in a tile of ${count(get("block_cols"))} × ${count(get("block_inner"))}.`,
-      SplitStrided: () => `The strands are cut into ${plural(answer.chunks, "chunk")} of ${count(get("block_cols"))}; a program holds one chunk of ${count(get("block_inner"))} strands side by side.`,
-      StridedLoops: () => `Programs walk down ${answer.chunks > 1 ? `${count(answer.chunks)} chunks` : "the strands"} in tiles of ${count(get("block_cols"))} × ${count(get("block_inner"))}, twice.`,
-    }[field];
-    const first = each ? each() : "One program takes one row and walks it twice.";
-    const around = {
-      CopyFirst: "The inputs are copied first, since no kernel takes their layout.",
-      Convert: "The inputs are converted to float64 first.",
-    };
-    return [first, vector ? `${vector}.` : "", ...answer.around.map((name) => around[name] || "")].filter(Boolean).join(" ");
-  }
-
-  function show(into, known, ask, answer, base) {
-    into.replaceChildren(
-      element("div", { class: "answer-head" },
-        element("p", { class: "answer-asked" }, `${known.operations[ask.operation]} of ${ask.shape.map(count).join(" × ")}, ${ask.dtype}${ask.dim === -1 ? "" : `, dim ${ask.dim}`}`),
-        headline(known, answer, base),
-        element("p", { class: "answer-sentence" }, sentence(answer, answer.geometry))),
-      facts(answer),
-      element("h3", { class: "answer-title" }, "Why"),
-      why(known, answer.why, base),
-      element("details", { class: "answer-fold" }, element("summary", {}, `All ${number(answer.why)} conditions, in the order in which they were asked`), everything(known, answer.why, base)),
-      element("details", { class: "answer-fold" }, element("summary", {}, "The constants that the kernel is compiled with"), constants(known, answer)),
-      ...(answer.time ? [element("details", { class: "answer-fold" }, element("summary", {}, "Where the time comes from"), near(answer.time))] : []));
-  }
-
-  function enhance(box) {
-    const start = JSON.parse(box.querySelector("script").textContent);
-    const asset = new URL(box.dataset.asset, location.href).href;
-    const base = new URL("../", asset).href;
-    const made = form(start, start.ask);
-    const says = element("p", { class: "ask-says", role: "status" });
-    const into = element("div", { class: "answer", "aria-live": "polite" });
-    box.append(made, says, into);
-    box.hidden = false;
-    show(into, start, start.ask, start.answer, base);
-
-    const python = window.softmaxAsk(base, () => planner(asset));
-    const state = () => [...new FormData(made).values()].join("|");
-    let turn = 0;
-    let last = state();
-
-    async function run() {
-      if (state() === last) return; // Enter in a field is a change and a submission
-      last = state();
-      const mine = ++turn;
-      says.classList.remove("wrong");
-      try {
-        const ask = asked(made);
-        if (turn === 1) says.textContent = "Loading Python …";
-        const answer = JSON.parse(await python(JSON.stringify(ask)));
-        if (mine !== turn) return;
-        says.textContent = "";
-        if (answer.refused) throw new Error(answer.refused);
-        show(into, start, ask, answer, base);
-      } catch (error) {
-        if (mine !== turn) return;
-        says.textContent = error.message;
-        says.classList.add("wrong");
-      }
-      box.dataset.turn = String(mine);
-    }
-
-    made.addEventListener("submit", (event) => { event.preventDefault(); run(); });
-    made.addEventListener("change", run);
-
-    function take(ask) {
-      made.elements.shape.value = ask.shape.join(" × ");
-      for (const name of ["dim", "dtype", "operation"]) made.elements[name].value = ask[name];
-      for (const name of ["strides", "offset", "out_dtype", "multiprocessors"]) made.elements[name].value = "";
-      made.elements.invariant.checked = false;
-      box.scrollIntoView({ block: "start", behavior: "auto" });
-      made.elements.shape.focus({ preventScroll: true });
-      run();
-    }
-
-    for (const row of document.querySelectorAll("[data-ask]")) {
-      const cell = row.cells[0];
-      const button = element("button", { type: "button", class: "ask-this" }, cell.textContent);
-      button.addEventListener("click", () => take(JSON.parse(row.dataset.ask)));
-      cell.replaceChildren(button);
-    }
-  }
-
-  document.querySelectorAll(".which-kernel").forEach(enhance);
-})();
+document.querySelectorAll(".which-kernel").forEach(enhance);

@@ -267,7 +267,7 @@ EXERCISES = (
     ("merge", "fill in", "Two parts become one", merge),
     ("lanes", "predict", "Idle lanes", lanes),
     ("first_kernel", "fill in", "A first kernel", first_kernel),
-    ("padding", "find the bug", "What a masked lane says", padding),
+    ("padding", "find the bug", "What a masked lane contributes", padding),
     ("single_block", "fill in", "One read, one write", single_block),
     ("stride", "find the bug", "Rows that lie apart", stride),
     ("backward", "fill in", "The backward pass", backward),

@@ -1,4 +1,4 @@
-"""Find the bug. It passes on random numbers, and answers NaN for the row (-1000, -1001)."""
+"""Find the bug. It passes on random numbers, but returns NaN for the row (-1000, -1001)."""
 
 import triton
 import triton.language as tl

@@ -62,6 +62,8 @@ class Cell(NamedTuple):
     hint: str
     given: dict[str, str]
     """Modules of the library, by the names that are wanted of them."""
+    offered: list[str]
+    """Which of them a reader may use; the kernel calls the others."""
     kernel: str
     """The section of the library, or nothing."""
     code: str
@@ -87,15 +89,12 @@ class Cell(NamedTuple):
 
 
 def without_docstrings(source: str) -> str:
-    """Python without the docstrings of its functions."""
-    lines = source.splitlines()
+    """Python without the docstrings of its functions and constants."""
+    lines: list[str | None] = [*source.splitlines()]
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
-            first = node.body[0]
-            assert first.end_lineno is not None
-            lines[first.lineno - 1 : first.end_lineno] = [None] * (  # type: ignore[list-item]
-                first.end_lineno - first.lineno + 1
-            )
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            last = node.end_lineno or node.lineno
+            lines[node.lineno - 1 : last] = [None] * (last - node.lineno + 1)
     return "\n".join(line for line in lines if line is not None).strip("\n") + "\n"
 
 
@@ -123,7 +122,7 @@ def read(root: Path, name: str) -> Cell:
         raise CellError(f"{path}: a cell begins with its title, in three quotes")
     title, _, hint = head["text"].partition("\n")
     rest = text[head.end() :].splitlines()
-    kernel, given = "", {}
+    kernel, given, offered = "", {}, []
     for line in rest:
         if match := _CODE.fullmatch(line):
             file = root / "src" / f"{match['path']}.py"
@@ -131,10 +130,13 @@ def read(root: Path, name: str) -> Cell:
             kernel += ("\n\n" if kernel else "") + without_docstrings(piece)
             given |= kernel_source.imports(root / "src", _module(match["path"]), piece)
         elif match := _GIVEN.fullmatch(line):
+            offered += match["names"].split()
             given |= dict.fromkeys(match["names"].split(), _module(match["path"]))
     code = [line for line in rest if not (_CODE.fullmatch(line) or _GIVEN.fullmatch(line))]
     code_text = "\n".join(code).strip("\n") + "\n"
-    return Cell(name, title, " ".join(hint.split()), given, kernel, code_text)
+    own = [each.id for node in ast.parse(kernel).body for each in getattr(node, "targets", ())]
+    given = {name: module for name, module in given.items() if name not in own}
+    return Cell(name, title, " ".join(hint.split()), given, offered, kernel, code_text)
 
 
 def names(root: Path) -> list[str]:
@@ -165,6 +167,47 @@ def runtime(root: Path) -> str:
 
 # ---- HTML ----
 
+NAMES = {
+    "tl": "the language of kernels: <code>tl.load</code>, <code>tl.sum</code> and so on; "
+    "<code>triton</code> is there too, with <code>@triton.jit</code>",
+    "Tensor": 'numbers for a kernel: <code>Tensor([[1.0, 2.0]], name="x")</code>; '
+    "<code>dtype</code> and <code>strides</code> may be given",
+    "empty": 'a tensor that nobody has written: <code>empty((2, 3), name="y")</code>, all NaN',
+    "show": "draws a tensor or lists of numbers",
+    "expect": "fails, and says where, unless two results agree to four digits",
+    "record": "<code>with record() as trace:</code> keeps what the launches inside it access",
+    "inf": "infinity; <code>-inf</code> is what a maximum starts with",
+    "nan": "what 0 / 0 is",
+    "replace": "an operation that differs from another one in some fields; "
+    "<code>Operation</code> makes a new one",
+    "float32": "the type of a tensor; so are <code>float16</code>, <code>bfloat16</code>, "
+    "<code>float64</code>, <code>int32</code> and <code>int64</code>",
+}
+"""What the names mean that a cell finds, for readers."""
+
+
+def found(cell: Cell) -> list[str]:
+    """The names that a cell's texts use and find there, and those it is offered of the library."""
+    used: set[str] = set()
+    for text in {*cell.texts("wrong"), *cell.texts("right")}:
+        used |= {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    common = ["triton", "tl", "show", *session.NAMES]
+    return [name for name in common if name in used] + cell.offered
+
+
+def names_list() -> str:
+    """All names that every cell finds."""
+    lines = [f"<dt><code>{name}</code></dt><dd>{words}</dd>" for name, words in NAMES.items()]
+    return f'<dl class="cell-names">{"".join(lines)}</dl>\n'
+
+
+def _names_line(cell: Cell) -> str:
+    listed = ", ".join(f"<code>{name}</code>" for name in found(cell))
+    if cell.given.keys() - {*cell.offered}:
+        listed += " and what the kernel calls"
+    link = '<a href="../../reference/verified/#names">What they are</a>'
+    return f'<p class="run-names">Not defined here, but there: {listed}. {link}</p>'
+
 
 @functools.lru_cache(maxsize=2)
 def _stamp(root: Path) -> tuple:
@@ -190,7 +233,7 @@ def _coloured(code: str) -> str:
 def _editor(code: str, label: str) -> str:
     return (
         f'<div class="run-text"><p class="run-label">{label}</p>'
-        '<div class="run-editor highlight no-copy" tabindex="0">'
+        '<div class="editor highlight no-copy" tabindex="0">'
         f"<pre><code>{_coloured(code)}</code></pre></div></div>"
     )
 
@@ -223,7 +266,7 @@ def _html(root: Path, name: str, stamp: tuple) -> str:
         if not answer["error"] or mended["error"]:
             raise CellError(f"{name}: the wrong lines must fail and the right ones must not")
         texts = (
-            '<div class="run-text"><div class="run-editor highlight no-copy" tabindex="0">'
+            '<div class="run-text"><div class="editor highlight no-copy" tabindex="0">'
             f"<pre><code>{_both(cell.code)}</code></pre></div></div>"
         )
         result = (
@@ -236,6 +279,8 @@ def _html(root: Path, name: str, stamp: tuple) -> str:
         labels = ["The kernel", "The call"] if cell.kernel else [""]
         texts = "".join(map(_editor, cell.texts(), labels))
         result = answer["html"]
+    if found(cell):
+        texts += _names_line(cell)
     kind = "run-cell run-mistake" if cell.is_mistake else "run-cell"
     payload = json.dumps(data).replace("</", "<\\/")
     return (

@@ -130,7 +130,9 @@ class EquationBlock(_Shown):
         if equation.test:
             child(meta, "a", "test", href=source.link(equation.test.path, equation.test.first))
         if equation.code:
-            code_links(child(meta, "span", "code: ", class_="equation-code"), equation)
+            fold = child(meta, "details", class_="equation-code")
+            child(fold, "summary", "code")
+            code_links(child(fold, "span"), equation)
 
 
 class EquationRefBlock(_Shown):
@@ -210,7 +212,7 @@ class _Index(BlockProcessor):
         for page, named in registry.pages().items():
             heading = child(parent, "h2")
             child(heading, "a", registry.titles[page].replace("$", ""), href=f"/{page}")
-            table = child(parent, "table")
+            table = child(parent, "table", data_search_exclude="")
             row = child(child(table, "thead"), "tr")
             for title in ("no.", "equation", "computed at", "test"):
                 child(row, "th", title, scope="col")
@@ -223,7 +225,8 @@ class _Index(BlockProcessor):
                 test = child(row, "td")
                 if equation.test:
                     href = source.link(equation.test.path, equation.test.first)
-                    child(test, "a", f"line\xa0{equation.test.first}", href=href)
+                    line = str(equation.test.first)
+                    child(test, "a", line, href=href, aria_label=f"line {line} of the tests")
         self.formulas.wait(parent, registry)
 
 

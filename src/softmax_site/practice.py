@@ -99,14 +99,33 @@ def _marked(text: str, marked: set[int]) -> str:
     return f'<div class="highlight"><pre><code>{"".join(shown)}</code></pre></div>'
 
 
+def asked(skeleton: str) -> tuple[str, str]:
+    """The question of an exercise in which a number is predicted, and the code that it is about.
+
+    >>> asked("'Predict. How many?' ANSWER = ... x = 1".replace(" ANSWER", "\\nANSWER"))
+    ('How many?', 'x = 1')
+    """
+    words, _, code = skeleton.partition("ANSWER = ...")
+    question = ast.get_docstring(ast.parse(words)) or ""
+    return " ".join(question.removeprefix("Predict. ").split()), code.strip()
+
+
 def exercise(each: Exercise) -> str:
-    """The exercise as it stands in its page; the script makes an editor of it."""
+    """The exercise as it stands in its page; the script makes an editor or a field of it."""
+    source = ""
+    if each.kind == "predict":
+        question, code = asked(each.skeleton)
+        source = f' data-source="{escape(each.skeleton.rstrip())}"'
+        body = f'<p class="exercise-question">{escape(question)}</p>\n'
+        body += _marked(code, set()) if code else ""
+    else:
+        code = f"<pre><code>{escape(each.skeleton)}</code></pre>"
+        body = f'<div class="editor highlight no-copy">{code}</div>'
     return (
-        f'<div class="exercise" data-exercise="{each.name}" data-kind="{each.kind}" '
-        f'data-asset="../../{ASSET}" data-search-exclude>\n'
+        f'<div class="exercise" data-exercise="{each.name}"{source} data-search-exclude>\n'
         f'<p class="exercise-head"><span class="exercise-kind">{KINDS[each.kind]}</span> '
         f"<code>{FOLDER}/{each.name}.py</code></p>\n"
-        f'<div class="run-editor highlight"><pre><code>{escape(each.skeleton)}</code></pre></div>\n'
+        f"{body}\n"
         f'<p class="exercise-command">On a CPU, in a clone: change the file, then '
         f"<code>python -m {FOLDER} {each.name}</code></p>\n</div>\n"
     )

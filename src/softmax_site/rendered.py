@@ -23,7 +23,16 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from softmax_site import checks, corrections, kernel_map, modules, observations, practice, traffic
+from softmax_site import (
+    cells,
+    checks,
+    corrections,
+    kernel_map,
+    modules,
+    observations,
+    practice,
+    traffic,
+)
 from softmax_site.benchmarks import notice
 from softmax_site.benchmarks.data import newest
 from softmax_site.benchmarks.page import Fragment, Rendered
@@ -41,7 +50,7 @@ def _stamp(root: Path) -> tuple:
     files = [root / name for name in READ]
     files += [*(root / READ[0]).rglob("*.json"), *(root / "src").rglob("*.py")]
     files += (root / moving.FRAMES).glob("*.html")
-    files += (root / practice.FOLDER).rglob("*.py")
+    files += [*(root / practice.FOLDER).rglob("*.py"), *(root / cells.FOLDER).rglob("*.py")]
     return tuple((path, path.stat().st_mtime_ns) for path in files if path.is_file())
 
 
@@ -56,6 +65,7 @@ def _load(root: Path, stamp: tuple) -> Rendered:
     out.fragments |= kernel_map.fragments(found and found[1])
     out.fragments |= home.fragments(root)
     out.fragments |= moving.fragments(root)
+    out.fragments["cell-names"] = Fragment(cells.names_list())
     if (root / LIBRARY).is_dir():
         out.add(which_kernel.render(root))
     if (root / practice.FOLDER).is_dir():

@@ -87,7 +87,7 @@ def punctuated(html: str) -> str:
 
 
 def breakable(html: str) -> str:
-    """Long names in the cells of tables, which may break between their words.
+    """Long names in the cells of tables, links among them, which may break between their words.
 
     >>> breakable("<td><code>tests/test_the_start.py</code></td><code>tests/test_it.py</code>")
     '<td><code>tests/<wbr>test_<wbr>the_<wbr>start.py</code></td><code>tests/test_it.py</code>'
@@ -95,8 +95,8 @@ def breakable(html: str) -> str:
 
     def cell(found: re.Match) -> str:
         return re.sub(
-            r"(<code\b[^>]*>)([\w./:-]{16,})(</code>)",
-            lambda code: code[1] + re.sub(r"(?<=\w)([_/]|::)(?=\w)", r"\1<wbr>", code[2]) + code[3],
+            r"(<(code|a)\b[^>]*>)([\w./:-]{8,})(</\2>)",
+            lambda at: at[1] + re.sub(r"(?<=\w)([_/]|::)(?=\w)", r"\1<wbr>", at[3]) + at[4],
             found[0],
         )
 

@@ -12,16 +12,33 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.overrides import handle_torch_function
+from torch.nn import Parameter
+from torch.overrides import handle_torch_function, has_torch_function
 
-from . import invariance, registration
-from .checks import BATCH_INVARIANT, DTYPES, check_dim, check_dtype
+from . import distributed, invariance, maps, registration
+from .checks import (
+    BATCH_INVARIANT,
+    DTYPES,
+    check_arguments,
+    check_device,
+    check_dim,
+    check_dtype,
+)
 from .dispatch import plan_of
 from .eager import differentiable_logsumexp, differentiable_softmax, nobody_watches
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+PLAIN = (Tensor, Parameter)
+"""Types of inputs that lie on one device."""
+
+_ONE = 1.0
+"""The scale of a call that names none."""
 
 
 # --8<-- [start:normalize]
@@ -44,6 +61,51 @@ def _normalize(
 
 
 # --8<-- [end:normalize]
+
+
+def _normalize_with_maps(
+    operation: str,
+    x: Tensor,
+    dim: int,
+    dtype: torch.dtype | None,
+    implementation: str | None,
+    arguments: tuple[Any, ...],
+    out: Tensor | None,
+    group: ProcessGroup | None,
+) -> Tensor:
+    """`arguments` are scale, softcap, where, bias, causal, safe and sink."""
+    if (group is not None or type(x) not in PLAIN) and distributed.divided(x, group):
+        return distributed.with_maps(
+            operation, x, dim, dtype, group, implementation, arguments, out
+        )
+    tensors = [x, *(each for each in (*arguments, out) if isinstance(each, Tensor))]
+    watched = has_torch_function(tensors) and not torch.compiler.is_compiling()
+    if not isinstance(x, Tensor) or watched:
+        names = ("scale", "softcap", "where", "bias", "causal", "safe", "sink", "out")
+        keywords = dict(zip(names, (*arguments, out), strict=True))
+        function = softmax if operation == "softmax" else log_softmax
+        if not watched:
+            return _pass_on(function, x, dim, dtype, implementation=implementation, **keywords)
+        invariant = implementation == BATCH_INVARIANT
+        return handle_torch_function(
+            function, tensors, x, dim, dtype, batch_invariant=invariant, **keywords
+        )
+    if implementation not in (None, BATCH_INVARIANT):
+        raise ValueError(
+            f"implementation={implementation!r} names a kernel, and none of these takes scale, "
+            "softcap, where, bias, causal, safe, sink or out"
+        )
+    if dtype is not None:
+        x = _cast(x, dtype)
+    elif x.device.type != "cpu" and torch.is_autocast_enabled(x.device.type):
+        dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
+    dim = check_arguments(x, _check_int(dim), dtype)
+    check_device(x.device)
+    way = maps.check_way(x, dim, *arguments)
+    log, invariant = operation == "log_softmax", implementation is not None
+    if out is not None:
+        return maps.into(out, log, x, dim, dtype or x.dtype, way, invariant)
+    return maps.with_maps(log, x, dim, dtype or x.dtype, way, invariant)
 
 
 def _cast(x: Tensor, dtype: object) -> Tensor:
@@ -87,6 +149,15 @@ def softmax(
     axis: int | None = None,
     implementation: str | None = None,
     batch_invariant: bool = False,
+    scale: float | Tensor = _ONE,
+    softcap: float | None = None,
+    where: Tensor | None = None,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    safe: bool = False,
+    sink: float | Tensor | None = None,
+    out: Tensor | None = None,
+    group: ProcessGroup | None = None,
 ) -> Tensor:
     """Return exp(x) / sum(exp(x)) along `dim`, as `torch.softmax`; x is the input.
 
@@ -107,6 +178,9 @@ def softmax(
             another; by default the library chooses by shape, strides, dtype and device.
         batch_invariant: Give a row the same bits however many rows there are and wherever it lies
             among them, forward and backward; see also the context manager of that name.
+        group: If given, the input is this rank's part of a tensor that is cut along `dim` over the
+            ranks of this group, in their order; parts may be of any size, and empty. A `DTensor`
+            needs no group.
 
     Returns:
         A contiguous tensor with the shape of the input, and its dtype or `dtype`. A row with a NaN
@@ -117,7 +191,8 @@ def softmax(
             `dim` is not an integer.
         IndexError: `dim` is out of range.
         ValueError: `implementation` is unknown, cannot take this shape, or is given to a
-            batch-invariant call.
+            batch-invariant call or with a group; the ranks of a group call different things; or a
+            `DTensor` comes with a group.
         RuntimeError: The input is on a device that Triton does not know; or it is on the CPU,
             `implementation` names a kernel, and Triton was imported without TRITON_INTERPRET=1.
 
@@ -142,6 +217,12 @@ def softmax(
         dim = _one_of(dim, axis)
     if batch_invariant or invariance._depth:
         implementation = invariance.chosen(implementation, batch_invariant)
+    plain = scale is _ONE and where is bias is softcap is sink is out is None
+    if not plain or causal or safe:
+        way = (scale, softcap, where, bias, causal, safe, sink)
+        return _normalize_with_maps("softmax", input, dim, dtype, implementation, way, out, group)
+    if (group is not None or type(input) not in PLAIN) and distributed.divided(input, group):
+        return distributed.normalized("softmax", input, dim, dtype, group, implementation)
     return _normalize("softmax", input, dim, dtype, implementation)
 
 
@@ -153,6 +234,15 @@ def log_softmax(
     axis: int | None = None,
     implementation: str | None = None,
     batch_invariant: bool = False,
+    scale: float | Tensor = _ONE,
+    softcap: float | None = None,
+    where: Tensor | None = None,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    safe: bool = False,
+    sink: float | Tensor | None = None,
+    out: Tensor | None = None,
+    group: ProcessGroup | None = None,
 ) -> Tensor:
     """Return x - log(sum(exp(x))) along `dim`, as `torch.log_softmax`; x is the input.
 
@@ -171,6 +261,14 @@ def log_softmax(
         dim = _one_of(dim, axis)
     if batch_invariant or invariance._depth:
         implementation = invariance.chosen(implementation, batch_invariant)
+    plain = scale is _ONE and where is bias is softcap is sink is out is None
+    if not plain or causal or safe:
+        way = (scale, softcap, where, bias, causal, safe, sink)
+        return _normalize_with_maps(
+            "log_softmax", input, dim, dtype, implementation, way, out, group
+        )
+    if (group is not None or type(input) not in PLAIN) and distributed.divided(input, group):
+        return distributed.normalized("log_softmax", input, dim, dtype, group, implementation)
     return _normalize("log_softmax", input, dim, dtype, implementation)
 
 
@@ -181,6 +279,7 @@ def logsumexp(
     *,
     axis: int | Sequence[int] | None = None,
     batch_invariant: bool = False,
+    group: ProcessGroup | None = None,
 ) -> Tensor:
     """Return log(sum(exp(x))) along `dim`, as `torch.logsumexp`; x is the input.
 
@@ -197,6 +296,7 @@ def logsumexp(
         keepdim: Whether the reduced dimensions stay, with size 1.
         axis: Another name of `dim`.
         batch_invariant: As for `softmax`.
+        group: As for `softmax`; the result is that of all parts, on every rank.
 
     Returns:
         A contiguous tensor with the dtype of the input and its shape without `dim`, or with 1 in
@@ -228,6 +328,8 @@ def logsumexp(
     implementation = None
     if batch_invariant or invariance._depth:
         implementation = BATCH_INVARIANT
+    if (group is not None or type(x) not in PLAIN) and distributed.divided(x, group):
+        return distributed.logsumexp(x, dim, keepdim, group, implementation)
     if type(dim) is int and nobody_watches(x):
         if not x.is_floating_point():
             x = _promoted(x)

@@ -55,10 +55,7 @@ def shared_tab(open_tab):
     return open_tab(kind="page after page")
 
 
-@pytest.fixture(
-    scope="session",
-    params=[pytest.param(page, marks=pytest.mark.xdist_group(page)) for page in PAGES],
-)
+@pytest.fixture(scope="session", params=PAGES)
 def opened(shared_tab, request):
     """A page, opened once for all its checks."""
     yield shared_tab.open(request.param)

@@ -4,6 +4,7 @@ break, stop and mend them."""
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import re
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from browser import PHONE
 from softmax_bench.traffic import FORWARD
-from softmax_site import cells
+from softmax_site import cells, corrections
 from softmax_site.tiny_triton import session
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,6 +34,65 @@ def test_a_cell_runs_and_a_mistake_fails_until_it_is_mended(name):
     assert bool(cell.run()["error"]) == cell.is_mistake
     assert not cell.run("right")["error"]
     assert cell.hint
+
+
+def test_what_a_cell_finds_is_said_in_the_page():
+    """Every name is in the list, and a cell lists those that it uses."""
+    types = {"float16", "bfloat16", "float64", "int32", "int64", "Operation"}
+    said = cells.names_list()
+    assert {*cells.NAMES} == {*session.NAMES, "tl", "show"} - types
+    assert all(f"<code>{name}</code>" in said for name in types)
+    shown = cells.html(ROOT, "packed-rows")
+    for name in ("tl", "inf", "Tensor", "empty", "SOFTMAX", "LOGSUMEXP", "RowTile"):
+        assert f"<code>{name}</code>" in shown.split('class="run-names"')[1]
+    for name in NAMES:
+        cell = cells.read(ROOT, name)
+        texts = cell.texts("right")
+        defined = {*session.NAMES, *cell.given, *dir(builtins), *"triton tl print show".split()}
+        free = {node.id for text in texts for node in ast.walk(ast.parse(text)) if reads(node)}
+        assert free - set(bound(texts)) <= defined, name
+
+
+def reads(node):
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+
+
+def bound(texts):
+    """Names that some texts give a meaning to."""
+    for node in (node for text in texts for node in ast.walk(ast.parse(text))):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.FunctionDef | ast.alias):
+            yield node.name
+
+
+CORRECTIONS = {
+    "printed_row_sums_do_not_add_up": "printed-sums",
+    "two_digits_are_misprinted": "misprinted-digits",
+    "printed_gradient_is_right_but_does_not_follow_from_the_printed_sums": "printed-sums",
+    "naive_traffic_is_5mn_and_not_7mn_reads": "seven-reads",
+    "best_gain_over_naive_is_little_over_4_and_not_5": "factor-of-five",
+    "naive_as_printed_overflows_above_88": "exponential-of-x",
+    "the_block_must_exceed_the_columns_and_not_the_rows": "rows-for-columns",
+    "swapped_strides_read_other_rows": "swapped-strides",
+    "the_two_benchmarks_count_bytes_differently": "half-the-bytes",
+    "a_running_maximum_must_start_at_minus_infinity": "start-at-zero",
+    "an_exponential_in_two_halves_overflows": "two-halves",
+    "a_million_is_not_infinity": "a-million",
+    "past_the_limit_registers_spill_and_nothing_iterates": "nothing-iterates",
+    "65536_limits_a_block_of_one_library_and_no_grid": "no-such-grid",
+    "a_grid_goes_past_65536": "no-such-grid",
+    "65504_is_exp_of_11_09": "largest-float16",
+}
+"""The program of each correction, by the test that shows it."""
+
+
+def test_every_correction_has_a_program():
+    tests = re.findall(r"^def test_(\w+)", (ROOT / corrections.TESTS).read_text("utf8"), re.M)
+    assert set(tests) == set(CORRECTIONS)
+    assert {f"mistakes/{name}" for name in CORRECTIONS.values()} <= set(MISTAKES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -102,6 +162,7 @@ def test_a_wrong_line_that_does_not_fail_stops_the_build(tmp_path, monkeypatch):
 # ---- In a browser ----
 
 CELL = ".run-cell"
+RUN = "async request => (await import('/assets/run/runner.js')).run(request)"
 DONE = "() => document.querySelector('.run-cell').dataset.took"
 
 
@@ -121,6 +182,15 @@ def finished(view, cell):
     return took
 
 
+def cpu_seconds(tab):
+    """What the browser's processes have computed: on an idle machine, the time that a reader waits;
+    on a busy one still the same."""
+    session = tab.view.context.browser.new_browser_cdp_session()
+    processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
+    session.detach()
+    return sum(each["cpuTime"] for each in processes)
+
+
 @pytest.mark.browser
 def test_a_cell_by_mouse_and_keyboard(tab, address):
     asked = []
@@ -138,18 +208,21 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     assert not loaded(), "a page that is only read loads no Python"
 
     # Run: by mouse, and then from the keyboard.
+    before = cpu_seconds(tab)
     cell.get_by_role("button", name="Run", exact=True).click()
     first = finished(view, cell)
+    seconds = [cpu_seconds(tab) - before]
     assert len(loaded()) == 3
     assert result.locator("td").all_inner_texts() == static
     times = []
     for _ in range(3):
         cell.locator("textarea").first.focus()
+        before = cpu_seconds(tab)
         view.keyboard.press("Control+Enter")
         times.append(finished(view, cell))
-    print(f"first run {first:.0f} ms, later {min(times):.0f} ms")
-    # On an idle machine: 2 s and 0.3 s. Here others may have most of it.
-    assert first < 15_000 and min(times) < 3_000
+        seconds.append(cpu_seconds(tab) - before)
+    print(f"first run {first:.0f} ms, later {min(times):.0f} ms; CPU {seconds}")
+    assert seconds[0] < 2 and min(seconds[1:]) < 0.3
 
     # Step through reads and writes.
     slider = cell.get_by_label("Read or write")
@@ -160,7 +233,7 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     assert cell.locator("td.now").all_inner_texts() == ["1", "2", "1", "3"]
     assert "Program 0 reads 4 elements of x" in cell.locator(".run-says").inner_text()
     assert cell.locator('[data-count="load"]').inner_text() == "16"
-    assert cell.locator(".run-mark.now").count() == 1
+    assert cell.locator(".editor-mark.now").count() == 1
 
     # Edit: the call, with a longer tile.
     call = cell.locator("textarea").nth(1)
@@ -177,7 +250,7 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     assert call.input_value().endswith(")   ")
     view.keyboard.press("Escape")
     view.keyboard.press("Tab")
-    assert view.evaluate("document.activeElement.tagName") == "BUTTON"
+    assert view.evaluate("document.activeElement.closest('.run-names')")
 
     # An error: its line and what it says.
     call.fill(text + "\n\nprint(undefined_name)")
@@ -185,7 +258,7 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     finished(view, cell)
     line = text.count("\n") + 3
     assert f"Line {line}: NameError" in cell.locator(".run-error").inner_text()
-    assert cell.locator(".run-mark.failed").count() == 1
+    assert cell.locator(".editor-mark.failed").count() == 1
 
     # An endless loop is stopped, and the next run works.
     call.fill("while True:\n    pass")
@@ -211,19 +284,19 @@ def test_every_cell_in_the_page_computes_what_the_page_shows(tab):
     view = tab.view
     tab.open("practice/mistakes")
     cell = view.locator(CELL).first
-    cell.locator(".run-mark.wrong").wait_for(state="attached")
-    assert cell.locator(".run-mark.wrong").count() == 1
+    cell.locator(".editor-mark.wrong").wait_for(state="attached")
+    assert cell.locator(".editor-mark.wrong").count() == 1
     cell.get_by_role("button", name="Fix it").click()
     finished(view, cell)
     assert cell.locator(".run-error").count() == 0
-    assert cell.locator(".run-mark.right").count() == 1
+    assert cell.locator(".editor-mark.right").count() == 1
 
     session.provide(cells.library(ROOT))
     for name in NAMES:
         each = cells.read(ROOT, name)
         for kind in ("wrong", "right") if each.is_mistake else ("wrong",):
             request = {"given": each.given, "texts": each.texts(kind)}
-            reply = view.evaluate("request => Runner.run(request)", request)
+            reply = view.evaluate(RUN, request)
             assert reply == json.loads(json.dumps(each.run(kind))), (name, kind)
 
 

@@ -16,6 +16,7 @@ from site_build import ROOT
 from softmax_bench import traffic
 from softmax_site.computed import split_rows_trace
 from softmax_site.figures import moving
+from softmax_site.figures.moved import LADDER
 from triton_softmax import reference
 from triton_softmax.choose import Device, Traits
 from triton_softmax.choose.row_tiles import choose_row_tile
@@ -138,10 +139,24 @@ def attention(state, numbers):
     close(numbers["last"], torch.softmax(torch.tensor(x), 0) @ torch.tensor(v), atol=1e-12)
 
 
+def test_traces_and_the_model_of_traffic_agree():
+    """The passes of the figure come from traces; what a rung moves is also counted elsewhere."""
+    for way, table in (("forward", traffic.FORWARD), ("backward", traffic.BACKWARD)):
+        traced = moving.moved(ROOT)[way]
+        assert tuple(traced) == LADDER
+        for rung, passes in traced.items():
+            count = {
+                f"{kind}s_{size.lower()}": sum((k, s) == (kind, size) for k, _, s in passes)
+                for kind in ("read", "write")
+                for size in ("MN", "M")
+            }
+            assert traffic.Traffic(**count) == table[rung], (way, rung)
+
+
 def moved(state, numbers):
     M, N = {"square": (4096, 4096), "odd": (1823, 781), "long": (64, 131072)}[state["shape"]]
     table = traffic.FORWARD if state["way"] == "forward" else traffic.BACKWARD
-    totals = {name: table[name].bytes(M, N, state["size"]) for name in moving.LADDER}
+    totals = {name: table[name].bytes(M, N, state["size"]) for name in LADDER}
     assert {each["name"]: each["bytes"] for each in numbers["rungs"]} == totals
     now = max(totals.values()) * state["at"] / 100
     for each in numbers["rungs"]:
@@ -215,7 +230,7 @@ def roofline(state, numbers):
     length = data["lengths"][state["step"]]
     itemsize = 4 if state["dtype"] == "float32" else 2
     moves = moving.moved_by(state["way"])
-    assert {each["name"] for each in numbers["points"]} >= {*moving.LADDER[:3], *moving.STRIDED}
+    assert {each["name"] for each in numbers["points"]} >= {*LADDER[:3], *moving.STRIDED, "torch"}
     for each in numbers["points"]:
         assert each["length"] == length or each["name"] in moving.STRIDED
         close(each["intensity"], 1 / (moves[each["name"]] * itemsize))

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from browser import PAGES, PHONE
+from browser import CLOSE_FOLDS, OPEN_FOLDS, PAGES, PHONE
 
 pytestmark = pytest.mark.browser
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
@@ -135,6 +135,38 @@ def test_a_phone_scrolls_nothing_sideways(page):
         [SCROLLERS, PHONE],
     )
     assert not wide, wide
+
+
+SIDEWAYS = """() => [...document.querySelectorAll(".md-content *")].filter((each) =>
+    each.scrollWidth > each.clientWidth + 1 && each.clientWidth
+    && ["auto", "scroll"].includes(getComputedStyle(each).overflowX)
+    && !each.closest("pre, textarea") && !each.querySelector(":scope > pre, :scope table pre"))
+    .map((each) => [each.scrollWidth, each.clientWidth, each.textContent.trim().slice(0, 60)]
+        .join(" ").toWellFormed())"""
+
+
+def test_nothing_but_code_scrolls_sideways_within_a_page(page):
+    """Tables and equations fit a phone, in folds too."""
+    page.view.evaluate(OPEN_FOLDS)
+    wide = {}
+    for width in (390, PHONE):
+        page.resize(width)
+        wide[width] = page.view.evaluate(SIDEWAYS)
+    page.view.evaluate(CLOSE_FOLDS)
+    assert not any(wide.values()), wide
+
+
+def test_what_scrolls_sideways_is_noticed(tab):
+    """An equation and a table of a thousand pixels; code of as many is no concern."""
+    view = tab.open("math/softmax").view
+    assert not view.evaluate(SIDEWAYS)
+    wide = [".equation-body math", ".md-typeset__table td", "pre code"]
+    view.evaluate(
+        """(wide) => wide.forEach((each) => { document.querySelector(each).style.cssText =
+            "display: inline-block; width: 1000px"; })""",
+        wide,
+    )
+    assert len(view.evaluate(SIDEWAYS)) == 2
 
 
 def test_axe_finds_no_serious_problem(found):

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 
-from browser import DESKTOP, PHONE, url_of
+from browser import CLOSE_FOLDS, DESKTOP, OPEN_FOLDS, PHONE, url_of
 from site_build import ROOT
 from softmax_site.equations import reading_order, without_fences
 
@@ -25,6 +25,8 @@ MOST_NODES = 8_000
 """Elements of a page, without its charts."""
 LONGEST_INDEX = 350_000
 MOST_SHEETS = 15
+CHANGELOG = "reference/changelog.md"
+"""The page whose title is in the file that it includes."""
 
 SEARCHES = {
     "jacobian": "math/jacobian/",
@@ -37,6 +39,26 @@ SEARCHES = {
     "cluster": "kernels/words-or-clusters/",
     "masked": "kernels/edge-cases/",
     "why not float16": "kernels/edge-cases/",
+    "what is triton": "kernels/primer/",
+    "warp": "kernels/primer/",
+    "register": "kernels/primer/",
+    "coalescing": "kernels/primer/",
+    "memory bound": "kernels/primer/",
+    "chunk": "kernels/loss-head/",
+    "linear_cross_entropy": "kernels/loss-head/",
+    "loss": "kernels/loss-head/",
+    "logits": "math/softmax/",
+    "temperature": "math/softmax/",
+    "softmax formula": "math/softmax/",
+    "derivative of softmax": "math/jacobian/",
+    "cross entropy": "math/cross-entropy/",
+    "entropy": "math/accumulators/",
+    "batch invariant": "kernels/edge-cases/",
+    "torch.compile": "kernels/autograd-and-dispatch/",
+    "benchmark": "benchmarks/",
+    "compare liger": "benchmarks/",
+    "exercise": "practice/",
+    "contribute": "reference/contributing/",
 }
 """What somebody types, and the page that has to be among the first three."""
 
@@ -44,10 +66,6 @@ CHARTS = ".plot *"
 LOADED = "performance.getEntriesByType('resource').map((each) => each.name)"
 NODES = f"""[...document.querySelectorAll("*")].length
     - document.querySelectorAll("{CHARTS}").length"""
-OPEN_FOLDS = """document.querySelectorAll(".md-content details:not([open])").forEach((each) => {
-    each.open = true; each.dataset.opened = ""; })"""
-CLOSE_FOLDS = """document.querySelectorAll("[data-opened]").forEach((each) => {
-    each.open = false; delete each.dataset.opened; })"""
 CUT = """(what) => [...document.querySelectorAll(`.md-content :is(${what})`)].filter((each) => {
     for (let box = each; box && !box.matches(".md-content"); box = box.parentElement)
         if (box.scrollWidth > box.clientWidth + 1 && box.clientWidth
@@ -184,6 +202,29 @@ def test_a_lesson_ends_with_questions_and_leads_on(page, after):
     assert not problem, f"{page}: {problem}"
 
 
+def named() -> list[tuple[str, str]]:
+    """The pages that the navigation gives a name, each with it."""
+    navigation = (ROOT / "mkdocs.yml").read_text("utf8").partition("\nnav:\n")[2]
+    return [(page, name) for name, page in re.findall(r"- (.+): (\S+\.md)$", navigation, re.M)]
+
+
+def called(name: str, title: str) -> bool:
+    """Whether a page of this title may bear this name in the navigation: its first words."""
+    return re.match(rf"{re.escape(name)}\b", title, re.I) is not None
+
+
+def test_a_page_is_called_alike_above_and_beside():
+    """The name in the navigation is how the title begins."""
+    wrong, pages = [], [each for each in named() if each[0] not in ("index.md", CHANGELOG)]
+    for page, name in pages:
+        text = without_fences((ROOT / "docs" / page).read_text("utf8"))
+        found = re.search(r"^# (.+?)\s*(?:\{.*\})?$", text, re.M)
+        if not found or not called(name, found[1].replace("$", "")):
+            wrong.append(f"{page} is called {name!r}: {found and found[1]!r}")
+    assert len(pages) > 40 and not wrong, "\n".join(wrong)
+    assert not called("Waiting", "Long strands: several programs share them")
+
+
 def test_what_an_end_lacks_is_noticed():
     question = '??? question "Why?"\n\n    ```pycon\n    >>> 1\n    1\n    ```\n\n'
     end = "[Next: B](../kernels/b.md){ .next }\n"
@@ -227,7 +268,8 @@ def test_the_search_finds_the_page(search, words):
     field.first.fill("")
     search.wait_for_function(f"!{said}")
     field.first.click()
-    search.keyboard.type(words)
+    search.keyboard.insert_text(words)  # at once: what comes of half a word is no answer
+    search.keyboard.press("End")
     search.wait_for_function(said)
     search.wait_for_selector(".md-search-result__item a", state="attached")
     found = search.evaluate(

@@ -25,8 +25,9 @@ from triton_softmax.kernels import (
     three_loops,
     two_loops,
 )
+from triton_softmax.operations import cross_entropy, log_softmax, logsumexp, softmax, tokens
 from triton_softmax.operations.operation import Operation, in_any_order
-from triton_softmax.plan import OPERATIONS
+from triton_softmax.plan import LOSSES, OPERATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,8 +64,16 @@ def small_operation(op: Operation):
         base = next(each for each in OPERATIONS.values() if in_any_order(each) is op)
         changes = {"name": str(op), "finish_terms": None, "any_order": True}
         return tiny_operation.replace(small_operation(base), **changes)
-    module = f"triton_softmax.operations.{op.name.removesuffix('_vjp')}"
-    return loaded(module, op.name.upper())
+    return loaded(*DEFINED[op])
+
+
+DEFINED = {
+    op: (module.__name__, name)
+    for module in (tokens, cross_entropy, logsumexp, log_softmax, softmax)
+    for name, op in vars(module).items()
+    if isinstance(op, Operation)
+}
+"""Where an operation is defined: the modules that import it come before."""
 
 
 @functools.cache
@@ -200,6 +209,25 @@ def test_geometries(geometry, operation, monkeypatch):
         inputs.append(torch.randn(shape).select(geometry.dim, 0).contiguous())
     geometry(op, *inputs)
     assert both.launches
+
+
+@pytest.mark.parametrize("operation", LOSSES)
+@pytest.mark.parametrize("label", ["packed_rows", "split_rows-two-launches", "strided"])
+def test_losses(label, operation, monkeypatch):
+    """Numbers of the row go in and come out, and a target that is none is among them."""
+    (geometry,) = [each for each in GEOMETRIES if each.label == label]
+    name = f"{geometry.kernel}_kernel"
+    both = Both(getattr(geometries, name))
+    monkeypatch.setattr(geometries, name, both)
+    op, n_cols = LOSSES[operation], geometry.shape[geometry.dim]
+    x = 4 * torch.randn(geometry.shape, generator=torch.Generator().manual_seed(1))
+    of_rows = x.select(geometry.dim, 0).shape
+    numbers = [torch.randint(-1, n_cols, of_rows), *torch.rand(5, *of_rows)][: op.numbers]
+    outs = [torch.full_like(x, NAN)] * (not op.reduces)
+    outs += [torch.full(of_rows, NAN) for _ in range(op.row_results)]
+    words = [each.repeat(1 + op.sums) for each in geometry.workspace()]
+    geometry.launch(op, (x, *numbers), tuple(outs), *words)
+    assert both.launches and not any(out.isnan().any() for out in outs)
 
 
 def test_sums_in_any_order(monkeypatch):

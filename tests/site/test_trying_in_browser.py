@@ -163,7 +163,7 @@ def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
     code.press("Control+Enter")
     view.wait_for_function("document.querySelector('[data-exercise=vjp]').dataset.checked === '1'")
     assert "NameError in line 2" in box.locator(".exercise-says").inner_text()
-    assert box.locator(".run-mark.failed").count() == 1
+    assert box.locator(".editor-mark.failed").count() == 1
     code.fill("def vjp(y, dy):\n    while True:\n        pass\n")
     code.press("Control+Enter")
     box.get_by_role("button", name="Stop").click()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import torch
 from site_build import ROOT
 from softmax_site.benchmarks.data import newest
 from softmax_site.which_kernel import bundle, page
-from softmax_site.which_kernel.words import WORDS, key
+from softmax_site.which_kernel.words import NAMES, WORDS, key
 from triton_softmax import checks, plan
 from triton_softmax.choose import Device
 
@@ -200,6 +201,28 @@ def test_every_condition_in_words_is_one_of_the_planner():
     """Numbers aside, which may be tuned."""
     there = {key(each.function, each.text) for each in bundle.modules(ROOT).conditions}
     assert not set(WORDS) - there
+
+
+def test_all_others_are_read_out_with_the_numbers_of_the_question():
+    conditions = page.conditions(ROOT)
+    for each in conditions:
+        assert each["words"] or not re.search(r"[=!]=|[(_]", each["says"]), each
+    texts = " ".join(each.text for each in bundle.modules(ROOT).conditions)
+    assert not [name for name in NAMES if name not in texts], "words for what nobody asks"
+    found = PLANNER.answer(page.question([4096, 4096], -1, "float32", "softmax"))["why"]
+    said = set()
+    for each in all_of(found):
+        values = dict(each["with"])
+        numbers = re.findall(r"{(.*?)}", conditions[each["at"]]["values"])
+        said |= {values.get(name) for name in numbers}
+    assert {1, 4, 4096} <= said
+
+
+def all_of(found):
+    """Conditions with those that were asked on the way to them."""
+    for each in found:
+        yield each
+        yield from all_of(each["inner"])
 
 
 def test_a_condition_links_to_its_line():

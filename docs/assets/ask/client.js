@@ -1,14 +1,18 @@
 /* Questions to Python in a worker, which is started with the first of them, and ended and started again when
  * an answer takes too long.
  *
- *     const ask = window.softmaxAsk(base, async () => ({ files, start, names }));
+ *     const ask = askPython(async () => ({ files, start, names }));
  *     JSON.parse(await ask(JSON.stringify(question), { seconds: 10 }));
  *
- * `base` is the address of the site, and `start` the Python that defines `ask`, a function from text to text.
+ * `start` is the Python that defines `ask`, a function from text to text.
  */
-window.softmaxAsk = function (base, prepare) {
-  "use strict";
+const WORKER = new URL("worker.js", import.meta.url);
+const MICROPYTHON = new URL("../run/micropython/micropython.mjs", import.meta.url);
 
+/** Why a question has no answer: it was stopped. */
+export class Stopped extends Error {}
+
+export function askPython(prepare) {
   let worker = null;
   let ready = null;
   let waiting = new Map();
@@ -16,7 +20,7 @@ window.softmaxAsk = function (base, prepare) {
 
   function stop(why) {
     if (worker) worker.terminate();
-    for (const { reject } of waiting.values()) reject(new Error(why));
+    for (const { reject } of waiting.values()) reject(new Stopped(why));
     worker = ready = null;
     waiting = new Map();
   }
@@ -30,7 +34,7 @@ window.softmaxAsk = function (base, prepare) {
   }
 
   function start() {
-    worker = new Worker(`${base}assets/ask/worker.js`);
+    const mine = (worker = new Worker(WORKER));
     worker.onmessage = ({ data }) => {
       const { resolve, reject } = waiting.get(data.id) || {};
       waiting.delete(data.id);
@@ -38,20 +42,19 @@ window.softmaxAsk = function (base, prepare) {
       else resolve?.(data.answer);
     };
     worker.onerror = () => stop("Python could not be started.");
-    const micropython = `${base}assets/run/micropython/micropython.mjs`;
-    const mine = worker;
-    return prepare().then((what) => (worker === mine ? send({ load: { micropython, names: {}, ...what } }) : null));
+    return prepare().then((what) => {
+      if (worker !== mine) throw new Stopped("Stopped.");
+      return send({ load: { micropython: MICROPYTHON.href, names: {}, ...what } });
+    }).catch((error) => {
+      if (worker === mine) stop(error.message);
+      throw error;
+    });
   }
 
   const warm = () => (ready = ready || start());
 
   async function ask(question, { seconds = 20 } = {}) {
-    try {
-      await warm();
-    } catch (error) {
-      stop(error.message);
-      throw error;
-    }
+    await warm();
     const timer = setTimeout(() => stop(`Stopped after ${seconds} seconds. Is there a loop that does not end?`), 1000 * seconds);
     try {
       return await send({ question });
@@ -63,4 +66,4 @@ window.softmaxAsk = function (base, prepare) {
   ask.stop = stop;
   ask.warm = () => warm().catch(() => {});
   return ask;
-};
+}

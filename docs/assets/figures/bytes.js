@@ -5,7 +5,10 @@ import { fixed, grouped, line, rect, svg, text } from "./moving.js";
 const NAMES = { naive: "naive", three_loops: "three loops", two_loops: "two loops", single_block: "single block" };
 const SHAPES = { square: [4096, 4096], odd: [1823, 781], long: [64, 131072] };
 
-const parts = (rung, M, N) => rung.map(([kind, mn, m]) => ({ kind, elements: mn * M * N + m * M }));
+/** The passes of a rung: "read" or "write", of which tensor, and how many elements that has. */
+const parts = (rung, M, N) => rung.map(([kind, name, size]) => ({ kind, name, elements: size === "MN" ? M * N : M }));
+
+const initial = (word) => word[0].toUpperCase();
 
 function bytesText(bytes) {
   const units = [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
@@ -47,14 +50,15 @@ export default {
       drawn.push(text(0, wide ? y + 17 : y - 8, NAMES[name], bytes === least ? "strong" : "ink", "start"));
       drawn.push(text(width, wide ? y + 11 : y - 8, wide ? bytesText(moved) : `${bytesText(moved)} of ${bytesText(bytes)}`, moved === bytes ? "small strong" : "small ink", "end"));
       if (wide) drawn.push(text(width, y + 26, moved === bytes ? (bytes === least ? "done: the least" : `done: ${fixed(bytes / least, 1)} × that`) : `of ${bytesText(bytes)}`, "tiny", "end"));
-      for (const { kind, elements } of parts(data[way][name], M, N)) {
+      for (const { kind, name: tensor, elements } of parts(data[way][name], M, N)) {
         const long = elements * size * unit;
         if (long < 0.3) { x += elements * size; continue; }
         const done = Math.max(0, Math.min(elements * size, moved - x)) * unit;
         const css = kind === "read" ? "ours" : "best";
         drawn.push(rect(left + x * unit, y, long - 2, bar, `${css} soft outlined`, 'rx="2"'));
         if (done > 2) drawn.push(rect(left + x * unit, y, done - 2, bar, css, 'rx="2"'));
-        if (long > 12) drawn.push(text(left + x * unit + long / 2 - 1, y + 17, long > 38 ? kind : kind[0].toUpperCase(), done > long / 2 ? "small on" : "small ink"));
+        const words = [`${kind} ${tensor}`, `${initial(kind)} ${tensor}`, initial(kind)].find((each) => 6 * each.length + 6 < long);
+        if (words) drawn.push(text(left + x * unit + long / 2 - 1, y + 17, words, done > long / 2 ? "small on" : "small ink"));
         x += elements * size;
       }
     });

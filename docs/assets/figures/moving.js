@@ -10,6 +10,8 @@
  * there); this script adds controls and handles and draws again whenever the state changes.
  */
 
+import { element } from "../element.js";
+
 export const WIDTHS = [720, 300];
 
 /* ---- Drawing ---- */
@@ -91,13 +93,6 @@ export function frame(figure, data) {
 }
 
 /* ---- Changing what is there ---- */
-
-function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
 
 /** Make `old` what `next` is and keep its elements, so that focus stays and sizes can glide. */
 function patch(old, next) {

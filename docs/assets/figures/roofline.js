@@ -4,7 +4,7 @@ import { brief, curve, dot, fixed, grouped, line, svg, text } from "./moving.js"
 const NAMES = {
   naive: "naive", three_loops: "three loops", two_loops: "two loops", single_block: "single block",
   packed_rows: "packed rows", aligned_rows: "aligned rows", split_rows: "split rows",
-  strided: "strided", split_strided: "split strided", strided_loops: "strided loops",
+  strided: "strided", split_strided: "split strided", strided_loops: "strided loops", torch: "PyTorch",
 };
 
 /** What was measured of each kernel at this length, or of its strands at the nearest. */
@@ -25,6 +25,8 @@ function apart(wanted, gap, low, high) {
   const over = Math.max(0, edge - gap - high);
   return placed.reduce((all, y, at) => { all[order[at][1]] = y - over; return all; }, []);
 }
+
+const colour = (name, share) => (name === "torch" ? "neutral" : share < 0.8 ? "behind" : "ours");
 
 export default {
   start: (data) => ({ way: "forward", dtype: "bfloat16", step: Math.min(2, data.lengths.length - 1) }),
@@ -61,7 +63,7 @@ export default {
     parts.push(text(xAt(1 / 11), yAt(copy / 11) - 12, wide ? "memory, as a copy has it" : "memory: a copy", "small ink", "end"));
     const labels = apart(points.map(({ speed }) => yAt(speed)), 15, top, bottom - 6);
     points.forEach(({ name, speed, intensity, share }, at) => {
-      const x = xAt(intensity), y = yAt(speed), css = share < 0.8 ? "behind" : "ours";
+      const x = xAt(intensity), y = yAt(speed), css = colour(name, share);
       parts.push(dot(x, y, 5, css));
       if (wide) {
         parts.push(curve([[x + 7, y], [right - 6, labels[at]]], "grid"), text(right, labels[at] + 4, NAMES[name], "small ink", "start"), text(width, labels[at] + 4, `${fixed(100 * share, 0)} %`, `small ${css}`, "end"));
@@ -70,7 +72,7 @@ export default {
     if (!wide) {
       points.forEach(({ name, share }, at) => {
         const y = bottom + 62 + 17 * at;
-        parts.push(text(left, y, NAMES[name], "ink", "start"), text(right, y, `${fixed(100 * share, 0)} % of its roof`, share < 0.8 ? "behind" : "ours", "end"));
+        parts.push(text(left, y, NAMES[name], "ink", "start"), text(right, y, `${fixed(100 * share, 0)} % of its roof`, colour(name, share), "end"));
       });
     }
     const says = points.map(({ name, share }) => `${NAMES[name]} ${fixed(100 * share, 0)} %`).join(", ");

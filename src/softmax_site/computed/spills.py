@@ -16,19 +16,23 @@ SIGNATURE = {
 BLOCKS = (16_384, 32_768, 65_536, 131_072)
 
 
-def generate() -> dict[str, str]:
-    """A table of blocks: elements per thread, registers, bytes spilled, loads in the code."""
-    requests = [
+def requests() -> list[Request]:
+    """A compilation for each block."""
+    return [
         Request(KERNEL, SIGNATURE, {"LOG": False, "BLOCK_SIZE": size}, "sm_90", num_warps=32)
         for size in BLOCKS
     ]
+
+
+def generate() -> dict[str, str]:
+    """A table of blocks: elements per thread, registers, bytes spilled, loads in the code."""
     assert num_warps_for_block(BLOCKS[-1]) == 32
     lines = [
         "| columns, up to | elements per thread | registers per thread | bytes spilled per thread "
         "| loads in the code |",
         "|---:|---:|---:|---:|---:|",
     ]
-    for size, result in zip(BLOCKS, compile_many(requests), strict=True):
+    for size, result in zip(BLOCKS, compile_many(requests()), strict=True):
         loads = sum(result.global_loads.values())
         lines.append(
             f"| {size:,} | {size // 1024} | {result.registers} | {result.spill_bytes} | {loads} |"

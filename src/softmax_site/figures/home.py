@@ -90,18 +90,20 @@ def claim(found: Result) -> str:
     """The result in Markdown, wins and losses alike."""
     others = f"{', '.join(found.libraries[:-1])} and {found.libraries[-1]}"
     return (
-        "Softmax has to read every number once and write it once. On one "
-        f"{found.gpu}, these kernels run at **{found.of_copy:.2f} of a plain copy’s speed** "
-        f"(median of {found.cases} cells) and **{found.over_best:.2f} × the fastest of** {others} "
-        f"(geometric mean): ahead in {found.ahead} cells, level within {100 * LEVEL:.0f} % in "
-        f"{found.level}, behind in {found.behind}."
+        "Softmax has to read every number once and write it once. On an NVIDIA "
+        f"{found.gpu}, a data-centre GPU, these kernels do so at **{found.of_copy:.2f} of a plain "
+        f"copy’s speed** (median of {found.cases} cases, forward and backward) and at "
+        f"**{found.over_best:.2f} × the speed of the best of** {others} (geometric mean): faster "
+        f"in {found.ahead} cases, level within {100 * LEVEL:.0f} % in {found.level}, slower in "
+        f"{found.behind}."
     )
 
 
 def caption(found: Result) -> str:
     """How the figure was made."""
     return (
-        f"Forward, {share.DTYPE}; odd lengths bold. One {found.gpu}, {found.versions}, {found.day}."
+        f"Forward pass, {share.DTYPE} (numbers of 16 bits); odd lengths in bold; = is level. "
+        f"One {found.gpu}, {found.versions}, {found.day}."
     )
 
 
@@ -113,32 +115,33 @@ def limits(data: dict | None) -> str:
         if row["us"]:
             host.setdefault(row["direction"], {})[row["provider"]] = row["us"]["p50"]
     pairs = [
-        f"{call[CHOOSER]:.0f} µs against torch’s {call['torch']:.0f}{when}"
-        for direction, when in (("forward", ""), ("forward_grad", " where a gradient is wanted"))
+        f"{call[CHOOSER]:.0f} µs against {call['torch']:.0f}{when}"
+        for direction, when in (("forward", ""), ("forward_grad", " if a gradient is wanted"))
         if CHOOSER in (call := host.get(direction, {})) and "torch" in call
     ]
     if pairs:
         items.append(
-            "**For a few thousand numbers.** There a launch on the "
-            f"[host](benchmarks/host-time.md) is what takes time, and "
-            f"ours takes more: {', '.join(pairs)}."
+            "**For a few thousand numbers.** Then it takes longer to start a kernel than to run "
+            "it, and [starting ours](benchmarks/host-time.md) takes longer than starting torch’s: "
+            f"{', '.join(pairs)}."
         )
     rows = of_suite(data, "strided") if data else []
     apart = [row for row in rows if row["layout"] == "contiguous"]
     strided = stand(apart) if data else None
     if strided and strided.losses:
         factor, _, peer = strided.losses[0]
-        worst = f", at worst with {times(factor)} × the speed of {label_of(peer)}" if factor else ""
+        worst = f", at worst {times(factor)} × the speed of {label_of(peer)}" if factor else ""
         items.append(
-            "**Over a long dimension that is not the last.** Behind in "
-            f"{strided.behind} of {strided.cases} [cells](benchmarks/strides.md){worst}."
+            "**Over a long dimension that is not the last.** Slower than the best other library in "
+            f"[{strided.behind} of {strided.cases} cases](benchmarks/strides.md){worst}."
         )
     items += [
-        "**As a part of something larger.** Attention wants its softmax in one kernel with the "
-        "matrix products, as [FlashAttention](kernels/flash-attention.md) has it; under "
-        "`torch.compile` rows of more than 1,024 elements are not fused with their neighbours.",
-        "**On other hardware, for speed.** All of it was measured on one GPU. On a CPU a call is "
-        "PyTorch’s own.",
+        "**As a part of something larger.** Attention should compute its softmax in one kernel "
+        "with the matrix products, as [FlashAttention](kernels/flash-attention.md) does. Under "
+        "`torch.compile`, rows of more than 1,024 elements are not fused with the operations "
+        "around them.",
+        "**For speed on other hardware.** Everything was measured on one kind of GPU. On a CPU "
+        "the functions call PyTorch’s own.",
     ]
     return "\n".join(f"- {item}" for item in items) + "\n"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softmax_site.figures import timeline
+from softmax_site.figures import ranks, timeline
 from softmax_site.figures.drawing import Drawing, figure
 
 SMALL = 132, 64
@@ -146,7 +146,7 @@ def memory(environment: dict) -> str:
         for warp in range(4):
             drawing.box(x + 8 + warp * 38.5, 28, 37, 22, f"p{warp // 2}", "warp")
         drawing.box(x + 8, 54, 152, 26, "reads", "registers 256 KiB")
-        drawing.box(x + 8, 86, 152, 28, "wash", "L1 and shared 256 KB")
+        drawing.box(x + 8, 86, 152, 28, "wash", "L1 and shared 256 KiB")
         drawing.arrow(x + 84, 124, x + 84, 142)
     drawing.text(344, 60, "…", "ink", "middle")
     drawing.box(0, 144, 516, 36, "wash", f"L2 cache, {l2:.0f} MiB, shared by all")
@@ -155,10 +155,10 @@ def memory(environment: dict) -> str:
     drawing.text(258, 223, f"memory, {memory_gib:.0f} GiB", "ink", "middle")
     return figure(
         [drawing],
-        f"The {environment['gpu']} of this site’s measurements. Each level is larger, further away "
-        "and slower than the one above it. Two programs (two shades) run on each multiprocessor "
-        "here, of two warps each. Counts and sizes of L2 and memory are what the device reported, "
-        "the sizes within a multiprocessor are from "
+        f"The {environment['gpu']} on which this site measures. Each level is larger, further away "
+        "and slower than the one above it. Here each multiprocessor runs two programs (two "
+        "shades) of two warps each. The counts, and the sizes of L2 and memory, are what the "
+        "device reported; the sizes within a multiprocessor are from "
         '<a href="https://docs.nvidia.com/cuda/hopper-tuning-guide/index.html">NVIDIA’s tuning '
         "guide for Hopper</a>.",
     )
@@ -264,6 +264,7 @@ def fragments(environment: dict | None) -> dict[str, str]:
         "figure-depths": timeline.depths(),
         "figure-split-strided": split_strands(),
         "figure-three-ways": three_ways(),
+        "figure-ranks": ranks.merges(),
     }
     if environment:
         drawn["figure-memory"] = memory(environment)

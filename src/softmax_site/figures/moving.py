@@ -18,8 +18,9 @@ from softmax_bench import traffic
 from softmax_bench.report import by_case, gbs, timed
 from softmax_site.benchmarks.data import newest, of_suite
 from softmax_site.benchmarks.page import Fragment, measured_by
+from softmax_site.figures.moved import moved
 
-FOLDER = "docs/assets/figures"
+ASSETS = "docs/assets"
 FRAMES = "src/softmax_site/figures/frames"
 TRACE = "src/softmax_site/figures/split_rows_trace.json"
 
@@ -34,36 +35,6 @@ class Moving(NamedTuple):
     """What its module is given, as JSON."""
 
 
-LADDER = ("naive", "three_loops", "two_loops", "single_block")
-
-
-def passes() -> dict[str, dict[str, list]]:
-    """For each direction and rung, what is moved one after another: (kind, multiples of M·N, of M).
-
-    >>> passes()["forward"]["two_loops"]
-    [('read', 1, 0), ('read', 1, 0), ('write', 1, 0)]
-    """
-
-    def of(parts: tuple[traffic.Traffic, ...]) -> list:
-        out = []
-        for part in parts:
-            out += [("read", 1, 0)] * part.reads_mn + [("read", 0, 1)] * part.reads_m
-            out += [("write", 1, 0)] * part.writes_mn + [("write", 0, 1)] * part.writes_m
-        return out
-
-    ways = {
-        "forward": (traffic.NAIVE_LINES, traffic.FORWARD),
-        "backward": (traffic.NAIVE_BACKWARD_LINES, traffic.BACKWARD),
-    }
-    return {
-        way: {
-            name: of(tuple(line.traffic for line in lines) if name == "naive" else (total[name],))
-            for name in LADDER
-        }
-        for way, (lines, total) in ways.items()
-    }
-
-
 EXPONENTIALS = 132 * 16 * 1.98e9
 """Exponentials that an H200 computes in a second: multiprocessors, special functions of each in a
 clock (CUDA C++ programming guide, arithmetic instructions, compute capability 9.0), clocks."""
@@ -74,13 +45,14 @@ STRIDED = {"strided": "strided", "split_strided": "strided", "strided_loops": "t
 
 
 def moved_by(way: str) -> dict[str, float]:
-    """For each kernel, how often an element is moved, in a matrix of long rows.
+    """For each kernel, how often an element is moved, in a matrix of long rows; for torch, whose
+    kernels are not counted, the least that is possible.
 
     >>> moved_by("forward")["naive"], moved_by("backward")["strided_loops"]
     (8, 5)
     """
     table = traffic.FORWARD if way == "forward" else traffic.BACKWARD
-    every = {name: name for name in table} | STRIDED
+    every = {name: name for name in table} | STRIDED | {"torch": "single_block"}
     return {name: table[like].reads_mn + table[like].writes_mn for name, like in every.items()}
 
 
@@ -99,7 +71,7 @@ def roofline(root: Path) -> dict:
                     continue
                 kernel = row["kernels"][0].removesuffix("_kernel") if row["kernels"] else ""
                 name = kernel if provider == "strided" else provider
-                if name in moved_by(way):
+                if name in moved_by(way) and (name, suite) != ("torch", "strided"):
                     speed = round(math.prod(shape) / (time * 1e-6))
                     of_copy = round((gbs(copy) or 0) * 1e9)
                     moves = moved_by(way)[name]
@@ -158,8 +130,10 @@ FIGURES = {
     "bytes": Moving(
         "bytes",
         "The elements that each rung asks for, blue read and grey written, moved at the same "
-        "speed. The counts are those of the tests, which count the accesses of the real code.",
-        lambda root: passes(),
+        "speed. Every block is one pass over a matrix in the trace of a run: of the rung’s own "
+        "kernel in the small Triton that <a href='../reference/verified/#in-the-page'>runs in "
+        "these pages</a>, or of a kernel for each line of the naive one.",
+        moved,
     ),
     "packed": Moving(
         "packed",
@@ -190,8 +164,9 @@ FIGURES = {
     "roofline": Moving(
         "roofline",
         "Measured speeds over the bytes that a kernel asks for; for strided kernels, the strands "
-        "nearest in length. The roof is a copy as measured in the same case and, far above "
-        "softmax, one exponential an element: 132 multiprocessors (16 a clock each, "
+        "nearest in length. PyTorch stands where the fewest bytes would put it, since its kernels "
+        "are not counted. The roof is a copy as measured in the same case and, far above softmax, "
+        "one exponential an element: 132 multiprocessors (16 a clock each, "
         '<a href="https://docs.nvidia.com/cuda/cuda-c-programming-guide/'
         'index.html#arithmetic-instructions">NVIDIA’s table</a>) at 1.98 GHz.',
         roofline,
@@ -237,10 +212,10 @@ def fragments(root: Path) -> dict[str, Fragment]:
 
 
 _DRAW = """async (figures) => {
-    const { frame } = await import("/moving.js");
+    const { frame } = await import("/figures/moving.js");
     const drawn = {};
     for (const [name, module, data] of figures) {
-        drawn[name] = frame((await import(`/${module}.js`)).default, data);
+        drawn[name] = frame((await import(`/figures/${module}.js`)).default, data);
     }
     return drawn;
 }"""
@@ -248,16 +223,17 @@ _DRAW = """async (figures) => {
 
 def draw(view: Any, root: Path) -> dict[str, str]:
     """The first pictures as their modules draw them in a tab of Chromium."""
+    address = "http://figures.invalid/"
 
     def answer(route: Any) -> None:
-        path = root / FOLDER / route.request.url.rpartition("/")[2]
+        path = root / ASSETS / route.request.url.removeprefix(address)
         if path.is_file():
             route.fulfill(path=path, content_type="text/javascript")
         else:
             route.fulfill(body="<!doctype html>", content_type="text/html")
 
-    view.route("http://figures.invalid/**", answer)
-    view.goto("http://figures.invalid/")
+    view.route(f"{address}**", answer)
+    view.goto(address)
     given = [[name, each.module, each.data(root)] for name, each in FIGURES.items()]
     return view.evaluate(_DRAW, given)
 

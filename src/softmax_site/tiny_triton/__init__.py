@@ -50,7 +50,7 @@ A kernel whose programs wait for each other runs only if it can go on without an
 import sys
 
 from . import language
-from .language import Pointer, Tile, _State
+from .access import State
 from .memory import (
     Access,
     Tensor,
@@ -64,6 +64,7 @@ from .memory import (
     int32,
     int64,
 )
+from .tiles import Pointer, Tile
 
 __all__ = [
     "Access",
@@ -128,17 +129,17 @@ class Kernel:
         trace.meet(arguments)
         arguments = [_argument(each) for each in arguments]
         constants = {name: _argument(each) for name, each in constants.items()}
-        before = _State.trace, _State.grid
-        _State.trace, _State.grid = trace, grid
+        before = State.trace, State.grid
+        State.trace, State.grid = trace, grid
         try:
             for z in range(grid[2]):
                 for y in range(grid[1]):
                     for x in range(grid[0]):
-                        _State.program, _State.place = trace.programs, (x, y, z)
+                        State.program, State.place = trace.programs, (x, y, z)
                         function(*arguments, **constants)
                         trace.programs += 1
         finally:
-            _State.trace, _State.grid = before
+            State.trace, State.grid = before
         return trace
 
 
@@ -240,6 +241,6 @@ def numbered(code, path="<cell>"):
     """
     lines = code.split("\n")
     for i in range(len(lines)):
-        for name in ("load", "store", "atomic_add", "atomic_xchg", "atomic_max", "atomic_cas"):
+        for name in ("load", "store", "atomic_add", "atomic_xchg", "atomic_cas"):
             lines[i] = lines[i].replace(f"tl.{name}(", f"tl.at({i + 1}, {path!r}).{name}(")
     return "\n".join(lines)

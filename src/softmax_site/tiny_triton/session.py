@@ -7,11 +7,42 @@ without scripts.
 import json
 import sys
 
-from . import Tensor, bfloat16, empty, float16, float32, float64, record, run, show
+from . import (
+    Tensor,
+    bfloat16,
+    empty,
+    float16,
+    float32,
+    float64,
+    int32,
+    int64,
+    record,
+    run,
+    show,
+)
 from .check import expect
 from .modules import Library
+from .operation import Operation, replace
 
 MOST_STEPS = 2000
+
+NAMES = {
+    "Tensor": Tensor,
+    "empty": empty,
+    "record": record,
+    "expect": expect,
+    "Operation": Operation,
+    "replace": replace,
+    "inf": float("inf"),
+    "nan": float("nan"),
+    "float16": float16,
+    "bfloat16": bfloat16,
+    "float32": float32,
+    "float64": float64,
+    "int32": int32,
+    "int64": int64,
+}
+"""What a cell finds, beside `print` and `show`, which are its run's own."""
 
 _library = Library([])
 
@@ -48,20 +79,8 @@ def run_cell(request):
     def show_matrix(value, name=""):
         shown.append(show.plain(value, name))
 
-    names = {
-        "print": write,
-        "show": show_matrix,
-        "expect": expect,
-        "Tensor": Tensor,
-        "empty": empty,
-        "record": record,
-        "inf": float("inf"),
-        "nan": float("nan"),
-        "float16": float16,
-        "bfloat16": bfloat16,
-        "float32": float32,
-        "float64": float64,
-    }
+    names = dict(NAMES)
+    names["print"], names["show"] = write, show_matrix
     error = None
     texts = request["texts"]
     with record() as trace:

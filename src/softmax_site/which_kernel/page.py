@@ -17,7 +17,7 @@ from softmax_site import kernel_map, source
 from softmax_site.benchmarks.data import newest, shape_words
 from softmax_site.benchmarks.page import Fragment, Rendered, measured_by
 from softmax_site.which_kernel import bundle
-from softmax_site.which_kernel.words import WORDS, key
+from softmax_site.which_kernel.words import WORDS, key, read_out
 
 ASSET = "assets/which-kernel.json"
 
@@ -128,13 +128,16 @@ def field_words(root: Path) -> dict[str, dict[str, str]]:
 
 
 def conditions(root: Path) -> list[dict]:
-    """Every condition that may be asked: where it stands, as code, and in words if it has any."""
+    """Every condition that may be asked: where it stands, as a question if it has one, and read
+    out, with names and with their values."""
     out = []
     for each in bundle.modules(root).conditions:
         words = WORDS.get(key(each.function, each.text))
+        says, values = (words.question, "") if words else read_out(each.text)
         out.append(
             {
-                "code": each.text,
+                "says": says,
+                "values": values,
                 "where": f"{each.path.rpartition('/')[2]}:{each.line}",
                 "link": source.link(each.path, each.line).lstrip("/"),
                 "function": each.function,

@@ -1,12 +1,13 @@
 """The planner's conditions, as a reader would ask them.
 
-A condition is known by the function it stands in and its text, with every number written `#`, so
-that tuning a number changes nothing here. A test finds each of them in the library. Conditions that
-have no words are shown as code.
+The ones that decide much have a question of their own in `WORDS`. They are known by the function
+they stand in and their text, with every number written `#`, so that tuning a number changes nothing
+here; a test finds each of them in the library. All others are read out, name by name (`read_out`).
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import NamedTuple
 
@@ -139,3 +140,134 @@ WORDS = {
         "It is walked twice, tile by tile.",
     ),
 }
+
+NAMES = {
+    "CHUNK_REGISTERS": "registers of a thread",
+    "MAX_CHUNKS": "the most chunks of a row",
+    "SHORT": "the longest short row",
+    "BATCH_INVARIANT": "the same bits in every batch",
+    "all((lies_on_vectors(each) for each in inputs if each.dim() == x.dim()))": "all rows of the "
+    "inputs start on vectors",
+    "any((address % VECTOR_BYTES for address in addresses))": "a tensor starts between two vectors",
+    "aligned": "aligned rows were asked for",
+    "block": "columns of a chunk",
+    "block_cols": "columns of a tile",
+    "body": "elements between the edges",
+    "both": "rows have edges and two tensors are read",
+    "choice.kernel": "the kernel",
+    "chosen.depth": "chunks are loaded ahead",
+    "columns.n_cols": "elements of a strand",
+    "columns.vector": "elements of an access",
+    "device.multiprocessors": "multiprocessors",
+    "device.nvidia": "it is a GPU of NVIDIA’s",
+    "divisor": "elements that divide every row",
+    "each": "tiles that a kernel may have",
+    "each.dim()": "dimensions of the tensor",
+    "edges": "rows have edges",
+    "enough_for_all": "rows of a program if all are to be busy",
+    "few": "few programs would run",
+    "forward": "one tensor is read",
+    "full": "16-bit elements fill the registers",
+    "groups": "groups of rows or strands",
+    "half_lines": "half a cache line side by side will do",
+    "held": "bytes of the widest element",
+    "i in which": "the tensor has the dimension of the softmax",
+    "implementation": "what is asked for",
+    "itemsize": "bytes of an element",
+    "longest": "the longest that was measured to pay",
+    "longest_split": "the longest strand that is split",
+    "longest_tile": "the longest that lies in one tile",
+    "n_chunks": "chunks",
+    "n_cols": "columns",
+    "n_rows": "rows",
+    "op.any_order": "no order may change a sum",
+    "power": "the next power of two",
+    "sixteen": "elements have 16 bits",
+    "tiles": "tiles",
+    "traits.any_order": "no order may change a sum",
+    "traits.exp_in_finish": "the result takes one more exponential",
+    "traits.inputs": "tensors read",
+    "traits.keeps_terms": "the terms are kept for the result",
+    "traits.numbers": "numbers of the row go in or come out",
+    "traits.reduces": "only numbers of the row are written",
+    "triton_sees_it": "16 divides every stride, as Triton can see",
+    "two_launches": "there are two launches",
+    "vector": "elements of an access",
+    "wide": "two tensors of 32-bit elements are read",
+    "x.dim()": "those of the input",
+    "chunks_of_row(candidate)": "chunks of a row, cut this way",
+    "chunks_of_row(middle)": "chunks of a row, cut in between",
+    "per_multiprocessor(candidate)": "chunks of a multiprocessor, cut this way",
+    "per_multiprocessor(coarse)": "chunks of a multiprocessor, cut coarsely",
+    "device.resident_programs(CHUNK_REGISTERS, num_warps)": "programs that run at once",
+    "row_tiles.LONGEST_OF_FEW": "the longest row of few",
+    "row_tiles.MAX_COLS": "the longest row of one program",
+    "split_rows.MAX_COLS": "the longest row that is split",
+    "columns.itemsize": "bytes of an element",
+    "programs": "programs",
+}
+"""What the names in conditions mean."""
+
+SIGNS = {
+    ast.Eq: "=",
+    ast.NotEq: "≠",
+    ast.Is: "=",
+    ast.IsNot: "≠",
+    ast.Lt: "<",
+    ast.LtE: "≤",
+    ast.Gt: ">",
+    ast.GtE: "≥",
+    ast.Add: "+",
+    ast.Sub: "−",
+    ast.Mult: "×",
+    ast.FloorDiv: "/",
+    ast.Mod: "modulo",
+}
+
+
+def read_out(text: str) -> tuple[str, str]:
+    """A condition in words, and with `{name}` in the place of every name that is a number; the
+    second is empty where nothing is compared.
+
+    >>> read_out("2 * n_rows < device.multiprocessors and edges")
+    ('2 × rows < multiprocessors, and rows have edges', '2 × {n_rows} < {device.multiprocessors}')
+    >>> read_out("not traits.reduces")
+    ('not so: only numbers of the row are written', '')
+    """
+    numbers: list[str] = []
+
+    def name(node: ast.expr) -> str:
+        found = ast.unparse(node)
+        return NAMES.get(found) or re.sub(r"[\W_]+", " ", found).strip()
+
+    def value(node: ast.expr, named: bool) -> str:
+        """A term, with names in words, or as places for their values."""
+        if isinstance(node, ast.BinOp):
+            if isinstance(node.op, ast.Pow):
+                power = eval(compile(ast.Expression(node), "", "eval"))
+                return f"{power:,}"
+            sides = value(node.left, named), value(node.right, named)
+            return f" {SIGNS[type(node.op)]} ".join(sides)
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, int):
+                return f"{node.value:,}"
+            return "none" if node.value is None else str(node.value).replace("_", " ")
+        return name(node) if named else f"{{{ast.unparse(node)}}}"
+
+    def says(node: ast.expr) -> str:
+        if isinstance(node, ast.BoolOp):
+            word = ", and " if isinstance(node.op, ast.And) else ", or "
+            return word.join(map(says, node.values))
+        if isinstance(node, ast.UnaryOp):
+            return f"not so: {says(node.operand)}"
+        if isinstance(node, ast.Compare) and type(node.ops[0]) in SIGNS:
+            sign = SIGNS[type(node.ops[0])]
+            sides = node.left, node.comparators[0]
+            of_numbers = not any(isinstance(each, ast.Call) for each in ast.walk(node))
+            if of_numbers and not isinstance(node.ops[0], ast.Is | ast.IsNot):
+                numbers.append(f" {sign} ".join(value(side, False) for side in sides))
+            return f" {sign} ".join(value(side, True) for side in sides)
+        return name(node)
+
+    words = says(ast.parse(text, mode="eval").body)
+    return words, ", ".join(numbers)

@@ -8,7 +8,6 @@ fails a test.
 from __future__ import annotations
 
 import ast
-import concurrent.futures
 import dataclasses
 import itertools
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 import triton
 
+import known
 import triton_softmax
 from softmax_bench import registers
 from softmax_bench.compilation import (
@@ -25,9 +25,10 @@ from softmax_bench.compilation import (
     Request,
     access_bits,
     compile_ahead,
-    compile_many,
     geometry_request,
 )
+from softmax_site.computed import compiled as computed
+from softmax_site.computed import spills
 from triton_softmax.choose import Choice
 from triton_softmax.choose.constants import (
     RowTile,
@@ -37,6 +38,7 @@ from triton_softmax.choose.constants import (
     StridedTile,
 )
 from triton_softmax.choose.split_rows import choose_split_rows
+from triton_softmax.kernels.single_block import num_warps_for_block
 from triton_softmax.plan import OPERATIONS
 
 KERNELS = Path(triton_softmax.__file__).parent / "kernels"
@@ -326,6 +328,17 @@ def shipped() -> list[Shipped]:
 
 # --- all of them, compiled once
 
+SIZES = (1024, 16384, 32768, 65536, 131072)
+
+
+def single_block(n: int, **changes) -> Request:
+    case = next(case for case in RUNGS if "forward_single_block" in case.kernel)
+    case = dataclasses.replace(
+        case, constants={"BLOCK_SIZE": n}, num_warps=num_warps_for_block(n), **changes
+    )
+    return case.request("fp32", "sm_90", False)
+
+
 RUNG_IDS = {
     label: (case, variant) for case in RUNGS for label, variant in rung_variants(case).items()
 }
@@ -339,30 +352,79 @@ SHIPPED = shipped()
 
 
 @pytest.fixture(scope="module")
-def compiled() -> Callable[[Request], Compilation]:
-    """The result for a request. Each different one is compiled once, all in two processes; a
-    refusal is kept for the test that it concerns."""
-    requests = [case.request(*variant) for case, variant in RUNG_IDS.values()]
-    requests += [geometry_case(*each) for each in GEOMETRY_IDS.values()]
-    requests += [request for _, request in TABLE] if PINNED else []
-    requests += [case.request for case in SHIPPED]
-    distinct = list({repr(request): request for request in requests}.values())
-    halves = distinct[0::2], distinct[1::2]
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        done = list(pool.map(lambda half: compile_many(half, keep_errors=True), halves))
-    results = {
-        repr(request): result
-        for half, answers in zip(halves, done)
-        for request, result in zip(half, answers)
-    }
+def requests() -> dict[str, Request]:
+    """Each different one once, by its key."""
+    found = [case.request(*variant) for case, variant in RUNG_IDS.values()]
+    found += [geometry_case(*each) for each in GEOMETRY_IDS.values()]
+    found += [request for _, request in TABLE] if PINNED else []
+    found += [case.request for case in SHIPPED]
+    found += [*map(single_block, SIZES), single_block(1024, aligned=())]
+    found += [*spills.requests(), *map(computed.request, (True, False))]
+    return {known.key(request): request for request in found}
+
+
+@pytest.fixture(scope="module")
+def compilations(requests):
+    """Answers by the key of their request, and which of them are not what is committed."""
+    return known.answers(requests)
+
+
+@pytest.fixture(scope="module")
+def compiled(compilations) -> Callable[[Request], Compilation]:
+    """The result for a request; a refusal is kept for the test that it concerns."""
 
     def result_of(request: Request) -> Compilation:
-        result = results[repr(request)]
+        result = compilations[0][known.key(request)]
         if isinstance(result, Exception):
             raise result
         return result
 
     return result_of
+
+
+def test_the_compiler_answers_what_it_is_known_to(compilations):
+    """A tenth of what is committed, each day another, or everything with `RECOMPILE=1`."""
+    _, wrong = compilations
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_is_committed_is_looked_at_again(requests):
+    """Within ten days all of it, and each day some."""
+    days = [{key for key in requests if known.is_due(key, day)} for day in range(known.DAYS)]
+    assert set.union(*days) == set(requests)
+    assert min(map(len, days)) > len(requests) / 30
+
+
+def test_a_changed_kernel_is_compiled(requests, monkeypatch):
+    """Its key changes with its code, with the code of an operation or of a device function, with
+    the version of Triton and with how it is compiled, but not with a comment."""
+    request = geometry_case("packed_rows", "softmax", "bf16", "sm_90")
+    before, read = known.key(request), known.sources.read
+
+    def changed(name, old, new):
+        def read_changed(path, package):
+            code, imported = read(path, package)
+            if path.name != name:
+                return code, imported
+            assert old in path.read_text("utf8"), old
+            return known.sources.code(path.read_text("utf8").replace(old, new)), imported
+
+        known.code_of.cache_clear()
+        monkeypatch.setattr(known.sources, "read", read_changed)
+        return known.key(request)
+
+    assert changed("packed_rows.py", "tl.load", "tl.load ") != before
+    assert changed("softmax.py", "return", "return  ") != before
+    assert changed("monoid.py", "return", "return  ") != before
+    assert changed("packed_rows.py", "# --8<--", "# another comment --8<--") == before
+    monkeypatch.setattr(known.sources, "read", read)
+    known.code_of.cache_clear()
+    assert known.key(request) == before
+    monkeypatch.setattr(known, "HOW", "")
+    assert known.key(request) != before
+    monkeypatch.undo()
+    monkeypatch.setattr(known.triton, "__version__", "0")
+    assert known.key(request) != before
 
 
 def test_every_kernel_is_listed():
@@ -462,20 +524,9 @@ def test_float64_is_computed_with_the_whole_of_log2e(compiled):
 # --- what the pages say about the compiler
 
 
-def single_block(n: int, **changes) -> Request:
-    from triton_softmax.kernels.single_block import num_warps_for_block
-
-    case = next(case for case in RUNGS if "forward_single_block" in case.kernel)
-    case = dataclasses.replace(
-        case, constants={"BLOCK_SIZE": n}, num_warps=num_warps_for_block(n), **changes
-    )
-    return case.request("fp32", "sm_90", False)
-
-
 @pytest.fixture(scope="module")
-def blocks() -> dict[int, Compilation]:
-    sizes = (1024, 16384, 32768, 65536, 131072)
-    return dict(zip(sizes, compile_many([single_block(size) for size in sizes])))
+def blocks(compiled) -> dict[int, Compilation]:
+    return {size: compiled(single_block(size)) for size in SIZES}
 
 
 def test_a_long_row_spills_and_nothing_iterates(blocks):
@@ -490,10 +541,10 @@ def test_a_long_row_spills_and_nothing_iterates(blocks):
         )
 
 
-def test_unaligned_rows_are_loaded_element_by_element():
+def test_unaligned_rows_are_loaded_element_by_element(compiled):
     """What the compiler cannot know to be a multiple of 16 bytes costs one instruction per
     element."""
-    result = compile_many([single_block(1024, aligned=())])[0]
+    result = compiled(single_block(1024, aligned=()))
     assert (result.load_bits, result.store_bits) == (32, 32)
 
 

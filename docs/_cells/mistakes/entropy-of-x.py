@@ -1,0 +1,19 @@
+"""An entropy that cancels
+
+The entropy is log d − a / d, where a sums e · (x − m). Summed over e · x it is the difference of two numbers near a million, and float32 keeps a sixteenth of that.
+"""
+@triton.jit
+def entropy(x_ptr, h_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 4))
+    m = tl.max(x, axis=0)
+    e = tl.exp(x - m)
+    d = tl.sum(e, axis=0)
+    h = m + tl.log(d) - tl.sum(e * x, axis=0) / d  # wrong
+    h = tl.log(d) - tl.sum(e * (x - m), axis=0) / d  # right
+    tl.store(h_ptr, h)
+
+
+x = Tensor([1e6, 1e6 - 1, 1e6 - 2, 1e6 - 3], name="x")
+h = empty((1,), name="h")
+entropy[(1,)](x, h)
+expect(h, [0.9475])

@@ -1,0 +1,19 @@
+"""A loop that is not there
+
+An article explains that past 65,536 columns Triton cuts the row into pieces and walks along them. It does what is written: here one load, however long the row. What does not fit the registers is spilled.
+"""
+@triton.jit
+def row_max(x_ptr, m_ptr, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + cols, mask=cols < n, other=-inf)
+    tl.store(m_ptr, tl.max(x, axis=0))
+
+
+loads = []
+for n in [4, 64]:
+    with record() as trace:
+        row_max[(1,)](Tensor([0.0] * n), empty((1,), name="m"), n, BLOCK=n)
+    loads.append(len([each for each in trace.accesses if each.kind == "load"]))
+
+expect(loads, [1, 64 // 4])  # wrong
+expect(loads, [1, 1])  # right

@@ -1,0 +1,19 @@
+"""Zero times infinity
+
+A class that cannot occur has x = −∞ and adds nothing to the entropy: 0 · log 0 counts as 0. Floating point says NaN.
+"""
+@triton.jit
+def entropy(x_ptr, h_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 4))
+    distance = x - tl.max(x, axis=0)
+    e = tl.exp(distance)
+    d = tl.sum(e, axis=0)
+    term = e * distance  # wrong
+    term = e * tl.where(e == 0, 0.0, distance)  # right
+    tl.store(h_ptr, tl.log(d) - tl.sum(term, axis=0) / d)
+
+
+x = Tensor([2.0, 1.0, -inf, 0.0], name="x")
+h = empty((1,), name="h")
+entropy[(1,)](x, h)
+expect(h, [0.8324])

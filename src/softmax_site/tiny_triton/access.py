@@ -1,0 +1,125 @@
+"""Loads, stores and atomic operations, each recorded in the trace of the launch."""
+
+from .memory import NAN, Access, Trace
+from .tiles import Pointer, Tile, common_shape, spread, tile_of
+
+
+class State:
+    """What runs now: the program, its place in the grid, and where accesses are recorded."""
+
+    program = 0
+    place = (0, 0, 0)
+    grid = (1, 1, 1)
+    trace = Trace()
+    line, path = 0, ""
+
+
+def at(line, path):
+    """What reads and writes; the access is recorded as made in that line of that text."""
+    State.line, State.path = line, path
+    return _Here
+
+
+def _places(pointer, mask, what):
+    """(offset, mask) for each element of an access; whatever leaves the tensor raises."""
+    if not isinstance(pointer, Pointer):
+        raise TypeError(f"tl.{what} takes a pointer, such as x_ptr + offsets")
+    shape = pointer.shape
+    live = [True] * len(pointer.offsets.data)
+    if mask is not None:
+        mask = tile_of(mask)
+        if common_shape(mask.shape, shape) != shape:
+            raise ValueError(f"a mask of shape {mask.shape} for pointers of shape {shape}")
+        live = spread(mask, shape)
+    tensor = pointer.tensor
+    tensor.view(pointer.element_ty)
+    for offset, wanted in zip(pointer.offsets.data, live):
+        if wanted and not 0 <= offset < len(tensor.data):
+            raise IndexError(
+                f"tl.{what} leaves {tensor.name}: program {State.program} asks for element "
+                f"{offset}, and there are {len(tensor.data)}"
+            )
+    return pointer.offsets.data, live
+
+
+def _record(kind, tensor, places, values):
+    State.trace.accesses.append(
+        Access(State.program, kind, tensor, places, values, State.line, State.path)
+    )
+    State.line, State.path = 0, ""
+
+
+def load(pointer, mask=None, other=None, cache_modifier="", eviction_policy="", volatile=False):
+    """Read. What the mask leaves out is `other`, or NaN (0 for integers) if there is none: on a GPU
+    it may be anything."""
+    offsets, live = _places(pointer, mask, "load")
+    tensor, to = pointer.tensor, pointer.tensor.dtype
+    if other is None:
+        other = NAN if to.kind == "float" else 0
+    data = spread(tile_of(other, to).to(to), pointer.shape)
+    memory = tensor.data
+    data = [memory[at] if wanted else rest for at, wanted, rest in zip(offsets, live, data)]
+    places = [at for at, wanted in zip(offsets, live) if wanted]
+    _record("load", tensor, places, [memory[at] for at in places])
+    return Tile(data, pointer.shape, to)
+
+
+def store(pointer, value, mask=None, cache_modifier="", eviction_policy=""):
+    """Write, rounded to the type of the tensor."""
+    offsets, live = _places(pointer, mask, "store")
+    tensor, to = pointer.tensor, pointer.tensor.dtype
+    value = tile_of(value, to)
+    if common_shape(value.shape, pointer.shape) != pointer.shape:
+        raise ValueError(f"a value of shape {value.shape} for pointers of shape {pointer.shape}")
+    places, values = [], []
+    for at, wanted, number in zip(offsets, live, spread(value.to(to), pointer.shape)):
+        if wanted:
+            tensor.data[at] = number
+            places.append(at)
+            values.append(number)
+    _record("store", tensor, places, values)
+
+
+def _atomic(pointer, value, mask, what, function):
+    offsets, live = _places(pointer, mask, what)
+    tensor, to = pointer.tensor, pointer.tensor.dtype
+    before, places, values = [], [], []
+    for at, wanted, number in zip(offsets, live, spread(tile_of(value, to).to(to), pointer.shape)):
+        before.append(tensor.data[at] if wanted else to.cast([0])[0])
+        if wanted:
+            tensor.data[at] = to.cast([function(tensor.data[at], number)])[0]
+            places.append(at)
+            values.append(tensor.data[at])
+    _record("atomic", tensor, places, values)
+    return Tile(before, pointer.shape, to)
+
+
+def atomic_add(pointer, value, mask=None, sem=None, scope=None):
+    return _atomic(pointer, value, mask, "atomic_add", lambda old, new: old + new)
+
+
+def atomic_xchg(pointer, value, mask=None, sem=None, scope=None):
+    return _atomic(pointer, value, mask, "atomic_xchg", lambda old, new: new)
+
+
+def atomic_cas(pointer, expected, value, sem=None, scope=None):
+    """Write where the memory has what is expected; answer what it had."""
+    offsets, _ = _places(pointer, None, "atomic_cas")
+    tensor, to = pointer.tensor, pointer.tensor.dtype
+    expected, value = [spread(tile_of(v, to).to(to), pointer.shape) for v in (expected, value)]
+    before = [tensor.data[at] for at in offsets]
+    for at, old, wanted, new in zip(offsets, before, expected, value):
+        if old == wanted:
+            tensor.data[at] = new
+    _record("atomic", tensor, list(offsets), [tensor.data[at] for at in offsets])
+    return Tile(before, pointer.shape, to)
+
+
+class _Here:
+    """The functions that `at` gives a line number."""
+
+    load = staticmethod(load)
+    store = staticmethod(store)
+    atomic_add = staticmethod(atomic_add)
+    atomic_xchg = staticmethod(atomic_xchg)
+    atomic_cas = staticmethod(atomic_cas)

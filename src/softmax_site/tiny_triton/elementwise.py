@@ -1,0 +1,78 @@
+"""Functions of each element: `tl.where`, `tl.exp` and their like."""
+
+import builtins
+import math
+
+from .memory import INF, NAN, float32
+from .tiles import Tile, arithmetic, common_shape, pair, promoted, spread, tile_of
+
+
+def where(condition, x, y):
+    condition = tile_of(condition)
+    x, y = pair(x, y)
+    to = promoted(x.dtype, y.dtype)
+    shape = common_shape(condition.shape, x.shape, y.shape)
+    x, y = spread(x.to(to), shape), spread(y.to(to), shape)
+    data = [b if a else c for a, b, c in zip(spread(condition, shape), x, y)]
+    return Tile(data, shape, to)
+
+
+def maximum(x, y):
+    """The larger one; a NaN is not one, unless both are."""
+    return arithmetic(x, y, lambda a, b: [larger(x, y) for x, y in zip(a, b)])
+
+
+def minimum(x, y):
+    return arithmetic(x, y, lambda a, b: [smaller(x, y) for x, y in zip(a, b)])
+
+
+def larger(x, y):
+    return x if x >= y or y != y else y
+
+
+def smaller(x, y):
+    return x if x <= y or y != y else y
+
+
+def _elementwise(x, function):
+    x = tile_of(x)
+    to = x.dtype if x.dtype.kind == "float" else float32
+    return Tile(to.round([function(v) for v in x.to(to).data]), x.shape, to)
+
+
+def exp2(x):
+    return _elementwise(x, _power_of_two)
+
+
+def exp(x):
+    return _elementwise(x, _exponential)
+
+
+def log(x):
+    return _elementwise(x, _logarithm)
+
+
+def log2(x):
+    return _elementwise(x, lambda v: _logarithm(v) / 0.6931471805599453)
+
+
+def sqrt(x):
+    return _elementwise(x, lambda v: math.sqrt(v) if v >= 0 else NAN)
+
+
+def abs(x):  # noqa: A001 (its name in Triton)
+    return Tile([builtins.abs(v) for v in x.data], x.shape, x.dtype)
+
+
+def _power_of_two(v):
+    return 2.0**v if v < 1024 or v != v else INF
+
+
+def _exponential(v):
+    return math.exp(v) if v < 709 or v != v else INF
+
+
+def _logarithm(v):
+    if v > 0:
+        return math.log(v) if v != INF else INF
+    return -INF if v == 0 else NAN

@@ -1,0 +1,121 @@
+"""Along an axis: sums in the order of NumPy, as Triton's own interpreter adds; maxima; `reduce`."""
+
+import builtins
+
+from .elementwise import larger, smaller
+from .memory import int32
+from .tiles import Tile, add
+
+
+def _along(x, axis, function, keep_dims, to=None):
+    """`function` of the numbers of every line along an axis; of all numbers if axis is None."""
+    if axis is None:
+        return Tile(
+            [function(x.data, True)], (1,) * len(x.shape) if keep_dims else (), to or x.dtype
+        )
+    axis = axis if axis >= 0 else axis + len(x.shape)
+    size, inner = x.shape[axis], 1
+    for each in x.shape[axis + 1 :]:
+        inner *= each
+    data, block = [], size * inner
+    for start in builtins.range(0, len(x.data), block):
+        for i in builtins.range(start, start + inner):
+            data.append(
+                function(
+                    x.data[i : i + block : inner] if inner > 1 else x.data[i : i + block],
+                    inner == 1,
+                )
+            )
+    shape = x.shape[:axis] + ((1,) if keep_dims else ()) + x.shape[axis + 1 :]
+    return Tile(data, shape, to or x.dtype)
+
+
+def sum(x, axis=None, keep_dims=False):  # noqa: A001 (its name in Triton)
+    if x.dtype.kind != "float":
+        x = x.to(int32) if x.dtype.rank < int32.rank else x
+        return _along(x, axis, lambda line, near: builtins.sum(line), keep_dims)
+    rounded = x.dtype.round
+    return _along(
+        x, axis, lambda line, near: (_pairwise if near else _in_turn)(line, rounded), keep_dims
+    )
+
+
+def _in_turn(line, rounded):
+    total = 0.0
+    for number in line:
+        total = rounded([total + number])[0]
+    return total
+
+
+def _pairwise(line, rounded):
+    """The order in which NumPy adds numbers that lie side by side: eight sums at a time."""
+    count = len(line)
+    if count < 8:
+        return _in_turn(line, rounded)
+    if count > 128:
+        half = count // 2
+        half -= half % 8
+        return rounded([_pairwise(line[:half], rounded) + _pairwise(line[half:], rounded)])[0]
+    sums = line[:8]
+    whole = count - count % 8
+    for start in builtins.range(8, whole, 8):
+        sums = rounded(add(sums, line[start : start + 8]))
+    while len(sums) > 1:
+        sums = rounded(add(sums[0::2], sums[1::2]))
+    total = sums[0]
+    for number in line[whole:]:
+        total = rounded([total + number])[0]
+    return total
+
+
+def max(x, axis=None, keep_dims=False):  # noqa: A001 (its name in Triton)
+    """The largest number; a NaN is not one, unless all are."""
+    return _along(x, axis, lambda line, near: _best(line, larger), keep_dims)
+
+
+def min(x, axis=None, keep_dims=False):  # noqa: A001 (its name in Triton)
+    return _along(x, axis, lambda line, near: _best(line, smaller), keep_dims)
+
+
+def _best(line, better):
+    found = line[0]
+    for number in line:
+        found = better(found, number)
+    return found
+
+
+def argmax(x, axis, keep_dims=False):
+    return _along(x, axis, lambda line, near: line.index(builtins.max(line)), keep_dims, int32)
+
+
+def argmin(x, axis, keep_dims=False):
+    return _along(x, axis, lambda line, near: line.index(builtins.min(line)), keep_dims, int32)
+
+
+def reduce(x, axis, combine):
+    """A jitted function of two numbers, or of two tuples of numbers, along an axis, in order."""
+    parts = x if isinstance(x, tuple) else (x,)
+    axis = axis if axis >= 0 else axis + len(parts[0].shape)
+    lines = [_lines(part, axis) for part in parts]
+    found = tuple([line[0] for line in lines])
+    for i in builtins.range(1, len(lines[0])):
+        found = combine(*found, *[line[i] for line in lines])
+        found = found if isinstance(found, tuple) else (found,)
+    return found if isinstance(x, tuple) else found[0]
+
+
+def _lines(x, axis):
+    """The slices of a tile across an axis, each a tile without it."""
+    size, inner = x.shape[axis], 1
+    for each in x.shape[axis + 1 :]:
+        inner *= each
+    shape = x.shape[:axis] + x.shape[axis + 1 :]
+    starts = builtins.range(0, len(x.data), size * inner)
+    return [
+        Tile(
+            [n for start in starts for n in x.data[start + i * inner : start + (i + 1) * inner]],
+            shape,
+            x.dtype,
+        )
+        for i in builtins.range(size)
+    ]

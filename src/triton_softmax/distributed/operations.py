@@ -1,0 +1,102 @@
+"""What a rank computes for its part of a row: the library's operations, cut where the ranks meet.
+
+Before the message an operation ends with its summary, which is written as numbers of the row. After
+it another operation starts from a summary that is given. So nothing here computes a summary; two
+gradients, in which a row has its target on one rank only, are new.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import triton
+import triton.language as tl
+
+from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED
+from ..operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
+from ..operations.logsumexp import LOGSUMEXP
+from ..operations.operation import Operation, product
+from ..operations.softmax import SOFTMAX, SOFTMAX_VJP
+from ..operations.tokens import ENTROPY
+
+
+# --8<-- [start:summaries]
+@triton.jit
+def _summary(m, totals, numbers):
+    """The summary itself, as the numbers of the row."""
+    return (m,) + totals
+
+
+@triton.jit
+def _totals(m, totals, numbers):
+    """The sums alone, of an operation without a maximum."""
+    return totals
+
+
+def _as_numbers(op: Operation, name: str) -> Operation:
+    """The operation that ends with its summary."""
+    return replace(
+        op,
+        name=name,
+        finish=None,
+        finish_terms=None,
+        finish_at=None,
+        adjust=None,
+        numbers=0,
+        finish_row=_summary if op.shifted else _totals,
+        row_results=op.sums + op.shifted,
+    )
+
+
+SUMMARY = _as_numbers(SOFTMAX, "rank_summary")
+SUMMARY_OF_INFINITIES = _as_numbers(LOGSUMEXP, "rank_summary_of_infinities")
+SUMMARY_AND_SUM = _as_numbers(CROSS_ENTROPY_SMOOTHED, "rank_summary_and_sum")
+SUMMARY_AND_ENTROPY = _as_numbers(ENTROPY, "rank_summary_and_entropy")
+PRODUCTS = _as_numbers(SOFTMAX_VJP, "rank_products")
+"""(m, d); the same where +inf is a result and no NaN; m, d and the sum of x; m, d and the sum of
+exp(x − m)·(x − m); the sum of y·dy."""
+# --8<-- [end:summaries]
+
+SUMMARIES = {
+    str(each): each
+    for each in (SUMMARY, SUMMARY_OF_INFINITIES, SUMMARY_AND_SUM, SUMMARY_AND_ENTROPY, PRODUCTS)
+}
+"""What a rank sends, by name."""
+
+
+@triton.jit
+def _gradient(values, terms, m, totals):
+    """f·exp(x − m) − c, and less where the target is. A factor of 0 is one whatever the row
+    holds."""
+    target, at_target, f, c = totals
+    here = tl.where(values[-1] == target, at_target, 0.0)
+    return tl.where(f == 0.0, 0.0, terms[0] * f) - c - here
+
+
+@triton.jit
+def _gradient_of_tokens(values, terms, m, totals):
+    """f·exp(x − m) − h·exp(x − m)·(x − m), and more where the token is."""
+    target, at_target, f, h = totals
+    here = tl.where(values[-1] == target, at_target, 0.0)
+    weighted = product(terms[0], tl.where(terms[0] == 0.0, 0.0, values[0] - m), False)
+    return terms[0] * f - weighted * h + here
+
+
+GRADIENT = replace(SOFTMAX, name="rank_gradient", finish=_gradient, placed=True)
+"""Of cross-entropy and log-sum-exp. The totals are the column of the target here, −1 if it is on
+another rank; what that element loses; a factor of exp(x − m), and what every element loses."""
+
+TOKENS_GRADIENT = replace(
+    SOFTMAX, name="rank_tokens_gradient", finish=_gradient_of_tokens, placed=True
+)
+"""Of log-probabilities and entropies; the totals likewise, with the factor of the second term."""
+
+FINISHES = {
+    "softmax": SOFTMAX,
+    "log_softmax": LOG_SOFTMAX,
+    "softmax_backward": SOFTMAX_VJP,
+    "log_softmax_backward": LOG_SOFTMAX_VJP,
+    "gradient": GRADIENT,
+    "tokens_gradient": TOKENS_GRADIENT,
+}
+"""What is written for each element, from a summary that is given."""

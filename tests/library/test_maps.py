@@ -1,0 +1,454 @@
+"""Softmax and log-softmax with maps: the numbers of PyTorch's operators, shapes, errors, and what
+is read."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+from kernel_cases import DEVICE, INTERPRETED, mapped_by_operators, quiet, watch_accesses
+from triton_softmax import batch_invariant, log_softmax, mapped, maps, softmax
+from triton_softmax.choose import mapped as choice
+
+pytestmark = quiet
+INF, NAN = float("inf"), float("nan")
+FUNCTIONS = {"softmax": softmax, "log_softmax": log_softmax}
+both = pytest.mark.parametrize("name", FUNCTIONS)
+
+
+@pytest.fixture(params=["whole", "loops", "chunks"])
+def geometry(request, monkeypatch):
+    """Tiles so small that rows of some dozen columns are walked along; in one launch or in two."""
+    if request.param != "whole":
+        monkeypatch.setattr(choice, "ELEMENTS", 32)
+        monkeypatch.setattr(choice, "SIDE_BY_SIDE", 2)
+    if request.param == "loops":
+        monkeypatch.setattr(mapped, "_device_of", lambda _: choice.Device(1))
+    monkeypatch.setattr(mapped, "_calls", {})
+    return request.param
+
+
+def tensor(*shape: int, dtype=torch.float64, seed: int = 0, spread: float = 2.0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    values = spread * torch.randn(shape, generator=generator, dtype=torch.float64)
+    return values.to(dtype).to(DEVICE).requires_grad_()
+
+
+def mask(*shape: int, seed: int = 7) -> torch.Tensor:
+    return (torch.rand(shape, generator=torch.Generator().manual_seed(seed)) > 0.3).to(DEVICE)
+
+
+def arguments(names: str, shape: tuple[int, ...], dim: int) -> dict:
+    """Maps by name, whose tensors are broadcast along every other dimension."""
+    of_rows = [1 if i == dim % len(shape) else size for i, size in enumerate(shape)]
+    some = [size if i % 2 else 1 for i, size in enumerate(shape)]
+    every = {
+        "scale": lambda: (tensor(*of_rows, seed=1).detach().abs() + 0.5).requires_grad_(),
+        "number": lambda: 0.3,
+        "softcap": lambda: 1.5,
+        "where": lambda: mask(shape[-1]),
+        "bias": lambda: tensor(*some, seed=2),
+        "causal": lambda: True,
+        "safe": lambda: True,
+        "sink": lambda: tensor(*(1,) * (len(shape) - 1), 1, seed=3),
+    }
+    return {("scale" if n == "number" else n): every[n]() for n in names.split()}
+
+
+CASES = [
+    ("number softcap bias where causal safe sink", (2, 1, 3, 3), -1),
+    ("scale softcap bias sink where", (2, 19, 3), 1),
+    ("scale where", (2, 40), -1),
+    ("causal", (19, 19), -1),
+]
+
+
+@both
+@pytest.mark.parametrize("names, shape, dim", CASES, ids=lambda each: str(each))
+def test_values_and_both_derivatives(name, names, shape, dim, geometry):
+    x, given = tensor(*shape), arguments(names, shape, dim)
+    y = FUNCTIONS[name](x, dim, **given)
+    wanted = mapped_by_operators(name, x, dim, given)
+    torch.testing.assert_close(y, wanted)
+    leaves = [x, *(t for t in given.values() if isinstance(t, torch.Tensor) and t.requires_grad)]
+    dy = torch.where(wanted == -INF, 0.0, tensor(*shape, seed=5).detach())
+    first = torch.autograd.grad(y, leaves, dy, create_graph=geometry == "whole")
+    firsts = torch.autograd.grad(wanted, leaves, dy, create_graph=True)
+    torch.testing.assert_close(first, firsts)
+    if geometry != "whole":
+        return
+    along = [tensor(*t.shape, seed=6).detach() for t in first]
+    torch.testing.assert_close(
+        torch.autograd.grad(first, leaves, along), torch.autograd.grad(firsts, leaves, along)
+    )
+    torch.testing.assert_close(
+        torch.autograd.grad(FUNCTIONS[name](x, dim, **given), leaves, dy), firsts
+    )
+
+
+@both
+def test_gradcheck(name):
+    x, given = tensor(1, 3), arguments("scale softcap bias sink", (1, 3), -1)
+
+    def call(x, scale, bias, sink):
+        return FUNCTIONS[name](x, -1, scale=scale, softcap=1.5, bias=bias, sink=sink)
+
+    inputs = x, given["scale"], given["bias"], given["sink"]
+    assert gradcheck(call, inputs) and gradgradcheck(call, inputs)
+
+
+@both
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_narrow_types_are_rounded_once(name, dtype):
+    given = arguments("number softcap bias where sink safe", (3, 40), -1)
+    given = {k: v.detach() if isinstance(v, torch.Tensor) else v for k, v in given.items()}
+    x = tensor(3, 40, dtype=dtype).detach()
+    wanted = mapped_by_operators(name, x.double(), -1, given)
+    y = FUNCTIONS[name](x, **given)
+    assert y.dtype == dtype
+    ulp = torch.finfo(dtype).eps if not (INTERPRETED and dtype == torch.bfloat16) else 2**-7
+    torch.testing.assert_close(y.double(), wanted, rtol=2 * ulp, atol=2 * ulp * 4, equal_nan=True)
+    wide = FUNCTIONS[name](x, dtype=torch.float64, **given)
+    torch.testing.assert_close(wide, wanted)
+
+
+def test_a_number_as_scale_has_all_its_digits():
+    x = tensor(2, 5).detach()
+    torch.testing.assert_close(
+        softmax(x, scale=0.3), torch.softmax(0.3 * x, -1), rtol=1e-14, atol=0
+    )
+
+
+HOSTILE = torch.tensor(
+    [
+        [0.0, -INF, 1.0, 2.0],
+        [-INF, -INF, -INF, -INF],
+        [1.0, NAN, 2.0, NAN],
+        [65504.0, -65504.0, 65504.0, 0.0],
+        [1e38, -1e38, 1e38, 3.0],
+        [INF, 0.0, 1.0, INF],
+    ]
+)
+"""Rows of which the second and fourth places are masked."""
+KEPT = torch.tensor([True, False, True, False])
+
+
+@both
+@pytest.mark.parametrize("safe", [False, True])
+def test_hostile_rows(name, safe, geometry):
+    x = HOSTILE.to(DEVICE)
+    y = FUNCTIONS[name](x, where=KEPT.to(DEVICE), safe=safe).cpu()
+    empty = -INF if name == "log_softmax" else 0.0
+    wanted = getattr(torch, name)(HOSTILE[:, ::2], -1)
+    if safe:
+        wanted = torch.where(HOSTILE[:, ::2] == -INF, empty, wanted)
+    torch.testing.assert_close(y[:, ::2], wanted, equal_nan=True)
+    dead = torch.tensor([False, not safe, False, False, False, False])
+    masked = torch.where(dead[:, None], NAN, torch.full((6, 2), empty))
+    torch.testing.assert_close(y[:, 1::2], masked, equal_nan=True)
+    again = mapped_by_operators(name, HOSTILE, -1, {"where": KEPT, "safe": safe})
+    torch.testing.assert_close(again, y, equal_nan=True)
+
+
+@both
+def test_a_row_that_is_masked_or_empty_has_no_gradient(name):
+    x = HOSTILE[:2].to(DEVICE).requires_grad_()
+    where = torch.tensor([[True, True, True, True], [False] * 4], device=DEVICE)
+    y = FUNCTIONS[name](x, where=where, safe=True, softcap=5.0)
+    y[torch.isfinite(y)].sum().backward()
+    assert torch.isfinite(x.grad).all() and not x.grad[1].any()
+
+
+@both
+def test_sinks_of_infinity(name, geometry):
+    x = tensor(3, 4, dtype=torch.float32).detach()
+    empty = -INF if name == "log_softmax" else 0.0
+    assert (FUNCTIONS[name](x, sink=INF) == empty).all()
+    torch.testing.assert_close(FUNCTIONS[name](x, sink=-INF), getattr(torch, name)(x, -1))
+    sink = torch.tensor([[INF], [-INF], [0.0]], device=DEVICE, requires_grad=True)
+    y = softmax(x, sink=sink)
+    y[:, 0].sum().backward()
+    assert torch.isfinite(sink.grad).all() and sink.grad[2] != 0.0
+
+
+def test_softmax_off_by_one_and_a_sink_of_each_head():
+    x = tensor(2, 3, 4, 4).detach()
+    torch.testing.assert_close(
+        softmax(x, sink=0.0), x.exp() / (1.0 + x.exp().sum(-1, keepdim=True))
+    )
+    sink = tensor(3).detach()
+    each = softmax(x, sink=sink)
+    for head in range(3):
+        torch.testing.assert_close(each[:, head], softmax(x[:, head], sink=sink[head]))
+
+
+@pytest.mark.parametrize("scalar", [(), (1, 1)], ids=str)
+def test_no_dimension_and_a_scale_of_none(scalar):
+    x = tensor()
+    y = softmax(x, 0, scale=2.0, sink=0.0)
+    torch.testing.assert_close(y, torch.sigmoid(2 * x))
+    y.backward()
+    scale = torch.full((), 0.5, dtype=x.dtype, device=DEVICE, requires_grad=True)
+    x = tensor(2, 3)
+    softmax(x, scale=scale)[:, 0].sum().backward()
+    assert scale.grad.shape == ()
+
+
+@both
+def test_nothing_comes_of_nothing(name):
+    for shape in ((0, 3), (2, 0)):
+        x = torch.empty(shape, device=DEVICE, requires_grad=True)
+        y = FUNCTIONS[name](x, scale=2.0, where=torch.ones(shape, dtype=torch.bool, device=DEVICE))
+        assert y.shape == shape
+        y.sum().backward()
+
+
+# --- what is refused ---
+
+
+REFUSED = [
+    ({"where": torch.ones(4)}, TypeError, "where must hold bool"),
+    ({"where": torch.ones(3, dtype=torch.bool)}, ValueError, "where of shape"),
+    ({"where": [True]}, TypeError, "where must be a tensor"),
+    ({"bias": torch.ones(4, dtype=torch.int64)}, TypeError, "bias must hold floating"),
+    ({"bias": torch.ones(2, 4, 4)}, ValueError, "bias of shape"),
+    ({"scale": torch.ones(4)}, ValueError, "scale of shape"),
+    ({"scale": torch.ones(1)}, ValueError, "scale must be a number, or have no dimension"),
+    ({"scale": INF}, ValueError, "scale must be finite"),
+    ({"scale": "2"}, TypeError, "scale must be a number"),
+    ({"softcap": 0.0}, ValueError, "softcap must be positive"),
+    ({"softcap": NAN}, ValueError, "softcap must be positive"),
+    ({"softcap": True}, TypeError, "softcap must be a number"),
+    ({"sink": torch.ones(4)}, ValueError, "sink of shape"),
+    ({"sink": "0"}, TypeError, "sink must be a number"),
+    ({"causal": True, "dim": 0}, ValueError, "causal takes dim=-1"),
+    ({"causal": True, "x": (4,)}, ValueError, "as many queries as keys"),
+    ({"causal": True, "x": (3, 4)}, ValueError, "as many queries as keys"),
+    ({"scale": 2.0, "dim": 2}, IndexError, "Dimension out of range"),
+    ({"scale": 2.0, "implementation": "naive"}, ValueError, "names a kernel"),
+    ({"out": torch.empty(4)}, ValueError, "out must have shape"),
+    ({"out": torch.empty(4, 4, dtype=torch.float16)}, ValueError, "out must have shape"),
+    ({"out": torch.empty(1, 4).expand(4, 4)}, ValueError, "overlaps itself"),
+    ({"out": torch.empty(4, 4, requires_grad=True)}, RuntimeError, "without gradients"),
+    ({"out": torch.empty(4, 4, device="meta")}, RuntimeError, "out is on meta"),
+    ({"bias": torch.empty(4, device="meta")}, RuntimeError, "bias is on meta"),
+    ({"out": 3}, TypeError, "out must be a tensor"),
+]
+
+
+@pytest.mark.parametrize("given, error, words", REFUSED, ids=range(len(REFUSED)))
+def test_what_is_refused(given, error, words):
+    given = dict(given)
+    x = torch.ones(given.pop("x", (4, 4)), device=DEVICE)
+    given = {
+        k: v.to(DEVICE) if isinstance(v, torch.Tensor) and v.device.type == "cpu" else v
+        for k, v in given.items()
+        if k != "out" or not isinstance(v, torch.Tensor)
+    } | {k: v for k, v in given.items() if k == "out"}
+    with pytest.raises(error, match=words):
+        softmax(x, given.pop("dim", -1), **given)
+
+
+def test_integers_need_a_dtype_and_no_tensor_is_refused():
+    x = torch.ones(2, 3, dtype=torch.int64, device=DEVICE)
+    with pytest.raises(TypeError, match="the input has dtype int64"):
+        softmax(x, scale=2.0)
+    assert softmax(x, dtype=torch.float32, scale=2.0).dtype == torch.float32
+    with pytest.raises(TypeError, match="the input must be a torch.Tensor"):
+        softmax([1.0], scale=2.0)
+
+
+# --- a place for the result ---
+
+
+def test_out_strided_in_place_and_overlapping():
+    x = tensor(4, 6).detach()
+    wanted = torch.softmax(2 * x, -1)
+    out = torch.full((6, 4), NAN, dtype=x.dtype, device=DEVICE).T
+    assert softmax(x, scale=2.0, out=out) is out
+    torch.testing.assert_close(out, wanted)
+    place = x.clone()
+    version = place._version
+    assert softmax(place, scale=2.0, out=place) is place and place._version > version
+    torch.testing.assert_close(place, wanted)
+    buffer = torch.cat([x.flatten(), x[0, :2]])
+    shifted = buffer[2:].view(4, 6)
+    softmax(buffer[:24].view(4, 6), scale=2.0, out=shifted)
+    torch.testing.assert_close(shifted, wanted)
+    whole = x.clone()
+    torch.testing.assert_close(softmax(whole, out=whole), torch.softmax(x, -1))
+    square = tensor(4, 4).detach()
+    wanted = torch.softmax(square + square, -1)
+    torch.testing.assert_close(softmax(square, bias=square, out=square), wanted)
+
+
+# --- what is read ---
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
+def test_masks_are_read_where_they_lie_and_causal_reads_nothing_above_the_diagonal(geometry):
+    x = tensor(2, 19, 19, dtype=torch.float32).detach()
+    where = mask(1, 1, 19)
+    with watch_accesses() as watch:
+        softmax(x, where=where, causal=True)
+    read = set(np.concatenate(watch.loads).tolist())
+    begin = x.data_ptr()
+    of_x = {(address - begin) // 4 for address in read if begin <= address < begin + 4 * x.numel()}
+    assert all(place % 19 <= place // 19 % 19 for place in of_x)
+    of_where = {a - where.data_ptr() for a in read} & set(range(19))
+    assert of_where == set(range(19))
+
+
+def test_a_mask_is_never_copied(monkeypatch):
+    seen = []
+    run = mapped._Call.__call__
+    monkeypatch.setattr(
+        mapped._Call, "__call__", lambda self, i, o: (seen.append(i), run(self, i, o))[1]
+    )
+    x, where, bias = tensor(2, 3, 4, 5), mask(2, 1, 1, 5), tensor(4, 1, seed=1)
+    softmax(x, where=where, bias=bias).sum().backward()
+    forward, backward = seen
+    places = [each.data_ptr() for each in forward]
+    assert where.data_ptr() in places and bias.data_ptr() in places
+    assert where.data_ptr() in [each.data_ptr() for each in backward]
+
+
+# --- callers ---
+
+
+@both
+def test_operators_pass_opcheck(name):
+    log = name == "log_softmax"
+    ops = torch.ops.triton_softmax
+    x, given = tensor(1, 3, 3), arguments("scale bias where sink", (1, 3, 3), -1)
+    way = (
+        given["scale"],
+        given["bias"],
+        given["where"],
+        given["sink"],
+        1.0,
+        1.5,
+        True,
+        True,
+        log,
+        2,
+    )
+    some = ("test_schema", "test_faketensor", "test_aot_dispatch_static")
+    more = () if log else ("test_autograd_registration", "test_aot_dispatch_dynamic")
+    torch.library.opcheck(
+        ops.mapped_softmax.default, (x, *way, x.dtype, False), test_utils=(*some, *more)
+    )
+    plain = [t.detach() if isinstance(t, torch.Tensor) else t for t in way]
+    out = torch.empty(3, 3, 1, dtype=x.dtype, device=DEVICE).permute(2, 0, 1)
+    torch.library.opcheck(
+        ops.mapped_softmax_out.default, (x.detach(), *plain, False, out), test_utils=some
+    )
+    y = softmax(x).detach()
+    rest = (plain[0], plain[2], 1.0, 1.5, True, True, log, 2, x.dtype, x.dtype, True, True, False)
+    torch.library.opcheck(
+        ops.mapped_softmax_backward.default, (y, y, x.detach(), *rest), test_utils=some
+    )
+
+
+def test_compiled_without_a_break_and_once_for_all_lengths():
+    compilations = []
+
+    def backend(graph, inputs):
+        compilations.append(graph)
+        return graph
+
+    where = mask(64)  # the graph has its length for a bound
+
+    def call(x, scale):
+        return softmax(x, scale=scale, where=where[: x.shape[-1]], causal=True, sink=0.0).sum()
+
+    compiled = torch.compile(call, backend=backend, fullgraph=True)
+    for length in range(3, 23):
+        x, scale = tensor(length, length), tensor(length, 1, seed=1)
+        torch.testing.assert_close(compiled(x, scale), call(x, scale))
+    assert len(compilations) <= 4
+    whole = torch.compile(call, backend="aot_eager", fullgraph=True)
+    x, scale = tensor(5, 5), tensor(5, 1, seed=1)
+    grads = torch.autograd.grad(whole(x, scale), (x, scale))
+    torch.testing.assert_close(grads, torch.autograd.grad(call(x, scale), (x, scale)))
+
+
+@both
+def test_transforms(name):
+    function = FUNCTIONS[name]
+    x, bias, sink = (t.detach() for t in (tensor(3, 4, 4), tensor(4, seed=1), tensor(seed=2)))
+
+    def call(x, bias):
+        return function(x, scale=0.5, softcap=2.0, bias=bias, sink=sink, safe=True)
+
+    torch.testing.assert_close(torch.vmap(call, (0, None))(x, bias), call(x, bias))
+    tangent = torch.ones_like(x)
+    _, along = torch.func.jvp(call, (x, bias), (tangent, bias))
+    step = 1e-6
+    numeric = (call(x + step * tangent, bias + step * bias) - call(x, bias)) / step
+    torch.testing.assert_close(along, numeric, rtol=1e-4, atol=1e-5)
+    grad = torch.func.grad(lambda x: call(x, bias)[0, 0, 0])(x)
+    leaf = x.clone().requires_grad_()
+    (usual,) = torch.autograd.grad(call(leaf, bias)[0, 0, 0], leaf)
+    torch.testing.assert_close(grad, usual)
+
+
+@both
+def test_without_the_interpreter_pytorchs_operators_do_it(name, monkeypatch):
+    x, given = tensor(2, 3, 5, 5), arguments("number bias where causal safe sink", (2, 3, 5, 5), -1)
+    wanted = FUNCTIONS[name](x, **given)
+    monkeypatch.setattr(maps.checks, "INTERPRETED", False)
+    monkeypatch.setattr(mapped, "run", None)
+    if DEVICE == "cpu":
+        torch.testing.assert_close(FUNCTIONS[name](x, **given), wanted)
+        out = torch.empty_like(x)
+        given = {k: v.detach() if isinstance(v, torch.Tensor) else v for k, v in given.items()}
+        torch.testing.assert_close(FUNCTIONS[name](x.detach(), out=out, **given), wanted)
+
+
+def test_a_subclass_sees_the_call():
+    class Seen(torch.Tensor):
+        calls: list = []
+
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            cls.calls.append((function, kwargs))
+            return "seen"
+
+    bias = torch.ones(3, device=DEVICE).as_subclass(Seen)
+    assert softmax(torch.ones(2, 3, device=DEVICE), bias=bias, scale=2.0) == "seen"
+    function, kwargs = Seen.calls[-1]
+    assert function is softmax and kwargs["scale"] == 2.0 and kwargs["bias"] is bias
+
+
+@both
+@pytest.mark.parametrize("n_cols", [37, 100])
+def test_batch_invariant(name, n_cols, monkeypatch):
+    monkeypatch.setattr(choice, "ELEMENTS", 128)
+    x, scale = tensor(5, n_cols, dtype=torch.float32), tensor(5, 1, dtype=torch.float32, seed=1)
+    dy = tensor(5, n_cols, dtype=torch.float32, seed=2).detach()
+
+    def call(rows):
+        a, b = (t[rows].detach().requires_grad_() for t in (x, scale))
+        y = FUNCTIONS[name](a, scale=b, softcap=3.0, batch_invariant=True)
+        return y, *torch.autograd.grad(y, (a, b), dy[rows])
+
+    every = call(slice(None))
+    for alone, together in zip(call(slice(3, 4)), every, strict=True):
+        assert torch.equal(alone[0], together[3])
+    with batch_invariant():
+        y = FUNCTIONS[name](x[3:4], scale=scale[3:4], softcap=3.0)
+    assert torch.equal(y, every[0][3:4])
+
+
+def test_tanh_has_all_its_digits():
+    x = torch.cat([torch.logspace(-12, 2, 200, dtype=torch.float64), torch.tensor([INF])])
+    x = x.to(DEVICE)
+    y = log_softmax(torch.stack([x, torch.zeros_like(x)], -1), softcap=7.0, sink=-INF)
+    difference = (y[:, 0] - y[:, 1]) / 7.0
+    torch.testing.assert_close(difference, torch.tanh(x / 7.0), rtol=0, atol=4e-16)
+    assert math.isclose(float(difference[-1]), 1.0)

@@ -1,0 +1,590 @@
+"""What each rank does in the tests of `triton_softmax.distributed`: functions that are asked for by
+name, with the group as first argument. They assert, and what they return is compared."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import (
+    DeviceMesh,
+    DTensor,
+    Partial,
+    Replicate,
+    Shard,
+    distribute_tensor,
+)
+from torch.distributed.tensor.debug import CommDebugMode
+from torch.nn import functional as F
+
+import triton_softmax
+from triton_softmax import checks, cross_entropy, dispatch, log_softmax, logsumexp, softmax
+from triton_softmax.distributed import ranks
+
+NORMALIZED = {"softmax": softmax, "log_softmax": log_softmax}
+TOLERANCE = {
+    torch.float64: 1e-12,
+    torch.float32: 2e-6,
+    torch.float16: 2e-3,
+    torch.bfloat16: 1.6e-2,
+}
+INF = float("inf")
+
+
+@contextlib.contextmanager
+def computed(by_kernels: bool):
+    """By kernels in Triton's interpreter, or by PyTorch's operators."""
+    kept, checks.INTERPRETED = checks.INTERPRETED, by_kernels and checks.INTERPRETED
+    dispatch.clear_plans()
+    try:
+        yield
+    finally:
+        checks.INTERPRETED = kept
+        dispatch.clear_plans()
+
+
+class Messages(list):
+    """The bytes of every message that this rank sends meanwhile."""
+
+    def __enter__(self) -> Messages:
+        self.shipped = ranks._all_gather, dist.all_reduce
+
+        def gather(out, words, **more):
+            self.append(words.nbytes)
+            return self.shipped[0](out, words, **more)
+
+        def reduce(tensor, **more):
+            self.append(tensor.nbytes)
+            return self.shipped[1](tensor, **more)
+
+        ranks._all_gather, dist.all_reduce = gather, reduce
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        ranks._all_gather, dist.all_reduce = self.shipped
+
+
+def drawn(shape, dtype=torch.float64, seed=0) -> torch.Tensor:
+    """The same numbers on all ranks, and for all dtypes."""
+    generator = torch.Generator().manual_seed(seed)
+    return (3 * torch.randn(shape, generator=generator, dtype=torch.float64)).to(dtype)
+
+
+def bounds(group, n: int, sizes: list[int] | None = None) -> tuple[int, int]:
+    """Where this rank's part lies: of these sizes, or by the rule of `torch.chunk`."""
+    rank, world = group.rank(), group.size()
+    if sizes is None:
+        each = -(-n // world)
+        return min(n, rank * each), min(n, (rank + 1) * each)
+    return sum(sizes[:rank]), sum(sizes[: rank + 1])
+
+
+def part(x: torch.Tensor, group, dim: int = -1, sizes: list[int] | None = None) -> torch.Tensor:
+    start, end = bounds(group, x.shape[dim], sizes)
+    return x.narrow(dim, start, end - start).clone(memory_format=torch.contiguous_format)
+
+
+def near(actual: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype) -> None:
+    tolerance = TOLERANCE[dtype]
+    torch.testing.assert_close(
+        actual.double(), expected.double(), atol=tolerance, rtol=tolerance, equal_nan=True
+    )
+
+
+def same_bits(group, *tensors: torch.Tensor) -> None:
+    """Every rank holds the same."""
+    for each in tensors:
+        raw = each.detach().contiguous().flatten().view(torch.uint8)
+        all_of_them = [torch.empty_like(raw) for _ in range(group.size())]
+        dist.all_gather(all_of_them, raw, group=group)
+        assert all(torch.equal(raw, other) for other in all_of_them)
+
+
+def normalized(group, name, shape, dim, dtype, by_kernels=True, sizes=None, values=None) -> None:
+    """Softmax or log-softmax of shards, and its gradient, is that of the whole."""
+    x = drawn(shape, dtype) if values is None else torch.tensor(values, dtype=dtype)
+    dy = drawn(x.shape, dtype, seed=1)
+    whole = x.double().clone().requires_grad_()
+    expected = getattr(torch, name)(whole, dim)
+    (gradient,) = torch.autograd.grad(expected, whole, dy.double())
+    mine = part(x, group, dim, sizes).requires_grad_()
+    with computed(by_kernels):
+        NORMALIZED[name](mine, dim, group=group)  # they agree
+        with Messages() as messages:
+            y = NORMALIZED[name](mine, dim, group=group)
+        with Messages() as backward:
+            y.backward(part(dy, group, dim, sizes))
+    assert y.is_contiguous() and y.dtype == dtype and y.shape == mine.shape
+    near(y, part(expected.detach(), group, dim, sizes), dtype)
+    near(mine.grad, part(gradient, group, dim, sizes), dtype)
+    assert mine.grad.dtype == dtype
+    rows = math.prod(x.movedim(dim, -1).shape[:-1])
+    word = 8 if dtype == torch.float64 else 4
+    one = group.size() > 1 and rows > 0
+    assert messages == ([2 * word * (rows + 1)] if one else [])
+    assert backward == ([word * (rows + 2)] if one else [])
+
+
+def summed_up(group, shape, dims, dtype, keepdim=False, by_kernels=True, values=None) -> None:
+    """Log-sum-exp of shards, on every rank, with its gradient."""
+    x = drawn(shape, dtype) if values is None else torch.tensor(values, dtype=dtype)
+    last = dims if isinstance(dims, int) else dims[-1]
+    whole = x.double().clone().requires_grad_()
+    expected = torch.logsumexp(whole, dims, keepdim)
+    g = drawn(expected.shape, dtype, seed=1)
+    (gradient,) = torch.autograd.grad(expected, whole, g.double())
+    mine = part(x, group, last).requires_grad_()
+    with computed(by_kernels):
+        logsumexp(mine, dims, keepdim, group=group)
+        with Messages() as messages:
+            lse = logsumexp(mine, dims, keepdim, group=group)
+            lse.backward(g)
+    near(lse, expected.detach(), dtype)
+    if values is None:
+        near(mine.grad, part(gradient, group, last), dtype)
+    same_bits(group, lse)
+    assert lse.shape == expected.shape and lse.dtype == dtype
+    assert len(messages) == (group.size() > 1)
+
+
+def loss(
+    group,
+    shape,
+    dtype=torch.float64,
+    by_kernels=True,
+    weight=False,
+    probabilities=False,
+    sharded_weight=False,
+    sizes=None,
+    softcap=None,
+    scale=1.0,
+    z_loss=0.0,
+    in_place=False,
+    **more: Any,
+) -> None:
+    """Cross-entropy of shards is that of the whole, and so is its gradient."""
+    dim = 0 if len(shape) == 1 else 1
+    x = drawn(shape, dtype)
+    n, rows = shape[dim], (*shape[:dim], *shape[dim + 1 :])
+    generator = torch.Generator().manual_seed(2)
+    target = torch.randint(n, rows, generator=generator)
+    if target.numel() > 2:
+        target.view(-1)[1] = -100
+    if probabilities:
+        target = torch.softmax(drawn(shape, torch.float64, seed=3), dim).to(dtype)
+    w = drawn((n,), torch.float64, seed=4).abs() + 0.1 if weight else None
+
+    whole = x.double().clone().requires_grad_()
+    mapped = whole * scale
+    mapped = mapped if softcap is None else softcap * torch.tanh(mapped / softcap)
+    reduction = more.get("reduction", "mean")
+    expected = F.cross_entropy(mapped, target.double() if probabilities else target, w, **more)
+    kept = torch.ones(rows) if probabilities else (target != -100).double()
+    expected_lse = torch.logsumexp(mapped, dim) * kept
+    if z_loss:
+        squared = z_loss * expected_lse.square()
+        sums = {"none": squared, "sum": squared.sum(), "mean": squared.sum() / kept.sum()}
+        expected = expected + sums[reduction]
+    g = drawn(expected.shape, torch.float64, seed=5)
+    (gradient,) = torch.autograd.grad(expected, whole, g)
+
+    leaf = part(x, group, dim, sizes).requires_grad_()
+    mine = leaf * 1 if in_place else leaf
+    p = part(target, group, dim, sizes) if probabilities else target
+    given = w if not sharded_weight or w is None else part(w, group, 0, sizes)
+    arguments = {
+        "softcap": softcap,
+        "scale": scale,
+        "z_loss": z_loss,
+        "return_lse": True,
+        "inplace_backward": in_place,
+        **more,
+    }
+    if sizes is not None:
+        arguments |= {"vocab_start": bounds(group, n, sizes)[0], "vocab_size": n}
+    with computed(by_kernels):
+        cross_entropy(mine, p, given, group=group, **arguments)
+        with Messages() as messages:
+            found, lse = cross_entropy(mine, p, given, group=group, **arguments)
+        with Messages() as backward:
+            found.backward(g.to(found.dtype))
+    near(found, expected.detach(), dtype)
+    near(lse, expected_lse.detach(), torch.float32 if dtype != torch.float64 else dtype)
+    near(leaf.grad, part(gradient, group, dim, sizes), dtype)
+    same_bits(group, found, lse)
+    word, n_rows = 8 if dtype == torch.float64 else 4, kept.numel()
+    assert len(messages) == (group.size() > 1) and backward == []
+    five = weight and sharded_weight and more.get("label_smoothing")
+    assert all(each <= (20 if five else 16) * n_rows * word // 4 + 64 for each in messages)
+    if in_place and mine.numel() and softcap is None:
+        assert torch.equal(mine.detach(), leaf.grad)
+
+
+def tokens(
+    group, shape, dtype, k=None, entropy=True, temperature=1.0, by_kernels=True, in_place=False
+) -> None:
+    """Log-probabilities and entropies of shards are those of the whole."""
+    x = drawn(shape, dtype)
+    rows = shape[:-1]
+    generator = torch.Generator().manual_seed(2)
+    index = torch.randint(shape[-1], rows if k is None else (*rows, k), generator=generator)
+    whole = x.double().clone().requires_grad_()
+    y = torch.log_softmax(whole / temperature, -1)
+    expected = y.gather(-1, index.unsqueeze(-1) if k is None else index)
+    expected = expected.squeeze(-1) if k is None else expected
+    entropies = -(y.exp() * y).sum(-1)
+    g, g_entropy = drawn(expected.shape, seed=3), drawn(rows, seed=4)
+    total = (expected * g).sum() + (entropies * g_entropy).sum() * entropy
+    (gradient,) = torch.autograd.grad(total, whole)
+    leaf = part(x, group).requires_grad_()
+    mine = leaf * 1 if in_place else leaf
+    more = {"return_entropy": entropy, "temperature": temperature, "inplace_backward": in_place}
+    with computed(by_kernels):
+        triton_softmax.token_logprobs(mine, index, group=group, **more)
+        with Messages() as messages:
+            found = triton_softmax.token_logprobs(mine, index, group=group, **more)
+            found, h = found if entropy else (found, None)
+            total = (found * g).sum() + ((h * g_entropy).sum() if entropy else 0.0)
+            total.backward()
+    wide = torch.promote_types(dtype, torch.float32)
+    assert found.dtype == wide
+    near(found, expected.detach(), wide)
+    near(leaf.grad, part(gradient, group), dtype)
+    if entropy:
+        near(h, entropies.detach(), wide)
+        same_bits(group, found, h)
+    assert len(messages) == (group.size() > 1)
+    bytes_of_row = (8 + 4 * (k or 1) + 4 * entropy) * wide.itemsize // 4
+    assert all(each <= bytes_of_row * entropies.numel() + 64 for each in messages)
+
+
+@functools.cache
+def mesh_of(shape: tuple[int, ...]) -> DeviceMesh:
+    """The first ranks as a mesh, with the softmax dimension along its last dimension."""
+    names = ("rows", "classes")[-len(shape) :]
+    return DeviceMesh("cpu", torch.arange(math.prod(shape)).view(shape), mesh_dim_names=names)
+
+
+def placed(group, name, mesh_shape, placements, shape, dim, dtype=torch.float64) -> None:
+    """Softmax of a DTensor is placed as the DTensor is, without a message of a tensor's size."""
+    mesh = mesh_of(mesh_shape)
+    x = drawn(shape, dtype)
+    whole = x.double().clone().requires_grad_()
+    reduces = name == "logsumexp"
+    expected = getattr(torch, name)(whole, dim)
+    dy = drawn(expected.shape, torch.float64, seed=1)
+    (gradient,) = torch.autograd.grad(expected, whole, dy)
+    given = distribute_tensor(x, mesh, placements).requires_grad_()
+    function = getattr(triton_softmax, name)
+    function(given, dim)
+    with CommDebugMode() as counted:
+        y = function(given, dim)
+    over = [i for i, each in enumerate(placements) if each == Shard(dim % x.dim())]
+    assert counted.get_total_counts() == len(over), counted.get_comm_counts()
+    assert isinstance(y, DTensor) and y.shape == expected.shape and y.dtype == dtype
+    if reduces:
+        moved = [
+            each
+            if not each.is_shard()
+            else Replicate()
+            if i in over
+            else Shard(each.dim - (each.dim > dim % x.dim()))
+            for i, each in enumerate(placements)
+        ]
+        assert list(y.placements) == moved
+    else:
+        assert y.placements == given.placements
+    near(y.full_tensor().detach(), expected.detach(), dtype)
+    y.backward(distribute_tensor(dy.to(dtype), mesh, y.placements))
+    assert given.grad.placements == given.placements
+    near(given.grad.full_tensor(), gradient, dtype)
+
+
+def placed_loss(group, mesh_shape, placements, shape, plain=True, **more: Any) -> None:
+    """Cross-entropy of a DTensor is that of the whole: of all rows on the mesh."""
+    mesh = mesh_of(mesh_shape)
+    x, n = drawn(shape), shape[1]
+    generator = torch.Generator().manual_seed(2)
+    target = torch.randint(n, (shape[0], *shape[2:]), generator=generator)
+    target.view(-1)[::3] = -100
+    weight = more.pop("weight", None) and drawn((n,), seed=4).abs() + 0.1
+    whole = x.clone().requires_grad_()
+    expected = F.cross_entropy(whole, target, weight, **more)
+    g = drawn(expected.shape, seed=5)
+    (gradient,) = torch.autograd.grad(expected, whole, g)
+    given = distribute_tensor(x, mesh, placements).requires_grad_()
+    if not plain:
+        of_rows = [each if each == Shard(0) else Replicate() for each in placements]
+        target = distribute_tensor(target, mesh, of_rows)
+        if weight is not None:
+            of_classes = [Shard(0) if each == Shard(1) else Replicate() for each in placements]
+            weight = distribute_tensor(weight, mesh, of_classes)
+    found, lse = cross_entropy(given, target, weight, return_lse=True, **more)
+    assert found.shape == expected.shape
+    near(found.full_tensor().detach(), expected.detach(), torch.float64)
+    if more.get("reduction") != "none":
+        assert all(each.is_replicate() for each in found.placements)
+        same_bits(group, found.to_local())
+        found.backward(DTensor.from_local(g, mesh, found.placements))
+    else:
+        found.backward(distribute_tensor(g, mesh, found.placements))
+    assert given.grad.placements == given.placements
+    near(given.grad.full_tensor(), gradient, torch.float64)
+    assert lse.shape == target.shape
+
+
+def placed_tokens(group, mesh_shape, placements, shape) -> None:
+    mesh = mesh_of(mesh_shape)
+    x = drawn(shape)
+    index = torch.randint(shape[-1], shape[:-1], generator=torch.Generator().manual_seed(2))
+    whole = x.clone().requires_grad_()
+    y = torch.log_softmax(whole, -1)
+    expected = y.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+    (gradient,) = torch.autograd.grad(expected.sum(), whole)
+    given = distribute_tensor(x, mesh, placements).requires_grad_()
+    found, entropy = triton_softmax.token_logprobs(given, index, return_entropy=True)
+    near(found.full_tensor().detach(), expected.detach(), torch.float64)
+    near(entropy.full_tensor().detach(), -(y.exp() * y).sum(-1).detach(), torch.float64)
+    found.sum().backward()
+    near(given.grad.full_tensor(), gradient, torch.float64)
+
+
+def partial(group) -> None:
+    """Partial placements are reduced first."""
+    mesh = mesh_of((group.size(),))
+    x = drawn((4, 6))
+    each = x * (group.rank() + 1)
+    given = DTensor.from_local(each, mesh, [Partial()])
+    y = softmax(given, -1)
+    assert y.placements == (Replicate(),)
+    n = group.size()
+    near(y.full_tensor(), torch.softmax(x * n * (n + 1) / 2, -1), torch.float64)
+
+
+def refused(group) -> None:
+    """What cannot be done is said, on every rank."""
+    mesh = mesh_of((2, 2))
+    x = distribute_tensor(drawn((4, 8)), mesh, [Shard(1), Shard(1)])
+    raises(NotImplementedError, "'rows', 'classes'", softmax, x, 1)
+    x = distribute_tensor(drawn((4, 8)), mesh, [Shard(0), Shard(1)])
+    raises(ValueError, "leave out group=", softmax, x, 1, group=group)
+    raises(IndexError, "out of range", softmax, x, 2)
+    raises(
+        TypeError,
+        "int64",
+        softmax,
+        distribute_tensor(torch.ones(4, 8).long(), mesh, [Shard(0), Shard(1)]),
+        1,
+    )
+    mine = part(drawn((4, 9)), group)
+    raises(IndexError, "out of range", softmax, mine, 2, group=group)
+    raises(TypeError, "int64", softmax, mine.long(), 1, group=group)
+    raises(TypeError, "ProcessGroup", softmax, mine, 1, group="classes")
+    raises(
+        ValueError, "kernel for whole rows", softmax, mine, 1, group=group, implementation="naive"
+    )
+    target = torch.tensor([0, 8, 9, 1])
+    raises(IndexError, "Target 9 is out of bounds", cross_entropy, mine, target, group=group)
+    raises(ValueError, "belong together", cross_entropy, mine, target, group=group, vocab_start=3)
+    raises(IndexError, "index 9", triton_softmax.token_logprobs, mine, target, group=group)
+    # Nobody is left waiting.
+    dist.barrier(group)
+
+
+def with_maps(group, name: str, on_mesh: bool = False) -> None:
+    """Scale, soft cap, bias, masks and safe are those of the whole."""
+    x, dy = drawn((5, 7)), drawn((5, 7), seed=1)
+    where = torch.rand(5, 7, generator=torch.Generator().manual_seed(3)) > 0.3
+    where[2] = False
+    where[3, :4] = False
+    more = {"scale": 0.7, "softcap": 4.0, "safe": True}
+    bias, whole = drawn((5, 7), seed=2), x.clone().requires_grad_()
+    with computed(False):
+        expected = NORMALIZED[name](whole, where=where, bias=bias, **more)
+        dy = torch.where(expected.isfinite(), dy, 0.0)
+        (gradient,) = torch.autograd.grad(expected, whole, dy)
+    if on_mesh:
+        mesh = mesh_of((group.size(),))
+        given = distribute_tensor(x, mesh, [Shard(1)]).requires_grad_()
+        y = NORMALIZED[name](given, where=where, bias=bias, **more)
+        near(y.full_tensor().detach(), expected.detach(), torch.float64)
+        y.backward(distribute_tensor(dy, mesh, [Shard(1)]))
+        near(given.grad.full_tensor(), gradient, torch.float64)
+    else:
+        mine = part(x, group).requires_grad_()
+        maps = {"where": part(where, group), "bias": part(bias, group)}
+        y = NORMALIZED[name](mine, group=group, **maps, **more)
+        near(y, part(expected.detach(), group), torch.float64)
+        y.backward(part(dy, group))
+        near(mine.grad, part(gradient, group), torch.float64)
+        raises(NotImplementedError, "causal", softmax, mine, group=group, sink=0.0)
+
+
+def raises(kind: type[Exception], words: str, function, *arguments, **more) -> None:
+    try:
+        function(*arguments, **more)
+    except kind as error:
+        assert words in str(error), str(error)
+    else:
+        raise AssertionError(f"{function} raised nothing")
+
+
+def disagree(group, what: str) -> None:
+    """A rank that calls something else is named on every rank, and then all go on."""
+    odd = group.rank() == group.size() - 1
+    x = drawn((len(what), 7), torch.float32)  # of this shape nothing is remembered
+    zeros = torch.zeros(len(what)).long()
+    calls = {
+        "rows": lambda: softmax(x[odd:], group=group),
+        "dtype": lambda: softmax(x.bfloat16() if odd else x, group=group),
+        "function": lambda: (log_softmax if odd else softmax)(x, group=group),
+        "dimension": lambda: softmax(drawn((9, 9)), 0 if odd else 1, group=group),
+        "with a gradient": lambda: softmax(x.clone().requires_grad_(odd), group=group),
+        "smoothing of labels": lambda: cross_entropy(
+            x, zeros, group=group, label_smoothing=0.1 * odd
+        ),
+        "vocabulary": lambda: cross_entropy(x, zeros, group=group, vocab_start=0, vocab_size=7),
+        "size of it": lambda: cross_entropy(
+            x, zeros, group=group, vocab_start=7 * group.rank(), vocab_size=99
+        ),
+    }
+    raises(ValueError, "ranks", calls[what])
+    y = softmax(drawn((1, 7), torch.float32), group=group)
+    near(y * group.size(), torch.softmax(drawn((1, 7)), 1), torch.float32)
+
+
+def checked_by_differences(group, name: str) -> None:
+    """`gradcheck` of the whole, of which each rank has a part: all ranks take the same steps."""
+    n = 5
+
+    class Given(torch.autograd.Function):
+        """The part of the whole that this rank has; its gradient is added up over the ranks."""
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.shape = x.shape
+            return part(x, group)
+
+        @staticmethod
+        def backward(ctx, dy):
+            start, end = bounds(group, n)
+            dx = dy.new_zeros(ctx.shape)
+            dx[:, start:end] = dy
+            dist.all_reduce(dx, group=group)
+            return dx
+
+    class Put(torch.autograd.Function):
+        """The whole of which each rank has a part."""
+
+        @staticmethod
+        def forward(ctx, y):
+            start, end = bounds(group, n)
+            whole = y.new_zeros(len(y), n)
+            whole[:, start:end] = y
+            dist.all_reduce(whole, group=group)
+            return whole
+
+        @staticmethod
+        def backward(ctx, dy):
+            return part(dy, group)
+
+    target = torch.tensor([0, 4, -100])
+    functions = {
+        "softmax": lambda x: Put.apply(softmax(Given.apply(x), group=group)),
+        "log_softmax": lambda x: Put.apply(log_softmax(Given.apply(x), group=group)),
+        "logsumexp": lambda x: logsumexp(Given.apply(x), group=group),
+        "cross_entropy": lambda x: cross_entropy(
+            Given.apply(x), target, group=group, label_smoothing=0.1, z_loss=0.01
+        ),
+        "token_logprobs": lambda x: triton_softmax.token_logprobs(
+            Given.apply(x), target.clamp(min=0), group=group, return_entropy=True
+        ),
+    }
+    x = drawn((3, n)).requires_grad_()
+    with computed(False):
+        assert torch.autograd.gradcheck(functions[name], (x,))
+
+
+def in_blocks(group) -> None:
+    """More than 1,024 rows are several messages of at least as many, with the same result."""
+    x = drawn((2500, 6), torch.float32)
+    ranks.BLOCK_BYTES, kept = 1, ranks.BLOCK_BYTES
+    try:
+        mine = part(x, group).requires_grad_()
+        with computed(False):
+            softmax(mine, group=group)
+            with Messages() as messages:
+                y = softmax(mine, group=group)
+                y.backward(part(drawn(x.shape, torch.float32, seed=1), group))
+            loss = cross_entropy(mine, torch.arange(2500) % 6, group=group)
+    finally:
+        ranks.BLOCK_BYTES = kept
+    assert messages == [8 * 1251] * 2 + [4 * 1252] * 2
+    whole = x.double().requires_grad_()
+    expected = torch.softmax(whole, 1)
+    (gradient,) = torch.autograd.grad(expected, whole, drawn(x.shape, seed=1))
+    near(y, part(expected.detach(), group), torch.float32)
+    near(mine.grad, part(gradient, group), torch.float32)
+    near(loss, F.cross_entropy(x.double(), torch.arange(2500) % 6), torch.float32)
+
+
+def compiled(group, name: str) -> None:
+    """Under `torch.compile`, without a break of the graph, through a functional collective."""
+    x = drawn((4, 8), torch.float32)
+    target = torch.tensor([0, 7, 3, 4])
+    start, end = bounds(group, 8)
+
+    def call(x):
+        if name == "cross_entropy":
+            return cross_entropy(x, target, group=group, vocab_start=start, vocab_size=8)
+        return getattr(triton_softmax, name)(x, group=group)
+
+    mine = part(x, group).requires_grad_()
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph.print_readable(print_output=False))
+        return graph.forward
+
+    found = torch.compile(call, backend=backend, fullgraph=True)(mine)
+    found.sum().backward()
+    assert len(graphs) == 1 and "all_gather" in graphs[0], graphs
+    gradient, mine.grad = mine.grad, None
+    expected = call(mine)
+    expected.sum().backward()
+    near(found, expected.detach(), torch.float32)
+    near(gradient, mine.grad, torch.float32)
+
+
+def dies(group) -> None:
+    """The others get an error when a rank is gone."""
+    x = drawn((4, 5), torch.float32)
+    softmax(x, group=group)
+    if group.rank() == 1:
+        os._exit(1)
+    raises(RuntimeError, "", softmax, x, group=group)
+
+
+def changes_its_mind(group) -> None:
+    """A rank that calls another kind alone, after an agreement: an error on every rank, and the end
+    of none."""
+    softmax(drawn((4, 5), torch.float32), group=group)
+    rows = 5 if group.rank() == 1 else 4
+    raises(RuntimeError, "", softmax, drawn((rows, 5), torch.float32), group=group)
+
+
+def sends_other_words(group) -> None:
+    """Words of another kind but of the same size are not taken for each other."""
+    x = drawn((4, 5), torch.float32)
+    softmax(x, group=group)
+    log_softmax(x, group=group)
+    odd = group.rank() == 1
+    raises(
+        RuntimeError, "words of different calls", log_softmax if odd else softmax, x, group=group
+    )
+    near(softmax(x, group=group).sum() * group.size(), torch.tensor(4.0), torch.float32)
