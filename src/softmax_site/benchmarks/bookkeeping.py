@@ -37,7 +37,9 @@ def targets_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
         body.append(
             [
                 regime,
-                _tick(met == len(cells), f"{met}&nbsp;of&nbsp;{len(cells)}"),
+                _tick(
+                    met == len(cells), f"{met}\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}{len(cells)}"
+                ),
                 asked,
                 worst.reached,
                 _where(of_case[worst.case]),
