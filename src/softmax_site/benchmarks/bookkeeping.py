@@ -38,7 +38,7 @@ def targets_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
             [
                 regime,
                 _tick(
-                    met == len(cells), f"{met}\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}{len(cells)}"
+                    met == len(cells), f"{met} of {len(cells)}".replace(" ", "\N{NO-BREAK SPACE}")
                 ),
                 asked,
                 worst.reached,
