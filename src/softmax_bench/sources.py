@@ -36,6 +36,9 @@ ENTRIES = {
 }
 """The files that an implementation starts from."""
 
+BESIDE = {"loss_head": ("losses.py", "linear.py", "tokens.py", "maps.py")}
+"""What stands around a softmax, by the suite that measures it; no softmax rests on it."""
+
 GEOMETRIES = frozenset({"packed_rows", "aligned_rows", "split_rows", "strided"})
 """Implementations whose kernels are given the operation; the others spell theirs out."""
 
@@ -127,7 +130,7 @@ def closure(entries: tuple[str, ...], package: Path = PACKAGE) -> set[Path]:
 
 def files_of(implementation: str, package: Path = PACKAGE) -> list[Path]:
     """Every file that an implementation rests on, in a fixed order; empty if it does not exist."""
-    files = closure(ENTRIES[implementation], package)
+    files = closure((ENTRIES | BESIDE)[implementation], package)
     if files and implementation in GEOMETRIES:
         dispatched = closure(ENTRIES["triton_softmax"], package)
         folder = package / OPERATIONS
