@@ -148,9 +148,10 @@ class Session(Fence):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path, parent):
-    """Look for fences in pages and in the docstrings of `src/`, but not in the tests themselves."""
+    """Look for fences in pages and in the docstrings of `src/`, but not in the tests themselves;
+    nor in each docstring of a file that has none."""
     collected = yield
-    keep = file_path.is_relative_to(ROOT / "src")
+    keep = file_path.is_relative_to(ROOT / "src") and "```" in file_path.read_text("utf8")
     return [item for item in collected if keep or not isinstance(item, MarkdownDocstringCodeModule)]
 
 

@@ -16,11 +16,18 @@ import inspect
 READ = {
     "_get_np_dtype": "8f20d41e3207",
     "_patch_attr": "e0c1b7d65a24",
+    "_validate_np_data_size": "5d719f1e7c0d",
+    "InterpreterBuilder.cast_impl": "b221bbb79664",
+    "TensorHandle.__post_init__": "f81df5fe7b50",
     "binary_op_type_checking_impl": "503ea09edfd5",
     "broadcast_impl_value": "9b7949138c0d",
     "builtin": "f5841ebc1313",
     "block_type.__init__": "403f4b016ec5",
+    "cast": "193ece285f97",
+    "check_ptr_type_impl": "ba2714975881",
     "computation_type_impl": "fda5159dddb0",
+    "integer_promote_impl": "7321a1ab440a",
+    "scalar_constant": "ee364f1e1738",
     "tensor.__init__": "d9b043b5c989",
 }
 """Functions of Triton 3.7, and how the hash of the source of each begins."""
@@ -68,14 +75,21 @@ def hasten() -> None:
         call_directly(interpreter, core)
     if as_read(interpreter._get_np_dtype):
         keep_numpy_types(interpreter)
+    if as_read(interpreter._validate_np_data_size, interpreter.TensorHandle.__post_init__):
+        make_handles(interpreter, core)
     if as_read(core.tensor.__init__, core.block_type.__init__):
         keep_shapes(core)
         if as_read(
             Semantic.binary_op_type_checking_impl,
             Semantic.broadcast_impl_value,
+            Semantic.check_ptr_type_impl,
             Semantic.computation_type_impl,
+            Semantic.integer_promote_impl,
+            Semantic.scalar_constant,
         ):
             convert_what_differs(Semantic, core)
+        if as_read(Semantic.cast, interpreter.InterpreterBuilder.cast_impl):
+            cast_directly(Semantic)
 
 
 def patch_once(interpreter) -> None:
@@ -137,6 +151,50 @@ def keep_numpy_types(interpreter) -> None:
         return found[name]
 
     replace(interpreter, "_get_np_dtype", np_dtype)
+
+
+def make_handles(interpreter, core) -> None:
+    """A value, its type and its attributes, with the check of its size but without the functions
+    around it."""
+    fits, plain = interpreter._validate_np_data_size, core.dtype
+
+    def init_handle(self, data, dtype, attr=None):
+        self.data = data
+        self.dtype = dtype
+        self.attr = {} if attr is None else attr
+        if type(dtype) is not plain or 8 * data.itemsize > dtype.primitive_bitwidth:
+            self.__post_init__()
+
+    def validate(array, dtype):
+        if type(dtype) is plain and 8 * array.itemsize <= dtype.primitive_bitwidth:
+            return True
+        return fits(array, dtype)
+
+    replace(interpreter.TensorHandle, "__init__", init_handle)
+    replace(interpreter, "_validate_np_data_size", validate)
+
+
+def cast_directly(semantic) -> None:
+    """Between numbers whose types are known, the one conversion that a cast comes down to."""
+    cast = semantic.cast
+    whole = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+    known = whole | {"fp16", "bf16", "fp32", "fp64"}
+    short = ("fp16", "bf16")
+
+    @functools.cache
+    def is_direct(source: str, target: str) -> bool:
+        """What is short becomes float32 before it becomes anything else."""
+        converted = {source, target} <= known and source != target
+        return converted and (source not in short or target == "fp32")
+
+    def cast_once(self, input, dst_ty, fp_downcast_rounding=None):
+        type, target = input.type, dst_ty.scalar
+        if fp_downcast_rounding is not None or not is_direct(type.scalar.name, target.name):
+            return cast(self, input, dst_ty, fp_downcast_rounding)
+        handle = self.builder.cast_impl(input.handle, target)
+        return self.tensor(handle, type.with_element_ty(target) if type.is_block() else dst_ty)
+
+    replace(semantic, "cast", cast_once)
 
 
 def call_directly(interpreter, core) -> None:
@@ -201,6 +259,7 @@ def convert_what_differs(semantic, core) -> None:
         for each in (core.int32, core.uint32, core.int64, core.uint64)
     }
     floats = {"fp32", "fp64"}
+    constants: dict[tuple[float, str], object] = {}
 
     def constant(self, number, dtype):
         """The number in this type if that is what it becomes beside a tensor of it, else None."""
@@ -210,7 +269,12 @@ def convert_what_differs(semantic, core) -> None:
             fits = kind is int and least <= number <= largest
         else:
             fits = name in floats and (kind is float or kind is int and abs(number) < 2**31)
-        return self.scalar_constant(number, dtype) if fits else None
+        if not fits or number != number:
+            return None
+        if (number, name) not in constants:
+            constants[number, name] = self.scalar_constant(number, dtype)
+            constants[number, name].handle.data.flags.writeable = False
+        return constants[number, name]
 
     def agree(lhs, rhs, div_or_mod) -> bool:
         name = lhs.dtype.name
@@ -232,8 +296,15 @@ def convert_what_differs(semantic, core) -> None:
                 one = constant(self, one, other.dtype)
             elif type(other) is not core.tensor and type(one) is core.tensor:
                 other = constant(self, other, one.dtype)
-            if type(one) is core.tensor is type(other) and agree(one, other, div_or_mod):
-                return broadcast_impl_value(self, one, other)
+            if type(one) is core.tensor is type(other):
+                if agree(one, other, div_or_mod):
+                    return broadcast_impl_value(self, one, other)
+                kinds = one.dtype.name, other.dtype.name
+                if kinds in (("int32", "int64"), ("int64", "int32")):
+                    one, other = self.cast(one, core.int64), self.cast(other, core.int64)
+                    return broadcast_impl_value(self, one, other)
+                if allow_lhs_ptr and type(one.dtype) is core.pointer_type and kinds[1] in integers:
+                    return broadcast_impl_value(self, one, other)
         return convert(self, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
 
     @functools.cache

@@ -10,7 +10,7 @@ import pytest
 import torch
 import triton
 
-from triton_softmax import dispatch
+from triton_softmax import dispatch, maps
 from triton_softmax.choose import Choice
 from triton_softmax.plan import OPERATIONS, row_launches, strided_launches
 
@@ -330,6 +330,14 @@ def kernel_name(name: str, direction: str = "forward") -> tuple[str, ...]:
         return ()
     rung = name in ("three_loops", "two_loops", "single_block")
     return (f"softmax_{direction}_{name}_kernel" if rung else f"{name}_kernel",)
+
+
+def mapped_by_operators(name: str, x: torch.Tensor, dim: int, given: dict) -> torch.Tensor:
+    """Softmax or log-softmax with maps, by PyTorch's operators; `given` are the maps by name."""
+    names = ("scale", "softcap", "where", "bias", "causal", "safe", "sink")
+    values = {"scale": 1.0, "causal": False, "safe": False, **given}
+    way = maps.check_way(x, dim % x.dim(), *(values.get(each) for each in names))
+    return maps.by_operators(name == "log_softmax", x, dim % x.dim(), x.dtype, way, False)
 
 
 class Accesses:

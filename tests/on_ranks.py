@@ -123,7 +123,7 @@ def normalized(group, name, shape, dim, dtype, by_kernels=True, sizes=None, valu
     near(y, part(expected.detach(), group, dim, sizes), dtype)
     near(mine.grad, part(gradient, group, dim, sizes), dtype)
     assert mine.grad.dtype == dtype
-    rows = x.numel() // max(1, x.shape[dim]) if x.numel() else 0
+    rows = math.prod(x.movedim(dim, -1).shape[:-1])
     word = 8 if dtype == torch.float64 else 4
     one = group.size() > 1 and rows > 0
     assert messages == ([2 * word * (rows + 1)] if one else [])
@@ -183,9 +183,7 @@ def loss(
     mapped = whole * scale
     mapped = mapped if softcap is None else softcap * torch.tanh(mapped / softcap)
     reduction = more.get("reduction", "mean")
-    expected = F.cross_entropy(
-        mapped, target.double() if probabilities else target, w, **more
-    )
+    expected = F.cross_entropy(mapped, target.double() if probabilities else target, w, **more)
     kept = torch.ones(rows) if probabilities else (target != -100).double()
     expected_lse = torch.logsumexp(mapped, dim) * kept
     if z_loss:
@@ -291,8 +289,11 @@ def placed(group, name, mesh_shape, placements, shape, dim, dtype=torch.float64)
     assert isinstance(y, DTensor) and y.shape == expected.shape and y.dtype == dtype
     if reduces:
         moved = [
-            each if not each.is_shard() else
-            Replicate() if i in over else Shard(each.dim - (each.dim > dim % x.dim()))
+            each
+            if not each.is_shard()
+            else Replicate()
+            if i in over
+            else Shard(each.dim - (each.dim > dim % x.dim()))
             for i, each in enumerate(placements)
         ]
         assert list(y.placements) == moved
@@ -373,20 +374,55 @@ def refused(group) -> None:
     x = distribute_tensor(drawn((4, 8)), mesh, [Shard(0), Shard(1)])
     raises(ValueError, "leave out group=", softmax, x, 1, group=group)
     raises(IndexError, "out of range", softmax, x, 2)
-    raises(TypeError, "int64", softmax, distribute_tensor(torch.ones(4, 8).long(), mesh, [Shard(0), Shard(1)]), 1)
+    raises(
+        TypeError,
+        "int64",
+        softmax,
+        distribute_tensor(torch.ones(4, 8).long(), mesh, [Shard(0), Shard(1)]),
+        1,
+    )
     mine = part(drawn((4, 9)), group)
     raises(IndexError, "out of range", softmax, mine, 2, group=group)
     raises(TypeError, "int64", softmax, mine.long(), 1, group=group)
     raises(TypeError, "ProcessGroup", softmax, mine, 1, group="classes")
-    raises(ValueError, "kernel for whole rows", softmax, mine, 1, group=group, implementation="naive")
+    raises(
+        ValueError, "kernel for whole rows", softmax, mine, 1, group=group, implementation="naive"
+    )
     target = torch.tensor([0, 8, 9, 1])
     raises(IndexError, "Target 9 is out of bounds", cross_entropy, mine, target, group=group)
     raises(ValueError, "belong together", cross_entropy, mine, target, group=group, vocab_start=3)
-    raises(
-        IndexError, "index 9", triton_softmax.token_logprobs, mine, target, group=group
-    )
+    raises(IndexError, "index 9", triton_softmax.token_logprobs, mine, target, group=group)
     # Nobody is left waiting.
     dist.barrier(group)
+
+
+def with_maps(group, name: str, on_mesh: bool = False) -> None:
+    """Scale, soft cap, bias, masks and safe are those of the whole."""
+    x, dy = drawn((5, 7)), drawn((5, 7), seed=1)
+    where = torch.rand(5, 7, generator=torch.Generator().manual_seed(3)) > 0.3
+    where[2] = False
+    where[3, :4] = False
+    more = {"scale": 0.7, "softcap": 4.0, "safe": True}
+    bias, whole = drawn((5, 7), seed=2), x.clone().requires_grad_()
+    with computed(False):
+        expected = NORMALIZED[name](whole, where=where, bias=bias, **more)
+        dy = torch.where(expected.isfinite(), dy, 0.0)
+        (gradient,) = torch.autograd.grad(expected, whole, dy)
+    if on_mesh:
+        mesh = mesh_of((group.size(),))
+        given = distribute_tensor(x, mesh, [Shard(1)]).requires_grad_()
+        y = NORMALIZED[name](given, where=where, bias=bias, **more)
+        near(y.full_tensor().detach(), expected.detach(), torch.float64)
+        y.backward(distribute_tensor(dy, mesh, [Shard(1)]))
+        near(given.grad.full_tensor(), gradient, torch.float64)
+    else:
+        mine = part(x, group).requires_grad_()
+        maps = {"where": part(where, group), "bias": part(bias, group)}
+        y = NORMALIZED[name](mine, group=group, **maps, **more)
+        near(y, part(expected.detach(), group), torch.float64)
+        y.backward(part(dy, group))
+        near(mine.grad, part(gradient, group), torch.float64)
+        raises(NotImplementedError, "causal", softmax, mine, group=group, sink=0.0)
 
 
 def raises(kind: type[Exception], words: str, function, *arguments, **more) -> None:
@@ -512,7 +548,7 @@ def compiled(group, name: str) -> None:
     graphs = []
 
     def backend(graph, _):
-        graphs.append(str(graph.graph))
+        graphs.append(graph.print_readable(print_output=False))
         return graph.forward
 
     found = torch.compile(call, backend=backend, fullgraph=True)(mine)
@@ -548,5 +584,7 @@ def sends_other_words(group) -> None:
     softmax(x, group=group)
     log_softmax(x, group=group)
     odd = group.rank() == 1
-    raises(RuntimeError, "words of different calls", log_softmax if odd else softmax, x, group=group)
+    raises(
+        RuntimeError, "words of different calls", log_softmax if odd else softmax, x, group=group
+    )
     near(softmax(x, group=group).sum() * group.size(), torch.tensor(4.0), torch.float32)

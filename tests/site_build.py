@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -52,12 +53,13 @@ def site_config():
     return config.plugins.on_config(config)
 
 
-def pages() -> list[Path]:
+@functools.cache
+def pages() -> tuple[Path, ...]:
     """The Markdown pages that the site holds: those that `mkdocs.yml` excludes are left out."""
     config = load_config(str(ROOT / "mkdocs.yml"))
     files = get_files(config)
     set_exclusions(files, config)
-    return sorted(Path(file.abs_src_path) for file in files.documentation_pages())
+    return tuple(sorted(Path(file.abs_src_path) for file in files.documentation_pages()))
 
 
 def html_of(page: Path | str) -> str:

@@ -37,6 +37,8 @@ def test_everything_is_replaced_in_the_pinned_triton():
         "_patch_attr",
         "_get_np_dtype",
         "__init__",
+        "_validate_np_data_size",
+        "cast",
         "binary_op_type_checking_impl",
         "broadcast_impl_value",
     }

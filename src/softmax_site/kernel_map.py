@@ -137,7 +137,7 @@ OTHERS = (
 """What belongs to neither."""
 
 IN_SHORT = {
-    "packed_rows": "A row fits one program. Short rows share one, below each other in a tile.",
+    "packed_rows": "A row fits one program. Short rows share a program, one below the other.",
     "aligned_rows": "A row fits one program, but starts between two multiples of 16 bytes. Its "
     "middle moves in whole vectors, its two ends apart.",
     "split_rows": "A row is too long for one program. Several take a chunk each, and tell each "
@@ -210,7 +210,7 @@ def _table(entries: tuple[Entry, ...], caption: str, speeds) -> str:
             f'<td><a href="{entry.page}/"><code>{entry.module}</code></a> {escape(entry.idea)}</td>'
             f'<td data-label="moves forward">{_formula(entry.forward)}</td>'
             f'<td data-label="moves backward">{_formula(entry.backward)}</td>'
-            f'<td data-label="for">{escape(entry.shapes)}</td>'
+            f'<td data-label="shapes that get it">{escape(entry.shapes)}</td>'
             f'<td data-label="share of a copy’s speed">{speeds(entry)}</td></tr>'
         )
     lines += ["</tbody></table>", "</div>", ""]
@@ -253,8 +253,9 @@ def tables(data: dict | None) -> dict[str, Fragment]:
 def six() -> Fragment:
     """The geometries as pictures with two lines each, before the first of them is read."""
     items = "\n".join(
-        f'<li>{figures.PICTURES[entry.module]().svg()}<p><a href="../{entry.page}/">'
-        f"{entry.module.replace('_', ' ').capitalize()}</a> {escape(IN_SHORT[entry.module])}"
+        f"<li>{figures.PICTURES[entry.module]().svg()}<p><strong>"
+        f'<a href="../{entry.page}/">{entry.module.replace("_", " ").capitalize()}</a></strong> '
+        f"{escape(IN_SHORT[entry.module])}"
         "</p></li>"
         for entry in GEOMETRIES
     )

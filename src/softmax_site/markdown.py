@@ -212,7 +212,7 @@ class _Index(BlockProcessor):
         for page, named in registry.pages().items():
             heading = child(parent, "h2")
             child(heading, "a", registry.titles[page].replace("$", ""), href=f"/{page}")
-            table = child(parent, "table")
+            table = child(parent, "table", data_search_exclude="")
             row = child(child(table, "thead"), "tr")
             for title in ("no.", "equation", "computed at", "test"):
                 child(row, "th", title, scope="col")

@@ -95,7 +95,7 @@ def breakable(html: str) -> str:
 
     def cell(found: re.Match) -> str:
         return re.sub(
-            r"(<(code|a)\b[^>]*>)([\w./:-]{16,})(</\2>)",
+            r"(<(code|a)\b[^>]*>)([\w./:-]{8,})(</\2>)",
             lambda at: at[1] + re.sub(r"(?<=\w)([_/]|::)(?=\w)", r"\1<wbr>", at[3]) + at[4],
             found[0],
         )

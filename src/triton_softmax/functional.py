@@ -74,10 +74,9 @@ def _normalize_with_maps(
     group: ProcessGroup | None,
 ) -> Tensor:
     """`arguments` are scale, softcap, where, bias, causal, safe and sink."""
-    if group is not None or type(x) not in PLAIN and distributed.divided(x, group):
-        raise NotImplementedError(
-            "scale, softcap, where, bias, causal, safe, sink and out do not yet work on rows that "
-            "lie on several devices"
+    if (group is not None or type(x) not in PLAIN) and distributed.divided(x, group):
+        return distributed.with_maps(
+            operation, x, dim, dtype, group, implementation, arguments, out
         )
     tensors = [x, *(each for each in (*arguments, out) if isinstance(each, Tensor))]
     watched = has_torch_function(tensors) and not torch.compiler.is_compiling()

@@ -15,13 +15,14 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.utils.checkpoint import checkpoint
 
-from . import registration
+from . import checks, invariance, registration
 from .checks import check_dtype
 from .eager import transformed
 from .losses import (
     Settings,
     Shares,
     cross_entropy,
+    distribution_of,
     reduced,
     rows_with,
     scaled,
@@ -101,16 +102,21 @@ def linear_cross_entropy(
         "scale": scale,
     }
     x, flat = input.reshape(-1, input.shape[-1]), target.reshape(-1)
-    usual = reduction != "none" and softcap is None and scale == 1.0
-    usual = usual and (weight is None or label_smoothing == 0.0) and x.numel() > 0
+    maps = softcap is not None or scale != 1.0 or (weight is not None and label_smoothing > 0.0)
+    usual = reduction != "none" and x.numel() > 0
+    usual = usual and not (maps and x.device.type == "cpu" and not checks.INTERPRETED)
     if not usual or transformed() or torch.compiler.is_compiling():
         losses = _recomputed(x, linear_weight, linear_bias, flat, chunk_size, reduction, extras)
         return losses.view(target.shape) if reduction == "none" else losses
     nothing = linear_weight.detach()[:, :0].T  # no rows of the right length
     cross_entropy(nothing, flat[:0], reduction=reduction, **extras)  # refuses what it refuses
-    settings = Settings(1, ignore_index, reduction, label_smoothing, z_loss, input.dtype)
+    settings = Settings(
+        1, ignore_index, reduction, label_smoothing, z_loss, input.dtype, float(scale), softcap,
+        invariance.chosen(None, False),
+    )  # fmt: skip
     rows = shares_of(flat, weight, len(linear_weight), wide(x.new_empty(0)).dtype, settings)
-    losses = _LinearCrossEntropy.apply(x, linear_weight, linear_bias, chunk_size, *rows)
+    arguments = (linear_bias, chunk_size, weight, settings, *rows)
+    losses = _LinearCrossEntropy.apply(x, linear_weight, *arguments)
     return reduced(losses, reduction).to(input.dtype)
 
 
@@ -123,7 +129,7 @@ class _LinearCrossEntropy(Function):
     """The losses of rows, of whose sum the gradients are computed with them."""
 
     @staticmethod
-    def forward(ctx, x, linear_weight, bias, chunk_size, *shares):
+    def forward(ctx, x, linear_weight, bias, chunk_size, weight, settings, *shares):
         rows = Shares(*shares)
         n = _rows_at_once(x, len(linear_weight), chunk_size)
         buffer = x.new_empty(min(n, len(x)), len(linear_weight))
@@ -138,10 +144,13 @@ class _LinearCrossEntropy(Function):
             if bias is not None:
                 logits += bias
             of_chunk = rows_with(logits, rows.chunk(start, start + n), 1)
+            distribution = distribution_of(logits, of_chunk[0], weight, settings)
+            further = (settings.scale, settings.softcap, distribution, settings.implementation)
             if not any(wanted[:3]):
-                losses.append(registration.cross_entropy_rows(logits, *of_chunk, 1, False)[0])
+                found = registration.cross_entropy_rows(logits, *of_chunk, 1, False, *further)
+                losses.append(found[0])
                 continue
-            losses.append(registration.cross_entropy_rows_(logits, *of_chunk, 1)[0])
+            losses.append(registration.cross_entropy_rows_(logits, *of_chunk, 1, *further)[0])
             # The buffer holds the gradient of the logits now.
             if dx is not None:
                 torch.mm(logits, linear_weight, out=dx[start : start + n])
@@ -150,7 +159,7 @@ class _LinearCrossEntropy(Function):
             if db is not None:
                 db += logits.sum(0)
         ctx.save_for_backward(dx, dw, db)
-        ctx.n_more = len(shares) + 1
+        ctx.n_more = len(shares) + 3
         return torch.cat(losses)
 
     @staticmethod
@@ -181,16 +190,18 @@ def _recomputed(
 ) -> Tensor:
     """The same by `cross_entropy` for each chunk, whose logits the backward pass makes again: for
     arguments with which the gradient at the logits is not known in the forward pass."""
-    if reduction == "mean" and extras["weight"] is not None and extras["z_loss"]:
-        raise ValueError(
-            "a mean with class weights and z_loss goes with neither scale nor softcap, label "
-            "smoothing, nor torch.compile in linear_cross_entropy"
-        )
+    apart = reduction == "mean" and extras["weight"] is not None and extras["z_loss"] != 0.0
 
     def losses_of(chunk: Tensor, targets: Tensor) -> Tensor:
         logits = torch.nn.functional.linear(chunk, linear_weight, bias)
-        accumulator = wide(logits.new_empty(0)).dtype
-        return cross_entropy(logits, targets, reduction="none", loss_dtype=accumulator, **extras)
+        kinds = [extras]
+        if apart:  # the mean of the loss is weighted, and that of the z-loss is not
+            nothing = torch.zeros_like(extras["weight"])
+            kinds = [{**extras, "z_loss": 0.0}, {**extras, "weight": nothing}]
+        options: dict[str, Any] = {
+            "reduction": "none", "loss_dtype": wide(logits.new_empty(0)).dtype,
+        }  # fmt: skip
+        return torch.stack([cross_entropy(logits, targets, **each, **options) for each in kinds], 1)
 
     n = _rows_at_once(x, len(linear_weight), chunk_size)
     losses = []
@@ -204,12 +215,12 @@ def _recomputed(
         )
     rows = torch.cat(losses)  # type: ignore[arg-type]
     if reduction == "none":
-        return rows.to(x.dtype)
-    total = rows.sum()
+        return rows[:, 0].to(x.dtype)
+    totals = rows.sum(0)
     if reduction == "mean":
         kept = target != extras["ignore_index"]
-        share = kept.to(rows.dtype)
+        each = share = kept.to(rows.dtype)
         if extras["weight"] is not None:
             share = share * extras["weight"].to(rows.dtype)[torch.where(kept, target, 0).long()]
-        total = total / share.sum()
-    return total.to(x.dtype)
+        totals = totals / torch.stack([share.sum(), each.sum()])[: len(totals)]
+    return totals.sum().to(x.dtype)

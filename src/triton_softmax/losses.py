@@ -5,9 +5,11 @@ one number. So the backward pass has nothing left to do but to multiply by what 
 1 where the loss is what is differentiated: its factor, 1/n of a mean, is known before and is in the
 gradient already.
 
-What no kernel computes (class probabilities, class weights together with label smoothing) and who
-wants other derivatives than the first (`torch.func`, forward mode) gets the same number from
-`by_operators`: PyTorch's operators around our log-softmax.
+Classes as targets go by the kernels of softmax. With a scale or a soft cap, with probabilities as
+targets, and with class weights under label smoothing, it is the kernel of rows with maps
+(`mapped`), of which the last two take a second input of an element for each class. Who wants other
+derivatives than the first (`torch.func`, forward mode) or a gradient at the probabilities gets the
+same number from `by_operators`: PyTorch's operators around our log-softmax.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from torch.autograd import Function
 from torch.nn import functional as torch_functional
 from torch.overrides import has_torch_function_variadic
 
-from . import checks, distributed, registration
+from . import checks, distributed, invariance, registration
 from .checks import check_dtype
 from .eager import keeps_graph, nobody_watches, transformed
 from .functional import log_softmax, logsumexp
@@ -43,6 +45,10 @@ class Settings(NamedTuple):
     z_loss: float
     dtype: torch.dtype
     """Of the loss."""
+    scale: float = 1.0
+    softcap: float | None = None
+    implementation: str | None = None
+    """Of the batch-invariant kernels, if they are asked for."""
 
 
 def wide(t: Tensor) -> Tensor:
@@ -66,6 +72,7 @@ def cross_entropy(
     inplace_backward: bool = False,
     return_lse: bool = False,
     loss_dtype: torch.dtype | None = None,
+    batch_invariant: bool = False,
     group: Any = None,
     vocab_start: int | None = None,
     vocab_size: int | None = None,
@@ -73,9 +80,11 @@ def cross_entropy(
     """Return the cross-entropy of logits and targets, as `torch.nn.functional.cross_entropy`.
 
     Where a gradient will be wanted it is written in the same pass as the loss is computed: one read
-    and one write of the logits. Without one, they are read once. This holds for classes as targets;
-    with probabilities as targets, and with class weights together with label smoothing, PyTorch's
-    operators around our log-softmax do the work.
+    and one write of the logits. Without one, they are read once. With a scale or soft cap, with
+    probabilities as targets, and with class weights together with label smoothing, rows longer than
+    a tile (8,192 columns, or half of that) are read once more. A gradient at the probabilities
+    themselves, a CPU without Triton's interpreter, a transform of `torch.func` and forward mode
+    take PyTorch's operators around our log-softmax.
 
     The first derivative is exact, and a second one raises: the gradient is a number by then. Inside
     a transform of `torch.func`, and in forward mode, every derivative exists.
@@ -99,6 +108,8 @@ def cross_entropy(
             error.
         return_lse: Return the log-sum-exp of each row as well.
         loss_dtype: Of the loss; by default that of the input, or float32 under autocast.
+        batch_invariant: As for `softmax`: of the losses and gradients of rows. A mean depends on
+            the batch.
         group: If given, the logits are those of some classes, and the ranks of this group have the
             others, in their order. Targets and weights are those of all classes, the same on all
             ranks; probabilities are those of the classes here. Every rank has the same loss and
@@ -143,12 +154,13 @@ def cross_entropy(
             inplace_backward=inplace_backward,
             return_lse=return_lse,
             loss_dtype=loss_dtype,
+            batch_invariant=batch_invariant,
         )
     if size_average is not None or reduce is not None:
         reduction = _of_flags(size_average is not False, reduce is not False)
     if loss_dtype is None:
         autocast = torch.is_autocast_enabled(input.device.type) and input.device.type != "cpu"
-        loss_dtype = torch.promote_types(input.dtype, torch.float32) if autocast else input.dtype
+        loss_dtype = wide(input.new_empty(0)).dtype if autocast else input.dtype
     if distributed.divided(input, group):
         asked = (ignore_index, reduction, label_smoothing, z_loss, inplace_backward)
         where = (group, vocab_start, vocab_size, asked)
@@ -158,19 +170,34 @@ def cross_entropy(
         loss = loss.to(loss_dtype)
         return (loss, lse.detach()) if return_lse else loss
     _check(input, target, weight, reduction, label_smoothing, z_loss, softcap, scale, ignore_index)
+    implementation = invariance.chosen(None, batch_invariant)
     settings = Settings(
-        0 if input.dim() == 1 else 1, ignore_index, reduction, label_smoothing, z_loss, loss_dtype
+        0 if input.dim() == 1 else 1,
+        ignore_index,
+        reduction,
+        label_smoothing,
+        z_loss,
+        loss_dtype,
+        float(scale),
+        None if softcap is None else float(softcap),
+        implementation,
     )
-    x = input
-    if scale != 1.0 or softcap is not None:
-        x = mapped(x, scale, softcap)
-        inplace_backward = inplace_backward and x.is_floating_point()
-    if target.shape == input.shape and target.is_floating_point():
-        loss, lse = _of_probabilities(x, target, weight, settings)
-    elif x.numel() == 0 or (weight is not None and label_smoothing > 0.0) or transformed():
-        loss, lse = by_operators(x, target.long(), weight, settings)
+    probabilities = target.shape == input.shape and target.is_floating_point()
+    of_target = probabilities and target.requires_grad and torch.is_grad_enabled()
+    if input.numel() == 0 or transformed() or of_target:
+        by = _of_probabilities if probabilities else by_operators
+        loss, lse = by(mapped(input, scale, softcap), target, weight, settings)
+    elif not (input.is_cuda or checks.INTERPRETED) and (
+        probabilities
+        or (weight is not None and label_smoothing > 0.0)
+        or scale != 1.0
+        or softcap is not None
+    ):
+        # PyTorch's operators alone have these where Triton compiles for no device.
+        by = _of_probabilities if probabilities else by_operators
+        loss, lse = by(mapped(input, scale, softcap), target, weight, settings)
     else:
-        loss, lse = by_kernel(x, target, weight, settings, inplace_backward)
+        loss, lse = by_kernel(input, target, weight, settings, inplace_backward)
     loss = loss.to(loss_dtype)
     return (loss, lse.detach()) if return_lse else loss
 
@@ -201,8 +228,8 @@ def _check(
         raise ValueError(f"{reduction} is not a valid value for reduction")
     if not (math.isfinite(scale) and math.isfinite(z_loss)):
         raise ValueError(f"scale and z_loss must be finite, not {scale} and {z_loss}")
-    if softcap is not None and not softcap > 0:
-        raise ValueError(f"softcap must be positive, not {softcap}")
+    if softcap is not None and not 0 < softcap < math.inf:
+        raise ValueError(f"softcap must be positive and finite, not {softcap}")
     probabilities = target.shape == x.shape and x.dim() > 0
     if probabilities and z_loss and target.is_floating_point():
         raise ValueError("z_loss goes with classes as targets, not with probabilities")
@@ -260,7 +287,7 @@ class Shares(NamedTuple):
     at_target: Tensor | None
     """The share of the factor that the target keeps; None without label smoothing."""
     everywhere: Tensor | None
-    """The share that every class has."""
+    """The share that every class has, or a distribution."""
 
     def chunk(self, start: int, end: int) -> Shares:
         """Those of some rows."""
@@ -281,15 +308,45 @@ def shares_of(
     each = kept.to(accumulator)
     factor = each if weight is None else weight.to(accumulator)[classes] * each
     z_factor = settings.z_loss * each
+    spread = each if weight is not None else factor  # then every class has a weight of its own
     if settings.reduction == "mean":
         z_factor = z_factor / each.sum()
+        spread = spread / factor.sum()
         factor = factor / factor.sum()
     marked = torch.where(kept, classes, -1)
     if settings.label_smoothing == 0.0:
         return Shares(marked, factor, z_factor, None, None)
-    everywhere = factor * (settings.label_smoothing / n_classes)
+    everywhere = spread * (settings.label_smoothing / n_classes)
     at_target = factor * (1.0 - settings.label_smoothing)
     return Shares(marked, factor, z_factor, at_target, everywhere)
+
+
+def shares_of_probabilities(x: Tensor, settings: Settings) -> Shares:
+    """The same where every row is kept and no class counts more than its probability."""
+    accumulator = wide(x.new_empty(0)).dtype
+    shape = x.shape[: settings.dim] + x.shape[settings.dim + 1 :]
+    share = 1.0 / max(1, math.prod(shape)) if settings.reduction == "mean" else 1.0
+
+    def full(value: float, dtype: torch.dtype) -> Tensor:
+        return torch.full((), value, dtype=dtype, device=x.device).expand(shape)
+
+    zero, share = full(0.0, accumulator), full(share, accumulator)
+    return Shares(full(-2, torch.int64), zero, zero, zero, share)
+
+
+def distribution_of(
+    x: Tensor, target: Tensor, weight: Tensor | None, settings: Settings
+) -> Tensor | None:
+    """What counts each class beside the target, in the shape of x: probabilities, or the weights of
+    classes under label smoothing. As it lies, unless probabilities are smoothed or weighted."""
+    accumulator, epsilon = wide(x.new_empty(0)).dtype, settings.label_smoothing
+    of_classes = None if weight is None else _along(weight.to(accumulator), x, settings.dim)
+    if not target.is_floating_point():
+        smoothed = of_classes is not None and epsilon > 0.0
+        return of_classes.expand(x.shape) if smoothed else None
+    if epsilon > 0.0:
+        target = target.to(accumulator) * (1.0 - epsilon) + epsilon / x.shape[settings.dim]
+    return target if of_classes is None else target * of_classes
 
 
 def rows_with(x: Tensor, shares: Shares, dim: int) -> tuple[Tensor | None, ...]:
@@ -307,13 +364,14 @@ class _CrossEntropy(Function):
     """The losses of rows, whose gradient is written by the pass that computes them."""
 
     @staticmethod
-    def forward(ctx, x, dim, in_place, *rows):
+    def forward(ctx, x, dim, in_place, *arguments):
+        rows, further = arguments[:6], arguments[6:]
         if in_place:
             dx = x.detach()
-            loss, lse = registration.cross_entropy_rows_(dx, *rows, dim)
+            loss, lse = registration.cross_entropy_rows_(dx, *rows, dim, *further)
             torch.autograd.graph.increment_version(dx)
         else:
-            loss, lse, dx = registration.cross_entropy_rows(x, *rows, dim, True)
+            loss, lse, dx = registration.cross_entropy_rows(x, *rows, dim, True, *further)
         ctx.save_for_backward(dx)
         ctx.dim = dim
         ctx.mark_non_differentiable(lse)
@@ -365,17 +423,26 @@ def by_kernel(
     """(loss, lse) by our kernels."""
     n_classes, accumulator = x.shape[settings.dim], wide(x.new_empty(0)).dtype
     rows = None
-    if (x.is_cuda or checks.INTERPRETED) and not torch.compiler.is_compiling():
+    distribution = distribution_of(x, target, weight, settings)
+    probabilities = target.is_floating_point()
+    known = distribution is None and (x.is_cuda or checks.INTERPRETED)
+    if known and not torch.compiler.is_compiling():
         rows = _rows_by_kernel(x.detach(), target, weight, settings)
     if rows is None:
-        shares = shares_of(target, weight, n_classes, accumulator, settings)
+        shares = (
+            shares_of_probabilities(x, settings)
+            if probabilities
+            else shares_of(target, weight, n_classes, accumulator, settings)
+        )
         rows = rows_with(x.detach(), shares, settings.dim)
+    further = (settings.scale, settings.softcap, distribution, settings.implementation)
+    dim = settings.dim
     if torch.is_grad_enabled() and x.requires_grad:
         in_place = in_place and not x.is_leaf and x.is_contiguous()
         in_place = in_place and not torch.compiler.is_compiling()
-        losses, lse = _CrossEntropy.apply(x, settings.dim, in_place, *rows)
+        losses, lse = _CrossEntropy.apply(x, dim, in_place, *rows, *further)
     else:
-        losses, lse, _ = registration.cross_entropy_rows(x.detach(), *rows, settings.dim, False)
+        losses, lse, _ = registration.cross_entropy_rows(x.detach(), *rows, dim, False, *further)
     return reduced(losses, settings.reduction), lse
 
 

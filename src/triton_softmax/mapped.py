@@ -87,9 +87,7 @@ class _Call:
         self.index = cuda_index(x)
         if maps.of_scale:
             steps[n_inputs + op.results + maps.of_mapped] = n_rows
-        strides = tuple(
-            (step, *(group[1 + i] for group in groups)) for i, step in enumerate(steps)
-        )
+        strides = tuple((step, *(group[1 + i] for group in groups)) for i, step in enumerate(steps))
         sizes = tuple(group[0] for group in groups)
         shape = (n_rows, n_cols, x.shape[-2] if maps.causal else 1)
         chunks = (choice.n_chunks, choice.chunk_cols)
@@ -220,7 +218,8 @@ def run(
         if out is not None:
             outs[0] = out
         results = [
-            t if e else t.unsqueeze(dim).expand(shape) for (e, _), t in zip(kinds, outs, strict=True)
+            t if e else t.unsqueeze(dim).expand(shape)
+            for (e, _), t in zip(kinds, outs, strict=True)
         ]
         number = 1.0 if of_rows else float(scale)  # pyright: ignore[reportArgumentType]
         flags = along + [e for e, _ in kinds]

@@ -14,12 +14,10 @@ import torch
 from torch import Tensor
 
 from . import checks, mapped, registration
-from .checks import check_dim
 from .eager import nobody_watches, transformed
 from .mapped import Way
 from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.softmax import SOFTMAX, SOFTMAX_VJP
-
 
 _ops = torch.ops.triton_softmax
 
@@ -165,7 +163,8 @@ def into(
     """The same, written to `out`, which is returned.
 
     Raises:
-        TypeError: `out` is no tensor. ValueError: it has another shape or dtype, or overlaps itself.
+        TypeError: `out` is no tensor.
+        ValueError: it has another shape or dtype, or overlaps itself.
         RuntimeError: it is elsewhere, or a gradient is wanted.
     """
     if not isinstance(out, Tensor):

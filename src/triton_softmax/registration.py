@@ -27,7 +27,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 from torch.autograd import Function
 
-from . import inductor
+from . import inductor, mapped
 from .checks import check_arguments, check_dim
 from .derivatives import (
     LogsumexpBackwardFunction,
@@ -36,6 +36,8 @@ from .derivatives import (
     SoftmaxFunction,
 )
 from .dispatch import run
+from .operations.distribution import DISTRIBUTION, DISTRIBUTION_GRADIENT
+from .plan import LOSSES
 from .scaling import scale_rows
 
 _library = torch.library.Library("triton_softmax", "DEF")
@@ -293,12 +295,24 @@ _ROWS = (
     "Tensor target, Tensor picked, Tensor factor, Tensor z_factor, "
     "Tensor? at_target, Tensor? everywhere, int dim"
 )
-_library.define(f"cross_entropy_rows(Tensor x, {_ROWS}, bool gradient) -> (Tensor, Tensor, Tensor)")
-_library.define(f"cross_entropy_rows_(Tensor(a!) x, {_ROWS}) -> (Tensor, Tensor)")
-_library.define("row_statistics(Tensor x, int dim, bool entropy) -> (Tensor, Tensor, Tensor)")
+_MAPPED = (
+    "float scale=1.0, float? softcap=None, Tensor? distribution=None, str? implementation=None"
+)
+_library.define(
+    f"cross_entropy_rows(Tensor x, {_ROWS}, bool gradient, {_MAPPED}) -> (Tensor, Tensor, Tensor)"
+)
+_library.define(f"cross_entropy_rows_(Tensor(a!) x, {_ROWS}, {_MAPPED}) -> (Tensor, Tensor)")
+_SCALED = "Tensor? scale=None, float factor=1.0, str? implementation=None"
+_library.define(
+    f"row_statistics(Tensor x, int dim, bool entropy, {_SCALED}) -> (Tensor, Tensor, Tensor)"
+)
 _TOKENS = "Tensor target, Tensor picked, Tensor g, Tensor? g_entropy, int dim"
-_library.define(f"tokens_backward(Tensor x, {_TOKENS}) -> Tensor")
-_library.define(f"tokens_backward_(Tensor(a!) x, {_TOKENS}) -> ()")
+_library.define(
+    f"tokens_backward(Tensor x, {_TOKENS}, {_SCALED}, bool of_scale=False) -> (Tensor, Tensor)"
+)
+_library.define(
+    f"tokens_backward_(Tensor(a!) x, {_TOKENS}, {_SCALED}, bool of_scale=False) -> Tensor"
+)
 _library.define("scale_rows_(Tensor(a!) x, Tensor factor, int dim) -> ()")
 
 cross_entropy_rows = _ops.cross_entropy_rows.default
@@ -326,55 +340,128 @@ def _numbers(target, picked, factor, z_factor, at_target, everywhere) -> tuple[s
     return "cross_entropy_smoothed", numbers
 
 
+def _cross_entropy(x, rows, dim, gradient, in_place, further):
+    """The results of the operation: by a plan, or with maps or a distribution by their kernel."""
+    scale, softcap, distribution, implementation = further + _NO_MAPS[len(further) :]
+    if scale == 1.0 and softcap is None and distribution is None:
+        name, numbers = _numbers(*rows)
+        name += ("_gradient_" if in_place else "_gradient") if gradient else ""
+        dtype = None if gradient else _accumulator(x)
+        return run(name, (x, *numbers), dim, dtype, implementation)
+    elements = (x,) if distribution is None else (x, distribution)
+    if distribution is not None:
+        target, picked, _, z_factor, at_target, everywhere = rows
+        op = DISTRIBUTION_GRADIENT if gradient else DISTRIBUTION
+        numbers = (target, picked, at_target, everywhere, z_factor)
+    else:
+        name, numbers = _numbers(*rows)
+        op = LOSSES[f"{name}_gradient" if gradient else name]
+    return mapped.run(
+        op,
+        elements,
+        numbers,
+        mapped.Way(scale, softcap),
+        dim,
+        x.dtype if gradient else _accumulator(x),
+        after=gradient,
+        invariant=implementation is not None,
+        out=x if in_place else None,
+    )
+
+
+_NO_MAPS = (1.0, None, None, None)
+
+
 def _cross_entropy_rows(x, *arguments):
-    *rows, dim, gradient = arguments
-    name, numbers = _numbers(*rows)
+    rows, (dim, gradient, *further) = arguments[:6], arguments[6:]
+    results = _cross_entropy(x, rows, dim, gradient, False, tuple(further))
     if not gradient:
-        return *run(name, (x, *numbers), dim, _accumulator(x)), x.new_empty(0)
-    dx, losses, lse = run(f"{name}_gradient", (x, *numbers), dim)
+        return *results, x.new_empty(0)
+    dx, losses, lse = results
     return losses, lse, dx
 
 
 def _cross_entropy_rows_shape(x, *arguments):
-    *_, dim, gradient = arguments
+    dim, gradient = arguments[6:8]
     dx = torch.empty(x.shape if gradient else (0,), dtype=x.dtype, device=x.device)
     return _without(x, dim), _without(x, dim), dx
 
 
 def _cross_entropy_rows_in_place(x, *arguments):
-    *rows, dim = arguments
-    name, numbers = _numbers(*rows)
-    _, losses, lse = run(f"{name}_gradient_", (x, *numbers), dim)
+    rows, (dim, *further) = arguments[:6], arguments[6:]
+    _, losses, lse = _cross_entropy(x, rows, dim, True, True, tuple(further))
     return losses, lse
 
 
 def _cross_entropy_rows_in_place_shape(x, *arguments):
-    return _without(x, arguments[-1]), _without(x, arguments[-1])
+    return _without(x, arguments[6]), _without(x, arguments[6])
 
 
-def _row_statistics(x, dim, entropy):
-    if entropy:
-        return run("entropy", (x,), dim, _accumulator(x))
-    return *run("statistics", (x,), dim, _accumulator(x)), x.new_empty(0, dtype=_accumulator(x))
+def _row_statistics(x, dim, entropy, scale=None, factor=1.0, implementation=None):
+    if scale is None and factor == 1.0:
+        name = "entropy" if entropy else "statistics"
+        results = run(name, (x,), dim, _accumulator(x), implementation)
+    else:
+        way = mapped.Way(factor if scale is None else scale)
+        op, invariant = LOSSES["entropy" if entropy else "statistics"], implementation is not None
+        results = mapped.run(op, (x,), (), way, dim, _accumulator(x), invariant=invariant)
+    return results if entropy else (*results, x.new_empty(0, dtype=_accumulator(x)))
 
 
-def _row_statistics_shape(x, dim, entropy):
+def _row_statistics_shape(x, dim, entropy, *_):
     last = _without(x, dim) if entropy else x.new_empty(0, dtype=_accumulator(x))
     return _without(x, dim), _without(x, dim), last
 
 
-def _tokens_backward(x, target, picked, g, g_entropy, dim, *, mark=""):
-    if g_entropy is None:
-        return run(f"selected_backward{mark}", (x, target, picked, g), dim)
-    return run(f"tokens_backward{mark}", (x, target, picked, g, g_entropy), dim)
+def _tokens_backward(
+    x,
+    target,
+    picked,
+    g,
+    g_entropy,
+    dim,
+    scale=None,
+    factor=1.0,
+    implementation=None,
+    of_scale=False,
+    *,
+    in_place=False,
+):
+    numbers = (target, picked, g) if g_entropy is None else (target, picked, g, g_entropy)
+    name = "selected_backward" if g_entropy is None else "tokens_backward"
+    nothing = x.new_empty(0, dtype=_accumulator(x))
+    if scale is None and factor == 1.0:
+        dx = run(name + "_" * in_place, (x, *numbers), dim, None, implementation)
+        return dx, nothing
+    dx, *found = mapped.run(
+        LOSSES[name],
+        (x,),
+        numbers,
+        mapped.Way(factor if scale is None else scale),
+        dim,
+        x.dtype,
+        after=True,
+        of_scale=of_scale,
+        invariant=implementation is not None,
+        out=x if in_place else None,
+    )
+    return dx, *(found or (nothing,))
 
 
 def _tokens_backward_in_place(*arguments):
-    _tokens_backward(*arguments, mark="_")
+    return _tokens_backward(*arguments, in_place=True)[1]
 
 
-def _tokens_backward_shape(x, *_):
-    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+def _of_scale_shape(x, *arguments):
+    shape = list(x.shape)
+    shape[arguments[4]] = 1
+    wanted = len(arguments) > 8 and arguments[8]
+    return torch.empty(shape if wanted else [0], dtype=_accumulator(x), device=x.device)
+
+
+def _tokens_backward_shape(x, *arguments):
+    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    return dx, _of_scale_shape(x, *arguments)
 
 
 def _nothing(*_):
@@ -390,7 +477,7 @@ for _op, _kernel, _shape in (
     (cross_entropy_rows_, _cross_entropy_rows_in_place, _cross_entropy_rows_in_place_shape),
     (row_statistics, _row_statistics, _row_statistics_shape),
     (tokens_backward, _tokens_backward, _tokens_backward_shape),
-    (tokens_backward_, _tokens_backward_in_place, _nothing),
+    (tokens_backward_, _tokens_backward_in_place, _of_scale_shape),
     (scale_rows_, _scale_rows, _nothing),
 ):
     _library.impl(_op, _kernel, "CompositeExplicitAutograd")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from . import distributed, registration
+from . import checks, distributed, invariance, registration
 from .checks import check_dtype
 from .eager import transformed
 from .functional import log_softmax
@@ -22,7 +22,11 @@ from .losses import wide
 
 
 def selective_log_softmax(
-    logits: Tensor, index: Tensor, *, inplace_backward: bool = False
+    logits: Tensor,
+    index: Tensor,
+    *,
+    inplace_backward: bool = False,
+    batch_invariant: bool = False,
 ) -> Tensor:
     """Return `log_softmax(logits, -1).gather(-1, index)`, without the log-softmax of all others.
 
@@ -31,6 +35,7 @@ def selective_log_softmax(
         index: Classes, int64 or int32, (…) or (…, K).
         inplace_backward: Write the gradient over the logits in the backward pass, if they are
             contiguous and no leaf.
+        batch_invariant: As for `softmax`.
 
     Returns:
         Log-probabilities in the shape of the index and the dtype of the logits; none above 0.
@@ -46,18 +51,20 @@ def selective_log_softmax(
         >>> selective_log_softmax(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([2]))
         tensor([-0.4076])
     """
-    picked, _ = _of_tokens(logits, index, False, inplace_backward)
+    picked, _ = _of_tokens(logits, index, False, inplace_backward, batch_invariant)
     return picked.to(logits.dtype)
 
 
-def entropy_from_logits(logits: Tensor, *, inplace_backward: bool = False) -> Tensor:
+def entropy_from_logits(
+    logits: Tensor, *, inplace_backward: bool = False, batch_invariant: bool = False
+) -> Tensor:
     """Return the entropy −Σ y·log y of each row, y being the softmax of the logits.
 
     Shares of 0 count 0, in the entropy and in its gradient. Large logits cost no digits.
 
     Args:
         logits: (…, C), float16, bfloat16, float32 or float64.
-        inplace_backward: As for `selective_log_softmax`.
+        inplace_backward, batch_invariant: As for `selective_log_softmax`.
 
     Returns:
         Entropies (…), in the dtype of the logits.
@@ -71,7 +78,7 @@ def entropy_from_logits(logits: Tensor, *, inplace_backward: bool = False) -> Te
         >>> entropy_from_logits(torch.tensor([[1e4, 1e4], [0.0, float("-inf")]]))
         tensor([0.6931, 0.0000])
     """
-    _, entropy = _of_tokens(logits, None, True, inplace_backward)
+    _, entropy = _of_tokens(logits, None, True, inplace_backward, batch_invariant)
     return entropy.to(logits.dtype)
 
 
@@ -82,6 +89,7 @@ def token_logprobs(
     temperature: float | Tensor = 1.0,
     return_entropy: bool = False,
     inplace_backward: bool = False,
+    batch_invariant: bool = False,
     group: Any = None,
     vocab_start: int | None = None,
     vocab_size: int | None = None,
@@ -95,9 +103,9 @@ def token_logprobs(
         temperature: Logits are divided by it first: a number, or a tensor with one for each row, of
             the shape of the logits with 1 in place of C, which then gets a gradient.
         return_entropy: Return entropies (…) as well.
-        inplace_backward: As for `selective_log_softmax`; without a temperature alone.
+        inplace_backward, batch_invariant: As for `selective_log_softmax`.
         group, vocab_start, vocab_size: As for `cross_entropy`: the logits are those of some
-            classes, and the index counts all.
+            classes, and the index counts all. In place then without a temperature alone.
 
     Returns:
         Log-probabilities in the shape of the index, or a pair with the entropies; float32 for
@@ -115,55 +123,75 @@ def token_logprobs(
     """
     check_dtype(logits.dtype, "the input")
     if isinstance(temperature, Tensor):
+        if not temperature.is_floating_point():
+            raise TypeError(
+                f"temperature must hold floating-point numbers, not {temperature.dtype}"
+            )
         if temperature.dim() and temperature.shape != (*logits.shape[:-1], 1):
             raise ValueError(
                 f"temperature must have the shape {(*logits.shape[:-1], 1)}, not "
                 f"{tuple(temperature.shape)}"
             )
-        logits = wide(logits) / temperature
     elif not (isinstance(temperature, (int, float)) and 0 < temperature < math.inf):
         raise ValueError(f"temperature must be a positive number, not {temperature}")
-    elif temperature != 1.0:
-        logits = wide(logits) / temperature
     if distributed.divided(logits, group):
         if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
             raise NotImplementedError("the gradient of a temperature is not summed over the ranks")
+        if isinstance(temperature, Tensor) or temperature != 1.0:
+            logits = wide(logits) / temperature
         where = (group, vocab_start, vocab_size)
         picked, entropy = distributed.token_logprobs(
             logits, index, *where, return_entropy, inplace_backward
         )
-        return (picked, entropy) if return_entropy else picked
-    picked, entropy = _of_tokens(logits, index, return_entropy, inplace_backward)
+    else:
+        picked, entropy = _of_tokens(
+            logits, index, return_entropy, inplace_backward, batch_invariant, temperature
+        )
     return (picked, entropy) if return_entropy else picked
 
 
 def _of_tokens(
-    logits: Tensor, index: Tensor | None, entropy: bool, in_place: bool
+    logits: Tensor,
+    index: Tensor | None,
+    entropy: bool,
+    in_place: bool,
+    batch_invariant: bool,
+    temperature: float | Tensor = 1.0,
 ) -> tuple[Tensor, Tensor]:
     """(log-probabilities, entropies), in float32 for 16-bit logits; what is not asked for is
     empty."""
+    implementation = invariance.chosen(None, batch_invariant)
     check_dtype(logits.dtype, "the input")
     if logits.dim() == 0:
         raise ValueError("logits need a dimension of classes")
     _check_index(logits, index)
     several = index is not None and index.dim() == logits.dim()
-    if index is not None and several and index.shape[-1] == 1:
-        picked, entropies = _of_tokens(logits, index.squeeze(-1), entropy, in_place)
-        return picked.unsqueeze(-1), entropies
-    if transformed() or several or logits.numel() == 0:
-        return _by_operators(logits, index, entropy)
+    tempered = isinstance(temperature, Tensor) or temperature != 1.0
+    on_cpu = logits.device.type == "cpu" and not checks.INTERPRETED
+    if transformed() or logits.numel() == 0 or (on_cpu and tempered):
+        scaled = wide(logits) / temperature if tempered else logits
+        return _by_operators(scaled, index, entropy)
     x = logits.reshape(-1, logits.shape[-1])
-    flat = None if index is None else index.reshape(-1).long()
-    if torch.is_grad_enabled() and logits.requires_grad:
-        in_place = in_place and not logits.is_leaf and logits.is_contiguous()
-        in_place = in_place and not torch.compiler.is_compiling()
-        picked, entropies = _Tokens.apply(x, flat, entropy, in_place)
+    flat = None
+    if index is not None:
+        flat = index.reshape(-1, index.shape[-1] if several else 1).long()
+    scale, factor = None, 1.0
+    if isinstance(temperature, Tensor):
+        scale = wide(temperature).reciprocal()
+        scale = scale.reshape(-1, 1) if scale.dim() else scale
+    elif tempered:
+        factor = 1.0 / temperature
+    in_place = in_place and not logits.is_leaf and logits.is_contiguous()
+    in_place = in_place and not torch.compiler.is_compiling()
+    arguments = (flat, scale, entropy, factor, implementation)
+    wanted = logits.requires_grad or (scale is not None and scale.requires_grad)
+    if torch.is_grad_enabled() and wanted:
+        picked, entropies = _Tokens.apply(x, *arguments, in_place)
     else:
-        picked, entropies = _forward(x, flat, entropy)[:2]
-    shape = logits.shape[:-1]
+        picked, entropies = _forward(x, *arguments)
     return (
-        picked if index is None else picked.view(shape),
-        entropies.view(shape) if entropy else entropies,
+        picked if index is None else picked.view(index.shape),
+        entropies.view(logits.shape[:-1]) if entropy else entropies,
     )
 
 
@@ -184,47 +212,79 @@ def _check_index(logits: Tensor, index: Tensor | None) -> None:
         raise IndexError(f"index {index[wrong][0].item()} is out of bounds")
 
 
-def _forward(x: Tensor, index: Tensor | None, entropy: bool) -> tuple[Tensor, Tensor]:
+def _forward(
+    x: Tensor,
+    index: Tensor | None,
+    scale: Tensor | None,
+    entropy: bool,
+    factor: float,
+    implementation: str | None,
+) -> tuple[Tensor, Tensor]:
     x = x.detach()
-    m, log_d, entropies = registration.row_statistics(x, 1, entropy)
+    scale = None if scale is None else scale.detach()
+    m, log_d, entropies = registration.row_statistics(x, 1, entropy, scale, factor, implementation)
     if index is None:
         return x.new_empty(0), entropies
+    picked = x.gather(1, index).to(m.dtype) * (factor if scale is None else scale.to(m.dtype))
     # eq: log-probability
-    return (x.gather(1, index.unsqueeze(1)).squeeze(1) - m) - log_d, entropies
+    return (picked - m.unsqueeze(1)) - log_d.unsqueeze(1), entropies
 
 
 class _Tokens(Function):
-    """Log-probabilities and entropies of the rows of a matrix, whose gradient reads it again."""
+    """Log-probabilities (rows × tokens) and entropies of the rows of a matrix, whose gradient reads
+    it again."""
 
     @staticmethod
-    def forward(ctx, x, index, entropy, in_place):
-        picked, entropies = _forward(x, index, entropy)
-        ctx.save_for_backward(x, index)
-        ctx.entropy, ctx.in_place = entropy, in_place
+    def forward(ctx, x, index, scale, entropy, factor, implementation, in_place):
+        picked, entropies = _forward(x, index, scale, entropy, factor, implementation)
+        ctx.save_for_backward(x, index, scale)
+        ctx.arguments = entropy, factor, implementation
+        ctx.in_place = in_place
         return picked, entropies
 
     @staticmethod
     def backward(ctx, g, g_entropy):
-        x, index = ctx.saved_tensors
+        x, index, scale = ctx.saved_tensors
+        entropy, factor, implementation = ctx.arguments
+        none = (None,) * 4
         if not torch.compiler.is_compiling() and torch.is_grad_enabled():
             # Somebody wants a derivative of this as well, and gets it from operators that have one.
-            results = _by_operators(x, index, ctx.entropy)
+            leaves = [t for t in (x, scale) if t is not None and t.requires_grad]
+            z = wide(x) * (factor if scale is None else scale)
+            results = _by_operators(z, index, entropy)
             pairs = [(r, v) for r, v in zip(results, (g, g_entropy), strict=True) if r.numel()]
             outputs, arrived = zip(*pairs, strict=True)
-            return *torch.autograd.grad(outputs, x, arrived, create_graph=True), None, None, None
+            found = iter(torch.autograd.grad(outputs, leaves, arrived, create_graph=True))
+            dx = next(found) if x.requires_grad else None
+            dscale = next(found) if scale is not None and scale.requires_grad else None
+            return dx, None, dscale, *none
         if index is None:
-            index = torch.full_like(x[:, 0], -1, dtype=torch.int64)
+            target = torch.full_like(x[:, 0], -1, dtype=torch.int64)
             g = torch.zeros((), dtype=g_entropy.dtype, device=x.device).expand(len(x))
             picked = g
-        else:
-            picked = x.gather(1, index.unsqueeze(1)).squeeze(1)
-        g_entropy = g_entropy if ctx.entropy else None
+        elif index.shape[1] == 1:
+            target, g, picked = index[:, 0], g[:, 0], x.gather(1, index)[:, 0]
+        else:  # −g·y for the sum of g; what the tokens get more is added below
+            target = torch.full_like(x[:, 0], -1, dtype=torch.int64)
+            each, at_tokens, g = g, x.gather(1, index), g.sum(1)
+            picked = g
+        g_entropy = g_entropy if entropy else None
+        of_scale = scale is not None and ctx.needs_input_grad[2]
+        arguments = (target, picked, g, g_entropy, 1, scale, factor, implementation, of_scale)
         if ctx.in_place:
             dx = x.detach()
-            registration.tokens_backward_(dx, index, picked, g, g_entropy, 1)
+            dscale = registration.tokens_backward_(dx, *arguments)
             torch.autograd.graph.increment_version(dx)
-            return dx, None, None, None
-        return registration.tokens_backward(x, index, picked, g, g_entropy, 1), None, None, None
+        else:
+            dx, dscale = registration.tokens_backward(x, *arguments)
+        if index is not None and index.shape[1] > 1:
+            more = each * (factor if scale is None else scale)
+            dx.scatter_add_(1, index, more.to(dx.dtype))
+            if of_scale:
+                dscale = dscale + (each * at_tokens).sum(1, keepdim=True)
+        if of_scale:
+            dscale = dscale.sum_to_size(scale.shape).to(scale.dtype)
+        return dx, None, dscale if of_scale else None, *none
 
 
 def _by_operators(logits: Tensor, index: Tensor | None, entropy: bool) -> tuple[Tensor, Tensor]:

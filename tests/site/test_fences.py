@@ -26,13 +26,16 @@ def page_id(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.fixture(scope="module")
-def renderer():
-    """Python-Markdown as `mkdocs.yml` sets it up."""
+@pytest.fixture
+def html(page, site) -> str:
+    """A page of the site as it is built, and another file by Python-Markdown, set up likewise."""
+    if page.is_relative_to(ROOT / "docs"):
+        return (site / html_of(page)).read_text("utf8")
     config = site_config()
-    return markdown.Markdown(
+    renderer = markdown.Markdown(
         extensions=config.markdown_extensions, extension_configs=config.mdx_configs
     )
+    return renderer.convert(page.read_text("utf8"))
 
 
 def fences(text: str):
@@ -52,9 +55,8 @@ def unrun(text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_every_python_block_that_is_shown_is_run(page, renderer, pytestconfig):
+def test_every_python_block_that_is_shown_is_run(page, html, pytestconfig):
     text = page.read_text("utf8")
-    html = renderer.reset().convert(text)
     shown = [
         classes for language, classes, _ in code_blocks(html) if language in ("python", "pycon")
     ]

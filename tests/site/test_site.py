@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import html
 import importlib.util
 import re
@@ -47,7 +48,9 @@ class _Loads(HTMLParser):
         ]
 
 
+@functools.cache
 def read(path: Path) -> _Loads:
+    """What a built page loads, and the names in it."""
     parser = _Loads()
     parser.feed(path.read_text("utf8"))
     return parser
@@ -116,6 +119,7 @@ def test_every_equation_is_on_its_page_and_in_the_index(site):
 def test_equations_lead_to_their_code_and_test_and_back(site):
     """From the home of an equation and from the index, to lines that lead to it."""
 
+    @functools.cache
     def links(page: str) -> set[str]:
         return set(re.findall(r'href="([^"]*)"', (site / page).read_text("utf8")))
 

@@ -223,7 +223,7 @@ def _reasons(groups: list[tuple[str, str, str, list[dict]]]) -> str:
         lines.append(
             [
                 label_of(provider),
-                f"{state}, {len(rows)} rows",
+                f"{state.replace('_', ' ')}, {len(rows)} rows",
                 "<br>".join(f"<q>{escape(reason)}</q>" for reason, _ in items),
                 ", ".join(suites),
                 f"{min(lengths):,} … {max(lengths):,}",

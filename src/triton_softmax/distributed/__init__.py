@@ -48,6 +48,33 @@ def normalized(
     return getattr(softmax, name)(x, dim, dtype, group, implementation)
 
 
+def with_maps(
+    name: str,
+    x: Any,
+    dim: Any,
+    dtype: Any,
+    group: Any,
+    implementation: str | None,
+    arguments: tuple[Any, ...],
+    out: Any,
+) -> Any:
+    """The same with maps: scale, softcap, where, bias, causal, safe and sink.
+
+    Raises:
+        NotImplementedError: causal, a sink, or `out`.
+    """
+    *_, causal, _, sink = arguments
+    if causal or sink is not None or out is not None:
+        raise NotImplementedError("causal, sink and out do not work on rows that are cut")
+    if group is None:
+        from . import tensors
+
+        return tensors.with_maps(name, x, dim, dtype, implementation, arguments)
+    from . import softmax
+
+    return softmax.with_maps(name, x, dim, dtype, group, implementation, arguments)
+
+
 def logsumexp(x: Any, dim: Any, keepdim: bool, group: Any, implementation: str | None) -> Any:
     """`logsumexp`, the same on all ranks."""
     if group is None:

@@ -401,8 +401,6 @@ class _Tokens(Function):
         return dx, None, None, None, None
 
 
-
-
 def token_logprobs(
     logits: Tensor,
     index: Tensor,

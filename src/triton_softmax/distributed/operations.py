@@ -48,16 +48,20 @@ def _as_numbers(op: Operation, name: str) -> Operation:
     )
 
 
-SUMMARIES = {
-    "rank_summary": _as_numbers(SOFTMAX, "rank_summary"),
-    "rank_summary_of_infinities": _as_numbers(LOGSUMEXP, "rank_summary_of_infinities"),
-    "rank_summary_and_sum": _as_numbers(CROSS_ENTROPY_SMOOTHED, "rank_summary_and_sum"),
-    "rank_summary_and_entropy": _as_numbers(ENTROPY, "rank_summary_and_entropy"),
-    "rank_products": _as_numbers(SOFTMAX_VJP, "rank_products"),
-}
-"""(m, d); the same where +inf is a result and no NaN; (m, d, Σ x); (m, d, Σ exp(x − m)·(x − m));
-Σ y·dy."""
+SUMMARY = _as_numbers(SOFTMAX, "rank_summary")
+SUMMARY_OF_INFINITIES = _as_numbers(LOGSUMEXP, "rank_summary_of_infinities")
+SUMMARY_AND_SUM = _as_numbers(CROSS_ENTROPY_SMOOTHED, "rank_summary_and_sum")
+SUMMARY_AND_ENTROPY = _as_numbers(ENTROPY, "rank_summary_and_entropy")
+PRODUCTS = _as_numbers(SOFTMAX_VJP, "rank_products")
+"""(m, d); the same where +inf is a result and no NaN; m, d and the sum of x; m, d and the sum of
+exp(x − m)·(x − m); the sum of y·dy."""
 # --8<-- [end:summaries]
+
+SUMMARIES = {
+    str(each): each
+    for each in (SUMMARY, SUMMARY_OF_INFINITIES, SUMMARY_AND_SUM, SUMMARY_AND_ENTROPY, PRODUCTS)
+}
+"""What a rank sends, by name."""
 
 
 @triton.jit

@@ -75,6 +75,7 @@ def agree(
     device: torch.device,
     start: int | None = None,
     total: int | None = None,
+    where: bool = True,
 ) -> Shard:
     """Compare what the ranks call, and find out where this rank's part lies; once for each kind.
 
@@ -88,12 +89,16 @@ def agree(
         device: of the messages.
         start, total: where the part lies, if the caller says so; else parts follow each other in
             the order of the ranks.
+        where: whether it matters where the part lies. Then the ranks agree again when this one's
+            part has another size, unless the caller says where it lies. That has to be so on all
+            ranks at once: where the parts of some change and those of others do not, the caller has
+            to say.
 
     Raises:
         ValueError: on every rank, if they call different things, or the parts do not fit together.
     """
     remembered = _agreed.setdefault(group, {})
-    key = (call, n_cols, device, start, total)
+    key = (call, device, n_cols if where and start is None else None)
     shard = remembered.get(key)
     if shard is None:
         lines = _exchanged(group, call, (n_cols, -1 if start is None else start), device)
@@ -101,7 +106,7 @@ def agree(
         if len(remembered) >= _MAX_AGREED:
             remembered.clear()
         remembered[key] = shard
-    return shard
+    return shard if start is None else shard._replace(start=start)
 
 
 def _exchanged(

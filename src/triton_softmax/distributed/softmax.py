@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from .. import maps
 from ..checks import BATCH_INVARIANT, check_dim, check_dtype
 from . import local
 from .ranks import Shard, agree, blocks_of, check_group, in_turn, send
@@ -62,7 +63,8 @@ def shard_of(x: Tensor, dim: int, group: Any, name: str, *more: object) -> Shard
     """Where x lies among the parts of the ranks. While a call is traced nobody is asked."""
     if torch.compiler.is_compiling():
         return Shard(group, 0, x.shape[dim] * group.size())
-    return agree(group, described(name, x, dim, *more), x.shape[dim], x.device)
+    call = described(name, x, dim, *more)
+    return agree(group, call, x.shape[dim], x.device, where=False)
 
 
 def row_bytes(x: Tensor, shard: Shard) -> int:
@@ -176,6 +178,43 @@ def log_softmax(
     return _normalized("log_softmax", x, dim, dtype, group, implementation)
 
 
+def with_maps(
+    name: str,
+    x: Tensor,
+    dim: int,
+    dtype: torch.dtype | None,
+    group: Any,
+    implementation: str | None,
+    arguments: tuple[Any, ...],
+) -> Tensor:
+    """Softmax or log-softmax with maps, which PyTorch's operators apply to this rank's part first.
+
+    Args:
+        arguments: scale, softcap, where, bias, causal, safe and sink, as for `maps.check_way`; the
+            last but one alone of the last three.
+
+    Raises:
+        NotImplementedError: a tensor that all elements of a row share wants a gradient.
+    """
+    prepared(x if dtype is None else x.to(dtype), dim, group)
+    x = x if dtype is None else x.to(dtype)
+    dim = check_dim(dim, x.dim())
+    way = maps.check_way(x, dim, *arguments)
+    for each in (way.scale, way.bias):
+        shared = isinstance(each, Tensor) and each.shape[dim - x.dim() :][:1] in ((), (1,))
+        if shared and each.requires_grad:
+            raise NotImplementedError("a gradient is not summed over ranks for scale and bias")
+    z = maps.mapped_elements(x, way)
+    gone = z == -torch.inf
+    if way.where is not None:
+        gone = gone | ~way.where
+    z = torch.where(gone, -torch.inf, z)
+    y = _normalized(name, z, dim, None, group, implementation)
+    if way.safe:
+        y = torch.where(gone, -torch.inf if name == "log_softmax" else 0.0, y)
+    return y.to(x.dtype)
+
+
 class _Logsumexp(Function):
     """Log-sum-exp of the rows of a matrix, the same number on all ranks."""
 
@@ -205,8 +244,6 @@ class _Logsumexp(Function):
         # Beside +inf, which has the whole gradient and no number for it, all others have 0.
         numbers = (m, nowhere, zero, g.to(m.dtype) / d, zero)
         return local.finish("gradient", (x,), numbers, x.dtype), None, None
-
-
 
 
 def logsumexp(

@@ -69,8 +69,6 @@ def lying(x: DTensor, dim: int) -> Lying:
     return Lying(x, dim, over[0] if over else None, group, rows)
 
 
-
-
 def _assembled(local: Tensor, like: DTensor, shape: torch.Size, placements) -> DTensor:
     """A tensor of this shape of which this rank has `local`."""
     stride = torch.empty(shape, device="meta").stride()
@@ -95,6 +93,29 @@ def normalized(name: str, x: DTensor, dim: int, dtype: Any, implementation: Any)
     return _assembled(y, x, x.shape, x.placements)
 
 
+def with_maps(
+    name: str, x: DTensor, dim: int, dtype: Any, implementation: Any, arguments: tuple[Any, ...]
+) -> DTensor:
+    """The same with maps. Tensors among them are DTensors placed as x is, or whole on each rank."""
+    lies = lying(x if dtype is None else x.to(dtype), dim)
+    x, dim, over, group, _ = lies
+    placements = list(x.placements)
+    cut = [
+        _placed_as(each.expand(x.shape), lies, placements) if isinstance(each, Tensor) else each
+        for each in arguments[2:4]  # where and bias
+    ]
+    if any(isinstance(each, Tensor) for each in arguments[:2]):
+        raise NotImplementedError("the scale of a DTensor is a number")
+    local, (scale, softcap, _, _, *others) = x.to_local(), arguments
+    all_of_them = (scale, softcap, *cut, *others)
+    if over is None:
+        from .. import functional
+
+        names = ("scale", "softcap", "where", "bias", "causal", "safe", "sink")
+        y = getattr(functional, name)(local, dim, **dict(zip(names, all_of_them)))
+    else:
+        y = shards.with_maps(name, local, dim, None, group, implementation, all_of_them)
+    return _assembled(y, x, x.shape, x.placements)
 
 
 def _without(placements, dim: int, keepdim: bool = False) -> list:
@@ -172,8 +193,6 @@ def cross_entropy(
     if loss.reduction == "none":
         return _assembled(result, x, shape, of_rows), lse
     return _assembled(result, x, result.shape, [Replicate()] * mesh.ndim), lse
-
-
 
 
 def token_logprobs(

@@ -331,7 +331,7 @@ def mapped_rows_kernel(
 
     m = tl.full((BLOCK_ROWS, 1), float("-inf") if OP.shifted else 0.0, ACC)
     totals = ()
-    for k in tl.static_range(SUMS):
+    for _ in tl.static_range(SUMS):
         totals = totals + (tl.zeros((BLOCK_ROWS, 1), ACC),)
     if MAPS.sink:
         SINK: tl.constexpr = OF_ROWS + 1 if MAPS.scaled == 2 else OF_ROWS

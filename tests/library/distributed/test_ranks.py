@@ -34,6 +34,10 @@ def test_softmax_and_gradient_are_those_of_the_whole(ranks, world, name, by_kern
     ranks.ask("normalized", name, (3, 6, 2), 1, F32, by_kernels, world=world)
 
 
+def test_long_rows_are_summarised_in_chunks(ranks):
+    ranks.ask("normalized", "softmax", (1, 70_001), -1, F32, world=2)
+
+
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_16_bits(ranks, name, dtype):
@@ -45,6 +49,7 @@ def test_a_rank_may_have_nothing(ranks, name):
     """Three columns on four ranks; parts of sizes of one's own; no rows; one number."""
     ranks.ask("normalized", name, (4, 3), -1, F64)
     ranks.ask("normalized", name, (4, 9), -1, F64, sizes=[0, 8, 1, 0])
+    ranks.ask("normalized", name, (4, 9), -1, F64, sizes=[9, 0, 0, 0])
     ranks.ask("normalized", name, (0, 9), -1, F64)
     ranks.ask("normalized", name, (4,), -1, F64)
     ranks.ask("normalized", name, (4, 0), -1, F64)
@@ -160,6 +165,12 @@ def test_tokens_of_a_dtensor(ranks):
     ranks.ask("placed_tokens", (2, 2), [Shard(0), Shard(1)], (5, 13))
 
 
+@pytest.mark.parametrize("on_mesh", [False, True], ids=["parts", "DTensor"])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_maps(ranks, name, on_mesh):
+    ranks.ask("with_maps", name, on_mesh, world=3)
+
+
 def test_partial_placements_are_reduced_first(ranks):
     ranks.ask("partial", world=2)
 
@@ -194,19 +205,16 @@ def test_words_of_another_call_are_noticed(ranks):
     ranks.ask("sends_other_words", world=2)
 
 
-@pytest.mark.parametrize("what", ["dies", "changes_its_mind"])
-def test_nobody_waits_for_ever(what):
-    """Each in a pool of its own, since the group is of no use afterwards."""
-    with Ranks(3, "on_ranks") as ranks:
-        if what == "changes_its_mind":
-            ranks.ask(what)
-            return
-        with pytest.raises(Failed) as failed:
-            ranks.ask(what)
-        assert str(failed.value).startswith("rank 1: EOFError")
-        assert "rank 0" not in str(failed.value) and "rank 2" not in str(failed.value)
-
-
 def test_without_other_ranks():
     with pytest.raises(TypeError, match="ProcessGroup"):
         triton_softmax.softmax(torch.ones(2), group=3)
+
+
+def test_nobody_waits_for_ever(ranks):
+    """The last test of the file, since these groups are of no use afterwards."""
+    ranks.ask("changes_its_mind", world=3)
+    with pytest.raises(Failed) as failed:
+        ranks.ask("dies", world=2)
+    ranks.broken = True
+    assert str(failed.value).startswith("rank 1: EOFError")
+    assert "rank 0" not in str(failed.value)

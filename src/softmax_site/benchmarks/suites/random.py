@@ -279,21 +279,22 @@ def tuning_sentence(seed: dict, rows: list[dict]) -> str:
     mean = geometric_mean(over)
     if not mean:
         return ""
-    spread = stdev(math.log(each) for each in over) if len(over) > 1 else math.inf
-    error = math.exp(2 * spread / math.sqrt(len(over)))
+    spread = stdev(math.log(each) for each in over) if len(over) > 1 else 0.0
+    chance = math.exp(2 * spread * math.sqrt(1 / len(over) + 1 / seed["cells"]))
     asked = " and ".join(label_of(name) for name in seed["against"])
-    apart = max(mean / seed["over_best"], seed["over_best"] / mean)
-    verdict = "less" if apart < error else "more"
+    apart = mean / seed["over_best"]
+    states = [standing(each) for each in over]
+    level = (len(over) - states.count("behind")) / len(over)
     return (
         f"<p>The share of a copy’s speed depends on nobody else: it is {seed['of_copy']:.2f} on "
         f"seed {seed['seed']} and {mean_words(groups, lambda group: ratio(group, COPY))} on the "
         f"published one. The other columns are not those of the tables above, since the tuning "
         f"asked {asked} alone, which are easier to beat than all libraries together. Against these "
-        f"the published seed stands at {mean:.2f} ×, and at least level in "
-        f"{percent(sum(standing(each) != 'behind' for each in over) / len(groups))} of its "
-        f"{len(groups)} cells. A mean over so few cells is uncertain by a factor of {error:.2f} "
-        "either way (two standard errors); "
-        f"the two seeds are a factor of {apart:.2f} apart, {verdict} than that.</p>"
+        f"the published seed is at least level in {percent(level)} of its {len(over)} cells, and "
+        f"stands at {mean:.2f} × in the mean: "
+        f"{'higher' if apart > 1 else 'lower'} by a factor of {max(apart, 1 / apart):.2f}, where "
+        f"means over so few cells differ by chance by up to {chance:.2f} (two standard errors)."
+        "</p>"
     )
 
 

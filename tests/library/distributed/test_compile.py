@@ -1,0 +1,99 @@
+"""What several GPUs run, through the compiler for one that is not there: nothing spills."""
+
+from __future__ import annotations
+
+from softmax_bench.compilation import Request, compile_many
+from triton_softmax.choose.constants import RowTile, SplitRows
+from triton_softmax.distributed.operations import FINISHES
+
+HERE = "triton_softmax.distributed"
+OPERATIONS = "triton_softmax.operations"
+SUMMARIES = {
+    f"{HERE}.operations:SUMMARY": (1, 2),
+    f"{HERE}.operations:SUMMARY_OF_INFINITIES": (1, 2),
+    f"{HERE}.operations:SUMMARY_AND_SUM": (1, 3),
+    f"{HERE}.operations:SUMMARY_AND_ENTROPY": (1, 3),
+    f"{HERE}.operations:PRODUCTS": (2, 1),
+}
+"""How many inputs and results each has."""
+
+AFTERWARDS = {
+    f"{OPERATIONS}.softmax:SOFTMAX": (1, ("*fp32",) * 2),
+    f"{OPERATIONS}.log_softmax:LOG_SOFTMAX": (1, ("*fp32",) * 2),
+    f"{OPERATIONS}.softmax:SOFTMAX_VJP": (2, ("*fp32",)),
+    f"{OPERATIONS}.log_softmax:LOG_SOFTMAX_VJP": (2, ("*fp32",)),
+    f"{HERE}.operations:GRADIENT": (1, ("*fp32", "*i64", "*fp32", "*fp32", "*fp32")),
+    f"{HERE}.operations:TOKENS_GRADIENT": (1, ("*fp32", "*i64", "*fp32", "*fp32", "*fp32")),
+}
+"""How many inputs each has, and its numbers."""
+
+TILE = RowTile(block_rows=1, block_cols=4096, vector=8, barrier=True)
+CHUNKS = SplitRows(
+    block=8192,
+    vector=8,
+    edges=False,
+    pairs=True,
+    barrier=True,
+    keep_terms=False,
+    depth=0,
+    wait=True,
+    backoff=0,
+    publish=True,
+    write=True,
+    words=16,
+    polls=1,
+)
+
+
+def requests() -> list[Request]:
+    found = []
+    for op, (inputs, results) in SUMMARIES.items():
+        strides = {"in_strides": ("i32",) * inputs, "out_strides": (1,) * results}
+        pointers = {"in_ptrs": ("*bf16",) * inputs, "out_ptrs": ("*fp32",) * results}
+        sizes = {"n_rows": "i32", "n_cols": "i32"}
+        kernels = "triton_softmax.kernels"
+        packed = f"{kernels}.packed_rows:packed_rows_kernel"
+        found.append(Request(packed, {**pointers, **strides, **sizes}, {"OP": op, "HOW": TILE}))
+        split = f"{kernels}.split_rows:split_rows_kernel"
+        more = {"words_ptr": "*i64", "n_chunks": "i32", "chunk_cols": "i32", "max_polls": "i32"}
+        signature = {**pointers, **more, **strides, **sizes}
+        found.append(Request(split, signature, {"OP": op, "HOW": CHUNKS}, num_warps=8))
+        if inputs == 1:
+            found.append(
+                Request(
+                    f"{HERE}.kernels:merge_ranks_kernel",
+                    {"words_ptr": "*fp32", "out_ptr": "*fp32", "world": "i32", "n_rows": "i32"}
+                    | {"rank_stride": "i32"},
+                    {"OP": op, "PLAIN": 2, "BLOCK": 256},
+                )
+            )
+    for op, (inputs, numbers) in AFTERWARDS.items():
+        found.append(
+            Request(
+                f"{HERE}.kernels:finish_rows_kernel",
+                {
+                    "in_ptrs": ("*bf16",) * inputs,
+                    "number_ptrs": numbers,
+                    "out_ptr": "*bf16",
+                    "in_strides": ("i32",) * inputs,
+                    "n_rows": "i32",
+                    "n_cols": "i32",
+                    "n_chunks": "i32",
+                },
+                {"OP": op, "BLOCK_ROWS": 1, "BLOCK_COLS": 8192},
+                num_warps=8,
+                aligned=("in_strides", "n_cols"),
+            )
+        )
+    return found
+
+
+def test_all_operations_are_here():
+    assert len(AFTERWARDS) == len(FINISHES)
+
+
+def test_everything_compiles_without_spills():
+    for request, compiled in zip(requests(), compile_many(requests()), strict=True):
+        assert compiled.spill_bytes <= 16, (request.kernel, request.constants["OP"])
+        if "finish" in request.kernel:
+            assert "ld.global.v4" in compiled.assembly and "st.global.v4" in compiled.assembly
