@@ -533,6 +533,27 @@ def in_blocks(group) -> None:
     near(loss, F.cross_entropy(x.double(), torch.arange(2500) % 6), torch.float32)
 
 
+def in_any_company(group) -> None:
+    """Batch-invariant calls give a row the same bits alone and among others."""
+    x, dy = drawn((5, 300), torch.float32), drawn((5, 300), torch.float32, seed=1)
+    target = torch.tensor([0, 299, 5, 7, 150])
+    for function in (softmax, log_softmax):
+        found = []
+        for rows in (slice(None), slice(3, 4)):
+            mine = part(x[rows], group).requires_grad_()
+            y = function(mine, group=group, batch_invariant=True)
+            y.backward(part(dy[rows], group))
+            found.append((y[-2 if len(y) > 1 else 0], mine.grad[-2 if len(y) > 1 else 0]))
+        assert all(map(torch.equal, *found))
+    losses = [
+        cross_entropy(
+            part(x[rows], group), target[rows], group=group, reduction="none", batch_invariant=True
+        )
+        for rows in (slice(None), slice(3, 4))
+    ]
+    assert torch.equal(losses[0][3], losses[1][0])
+
+
 def compiled(group, name: str) -> None:
     """Under `torch.compile`, without a break of the graph, through a functional collective."""
     x = drawn((4, 8), torch.float32)

@@ -117,7 +117,8 @@ def token_logprobs(
     *settings: Any,
 ) -> tuple[Tensor, Tensor]:
     """(log-probabilities, entropies), the same on all ranks; the settings are whether
-    entropies are asked for, and whether the gradient may take the place of the logits."""
+    entropies are asked for, whether the gradient may take the place of the logits, and the
+    implementation."""
     if group is None:
         from . import tensors
 

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from ..invariance import chosen
 from ..losses import _check, mapped, wide
 from . import local
 from .ranks import Shard, agree, blocks_of, in_turn, send
@@ -31,6 +30,7 @@ class Loss(NamedTuple):
     label_smoothing: float
     z_loss: float
     in_place: bool
+    implementation: str | None
     over_rows: tuple[Any, ...] = ()
     """Groups that have other rows: a mean is over theirs as well."""
 
@@ -136,7 +136,7 @@ class _CrossEntropy(Function):
         name = "rank_summary_and_sum" if epsilon else "rank_summary"
 
         def begin(block):
-            words = local.summary(name, x[block], implementation=chosen(None, False))
+            words = local.summary(name, x[block], implementation=loss.implementation)
             words += (picked(x[block], columns[block]),)
             if not weight_is_whole:
                 words += (picked(weight.expand(len(x), -1)[block], columns[block]),)
@@ -198,7 +198,7 @@ class _OfDistribution(Function):
         x, p = x.detach(), p.detach().to(dtype)
 
         def begin(block):
-            m, d = local.summary("rank_summary", x[block], implementation=chosen(None, False))
+            m, d = local.summary("rank_summary", x[block], implementation=loss.implementation)
             distance = wide(x[block]) - torch.where(m == -torch.inf, 0.0, m).unsqueeze(1)
             mass, crossed = p[block].sum(1), (p[block] * distance).sum(1)
             more = () if share_is_whole else (share[block],)
@@ -353,13 +353,13 @@ class _Tokens(Function):
     """Log-probabilities (n_rows, k) and entropies of the rows of a matrix, for k tokens each."""
 
     @staticmethod
-    def forward(ctx, x, index, entropy: bool, in_place: bool, shard: Shard):
+    def forward(ctx, x, index, entropy: bool, in_place: bool, shard: Shard, implementation):
         x = x.detach()
         columns = here(index, x.shape[1], shard.start)
         name = "rank_summary_and_entropy" if entropy else "rank_summary"
 
         def begin(block):
-            words = local.summary(name, x[block], implementation=chosen(None, False))
+            words = local.summary(name, x[block], implementation=implementation)
             words += tuple(picked(x[block], columns[block]).unbind(1))
             return send(words, shard, wait=len(blocks) == 1)
 
@@ -398,7 +398,7 @@ class _Tokens(Function):
             in_place = False
         if in_place:
             torch.autograd.graph.increment_version(x)
-        return dx, None, None, None, None
+        return dx, *(None,) * 5
 
 
 def token_logprobs(
@@ -406,6 +406,7 @@ def token_logprobs(
     index: Tensor,
     return_entropy: bool,
     inplace_backward: bool,
+    implementation: str | None,
     group: Any,
     *,
     vocab_start: int | None = None,
@@ -435,5 +436,5 @@ def token_logprobs(
     in_place = inplace_backward and may_be_overwritten(x, rows)
     k = 1 if index.shape == leading else index.shape[-1]
     flat = index.reshape(len(rows), k).long()
-    found, entropy = _Tokens.apply(rows, flat, return_entropy, in_place, shard)
+    found, entropy = _Tokens.apply(rows, flat, return_entropy, in_place, shard, implementation)
     return found.view(index.shape), entropy.view(leading)

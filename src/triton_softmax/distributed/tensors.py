@@ -196,7 +196,7 @@ def cross_entropy(
 
 
 def token_logprobs(
-    x: DTensor, index: Tensor, return_entropy: bool, in_place: bool
+    x: DTensor, index: Tensor, return_entropy: bool, in_place: bool, implementation: Any
 ) -> tuple[DTensor, DTensor]:
     """(log-probabilities, entropies), replicated over the mesh dimension of the classes."""
     lies = lying(x, -1)
@@ -208,6 +208,7 @@ def token_logprobs(
         local_index,
         return_entropy,
         in_place,
+        implementation,
         group,
         vocab_start=lies.start(x.shape[dim]),
         vocab_size=x.shape[dim],

@@ -14,6 +14,7 @@ SUMMARIES = {
     f"{HERE}.operations:SUMMARY_AND_SUM": (1, 3),
     f"{HERE}.operations:SUMMARY_AND_ENTROPY": (1, 3),
     f"{HERE}.operations:PRODUCTS": (2, 1),
+    f"{HERE}.operations:GRADIENTS": (2, 1),
 }
 """How many inputs and results each has."""
 
