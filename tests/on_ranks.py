@@ -381,6 +381,10 @@ def refused(group) -> None:
         distribute_tensor(torch.ones(4, 8).long(), mesh, [Shard(0), Shard(1)]),
         1,
     )
+    x = distribute_tensor(drawn((4, 8)), mesh, [Shard(0), Shard(1)])
+    first = dist.get_rank() < 2  # has the row with a target that is none
+    words = "Target 8 is out of bounds" if first else "on a rank that has other rows"
+    raises(IndexError, words, cross_entropy, x, torch.tensor([1, 8, 2, 3]))
     mine = part(drawn((4, 9)), group)
     raises(IndexError, "out of range", softmax, mine, 2, group=group)
     raises(TypeError, "int64", softmax, mine.long(), 1, group=group)

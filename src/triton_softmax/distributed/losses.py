@@ -110,8 +110,12 @@ def _reduced(losses: _Losses, loss: Loss) -> tuple[Tensor, Tensor, Tensor]:
         one = torch.ones_like(losses.each)
         return losses.each + loss.z_loss * squared, one, loss.z_loss * losses.kept
     numbers = (losses.each, squared, losses.share, losses.kept)
-    sums = torch.stack([each.sum() for each in numbers])
-    total, z_total, divisor, n_kept = over_all_rows(sums, loss.over_rows)
+    right = losses.each.new_zeros(())
+    sums = torch.stack([*[each.sum() for each in numbers], right])
+    total, z_total, divisor, n_kept, wrong = over_all_rows(sums, loss.over_rows)
+    if loss.over_rows and wrong.device.type == "cpu" and not torch.compiler.is_compiling():
+        if wrong.item():
+            raise IndexError("a target is out of bounds, on a rank that has other rows")
     if loss.reduction == "sum":
         divisor = n_kept = torch.ones_like(divisor)
     result = total / divisor
@@ -138,7 +142,7 @@ class _CrossEntropy(Function):
         def begin(block):
             words = local.summary(name, x[block], implementation=loss.implementation)
             words += (picked(x[block], columns[block]),)
-            if not weight_is_whole:
+            if weight is not None and not weight_is_whole:
                 words += (picked(weight.expand(len(x), -1)[block], columns[block]),)
             return send(words, shard, wait=len(blocks) == 1)
 
@@ -279,13 +283,20 @@ def cross_entropy(
     more += [None if weight is None else "weights", *loss[:4], scale, softcap]
     n_cols = x.shape[dim]
     shard = shard_of_classes(x, dim, group, "cross_entropy", vocab_start, vocab_size, *more)
-    _check_all(x, target, weight, given, dim, shard.total, loss, softcap, scale)
+    try:
+        _check_all(x, target, weight, given, dim, shard.total, loss, softcap, scale)
+    except IndexError:
+        if loss.reduction != "none":  # those with other rows wait for the sums of these
+            sums = torch.tensor([0.0] * 4 + [1.0], dtype=local.accumulator(x.dtype))
+            over_all_rows(sums, loss.over_rows)
+        raise
     if scale != 1.0 or softcap is not None:
         x = mapped(x, scale, softcap)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     rows = rows_of(x, dim)
     loss = loss._replace(in_place=loss.in_place and may_be_overwritten(x, rows))
     dtype, epsilon = local.accumulator(x.dtype), loss.label_smoothing
+    own = None
     if weight is not None:
         weight = weight.to(dtype)
         own = weight if len(weight) != shard.total else weight[shard.start : shard.start + n_cols]
@@ -293,11 +304,11 @@ def cross_entropy(
         p = rows_of(target, dim).to(dtype)
         if epsilon:
             p = p * (1.0 - epsilon) + epsilon / shard.total
-        if weight is not None:
+        if own is not None:
             p = p * own
         share = torch.ones(len(rows), dtype=dtype, device=x.device)
         result, lse = _OfDistribution.apply(rows, p, share > 0, share, True, shard, loss)
-    elif weight is not None and epsilon:
+    elif weight is not None and own is not None and epsilon:
         flat = target.reshape(-1).long()
         kept = flat != loss.ignore_index
         columns = torch.where(kept, here(flat, n_cols, shard.start), -1)

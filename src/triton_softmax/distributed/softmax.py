@@ -197,8 +197,9 @@ def with_maps(
     dim = check_dim(dim, x.dim())
     way = maps.check_way(x, dim, *arguments)
     for each in (way.scale, way.bias):
-        shared = isinstance(each, Tensor) and each.shape[dim - x.dim() :][:1] in ((), (1,))
-        if shared and each.requires_grad:
+        if not isinstance(each, Tensor) or not each.requires_grad:
+            continue
+        if each.shape[dim - x.dim() :][:1] in ((), (1,)):
             raise NotImplementedError("a gradient is not summed over ranks for scale and bias")
     z = maps.mapped_elements(x, way)
     gone = z == -torch.inf

@@ -77,7 +77,7 @@ def _assembled(local: Tensor, like: DTensor, shape: torch.Size, placements) -> D
     )
 
 
-def normalized(name: str, x: DTensor, dim: int, dtype: Any, implementation: Any) -> DTensor:
+def normalized(name: str, x: Any, dim: int, dtype: Any, implementation: Any) -> DTensor:
     """`softmax` or `log_softmax`, placed as x is."""
     if dtype is not None:
         check_dtype(dtype, "the argument dtype")
@@ -94,7 +94,7 @@ def normalized(name: str, x: DTensor, dim: int, dtype: Any, implementation: Any)
 
 
 def with_maps(
-    name: str, x: DTensor, dim: int, dtype: Any, implementation: Any, arguments: tuple[Any, ...]
+    name: str, x: Any, dim: int, dtype: Any, implementation: Any, arguments: tuple[Any, ...]
 ) -> DTensor:
     """The same with maps. Tensors among them are DTensors placed as x is, or whole on each rank."""
     lies = lying(x if dtype is None else x.to(dtype), dim)
