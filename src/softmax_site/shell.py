@@ -92,11 +92,12 @@ def breakable(html: str) -> str:
     >>> breakable("<td><code>tests/test_the_start.py</code></td><code>tests/test_it.py</code>")
     '<td><code>tests/<wbr>test_<wbr>the_<wbr>start.py</code></td><code>tests/test_it.py</code>'
     """
+    joint = re.compile(r"(?<=[\w)])([_/(]|::|\.(?!py\b))(?=[^\W\d])")
 
     def cell(found: re.Match) -> str:
         return re.sub(
-            r"(<(code|a)\b[^>]*>)([\w./:-]{8,})(</\2>)",
-            lambda at: at[1] + re.sub(r"(?<=\w)([_/]|::)(?=\w)", r"\1<wbr>", at[3]) + at[4],
+            r"(<(code|a)\b[^>]*>)([^<>&]{8,})(</\2>)",
+            lambda at: at[1] + joint.sub(r"\1<wbr>", at[3]) + at[4],
             found[0],
         )
 

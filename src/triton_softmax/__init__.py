@@ -3,7 +3,8 @@ of kernels.
 
 The modules, in the order in which a call passes them:
 
-- `functional`: `softmax`, `log_softmax`, `logsumexp`; `losses`: `cross_entropy`; `linear`:
+- `functional`: `softmax`, `log_softmax`, `logsumexp`; `maps`: the first two with scale, masks and
+  sinks, and `mapped`, the calls of their kernel; `losses`: `cross_entropy`; `linear`:
   `linear_cross_entropy`; `tokens`: log-probabilities and entropies; `nn`: the modules
 - `invariance`: the context in which a row has the same bits in every batch
 - `eager`: the short cut of plain eager calls, past PyTorch's dispatcher
