@@ -16,6 +16,7 @@ The modules, in the order in which a call passes them:
 - `operations`: what is computed for a row
 - `kernels`: where the row lies; the ladder of rungs, then a geometry each, for all operations
 - `launch`: Triton's launch and the workspace; `cpu`: PyTorch's operators where there is no GPU
+- `distributed`: the same on rows of which each of several ranks has a part
 
 Beside them stands `reference`, the mathematics in NumPy and PyTorch. Importing the package
 registers the operators.

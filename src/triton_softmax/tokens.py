@@ -140,9 +140,8 @@ def token_logprobs(
         if isinstance(temperature, Tensor) or temperature != 1.0:
             logits = wide(logits) / temperature
         where = (group, vocab_start, vocab_size)
-        picked, entropy = distributed.token_logprobs(
-            logits, index, *where, return_entropy, inplace_backward
-        )
+        asked = (return_entropy, inplace_backward, invariance.chosen(None, batch_invariant))
+        picked, entropy = distributed.token_logprobs(logits, index, *where, *asked)
     else:
         picked, entropy = _of_tokens(
             logits, index, return_entropy, inplace_backward, batch_invariant, temperature

@@ -104,7 +104,7 @@ def cross_entropy(
         from . import tensors
 
         return tensors.cross_entropy(x, target, weight, loss, **maps)
-    where = {"vocab_start": vocab_start, "vocab_size": vocab_size}
+    where: dict[str, Any] = {"vocab_start": vocab_start, "vocab_size": vocab_size}
     return losses.cross_entropy(x, target, weight, loss, group, **maps, **where)
 
 
@@ -114,15 +114,17 @@ def token_logprobs(
     group: Any,
     vocab_start: int | None,
     vocab_size: int | None,
-    *settings: Any,
+    return_entropy: bool,
+    in_place: bool,
+    implementation: str | None,
 ) -> tuple[Tensor, Tensor]:
-    """(log-probabilities, entropies), the same on all ranks; the settings are whether
-    entropies are asked for, and whether the gradient may take the place of the logits."""
+    """(log-probabilities, entropies), the same on all ranks."""
+    asked = (return_entropy, in_place, implementation)
     if group is None:
         from . import tensors
 
-        return tensors.token_logprobs(x, index, *settings)
+        return tensors.token_logprobs(x, index, *asked)
     from . import losses
 
-    where = {"vocab_start": vocab_start, "vocab_size": vocab_size}
-    return losses.token_logprobs(x, index, *settings, group, **where)
+    where: dict[str, Any] = {"vocab_start": vocab_start, "vocab_size": vocab_size}
+    return losses.token_logprobs(x, index, *asked, group, **where)

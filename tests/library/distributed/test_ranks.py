@@ -121,6 +121,10 @@ def test_gradients_by_differences(ranks, name):
     ranks.ask("checked_by_differences", name, world=2)
 
 
+def test_rows_have_the_same_bits_in_any_company(ranks):
+    ranks.ask("in_any_company", world=2)
+
+
 def test_many_rows_go_in_blocks(ranks):
     ranks.ask("in_blocks", world=3)
 
