@@ -117,6 +117,8 @@ def _compiles(case: str, row: dict) -> Cell:
 TOKENS_MICROSECONDS = {"forward": 640.0, "forward_backward": 1940.0}
 TEMPERATURE_MICROSECONDS = 42.0
 OF_PLAIN = 0.98
+LOSS_FORWARD = 0.95
+OVER_LIMIT = 1.10
 
 
 def _at_most(regime: str, case: str, row: dict, most: float) -> Cell:
@@ -132,9 +134,11 @@ def _loss_head(case: str, group: dict) -> list[Cell]:
     op, direction, inputs = ours["op"], ours["direction"], ours["inputs"]
     regime = f"loss head, {op}, {direction}"
     if op == "cross_entropy":
-        return [_share(regime, case, group, 0.95 if direction == "forward" else 1 / 1.10)]
+        return [
+            _share(regime, case, group, LOSS_FORWARD if direction == "forward" else 1 / OVER_LIMIT)
+        ]
     if op == "linear_cross_entropy":
-        return [_share(regime, case, group, 1 / 1.10)]
+        return [_share(regime, case, group, 1 / OVER_LIMIT)]
     if op == "token_logprobs":
         return [_at_most(regime, case, ours, TOKENS_MICROSECONDS[direction])]
     if inputs == "temperature":

@@ -218,8 +218,8 @@ def softmax(
             batch-invariant call or one with maps; `scale` is not finite, `softcap` not positive;
             a tensor does not broadcast; `causal` meets other shapes; `out` has another shape or
             dtype, or overlaps itself;
-            a call with a group is batch-invariant or has maps; the ranks of a group call
-            different things; or a `DTensor` comes with a group.
+            a call with a group is batch-invariant; the ranks of a group call different things; or
+            a `DTensor` comes with a group.
         RuntimeError: The input is on a device that Triton does not know; or it is on the CPU,
             `implementation` names a kernel, and Triton was imported without TRITON_INTERPRET=1;
             tensors lie on two devices; `out` is given where a gradient is wanted.

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from softmax_bench.report import by_case, ratio
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
-from softmax_bench.targets import cells
+from softmax_bench.targets import (
+    LOSS_FORWARD,
+    OF_PLAIN,
+    OVER_LIMIT,
+    TEMPERATURE_MICROSECONDS,
+    TOKENS_MICROSECONDS,
+    cells,
+)
 from softmax_site.benchmarks.data import anchor, of_suite, shape_words
-from softmax_site.benchmarks.page import Measured, Page, Rendered
+from softmax_site.benchmarks.page import Fragment, Measured, Page, Rendered, block
 from softmax_site.benchmarks.tables import Reasons, Row, error_text, share_cell, table, time_cell
 
 PLAIN = "packed_rows"
@@ -40,6 +47,34 @@ def memory_cell(row: dict | None) -> str:
     if not row or "peak_bytes" not in row:
         return "–"
     return f"{row['peak_bytes'] / 2**20:,.1f}"
+
+
+def asked() -> Fragment:
+    """What is asked for, in words; measured or not."""
+    tokens = TOKENS_MICROSECONDS
+    lines: list[Row | list[str]] = [
+        ["cross-entropy, forward", f"at least {LOSS_FORWARD:g} of the copy’s rate"],
+        [
+            "cross-entropy, forward and backward",
+            f"at most {OVER_LIMIT:.2f} times the time of one read and one write",
+        ],
+        [
+            "log-probability and entropy, 8,192 × 151,936, bf16",
+            f"at most {tokens['forward']:,g} µs forward, {tokens['forward_backward']:,g} µs with "
+            "the backward pass",
+        ],
+        [
+            "linear cross-entropy, 8,192 tokens, 4,096 wide, 151,936 classes",
+            f"at most {OVER_LIMIT:.2f} times the bare matrix products",
+        ],
+        ["scores with a scale and a mask", f"at least {OF_PLAIN:g} of plain softmax’s rate"],
+        ["causal scores", "ahead of a copy of all scores"],
+        [
+            "a temperature for each row, 128 × 151,936, float32",
+            f"at most {TEMPERATURE_MICROSECONDS:g} µs",
+        ],
+    ]
+    return Fragment(block(table(["what", "bound"], lines, 2)))
 
 
 def loss_head_page(data: dict) -> Rendered:
