@@ -49,12 +49,9 @@ def test_what_a_cell_finds_is_said_in_the_page():
         cell = cells.read(ROOT, name)
         texts = cell.texts("right")
         defined = {*session.NAMES, *cell.given, *dir(builtins), *"triton tl print show".split()}
-        free = {node.id for text in texts for node in ast.walk(ast.parse(text)) if reads(node)}
+        nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
+        free = {node.id for node in nodes if isinstance(node, ast.Name)}
         assert free - set(bound(texts)) <= defined, name
-
-
-def reads(node):
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
 
 
 def bound(texts):
