@@ -93,19 +93,27 @@ def on_env(env, config, **_):
     """In a preview, index only pages that have changed, and compile templates once."""
     if _preview is not None:
         env.bytecode_cache = _templates
-        _preview.on_env(config)
+        _preview.on_env(env, config)
     return env
 
 
 def on_page_content(html, page, config, **_):
     """Mark the terms of the glossary; take out what the search need not read, until it has read the
     rest."""
-    if page.file.src_uri not in glossary.WITHOUT:
-        root = Path(config.config_file_path).parent
-        html = glossary.mark(html, page.url, glossary.terms(root))
-    html, _hidden[page.file.src_uri] = search.hide(
-        shell.punctuated(shell.breakable(shell.copyable(html)))
-    )
+    path = page.file.src_uri
+    terms = None
+    if path not in glossary.WITHOUT:
+        terms = glossary.terms(Path(config.config_file_path).parent)
+
+    def marked() -> tuple[str, list[str]]:
+        shown = html if terms is None else glossary.mark(html, page.url, terms)
+        return search.hide(shell.punctuated(shell.breakable(shell.copyable(shown))))
+
+    if _preview is None:
+        html, aside = marked()
+    else:
+        html, aside = _preview.once("marked", path, (html, page.url, terms), marked)
+    _hidden[path] = aside
     return html
 
 

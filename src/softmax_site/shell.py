@@ -18,8 +18,8 @@ _BLOCK = re.compile(
 _BETWEEN = (
     r"(?<=\w[_/(])(?=\w)|(?<=\w::)(?=\w)|(?<=[\w)]\.)(?!py\b)(?=[^\W\d])|(?<=[a-z])(?=[A-Z][a-z])"
 )
-"""Where a name or a call may break: after an underscore, slash, bracket, colons or point, and before
-a capital."""
+"""Where a name or a call may break: after an underscore, slash, bracket, colons or point, and
+before a capital."""
 _SHOWN_ONLY = ("text", "ptx", "console")
 """Languages of blocks that are looked at: drawings, output of compilers and of commands."""
 
@@ -107,7 +107,7 @@ def breakable(html: str) -> str:
 
     def cell(found: re.Match) -> str:
         return re.sub(
-            r"(?P<tag><code>|<a[^>]*>)(?P<name>[^<>&]{8,})(?P<end></(?:code|a)>)", name, found[0]
+            r"(?P<tag><code>|<a\b[^>]*>)(?P<name>[^<>&]{8,})(?P<end></(?:code|a)>)", name, found[0]
         )
 
     return re.sub(r"<td\b.*?</td>", cell, html, flags=re.S)

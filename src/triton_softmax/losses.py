@@ -162,7 +162,7 @@ def cross_entropy(
         autocast = torch.is_autocast_enabled(input.device.type) and input.device.type != "cpu"
         loss_dtype = torch.promote_types(input.dtype, torch.float32) if autocast else input.dtype
     implementation = invariance.chosen(None, batch_invariant)
-    if distributed.divided(input, group):
+    if distributed.divided(input, group, vocab_start):
         asked = (ignore_index, reduction, label_smoothing, z_loss, inplace_backward, implementation)
         where = (group, vocab_start, vocab_size, asked)
         loss, lse = distributed.cross_entropy(

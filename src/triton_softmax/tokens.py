@@ -134,7 +134,7 @@ def token_logprobs(
             )
     elif not (isinstance(temperature, (int, float)) and 0 < temperature < math.inf):
         raise ValueError(f"temperature must be a positive number, not {temperature}")
-    if distributed.divided(logits, group):
+    if distributed.divided(logits, group, vocab_start):
         if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
             raise NotImplementedError("the gradient of a temperature is not summed over the ranks")
         if isinstance(temperature, Tensor) or temperature != 1.0:

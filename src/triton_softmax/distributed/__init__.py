@@ -22,12 +22,14 @@ from typing import Any
 from torch import Tensor
 
 
-def divided(x: Any, group: Any) -> bool:
+def divided(x: Any, group: Any, start: int | None = None) -> bool:
     """Whether a call is for several ranks: it names a group, or its input is a `DTensor`.
 
     Raises:
-        ValueError: both; a `DTensor` knows its groups.
+        ValueError: both; a `DTensor` knows its groups. Or a first class without a group.
     """
+    if start is not None and group is None:
+        raise ValueError("vocab_start and vocab_size say which part of a group's classes is here")
     kind = type(x)
     on_mesh = kind is not Tensor and kind.__name__ == "DTensor"
     if on_mesh and group is not None:
