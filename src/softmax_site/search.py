@@ -1,8 +1,8 @@
 """What the search reads of a page: its prose, and none of what would be noise in a result.
 
 Code, drawings, tables of numbers, displayed equations and whatever carries `data-search-exclude`
-are put aside before the search reads a page, and put back afterwards; a formula in a sentence is
-read as a few characters of text. (Material's own reading of `data-search-exclude` ends at the first
+are put aside before the search reads a page, and put back afterwards; code in a sentence is read
+as its text, and a formula as a few characters of text. (Material's own reading of `data-search-exclude` ends at the first
 closing tag of the same kind.)
 """
 
@@ -12,7 +12,7 @@ import html
 import re
 
 _FOUND = re.compile(
-    r"<(?:(?P<kind>math|table|pre|svg|script|style)\b"
+    r"<(?:(?P<kind>math|table|pre|code|svg|script|style)\b"
     r'|(?P<tag>\w+)(?=[^<>]*(?:\sdata-search-exclude|\sclass="equation")))[^<>]*>'
 )
 _PLACE = re.compile(r"<hidden-from-search>.*?</hidden-from-search>", re.S)
@@ -70,7 +70,8 @@ def hide(page: str) -> tuple[str, list[str]]:
             out.append(page[at : match.end()])
             at = match.end()
             continue
-        text = said(element) if match["kind"] == "math" else ""
+        read = {"math": said, "code": lambda code: _TAG.sub("", code)}.get(match["kind"])
+        text = read(element) if read and "data-search-exclude" not in match[0] else ""
         out += [page[at : match.start()], f"<hidden-from-search>{text}</hidden-from-search>"]
         aside.append(element)
         at = end

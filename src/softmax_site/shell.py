@@ -15,6 +15,11 @@ _BLOCK = re.compile(
     r"(?P<body><pre>.*?<code>(?P<code>.*?)</code></pre>)</div>",
     re.S,
 )
+_BETWEEN = (
+    r"(?<=\w[_/(])(?=\w)|(?<=\w::)(?=\w)|(?<=[\w)]\.)(?!py\b)(?=[^\W\d])|(?<=[a-z])(?=[A-Z][a-z])"
+)
+"""Where a name or a call may break: after an underscore, slash, bracket, colons or point, and
+before a capital."""
 _SHOWN_ONLY = ("text", "ptx", "console")
 """Languages of blocks that are looked at: drawings, output of compilers and of commands."""
 
@@ -87,18 +92,22 @@ def punctuated(html: str) -> str:
 
 
 def breakable(html: str) -> str:
-    """Long names in the cells of tables, links among them, which may break between their words.
+    """Names in the cells of tables, which may break between their words and nowhere else.
 
-    >>> breakable("<td><code>tests/test_the_start.py</code></td><code>tests/test_it.py</code>")
-    '<td><code>tests/<wbr>test_<wbr>the_<wbr>start.py</code></td><code>tests/test_it.py</code>'
+    >>> breakable("<td><code>tests/test_it.py</code></td><code>tests/test_it.py</code>")
+    '<td><code class="name">tests/<wbr>test_<wbr>it.py</code></td><code>tests/test_it.py</code>'
+    >>> breakable('<td><a href="x">two_loops.py:5</a> <code>a + b</code></td>')
+    '<td><a href="x">two_<wbr>loops.py:5</a> <code>a + b</code></td>'
+    >>> breakable("<td><code>plan_of(x).kernels</code></td>")
+    '<td><code class="name">plan_<wbr>of(<wbr>x).<wbr>kernels</code></td>'
     """
-    joint = re.compile(r"(?<=[\w)])([_/(]|::|\.(?!py\b))(?=[^\W\d])")
+    def name(found: re.Match) -> str:
+        tag = found["tag"].replace("<code>", '<code class="name">')
+        return tag + re.sub(_BETWEEN, "<wbr>", found["name"]) + found["end"]
 
     def cell(found: re.Match) -> str:
         return re.sub(
-            r"(<(code|a)\b[^>]*>)([^<>&]{8,})(</\2>)",
-            lambda at: at[1] + joint.sub(r"\1<wbr>", at[3]) + at[4],
-            found[0],
+            r"(?P<tag><code>|<a\b[^>]*>)(?P<name>[^<>&]{8,})(?P<end></(?:code|a)>)", name, found[0]
         )
 
     return re.sub(r"<td\b.*?</td>", cell, html, flags=re.S)

@@ -80,7 +80,7 @@ def test_the_keyboard_shows_the_meaning_of_a_term_and_follows_it(tab):
     shown = "(each) => getComputedStyle(each, '::after').content"
     term = view.locator("article a.term").first
     assert term.evaluate(shown) == "none"
-    view.locator("article h2").first.click()  # the next stop of the keyboard is behind it
+    view.locator("article h1").click()  # the next stop of the keyboard is behind it
     while not term.evaluate("(each) => each === document.activeElement"):
         view.keyboard.press("Tab")
         assert view.evaluate("document.activeElement.closest('article') !== null")

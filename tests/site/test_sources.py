@@ -37,7 +37,7 @@ def test_each_cited_test_exists(cited):
 
 def test_each_test_cited_by_name_exists():
     corrections = PAGE.split("## Corrections")[1].split("### The tests")[0]
-    named = set(re.findall(r"`(test_\w+)`", corrections))
+    named = {each.replace("-", "_") for each in re.findall(r"\(#(test-[\w-]+)\)", corrections)}
     assert named == {
         name for name in names_in("tests/site/test_corrections.py") if name.startswith("test_")
     }
