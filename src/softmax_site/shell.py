@@ -101,6 +101,7 @@ def breakable(html: str) -> str:
     >>> breakable("<td><code>plan_of(x).kernels</code></td>")
     '<td><code class="name">plan_<wbr>of(<wbr>x).<wbr>kernels</code></td>'
     """
+
     def name(found: re.Match) -> str:
         tag = found["tag"].replace("<code>", '<code class="name">')
         return tag + re.sub(_BETWEEN, "<wbr>", found["name"]) + found["end"]

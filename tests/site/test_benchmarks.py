@@ -305,6 +305,14 @@ def test_a_strided_kernel_shows_the_shapes_that_it_gets(made):
     assert "Not measured" in made.fragments["bench-rung-split_strided"].text
 
 
+def test_a_rung_says_against_whom(made):
+    """Where all libraries were asked a kernel is compared with the fastest of them."""
+    for name, rival in (("strided", "the fastest other library"), ("two_loops", "torch")):
+        text = made.fragments[f"bench-rung-{name}"].text
+        assert f"▲ faster than {rival}" in text
+        assert f"slower than {rival}" in text
+
+
 def test_three_loops_show_no_backward_pass(made):
     assert '<th scope="col">backward' not in made.fragments["bench-rung-three_loops"].text
     assert '<th scope="col">backward' in made.fragments["bench-rung-two_loops"].text

@@ -16,6 +16,7 @@ from softmax_site.benchmarks.suites.random import (
     over_best,
     scatter,
     tuning_fragment,
+    tuning_sentence,
 )
 
 
@@ -66,6 +67,15 @@ def test_seeds_of_the_tuning_stand_apart(tmp_path):
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps([{**seed, "over_torch": 2.2, "of_copy": 0.8}]), encoding="utf-8")
     assert "90 %" in tuning_fragment(tmp_path).text and ">1.20<" in tuning_fragment(tmp_path).text
+
+
+def test_a_seed_of_the_tuning_is_compared_in_what_is_alike(made):
+    seed = {"seed": 8, "cells": 320, "against": ["torch"], "over_best": 1e-3, "of_copy": 0.5}
+    text = tuning_sentence(seed, made["rows"])
+    assert "0.50 on seed 8" in text and "torch alone" in text and "higher by a factor" in text
+    assert "lower by a factor" in tuning_sentence({**seed, "over_best": 1e3}, made["rows"])
+    assert tuning_sentence({**seed, "against": []}, made["rows"]) == ""
+    assert tuning_sentence(seed, []) == ""
 
 
 def test_rows_past_every_limit_and_steps_inside_torch_compile():
