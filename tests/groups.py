@@ -13,8 +13,17 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-LONGEST: tuple[str, ...] = ()
-"""What runs first, so that no worker is left with it in the end."""
+LONGEST = (
+    "tests/site/test_mutations.py",
+    "tests/library/test_callers.py",
+    "tests/site/test_figures.py",
+    "tests/library/test_ops.py",
+    "tests/library/kernels/test_split_rows.py",
+    "tests/library/test_functional.py",
+    "tests/library/test_invariance.py",
+)
+"""What runs first, so that no worker is left with it in the end; the second that needs the site
+comes while others do not wait for it to be built."""
 
 
 def group_of(nodeid: str) -> str:

@@ -381,6 +381,10 @@ def refused(group) -> None:
         distribute_tensor(torch.ones(4, 8).long(), mesh, [Shard(0), Shard(1)]),
         1,
     )
+    x = distribute_tensor(drawn((4, 8)), mesh, [Shard(0), Shard(1)])
+    first = dist.get_rank() < 2  # has the row with a target that is none
+    words = "Target 8 is out of bounds" if first else "on a rank that has other rows"
+    raises(IndexError, words, cross_entropy, x, torch.tensor([1, 8, 2, 3]))
     mine = part(drawn((4, 9)), group)
     raises(IndexError, "out of range", softmax, mine, 2, group=group)
     raises(TypeError, "int64", softmax, mine.long(), 1, group=group)
@@ -531,6 +535,27 @@ def in_blocks(group) -> None:
     near(y, part(expected.detach(), group), torch.float32)
     near(mine.grad, part(gradient, group), torch.float32)
     near(loss, F.cross_entropy(x.double(), torch.arange(2500) % 6), torch.float32)
+
+
+def in_any_company(group) -> None:
+    """Batch-invariant calls give a row the same bits alone and among others."""
+    x, dy = drawn((5, 300), torch.float32), drawn((5, 300), torch.float32, seed=1)
+    target = torch.tensor([0, 299, 5, 7, 150])
+    for function in (softmax, log_softmax):
+        found = []
+        for rows in (slice(None), slice(3, 4)):
+            mine = part(x[rows], group).requires_grad_()
+            y = function(mine, group=group, batch_invariant=True)
+            y.backward(part(dy[rows], group))
+            found.append((y[-2 if len(y) > 1 else 0], mine.grad[-2 if len(y) > 1 else 0]))
+        assert all(map(torch.equal, *found))
+    losses = [
+        cross_entropy(
+            part(x[rows], group), target[rows], group=group, reduction="none", batch_invariant=True
+        )
+        for rows in (slice(None), slice(3, 4))
+    ]
+    assert torch.equal(losses[0][3], losses[1][0])
 
 
 def compiled(group, name: str) -> None:

@@ -115,14 +115,13 @@ def serve(rank: int, n: int, address: str, module: str) -> None:
         while True:
             try:
                 name, world, arguments, more = connection.recv()
-            except EOFError:
+            except (EOFError, OSError):
                 break
             try:
                 answer = getattr(functions, name)(groups[world], *arguments, **more)
                 connection.send((True, answer))
             except BaseException:
                 connection.send((False, traceback.format_exc()))
-    os._exit(0)  # of a group whose members are gone nothing can be taken leave
 
 
 def main() -> None:
@@ -136,10 +135,16 @@ def main() -> None:
     for rank in range(n):
         child = os.fork()
         if child == 0:
-            serve(rank, n, address, module)
+            try:
+                serve(rank, n, address, module)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(0)  # of a group whose members are gone nobody can take leave
         children.append(child)
     for child in children:
         os.waitpid(child, 0)
+    os._exit(0)  # without taking down what was imported, piece by piece
 
 
 if __name__ == "__main__":

@@ -248,7 +248,7 @@ function show(into, known, ask, answer, base) {
       headline(known, answer, base),
       element("p", { class: "answer-sentence" }, sentence(answer, answer.geometry))),
     facts(answer),
-    element("h3", { class: "answer-title" }, "Why"),
+    element("h2", { class: "answer-title" }, "Why"),
     why(known, answer.why, base),
     element("details", { class: "answer-fold" }, element("summary", {}, `All ${number(answer.why)} conditions, in the order in which they were asked`), everything(known, answer.why, base)),
     element("details", { class: "answer-fold" }, element("summary", {}, "The constants that the kernel is compiled with"), constants(known, answer)),

@@ -15,7 +15,8 @@ In reading order:
 * `compare`: two runs side by side, for a regression guard (no torch);
 * `gpu_report`: the last run of the GPU tests as data (no torch needed to read it);
 * `compilation`: what the compiler makes of a kernel, without a GPU;
-* `traffic`: the bytes each rung moves, as formulas and as counted.
+* `traffic`: the bytes each rung moves, as formulas and as counted;
+* `ranks`: rows that are cut over two GPUs, printed and not published yet.
 
 `python -m softmax_bench --help` lists the commands. Nothing here is installed with the library.
 """

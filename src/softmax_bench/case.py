@@ -9,6 +9,16 @@ from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
 ITEM_SIZE = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 
+PASSES = {
+    "cross_entropy": (1, 2),
+    "token_logprobs": (1, 3),
+    "linear_cross_entropy": (0, 0),
+    "mapped_softmax": (2, 2),
+}
+"""Reads and writes of the logits or scores, forward and with the backward pass; of a layer none has
+to be."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One problem: what is computed on which tensor, and who is asked to do it."""
@@ -68,6 +78,8 @@ class Case:
         True
         """
         size = ITEM_SIZE[self.dtype]
+        if self.op in PASSES:
+            return PASSES[self.op][self.direction != "forward"] * self.elements * size
         if self.direction == "backward":
             return 3 * self.elements * size
         if self.op == "logsumexp":

@@ -280,6 +280,57 @@ def compiled() -> list[Case]:
     ]
 
 
+def loss_head() -> list[Case]:
+    """Losses, log-probabilities and softmax with maps, with everybody who has them."""
+    both = ("forward", "forward_backward")
+    losses = (COPY, CHOOSER, "torch", "torch.compile", "liger", "quack")
+    found = [
+        Case("loss_head", (max(64, 2**29 // n_cols), n_cols), dtype, direction, "cross_entropy")
+        for n_cols in (1000, 4099, 32000, 50257, 128256, 151643, 262144)
+        for dtype in ("bfloat16", "float32")
+        for direction in both
+    ]
+    found.append(
+        Case("loss_head", (4096, 128256), "bfloat16", both[1], "cross_entropy", inputs="in_place")
+    )
+    cases = [replace(case, providers=losses) for case in found]
+    logits = (8192, 151936)
+    some = (COPY, CHOOSER, "torch", "torch.compile")
+    for direction in both:
+        cases.append(
+            Case("loss_head", logits, "bfloat16", direction, "token_logprobs", providers=some)
+        )
+    layer = (COPY, CHOOSER, "torch", "liger")
+    cases.append(
+        Case("loss_head", logits, "bfloat16", both[1], "linear_cross_entropy", providers=layer)
+    )
+    with_plain = (*some, "packed_rows")
+    for shape in ((8, 16, 1024, 1024), (2, 16, 4096, 4096)):
+        for maps in ("mask", "causal"):
+            cases.append(
+                Case(
+                    "loss_head",
+                    shape,
+                    "bfloat16",
+                    op="mapped_softmax",
+                    inputs=maps,
+                    providers=with_plain,
+                )  # fmt: skip
+            )
+    rows = (128, 151936)
+    cases.append(
+        Case(
+            "loss_head",
+            rows,
+            "float32",
+            op="mapped_softmax",
+            inputs="temperature",
+            providers=with_plain,
+        )  # fmt: skip
+    )
+    return cases
+
+
 SUITES: dict[str, Callable[..., list[Case]]] = {
     "compiles": compiles,  # first, while nothing is compiled in the process yet
     "forward": forward,
@@ -295,6 +346,7 @@ SUITES: dict[str, Callable[..., list[Case]]] = {
     "longest": longest,
     "compiled": compiled,
     "random": random,
+    "loss_head": loss_head,
 }
 """Suite names in the order in which they run."""
 

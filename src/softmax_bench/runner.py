@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from softmax_bench import inputs, measure, providers, sources, tuning
+from softmax_bench import inputs, loss_head, measure, providers, sources, tuning
 from softmax_bench.cases import ELEMENTS, Case
 from softmax_bench.random_shapes import pitch
 from softmax_bench.roster import CHOOSER, COPY, RUNGS
@@ -136,10 +136,12 @@ class Results:
             return False
         if then["peers"].get(provider) != current["peers"].get(provider):
             return False
-        return row["source"] == self.source(provider)
+        return row["source"] == self.source(provider, case.suite)
 
-    def source(self, provider: str) -> str | None:
+    def source(self, provider: str, suite: str = "") -> str | None:
         """The hash of the source that a provider of ours runs now."""
+        if suite in sources.BESIDE and provider == CHOOSER:
+            return sources.hash_of(suite)
         return self.environments[self.environment]["sources"].get(provider)
 
     def add(self, case: Case, provider: str, **fields) -> dict:
@@ -164,7 +166,7 @@ class Results:
             "max_rel_error": None,
             "kernels": [],
             "count": None,
-            "source": self.source(provider),
+            "source": self.source(provider, case.suite),
             "environment": self.environment,
             "utc": now(),
             **({} if case.seed is None else {"seed": case.seed}),
@@ -313,10 +315,16 @@ class Runner:
 
     def _case(self, case: Case, names: list[str]) -> list[str]:
         cells = []
+        tensors: Any
+        expected: Any
         try:
-            tensors = self.tensors(case)
-            checked = case.inputs != "sweep"
-            expected = measure.reference(case, tensors) if checked else None
+            if case.suite == "loss_head":
+                tensors = loss_head.operands(case, self.device, self.generator)
+                expected = loss_head.reference(case, tensors)
+            else:
+                tensors = self.tensors(case)
+                checked = case.inputs != "sweep"
+                expected = measure.reference(case, tensors) if checked else None
         except Exception as error:
             self._survive(error)
             for name in names:
@@ -340,6 +348,8 @@ class Runner:
                 return self._count_kernels(case)
             if case.suite == "compiled":
                 return self._compiled_step(case, name, tensors)
+            if case.suite == "loss_head":
+                return self._loss_head(case, name, tensors, expected)
             call = providers.PREPARE[name](case, tensors)
             if case.suite == "host_time":
                 return self._host_time(case, call, tensors, expected)
@@ -389,6 +399,34 @@ class Runner:
     def _poison(self, case: Case) -> None:
         count = case.n_rows if case.op == "logsumexp" else case.elements
         measure.poison(count, getattr(torch, case.dtype), self.device)
+
+    def _loss_head(self, case: Case, name: str, tensors: Any, expected: Any) -> dict:
+        """Time, error of the results and the gradients, and the memory that a call takes."""
+        try:
+            call = loss_head.prepare(case, name, tensors)
+        except ImportError as error:
+            raise providers.Missing(describe(error)) from error
+        fields: dict = {}
+        if name not in (COPY, "packed_rows") and case.inputs != "in_place":
+            found = [
+                measure.errors(result.detach(), wanted.detach(), -1, floor=0.01)
+                for result, wanted in zip(call(), expected, strict=True)
+            ]
+            absolute, relative = (max(each) for each in zip(*found, strict=True))
+            fields = {"max_abs_error": finite(absolute), "max_rel_error": finite(relative)}
+            if relative > measure.TOLERANCE[case.dtype]:
+                reason = f"largest relative error of a row {relative:.3g}"
+                fields |= {"status": "wrong", "reason": reason}
+        call()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            call()
+            torch.cuda.synchronize()
+            fields["peak_bytes"] = torch.cuda.max_memory_allocated() - before
+        samples = self.timer(call)
+        return fields | {"us": measure.summary(samples), "samples": len(samples)}
 
     def _host_time(self, case: Case, call, tensors: inputs.Tensors, expected) -> dict:
         absolute, relative = measure.errors(call(), expected, case.dim)
@@ -579,7 +617,7 @@ def warm(cases: list[Case], part: int, parts: int, results_path: Path | None = N
     pairs = [
         (case, name)
         for case in cases
-        if case.suite not in ("compiles", "accuracy", "compiled")
+        if case.suite not in ("compiles", "accuracy", "compiled", "loss_head")
         for name in case.providers
         if name in providers.NEEDS_COMPILING and (case.id, name) not in done
     ]

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from softmax_bench.case import PASSES
+
 FORMAT = "triton-softmax-benchmark/1"
 
 _NUMBER_OR_NULL = {"type": ["number", "null"], "minimum": 0}
@@ -79,7 +81,7 @@ SCHEMA = {
                     {
                         "case": {"type": "string", "minLength": 1},
                         "suite": {"type": "string", "minLength": 1},
-                        "op": {"enum": ["softmax", "log_softmax", "logsumexp"]},
+                        "op": {"enum": ["softmax", "log_softmax", "logsumexp", *PASSES]},
                         "direction": {
                             "enum": ["forward", "backward", "forward_grad", "forward_backward"]
                         },
@@ -135,6 +137,11 @@ SCHEMA = {
                         "utc": _UTC,
                     },
                     optional={
+                        "peak_bytes": {
+                            "description": "Memory allocated at most beside the arguments.",
+                            "type": "integer",
+                            "minimum": 0,
+                        },
                         "us_warm": {
                             "description": (
                                 "The same with what the call before left in the L2 cache."

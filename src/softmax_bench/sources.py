@@ -36,6 +36,9 @@ ENTRIES = {
 }
 """The files that an implementation starts from."""
 
+BESIDE = {"loss_head": ("losses.py", "linear.py", "tokens.py", "maps.py")}
+"""What stands around a softmax, by the suite that measures it; no softmax rests on it."""
+
 GEOMETRIES = frozenset({"packed_rows", "aligned_rows", "split_rows", "strided"})
 """Implementations whose kernels are given the operation; the others spell theirs out."""
 
@@ -47,9 +50,13 @@ def code(text: str) -> str:
     def f():  # why
         return 1
     """
+    return _code(text, ast.parse(text))
+
+
+def _code(text: str, tree: ast.Module) -> str:
     lines = text.splitlines()
     dropped = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else ():
             if (
@@ -79,11 +86,11 @@ def _module(name: str, package: Path) -> Path | None:
     return None
 
 
-def _imported(text: str, path: Path, package: Path) -> list[Path]:
+def _imported(tree: ast.Module, path: Path, package: Path) -> list[Path]:
     """The files of the package that a file imports. A name may be a module of its own; if it is
     none, it comes from the module that it is imported from, which may be a folder's `__init__`."""
     found = []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [_module(alias.name, package) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -100,7 +107,8 @@ def _imported(text: str, path: Path, package: Path) -> list[Path]:
 def _read(path: Path, package: Path, stamp: int) -> tuple[str, tuple[Path, ...]]:
     """The code of a file and the files of the package that it imports."""
     text = path.read_text(encoding="utf-8")
-    return code(text), tuple(_imported(text, path, package))
+    tree = ast.parse(text)
+    return _code(text, tree), tuple(_imported(tree, path, package))
 
 
 def read(path: Path, package: Path) -> tuple[str, tuple[Path, ...]]:
@@ -122,7 +130,7 @@ def closure(entries: tuple[str, ...], package: Path = PACKAGE) -> set[Path]:
 
 def files_of(implementation: str, package: Path = PACKAGE) -> list[Path]:
     """Every file that an implementation rests on, in a fixed order; empty if it does not exist."""
-    files = closure(ENTRIES[implementation], package)
+    files = closure((ENTRIES | BESIDE)[implementation], package)
     if files and implementation in GEOMETRIES:
         dispatched = closure(ENTRIES["triton_softmax"], package)
         folder = package / OPERATIONS

@@ -114,6 +114,44 @@ def _compiles(case: str, row: dict) -> Cell:
     )
 
 
+TOKENS_MICROSECONDS = {"forward": 640.0, "forward_backward": 1940.0}
+TEMPERATURE_MICROSECONDS = 42.0
+OF_PLAIN = 0.98
+LOSS_FORWARD = 0.95
+OVER_LIMIT = 1.10
+
+
+def _at_most(regime: str, case: str, row: dict, most: float) -> Cell:
+    us = timed(row)
+    asked = f"at most {most:g} µs"
+    if us is None:
+        return Cell(regime, case, asked, row["status"], False, 0.0)
+    return Cell(regime, case, asked, f"{us:.1f} µs", us <= most, most / us)
+
+
+def _loss_head(case: str, group: dict) -> list[Cell]:
+    ours = group[CHOOSER]
+    op, direction, inputs = ours["op"], ours["direction"], ours["inputs"]
+    regime = f"loss head, {op}, {direction}"
+    if op == "cross_entropy":
+        return [
+            _share(regime, case, group, LOSS_FORWARD if direction == "forward" else 1 / OVER_LIMIT)
+        ]
+    if op == "linear_cross_entropy":
+        return [_share(regime, case, group, 1 / OVER_LIMIT)]
+    if op == "token_logprobs":
+        return [_at_most(regime, case, ours, TOKENS_MICROSECONDS[direction])]
+    if inputs == "temperature":
+        return [_at_most(regime, case, ours, TEMPERATURE_MICROSECONDS)]
+    if inputs == "causal":
+        return [_share(regime, case, group, 1.0)]
+    share = ratio(group, "packed_rows")
+    asked = f"at least {OF_PLAIN:.2f} times as fast as plain softmax"
+    if share is None:
+        return [Cell(regime, case, asked, ours["status"], False, 0.0)]
+    return [Cell(regime, case, asked, f"{share:.3f}", share >= OF_PLAIN, share / OF_PLAIN)]
+
+
 def cells(rows: list[dict]) -> list[Cell]:
     """Every target for every case that was measured."""
     found: list[Cell] = []
@@ -139,6 +177,8 @@ def cells(rows: list[dict]) -> list[Cell]:
             found.append(_host(case, group))
         elif suite == "compiles":
             found.append(_compiles(case, ours))
+        elif suite == "loss_head":
+            found += _loss_head(case, group)
         elif suite == "strided":
             found.append(
                 _share(f"dim ≠ last, strided rows, {ours['direction']}", case, group, 0.90)

@@ -6,12 +6,23 @@ them wherever the repository lies.
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
 from jinja2 import BytecodeCache
 
-from softmax_site import cells, equations, glossary, listing, markdown, rendered, search, shell
+from softmax_site import (
+    cells,
+    equations,
+    glossary,
+    listing,
+    markdown,
+    modules,
+    rendered,
+    search,
+    shell,
+)
 from softmax_site.preview import Pages
 
 
@@ -37,6 +48,9 @@ def on_startup(command, **_):
     """Keep converted pages from build to build in a preview."""
     global _preview
     _preview = Pages() if command == "serve" else None
+    gc.set_threshold(
+        100_000, 20, 50
+    )  # trees of pages stay; to look for garbage took 7 % of a build
 
 
 def on_config(config):
@@ -47,6 +61,7 @@ def on_config(config):
     config.extra_css = [each for each in config.extra_css if "mkdocstrings" not in str(each)]
     config.mdx_configs[markdown.__name__] = {"root": str(Path(config.config_file_path).parent)}
     equations.forget()
+    modules.forget()
     rendered.forget()
     cells.forget()
     _hidden.clear()
@@ -78,19 +93,27 @@ def on_env(env, config, **_):
     """In a preview, index only pages that have changed, and compile templates once."""
     if _preview is not None:
         env.bytecode_cache = _templates
-        _preview.on_env(config)
+        _preview.on_env(env, config)
     return env
 
 
 def on_page_content(html, page, config, **_):
     """Mark the terms of the glossary; take out what the search need not read, until it has read the
     rest."""
-    if page.file.src_uri not in glossary.WITHOUT:
-        root = Path(config.config_file_path).parent
-        html = glossary.mark(html, page.url, glossary.terms(root))
-    html, _hidden[page.file.src_uri] = search.hide(
-        shell.punctuated(shell.breakable(shell.copyable(html)))
-    )
+    path = page.file.src_uri
+    terms = None
+    if path not in glossary.WITHOUT:
+        terms = glossary.terms(Path(config.config_file_path).parent)
+
+    def marked() -> tuple[str, list[str]]:
+        shown = html if terms is None else glossary.mark(html, page.url, terms)
+        return search.hide(shell.punctuated(shell.breakable(shell.copyable(shown))))
+
+    if _preview is None:
+        html, aside = marked()
+    else:
+        html, aside = _preview.once("marked", path, (html, page.url, terms), marked)
+    _hidden[path] = aside
     return html
 
 

@@ -120,6 +120,14 @@ GEOMETRIES = (
 
 OTHERS = (
     Entry(
+        "mapped_rows",
+        "maps",
+        "scale, soft cap, bias and masks on the way to any operation; rows that fit a tile are "
+        "read once",
+        *("2MN or 3MN", "3MN or 5MN"),
+        "every call with a map",
+    ),
+    Entry(
         "split_rows_simple",
         "split-rows",
         "split rows in forty lines, for softmax only",

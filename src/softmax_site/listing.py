@@ -273,21 +273,21 @@ class SourceBlocks(BlockProcessor):
         self.formulas.wait(box, named)
 
 
-def whole_page(path: str, root: Path, on: list[tuple[str, str]]) -> str:
+def whole_page(path: str, on: list[tuple[str, str]]) -> str:
     """The Markdown of the page that shows a file; `on` are titles and pages that show parts."""
-    file = source.read(path, root)
+    name = source.name_of(path)
     parts = ", ".join(f"[{title}](/{page})" for title, page in on)
     return "\n".join(
         [
             "---",
-            f"title: {file.name}",
+            f"title: {name}",
             f"description: The file {path} of the repository, whole, with an anchor on every line.",
             "layout: wide",
             "hide: [navigation, toc]",
             "search: {exclude: true}",
             "---",
             "",
-            f"# `{file.name}`",
+            f"# `{name}`",
             "",
             f"`{path}`" + (f" · parts of it are shown on {parts}" if parts else ""),
             "",
@@ -312,8 +312,6 @@ def whole_pages(root: Path) -> dict[str, str]:
     titles = equations.load(root).titles
     on = source.shown_on(root, list(titles))
     return {
-        source.page_of(path): whole_page(
-            path, root, [(titles[page], page) for page in on.get(path, [])]
-        )
+        source.page_of(path): whole_page(path, [(titles[page], page) for page in on.get(path, [])])
         for path in paths(root)
     }

@@ -66,8 +66,8 @@ def _load(folder: Path, stamp: tuple) -> tuple[Module, ...]:
     return tuple(read(path, folder) for path, _ in stamp)
 
 
-def load(root: Path) -> tuple[Module, ...]:
-    """Every module of the repository below `root`, folder by folder."""
+@lru_cache(maxsize=2)
+def _stamp(root: Path) -> tuple[tuple[Path, int], ...]:
     files = [path for name in PACKAGES for path in (root / "src" / name).rglob("*.py")]
     files.sort(
         key=lambda path: (
@@ -77,7 +77,18 @@ def load(root: Path) -> tuple[Module, ...]:
             path.stem,
         )
     )
-    return _load(root / "src", tuple((path, path.stat().st_mtime_ns) for path in files))
+    return tuple((path, path.stat().st_mtime_ns) for path in files)
+
+
+def load(root: Path) -> tuple[Module, ...]:
+    """Every module of the repository below `root`, folder by folder; after `forget`, read again if
+    a file has changed."""
+    return _load(root / "src", _stamp(root))
+
+
+def forget() -> None:
+    """Look at the files again at the next `load`."""
+    _stamp.cache_clear()
 
 
 def listing(root: Path, package: str) -> str:

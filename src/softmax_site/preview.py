@@ -1,4 +1,4 @@
-"""Under `mkdocs serve`, a page that nothing has changed for is neither converted nor indexed again.
+"""Under `mkdocs serve`, what nothing has changed for is not converted, indexed or shown again.
 
 A page is kept with everything that it is made from: its own text, the files it includes, the
 equations it may name, what is rendered for it, and, where it shows docstrings, the source. When one
@@ -11,9 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from softmax_site import cells, equations, rendered, source
+
+TEMPLATES = "docs/_overrides"
 
 _INCLUDED = re.compile(r'(?:--8<-- "|\[\[(?:code|source) )([^":\] ]+)')
 _LISTED = re.compile(r"^\[\[(?:code|source) ", re.M)
@@ -63,14 +65,63 @@ class Converted(NamedTuple):
     """What the search found on it; empty until it has looked."""
 
 
+class Shell:
+    """A template that is filled anew only for a page that has changed, or if what stands around
+    all pages has."""
+
+    def __init__(self, template, pages: Pages, stamp: tuple) -> None:
+        self.template = template
+        self.pages = pages
+        self.stamp = stamp
+
+    def __getattr__(self, name: str):
+        return getattr(self.template, name)
+
+    def render(self, context) -> str:
+        page = context.get("page")
+        if page is None:
+            return self.template.render(context)
+        ours = [context.get(name) for name in ("place", "heading", "needed")]
+        made_from = (page.content, page.meta, page.title, page.url, ours, self.stamp)
+        if self.pages.around is None:
+            listed = context["nav"].pages
+            self.pages.around = [(each.title, each.url, each.meta) for each in listed]
+        made_from += (self.pages.around,)
+        path = page.file.src_uri
+        return self.pages.once("shown", path, made_from, lambda: self.template.render(context))
+
+
 class Pages:
     """The pages of a preview by path."""
 
     def __init__(self) -> None:
         self.kept: dict[str, Converted] = {}
+        self.made: dict[tuple[str, str], tuple[tuple, Any]] = {}
+        """By kind and page, what something was made from, and what was made."""
+        self.around: list | None = None
+        """What the navigation says of each page in this build."""
 
-    def on_env(self, config) -> None:
-        """Put in place of the search's reading of a page one that reads only what has changed."""
+    def once(self, kind: str, path: str, made_from: tuple, make: Callable[[], Any]) -> Any:
+        """What is made of a page, made again only if what it follows from has changed."""
+        kept = self.made.get((kind, path))
+        if kept is None or kept[0] != made_from:
+            kept = self.made[kind, path] = made_from, make()
+        return kept[1]
+
+    def on_env(self, env, config) -> None:
+        """Put in place of the templates, and of the search's reading of a page, what does again
+        only what has changed."""
+        self.around = None
+        root = Path(config.config_file_path).parent
+        files = [root / "mkdocs.yml", *(root / TEMPLATES).rglob("*.html")]
+        stamp = tuple((str(path), path.stat().st_mtime_ns) for path in files)
+        find = env.get_template
+
+        def get_template(name, parent=None, globals=None):
+            template = find(name, parent, globals)
+            return template if parent else Shell(template, self, stamp)
+
+        env.get_template = get_template
         index = config.plugins["material/search"].search_index
         read = index.add_entry_from_context
 

@@ -15,8 +15,11 @@ _BLOCK = re.compile(
     r"(?P<body><pre>.*?<code>(?P<code>.*?)</code></pre>)</div>",
     re.S,
 )
-_BETWEEN = r"(?<=\w[_/])(?=\w)|(?<=\w::)(?=\w)|(?<=[a-z])(?=[A-Z][a-z])"
-"""Where a name may break: after an underscore, a slash or colons, and before a capital."""
+_BETWEEN = (
+    r"(?<=\w[_/(])(?=\w)|(?<=\w::)(?=\w)|(?<=[\w)]\.)(?!py\b)(?=[^\W\d])|(?<=[a-z])(?=[A-Z][a-z])"
+)
+"""Where a name or a call may break: after an underscore, slash, bracket, colons or point, and
+before a capital."""
 _SHOWN_ONLY = ("text", "ptx", "console")
 """Languages of blocks that are looked at: drawings, output of compilers and of commands."""
 
@@ -95,15 +98,16 @@ def breakable(html: str) -> str:
     '<td><code class="name">tests/<wbr>test_<wbr>it.py</code></td><code>tests/test_it.py</code>'
     >>> breakable('<td><a href="x">two_loops.py:5</a> <code>a + b</code></td>')
     '<td><a href="x">two_<wbr>loops.py:5</a> <code>a + b</code></td>'
+    >>> breakable("<td><code>plan_of(x).kernels</code></td>")
+    '<td><code class="name">plan_<wbr>of(<wbr>x).<wbr>kernels</code></td>'
     """
-
     def name(found: re.Match) -> str:
         tag = found["tag"].replace("<code>", '<code class="name">')
         return tag + re.sub(_BETWEEN, "<wbr>", found["name"]) + found["end"]
 
     def cell(found: re.Match) -> str:
         return re.sub(
-            r"(?P<tag><code>|<a\b[^>]*>)(?P<name>[\w./:-]+)(?P<end></(?:code|a)>)", name, found[0]
+            r"(?P<tag><code>|<a\b[^>]*>)(?P<name>[^<>&]{8,})(?P<end></(?:code|a)>)", name, found[0]
         )
 
     return re.sub(r"<td\b.*?</td>", cell, html, flags=re.S)

@@ -3,7 +3,8 @@ of kernels.
 
 The modules, in the order in which a call passes them:
 
-- `functional`: `softmax`, `log_softmax`, `logsumexp`; `losses`: `cross_entropy`; `linear`:
+- `functional`: `softmax`, `log_softmax`, `logsumexp`; `maps`: the first two with scale, masks and
+  sinks, and `mapped`, the calls of their kernel; `losses`: `cross_entropy`; `linear`:
   `linear_cross_entropy`; `tokens`: log-probabilities and entropies; `nn`: the modules
 - `invariance`: the context in which a row has the same bits in every batch
 - `eager`: the short cut of plain eager calls, past PyTorch's dispatcher
@@ -15,6 +16,7 @@ The modules, in the order in which a call passes them:
 - `operations`: what is computed for a row
 - `kernels`: where the row lies; the ladder of rungs, then a geometry each, for all operations
 - `launch`: Triton's launch and the workspace; `cpu`: PyTorch's operators where there is no GPU
+- `distributed`: the same on rows of which each of several ranks has a part
 
 Beside them stands `reference`, the mathematics in NumPy and PyTorch. Importing the package
 registers the operators.

@@ -181,6 +181,29 @@ def softmax(
         group: If given, the input is this rank's part of a tensor that is cut along `dim` over the
             ranks of this group, in their order; parts may be of any size, and empty. A `DTensor`
             needs no group.
+        scale: Multiply x by it, after the cast to `dtype`: a number; a tensor of no dimension; or
+            one number for each row, a tensor with the shape of the input and 1 along `dim`.
+            Tensors get a gradient. A temperature is 1 / scale.
+        softcap: A positive number c: x becomes c·tanh(x / c) after the scale.
+        where: A tensor of bool that broadcasts to the input. Where it is False the result is 0 (of
+            log-softmax -inf), whatever x holds, and what arrives there in the backward pass does
+            not count. A row of which nothing is left is NaN, as in PyTorch, unless `safe`.
+        bias: A floating-point tensor that broadcasts to the input, added after the soft cap. Gets a
+            gradient.
+        causal: Leave out what is above the diagonal of the last two dimensions, which are of one
+            size, with `dim` the last. It is not read.
+        safe: A row of which nothing is left, or nothing but -inf, is 0 (of log-softmax -inf) and
+            has no gradient; elements of -inf count as masked. A NaN that is not masked stays NaN.
+        sink: One more element of each row, which takes its share and is not in the result: a
+            number, or a floating-point tensor that broadcasts to the input with 1 along `dim`; for
+            4-d scores also one number for each head, the second dimension. Gets a gradient. +inf
+            takes everything, -inf nothing.
+        out: Write the result there, and return it: a tensor with the shape and dtype of the result,
+            of any strides, or the input itself. Not with gradients.
+
+    `scale`, `softcap`, `bias`, `where` and `causal`, `sink`, `safe` apply in this order. They go by
+    one kernel, which reads a row of up to 8,192 elements once and a longer one twice. Tensors are
+    broadcast by strides and never copied.
 
     Returns:
         A contiguous tensor with the shape of the input, and its dtype or `dtype`. A row with a NaN
@@ -188,13 +211,18 @@ def softmax(
 
     Raises:
         TypeError: The input is not a tensor, its dtype (or `dtype`) is not one of the four, or
-            `dim` is not an integer.
+            `dim` is not an integer; `where` does not hold bool, or `bias`, `scale` or `sink` no
+            floating-point numbers.
         IndexError: `dim` is out of range.
         ValueError: `implementation` is unknown, cannot take this shape, or is given to a
-            batch-invariant call or with a group; the ranks of a group call different things; or a
-            `DTensor` comes with a group.
+            batch-invariant call or one with maps; `scale` is not finite, `softcap` not positive;
+            a tensor does not broadcast; `causal` meets other shapes; `out` has another shape or
+            dtype, or overlaps itself;
+            a call with a group is batch-invariant; the ranks of a group call different things; or
+            a `DTensor` comes with a group.
         RuntimeError: The input is on a device that Triton does not know; or it is on the CPU,
-            `implementation` names a kernel, and Triton was imported without TRITON_INTERPRET=1.
+            `implementation` names a kernel, and Triton was imported without TRITON_INTERPRET=1;
+            tensors lie on two devices; `out` is given where a gradient is wanted.
 
     Examples:
         >>> import torch
@@ -208,6 +236,9 @@ def softmax(
                 [0.5000, 0.7311, 0.8808]], dtype=torch.float64)
         >>> softmax(torch.tensor([1, 2]), dtype=torch.float32)
         tensor([0.2689, 0.7311])
+        >>> softmax(x, scale=0.5, where=torch.tensor([True, True, False]), sink=0.0)
+        tensor([[0.3072, 0.5065, 0.0000],
+                [0.2312, 0.6285, 0.0000]], dtype=torch.float64)
         >>> softmax(torch.tensor([1, 2]))
         Traceback (most recent call last):
         ...
@@ -246,8 +277,8 @@ def log_softmax(
 ) -> Tensor:
     """Return x - log(sum(exp(x))) along `dim`, as `torch.log_softmax`; x is the input.
 
-    Arguments, shapes, dtypes and errors are those of `softmax`. It is computed from x and not as
-    the logarithm of a softmax, which would be -inf wherever the softmax rounds to zero.
+    Arguments, maps, shapes, dtypes and errors are those of `softmax`. It is computed from x and not
+    as the logarithm of a softmax, which would be -inf wherever the softmax rounds to zero.
 
     Examples:
         >>> import torch

@@ -160,9 +160,10 @@ def cross_entropy(
         reduction = _of_flags(size_average is not False, reduce is not False)
     if loss_dtype is None:
         autocast = torch.is_autocast_enabled(input.device.type) and input.device.type != "cpu"
-        loss_dtype = wide(input.new_empty(0)).dtype if autocast else input.dtype
-    if distributed.divided(input, group):
-        asked = (ignore_index, reduction, label_smoothing, z_loss, inplace_backward)
+        loss_dtype = torch.promote_types(input.dtype, torch.float32) if autocast else input.dtype
+    implementation = invariance.chosen(None, batch_invariant)
+    if distributed.divided(input, group, vocab_start):
+        asked = (ignore_index, reduction, label_smoothing, z_loss, inplace_backward, implementation)
         where = (group, vocab_start, vocab_size, asked)
         loss, lse = distributed.cross_entropy(
             input, target, weight, *where, softcap=softcap, scale=scale
@@ -170,7 +171,6 @@ def cross_entropy(
         loss = loss.to(loss_dtype)
         return (loss, lse.detach()) if return_lse else loss
     _check(input, target, weight, reduction, label_smoothing, z_loss, softcap, scale, ignore_index)
-    implementation = invariance.chosen(None, batch_invariant)
     settings = Settings(
         0 if input.dim() == 1 else 1,
         ignore_index,

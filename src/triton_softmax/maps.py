@@ -27,7 +27,6 @@ def wide(t: Tensor) -> Tensor:
     return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
 
 
-# --8<-- [start:check]
 def check_number(value: Any, name: str) -> float:
     """A finite number.
 
@@ -126,10 +125,6 @@ def check_way(
     return Way(scale, check_softcap(softcap), bias, where, bool(causal), sink, bool(safe))
 
 
-# --8<-- [end:check]
-
-
-# --8<-- [start:call]
 def with_maps(
     log: bool, x: Tensor, dim: int, dtype: torch.dtype, way: Way, invariant: bool
 ) -> Tensor:
@@ -197,9 +192,6 @@ def into(
     return out
 
 
-# --8<-- [end:call]
-
-
 # --8<-- [start:by-operators]
 def kept_places(x: Tensor, way: Way) -> Tensor | None:
     """Which places are not masked, broadcast to x; None if all."""
@@ -259,7 +251,6 @@ def by_operators(
 # --8<-- [end:by-operators]
 
 
-# --8<-- [start:passes]
 def _forward(
     log: bool,
     x: Tensor,
@@ -298,7 +289,7 @@ def backward_by_operators(
     p = y.exp() if log else y
     if kept is not None:
         dy, p = torch.where(kept, dy, 0.0), torch.where(kept, p, 0.0)
-    # eq: maps-gradient
+    # eq: softmax-vjp, log-softmax-vjp
     total = (dy if log else dy * p).sum(dim, keepdim=True)
     dz = dy - p * total if log else p * (dy - total)
     du, of_scale = dz, None
@@ -312,9 +303,6 @@ def backward_by_operators(
         of_scale = product.sum(dim, keepdim=True)
     scale = way.scale.to(du.dtype) if isinstance(way.scale, Tensor) else way.scale
     return du * scale, dz, of_scale, total
-
-
-# --8<-- [end:passes]
 
 
 # The operators. Each is a pass of the kernel; the first has a derivative.

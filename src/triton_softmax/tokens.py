@@ -134,15 +134,14 @@ def token_logprobs(
             )
     elif not (isinstance(temperature, (int, float)) and 0 < temperature < math.inf):
         raise ValueError(f"temperature must be a positive number, not {temperature}")
-    if distributed.divided(logits, group):
+    if distributed.divided(logits, group, vocab_start):
         if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
             raise NotImplementedError("the gradient of a temperature is not summed over the ranks")
         if isinstance(temperature, Tensor) or temperature != 1.0:
             logits = wide(logits) / temperature
         where = (group, vocab_start, vocab_size)
-        picked, entropy = distributed.token_logprobs(
-            logits, index, *where, return_entropy, inplace_backward
-        )
+        asked = (return_entropy, inplace_backward, invariance.chosen(None, batch_invariant))
+        picked, entropy = distributed.token_logprobs(logits, index, *where, *asked)
     else:
         picked, entropy = _of_tokens(
             logits, index, return_entropy, inplace_backward, batch_invariant, temperature

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from softmax_bench import measure, providers, runner, schema
+from softmax_bench import loss_head, measure, providers, runner, schema, targets
 from softmax_bench.cases import MODES, SUITES, Case, select
 from softmax_bench.roster import COPY
 
@@ -60,7 +60,9 @@ def test_a_row_holds_everything_and_keeps_to_the_schema(tmp_path):
     assert "forward/softmax/forward/float32/2x5" in said[1]
 
 
-@pytest.mark.parametrize("suite", [name for name in SUITES if "compile" not in name])
+@pytest.mark.parametrize(
+    "suite", [name for name in SUITES if "compile" not in name and name != "loss_head"]
+)
 def test_every_kind_of_case_runs(suite, tmp_path):
     seen, cases = set(), []
     for found in SUITES[suite]():
@@ -85,6 +87,24 @@ def test_steps_inside_torch_compile(tmp_path, monkeypatch):
     rows = schema.load(tmp_path / "data.json")["rows"]
     assert len(rows) == 2 * 2 * 2 * len(MODES)  # types, directions, who
     assert all(row["status"] == "ok" and row["us"]["p50"] > 0 for row in rows)
+
+
+def test_the_loss_head(tmp_path, monkeypatch):
+    """Every kind of case with who needs no GPU; a layer is small."""
+    monkeypatch.setattr(loss_head, "WIDTH", 8)
+    cases = {}
+    for found in SUITES["loss_head"]():
+        shape = (1, 2, 8, 8) if len(found.shape) == 4 else (4, 9)
+        who = tuple(name for name in found.providers if name != "torch.compile")
+        cases[found.op, found.direction, found.inputs] = replace(found, shape=shape, providers=who)
+    run, _, _ = start(tmp_path / "data.json")
+    run.run(list(cases.values()))
+    rows = schema.load(tmp_path / "data.json")["rows"]
+    for row in rows:
+        elsewhere = row["provider"] in ("liger", "quack")
+        assert row["status"] == ("skipped" if elsewhere else "ok"), row
+    found = targets.cells(rows)
+    assert len(found) == len(cases) and all(cell.asked and cell.reached for cell in found)
 
 
 def test_a_wrong_answer_is_recorded_as_wrong(tmp_path, monkeypatch):

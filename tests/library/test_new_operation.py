@@ -97,7 +97,6 @@ TOY = Operation(
 
 HASHES = """
 import importlib.util
-import json
 import sys
 
 from triton.compiler import ASTSource
@@ -118,12 +117,10 @@ for path in sys.argv[1:]:
     constants = {(kernel.arg_names.index("OP"),): op, (kernel.arg_names.index("HOW"),): how}
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
     found[path] = [op.cache_key, source.hash()]
-print(json.dumps(found))
 """
 
 LIBRARY = """
 import importlib
-import json
 import pkgutil
 
 import triton
@@ -139,7 +136,6 @@ for module in pkgutil.iter_modules(operations.__path__):
             functions = [each for each in vars(op).values() if isinstance(each, triton.JITFunction)]
             assert len(functions) >= 3, op
             found[op.name] = [op.cache_key, [function.cache_key for function in functions]]
-print(json.dumps(found))
 """
 
 HOOKS = """
@@ -178,16 +174,43 @@ for op in plan.OPERATIONS.values():
     inputs = (x,) * (op.inputs + op.numbers)
     numbers = (50,) * len(inputs), (50,), 10, 50
     packed_rows_kernel.warmup(inputs, (out,), *numbers, op, how, grid=(3,))
-print(json.dumps([seen, list(how), [op.name for op in plan.OPERATIONS.values()]]))
+found = [seen, list(how), [op.name for op in plan.OPERATIONS.values()]]
+"""
+PROGRAMS = {"hashes": HASHES, "library": LIBRARY, "hooks": HOOKS}
+EACH = """
+import json
+import sys
+
+answers = {}
+for name, program in json.load(sys.stdin).items():
+    names = {"__name__": name}
+    exec(program, names)
+    answers[name] = names["found"]
+print(json.dumps(answers))
 """
 
 
-def without_interpreter(program: str, *arguments: str) -> dict:
-    """What a program prints, in a process in which Triton compiles: only there are there keys."""
+TEXTS = {
+    "first": TOY.format(own=2.0, called=5.0),
+    "same": TOY.format(own=2.0, called=5.0),
+    "own": TOY.format(own=3.0, called=5.0),
+    "called": TOY.format(own=2.0, called=6.0),
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory) -> dict:
+    """What each program finds, in one process in which Triton compiles: only there are there
+    keys."""
+    paths = []
+    for name, text in TEXTS.items():
+        paths.append(tmp_path_factory.mktemp(name) / "toy.py")
+        paths[-1].write_text(text, "utf8")
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["PYTHONPATH"] = str(PACKAGE.parent)
     process = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
+        [sys.executable, "-c", EACH, *map(str, paths)],
+        input=json.dumps(PROGRAMS),
         capture_output=True,
         text=True,
         env=environment,
@@ -196,39 +219,27 @@ def without_interpreter(program: str, *arguments: str) -> dict:
     return json.loads(process.stdout)
 
 
-def test_the_cache_sees_the_text_of_an_operation(tmp_path):
+def test_the_cache_sees_the_text_of_an_operation(found):
     """Both keys follow one digit in a function of an operation, or in one that it calls; and they
     follow nothing else, such as the name of the file."""
-    texts = {
-        "first": TOY.format(own=2.0, called=5.0),
-        "same": TOY.format(own=2.0, called=5.0),
-        "own": TOY.format(own=3.0, called=5.0),
-        "called": TOY.format(own=2.0, called=6.0),
-    }
-    paths = {}
-    for name, text in texts.items():
-        paths[name] = tmp_path / name / "toy.py"
-        paths[name].parent.mkdir()
-        paths[name].write_text(text, "utf8")
-    found = without_interpreter(HASHES, *map(str, paths.values()))
-    keys = {name: tuple(found[str(path)]) for name, path in paths.items()}
+    keys = dict(zip(TEXTS, map(tuple, found["hashes"].values()), strict=True))
     assert keys["same"] == keys["first"]
     for which in range(2):  # of the operation, and of the kernel that is compiled for it
         assert len({keys[name][which] for name in ("first", "own", "called")}) == 3
 
 
-def test_every_operation_of_the_library_is_known_by_the_text_of_its_functions():
-    found = without_interpreter(LIBRARY)
+def test_every_operation_of_the_library_is_known_by_the_text_of_its_functions(found):
+    found = found["library"]
     assert {"softmax", "softmax_vjp", "log_softmax", "log_softmax_vjp", "logsumexp"} <= set(found)
     for name, (key, functions) in found.items():
         assert all(function in key for function in functions), name
     assert len({key for key, _ in found.values()}) == len(found)
 
 
-def test_hooks_on_compilation_are_told_the_name_of_an_operation():
+def test_hooks_on_compilation_are_told_the_name_of_an_operation(found):
     """Both hooks, on the whole path of a launch but the driver's part: Triton hands them the
     constants as JSON."""
-    seen, how, names = without_interpreter(HOOKS)
+    seen, how, names = found["hooks"]
     each = [["packed_rows_kernel", [name, how]] for name in names]
     assert seen == [one for pair in zip(each, each, strict=True) for one in pair]
 

@@ -1401,3 +1401,131 @@ def test_z_loss_gradient():
     for x in rows():
         found = derivative(lambda z: np.array([0.3 * lse(z) ** 2]), x)[0]
         close(found, 2 * 0.3 * lse(x) * softmax(x))
+
+
+# --- maps before the monoid, and distributions as targets -----------------------------------------
+
+
+def maps_of(x, scale=0.7, cap=2.0):
+    """The mapped elements without a bias, also for complex x."""
+    return cap * np.tanh(scale * x / cap)
+
+
+def test_maps_definition():
+    """The cap bends what is large, and leaves what is small; without one there is only the
+    scale."""
+    for x, bias in rows_with(1):
+        mapped = maps_of(x) + bias
+        assert (np.abs(mapped - bias) <= 2.0).all()
+        close(maps_of(1e-6 * x), 0.7e-6 * x, rtol=1e-9)
+        close(maps_of(x, cap=1e9), 0.7 * x, rtol=1e-9)
+        probabilities = torch.softmax(
+            2.0 * torch.tanh(0.7 * torch.tensor(x) / 2.0) + torch.tensor(bias), 0
+        )
+        close(softmax(mapped), probabilities.numpy())
+
+
+def test_maps_masked():
+    """Softmax of what is kept, and 0 elsewhere, is softmax with −∞ in the other places."""
+    for x, random in rows_with(1, n_min=2):
+        kept = random > np.median(random)
+        m = x[kept].max()
+        d = np.exp(x[kept] - m).sum()
+        y = np.where(kept, np.exp(x - m) / d, 0.0)
+        close(softmax_of(np.where(kept, x, -math.inf)), y)
+
+
+def test_maps_sink():
+    """The pair with the sink merged in is that of the row with one more element."""
+    for x in rows():
+        for sink in (-3.0, 0.0, x.max() + 1.0):
+            m = max(sink, x.max())
+            d = math.exp(sink - m) + np.exp(x - m).sum()
+            same_pair((m, d), pair([*x, sink]))
+            same_pair((m, d), merge((sink, 1.0), pair(x)))
+
+
+def test_maps_sink_share():
+    """The share of the sink is what the others leave."""
+    for x in rows():
+        for sink in (-3.0, 0.0, x.max()):
+            m = max(sink, x.max())
+            d = math.exp(sink - m) + np.exp(x - m).sum()
+            y = np.exp(x - m) / d
+            close(math.exp(sink - m) / d, 1 - y.sum(), atol=1e-12)
+            close(math.exp(sink - m) / d, softmax_of(np.append(x, sink))[-1])
+
+
+def test_softcap_derivative():
+    """Both forms are the derivative of the map."""
+    for x in rows():
+        by_steps = np.diag(derivative(maps_of, x))
+        close(0.7 * (1 - np.tanh(0.7 * x / 2.0) ** 2), by_steps, rtol=1e-9)
+        e = np.exp(-2 * np.abs(0.7 * x / 2.0))
+        close(4 * 0.7 * e / (1 + e) ** 2, by_steps)
+
+
+def test_maps_scale_gradient():
+    """The gradient at the scale is a sum over the row."""
+    for x, dy in rows_with(1):
+        dz = gradient(lambda z, dy=dy: (torch.softmax(z, 0) * torch.tensor(dy)).sum(), maps_of(x))
+        wanted = gradient(
+            lambda a, x=x, dy=dy: (
+                torch.softmax(2.0 * torch.tanh(a * torch.tensor(x) / 2.0), 0) * torch.tensor(dy)
+            ).sum(),
+            np.float64(0.7),
+        )
+        close(np.sum(dz * (1 - np.tanh(0.7 * x / 2.0) ** 2) * x), wanted, atol=1e-12)
+
+
+def test_maps_sink_gradient():
+    """Minus the sink's share of the inner product."""
+    for x, dy in rows_with(1):
+        y = softmax_of(np.append(x, 0.3))
+        wanted = gradient(
+            lambda s, x=x, dy=dy: (
+                torch.softmax(torch.cat([torch.tensor(x), s[None]]), 0)[:-1] * torch.tensor(dy)
+            ).sum(),
+            np.float64(0.3),
+        )
+        close(-y[-1] * np.sum(y[:-1] * dy), wanted)
+
+
+def test_distribution_terms():
+    """Relative to the maximum or not, the sums say the same."""
+    for x, random in rows_with(1):
+        target = np.abs(random)
+        m = x.max()
+        nu, a = target.sum(), (target * (x - m)).sum()
+        close(a + nu * m, (target * x).sum())
+
+
+def test_cross_entropy_distribution():
+    """The loss from the summary is PyTorch's; the target need not add up to 1."""
+    for x, random in rows_with(1):
+        target = np.abs(random)
+        m = x.max()
+        d = np.exp(x - m).sum()
+        loss = target.sum() * np.log(d) - (target * (x - m)).sum()
+        close(loss, (target * (lse(x) - x)).sum())
+        wanted = torch.nn.functional.cross_entropy(torch.tensor(x), torch.tensor(target))
+        close(loss, wanted.item())
+
+
+def test_distribution_merge():
+    """The sum of two parts, brought to the larger maximum."""
+    for x, random in rows_with(1, n_min=2):
+        m = x.max()
+        merged = 0.0
+        for part in (slice(0, 1), slice(1, None)):
+            q, m_b = np.abs(random)[part], x[part].max()
+            merged += (q * (x[part] - m_b)).sum() + q.sum() * (m_b - m)
+        close(merged, (np.abs(random) * (x - m)).sum())
+
+
+def test_cross_entropy_distribution_gradient():
+    """The sum of the target times softmax, less the target."""
+    for x, random in rows_with(1):
+        q = np.abs(random)
+        by_steps = derivative(lambda t, q=q: (q * (lse(t) - t)).sum(), x)
+        close(q.sum() * softmax_of(x) - q, by_steps)

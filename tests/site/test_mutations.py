@@ -137,7 +137,9 @@ NOTICED_BY_THE_BUILD = {
     ),
 }
 OTHER_PAGES = replace(
-    "mkdocs.yml", r"^exclude_docs: \|\n", "exclude_docs: |\n  benchmarks/\n  reference/\n"
+    "mkdocs.yml",
+    r"^exclude_docs: \|\n",
+    "exclude_docs: |\n  benchmarks/\n  kernels/\n  practice/\n  reference/\n",
 )
 
 

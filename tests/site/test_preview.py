@@ -44,6 +44,8 @@ INCLUDED = {"code.md", "api.md", *LISTED}
 
 EDITS = {
     "the text of a page": ("docs/index.md", "# Home", "# House", {"index.md"}),
+    "a title, which the navigation of every page shows":
+        ("docs/api.md", "# API", "# Interface", {"api.md"}),
     "included code": ("src/toy.py", "2 * x", "x + x", INCLUDED),
     "a docstring": ("src/toy.py", "Two of it", "Double it", INCLUDED),
     "an equation": ("docs/equation.md", "a + b", "b + a", {"equation.md", *LISTED}),

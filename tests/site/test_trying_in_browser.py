@@ -171,11 +171,17 @@ def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
     assert "Stopped" in box.locator(".exercise-says").inner_text()
     box.get_by_role("button", name="Start over").click()
     assert "s = ..." in code.input_value()
-    number = view.locator("[data-exercise=shift] input")
-    number.fill("88")
-    number.press("Enter")
-    view.wait_for_function(
-        "document.querySelector('[data-exercise=shift]').dataset.checked === '1'"
-    )
-    assert "✓ Right" in view.locator("[data-exercise=shift] .exercise-says").inner_text()
+    assert view.locator("main").inner_text().count("largest whole number") == 1
+    box = view.locator("[data-exercise=shift]")
+    number = box.locator("input")
+    for turn, (typed, words) in enumerate(
+        (("", "✗ Type a number"), ("many", "✗ “many” is no number"), ("88", "✓ Right")), 1
+    ):
+        number.fill(typed)
+        number.press("Enter")
+        view.wait_for_function(
+            "n => document.querySelector('[data-exercise=shift]').dataset.checked === n",
+            arg=str(turn),
+        )
+        assert words in box.locator(".exercise-says").inner_text()
     assert view.evaluate("document.documentElement.scrollWidth") <= PHONE

@@ -71,7 +71,7 @@ export function bars(values, { left, zero, unit, pitch, css = "ours", digits = 3
     out.push(rect(x, zero - Math.max(high, 0), wide, Math.max(Math.abs(high), 0.5), `bar ${kind}`));
     if (ghosts) out.push(rect(x, zero - Math.max(ghosts[at] * unit, 0), wide, Math.abs(ghosts[at] * unit), "ghost"));
     const y = numbersAt ?? (value < 0 ? zero - high + 15 : zero - high - 6);
-    out.push(text(middle, y, fixed(value, digits), "small"));
+    out.push(text(middle, y, fixed(value, digits), pitch < 44 ? "tiny" : "small"));
     if (key) {
       out.push(handle(middle, zero - high, {
         key: `${key}.${at}`, label: `${label} ${at + 1}`, value, min, max, step,

@@ -37,7 +37,9 @@ def targets_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
         body.append(
             [
                 regime,
-                _tick(met == len(cells), f"{met} of {len(cells)}"),
+                _tick(
+                    met == len(cells), f"{met} of {len(cells)}".replace(" ", "\N{NO-BREAK SPACE}")
+                ),
                 asked,
                 worst.reached,
                 _where(of_case[worst.case]),

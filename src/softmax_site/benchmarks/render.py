@@ -10,6 +10,7 @@ from softmax_site.benchmarks import bookkeeping, facts, overview, rungs
 from softmax_site.benchmarks.data import newest, of_suite, read_reasons, size_key
 from softmax_site.benchmarks.page import Rendered
 from softmax_site.benchmarks.suites import PAGES
+from softmax_site.benchmarks.suites.loss_head import asked
 from softmax_site.benchmarks.suites.random import tuning_fragment
 
 
@@ -29,6 +30,7 @@ def render(root: Path) -> Rendered:
             out.add(build(data))
         else:
             out.fragments[f"bench-{suite}"] = rungs.NOT_MEASURED
+    out.fragments["bench-loss_head-asked"] = asked()
     out.fragments["bench-random-tuning"] = tuning_fragment(root, data)
     reasons = read_reasons(root)
     out.fragments |= overview.fragments(data, reasons)

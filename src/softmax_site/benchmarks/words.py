@@ -29,6 +29,7 @@ PAGES = {
     "compiled": "host-time",
     "random": "random",
     "longest": "random",
+    "loss_head": "loss-head",
 }
 """The page of each suite, below `benchmarks/`."""
 

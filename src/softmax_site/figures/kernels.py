@@ -100,6 +100,13 @@ def _of_strided_loops() -> Drawing:
     return drawing
 
 
+def _of_mapped_rows() -> Drawing:
+    return _grid(
+        "A grid of scores, of which only the cells on and below the diagonal are read.",
+        lambda down, across: "p0" if across <= down else "none",
+    )
+
+
 def _of_flash_attention() -> Drawing:
     drawing = Drawing(*SMALL, "Tiles of keys and values that one program of queries walks along.")
     drawing.box(4, 8, 22, 48, "p0", "q")
@@ -121,6 +128,7 @@ PICTURES = {
     "strided": _of_strided,
     "split_strided": _of_split_strided,
     "strided_loops": _of_strided_loops,
+    "mapped_rows": _of_mapped_rows,
     "flash_attention": _of_flash_attention,
 }
 """The picture of each module of kernels on the map."""

@@ -79,9 +79,11 @@ class MappedChoice(NamedTuple):
     """How `mapped_rows` is launched."""
 
     how: MappedRows
+    """The constants."""
     num_warps: int
     n_chunks: int
     chunk_cols: int
+    kernel: str = "mapped_rows"
 
     @property
     def launches(self) -> tuple[MappedRows, ...]:

@@ -22,12 +22,14 @@ from typing import Any
 from torch import Tensor
 
 
-def divided(x: Any, group: Any) -> bool:
+def divided(x: Any, group: Any, start: int | None = None) -> bool:
     """Whether a call is for several ranks: it names a group, or its input is a `DTensor`.
 
     Raises:
-        ValueError: both; a `DTensor` knows its groups.
+        ValueError: both; a `DTensor` knows its groups. Or a first class without a group.
     """
+    if start is not None and group is None:
+        raise ValueError("vocab_start and vocab_size say which part of a group's classes is here")
     kind = type(x)
     on_mesh = kind is not Tensor and kind.__name__ == "DTensor"
     if on_mesh and group is not None:
@@ -104,7 +106,7 @@ def cross_entropy(
         from . import tensors
 
         return tensors.cross_entropy(x, target, weight, loss, **maps)
-    where = {"vocab_start": vocab_start, "vocab_size": vocab_size}
+    where: dict[str, Any] = {"vocab_start": vocab_start, "vocab_size": vocab_size}
     return losses.cross_entropy(x, target, weight, loss, group, **maps, **where)
 
 
@@ -114,15 +116,17 @@ def token_logprobs(
     group: Any,
     vocab_start: int | None,
     vocab_size: int | None,
-    *settings: Any,
+    return_entropy: bool,
+    in_place: bool,
+    implementation: str | None,
 ) -> tuple[Tensor, Tensor]:
-    """(log-probabilities, entropies), the same on all ranks; the settings are whether
-    entropies are asked for, and whether the gradient may take the place of the logits."""
+    """(log-probabilities, entropies), the same on all ranks."""
+    asked = (return_entropy, in_place, implementation)
     if group is None:
         from . import tensors
 
-        return tensors.token_logprobs(x, index, *settings)
+        return tensors.token_logprobs(x, index, *asked)
     from . import losses
 
-    where = {"vocab_start": vocab_start, "vocab_size": vocab_size}
-    return losses.token_logprobs(x, index, *settings, group, **where)
+    where: dict[str, Any] = {"vocab_start": vocab_start, "vocab_size": vocab_size}
+    return losses.token_logprobs(x, index, *asked, group, **where)

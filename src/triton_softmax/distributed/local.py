@@ -202,6 +202,7 @@ _SUMMARIES = {
     "rank_summary_and_sum": _summary_and_sum,
     "rank_summary_and_entropy": _summary_and_entropy,
     "rank_products": _products,
+    "rank_gradients": lambda y, dy: (dy.sum(1),),
 }
 
 

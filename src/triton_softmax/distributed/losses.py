@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from ..invariance import chosen
 from ..losses import _check, mapped, wide
 from . import local
 from .ranks import Shard, agree, blocks_of, in_turn, send
@@ -31,6 +30,7 @@ class Loss(NamedTuple):
     label_smoothing: float
     z_loss: float
     in_place: bool
+    implementation: str | None
     over_rows: tuple[Any, ...] = ()
     """Groups that have other rows: a mean is over theirs as well."""
 
@@ -110,8 +110,12 @@ def _reduced(losses: _Losses, loss: Loss) -> tuple[Tensor, Tensor, Tensor]:
         one = torch.ones_like(losses.each)
         return losses.each + loss.z_loss * squared, one, loss.z_loss * losses.kept
     numbers = (losses.each, squared, losses.share, losses.kept)
-    sums = torch.stack([each.sum() for each in numbers])
-    total, z_total, divisor, n_kept = over_all_rows(sums, loss.over_rows)
+    right = losses.each.new_zeros(())
+    sums = torch.stack([*[each.sum() for each in numbers], right])
+    total, z_total, divisor, n_kept, wrong = over_all_rows(sums, loss.over_rows)
+    if loss.over_rows and wrong.device.type == "cpu" and not torch.compiler.is_compiling():
+        if wrong.item():
+            raise IndexError("a target is out of bounds, on a rank that has other rows")
     if loss.reduction == "sum":
         divisor = n_kept = torch.ones_like(divisor)
     result = total / divisor
@@ -136,9 +140,9 @@ class _CrossEntropy(Function):
         name = "rank_summary_and_sum" if epsilon else "rank_summary"
 
         def begin(block):
-            words = local.summary(name, x[block], implementation=chosen(None, False))
+            words = local.summary(name, x[block], implementation=loss.implementation)
             words += (picked(x[block], columns[block]),)
-            if not weight_is_whole:
+            if weight is not None and not weight_is_whole:
                 words += (picked(weight.expand(len(x), -1)[block], columns[block]),)
             return send(words, shard, wait=len(blocks) == 1)
 
@@ -198,7 +202,7 @@ class _OfDistribution(Function):
         x, p = x.detach(), p.detach().to(dtype)
 
         def begin(block):
-            m, d = local.summary("rank_summary", x[block], implementation=chosen(None, False))
+            m, d = local.summary("rank_summary", x[block], implementation=loss.implementation)
             distance = wide(x[block]) - torch.where(m == -torch.inf, 0.0, m).unsqueeze(1)
             mass, crossed = p[block].sum(1), (p[block] * distance).sum(1)
             more = () if share_is_whole else (share[block],)
@@ -279,13 +283,20 @@ def cross_entropy(
     more += [None if weight is None else "weights", *loss[:4], scale, softcap]
     n_cols = x.shape[dim]
     shard = shard_of_classes(x, dim, group, "cross_entropy", vocab_start, vocab_size, *more)
-    _check_all(x, target, weight, given, dim, shard.total, loss, softcap, scale)
+    try:
+        _check_all(x, target, weight, given, dim, shard.total, loss, softcap, scale)
+    except IndexError:
+        if loss.reduction != "none":  # those with other rows wait for the sums of these
+            sums = torch.tensor([0.0] * 4 + [1.0], dtype=local.accumulator(x.dtype))
+            over_all_rows(sums, loss.over_rows)
+        raise
     if scale != 1.0 or softcap is not None:
         x = mapped(x, scale, softcap)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     rows = rows_of(x, dim)
     loss = loss._replace(in_place=loss.in_place and may_be_overwritten(x, rows))
     dtype, epsilon = local.accumulator(x.dtype), loss.label_smoothing
+    own = None
     if weight is not None:
         weight = weight.to(dtype)
         own = weight if len(weight) != shard.total else weight[shard.start : shard.start + n_cols]
@@ -293,11 +304,11 @@ def cross_entropy(
         p = rows_of(target, dim).to(dtype)
         if epsilon:
             p = p * (1.0 - epsilon) + epsilon / shard.total
-        if weight is not None:
+        if own is not None:
             p = p * own
         share = torch.ones(len(rows), dtype=dtype, device=x.device)
         result, lse = _OfDistribution.apply(rows, p, share > 0, share, True, shard, loss)
-    elif weight is not None and epsilon:
+    elif weight is not None and own is not None and epsilon:
         flat = target.reshape(-1).long()
         kept = flat != loss.ignore_index
         columns = torch.where(kept, here(flat, n_cols, shard.start), -1)
@@ -353,13 +364,13 @@ class _Tokens(Function):
     """Log-probabilities (n_rows, k) and entropies of the rows of a matrix, for k tokens each."""
 
     @staticmethod
-    def forward(ctx, x, index, entropy: bool, in_place: bool, shard: Shard):
+    def forward(ctx, x, index, entropy: bool, in_place: bool, shard: Shard, implementation):
         x = x.detach()
         columns = here(index, x.shape[1], shard.start)
         name = "rank_summary_and_entropy" if entropy else "rank_summary"
 
         def begin(block):
-            words = local.summary(name, x[block], implementation=chosen(None, False))
+            words = local.summary(name, x[block], implementation=implementation)
             words += tuple(picked(x[block], columns[block]).unbind(1))
             return send(words, shard, wait=len(blocks) == 1)
 
@@ -398,7 +409,7 @@ class _Tokens(Function):
             in_place = False
         if in_place:
             torch.autograd.graph.increment_version(x)
-        return dx, None, None, None, None
+        return dx, *(None,) * 5
 
 
 def token_logprobs(
@@ -406,6 +417,7 @@ def token_logprobs(
     index: Tensor,
     return_entropy: bool,
     inplace_backward: bool,
+    implementation: str | None,
     group: Any,
     *,
     vocab_start: int | None = None,
@@ -435,5 +447,5 @@ def token_logprobs(
     in_place = inplace_backward and may_be_overwritten(x, rows)
     k = 1 if index.shape == leading else index.shape[-1]
     flat = index.reshape(len(rows), k).long()
-    found, entropy = _Tokens.apply(rows, flat, return_entropy, in_place, shard)
+    found, entropy = _Tokens.apply(rows, flat, return_entropy, in_place, shard, implementation)
     return found.view(index.shape), entropy.view(leading)

@@ -53,13 +53,21 @@ SUMMARY_OF_INFINITIES = _as_numbers(LOGSUMEXP, "rank_summary_of_infinities")
 SUMMARY_AND_SUM = _as_numbers(CROSS_ENTROPY_SMOOTHED, "rank_summary_and_sum")
 SUMMARY_AND_ENTROPY = _as_numbers(ENTROPY, "rank_summary_and_entropy")
 PRODUCTS = _as_numbers(SOFTMAX_VJP, "rank_products")
+GRADIENTS = _as_numbers(LOG_SOFTMAX_VJP, "rank_gradients")
 """(m, d); the same where +inf is a result and no NaN; m, d and the sum of x; m, d and the sum of
-exp(x − m)·(x − m); the sum of y·dy."""
+exp(x − m)·(x − m); the sums of y·dy, and of dy."""
 # --8<-- [end:summaries]
 
 SUMMARIES = {
     str(each): each
-    for each in (SUMMARY, SUMMARY_OF_INFINITIES, SUMMARY_AND_SUM, SUMMARY_AND_ENTROPY, PRODUCTS)
+    for each in (
+        SUMMARY,
+        SUMMARY_OF_INFINITIES,
+        SUMMARY_AND_SUM,
+        SUMMARY_AND_ENTROPY,
+        PRODUCTS,
+        GRADIENTS,
+    )
 }
 """What a rank sends, by name."""
 

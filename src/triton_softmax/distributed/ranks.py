@@ -202,7 +202,7 @@ def send(
         work = None
     else:
         work = _all_gather(arrived, message, group=group, async_op=True)
-        if wait:
+        if work is not None and wait:
             work.wait()
 
     def received() -> Tensor:

@@ -106,16 +106,12 @@ class _Normalized(Function):
     def backward(ctx, dy):
         (y,) = ctx.saved_tensors
         shard, name, implementation = ctx.arguments
-        wide = local.accumulator(y.dtype)
         blocks = blocks_of(len(y), row_bytes(y, shard))
         dx = torch.empty(y.shape, dtype=y.dtype, device=y.device) if len(blocks) > 1 else None
 
         def begin(block):
-            if name == "softmax":
-                inputs = (y[block], dy[block])
-                words = local.summary("rank_products", *inputs, implementation=implementation)
-            else:
-                words = (dy[block].sum(1, dtype=wide),)
+            sums = "rank_products" if name == "softmax" else "rank_gradients"
+            words = local.summary(sums, y[block], dy[block], implementation=implementation)
             return send(words, shard, backward=True, wait=len(blocks) == 1)
 
         def end(block, words):
@@ -201,8 +197,9 @@ def with_maps(
     dim = check_dim(dim, x.dim())
     way = maps.check_way(x, dim, *arguments)
     for each in (way.scale, way.bias):
-        shared = isinstance(each, Tensor) and each.shape[dim - x.dim() :][:1] in ((), (1,))
-        if shared and each.requires_grad:
+        if not isinstance(each, Tensor) or not each.requires_grad:
+            continue
+        if each.shape[dim - x.dim() :][:1] in ((), (1,)):
             raise NotImplementedError("a gradient is not summed over ranks for scale and bias")
     z = maps.mapped_elements(x, way)
     gone = z == -torch.inf

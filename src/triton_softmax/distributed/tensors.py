@@ -77,7 +77,7 @@ def _assembled(local: Tensor, like: DTensor, shape: torch.Size, placements) -> D
     )
 
 
-def normalized(name: str, x: DTensor, dim: int, dtype: Any, implementation: Any) -> DTensor:
+def normalized(name: str, x: Any, dim: int, dtype: Any, implementation: Any) -> DTensor:
     """`softmax` or `log_softmax`, placed as x is."""
     if dtype is not None:
         check_dtype(dtype, "the argument dtype")
@@ -94,7 +94,7 @@ def normalized(name: str, x: DTensor, dim: int, dtype: Any, implementation: Any)
 
 
 def with_maps(
-    name: str, x: DTensor, dim: int, dtype: Any, implementation: Any, arguments: tuple[Any, ...]
+    name: str, x: Any, dim: int, dtype: Any, implementation: Any, arguments: tuple[Any, ...]
 ) -> DTensor:
     """The same with maps. Tensors among them are DTensors placed as x is, or whole on each rank."""
     lies = lying(x if dtype is None else x.to(dtype), dim)
@@ -196,7 +196,7 @@ def cross_entropy(
 
 
 def token_logprobs(
-    x: DTensor, index: Tensor, return_entropy: bool, in_place: bool
+    x: DTensor, index: Tensor, return_entropy: bool, in_place: bool, implementation: Any
 ) -> tuple[DTensor, DTensor]:
     """(log-probabilities, entropies), replicated over the mesh dimension of the classes."""
     lies = lying(x, -1)
@@ -208,6 +208,7 @@ def token_logprobs(
         local_index,
         return_entropy,
         in_place,
+        implementation,
         group,
         vocab_start=lies.start(x.shape[dim]),
         vocab_size=x.shape[dim],

@@ -23,6 +23,9 @@ all of `triton_softmax.operations`, launched by `triton_softmax.plan`.
 | `split_strided` | a long dimension of that kind over several programs | 2MN | 3MN |
 | `strided_loops` | a very long one, walked twice in chunks | 3MN | 5MN |
 
+`mapped_rows` is a geometry of its own, for rows that are scaled, capped, biased or masked on their
+way to an operation; `triton_softmax.mapped` launches it.
+
 Beside a loss stand two small kernels: `targets`, what it has to know before it reads a row, and
 `scale_rows`, which multiplies a gradient if that is needed.
 

@@ -65,7 +65,6 @@ def starts_of_rows(
 @triton.jit
 def scaled(x, scale, MAPS: tl.constexpr):
     """The first map."""
-    # eq: maps-scale
     if MAPS.scaled:
         return x * scale
     else:
@@ -75,6 +74,7 @@ def scaled(x, scale, MAPS: tl.constexpr):
 @triton.jit
 def mapped(x, scale, bias, MAPS: tl.constexpr):
     """What the operation is taken of at places that are not masked."""
+    # eq: maps-definition
     z = scaled(x, scale, MAPS)
     if MAPS.softcap > 0.0:
         z = softcapped(z, MAPS.softcap)
@@ -124,7 +124,6 @@ def load_tile(starts, strides, cols, inside, query, OP: tl.constexpr, MAPS: tl.c
     LAST: tl.constexpr = FURTHER + MAPS.x + MAPS.bias
     kept = inside
     if MAPS.causal:
-        # eq: maps-causal
         kept = kept & (cols <= query)
         inside = inside & (cols < (query // HOW.vector + 1) * HOW.vector)
     if HOW.wide_index:
@@ -153,7 +152,7 @@ def values_of(raw, kept, cols, scale, OP: tl.constexpr, MAPS: tl.constexpr, INNE
         # What is −∞ counts as masked; backward, what the result is at such places.
         EMPTY: tl.constexpr = float("-inf") if MAPS.before else MAPS.empty
         kept = kept & (first != EMPTY)
-    # eq: maps-where
+    # eq: maps-masked
     values = (tl.where(kept, first, OP.padding).to(ACC),)
     for i in tl.static_range(1, INPUTS):
         values = values + (tl.where(kept, raw[i].to(ACC), 0.0),)

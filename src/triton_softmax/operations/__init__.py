@@ -7,6 +7,7 @@
 | `log_softmax` | `LOG_SOFTMAX`, `LOG_SOFTMAX_VJP` | log-softmax-definition, log-softmax-vjp |
 | `logsumexp` | `LOGSUMEXP`, `LOGSUMEXP_VJP` | lse-from-summary, logsumexp-gradient |
 | `cross_entropy` | `CROSS_ENTROPY`, … | cross-entropy-from-summary, cross-entropy-gradient |
+| `distribution` | `DISTRIBUTION`, … | cross-entropy-distribution |
 | `tokens` | `STATISTICS`, `ENTROPY`, … | entropy-from-summary, entropy-gradient |
 
 An operation is a small file: a handful of jitted functions, and the value that joins them. Every

@@ -121,6 +121,10 @@ def test_gradients_by_differences(ranks, name):
     ranks.ask("checked_by_differences", name, world=2)
 
 
+def test_rows_have_the_same_bits_in_any_company(ranks):
+    ranks.ask("in_any_company", world=2)
+
+
 def test_many_rows_go_in_blocks(ranks):
     ranks.ask("in_blocks", world=3)
 
@@ -208,6 +212,8 @@ def test_words_of_another_call_are_noticed(ranks):
 def test_without_other_ranks():
     with pytest.raises(TypeError, match="ProcessGroup"):
         triton_softmax.softmax(torch.ones(2), group=3)
+    with pytest.raises(ValueError, match="a group's classes"):
+        triton_softmax.cross_entropy(torch.ones(2, 3), torch.tensor([0, 1]), vocab_start=0)
 
 
 def test_nobody_waits_for_ever(ranks):

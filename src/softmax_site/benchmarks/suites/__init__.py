@@ -9,6 +9,7 @@ from softmax_site.benchmarks.suites.accuracy import accuracy_page
 from softmax_site.benchmarks.suites.articles import article_page, batch_page
 from softmax_site.benchmarks.suites.host import compiled_page, compiles_page, host_time_page
 from softmax_site.benchmarks.suites.ladder import ladder_page
+from softmax_site.benchmarks.suites.loss_head import loss_head_page
 from softmax_site.benchmarks.suites.random import longest_page, random_page
 from softmax_site.benchmarks.suites.speed import few_rows_page, log_softmax_page, speed_page
 from softmax_site.benchmarks.suites.strides import strided_page
@@ -28,4 +29,5 @@ PAGES: dict[str, Callable[[dict], Rendered]] = {
     "compiled": compiled_page,
     "random": random_page,
     "longest": longest_page,
+    "loss_head": loss_head_page,
 }

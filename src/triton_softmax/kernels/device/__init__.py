@@ -8,6 +8,7 @@
 | `tiles` | a row in several tiles, one after the other |
 | `sums` | the sum of a row's terms, and one that no order changes |
 | `summaries` | a row's sums, and the numbers that go in and come out for it |
+| `softcap` | c·tanh(u/c) and its derivative, to the last digit |
 | `names` | what a compiled kernel is called |
 | `exchange` | summaries as 64-bit words: publish, prefetch, poll, merge |
 """

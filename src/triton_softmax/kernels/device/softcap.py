@@ -29,7 +29,6 @@ def tanh(t):
 @triton.jit
 def softcapped(u, CAP: tl.constexpr):
     """c·tanh(u/c), between −c and c."""
-    # eq: softcap
     return CAP * tanh(u / CAP)
 
 

@@ -1,0 +1,122 @@
+"""Losses, log-probabilities and softmax with maps."""
+
+from __future__ import annotations
+
+from softmax_bench.report import by_case, ratio
+from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
+from softmax_bench.targets import (
+    LOSS_FORWARD,
+    OF_PLAIN,
+    OVER_LIMIT,
+    TEMPERATURE_MICROSECONDS,
+    TOKENS_MICROSECONDS,
+    cells,
+)
+from softmax_site.benchmarks.data import anchor, of_suite, shape_words
+from softmax_site.benchmarks.page import Fragment, Measured, Page, Rendered, block
+from softmax_site.benchmarks.tables import Reasons, Row, error_text, share_cell, table, time_cell
+
+PLAIN = "packed_rows"
+"""The provider whose calls are plain softmax of the same scores."""
+
+WHAT = {
+    "cross_entropy": "cross-entropy",
+    "token_logprobs": "log-probability and entropy",
+    "linear_cross_entropy": "linear cross-entropy",
+    "mapped_softmax": "softmax with",
+}
+
+STEPS = {"forward": "forward", "forward_backward": "forward and backward"}
+
+
+def what(row: dict) -> str:
+    """What a case computes, in words.
+
+    >>> what({"op": "mapped_softmax", "inputs": "mask"}), what({"op": "cross_entropy",
+    ...      "inputs": "in_place"})
+    ('softmax with mask', 'cross-entropy, in place')
+    """
+    inputs = "" if row["inputs"] == "normal" else row["inputs"].replace("_", " ")
+    if row["op"] == "mapped_softmax":
+        return f"{WHAT[row['op']]} {inputs}"
+    return WHAT[row["op"]] + (f", {inputs}" if inputs else "")
+
+
+def memory_cell(row: dict | None) -> str:
+    """What a call allocates at most, in MiB."""
+    if not row or "peak_bytes" not in row:
+        return "–"
+    return f"{row['peak_bytes'] / 2**20:,.1f}"
+
+
+def asked() -> Fragment:
+    """What is asked for, in words; measured or not."""
+    tokens = TOKENS_MICROSECONDS
+    lines: list[Row | list[str]] = [
+        ["cross-entropy, forward", f"at least {LOSS_FORWARD:g} of the copy’s rate"],
+        [
+            "cross-entropy, forward and backward",
+            f"at most {OVER_LIMIT:.2f} times the time of one read and one write",
+        ],
+        [
+            "log-probability and entropy, 8,192 × 151,936, bf16",
+            f"at most {tokens['forward']:,g} µs forward, {tokens['forward_backward']:,g} µs with "
+            "the backward pass",
+        ],
+        [
+            "linear cross-entropy, 8,192 tokens, 4,096 wide, 151,936 classes",
+            f"at most {OVER_LIMIT:.2f} times the bare matrix products",
+        ],
+        ["scores with a scale and a mask", f"at least {OF_PLAIN:g} of plain softmax’s rate"],
+        ["causal scores", "ahead of a copy of all scores"],
+        [
+            "a temperature for each row, 128 × 151,936, float32",
+            f"at most {TEMPERATURE_MICROSECONDS:g} µs",
+        ],
+    ]
+    return Fragment(block(table(["what", "bound"], lines, 2)))
+
+
+def loss_head_page(data: dict) -> Rendered:
+    """Every case with its target, times of all, and memory."""
+    rows = of_suite(data, "loss_head")
+    page, reasons = Page(data, "loss_head", rows), Reasons("loss_head", rows)
+    ours = [row for row in rows if row["provider"] == CHOOSER and row["source"]]
+    if ours:  # the hash is of the loss head's files, not of plain softmax's
+        source = max(ours, key=lambda row: row["utc"])["source"]
+        page.measured = Measured(min(row["utc"] for row in rows), {"loss_head": source})
+    asked = {cell.case: cell for cell in cells(rows)}
+    there = {row["provider"] for row in rows}
+    others = [name for name in (PLAIN, *LIBRARIES) if name in there]
+    body: list[Row | list[str]] = []
+    for case, group in by_case(rows).items():
+        mine = group.get(CHOOSER)
+        some = mine or next(iter(group.values()))
+        cell = asked.get(case)
+        mark = "–"
+        if cell is not None:
+            css, sign = ("level", "") if cell.met else ("behind", "▼ ")
+            mark = f'<span class="{css}">{sign}{cell.asked}</span>'
+        error = mine["max_rel_error"] if mine else None
+        body.append(
+            Row(
+                [
+                    what(some),
+                    f"{shape_words(some)}, {some['dtype']}",
+                    STEPS[some["direction"]],
+                    mark,
+                    share_cell(ratio(group, COPY)),
+                    f"<b>{time_cell(mine, reasons)}</b>",
+                    time_cell(group.get(COPY), reasons),
+                    *(time_cell(group.get(name), reasons) for name in others),
+                    memory_cell(mine),
+                    error_text(error),
+                ],
+                anchor(some),
+            )
+        )
+    names = ["plain softmax" if name == PLAIN else label_of(name) for name in others]
+    head = ["what", "shape", "step", "asked for", "of a copy", "µs: ours", "copy", *names]
+    page.html(table([*head, "MiB, ours", "error"], body, 4))
+    page.html(reasons.listing())
+    return page.done()

@@ -1,0 +1,56 @@
+"""Rows with maps as they are compiled for an H100, without a GPU."""
+
+from __future__ import annotations
+
+from softmax_bench.compilation import Request, compile_many
+from triton_softmax.choose import Device
+from triton_softmax.choose.mapped import Maps, choose_mapped
+
+KERNEL = "triton_softmax.kernels.mapped_rows:mapped_rows_kernel"
+SOFTMAX = "triton_softmax.operations.softmax:SOFTMAX"
+VJP = "triton_softmax.operations.softmax:SOFTMAX_VJP"
+LOSS = "triton_softmax.operations.cross_entropy:CROSS_ENTROPY_GRADIENT"
+ELEMENTS, NUMBER = 1, "i32"
+"""Strides along a row: known to be 1, or of no matter."""
+
+
+def request(op: str, inputs: str, outs: str, maps: Maps, n_cols: int, held: int) -> Request:
+    """A compilation for contiguous bfloat16 with two groups of rows. Inputs and outs are letters:
+    x elements, m a mask, f a number of the row, t a target."""
+    types = {"x": "*bf16", "m": "*i1", "f": "*fp32", "t": "*i64"}
+    choice = choose_mapped(
+        100_000, n_cols, held, 8, adjacent=True, wide_index=False, any_order=False,
+        device=Device(132, nvidia=True),
+    )  # fmt: skip
+
+    def strides(letters: str) -> tuple:
+        return tuple((ELEMENTS if each in "xm" else NUMBER, "i32", "i32") for each in letters)
+
+    signature = {
+        "in_ptrs": tuple(types[each] for each in inputs),
+        "out_ptrs": tuple(types[each] for each in outs),
+        "words_ptr": "*i64",
+        "in_strides": strides(inputs),
+        "out_strides": strides(outs),
+        "sizes": ("i32", "i32"),
+        "shape": ("i32", "i32", "i32"),
+        "chunks": ("i32", "i32"),
+        "scale": "fp32",
+    }
+    constants = {"OP": op, "MAPS": maps, "HOW": choice.how}
+    aligned = ("in_strides", "out_strides", "shape")
+    return Request(KERNEL, signature, constants, num_warps=choice.num_warps, aligned=aligned)
+
+
+def test_whole_vectors_and_no_spills():
+    everything = Maps(True, False, 2, 30.0, False, True, True, True, True, of_sink=True)
+    back = Maps(False, True, 2, 30.0, where=True, safe=True, x=True, of_scale=True, of_sink=True)
+    requests = [
+        request(SOFTMAX, "x", "x", Maps(scaled=1, causal=True), 1024, 2),
+        request(SOFTMAX, "xmff", "xf", everything, 4096, 3),
+        request(VJP, "xxxmf", "xff", back, 4096, 7),
+        request(LOSS, "xtfff", "xff", Maps(after=True, scaled=1, softcap=30.0), 128_256, 2),
+    ]
+    for result in compile_many(requests):
+        assert result.load_bits == result.store_bits == 128
+        assert result.spill_bytes == 0 and result.registers <= 128
