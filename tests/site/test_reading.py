@@ -209,8 +209,9 @@ def named() -> list[tuple[str, str]]:
 
 
 def called(name: str, title: str) -> bool:
-    """Whether a page of this title may bear this name in the navigation: its first words."""
-    return re.match(rf"{re.escape(name)}\b", title, re.I) is not None
+    """Whether a page of this title may bear this name in the navigation: its first words, with or
+    without an article."""
+    return re.match(rf"(?:The )?{re.escape(name)}\b", title, re.I) is not None
 
 
 def test_a_page_is_called_alike_above_and_beside():
