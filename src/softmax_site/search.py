@@ -2,8 +2,8 @@
 
 Code, drawings, tables of numbers, displayed equations and whatever carries `data-search-exclude`
 are put aside before the search reads a page, and put back afterwards; code in a sentence is read
-as its text, and a formula as a few characters of text. (Material's own reading of `data-search-exclude` ends at the first
-closing tag of the same kind.)
+as its text, and a formula as a few characters of text. (Material's own reading of
+`data-search-exclude` ends at the first closing tag of the same kind.)
 """
 
 from __future__ import annotations
