@@ -16,7 +16,7 @@ import torch
 from geometries import GEOMETRIES
 from kernel_cases import DEVICE, assert_near, dtype_name, quiet
 from power_softmax import LOG_BASE, POWER_SOFTMAX, POWER_SOFTMAX_VJP
-from triton_softmax import dispatch, plan
+from triton_softmax import dispatch, mapped, plan
 from triton_softmax.operations.softmax import SOFTMAX_VJP
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src/triton_softmax"
@@ -41,6 +41,7 @@ def test_every_geometry_takes_part():
             if isinstance(node, ast.FunctionDef) and node.name == f"{path.stem}_kernel":
                 if {"OP", "HOW"} <= {argument.arg for argument in node.args.args}:
                     geometries.add(path.stem)
+    geometries.remove("mapped_rows")  # which has a test of its own
     assert geometries == {geometry.kernel for geometry in GEOMETRIES} == set(plan.GEOMETRIES)
 
 
@@ -52,6 +53,18 @@ def test_a_new_operation_runs_on_every_geometry(geometry, dtype):
     powers = 10 ** (x.double() - x.double().amax(dim=1, keepdim=True))
     expected = powers / powers.sum(dim=1, keepdim=True)
     assert_near(geometry(POWER_SOFTMAX, x), expected, dtype=dtype)
+
+
+@pytest.mark.parametrize("n_cols", [50, 9000])
+def test_it_takes_maps(n_cols):
+    """Scaled, and masked but for the first elements; in one tile, and along a row."""
+    x = 3 * draw((5, n_cols), torch.float32, seed=0)
+    where = torch.arange(n_cols, device=DEVICE) < 40
+    way = mapped.Way(scale=0.5, where=where)
+    (y,) = mapped.run(POWER_SOFTMAX, (x,), (), way, 1, torch.float32)
+    expected = torch.softmax(0.5 * x[:, :40].double() * LOG_BASE.value, dim=1)
+    assert_near(y[:, :40], expected, dtype=torch.float32)
+    assert not y[:, 40:].any()
 
 
 @pytest.mark.parametrize(("geometry", "dtype"), CASES)
@@ -146,7 +159,7 @@ import torch
 import triton
 from triton.backends.compiler import GPUTarget
 
-from triton_softmax import plan
+from triton_softmax import mapped, plan
 from triton_softmax.choose.constants import RowTile
 from triton_softmax.kernels.packed_rows import packed_rows_kernel
 
