@@ -89,32 +89,34 @@ def on_page_markdown(text, page, config, files):
     return text
 
 
-def on_env(env, config, **_):
-    """In a preview, index only pages that have changed, and compile templates once."""
+def on_page_content(html, page, config, **_):
+    """Mark the terms of the glossary, and let code be copied and names be broken."""
+    path = page.file.src_uri
+    terms = None
+    if path not in glossary.WITHOUT:
+        terms = glossary.terms(Path(config.config_file_path).parent)
+
+    def marked() -> str:
+        shown = html if terms is None else glossary.mark(html, page.url, terms)
+        return shell.punctuated(shell.breakable(shell.copyable(shown)))
+
+    if _preview is None:
+        return marked()
+    return _preview.once("marked", path, (html, page.url, terms), marked)
+
+
+def on_env(env, config, files):
+    """Take out what the search need not read, until it has read the rest; in a preview, index only
+    pages that have changed, and compile templates once."""
+    for page in (file.page for file in files.documentation_pages()):
+        page.content, _hidden[page.file.src_uri] = search.hide(page.content)
     if _preview is not None:
         env.bytecode_cache = _templates
         _preview.on_env(env, config)
     return env
 
 
-def on_page_content(html, page, config, **_):
-    """Mark the terms of the glossary; take out what the search need not read, until it has read the
-    rest."""
-    path = page.file.src_uri
-    terms = None
-    if path not in glossary.WITHOUT:
-        terms = glossary.terms(Path(config.config_file_path).parent)
-
-    def marked() -> tuple[str, list[str]]:
-        shown = html if terms is None else glossary.mark(html, page.url, terms)
-        return search.hide(shell.punctuated(shell.breakable(shell.copyable(shown))))
-
-    if _preview is None:
-        html, aside = marked()
-    else:
-        html, aside = _preview.once("marked", path, (html, page.url, terms), marked)
-    _hidden[path] = aside
-    return html
+on_env.mkdocs_priority = -100  # when references have been resolved, in what is taken out as well
 
 
 def on_page_context(context, page, config, **_):

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 PLAIN = (Tensor, Parameter)
 """Types of inputs that lie on one device."""
 
-_ONE = 1.0
-"""The scale of a call that names none."""
-
 
 # --8<-- [start:normalize]
 def _normalize(
@@ -149,7 +146,7 @@ def softmax(
     axis: int | None = None,
     implementation: str | None = None,
     batch_invariant: bool = False,
-    scale: float | Tensor = _ONE,
+    scale: float | Tensor | None = None,
     softcap: float | None = None,
     where: Tensor | None = None,
     bias: Tensor | None = None,
@@ -248,7 +245,7 @@ def softmax(
         dim = _one_of(dim, axis)
     if batch_invariant or invariance._depth:
         implementation = invariance.chosen(implementation, batch_invariant)
-    plain = scale is _ONE and where is bias is softcap is sink is out is None
+    plain = scale is softcap is where is bias is sink is out is None
     if not plain or causal or safe:
         way = (scale, softcap, where, bias, causal, safe, sink)
         return _normalize_with_maps("softmax", input, dim, dtype, implementation, way, out, group)
@@ -265,7 +262,7 @@ def log_softmax(
     axis: int | None = None,
     implementation: str | None = None,
     batch_invariant: bool = False,
-    scale: float | Tensor = _ONE,
+    scale: float | Tensor | None = None,
     softcap: float | None = None,
     where: Tensor | None = None,
     bias: Tensor | None = None,
@@ -292,7 +289,7 @@ def log_softmax(
         dim = _one_of(dim, axis)
     if batch_invariant or invariance._depth:
         implementation = invariance.chosen(implementation, batch_invariant)
-    plain = scale is _ONE and where is bias is softcap is sink is out is None
+    plain = scale is softcap is where is bias is sink is out is None
     if not plain or causal or safe:
         way = (scale, softcap, where, bias, causal, safe, sink)
         return _normalize_with_maps(

@@ -124,7 +124,6 @@ def _rows_at_once(x: Tensor, n_classes: int, chunk_size: int | None) -> int:
     return chunk_size or max(1, BYTES // (n_classes * x.element_size()))
 
 
-# --8<-- [start:chunks]
 class _LinearCrossEntropy(Function):
     """The losses of rows, of whose sum the gradients are computed with them."""
 
@@ -174,9 +173,6 @@ class _LinearCrossEntropy(Function):
                 gradient = scaled(flat, each, 1).view(gradient.shape)
             found.append(gradient)
         return *found, *(None,) * ctx.n_more
-
-
-# --8<-- [end:chunks]
 
 
 def _recomputed(

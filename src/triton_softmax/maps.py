@@ -35,7 +35,7 @@ def check_number(value: Any, name: str) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number or a tensor, not {type(value).__name__}")
-    if not math.isfinite(value):
+    if not -math.inf < value < math.inf:
         raise ValueError(f"{name} must be finite, not {value}")
     return float(value)
 
@@ -104,7 +104,7 @@ def check_way(
                 f"{tuple(scale.shape)}"
             )
     else:
-        scale = check_number(scale, "scale")
+        scale = 1.0 if scale is None else check_number(scale, "scale")
     if where is not None:
         check_tensor(where, "where", x, x.shape)
     if bias is not None:

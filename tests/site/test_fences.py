@@ -222,6 +222,10 @@ def test_the_pieces_of_a_page_are_whole_sections(page):
         assert covered >= len(text.splitlines()) - blank
 
 
+CALLED_BY = {"mapped_rows": "scale="}
+"""What runs a kernel that has no name among the implementations."""
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if pieces(page)], ids=page_id)
 def test_a_page_runs_the_kernels_that_it_shows_in_pieces(page):
     """A piece is not run from the page, so a fence of the page calls its kernel by name."""
@@ -233,4 +237,5 @@ def test_a_page_runs_the_kernels_that_it_shows_in_pieces(page):
     )
     for path in {match["path"] for match in pieces(page)}:
         if "/kernels/" in path and "/device/" not in path:
-            assert Path(path).stem in called, f"{page_id(page)} does not call {path}"
+            name = Path(path).stem
+            assert CALLED_BY.get(name, name) in called, f"{page_id(page)} does not call {path}"
