@@ -18,9 +18,9 @@ from softmax_site.benchmarks.tables import Row, table
 from softmax_site.benchmarks.words import SIGNS, sign
 from softmax_site.figures import kernels as figures
 
-LADDER = ((32768, 4096), (2048, 65536))
-"""The shapes by which the rungs of the ladder are compared, float32: rows that a cache holds, and
-rows that it does not."""
+LADDER = ((32768, 4096), (8192, 16384), (2048, 65536))
+"""The shapes by which the rungs of the ladder are compared, float32: rows that a cache holds, rows
+that it does not, and rows that registers do not hold either."""
 
 
 class Entry(NamedTuple):
@@ -227,7 +227,8 @@ def _table(entries: tuple[Entry, ...], caption: str, speeds) -> str:
 
 def tables(data: dict | None) -> dict[str, Fragment]:
     """The map in three tables, with speeds where there are measurements."""
-    named = " and ".join(f"{shape[0]:,} × {shape[1]:,}" for shape in LADDER)
+    *first, last = (f"{shape[0]:,} × {shape[1]:,}" for shape in LADDER)
+    named = f"{', '.join(first)} and {last}"
     ladder = tuple(entry.module for entry in RUNGS)
     of_rungs = measured_by(of_suite(data, "ladder"), ladder) if data else None
     of_library = measured_by([row for row in data["rows"] if row["bytes"]]) if data else None
@@ -254,7 +255,7 @@ def tables(data: dict | None) -> dict[str, Fragment]:
             ),
             of_library,
         ),
-        "map-others": Fragment(_table(OTHERS, "Called by name only", lambda entry: "–")),
+        "map-others": Fragment(_table(OTHERS, "Kernels beside the geometries", lambda entry: "–")),
     }
 
 
@@ -268,6 +269,14 @@ def six() -> Fragment:
         for entry in GEOMETRIES
     )
     return Fragment(f'<ol class="kernel-map six">\n{items}\n</ol>\n')
+
+
+def _against(group: dict[str, dict], name: str) -> str:
+    """Ours against another library, or why that has no time."""
+    if timed(group.get(name)):
+        return sign(ratio(group, name))
+    row = group.get(name)
+    return escape(row["status"]) if row else "–"
 
 
 def against(data: dict) -> Fragment:
@@ -284,7 +293,7 @@ def against(data: dict) -> Fragment:
                 losses.append((quack, row))
         else:
             unanswered += 1
-        cells = "".join(f"<td>{sign(ratio(group, name))}</td>" for name in others)
+        cells = "".join(f"<td>{_against(group, name)}</td>" for name in others)
         body.append(
             f"<tr><td>{case_words(row)}</td><td>{f'{ours:.2f}' if ours else '–'}</td>{cells}</tr>"
         )

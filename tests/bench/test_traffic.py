@@ -174,7 +174,14 @@ def test_each_geometry_moves_what_the_table_says(name, operation):
 def test_every_kernel_is_in_the_table():
     folder = Path(triton_softmax.kernels.__file__).parent
     modules = {path.stem for path in folder.glob("*.py")}
-    others = {"rows", "flash_attention", "split_rows_simple", "targets", "scale_rows", "mapped_rows"}
+    others = {
+        "rows",
+        "flash_attention",
+        "split_rows_simple",
+        "targets",
+        "scale_rows",
+        "mapped_rows",
+    }
     assert modules - {"__init__", *others} == {*MODULES, *GEOMETRIES}
     for name in (*MODULES, *GEOMETRIES):
         assert all(stated(name))

@@ -52,8 +52,8 @@ class Headline(NamedTuple):
 
 
 HEADLINES = {
-    **{name: Headline("ladder", name) for name in LADDER},
-    "backward": Headline("ladder", "single_block", direction="backward"),
+    **{name: Headline("ladder", name, (8192, 16384)) for name in LADDER},
+    "backward": Headline("ladder", "single_block", (8192, 16384), direction="backward"),
     "packed_rows": Headline("ladder", "packed_rows", (524288, 256)),
     "aligned_rows": Headline("forward", CHOOSER, (171853, 781)),
     "split_rows": Headline("ladder", "split_rows", (512, 262144)),

@@ -90,7 +90,7 @@ def claim(found: Result) -> str:
     """The result in Markdown, wins and losses alike."""
     others = f"{', '.join(found.libraries[:-1])} and {found.libraries[-1]}"
     return (
-        "Softmax has to read every number once and write it once. On an NVIDIA "
+        "Softmax can do no less than read its input once and write its result once. On an NVIDIA "
         f"{found.gpu}, a data-centre GPU, these kernels do so at **{found.of_copy:.2f} of a plain "
         f"copy’s speed** (median of {found.cases} cases, forward and backward) and at "
         f"**{found.over_best:.2f} × the speed of the best of** {others} (geometric mean): faster "
@@ -121,8 +121,8 @@ def limits(data: dict | None) -> str:
     ]
     if pairs:
         items.append(
-            "**For a few thousand numbers.** Then it takes longer to start a kernel than to run "
-            "it, and [starting ours](benchmarks/host-time.md) takes longer than starting torch’s: "
+            "**For small tensors, one call at a time.** Below about a million numbers it takes "
+            "longer to start a kernel than to run it, and [starting ours](benchmarks/host-time.md) takes longer than starting torch’s: "
             f"{', '.join(pairs)}."
         )
     rows = of_suite(data, "strided") if data else []
@@ -140,6 +140,8 @@ def limits(data: dict | None) -> str:
         "with the matrix products, as [FlashAttention](kernels/flash-attention.md) does. Under "
         "`torch.compile`, rows of more than 1,024 elements are not fused with the operations "
         "around them.",
+        "**For the speed of anything but softmax, log-softmax and log-sum-exp.** The losses, "
+        "masks and scales, and several GPUs are tested, but have not been timed yet.",
         "**For speed on other hardware.** Everything was measured on one kind of GPU. On a CPU "
         "the functions call PyTorch’s own.",
     ]

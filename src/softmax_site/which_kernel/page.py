@@ -233,7 +233,7 @@ def guessing(root: Path, rows: list[dict]) -> str:
 
     def words(group: list[float]) -> str:
         half, most = (
-            f"{max(1, round(100 * (each - 1)))} %"
+            f"{100 * (each - 1):.{1 if each < 1.02 else 0}f} %"
             for each in (median(group), quantiles(group, n=10)[-1])
         )
         return (
