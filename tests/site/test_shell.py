@@ -78,7 +78,8 @@ def published(tmp_path_factory) -> Path:
     (folder / "docs/other.md").write_text("# Other & more\n\nText.\n")
     (folder / "hooks.py").write_text(
         "from softmax_site.build import "
-        "on_page_content, on_page_context, on_page_markdown, on_post_page, on_post_template\n"
+        "on_env, on_page_content, on_page_context, on_page_markdown, on_post_page, "
+        "on_post_template\n"
     )
     settings = {
         "INHERIT": str(ROOT / "mkdocs.yml"),

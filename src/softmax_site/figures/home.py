@@ -122,7 +122,8 @@ def limits(data: dict | None) -> str:
     if pairs:
         items.append(
             "**For small tensors, one call at a time.** Below about a million numbers it takes "
-            "longer to start a kernel than to run it, and [starting ours](benchmarks/host-time.md) takes longer than starting torch’s: "
+            "longer to start a kernel than to run it, and [starting ours](benchmarks/host-time.md) "
+            "takes longer than starting torch’s: "
             f"{', '.join(pairs)}."
         )
     rows = of_suite(data, "strided") if data else []
