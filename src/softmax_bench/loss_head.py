@@ -24,10 +24,11 @@ class Operands(NamedTuple):
 
     x: Tensor
     """Logits or scores; for a layer its input."""
-    target: Tensor | None = None
-    """Classes of rows, of which every eighth is ignored; for log-probabilities none is."""
-    more: Tensor | None = None
-    """The layer's weight, a mask, or temperatures of rows."""
+    target: Any = None
+    """A tensor, or None. Classes of rows, of which every eighth is ignored; for log-probabilities
+    none is."""
+    more: Any = None
+    """A tensor, or None. The layer's weight, a mask, or temperatures of rows."""
 
 
 class Refused(ValueError):
@@ -126,7 +127,7 @@ def by_ours(case: Case, t: Operands) -> Callable[..., Results]:
 
 def by_liger(case: Case, t: Operands) -> Callable[..., Results]:
     """Liger's losses."""
-    import liger_kernel.transformers as liger
+    import liger_kernel.transformers as liger  # pyright: ignore[reportMissingImports]
 
     if case.op == "cross_entropy":
         loss = liger.LigerCrossEntropyLoss()
@@ -140,7 +141,7 @@ def by_liger(case: Case, t: Operands) -> Callable[..., Results]:
 
 def by_quack(case: Case, t: Operands) -> Callable[..., Results]:
     """QuACK's cross-entropy."""
-    from quack.cross_entropy import cross_entropy
+    from quack.cross_entropy import cross_entropy  # pyright: ignore[reportMissingImports]
 
     if case.op != "cross_entropy":
         raise Refused(f"QuACK's {case.op} is not called here")

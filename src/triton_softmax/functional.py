@@ -79,7 +79,7 @@ def _normalize_with_maps(
     watched = has_torch_function(tensors) and not torch.compiler.is_compiling()
     if not isinstance(x, Tensor) or watched:
         names = ("scale", "softcap", "where", "bias", "causal", "safe", "sink", "out")
-        keywords = dict(zip(names, (*arguments, out), strict=True))
+        keywords: dict[str, Any] = dict(zip(names, (*arguments, out), strict=True))
         function = softmax if operation == "softmax" else log_softmax
         if not watched:
             return _pass_on(function, x, dim, dtype, implementation=implementation, **keywords)

@@ -143,7 +143,8 @@ class _LinearCrossEntropy(Function):
             if bias is not None:
                 logits += bias
             of_chunk = rows_with(logits, rows.chunk(start, start + n), 1)
-            distribution = distribution_of(logits, of_chunk[0], weight, settings)
+            target_of_chunk: Any = of_chunk[0]
+            distribution = distribution_of(logits, target_of_chunk, weight, settings)
             further = (settings.scale, settings.softcap, distribution, settings.implementation)
             if not any(wanted[:3]):
                 found = registration.cross_entropy_rows(logits, *of_chunk, 1, False, *further)

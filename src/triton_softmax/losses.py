@@ -342,8 +342,7 @@ def distribution_of(
     accumulator, epsilon = wide(x.new_empty(0)).dtype, settings.label_smoothing
     of_classes = None if weight is None else _along(weight.to(accumulator), x, settings.dim)
     if not target.is_floating_point():
-        smoothed = of_classes is not None and epsilon > 0.0
-        return of_classes.expand(x.shape) if smoothed else None
+        return None if of_classes is None or epsilon == 0.0 else of_classes.expand(x.shape)
     if epsilon > 0.0:
         target = target.to(accumulator) * (1.0 - epsilon) + epsilon / x.shape[settings.dim]
     return target if of_classes is None else target * of_classes

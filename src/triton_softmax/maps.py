@@ -456,9 +456,9 @@ def _backward(ctx, dy, _):
         if needs[4]:
             total, share = total.unsqueeze(dim), share.unsqueeze(dim)
     # eq: maps-sink-gradient
-    of_sink = -share * total if needs[4] else None
+    of_sink = None if share is None or total is None else -share * total
     of_scale, of_bias, of_sink = (
-        None if shape is None or not wanted else _summed(t, *shape)
+        None if t is None or shape is None or not wanted else _summed(t, *shape)
         for t, shape, wanted in zip(
             (of_scale, dz, of_sink), ctx.like, (needs[1], needs[2], needs[4]), strict=True
         )

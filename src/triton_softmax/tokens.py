@@ -257,6 +257,7 @@ class _Tokens(Function):
             dx = next(found) if x.requires_grad else None
             dscale = next(found) if scale is not None and scale.requires_grad else None
             return dx, None, dscale, *none
+        each = at_tokens = g  # of several tokens; set below
         if index is None:
             target = torch.full_like(x[:, 0], -1, dtype=torch.int64)
             g = torch.zeros((), dtype=g_entropy.dtype, device=x.device).expand(len(x))
@@ -281,7 +282,7 @@ class _Tokens(Function):
             dx.scatter_add_(1, index, more.to(dx.dtype))
             if of_scale:
                 dscale = dscale + (each * at_tokens).sum(1, keepdim=True)
-        if of_scale:
+        if of_scale and scale is not None:
             dscale = dscale.sum_to_size(scale.shape).to(scale.dtype)
         return dx, None, dscale if of_scale else None, *none
 
