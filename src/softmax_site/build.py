@@ -7,6 +7,7 @@ them wherever the repository lies.
 from __future__ import annotations
 
 import gc
+import re
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,9 @@ def on_post_template(output, template_name, config):
 
 
 def on_post_page(output, page, config):
-    """Name the page's layout on its body, where style sheets look for it."""
+    """Name the page's layout on its body, where style sheets look for it; and drop the indentation
+    of the navigation, a tenth of a page's bytes."""
+    before, article, rest = output.partition("<article")
+    output = re.sub(r"\n\s+", "\n", before) + article + rest
     layout = page.meta.get("layout")
     return output.replace("<body ", f'<body class="page-{layout}" ', 1) if layout else output

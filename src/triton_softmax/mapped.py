@@ -159,7 +159,8 @@ def run(
     first = elements[0]
     if first.dim() == 0:
         elements = tuple([each.reshape(1) for each in elements])
-        way = Way._make(each.reshape(1) if isinstance(each, Tensor) else each for each in way)
+        values: list[Any] = [t.reshape(1) if isinstance(t, Tensor) else t for t in way]
+        way = Way(*values)
         x = None if x is None else x.reshape(1)
         results = run(
             op, elements, numbers, way, 0, dtype, before=before, after=after, empty=empty, x=x,

@@ -90,7 +90,7 @@ def claim(found: Result) -> str:
     """The result in Markdown, wins and losses alike."""
     others = f"{', '.join(found.libraries[:-1])} and {found.libraries[-1]}"
     return (
-        "Softmax can do no less than read its input once and write its result once. On an NVIDIA "
+        "Softmax must read its input and write its result once. On an NVIDIA "
         f"{found.gpu}, a data-centre GPU, these kernels do so at **{found.of_copy:.2f} of a plain "
         f"copy’s speed** (median of {found.cases} cases, forward and backward) and at "
         f"**{found.over_best:.2f} × the speed of the best of** {others} (geometric mean): faster "
