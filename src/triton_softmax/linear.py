@@ -27,8 +27,8 @@ from .losses import (
     rows_with,
     scaled,
     shares_of,
-    wide,
 )
+from .maps import wide
 
 BYTES = 1 << 28
 """Of the buffer of logits, if the caller names no number of rows: large enough that matrix products

@@ -28,6 +28,8 @@ from . import checks, distributed, invariance, registration
 from .checks import check_dtype
 from .eager import keeps_graph, nobody_watches, transformed
 from .functional import log_softmax, logsumexp
+from .mapped import Way
+from .maps import mapped_elements, wide
 from .targets import numbers_of_targets
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -49,11 +51,6 @@ class Settings(NamedTuple):
     softcap: float | None = None
     implementation: str | None = None
     """Of the batch-invariant kernels, if they are asked for."""
-
-
-def wide(t: Tensor) -> Tensor:
-    """16-bit numbers in float32."""
-    return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
 
 
 def cross_entropy(
@@ -184,18 +181,15 @@ def cross_entropy(
     )
     probabilities = target.shape == input.shape and target.is_floating_point()
     of_target = probabilities and target.requires_grad and torch.is_grad_enabled()
-    if input.numel() == 0 or transformed() or of_target:
-        by = _of_probabilities if probabilities else by_operators
-        loss, lse = by(mapped(input, scale, softcap), target, weight, settings)
-    elif not (input.is_cuda or checks.INTERPRETED) and (
-        probabilities
-        or (weight is not None and label_smoothing > 0.0)
-        or scale != 1.0
-        or softcap is not None
-    ):
+    in_operators = input.numel() == 0 or transformed() or of_target
+    if not (input.is_cuda or checks.INTERPRETED):
         # PyTorch's operators alone have these where Triton compiles for no device.
+        weighted = weight is not None and label_smoothing > 0.0
+        in_operators |= probabilities or weighted or scale != 1.0 or softcap is not None
+    if in_operators:
         by = _of_probabilities if probabilities else by_operators
-        loss, lse = by(mapped(input, scale, softcap), target, weight, settings)
+        x = mapped_elements(input, Way(scale, softcap))
+        loss, lse = by(x, target, weight, settings)
     else:
         loss, lse = by_kernel(input, target, weight, settings, inplace_backward)
     loss = loss.to(loss_dtype)
@@ -264,14 +258,6 @@ def _check_targets(x: Tensor, target: Tensor, dim: int, ignore_index: int) -> No
     wrong = (target != ignore_index) & ((target < 0) | (target >= x.shape[dim]))
     if wrong.any():
         raise IndexError(f"Target {target[wrong][0].item()} is out of bounds.")
-
-
-def mapped(x: Tensor, scale: float | Tensor = 1.0, softcap: float | None = None) -> Tensor:
-    """The logits that softmax sees, in float32 for 16-bit ones."""
-    x = wide(x)
-    if not isinstance(scale, float) or scale != 1.0:
-        x = x * scale
-    return x if softcap is None else softcap * torch.tanh(x / softcap)
 
 
 # --8<-- [start:rows]

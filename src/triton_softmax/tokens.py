@@ -18,7 +18,7 @@ from . import checks, distributed, invariance, registration
 from .checks import check_dtype
 from .eager import transformed
 from .functional import log_softmax
-from .losses import wide
+from .maps import wide
 
 
 def selective_log_softmax(

@@ -47,7 +47,7 @@ def normalized(
         return tensors.normalized(name, x, dim, dtype, implementation)
     from . import softmax
 
-    return getattr(softmax, name)(x, dim, dtype, group, implementation)
+    return softmax.normalized(name, x, dim, dtype, group, implementation)
 
 
 def with_maps(

@@ -16,7 +16,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from ..losses import _check, mapped, wide
+from ..losses import _check
+from ..mapped import Way
+from ..maps import mapped_elements, wide
 from . import local
 from .ranks import Shard, agree, blocks_of, in_turn, send
 from .softmax import described, prepared, row_bytes, rows_of
@@ -291,7 +293,7 @@ def cross_entropy(
             over_all_rows(sums, loss.over_rows)
         raise
     if scale != 1.0 or softcap is not None:
-        x = mapped(x, scale, softcap)
+        x = mapped_elements(x, Way(scale, softcap))
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     rows = rows_of(x, dim)
     loss = loss._replace(in_place=loss.in_place and may_be_overwritten(x, rows))

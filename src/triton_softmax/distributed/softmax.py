@@ -130,7 +130,7 @@ class _Normalized(Function):
 # --8<-- [end:softmax]
 
 
-def _normalized(
+def normalized(
     name: str,
     x: Tensor,
     dim: int,
@@ -138,6 +138,8 @@ def _normalized(
     group: Any,
     implementation: str | None,
 ) -> Tensor:
+    """The part that this rank has of `softmax` or `log_softmax`, whichever is named, of the part of
+    the input."""
     if implementation not in (None, BATCH_INVARIANT):
         raise ValueError("implementation= names a kernel for whole rows; a group has parts of them")
     if dtype is None and x.device.type != "cpu" and torch.is_autocast_enabled(x.device.type):
@@ -150,28 +152,6 @@ def _normalized(
     shard = shard_of(x, dim, group, name)
     y = _Normalized.apply(rows_of(x, dim), shard, name, implementation)
     return from_rows(y, x, dim).view(shape)
-
-
-def softmax(
-    x: Tensor,
-    dim: int,
-    dtype: torch.dtype | None,
-    group: Any,
-    implementation: str | None = None,
-) -> Tensor:
-    """The part of `functional.softmax` that this rank has, of the part of the input."""
-    return _normalized("softmax", x, dim, dtype, group, implementation)
-
-
-def log_softmax(
-    x: Tensor,
-    dim: int,
-    dtype: torch.dtype | None,
-    group: Any,
-    implementation: str | None = None,
-) -> Tensor:
-    """The part of `functional.log_softmax` that this rank has, of the part of the input."""
-    return _normalized("log_softmax", x, dim, dtype, group, implementation)
 
 
 def with_maps(
@@ -192,8 +172,8 @@ def with_maps(
     Raises:
         NotImplementedError: a tensor that all elements of a row share wants a gradient.
     """
-    prepared(x if dtype is None else x.to(dtype), dim, group)
     x = x if dtype is None else x.to(dtype)
+    prepared(x, dim, group)
     dim = check_dim(dim, x.dim())
     way = maps.check_way(x, dim, *arguments)
     for each in (way.scale, way.bias):
@@ -206,7 +186,7 @@ def with_maps(
     if way.where is not None:
         gone = gone | ~way.where
     z = torch.where(gone, -torch.inf, z)
-    y = _normalized(name, z, dim, None, group, implementation)
+    y = normalized(name, z, dim, None, group, implementation)
     if way.safe:
         y = torch.where(gone, -torch.inf if name == "log_softmax" else 0.0, y)
     return y.to(x.dtype)

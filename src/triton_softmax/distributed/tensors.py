@@ -89,7 +89,7 @@ def normalized(name: str, x: Any, dim: int, dtype: Any, implementation: Any) -> 
 
         y = getattr(functional, name)(local, dim)
     else:
-        y = getattr(shards, name)(local, dim, None, group, implementation)
+        y = shards.normalized(name, local, dim, None, group, implementation)
     return _assembled(y, x, x.shape, x.placements)
 
 
