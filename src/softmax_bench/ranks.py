@@ -1,28 +1,33 @@
-"""Softmax and cross-entropy of rows that are cut over two GPUs, beside what others do.
+"""Softmax and cross-entropy of rows that are cut over several GPUs, beside what others do.
 
-`python -m torch.distributed.run --standalone --nproc-per-node 2 -m softmax_bench.ranks` prints a
-table of medians in milliseconds, of the slower rank: 8,192 rows of 2 × 65,536 bfloat16. The others
-are PyTorch's softmax of a `DTensor`, its `loss_parallel`, and the formula that Megatron-LM has
-published, written here with PyTorch's operators: three all-reduces forward, of the maximum, of the
-target's logit and of the denominator. The softmax of one GPU's part alone is the yardstick.
-
-No result of it has been published yet.
+`python -m torch.distributed.run --standalone --nproc-per-node 2 -m softmax_bench.ranks --out FILE`
+measures rows of 65,536 bfloat16 columns on each rank: the median, 20th and 80th percentile of each
+call, on the slower rank, with nothing in the L2 cache before. The others are PyTorch's softmax of a
+`DTensor`, its `loss_parallel`, and the formula that Megatron-LM has published, written here with
+PyTorch's operators: three all-reduces forward, of the maximum, of the target's logit and of the
+denominator. The softmax and the loss of one GPU's part alone, a copy of it, and a message of the
+same size alone say what the rest is made of.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-ROWS, COLUMNS = 8192, 65_536
-"""Rows, and columns on each rank."""
+ROWS = (512, 2048, 8192)
+COLUMNS = 65_536
+"""On each rank."""
 
-REPEATS = 20
+REPEATS = 30
 
 
 class MegatronCrossEntropy(torch.autograd.Function):
@@ -56,26 +61,42 @@ class MegatronCrossEntropy(torch.autograd.Function):
         return (dx * gradients[0].unsqueeze(-1)).to(ctx.dtype), None, None, None
 
 
-def median_ms(call: Callable[[], Any], group: Any) -> float:
-    """The median time of a call, on the slower rank; the L2 cache holds nothing of it before."""
-    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+def quantiles_us(call: Callable[[], Any], group: Any, flush: Tensor) -> dict[str, float]:
+    """The median, 20th and 80th percentile of a call's time in µs, on the slower rank."""
     times = []
     for repeat in range(REPEATS + 3):
         flush.zero_()
         dist.barrier(group)
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        # Longer than the host takes for a call, so that the device never waits for it.
+        torch.cuda._sleep(3_000_000)
         begin.record()
         call()
         end.record()
         torch.cuda.synchronize()
         if repeat >= 3:
-            times.append(begin.elapsed_time(end))
-    median = torch.tensor(sorted(times)[len(times) // 2], device="cuda")
-    dist.all_reduce(median, dist.ReduceOp.MAX, group=group)
-    return median.item()
+            times.append(begin.elapsed_time(end) * 1e3)
+    times.sort()
+    picked = [times[len(times) * share // 10] for share in (5, 2, 8)]
+    slower = torch.tensor(picked, device="cuda")
+    dist.all_reduce(slower, dist.ReduceOp.MAX, group=group)
+    return dict(zip(("us", "us_p20", "us_p80"), slower.tolist(), strict=True))
 
 
-def calls(group: Any) -> dict[str, Callable[[], Any]]:
+def host_us(call: Callable[[], Any], group: Any) -> float:
+    """What the processor of a rank takes for a call, in µs: the least of five rounds."""
+    rounds = []
+    for _ in range(5):
+        torch.cuda.synchronize()
+        dist.barrier(group)
+        begin = time.perf_counter()
+        for _ in range(3):
+            call()
+        rounds.append((time.perf_counter() - begin) / 3 * 1e6)
+    return min(rounds)
+
+
+def calls(group: Any, n_rows: int) -> dict[str, Callable[[], Any]]:
     """What is measured, by name."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -84,47 +105,85 @@ def calls(group: Any) -> dict[str, Callable[[], Any]]:
     from triton_softmax import cross_entropy, softmax
 
     mesh = init_device_mesh("cuda", (group.size(),))
-    x = torch.randn(ROWS, COLUMNS, device="cuda", dtype=torch.bfloat16)
-    target = torch.randint(COLUMNS * group.size(), (ROWS,), device="cuda")
+    x = torch.randn(n_rows, COLUMNS, device="cuda", dtype=torch.bfloat16)
+    y = torch.empty_like(x)
+    target = torch.randint(COLUMNS * group.size(), (n_rows,), device="cuda")
+    here = target % COLUMNS
     dist.broadcast(target, 0, group=group)
     start, total = COLUMNS * group.rank(), COLUMNS * group.size()
     leaf = x.clone().requires_grad_()
     placed = DTensor.from_local(x, mesh, [Shard(1)])
     placed_target = DTensor.from_local(target, mesh, [Replicate()])
+    words = torch.zeros(2, n_rows, device="cuda")
+    of_all = torch.empty(group.size(), 2, n_rows, device="cuda")
 
     def ours() -> None:
+        leaf.grad = None
         where = {"vocab_start": start, "vocab_size": total}
         cross_entropy(leaf, target, group=group, **where).backward()
 
+    def ours_alone() -> None:
+        leaf.grad = None
+        cross_entropy(leaf, here).backward()
+
     def of_pytorch() -> None:
+        leaf.grad = None
         given = DTensor.from_local(leaf, mesh, [Shard(1)])
         with loss_parallel():
             torch.nn.functional.cross_entropy(given, placed_target).backward()
 
     def of_megatron() -> None:
+        leaf.grad = None
         MegatronCrossEntropy.apply(leaf, target, start, group).mean().backward()
 
     return {
-        "softmax of the part alone": lambda: softmax(x, 1),
-        "softmax, two ranks": lambda: softmax(x, 1, group=group),
+        "copy": lambda: y.copy_(x),
+        "message": lambda: dist.all_gather_into_tensor(of_all, words, group=group),
+        "softmax, part alone": lambda: softmax(x, 1),
+        "softmax": lambda: softmax(x, 1, group=group),
         "softmax, DTensor of PyTorch": lambda: torch.softmax(placed, 1),
-        "cross-entropy forward and backward": ours,
-        "the same, loss_parallel": of_pytorch,
-        "the same, Megatron's formula": of_megatron,
+        "cross-entropy, part alone": ours_alone,
+        "cross-entropy": ours,
+        "cross-entropy, loss_parallel": of_pytorch,
+        "cross-entropy, Megatron-LM's formula": of_megatron,
     }
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True, help="the JSON file to write")
+    parser.add_argument("--commit", default="", help="of the code that is measured")
+    options = parser.parse_args()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl")
     group = dist.group.WORLD
-    for name, call in calls(group).items():
-        try:
-            text = f"{median_ms(call, group):8.3f} ms"
-        except torch.OutOfMemoryError:
-            text = "out of memory"
-        if dist.get_rank() == 0:
-            print(f"{name:40} {text}", flush=True)
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    found = []
+    for n_rows in ROWS:
+        for name, call in calls(group, n_rows).items():
+            row: dict[str, Any] = {"call": name, "rows": n_rows, "columns": COLUMNS}
+            try:
+                row |= quantiles_us(call, group, flush) | {"host_us": host_us(call, group)}
+            except torch.OutOfMemoryError:
+                row["error"] = "out of memory"
+            found.append(row)
+            if dist.get_rank() == 0:
+                print(row, flush=True)
+        torch.cuda.empty_cache()
+    if dist.get_rank() == 0:
+        import triton
+
+        data = {
+            "gpu": torch.cuda.get_device_name(),
+            "ranks": dist.get_world_size(),
+            "torch": torch.__version__,
+            "triton": triton.__version__,
+            "commit": options.commit,
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        }
+        lines = ",\n".join("    " + json.dumps(row) for row in found)
+        head = json.dumps(data, indent=2)[:-2]
+        options.out.write_text(f'{head},\n  "rows": [\n{lines}\n  ]\n}}\n', encoding="utf-8")
     dist.destroy_process_group()
 
 

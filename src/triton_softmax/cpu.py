@@ -106,25 +106,3 @@ def entropy(x: Tensor, dim: int, dtype: torch.dtype):
     m, _, e, weighted = _distances(x, dim)
     d = e.sum(dim)
     return tuple(t.to(dtype) for t in (m.squeeze(dim), d.log(), d.log() - weighted.sum(dim) / d))
-
-
-def selected_backward(x: Tensor, target: Tensor, picked: Tensor, g: Tensor, *arguments):
-    return tokens_backward(x, target, picked, g, torch.zeros_like(g), *arguments)
-
-
-def tokens_backward(
-    x: Tensor,
-    target: Tensor,
-    _: Tensor,
-    g: Tensor,
-    g_entropy: Tensor,
-    dim: int,
-    dtype: torch.dtype,
-) -> Tensor:
-    _, _, e, weighted = _distances(x, dim)
-    g, g_entropy = _wide(g).unsqueeze(dim), _wide(g_entropy).unsqueeze(dim)
-    d = e.sum(dim, keepdim=True)
-    dx = e * ((g_entropy * weighted.sum(dim, keepdim=True) / d - g) / d) - weighted * g_entropy / d
-    target = target.unsqueeze(dim)
-    there = torch.where(target >= 0, g, 0.0).to(dx.dtype)
-    return dx.scatter_add(dim, target.clamp(min=0), there).to(dtype)

@@ -74,6 +74,26 @@ def keeps_graph() -> bool:
         return True
 
 
+def short(op, kernel):
+    """An operator without a derivative, called past the dispatcher where nobody would miss it.
+
+    Args:
+        op: the operator.
+        kernel: the function that it is.
+    """
+
+    def call(x, *arguments):
+        return (kernel if nobody_watches(x) else op)(x, *arguments)
+
+    return call
+
+
+def direct(function):
+    """What a `torch.autograd.Function` applies. `Function.apply` is Python code that looks for
+    transforms, which `nobody_watches` has done, and then calls this."""
+    return super(Function, function).apply  # pyright: ignore[reportAttributeAccessIssue]
+
+
 # --8<-- [start:eager-softmax]
 _BACKWARD = {"softmax": "softmax_backward", "log_softmax": "log_softmax_backward"}
 
@@ -134,10 +154,8 @@ class _Logsumexp(Function):
         return plan(x, dlse), None
 
 
-# `Function.apply` is Python code that looks for transforms, which `nobody_watches` has done, and
-# then calls this.
-differentiable_softmax = super(Function, _Softmax).apply  # pyright: ignore[reportAttributeAccessIssue]
-differentiable_logsumexp = super(Function, _Logsumexp).apply  # pyright: ignore[reportAttributeAccessIssue]
+differentiable_softmax = direct(_Softmax)
+differentiable_logsumexp = direct(_Logsumexp)
 
 if not AVAILABLE:
 

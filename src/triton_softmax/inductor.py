@@ -13,6 +13,7 @@ are, and work.
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -26,15 +27,28 @@ from .checks import INTERPRETED
 LONGEST_FUSED = 1024
 """The longest row that Inductor keeps in registers, and so reads once."""
 
+LONGEST_OF_FEW, FEW_ELEMENTS = 8192, 2**20
+"""The longest row of so few elements that reading them again, from the cache, takes less than
+calling an operator does."""
+
 _ops = torch.ops.triton_softmax
 _done = False
 
 
+def _known(number: Any) -> float:
+    """A number that is not known while shapes are traced counts as it is at this call."""
+    if isinstance(number, int):
+        return number
+    hint = getattr(number.node, "hint", None)
+    return math.inf if hint is None else hint
+
+
 def _fuses(x: Tensor, dim: int, implementation: str | None) -> bool:
-    length = x.shape[dim] if x.dim() else 1
-    # A length that is not known while shapes are traced counts as it is at this call.
-    known = length if isinstance(length, int) else getattr(length.node, "hint", None)
-    return implementation is None and known is not None and known <= LONGEST_FUSED
+    if implementation is not None:
+        return False
+    length = _known(x.shape[dim]) if x.dim() else 1
+    few = length <= LONGEST_OF_FEW and _known(x.numel()) <= FEW_ELEMENTS
+    return length <= LONGEST_FUSED or few
 
 
 def _contiguous(result: Tensor) -> Tensor:

@@ -35,6 +35,22 @@ def cuda_index(tensor: Tensor) -> int:
     return tensor.get_device() if tensor.is_cuda else -1
 
 
+class Memo(dict):
+    """What has been prepared for a kind of call, by its key; forgotten if there are too many."""
+
+    MOST = 1024
+
+    def of(self, key: tuple, prepare: Callable[[], Any]) -> Any:
+        """What is there for the key, prepared if nothing is."""
+        found = self.get(key)
+        if found is None:
+            found = prepare()
+            if len(self) >= self.MOST:
+                self.clear()
+            self[key] = found
+        return found
+
+
 # --8<-- [start:launch]
 class Launch:
     """One kernel with everything but its pointers, for tensors of the same dtypes, alignment and

@@ -26,10 +26,11 @@ from torch.overrides import has_torch_function_variadic
 
 from . import checks, distributed, invariance, registration
 from .checks import check_dtype
-from .eager import keeps_graph, nobody_watches, transformed
+from .eager import direct, keeps_graph, nobody_watches, short, transformed
 from .functional import log_softmax, logsumexp
 from .mapped import Way
 from .maps import mapped_elements, wide
+from .scaling import scale_rows
 from .targets import numbers_of_targets
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -344,6 +345,12 @@ def rows_with(x: Tensor, shares: Shares, dim: int) -> tuple[Tensor | None, ...]:
 # --8<-- [end:rows]
 
 
+_rows, _rows_in_place = (
+    short(op, registration.KERNELS[op])
+    for op in (registration.cross_entropy_rows, registration.cross_entropy_rows_)
+)
+
+
 # --8<-- [start:gradient-function]
 class _CrossEntropy(Function):
     """The losses of rows, whose gradient is written by the pass that computes them."""
@@ -353,10 +360,10 @@ class _CrossEntropy(Function):
         rows, further = arguments[:6], arguments[6:]
         if in_place:
             dx = x.detach()
-            loss, lse = registration.cross_entropy_rows_(dx, *rows, dim, *further)
+            loss, lse = _rows_in_place(dx, *rows, dim, *further)
             torch.autograd.graph.increment_version(dx)
         else:
-            loss, lse, dx = registration.cross_entropy_rows(x, *rows, dim, True, *further)
+            loss, lse, dx = _rows(x, *rows, dim, True, *further)
         ctx.save_for_backward(dx)
         ctx.dim = dim
         ctx.mark_non_differentiable(lse)
@@ -379,7 +386,7 @@ def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
     without a pass over it where that is 1."""
     if torch.compiler.is_compiling() or not nobody_watches(g) or keeps_graph():
         return (dx * g.unsqueeze(dim)).to(dx.dtype)
-    registration.scale_rows_(dx, g, dim)
+    scale_rows(dx, g, dim)
     return dx
 
 
@@ -400,6 +407,8 @@ class _Final(Function):
 
 
 # --8<-- [end:gradient-function]
+
+_differentiable = direct(_CrossEntropy)
 
 
 def by_kernel(
@@ -425,9 +434,10 @@ def by_kernel(
     if torch.is_grad_enabled() and x.requires_grad:
         in_place = in_place and not x.is_leaf and x.is_contiguous()
         in_place = in_place and not torch.compiler.is_compiling()
-        losses, lse = _CrossEntropy.apply(x, dim, in_place, *rows, *further)
+        apply = _differentiable if nobody_watches(x) else _CrossEntropy.apply
+        losses, lse = apply(x, dim, in_place, *rows, *further)
     else:
-        losses, lse, _ = registration.cross_entropy_rows(x.detach(), *rows, dim, False, *further)
+        losses, lse, _ = _rows(x.detach(), *rows, dim, False, *further)
     return reduced(losses, settings.reduction), lse
 
 

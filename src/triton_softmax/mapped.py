@@ -15,12 +15,11 @@ from .choose.device import Device
 from .choose.mapped import NO_SCALE, ONE_SCALE, SCALES, Maps, choose_mapped
 from .choose.vectors import ceil_div, vector_of_lines
 from .kernels.mapped_rows import mapped_rows_kernel
-from .launch import Launch, Workspace, cuda_index, current_device
+from .launch import Launch, Memo, Workspace, cuda_index, current_device
 from .layout import collapse
 from .operations.operation import Operation, in_any_order
 
-_calls: dict[tuple, _Call] = {}
-_MAX_CALLS = 1024
+_calls = Memo()
 
 
 class Way(NamedTuple):
@@ -79,7 +78,7 @@ class _Call:
             sum(views[i].element_size() for i in of_elements if i < n_inputs),
             vector_of_lines(min(numeric), addresses, tuple(counts)) if adjacent else 1,
             adjacent=adjacent,
-            wide_index=n_cols * max(1, *steps) >= 2**31,
+            wide_index=max(n_cols * max(1, *steps), 2 * n_rows) >= 2**31,
             any_order=op.any_order,
             device=_device_of(x),
         )
@@ -213,8 +212,8 @@ def run(
         None if out is None else (out.stride(), out.data_ptr() & 15),
         *((view.stride(), view.dtype, view.data_ptr() & 15) for view in views),
     )  # fmt: skip
-    call = _calls.get(key)
-    if call is None:
+
+    def prepare() -> _Call:
         outs = [torch.empty(shape if e else without, dtype=t, device="meta") for e, t in kinds]
         if out is not None:
             outs[0] = out
@@ -224,10 +223,9 @@ def run(
         ]
         number = 1.0 if of_rows else float(scale)  # pyright: ignore[reportArgumentType]
         flags = along + [e for e, _ in kinds]
-        call = _Call(op, maps, views + results, len(views), flags, number, dim)
-        if len(_calls) >= _MAX_CALLS:
-            _calls.clear()
-        _calls[key] = call
+        return _Call(op, maps, views + results, len(views), flags, number, dim)
+
+    call = _calls.of(key, prepare)
     outs = []
     for i, (has_elements, kind) in enumerate(kinds):
         if i == 0 and out is not None:

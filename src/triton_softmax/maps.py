@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from . import checks, mapped, registration
-from .eager import nobody_watches, transformed
+from .eager import direct, nobody_watches, short, transformed
 from .mapped import Way
 from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.softmax import SOFTMAX, SOFTMAX_VJP
@@ -145,8 +146,11 @@ def with_maps(
     if all(map(nobody_watches, tensors)):
         if not (torch.is_grad_enabled() and any(each.requires_grad for each in tensors)):
             return _forward(log, x, dim, dtype, way, invariant, False)[0]
+        differentiable = _differentiable
+    else:
+        differentiable = _ops.mapped_softmax.default
     scale, factor = (way.scale, 1.0) if isinstance(way.scale, Tensor) else (None, way.scale)
-    return _ops.mapped_softmax.default(
+    return differentiable(
         x, scale, way.bias, way.where, way.sink, factor, way.softcap, way.causal, way.safe, log,
         dim, dtype, invariant,
     )[0]  # fmt: skip
@@ -448,7 +452,7 @@ def _backward(ctx, dy, _):
     else:
         further = needs[2] and (scale is not None or factor != 1.0 or softcap is not None)
         further = further or (needs[2] and y.dtype != ctx.in_dtype)
-        dx, dz, of_scale, total = _ops.mapped_softmax_backward.default(
+        dx, dz, of_scale, total = _mapped_softmax_backward(
             dy, y, x, scale, where, *ctx.numbers, ctx.in_dtype, y.dtype if further else None,
             needs[1], needs[4], ctx.invariant,
         )  # fmt: skip
@@ -472,6 +476,24 @@ def _summed(t: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
 
 
 # --8<-- [end:gradient]
+
+
+class _Mapped(Function):
+    """The same derivative for plain eager calls."""
+
+    @staticmethod
+    def forward(ctx, *inputs):
+        output = _softmax_kernel(*inputs)
+        _setup(ctx, inputs, output)
+        return output
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return _backward(ctx, *gradients)
+
+
+_differentiable = direct(_Mapped)
+_mapped_softmax_backward = short(_ops.mapped_softmax_backward.default, _backward_kernel)
 
 for _op, _kernel, _shape in (
     (_ops.mapped_softmax.default, _softmax_kernel, _softmax_shape),

@@ -55,7 +55,7 @@ from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import Operation, in_any_order
 from .operations.softmax import SOFTMAX, SOFTMAX_VJP
-from .operations.tokens import ENTROPY, SELECTED_VJP, STATISTICS, TOKENS_VJP
+from .operations.tokens import ENTROPY, STATISTICS
 
 OPERATIONS = {
     "softmax": SOFTMAX,
@@ -73,8 +73,6 @@ LOSSES = {
     "cross_entropy_smoothed_gradient": CROSS_ENTROPY_SMOOTHED_GRADIENT,
     "statistics": STATISTICS,
     "entropy": ENTROPY,
-    "selected_backward": SELECTED_VJP,
-    "tokens_backward": TOKENS_VJP,
 }
 """What stands around a softmax: operations with numbers of the row, among the inputs or the
 results. With an underscore behind its name, one writes the elements over those of the input."""
@@ -427,6 +425,9 @@ def _launches(
 ) -> tuple[Launch, ...]:
     """One launch for each of the choice's constants."""
     options = {"num_warps": choice.num_warps}
+    if op.any_order:
+        # Fused, a product would be rounded in one kernel and not in another.
+        options["enable_fp_fusion"] = False
     if choice.max_registers is not None:
         options["maxnreg"] = choice.max_registers
     kernel = GEOMETRIES[choice.kernel]

@@ -37,8 +37,8 @@ from .derivatives import (
 )
 from .dispatch import run
 from .operations.distribution import DISTRIBUTION, DISTRIBUTION_GRADIENT
+from .operations.tokens import SELECTED_VJP, TOKENS_VJP
 from .plan import LOSSES
-from .scaling import scale_rows
 
 _library = torch.library.Library("triton_softmax", "DEF")
 _FORWARD = "Tensor x, int dim, ScalarType? dtype=None, str? implementation=None"
@@ -313,14 +313,16 @@ _library.define(
 _library.define(
     f"tokens_backward_(Tensor(a!) x, {_TOKENS}, {_SCALED}, bool of_scale=False) -> Tensor"
 )
-_library.define("scale_rows_(Tensor(a!) x, Tensor factor, int dim) -> ()")
 
 cross_entropy_rows = _ops.cross_entropy_rows.default
 cross_entropy_rows_ = _ops.cross_entropy_rows_.default
 row_statistics = _ops.row_statistics.default
 tokens_backward = _ops.tokens_backward.default
 tokens_backward_ = _ops.tokens_backward_.default
-scale_rows_ = _ops.scale_rows_.default
+
+
+KERNELS = {}
+"""What these operators do, for calls past PyTorch's dispatcher."""
 
 
 def _accumulator(x: Tensor) -> torch.dtype:
@@ -427,14 +429,11 @@ def _tokens_backward(
     *,
     in_place=False,
 ):
-    numbers = (target, picked, g) if g_entropy is None else (target, picked, g, g_entropy)
-    name = "selected_backward" if g_entropy is None else "tokens_backward"
-    nothing = x.new_empty(0, dtype=_accumulator(x))
-    if scale is None and factor == 1.0:
-        dx = run(name + "_" * in_place, (x, *numbers), dim, None, implementation)
-        return dx, nothing
+    op, numbers = SELECTED_VJP, (target, picked, g)
+    if g_entropy is not None:
+        op, numbers = TOKENS_VJP, (*numbers, g_entropy)
     dx, *found = mapped.run(
-        LOSSES[name],
+        op,
         (x,),
         numbers,
         mapped.Way(factor if scale is None else scale),
@@ -445,7 +444,7 @@ def _tokens_backward(
         invariant=implementation is not None,
         out=x if in_place else None,
     )
-    return dx, *(found or (nothing,))
+    return dx, *(found or (x.new_empty(0, dtype=_accumulator(x)),))
 
 
 def _tokens_backward_in_place(*arguments):
@@ -468,17 +467,13 @@ def _nothing(*_):
     return None
 
 
-def _scale_rows(x, factor, dim):
-    scale_rows(x, factor, dim)
-
-
 for _op, _kernel, _shape in (
     (cross_entropy_rows, _cross_entropy_rows, _cross_entropy_rows_shape),
     (cross_entropy_rows_, _cross_entropy_rows_in_place, _cross_entropy_rows_in_place_shape),
     (row_statistics, _row_statistics, _row_statistics_shape),
     (tokens_backward, _tokens_backward, _tokens_backward_shape),
     (tokens_backward_, _tokens_backward_in_place, _of_scale_shape),
-    (scale_rows_, _scale_rows, _nothing),
 ):
+    KERNELS[_op] = _kernel
     _library.impl(_op, _kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(_op, _shape, lib=_library)

@@ -8,16 +8,19 @@ import torch
 import triton
 from torch import Tensor
 
-from .kernels.targets import targets_kernel
-from .launch import Launch, cuda_index, current_device
+from .kernels.targets import count_targets_kernel, targets_kernel
+from .launch import Launch, Memo, cuda_index, current_device
 
-MAX_ROWS = 1 << 17
-"""Every program counts all targets; of more than these that would take longer than it saves."""
+MAX_ROWS = 1 << 24
+"""Every program adds up what all have counted; of more that would take longer than it saves."""
 
 BLOCK = 1024
+"""Rows of a program."""
 
-_launches: dict[tuple, Launch] = {}
-_MAX_LAUNCHES = 1024
+FEW = 8 * BLOCK
+"""So many targets every program counts itself; of more, a launch before counts a part each."""
+
+_launches = Memo()
 
 
 def as_three(x: Tensor, dim: int) -> tuple[int, int, int, int] | None:
@@ -50,25 +53,33 @@ def numbers_of_targets(
     index = cuda_index(x)
     if index >= 0 and index != current_device():
         return None
-    inputs = (x, target.contiguous())
-    if weight is not None:
-        inputs += (weight.contiguous(),)
+    n_rows, device = target.numel(), x.device
+    weights = () if weight is None else (weight.contiguous(),)
+    inputs = (x, target.contiguous(), *weights)
     key = (
         *((each.dtype, each.data_ptr() & 15) for each in inputs),
-        (seen, target.numel(), x.shape[dim], ignore_index, mean, smoothing, z_loss, index),
+        (seen, n_rows, x.shape[dim], ignore_index, mean, smoothing, z_loss, index),
     )
-    launch = _launches.get(key)
-    if launch is None:
+    programs = triton.cdiv(n_rows, BLOCK)
+
+    def prepare() -> tuple[Launch, ...]:
         n_inner, *strides = seen
-        n_rows = target.numel()
-        if len(_launches) >= _MAX_LAUNCHES:
-            _launches.clear()
+        count = "none" if not mean else "here" if n_rows <= FEW else "parts"
         numbers = (tuple(strides), n_rows, x.shape[dim], n_inner, ignore_index)
-        constants = {"SMOOTHING": smoothing, "Z_LOSS": z_loss, "MEAN": mean, "BLOCK": BLOCK}
-        launch = Launch(targets_kernel, triton.cdiv(n_rows, BLOCK), numbers, constants, {})
-        _launches[key] = launch
-    marked = torch.empty(target.shape, dtype=torch.int64, device=x.device)
+        constants = {"SMOOTHING": smoothing, "Z_LOSS": z_loss, "COUNT": count, "BLOCK": BLOCK}
+        last = Launch(targets_kernel, programs, numbers, constants, {})
+        if count != "parts":
+            return (last,)
+        numbers = (n_rows, ignore_index)
+        return Launch(count_targets_kernel, programs, numbers, {"BLOCK": BLOCK}, {}), last
+
+    launches = _launches.of(key, prepare)
     accumulator = torch.promote_types(x.dtype, torch.float32)
-    of_each = torch.empty((5, *target.shape), dtype=accumulator, device=x.device)
-    launch.run(inputs, (marked, of_each))
+    marked = torch.empty(target.shape, dtype=torch.int64, device=device)
+    of_each = torch.empty((5, *target.shape), dtype=accumulator, device=device)
+    parts = marked  # of which nothing is read
+    if len(launches) == 2:
+        parts = torch.empty((2, programs), dtype=accumulator, device=device)
+        launches[0].run(inputs, (parts,))
+    launches[-1].run((*inputs[:2], parts, *weights), (marked, of_each))
     return marked, of_each

@@ -16,7 +16,8 @@ from torch.autograd import Function
 
 from . import checks, distributed, invariance, registration
 from .checks import check_dtype
-from .eager import transformed
+from .eager import short, transformed
+from .finishing import finish
 from .functional import log_softmax
 from .maps import wide
 
@@ -187,7 +188,7 @@ def _of_tokens(
     if torch.is_grad_enabled() and wanted:
         picked, entropies = _Tokens.apply(x, *arguments, in_place)
     else:
-        picked, entropies = _forward(x, *arguments)
+        picked, entropies, *_ = _forward(x, *arguments)
     return (
         picked if index is None else picked.view(index.shape),
         entropies.view(logits.shape[:-1]) if entropy else entropies,
@@ -211,6 +212,9 @@ def _check_index(logits: Tensor, index: Tensor | None) -> None:
         raise IndexError(f"index {index[wrong][0].item()} is out of bounds")
 
 
+_statistics = short(registration.row_statistics, registration.KERNELS[registration.row_statistics])
+
+
 def _forward(
     x: Tensor,
     index: Tensor | None,
@@ -218,32 +222,33 @@ def _forward(
     entropy: bool,
     factor: float,
     implementation: str | None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(log-probabilities, entropies, m, log d)."""
     x = x.detach()
     scale = None if scale is None else scale.detach()
-    m, log_d, entropies = registration.row_statistics(x, 1, entropy, scale, factor, implementation)
+    m, log_d, entropies = _statistics(x, 1, entropy, scale, factor, implementation)
     if index is None:
-        return x.new_empty(0), entropies
+        return x.new_empty(0), entropies, m, log_d
     picked = x.gather(1, index).to(m.dtype) * (factor if scale is None else scale.to(m.dtype))
     # eq: log-probability
-    return (picked - m.unsqueeze(1)) - log_d.unsqueeze(1), entropies
+    return (picked - m.unsqueeze(1)) - log_d.unsqueeze(1), entropies, m, log_d
 
 
 class _Tokens(Function):
     """Log-probabilities (rows × tokens) and entropies of the rows of a matrix, whose gradient reads
-    it again."""
+    it again: once, since the summaries of rows are kept."""
 
     @staticmethod
     def forward(ctx, x, index, scale, entropy, factor, implementation, in_place):
-        picked, entropies = _forward(x, index, scale, entropy, factor, implementation)
-        ctx.save_for_backward(x, index, scale)
+        found = _forward(x, index, scale, entropy, factor, implementation)
+        ctx.save_for_backward(x, index, scale, *found[1:])
         ctx.arguments = entropy, factor, implementation
         ctx.in_place = in_place
-        return picked, entropies
+        return found[:2]
 
     @staticmethod
     def backward(ctx, g, g_entropy):
-        x, index, scale = ctx.saved_tensors
+        x, index, scale, entropies, m, log_d = ctx.saved_tensors
         entropy, factor, implementation = ctx.arguments
         none = (None,) * 4
         if not torch.compiler.is_compiling() and torch.is_grad_enabled():
@@ -270,19 +275,32 @@ class _Tokens(Function):
             picked = g
         g_entropy = g_entropy if entropy else None
         of_scale = scale is not None and ctx.needs_input_grad[2]
-        arguments = (target, picked, g, g_entropy, 1, scale, factor, implementation, of_scale)
-        if ctx.in_place:
-            dx = x.detach()
-            dscale = registration.tokens_backward_(dx, *arguments)
-            torch.autograd.graph.increment_version(dx)
+        dx = x.detach()
+        out, dscale = dx if ctx.in_place else None, None
+        if scale is None and factor == 1.0:
+            # eq: entropy-gradient, log-probability-gradient
+            g, over_d = g.to(m.dtype), (-log_d).exp()
+            if g_entropy is None:
+                kind, numbers = "gradient", (m, target, -g, -g * over_d, torch.zeros_like(m))
+            else:
+                h = g_entropy.to(m.dtype) * over_d
+                f = h * (log_d - entropies) - g * over_d
+                kind, numbers = "tokens_gradient", (m, target, g, f, h)
+            dx = finish(kind, (dx,), numbers, x.dtype, out)
         else:
-            dx, dscale = registration.tokens_backward(x, *arguments)
+            arguments = (target, picked, g, g_entropy, 1, scale, factor, implementation, of_scale)
+            if ctx.in_place:
+                dscale = registration.tokens_backward_(dx, *arguments)
+            else:
+                dx, dscale = registration.tokens_backward(x, *arguments)
+        if ctx.in_place:
+            torch.autograd.graph.increment_version(dx)
         if index is not None and index.shape[1] > 1:
             more = each * (factor if scale is None else scale)
             dx.scatter_add_(1, index, more.to(dx.dtype))
             if of_scale:
                 dscale = dscale + (each * at_tokens).sum(1, keepdim=True)
-        if of_scale and scale is not None:
+        if of_scale and scale is not None and dscale is not None:
             dscale = dscale.sum_to_size(scale.shape).to(scale.dtype)
         return dx, None, dscale if of_scale else None, *none
 

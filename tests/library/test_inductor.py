@@ -63,12 +63,21 @@ def test_a_short_row_becomes_pytorchs_operators(graphs, name, dim):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_long_row_keeps_its_kernel_without_the_rule_for_autograd(graphs, name):
     backend, found = graphs
-    x = numbers(2, inductor.LONGEST_FUSED + 1)
+    x = numbers(2, inductor.LONGEST_OF_FEW + 1)
     compiled = torch.compile(lambda x: FUNCTIONS[name](x, 1), backend=backend, fullgraph=True)
     torch.testing.assert_close(both_ways(compiled, x), both_ways(FUNCTIONS[name], x))
     forward, backward = found
     assert f"triton_softmax._{name}.default" in forward
     assert f"triton_softmax._{name}_backward.default" in backward
+
+
+@pytest.mark.parametrize("extra, fused", [(0, True), (1, False)])
+def test_a_longer_row_of_few_elements_becomes_pytorchs_operators(graphs, extra, fused):
+    backend, found = graphs
+    n_cols = inductor.LONGEST_OF_FEW
+    x = numbers(inductor.FEW_ELEMENTS // n_cols + extra, n_cols)
+    torch.compile(lambda x: softmax(x, 1), backend=backend, fullgraph=True)(x)
+    assert fused != any("triton_softmax" in each for each in found[0])
 
 
 def test_what_names_a_kernel_or_is_batch_invariant_is_not_taken_apart(graphs):

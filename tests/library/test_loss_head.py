@@ -33,7 +33,7 @@ def geometry(request, monkeypatch):
     if request.param != "whole":
         monkeypatch.setattr(choice, "ELEMENTS", 16)
         monkeypatch.setattr(choice, "SIDE_BY_SIDE", 2)
-    monkeypatch.setattr(mapped, "_calls", {})
+    monkeypatch.setattr(mapped, "_calls", mapped.Memo())
 
 
 def tensor(*shape: int, dtype=torch.float64, seed: int = 0) -> torch.Tensor:

@@ -19,6 +19,7 @@ from triton_softmax import (
     selective_log_softmax,
     token_logprobs,
 )
+from triton_softmax.targets import FEW
 
 pytestmark = quiet
 INF, NAN = float("inf"), float("nan")
@@ -125,6 +126,21 @@ HOSTILE = [
     [0.0, INF, 1.0],
     [0.0, NAN, 1.0],
 ]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("extra", [-1, 0, 1])
+def test_many_targets_are_counted_in_parts(extra, weighted):
+    """A mean over as many rows as one program counts itself, one less and one more."""
+    n_rows = FEW + extra
+    x, target = logits(n_rows, 3), torch.arange(n_rows, device=DEVICE) % 3
+    target[::5] = -100
+    weight = torch.tensor([0.5, 2.0, 1.0], dtype=x.dtype, device=DEVICE) if weighted else None
+    loss = cross_entropy(x, target, weight)
+    wanted = functional.cross_entropy(x, target, weight)
+    torch.testing.assert_close(loss, wanted)
+    pair = [torch.autograd.grad(each, x)[0] for each in (loss, wanted)]
+    torch.testing.assert_close(*pair)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -292,7 +308,6 @@ def test_operators_and_compilation():
         (registration.cross_entropy_rows_, (x.detach().clone(), *rows, 1)),
         (registration.row_statistics, (x.detach(), 1, True)),
         (registration.tokens_backward, (x.detach(), target, rows[1], rows[2], None, 1)),
-        (registration.scale_rows_, (x.detach().clone(), rows[2], 1)),
     ):
         torch.library.opcheck(op, arguments, test_utils=tests)
 

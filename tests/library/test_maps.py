@@ -28,7 +28,7 @@ def geometry(request, monkeypatch):
         monkeypatch.setattr(choice, "SIDE_BY_SIDE", 2)
     if request.param == "loops":
         monkeypatch.setattr(mapped, "_device_of", lambda _: choice.Device(1))
-    monkeypatch.setattr(mapped, "_calls", {})
+    monkeypatch.setattr(mapped, "_calls", mapped.Memo())
     return request.param
 
 

@@ -65,7 +65,7 @@ class MappedRows(NamedTuple):
     Triton sees it by itself."""
 
     wide_index: bool
-    """Offsets in a row need 64 bits."""
+    """Offsets in a row, or the number of rows, need 64 bits."""
 
     publish: bool = True
     """Summarise the chunk, and leave its summary in the workspace if there are two launches. False
@@ -94,7 +94,11 @@ class MappedChoice(NamedTuple):
 
 
 ELEMENTS = 8192
-"""Of a tile at most: 16 for each thread of 16 warps."""
+"""Of a tile at most."""
+
+BYTES_PER_THREAD = 64
+"""Of the elements of a row that are read: few warps, since a reduction within one needs no barrier.
+Half as many if rows are walked along, where every step waits for what it reads."""
 
 SIDE_BY_SIDE = 16
 """Rows of a tile if the elements of a row do not lie side by side: then rows, as a rule, do."""
@@ -119,14 +123,14 @@ def choose_mapped(
         held: bytes of all elements that are read of one place.
         vector: elements per access that lengths and strides allow.
         adjacent: the elements of a row lie side by side in all tensors.
-        wide_index: offsets in a row need 64 bits.
+        wide_index: offsets in a row, or the number of rows, need 64 bits.
         any_order: the choice must not depend on the number of rows.
         device: what the kernel will run on.
 
     >>> from triton_softmax.choose import Device
     >>> facts = dict(adjacent=True, wide_index=False, any_order=False, device=Device(132))
     >>> choose_mapped(8 * 16 * 1024, 1024, 2, 8, **facts).how[:3]
-    (2, 1024, True)
+    (1, 1024, True)
     >>> choose_mapped(4, 128_256, 4, 4, **facts).n_chunks  # few long rows are cut into chunks
     16
     """
@@ -135,7 +139,7 @@ def choose_mapped(
     whole = next_power_of_2(n_cols) * least_rows <= elements
     if whole:
         block_cols = max(16, next_power_of_2(n_cols))
-        block_rows = max(least_rows, 2048 // block_cols)
+        block_rows = max(least_rows, 1024 // block_cols)
         while not any_order and block_rows > 1 and n_rows < block_rows * device.multiprocessors:
             block_rows //= 2
     else:
@@ -148,5 +152,7 @@ def choose_mapped(
         chunk_cols = block_cols * max(2, ceil_div(tiles, wanted))
         n_chunks = ceil_div(n_cols, chunk_cols)
     how = MappedRows(block_rows, block_cols, whole, vector, wide_index)
-    num_warps = max(1, min(16, block_rows * block_cols // 512))
+    bytes_per_warp = 32 * (BYTES_PER_THREAD if whole else BYTES_PER_THREAD // 2)
+    per_warp = bytes_per_warp // min(4, next_power_of_2(held + 1) // 2)
+    num_warps = max(1, min(16, block_rows * block_cols // per_warp))
     return MappedChoice(how, num_warps, n_chunks, chunk_cols)

@@ -169,7 +169,7 @@ def _row_in_tiles(
         block_rows=1,
         block_cols=block_cols,
         vector=vector,
-        barrier=device.nvidia and itemsize == 2 and (full or traits.reduces),
+        barrier=device.nvidia and itemsize == 2 and (full or traits.reduces or traits.numbers),
         tiles=next(tiles for tiles in TILES[8] if tiles * block_cols >= body),
     )
     per_thread = ELEMENTS_PER_THREAD[itemsize] * (2 if full else 1)

@@ -97,13 +97,16 @@ def candidates_for_many_rows(
             (ANY_LENGTH, Candidate(4096, 168, depth=1)),
         ]
     if traits.inputs == 1:
+        # Numbers of the row, for which nothing is kept longer, leave no registers for a next chunk.
         if edges:  # body and edges are reduced; within one warp that needs no barrier
-            one_chunk_each = (114_688, Candidate(2048, 72, num_warps=1, backoff=300))
+            longest = 262_144 if traits.numbers else 114_688
+            one_chunk_each = (longest, Candidate(2048, 72, num_warps=1, backoff=300))
         else:
-            one_chunk_each = (131_072, Candidate(8192, 96 if traits.numbers else 64))
+            longest = 655_360 if traits.numbers else 196_608
+            one_chunk_each = (longest, Candidate(8192, 64))
         return [
             one_chunk_each,
-            (1_310_720, Candidate(8192, 96, depth=1, backoff=500)),
+            (1_310_720, Candidate(8192, 80, depth=1)),
             (2_097_152, Candidate(8192, 128, depth=2)),
             (ANY_LENGTH, Candidate(16384, 128, num_warps=8, depth=2)),
         ]

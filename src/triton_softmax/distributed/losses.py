@@ -16,12 +16,13 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from ..finishing import finish
 from ..losses import _check
 from ..mapped import Way
 from ..maps import mapped_elements, wide
 from . import local
-from .ranks import Shard, agree, blocks_of, in_turn, send
-from .softmax import described, prepared, row_bytes, rows_of
+from .ranks import Shard, agree, send
+from .softmax import described, prepared, rows_of
 
 
 class Loss(NamedTuple):
@@ -141,17 +142,11 @@ class _CrossEntropy(Function):
         weight_is_whole = weight is None or len(weight) == shard.total
         name = "rank_summary_and_sum" if epsilon else "rank_summary"
 
-        def begin(block):
-            words = local.summary(name, x[block], implementation=loss.implementation)
-            words += (picked(x[block], columns[block]),)
-            if weight is not None and not weight_is_whole:
-                words += (picked(weight.expand(len(x), -1)[block], columns[block]),)
-            return send(words, shard, wait=len(blocks) == 1)
-
-        blocks = blocks_of(len(x), row_bytes(x, shard))
-        found: list[Tensor] = []
-        in_turn(blocks, begin, lambda _, words: found.append(local.merged(name, words)))
-        m, d, *more = torch.cat(found, 1)
+        words = local.summary(name, x, implementation=loss.implementation)
+        words += (picked(x, columns),)
+        if weight is not None and not weight_is_whole:
+            words += (picked(weight.expand(len(x), -1), columns),)
+        m, d, *more = local.merged(name, send(words, shard)())
         x_sum = more.pop(0) if epsilon else torch.zeros_like(m)
         x_target, *of_weight = more
         # eq: cross-entropy-from-summary
@@ -184,7 +179,7 @@ class _CrossEntropy(Function):
         f = torch.where(kept, g * (r + z) / d, 0.0)
         r = torch.where(kept, g * r, 0.0)
         numbers = (m, columns, (1.0 - ctx.epsilon) * r, f, ctx.epsilon / ctx.total * r)
-        dx = local.finish("gradient", (x,), numbers, x.dtype, x if ctx.in_place else None)
+        dx = finish("gradient", (x,), numbers, x.dtype, x if ctx.in_place else None)
         if ctx.in_place:
             torch.autograd.graph.increment_version(x)
         return dx, None, None, None, None
@@ -203,26 +198,16 @@ class _OfDistribution(Function):
         dtype = local.accumulator(x.dtype)
         x, p = x.detach(), p.detach().to(dtype)
 
-        def begin(block):
-            m, d = local.summary("rank_summary", x[block], implementation=loss.implementation)
-            distance = wide(x[block]) - torch.where(m == -torch.inf, 0.0, m).unsqueeze(1)
-            mass, crossed = p[block].sum(1), (p[block] * distance).sum(1)
-            more = () if share_is_whole else (share[block],)
-            return send((m, d, crossed, mass, *more), shard, wait=len(blocks) == 1)
-
-        def end(_, words):
-            merged = local.merged("rank_summary", words)
-            m_rank, mass = words[:, 0], words[:, 3]
-            # Relative to the maximum of all: Σ p·(x − m).
-            moved = torch.where(mass == 0.0, 0.0, mass * (m_rank - merged[0]))
-            merged = [*merged]
-            merged[2] = local.added_up(words[:, 2] + moved)
-            found.append(torch.stack(merged))
-
-        blocks = blocks_of(len(x), row_bytes(x, shard))
-        found: list[Tensor] = []
-        in_turn(blocks, begin, end)
-        m, d, crossed, mass, *of_weight = torch.cat(found, 1)
+        m, d = local.summary("rank_summary", x, implementation=loss.implementation)
+        distance = wide(x) - torch.where(m == -torch.inf, 0.0, m).unsqueeze(1)
+        mass, crossed = p.sum(1), (p * distance).sum(1)
+        more = () if share_is_whole else (share,)
+        words = send((m, d, crossed, mass, *more), shard)()
+        m_rank, of_rank, mass_rank = words[:, 0], words[:, 2], words[:, 3]
+        m, d, _, mass, *of_weight = local.merged("rank_summary", words)
+        # Relative to the maximum of all: Σ p·(x − m).
+        moved = torch.where(mass_rank == 0.0, 0.0, mass_rank * (m_rank - m))
+        crossed = local.added_up(of_rank + moved)
         log_d = d.log()
         each = torch.where(kept, mass * log_d - crossed, 0.0)
         lse = torch.where(kept, m + log_d, 0.0)
@@ -371,15 +356,9 @@ class _Tokens(Function):
         columns = here(index, x.shape[1], shard.start)
         name = "rank_summary_and_entropy" if entropy else "rank_summary"
 
-        def begin(block):
-            words = local.summary(name, x[block], implementation=implementation)
-            words += tuple(picked(x[block], columns[block]).unbind(1))
-            return send(words, shard, wait=len(blocks) == 1)
-
-        blocks = blocks_of(len(x), row_bytes(x, shard))
-        found: list[Tensor] = []
-        in_turn(blocks, begin, lambda _, words: found.append(local.merged(name, words)))
-        m, d, *more = torch.cat(found, 1)
+        words = local.summary(name, x, implementation=implementation)
+        words += tuple(picked(x, columns).unbind(1))
+        m, d, *more = local.merged(name, send(words, shard)())
         mean = more.pop(0) / d if entropy else torch.zeros_like(m)
         x_index = torch.stack(more, 1) if more else m.new_empty(len(m), 0)
         log_d = d.log()
@@ -403,9 +382,9 @@ class _Tokens(Function):
         numbers = (m, target, at_target, f, h)
         if one or not columns.shape[1] or not x.shape[1]:
             out = x if in_place else None
-            dx = local.finish("tokens_gradient", (x,), numbers, x.dtype, out)
+            dx = finish("tokens_gradient", (x,), numbers, x.dtype, out)
         else:  # several tokens of a row, by PyTorch's operators
-            dx = local.finish("tokens_gradient", (x,), numbers, m.dtype)
+            dx = finish("tokens_gradient", (x,), numbers, m.dtype)
             gained = torch.where(columns >= 0, g, 0.0)
             dx = dx.scatter_add(1, columns.clamp(min=0), gained).to(x.dtype)
             in_place = False

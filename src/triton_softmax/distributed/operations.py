@@ -1,8 +1,7 @@
 """What a rank computes for its part of a row: the library's operations, cut where the ranks meet.
 
 Before the message an operation ends with its summary, which is written as numbers of the row. After
-it another operation starts from a summary that is given. So nothing here computes a summary; two
-gradients, in which a row has its target on one rank only, are new.
+it a result follows from a summary that is given (`finishing`).
 """
 
 from __future__ import annotations
@@ -10,12 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import triton
-import triton.language as tl
 
 from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED
-from ..operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
+from ..operations.log_softmax import LOG_SOFTMAX_VJP
 from ..operations.logsumexp import LOGSUMEXP
-from ..operations.operation import Operation, product
+from ..operations.operation import Operation
 from ..operations.softmax import SOFTMAX, SOFTMAX_VJP
 from ..operations.tokens import ENTROPY
 
@@ -70,41 +68,3 @@ SUMMARIES = {
     )
 }
 """What a rank sends, by name."""
-
-
-@triton.jit
-def _gradient(values, terms, m, totals):
-    """f·exp(x − m) − c, and less where the target is. A factor of 0 is one whatever the row
-    holds."""
-    target, at_target, f, c = totals
-    here = tl.where(values[-1] == target, at_target, 0.0)
-    return tl.where(f == 0.0, 0.0, terms[0] * f) - c - here
-
-
-@triton.jit
-def _gradient_of_tokens(values, terms, m, totals):
-    """f·exp(x − m) − h·exp(x − m)·(x − m), and more where the token is."""
-    target, at_target, f, h = totals
-    here = tl.where(values[-1] == target, at_target, 0.0)
-    weighted = product(terms[0], tl.where(terms[0] == 0.0, 0.0, values[0] - m), False)
-    return terms[0] * f - weighted * h + here
-
-
-GRADIENT = replace(SOFTMAX, name="rank_gradient", finish=_gradient, placed=True)
-"""Of cross-entropy and log-sum-exp. The totals are the column of the target here, −1 if it is on
-another rank; what that element loses; a factor of exp(x − m), and what every element loses."""
-
-TOKENS_GRADIENT = replace(
-    SOFTMAX, name="rank_tokens_gradient", finish=_gradient_of_tokens, placed=True
-)
-"""Of log-probabilities and entropies; the totals likewise, with the factor of the second term."""
-
-FINISHES = {
-    "softmax": SOFTMAX,
-    "log_softmax": LOG_SOFTMAX,
-    "softmax_backward": SOFTMAX_VJP,
-    "log_softmax_backward": LOG_SOFTMAX_VJP,
-    "gradient": GRADIENT,
-    "tokens_gradient": TOKENS_GRADIENT,
-}
-"""What is written for each element, from a summary that is given."""

@@ -30,6 +30,10 @@ BLOCK_BYTES = 32 << 20
 """What a block of rows should have at most: it is read a second time when the message is there, if
 possible from the L2 cache."""
 
+MOST_BLOCKS = 4
+"""Where a block has more bytes than that: three of four messages are on their way while another
+block is read, and each takes the processor about as long as a quarter of a millisecond."""
+
 
 class Shard(NamedTuple):
     """This rank's part of all rows, as the ranks have agreed."""
@@ -223,11 +227,15 @@ def blocks_of(n_rows: int, row_bytes: int) -> list[slice]:
 
     >>> blocks_of(1000, 10**6), blocks_of(2500, 10**6)
     ([slice(0, 1000, None)], [slice(0, 1250, None), slice(1250, 2500, None)])
+    >>> len(blocks_of(8192, 2**17)), len(blocks_of(8192, 2**14))
+    (4, 4)
     """
     if torch.compiler.is_compiling():
         return [slice(0, n_rows)]
     rows = max(ROWS, BLOCK_BYTES // max(1, row_bytes))
     n = max(1, n_rows // rows)
+    if rows * row_bytes > BLOCK_BYTES:
+        n = min(n, MOST_BLOCKS)
     ends = [n_rows * i // n for i in range(n + 1)]
     return [slice(a, b) for a, b in zip(ends, ends[1:])]
 

@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from .. import maps
 from ..checks import BATCH_INVARIANT, check_dim, check_dtype
+from ..finishing import finish
 from . import local
 from .ranks import Shard, agree, blocks_of, check_group, in_turn, send
 
@@ -92,9 +93,9 @@ class _Normalized(Function):
             # eq: merge
             numbers = tuple(local.merged("rank_summary", words))
             if y is None:
-                y = local.finish(name, (x,), numbers, x.dtype)
+                y = finish(name, (x,), numbers, x.dtype)
             else:
-                local.finish(name, (x[block],), numbers, x.dtype, y[block])
+                finish(name, (x[block],), numbers, x.dtype, y[block])
 
         in_turn(blocks, begin, end)
         ctx.save_for_backward(y)
@@ -119,9 +120,9 @@ class _Normalized(Function):
             s = local.added_up(words)[0]
             operation = f"{name}_backward"
             if dx is None:
-                dx = local.finish(operation, (y, dy), (s,), y.dtype)
+                dx = finish(operation, (y, dy), (s,), y.dtype)
             else:
-                local.finish(operation, (y[block], dy[block]), (s,), y.dtype, dx[block])
+                finish(operation, (y[block], dy[block]), (s,), y.dtype, dx[block])
 
         in_turn(blocks, begin, end)
         return dx, None, None, None
@@ -198,15 +199,8 @@ class _Logsumexp(Function):
     @staticmethod
     def forward(ctx, x, shard: Shard, implementation: str | None):
         name = "rank_summary_of_infinities"
-        found = []
-
-        def begin(block):
-            words = local.summary(name, x[block].detach(), implementation=implementation)
-            return send(words, shard, wait=len(blocks) == 1)
-
-        blocks = blocks_of(len(x), row_bytes(x, shard))
-        in_turn(blocks, begin, lambda _, words: found.append(local.merged(name, words)))
-        m, d = torch.cat(found, 1)
+        words = local.summary(name, x.detach(), implementation=implementation)
+        m, d = local.merged(name, send(words, shard)())
         ctx.save_for_backward(x, m, d)
         # eq: lse-from-summary
         # An infinite m is itself the result, unless a NaN in the row has made d one.
@@ -220,7 +214,7 @@ class _Logsumexp(Function):
         nowhere = torch.full_like(m, -1, dtype=torch.int64)
         # Beside +inf, which has the whole gradient and no number for it, all others have 0.
         numbers = (m, nowhere, zero, g.to(m.dtype) / d, zero)
-        return local.finish("gradient", (x,), numbers, x.dtype), None, None
+        return finish("gradient", (x,), numbers, x.dtype), None, None
 
 
 def logsumexp(

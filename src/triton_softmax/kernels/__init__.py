@@ -27,7 +27,8 @@ all of `triton_softmax.operations`, launched by `triton_softmax.plan`.
 way to an operation; `triton_softmax.mapped` launches it.
 
 Beside a loss stand two small kernels: `targets`, what it has to know before it reads a row, and
-`scale_rows`, which multiplies a gradient if that is needed.
+`scale_rows`, which multiplies a gradient if that is needed. `finish_rows` writes elements where the
+summaries of rows are known already: kept from the forward pass, or come from other GPUs.
 
 Not called by the library: `split_rows_simple`, the idea of `split_rows` in some forty lines, and
 `flash_attention`, which takes the online recurrence one step further. `rows` is what the launchers

@@ -74,6 +74,7 @@ def aligned_rows_kernel(
     for i in tl.static_range(len(in_ptrs) - OP.numbers):
         in_edge = in_ptrs[i] + rows * in_strides[i] + edge
         raw_edge = raw_edge + (tl.load(in_edge, mask=edge_mask, other=OP.padding),)
+    numbers = load_numbers(in_ptrs, in_strides, rows, rows < n_rows, OP)
 
     place_edge = tl.where(edge_mask, edge, -1).to(tl.int32)
     values_edge = placed(in_registers(raw_edge, INNER), place_edge, OP)
@@ -86,7 +87,6 @@ def aligned_rows_kernel(
     terms_edge = OP.terms(values_edge, m, False)
     totals = spread(sums_of((terms, (terms_edge,)), 1, OP), 1)
 
-    numbers = load_numbers(in_ptrs, in_strides, rows, rows < n_rows, OP)
     if OP.row_results:
         results = OP.finish_row(m, totals, numbers)
         store_numbers(out_ptrs, out_strides, rows, rows < n_rows, results, OP)

@@ -64,6 +64,7 @@ def packed_rows_kernel(
             tile = tile + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
         raw = raw + (tile,)
         places = places + (tl.where(mask, t * BLOCK_COLS + cols, -1),)
+    numbers = load_numbers(in_ptrs, in_strides, rows, rows < n_rows, OP)
 
     m = 0.0
     if OP.shifted:
@@ -73,7 +74,6 @@ def packed_rows_kernel(
     terms = terms_of_tiles(raw, places, m, INNER, OP)
     totals = spread(sums_of((terms,), 1, OP), 1)
 
-    numbers = load_numbers(in_ptrs, in_strides, rows, rows < n_rows, OP)
     if OP.row_results:
         results = OP.finish_row(m, totals, numbers)
         store_numbers(out_ptrs, out_strides, rows, rows < n_rows, results, OP)

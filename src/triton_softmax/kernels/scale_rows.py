@@ -14,13 +14,14 @@ import triton.language as tl
 # --8<-- [start:kernel]
 @triton.jit(do_not_specialize=["n_chunks", "n_tasks"])
 def scale_rows_kernel(
-    x_ptr,
-    factor_ptr,
+    in_ptrs,
+    out_ptrs,
     length,
     n_inner,
     strides,
     n_chunks,
     n_tasks,
+    FOR_ALL: tl.constexpr,
     ONE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -29,18 +30,23 @@ def scale_rows_kernel(
     A task is a chunk of an outer slice; program p does the tasks p, p + P, p + 2P, …
 
     Args:
-        x_ptr: the tensor.
-        factor_ptr: a number for each (outer, inner).
+        in_ptrs: a number for each (outer, inner).
+        out_ptrs: the tensor.
         length: of an outer slice, n_cols · n_inner.
         n_inner: length of the last dimension.
-        strides: from one number to the next, along outer and inner; 0 if there is one for all.
+        strides: from one number to the next, along outer and inner; not looked at with FOR_ALL.
         n_chunks: chunks of an outer slice.
         n_tasks: n_outer · n_chunks.
+        FOR_ALL: there is one number for all, and n_outer is 1.
         ONE: all elements of an outer slice have the same number.
         BLOCK: elements of a chunk, a power of two.
     """
+    (x_ptr,) = out_ptrs
+    (factor_ptr,) = in_ptrs
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     lane = tl.arange(0, BLOCK)
+    if FOR_ALL:
+        n_tasks = tl.where(tl.load(factor_ptr) == 1.0, 0, n_tasks)
     for task in range(tl.program_id(0), n_tasks, tl.num_programs(0)):
         outer = (task // n_chunks).to(tl.int64)
         at = (task % n_chunks).to(tl.int64) * BLOCK + lane

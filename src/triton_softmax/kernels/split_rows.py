@@ -207,6 +207,13 @@ def summarise(body, edge, task, rows, INNER: tl.constexpr, OP: tl.constexpr, HOW
 
 
 @triton.jit
+def numbers_of_row(rows, task, OP: tl.constexpr):
+    """The numbers that go in for a task's row."""
+    row = (task // rows.n_chunks).to(tl.int64)
+    return load_numbers(rows.in_ptrs, rows.in_strides, row, True, OP)
+
+
+@triton.jit
 def _add_both(a1, b1, a2, b2):
     """Combine function of two sums that are taken together."""
     return a1 + a2, b1 + b2
@@ -248,6 +255,7 @@ def write_chunk(
     m_own,
     m,
     totals,
+    numbers,
     rows,
     OP: tl.constexpr,
     HOW: tl.constexpr,
@@ -259,7 +267,6 @@ def write_chunk(
     INNER: tl.constexpr = OUT if OP.inputs == 1 else rows.in_ptrs[0].dtype.element_ty
     row = (task // rows.n_chunks).to(tl.int64)
     chunk = task % rows.n_chunks
-    numbers = load_numbers(rows.in_ptrs, rows.in_strides, row, True, OP)
     if OP.row_results:
         results = OP.finish_row(m, totals, numbers)
         store_numbers(out_ptrs, out_strides, row, chunk == rows.n_chunks - 1, results, OP)
@@ -372,11 +379,13 @@ def split_rows_kernel(
             # One program writes the row's number: the last to start, which waits least.
             mine = mine & (ready % n_chunks == n_chunks - 1)
         if HOW.write and mine:
+            numbers = numbers_of_row(rows, ready, OP)  # on their way while this program waits
             m, totals, missing = merge_row(words_ptr, ready, rows, max_polls, OP, HOW)
             if missing == 0:
                 write_chunk(
-                    out_ptrs, out_strides, ready, kept, kept_edge, m_own, m, totals, rows, OP, HOW
-                )
+                    out_ptrs, out_strides, ready, kept, kept_edge, m_own, m, totals, numbers, rows,
+                    OP, HOW,
+                )  # fmt: skip
         task += programs
 
     if missing > 0:
@@ -400,7 +409,10 @@ def split_rows_kernel(
             if HOW.keep_terms:
                 m_own, _, terms = summarise(kept, edge, task, rows, INNER, OP, HOW)
                 kept = terms
-            write_chunk(out_ptrs, out_strides, task, kept, edge, m_own, m, totals, rows, OP, HOW)
+            numbers = numbers_of_row(rows, task, OP)
+            write_chunk(
+                out_ptrs, out_strides, task, kept, edge, m_own, m, totals, numbers, rows, OP, HOW
+            )
             task += programs
 
 

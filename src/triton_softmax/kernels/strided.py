@@ -105,6 +105,7 @@ def strided_kernel(
             tile = tile + (tl.load(in_slices[i] + offsets, mask=mask, other=OP.padding),)
         raw = raw + (tile,)
         places = places + (tl.where(mask, t * BLOCK_COLS + cols, -1),)
+    numbers = load_numbers(in_slices, inner_strides(in_strides), inner, across, OP)
 
     m = 0.0
     if OP.shifted:
@@ -115,7 +116,6 @@ def strided_kernel(
     totals = spread(sums_of((terms,), 0, OP), 0)
 
     out_slices = slices_of(out_ptrs, out_strides, outer, len(out_ptrs) - OP.row_results, VECTOR)
-    numbers = load_numbers(in_slices, inner_strides(in_strides), inner, across, OP)
     if OP.row_results:
         results = OP.finish_row(m, totals, numbers)
         store_numbers(out_slices, inner_strides(out_strides), inner, across, results, OP)

@@ -1,8 +1,9 @@
 """What a cross-entropy has to know of its targets before it reads a row: one small launch.
 
 The factor of a mean is one over the number of rows that are not ignored, and the gradient that is
-written with the loss holds it already. So that number comes first, and every program counts it
-itself: targets are few beside logits. Then it looks up the logits of its targets.
+written with the loss holds it already. So that number comes first. Few targets every program counts
+itself; of many, a launch before has counted a part each. Then a program looks up the logits of its
+targets.
 """
 
 from __future__ import annotations
@@ -12,6 +13,22 @@ import triton.language as tl
 
 
 # --8<-- [start:kernel]
+@triton.jit(do_not_specialize=["n_rows", "ignore_index"])
+def count_targets_kernel(in_ptrs, out_ptrs, n_rows, ignore_index, BLOCK: tl.constexpr):
+    """How many of BLOCK rows are not ignored, and the sum of their factors, for each program.
+
+    Args:
+        in_ptrs, n_rows, ignore_index, BLOCK: as below.
+        out_ptrs: one tensor, the counts of all programs and then the sums of all.
+    """
+    ACC: tl.constexpr = out_ptrs[0].dtype.element_ty
+    program = tl.program_id(0)
+    rows = program * BLOCK + tl.arange(0, BLOCK)
+    _, kept, factor = target_and_factor(in_ptrs, rows, n_rows, ignore_index, ACC)
+    tl.store(out_ptrs[0] + program, tl.sum(kept.to(ACC), axis=0))
+    tl.store(out_ptrs[0] + tl.num_programs(0) + program, tl.sum(factor, axis=0))
+
+
 @triton.jit(debug=True, do_not_specialize=["n_rows", "n_cols", "ignore_index"])
 def targets_kernel(
     in_ptrs,
@@ -23,13 +40,14 @@ def targets_kernel(
     ignore_index,
     SMOOTHING: tl.constexpr,
     Z_LOSS: tl.constexpr,
-    MEAN: tl.constexpr,
+    COUNT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """The numbers of BLOCK rows per program.
 
     Args:
-        in_ptrs: logits, targets, and a weight for each class if there are three.
+        in_ptrs: logits; targets; what `count_targets_kernel` has counted, if there is that; and a
+            weight for each class, if there is one.
         out_ptrs: the targets, −1 where a row is ignored; and five numbers, n_rows each: the logit
             of the target, the factor of the loss, that of the squared log-sum-exp, and of the
             factor the shares of the target and of every class.
@@ -40,22 +58,31 @@ def targets_kernel(
         ignore_index: targets that are ignored.
         SMOOTHING: label smoothing; like the next a constant, so that float64 gets all its digits.
         Z_LOSS: factor of the squared log-sum-exp.
-        MEAN: divide by the number, or the weight, of all rows that are not ignored.
+        COUNT: what a mean divides by, the number or the weight of all rows that are not ignored: to
+            be counted "here", or counted in "parts"; "none" if it is no mean.
         BLOCK: a power of two.
     """
     marked_ptr, numbers_ptr = out_ptrs
     ACC: tl.constexpr = numbers_ptr.dtype.element_ty
     lane = tl.arange(0, BLOCK)
     rows = tl.program_id(0) * BLOCK + lane
-    target, kept, factor = target_and_factor(in_ptrs, rows, n_rows, ignore_index, ACC)
+    of_rows = in_ptrs[:2] + in_ptrs[3:]
+    target, kept, factor = target_and_factor(of_rows, rows, n_rows, ignore_index, ACC)
     z_factor = kept.to(ACC) * Z_LOSS
-    if MEAN:
+    if COUNT != "none":
         counts = tl.zeros((BLOCK,), ACC)
         factors = tl.zeros((BLOCK,), ACC)
-        for start in range(0, n_rows, BLOCK):
-            _, there, more = target_and_factor(in_ptrs, start + lane, n_rows, ignore_index, ACC)
-            counts += there.to(ACC)
-            factors += more
+        if COUNT == "here":
+            for start in range(0, n_rows, BLOCK):
+                _, there, more = target_and_factor(of_rows, start + lane, n_rows, ignore_index, ACC)
+                counts += there.to(ACC)
+                factors += more
+        else:
+            parts = tl.num_programs(0)
+            for start in range(0, parts, BLOCK):
+                part = start + lane
+                counts += tl.load(in_ptrs[2] + part, mask=part < parts, other=0.0)
+                factors += tl.load(in_ptrs[2] + parts + part, mask=part < parts, other=0.0)
         z_factor = z_factor / tl.sum(counts, axis=0)
         factor = factor / tl.sum(factors, axis=0)
     right = (target >= 0) & (target < n_cols)

@@ -9,7 +9,9 @@
 | `cross_entropy` | `CROSS_ENTROPY`, … | cross-entropy-from-summary, cross-entropy-gradient |
 | `distribution` | `DISTRIBUTION`, … | cross-entropy-distribution |
 | `tokens` | `STATISTICS`, `ENTROPY`, … | entropy-from-summary, entropy-gradient |
+| `gradients` | `GRADIENT`, `TOKENS_GRADIENT` | entropy-gradient, cross-entropy-gradient |
 
 An operation is a small file: a handful of jitted functions, and the value that joins them. Every
-kernel takes every operation.
+geometry takes every operation. Those of `gradients` begin where a summary is known, and have a
+kernel for that.
 """

@@ -33,6 +33,10 @@ STATISTICS = replace(
 """The maximum of a row and the logarithm of its denominator."""
 
 
+LOWEST = tl.constexpr(-1e30)
+"""Lower than any distance from the maximum whose exponential is not 0, and no infinity."""
+
+
 # --8<-- [start:entropy]
 @triton.jit
 def _weighted(e, distance, EXACT: tl.constexpr):
@@ -42,11 +46,18 @@ def _weighted(e, distance, EXACT: tl.constexpr):
 
 
 @triton.jit
+def distances(x, m):
+    """x − m; and where its exponential is 0 a finite number, since 0·log 0 counts as 0."""
+    # Any would do, and the larger of two takes one instruction.
+    return tl.maximum(x - tl.where(m == float("-inf"), 0.0, m), LOWEST)
+
+
+@triton.jit
 def _exponentials_and_weighted(values, m, EXACT: tl.constexpr):
     """exp(x − m), and the same times x − m."""
     # eq: entropy-terms
     e = exponentials(values, m, EXACT)[0]
-    return e, _weighted(e, values[0] - m, EXACT)
+    return e, product(e, distances(values[0], m), EXACT)
 
 
 @triton.jit

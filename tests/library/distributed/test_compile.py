@@ -7,7 +7,7 @@ from pathlib import Path
 import known
 from softmax_bench.compilation import Request
 from triton_softmax.choose.constants import RowTile, SplitRows
-from triton_softmax.distributed.operations import FINISHES
+from triton_softmax.finishing import FINISHES
 
 HERE = "triton_softmax.distributed"
 OPERATIONS = "triton_softmax.operations"
@@ -26,8 +26,8 @@ AFTERWARDS = {
     f"{OPERATIONS}.log_softmax:LOG_SOFTMAX": (1, ("*fp32",) * 2),
     f"{OPERATIONS}.softmax:SOFTMAX_VJP": (2, ("*fp32",)),
     f"{OPERATIONS}.log_softmax:LOG_SOFTMAX_VJP": (2, ("*fp32",)),
-    f"{HERE}.operations:GRADIENT": (1, ("*fp32", "*i64", "*fp32", "*fp32", "*fp32")),
-    f"{HERE}.operations:TOKENS_GRADIENT": (1, ("*fp32", "*i64", "*fp32", "*fp32", "*fp32")),
+    f"{OPERATIONS}.gradients:GRADIENT": (1, ("*fp32", "*i64", "*fp32", "*fp32", "*fp32")),
+    f"{OPERATIONS}.gradients:TOKENS_GRADIENT": (1, ("*fp32", "*i64", "*fp32", "*fp32", "*fp32")),
 }
 """How many inputs each has, and its numbers."""
 
@@ -66,7 +66,7 @@ def requests() -> list[Request]:
             found.append(
                 Request(
                     f"{HERE}.kernels:merge_ranks_kernel",
-                    {"words_ptr": "*fp32", "out_ptr": "*fp32", "world": "i32", "n_rows": "i32"}
+                    {"in_ptrs": ("*fp32",), "out_ptrs": ("*fp32",), "world": "i32", "n_rows": "i32"}
                     | {"rank_stride": "i32"},
                     {"OP": op, "PLAIN": 2, "BLOCK": 256},
                 )
@@ -74,7 +74,7 @@ def requests() -> list[Request]:
     for op, (inputs, numbers) in AFTERWARDS.items():
         found.append(
             Request(
-                f"{HERE}.kernels:finish_rows_kernel",
+                "triton_softmax.kernels.finish_rows:finish_rows_kernel",
                 {
                     "in_ptrs": ("*bf16",) * inputs,
                     "number_ptrs": numbers,
@@ -84,7 +84,7 @@ def requests() -> list[Request]:
                     "n_cols": "i32",
                     "n_chunks": "i32",
                 },
-                {"OP": op, "BLOCK_ROWS": 1, "BLOCK_COLS": 8192},
+                {"OP": op, "BLOCK_ROWS": 1, "BLOCK_COLS": 4096},
                 num_warps=8,
                 aligned=("in_strides", "n_cols"),
             )

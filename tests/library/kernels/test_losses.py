@@ -33,7 +33,10 @@ def numbers_of_rows(x: torch.Tensor, dim: int, how_many: int) -> tuple[torch.Ten
     return tuple(each.to(DEVICE) for each in numbers[:how_many])
 
 
-@pytest.mark.parametrize("name", ["cross_entropy_smoothed_gradient", "tokens_backward", "entropy"])
+LOSSES = ("cross_entropy_smoothed_gradient", "cross_entropy_gradient", "entropy")
+
+
+@pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize(("geometry", "dtype"), CASES)
 def test_every_geometry(geometry, dtype, name):
     """Elements are written over the input, numbers of the row beside them."""
