@@ -132,6 +132,20 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
+def _merge(options: argparse.Namespace) -> int:
+    from softmax_bench import merge, schema
+
+    try:
+        data = merge.merged(schema.load(Path(path)) for path in options.files)
+    except (schema.DataError, merge.Different) as error:
+        print(error, file=sys.stderr)
+        return 2
+    Path(options.out).write_text(schema.dump(data), encoding="utf-8")
+    disturbed = sum(row["reason"] == merge.REASON for row in data["rows"])
+    print(f"{len(data['rows'])} rows in {options.out}, {disturbed} of them disturbed")
+    return 0
+
+
 def _check(options: argparse.Namespace) -> int:
     from softmax_bench import schema
 
@@ -250,6 +264,13 @@ def main(arguments: list[str] | None = None) -> int:
     check = commands.add_parser("check", help="validate data files against the published schema")
     check.add_argument("files", nargs="+")
     check.set_defaults(do=_check)
+
+    merge = commands.add_parser(
+        "merge", help="one data file of several that were measured on GPUs of one machine at once"
+    )
+    merge.add_argument("files", nargs="+")
+    merge.add_argument("--out", required=True)
+    merge.set_defaults(do=_merge)
 
     compare = commands.add_parser(
         "compare", help="two data files side by side; fails past a slowdown"
