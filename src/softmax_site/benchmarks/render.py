@@ -6,7 +6,7 @@ from pathlib import Path
 
 from softmax_bench import schema
 from softmax_bench.roster import PROVIDERS
-from softmax_site.benchmarks import bookkeeping, facts, overview, rungs
+from softmax_site.benchmarks import bookkeeping, facts, overview, ranks, rungs
 from softmax_site.benchmarks.data import newest, of_suite, read_reasons, size_key
 from softmax_site.benchmarks.page import Rendered
 from softmax_site.benchmarks.suites import PAGES
@@ -36,5 +36,6 @@ def render(root: Path) -> Rendered:
     out.fragments |= overview.fragments(data, reasons)
     out.fragments |= rungs.fragments(data)
     out.fragments |= facts.fragments(data)
+    out.fragments |= ranks.fragments(root)
     out.fragments |= bookkeeping.fragments(root, path, data, reasons)
     return out

@@ -1,0 +1,101 @@
+"""Several GPUs: tables and sentences follow from the file of the measurement."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from softmax_site.benchmarks import ranks
+from softmax_site.benchmarks.rungs import NOT_MEASURED
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def data():
+    return json.loads((ROOT / ranks.FILE).read_text("utf8"))
+
+
+def row(data: dict, call: str, n_ranks: int = 2, n_rows: int = 512) -> dict:
+    run = next(run for run in data["runs"] if run["ranks"] == n_ranks)
+    return next(each for each in run["rows"] if (each["call"], each["rows"]) == (call, n_rows))
+
+
+def line(text: str, name: str) -> list[str]:
+    """The cells of a row of a table, without their tags."""
+    (found,) = (each for each in re.findall(r"<tr>.*?</tr>", text) if f">{name}<" in each)
+    return [re.sub("<[^>]+>", "", cell) for cell in re.findall(r"<t[hd].*?</t[hd]>", found)]
+
+
+def test_every_point_has_a_row_in_each_table(data):
+    there = {f"{each.ranks} ranks, {each.rows:,} rows" for each in ranks.points(data)}
+    assert len(there) == sum(len({row["rows"] for row in run["rows"]}) for run in data["runs"])
+    for text in (ranks.compared(data, each).text for each in (ranks.SOFTMAX, ranks.LOSS)):
+        assert set(re.findall(r'<th scope="row">(.*?)</th>', text)) == there
+
+
+@pytest.mark.parametrize("call", [ranks.SOFTMAX, ranks.LOSS])
+def test_the_tables_follow_the_file(data, call):
+    """A time of ours that is ten times as long is shown, and counted as behind where it is."""
+    ours = row(data, call)
+    before = ranks.compared(data, call).text
+    assert line(before, "2 ranks, 512 rows")[2].startswith(f"{ours['us']:,.0f} ")
+    best = min(row(data, other)["us"] for other in ranks.OTHERS[call])
+    ours["us"] = 4 * best
+    after = ranks.compared(data, call).text
+    cells = line(after, "2 ranks, 512 rows")
+    assert cells[1] == "▼ 0.25" and cells[2].startswith(f"{4 * best:,.0f} ")
+    assert "least with 2 ranks, 512 rows (0.25)" in after
+    assert line(after, "4 ranks, 512 rows") == line(before, "4 ranks, 512 rows")
+
+
+def test_a_call_that_ran_out_of_memory_is_a_dash(data):
+    other = row(data, "softmax, DTensor of PyTorch", 4, 8192)
+    for name in ("us", "us_p20", "us_p80", "host_us"):
+        other.pop(name, None)
+    other["error"] = "out of memory"
+    cells = line(ranks.compared(data, ranks.SOFTMAX).text, "4 ranks, 8,192 rows")
+    assert cells[4] == "–" and "no right answer" in cells[1]
+
+
+def test_the_formula_takes_its_constants_from_the_file(data):
+    point = next(each for each in ranks.points(data) if (each.ranks, each.rows) == (4, 8192))
+    copied, message = point.calls["copy"]["us"], point.calls["message"]["us"]
+    # A copy moves each element twice, the formula three times.
+    assert ranks.predicted_us(point) == pytest.approx(1.5 * copied + message)
+    cells = line(ranks.formula(data).text, "4 ranks, 8,192 rows")
+    assert cells[3] == f"{1.5 * copied + message:,.0f}"
+    assert cells[4].startswith(f"{point.calls['softmax']['us']:,.0f} (")
+    slower = copy.deepcopy(data)
+    row(slower, "copy", 4, 8192)["us"] *= 2
+    changed = line(ranks.formula(slower).text, "4 ranks, 8,192 rows")
+    assert changed[3] == f"{3 * copied + message:,.0f}" and changed[2] == cells[2]
+
+
+def test_the_formula_is_the_one_on_the_page():
+    """The lines that the page shows give what the module computes."""
+    page = (ROOT / "docs/kernels/from-lane-to-cluster.md").read_text("utf8")
+    shown = re.search(r"^>>> def seconds.*?(?=^```)", page, re.M | re.S)
+    names: dict = {}
+    exec(re.sub(r"^(>>>|\.\.\.) ", "", shown[0], flags=re.M), names)
+    given = (4, 100, 3000, 2, 4e12, 3e-5, 9e9)
+    assert names["seconds"](*given) == pytest.approx(ranks.seconds(*given))
+
+
+def test_the_prediction_passes_through_the_messages(data):
+    memory, latency, link = ranks.constants(data)
+    for n_rows in (512, 8192):
+        expected = row(data, "message", 4, n_rows)["us"] * 1e-6
+        assert ranks.seconds(4, n_rows, 0, 2, memory, latency, link) == pytest.approx(expected)
+    before = ranks.prediction(data).text
+    row(data, "copy", 4, 8192)["us"] *= 2
+    assert line(before, "2 ranks")[1] != line(ranks.prediction(data).text, "2 ranks")[1]
+
+
+def test_without_the_file_the_page_says_so(tmp_path):
+    assert set(ranks.fragments(tmp_path).values()) == {NOT_MEASURED}
+    assert set(ranks.fragments(tmp_path)) == set(ranks.fragments(ROOT))
