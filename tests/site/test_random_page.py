@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 
 import pytest
 
 from made_data import data
+from softmax_bench.roster import CHOOSER
 from softmax_site.benchmarks.suites import PAGES
 from softmax_site.benchmarks.suites.random import (
     SEEDS,
+    TIME_IS_UP,
     compared,
+    left_out,
     newest_seed,
     over_best,
     scatter,
     tuning_fragment,
     tuning_sentence,
 )
+from softmax_site.figures.home import at_random
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +63,34 @@ def test_the_distribution_adds_up(made):
     found = [float(each) for each in re.findall(r"[▼=▲] ([\d.]+)", worst)]
     assert len(found) == 10 and found == sorted(found)
     assert found[0] == pytest.approx(min(ratios), abs=0.01)
+
+
+def test_cells_that_were_not_reached_are_said_and_count_for_nobody(made):
+    rows = copy.deepcopy(newest_seed(made["rows"]))
+    assert left_out(rows) == ""
+    before = compared(rows)
+    halves = [row for row in rows if row["provider"] == CHOOSER and row["dtype"] == "float16"]
+    for row in halves:
+        row |= {"status": "not_run", "reason": TIME_IS_UP, "us": None}
+    halves[0]["reason"] = "disturbed: said the machine"
+    late = len(halves) - 1
+    said = left_out(rows)
+    assert f"before {late} of them" in said and f": {late} of {len(halves)} in float16." in said
+    assert "1 more has no time of ours" in said and "float32" not in said
+    assert len(compared(rows)) == len(before) - len(halves)
+    wrong = next(row for row in rows if row["provider"] == CHOOSER and row["status"] == "ok")
+    wrong |= {"status": "wrong", "us": None}
+    assert len(compared(rows)) == len(before) - len(halves), "a wrong answer still counts"
+
+
+def test_the_front_page_says_the_same(made):
+    groups = compared(newest_seed(made["rows"]))
+    behind = sum(over_best(group) < 0.98 for group in groups)
+    said = at_random(made)
+    assert f"At {len(groups)} [" in said and f"slower at {behind}." in said
+    level = re.search(r"in (\d+) %", said)[1]
+    assert f"at least level in {level} %" in PAGES["random"](made).fragments["bench-random"].text
+    assert at_random({"rows": []}) == ""
 
 
 def test_seeds_of_the_tuning_stand_apart(tmp_path):

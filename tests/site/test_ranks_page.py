@@ -11,6 +11,7 @@ import pytest
 
 from softmax_site.benchmarks import ranks
 from softmax_site.benchmarks.rungs import NOT_MEASURED
+from softmax_site.figures.home import limits
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -94,6 +95,15 @@ def test_the_prediction_passes_through_the_messages(data):
     before = ranks.prediction(data).text
     row(data, "copy", 4, 8192)["us"] *= 2
     assert line(before, "2 ranks")[1] != line(ranks.prediction(data).text, "2 ranks")[1]
+
+
+def test_the_front_page_names_the_worst_loss(data):
+    assert limits(None, data).count("over several GPUs") == 1
+    for run in data["runs"]:
+        for each in run["rows"]:
+            if each["call"] == ranks.LOSS:
+                each["us"] = 1.0
+    assert "over several GPUs" not in limits(None, data) + limits(None, None)
 
 
 def test_without_the_file_the_page_says_so(tmp_path):

@@ -207,7 +207,7 @@ def formula(data: dict) -> Fragment:
         f"Softmax takes {_span(of_softmax)} times as long as the formula says, and cross-entropy "
         f"with its gradient {_span(of_loss)} times."
     )
-    return Fragment(f"{block(table(head, body))}\n\n{text}\n\n{_line(data)}\n", _measured(data))
+    return Fragment(f"{block(table(head, body))}\n\n{text}\n", _measured(data))
 
 
 def constants(data: dict) -> tuple[float, float, float]:
@@ -240,16 +240,21 @@ def prediction(data: dict) -> Fragment:
     return Fragment(f"{text}\n\n{block(table(head, body))}\n", _measured(data))
 
 
+def read(root: Path) -> dict | None:
+    """The file of the measurement; None without one."""
+    path = root / FILE
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
 def fragments(root: Path) -> dict[str, Fragment]:
     """By name, for the page on several GPUs."""
-    path = root / FILE
     make = {
         "ranks-softmax": lambda data: compared(data, SOFTMAX),
         "ranks-loss": lambda data: compared(data, LOSS),
         "ranks-formula": formula,
         "ranks-prediction": prediction,
     }
-    if not path.is_file():
+    data = read(root)
+    if data is None:
         return dict.fromkeys(make, NOT_MEASURED)
-    data = json.loads(path.read_text(encoding="utf-8"))
     return {name: each(data) for name, each in make.items()}

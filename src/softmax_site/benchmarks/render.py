@@ -9,8 +9,7 @@ from softmax_bench.roster import PROVIDERS
 from softmax_site.benchmarks import bookkeeping, facts, overview, ranks, rungs
 from softmax_site.benchmarks.data import newest, of_suite, read_reasons, size_key
 from softmax_site.benchmarks.page import Rendered
-from softmax_site.benchmarks.suites import PAGES
-from softmax_site.benchmarks.suites.loss_head import asked
+from softmax_site.benchmarks.suites import PAGES, loss_head
 from softmax_site.benchmarks.suites.random import tuning_fragment
 
 
@@ -30,7 +29,9 @@ def render(root: Path) -> Rendered:
             out.add(build(data))
         else:
             out.fragments[f"bench-{suite}"] = rungs.NOT_MEASURED
-    out.fragments["bench-loss_head-asked"] = asked()
+    out.fragments["bench-loss_head-asked"] = loss_head.asked()
+    out.fragments["loss-head-speeds"] = loss_head.speeds(data)
+    out.fragments["maps-speed"] = loss_head.maps_fragment(data)
     out.fragments["bench-random-tuning"] = tuning_fragment(root, data)
     reasons = read_reasons(root)
     out.fragments |= overview.fragments(data, reasons)

@@ -16,9 +16,11 @@ from softmax_bench.report import (
     standing,
 )
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
+from softmax_site.benchmarks import ranks
 from softmax_site.benchmarks.data import n_cols, newest, of_suite, runs_used, time_text
 from softmax_site.benchmarks.page import Fragment, measured_by
-from softmax_site.benchmarks.words import stand, times
+from softmax_site.benchmarks.suites import random
+from softmax_site.benchmarks.words import percent, stand, times
 from softmax_site.figures import share
 
 SUITES = ("forward", "backward")
@@ -107,8 +109,8 @@ def caption(found: Result) -> str:
     )
 
 
-def limits(data: dict | None) -> str:
-    """When not to use it, as a list in Markdown."""
+def limits(data: dict | None, over_ranks: dict | None) -> str:
+    """When not to use it, as a list in Markdown; `over_ranks` was measured over several GPUs."""
     items = []
     host: dict[str, dict[str, float]] = {}
     for row in of_suite(data, "host_time") if data else []:
@@ -141,12 +143,50 @@ def limits(data: dict | None) -> str:
         "with the matrix products, as [FlashAttention](kernels/flash-attention.md) does. Under "
         "`torch.compile`, rows of more than 1,024 elements are not fused with the operations "
         "around them.",
-        "**For the speed of anything but softmax, log-softmax and log-sum-exp.** The losses, "
-        "masks and scales, and several GPUs are tested, but have not been timed yet.",
+        *of_few_rows(over_ranks),
+        *untimed(data),
         "**For speed on other hardware.** Everything was measured on one kind of GPU. On a CPU "
         "the functions call PyTorch’s own.",
     ]
     return "\n".join(f"- {item}" for item in items) + "\n"
+
+
+def of_few_rows(over_ranks: dict | None) -> list[str]:
+    """The loss over several GPUs where it is behind, if it is."""
+    found = list(ranks.points(over_ranks)) if over_ranks else []
+    factors = [factor for point in found if (factor := point.factor(ranks.LOSS))]
+    behind = [factor for factor in factors if standing(factor) == "behind"]
+    if not behind:
+        return []
+    return [
+        "**For a loss of few rows over several GPUs.** There [the "
+        "processor](kernels/from-lane-to-cluster.md#how-long-it-takes) takes longer than the GPU; "
+        f"at worst {times(min(behind))} × the speed of the best other."
+    ]
+
+
+def untimed(data: dict | None) -> list[str]:
+    """What no one has timed: softmax with maps, unless a case of it was."""
+    rows = of_suite(data, "loss_head", op="mapped_softmax", provider=CHOOSER) if data else []
+    if any(row["us"] for row in rows):
+        return []
+    return [
+        "**For the speed of [masks and scales](kernels/maps.md).** They are tested, but have not "
+        "been timed yet."
+    ]
+
+
+def at_random(data: dict) -> str:
+    """How ours stands at shapes that nobody chose, in one sentence of Markdown."""
+    rows = of_suite(data, "random")
+    groups = random.compared(random.newest_seed(rows)) if rows else []
+    if not groups:
+        return ""
+    _, behind, level = random.standings(groups)
+    return (
+        f"At {len(groups)} [shapes drawn at random](benchmarks/random.md) they are at least level "
+        f"with the best other in {percent(level)}, and slower at {behind}.\n"
+    )
 
 
 def figure(data: dict) -> str:
@@ -242,16 +282,17 @@ def fragments(root: Path) -> dict[str, Fragment]:
     out = {
         "door-matrix": Fragment(matrix()),
         "door-bars": Fragment(bars()),
-        "home-limits": Fragment(limits(data)),
+        "home-limits": Fragment(limits(data, ranks.read(root))),
     }
     if data is None or not share.rows(data):
         return out | {
             name: Fragment("")
-            for name in ("home-claim", "home-figure", "home-caption", "door-heat")
+            for name in ("home-claim", "home-random", "home-figure", "home-caption", "door-heat")
         }
     numbers = result(data)
     return out | {
         "home-claim": Fragment(f"{claim(numbers)}\n"),
+        "home-random": Fragment(at_random(data)),
         "home-figure": Fragment(figure(data)),
         "home-caption": Fragment(
             f"{caption(numbers)} [Every shape](benchmarks/index.md).\n{{ .figure-caption }}\n",

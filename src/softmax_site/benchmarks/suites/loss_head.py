@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softmax_bench.report import by_case, ratio
+from softmax_bench.report import best_peer, by_case, ratio
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
 from softmax_bench.targets import (
     LOSS_FORWARD,
@@ -14,10 +14,24 @@ from softmax_bench.targets import (
 )
 from softmax_site.benchmarks.data import anchor, of_suite, shape_words
 from softmax_site.benchmarks.page import Fragment, Measured, Page, Rendered, block
+from softmax_site.benchmarks.rungs import NOT_MEASURED
 from softmax_site.benchmarks.tables import Reasons, Row, error_text, share_cell, table, time_cell
+from softmax_site.benchmarks.words import (
+    link,
+    measured_line,
+    sign,
+    verdict_sentence,
+)
 
 PLAIN = "packed_rows"
 """The provider whose calls are plain softmax of the same scores."""
+
+PAGE = "../../benchmarks/loss-head/"
+"""Where every case has its row, as seen from a page on kernels."""
+
+VOCABULARIES = (128_256, 151_643)
+"""Shown on the page of the loss head: one whose rows begin at multiples of 16 bytes, and an odd
+one."""
 
 WHAT = {
     "cross_entropy": "cross-entropy",
@@ -37,6 +51,8 @@ def what(row: dict) -> str:
     ('softmax with mask', 'cross-entropy, in place')
     """
     inputs = "" if row["inputs"] == "normal" else row["inputs"].replace("_", " ")
+    if inputs == "causal":
+        return "causal softmax"
     if row["op"] == "mapped_softmax":
         return f"{WHAT[row['op']]} {inputs}"
     return WHAT[row["op"]] + (f", {inputs}" if inputs else "")
@@ -77,14 +93,102 @@ def asked() -> Fragment:
     return Fragment(block(table(["what", "bound"], lines, 2)))
 
 
+def not_reached(rows: list[dict]) -> str:
+    """Cases that the last measurement did not come to, as HTML; nothing if there are none."""
+    late = [row for row in rows if row["provider"] == CHOOSER and row["status"] == "not_run"]
+    if not late:
+        return ""
+    cases = "; ".join(f"{what(row)}, {row['dtype']}, {shape_words(row)}" for row in late)
+    return (
+        f"<p><b>Not measured:</b> {cases}. The time on the GPU was used up before, so nothing is "
+        "known of their speed.</p>"
+    )
+
+
+def _measured(rows: list[dict]) -> Measured | None:
+    """The hash is of the loss head's files, not of plain softmax's."""
+    ours = [row for row in rows if row["provider"] == CHOOSER and row["source"]]
+    if not ours:
+        return None
+    source = max(ours, key=lambda row: row["utc"])["source"]
+    return Measured(min(row["utc"] for row in rows), {"loss_head": source})
+
+
+def speeds(data: dict) -> Fragment:
+    """Cross-entropy with its gradient over two vocabularies, beside every other library, for the
+    page of the kernel; and how all its cases stand."""
+    every = of_suite(data, "loss_head", op="cross_entropy")
+    rows = [
+        row
+        for row in every
+        if row["direction"] == "forward_backward"
+        and row["inputs"] == "normal"
+        and row["shape"][1] in VOCABULARIES
+    ]
+    if not rows:
+        return NOT_MEASURED
+    reasons = Reasons("loss-head-speeds", rows)
+    there = {row["provider"] for row in rows}
+    others = [name for name in LIBRARIES if name in there]
+    body: list[Row | list[str]] = []
+    for group in by_case(rows).values():
+        mine = group[CHOOSER]
+        peer = best_peer(group)
+        body.append(
+            [
+                link(mine, f"{shape_words(mine)}, {mine['dtype']}", PAGE),
+                sign(ratio(group, peer)) if peer else "–",
+                share_cell(ratio(group, COPY)),
+                f"<b>{time_cell(mine, reasons)}</b>",
+                *(time_cell(group.get(name), reasons) for name in others),
+            ]
+        )
+    head = [
+        "logits",
+        "against the best other",
+        "of a copy",
+        "µs: ours",
+        *map(label_of, others),
+    ]
+    parts = [
+        block(table(head, body, 2)),
+        block(reasons.listing()) if reasons.groups else "",
+        "All cases of cross-entropy, forward alone and with the gradient:",
+        block(verdict_sentence(every, lambda row: PAGE)),
+        "The other lengths, log-probabilities, and memory: [the loss head, measured]"
+        f"(../benchmarks/loss-head.md). {measured_line(data, rows)}\n{{ .bench-note }}",
+    ]
+    return Fragment("\n\n".join(part for part in parts if part) + "\n", _measured(every))
+
+
+def maps_fragment(data: dict) -> Fragment:
+    """Whether softmax with maps has been timed, for its page."""
+    rows = of_suite(data, "loss_head", op="mapped_softmax")
+    if not rows:
+        return NOT_MEASURED
+    groups = list(by_case(rows).values())
+    shares = [share for group in groups if (share := ratio(group, COPY))]
+    where = "[the benchmarks](../benchmarks/loss-head.md)"
+    if not shares:
+        return Fragment(
+            f"Softmax with maps has not been timed. There are {len(groups)} cases of it among "
+            f"{where}, with masks, causal and with temperatures, but the time on the GPU was used "
+            "up before they were reached.\n"
+        )
+    return Fragment(
+        f"It reaches {min(shares):.2f} to {max(shares):.2f} of a copy’s speed in {len(shares)} of "
+        f"{len(groups)} cases; {where} have each.\n",
+        _measured(rows),
+    )
+
+
 def loss_head_page(data: dict) -> Rendered:
     """Every case with its target, times of all, and memory."""
     rows = of_suite(data, "loss_head")
     page, reasons = Page(data, "loss_head", rows), Reasons("loss_head", rows)
-    ours = [row for row in rows if row["provider"] == CHOOSER and row["source"]]
-    if ours:  # the hash is of the loss head's files, not of plain softmax's
-        source = max(ours, key=lambda row: row["utc"])["source"]
-        page.measured = Measured(min(row["utc"] for row in rows), {"loss_head": source})
+    page.measured = _measured(rows) or page.measured
+    page.html(verdict_sentence(rows))
+    page.html(not_reached(rows))
     asked = {cell.case: cell for cell in cells(rows)}
     there = {row["provider"] for row in rows}
     others = [name for name in (PLAIN, *LIBRARIES) if name in there]

@@ -19,7 +19,14 @@ from softmax_bench.report import (
     warm,
 )
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
-from softmax_site.benchmarks.data import anchor, case_words, n_cols, of_suite, shape_words
+from softmax_site.benchmarks.data import (
+    DTYPES,
+    anchor,
+    case_words,
+    n_cols,
+    of_suite,
+    shape_words,
+)
 from softmax_site.benchmarks.page import Fragment, Page, Rendered, block
 from softmax_site.benchmarks.tables import (
     Reasons,
@@ -38,6 +45,9 @@ SEEDS = "docs/benchmarks/tuning-seeds.json"
 LOWEST, HIGHEST = 0.5, 8.0
 """Ends of the axis of the plot; what lies beyond stands on them."""
 
+TIME_IS_UP = "the time given was used up"
+"""The reason of a row that was not reached any more."""
+
 Group = dict[str, dict]
 
 
@@ -54,8 +64,12 @@ def over_best(group: Group) -> float | None:
 
 
 def compared(rows: list[dict]) -> list[Group]:
-    """The cells in which another library has an answer."""
-    return [group for group in by_case(rows).values() if CHOOSER in group and best_peer(group)]
+    """The cells in which ours was run, rightly or not, and another library has an answer."""
+    return [
+        group
+        for group in by_case(rows).values()
+        if CHOOSER in group and group[CHOOSER]["status"] != "not_run" and best_peer(group)
+    ]
 
 
 def values(groups: list[Group], of) -> list[float]:
@@ -69,23 +83,49 @@ def mean_words(groups: list[Group], of) -> str:
     return f"{mean:.2f}" if mean else "–"
 
 
-def sentence(seed: int, groups: list[Group], drawn: int) -> str:
-    """The distribution in one sentence, and how many of the cells drawn it is about."""
-    rest = ""
-    if len(groups) < drawn:
-        rest = (
-            f" The seed drew {drawn} cells; the time on the GPU ended after {len(groups)} of them, "
-            "in the order in which they were drawn."
-        )
+def standings(groups: list[Group]) -> tuple[int, int, float]:
+    """In how many cells ours is ahead and behind, and the share in which it is at least level."""
     states = [standing(over_best(group)) for group in groups]
-    behind, ahead = states.count("behind"), states.count("ahead")
-    level = percent((len(groups) - behind) / len(groups))
+    behind = states.count("behind")
+    return states.count("ahead"), behind, (len(groups) - behind) / len(groups)
+
+
+def left_out(rows: list[dict]) -> str:
+    """Which of the cells that were drawn have no time of ours, and why; nothing if all have one."""
+    ours = [row for row in rows if row["provider"] == CHOOSER]
+    without = [row for row in ours if row["status"] == "not_run"]
+    late = [row for row in without if row["reason"] == TIME_IS_UP]
+    text = ""
+    if late:
+        kinds = [
+            f"{missing} of {sum(row['dtype'] == dtype for row in ours)} in {dtype}"
+            for dtype in DTYPES
+            if (missing := sum(row["dtype"] == dtype for row in late))
+        ]
+        text += (
+            f" The seed drew {len(ours)} cells; the time on the GPU ended before {len(late)} of "
+            f"them were measured: {', '.join(kinds)}."
+        )
+    if disturbed := len(without) - len(late):
+        text += (
+            f" {disturbed} more {'has' if disturbed == 1 else 'have'} no time of ours, since "
+            "something else on the machine disturbed the measurement."
+        )
+    return text
+
+
+def sentence(rows: list[dict]) -> str:
+    """The distribution in one sentence, and which of the cells drawn it leaves out."""
+    groups = compared(rows)
+    ahead, behind, level = standings(groups)
     return (
-        f'<p class="verdict-sentence">Of {len(groups)} cells that seed {seed} drew, ours is '
-        f'<b class="ahead">at least level in {level}</b>, ahead in {ahead} and behind in {behind}. '
+        f'<p class="verdict-sentence">Of {len(groups)} cells that seed {rows[0]["seed"]} drew, '
+        f'ours is <b class="ahead">at least level in {percent(level)}</b>, ahead in {ahead} and '
+        f"behind in {behind}. "
         f"In the geometric mean it is {mean_words(groups, over_best)} × as fast as the best other "
         f"library, {mean_words(groups, lambda group: ratio(group, 'torch'))} × torch, and reaches "
-        f"{mean_words(groups, lambda group: ratio(group, COPY))} of a copy’s speed.{rest}</p>"
+        f"{mean_words(groups, lambda group: ratio(group, COPY))} of a copy’s speed."
+        f"{left_out(rows)}</p>"
     )
 
 
@@ -219,7 +259,7 @@ def random_page(data: dict) -> Rendered:
     rows = newest_seed(of_suite(data, "random"))
     page, reasons = Page(data, "random", rows), Reasons("random", rows)
     groups = compared(rows)
-    page.html(sentence(rows[0]["seed"], groups, len(by_case(rows))))
+    page.html(sentence(rows))
     page.html(scatter(groups, "Speed over the best other library’s, by the length of a row"))
     page.html(
         '<p class="bench-caption">A dot: at least level '
