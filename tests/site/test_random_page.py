@@ -22,7 +22,7 @@ from softmax_site.benchmarks.suites.random import (
     tuning_fragment,
     tuning_sentence,
 )
-from softmax_site.figures.home import at_random
+from softmax_site.figures.home import at_random, limits
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +87,12 @@ def test_the_front_page_says_the_same(made):
     groups = compared(newest_seed(made["rows"]))
     behind = sum(over_best(group) < 0.98 for group in groups)
     said = at_random(made)
-    assert f"At {len(groups)} [" in said and f"slower at {behind}." in said
+    assert f"On {len(groups)} [" in said and f"slower in {behind}." in said
     level = re.search(r"in (\d+) %", said)[1]
     assert f"at least level in {level} %" in PAGES["random"](made).fragments["bench-random"].text
     assert at_random({"rows": []}) == ""
+    assert f"faster in {behind} of {len(groups)} cases" in limits(made, None)
+    assert "at random" not in limits({"rows": []}, None)
 
 
 def test_seeds_of_the_tuning_stand_apart(tmp_path):

@@ -69,12 +69,12 @@ def test_the_formula_takes_its_constants_from_the_file(data):
     # A copy moves each element twice, the formula three times.
     assert ranks.predicted_us(point) == pytest.approx(1.5 * copied + message)
     cells = line(ranks.formula(data).text, "4 ranks, 8,192 rows")
-    assert cells[3] == f"{1.5 * copied + message:,.0f}"
-    assert cells[4].startswith(f"{point.calls['softmax']['us']:,.0f} (")
+    assert cells[1] == "1,024 MiB each" and cells[4] == f"{1.5 * copied + message:,.0f}"
+    assert cells[5].startswith(f"{point.calls['softmax']['us']:,.0f} (")
     slower = copy.deepcopy(data)
     row(slower, "copy", 4, 8192)["us"] *= 2
     changed = line(ranks.formula(slower).text, "4 ranks, 8,192 rows")
-    assert changed[3] == f"{3 * copied + message:,.0f}" and changed[2] == cells[2]
+    assert changed[4] == f"{3 * copied + message:,.0f}" and changed[3] == cells[3]
 
 
 def test_the_formula_is_the_one_on_the_page():
@@ -94,7 +94,7 @@ def test_the_prediction_passes_through_the_messages(data):
         assert ranks.seconds(4, n_rows, 0, 2, memory, latency, link) == pytest.approx(expected)
     before = ranks.prediction(data).text
     row(data, "copy", 4, 8192)["us"] *= 2
-    assert line(before, "2 ranks")[1] != line(ranks.prediction(data).text, "2 ranks")[1]
+    assert line(before, "2 ranks")[2] != line(ranks.prediction(data).text, "2 ranks")[2]
 
 
 def test_the_front_page_names_the_worst_loss(data):

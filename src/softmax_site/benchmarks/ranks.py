@@ -188,6 +188,7 @@ def formula(data: dict) -> Fragment:
         body.append(
             [
                 _name(point),
+                f"{point.rows * point.columns * ITEMSIZE / 2**20:,.0f} MiB each",
                 _us(wanted - message),
                 _us(message),
                 f"<b>{_us(wanted)}</b>",
@@ -197,6 +198,7 @@ def formula(data: dict) -> Fragment:
         )
     head = [
         "ranks, rows",
+        "part of a rank",
         "µs: elements",
         "message",
         "formula",
@@ -207,7 +209,7 @@ def formula(data: dict) -> Fragment:
         f"Softmax takes {_span(of_softmax)} times as long as the formula says, and cross-entropy "
         f"with its gradient {_span(of_loss)} times."
     )
-    return Fragment(f"{block(table(head, body))}\n\n{text}\n", _measured(data))
+    return Fragment(f"{block(table(head, body, 2))}\n\n{text}\n", _measured(data))
 
 
 def constants(data: dict) -> tuple[float, float, float]:
@@ -230,14 +232,15 @@ def prediction(data: dict) -> Fragment:
         whole = seconds(ranks, n, N, ITEMSIZE, memory, latency, link) * 1e6
         words = seconds(ranks, n, 0, ITEMSIZE, memory, 0.0, link) * 1e6
         elements = whole - words - latency * 1e6
-        body.append([f"{ranks:,} ranks", *map(_us, (elements, words, whole))])
-    head = ["over", "µs, predicted: elements", "words", "together, with the latency"]
+        part = f"{N // ranks:,} columns each"
+        body.append([f"{ranks:,} ranks", part, *map(_us, (elements, words, whole))])
+    head = ["over", "part of a rank", "µs, predicted: elements", "words", "all, with the latency"]
     text = (
         f"Here memory moves {memory / 1e12:.1f} TB/s, a message takes {latency * 1e6:.0f} µs "
         f"before its first byte, and a byte takes {memory / link:,.0f} times as long over the link "
         "as from memory."
     )
-    return Fragment(f"{text}\n\n{block(table(head, body))}\n", _measured(data))
+    return Fragment(f"{text}\n\n{block(table(head, body, 2))}\n", _measured(data))
 
 
 def read(root: Path) -> dict | None:

@@ -190,8 +190,8 @@ def loss_head_page(data: dict) -> Rendered:
     page.html(verdict_sentence(rows))
     page.html(not_reached(rows))
     asked = {cell.case: cell for cell in cells(rows)}
-    there = {row["provider"] for row in rows}
-    others = [name for name in (PLAIN, *LIBRARIES) if name in there]
+    timed = {row["provider"] for row in rows if row["us"]}
+    others = [name for name in (PLAIN, *LIBRARIES) if name in timed]
     body: list[Row | list[str]] = []
     for case, group in by_case(rows).items():
         mine = group.get(CHOOSER)
@@ -200,14 +200,14 @@ def loss_head_page(data: dict) -> Rendered:
         mark = "–"
         if cell is not None:
             css, sign = ("level", "") if cell.met else ("behind", "▼ ")
-            mark = f'<span class="{css}">{sign}{cell.asked}</span>'
+            bound = cell.asked.replace("at least ", "≥&nbsp;").replace("at most ", "≤&nbsp;")
+            mark = f'<span class="{css}">{sign}{bound}</span>'
         error = mine["max_rel_error"] if mine else None
         body.append(
             Row(
                 [
-                    what(some),
                     f"{shape_words(some)}, {some['dtype']}",
-                    STEPS[some["direction"]],
+                    f"{what(some)}, {STEPS[some['direction']]}",
                     mark,
                     share_cell(ratio(group, COPY)),
                     f"<b>{time_cell(mine, reasons)}</b>",
@@ -220,7 +220,7 @@ def loss_head_page(data: dict) -> Rendered:
             )
         )
     names = ["plain softmax" if name == PLAIN else label_of(name) for name in others]
-    head = ["what", "shape", "step", "asked for", "of a copy", "µs: ours", "copy", *names]
-    page.html(table([*head, "MiB, ours", "error"], body, 4))
+    head = ["shape", "what", "asked for", "of a copy", "µs: ours", "copy", *names]
+    page.html(table([*head, "MiB, ours", "error"], body, 3))
     page.html(reasons.listing())
     return page.done()
