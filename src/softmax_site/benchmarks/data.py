@@ -24,7 +24,7 @@ def newest(root: Path) -> tuple[Path, dict] | None:
     changes = root / replanned.FILE
     if found is None or not changes.is_file():
         return found
-    stamp = tuple(sorted(sources.hash_of(name) for name in (*sources.ENTRIES, *sources.BESIDE)))
+    stamp = tuple(str(sources.hash_of(name)) for name in (*sources.ENTRIES, *sources.BESIDE))
     return found[0], _without(found[0], found[0].stat().st_mtime_ns, changes, stamp)
 
 
