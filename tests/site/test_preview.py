@@ -9,6 +9,7 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
 from softmax_site import build as ours
+from softmax_site import preview
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -91,3 +92,10 @@ def test_an_edit_shows_as_in_a_build_from_nothing(root, what):
     assert changed == again
     ours.on_startup("build")
     assert shown == site(root, "fresh")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.stem)
+def test_what_every_page_is_made_from_is_found(path):
+    """A page may also speak of a directive, as the contributing page does."""
+    text = path.read_text(encoding="utf-8")
+    assert preview.made_from(text, ROOT, frozenset())[0] == text
