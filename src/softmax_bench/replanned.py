@@ -25,10 +25,11 @@ from typing import Any
 
 FILE = "docs/benchmarks/replanned.json"
 
-REASON = "its constants have changed since it was measured"
-
 CHOSEN = "choose"
 """The folder whose changes are followed cell by cell."""
+
+CHOOSER = "triton_softmax"
+"""The provider that is the library itself."""
 
 GEOMETRIES = ("packed_rows", "aligned_rows", "split_rows", "strided")
 """Providers that insist on a kernel of ours, and leave its constants to the library."""
@@ -111,7 +112,7 @@ def plans(data: dict) -> dict[str, list]:
 
     found = {}
     for row in data["rows"]:
-        ours = row["provider"] in ("triton_softmax", *GEOMETRIES) and row["suite"] != "compiles"
+        ours = row["provider"] in (CHOOSER, *GEOMETRIES) and row["suite"] != "compiles"
         if ours and row["status"] == "ok":
             environment = data["environments"][row["environment"]]
             device = Device(environment["multiprocessors"], nvidia=True)
@@ -192,13 +193,14 @@ def applied(data: dict, found: dict, hashes: Mapping[str, str | None]) -> dict:
         }
 
     of_hash = {pair["measured"]: pair["now"] for pair in pairs.values()}
-    rows = []
-    for row in data["rows"]:
-        row = {**row, "source": of_hash.get(row["source"], row["source"])}
-        if f"{row['case']} {row['provider']}" in found["cells"]:
-            row |= {"status": "not_run", "reason": REASON, "us": None, "samples": 0}
-            row.pop("us_warm", None)
-        rows.append(row)
+    gone = set(found["cells"])
+    # Without the library itself there is nothing to compare the others with.
+    cases = {cell.removesuffix(f" {CHOOSER}") for cell in gone if cell.endswith(f" {CHOOSER}")}
+    rows = [
+        {**row, "source": of_hash.get(row["source"], row["source"])}
+        for row in data["rows"]
+        if row["case"] not in cases and f"{row['case']} {row['provider']}" not in gone
+    ]
     environments = {
         name: {**each, "sources": renewed(each["sources"])}
         for name, each in data["environments"].items()

@@ -54,8 +54,9 @@ def over_best(group: Group) -> float | None:
 
 
 def compared(rows: list[dict]) -> list[Group]:
-    """The cells in which another library has an answer."""
-    return [group for group in by_case(rows).values() if CHOOSER in group and best_peer(group)]
+    """The cells that were measured, and in which another library has an answer."""
+    groups = [group for group in by_case(rows).values() if CHOOSER in group and best_peer(group)]
+    return [group for group in groups if group[CHOOSER]["status"] != "not_run"]
 
 
 def values(groups: list[Group], of) -> list[float]:
