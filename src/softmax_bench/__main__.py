@@ -146,6 +146,20 @@ def _merge(options: argparse.Namespace) -> int:
     return 0
 
 
+def _replanned(options: argparse.Namespace) -> int:
+    from softmax_bench import replanned
+
+    root = Path(__file__).resolve().parents[2]
+    try:
+        found = replanned.compare(options.base, root, root / options.data)
+    except replanned.NotOnlyConstants as error:
+        print(f"more than constants has changed: {error}", file=sys.stderr)
+        return 2
+    (root / replanned.FILE).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(f"{len(found['cells'])} cells are planned otherwise")
+    return 0
+
+
 def _check(options: argparse.Namespace) -> int:
     from softmax_bench import schema
 
@@ -260,6 +274,13 @@ def main(arguments: list[str] | None = None) -> int:
         help="add each seed in a line to this file, as one on which constants were tuned",
     )
     classes.set_defaults(do=_classes)
+
+    changed = commands.add_parser(
+        "replanned", help="write down which measured cells changed constants plan otherwise"
+    )
+    changed.add_argument("--base", required=True, help="the commit that was measured")
+    changed.add_argument("--data", default="docs/benchmarks/data/h200.json")
+    changed.set_defaults(do=_replanned)
 
     check = commands.add_parser("check", help="validate data files against the published schema")
     check.add_argument("files", nargs="+")

@@ -44,7 +44,11 @@ def made_from(text: str, root: Path, pages: frozenset[str]) -> tuple:
             (str(path), path.stat().st_mtime_ns) for path in {*included, *beside} if path.is_file()
         ),
         [rendered.markdown(name, root) for name in _RENDERED.findall(text)],
-        [cells.html(root, match["name"]) for match in cells.DIRECTIVE.finditer(text)],
+        [
+            cells.html(root, match["name"])
+            for match in map(cells.DIRECTIVE.fullmatch, map(str.strip, text.splitlines()))
+            if match
+        ],
         registry if equations.INDEX in text else (named, at_home),
     )
 

@@ -3,8 +3,9 @@
 An operator is opaque to it: what stands before and after a softmax cannot be fused with it, and
 calling it costs the host two rounds through PyTorch's dispatcher. So, when Inductor takes the
 operators apart, a short row becomes PyTorch's own operators, which it fuses with their neighbours
-into one kernel that reads once as ours does; and a longer row becomes an operator that is our
-kernels and nothing else, without the rule for autograd that has done its work by then.
+into one kernel that reads once as ours does. So does a longer row of a small tensor, which takes
+less time to read again than an operator to call. Any other becomes an operator that is our kernels
+and nothing else, without the rule for autograd that has done its work by then.
 
 The table of what Inductor takes apart is private to PyTorch. Without it the operators stay as they
 are, and work.

@@ -180,6 +180,7 @@ def test_every_kernel_is_in_the_table():
         "split_rows_simple",
         "targets",
         "scale_rows",
+        "finish_rows",
         "mapped_rows",
     }
     assert modules - {"__init__", *others} == {*MODULES, *GEOMETRIES}

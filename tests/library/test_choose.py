@@ -531,9 +531,9 @@ CANDIDATES = {
         2_097_152: ((8192, 128, 2), (16384, 128, 2)),
         264 * 16384: ((16384, 128, 2), None),
     },
-    (2, True, LOG_SOFTMAX): {114_688: ((2048, 72, 0), (8192, 80, 1))},
+    (2, True, LOG_SOFTMAX): {114_688: ((2048, 72, 0), (8192, 96, 1))},
     (2, False, LOSS): {655_360: ((8192, 64, 0), (8192, 80, 1))},
-    (2, True, LOSS): {262_144: ((2048, 72, 0), (8192, 80, 1))},
+    (2, True, LOSS): {262_144: ((2048, 72, 0), (8192, 96, 1))},
     (2, False, SOFTMAX_VJP): {
         131_072: ((8192, 128, 0), (4096, 128, 2)),
         528 * 4096: ((4096, 128, 2), (8192, 168, 1)),
@@ -577,6 +577,7 @@ def test_programs_back_off_before_they_poll_only_where_16_bit_rows_are_read_alon
     }
     assert {case: ns for case, ns in backoffs.items() if ns} == {
         (2, 1, False, True, 0): 300,
+        (2, 1, False, True, 1): 500,
     }
 
 

@@ -9,6 +9,7 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
 from softmax_site import build as ours
+from softmax_site import preview
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -91,3 +92,11 @@ def test_an_edit_shows_as_in_a_build_from_nothing(root, what):
     assert changed == again
     ours.on_startup("build")
     assert shown == site(root, "fresh")
+
+
+def test_what_every_page_with_cells_is_made_from_is_found():
+    """A page may also speak of a directive, as the contributing page does."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")]
+    texts = [text for text in texts if "[[run " in text]
+    assert len(texts) > 10
+    assert [preview.made_from(text, ROOT, frozenset())[0] for text in texts] == texts

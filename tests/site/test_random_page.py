@@ -77,6 +77,9 @@ def test_cells_that_were_not_reached_are_said_and_count_for_nobody(made):
     said = left_out(rows)
     assert f"before {late} of them" in said and f": {late} of {len(halves)} in float16." in said
     assert "1 more has no time of ours" in said and "float32" not in said
+    assert "left out" not in said and "2 are left out" in left_out(
+        [row for row in rows if row["case"] not in {row["case"] for row in halves[:2]}]
+    )
     assert len(compared(rows)) == len(before) - len(halves)
     wrong = next(row for row in rows if row["provider"] == CHOOSER and row["status"] == "ok")
     wrong |= {"status": "wrong", "us": None}

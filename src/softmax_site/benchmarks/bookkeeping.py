@@ -68,7 +68,7 @@ def targets_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
         parts.append(f"## Missed: {len(missed)} of {len(found)}")
         parts.append(
             "By reason, the worst first. The reasons are read off the code and the counts of "
-            "bytes; they are not profiled."
+            "bytes; those of the loss head alone were profiled."
         )
         parts.append(block(_missed(missed, of_case, reasons)))
     else:

@@ -6,6 +6,8 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
+from softmax_bench import replanned, sources
+
 DATA = "docs/benchmarks/data"
 
 REASONS = "docs/benchmarks/reasons.json"
@@ -15,10 +17,22 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
 def newest(root: Path) -> tuple[Path, dict] | None:
-    """The data file with the latest measurement, to be read alone; None without data. A test
-    validates the files."""
+    """The data file with the latest measurement, to be read alone, without the cells whose
+    constants have changed since; None without data. A test validates the files."""
     files = sorted((root / DATA).glob("*.json"))
-    return _newest(tuple((path, path.stat().st_mtime_ns) for path in files))
+    found = _newest(tuple((path, path.stat().st_mtime_ns) for path in files))
+    changes = root / replanned.FILE
+    if found is None or not changes.is_file():
+        return found
+    stamp = tuple(str(sources.hash_of(name)) for name in (*sources.ENTRIES, *sources.BESIDE))
+    return found[0], _without(found[0], found[0].stat().st_mtime_ns, changes, stamp)
+
+
+@lru_cache(maxsize=2)
+def _without(path: Path, _: int, changes: Path, stamp: tuple[str, ...]) -> dict:
+    data = json.loads(path.read_text(encoding="utf-8"))
+    hashes = {name: sources.hash_of(name) for name in (*sources.ENTRIES, *sources.BESIDE)}
+    return replanned.applied(data, json.loads(changes.read_text(encoding="utf-8")), hashes)
 
 
 @lru_cache(maxsize=2)

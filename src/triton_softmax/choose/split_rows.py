@@ -97,16 +97,18 @@ def candidates_for_many_rows(
             (ANY_LENGTH, Candidate(4096, 168, depth=1)),
         ]
     if traits.inputs == 1:
-        # Numbers of the row, for which nothing is kept longer, leave no registers for a next chunk.
+        # Numbers of the row take registers, which a next chunk would need.
         if edges:  # body and edges are reduced; within one warp that needs no barrier
             longest = 262_144 if traits.numbers else 114_688
             one_chunk_each = (longest, Candidate(2048, 72, num_warps=1, backoff=300))
+            next_chunk = Candidate(8192, 96, depth=1, backoff=500)
         else:
             longest = 655_360 if traits.numbers else 196_608
             one_chunk_each = (longest, Candidate(8192, 64))
+            next_chunk = Candidate(8192, 80, depth=1)
         return [
             one_chunk_each,
-            (1_310_720, Candidate(8192, 80, depth=1)),
+            (1_310_720, next_chunk),
             (2_097_152, Candidate(8192, 128, depth=2)),
             (ANY_LENGTH, Candidate(16384, 128, num_warps=8, depth=2)),
         ]

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from statistics import stdev
 
-from softmax_bench.random_shapes import layout_of
+from softmax_bench.random_shapes import CELLS, layout_of
 from softmax_bench.report import (
     LEVEL,
     best_peer,
@@ -64,12 +64,9 @@ def over_best(group: Group) -> float | None:
 
 
 def compared(rows: list[dict]) -> list[Group]:
-    """The cells in which ours was run, rightly or not, and another library has an answer."""
-    return [
-        group
-        for group in by_case(rows).values()
-        if CHOOSER in group and group[CHOOSER]["status"] != "not_run" and best_peer(group)
-    ]
+    """The cells that were measured, and in which another library has an answer."""
+    groups = [group for group in by_case(rows).values() if CHOOSER in group and best_peer(group)]
+    return [group for group in groups if group[CHOOSER]["status"] != "not_run"]
 
 
 def values(groups: list[Group], of) -> list[float]:
@@ -103,13 +100,18 @@ def left_out(rows: list[dict]) -> str:
             if (missing := sum(row["dtype"] == dtype for row in late))
         ]
         text += (
-            f" The seed drew {len(ours)} cells; the time on the GPU ended before {len(late)} of "
+            f" The seed drew {CELLS} cells; the time on the GPU ended before {len(late)} of "
             f"them were measured: {', '.join(kinds)}."
         )
     if disturbed := len(without) - len(late):
         text += (
             f" {disturbed} more {'has' if disturbed == 1 else 'have'} no time of ours, since "
             "something else on the machine disturbed the measurement."
+        )
+    if (replanned := CELLS - len(ours)) > 0:
+        text += (
+            f" {replanned} {'is' if replanned == 1 else 'are'} left out, since the library has "
+            "come to plan them otherwise."
         )
     return text
 

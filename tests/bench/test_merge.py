@@ -1,0 +1,37 @@
+"""Files that were measured at once become one; rows that the machine disturbed are not kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from softmax_bench import merge
+
+
+def file(case: str, started: str, us=None, **environment) -> dict:
+    times = us or {"p20": 1.0, "p50": 1.1, "p80": 1.3}
+    row = {"case": case, "provider": "torch", "status": "ok", "reason": None, "us": times}
+    row |= {"us_warm": times, "environment": "run3", "samples": 9}
+    known = {"gpu": "a GPU", "started": started, **environment}
+    return {"format": "f", "environments": {"run3": known}, "rows": [row]}
+
+
+def test_rows_of_all_files_and_the_first_environment():
+    found = merge.merged([file("a", "2026-01-02"), file("b", "2026-01-01")])
+    assert [row["case"] for row in found["rows"]] == ["a", "b"]
+    assert {row["environment"] for row in found["rows"]} == {"run1"} == {*found["environments"]}
+    assert found["environments"]["run1"]["started"] == "2026-01-01"
+
+
+def test_what_does_not_belong_together():
+    with pytest.raises(merge.Different, match="differ in gpu"):
+        merge.merged([file("a", ""), file("b", "", gpu="another")])
+    with pytest.raises(merge.Different, match="torch of a was measured twice"):
+        merge.merged([file("a", ""), file("a", "")])
+
+
+@pytest.mark.parametrize("median, kept", [(2.0, True), (2.1, False)])
+def test_a_disturbed_row(median, kept):
+    times = {"p20": 1.0, "p50": median, "p80": 9.0}
+    (row,) = merge.merged([file("a", "", times)])["rows"]
+    assert (row["status"] == "ok") == kept == ("us_warm" in row) == (row["us"] is not None)
+    assert (row["reason"] == merge.REASON) != kept
