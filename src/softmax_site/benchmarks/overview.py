@@ -59,7 +59,7 @@ def overview_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
         block(_listed(findings(data)), hidden=False),
         "## Where it is weak",
         block(weaknesses(data, reasons), hidden=False),
-        measured_line(data, rows) + "\n{ .bench-note }",
+        measured_line(data, rows) + "\n{ .bench-note data-search-exclude }",
     ]
     return Fragment("\n\n".join(parts) + "\n", measured_by(rows))
 

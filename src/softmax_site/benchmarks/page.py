@@ -92,7 +92,7 @@ class Page:
         self.add(
             f"{measured_line(self.data, self.rows)} [All {len(self.rows)} rows as "
             f"CSV](../{path}){{ .bench-csv }}, with [machine and versions](environment.md); "
-            "[how it was measured](method.md).\n{ .bench-note }"
+            "[how it was measured](method.md).\n{ .bench-note data-search-exclude }"
         )
         assets = {path: csv_text(self.data, self.rows)}
         text = "\n\n".join(self.parts) + "\n"

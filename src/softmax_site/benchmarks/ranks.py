@@ -111,7 +111,7 @@ def _line(data: dict) -> str:
         f"Measured on {ranks} GPUs of one machine ({run['gpu']}), over NCCL, with torch "
         f"{run['torch'].split('+')[0]} and triton {run['triton']}, {run['date']}, commit "
         f"`{run['commit']}`; medians on the slower rank, with nothing in the L2 cache before."
-        "\n{ .bench-note }"
+        "\n{ .bench-note data-search-exclude }"
     )
 
 

@@ -212,7 +212,9 @@ def rung_fragment(data: dict, rung: str) -> Fragment:
     if refused:
         reason = (refused[0]["reason"] or "").split(": ", 1)[-1].replace("_", r"\_")
         parts.append(f"Where no number stands it refuses: {reason}.")
-    parts.append(f"{WHERE[suites[0]]} {measured_line(data, mine)}\n{{ .bench-note }}")
+    parts.append(
+        f"{WHERE[suites[0]]} {measured_line(data, mine)}\n{{ .bench-note data-search-exclude }}"
+    )
     return Fragment("\n\n".join(parts) + "\n", measured_by(mine, (name,)))
 
 
@@ -260,7 +262,8 @@ def logsumexp_fragment(data: dict) -> Fragment:
         f'<th scope="col">columns</th>{head}</tr></thead><tbody>{"".join(body)}</tbody></table>'
     )
     text = (
-        f"{block(table)}\n\n{WHERE['log_softmax']} {measured_line(data, rows)}\n{{ .bench-note }}\n"
+        f"{block(table)}\n\n{WHERE['log_softmax']} {measured_line(data, rows)}\n"
+        "{ .bench-note data-search-exclude }\n"
     )
     return Fragment(text, measured_by(rows))
 

@@ -156,7 +156,8 @@ def speeds(data: dict) -> Fragment:
         "All cases of cross-entropy, forward alone and with the gradient:",
         block(verdict_sentence(every, lambda row: PAGE)),
         "The other lengths, log-probabilities, and memory: [the loss head, measured]"
-        f"(../benchmarks/loss-head.md). {measured_line(data, rows)}\n{{ .bench-note }}",
+        f"(../benchmarks/loss-head.md). {measured_line(data, rows)}\n"
+        "{ .bench-note data-search-exclude }",
     ]
     return Fragment("\n\n".join(part for part in parts if part) + "\n", _measured(every))
 
