@@ -532,7 +532,7 @@ CANDIDATES = {
         264 * 16384: ((16384, 128, 2), None),
     },
     (2, True, LOG_SOFTMAX): {114_688: ((2048, 72, 0), (8192, 96, 1))},
-    (2, False, LOSS): {655_360: ((8192, 64, 0), (8192, 80, 1))},
+    (2, False, LOSS): {655_360: ((8192, 64, 0), (8192, 96, 1))},
     (2, True, LOSS): {262_144: ((2048, 72, 0), (8192, 96, 1))},
     (2, False, SOFTMAX_VJP): {
         131_072: ((8192, 128, 0), (4096, 128, 2)),
@@ -568,7 +568,9 @@ def test_candidates_for_many_rows_change_at_their_thresholds(case):
 
 def test_programs_back_off_before_they_poll_only_where_16_bit_rows_are_read_alone():
     backoffs = {
-        (itemsize, traits.inputs, traits.reduces, edges, c.how.depth): c.how.backoff
+        (itemsize, traits.inputs, traits.reduces, traits.keeps_terms, edges, c.how.depth): (
+            c.how.backoff
+        )
         for itemsize, traits, edges in itertools.product((2, 4), OPERATIONS.values(), (False, True))
         for c in (
             split(10**5, n_cols, itemsize, traits=traits, edges=edges)
@@ -576,8 +578,11 @@ def test_programs_back_off_before_they_poll_only_where_16_bit_rows_are_read_alon
         )
     }
     assert {case: ns for case, ns in backoffs.items() if ns} == {
-        (2, 1, False, True, 0): 300,
-        (2, 1, False, True, 1): 500,
+        (2, 1, False, True, True, 0): 300,
+        (2, 1, False, True, True, 1): 500,
+        (2, 1, False, False, True, 0): 300,
+        (2, 1, False, False, True, 1): 500,
+        (2, 1, False, False, False, 1): 500,
     }
 
 

@@ -101,10 +101,11 @@ def candidates_for_many_rows(
         if edges:  # body and edges are reduced; within one warp that needs no barrier
             longest = 262_144 if traits.numbers else 114_688
             one_chunk_each = (longest, Candidate(2048, 72, num_warps=1, backoff=300))
-            next_chunk = Candidate(8192, 96, depth=1, backoff=500)
         else:
             longest = 655_360 if traits.numbers else 196_608
             one_chunk_each = (longest, Candidate(8192, 64))
+        next_chunk = Candidate(8192, 96, depth=1, backoff=500)
+        if traits.keeps_terms and not edges:  # softmax, which computes least to write
             next_chunk = Candidate(8192, 80, depth=1)
         return [
             one_chunk_each,
