@@ -261,7 +261,6 @@ def _check_targets(x: Tensor, target: Tensor, dim: int, ignore_index: int) -> No
         raise IndexError(f"Target {target[wrong][0].item()} is out of bounds.")
 
 
-# --8<-- [start:rows]
 class Shares(NamedTuple):
     """What the kernel is told of each row besides its logits, all of the shape of the targets."""
 
@@ -340,9 +339,6 @@ def rows_with(x: Tensor, shares: Shares, dim: int) -> tuple[Tensor | None, ...]:
     classes = shares.target.clamp(min=0)
     picked = x.gather(dim, classes.unsqueeze(dim)).squeeze(dim)
     return shares.target, picked, *shares[1:]
-
-
-# --8<-- [end:rows]
 
 
 _rows, _rows_in_place = (

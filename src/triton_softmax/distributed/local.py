@@ -35,7 +35,6 @@ def _by_kernels(x: Tensor) -> bool:
     return x.device.type != "cpu" or checks.INTERPRETED
 
 
-# --8<-- [start:summary]
 def summary(
     operation: str, *inputs: Tensor, implementation: str | None = None
 ) -> tuple[Tensor, ...]:
@@ -60,9 +59,6 @@ def summary(
         found = run(operation, inputs, 1, dtype, implementation)
         return (found,) if isinstance(found, Tensor) else tuple(found)
     return _SUMMARIES[operation](*[each.to(dtype) for each in inputs])
-
-
-# --8<-- [end:summary]
 
 
 def merged(operation: str, words: Tensor) -> Tensor:

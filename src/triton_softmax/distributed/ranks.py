@@ -71,7 +71,6 @@ def check_group(group: object) -> None:
         )
 
 
-# --8<-- [start:agree]
 def agree(
     group: Any,
     call: str,
@@ -163,9 +162,6 @@ def _checked(
     kind = zlib.crc32(call.encode()) >> 8
     header = torch.tensor([[kind, 0], [kind, 1]], device=device)
     return Shard(group, starts[group.rank()], end, header)
-
-
-# --8<-- [end:agree]
 
 
 # --8<-- [start:message]

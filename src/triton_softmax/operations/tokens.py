@@ -92,7 +92,6 @@ ENTROPY = Operation(
 # --8<-- [end:entropy]
 
 
-# --8<-- [start:backward]
 @triton.jit
 def _of_selected(m, totals, numbers):
     """The factor of exp(x − m)."""
@@ -162,4 +161,3 @@ TOKENS_VJP = replace(
 )
 """The gradient of the log-probability of one element and of the entropy, each times a number of the
 row."""
-# --8<-- [end:backward]
