@@ -173,12 +173,15 @@ def main() -> None:
     if dist.get_rank() == 0:
         import triton
 
+        from softmax_bench import sources
+
         data = {
             "gpu": torch.cuda.get_device_name(),
             "ranks": dist.get_world_size(),
             "torch": torch.__version__,
             "triton": triton.__version__,
             "commit": options.commit,
+            "source": sources.hash_of("ranks"),
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
         }
         lines = ",\n".join("    " + json.dumps(row) for row in found)

@@ -36,8 +36,11 @@ ENTRIES = {
 }
 """The files that an implementation starts from."""
 
-BESIDE = {"loss_head": ("losses.py", "linear.py", "tokens.py", "maps.py")}
-"""What stands around a softmax, by the suite that measures it; no softmax rests on it."""
+BESIDE = {
+    "loss_head": ("losses.py", "linear.py", "tokens.py", "maps.py"),
+    "ranks": ("distributed/softmax.py", "distributed/losses.py"),
+}
+"""What stands around a softmax, by what measures it; no softmax rests on it."""
 
 GEOMETRIES = frozenset({"packed_rows", "aligned_rows", "split_rows", "strided"})
 """Implementations whose kernels are given the operation; the others spell theirs out."""

@@ -136,8 +136,9 @@ def test_many_targets_are_counted_in_parts(extra, weighted):
     x, target = logits(n_rows, 3), torch.arange(n_rows, device=DEVICE) % 3
     target[::5] = -100
     weight = torch.tensor([0.5, 2.0, 1.0], dtype=x.dtype, device=DEVICE) if weighted else None
-    loss = cross_entropy(x, target, weight)
-    wanted = functional.cross_entropy(x, target, weight)
+    loss = cross_entropy(x, target, weight, z_loss=0.5)
+    squared = torch.logsumexp(x[target >= 0], 1) ** 2
+    wanted = functional.cross_entropy(x, target, weight) + 0.5 * squared.mean()
     torch.testing.assert_close(loss, wanted)
     pair = [torch.autograd.grad(each, x)[0] for each in (loss, wanted)]
     torch.testing.assert_close(*pair)

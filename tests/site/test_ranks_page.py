@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from softmax_site.benchmarks import ranks
+from softmax_bench import sources
+from softmax_site.benchmarks import notice, ranks
 from softmax_site.benchmarks.rungs import NOT_MEASURED
 from softmax_site.figures.home import limits
 
@@ -109,3 +111,13 @@ def test_the_front_page_names_the_worst_loss(data):
 def test_without_the_file_the_page_says_so(tmp_path):
     assert set(ranks.fragments(tmp_path).values()) == {NOT_MEASURED}
     assert set(ranks.fragments(tmp_path)) == set(ranks.fragments(ROOT))
+
+
+def test_a_changed_library_is_said():
+    """What was measured is of today's sources, up to constants; of others a notice stands above."""
+    measured = ranks.compared(ranks.read(ROOT), ranks.SOFTMAX).measured
+    assert measured.sources == {"ranks": sources.hash_of("ranks")}
+    day = datetime.strptime(measured.utc, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    assert not notice.notices(measured, day)
+    ((title, _),) = notice.notices(measured._replace(sources={"ranks": "0" * 64}), day)
+    assert "Changed since" in title

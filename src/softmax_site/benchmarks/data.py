@@ -20,28 +20,25 @@ def newest(root: Path) -> tuple[Path, dict] | None:
     """The data file with the latest measurement, to be read alone, without the cells whose
     constants have changed since; None without data. A test validates the files."""
     files = sorted((root / DATA).glob("*.json"))
-    found = _newest(tuple((path, path.stat().st_mtime_ns) for path in files))
-    changes = root / replanned.FILE
-    if found is None or not changes.is_file():
-        return found
-    stamp = tuple(str(sources.hash_of(name)) for name in (*sources.ENTRIES, *sources.BESIDE))
-    return found[0], _without(found[0], found[0].stat().st_mtime_ns, changes, stamp)
-
-
-@lru_cache(maxsize=2)
-def _without(path: Path, _: int, changes: Path, stamp: tuple[str, ...]) -> dict:
-    data = json.loads(path.read_text(encoding="utf-8"))
     hashes = {name: sources.hash_of(name) for name in (*sources.ENTRIES, *sources.BESIDE)}
-    return replanned.applied(data, json.loads(changes.read_text(encoding="utf-8")), hashes)
+    stamp = tuple((path, path.stat().st_mtime_ns) for path in files)
+    changes = root / replanned.FILE
+    text = changes.read_text(encoding="utf-8") if changes.is_file() else None
+    return _newest(stamp, text, tuple(hashes.items()))
 
 
 @lru_cache(maxsize=2)
-def _newest(stamp: tuple[tuple[Path, int], ...]) -> tuple[Path, dict] | None:
+def _newest(
+    stamp: tuple[tuple[Path, int], ...], changes: str | None, hashes: tuple[tuple, ...]
+) -> tuple[Path, dict] | None:
     loaded = [(path, json.loads(path.read_text(encoding="utf-8"))) for path, _ in stamp]
     loaded = [(path, data) for path, data in loaded if data["rows"]]
     if not loaded:
         return None
-    return max(loaded, key=lambda item: max(row["utc"] for row in item[1]["rows"]))
+    path, data = max(loaded, key=lambda item: max(row["utc"] for row in item[1]["rows"]))
+    if changes is not None:
+        data = replanned.applied(data, json.loads(changes), dict(hashes))
+    return path, data
 
 
 def read_reasons(root: Path) -> dict[str, str]:

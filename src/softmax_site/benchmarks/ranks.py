@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from softmax_bench import replanned
 from softmax_bench.report import standing
 from softmax_site.benchmarks.page import Fragment, Measured, block
 from softmax_site.benchmarks.rungs import NOT_MEASURED
@@ -116,7 +117,8 @@ def _line(data: dict) -> str:
 
 
 def _measured(data: dict) -> Measured:
-    return Measured(min(run["date"] for run in data["runs"]) + "T00:00:00Z", {})
+    oldest = min(data["runs"], key=lambda run: run["date"])
+    return Measured(f"{oldest['date']}T00:00:00Z", {"ranks": oldest["source"]})
 
 
 def compared(data: dict, call: str) -> Fragment:
@@ -244,9 +246,18 @@ def prediction(data: dict) -> Fragment:
 
 
 def read(root: Path) -> dict | None:
-    """The file of the measurement; None without one."""
-    path = root / FILE
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    """The file of the measurement; None without one. Where nothing but constants of other calls has
+    changed since, its source is today's."""
+    path, changes = root / FILE, root / replanned.FILE
+    if not path.is_file():
+        return None
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if changes.is_file():
+        pair = json.loads(changes.read_text(encoding="utf-8"))["sources"].get("ranks")
+        for run in data["runs"]:
+            if pair and run["source"] == pair["measured"]:
+                run["source"] = pair["now"]
+    return data
 
 
 def fragments(root: Path) -> dict[str, Fragment]:
