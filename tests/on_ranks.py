@@ -7,8 +7,10 @@ import contextlib
 import functools
 import math
 import os
+import tempfile
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor import (
@@ -24,7 +26,7 @@ from torch.nn import functional as F
 
 import triton_softmax
 from triton_softmax import checks, cross_entropy, dispatch, log_softmax, logsumexp, softmax
-from triton_softmax.distributed import ranks
+from triton_softmax.distributed import pushed, ranks
 
 NORMALIZED = {"softmax": softmax, "log_softmax": log_softmax}
 TOLERANCE = {
@@ -613,3 +615,124 @@ def sends_other_words(group) -> None:
         RuntimeError, "words of different calls", log_softmax if odd else softmax, x, group=group
     )
     near(softmax(x, group=group).sum() * group.size(), torch.tensor(4.0), torch.float32)
+
+
+def by_file(n_words, group, device):
+    """Memory that ranks on one machine share, in place of that of GPUs."""
+    names: list[Any] = [f"{tempfile.mkdtemp()}/{rank}" for rank in range(group.size())]
+    dist.broadcast_object_list(names, 0, group=group)
+    dist.barrier(group)
+    for_all = [torch.from_file(each, True, n_words, dtype=torch.int64) for each in names]
+    dist.barrier(group)
+    return for_all, None
+
+
+@contextlib.contextmanager
+def pushing(group, timeout=5.0, least=1):
+    """The ranks push their words."""
+    kept = pushed.shared, pushed.LEAST_COLS, pushed.LEAST_WORDS
+    pushed.shared, pushed.LEAST_COLS, pushed.LEAST_WORDS = by_file, least, 4
+    pushed.push_words(group, timeout)
+    try:
+        yield
+    finally:
+        pushed.push_words(group, None)
+        pushed.shared, pushed.LEAST_COLS, pushed.LEAST_WORDS = kept
+
+
+def pushed_words(group, name, shape, dim, dtype, sizes=None, values=None) -> None:
+    """Softmax or log-softmax of shards whose ranks send no message, call after call."""
+    x = drawn(shape, dtype) if values is None else torch.tensor(values, dtype=dtype)
+    with pushing(group):
+        mine = part(x, group, dim, sizes).requires_grad_()
+        NORMALIZED[name](mine, dim, group=group)  # they agree
+        for seed in range(5):
+            dy = drawn(x.shape, dtype, seed=seed)
+            whole = x.double().clone().requires_grad_()
+            expected = getattr(torch, name)(whole, dim)
+            (gradient,) = torch.autograd.grad(expected, whole, dy.double())
+            with Messages() as messages:
+                y = NORMALIZED[name](mine, dim, group=group)
+                y.backward(part(dy, group, dim, sizes))
+            assert messages == []
+            near(y, part(expected.detach(), group, dim, sizes), dtype)
+            near(mine.grad, part(gradient, group, dim, sizes), dtype)
+            mine.grad = None
+            x = x.flip(dim)
+            mine = part(x, group, dim, sizes).requires_grad_()
+
+
+def pushed_as_sent(group, shape) -> None:
+    """The result of words that were pushed is that of words that were sent, to the last bits."""
+    x = part(drawn(shape, torch.float32), group)
+    sent = softmax(x, group=group)
+    with pushing(group):
+        softmax(x, group=group)
+        y = softmax(x, group=group)
+    torch.testing.assert_close(y, sent, atol=1e-7, rtol=3e-7)
+    # The same m and d on all ranks: equal elements have equal probabilities.
+    ones = torch.zeros(3, 1)
+    with pushing(group):
+        softmax(ones, group=group)
+        same_bits(group, softmax(ones, group=group))
+
+
+def pushed_in_turn(group) -> None:
+    """More calls than buffers, of different sizes, of which the last need more memory."""
+    with pushing(group):
+        for n_rows in (1, 7, 3, 2, 9, 1, 20, 5):
+            x = drawn((n_rows, 6), torch.float32, seed=n_rows)
+            y = softmax(part(x, group), group=group)
+            near(y, part(torch.softmax(x, 1), group), torch.float32)
+
+
+def sent_all_the_same(group) -> None:
+    x = part(drawn((4, 8), torch.float32), group)
+    target = torch.arange(4)
+    with pushing(group, least=4):
+        for call in (
+            lambda: softmax(x.double(), group=group),
+            lambda: softmax(x[:, :2], group=group),
+            lambda: softmax(x, group=group, implementation=checks.BATCH_INVARIANT),
+            lambda: cross_entropy(x, target, group=group),
+        ):
+            call()
+            with Messages() as messages:
+                call()
+            assert len(messages) == 1
+        softmax(x, group=group)
+        with Messages() as messages:
+            softmax(x, group=group)
+        assert messages == []
+
+
+def pushed_without_one(group) -> None:
+    x = part(drawn((2, 9), torch.float32), group)
+    with pushing(group, timeout=0.05):
+        softmax(x, group=group)
+        if group.rank() != 1:
+            assert softmax(x, group=group).isnan().all()
+            for call in (softmax, lambda _, group: pushed.check_words(group)):
+                with pytest.raises(RuntimeError, match="rank 1 of the group"):
+                    call(x, group=group)
+        dist.barrier(group)
+
+
+def pushing_alone(group) -> None:
+    x = part(drawn((2, 9), torch.float32), group)
+    with pushing(group):
+        if group.rank() == 1:
+            pushed.push_words(group, None)
+        softmax(x, group=group)
+
+
+def pushed_arguments(group) -> None:
+    with pytest.raises(TypeError, match="ProcessGroup"):
+        pushed.push_words("group")
+    for timeout in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="positive"):
+            pushed.push_words(group, timeout)
+    with pytest.raises(RuntimeError, match="from GPU to GPU"):
+        pushed.push_words(group)
+    assert not pushed.pushes(group)
+    pushed.check_words(group)

@@ -47,6 +47,8 @@ class Shard(NamedTuple):
     header: Tensor | None = None
     """Two words that every message begins with, (2, 2): a number for this kind of call, and 0
     forward, 1 backward."""
+    widest: int = 0
+    """How many columns the largest part has, if the ranks were asked."""
 
 
 _agreed: weakref.WeakKeyDictionary[Any, dict[tuple, Shard]] = weakref.WeakKeyDictionary()
@@ -161,7 +163,7 @@ def _checked(
     # Small enough to be exact in float32.
     kind = zlib.crc32(call.encode()) >> 8
     header = torch.tensor([[kind, 0], [kind, 1]], device=device)
-    return Shard(group, starts[group.rank()], end, header)
+    return Shard(group, starts[group.rank()], end, header, max(sizes))
 
 
 # --8<-- [start:message]

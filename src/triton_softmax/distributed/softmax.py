@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from .. import maps
 from ..checks import BATCH_INVARIANT, check_dim, check_dtype
 from ..finishing import finish
-from . import local
+from . import local, pushed
 from .ranks import Shard, agree, blocks_of, check_group, in_turn, send
 
 ALONE = Shard(None, 0, 0)
@@ -64,8 +64,9 @@ def shard_of(x: Tensor, dim: int, group: Any, name: str, *more: object) -> Shard
     """Where x lies among the parts of the ranks. While a call is traced nobody is asked."""
     if torch.compiler.is_compiling():
         return Shard(group, 0, x.shape[dim] * group.size())
-    call = described(name, x, dim, *more)
-    return agree(group, call, x.shape[dim], x.device, where=False)
+    pushes = pushed.pushes(group)
+    call = described(name, x, dim, *more, *(["words are pushed"] if pushes else []))
+    return agree(group, call, x.shape[dim], x.device, where=pushes)
 
 
 def row_bytes(x: Tensor, shard: Shard) -> int:
@@ -81,6 +82,11 @@ class _Normalized(Function):
     @staticmethod
     def forward(ctx, x, shard: Shard, name: str, implementation: str | None):
         x = x.detach()
+        ctx.arguments = shard, name, implementation
+        if implementation is None and pushed.takes(shard.group, x.dtype, shard.widest, len(x)):
+            y = pushed.run(name, (x,), x.dtype, shard)
+            ctx.save_for_backward(y)
+            return y
         blocks = blocks_of(len(x), row_bytes(x, shard))
         y = torch.empty(x.shape, dtype=x.dtype, device=x.device) if len(blocks) > 1 else None
 
@@ -99,7 +105,6 @@ class _Normalized(Function):
 
         in_turn(blocks, begin, end)
         ctx.save_for_backward(y)
-        ctx.arguments = shard, name, implementation
         return y
 
     @staticmethod
@@ -107,6 +112,8 @@ class _Normalized(Function):
     def backward(ctx, dy):
         (y,) = ctx.saved_tensors
         shard, name, implementation = ctx.arguments
+        if implementation is None and pushed.takes(shard.group, y.dtype, shard.widest, len(y)):
+            return pushed.run(f"{name}_backward", (y, dy), y.dtype, shard), None, None, None
         blocks = blocks_of(len(y), row_bytes(y, shard))
         dx = torch.empty(y.shape, dtype=y.dtype, device=y.device) if len(blocks) > 1 else None
 
@@ -150,7 +157,7 @@ def normalized(
         check_dtype(dtype, "the argument dtype")
         x = x.to(dtype)
     x, dim = prepared(x, dim, group)
-    shard = shard_of(x, dim, group, name)
+    shard = shard_of(x, dim, group, name, *([implementation] if implementation else []))
     y = _Normalized.apply(rows_of(x, dim), shard, name, implementation)
     return from_rows(y, x, dim).view(shape)
 
