@@ -30,7 +30,7 @@ def accumulator(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def _by_kernels(x: Tensor) -> bool:
+def by_kernels(x: Tensor) -> bool:
     check_device(x.device)
     return x.device.type != "cpu" or checks.INTERPRETED
 
@@ -55,7 +55,7 @@ def summary(
         if op.shifted:
             nothing[0].fill_(-torch.inf)
         return tuple(nothing)
-    if _by_kernels(x):
+    if by_kernels(x):
         found = run(operation, inputs, 1, dtype, implementation)
         return (found,) if isinstance(found, Tensor) else tuple(found)
     return _SUMMARIES[operation](*[each.to(dtype) for each in inputs])
@@ -78,7 +78,7 @@ def merged(operation: str, words: Tensor) -> Tensor:
     if world == 1 or not n_rows:
         return words[0]
     plain = k - op.row_results
-    if not _by_kernels(words):
+    if not by_kernels(words):
         return _merged(operation, words)
     out = words.new_empty(k, n_rows)
     index = cuda_index(words)
