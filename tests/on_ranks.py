@@ -263,6 +263,36 @@ def tokens(
     assert all(each <= bytes_of_row * entropies.numel() + 64 for each in messages)
 
 
+def lying_apart(group) -> None:
+    """Tensors whose elements do not lie side by side, or are one: the same as for their copies."""
+    x, (start, end) = drawn((13, 6)).T, bounds(group, 13)
+    mine = x[:, start:end]
+    assert not mine.is_contiguous()
+    target = torch.randint(13, (12,), generator=torch.Generator().manual_seed(2))[::2]
+    weight = drawn((26,), seed=4).abs()[::2] + 0.1
+    index = target.unsqueeze(1).expand(6, 3)
+    where = {"group": group, "vocab_start": start, "vocab_size": 13}
+
+    def call(x, target, weight, index):
+        leaf = x.detach().requires_grad_()
+        each = cross_entropy(leaf, target, weight, reduction="none", **where)
+        mean = cross_entropy(leaf, target, part(weight, group, 0), **where)
+        found = triton_softmax.token_logprobs(leaf, index, return_entropy=True, **where)
+        each.sum().backward()  # the gradient of each is one number, as are those that follow
+        (mean + sum(out.sum() for out in found)).backward()
+        return each, mean, *found, leaf.grad
+
+    for by_kernels in (True, False):
+        with computed(by_kernels):
+            apart = call(mine, target, weight, index)
+            copies = [each.clone(memory_format=torch.contiguous_format) for each in (mine, target)]
+            beside = call(*copies, weight.clone(), index.clone())
+        for one, other in zip(apart, beside, strict=True):
+            near(one, other.detach(), torch.float64)
+    expected = F.cross_entropy(x, target, weight, reduction="none")
+    near(apart[0], expected, torch.float64)
+
+
 @functools.cache
 def mesh_of(shape: tuple[int, ...]) -> DeviceMesh:
     """The first ranks as a mesh, with the softmax dimension along its last dimension."""
@@ -611,5 +641,16 @@ def sends_other_words(group) -> None:
     odd = group.rank() == 1
     raises(
         RuntimeError, "words of different calls", log_softmax if odd else softmax, x, group=group
+    )
+    target, tokens = torch.arange(4), triton_softmax.token_logprobs
+    cross_entropy(x, target, group=group)
+    tokens(x, target, group=group)
+    raises(
+        RuntimeError,
+        "words of different calls",
+        tokens if odd else cross_entropy,
+        x,
+        target,
+        group=group,
     )
     near(softmax(x, group=group).sum() * group.size(), torch.tensor(4.0), torch.float32)

@@ -226,7 +226,7 @@ def cross_entropy(
         result, lse = _of_distribution(rows, target, weight, given, dim, shard, loss)
     else:
         apply = _differentiable if nobody_watches(x) else _CrossEntropy.apply
-        result, lse = apply(rows, target.reshape(-1, 1), weight, shard, loss)
+        result, lse = apply(rows, target.reshape(-1, 1).contiguous(), weight, shard, loss)
     if len(shape) == 1:
         return result, lse
     return (result.view(shape) if loss.reduction == "none" else result), lse.view(shape)
@@ -374,7 +374,7 @@ def token_logprobs(
     rows = rows_along(x, dim)
     in_place = inplace_backward and may_be_overwritten(x, rows)
     k = 1 if index.shape == leading else index.shape[-1]
-    flat = index.reshape(len(rows), k)
+    flat = index.reshape(len(rows), k).contiguous()
     apply = _tokens if nobody_watches(x) else _Tokens.apply
     found, entropy = apply(rows, flat, return_entropy, in_place, shard, implementation)
     return found.view(index.shape), entropy.view(leading)

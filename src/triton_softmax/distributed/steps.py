@@ -137,7 +137,7 @@ def sent(
         RuntimeError: as `ranks.send`.
     """
     (n_rows, n_cols), n_tokens = x.shape, index.shape[1]
-    header, weights = shard.header, () if weight is None else (weight,)
+    header, weights = shard.header, () if weight is None else (weight.contiguous(),)
     first = 0 if header is None else len(header)
     k = len(summary) + n_tokens + len(weights)
     if by_kernels(index):
@@ -208,7 +208,7 @@ def rows_of_loss(
         block, programs = _blocks(n_rows)
         lse, numbers = lines.new_empty(n_rows), lines.new_empty(3, n_rows)
         found = lse.new_empty(n_rows) if each else lines.new_empty(4, programs)
-        given = (lines, target, *(() if weight is None else (weight,)))
+        given = (lines, target, *(() if weight is None else (weight.contiguous(),)))
         sizes = (*lines.shape, header, n_rows, total, loss.ignore_index)
         constants = {
             "OP": op,

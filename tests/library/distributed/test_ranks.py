@@ -114,6 +114,10 @@ def test_tokens_and_entropies(ranks, world, by_kernels):
     ranks.ask("tokens", (2, 3, 13), F32, 3, temperature=0.6, by_kernels=by_kernels, world=world)
 
 
+def test_elements_may_lie_apart(ranks):
+    ranks.ask("lying_apart", world=2)
+
+
 @pytest.mark.parametrize(
     "name", ["softmax", "log_softmax", "logsumexp", "cross_entropy", "token_logprobs"]
 )
