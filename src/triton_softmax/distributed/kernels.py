@@ -161,7 +161,7 @@ def losses_kernel(
     n_total,
     ignore_index,
     OP: tl.constexpr,
-    WEIGHT: tl.constexpr,
+    PLAIN: tl.constexpr,
     SMOOTHING: tl.constexpr,
     Z_LOSS: tl.constexpr,
     EACH: tl.constexpr,
@@ -180,7 +180,7 @@ def losses_kernel(
         n_rows, n_total: sizes.
         ignore_index: targets of rows that have no loss.
         OP: the operation of the summaries.
-        WEIGHT: "none", "whole" if all ranks have all weights, else "sent".
+        PLAIN: words besides the summary: 2 where a rank sends the weight of the target as well.
         SMOOTHING: label smoothing; like the next a constant, so that float64 gets all its digits.
         Z_LOSS: factor of the squared log-sum-exp, if losses are not reduced.
         EACH: whether they are not.
@@ -190,17 +190,16 @@ def losses_kernel(
     lse_ptr, numbers_ptr, loss_ptr = out_ptrs
     ACC: tl.constexpr = words_ptr.dtype.element_ty
     SUMS: tl.constexpr = OP.sums
-    PLAIN: tl.constexpr = 1 + (WEIGHT == "sent")
     rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < n_rows
     m, totals = merged(words_ptr + first, rows, inside, world, rank_stride, n_rows, 0, OP, PLAIN)
     target = tl.load(target_ptr + rows, mask=inside, other=0).to(tl.int64)
     kept = inside & (target != ignore_index)
     factor = kept.to(ACC)
-    if WEIGHT == "whole":
+    if len(in_ptrs) == 3:
         right = kept & (target >= 0) & (target < n_total)
         factor = tl.load(in_ptrs[2] + target, mask=right, other=0.0).to(ACC)
-    elif WEIGHT == "sent":
+    elif PLAIN == 2:
         factor = tl.where(kept, totals[SUMS + 1], 0.0)
     # eq: cross-entropy-from-summary
     log_d = tl.log(totals[0])

@@ -203,7 +203,7 @@ def rows_of_loss(
     """
     lines, header, k, n_rows = messages
     op, each = SUMMARIES[name], loss.reduction == "none"
-    from_words = "sent" if k > op.row_results + 1 else "none"
+    plain = k - op.row_results  # the logit, and the weight if it was sent
     if by_kernels(target):
         block, programs = _blocks(n_rows)
         lse, numbers = lines.new_empty(n_rows), lines.new_empty(3, n_rows)
@@ -212,7 +212,7 @@ def rows_of_loss(
         sizes = (*lines.shape, header, n_rows, total, loss.ignore_index)
         constants = {
             "OP": op,
-            "WEIGHT": from_words if weight is None else "whole",
+            "PLAIN": plain,
             "SMOOTHING": loss.label_smoothing,
             "Z_LOSS": loss.z_loss,
             "EACH": each,
@@ -227,7 +227,7 @@ def rows_of_loss(
     factor = kept.to(m.dtype)
     if weight is not None:
         factor = factor * weight.to(m.dtype)[torch.where(kept, target, 0).long()]
-    elif from_words == "sent":
+    elif plain == 2:
         factor = torch.where(kept, words[-1], 0.0)
     # eq: cross-entropy-from-summary
     log_d = d.log()
