@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
+from ..choose.vectors import ceil_div, next_power_of_2
 from ..launch import Launch, Memo, cuda_index, current_device
 from ..maps import wide
 from . import local, ranks
@@ -79,8 +79,8 @@ def by_kernels(index: Tensor) -> bool:
 
 def _blocks(n_rows: int) -> tuple[int, int]:
     """(rows of a program, programs)."""
-    block = min(BLOCK, triton.next_power_of_2(n_rows))
-    return block, triton.cdiv(n_rows, block)
+    block = min(BLOCK, next_power_of_2(n_rows))
+    return block, ceil_div(n_rows, block)
 
 
 def here(target: Tensor, n_cols: int, start: int) -> Tensor:
@@ -276,7 +276,7 @@ def reduced(sums: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
     if by_kernels(sums):
         result, factors = sums.new_empty(()), sums.new_empty(2)
         parts = sums.shape[1]
-        block = min(PARTS, triton.next_power_of_2(parts))
+        block = min(PARTS, next_power_of_2(parts))
         constants = {"MEAN": mean, "Z_LOSS": z_loss, "BLOCK": block}
         _run(reduce_losses_kernel, (sums,), (result, factors), 1, (parts,), constants)
         return result, factors
