@@ -19,8 +19,7 @@ def merged(
     words_ptr,
     rows,
     inside,
-    world,
-    rank_stride,
+    lines,
     n_rows,
     plain,
     OP: tl.constexpr,
@@ -29,6 +28,8 @@ def merged(
     """The words of all ranks as one, merged in the order of the ranks: (m, the sums and then PLAIN
     plain numbers), of which `plain` is the first."""
     SUMS: tl.constexpr = OP.sums
+    world, rank_stride, first = lines
+    words_ptr += first
     m = tl.load(words_ptr + rows, mask=inside, other=0.0)
     totals = ()
     for k in tl.static_range(SUMS + PLAIN):
@@ -80,7 +81,8 @@ def merge_ranks_kernel(
     SUMS: tl.constexpr = OP.sums
     rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < n_rows
-    m, totals = merged(in_ptrs[0], rows, inside, world, rank_stride, n_rows, 0, OP, PLAIN)
+    lines = (world, rank_stride, 0)
+    m, totals = merged(in_ptrs[0], rows, inside, lines, n_rows, 0, OP, PLAIN)
     tl.store(out_ptrs[0] + rows, m, mask=inside)
     for k in tl.static_range(SUMS + PLAIN):
         tl.store(out_ptrs[0] + (1 + k) * n_rows + rows, totals[k], mask=inside)
@@ -150,13 +152,11 @@ def pack_words_kernel(
 
 
 # --8<-- [start:losses]
-@triton.jit(do_not_specialize=["world", "first", "n_rows", "n_total", "ignore_index"])
+@triton.jit(do_not_specialize=["n_rows", "n_total", "ignore_index"])
 def losses_kernel(
     in_ptrs,
     out_ptrs,
-    world,
-    rank_stride,
-    first,
+    lines,
     n_rows,
     n_total,
     ignore_index,
@@ -174,9 +174,7 @@ def losses_kernel(
         out_ptrs: log-sum-exps; three numbers of each row that its gradient takes: m, d and the
             weight of its class, 0 of an ignored row; and the losses, or if they are reduced their
             sums for each program: of losses, squared log-sum-exps, weights and rows, (4, programs).
-        world: number of ranks.
-        rank_stride: words from one message to the next.
-        first: words of a header.
+        lines: number of ranks, words from one message to the next, and words of a header.
         n_rows, n_total: sizes.
         ignore_index: targets of rows that have no loss.
         OP: the operation of the summaries.
@@ -192,7 +190,7 @@ def losses_kernel(
     SUMS: tl.constexpr = OP.sums
     rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < n_rows
-    m, totals = merged(words_ptr + first, rows, inside, world, rank_stride, n_rows, 0, OP, PLAIN)
+    m, totals = merged(words_ptr, rows, inside, lines, n_rows, 0, OP, PLAIN)
     target = tl.load(target_ptr + rows, mask=inside, other=0).to(tl.int64)
     kept = inside & (target != ignore_index)
     factor = kept.to(ACC)
@@ -321,13 +319,11 @@ def losses_backward_kernel(
 
 
 # --8<-- [start:tokens]
-@triton.jit(do_not_specialize=["world", "first", "n_rows", "n_tokens"])
+@triton.jit(do_not_specialize=["n_rows", "n_tokens"])
 def tokens_kernel(
     in_ptrs,
     out_ptrs,
-    world,
-    rank_stride,
-    first,
+    lines,
     n_rows,
     n_tokens,
     OP: tl.constexpr,
@@ -339,18 +335,17 @@ def tokens_kernel(
         in_ptrs: the messages.
         out_ptrs: log-probabilities, n_tokens for each row; entropies, if the operation has them;
             and three numbers of each row: m, d, and the mean of x − m, or 0.
-        world, rank_stride, first, n_rows: as before.
+        lines, n_rows: as before.
         n_tokens: tokens of a row.
         OP: the operation of the summaries.
         BLOCK: a power of two.
     """
     found_ptr, entropy_ptr, numbers_ptr = out_ptrs
-    words_ptr = in_ptrs[0] + first
     SUMS: tl.constexpr = OP.sums
     token, block = tl.program_id(0) % n_tokens, tl.program_id(0) // n_tokens
     rows = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < n_rows
-    m, totals = merged(words_ptr, rows, inside, world, rank_stride, n_rows, token, OP, 1)
+    m, totals = merged(in_ptrs[0], rows, inside, lines, n_rows, token, OP, 1)
     d = totals[0]
     # eq: log-probability, entropy-from-summary
     log_d = tl.log(d)

@@ -156,24 +156,7 @@ def sent(
             message = torch.cat([header[0].to(message.dtype), message])
     if not n_rows:
         return Messages(message[first:].unsqueeze(0), 0, k, n_rows)
-    return Messages(gathered(message, first, shard), first, k, n_rows)
-
-
-def gathered(message: Tensor, header: int, shard: Shard) -> Tensor:
-    """The messages of all ranks, (ranks, words).
-
-    Raises:
-        RuntimeError: as `ranks.send`.
-    """
-    group = shard.group
-    if group is None or group.size() == 1:
-        return message.unsqueeze(0)
-    lines = message.new_empty(group.size(), len(message))
-    ranks._all_gather(lines.view(-1), message, group=group)
-    if header and lines.device.type == "cpu" and not torch.compiler.is_compiling():
-        if (lines[:, :header] != lines[0, :header]).any():
-            raise RuntimeError("the ranks of the group have sent words of different calls")
-    return lines
+    return Messages(ranks.gathered(message, first, shard), first, k, n_rows)
 
 
 class Rows(NamedTuple):
@@ -209,7 +192,7 @@ def rows_of_loss(
         lse, numbers = lines.new_empty(n_rows), lines.new_empty(3, n_rows)
         found = lse.new_empty(n_rows) if each else lines.new_empty(4, programs)
         given = (lines, target, *(() if weight is None else (weight.contiguous(),)))
-        sizes = (*lines.shape, header, n_rows, total, loss.ignore_index)
+        sizes = ((*lines.shape, header), n_rows, total, loss.ignore_index)
         constants = {
             "OP": op,
             "PLAIN": plain,
@@ -347,7 +330,7 @@ def tokens(name: str, messages: Messages, n_tokens: int) -> tuple[Tensor, Tensor
         block, programs = _blocks(n_rows)
         found, entropy = lines.new_empty(n_rows, n_tokens), lines.new_empty(n_rows)
         numbers = lines.new_empty(3, n_rows)
-        sizes = (*lines.shape, header, n_rows, n_tokens)
+        sizes = ((*lines.shape, header), n_rows, n_tokens)
         constants = {"OP": op, "BLOCK": block}
         outs = (found, entropy, numbers)
         _run(tokens_kernel, (lines,), outs, programs * n_tokens, sizes, constants)

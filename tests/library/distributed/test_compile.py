@@ -81,11 +81,12 @@ def summary_request(name: str, n_rows: int, n_cols: int) -> Request:
 
 
 def around(kernel: str, given: tuple, outs: int, sizes: tuple, **constants: Any) -> Request:
-    """A request for a kernel of `distributed.kernels`: a tuple among the sizes has two integers."""
+    """A request for a kernel of `distributed.kernels`."""
     pointers = {"in_ptrs": given, "out_ptrs": ("*i64", *("*fp32",) * outs)[-outs:]}
     if kernel.endswith("backward_kernel"):
         pointers["out_ptrs"] = ("*i64", "*fp32")
-    integers = {name: ("i32", 1) if name.endswith("strides") else "i32" for name in sizes}
+    tuples = {"strides": ("i32", 1), "g_strides": ("i32", 1), "lines": ("i32", "i32", "i32")}
+    integers = {name: tuples.get(name, "i32") for name in sizes}
     return Request(f"{HERE}.kernels:{kernel}", pointers | integers, constants)
 
 
@@ -93,7 +94,7 @@ def around_the_message() -> list[Request]:
     """The kernels between a summary and a gradient, in the forms that take most."""
     f, i = "*fp32", "*i64"
     smoothed = {"SMOOTHING": 0.1, "Z_LOSS": 1e-3, "BLOCK": 256}
-    sent = ("world", "rank_stride", "first", "n_rows")
+    sent = ("lines", "n_rows")
     found = [
         around(
             "pack_words_kernel",
