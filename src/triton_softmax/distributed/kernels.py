@@ -236,25 +236,29 @@ def reduce_losses_kernel(
         Z_LOSS: factor of the squared log-sum-exps.
         BLOCK: a power of two.
     """
-    ACC: tl.constexpr = in_ptrs[0].dtype.element_ty
-    totals = ()
-    for k in tl.static_range(4):
-        total = tl.zeros((BLOCK,), ACC)
-        for start in range(0, n_parts, BLOCK):
-            part = start + tl.arange(0, BLOCK)
-            total += tl.load(in_ptrs[0] + k * n_parts + part, mask=part < n_parts, other=0.0)
-        totals = totals + (tl.sum(total, axis=0),)
-    loss, squares, weights, rows = totals
-    one = tl.full((), 1.0, ACC)
-    share, z_share = one, one * Z_LOSS
+    sums_ptr = in_ptrs[0]
+    loss = sum_of_parts(sums_ptr, n_parts, BLOCK)
+    share = tl.full((), 1.0, sums_ptr.dtype.element_ty)
+    z_share = share * Z_LOSS
     if MEAN:
-        loss = loss / weights
-        share, z_share = share / weights, z_share / rows
+        weights = sum_of_parts(sums_ptr + 2 * n_parts, n_parts, BLOCK)
+        loss, share = loss / weights, share / weights
+        z_share = z_share / sum_of_parts(sums_ptr + 3 * n_parts, n_parts, BLOCK)
     if Z_LOSS != 0.0:
-        loss += squares * z_share
+        loss += sum_of_parts(sums_ptr + n_parts, n_parts, BLOCK) * z_share
     tl.store(out_ptrs[0], loss)
     tl.store(out_ptrs[1], share)
     tl.store(out_ptrs[1] + 1, z_share)
+
+
+@triton.jit
+def sum_of_parts(ptr, n_parts, BLOCK: tl.constexpr):
+    """The sum of n_parts numbers, BLOCK at a time."""
+    total = tl.zeros((BLOCK,), ptr.dtype.element_ty)
+    for start in range(0, n_parts, BLOCK):
+        part = start + tl.arange(0, BLOCK)
+        total += tl.load(ptr + part, mask=part < n_parts, other=0.0)
+    return tl.sum(total, axis=0)
 
 
 # --8<-- [end:losses]

@@ -248,7 +248,7 @@ def _of_distribution(
     if weight is not None:
         weight = weight.to(dtype)
         own = weight[shard.start : shard.start + n_cols] if whole else weight
-    if given:
+    if given or weight is None or own is None:
         p = rows_of(target, dim).to(dtype)
         if epsilon:
             p = p * (1.0 - epsilon) + epsilon / shard.total

@@ -67,7 +67,7 @@ def _run(
             return _run(kernel, inputs, outs, programs, numbers, constants)
     key = (kernel.__name__, programs, index, numbers, *constants.values())
     for each in inputs:
-        key += (each.dtype, each.data_ptr() & 15)
+        key += (each.dtype, each.get_device(), each.data_ptr() & 15)
     launch = _launches.of(key, lambda: Launch(kernel, programs, numbers, constants, {}))
     launch.run(inputs, outs)
 
