@@ -21,10 +21,20 @@ from torch.distributed.tensor import (
 )
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import triton_softmax
-from triton_softmax import checks, cross_entropy, dispatch, log_softmax, logsumexp, softmax
-from triton_softmax.distributed import ranks
+from triton_softmax import (
+    checks,
+    cross_entropy,
+    dispatch,
+    finishing,
+    launch,
+    log_softmax,
+    logsumexp,
+    softmax,
+)
+from triton_softmax.distributed import ranks, steps
 
 NORMALIZED = {"softmax": softmax, "log_softmax": log_softmax}
 TOLERANCE = {
@@ -279,6 +289,8 @@ def lying_apart(group) -> None:
         mean = cross_entropy(leaf, target, part(weight, group, 0), **where)
         found = triton_softmax.token_logprobs(leaf, index, return_entropy=True, **where)
         each.sum().backward()  # the gradient of each is one number, as are those that follow
+        cross_entropy(leaf, target, inplace_backward=True, **where).backward()
+        assert torch.equal(leaf, x)  # a leaf is not overwritten
         (mean + sum(out.sum() for out in found)).backward()
         return each, mean, *found, leaf.grad
 
@@ -291,6 +303,57 @@ def lying_apart(group) -> None:
             near(one, other.detach(), torch.float64)
     expected = F.cross_entropy(x, target, weight, reduction="none")
     near(apart[0], expected, torch.float64)
+
+
+def launches_little(group) -> None:
+    """A loss with its gradient is six kernels, and little else on its way between them."""
+    start, end = bounds(group, 8)
+    mine = drawn((4, 8), torch.float32)[:, start:end].contiguous().requires_grad_()
+    target = torch.tensor([0, 7, -100, 3])
+    where = {"group": group, "vocab_start": start, "vocab_size": 8}
+    names: list[str] = []
+    first_run = launch.Launch._first_run
+
+    def counted(self, *tensors):
+        names.append(self.kernel.__name__)
+        with torch._C._DisableTorchDispatch():  # what the interpreter does is not counted
+            first_run(self, *tensors)
+
+    class Operators(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.names = []
+
+        def __torch_dispatch__(self, function, types, arguments=(), more=None):
+            self.names.append(str(function))
+            return function(*arguments, **(more or {}))
+
+    def call():
+        cross_entropy(mine, target, **where).backward()
+
+    with computed(True):
+        for memo in (steps._launches, finishing._launches):
+            memo.clear()
+        launch.Launch._first_run = counted
+        try:
+            call()
+            names.clear()
+            with Operators() as operators:
+                call()
+        finally:
+            launch.Launch._first_run = first_run
+            for memo in (steps._launches, finishing._launches):
+                memo.clear()
+    assert names == [
+        "packed_rows_kernel",
+        "pack_words_kernel",
+        "losses_kernel",
+        "reduce_losses_kernel",
+        "losses_backward_kernel",
+        "finish_rows_kernel",
+    ]
+    assert sum("c10d" in name for name in operators.names) == 1
+    assert len(operators.names) < 40  # a hundred once; half of them look at targets, on a CPU
 
 
 @functools.cache

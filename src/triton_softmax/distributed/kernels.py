@@ -198,7 +198,7 @@ def losses_kernel(
         right = kept & (target >= 0) & (target < n_total)
         factor = tl.load(in_ptrs[2] + target, mask=right, other=0.0).to(ACC)
     elif PLAIN == 2:
-        factor = tl.where(kept, totals[SUMS + 1], 0.0)
+        factor = totals[SUMS + 1]
     # eq: cross-entropy-from-summary
     log_d = tl.log(totals[0])
     loss = log_d + (1.0 - SMOOTHING) * (m - totals[SUMS])

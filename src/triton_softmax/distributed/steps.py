@@ -211,7 +211,7 @@ def rows_of_loss(
     if weight is not None:
         factor = factor * weight.to(m.dtype)[torch.where(kept, target, 0).long()]
     elif plain == 2:
-        factor = torch.where(kept, words[-1], 0.0)
+        factor = words[-1]
     # eq: cross-entropy-from-summary
     log_d = d.log()
     losses = log_d + (1.0 - epsilon) * (m - x_target)
