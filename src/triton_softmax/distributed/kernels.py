@@ -35,13 +35,14 @@ def merged(
     for k in tl.static_range(SUMS + PLAIN):
         place = 1 + k if k < SUMS else 1 + k + plain
         totals = totals + (tl.load(words_ptr + place * n_rows + rows, mask=inside, other=0.0),)
-    for rank in range(1, world):
-        words = words_ptr + rank * rank_stride
-        m_rank = tl.load(words + rows, mask=inside, other=0.0)
+    for _ in range(1, world):
+        words_ptr += rank_stride
+        m_rank = tl.load(words_ptr + rows, mask=inside, other=0.0)
         of_rank = ()
         for k in tl.static_range(SUMS + PLAIN):
             place = 1 + k if k < SUMS else 1 + k + plain
-            of_rank = of_rank + (tl.load(words + place * n_rows + rows, mask=inside, other=0.0),)
+            word = tl.load(words_ptr + place * n_rows + rows, mask=inside, other=0.0)
+            of_rank = of_rank + (word,)
         m_both = tl.maximum(m, m_rank)
         # eq: merge
         both = added(OP.rescale(totals, m, m_both), OP.rescale(of_rank, m_rank, m_both))

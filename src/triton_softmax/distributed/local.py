@@ -1,9 +1,9 @@
 """What a rank computes by itself, on matrices whose rows are its parts of the rows.
 
 On a GPU, and in Triton's interpreter, kernels do it: a summary is an operation like all others and
-runs on the kernel that the library chooses; what follows on the message has two kernels of its own.
-On a CPU PyTorch's operators do the same. While a call is traced, operators of the namespace
-`triton_softmax` stand for both.
+runs on the kernel that the library chooses; another merges those of all ranks. On a CPU PyTorch's
+operators do the same. While a call is traced, operators of the namespace `triton_softmax` stand for
+both.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def accumulator(dtype: torch.dtype) -> torch.dtype:
 
 
 def by_kernels(x: Tensor) -> bool:
+    """Whether kernels compute with x; else PyTorch's operators do."""
     check_device(x.device)
     return x.device.type != "cpu" or checks.INTERPRETED
 

@@ -138,7 +138,7 @@ def sent(
     """
     (n_rows, n_cols), n_tokens = x.shape, index.shape[1]
     header, weights = shard.header, () if weight is None else (weight.contiguous(),)
-    first = 0 if header is None else len(header)
+    first = 0 if header is None else header.shape[1]
     k = len(summary) + n_tokens + len(weights)
     if by_kernels(index):
         block, programs = _blocks(n_rows)
