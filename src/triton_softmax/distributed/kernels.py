@@ -89,7 +89,6 @@ def merge_ranks_kernel(
         tl.store(out_ptrs[0] + (1 + k) * n_rows + rows, totals[k], mask=inside)
 
 
-# --8<-- [start:pack]
 @triton.jit(
     debug=True,
     do_not_specialize=["start", "n_rows", "n_cols", "n_total", "n_tokens", "ignore_index"],
@@ -147,9 +146,6 @@ def pack_words_kernel(
     if WEIGHT:
         weight = tl.load(in_ptrs[FIRST - 1] + column, mask=here, other=0.0).to(ACC)
         tl.store(place + n_rows, weight, mask=inside)
-
-
-# --8<-- [end:pack]
 
 
 # --8<-- [start:losses]
@@ -222,6 +218,9 @@ def losses_kernel(
         tl.store(sums_ptr + 3 * programs, tl.sum(kept.to(ACC), axis=0))
 
 
+# --8<-- [end:losses]
+
+
 @triton.jit(do_not_specialize=["n_parts"])
 def reduce_losses_kernel(
     in_ptrs, out_ptrs, n_parts, MEAN: tl.constexpr, Z_LOSS: tl.constexpr, BLOCK: tl.constexpr
@@ -262,10 +261,6 @@ def sum_of_parts(ptr, n_parts, BLOCK: tl.constexpr):
     return tl.sum(total, axis=0)
 
 
-# --8<-- [end:losses]
-
-
-# --8<-- [start:gradient]
 @triton.jit(do_not_specialize=["start", "n_rows", "n_cols", "n_total", "ignore_index"])
 def losses_backward_kernel(
     in_ptrs,
@@ -320,10 +315,6 @@ def losses_backward_kernel(
     tl.store(out_ptr + 2 * n_rows + rows, r * SMOOTHING / n_total, mask=inside)
 
 
-# --8<-- [end:gradient]
-
-
-# --8<-- [start:tokens]
 @triton.jit(do_not_specialize=["n_rows", "n_tokens"])
 def tokens_kernel(
     in_ptrs,
@@ -412,6 +403,3 @@ def tokens_backward_kernel(
     tl.store(out_ptr + rows, g if ENTROPY else -g, mask=inside)
     tl.store(out_ptr + n_rows + rows, f, mask=inside)
     tl.store(out_ptr + 2 * n_rows + rows, h, mask=inside)
-
-
-# --8<-- [end:tokens]
