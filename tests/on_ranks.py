@@ -23,10 +23,24 @@ from torch.distributed.tensor import (
 )
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import triton_softmax
 from triton_softmax import checks, cross_entropy, dispatch, log_softmax, logsumexp, softmax
 from triton_softmax.distributed import pushed, ranks
+
+
+from triton_softmax import (
+    checks,
+    cross_entropy,
+    dispatch,
+    finishing,
+    launch,
+    log_softmax,
+    logsumexp,
+    softmax,
+)
+from triton_softmax.distributed import ranks, steps
 
 NORMALIZED = {"softmax": softmax, "log_softmax": log_softmax}
 TOLERANCE = {
@@ -263,6 +277,89 @@ def tokens(
     assert len(messages) == (group.size() > 1)
     bytes_of_row = (8 + 4 * (k or 1) + 4 * entropy) * wide.itemsize // 4
     assert all(each <= bytes_of_row * entropies.numel() + 64 for each in messages)
+
+
+def lying_apart(group) -> None:
+    """Tensors whose elements do not lie side by side, or are one: the same as for their copies."""
+    x, (start, end) = drawn((13, 6)).T, bounds(group, 13)
+    mine = x[:, start:end]
+    assert not mine.is_contiguous()
+    target = torch.randint(13, (12,), generator=torch.Generator().manual_seed(2))[::2]
+    weight = drawn((26,), seed=4).abs()[::2] + 0.1
+    index = target.unsqueeze(1).expand(6, 3)
+    where = {"group": group, "vocab_start": start, "vocab_size": 13}
+
+    def call(x, target, weight, index):
+        leaf = x.detach().requires_grad_()
+        each = cross_entropy(leaf, target, weight, reduction="none", **where)
+        mean = cross_entropy(leaf, target, part(weight, group, 0), **where)
+        found = triton_softmax.token_logprobs(leaf, index, return_entropy=True, **where)
+        each.sum().backward()  # the gradient of each is one number, as are those that follow
+        cross_entropy(leaf, target, inplace_backward=True, **where).backward()
+        assert torch.equal(leaf, x)  # a leaf is not overwritten
+        (mean + sum(out.sum() for out in found)).backward()
+        return each, mean, *found, leaf.grad
+
+    for by_kernels in (True, False):
+        with computed(by_kernels):
+            apart = call(mine, target, weight, index)
+            copies = [each.clone(memory_format=torch.contiguous_format) for each in (mine, target)]
+            beside = call(*copies, weight.clone(), index.clone())
+        for one, other in zip(apart, beside, strict=True):
+            near(one, other.detach(), torch.float64)
+    expected = F.cross_entropy(x, target, weight, reduction="none")
+    near(apart[0], expected, torch.float64)
+
+
+def launches_little(group) -> None:
+    """A loss with its gradient is six kernels, and little else on its way between them."""
+    start, end = bounds(group, 8)
+    mine = drawn((4, 8), torch.float32)[:, start:end].contiguous().requires_grad_()
+    target = torch.tensor([0, 7, -100, 3])
+    where = {"group": group, "vocab_start": start, "vocab_size": 8}
+    names: list[str] = []
+    first_run = launch.Launch._first_run
+
+    def counted(self, *tensors):
+        names.append(self.kernel.__name__)
+        with torch._C._DisableTorchDispatch():  # what the interpreter does is not counted
+            first_run(self, *tensors)
+
+    class Operators(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.names = []
+
+        def __torch_dispatch__(self, function, types, arguments=(), more=None):
+            self.names.append(str(function))
+            return function(*arguments, **(more or {}))
+
+    def call():
+        cross_entropy(mine, target, **where).backward()
+
+    with computed(True):
+        for memo in (steps._launches, finishing._launches):
+            memo.clear()
+        launch.Launch._first_run = counted
+        try:
+            call()
+            names.clear()
+            with Operators() as operators:
+                call()
+        finally:
+            launch.Launch._first_run = first_run
+            for memo in (steps._launches, finishing._launches):
+                memo.clear()
+    assert names == [
+        "packed_rows_kernel",
+        "pack_words_kernel",
+        "losses_kernel",
+        "reduce_losses_kernel",
+        "losses_backward_kernel",
+        "finish_rows_kernel",
+    ]
+    assert sum("c10d" in name for name in operators.names) == 1
+    assert len(operators.names) < 40  # a hundred once; half of them look at targets, on a CPU
 
 
 @functools.cache
@@ -613,6 +710,17 @@ def sends_other_words(group) -> None:
     odd = group.rank() == 1
     raises(
         RuntimeError, "words of different calls", log_softmax if odd else softmax, x, group=group
+    )
+    target, tokens = torch.arange(4), triton_softmax.token_logprobs
+    cross_entropy(x, target, group=group)
+    tokens(x, target, group=group)
+    raises(
+        RuntimeError,
+        "words of different calls",
+        tokens if odd else cross_entropy,
+        x,
+        target,
+        group=group,
     )
     near(softmax(x, group=group).sum() * group.size(), torch.tensor(4.0), torch.float32)
 

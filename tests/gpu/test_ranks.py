@@ -69,34 +69,72 @@ def checks(group) -> None:
                 y.backward(dy[:, mine])
                 near(part.grad, gradient[:, mine], tolerance * 10)
             near(logsumexp(x[:, mine], group=group), torch.logsumexp(x.double(), 1))
-            for epsilon in (0.0, 0.1):
-                whole = x.double().requires_grad_()
-                expected = functional.cross_entropy(whole, target, label_smoothing=epsilon)
-                (gradient,) = torch.autograd.grad(expected, whole)
+            weight = 0.1 + torch.rand(cols, generator=generator).to(device)
+            for more in (
+                {},
+                {"label_smoothing": 0.1, "z_loss": 1e-3},
+                {"reduction": "none", "z_loss": 1e-3},
+                {"weight": weight},
+                {"weight": weight[mine], "reduction": "sum"},
+                {"weight": weight, "label_smoothing": 0.1},
+            ):
+                if cols == 1 and more.get("reduction") == "sum":
+                    continue  # of one class the first rank has all, and all weights
+                whole, z_loss = x.double().requires_grad_(), more.get("z_loss", 0.0)
+                wanted = {key: value for key, value in more.items() if key != "z_loss"}
+                if "weight" in more:
+                    wanted["weight"] = weight.double()
+                expected = functional.cross_entropy(whole, target, **wanted)
+                squares = z_loss * torch.where(target >= 0, whole.logsumexp(1), 0.0).square()
+                sums = squares if "reduction" in more else squares.sum() / (target >= 0).sum()
+                expected = expected + sums if z_loss else expected
+                g = torch.rand(expected.shape, generator=generator).to(device)
+                (gradient,) = torch.autograd.grad(expected, whole, g.double())
                 part = x[:, mine].clone().requires_grad_()
-                loss = cross_entropy(part, target, group=group, label_smoothing=epsilon)
-                loss.backward()
+                where = {"vocab_start": mine.start, "vocab_size": cols}
+                loss = cross_entropy(part, target, group=group, **more, **where)
+                loss.backward(g.to(dtype))
                 near(loss, expected.detach(), tolerance * 10)
-                near(part.grad, gradient[:, mine])
+                near(
+                    part.grad, gradient[:, mine], tolerance * max(1.0, gradient.abs().max().item())
+                )
             index = target.clamp(min=0)
-            found, entropy = token_logprobs(x[:, mine], index, group=group, return_entropy=True)
-            y = torch.log_softmax(x.double(), 1)
-            near(found, y.gather(1, index.unsqueeze(1)).squeeze(1), 1e-5)
-            near(entropy, -(y.exp() * y).sum(1), 1e-4)
+            for more in (1, 3):
+                whole = x.double().requires_grad_()
+                y = torch.log_softmax(whole, 1)
+                wide = index.unsqueeze(1).expand(-1, more)
+                expected, entropies = y.gather(1, wide), -(y.exp() * y).sum(1)
+                g, h = (
+                    torch.rand(each.shape, generator=generator) for each in (expected, entropies)
+                )
+                g, h = g.to(device), h.to(device)
+                (gradient,) = torch.autograd.grad(
+                    (expected * g).sum() + (entropies * h).sum(), whole
+                )
+                part = x[:, mine].clone().requires_grad_()
+                found, entropy = token_logprobs(part, wide, group=group, return_entropy=True)
+                ((found * g).sum() + (entropy * h).sum()).backward()
+                near(found, expected.detach(), 1e-5)
+                near(entropy, entropies.detach(), 1e-4)
+                near(part.grad, gradient[:, mine], 10 * tolerance)
 
 
 def graphs(group) -> None:
     """A captured call gives what an ordinary one gives."""
-    from triton_softmax import softmax
+    from triton_softmax import cross_entropy, softmax
 
-    x = torch.randn(64, 1000, device=torch.device("cuda", group.rank()))
-    expected = softmax(x, group=group)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        y = softmax(x, group=group)
-    graph.replay()
-    torch.cuda.synchronize()
-    assert torch.equal(y, expected)
+    device = torch.device("cuda", group.rank())
+    x = torch.randn(64, 1000, device=device)
+    target = torch.arange(64, device=device)
+    where = {"group": group, "vocab_start": 1000 * group.rank(), "vocab_size": 2000}
+    for call in (lambda: softmax(x, group=group), lambda: cross_entropy(x, target, **where)):
+        expected = call()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = call()
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(y, expected)
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ def row(data: dict, call: str, n_ranks: int = 2, n_rows: int = 512) -> dict:
 
 def line(text: str, name: str) -> list[str]:
     """The cells of a row of a table, without their tags."""
-    (found,) = (each for each in re.findall(r"<tr>.*?</tr>", text) if f">{name}<" in each)
+    (found,) = (each for each in re.findall(r"<tr\b.*?</tr>", text) if f">{name}<" in each)
     return [re.sub("<[^>]+>", "", cell) for cell in re.findall(r"<t[hd].*?</t[hd]>", found)]
 
 
@@ -54,6 +54,62 @@ def test_the_tables_follow_the_file(data, call):
     assert cells[1] == "▼ 0.25" and cells[2].startswith(f"{4 * best:,.0f} ")
     assert "least with 2 ranks, 512 rows (0.25)" in after
     assert line(after, "4 ranks, 512 rows") == line(before, "4 ranks, 512 rows")
+
+
+@pytest.mark.parametrize("call", [ranks.SOFTMAX, ranks.LOSS])
+def test_the_plots_follow_the_file(data, call):
+    """A mark for every time, higher for a longer one, with its numbers under the pointer."""
+    before = ranks.compared(data, call).text
+    assert len(re.findall('<circle class="ours" cx', before)) == 6 + 1  # the last is its key
+    assert before.count('data-tip="') == 6 and f'data-href="#ranks-{call}-2-512"' in before
+    assert f'<tr id="ranks-{call}-2-512">' in before
+
+    def height(text: str) -> float:
+        """Of our first mark, in per cent from the top."""
+        marks = re.findall(r'<circle class="ours" cx="8.33%" cy="([\d.]+)%"', text)
+        return float(marks[0])
+
+    row(data, call)["us"] *= 2
+    after = ranks.compared(data, call).text
+    assert height(after) < height(before)
+    assert f"ours {row(data, call)['us']:,.0f} µs" in after
+
+
+def test_the_words_on_the_processor_follow_the_file(data):
+    """Where the processor takes longer than the GPU is counted, and not said of others."""
+
+    def change(host: float, n: int) -> None:
+        """Of the first n points."""
+        found = (r for run in data["runs"] for r in run["rows"] if r["call"] == ranks.LOSS)
+        for i, each in enumerate(found):
+            each["us"], each["host_us"] = 100.0, host if i < n else 50.0
+
+    change(150.0, 2)
+    text = ranks.compared(data, ranks.LOSS).text
+    assert "At 2 of 6 points that is longer" in text and "50 to 150 µs for ours" in text
+    assert "cross-entropy at 2 of 6 points" in ranks.processor(data).text
+    change(150.0, 0)
+    assert "At no point" in ranks.compared(data, ranks.LOSS).text
+    assert "cross-entropy" not in ranks.processor(data).text
+    change(150.0, 6)
+    assert "At all points" in ranks.compared(data, ranks.LOSS).text
+
+
+def test_the_words_on_the_formula_follow_the_file(data):
+    for point in ranks.points(data):
+        for call in (ranks.SOFTMAX, ranks.LOSS):
+            point.calls[call] |= {"us": 1.1 * ranks.predicted_us(point), "host_us": 1.0}
+    text = ranks.formula(data).text
+    assert "always too low" in text and "account for half" not in text
+    point = next(ranks.points(data))
+    slow = 2.5 * ranks.predicted_us(point)
+    point.calls[ranks.LOSS] |= {"us": slow, "host_us": 1.0}
+    text = ranks.formula(data).text
+    assert "At 1 of 6 points it does not account for half of the time of cross-entropy." in text
+    point.calls[ranks.LOSS]["host_us"] = 2 * slow
+    assert "at 1 of these the processor" in ranks.formula(data).text
+    point.calls[ranks.SOFTMAX]["us"] = 0.9 * ranks.predicted_us(point)
+    assert "always too low" not in ranks.formula(data).text
 
 
 def test_a_call_that_ran_out_of_memory_is_a_dash(data):
@@ -95,6 +151,7 @@ def test_the_prediction_passes_through_the_messages(data):
         expected = row(data, "message", 4, n_rows)["us"] * 1e-6
         assert ranks.seconds(4, n_rows, 0, 2, memory, latency, link) == pytest.approx(expected)
     before = ranks.prediction(data).text
+    assert before.count('data-tip="') == 10 and "1,024 ranks, predicted" in before
     row(data, "copy", 4, 8192)["us"] *= 2
     assert line(before, "2 ranks")[2] != line(ranks.prediction(data).text, "2 ranks")[2]
 

@@ -33,6 +33,7 @@ LETTERS = {
     "aligned_rows": "A",
     "split_rows": "S",
     "strided": "S",
+    "megatron": "M",
 }
 """The mark of everyone who has no sign of its own: told apart without colours."""
 
@@ -69,6 +70,8 @@ class Plot:
     series: list[Series]
     unit: str = "share"
     lines: bool = False
+    log: bool = False
+    """Equal factors are equally far apart, for values of several powers of ten."""
     spread: bool = False
     """Each series at a place of its own within a column, so that equal values stay apart."""
 
@@ -93,10 +96,27 @@ def nice_ticks(top: float, count: int = 4) -> list[float]:
     return [float(step * index) for index in range(math.ceil(top / step - 1e-9) + 1)]
 
 
+def log_ticks(low: float, high: float) -> list[float]:
+    """Numbers that grow about threefold, from at most the lower to at least the higher one.
+
+    >>> log_ticks(37.6, 2828.9)
+    [30.0, 100.0, 300.0, 1000.0, 3000.0]
+    """
+    found = [factor * 10.0**power for power in range(-3, 9) for factor in (1, 3)]
+    first = max(i for i, tick in enumerate(found) if tick <= low)
+    last = min(i for i, tick in enumerate(found) if tick >= high)
+    return found[first : last + 1]
+
+
 class _Scale:
     def __init__(self, plot: Plot):
-        top = max((v for column in plot.columns for v in column.values.values()), default=1.0)
-        if plot.unit == "share":
+        values = [v for column in plot.columns for v in column.values.values()] or [1.0]
+        top = max(values)
+        self.log = plot.log
+        if plot.log:
+            self.ticks = log_ticks(min(values), top)
+            self.top = self.ticks[-1]
+        elif plot.unit == "share":
             self.ticks = [0.0, 0.25, 0.5, 0.75, 1.0]
             while self.ticks[-1] + 0.09 < top:
                 self.ticks.append(self.ticks[-1] + 0.25)
@@ -107,6 +127,8 @@ class _Scale:
 
     def y(self, value: float) -> float:
         """Per cent from the top."""
+        if self.log:
+            return 100 * math.log(self.top / value) / math.log(self.top / self.ticks[0])
         return 100 * (1 - value / self.top)
 
 

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from softmax_bench import replanned
 from softmax_bench.report import standing
+from softmax_bench.roster import CHOOSER, COPY
 from softmax_site.benchmarks.page import Fragment, Measured, block
+from softmax_site.benchmarks.plots import BEST, Column, Plot, Series, draw
 from softmax_site.benchmarks.rungs import NOT_MEASURED
 from softmax_site.benchmarks.tables import Row, table
 from softmax_site.benchmarks.words import sign
@@ -30,6 +32,13 @@ OTHERS = {
 
 ITEMSIZE = 2
 """Bytes of an element: bfloat16."""
+
+MARKS = {
+    "softmax, DTensor of PyTorch": "torch",
+    "cross-entropy, loss_parallel": "torch",
+    "cross-entropy, Megatron-LM's formula": "megatron",
+}
+"""What stands for the others in a plot."""
 
 PREDICTED = (2, 8, 64, 1024)
 """Numbers of ranks for which the page counts bytes, and the formula gives times."""
@@ -66,6 +75,18 @@ class Point(NamedTuple):
     def words(self) -> int:
         """Bytes that a rank receives."""
         return 8 * self.rows * (self.ranks - 1)
+
+    def id(self, call: str) -> str:
+        """Of the row of a table."""
+        return f"ranks-{call}-{self.ranks}-{self.rows}"
+
+    def host(self, call: str) -> float:
+        """What the processor takes for a call, in µs."""
+        return self.calls[call]["host_us"]
+
+    def held_up(self, call: str) -> bool:
+        """Whether the processor takes longer for a call than the GPU does."""
+        return self.host(call) > self.calls[call]["us"]
 
 
 def points(data: dict) -> Iterator[Point]:
@@ -128,16 +149,15 @@ def compared(data: dict, call: str) -> Fragment:
     for point in found:
         ours = point.calls[call]
         low, high = _us(ours["us_p20"]), _us(ours["us_p80"])
-        body.append(
-            [
-                _name(point),
-                sign(point.factor(call)),
-                f'<b>{_us(ours["us"])}</b> <span class="quiet">{low}–{high}</span>',
-                _us(point.us(f"{call}, part alone")),
-                *(_us(point.us(other)) for other in OTHERS[call]),
-                _us(ours["host_us"]),
-            ]
-        )
+        cells = [
+            _name(point),
+            sign(point.factor(call)),
+            f'<b>{_us(ours["us"])}</b> <span class="quiet">{low}–{high}</span>',
+            _us(point.us(f"{call}, part alone")),
+            *(_us(point.us(other)) for other in OTHERS[call]),
+            _us(ours["host_us"]),
+        ]
+        body.append(Row(cells, point.id(call)))
     head = [
         "ranks, rows",
         "against the best other",
@@ -146,8 +166,37 @@ def compared(data: dict, call: str) -> Fragment:
         *OTHERS[call].values(),
         "processor, ours",
     ]
-    parts = [block(table(head, body, 2)), _sentence(found, call), _line(data)]
-    return Fragment("\n\n".join(part for part in parts if part) + "\n", _measured(data))
+    parts = [_plot(found, call), table(head, body, 2)]
+    parts = [block("\n".join(parts)), _sentence(found, call), _line(data)]
+    return Fragment("\n\n".join(parts) + "\n", _measured(data))
+
+
+def _plot(found: list[Point], call: str) -> str:
+    """Ours, its part alone and the others over rows and ranks, in µs."""
+    keys = {call: CHOOSER, **{other: MARKS[other] for other in OTHERS[call]}}
+    keys[f"{call}, part alone"] = COPY
+    names = {CHOOSER: "triton_softmax", COPY: "its part alone"}
+    names |= {MARKS[other]: name for other, name in OTHERS[call].items()}
+    columns = []
+    for point in found:
+        values = {key: us for name, key in keys.items() if (us := point.us(name))}
+        tip = [_name(point), f"ours {_us(point.us(call))} µs, processor {_us(point.host(call))} µs"]
+        tip += [f"{names[key]} {_us(us)} µs" for key, us in values.items() if key != CHOOSER]
+        label = f"{point.ranks} ranks, {point.rows:,}"
+        columns.append(Column(label, values, tip, f"#{point.id(call)}"))
+    what = f"{call.capitalize()}{' with its gradient' if call == LOSS else ''}"
+    title = f"{what}: µs over ranks and rows, less is better"
+    alt = f"{title}: {', '.join(names.values())}. Every number is in the table below."
+    return draw(
+        Plot(
+            title=title,
+            alt=alt,
+            columns=columns,
+            series=[Series(key, names[key]) for key in names],
+            unit="us",
+            log=True,
+        )
+    )
 
 
 def _sentence(found: list[Point], call: str) -> str:
@@ -169,13 +218,37 @@ def _sentence(found: list[Point], call: str) -> str:
     if "behind" in states:
         text += f", least with {_name(where)} ({worst:.2f})"
     text += f". It takes {_span(alone)} times as long as a rank takes for its part alone."
-    slow = [point for point in found if point.calls[call]["host_us"] > point.calls[call]["us"]]
-    if slow:
-        text += (
-            f" At {len(slow)} of {len(found)} points the processor takes longer for a call than "
-            "the GPU does."
-        )
-    return text
+    names = {call: "ours", **OTHERS[call]}
+    hosts = [f"{_host(found, name)} for {names[name]}" for name in names]
+    return f"{text} The processor of a rank takes {', '.join(hosts)}. {_held_up(found, call)}"
+
+
+def _host(found: list[Point], call: str) -> str:
+    """From how many to how many µs the processor takes for a call."""
+    times = [point.calls[call]["host_us"] for point in found if "host_us" in point.calls[call]]
+    return f"{_us(min(times))} to {_us(max(times))} µs" if times else "no measured time"
+
+
+def _held_up(found: list[Point], call: str) -> str:
+    """Where the processor takes longer than the GPU, in words."""
+    slow = [point for point in found if point.held_up(call)]
+    if not slow:
+        return "At no point is that longer than the GPU takes for ours."
+    which = "At all points" if len(slow) == len(found) else f"At {len(slow)} of {len(found)} points"
+    return f"{which} that is longer than the GPU takes for ours: calls in a row wait for it there."
+
+
+def processor(data: dict) -> Fragment:
+    """A line of the list of what is not there; no notice breaks the list, the tables have one."""
+    found = list(points(data))
+    counts = {call: sum(point.held_up(call) for point in found) for call in (SOFTMAX, LOSS)}
+    if not any(counts.values()):
+        return Fragment("")
+    parts = [f"for {call} at {n} of {len(found)}" for call, n in counts.items() if n]
+    text = (
+        f"- The processor takes longer for a call than the GPU does, {' and '.join(parts)} points."
+    )
+    return Fragment(f"{text}\n")
 
 
 def formula(data: dict) -> Fragment:
@@ -211,7 +284,26 @@ def formula(data: dict) -> Fragment:
         f"Softmax takes {_span(of_softmax)} times as long as the formula says, and cross-entropy "
         f"with its gradient {_span(of_loss)} times."
     )
+    if min(of_softmax + of_loss) > 1.0:
+        text += " The formula is always too low."
+    for call, ratios in ((SOFTMAX, of_softmax), (LOSS, of_loss)):
+        text += _far_off(call, list(zip(ratios, points(data), strict=True)))
     return Fragment(f"{block(table(head, body, 2))}\n\n{text}\n", _measured(data))
+
+
+def _far_off(call: str, ratios: list[tuple[float, Point]]) -> str:
+    """Where a call takes twice as long as the formula says, and what the processor has to do with
+    it."""
+    far = [point for ratio, point in ratios if ratio >= 2.0]
+    if not far:
+        return ""
+    slow = sum(point.held_up(call) for point in far)
+    text = (
+        f" At {len(far)} of {len(ratios)} points it does not account for half of the time of {call}"
+    )
+    if slow:
+        text += f"; at {slow} of these the processor takes longer than the GPU"
+    return f"{text}."
 
 
 def constants(data: dict) -> tuple[float, float, float]:
@@ -237,12 +329,37 @@ def prediction(data: dict) -> Fragment:
         part = f"{N // ranks:,} columns each"
         body.append([f"{ranks:,} ranks", part, *map(_us, (elements, words, whole))])
     head = ["over", "part of a rank", "µs, predicted: elements", "words", "all, with the latency"]
+    plot = _predicted_plot(memory, latency, link)
     text = (
         f"Here memory moves {memory / 1e12:.1f} TB/s, a message takes {latency * 1e6:.0f} µs "
         f"before its first byte, and a byte takes {memory / link:,.0f} times as long over the link "
         "as from memory."
     )
-    return Fragment(f"{text}\n\n{block(table(head, body, 2))}\n", _measured(data))
+    found = block(f"{plot}\n{table(head, body, 2)}")
+    return Fragment(f"{text}\n\n{found}\n", _measured(data))
+
+
+def _predicted_plot(memory: float, latency: float, link: float) -> str:
+    """The formula and its terms over twice as many ranks each time."""
+    n, N = MATRIX
+    columns = []
+    for ranks in (2**i for i in range(1, 11)):
+        of = {
+            CHOOSER: seconds(ranks, n, N, ITEMSIZE, memory, latency, link),
+            COPY: seconds(ranks, n, N, ITEMSIZE, memory, 0.0, float("inf")),
+            BEST: seconds(ranks, n, 0, ITEMSIZE, memory, latency, link),
+        }
+        us = {key: value * 1e6 for key, value in of.items()}
+        tip = [
+            f"{ranks:,} ranks, predicted",
+            f"all: {_us(us[CHOOSER])} µs",
+            f"elements {_us(us[COPY])} µs, message {_us(us[BEST])} µs",
+        ]
+        columns.append(Column(f"{ranks:,} ranks", us, tip))
+    title = f"{n:,} rows of {N:,} columns over more ranks: µs, predicted"
+    alt = f"{title}: all, the elements alone, the message alone."
+    series = [Series(CHOOSER, "all"), Series(COPY, "elements"), Series(BEST, "message")]
+    return draw(Plot(title, alt, columns, series, unit="us", lines=True, log=True))
 
 
 def read(root: Path) -> dict | None:
@@ -267,6 +384,7 @@ def fragments(root: Path) -> dict[str, Fragment]:
         "ranks-loss": lambda data: compared(data, LOSS),
         "ranks-formula": formula,
         "ranks-prediction": prediction,
+        "ranks-processor": processor,
     }
     data = read(root)
     if data is None:

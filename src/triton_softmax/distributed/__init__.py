@@ -8,8 +8,8 @@ own part of the result. The modules, in the order in which a call passes them:
 - `softmax`: `softmax`, `log_softmax`, `logsumexp` of shards; `losses`: `cross_entropy` and
   `token_logprobs`
 - `ranks`: the ranks agree on what they call, once; messages
-- `local`: what a rank computes by itself, by kernels or by PyTorch's operators; `operations`: what
-  is computed, `kernels`: how
+- `local`: what a rank computes by itself, by kernels or by PyTorch's operators; `steps`: the same
+  for a loss, between its summary and its gradient; `operations`: what is computed, `kernels`: how
 
 The functions here are what the rest of the library calls; they import the modules when a call names
 a group or brings a `DTensor`, and not before.

@@ -1,4 +1,9 @@
-"""The kernel for the time after the message: it merges the summaries of all ranks."""
+"""The kernels around the message: numbers of rows, merged from the words of all ranks.
+
+The message of a rank is a header, if there is one, and then its words: m of all rows, each sum of
+the operation of all rows, and numbers that are relative to no maximum and are added up. Those of
+all ranks lie behind each other.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,48 @@ from ..kernels.device.summaries import added
 
 
 # --8<-- [start:merge]
+@triton.jit
+def merged(
+    words_ptr,
+    rows,
+    inside,
+    lines,
+    n_rows,
+    plain,
+    OP: tl.constexpr,
+    PLAIN: tl.constexpr,
+):
+    """The words of all ranks as one, merged in the order of the ranks: (m, the sums and then PLAIN
+    plain numbers), of which `plain` is the first."""
+    SUMS: tl.constexpr = OP.sums
+    world, rank_stride, first = lines
+    words_ptr += first
+    m = tl.load(words_ptr + rows, mask=inside, other=0.0)
+    totals = ()
+    for k in tl.static_range(SUMS + PLAIN):
+        place = 1 + k if k < SUMS else 1 + k + plain
+        totals = totals + (tl.load(words_ptr + place * n_rows + rows, mask=inside, other=0.0),)
+    for _ in range(1, world):
+        words_ptr += rank_stride
+        m_rank = tl.load(words_ptr + rows, mask=inside, other=0.0)
+        of_rank = ()
+        for k in tl.static_range(SUMS + PLAIN):
+            place = 1 + k if k < SUMS else 1 + k + plain
+            word = tl.load(words_ptr + place * n_rows + rows, mask=inside, other=0.0)
+            of_rank = of_rank + (word,)
+        m_both = tl.maximum(m, m_rank)
+        # eq: merge
+        both = added(OP.rescale(totals, m, m_both), OP.rescale(of_rank, m_rank, m_both))
+        for k in tl.static_range(PLAIN):
+            both = both + (totals[SUMS + k] + of_rank[SUMS + k],)
+        m = m_both
+        totals = both
+    return m, totals
+
+
+# --8<-- [end:merge]
+
+
 @triton.jit(do_not_specialize=["world", "n_rows"])
 def merge_ranks_kernel(
     in_ptrs,
@@ -23,40 +70,336 @@ def merge_ranks_kernel(
     """Merge the summaries of the ranks, in their order.
 
     Args:
-        in_ptrs: one tensor, for each rank the words of all rows: m, then the sums of the operation,
-            then PLAIN numbers that are added up; (world, 1 + sums + PLAIN, n_rows).
+        in_ptrs: one tensor, the words of all ranks without headers.
         out_ptrs: one tensor, the same for all ranks together, (1 + sums + PLAIN, n_rows).
         world: number of ranks.
         rank_stride: words from one rank to the next.
         n_rows: number of rows.
         OP: the operation of the summaries.
-        PLAIN: how many numbers are sums of nothing that is relative to m.
+        PLAIN: how many numbers are relative to no maximum.
         BLOCK: rows of a program, a power of two.
     """
     SUMS: tl.constexpr = OP.sums
-    words_ptr, out_ptr = in_ptrs[0], out_ptrs[0]
     rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < n_rows
-    m = tl.load(words_ptr + rows, mask=inside, other=0.0)
-    totals = ()
+    lines = (world, rank_stride, 0)
+    m, totals = merged(in_ptrs[0], rows, inside, lines, n_rows, 0, OP, PLAIN)
+    tl.store(out_ptrs[0] + rows, m, mask=inside)
     for k in tl.static_range(SUMS + PLAIN):
-        totals = totals + (tl.load(words_ptr + (1 + k) * n_rows + rows, mask=inside, other=0.0),)
-    for rank in range(1, world):
-        words = words_ptr + rank * rank_stride
-        m_rank = tl.load(words + rows, mask=inside, other=0.0)
-        of_rank = ()
-        for k in tl.static_range(SUMS + PLAIN):
-            of_rank = of_rank + (tl.load(words + (1 + k) * n_rows + rows, mask=inside, other=0.0),)
-        m_both = tl.maximum(m, m_rank)
-        # eq: merge
-        both = added(OP.rescale(totals, m, m_both), OP.rescale(of_rank, m_rank, m_both))
-        for k in tl.static_range(PLAIN):
-            both = both + (totals[SUMS + k] + of_rank[SUMS + k],)
-        m = m_both
-        totals = both
-    tl.store(out_ptr + rows, m, mask=inside)
-    for k in tl.static_range(SUMS + PLAIN):
-        tl.store(out_ptr + (1 + k) * n_rows + rows, totals[k], mask=inside)
+        tl.store(out_ptrs[0] + (1 + k) * n_rows + rows, totals[k], mask=inside)
 
 
-# --8<-- [end:merge]
+@triton.jit(
+    debug=True,
+    do_not_specialize=["start", "n_rows", "n_cols", "n_total", "n_tokens", "ignore_index"],
+)
+def pack_words_kernel(
+    in_ptrs,
+    out_ptrs,
+    strides,
+    start,
+    n_rows,
+    n_cols,
+    n_total,
+    n_tokens,
+    ignore_index,
+    HEADER: tl.constexpr,
+    WEIGHT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Write the message of this rank: what it knows of BLOCK rows and one token of each.
+
+    Args:
+        in_ptrs: logits; tokens, n_tokens for each row; the header, if there is one; a weight for
+            each class here, if the ranks have different ones; m and the sums of the rows.
+        out_ptrs: one tensor, the message.
+        strides: of the logits, for rows and columns.
+        start: the class that the first column is.
+        n_rows, n_cols, n_total, n_tokens: rows, columns here and on all ranks, tokens of a row.
+        ignore_index: tokens that are ignored.
+        HEADER: its words.
+        WEIGHT: whether weights are given.
+        BLOCK: a power of two.
+    """
+    message_ptr = out_ptrs[0]
+    ACC: tl.constexpr = message_ptr.dtype.element_ty
+    FIRST: tl.constexpr = 2 + (HEADER > 0) + WEIGHT
+    WORDS: tl.constexpr = len(in_ptrs) - FIRST
+    token, block = tl.program_id(0) % n_tokens, tl.program_id(0) // n_tokens
+    rows = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = rows < n_rows
+    if token == 0:
+        if HEADER > 0:
+            i = tl.arange(0, HEADER)
+            tl.store(message_ptr + i, tl.load(in_ptrs[2] + i).to(ACC), mask=block == 0)
+        for k in tl.static_range(WORDS):
+            word = tl.load(in_ptrs[FIRST + k] + rows, mask=inside)
+            tl.store(message_ptr + HEADER + k * n_rows + rows, word, mask=inside)
+    there = tl.load(in_ptrs[1] + rows * n_tokens + token, mask=inside, other=0).to(tl.int64)
+    kept = inside & (there != ignore_index)
+    tl.device_assert((there >= 0) & (there < n_total) | (kept == 0), "a target is out of range")
+    column = there - start
+    here = kept & (column >= 0) & (column < n_cols)
+    place = message_ptr + HEADER + (WORDS + token) * n_rows + rows
+    offsets = rows * strides[0] + column * strides[1]
+    tl.store(place, tl.load(in_ptrs[0] + offsets, mask=here, other=0.0).to(ACC), mask=inside)
+    if WEIGHT:
+        weight = tl.load(in_ptrs[FIRST - 1] + column, mask=here, other=0.0).to(ACC)
+        tl.store(place + n_rows, weight, mask=inside)
+
+
+# --8<-- [start:losses]
+@triton.jit(do_not_specialize=["n_rows", "n_total", "ignore_index"])
+def losses_kernel(
+    in_ptrs,
+    out_ptrs,
+    lines,
+    n_rows,
+    n_total,
+    ignore_index,
+    OP: tl.constexpr,
+    PLAIN: tl.constexpr,
+    SMOOTHING: tl.constexpr,
+    Z_LOSS: tl.constexpr,
+    EACH: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """The losses of BLOCK rows, from the messages of all ranks.
+
+    Args:
+        in_ptrs: the messages; targets; a weight for each class of all ranks, if these have it.
+        out_ptrs: log-sum-exps; three numbers of each row that its gradient takes: m, d and the
+            weight of its class, 0 of an ignored row; and the losses, or if they are reduced their
+            sums for each program: of losses, squared log-sum-exps, weights and rows, (4, programs).
+        lines: number of ranks, words from one message to the next, and words of a header.
+        n_rows, n_total: sizes.
+        ignore_index: targets of rows that have no loss.
+        OP: the operation of the summaries.
+        PLAIN: words besides the summary: 2 where a rank sends the weight of the target as well.
+        SMOOTHING: label smoothing; like the next a constant, so that float64 gets all its digits.
+        Z_LOSS: factor of the squared log-sum-exp, if losses are not reduced.
+        EACH: whether they are not.
+        BLOCK: a power of two.
+    """
+    words_ptr, target_ptr = in_ptrs[0], in_ptrs[1]
+    lse_ptr, numbers_ptr, loss_ptr = out_ptrs
+    ACC: tl.constexpr = words_ptr.dtype.element_ty
+    SUMS: tl.constexpr = OP.sums
+    rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = rows < n_rows
+    m, totals = merged(words_ptr, rows, inside, lines, n_rows, 0, OP, PLAIN)
+    target = tl.load(target_ptr + rows, mask=inside, other=0).to(tl.int64)
+    kept = inside & (target != ignore_index)
+    factor = kept.to(ACC)
+    if len(in_ptrs) == 3:
+        right = kept & (target >= 0) & (target < n_total)
+        factor = tl.load(in_ptrs[2] + target, mask=right, other=0.0).to(ACC)
+    elif PLAIN == 2:
+        factor = totals[SUMS + 1]
+    # eq: cross-entropy-from-summary
+    log_d = tl.log(totals[0])
+    loss = log_d + (1.0 - SMOOTHING) * (m - totals[SUMS])
+    if SMOOTHING > 0.0:
+        # eq: cross-entropy-smoothed
+        loss += SMOOTHING * m - totals[1] * SMOOTHING / n_total
+    loss = tl.where(kept, loss * factor, 0.0)
+    lse = tl.where(kept, m + log_d, 0.0)
+    tl.store(lse_ptr + rows, lse, mask=inside)
+    tl.store(numbers_ptr + rows, m, mask=inside)
+    tl.store(numbers_ptr + n_rows + rows, totals[0], mask=inside)
+    tl.store(numbers_ptr + 2 * n_rows + rows, factor, mask=inside)
+    if EACH:
+        tl.store(loss_ptr + rows, loss + Z_LOSS * (lse * lse), mask=inside)
+    else:
+        sums_ptr, programs = loss_ptr + tl.program_id(0), tl.num_programs(0)
+        tl.store(sums_ptr, tl.sum(loss, axis=0))
+        tl.store(sums_ptr + programs, tl.sum(lse * lse, axis=0))
+        tl.store(sums_ptr + 2 * programs, tl.sum(factor, axis=0))
+        tl.store(sums_ptr + 3 * programs, tl.sum(kept.to(ACC), axis=0))
+
+
+# --8<-- [end:losses]
+
+
+@triton.jit(do_not_specialize=["n_parts"])
+def reduce_losses_kernel(
+    in_ptrs, out_ptrs, n_parts, MEAN: tl.constexpr, Z_LOSS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """The loss of all rows, and what that of a row is multiplied by in it. One program adds up, in
+    a fixed order.
+
+    Args:
+        in_ptrs: the sums of `losses_kernel`, of n_parts programs.
+        out_ptrs: the loss; and two factors, of the loss of a row and of its squared log-sum-exp.
+        n_parts: how many parts there are of each sum.
+        MEAN: whether the sums are divided, by the weights and by the number of rows.
+        Z_LOSS: factor of the squared log-sum-exps.
+        BLOCK: a power of two.
+    """
+    sums_ptr = in_ptrs[0]
+    loss = sum_of_parts(sums_ptr, n_parts, BLOCK)
+    share = tl.full((), 1.0, sums_ptr.dtype.element_ty)
+    z_share = share * Z_LOSS
+    if MEAN:
+        weights = sum_of_parts(sums_ptr + 2 * n_parts, n_parts, BLOCK)
+        loss, share = loss / weights, share / weights
+        z_share = z_share / sum_of_parts(sums_ptr + 3 * n_parts, n_parts, BLOCK)
+    if Z_LOSS != 0.0:
+        loss += sum_of_parts(sums_ptr + n_parts, n_parts, BLOCK) * z_share
+    tl.store(out_ptrs[0], loss)
+    tl.store(out_ptrs[1], share)
+    tl.store(out_ptrs[1] + 1, z_share)
+
+
+@triton.jit
+def sum_of_parts(ptr, n_parts, BLOCK: tl.constexpr):
+    """The sum of n_parts numbers, BLOCK at a time."""
+    total = tl.zeros((BLOCK,), ptr.dtype.element_ty)
+    for start in range(0, n_parts, BLOCK):
+        part = start + tl.arange(0, BLOCK)
+        total += tl.load(ptr + part, mask=part < n_parts, other=0.0)
+    return tl.sum(total, axis=0)
+
+
+@triton.jit(do_not_specialize=["start", "n_rows", "n_cols", "n_total", "ignore_index"])
+def losses_backward_kernel(
+    in_ptrs,
+    out_ptrs,
+    g_stride,
+    start,
+    n_rows,
+    n_cols,
+    n_total,
+    ignore_index,
+    SMOOTHING: tl.constexpr,
+    Z_LOSS: tl.constexpr,
+    EACH: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """What the gradient of BLOCK rows takes besides their logits and m.
+
+    Args:
+        in_ptrs: the gradient that arrives; targets; log-sum-exps and the three numbers of
+            `losses_kernel`; the two factors of `reduce_losses_kernel`, unless EACH.
+        out_ptrs: the column of the target here, −1 if it has none; and three numbers: what the
+            target loses, a factor of exp(x − m), and what every element loses.
+        g_stride: elements from a row to the next of what arrives; 0 if it is one number.
+        start, n_rows, n_cols, n_total, ignore_index: as before.
+        SMOOTHING, Z_LOSS, EACH, BLOCK: as before.
+    """
+    g_ptr, target_ptr, lse_ptr, numbers_ptr = in_ptrs[:4]
+    column_ptr, out_ptr = out_ptrs
+    ACC: tl.constexpr = numbers_ptr.dtype.element_ty
+    rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = rows < n_rows
+    target = tl.load(target_ptr + rows, mask=inside, other=0).to(tl.int64)
+    kept = inside & (target != ignore_index)
+    g = tl.load(g_ptr + rows * g_stride, mask=inside, other=0.0).to(ACC)
+    lse = tl.load(lse_ptr + rows, mask=inside, other=0.0)
+    d = tl.load(numbers_ptr + n_rows + rows, mask=inside, other=1.0)
+    r = tl.load(numbers_ptr + 2 * n_rows + rows, mask=inside, other=0.0)
+    z = 2.0 * lse
+    if EACH:
+        z = z * Z_LOSS
+    else:
+        r = r * tl.load(in_ptrs[4])
+        z = z * tl.load(in_ptrs[4] + 1)
+    # eq: cross-entropy-gradient
+    f = tl.where(kept, g * (r + z) / d, 0.0)
+    r = tl.where(kept, g * r, 0.0)
+    column = target - start
+    here = kept & (column >= 0) & (column < n_cols)
+    tl.store(column_ptr + rows, tl.where(here, column, -1), mask=inside)
+    tl.store(out_ptr + rows, (1.0 - SMOOTHING) * r, mask=inside)
+    tl.store(out_ptr + n_rows + rows, f, mask=inside)
+    tl.store(out_ptr + 2 * n_rows + rows, r * SMOOTHING / n_total, mask=inside)
+
+
+@triton.jit(do_not_specialize=["n_rows", "n_tokens"])
+def tokens_kernel(
+    in_ptrs,
+    out_ptrs,
+    lines,
+    n_rows,
+    n_tokens,
+    OP: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """The log-probability of a token in each of BLOCK rows, and the entropies of the rows.
+
+    Args:
+        in_ptrs: the messages.
+        out_ptrs: log-probabilities, n_tokens for each row; entropies, if the operation has them;
+            and three numbers of each row: m, d, and the mean of x − m, or 0.
+        lines, n_rows: as before.
+        n_tokens: tokens of a row.
+        OP: the operation of the summaries.
+        BLOCK: a power of two.
+    """
+    found_ptr, entropy_ptr, numbers_ptr = out_ptrs
+    SUMS: tl.constexpr = OP.sums
+    token, block = tl.program_id(0) % n_tokens, tl.program_id(0) // n_tokens
+    rows = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = rows < n_rows
+    m, totals = merged(in_ptrs[0], rows, inside, lines, n_rows, token, OP, 1)
+    d = totals[0]
+    # eq: log-probability, entropy-from-summary
+    log_d = tl.log(d)
+    tl.store(found_ptr + rows * n_tokens + token, (totals[SUMS] - m) - log_d, mask=inside)
+    if token == 0:
+        mean = totals[1] / d if SUMS == 2 else d * 0.0
+        tl.store(entropy_ptr + rows, log_d - mean, mask=inside)
+        tl.store(numbers_ptr + rows, m, mask=inside)
+        tl.store(numbers_ptr + n_rows + rows, d, mask=inside)
+        tl.store(numbers_ptr + 2 * n_rows + rows, mean, mask=inside)
+
+
+@triton.jit(do_not_specialize=["start", "n_rows", "n_cols", "n_tokens"])
+def tokens_backward_kernel(
+    in_ptrs,
+    out_ptrs,
+    g_strides,
+    entropy_stride,
+    start,
+    n_rows,
+    n_cols,
+    n_tokens,
+    ENTROPY: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """What the gradient of BLOCK rows takes besides their logits and m.
+
+    Args:
+        in_ptrs: the gradient of the log-probabilities that arrives; tokens; the three numbers of
+            `tokens_kernel`; and the gradient of the entropies, if ENTROPY.
+        out_ptrs: the column of the token here, −1 if it has none or there are several; and three
+            numbers: what the token gets more, the factor of exp(x − m), and that of
+            exp(x − m)·(x − m). Without ENTROPY what it loses, the same factor, and 0.
+        g_strides, entropy_stride: of what arrives, for rows and tokens.
+        start, n_rows, n_cols, n_tokens: as before.
+        ENTROPY: whether a gradient of the entropies arrives.
+        BLOCK: a power of two.
+    """
+    g_ptr, token_ptr, numbers_ptr = in_ptrs[:3]
+    column_ptr, out_ptr = out_ptrs
+    ACC: tl.constexpr = numbers_ptr.dtype.element_ty
+    rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = rows < n_rows
+    g = tl.zeros((BLOCK,), ACC)
+    for token in range(n_tokens):
+        offsets = rows * g_strides[0] + token * g_strides[1]
+        g += tl.load(g_ptr + offsets, mask=inside, other=0.0).to(ACC)
+    d = tl.load(numbers_ptr + n_rows + rows, mask=inside, other=1.0)
+    # eq: entropy-gradient, log-probability-gradient
+    f = -g / d
+    h = tl.zeros((BLOCK,), ACC)
+    if ENTROPY:
+        mean = tl.load(numbers_ptr + 2 * n_rows + rows, mask=inside, other=0.0)
+        h = tl.load(in_ptrs[3] + rows * entropy_stride, mask=inside, other=0.0).to(ACC) / d
+        f += h * mean
+    column = tl.load(token_ptr + rows * n_tokens, mask=inside, other=0).to(tl.int64) - start
+    here = (column >= 0) & (column < n_cols) & (n_tokens == 1)
+    tl.store(column_ptr + rows, tl.where(here, column, -1), mask=inside)
+    tl.store(out_ptr + rows, g if ENTROPY else -g, mask=inside)
+    tl.store(out_ptr + n_rows + rows, f, mask=inside)
+    tl.store(out_ptr + 2 * n_rows + rows, h, mask=inside)

@@ -1,9 +1,9 @@
 """What a rank computes by itself, on matrices whose rows are its parts of the rows.
 
 On a GPU, and in Triton's interpreter, kernels do it: a summary is an operation like all others and
-runs on the kernel that the library chooses; what follows on the message has two kernels of its own.
-On a CPU PyTorch's operators do the same. While a call is traced, operators of the namespace
-`triton_softmax` stand for both.
+runs on the kernel that the library chooses; another merges those of all ranks. On a CPU PyTorch's
+operators do the same. While a call is traced, operators of the namespace `triton_softmax` stand for
+both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def accumulator(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def _by_kernels(x: Tensor) -> bool:
+def by_kernels(x: Tensor) -> bool:
+    """Whether kernels compute with x; else PyTorch's operators do."""
     check_device(x.device)
     return x.device.type != "cpu" or checks.INTERPRETED
 
@@ -55,7 +56,7 @@ def summary(
         if op.shifted:
             nothing[0].fill_(-torch.inf)
         return tuple(nothing)
-    if _by_kernels(x):
+    if by_kernels(x):
         found = run(operation, inputs, 1, dtype, implementation)
         return (found,) if isinstance(found, Tensor) else tuple(found)
     return _SUMMARIES[operation](*[each.to(dtype) for each in inputs])
@@ -78,7 +79,7 @@ def merged(operation: str, words: Tensor) -> Tensor:
     if world == 1 or not n_rows:
         return words[0]
     plain = k - op.row_results
-    if not _by_kernels(words):
+    if not by_kernels(words):
         return _merged(operation, words)
     out = words.new_empty(k, n_rows)
     index = cuda_index(words)

@@ -9,33 +9,29 @@ Classes, offsets and smoothing are those of the whole vocabulary.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from ..eager import direct, nobody_watches
 from ..finishing import finish
+from ..launch import Memo
 from ..losses import _check
 from ..mapped import Way
 from ..maps import mapped_elements, wide
-from . import local
+from . import local, steps
 from .ranks import Shard, agree, send
 from .softmax import described, prepared, rows_of
+from .steps import Loss, here, picked
 
+_calls = Memo()
+"""Calls in words, by what these follow from: making them takes longer than looking."""
 
-class Loss(NamedTuple):
-    """What a cross-entropy is asked for, besides tensors."""
-
-    ignore_index: int
-    reduction: str
-    label_smoothing: float
-    z_loss: float
-    in_place: bool
-    implementation: str | None
-    over_rows: tuple[Any, ...] = ()
-    """Groups that have other rows: a mean is over theirs as well."""
+_passed = Memo()
+"""What has been checked, but for the targets."""
 
 
 def shard_of_classes(
@@ -52,7 +48,6 @@ def shard_of_classes(
         raise ValueError("vocab_start and vocab_size belong together")
     if group is None:
         return Shard(None, 0, x.shape[dim])
-    call = described(name, x, dim, *more, f"vocab_size {total}")
     if torch.compiler.is_compiling():
         if start is None or total is None:
             raise ValueError(
@@ -60,24 +55,16 @@ def shard_of_classes(
                 "vocab_start and vocab_size"
             )
         return Shard(group, start, total)
+    gradient = x.requires_grad and torch.is_grad_enabled()
+    # 1, 1.0 and True are equal, and other words.
+    key = (name, x.shape, x.dtype, dim, gradient, total, *more, *map(type, more))
+    call = _calls.of(key, lambda: described(name, x, dim, *more, f"vocab_size {total}"))
     return agree(group, call, x.shape[dim], x.device, start, total)
 
 
-def here(target: Tensor, n_cols: int, start: int) -> Tensor:
-    """The columns of targets on this rank; −1 of those on others."""
-    column = target - start
-    return torch.where((column >= 0) & (column < n_cols), column, -1)
-
-
-def picked(x: Tensor, columns: Tensor) -> Tensor:
-    """The elements of the columns (n_rows,) or (n_rows, k), in the accumulator's type; 0 for a
-    column of −1."""
-    flat = columns if columns.dim() == 2 else columns.unsqueeze(1)
-    if x.shape[1]:
-        found = torch.where(flat >= 0, wide(x.gather(1, flat.clamp(min=0))), 0.0)
-    else:
-        found = torch.zeros(flat.shape, dtype=local.accumulator(x.dtype), device=x.device)
-    return found if columns.dim() == 2 else found.squeeze(1)
+def rows_along(x: Tensor, dim: int) -> Tensor:
+    """As `rows_of`, without a look at what is a matrix of rows."""
+    return x if x.dim() == 2 and dim == 1 else rows_of(x, dim)
 
 
 def may_be_overwritten(x: Tensor, rows: Tensor) -> bool:
@@ -86,106 +73,45 @@ def may_be_overwritten(x: Tensor, rows: Tensor) -> bool:
     return mine and rows.is_contiguous() and not torch.compiler.is_compiling()
 
 
-def over_all_rows(sums: Tensor, groups: tuple[Any, ...]) -> Tensor:
-    """The sums of the rows of all these groups' ranks, each added up in the order of the ranks."""
-    for group in groups:
-        sums = local.added_up(send([sums], Shard(group, 0, 0))())[0]
-    return sums
-
-
-class _Losses(NamedTuple):
-    """The losses of rows before they are reduced."""
-
-    each: Tensor
-    """Without the z-loss."""
-    lse: Tensor
-    """0 in ignored rows."""
-    kept: Tensor
-    """1 of a row that is not ignored, else 0."""
-    share: Tensor
-    """What a mean divides by, of each row."""
-
-
-def _reduced(losses: _Losses, loss: Loss) -> tuple[Tensor, Tensor, Tensor]:
-    """(loss, share of a row in it, share of its squared log-sum-exp)."""
-    squared = losses.kept * losses.lse * losses.lse
-    if loss.reduction == "none":
-        one = torch.ones_like(losses.each)
-        return losses.each + loss.z_loss * squared, one, loss.z_loss * losses.kept
-    numbers = (losses.each, squared, losses.share, losses.kept)
-    right = losses.each.new_zeros(())
-    sums = torch.stack([*[each.sum() for each in numbers], right])
-    total, z_total, divisor, n_kept, wrong = over_all_rows(sums, loss.over_rows)
-    if loss.over_rows and wrong.device.type == "cpu" and not torch.compiler.is_compiling():
-        if wrong.item():
-            raise IndexError("a target is out of bounds, on a rank that has other rows")
-    if loss.reduction == "sum":
-        divisor = n_kept = torch.ones_like(divisor)
-    result = total / divisor
-    if loss.z_loss:
-        result = result + loss.z_loss * z_total / n_kept
-    ones = torch.ones_like(losses.each)
-    return result, ones / divisor, loss.z_loss * losses.kept / n_kept
-
-
 # --8<-- [start:cross-entropy]
 class _CrossEntropy(Function):
     """(loss, log-sum-exps) of the rows of a matrix and a class for each."""
 
     @staticmethod
     def forward(ctx, x, target, weight, shard: Shard, loss: Loss):
-        x = x.detach()
-        kept = target != loss.ignore_index
-        target = torch.where(kept, target, 0).long()
-        epsilon, n_cols = loss.label_smoothing, x.shape[1]
-        columns = torch.where(kept, here(target, n_cols, shard.start), -1)
-        weight_is_whole = weight is None or len(weight) == shard.total
-        name = "rank_summary_and_sum" if epsilon else "rank_summary"
+        whole = weight is None or len(weight) == shard.total
+        of_all, of_ours = (weight, None) if whole else (None, weight)
+        name = "rank_summary_and_sum" if loss.label_smoothing else "rank_summary"
 
-        words = local.summary(name, x, implementation=loss.implementation)
-        words += (picked(x, columns),)
-        if weight is not None and not weight_is_whole:
-            words += (picked(weight.expand(len(x), -1), columns),)
-        m, d, *more = local.merged(name, send(words, shard)())
-        x_sum = more.pop(0) if epsilon else torch.zeros_like(m)
-        x_target, *of_weight = more
-        # eq: cross-entropy-from-summary
-        log_d = d.log()
-        each = log_d + (1.0 - epsilon) * (m - x_target)
-        if epsilon:
-            # eq: cross-entropy-smoothed
-            each = each + (epsilon * m - epsilon / shard.total * x_sum)
-        factor = kept.to(m.dtype)
-        if weight is not None:
-            factor = factor * (of_weight[0] if of_weight else weight.to(m.dtype)[target])
-        each = torch.where(kept, each * factor, 0.0)
-        lse = torch.where(kept, m + log_d, 0.0)
-        losses = _Losses(each, lse, kept.to(m.dtype), factor)
-        result, share, z_share = _reduced(losses, loss)
-        ctx.save_for_backward(x, m, d, columns, kept, factor * share, 2.0 * z_share * lse)
-        ctx.epsilon, ctx.total, ctx.in_place = epsilon, shard.total, loss.in_place
-        ctx.mark_non_differentiable(lse)
+        summary = local.summary(name, x, implementation=loss.implementation)
+        messages = steps.sent(x, summary, target, of_ours, shard, loss.ignore_index)
+        rows = steps.rows_of_loss(name, messages, target, of_all, shard.total, loss)
+        result, factors = rows.losses, None
+        if loss.reduction != "none":
+            result, factors = steps.reduced(result, loss)
+        ctx.save_for_backward(x, target, rows.lse, rows.numbers, factors)
+        ctx.shard, ctx.loss = shard, loss
+        ctx.mark_non_differentiable(rows.lse)
         ctx.set_materialize_grads(False)
-        return result, lse
+        return result, rows.lse
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g, _):
         if g is None:
             return None, None, None, None, None
-        x, m, d, columns, kept, r, z = ctx.saved_tensors
-        g = g.to(m.dtype)
-        # eq: cross-entropy-gradient
-        f = torch.where(kept, g * (r + z) / d, 0.0)
-        r = torch.where(kept, g * r, 0.0)
-        numbers = (m, columns, (1.0 - ctx.epsilon) * r, f, ctx.epsilon / ctx.total * r)
-        dx = finish("gradient", (x,), numbers, x.dtype, x if ctx.in_place else None)
-        if ctx.in_place:
+        x, target, lse, numbers, factors = ctx.saved_tensors
+        rows = steps.Rows(lse, numbers, g)
+        given = steps.numbers_of_gradient(g, target, rows, factors, x.shape[1], ctx.shard, ctx.loss)
+        dx = finish("gradient", (x,), given, x.dtype, x if ctx.loss.in_place else None)
+        if ctx.loss.in_place:
             torch.autograd.graph.increment_version(x)
         return dx, None, None, None, None
 
 
 # --8<-- [end:cross-entropy]
+
+_differentiable = direct(_CrossEntropy)
 
 
 class _OfDistribution(Function):
@@ -212,8 +138,13 @@ class _OfDistribution(Function):
         each = torch.where(kept, mass * log_d - crossed, 0.0)
         lse = torch.where(kept, m + log_d, 0.0)
         share = of_weight[0] if of_weight else share
-        result, share, z_share = _reduced(_Losses(each, lse, kept.to(m.dtype), share), loss)
-        ctx.save_for_backward(x, p, m, d, mass, kept, share, 2.0 * z_share * lse)
+        if loss.reduction == "none":
+            factors = m.new_tensor((1.0, loss.z_loss))
+            result = each + factors[1] * lse * lse
+        else:
+            result, factors = steps.reduced(steps.sums_of(each, lse, share, kept), loss)
+        share, z = factors.unbind(0)
+        ctx.save_for_backward(x, p, m, d, mass, kept, share, 2.0 * z * lse)
         ctx.mark_non_differentiable(lse)
         return result, lse
 
@@ -221,16 +152,16 @@ class _OfDistribution(Function):
     @once_differentiable
     def backward(ctx, g, _):
         x, p, m, d, mass, kept, share, z = ctx.saved_tensors
-        g = g.to(m.dtype)
+        r = (g.to(m.dtype) * share).expand_as(m).unsqueeze(1)
         dx = dp = None
         kept = kept.unsqueeze(1)
         if ctx.needs_input_grad[0]:
             f = (g * (share * mass + z) / d).unsqueeze(1)
             e = (wide(x) - m.unsqueeze(1)).exp()
-            dx = torch.where(kept, e * f - p * (g * share).unsqueeze(1), 0.0).to(x.dtype)
+            dx = torch.where(kept, e * f - p * r, 0.0).to(x.dtype)
         if ctx.needs_input_grad[1]:
             y = (wide(x) - m.unsqueeze(1)) - d.log().unsqueeze(1)
-            dp = torch.where(kept, -y * (g * share).unsqueeze(1), 0.0)
+            dp = torch.where(kept, -y * r, 0.0)
         return dx, dp, *(None,) * 5
 
 
@@ -266,53 +197,75 @@ def cross_entropy(
     dim = 0 if x.dim() == 1 else 1
     x, dim = prepared(x, dim, group)
     given = target.is_floating_point() and target.shape == x.shape
-    more = [tuple(target.shape) if not given else "probabilities", target.dtype]
-    more += [None if weight is None else "weights", *loss[:4], scale, softcap]
-    n_cols = x.shape[dim]
+    more = ("probabilities" if given else tuple(target.shape), target.dtype)
+    more += (None if weight is None else "weights", *loss[:4], scale, softcap)
     shard = shard_of_classes(x, dim, group, "cross_entropy", vocab_start, vocab_size, *more)
-    try:
+
+    def check() -> bool:
         _check_all(x, target, weight, given, dim, shard.total, loss, softcap, scale)
+        return True
+
+    try:
+        if x.device.type == "cpu" or torch.compiler.is_compiling():
+            check()  # of targets as well
+        else:
+            sizes = (x.shape, x.dtype, shard.total, None if weight is None else weight.shape)
+            _passed.of((*sizes, *more), check)
     except IndexError:
         if loss.reduction != "none":  # those with other rows wait for the sums of these
             sums = torch.tensor([0.0] * 4 + [1.0], dtype=local.accumulator(x.dtype))
-            over_all_rows(sums, loss.over_rows)
+            steps.over_all_rows(sums, loss.over_rows)
         raise
     if scale != 1.0 or softcap is not None:
         x = mapped_elements(x, Way(scale, softcap))
     shape = x.shape[:dim] + x.shape[dim + 1 :]
-    rows = rows_of(x, dim)
-    loss = loss._replace(in_place=loss.in_place and may_be_overwritten(x, rows))
-    dtype, epsilon = local.accumulator(x.dtype), loss.label_smoothing
-    own = None
+    rows = rows_along(x, dim)
+    if loss.in_place and not may_be_overwritten(x, rows):
+        loss = loss._replace(in_place=False)
+    if given or (weight is not None and loss.label_smoothing):
+        result, lse = _of_distribution(rows, target, weight, given, dim, shard, loss)
+    else:
+        apply = _differentiable if nobody_watches(x) else _CrossEntropy.apply
+        result, lse = apply(rows, target.reshape(-1, 1).contiguous(), weight, shard, loss)
+    if len(shape) == 1:
+        return result, lse
+    return (result.view(shape) if loss.reduction == "none" else result), lse.view(shape)
+
+
+def _of_distribution(
+    rows: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    given: bool,
+    dim: int,
+    shard: Shard,
+    loss: Loss,
+) -> tuple[Tensor, Tensor]:
+    """The same for rows whose targets, smoothed and weighted, are a distribution."""
+    (n_rows, n_cols), epsilon = rows.shape, loss.label_smoothing
+    dtype = local.accumulator(rows.dtype)
+    own, whole = None, weight is None or len(weight) == shard.total
     if weight is not None:
         weight = weight.to(dtype)
-        own = weight if len(weight) != shard.total else weight[shard.start : shard.start + n_cols]
-    if given:
+        own = weight[shard.start : shard.start + n_cols] if whole else weight
+    if given or weight is None or own is None:
         p = rows_of(target, dim).to(dtype)
         if epsilon:
             p = p * (1.0 - epsilon) + epsilon / shard.total
         if own is not None:
             p = p * own
-        share = torch.ones(len(rows), dtype=dtype, device=x.device)
-        result, lse = _OfDistribution.apply(rows, p, share > 0, share, True, shard, loss)
-    elif weight is not None and own is not None and epsilon:
-        flat = target.reshape(-1).long()
-        kept = flat != loss.ignore_index
-        columns = torch.where(kept, here(flat, n_cols, shard.start), -1)
-        factor = picked(own.expand(len(rows), -1), columns)
-        share, whole = factor, len(weight) == shard.total
-        if whole:
-            share = torch.where(kept, weight[torch.where(kept, flat, 0)], 0.0)
-        p = (own * (epsilon / shard.total)).repeat(len(rows), 1)
+        share = torch.ones(n_rows, dtype=dtype, device=rows.device)
+        return _OfDistribution.apply(rows, p, share > 0, share, True, shard, loss)
+    flat = target.reshape(-1).long()
+    kept = flat != loss.ignore_index
+    columns = torch.where(kept, here(flat, n_cols, shard.start), -1)
+    factor = picked(own.expand(n_rows, -1), columns)
+    share = torch.where(kept, weight[torch.where(kept, flat, 0)], 0.0) if whole else factor
+    p = (own * (epsilon / shard.total)).repeat(n_rows, 1)
+    if n_cols:
         there = columns.clamp(min=0).unsqueeze(1)
-        if n_cols:
-            p = p.scatter_add(1, there, (1.0 - epsilon) * factor.unsqueeze(1))
-        result, lse = _OfDistribution.apply(rows, p, kept, share, whole, shard, loss)
-    else:
-        result, lse = _CrossEntropy.apply(rows, target.reshape(-1), weight, shard, loss)
-    if loss.reduction == "none":
-        result = result.view(shape)
-    return result, lse.view(shape)
+        p = p.scatter_add(1, there, (1.0 - epsilon) * factor.unsqueeze(1))
+    return _OfDistribution.apply(rows, p, kept, share, whole, shard, loss)
 
 
 def _check_all(
@@ -352,45 +305,39 @@ class _Tokens(Function):
 
     @staticmethod
     def forward(ctx, x, index, entropy: bool, in_place: bool, shard: Shard, implementation):
-        x = x.detach()
-        columns = here(index, x.shape[1], shard.start)
         name = "rank_summary_and_entropy" if entropy else "rank_summary"
-
-        words = local.summary(name, x, implementation=implementation)
-        words += tuple(picked(x, columns).unbind(1))
-        m, d, *more = local.merged(name, send(words, shard)())
-        mean = more.pop(0) / d if entropy else torch.zeros_like(m)
-        x_index = torch.stack(more, 1) if more else m.new_empty(len(m), 0)
-        log_d = d.log()
-        ctx.save_for_backward(x, m, d, mean, columns)
-        ctx.arguments = entropy, in_place
-        # eq: log-probability, entropy-from-summary
-        return (x_index - m.unsqueeze(1)) - log_d.unsqueeze(1), log_d - mean
+        summary = local.summary(name, x, implementation=implementation)
+        messages = steps.sent(x, summary, index, None, shard)
+        found, entropies, numbers = steps.tokens(name, messages, index.shape[1])
+        ctx.save_for_backward(x, index, numbers)
+        ctx.arguments = in_place, shard.start
+        ctx.set_materialize_grads(False)
+        if not entropy:
+            ctx.mark_non_differentiable(entropies)
+        return found, entropies
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g, g_entropy):
-        x, m, d, mean, columns = ctx.saved_tensors
-        entropy, in_place = ctx.arguments
-        g = g.to(m.dtype)
-        h = g_entropy.to(m.dtype) / d if entropy else torch.zeros_like(m)
-        f = h * mean - g.sum(1) / d
-        one = columns.shape[1] == 1
-        target = columns[:, 0] if one else torch.full_like(m, -1, dtype=torch.int64)
-        at_target = g[:, 0] if one else torch.zeros_like(m)
-        # eq: entropy-gradient, log-probability-gradient
-        numbers = (m, target, at_target, f, h)
-        if one or not columns.shape[1] or not x.shape[1]:
-            out = x if in_place else None
-            dx = finish("tokens_gradient", (x,), numbers, x.dtype, out)
+        x, index, numbers = ctx.saved_tensors
+        in_place, start = ctx.arguments
+        if g is None:
+            g = torch.zeros(index.shape, dtype=numbers.dtype, device=x.device)
+        given = steps.numbers_of_tokens_gradient(g, g_entropy, index, numbers, x.shape[1], start)
+        kind = "gradient" if g_entropy is None else "tokens_gradient"
+        if index.shape[1] <= 1 or not x.shape[1]:
+            dx = finish(kind, (x,), given, x.dtype, x if in_place else None)
+            if in_place:
+                torch.autograd.graph.increment_version(x)
         else:  # several tokens of a row, by PyTorch's operators
-            dx = finish("tokens_gradient", (x,), numbers, m.dtype)
+            dx = finish(kind, (x,), given, numbers.dtype)
+            columns = here(index, x.shape[1], start)
             gained = torch.where(columns >= 0, g, 0.0)
             dx = dx.scatter_add(1, columns.clamp(min=0), gained).to(x.dtype)
-            in_place = False
-        if in_place:
-            torch.autograd.graph.increment_version(x)
         return dx, *(None,) * 5
+
+
+_tokens = direct(_Tokens)
 
 
 def token_logprobs(
@@ -424,9 +371,10 @@ def token_logprobs(
         wrong = (index < 0) | (index >= shard.total)
         if wrong.any():
             raise IndexError(f"index {index[wrong][0].item()} is out of bounds")
-    rows = rows_of(x, dim)
+    rows = rows_along(x, dim)
     in_place = inplace_backward and may_be_overwritten(x, rows)
     k = 1 if index.shape == leading else index.shape[-1]
-    flat = index.reshape(len(rows), k).long()
-    found, entropy = _Tokens.apply(rows, flat, return_entropy, in_place, shard, implementation)
+    flat = index.reshape(len(rows), k).contiguous()
+    apply = _tokens if nobody_watches(x) else _Tokens.apply
+    found, entropy = apply(rows, flat, return_entropy, in_place, shard, implementation)
     return found.view(index.shape), entropy.view(leading)

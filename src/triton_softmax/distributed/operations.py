@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import triton
+import triton.language as tl  # noqa: F401 - Triton's interpreter asks for it where a function is
 
 from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED
 from ..operations.log_softmax import LOG_SOFTMAX_VJP

@@ -219,6 +219,23 @@ def send(
     return received
 
 
+def gathered(message: Tensor, header: int, shard: Shard) -> Tensor:
+    """The messages of all ranks, (ranks, words), of one that begins with a header of some words.
+
+    Raises:
+        RuntimeError: as `send`.
+    """
+    group = shard.group
+    if group is None or group.size() == 1:
+        return message.unsqueeze(0)
+    lines = message.new_empty(group.size(), len(message))
+    _all_gather(lines.view(-1), message, group=group)
+    if header and lines.device.type == "cpu" and not torch.compiler.is_compiling():
+        if (lines[:, :header] != lines[0, :header]).any():
+            raise RuntimeError("the ranks of the group have sent words of different calls")
+    return lines
+
+
 def blocks_of(n_rows: int, row_bytes: int) -> list[slice]:
     """Blocks of rows that are a message each: at least `ROWS` rows, and more while they are few
     bytes. All ranks get the same, so the bytes are those of a part of equal size.

@@ -77,7 +77,7 @@ def test_logsumexp_is_the_same_on_all_ranks(ranks, world, by_kernels):
 
 LOSSES = {
     "plain": {},
-    "none": {"reduction": "none"},
+    "none": {"reduction": "none", "z_loss": 1e-2},
     "smoothed": {"label_smoothing": 0.1, "z_loss": 1e-3},
     "weighted": {"weight": True, "z_loss": 1e-3},
     "weights-cut": {"weight": True, "sharded_weight": True},
@@ -112,6 +112,14 @@ def test_tokens_and_entropies(ranks, world, by_kernels):
     ranks.ask("tokens", (6, 13), F64, by_kernels=by_kernels, world=world)
     ranks.ask("tokens", (2, 3, 13), BF16, None, False, world=world, in_place=True)
     ranks.ask("tokens", (2, 3, 13), F32, 3, temperature=0.6, by_kernels=by_kernels, world=world)
+
+
+def test_a_loss_launches_little(ranks):
+    ranks.ask("launches_little", world=2)
+
+
+def test_elements_may_lie_apart(ranks):
+    ranks.ask("lying_apart", world=2)
 
 
 @pytest.mark.parametrize(
