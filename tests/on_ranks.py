@@ -26,10 +26,6 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import triton_softmax
-from triton_softmax import checks, cross_entropy, dispatch, log_softmax, logsumexp, softmax
-from triton_softmax.distributed import pushed, ranks
-
-
 from triton_softmax import (
     checks,
     cross_entropy,
@@ -40,7 +36,7 @@ from triton_softmax import (
     logsumexp,
     softmax,
 )
-from triton_softmax.distributed import ranks, steps
+from triton_softmax.distributed import pushed, ranks, steps
 
 NORMALIZED = {"softmax": softmax, "log_softmax": log_softmax}
 TOLERANCE = {

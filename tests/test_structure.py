@@ -180,7 +180,7 @@ def private_names(path: Path) -> set[str]:
 
 def test_private_names_of_torch_and_triton_stand_in_few_files():
     found = {path.name for path in modules(LIBRARY) if private_names(path)}
-    few = {"eager.py", "derivatives.py", "registration.py", "launch.py", "inductor.py"}
+    few = {"eager.py", "derivatives.py", "registration.py", "launch.py", "inductor.py", "pushed.py"}
     assert found - few <= {"losses.py"}
 
 

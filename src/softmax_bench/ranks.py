@@ -5,7 +5,8 @@ measures rows of 65,536 bfloat16 columns on each rank: the median, 20th and 80th
 call, on the slower rank, with nothing in the L2 cache before. The others are PyTorch's softmax of a
 `DTensor`, its `loss_parallel`, and the formula that Megatron-LM has published, written here with
 PyTorch's operators: three all-reduces forward, of the maximum, of the target's logit and of the
-denominator. The softmax and the loss of one GPU's part alone, a copy of it, and a message of the
+denominator. Where the GPUs see each other's memory, softmax is measured with pushed words as well.
+The softmax and the loss of one GPU's part alone, a copy of it, and a message of the
 same size alone say what the rest is made of.
 """
 
@@ -96,8 +97,21 @@ def host_us(call: Callable[[], Any], group: Any) -> float:
     return min(rounds)
 
 
-def calls(group: Any, n_rows: int) -> dict[str, Callable[[], Any]]:
-    """What is measured, by name."""
+def pushing_group() -> Any:
+    """A second group of all ranks, which push their words; None if they cannot."""
+    from triton_softmax.distributed import pushed
+
+    group = dist.new_group()
+    try:
+        pushed.push_words(group)
+    except RuntimeError as error:
+        print(f"words are not pushed: {error}", flush=True)
+        return None
+    return group
+
+
+def calls(group: Any, pushing: Any, n_rows: int) -> dict[str, Callable[[], Any]]:
+    """What is measured, by name; `pushing` is a group that pushes, or None."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Replicate, Shard
     from torch.distributed.tensor.parallel import loss_parallel
@@ -136,7 +150,7 @@ def calls(group: Any, n_rows: int) -> dict[str, Callable[[], Any]]:
         leaf.grad = None
         MegatronCrossEntropy.apply(leaf, target, start, group).mean().backward()
 
-    return {
+    found = {
         "copy": lambda: y.copy_(x),
         "message": lambda: dist.all_gather_into_tensor(of_all, words, group=group),
         "softmax, part alone": lambda: softmax(x, 1),
@@ -147,6 +161,9 @@ def calls(group: Any, n_rows: int) -> dict[str, Callable[[], Any]]:
         "cross-entropy, loss_parallel": of_pytorch,
         "cross-entropy, Megatron-LM's formula": of_megatron,
     }
+    if pushing is not None:
+        found["softmax, words pushed"] = lambda: softmax(x, 1, group=pushing)
+    return found
 
 
 def main() -> None:
@@ -158,9 +175,9 @@ def main() -> None:
     dist.init_process_group("nccl")
     group = dist.group.WORLD
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    found = []
+    found, pushing = [], pushing_group()
     for n_rows in ROWS:
-        for name, call in calls(group, n_rows).items():
+        for name, call in calls(group, pushing, n_rows).items():
             row: dict[str, Any] = {"call": name, "rows": n_rows, "columns": COLUMNS}
             try:
                 row |= quantiles_us(call, group, flush) | {"host_us": host_us(call, group)}

@@ -22,6 +22,7 @@ pytestmark = [
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 300
+TOLERANCES = {torch.float32: 2e-6, torch.bfloat16: 1.6e-2, torch.float16: 2e-3}
 
 
 def test_two_gpus_over_nccl():
@@ -40,8 +41,7 @@ def checks(group) -> None:
     from triton_softmax import cross_entropy, log_softmax, logsumexp, softmax, token_logprobs
 
     rank, device = group.rank(), torch.device("cuda", group.rank())
-    tolerances = {torch.float32: 2e-6, torch.bfloat16: 1.6e-2, torch.float16: 2e-3}
-    for dtype, tolerance in tolerances.items():
+    for dtype, tolerance in TOLERANCES.items():
         for rows, cols in ((5, 13), (64, 4097), (2500, 300), (33, 131_072), (7, 1)):
             generator = torch.Generator().manual_seed(0)
             x = (3 * torch.randn(rows, cols, generator=generator)).to(dtype).to(device)
@@ -137,6 +137,52 @@ def graphs(group) -> None:
         assert torch.equal(y, expected)
 
 
+def pushing(group) -> None:
+    """Pushed words give what words give that are sent; and a rank that is late is named."""
+    import time
+
+    import torch.distributed as dist
+
+    from triton_softmax import log_softmax, softmax
+    from triton_softmax.distributed import pushed
+
+    device = torch.device("cuda", group.rank())
+    pushed.push_words(group, timeout=30.0)
+    for dtype, tolerance in TOLERANCES.items():
+        for rows, cols in ((5, 2049), (64, 8192), (300, 10_001), (33, 131_072), (2, 700_000)):
+            generator = torch.Generator(device).manual_seed(group.rank())
+            x = torch.randn(rows, cols, generator=generator, device=device).to(dtype)
+            dy = torch.randn(rows, cols, generator=generator, device=device).to(dtype)
+            for call in (softmax, log_softmax):
+                found = []
+                for timeout in (None, 30.0):
+                    pushed.push_words(group, timeout)
+                    for _ in range(4):
+                        part = x.clone().requires_grad_()
+                        y = call(part, 1, group=group)
+                        y.backward(dy)
+                    found += [(y.detach(), part.grad)]
+                pushed.check_words(group)
+                for sent, was_pushed in zip(*found, strict=True):
+                    torch.testing.assert_close(was_pushed, sent, atol=tolerance, rtol=tolerance)
+    pushed.push_words(group, timeout=1.0)
+    x = torch.randn(64, 8192, device=device)
+    softmax(x, 1, group=group)
+    torch.cuda.synchronize()
+    dist.barrier(group)
+    if group.rank() == 0:
+        y = softmax(x, 1, group=group)
+        with pytest.raises(RuntimeError, match="rank 1 of the group"):
+            pushed.check_words(group)
+        assert y.isnan().all()
+    else:
+        time.sleep(3)
+        assert softmax(x, 1, group=group).isfinite().all()
+    torch.cuda.synchronize()
+    dist.barrier(group)
+    pushed.push_words(group, None)
+
+
 def main() -> None:
     import datetime
 
@@ -146,6 +192,7 @@ def main() -> None:
     dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=60))
     checks(dist.group.WORLD)
     graphs(dist.group.WORLD)
+    pushing(dist.group.WORLD)
     dist.destroy_process_group()
 
 

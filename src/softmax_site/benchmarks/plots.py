@@ -34,6 +34,7 @@ LETTERS = {
     "split_rows": "S",
     "strided": "S",
     "megatron": "M",
+    "pushed": "P",
 }
 """The mark of everyone who has no sign of its own: told apart without colours."""
 

@@ -21,6 +21,9 @@ FILE = "docs/benchmarks/ranks.json"
 
 SOFTMAX, LOSS = "softmax", "cross-entropy"
 
+PUSHED = "words pushed"
+"""Softmax in one launch: measured where GPUs see each other's memory."""
+
 OTHERS = {
     SOFTMAX: {"softmax, DTensor of PyTorch": "softmax of a DTensor"},
     LOSS: {
@@ -146,6 +149,7 @@ def compared(data: dict, call: str) -> Fragment:
     """Ours, the part of a rank alone, and the others, at every point."""
     found = list(points(data))
     body: list[Row | list[str]] = []
+    both = any(point.us(f"{call}, {PUSHED}") for point in found)
     for point in found:
         ours = point.calls[call]
         low, high = _us(ours["us_p20"]), _us(ours["us_p80"])
@@ -153,6 +157,7 @@ def compared(data: dict, call: str) -> Fragment:
             _name(point),
             sign(point.factor(call)),
             f'<b>{_us(ours["us"])}</b> <span class="quiet">{low}–{high}</span>',
+            *([_us(point.us(f"{call}, {PUSHED}"))] if both else []),
             _us(point.us(f"{call}, part alone")),
             *(_us(point.us(other)) for other in OTHERS[call]),
             _us(ours["host_us"]),
@@ -162,6 +167,7 @@ def compared(data: dict, call: str) -> Fragment:
         "ranks, rows",
         "against the best other",
         'µs: ours <span class="quiet">p20–p80</span>',
+        *([PUSHED] if both else []),
         "its part alone",
         *OTHERS[call].values(),
         "processor, ours",
@@ -176,6 +182,9 @@ def _plot(found: list[Point], call: str) -> str:
     keys = {call: CHOOSER, **{other: MARKS[other] for other in OTHERS[call]}}
     keys[f"{call}, part alone"] = COPY
     names = {CHOOSER: "triton_softmax", COPY: "its part alone"}
+    if any(point.us(f"{call}, {PUSHED}") for point in found):
+        keys[f"{call}, {PUSHED}"] = "pushed"
+        names["pushed"] = PUSHED
     names |= {MARKS[other]: name for other, name in OTHERS[call].items()}
     columns = []
     for point in found:
@@ -218,9 +227,24 @@ def _sentence(found: list[Point], call: str) -> str:
     if "behind" in states:
         text += f", least with {_name(where)} ({worst:.2f})"
     text += f". It takes {_span(alone)} times as long as a rank takes for its part alone."
+    text += _pushed(found, call)
     names = {call: "ours", **OTHERS[call]}
     hosts = [f"{_host(found, name)} for {names[name]}" for name in names]
     return f"{text} The processor of a rank takes {', '.join(hosts)}. {_held_up(found, call)}"
+
+
+def _pushed(found: list[Point], call: str) -> str:
+    """What pushing its words gains, in words."""
+    name = f"{call}, {PUSHED}"
+    times = [(point, us) for point in found if (us := point.us(name))]
+    if not times:
+        return ""
+    alone = [us / part for point, us in times if (part := point.us(f"{call}, part alone"))]
+    gain = [ours / us for point, us in times if (ours := point.us(call))]
+    return (
+        f" With its words pushed it is {_span(gain)} times as fast as with a message, and takes "
+        f"{_span(alone)} times as long as a part alone."
+    )
 
 
 def _host(found: list[Point], call: str) -> str:

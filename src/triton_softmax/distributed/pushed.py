@@ -158,17 +158,15 @@ def words_of_row(
 # --8<-- [start:kernel]
 @triton.jit(
     repr=with_operation("pushed_rows"),
-    do_not_specialize=["n_rows", "n_cols", "n_chunks", "chunk_cols", "rank", "limit"],
+    do_not_specialize=["in_strides", "out_strides", "shape", "chunks", "rank", "limit"],
 )
 def pushed_rows_kernel(
     in_ptrs,
     out_ptrs,
     in_strides,
     out_strides,
-    n_rows,
-    n_cols,
-    n_chunks,
-    chunk_cols,
+    shape,
+    chunks,
     rank,
     limit,
     OP: tl.constexpr,
@@ -184,9 +182,9 @@ def pushed_rows_kernel(
             that of every rank in their order: zeros, n_rows · n_chunks words from each rank.
         in_strides: elements from one row to the next, for each input.
         out_strides: the same of the result.
-        n_rows, n_cols: sizes of this rank's part.
-        n_chunks: chunks of a row, the same number on all ranks.
-        chunk_cols: columns of a chunk of this rank, a multiple of HOW.vector.
+        shape: rows, and columns of this rank's part.
+        chunks: chunks of a row, the same number on all ranks; and columns of one of this rank, a
+            multiple of HOW.vector.
         rank: of this rank.
         limit: how long to wait for words.
         OP: what is computed.
@@ -198,6 +196,7 @@ def pushed_rows_kernel(
     WORLD: tl.constexpr = len(out_ptrs) - FIRST
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
+    (n_rows, n_cols), (n_chunks, chunk_cols) = shape, chunks
     n_tasks = n_rows * n_chunks
     rows = Rows(in_ptrs, in_strides, n_tasks, n_cols, n_chunks, chunk_cols)
     programs = tl.num_programs(0)
@@ -371,7 +370,6 @@ def check_words(group: Any) -> None:
 # --8<-- [end:buffers]
 
 
-# --8<-- [start:run]
 class _Plan(NamedTuple):
     launch: Launch
     n_words: int
@@ -507,7 +505,7 @@ def _planned(
     chosen = choose(traits_of(op), held, vector, edges, block, n_chunks, world, nvidia)
     chunk_cols = ceil_div(ceil_div(n_cols, n_chunks), vector) * vector
     limit = int(timeout * (1e9 if nvidia else 1e3))
-    numbers = (strides[:-1], strides[-1:], n_rows, n_cols, n_chunks, chunk_cols)
+    numbers = (strides[:-1], strides[-1:], (n_rows, n_cols), (n_chunks, chunk_cols))
     numbers += (shard.group.rank(), limit)
     constants = {"OP": op, "HOW": chosen.how, "CHUNKS": chosen.chunks, "TIMED": nvidia}
     options = {"num_warps": NUM_WARPS}
@@ -517,6 +515,3 @@ def _planned(
     programs = min(n_rows * n_chunks, at_once)
     launch = Launch(pushed_rows_kernel, programs, numbers, constants, options)
     return _Plan(launch, world * n_rows * n_chunks)
-
-
-# --8<-- [end:run]

@@ -87,7 +87,8 @@ def requests() -> dict[str, Request]:
                     "out_ptrs": (f"*{dtype}", *("*i64",) * 5),
                     "in_strides": ("i32",) * inputs,
                     "out_strides": ("i32",),
-                    **dict.fromkeys(("n_rows", "n_cols", "n_chunks", "chunk_cols", "rank"), "i32"),
+                    **dict.fromkeys(("shape", "chunks"), ("i32", "i32")),
+                    "rank": "i32",
                     "limit": "i64",
                 }
                 constants = {"OP": OPERATIONS[name], "HOW": chosen.how, "CHUNKS": chosen.chunks}
