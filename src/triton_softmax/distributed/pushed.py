@@ -196,7 +196,8 @@ def pushed_rows_kernel(
     WORLD: tl.constexpr = len(out_ptrs) - FIRST
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
-    (n_rows, n_cols), (n_chunks, chunk_cols) = shape, chunks
+    n_rows, n_cols = shape
+    n_chunks, chunk_cols = chunks
     n_tasks = n_rows * n_chunks
     rows = Rows(in_ptrs, in_strides, n_tasks, n_cols, n_chunks, chunk_cols)
     programs = tl.num_programs(0)
