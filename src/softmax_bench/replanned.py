@@ -19,11 +19,14 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 FILE = "docs/benchmarks/replanned.json"
+
+RANKS = "docs/benchmarks/ranks.json"
+"""What was measured on several GPUs."""
 
 CHOSEN = "choose"
 """The folder whose changes are followed cell by cell."""
@@ -106,14 +109,15 @@ def plans_of(row: dict, device: Any) -> list:
         plan._device_of = original
 
 
-def plans(data: dict) -> dict[str, list]:
-    """The plans of all rows of ours that a choice is made for, by case and provider."""
+def plans(data: dict, measured: Collection[str]) -> dict[str, list]:
+    """The plans of all rows of ours that a choice is made for and that were measured with these
+    sources, by case and provider."""
     from triton_softmax.choose import Device
 
     found = {}
     for row in data["rows"]:
         ours = row["provider"] in (CHOOSER, *GEOMETRIES) and row["suite"] != "compiles"
-        if ours and row["status"] == "ok":
+        if ours and row["status"] == "ok" and row["source"] in measured:
             environment = data["environments"][row["environment"]]
             device = Device(environment["multiprocessors"], nvidia=True)
             found[f"{row['case']} {row['provider']}"] = plans_of(row, device)
@@ -129,12 +133,12 @@ def _sources_at(base: str, root: Path, folder: Path) -> Path:
     return folder / "src"
 
 
-def _plans_in(source: Path, data: Path) -> dict[str, list]:
+def _plans_in(source: Path, data: Path, measured: Iterable[str]) -> dict[str, list]:
     """`plans` of the package in another folder, by a process of its own."""
     here = Path(__file__).resolve()
     paths = [str(source), str(here.parents[1])]
     run = subprocess.run(
-        [sys.executable, str(here), str(data)],
+        [sys.executable, str(here), str(data), *measured],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         check=True,
         capture_output=True,
@@ -143,15 +147,25 @@ def _plans_in(source: Path, data: Path) -> dict[str, list]:
     return json.loads(run.stdout)
 
 
+def _sources_of(root: Path, data: Path) -> set[str | None]:
+    """The hashes that measurements refer to: of cells, and of several GPUs."""
+    used = {row["source"] for row in json.loads(data.read_text(encoding="utf-8"))["rows"]}
+    ranks = root / RANKS
+    if ranks.is_file():
+        used |= {run["source"] for run in json.loads(ranks.read_text(encoding="utf-8"))["runs"]}
+    return used
+
+
 def compare(base: str, root: Path, data: Path) -> dict:
     """What stands in `FILE`: the commit, the hashes of sources on both sides, and the cells that
-    are planned otherwise.
+    are planned otherwise. What was measured again since then is left alone.
 
     Raises:
         NotOnlyConstants: a file outside `choose` has changed.
     """
     from softmax_bench import sources
 
+    here = sources.PACKAGE.parent
     with tempfile.TemporaryDirectory() as folder:
         old = _sources_at(base, root, Path(folder)) / sources.PACKAGE.name
         names = [*sources.ENTRIES, *sources.BESIDE]
@@ -159,7 +173,12 @@ def compare(base: str, root: Path, data: Path) -> dict:
             name: {"measured": sources.hash_of(name, old), "now": sources.hash_of(name)}
             for name in names
         }
-        pairs = {name: pair for name, pair in pairs.items() if pair["measured"] != pair["now"]}
+        used = _sources_of(root, data)
+        pairs = {
+            name: pair
+            for name, pair in pairs.items()
+            if pair["measured"] != pair["now"] and pair["measured"] in used
+        }
         for name in pairs:
             before, after = (
                 {
@@ -172,7 +191,8 @@ def compare(base: str, root: Path, data: Path) -> dict:
             if before != after:
                 other = {file for file in before | after if before.get(file) != after.get(file)}
                 raise NotOnlyConstants(f"{name}: {', '.join(sorted(map(str, other)))}")
-        then, now = _plans_in(old.parent, data), _plans_in(sources.PACKAGE.parent, data)
+        measured = [pair["measured"] for pair in pairs.values()]
+        then, now = (_plans_in(each, data, measured) for each in (old.parent, here))
     cells = [cell for cell, planned in then.items() if planned != now[cell]]
     return {"base": base, "sources": pairs, "cells": sorted(cells)}
 
@@ -195,11 +215,17 @@ def applied(data: dict, found: dict, hashes: Mapping[str, str | None]) -> dict:
     of_hash = {pair["measured"]: pair["now"] for pair in pairs.values()}
     gone = set(found["cells"])
     # Without the library itself there is nothing to compare the others with.
+    again = {
+        row["case"]
+        for row in data["rows"]
+        if row["provider"] == CHOOSER and row["source"] not in of_hash
+    }
     cases = {cell.removesuffix(f" {CHOOSER}") for cell in gone if cell.endswith(f" {CHOOSER}")}
     rows = [
         {**row, "source": of_hash.get(row["source"], row["source"])}
         for row in data["rows"]
-        if row["case"] not in cases and f"{row['case']} {row['provider']}" not in gone
+        if row["case"] in again
+        or (row["case"] not in cases and f"{row['case']} {row['provider']}" not in gone)
     ]
     environments = {
         name: {**each, "sources": renewed(each["sources"])}
@@ -209,4 +235,5 @@ def applied(data: dict, found: dict, hashes: Mapping[str, str | None]) -> dict:
 
 
 if __name__ == "__main__":
-    print(json.dumps(plans(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))))
+    _, file, *hashes = sys.argv
+    print(json.dumps(plans(json.loads(Path(file).read_text(encoding="utf-8")), hashes)))
