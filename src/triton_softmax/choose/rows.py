@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from . import row_tiles, split_rows
 from .constants import Choice
 from .device import Device
@@ -13,6 +15,44 @@ from .vectors import ceil_div, vector_of_lines, vector_width
 
 MANY_ROWS = 2**20
 """Rows enough for any device: their number, where a choice must not depend on it."""
+
+
+class Rows(NamedTuple):
+    """Rows of adjacent elements, as a choice sees them."""
+
+    n_rows: int
+    """Number of rows."""
+
+    n_cols: int
+    """Number of columns."""
+
+    itemsize: int
+    """Bytes of the widest element that is read, which is what a program keeps in registers."""
+
+    vector: int
+    """Elements that one access moves where rows may have edges."""
+
+    edges: bool
+    """Rows do not all start and end on a vector."""
+
+    divisor: int
+    """Elements that one access moves if no row is to have edges."""
+
+
+def rows_of(
+    n_rows: int,
+    n_cols: int,
+    itemsize: int,
+    addresses: tuple[int, ...],
+    strides: tuple[int, ...],
+    held: int | None = None,
+) -> Rows:
+    """Rows as a choice sees them; the arguments as in `choose_rows`."""
+    vector = vector_width(itemsize, addresses, strides)
+    edges = bool(n_cols % vector) or any(stride % vector for stride in strides)
+    # What divides everything is seldom a whole vector, but then rows have no edges.
+    divisor = vector_of_lines(itemsize, addresses, (n_cols, *strides))
+    return Rows(n_rows, n_cols, held or itemsize, vector, edges, divisor)
 
 
 def choose_rows(
@@ -44,18 +84,21 @@ def choose_rows(
     Raises:
         ValueError: the implementation insisted on cannot take this shape.
     """
-    held = held or itemsize
-    vector = vector_width(itemsize, addresses, strides)
-    edges = bool(n_cols % vector) or any(stride % vector for stride in strides)
-    # What divides everything is seldom a whole vector, but then rows have no edges.
-    divisor = vector_of_lines(itemsize, addresses, (n_cols, *strides))
-    if implementation is not None:
-        refuse(implementation, n_cols, held, vector)
-        if implementation == "split_rows":
-            return choose_split_rows(n_rows, n_cols, held, vector, edges, traits, device)
-        aligned = implementation == "aligned_rows"
-        vector = vector if aligned else divisor
-        return choose_row_tile(n_rows, n_cols, held, vector, aligned, traits, device)
+    rows = rows_of(n_rows, n_cols, itemsize, addresses, strides, held)
+    if implementation is None:
+        return choose_adjacent(rows, traits, device)
+    _, _, held, vector, edges, divisor = rows
+    refuse(implementation, n_cols, held, vector)
+    if implementation == "split_rows":
+        return choose_split_rows(n_rows, n_cols, held, vector, edges, traits, device)
+    aligned = implementation == "aligned_rows"
+    vector = vector if aligned else divisor
+    return choose_row_tile(n_rows, n_cols, held, vector, aligned, traits, device)
+
+
+def choose_adjacent(rows: Rows, traits: Traits, device: Device) -> Choice:
+    """One program's if they fit its registers, else chunks on several programs, else loops."""
+    n_rows, n_cols, held, vector, edges, divisor = rows
     if traits.any_order and n_cols > row_tiles.LONGEST_OF_FEW:
         # Chunks, whose sums are added in floating point: the same for every number of rows.
         if held == 8 or n_cols > split_rows.MAX_COLS:

@@ -193,6 +193,12 @@ def choose_split_strided(columns: Columns, traits: Traits, device: Device) -> Ch
     programs = columns.n_outer * ceil_div(columns.n_inner, 32) * ceil_div(columns.n_cols, 512)
     if programs < 2 * device.multiprocessors:
         block_cols, block_inner, num_warps = 256, 32 // columns.itemsize, 4
+    return split_strided_as((block_cols, block_inner, num_warps), columns, device)
+
+
+def split_strided_as(tile: tuple[int, int, int], columns: Columns, device: Device) -> Choice | None:
+    """The same with a given (block_cols, block_inner, warps) of a chunk."""
+    block_cols, block_inner, num_warps = tile
     block_inner = min(block_inner, next_power_of_2(columns.n_inner))
     n_chunks = ceil_div(columns.n_cols, block_cols)
     programs = columns.n_outer * ceil_div(columns.n_inner, block_inner) * n_chunks
