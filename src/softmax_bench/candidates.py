@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 
 from softmax_bench.case import ITEM_SIZE, Case
 from softmax_bench.random_shapes import draw, pitch
-from triton_softmax.choose import Choice, Device, Traits, model, row_tiles, split_rows, strided
+from triton_softmax.choose import (
+    Choice,
+    Device,
+    Traits,
+    columns,
+    model,
+    row_tiles,
+    split_rows,
+    strided,
+)
 from triton_softmax.choose.constants import (
     RowTile,
     SplitRows,
@@ -21,7 +30,8 @@ from triton_softmax.choose.constants import (
     StridedLoops,
     StridedTile,
 )
-from triton_softmax.choose.rows import Rows, choose_adjacent, rows_of
+from triton_softmax.choose.row_tiles import Rows
+from triton_softmax.choose.rows import choose_adjacent, rows_of
 from triton_softmax.choose.strided import Columns, choose_columns
 from triton_softmax.choose.vectors import ceil_div, next_power_of_2
 
@@ -98,7 +108,7 @@ def problem_of(case: Case, device: Device) -> Problem:
         seen.append(Problem(columns, traits, device))
         return choose_columns(columns, traits, device)
 
-    with replaced(plan, "choose_rows", of_rows), replaced(strided, "choose_columns", of_columns):
+    with replaced(plan, "choose_rows", of_rows), replaced(columns, "choose_columns", of_columns):
         plan._plan_launches(name, inputs, outs, dim, None)
     return seen[0]
 

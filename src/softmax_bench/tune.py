@@ -24,7 +24,7 @@ from softmax_bench.candidates import Problem, class_of
 from softmax_bench.case import Case
 from softmax_bench.report import geometric_mean
 from triton_softmax.choose import Choice, Device, Traits
-from triton_softmax.choose.rows import Rows
+from triton_softmax.choose.row_tiles import Rows
 from triton_softmax.choose.strided import Columns
 
 FORMAT = 1

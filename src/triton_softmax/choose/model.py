@@ -9,17 +9,13 @@ others, but it is their ratios that choose, and these differ less.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from .constants import Choice, RowTile, SplitRows, StridedTile
+from .constants import Choice, RowTile, StridedTile
 from .device import Device
+from .row_tiles import Rows
 from .split_rows import MAX_COLS, Candidate, for_two_launches, runs_at_once, split_as
-from .strided import Columns, choose_strided_loops, split_strided_as
+from .strided import Columns, choose_loops, choose_strided_loops, split_strided_as
 from .traits import Traits
 from .vectors import ceil_div, next_power_of_2
-
-if TYPE_CHECKING:
-    from .rows import Rows
 
 LATENCY = 1200.0
 """From the start of a program to its end, if it moves and computes next to nothing."""
@@ -44,6 +40,10 @@ FETCH = 4.0
 
 OVERHEAD = 64
 """Registers of a thread beside its elements."""
+
+LONGEST = 65536
+"""Bytes of the longest row of one program: a quarter of the registers of a multiprocessor, so that
+others run beside it."""
 
 ELEMENTS = (4, 8, 16, 32, 64)
 """Of a thread, at most."""
@@ -122,7 +122,7 @@ def row_tiles(rows: Rows, traits: Traits, device: Device):
                 for elements in ELEMENTS:
                     block_rows = max(1, elements * 32 * warps // next_power_of_2(room))
                     lanes = block_rows * room
-                    if not 2 * 32 * warps <= lanes <= 128 * 32 * warps:
+                    if not (warps == 1 or 64 * warps <= lanes) or lanes > 4096 * warps:
                         continue
                     barrier = device.nvidia and itemsize == 2 and lanes > 64 * 32 * warps
                     how = RowTile(block_rows, block_cols, width, barrier, tiles)
@@ -158,13 +158,11 @@ def split_rows(rows: Rows, traits: Traits, device: Device):
 
 def adjacent(rows: Rows, traits: Traits, device: Device) -> list[tuple[float, Choice]]:
     """(time, choice) of all that is possible for rows of adjacent elements."""
-    from .strided import choose_loops
-
     n_rows, n_cols, itemsize, vector, edges, divisor = rows
     if vector == 1:
         vector, edges = divisor, False
         rows = rows._replace(vector=vector, edges=edges)
-    found = list(row_tiles(rows, traits, device)) if n_cols <= 32768 else []
+    found = list(row_tiles(rows, traits, device)) if n_cols * itemsize <= LONGEST else []
     if itemsize < 8 and 1024 < n_cols <= MAX_COLS and n_rows * ceil_div(n_cols, 1024) < 2**31:
         found += split_rows(rows, traits, device)
         if not found:
@@ -190,7 +188,7 @@ def strided_tiles(columns: Columns, traits: Traits, device: Device):
         for warps in WARPS:
             for block_cols, tiles in tiles_of(n_cols, 2) if n_cols <= 2048 else ():
                 lanes = block_cols * tiles * block_inner
-                if not 32 * warps <= lanes <= 128 * 32 * warps:
+                if not (warps == 1 or 64 * warps <= lanes) or lanes > 4096 * warps:
                     continue
                 barrier = device.nvidia and itemsize == 2 and lanes > 64 * 32 * warps
                 how = StridedTile(block_cols, block_inner, stated, barrier, wide, tiles)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from .constants import Choice, RowTile
 from .device import Device
 from .traits import Traits
@@ -51,6 +53,28 @@ compiled for each power of two."""
 ELEMENTS_PER_THREAD = {2: 64, 4: 64, 8: 16}
 """Elements of a longer row that a thread holds, by their bytes: as many as leave room for several
 programs on a multiprocessor."""
+
+
+class Rows(NamedTuple):
+    """Rows of adjacent elements, as a choice sees them."""
+
+    n_rows: int
+    """Number of rows."""
+
+    n_cols: int
+    """Number of columns."""
+
+    itemsize: int
+    """Bytes of the widest element that is read, which is what a program keeps in registers."""
+
+    vector: int
+    """Elements that one access moves where rows may have edges."""
+
+    edges: bool
+    """Rows do not all start and end on a vector."""
+
+    divisor: int
+    """Elements that one access moves if no row is to have edges."""
 
 
 def fits_one_program(

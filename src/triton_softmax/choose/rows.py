@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from . import row_tiles, split_rows
+from . import model, row_tiles, split_rows
 from .constants import Choice
 from .device import Device
-from .row_tiles import choose_row_tile, fits_one_program
+from .row_tiles import Rows, choose_row_tile, fits_one_program
 from .split_rows import choose_split_rows
 from .strided import choose_loops
 from .traits import Traits
@@ -15,28 +13,6 @@ from .vectors import ceil_div, vector_of_lines, vector_width
 
 MANY_ROWS = 2**20
 """Rows enough for any device: their number, where a choice must not depend on it."""
-
-
-class Rows(NamedTuple):
-    """Rows of adjacent elements, as a choice sees them."""
-
-    n_rows: int
-    """Number of rows."""
-
-    n_cols: int
-    """Number of columns."""
-
-    itemsize: int
-    """Bytes of the widest element that is read, which is what a program keeps in registers."""
-
-    vector: int
-    """Elements that one access moves where rows may have edges."""
-
-    edges: bool
-    """Rows do not all start and end on a vector."""
-
-    divisor: int
-    """Elements that one access moves if no row is to have edges."""
 
 
 def rows_of(
@@ -86,7 +62,9 @@ def choose_rows(
     """
     rows = rows_of(n_rows, n_cols, itemsize, addresses, strides, held)
     if implementation is None:
-        return choose_adjacent(rows, traits, device)
+        if device.tuned or traits.any_order:
+            return choose_adjacent(rows, traits, device)
+        return model.choose_adjacent(rows, traits, device)
     _, _, held, vector, edges, divisor = rows
     refuse(implementation, n_cols, held, vector)
     if implementation == "split_rows":

@@ -13,7 +13,7 @@ from .constants import Choice, SplitStrided, StridedLoops, StridedTile
 from .device import Device
 from .polling import lanes_and_polls
 from .traits import Traits
-from .vectors import ceil_div, next_power_of_2, vector_of_lines
+from .vectors import ceil_div, next_power_of_2
 
 CHUNK_REGISTERS = 128
 """Registers per thread of a program that holds a chunk of the softmax dimension."""
@@ -42,51 +42,6 @@ class Columns(NamedTuple):
 
     wide_index: bool
     """Offsets within one outer slice need 64 bits."""
-
-
-def choose_strided(
-    n_outer: int,
-    n_cols: int,
-    n_inner: int,
-    itemsize: int,
-    *,
-    traits: Traits,
-    addresses: tuple[int, ...],
-    outer_strides: tuple[int, ...],
-    col_strides: tuple[int, ...],
-    inner_strides: tuple[int, ...],
-    device: Device,
-    held: int | None = None,
-) -> Choice:
-    """The choice for an operation along the middle dimension of (n_outer, n_cols, n_inner).
-
-    Args:
-        n_outer: size of the first dimension.
-        n_cols: length of the softmax dimension.
-        n_inner: size of the last dimension.
-        itemsize: bytes of the narrowest element of the tensors involved; 8 only if all are float64.
-        traits: of the operation.
-        addresses: of the tensors' first elements.
-        outer_strides, col_strides, inner_strides: of each tensor, in elements, from one to the next
-            along each dimension; any, 0 included.
-        device: what the kernel will run on.
-        held: bytes of the widest element that is read; by default `itemsize`.
-    """
-    counts = (n_inner, *outer_strides, *col_strides)
-    vector = vector_of_lines(itemsize, addresses, counts)
-    triton_sees_it = all(count % 16 == 0 for count in counts)
-    steps = zip(col_strides, inner_strides, strict=True)
-    largest_offset = max((n_cols - 1) * col + (n_inner - 1) * inner for col, inner in steps)
-    columns = Columns(
-        n_outer,
-        n_cols,
-        n_inner,
-        itemsize=held or itemsize,
-        vector=vector,
-        stated_vector=1 if triton_sees_it else vector,
-        wide_index=largest_offset >= 2**31,
-    )
-    return choose_columns(columns, traits, device)
 
 
 # --8<-- [start:columns]
