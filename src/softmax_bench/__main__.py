@@ -231,11 +231,13 @@ def _tune(options: argparse.Namespace) -> int:
     if not options.report:
         return tune.run(options)
     try:
-        _, cells = tune.load(Path(options.report))
+        runs = tune.load(Path(options.report))
     except tune.DataError as error:
         print(error, file=sys.stderr)
         return 2
-    print(tune.report(cells, options.worst))
+    for run in runs:
+        print(f"seed {run.seed}, {'unseen' if run.unseen else 'tuned on'}")
+        print(tune.report(run.cells, options.worst))
     return 0
 
 
@@ -344,6 +346,9 @@ def main(arguments: list[str] | None = None) -> int:
     tune.add_argument("--report", default=None, metavar="FILE", help="only say what a file holds")
     tune.add_argument("--worst", type=int, default=25, help="how many of the worst to list")
     tune.add_argument("--seed", type=int, default=202, help="draws the cells")
+    tune.add_argument(
+        "--unseen", action="store_true", help="say in the file that no constant was chosen by it"
+    )
     tune.add_argument("--cells", type=int, default=60, help="how many, in turn of every class")
     tune.add_argument(
         "--geometry",

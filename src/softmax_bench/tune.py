@@ -106,36 +106,55 @@ def cell_of(line: dict, device: Device) -> Cell:
     return Cell(case, problem, line["copy"], timed)
 
 
-def load(path: Path) -> tuple[dict, list[Cell]]:
-    """The environment and the cells of a file.
+class Run(NamedTuple):
+    """The cells of one seed, measured in one place."""
+
+    seed: int
+    unseen: bool
+    """Whether no constant was chosen by it."""
+    environment: dict
+    cells: list[Cell]
+
+
+def _run_of(data: dict) -> Run:
+    environment = {name: data["environment"][name] for name in ENVIRONMENT}
+    device = device_of(environment["multiprocessors"])
+    cells = [cell_of(line, device) for line in data["cells"]]
+    for cell in cells:
+        good = [each for each in cell.timed if each.first and each.second]
+        if not good or min(cell.copy, *(min(each[1:]) for each in good)) <= 0:
+            raise DataError(f"{cell.case.id} has no times, or some that cannot be")
+        if cell.problem != candidates.problem_of(cell.case, device):
+            raise DataError(f"{cell.case.id} is not described by its own numbers")
+        if cell.case.seed != data["seed"]:
+            raise DataError(f"{cell.case.id} is not of seed {data['seed']}")
+    return Run(data["seed"], data["unseen"], environment, cells)
+
+
+def load(path: Path) -> list[Run]:
+    """The runs of a file.
 
     Raises:
-        DataError: it is not what `tune` writes, or a cell lacks a time of the library's choice then.
+        DataError: it is not what `tune` writes, or what it says of a cell cannot be.
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
-            raise DataError(f"{path}: format {data['format']}, not {FORMAT}")
-        environment = {name: data["environment"][name] for name in ENVIRONMENT}
-        device = device_of(environment["multiprocessors"])
-        cells = [cell_of(line, device) for line in data["cells"]]
+            raise DataError(f"format {data['format']}, not {FORMAT}")
+        return [_run_of(each) for each in data["runs"]]
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path}: {type(error).__name__}: {error}") from error
-    for cell in cells:
-        good = [each for each in cell.timed if each.first and each.second]
-        if not good or min(cell.copy, *(min(each[1:]) for each in good)) <= 0:
-            raise DataError(f"{path}: {cell.case.id} has no times, or some that cannot be")
-        if cell.problem.facts != candidates.problem_of(cell.case, device).facts:
-            raise DataError(f"{path}: {cell.case.id} is not described by its own facts")
-    return environment, cells
 
 
-def write(path: Path, environment: dict, lines: Iterable[dict]) -> None:
+def write(path: Path, runs: list[Run]) -> None:
     """Write a file whole, a cell on each line."""
-    text = ",\n".join(json.dumps(line, separators=(",", ":")) for line in lines)
-    head = json.dumps({name: environment[name] for name in ENVIRONMENT})
+    parts = []
+    for run in runs:
+        head = json.dumps({**run._asdict(), "cells": 0}).removesuffix("0}")
+        lines = [json.dumps(line_of(cell), separators=(",", ":")) for cell in run.cells]
+        parts.append(head + "[\n" + ",\n".join(lines) + "\n]}")
     beside = path.with_suffix(".part")
-    beside.write_text(f'{{"format": {FORMAT}, "environment": {head}, "cells": [\n{text}\n]}}\n')
+    beside.write_text(f'{{"format": {FORMAT}, "runs": [\n' + ",\n".join(parts) + "\n]}\n", "utf-8")
     beside.replace(path)
 
 
@@ -247,14 +266,14 @@ def run(options: Any) -> int:
         return 0
     out = Path(options.out)
     timer = measure.CudaTimer(options.target_ms) if on_gpu else measure.WallTimer(2)
-    environment = runner.environment(options.device, options.commit, timer)
-    lines = json.loads(out.read_text(encoding="utf-8"))["cells"] if out.is_file() else []
-    done = {json.dumps([line[name] for name in FIELDS]) for line in lines}
-    plans = [
-        each
-        for each in plans
-        if json.dumps([getattr(each[0], name) for name in FIELDS]) not in done
-    ]
+    found = runner.environment(options.device, options.commit, timer)
+    environment = {name: found[name] for name in ENVIRONMENT}
+    runs = load(out) if out.is_file() else []
+    if not runs or runs[-1].seed != options.seed:
+        runs.append(Run(options.seed, options.unseen, environment, []))
+    cells = runs[-1].cells
+    done = {cell.case.id for cell in cells}
+    plans = [each for each in plans if each[0].id not in done]
     total = sum(len(choices) for *_, choices in plans)
     print(f"{len(plans)} cells, {total} choices, {len(distinct(plans))} to compile", flush=True)
     if options.processes > 1:
@@ -266,14 +285,14 @@ def run(options: Any) -> int:
             print(f"time is up: {len(plans) - number + 1} cells left")
             break
         cell = bench.timed(case, problem, choices, timer)
-        lines.append(line_of(cell))
+        cells.append(cell)
         reached = cell.reached(choices[0])
         shown = f"{reached:.3f} of the best" if reached else "no answer"
         print(f"[{time.monotonic() - begin:5.0f} s {number}/{len(plans)}] {case.id}: {shown}")
         if number % 10 == 0:
-            write(out, environment, lines)
-    write(out, environment, lines)
-    print(report(load(out)[1]))
+            write(out, runs)
+    write(out, runs)
+    print(report(cells))
     return 0
 
 
