@@ -228,13 +228,17 @@ def _registers(options: argparse.Namespace) -> int:
 def _tune(options: argparse.Namespace) -> int:
     from softmax_bench import tune
 
-    if not options.report:
+    if not (options.report or options.join):
         return tune.run(options)
     try:
-        runs = tune.load(Path(options.report))
+        files = [options.report] if options.report else options.join
+        runs = [run for file in files for run in tune.load(Path(file))]
     except tune.DataError as error:
         print(error, file=sys.stderr)
         return 2
+    if options.join:
+        tune.write(Path(options.out), runs)
+        return 0
     for run in runs:
         print(f"seed {run.seed}, {'unseen' if run.unseen else 'tuned on'}")
         print(tune.report(run.cells, options.worst))
@@ -344,6 +348,9 @@ def main(arguments: list[str] | None = None) -> int:
         "tune", help="time the choices near the library's own, on cells that a seed draws"
     )
     tune.add_argument("--report", default=None, metavar="FILE", help="only say what a file holds")
+    tune.add_argument(
+        "--join", nargs="+", default=None, metavar="FILE", help="one file of several, at --out"
+    )
     tune.add_argument("--worst", type=int, default=25, help="how many of the worst to list")
     tune.add_argument("--seed", type=int, default=202, help="draws the cells")
     tune.add_argument(

@@ -19,21 +19,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from softmax_bench import candidates
+from softmax_bench import candidates, tuned
 from softmax_bench.candidates import Problem, class_of
 from softmax_bench.case import Case
 from softmax_bench.report import geometric_mean
+from softmax_bench.tuned import FORMAT, SMALL_MICROSECONDS, DataError
 from triton_softmax.choose import Choice, Device, Traits
 from triton_softmax.choose.row_tiles import Rows
 from triton_softmax.choose.strided import Columns
 
-FORMAT = 1
 FIELDS = ("shape", "dtype", "direction", "op", "dim", "layout", "seed")
 ENVIRONMENT = ("gpu", "multiprocessors", "driver", "torch", "triton", "commit", "started")
-
-
-class DataError(ValueError):
-    """A file that is none of `tune`, or not whole."""
 
 
 # --- the file
@@ -78,7 +74,7 @@ class Cell(NamedTuple):
     @property
     def best(self) -> Timed:
         """The choice that was fastest in the first round."""
-        return min((each for each in self.timed if each.first), key=lambda each: each.first)
+        return self.timed[tuned.best(self.timed)]
 
     def reached(self, choice: Choice) -> float | None:
         """The best choice's time over that of this one; at most 1, but for chance."""
@@ -87,12 +83,18 @@ class Cell(NamedTuple):
 
 
 def line_of(cell: Cell) -> dict:
-    """A cell as a line of the file."""
+    """A cell as a line of the file, which says what is chosen today."""
     kind = "rows" if isinstance(cell.problem.facts, Rows) else "columns"
-    timed = [[encoded(choice), *times] for choice, *times in cell.timed]
-    fields = {name: getattr(cell.case, name) for name in FIELDS}
-    facts = {kind: list(cell.problem.facts), "traits": list(cell.problem.traits)}
-    return fields | facts | {"copy": cell.copy, "timed": timed}
+    choices = [each.choice for each in cell.timed]
+    chosen = {"library": cell.problem.library(), "model": cell.problem.modelled()}
+    return {
+        **{name: getattr(cell.case, name) for name in FIELDS},
+        kind: list(cell.problem.facts),
+        "traits": list(cell.problem.traits),
+        "copy": cell.copy,
+        **{who: choices.index(each) if each in choices else None for who, each in chosen.items()},
+        "timed": [[encoded(choice), *times] for choice, *times in cell.timed],
+    }
 
 
 def cell_of(line: dict, device: Device) -> Cell:
@@ -116,34 +118,25 @@ class Run(NamedTuple):
     cells: list[Cell]
 
 
-def _run_of(data: dict) -> Run:
-    environment = {name: data["environment"][name] for name in ENVIRONMENT}
-    device = device_of(environment["multiprocessors"])
-    cells = [cell_of(line, device) for line in data["cells"]]
-    for cell in cells:
-        good = [each for each in cell.timed if each.first and each.second]
-        if not good or min(cell.copy, *(min(each[1:]) for each in good)) <= 0:
-            raise DataError(f"{cell.case.id} has no times, or some that cannot be")
-        if cell.problem != candidates.problem_of(cell.case, device):
-            raise DataError(f"{cell.case.id} is not described by its own numbers")
-        if cell.case.seed != data["seed"]:
-            raise DataError(f"{cell.case.id} is not of seed {data['seed']}")
-    return Run(data["seed"], data["unseen"], environment, cells)
-
-
 def load(path: Path) -> list[Run]:
     """The runs of a file.
 
     Raises:
-        DataError: it is not what `tune` writes, or what it says of a cell cannot be.
+        DataError: as `tuned.read`; or a cell is not described by the numbers beside it.
     """
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["format"] != FORMAT:
-            raise DataError(f"format {data['format']}, not {FORMAT}")
-        return [_run_of(each) for each in data["runs"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: {type(error).__name__}: {error}") from error
+    runs = []
+    for data in tuned.read(path):
+        try:
+            environment = {name: data["environment"][name] for name in ENVIRONMENT}
+            device = device_of(environment["multiprocessors"])
+            cells = [cell_of(line, device) for line in data["cells"]]
+        except (KeyError, TypeError) as error:
+            raise DataError(f"{path}: {type(error).__name__}: {error}") from error
+        for cell in cells:
+            if cell.problem != candidates.problem_of(cell.case, device):
+                raise DataError(f"{path}: {cell.case.id} is not described by its own numbers")
+        runs.append(Run(data["seed"], data["unseen"], environment, cells))
+    return runs
 
 
 def write(path: Path, runs: list[Run]) -> None:
@@ -321,7 +314,7 @@ def _compile_ahead(options: Any, seconds: float) -> None:
 
 def kind_of(cell: Cell) -> tuple[str, ...]:
     """The class of a cell, small where its copy takes less than 10 µs."""
-    size = "small" if cell.copy < 10 else "large"
+    size = "small" if cell.copy < SMALL_MICROSECONDS else "large"
     return (*class_of(cell.case, cell.problem.library().kernel)[:3], size)
 
 
@@ -391,7 +384,8 @@ def report(cells: list[Cell], worst: int = 25) -> str:
             f"{label[0]:<52} {len(values):3} {_mean(values)} {min(values):6.3f} {max(values):6.3f}"
         )
     lines.append("\nother choices, class by class")
-    for label in sorted((label for label in changes if len(label) == 2), key=lambda l: l[::-1]):
+    for kind, name in sorted(label[::-1] for label in changes if len(label) == 2):
+        label = name, kind
         values = changes[label]
         lines.append(
             f"{label[1]:<44} {label[0]:<26} {len(values):3} {_mean(values)} {min(values):6.3f} "
