@@ -303,9 +303,9 @@ def is_possible(choice: Choice, problem: Problem) -> bool:
 
 def tried(problem: Problem, also: int = 0) -> list[Choice]:
     """All choices to be timed, the library's first, then the model's; `also` so many more of those
-    that the model thinks at most half slower."""
+    that the model thinks at most twice as slow."""
     found = sorted(problem.possible(), key=lambda each: each[0])
-    good = [choice for time, choice in found if time <= 1.5 * found[0][0]]
+    good = [choice for time, choice in found if time <= 2 * found[0][0]]
     first = [problem.library(), good[0], *by_constants(problem).values(), *near(problem).values()]
     return list(dict.fromkeys([*first, *good[1 :: max(1, len(good) // max(1, also))][:also]]))
 

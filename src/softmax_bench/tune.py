@@ -200,11 +200,19 @@ class Bench:
             times.append([])
         copies = []
         for _ in range(2):
-            copies.append(measure.percentile(timer(copy), 0.5))
+            copies.append(_median(timer, copy))
             for call, of in zip(calls, times, strict=True):
-                of.append(round(measure.percentile(timer(call), 0.5), 3) if call else None)
+                of.append(_median(timer, call) if call else None)
         timed = [Timed(choice, *of) for choice, of in zip(choices, times, strict=True)]
-        return Cell(case, problem, round(min(copies), 3), timed)
+        return Cell(case, problem, min(copies), timed)
+
+
+def _median(timer: Any, call: Any) -> float:
+    """Microseconds; the mean of two medians, since small calls have two speeds that alternate from
+    one use of a timer to the next."""
+    from softmax_bench.measure import percentile
+
+    return round((percentile(timer(call), 0.5) + percentile(timer(call), 0.5)) / 2, 3)
 
 
 def compile_part(pairs: list[tuple[Case, Choice]], part: int, parts: int, device: str) -> None:
