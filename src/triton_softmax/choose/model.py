@@ -10,42 +10,49 @@ others, but it is their ratios that choose, and these differ less.
 from __future__ import annotations
 
 from .constants import Choice, RowTile, StridedTile
-from .device import Device
+from .device import REGISTERS, Device
 from .row_tiles import Rows
 from .split_rows import MAX_CHUNKS, Candidate, for_two_launches, runs_at_once, split_as
 from .strided import Columns, choose_loops, choose_strided_loops, split_strided_as
 from .traits import Traits
 from .vectors import ceil_div, next_power_of_2
 
-LATENCY = 1400.0
+LATENCY = 1100.0
 """From the start of a program to its end, if it moves and computes next to nothing."""
 
-SERIAL = 14.0
-"""More for each element of a thread."""
+SERIAL = 1.4
+"""More for each instruction of a thread."""
 
-MEETING = 130.0
+MEETING = 250.0
 """More for each time the warps of a program double: their reductions need barriers."""
 
-EXCHANGE = 1000.0
+EXCHANGE = 650.0
 """More for a program that waits for the words of others."""
 
-POLL = 150.0
+POLL = 500.0
 """More for each word that a thread of it polls."""
 
-BYTES = 32.0
+BYTES = 28.0
 """That memory moves for a multiprocessor in a nanosecond, if all of them ask for it."""
 
-LINE = 64.0
+LINE = 120.0
 """Bytes that are moved in vain for each piece of memory that lies apart."""
 
-INSTRUCTIONS = 250.0
+INSTRUCTIONS = 200.0
 """Of single lanes that a multiprocessor issues in a nanosecond."""
 
-PER_ELEMENT, PER_ACCESS = 9.0, 8.0
+PER_ELEMENT, PER_ACCESS = 9.0, 12.0
 """Instructions for an element, and for an access, whose address has to be found."""
+
+WARPS_AT_ONCE, PROGRAMS_AT_ONCE = 64, 32
+"""That a multiprocessor has room for. Some have less; where all have to run at once, `Device` counts
+on that."""
 
 OVERHEAD = 64
 """Registers of a thread beside its elements."""
+
+POINTER = 3
+"""More of them for each access to a tensor, where a thread has places in several rows."""
 
 LONGEST = 65536
 """Bytes of the longest row of one program: a quarter of the registers of a multiprocessor, so that
@@ -84,27 +91,29 @@ def duration(
         itemsize, traits, device: as in other choices.
     """
     how, warps = choice.how, choice.num_warps
-    per_thread = lanes / (32 * warps)
+    per_thread = ceil_div(lanes, 32 * warps)
     paired = itemsize == 2 and getattr(how, "barrier", False)
-    registers = held(int(per_thread), itemsize, traits, paired) + OVERHEAD // 2
+    registers = held(per_thread, itemsize, traits, paired) + OVERHEAD // 2
+    if getattr(how, "block_rows", 1) > 1:
+        tensors = traits.inputs + (not traits.reduces)
+        registers += int(POINTER * accesses / tensors / (32 * warps))
     registers = choice.max_registers or registers
-    resident = device.resident_programs(min(255, registers), warps)
-    if not resident or registers > 255:
+    if registers > 255:
         return float("inf")
+    on_one = min(REGISTERS // (registers * 32 * warps), WARPS_AT_ONCE // warps, PROGRAMS_AT_ONCE)
+    resident = max(1, on_one) * device.multiprocessors
     programs = groups * choice.n_chunks
-    at_once = resident
-    if choice.max_programs:
-        at_once = min(resident, choice.max_programs)
-    busiest = ceil_div(programs, device.multiprocessors)
-    memory = busiest * moved / BYTES
+    waves = programs / min(resident, choice.max_programs or resident)
     issued = lanes * PER_ELEMENT * traits.inputs + accesses * PER_ACCESS
-    computing = busiest * issued / INSTRUCTIONS
-    latency = LATENCY + per_thread * traits.inputs * SERIAL + MEETING * (warps.bit_length() - 1)
+    memory = programs * moved / (BYTES * device.multiprocessors)
+    computing = ceil_div(programs, device.multiprocessors) * issued / INSTRUCTIONS
+    latency = LATENCY + SERIAL * issued / (32 * warps) + MEETING * (warps.bit_length() - 1)
     if choice.n_chunks > 1 and not choice.two_launches:
-        latency += EXCHANGE + POLL * getattr(how, "polls", 0)
-        if not getattr(how, "depth", 0):
+        depth = getattr(how, "depth", 0)
+        latency += EXCHANGE * (1 + depth / 2) + POLL * how.polls
+        if waves > 1 and not depth:
             memory *= 1 + choice.n_chunks / resident  # who waits together does not read together
-    waiting = latency * max(1.0, programs / at_once)
+    waiting = latency * max(1.0, waves)
     return latency + (memory**2 + computing**2 + waiting**2) ** 0.5
 
 
@@ -244,7 +253,8 @@ def strided_tiles(columns: Columns, traits: Traits, device: Device):
                 how = StridedTile(block_cols, block_inner, stated, barrier, wide, tiles)
                 yield Choice("strided", how, warps)
             # Elements in half of the 128 registers that a chunk has.
-            block_cols = 32 * warps * 64 * 64 // held(64, itemsize, traits, itemsize == 2)
+            paired = itemsize == 2 and columns.vector > 1
+            block_cols = 32 * warps * 64 * 64 // held(64, itemsize, traits, paired)
             block_cols //= block_inner
             if device.nvidia and itemsize <= 4 and 64 <= block_cols < n_cols <= 2**17:
                 choice = split_strided_as((block_cols, block_inner, warps), columns, device)
