@@ -16,13 +16,16 @@ from triton_softmax.choose.rows import choose_adjacent, rows_of
 from triton_softmax.choose.strided import Columns, choose_columns
 from triton_softmax.plan import OPERATIONS, traits_of
 
-DEVICES = {n: Device(n, nvidia=True) for n in (1, 28, 84, 108, 114, 148)}
-"""Among them an A100, an H100 in a slot, and a B200."""
+DEVICES = {n: Device(n, nvidia=True) for n in (1, 108, 148)}
+"""Among them an A100 and a B200."""
 H200 = Device(132, nvidia=True)
-LENGTHS = sorted({max(1, 2**k + step) for k in range(17) for step in (-1, 0, 1)} | {12, 100, 3000})
+LENGTHS = sorted({max(1, 2**k + step) for k in range(0, 17, 2) for step in (-1, 0, 1)} | {12, 100, 3000})
 LONG = [2**k + step for k in (18, 20, 22, 25) for step in (-1, 0, 3, 8)]
 
 of_every_operation = pytest.mark.parametrize("operation", OPERATIONS)
+of_every_kind = pytest.mark.parametrize(
+    "operation", ["softmax", "softmax_backward", "log_softmax_backward", "logsumexp"]
+)
 on_every_device = pytest.mark.parametrize("device", DEVICES.values(), ids=map(str, DEVICES))
 
 
@@ -70,18 +73,18 @@ def check_rows(choice: Choice, facts, traits: Traits, device: Device) -> None:
 
 
 @on_every_device
-@of_every_operation
+@of_every_kind
 @pytest.mark.parametrize("itemsize", [2, 4, 8])
 def test_rows_at_every_border(itemsize, operation, device):
     traits = traits_of(OPERATIONS[operation])
     for n_cols, n_rows in itertools.product([*LENGTHS, *LONG], (1, 40, 5000)):
-        for gap, address in ((0, 0), (1, 0), (16 // itemsize, 0), (0, itemsize)):
+        for gap, address in ((0, 0), (1, 0), (0, itemsize)):
             facts = rows(n_rows, n_cols, itemsize, operation, gap, address)
             check_rows(model.choose_adjacent(facts, traits, device), facts, traits, device)
 
 
 @on_every_device
-@of_every_operation
+@of_every_kind
 @pytest.mark.parametrize("itemsize", [2, 4, 8])
 def test_columns_at_every_border(itemsize, operation, device):
     traits = traits_of(OPERATIONS[operation])
