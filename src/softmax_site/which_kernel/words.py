@@ -49,6 +49,16 @@ WORDS = {
         "An access moves 16 bytes.",
         "Elements move one by one.",
     ),
+    ("choose_rows", "device.tuned or traits.any_order"): Words(
+        "Were the constants measured on such a GPU, or must the bits be the same in every batch?",
+        "So these constants decide.",
+        "So a model decides: it gives every kernel that is possible a time.",
+    ),
+    ("choose_strided", "device.tuned or traits.any_order"): Words(
+        "Were the constants measured on such a GPU, or must the bits be the same in every batch?",
+        "So these constants decide.",
+        "So a model decides: it gives every kernel that is possible a time.",
+    ),
     (
         "choose_adjacent",
         "vector == # or n_cols <= row_tiles.longest_without_edges(held, divisor, traits)",
