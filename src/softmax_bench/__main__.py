@@ -374,6 +374,7 @@ def main(arguments: list[str] | None = None) -> int:
     tune.add_argument(
         "--processes", type=int, default=min(15, os.cpu_count() or 1), help="to compile"
     )
+    tune.add_argument("--compile-only", action="store_true", help="measure nothing")
     tune.add_argument("--part", default=None, help="used by itself: compile a share")
     tune.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="as in run")
     tune.set_defaults(do=_tune)

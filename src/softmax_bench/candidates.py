@@ -302,12 +302,14 @@ def is_possible(choice: Choice, problem: Problem) -> bool:
 
 
 def tried(problem: Problem, also: int = 0) -> list[Choice]:
-    """All choices to be timed, the library's first, then the model's; `also` so many more of those
-    that the model thinks at most twice as slow."""
+    """All choices to be timed, the library's first, then the model's; and `also` more between which
+    the model chooses: the next in its order, and some from further down."""
     found = sorted(problem.possible(), key=lambda each: each[0])
     good = [choice for time, choice in found if time <= 2 * found[0][0]]
     first = [problem.library(), good[0], *by_constants(problem).values(), *near(problem).values()]
-    return list(dict.fromkeys([*first, *good[1 :: max(1, len(good) // max(1, also))][:also]]))
+    next_ones = good[1 : 1 + also // 2]
+    step = max(1, len(good) // max(1, also - also // 2))
+    return list(dict.fromkeys([*first, *next_ones, *good[step::step][: also - also // 2]]))
 
 
 def class_of(case: Case, kernel: str) -> tuple[str, str, str, str]:

@@ -86,8 +86,7 @@ class CudaTimer:
             self.least if estimate < 100 else 5
         )  # a peer may take a second where others take a millisecond
         count = max(least, min(self.most, count))
-        # The same events for every call. New ones lie elsewhere in memory, which moves the time of a
-        # small tensor by up to 8 % from one call of the timer to the next.
+        # The same events for every call of the timer, so that all are timed alike.
         while len(self._events) < count:
             self._events.append(
                 (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))

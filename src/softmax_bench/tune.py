@@ -278,8 +278,10 @@ def run(options: Any) -> int:
     total = sum(len(choices) for *_, choices in plans)
     print(f"{len(plans)} cells, {total} choices, {len(distinct(plans))} to compile", flush=True)
     if options.processes > 1:
-        _compile_ahead(options, 0.6 * options.budget_seconds)
+        _compile_ahead(options, options.budget_seconds * (1.0 if options.compile_only else 0.6))
         print(f"compiled ahead after {time.monotonic() - begin:.0f} s", flush=True)
+    if options.compile_only:
+        return 0
     bench = Bench(options.device)
     for number, (case, problem, choices) in enumerate(plans, start=1):
         if time.monotonic() - begin > options.budget_seconds:
@@ -382,7 +384,8 @@ def report(cells: list[Cell], worst: int = 25) -> str:
             time = cell.time(own)
             lines.append(
                 f"{each[at] or 0:6.3f} {time or 0:8.2f} µs, best {cell.best.second:8.2f}, copy "
-                f"{cell.copy:8.2f} {cell.case.id}\n       {short(own)}  →  {short(cell.best.choice)}"
+                f"{cell.copy:8.2f} {cell.case.id}\n"
+                f"       {short(own)}  →  {short(cell.best.choice)}"
             )
     changes = by_label(cells)
     lines.append("\nother constants: speed over the library's, where it makes a difference")

@@ -45,8 +45,8 @@ PER_ELEMENT, PER_ACCESS = 9.0, 12.0
 """Instructions for an element, and for an access, whose address has to be found."""
 
 WARPS_AT_ONCE, PROGRAMS_AT_ONCE = 64, 32
-"""That a multiprocessor has room for. Some have less; where all have to run at once, `Device` counts
-on that."""
+"""That a multiprocessor has room for, of most GPUs; where all have to run at once, `Device` counts
+on fewer."""
 
 OVERHEAD = 64
 """Registers of a thread beside its elements."""

@@ -110,7 +110,6 @@ def candidates_for_many_rows(
         return [
             one_chunk_each,
             (1_310_720, next_chunk),
-            (2_097_152, Candidate(8192, 128, depth=2)),
             (ANY_LENGTH, Candidate(16384, 128, num_warps=8, depth=2)),
         ]
     if edges:
