@@ -159,7 +159,7 @@ def _short_rows(
     """Many short rows, 2 KiB of them to a program, in tiles so narrow that few lanes are empty; if
     there are too few rows for that, still as many as give each thread something to do."""
     power = next_power_of_2(n_cols)
-    block_cols = power if n_cols in (power, 3) else max(2, vector, min(16, power // 4))
+    block_cols = power if n_cols == power or power <= 4 else max(2, vector, min(16, power // 4))
     tiles = ceil_div(n_cols, block_cols)
     if tiles > 4:
         tiles = next(each for each in TILES[8] if each >= tiles)
