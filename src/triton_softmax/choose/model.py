@@ -79,6 +79,7 @@ def duration(
     itemsize: int,
     traits: Traits,
     device: Device,
+    steps: int = 1,
 ) -> float:
     """Nanoseconds that a choice takes.
 
@@ -89,6 +90,7 @@ def duration(
         lanes: of a program: its elements, and those that lie beyond a row.
         accesses: of all lanes, to all tensors.
         itemsize, traits, device: as in other choices.
+        steps: how many tiles a program walks along.
     """
     how, warps = choice.how, choice.num_warps
     per_thread = ceil_div(lanes, 32 * warps)
@@ -104,7 +106,7 @@ def duration(
     resident = max(1, on_one) * device.multiprocessors
     programs = groups * choice.n_chunks
     waves = programs / min(resident, choice.max_programs or resident)
-    issued = lanes * PER_ELEMENT * traits.inputs + accesses * PER_ACCESS
+    issued = steps * (lanes * PER_ELEMENT * traits.inputs + accesses * PER_ACCESS)
     memory = programs * moved / (BYTES * device.multiprocessors)
     computing = ceil_div(programs, device.multiprocessors) * issued / INSTRUCTIONS
     latency = LATENCY + SERIAL * issued / (32 * warps) + MEETING * (warps.bit_length() - 1)
@@ -144,27 +146,12 @@ def time_of_columns(choice: Choice, columns: Columns, traits: Traits, device: De
     lanes = how.block_cols * getattr(how, "tiles", 1) * how.block_inner
     across = min(how.block_inner, columns.n_inner)
     words = 8 * choice.n_chunks * how.block_inner if choice.n_chunks > 1 else 0
-    if choice.kernel == "strided_loops":
-        tensors += traits.inputs
-        steps = ceil_div(cols, how.block_cols)
-        moved = cols * tensors * (across * itemsize + LINE) + words
-        time = duration(
-            choice._replace(n_chunks=1, num_warps=choice.num_warps),
-            groups * choice.n_chunks,
-            moved,
-            lanes,
-            0.0,
-            itemsize,
-            traits,
-            device,
-        )
-        issued = 2 * lanes * PER_ELEMENT * traits.inputs
-        issued += lanes * tensors / columns.vector * PER_ACCESS
-        busiest = ceil_div(groups * choice.n_chunks, device.multiprocessors)
-        return time + 2 * LATENCY + busiest * steps * issued / INSTRUCTIONS
+    steps = 1
+    if choice.kernel == "strided_loops":  # walked along twice, and read both times
+        steps, tensors = 2 * ceil_div(cols, how.block_cols), tensors + traits.inputs
     moved = cols * tensors * (across * itemsize + LINE) + words
-    accesses = tensors * lanes / columns.vector
-    return duration(choice, groups, moved, lanes, accesses, itemsize, traits, device)
+    accesses = tensors * lanes / columns.vector / min(2, steps)
+    return duration(choice, groups, moved, lanes, accesses, itemsize, traits, device, steps)
 
 
 def tiles_of(length: int, smallest: int) -> list[tuple[int, int]]:
