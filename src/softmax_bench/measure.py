@@ -60,7 +60,6 @@ class CudaTimer:
         self.flush = torch.empty(self.flush_bytes, dtype=torch.uint8, device="cuda")
         self.target_ms, self.least, self.most = target_ms, least, most
         self.clock_hz = 2.0e9
-        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
         self._flush_ms = self._once(self.flush.zero_)
 
     def _once(self, call: Callable[[], object]) -> float:
@@ -86,12 +85,10 @@ class CudaTimer:
             self.least if estimate < 100 else 5
         )  # a peer may take a second where others take a millisecond
         count = max(least, min(self.most, count))
-        # The same events for every call of the timer, so that all are timed alike.
-        while len(self._events) < count:
-            self._events.append(
-                (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-            )
-        events = self._events[:count]
+        events = [
+            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+            for _ in range(count)
+        ]
         # The device waits until the host has queued everything, at most 20 ms.
         behind_ms = min(20.0, max(0.0, host_ms - flush_ms) * count + 0.2)
         torch.cuda._sleep(int(behind_ms * 1e-3 * self.clock_hz))

@@ -66,6 +66,8 @@ class Cell(NamedTuple):
     problem: Problem
     copy: float
     timed: list[Timed]
+    chosen: dict[str, int | None]
+    """Which of the choices the library and the model made when they were measured."""
 
     def time(self, choice: Choice) -> float | None:
         """The time of a choice in the second round; None if it was not measured."""
@@ -83,16 +85,14 @@ class Cell(NamedTuple):
 
 
 def line_of(cell: Cell) -> dict:
-    """A cell as a line of the file, which says what is chosen today."""
+    """A cell as a line of the file."""
     kind = "rows" if isinstance(cell.problem.facts, Rows) else "columns"
-    choices = [each.choice for each in cell.timed]
-    chosen = {"library": cell.problem.library(), "model": cell.problem.modelled()}
     return {
         **{name: getattr(cell.case, name) for name in FIELDS},
         kind: list(cell.problem.facts),
         "traits": list(cell.problem.traits),
         "copy": cell.copy,
-        **{who: choices.index(each) if each in choices else None for who, each in chosen.items()},
+        **cell.chosen,
         "timed": [[encoded(choice), *times] for choice, *times in cell.timed],
     }
 
@@ -105,7 +105,8 @@ def cell_of(line: dict, device: Device) -> Cell:
     facts = Rows(*line["rows"]) if "rows" in line else Columns(*line["columns"])
     problem = Problem(facts, Traits(*line["traits"]), device)
     timed = [Timed(decoded(choice), *times) for choice, *times in line["timed"]]
-    return Cell(case, problem, line["copy"], timed)
+    chosen = {who: line[who] for who in tuned.CHOOSERS}
+    return Cell(case, problem, line["copy"], timed, chosen)
 
 
 class Run(NamedTuple):
@@ -204,7 +205,10 @@ class Bench:
             for call, of in zip(calls, times, strict=True):
                 of.append(_median(timer, call) if call else None)
         timed = [Timed(choice, *of) for choice, of in zip(choices, times, strict=True)]
-        return Cell(case, problem, min(copies), timed)
+        chosen = {"library": problem.library(), "model": problem.modelled()}
+        return Cell(
+            case, problem, min(copies), timed, {who: choices.index(chosen[who]) for who in chosen}
+        )
 
 
 def _median(timer: Any, call: Any) -> float:

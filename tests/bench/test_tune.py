@@ -109,7 +109,7 @@ def file(drawn, tmp_path):
             slow = 1.25 if number % 2 else 1.0
             times = [slow * 8, slow * 16, *(10.0,) * (len(choices) - 3), 8.0]
             timed = [tune.Timed(each, us, us) for each, us in zip(choices, times)]
-            cells.append(tune.Cell(case, problem, 5.0, timed))
+            cells.append(tune.Cell(case, problem, 5.0, timed, {"library": 0, "model": 1}))
         environment = dict.fromkeys(tune.ENVIRONMENT, "x") | {"multiprocessors": 132}
         runs.append(tune.Run(5, unseen, environment, cells))
     path = tmp_path / tuned.FILE

@@ -19,7 +19,9 @@ from triton_softmax.plan import OPERATIONS, traits_of
 DEVICES = {n: Device(n, nvidia=True) for n in (1, 108, 148)}
 """Among them an A100 and a B200."""
 H200 = Device(132, nvidia=True)
-LENGTHS = sorted({max(1, 2**k + step) for k in range(0, 17, 2) for step in (-1, 0, 1)} | {12, 100, 3000})
+LENGTHS = sorted(
+    {max(1, 2**k + step) for k in range(0, 17, 2) for step in (-1, 0, 1)} | {12, 100, 3000}
+)
 LONG = [2**k + step for k in (18, 20, 22, 25) for step in (-1, 0, 3, 8)]
 
 of_every_operation = pytest.mark.parametrize("operation", OPERATIONS)

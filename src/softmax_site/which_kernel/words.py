@@ -61,9 +61,10 @@ WORDS = {
     ),
     (
         "choose_adjacent",
-        "vector == # or n_cols <= row_tiles.longest_without_edges(held, divisor, traits)",
+        "alone or vector == # or n_cols <= row_tiles.longest_without_edges(held, divisor, traits)",
     ): Words(
-        "Is a row ({n_cols} elements) so short that it moves by what divides all rows?",
+        "Is a row ({n_cols} elements) so short, or so much by itself, that it moves by what "
+        "divides all rows?",
         "An access moves {divisor} of them at most, and no row has edges.",
         "An access moves a whole vector, and a row that it does not divide has edges.",
     ),

@@ -82,7 +82,10 @@ def choose_adjacent(rows: Rows, traits: Traits, device: Device) -> Choice:
         if held == 8 or n_cols > split_rows.MAX_COLS:
             return choose_loops(1, n_cols, held, traits, device)
         return choose_split_rows(MANY_ROWS, n_cols, held, vector, edges, traits, device)
-    if vector == 1 or n_cols <= row_tiles.longest_without_edges(held, divisor, traits):
+    # A row that has a multiprocessor for itself is a matter of instructions, and edges take many.
+    alone = n_rows < device.multiprocessors and 1024 < n_cols <= row_tiles.LONGEST_OF_FEW
+    alone = alone and not traits.any_order
+    if alone or vector == 1 or n_cols <= row_tiles.longest_without_edges(held, divisor, traits):
         vector, edges = divisor, False
     if fits_one_program(n_rows, n_cols, held, edges, traits, device):
         return choose_row_tile(n_rows, n_cols, held, vector, edges, traits, device)

@@ -95,7 +95,7 @@ def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Cho
     else:
         block_inner = 16
     block_inner = min(block_inner, next_power_of_2(columns.n_inner))
-    few = columns.n_outer * ceil_div(columns.n_inner, block_inner) < device.multiprocessors
+    groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
     while block_inner > 8 and (
         columns.n_outer * ceil_div(columns.n_inner, block_inner) < device.multiprocessors
     ):
@@ -112,8 +112,10 @@ def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Cho
     per_thread = 80 if sixteen else 48 if columns.itemsize == 4 else 32
     if tiles == 1 and power > 512:
         per_thread = 64
-    if few and columns.itemsize <= 4:
-        per_thread = 20  # all of it on its way at once
+    if groups < 4 * device.multiprocessors and columns.itemsize <= 4:
+        per_thread = 20  # all of it on its way at once, of two tensors if programs are few
+        if groups < device.multiprocessors:
+            per_thread //= traits.inputs
     num_warps = 1
     while num_warps < 16 and tiles * block_cols * block_inner > 32 * per_thread * num_warps:
         num_warps *= 2
