@@ -112,13 +112,13 @@ def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Cho
     per_thread = 80 if sixteen else 48 if columns.itemsize == 4 else 32
     if tiles == 1 and power > 512:
         per_thread = 64
-    if groups < 4 * device.multiprocessors and columns.itemsize <= 4:
-        per_thread = 20  # all of it on its way at once, of two tensors if programs are few
-        if groups < device.multiprocessors:
-            per_thread //= traits.inputs
+    if groups < device.multiprocessors and columns.itemsize <= 4:
+        per_thread = 20 // traits.inputs  # all of it on its way at once
     num_warps = 1
     while num_warps < 16 and tiles * block_cols * block_inner > 32 * per_thread * num_warps:
         num_warps *= 2
+    if device.multiprocessors <= groups < 4 * device.multiprocessors and columns.itemsize <= 4:
+        num_warps = min(16, 2 * num_warps)
     return Choice("strided", how, num_warps)
 
 
