@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 
-from softmax_bench import __main__, candidates, tune, tuned
+from softmax_bench import __main__, candidates, report, tune, tuned
 from softmax_site.benchmarks.suites import tuning as page
 from triton_softmax.choose import Device
 from triton_softmax.choose.row_tiles import Rows
 
+ROOT = Path(__file__).resolve().parents[2]
 H200 = Device(132, nvidia=True)
 
 
@@ -159,6 +161,21 @@ def test_a_bad_file_is_refused(name, file, tmp_path):
     with pytest.raises(tuned.DataError):
         page.fragment(tmp_path)
     assert __main__.main(["tune", "--report", str(file)]) == 2
+
+
+def test_the_committed_file_holds_what_the_page_claims():
+    """Whole, small, of a seed that was tuned on and one that was not; the model within a tenth of
+    the best on both, and no cell in which today's choice is slower than that of then."""
+    path = ROOT / tuned.FILE
+    runs = tune.load(path)
+    assert [run.unseen for run in runs] == [False, True] and path.stat().st_size < 400_000
+    for run, data in zip(runs, tuned.read(path)):
+        assert len({cell.case.id for cell in run.cells}) == len(run.cells) > 80
+        shares = page.shares(data["cells"], "model")
+        assert len(shares) == len(run.cells) and report.geometric_mean(shares) > 0.9
+        for cell in run.cells:
+            then, now = cell.timed[cell.chosen["library"]], cell.time(cell.problem.library())
+            assert now is None or now <= 1.01 * then.second, cell.case.id
 
 
 def test_facts_of_another_cell_are_refused(file):
