@@ -8,13 +8,11 @@ from statistics import geometric_mean
 
 from softmax_bench import tuned
 from softmax_site.benchmarks.page import Fragment, block
-from softmax_site.benchmarks.tables import Row, table
+from softmax_site.benchmarks.tables import Row, folded, table
 from softmax_site.benchmarks.words import percent
 
-NEAR = 0.95
+NEAR = 0.9
 """The share of the best found from which a cell counts as near it."""
-
-WHO = {"library": "the library’s constants", "model": "the model"}
 
 
 def shares(cells: list[dict], chooser: str) -> list[float]:
@@ -34,14 +32,13 @@ def sentence(run: dict) -> str:
     """A run in words."""
     cells = run["cells"]
     tried = sum(len(cell["timed"]) for cell in cells) / len(cells)
-    means = {who: _of(cells, who) for who in tuned.CHOOSERS}
-    told = "which no constant was chosen by" if run["unseen"] else "on which constants were tuned"
-    where = run["environment"]
-    said = " and ".join(f"{WHO[who]} {mean}" for who, (mean, _, _) in means.items())
+    told = "by which no constant was chosen" if run["unseen"] else "by which constants were chosen"
+    own, model = (_of(cells, who) for who in tuned.CHOOSERS)
     return (
-        f"<p>Seed {run['seed']}, {told}: {len(cells)} cells on one {where['gpu']}, "
-        f"{tried:.0f} choices in each. Of the speed of the best one, in the geometric mean, "
-        f"{said} reach.</p>"
+        f"<p>Seed {run['seed']}, {told}: {len(cells)} cells on one {run['environment']['gpu']}, "
+        f"{tried:.0f} choices in each. In the geometric mean the library’s constants reach "
+        f"<b>{own[0]}</b> of the best one’s speed, and the model <b>{model[0]}</b>; at least "
+        f"{NEAR:g} of it in {own[2]} and in {model[2]} of the cells.</p>"
     )
 
 
@@ -71,5 +68,5 @@ def fragment(root: Path) -> Fragment:
     runs = tuned.read(path) if path.is_file() else []
     if not runs:
         return Fragment("The choices beside the library’s own have not been measured yet.\n")
-    parts = [block(sentence(run) + class_table(run)) for run in runs]
+    parts = [block(sentence(run) + folded("Kind by kind", class_table(run))) for run in runs]
     return Fragment("\n\n".join(parts) + "\n")
