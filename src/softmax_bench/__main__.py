@@ -225,6 +225,26 @@ def _registers(options: argparse.Namespace) -> int:
     return 0
 
 
+def _tune(options: argparse.Namespace) -> int:
+    from softmax_bench import tune
+
+    if not (options.report or options.join):
+        return tune.run(options)
+    try:
+        files = [options.report] if options.report else options.join
+        runs = [run for file in files for run in tune.load(Path(file))]
+    except tune.DataError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if options.join:
+        tune.write(Path(options.out), runs)
+        return 0
+    for run in runs:
+        print(f"seed {run.seed}, {'unseen' if run.unseen else 'tuned on'}")
+        print(tune.report(run.cells, options.worst))
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m softmax_bench", description=__doc__)
@@ -323,6 +343,41 @@ def main(arguments: list[str] | None = None) -> int:
     )
     table.add_argument("--write", action="store_true", help="write the committed table anew")
     table.set_defaults(do=_registers)
+
+    tune = commands.add_parser(
+        "tune", help="time the choices near the library's own, on cells that a seed draws"
+    )
+    tune.add_argument("--report", default=None, metavar="FILE", help="only say what a file holds")
+    tune.add_argument(
+        "--join", nargs="+", default=None, metavar="FILE", help="one file of several, at --out"
+    )
+    tune.add_argument("--worst", type=int, default=25, help="how many of the worst to list")
+    tune.add_argument("--seed", type=int, default=202, help="draws the cells")
+    tune.add_argument(
+        "--unseen", action="store_true", help="say in the file that no constant was chosen by it"
+    )
+    tune.add_argument("--cells", type=int, default=60, help="how many, in turn of every class")
+    tune.add_argument(
+        "--geometry",
+        type=_list,
+        default=None,
+        help="packed_rows,aligned_rows,split_rows,strided; else all",
+    )
+    tune.add_argument("--dtypes", type=_list, default=None, help="as in run")
+    tune.add_argument("--small", action="store_true", help="only what is copied within 10 µs")
+    tune.add_argument("--most-bytes", type=int, default=None, help="only tensors up to this size")
+    tune.add_argument("--explore", type=int, default=0, help="so many more choices of the model's")
+    tune.add_argument("--out", default="tuning.json", help="the file to write, or to go on with")
+    tune.add_argument("--commit", default=None, help="as in run")
+    tune.add_argument("--budget-seconds", type=float, default=180.0, help="as in run")
+    tune.add_argument("--target-ms", type=float, default=12.0, help="device time for each choice")
+    tune.add_argument(
+        "--processes", type=int, default=min(15, os.cpu_count() or 1), help="to compile"
+    )
+    tune.add_argument("--compile-only", action="store_true", help="measure nothing")
+    tune.add_argument("--part", default=None, help="used by itself: compile a share")
+    tune.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="as in run")
+    tune.set_defaults(do=_tune)
 
     options = parser.parse_args(arguments)
     return options.do(options)

@@ -63,11 +63,11 @@ def traits_of(operation: str) -> Traits:
     return Traits(op.inputs, op.finish_terms is not None, op.exp_in_finish, op.reduces)
 
 
-def choose(operation: str, dtype: str, shape: tuple[int, ...]) -> Choice:
-    """The choice for contiguous tensors on an H200."""
+def choose(operation: str, dtype: str, shape: tuple[int, ...], device: Device = H200) -> Choice:
+    """The choice for contiguous tensors."""
     op, itemsize = OPERATIONS[operation], ITEMSIZE[dtype]
     moved = op.inputs + (not op.reduces)
-    common = {"traits": traits_of(operation), "addresses": (0,) * moved, "device": H200}
+    common = {"traits": traits_of(operation), "addresses": (0,) * moved, "device": device}
     if len(shape) == 2:
         return choose_rows(*shape, itemsize, strides=(shape[1],) * moved, **common)
     n_outer, n_cols, n_inner = shape

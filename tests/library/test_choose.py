@@ -198,6 +198,7 @@ def test_the_choice_follows_the_limit(itemsize, traits, device):
             c = choose(n_rows, n_cols, itemsize, traits=traits, device=device)
             if fits_one_program(n_rows, n_cols, itemsize, edges, traits, device):
                 short = n_cols <= SHORT and c.kernel == "packed_rows"
+                edges = edges and not (n_rows < device.multiprocessors and 1024 < n_cols <= 8192)
                 assert c.kernel == ("aligned_rows" if edges else "packed_rows") or short
             else:
                 assert c.kernel == ("strided_loops" if itemsize == 8 else "split_rows")
@@ -215,6 +216,22 @@ def test_rows_without_a_common_vector_are_packed_by_element():
     assert (c.kernel, c.how.vector) == ("aligned_rows", 8)
     c = choose(MANY, 65536, 4, gap=1)
     assert (c.kernel, c.how.vector, c.how.edges) == ("split_rows", 1, False)
+
+
+@pytest.mark.parametrize("itemsize, width", [(2, 8), (4, 4)])
+def test_a_row_that_has_a_multiprocessor_for_itself_has_no_edges(itemsize, width):
+    """Moved by what divides it, in one tile; but not where the number of rows must decide
+    nothing."""
+    for n_cols in (1025, 1030, 5004, 8191):
+        alone = choose(131, n_cols, itemsize)
+        assert (alone.kernel, alone.how.tiles) == ("packed_rows", 1)
+        assert alone.how.vector == min(n_cols & -n_cols, width)
+        assert choose(132, n_cols, itemsize).kernel == "aligned_rows" or n_cols % width == 0
+        for n_rows in (1, 131, 132):
+            same = choose(n_rows, n_cols, itemsize, traits=SOFTMAX._replace(any_order=True))
+            assert same.kernel == ("packed_rows" if n_cols % width == 0 else "aligned_rows")
+    for n_cols in (1023, 8193):
+        assert choose(131, n_cols, itemsize).kernel == "aligned_rows"
 
 
 @of_every_operation
@@ -527,8 +544,7 @@ CANDIDATES = {
     (4, True, LOG_SOFTMAX_VJP): {262_144: ((8192, 168, 0), (2048, 128, 2))},
     (2, False, SOFTMAX): {
         196_608: ((8192, 64, 0), (8192, 80, 1)),
-        1_310_720: ((8192, 80, 1), (8192, 128, 2)),
-        2_097_152: ((8192, 128, 2), (16384, 128, 2)),
+        1_310_720: ((8192, 80, 1), (16384, 128, 2)),
         264 * 16384: ((16384, 128, 2), None),
     },
     (2, True, LOG_SOFTMAX): {114_688: ((2048, 72, 0), (8192, 96, 1))},

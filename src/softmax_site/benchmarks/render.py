@@ -9,7 +9,7 @@ from softmax_bench.roster import PROVIDERS
 from softmax_site.benchmarks import bookkeeping, facts, overview, ranks, rungs
 from softmax_site.benchmarks.data import newest, of_suite, read_reasons, size_key
 from softmax_site.benchmarks.page import Rendered
-from softmax_site.benchmarks.suites import PAGES, loss_head
+from softmax_site.benchmarks.suites import PAGES, loss_head, tuning
 from softmax_site.benchmarks.suites.random import tuning_fragment
 
 
@@ -33,6 +33,7 @@ def render(root: Path) -> Rendered:
     out.fragments["loss-head-speeds"] = loss_head.speeds(data)
     out.fragments["maps-speed"] = loss_head.maps_fragment(data)
     out.fragments["bench-random-tuning"] = tuning_fragment(root, data)
+    out.fragments["bench-tuning"] = tuning.fragment(root)
     reasons = read_reasons(root)
     out.fragments |= overview.fragments(data, reasons)
     out.fragments |= rungs.fragments(data)

@@ -32,6 +32,7 @@ START = "plan.py"
 FOLLOWED = ("choose/", "operations/", "layout.py", "checks.py", "plan.py")
 """What the page runs of the library; the rest launches kernels or is one."""
 
+UNEXPLAINED = ("choose/constants.py", "choose/model.py")
 EXPLAINED = ("choose/",)
 """Where every condition is recorded, but in what follows from a choice; and in one function of the
 planner:"""
@@ -101,7 +102,7 @@ class _Steps(ast.NodeTransformer):
         self.level = path.count("/") + 1
         self.function = ""
         self.needed: set[str] = set()
-        explained = path.startswith(EXPLAINED) and path != "choose/constants.py"
+        explained = path.startswith(EXPLAINED) and path not in UNEXPLAINED
         self.functions = None if explained else EXPLAINED_FUNCTIONS.get(path, set())
 
     # ---- Statements that go or change ----

@@ -49,15 +49,26 @@ WORDS = {
         "An access moves 16 bytes.",
         "Elements move one by one.",
     ),
+    ("choose_rows", "device.tuned or traits.any_order"): Words(
+        "Were the constants measured on such a GPU, or must the bits be the same in every batch?",
+        "So these constants decide.",
+        "So a model decides: it gives every kernel that is possible a time.",
+    ),
+    ("choose_strided", "device.tuned or traits.any_order"): Words(
+        "Were the constants measured on such a GPU, or must the bits be the same in every batch?",
+        "So these constants decide.",
+        "So a model decides: it gives every kernel that is possible a time.",
+    ),
     (
-        "choose_rows",
-        "vector == # or n_cols <= row_tiles.longest_without_edges(held, divisor, traits)",
+        "choose_adjacent",
+        "alone or vector == # or n_cols <= row_tiles.longest_without_edges(held, divisor, traits)",
     ): Words(
-        "Is a row ({n_cols} elements) so short that it moves by what divides all rows?",
+        "Is a row ({n_cols} elements) so short, or so much by itself, that it moves by what "
+        "divides all rows?",
         "An access moves {divisor} of them at most, and no row has edges.",
         "An access moves a whole vector, and a row that it does not divide has edges.",
     ),
-    ("choose_rows", "fits_one_program(n_rows, n_cols, held, edges, traits, device)"): Words(
+    ("choose_adjacent", "fits_one_program(n_rows, n_cols, held, edges, traits, device)"): Words(
         "Should a row of {n_cols} elements be one program’s, held in its registers?",
         "It is read once and written once, by one program.",
         "It is too long for that, or there are too few rows to keep the GPU busy.",
@@ -70,7 +81,7 @@ WORDS = {
     ("fits_one_program", "n_cols <= longest"): Words(
         "Is a row ({n_cols} elements) at most {longest} long, the measured limit?"
     ),
-    ("choose_rows", "held == # or n_cols > split_rows.MAX_COLS or too_many_programs"): Words(
+    ("choose_adjacent", "held == # or n_cols > split_rows.MAX_COLS or too_many_programs"): Words(
         "Is it float64, too long to be split, or in too many pieces to count?",
         "It is read twice.",
         "Several programs share a row.",

@@ -13,13 +13,14 @@ What the answer depends on, besides the shape: the [device][triton_softmax.choos
 launched.
 
 Pure functions of numbers, which need the standard library only; the tests call them on both sides
-of every threshold. The thresholds were measured on an H200.
+of every threshold. The thresholds were measured on an H200; on a GPU that nobody has tuned on a
+[model][triton_softmax.choose.model] chooses.
 """
 
+from .columns import choose_strided
 from .constants import Choice
 from .device import Device
 from .rows import choose_rows
-from .strided import choose_strided
 from .traits import Traits
 
 __all__ = ["Choice", "Device", "Traits", "choose_rows", "choose_strided"]

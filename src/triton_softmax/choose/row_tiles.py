@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from .constants import Choice, RowTile
 from .device import Device
 from .traits import Traits
@@ -51,6 +53,28 @@ compiled for each power of two."""
 ELEMENTS_PER_THREAD = {2: 64, 4: 64, 8: 16}
 """Elements of a longer row that a thread holds, by their bytes: as many as leave room for several
 programs on a multiprocessor."""
+
+
+class Rows(NamedTuple):
+    """Rows of adjacent elements, as a choice sees them."""
+
+    n_rows: int
+    """Number of rows."""
+
+    n_cols: int
+    """Number of columns."""
+
+    itemsize: int
+    """Bytes of the widest element that is read, which is what a program keeps in registers."""
+
+    vector: int
+    """Elements that one access moves where rows may have edges."""
+
+    edges: bool
+    """Rows do not all start and end on a vector."""
+
+    divisor: int
+    """Elements that one access moves if no row is to have edges."""
 
 
 def fits_one_program(
@@ -135,7 +159,7 @@ def _short_rows(
     """Many short rows, 2 KiB of them to a program, in tiles so narrow that few lanes are empty; if
     there are too few rows for that, still as many as give each thread something to do."""
     power = next_power_of_2(n_cols)
-    block_cols = power if n_cols == power else max(2, vector, min(16, power // 4))
+    block_cols = power if n_cols == power or power <= 4 else max(2, vector, min(16, power // 4))
     tiles = ceil_div(n_cols, block_cols)
     if tiles > 4:
         tiles = next(each for each in TILES[8] if each >= tiles)

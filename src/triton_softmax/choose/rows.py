@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from . import row_tiles, split_rows
+from . import model, row_tiles, split_rows
 from .constants import Choice
 from .device import Device
-from .row_tiles import choose_row_tile, fits_one_program
+from .row_tiles import Rows, choose_row_tile, fits_one_program
 from .split_rows import choose_split_rows
 from .strided import choose_loops
 from .traits import Traits
@@ -13,6 +13,22 @@ from .vectors import ceil_div, vector_of_lines, vector_width
 
 MANY_ROWS = 2**20
 """Rows enough for any device: their number, where a choice must not depend on it."""
+
+
+def rows_of(
+    n_rows: int,
+    n_cols: int,
+    itemsize: int,
+    addresses: tuple[int, ...],
+    strides: tuple[int, ...],
+    held: int | None = None,
+) -> Rows:
+    """Rows as a choice sees them; the arguments as in `choose_rows`."""
+    vector = vector_width(itemsize, addresses, strides)
+    edges = bool(n_cols % vector) or any(stride % vector for stride in strides)
+    # What divides everything is seldom a whole vector, but then rows have no edges.
+    divisor = vector_of_lines(itemsize, addresses, (n_cols, *strides))
+    return Rows(n_rows, n_cols, held or itemsize, vector, edges, divisor)
 
 
 def choose_rows(
@@ -44,24 +60,32 @@ def choose_rows(
     Raises:
         ValueError: the implementation insisted on cannot take this shape.
     """
-    held = held or itemsize
-    vector = vector_width(itemsize, addresses, strides)
-    edges = bool(n_cols % vector) or any(stride % vector for stride in strides)
-    # What divides everything is seldom a whole vector, but then rows have no edges.
-    divisor = vector_of_lines(itemsize, addresses, (n_cols, *strides))
-    if implementation is not None:
-        refuse(implementation, n_cols, held, vector)
-        if implementation == "split_rows":
-            return choose_split_rows(n_rows, n_cols, held, vector, edges, traits, device)
-        aligned = implementation == "aligned_rows"
-        vector = vector if aligned else divisor
-        return choose_row_tile(n_rows, n_cols, held, vector, aligned, traits, device)
+    rows = rows_of(n_rows, n_cols, itemsize, addresses, strides, held)
+    if implementation is None:
+        if device.tuned or traits.any_order:
+            return choose_adjacent(rows, traits, device)
+        return model.choose_adjacent(rows, traits, device)
+    _, _, held, vector, edges, divisor = rows
+    refuse(implementation, n_cols, held, vector)
+    if implementation == "split_rows":
+        return choose_split_rows(n_rows, n_cols, held, vector, edges, traits, device)
+    aligned = implementation == "aligned_rows"
+    vector = vector if aligned else divisor
+    return choose_row_tile(n_rows, n_cols, held, vector, aligned, traits, device)
+
+
+def choose_adjacent(rows: Rows, traits: Traits, device: Device) -> Choice:
+    """One program's if they fit its registers, else chunks on several programs, else loops."""
+    n_rows, n_cols, held, vector, edges, divisor = rows
     if traits.any_order and n_cols > row_tiles.LONGEST_OF_FEW:
         # Chunks, whose sums are added in floating point: the same for every number of rows.
         if held == 8 or n_cols > split_rows.MAX_COLS:
             return choose_loops(1, n_cols, held, traits, device)
         return choose_split_rows(MANY_ROWS, n_cols, held, vector, edges, traits, device)
-    if vector == 1 or n_cols <= row_tiles.longest_without_edges(held, divisor, traits):
+    # A row that has a multiprocessor for itself is a matter of instructions, and edges take many.
+    alone = n_rows < device.multiprocessors and 1024 < n_cols <= row_tiles.LONGEST_OF_FEW
+    alone = alone and not traits.any_order
+    if alone or vector == 1 or n_cols <= row_tiles.longest_without_edges(held, divisor, traits):
         vector, edges = divisor, False
     if fits_one_program(n_rows, n_cols, held, edges, traits, device):
         return choose_row_tile(n_rows, n_cols, held, vector, edges, traits, device)

@@ -110,7 +110,6 @@ def candidates_for_many_rows(
         return [
             one_chunk_each,
             (1_310_720, next_chunk),
-            (2_097_152, Candidate(8192, 128, depth=2)),
             (ANY_LENGTH, Candidate(16384, 128, num_warps=8, depth=2)),
         ]
     if edges:
@@ -251,7 +250,20 @@ def choose_split_rows(
     ]
     two_launches = not possible
     chosen = for_two_launches(n_cols, itemsize, traits, device) if two_launches else possible[0]
+    return split_as(chosen, n_cols, itemsize, vector, edges, traits, device, two_launches)
 
+
+def split_as(
+    chosen: Candidate,
+    n_cols: int,
+    itemsize: int,
+    vector: int,
+    edges: bool,
+    traits: Traits,
+    device: Device,
+    two_launches: bool = False,
+) -> Choice:
+    """Rows split in a given way; the other arguments as above."""
     n_chunks = ceil_div(n_cols, chosen.block)
     # Where a number is written for a row, one program reads its words: lanes to spare cost nothing,
     # and rows of other lengths find the same kernel.

@@ -13,7 +13,7 @@ from .constants import Choice, SplitStrided, StridedLoops, StridedTile
 from .device import Device
 from .polling import lanes_and_polls
 from .traits import Traits
-from .vectors import ceil_div, next_power_of_2, vector_of_lines
+from .vectors import ceil_div, next_power_of_2
 
 CHUNK_REGISTERS = 128
 """Registers per thread of a program that holds a chunk of the softmax dimension."""
@@ -42,51 +42,6 @@ class Columns(NamedTuple):
 
     wide_index: bool
     """Offsets within one outer slice need 64 bits."""
-
-
-def choose_strided(
-    n_outer: int,
-    n_cols: int,
-    n_inner: int,
-    itemsize: int,
-    *,
-    traits: Traits,
-    addresses: tuple[int, ...],
-    outer_strides: tuple[int, ...],
-    col_strides: tuple[int, ...],
-    inner_strides: tuple[int, ...],
-    device: Device,
-    held: int | None = None,
-) -> Choice:
-    """The choice for an operation along the middle dimension of (n_outer, n_cols, n_inner).
-
-    Args:
-        n_outer: size of the first dimension.
-        n_cols: length of the softmax dimension.
-        n_inner: size of the last dimension.
-        itemsize: bytes of the narrowest element of the tensors involved; 8 only if all are float64.
-        traits: of the operation.
-        addresses: of the tensors' first elements.
-        outer_strides, col_strides, inner_strides: of each tensor, in elements, from one to the next
-            along each dimension; any, 0 included.
-        device: what the kernel will run on.
-        held: bytes of the widest element that is read; by default `itemsize`.
-    """
-    counts = (n_inner, *outer_strides, *col_strides)
-    vector = vector_of_lines(itemsize, addresses, counts)
-    triton_sees_it = all(count % 16 == 0 for count in counts)
-    steps = zip(col_strides, inner_strides, strict=True)
-    largest_offset = max((n_cols - 1) * col + (n_inner - 1) * inner for col, inner in steps)
-    columns = Columns(
-        n_outer,
-        n_cols,
-        n_inner,
-        itemsize=held or itemsize,
-        vector=vector,
-        stated_vector=1 if triton_sees_it else vector,
-        wide_index=largest_offset >= 2**31,
-    )
-    return choose_columns(columns, traits, device)
 
 
 # --8<-- [start:columns]
@@ -140,7 +95,7 @@ def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Cho
     else:
         block_inner = 16
     block_inner = min(block_inner, next_power_of_2(columns.n_inner))
-    few = columns.n_outer * ceil_div(columns.n_inner, block_inner) < device.multiprocessors
+    groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
     while block_inner > 8 and (
         columns.n_outer * ceil_div(columns.n_inner, block_inner) < device.multiprocessors
     ):
@@ -157,11 +112,13 @@ def choose_strided_tile(columns: Columns, traits: Traits, device: Device) -> Cho
     per_thread = 80 if sixteen else 48 if columns.itemsize == 4 else 32
     if tiles == 1 and power > 512:
         per_thread = 64
-    if few and columns.itemsize <= 4:
-        per_thread = 20  # all of it on its way at once
+    if groups < device.multiprocessors and columns.itemsize <= 4:
+        per_thread = 20 // traits.inputs  # all of it on its way at once
     num_warps = 1
     while num_warps < 16 and tiles * block_cols * block_inner > 32 * per_thread * num_warps:
         num_warps *= 2
+    if device.multiprocessors <= groups < 4 * device.multiprocessors and columns.itemsize <= 4:
+        num_warps = min(16, 2 * num_warps)
     return Choice("strided", how, num_warps)
 
 
@@ -193,6 +150,12 @@ def choose_split_strided(columns: Columns, traits: Traits, device: Device) -> Ch
     programs = columns.n_outer * ceil_div(columns.n_inner, 32) * ceil_div(columns.n_cols, 512)
     if programs < 2 * device.multiprocessors:
         block_cols, block_inner, num_warps = 256, 32 // columns.itemsize, 4
+    return split_strided_as((block_cols, block_inner, num_warps), columns, device)
+
+
+def split_strided_as(tile: tuple[int, int, int], columns: Columns, device: Device) -> Choice | None:
+    """The same with a given (block_cols, block_inner, warps) of a chunk."""
+    block_cols, block_inner, num_warps = tile
     block_inner = min(block_inner, next_power_of_2(columns.n_inner))
     n_chunks = ceil_div(columns.n_cols, block_cols)
     programs = columns.n_outer * ceil_div(columns.n_inner, block_inner) * n_chunks

@@ -29,7 +29,7 @@ from softmax_bench.compilation import (
 )
 from softmax_site.computed import compiled as computed
 from softmax_site.computed import spills
-from triton_softmax.choose import Choice
+from triton_softmax.choose import Choice, Device
 from triton_softmax.choose.constants import (
     RowTile,
     SplitRows,
@@ -326,6 +326,46 @@ def shipped() -> list[Shipped]:
     return list(found.values())
 
 
+# --- what a model chooses for GPUs that nobody has tuned on
+
+
+UNTUNED = {"sm_80": Device(108, True), "sm_90": Device(114, True), "sm_100": Device(148, True)}
+"""An A100, an H100 in a slot, a B200."""
+MODELLED_SHAPES = (
+    (10**5, 100),
+    (10**5, 1000),
+    (10**4, 12_001),
+    (10**3, 100_001),
+    (8, 2**20),
+    (64, 100, 256),
+    (16, 4096, 64),
+)
+"""As in `registers.SHAPES`."""
+
+
+def modelled() -> list[tuple[Choice, Request]]:
+    """Choices for every shape, in two element types and for three operations, on each GPU in
+    turn."""
+    found = []
+    targets = itertools.cycle(UNTUNED)
+    operations = ("softmax", "log_softmax_backward", "logsumexp")
+    for operation, dtype, shape in itertools.product(operations, ("fp32", "bf16"), MODELLED_SHAPES):
+        target = next(targets)
+        choice = registers.choose(operation, dtype, shape, UNTUNED[target])
+        request = geometry_request(
+            choice.kernel,
+            operation,
+            dtype,
+            choice.launches[-1],
+            target,
+            num_warps=choice.num_warps,
+            aligned="strided" in choice.kernel,
+            max_registers=choice.max_registers,
+        )
+        found.append((choice, request))
+    return found
+
+
 # --- all of them, compiled once
 
 SIZES = (1024, 16384, 32768, 65536, 131072)
@@ -349,6 +389,7 @@ GEOMETRY_IDS = {
 }
 TABLE = [(case, request) for case in registers.cases() for request in case.requests]
 SHIPPED = shipped()
+MODELLED = modelled()
 
 
 @pytest.fixture(scope="module")
@@ -358,6 +399,7 @@ def requests() -> dict[str, Request]:
     found += [geometry_case(*each) for each in GEOMETRY_IDS.values()]
     found += [request for _, request in TABLE] if PINNED else []
     found += [case.request for case in SHIPPED]
+    found += [request for _, request in MODELLED]
     found += [*map(single_block, SIZES), single_block(1024, aligned=())]
     found += [*spills.requests(), *map(computed.request, (True, False))]
     return {known.key(request): request for request in found}
@@ -491,6 +533,16 @@ def test_shipped_configurations_of_split_rows(compiled):
         spilling += result.spill_bytes > 0
     # Of configurations that differ in the number of words alone, the one with the most is here.
     assert ALSO_SPILLED or spilling <= len(SHIPPED) // 7
+
+
+def test_what_a_model_chooses_fits_the_registers(compiled):
+    """On every GPU: whole vectors, and nothing spilled but at most nine registers."""
+    assert len({choice.kernel for choice, _ in MODELLED}) >= 5
+    for choice, request in MODELLED:
+        result = compiled(request)
+        assert result.spill_bytes <= 36 + ALSO_SPILLED, request
+        assert result.registers <= (choice.max_registers or 255)
+        assert result.load_bits >= 64, request
 
 
 def reduces(case: Shipped) -> bool:

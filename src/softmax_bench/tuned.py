@@ -1,0 +1,83 @@
+"""The file that `softmax_bench.tune` writes, read without torch: what was found best in each cell,
+and how near to it the library and its model came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+
+FILE = "docs/benchmarks/tuning.json"
+
+CHOOSERS = ("library", "model")
+"""Who chose, by the name under which a cell says which choice it was."""
+
+SMALL_MICROSECONDS = 10.0
+"""A tensor is small if its copy takes less."""
+
+
+class DataError(ValueError):
+    """A file that is none of `tune`, or that says what cannot be."""
+
+
+def read(path: Path) -> list[dict]:
+    """The runs of a file, each with its cells.
+
+    Raises:
+        DataError: it is not what `tune` writes, or has a cell without positive times, or one of
+            another seed.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] != FORMAT:
+            raise DataError(f"format {data['format']}, not {FORMAT}")
+        for run in data["runs"]:
+            for cell in run["cells"]:
+                _check(run, cell)
+        return data["runs"]
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        raise DataError(f"{path}: {type(error).__name__}: {error}") from error
+
+
+def _check(run: dict, cell: dict) -> None:
+    if cell["seed"] != run["seed"]:
+        raise DataError(f"a cell of seed {cell['seed']} in a run of seed {run['seed']}")
+    found = [[time for time in each[1:] if time is not None] for each in cell["timed"]]
+    if min(cell["copy"], *(time for each in found for time in each)) <= 0:
+        raise DataError(f"{cell['shape']}: a time that cannot be")
+    for name in CHOOSERS:
+        at = cell[name]
+        if at is not None and not (0 <= at < len(found)):
+            raise DataError(f"{cell['shape']}: no choice {at} of the {name}")
+    best(cell["timed"])
+
+
+def best(timed: Sequence[Sequence[Any]]) -> int:
+    """Which of (choice, time, time) was fastest in the first round; what failed has no times.
+
+    >>> best([("a", 3.0, 3.1), ("b", 2.0, 2.5), ("c", None, None)])
+    1
+    """
+    known = [at for at, (_, first, second) in enumerate(timed) if first and second]
+    if not known:
+        raise DataError("a cell in which everything failed")
+    return min(known, key=lambda at: timed[at][1])
+
+
+def share(cell: dict, chooser: str) -> float | None:
+    """The speed of a chooser's choice over that of the best one, both in the second round; None if
+    its choice was not measured."""
+    at, timed = cell[chooser], cell["timed"]
+    if at is None or not timed[at][2]:
+        return None
+    return timed[best(timed)][2] / timed[at][2]
+
+
+def kind(cell: dict) -> tuple[str, str, str]:
+    """(geometry, direction, size of the tensor) of a cell."""
+    geometry = cell["timed"][0][0][0].replace("split_strided", "strided")
+    size = "small" if cell["copy"] < SMALL_MICROSECONDS else "large"
+    return geometry.replace("strided_loops", "strided"), cell["direction"], size
