@@ -177,6 +177,7 @@ def loss(
     scale=1.0,
     z_loss=0.0,
     in_place=False,
+    loss_dtype=None,
     **more: Any,
 ) -> None:
     """Cross-entropy of shards is that of the whole, and so is its gradient."""
@@ -215,6 +216,7 @@ def loss(
         "z_loss": z_loss,
         "return_lse": True,
         "inplace_backward": in_place,
+        "loss_dtype": loss_dtype,
         **more,
     }
     if sizes is not None:
@@ -225,7 +227,8 @@ def loss(
             found, lse = cross_entropy(mine, p, given, group=group, **arguments)
         with Messages() as backward:
             found.backward(g.to(found.dtype))
-    near(found, expected.detach(), dtype)
+    assert found.dtype == (loss_dtype or dtype)
+    near(found, expected.detach(), loss_dtype or dtype)
     near(lse, expected_lse.detach(), torch.float32 if dtype != torch.float64 else dtype)
     near(leaf.grad, part(gradient, group, dim, sizes), dtype)
     same_bits(group, found, lse)

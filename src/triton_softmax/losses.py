@@ -162,11 +162,10 @@ def cross_entropy(
     implementation = invariance.chosen(None, batch_invariant)
     if distributed.divided(input, group, vocab_start):
         asked = (ignore_index, reduction, label_smoothing, z_loss, inplace_backward, implementation)
-        where = (group, vocab_start, vocab_size, asked)
+        where = (group, vocab_start, vocab_size, (*asked, loss_dtype))
         loss, lse = distributed.cross_entropy(
             input, target, weight, *where, softcap=softcap, scale=scale
         )
-        loss = loss.to(loss_dtype)
         return (loss, lse.detach()) if return_lse else loss
     _check(input, target, weight, reduction, label_smoothing, z_loss, softcap, scale, ignore_index)
     settings = Settings(

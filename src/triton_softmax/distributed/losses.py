@@ -140,7 +140,7 @@ class _OfDistribution(Function):
         share = of_weight[0] if of_weight else share
         if loss.reduction == "none":
             factors = m.new_tensor((1.0, loss.z_loss))
-            result = each + factors[1] * lse * lse
+            result = (each + factors[1] * lse * lse).to(loss.dtype)
         else:
             result, factors = steps.reduced(steps.sums_of(each, lse, share, kept), loss)
         share, z = factors.unbind(0)

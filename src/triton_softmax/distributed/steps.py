@@ -48,6 +48,8 @@ class Loss(NamedTuple):
     z_loss: float
     in_place: bool
     implementation: str | None
+    dtype: torch.dtype
+    """Of the loss."""
     over_rows: tuple[Any, ...] = ()
     """Groups that have other rows: a mean is over theirs as well."""
 
@@ -68,6 +70,7 @@ def _run(
     key = (kernel.__name__, programs, index, numbers, *constants.values())
     for each in inputs:
         key += (each.dtype, each.get_device(), each.data_ptr() & 15)
+    key += tuple([each.dtype for each in outs])
     launch = _launches.of(key, lambda: Launch(kernel, programs, numbers, constants, {}))
     launch.run(inputs, outs)
 
@@ -190,7 +193,7 @@ def rows_of_loss(
     if by_kernels(target):
         block, programs = _blocks(n_rows)
         lse, numbers = lines.new_empty(n_rows), lines.new_empty(3, n_rows)
-        found = lse.new_empty(n_rows) if each else lines.new_empty(4, programs)
+        found = lse.new_empty(n_rows, dtype=loss.dtype) if each else lines.new_empty(4, programs)
         given = (lines, target, *(() if weight is None else (weight.contiguous(),)))
         sizes = ((*lines.shape, header), n_rows, total, loss.ignore_index)
         constants = {
@@ -222,7 +225,7 @@ def rows_of_loss(
     lse = torch.where(kept, m + log_d, 0.0)
     numbers = torch.stack([m, d, factor])
     if each:
-        return Rows(lse, numbers, losses + loss.z_loss * (lse * lse))
+        return Rows(lse, numbers, (losses + loss.z_loss * (lse * lse)).to(loss.dtype))
     return Rows(lse, numbers, sums_of(losses, lse, factor, kept))
 
 
@@ -257,7 +260,7 @@ def reduced(sums: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
             raise IndexError("a target is out of bounds, on a rank that has other rows")
         sums = sums[:4].unsqueeze(1)
     if by_kernels(sums):
-        result, factors = sums.new_empty(()), sums.new_empty(2)
+        result, factors = sums.new_empty((), dtype=loss.dtype), sums.new_empty(2)
         parts = sums.shape[1]
         block = min(PARTS, next_power_of_2(parts))
         constants = {"MEAN": mean, "Z_LOSS": z_loss, "BLOCK": block}
@@ -270,7 +273,7 @@ def reduced(sums: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
         result, factors = result / weights, factors / torch.stack([weights, rows])
     if z_loss:
         result = result + factors[1] * squares
-    return result, factors
+    return result.to(loss.dtype), factors
 
 
 def numbers_of_gradient(
@@ -310,7 +313,7 @@ def numbers_of_gradient(
         }
         _run(losses_backward_kernel, given, (columns, found), programs, sizes, constants)
         return numbers[0], columns, *found.unbind(0)
-    (m, d, r), target = numbers.unbind(0), target[:, 0]
+    (m, d, r), target, g = numbers.unbind(0), target[:, 0], g.to(numbers.dtype)
     kept = target != loss.ignore_index
     z = 2.0 * rows.lse * (z_loss if factors is None else factors[1])
     r = r if factors is None else r * factors[0]

@@ -104,6 +104,10 @@ def test_cross_entropy_of_other_shapes(ranks):
     ranks.ask("loss", (6, 3), F64, label_smoothing=0.1)  # a rank without classes
     ranks.ask("loss", (6, 9), F64, sizes=[0, 8, 1, 0], weight=True)
     ranks.ask("loss", (6, 9), BF16, in_place=True, world=2)
+    for by_kernels in (True, False):
+        for more in ({}, {"reduction": "none"}, {"weight": True, "label_smoothing": 0.1}):
+            ranks.ask("loss", (6, 9), F16, by_kernels, world=2, loss_dtype=F32, **more)
+            ranks.ask("loss", (6, 9), BF16, by_kernels, world=2, **more)
 
 
 @pytest.mark.parametrize("by_kernels", WAYS)
