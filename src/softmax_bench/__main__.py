@@ -34,6 +34,9 @@ def _selection(parser: argparse.ArgumentParser) -> None:
         "--columns", type=_list, default=None, help="row lengths to keep; all by default"
     )
     parser.add_argument(
+        "--cases", default=None, help="a file: only cases whose names stand in it, one in a line"
+    )
+    parser.add_argument(
         "--seed",
         type=int,
         default=None,
@@ -44,7 +47,11 @@ def _selection(parser: argparse.ArgumentParser) -> None:
 
 def _cases(options: argparse.Namespace) -> list[cases.Case]:
     columns = [int(text) for text in options.columns] if options.columns else None
-    return cases.select(options.suites, options.providers, options.dtypes, columns, _seed(options))
+    found = cases.select(options.suites, options.providers, options.dtypes, columns, _seed(options))
+    if options.cases is None:
+        return found
+    named = set(Path(options.cases).read_text(encoding="utf-8").split())
+    return [case for case in found if case.id in named]
 
 
 def _seed(options: argparse.Namespace) -> int:
@@ -65,6 +72,8 @@ def _selection_arguments(options: argparse.Namespace) -> list[str]:
         value = getattr(options, name)
         if value:
             arguments += [f"--{name}", ",".join(value)]
+    if options.cases is not None:
+        arguments += ["--cases", options.cases]
     return [*arguments, "--seed", str(options.seed)]
 
 
