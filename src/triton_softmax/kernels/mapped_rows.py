@@ -54,8 +54,11 @@ def starts_of_rows(
             step = strides[i][1 + g]
             if (i < LEADING) | ((i >= FIRST) & (i < LAST)):
                 step = multiple_of(step, HOW.vector)
-            offsets += (rest % sizes[g]).to(tl.int64) * step
-            rest = rest // sizes[g]
+            if g + 1 < len(sizes):
+                offsets += (rest % sizes[g]).to(tl.int64) * step
+                rest = rest // sizes[g]
+            else:
+                offsets += rest.to(tl.int64) * step
         starts = starts + (ptrs[i] + offsets,)
     return starts
 
@@ -124,15 +127,21 @@ def load_tile(starts, strides, cols, inside, query, OP: tl.constexpr, MAPS: tl.c
     INPUTS: tl.constexpr = OP.inputs
     FURTHER: tl.constexpr = OP.inputs + OP.numbers
     LAST: tl.constexpr = FURTHER + MAPS.x + MAPS.bias
+    VECTOR: tl.constexpr = HOW.vector
     kept = inside
     if MAPS.causal:
-        kept = kept & (cols <= query)
+        kept = cols <= query
         inside = inside & (cols < (query // HOW.vector + 1) * HOW.vector)
     if HOW.wide_index:
         cols = cols.to(tl.int64)
     if MAPS.where:
-        where = tl.load(starts[LAST] + cols * strides[LAST][0], mask=inside, other=0)
-        kept = kept & (where != 0)
+        there = starts[LAST] + cols * strides[LAST][0]
+        there = tl.max_contiguous(there, (1, VECTOR))
+        where = tl.load(there, mask=inside, other=0) != 0
+        if MAPS.causal:
+            kept = kept & where
+        else:
+            kept = where
     raw = ()
     for i in tl.static_range(INPUTS):
         raw = raw + (tl.load(starts[i] + cols * strides[i][0], mask=inside, other=0.0),)
@@ -225,7 +234,7 @@ def finish_tile(
             # eq: maps-scale-gradient
             of_scale = sum_of_tile(tl.where(result == 0.0, 0.0, result * x), OP)
         result = scaled(result, scale, MAPS)
-    elif MAPS.where or MAPS.causal or MAPS.safe:
+    elif blank is not None:
         result = tl.where(kept, result, blank)
     tl.store(ends[0] + cols * strides[0][0], result.to(INNER).to(OUT), mask=inside)
     return of_scale
@@ -393,20 +402,29 @@ def mapped_rows_kernel(
         if MAPS.sink:
             m = tl.where(sink == float("inf"), sink, m)
     if HOW.write and not OP.reduces:
-        blank = tl.full((BLOCK_ROWS, 1), MAPS.empty, ACC)
-        if OP.shifted and not MAPS.safe:  # 0/0 where nothing is left of a row
-            blank = tl.where(totals[0] == 0.0, float("nan"), blank)
         given = adjusted(m, totals, numbers, OP)
         last = (query, m)
         if OP.finish_at is not None:
             last = OP.finish_at(m, given, numbers)
+        MASKED: tl.constexpr = MAPS.where or MAPS.causal or MAPS.safe
+        of_scale = tl.zeros((BLOCK_ROWS, 1), ACC)
+        blank = None
+        walked = not HOW.whole
+        if MASKED and not MAPS.after:
+            blank = tl.full((BLOCK_ROWS, 1), MAPS.empty, ACC)
+            if OP.shifted and not MAPS.safe:  # 0/0 where nothing is left of a row
+                blank = tl.where(totals[0] == 0.0, float("nan"), blank)
+            if HOW.whole:
+                # Padding comes out as a masked place should, if the row has a sum; else such a
+                # tile is read again, since its places would be too many to remember.
+                walked = tl.max((totals[0] > 0.0).to(tl.int32) ^ 1) > 0
         if HOW.whole:
-            of_scale = finish_tile(
-                ends, out_strides, raw, kept, tile, inside, m, given, last, blank, scale,
-                OP, MAPS, INNER, HOW,
-            )  # fmt: skip
-        else:
-            of_scale = tl.zeros((BLOCK_ROWS, 1), ACC)
+            if not walked:
+                of_scale = finish_tile(
+                    ends, out_strides, raw, kept, tile, inside, m, given, last, None, scale,
+                    OP, MAPS, INNER, HOW,
+                )  # fmt: skip
+        if walked:
             for start in range(begin, end, BLOCK_COLS):
                 cols = start + tile
                 inside = there & (cols < end)
