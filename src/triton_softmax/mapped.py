@@ -6,33 +6,21 @@ Whatever a map takes is a view in the shape of x, broadcast by strides of 0.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .choose.device import Device
 from .choose.mapped import NO_SCALE, ONE_SCALE, SCALES, Maps, choose_mapped
 from .choose.vectors import ceil_div, vector_of_lines
 from .kernels.mapped_rows import mapped_rows_kernel
 from .launch import Launch, Memo, Workspace, cuda_index, current_device
 from .layout import collapse
 from .operations.operation import Operation, in_any_order
+from .plan import _device_of
+from .ways import Way
 
 _calls = Memo()
-
-
-class Way(NamedTuple):
-    """The maps of a call, all optional; tensors in the shape of x, with 1 along `dim` if they have
-    a number for each row, or of no dimension."""
-
-    scale: float | Tensor = 1.0
-    softcap: float | None = None
-    bias: Tensor | None = None
-    where: Tensor | None = None
-    causal: bool = False
-    sink: Tensor | None = None
-    safe: bool = False
 
 
 class _Call:
@@ -108,13 +96,6 @@ class _Call:
         words = self.workspace.take(inputs[0].device)
         for launch in self.launches:
             launch.run(inputs, outs, words)
-
-
-def _device_of(x: Tensor) -> Device:
-    if not x.is_cuda:
-        return Device()
-    properties = torch.cuda.get_device_properties(x.device)
-    return Device(properties.multi_processor_count, nvidia=torch.version.hip is None)
 
 
 def run(
