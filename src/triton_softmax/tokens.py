@@ -255,11 +255,13 @@ class _Tokens(Function):
             # Somebody wants a derivative of this as well, and gets it from operators that have one.
             dx, dscale = _differentiable(x, index, scale, factor, g, g_entropy)
             return dx, None, dscale, *(None,) * 4
-        several = index is not None and index.shape[1] > 1
-        picked = x.gather(1, index) if several else None  # before anything is written over x
+        picked = None
+        if index is not None and index.shape[1] > 1:
+            picked = x.gather(1, index)  # before anything is written over x
         tokens = _one_token(x, index, g)
         of_scale = scale is not None and ctx.needs_input_grad[2]
-        dx, dscale = x.detach(), None
+        dx = x.detach()
+        dscale: Any = None
         if scale is None and factor == 1.0:
             dx = _from_summaries(dx, tokens, g_entropy, summary, dx if ctx.in_place else None)
         else:
@@ -268,13 +270,13 @@ class _Tokens(Function):
                 dscale = registration.tokens_backward_(dx, *arguments)
             else:
                 dx, dscale = registration.tokens_backward(x, *arguments)
-        if several:
+        if index is not None and picked is not None:
             dx.scatter_add_(1, index, (g * (factor if scale is None else scale)).to(dx.dtype))
         if ctx.in_place:
             torch.autograd.graph.increment_version(dx)
-        if not of_scale:
+        if scale is None or not of_scale:
             return dx, None, None, *(None,) * 4
-        if several:
+        if picked is not None:
             dscale = dscale + (g * picked).sum(1, keepdim=True)
         return dx, None, dscale.sum_to_size(scale.shape).to(scale.dtype), *(None,) * 4
 
