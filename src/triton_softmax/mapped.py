@@ -22,6 +22,9 @@ from .ways import Way
 
 _calls = Memo()
 
+CACHED = 1 << 23
+"""Bytes of mask and bias that stay in the cache beside all rows that go by."""
+
 
 class _Call:
     """The launches for tensors that lie alike.
@@ -50,6 +53,12 @@ class _Call:
         one_row = [(1,) * (1 + len(views))]
         groups = collapse(x.shape, [view.stride() for view in views], dim)[::-1] or one_row
         n_rows = math.prod([group[0] for group in groups])
+        of_maps = [i for i in range(op.inputs + op.numbers + maps.x, n_inputs) if along[i]]
+        rows_of_maps = math.prod(g[0] for g in groups if any(g[1 + i] for i in of_maps))
+        bytes_of_maps = rows_of_maps * n_cols * sum(views[i].element_size() for i in of_maps)
+        if bytes_of_maps > CACHED and not maps.causal:
+            # Rows with the same mask and bias follow each other, and find these in the cache.
+            groups.sort(key=lambda group: any(group[1 + i] for i in of_maps))
         # A row of one element has no stride, and the part of a result has one for chunks.
         steps = [
             (1 if n_cols == 1 else view.stride(dim)) if elements else 0

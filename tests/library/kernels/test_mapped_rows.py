@@ -51,6 +51,27 @@ def test_whole_vectors_and_no_spills():
         request(VJP, "xxxmf", "xff", back, 4096, 7),
         request(LOSS, "xtfff", "xff", Maps(after=True, scaled=1, softcap=30.0), 128_256, 2),
     ]
-    for result in compile_many(requests):
+    *whole, walked = compile_many(requests)
+    for result in whole:
         assert result.load_bits == result.store_bits == 128
         assert result.spill_bytes == 0 and result.registers <= 128
+    assert "cp.async.cg" in walked.assembly  # moves 16 bytes, while the tile before is computed
+    assert walked.store_bits == 128 and walked.spill_bytes == 0 and walked.registers <= 64
+
+
+def test_a_mask_is_read_in_the_vectors_of_x_and_remembered_by_nobody():
+    """Places that are remembered take registers; threads that hold other elements than they write
+    exchange them, by way of shared memory where there are several warps."""
+    maps = Maps(scaled=1, where=True)
+    masked, causal, three = compile_many(
+        [
+            request(SOFTMAX, "xm", "x", maps, 1024, 3),
+            request(SOFTMAX, "x", "x", Maps(scaled=1, causal=True), 1024, 2),
+            request(SOFTMAX, "xm", "x", maps, 3000, 3),
+        ]
+    )
+    for result in (masked, causal, three):
+        assert result.registers <= 64 and result.shared_bytes <= 64
+    # Four each, and again for a row without a sum.
+    assert masked.global_loads == {"ld.global.v2.b32": 8, "ld.global.v4.b32": 8}
+    assert three.num_warps == 4
