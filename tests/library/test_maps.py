@@ -53,12 +53,13 @@ def arguments(names: str, shape: tuple[int, ...], dim: int) -> dict:
         "softcap": lambda: 1.5,
         "where": lambda: mask(shape[-1]),
         "queries": lambda: mask(*shape[-2:]),
+        "rows": lambda: mask(shape[-2], 1),
         "bias": lambda: tensor(*some, seed=2),
         "causal": lambda: True,
         "safe": lambda: True,
         "sink": lambda: tensor(*(1,) * (len(shape) - 1), 1, seed=3),
     }
-    argument = {"number": "scale", "queries": "where"}
+    argument = {"number": "scale", "queries": "where", "rows": "where"}
     return {argument.get(n, n): every[n]() for n in names.split()}
 
 
@@ -68,6 +69,7 @@ CASES = [
     ("scale where", (2, 40), -1),
     ("causal", (19, 19), -1),
     ("queries bias", (2, 2, 3, 19), -1),
+    ("rows safe", (2, 3, 40), -1),
 ]
 
 

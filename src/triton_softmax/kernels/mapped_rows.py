@@ -136,9 +136,10 @@ def load_tile(starts, strides, cols, inside, query, OP: tl.constexpr, MAPS: tl.c
     if HOW.wide_index:
         cols = cols.to(tl.int64)
     if MAPS.where:
-        there = starts[LAST] + cols * strides[LAST][0]
-        there = tl.max_contiguous(there, (1, VECTOR))
-        where = tl.load(there, mask=inside, other=0) != 0
+        places = starts[LAST] + cols * strides[LAST][0]
+        if isinstance(strides[LAST][0], int):  # it is 1: as many at a time as of x, not more
+            places = tl.max_contiguous(places, (1, VECTOR))
+        where = tl.load(places, mask=inside, other=0) != 0
         if MAPS.causal:
             kept = kept & where
         else:

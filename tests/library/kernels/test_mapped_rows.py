@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from softmax_bench.compilation import Request, compile_many
 from triton_softmax.choose import Device
 from triton_softmax.choose.mapped import Maps, choose_mapped
@@ -63,9 +65,13 @@ def test_a_mask_is_read_in_the_vectors_of_x_and_remembered_by_nobody():
     """Places that are remembered take registers; threads that hold other elements than they write
     exchange them, by way of shared memory where there are several warps."""
     maps = Maps(scaled=1, where=True)
-    masked, causal, three = compile_many(
+    contiguous = request(SOFTMAX, "xm", "x", maps, 1024, 3)
+    strides = (contiguous.signature["in_strides"][0], (NUMBER, "i32", "i32"))
+    expanded = {**contiguous.signature, "in_strides": strides}
+    masked, by_element, causal, three = compile_many(
         [
-            request(SOFTMAX, "xm", "x", maps, 1024, 3),
+            contiguous,
+            dataclasses.replace(contiguous, signature=expanded),
             request(SOFTMAX, "x", "x", Maps(scaled=1, causal=True), 1024, 2),
             request(SOFTMAX, "xm", "x", maps, 3000, 3),
         ]
@@ -74,4 +80,5 @@ def test_a_mask_is_read_in_the_vectors_of_x_and_remembered_by_nobody():
         assert result.registers <= 64 and result.shared_bytes <= 64
     # Four each, and again for a row without a sum.
     assert masked.global_loads == {"ld.global.v2.b32": 8, "ld.global.v4.b32": 8}
+    assert by_element.global_loads == {"ld.global.b8": 64, "ld.global.v4.b32": 8}
     assert three.num_warps == 4
