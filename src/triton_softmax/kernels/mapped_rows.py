@@ -123,7 +123,8 @@ def load_tile(starts, strides, cols, inside, query, OP: tl.constexpr, MAPS: tl.c
     inputs; and which places count.
 
     Above the diagonal nothing is read but the rest of a vector: a load of whole vectors must not be
-    told element by element where to end.
+    told element by element where to end. What lies outside a row is above its diagonal, and is not
+    kept by a mask either, which is read as 0 there.
     """
     INPUTS: tl.constexpr = OP.inputs
     FURTHER: tl.constexpr = OP.inputs + OP.numbers
@@ -364,17 +365,18 @@ def mapped_rows_kernel(
             m, d = start_of_sink(sink)
             totals = (d,)
     if HOW.whole:
-        loaded = ()
+        raws = ()
+        keeps = ()
         tiles = ()
         for t in tl.static_range(TILES):
             cols = t * BLOCK_COLS + tile
             inside = there & (cols < end)
             raw, kept = load_tile(starts, in_strides, cols, inside, query, OP, MAPS, HOW)
-            loaded = loaded + ((raw, kept),)
+            raws = raws + (raw,)
+            keeps = keeps + (kept,)
         for t in tl.static_range(TILES):
-            raw, kept = loaded[t]
             cols = t * BLOCK_COLS + tile
-            values, kept = values_of(raw, kept, cols, scale, OP, MAPS, INNER)
+            values, kept = values_of(raws[t], keeps[t], cols, scale, OP, MAPS, INNER)
             tiles = tiles + (values,)
         m, totals = with_tiles(m, totals, tiles, OP)
     elif HOW.publish:
@@ -439,16 +441,15 @@ def mapped_rows_kernel(
                 blank = tl.where(totals[0] == 0.0, float("nan"), blank)
             if AGAIN:
                 # Padding comes out as a masked place should, if the row has a sum. A row that has
-                # none is read again: to remember 32 places takes a thread more than a softmax.
+                # none is read again: to remember 32 places takes several instructions for each.
                 walked = tl.max((totals[0] > 0.0).to(tl.int32) ^ 1) > 0
         if HOW.whole:
             if not walked:
                 for t in tl.static_range(TILES):
-                    raw, kept = loaded[t]
                     cols = t * BLOCK_COLS + tile
                     inside = there & (cols < end)
                     of_scale += finish_tile(
-                        ends, out_strides, raw, kept, cols, inside, m, given, last,
+                        ends, out_strides, raws[t], keeps[t], cols, inside, m, given, last,
                         None if AGAIN else blank, scale, OP, MAPS, INNER, HOW,
                     )  # fmt: skip
         if walked:
