@@ -10,7 +10,7 @@ import pytest
 import torch
 import triton
 
-from triton_softmax import dispatch, maps
+from triton_softmax import dispatch, maps, ways
 from triton_softmax.choose import Choice
 from triton_softmax.plan import OPERATIONS, row_launches, strided_launches
 
@@ -336,7 +336,7 @@ def mapped_by_operators(name: str, x: torch.Tensor, dim: int, given: dict) -> to
     """Softmax or log-softmax with maps, by PyTorch's operators; `given` are the maps by name."""
     names = ("scale", "softcap", "where", "bias", "causal", "safe", "sink")
     values = {"scale": 1.0, "causal": False, "safe": False, **given}
-    way = maps.check_way(x, dim % x.dim(), *(values.get(each) for each in names))
+    way = ways.check_way(x, dim % x.dim(), *(values.get(each) for each in names))
     return maps.by_operators(name == "log_softmax", x, dim % x.dim(), x.dtype, way, False)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.overrides import handle_torch_function, has_torch_function
 
-from . import distributed, invariance, maps, registration
+from . import distributed, invariance, maps, registration, ways
 from .checks import (
     BATCH_INVARIANT,
     DTYPES,
@@ -98,7 +98,7 @@ def _normalize_with_maps(
         dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
     dim = check_arguments(x, _check_int(dim), dtype)
     check_device(x.device)
-    way = maps.check_way(x, dim, *arguments)
+    way = ways.check_way(x, dim, *arguments)
     log, invariant = operation == "log_softmax", implementation is not None
     if out is not None:
         return maps.into(out, log, x, dim, dtype or x.dtype, way, invariant)

@@ -18,17 +18,9 @@ from torch.utils.checkpoint import checkpoint
 from . import checks, invariance, registration
 from .checks import check_dtype
 from .eager import transformed
-from .losses import (
-    Settings,
-    Shares,
-    cross_entropy,
-    distribution_of,
-    reduced,
-    rows_with,
-    scaled,
-    shares_of,
-)
-from .maps import wide
+from .losses import cross_entropy, reduced, scaled
+from .shares import Settings, Shares, distribution_of, rows_with, shares_of
+from .ways import wide
 
 BYTES = 1 << 28
 """Of the buffer of logits, if the caller names no number of rows: large enough that matrix products

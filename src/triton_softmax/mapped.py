@@ -6,33 +6,24 @@ Whatever a map takes is a view in the shape of x, broadcast by strides of 0.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .choose.device import Device
 from .choose.mapped import NO_SCALE, ONE_SCALE, SCALES, Maps, choose_mapped
 from .choose.vectors import ceil_div, vector_of_lines
 from .kernels.mapped_rows import mapped_rows_kernel
 from .launch import Launch, Memo, Workspace, cuda_index, current_device
 from .layout import collapse
 from .operations.operation import Operation, in_any_order
+from .plan import _device_of
+from .ways import Way
 
 _calls = Memo()
 
-
-class Way(NamedTuple):
-    """The maps of a call, all optional; tensors in the shape of x, with 1 along `dim` if they have
-    a number for each row, or of no dimension."""
-
-    scale: float | Tensor = 1.0
-    softcap: float | None = None
-    bias: Tensor | None = None
-    where: Tensor | None = None
-    causal: bool = False
-    sink: Tensor | None = None
-    safe: bool = False
+CACHED = 1 << 23
+"""Bytes of mask and bias that stay in the cache beside all rows that go by."""
 
 
 class _Call:
@@ -62,6 +53,12 @@ class _Call:
         one_row = [(1,) * (1 + len(views))]
         groups = collapse(x.shape, [view.stride() for view in views], dim)[::-1] or one_row
         n_rows = math.prod([group[0] for group in groups])
+        of_maps = [i for i in range(op.inputs + op.numbers + maps.x, n_inputs) if along[i]]
+        rows_of_maps = math.prod(g[0] for g in groups if any(g[1 + i] for i in of_maps))
+        bytes_of_maps = rows_of_maps * n_cols * sum(views[i].element_size() for i in of_maps)
+        if bytes_of_maps > CACHED and not maps.causal:
+            # Rows with the same mask and bias follow each other, and find these in the cache.
+            groups.sort(key=lambda group: any(group[1 + i] for i in of_maps))
         # A row of one element has no stride, and the part of a result has one for chunks.
         steps = [
             (1 if n_cols == 1 else view.stride(dim)) if elements else 0
@@ -108,13 +105,6 @@ class _Call:
         words = self.workspace.take(inputs[0].device)
         for launch in self.launches:
             launch.run(inputs, outs, words)
-
-
-def _device_of(x: Tensor) -> Device:
-    if not x.is_cuda:
-        return Device()
-    properties = torch.cuda.get_device_properties(x.device)
-    return Device(properties.multi_processor_count, nvidia=torch.version.hip is None)
 
 
 def run(

@@ -58,7 +58,7 @@ def _prepared(x: Tensor, dim: int, for_all: bool) -> Launch:
     n_inner = 1 if for_all else length // x.shape[dim]
     n_chunks = triton.cdiv(length, BLOCK)
     n_tasks = n_outer * n_chunks
-    numbers = (length, n_inner, (n_inner, 1), n_chunks, n_tasks)
+    numbers = (length, n_inner, n_chunks, n_tasks)
     constants = {"FOR_ALL": for_all, "ONE": n_inner == 1, "BLOCK": BLOCK}
     grid = min(PROGRAMS, n_tasks) if n_tasks < 2**31 - PROGRAMS else 0
     return Launch(scale_rows_kernel, grid, numbers, constants, {"num_warps": 8})

@@ -77,9 +77,9 @@ def numbers_of_targets(
     accumulator = torch.promote_types(x.dtype, torch.float32)
     marked = torch.empty(target.shape, dtype=torch.int64, device=device)
     of_each = torch.empty((5, *target.shape), dtype=accumulator, device=device)
-    parts = marked  # of which nothing is read
     if len(launches) == 2:
         parts = torch.empty((2, programs), dtype=accumulator, device=device)
         launches[0].run(inputs, (parts,))
-    launches[-1].run((*inputs[:2], parts, *weights), (marked, of_each))
+        inputs = (*inputs, parts)
+    launches[-1].run(inputs, (marked, of_each))
     return marked, of_each

@@ -19,7 +19,7 @@ from .checks import check_dtype
 from .eager import short, transformed
 from .finishing import finish
 from .functional import log_softmax
-from .maps import wide
+from .ways import wide
 
 
 def selective_log_softmax(
@@ -248,61 +248,88 @@ class _Tokens(Function):
 
     @staticmethod
     def backward(ctx, g, g_entropy):
-        x, index, scale, entropies, m, log_d = ctx.saved_tensors
+        x, index, scale, *summary = ctx.saved_tensors
         entropy, factor, implementation = ctx.arguments
-        none = (None,) * 4
+        g_entropy = g_entropy if entropy else None
         if not torch.compiler.is_compiling() and torch.is_grad_enabled():
             # Somebody wants a derivative of this as well, and gets it from operators that have one.
-            leaves = [t for t in (x, scale) if t is not None and t.requires_grad]
-            z = wide(x) * (factor if scale is None else scale)
-            results = _by_operators(z, index, entropy)
-            pairs = [(r, v) for r, v in zip(results, (g, g_entropy), strict=True) if r.numel()]
-            outputs, arrived = zip(*pairs, strict=True)
-            found = iter(torch.autograd.grad(outputs, leaves, arrived, create_graph=True))
-            dx = next(found) if x.requires_grad else None
-            dscale = next(found) if scale is not None and scale.requires_grad else None
-            return dx, None, dscale, *none
-        each = at_tokens = g  # of several tokens; set below
-        if index is None:
-            target = torch.full_like(x[:, 0], -1, dtype=torch.int64)
-            g = torch.zeros((), dtype=g_entropy.dtype, device=x.device).expand(len(x))
-            picked = g
-        elif index.shape[1] == 1:
-            target, g, picked = index[:, 0], g[:, 0], x.gather(1, index)[:, 0]
-        else:  # −g·y for the sum of g; what the tokens get more is added below
-            target = torch.full_like(x[:, 0], -1, dtype=torch.int64)
-            each, at_tokens, g = g, x.gather(1, index), g.sum(1)
-            picked = g
-        g_entropy = g_entropy if entropy else None
+            dx, dscale = _differentiable(x, index, scale, factor, g, g_entropy)
+            return dx, None, dscale, *(None,) * 4
+        picked = None
+        if index is not None and index.shape[1] > 1:
+            picked = x.gather(1, index)  # before anything is written over x
+        tokens = _one_token(x, index, g)
         of_scale = scale is not None and ctx.needs_input_grad[2]
         dx = x.detach()
-        out, dscale = dx if ctx.in_place else None, None
+        dscale: Any = None
         if scale is None and factor == 1.0:
-            # eq: entropy-gradient, log-probability-gradient
-            g, over_d = g.to(m.dtype), (-log_d).exp()
-            if g_entropy is None:
-                kind, numbers = "gradient", (m, target, -g, -g * over_d, torch.zeros_like(m))
-            else:
-                h = g_entropy.to(m.dtype) * over_d
-                f = h * (log_d - entropies) - g * over_d
-                kind, numbers = "tokens_gradient", (m, target, g, f, h)
-            dx = finish(kind, (dx,), numbers, x.dtype, out)
+            dx = _from_summaries(dx, tokens, g_entropy, summary, dx if ctx.in_place else None)
         else:
-            arguments = (target, picked, g, g_entropy, 1, scale, factor, implementation, of_scale)
+            arguments = (*tokens, g_entropy, 1, scale, factor, implementation, of_scale)
             if ctx.in_place:
                 dscale = registration.tokens_backward_(dx, *arguments)
             else:
                 dx, dscale = registration.tokens_backward(x, *arguments)
+        if index is not None and picked is not None:
+            dx.scatter_add_(1, index, (g * (factor if scale is None else scale)).to(dx.dtype))
         if ctx.in_place:
             torch.autograd.graph.increment_version(dx)
-        if index is not None and index.shape[1] > 1:
-            more = each * (factor if scale is None else scale)
-            dx.scatter_add_(1, index, more.to(dx.dtype))
-            if of_scale:
-                dscale = dscale + (each * at_tokens).sum(1, keepdim=True)
-        if of_scale and scale is not None and dscale is not None:
-            dscale = dscale.sum_to_size(scale.shape).to(scale.dtype)
-        return dx, None, dscale if of_scale else None, *none
+        if scale is None or not of_scale:
+            return dx, None, None, *(None,) * 4
+        if picked is not None:
+            dscale = dscale + (g * picked).sum(1, keepdim=True)
+        return dx, None, dscale.sum_to_size(scale.shape).to(scale.dtype), *(None,) * 4
+
+
+def _one_token(x: Tensor, index: Tensor | None, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(class, what arrived for it, its logit) of rows with one token. The class is −1 without a
+    token, and with several; these get −y times the sum of what arrived, as one would, and what they
+    get more is added later."""
+    if index is not None and index.shape[1] == 1:
+        return index[:, 0], g[:, 0], x.gather(1, index)[:, 0]
+    target = torch.full_like(x[:, 0], -1, dtype=torch.int64)
+    g = wide(g.new_zeros(())).expand(len(x)) if index is None else g.sum(1)
+    return target, g, g
+
+
+def _from_summaries(
+    x: Tensor,
+    tokens: tuple[Tensor, Tensor, Tensor],
+    g_entropy: Tensor | None,
+    summary: list[Tensor],
+    out: Tensor | None,
+) -> Tensor:
+    """The gradient at x of rows whose entropy, m and log d are known."""
+    entropies, m, log_d = summary
+    target, g, _ = tokens
+    # eq: entropy-gradient, log-probability-gradient
+    g, over_d = g.to(m.dtype), (-log_d).exp()
+    if g_entropy is None:
+        kind, numbers = "gradient", (m, target, -g, -g * over_d, torch.zeros_like(m))
+    else:
+        h = g_entropy.to(m.dtype) * over_d
+        f = h * (log_d - entropies) - g * over_d
+        kind, numbers = "tokens_gradient", (m, target, g, f, h)
+    return finish(kind, (x,), numbers, x.dtype, out)
+
+
+def _differentiable(
+    x: Tensor,
+    index: Tensor | None,
+    scale: Tensor | None,
+    factor: float,
+    g: Tensor,
+    g_entropy: Tensor | None,
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients at x and at the scale, as functions that have derivatives of their own."""
+    leaves = [t for t in (x, scale) if t is not None and t.requires_grad]
+    z = wide(x) * (factor if scale is None else scale)
+    results = _by_operators(z, index, g_entropy is not None)
+    pairs = [(r, v) for r, v in zip(results, (g, g_entropy), strict=True) if r.numel()]
+    outputs, arrived = zip(*pairs, strict=True)
+    found = iter(torch.autograd.grad(outputs, leaves, arrived, create_graph=True))
+    dx = next(found) if x.requires_grad else None
+    return dx, next(found) if scale is not None and scale.requires_grad else None
 
 
 def _by_operators(logits: Tensor, index: Tensor | None, entropy: bool) -> tuple[Tensor, Tensor]:

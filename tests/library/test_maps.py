@@ -28,6 +28,7 @@ def geometry(request, monkeypatch):
         monkeypatch.setattr(choice, "SIDE_BY_SIDE", 2)
     if request.param == "loops":
         monkeypatch.setattr(mapped, "_device_of", lambda _: choice.Device(1))
+    monkeypatch.setattr(mapped, "CACHED", 0)
     monkeypatch.setattr(mapped, "_calls", mapped.Memo())
     return request.param
 
@@ -51,12 +52,15 @@ def arguments(names: str, shape: tuple[int, ...], dim: int) -> dict:
         "number": lambda: 0.3,
         "softcap": lambda: 1.5,
         "where": lambda: mask(shape[-1]),
+        "queries": lambda: mask(*shape[-2:]),
+        "rows": lambda: mask(shape[-2], 1),
         "bias": lambda: tensor(*some, seed=2),
         "causal": lambda: True,
         "safe": lambda: True,
         "sink": lambda: tensor(*(1,) * (len(shape) - 1), 1, seed=3),
     }
-    return {("scale" if n == "number" else n): every[n]() for n in names.split()}
+    argument = {"number": "scale", "queries": "where", "rows": "where"}
+    return {argument.get(n, n): every[n]() for n in names.split()}
 
 
 CASES = [
@@ -64,6 +68,8 @@ CASES = [
     ("scale softcap bias sink where", (2, 19, 3), 1),
     ("scale where", (2, 40), -1),
     ("causal", (19, 19), -1),
+    ("queries bias", (2, 2, 3, 19), -1),
+    ("rows safe", (2, 3, 40), -1),
 ]
 
 
@@ -286,6 +292,22 @@ def test_out_strided_in_place_and_overlapping():
     torch.testing.assert_close(softmax(square, bias=square, out=square), wanted)
 
 
+@both
+@pytest.mark.parametrize("safe", [False, True])
+def test_rows_in_three_tiles(name, safe):
+    x, where = tensor(4, 600, dtype=torch.float32).detach(), mask(4, 600)
+    where[0] = False
+    x[1, where[1].nonzero()[0]] = NAN
+    x[2, :300] = -INF
+    given = {"where": where, "safe": safe, "scale": 0.5}
+    y = FUNCTIONS[name](x.requires_grad_(), **given)
+    wanted = mapped_by_operators(name, x, 1, given)
+    torch.testing.assert_close(y, wanted, equal_nan=True)
+    dy = torch.where(wanted == -INF, 0.0, tensor(4, 600, dtype=torch.float32, seed=5).detach())
+    (dx,), (dz,) = (torch.autograd.grad(each[2:], x, dy[2:]) for each in (y, wanted))
+    torch.testing.assert_close(dx[2:], dz[2:])
+
+
 # --- what is read ---
 
 
@@ -301,6 +323,17 @@ def test_masks_are_read_where_they_lie_and_causal_reads_nothing_above_the_diagon
     assert all(place % 19 <= place // 19 % 19 for place in of_x)
     of_where = {a - where.data_ptr() for a in read} & set(range(19))
     assert of_where == set(range(19))
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
+def test_rows_with_the_same_mask_follow_each_other(monkeypatch):
+    monkeypatch.setattr(mapped, "CACHED", 0)
+    x, where = tensor(3, 5, 19, dtype=torch.float32).detach(), mask(5, 19)
+    with watch_accesses() as watch:
+        softmax(x, where=where)
+    places = np.concatenate([each.ravel() for each in watch.loads]) - where.data_ptr()
+    queries = places[(places >= 0) & (places < where.numel())] // 19
+    assert queries.tolist() == sorted(queries.tolist()) and len(queries) == x.numel()
 
 
 def test_a_mask_is_never_copied(monkeypatch):

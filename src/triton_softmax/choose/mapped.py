@@ -58,7 +58,7 @@ class MappedRows(NamedTuple):
     """Columns of a tile, a power of two."""
 
     whole: bool
-    """A tile has room for whole rows, which are read once."""
+    """The tiles have room for whole rows, which are read once."""
 
     vector: int
     """Divides the length of a row and all strides between rows; where these are all multiples of 16
@@ -66,6 +66,12 @@ class MappedRows(NamedTuple):
 
     wide_index: bool
     """Offsets in a row, or the number of rows, need 64 bits."""
+
+    tiles: int = 1
+    """How many lie side by side to hold whole rows."""
+
+    stages: int = 1
+    """Where rows are walked along, one more than the tiles that are on their way meanwhile."""
 
     publish: bool = True
     """Summarise the chunk, and leave its summary in the workspace if there are two launches. False
@@ -94,11 +100,12 @@ class MappedChoice(NamedTuple):
 
 
 ELEMENTS = 8192
-"""Of a tile at most."""
+"""Of a tile at most. Rows are walked along in tiles of a quarter: then many programs run at once,
+each with its next tiles on their way."""
 
 BYTES_PER_THREAD = 64
-"""Of the elements of a row that are read: few warps, since a reduction within one needs no barrier.
-Half as many if rows are walked along, where every step waits for what it reads."""
+"""Of the elements of a row that are read: few warps, since a reduction within one needs no
+barrier."""
 
 SIDE_BY_SIDE = 16
 """Rows of a tile if the elements of a row do not lie side by side: then rows, as a rule, do."""
@@ -131,28 +138,39 @@ def choose_mapped(
     >>> facts = dict(adjacent=True, wide_index=False, any_order=False, device=Device(132))
     >>> choose_mapped(8 * 16 * 1024, 1024, 2, 8, **facts).how[:3]
     (1, 1024, True)
+    >>> choose_mapped(10_000, 3000, 2, 8, **facts).how[:2]  # of which three make a row
+    (1, 1024)
     >>> choose_mapped(4, 128_256, 4, 4, **facts).n_chunks  # few long rows are cut into chunks
-    16
+    32
     """
     elements = ELEMENTS if held <= 8 else ELEMENTS // 2
     least_rows = 1 if adjacent else SIDE_BY_SIDE
-    whole = next_power_of_2(n_cols) * least_rows <= elements
-    if whole:
-        block_cols = max(16, next_power_of_2(n_cols))
+    power = next_power_of_2(n_cols)
+    per_warp = 32 * BYTES_PER_THREAD // min(4, next_power_of_2(held + 1) // 2)
+    if power * least_rows <= elements:
+        block_cols = max(16, power)
         block_rows = max(least_rows, 1024 // block_cols)
         while not any_order and block_rows > 1 and n_rows < block_rows * device.multiprocessors:
             block_rows //= 2
-    else:
-        block_rows, block_cols = least_rows, elements // 2 // least_rows
-    n_chunks, chunk_cols = 1, ceil_div(n_cols, block_cols) * block_cols
-    programs = ceil_div(n_rows, block_rows)
-    if not whole and not any_order and programs < device.multiprocessors:
+        num_warps = max(1, min(16, block_rows * block_cols // per_warp))
+        how = MappedRows(block_rows, block_cols, True, vector, wide_index)
+        if adjacent and power >= 1024 and 4 * n_cols <= 3 * power:
+            num_warps = min(num_warps, power // 4 // (32 * vector))
+            how = how._replace(block_cols=power // 4, tiles=3)
+        return MappedChoice(how, num_warps, 1, power)
+    programs = ceil_div(n_rows, least_rows)
+    few = 8 * programs < 7 * device.multiprocessors and not any_order
+    block_cols, num_warps = ELEMENTS // 4, 4
+    if not adjacent:
+        block_cols = elements // 2 // least_rows
+        num_warps = max(1, min(16, elements // per_warp))
+    elif held <= 4 and not (few or any_order) and n_rows <= 2 * device.multiprocessors:
+        # A multiprocessor has a row or two, and needs more of these at a time to be busy.
+        block_cols, num_warps = ELEMENTS, 8
+    how = MappedRows(least_rows, block_cols, False, vector, wide_index, stages=3 if adjacent else 1)
+    tiles = ceil_div(n_cols, block_cols)
+    if few:
         wanted = ceil_div(2 * device.multiprocessors, programs)
-        tiles = ceil_div(n_cols, block_cols)
-        chunk_cols = block_cols * max(2, ceil_div(tiles, wanted))
-        n_chunks = ceil_div(n_cols, chunk_cols)
-    how = MappedRows(block_rows, block_cols, whole, vector, wide_index)
-    bytes_per_warp = 32 * (BYTES_PER_THREAD if whole else BYTES_PER_THREAD // 2)
-    per_warp = bytes_per_warp // min(4, next_power_of_2(held + 1) // 2)
-    num_warps = max(1, min(16, block_rows * block_cols // per_warp))
-    return MappedChoice(how, num_warps, n_chunks, chunk_cols)
+        tiles = min(tiles, max(2, ceil_div(tiles, wanted)))
+    chunk_cols = tiles * block_cols
+    return MappedChoice(how, num_warps, ceil_div(n_cols, chunk_cols), chunk_cols)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from .. import maps
+from .. import maps, ways
 from ..checks import BATCH_INVARIANT, check_dim, check_dtype
 from ..finishing import finish
 from . import local, pushed
@@ -174,7 +174,7 @@ def with_maps(
     """Softmax or log-softmax with maps, which PyTorch's operators apply to this rank's part first.
 
     Args:
-        arguments: scale, softcap, where, bias, causal, safe and sink, as for `maps.check_way`; the
+        arguments: scale, softcap, where, bias, causal, safe and sink, as for `ways.check_way`; the
             last but one alone of the last three.
 
     Raises:
@@ -183,7 +183,7 @@ def with_maps(
     x = x if dtype is None else x.to(dtype)
     prepared(x, dim, group)
     dim = check_dim(dim, x.dim())
-    way = maps.check_way(x, dim, *arguments)
+    way = ways.check_way(x, dim, *arguments)
     for each in (way.scale, way.bias):
         if not isinstance(each, Tensor) or not each.requires_grad:
             continue

@@ -9,9 +9,10 @@ sink). It need not exist for each: rows are counted over all other dimensions, a
 a stride for each of these, which is 0 where it is broadcast. So a mask of queries × keys is never
 copied for batch and heads, and any tensor may lie as it likes.
 
-Rows that fit a tile are read once. Longer ones are walked along twice with the online recurrence,
-by several programs if there are few of them: then a first launch leaves the summaries of chunks in
-memory, and a second merges and writes. Nobody waits, so this runs on every device and in float64.
+Rows that fit a tile, or three, are read once. Longer ones are walked along twice with the online
+recurrence, the second time backwards, from what is still in the cache; by several programs if there
+are few of them: then a first launch leaves the summaries of chunks in memory, and a second merges
+and writes. Nobody waits, so this runs on every device and in float64.
 """
 
 # pyright: reportGeneralTypeIssues=false
@@ -54,8 +55,11 @@ def starts_of_rows(
             step = strides[i][1 + g]
             if (i < LEADING) | ((i >= FIRST) & (i < LAST)):
                 step = multiple_of(step, HOW.vector)
-            offsets += (rest % sizes[g]).to(tl.int64) * step
-            rest = rest // sizes[g]
+            if g + 1 < len(sizes):
+                offsets += (rest % sizes[g]).to(tl.int64) * step
+                rest = rest // sizes[g]
+            else:
+                offsets += rest.to(tl.int64) * step
         starts = starts + (ptrs[i] + offsets,)
     return starts
 
@@ -119,20 +123,28 @@ def load_tile(starts, strides, cols, inside, query, OP: tl.constexpr, MAPS: tl.c
     inputs; and which places count.
 
     Above the diagonal nothing is read but the rest of a vector: a load of whole vectors must not be
-    told element by element where to end.
+    told element by element where to end. What lies outside a row is above its diagonal, and is not
+    kept by a mask either, which is read as 0 there.
     """
     INPUTS: tl.constexpr = OP.inputs
     FURTHER: tl.constexpr = OP.inputs + OP.numbers
     LAST: tl.constexpr = FURTHER + MAPS.x + MAPS.bias
+    VECTOR: tl.constexpr = HOW.vector
     kept = inside
     if MAPS.causal:
-        kept = kept & (cols <= query)
+        kept = cols <= query
         inside = inside & (cols < (query // HOW.vector + 1) * HOW.vector)
     if HOW.wide_index:
         cols = cols.to(tl.int64)
     if MAPS.where:
-        where = tl.load(starts[LAST] + cols * strides[LAST][0], mask=inside, other=0)
-        kept = kept & (where != 0)
+        places = starts[LAST] + cols * strides[LAST][0]
+        if isinstance(strides[LAST][0], int):  # it is 1: as many at a time as of x, not more
+            places = tl.max_contiguous(places, (1, VECTOR))
+        where = tl.load(places, mask=inside, other=0) != 0
+        if MAPS.causal:
+            kept = kept & where
+        else:
+            kept = where
     raw = ()
     for i in tl.static_range(INPUTS):
         raw = raw + (tl.load(starts[i] + cols * strides[i][0], mask=inside, other=0.0),)
@@ -162,14 +174,20 @@ def values_of(raw, kept, cols, scale, OP: tl.constexpr, MAPS: tl.constexpr, INNE
 
 
 @triton.jit
-def with_tile(m, totals, values, OP: tl.constexpr):
-    """The summary of what came before and of a tile."""
+def with_tiles(m, totals, tiles, OP: tl.constexpr):
+    """The summary of what came before and of tiles: what the operation sees of each."""
+    TILES: tl.constexpr = len(tiles)
     m_new = m
     if OP.shifted:
+        largest = tiles[0][0]
+        for t in tl.static_range(1, TILES):
+            largest = tl.maximum(largest, tiles[t][0])
         # eq: online-m, online-d
-        m_new = tl.maximum(m, tl.max(values[0], axis=1)[:, None])
-    terms = OP.terms(values, m_new, False)
-    totals = added(OP.rescale(totals, m, m_new), spread(sums_of(((terms,),), 1, OP), 1))
+        m_new = tl.maximum(m, tl.max(largest, axis=1)[:, None])
+    terms = ()
+    for t in tl.static_range(TILES):
+        terms = terms + (OP.terms(tiles[t], m_new, False),)
+    totals = added(OP.rescale(totals, m, m_new), spread(sums_of((terms,), 1, OP), 1))
     return m_new, totals
 
 
@@ -225,7 +243,7 @@ def finish_tile(
             # eq: maps-scale-gradient
             of_scale = sum_of_tile(tl.where(result == 0.0, 0.0, result * x), OP)
         result = scaled(result, scale, MAPS)
-    elif MAPS.where or MAPS.causal or MAPS.safe:
+    elif blank is not None:
         result = tl.where(kept, result, blank)
     tl.store(ends[0] + cols * strides[0][0], result.to(INNER).to(OUT), mask=inside)
     return of_scale
@@ -308,11 +326,15 @@ def mapped_rows_kernel(
     ACC: tl.constexpr = tl.float64 if INNER == tl.float64 else tl.float32
     BLOCK_ROWS: tl.constexpr = HOW.block_rows
     BLOCK_COLS: tl.constexpr = HOW.block_cols
+    TILES: tl.constexpr = HOW.tiles
+    VECTORS: tl.constexpr = HOW.vector * in_ptrs[0].dtype.element_ty.primitive_bitwidth >= 128
     FURTHER: tl.constexpr = OP.inputs + OP.numbers
     OF_ROWS: tl.constexpr = FURTHER + MAPS.x + MAPS.bias + MAPS.where
     AFTER: tl.constexpr = OP.row_results if OP.reduces else OP.row_results + 1
     n_chunks, chunk_cols = chunks
     program = tl.program_id(0)
+    if not HOW.publish:  # backwards, from what the first launch has left in the cache
+        program = tl.num_programs(0) - 1 - program
     block, chunk = program // n_chunks, program % n_chunks
     if HOW.wide_index:
         block = block.to(tl.int64)  # else 32 bits, of which division takes a fifth of the time
@@ -343,20 +365,30 @@ def mapped_rows_kernel(
             m, d = start_of_sink(sink)
             totals = (d,)
     if HOW.whole:
-        inside = there & (tile < end)
-        raw, kept = load_tile(starts, in_strides, tile, inside, query, OP, MAPS, HOW)
-        values, kept = values_of(raw, kept, tile, scale, OP, MAPS, INNER)
-        m, totals = with_tile(m, totals, values, OP)
+        raws = ()
+        keeps = ()
+        tiles = ()
+        for t in tl.static_range(TILES):
+            cols = t * BLOCK_COLS + tile
+            inside = there & (cols < end)
+            raw, kept = load_tile(starts, in_strides, cols, inside, query, OP, MAPS, HOW)
+            raws = raws + (raw,)
+            keeps = keeps + (kept,)
+        for t in tl.static_range(TILES):
+            cols = t * BLOCK_COLS + tile
+            values, kept = values_of(raws[t], keeps[t], cols, scale, OP, MAPS, INNER)
+            tiles = tiles + (values,)
+        m, totals = with_tiles(m, totals, tiles, OP)
     elif HOW.publish:
         reach = end
         if MAPS.causal:  # no row of this program looks further
             reach = tl.minimum(end, tl.max(tl.max(query, axis=1), axis=0) + 1)
-        for start in range(begin, reach, BLOCK_COLS):
+        for start in tl.range(begin, reach, BLOCK_COLS, num_stages=HOW.stages):
             cols = start + tile
             inside = there & (cols < end)
             raw, kept = load_tile(starts, in_strides, cols, inside, query, OP, MAPS, HOW)
             values, kept = values_of(raw, kept, cols, scale, OP, MAPS, INNER)
-            m, totals = with_tile(m, totals, values, OP)
+            m, totals = with_tiles(m, totals, (values,), OP)
     else:
         summaries = words_ptr.to(tl.pointer_type(ACC))
         for part in range(0, n_chunks):
@@ -393,22 +425,37 @@ def mapped_rows_kernel(
         if MAPS.sink:
             m = tl.where(sink == float("inf"), sink, m)
     if HOW.write and not OP.reduces:
-        blank = tl.full((BLOCK_ROWS, 1), MAPS.empty, ACC)
-        if OP.shifted and not MAPS.safe:  # 0/0 where nothing is left of a row
-            blank = tl.where(totals[0] == 0.0, float("nan"), blank)
         given = adjusted(m, totals, numbers, OP)
         last = (query, m)
         if OP.finish_at is not None:
             last = OP.finish_at(m, given, numbers)
+        MASKED: tl.constexpr = MAPS.where or MAPS.causal or MAPS.safe
+        # A mask that is loaded element by element is remembered: there the compiler waits for each.
+        AGAIN: tl.constexpr = HOW.whole and (VECTORS or not MAPS.where)
+        of_scale = tl.zeros((BLOCK_ROWS, 1), ACC)
+        blank = None
+        walked = not HOW.whole
+        if MASKED and not MAPS.after:
+            blank = tl.full((BLOCK_ROWS, 1), MAPS.empty, ACC)
+            if OP.shifted and not MAPS.safe:  # 0/0 where nothing is left of a row
+                blank = tl.where(totals[0] == 0.0, float("nan"), blank)
+            if AGAIN:
+                # Padding comes out as a masked place should, if the row has a sum. A row that has
+                # none is read again: to remember 32 places takes several instructions for each.
+                walked = tl.max((totals[0] > 0.0).to(tl.int32) ^ 1) > 0
         if HOW.whole:
-            of_scale = finish_tile(
-                ends, out_strides, raw, kept, tile, inside, m, given, last, blank, scale,
-                OP, MAPS, INNER, HOW,
-            )  # fmt: skip
-        else:
-            of_scale = tl.zeros((BLOCK_ROWS, 1), ACC)
-            for start in range(begin, end, BLOCK_COLS):
-                cols = start + tile
+            if not walked:
+                for t in tl.static_range(TILES):
+                    cols = t * BLOCK_COLS + tile
+                    inside = there & (cols < end)
+                    of_scale += finish_tile(
+                        ends, out_strides, raws[t], keeps[t], cols, inside, m, given, last,
+                        None if AGAIN else blank, scale, OP, MAPS, INNER, HOW,
+                    )  # fmt: skip
+        if walked:
+            last_tile = begin + (end - 1 - begin) // BLOCK_COLS * BLOCK_COLS
+            for start in tl.range(begin, end, BLOCK_COLS, num_stages=HOW.stages):
+                cols = last_tile - (start - begin) + tile
                 inside = there & (cols < end)
                 raw, kept = load_tile(starts, in_strides, cols, inside, query, OP, MAPS, HOW)
                 of_scale += finish_tile(

@@ -18,7 +18,6 @@ def scale_rows_kernel(
     out_ptrs,
     length,
     n_inner,
-    strides,
     n_chunks,
     n_tasks,
     FOR_ALL: tl.constexpr,
@@ -30,11 +29,10 @@ def scale_rows_kernel(
     A task is a chunk of an outer slice; program p does the tasks p, p + P, p + 2P, …
 
     Args:
-        in_ptrs: a number for each (outer, inner).
+        in_ptrs: a number for each (outer, inner), contiguous.
         out_ptrs: the tensor.
         length: of an outer slice, n_cols · n_inner.
         n_inner: length of the last dimension.
-        strides: from one number to the next, along outer and inner; not looked at with FOR_ALL.
         n_chunks: chunks of an outer slice.
         n_tasks: n_outer · n_chunks.
         FOR_ALL: there is one number for all, and n_outer is 1.
@@ -51,12 +49,12 @@ def scale_rows_kernel(
         outer = (task // n_chunks).to(tl.int64)
         at = (task % n_chunks).to(tl.int64) * BLOCK + lane
         inside = at < length
-        factors = factor_ptr + outer * strides[0]
+        factors = factor_ptr + outer * n_inner
         if ONE:
             factor = tl.load(factors)
             needed = factor != 1.0
         else:
-            factor = tl.load(factors + at % n_inner * strides[1], mask=inside, other=1.0)
+            factor = tl.load(factors + at % n_inner, mask=inside, other=1.0)
             needed = tl.max((factor != 1.0).to(tl.int32), axis=0) > 0
         if needed:
             pointers = x_ptr + outer * length + at

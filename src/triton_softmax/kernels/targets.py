@@ -46,8 +46,8 @@ def targets_kernel(
     """The numbers of BLOCK rows per program.
 
     Args:
-        in_ptrs: logits; targets; what `count_targets_kernel` has counted, if there is that; and a
-            weight for each class, if there is one.
+        in_ptrs: logits; targets; a weight for each class, if there is one; and last what
+            `count_targets_kernel` has counted, if it has.
         out_ptrs: the targets, −1 where a row is ignored; and five numbers, n_rows each: the logit
             of the target, the factor of the loss, that of the squared log-sum-exp, and of the
             factor the shares of the target and of every class.
@@ -66,7 +66,9 @@ def targets_kernel(
     ACC: tl.constexpr = numbers_ptr.dtype.element_ty
     lane = tl.arange(0, BLOCK)
     rows = tl.program_id(0) * BLOCK + lane
-    of_rows = in_ptrs[:2] + in_ptrs[3:]
+    of_rows = in_ptrs
+    if COUNT == "parts":
+        of_rows = in_ptrs[:-1]
     target, kept, factor = target_and_factor(of_rows, rows, n_rows, ignore_index, ACC)
     z_factor = kept.to(ACC) * Z_LOSS
     if COUNT != "none":
@@ -81,8 +83,8 @@ def targets_kernel(
             parts = tl.num_programs(0)
             for start in range(0, parts, BLOCK):
                 part = start + lane
-                counts += tl.load(in_ptrs[2] + part, mask=part < parts, other=0.0)
-                factors += tl.load(in_ptrs[2] + parts + part, mask=part < parts, other=0.0)
+                counts += tl.load(in_ptrs[-1] + part, mask=part < parts, other=0.0)
+                factors += tl.load(in_ptrs[-1] + parts + part, mask=part < parts, other=0.0)
         z_factor = z_factor / tl.sum(counts, axis=0)
         factor = factor / tl.sum(factors, axis=0)
     right = (target >= 0) & (target < n_cols)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from softmax_bench.compilation import Request, compile_many
 from triton_softmax.choose import Device
 from triton_softmax.choose.mapped import Maps, choose_mapped
@@ -51,6 +53,32 @@ def test_whole_vectors_and_no_spills():
         request(VJP, "xxxmf", "xff", back, 4096, 7),
         request(LOSS, "xtfff", "xff", Maps(after=True, scaled=1, softcap=30.0), 128_256, 2),
     ]
-    for result in compile_many(requests):
+    *whole, walked = compile_many(requests)
+    for result in whole:
         assert result.load_bits == result.store_bits == 128
         assert result.spill_bytes == 0 and result.registers <= 128
+    assert "cp.async.cg" in walked.assembly  # moves 16 bytes, while the tile before is computed
+    assert walked.store_bits == 128 and walked.spill_bytes == 0 and walked.registers <= 64
+
+
+def test_a_mask_is_read_in_the_vectors_of_x_and_remembered_by_nobody():
+    """Places that are remembered take registers; threads that hold other elements than they write
+    exchange them, by way of shared memory where there are several warps."""
+    maps = Maps(scaled=1, where=True)
+    contiguous = request(SOFTMAX, "xm", "x", maps, 1024, 3)
+    strides = (contiguous.signature["in_strides"][0], (NUMBER, "i32", "i32"))
+    expanded = {**contiguous.signature, "in_strides": strides}
+    masked, by_element, causal, three = compile_many(
+        [
+            contiguous,
+            dataclasses.replace(contiguous, signature=expanded),
+            request(SOFTMAX, "x", "x", Maps(scaled=1, causal=True), 1024, 2),
+            request(SOFTMAX, "xm", "x", maps, 3000, 3),
+        ]
+    )
+    for result in (masked, causal, three):
+        assert result.registers <= 64 and result.shared_bytes <= 64
+    # Four each, and again for a row without a sum.
+    assert masked.global_loads == {"ld.global.v2.b32": 8, "ld.global.v4.b32": 8}
+    assert by_element.global_loads == {"ld.global.b8": 64, "ld.global.v4.b32": 8}
+    assert three.num_warps == 4
