@@ -198,7 +198,8 @@ def test_the_choice_follows_the_limit(itemsize, traits, device):
             c = choose(n_rows, n_cols, itemsize, traits=traits, device=device)
             if fits_one_program(n_rows, n_cols, itemsize, edges, traits, device):
                 short = n_cols <= SHORT and c.kernel == "packed_rows"
-                edges = edges and not (n_rows < device.multiprocessors and 1024 < n_cols <= 8192)
+                alone = n_rows < device.multiprocessors and 1024 < n_cols <= 8192 and itemsize < 8
+                edges = edges and not alone
                 assert c.kernel == ("aligned_rows" if edges else "packed_rows") or short
             else:
                 assert c.kernel == ("strided_loops" if itemsize == 8 else "split_rows")

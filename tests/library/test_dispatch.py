@@ -133,7 +133,8 @@ def test_out_dtype(dtypes, implementation, log):
         with pytest.raises(ValueError, match="does not take float64"):
             forward(x, 1, log=log, out_dtype=out_dtype, implementation=implementation)
         return
-    ran = implementation or ("packed_rows" if out_dtype == torch.float64 else "aligned_rows")
+    has_edges = in_dtype == torch.float64 != out_dtype  # of others a single row has none
+    ran = implementation or ("aligned_rows" if has_edges else "packed_rows")
     if implementation == "strided" and out_dtype == torch.float64:
         ran = "strided_loops"
     check(x, 1, log=log, out_dtype=out_dtype, implementation=implementation, ran=ran)
@@ -406,9 +407,10 @@ def test_logsumexp_of_three_groups_is_copied():
 
 
 @pytest.mark.parametrize("operation", ["softmax", "log_softmax", "logsumexp"])
-@pytest.mark.parametrize("n_cols, vector", [(1024, 4), (1025, 4), (8200, 4), (8201, 4)])
+@pytest.mark.parametrize("n_cols, vector", [(1024, 4), (1023, 4), (8200, 4), (8201, 4)])
 def test_a_single_row_is_moved_in_vectors(operation, n_cols, vector):
-    """It is in step with its result, whatever its length."""
+    """It is in step with its result, whatever its length; but from 1,025 to 8,192 columns edges
+    cost more than they bring."""
     x = tensor(1, n_cols)
     names = [operation] if operation == "logsumexp" else [operation, f"{operation}_backward"]
     for name in names:

@@ -6,7 +6,7 @@ const powerOf2 = (n) => 2 ** Math.ceil(Math.log2(n));
 /** Columns of a tile, as the library chooses them for many short rows that are read element by element. */
 const narrow = (cols) => {
   const power = powerOf2(cols);
-  return cols === power ? power : Math.max(2, Math.min(16, power / 4));
+  return cols === power || power <= 4 ? power : Math.max(2, Math.min(16, power / 4));
 };
 
 export default {

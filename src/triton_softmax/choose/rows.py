@@ -84,7 +84,7 @@ def choose_adjacent(rows: Rows, traits: Traits, device: Device) -> Choice:
         return choose_split_rows(MANY_ROWS, n_cols, held, vector, edges, traits, device)
     # A row that has a multiprocessor for itself is a matter of instructions, and edges take many.
     alone = n_rows < device.multiprocessors and 1024 < n_cols <= row_tiles.LONGEST_OF_FEW
-    alone = alone and not traits.any_order
+    alone = alone and held <= 4 and not traits.any_order
     if alone or vector == 1 or n_cols <= row_tiles.longest_without_edges(held, divisor, traits):
         vector, edges = divisor, False
     if fits_one_program(n_rows, n_cols, held, edges, traits, device):
