@@ -263,15 +263,13 @@ def _held_up(found: list[Point], call: str) -> str:
 
 
 def processor(data: dict) -> Fragment:
-    """A line of the list of what is not there; no notice breaks the list, the tables have one."""
+    """What is to be said of the processor below what is not there. The tables have the notices."""
     found = list(points(data))
     counts = {call: sum(point.held_up(call) for point in found) for call in (SOFTMAX, LOSS)}
     if not any(counts.values()):
         return Fragment("")
     parts = [f"for {call} at {n} of {len(found)}" for call, n in counts.items() if n]
-    text = (
-        f"- The processor takes longer for a call than the GPU does, {' and '.join(parts)} points."
-    )
+    text = f"The processor takes longer for a call than the GPU does, {' and '.join(parts)} points."
     return Fragment(f"{text}\n")
 
 
