@@ -67,8 +67,9 @@ class Problem(NamedTuple):
 
     def library(self) -> Choice:
         """What the library chooses."""
-        chosen = choose_adjacent if isinstance(self.facts, Rows) else choose_columns
-        return chosen(self.facts, self.traits, self.device)
+        if isinstance(self.facts, Rows):
+            return choose_adjacent(self.facts, self.traits, self.device)
+        return choose_columns(self.facts, self.traits, self.device)
 
     def modelled(self) -> Choice:
         """What it would choose if it had no constants for this device."""
@@ -76,8 +77,9 @@ class Problem(NamedTuple):
 
     def possible(self) -> list[tuple[float, Choice]]:
         """(time, choice) of all between which the model chooses."""
-        found = model.adjacent if isinstance(self.facts, Rows) else model.apart
-        return found(self.facts, self.traits, self.device)
+        if isinstance(self.facts, Rows):
+            return model.adjacent(self.facts, self.traits, self.device)
+        return model.apart(self.facts, self.traits, self.device)
 
 
 def problem_of(case: Case, device: Device) -> Problem:
@@ -189,7 +191,7 @@ def tilings(length: int, how: RowTile | StridedTile) -> Iterator[tuple[str, Any]
 
 def near_row_tile(choice: Choice, rows: Rows, problem: Problem) -> Iterator[tuple[str, Choice]]:
     """Other tiles of whole rows, in registers or split."""
-    how = choice.how
+    how: Any = choice.how
     yield from halved_and_doubled("warps", choice, "num_warps")
     yield from halved_and_doubled("rows", choice, "block_rows")
     yield from halved_and_doubled("rows and warps", choice, "block_rows", "num_warps")
@@ -208,16 +210,16 @@ def near_row_tile(choice: Choice, rows: Rows, problem: Problem) -> Iterator[tupl
         )
         yield "edges turned", tile
     if rows.n_cols >= 4096 and rows.itemsize < 8:
-        yield "split", split_rows.choose_split_rows(*_split_facts(rows), *problem[1:])
-
-
-def _split_facts(rows: Rows) -> tuple:
-    return rows.n_rows, rows.n_cols, rows.itemsize, rows.vector, rows.edges and rows.vector > 1
+        edges = rows.edges and rows.vector > 1
+        facts = rows.n_rows, rows.n_cols, rows.itemsize, rows.vector, edges
+        chosen = split_rows.choose_split_rows(*facts, problem.traits, problem.device)
+        yield "split", chosen
 
 
 def near_split_rows(choice: Choice, rows: Rows, problem: Problem) -> Iterator[tuple[str, Choice]]:
     """Other chunks on other programs."""
-    how, registers = choice.how, choice.max_registers or 128
+    how: Any = choice.how
+    registers = choice.max_registers or 128
     taken = split_rows.Candidate(
         how.block, registers, choice.num_warps, how.keep_terms, how.depth, how.backoff
     )
@@ -250,17 +252,18 @@ def near_strided(
     choice: Choice, columns: Columns, problem: Problem
 ) -> Iterator[tuple[str, Choice]]:
     """Other tiles of strands."""
+    how: Any = choice.how
     yield from halved_and_doubled("warps", choice, "num_warps")
     if choice.kernel == "strided":
         yield from halved_and_doubled("strands", choice, "block_inner")
         yield from halved_and_doubled("strands and warps", choice, "block_inner", "num_warps")
-        for label, tile in tilings(columns.n_cols, choice.how):
+        for label, tile in tilings(columns.n_cols, how):
             yield label, choice._replace(how=tile)
         if columns.itemsize == 2 and problem.device.nvidia:
-            turned = choice.how._replace(barrier=not choice.how.barrier)
+            turned = how._replace(barrier=not how.barrier)
             yield "barrier turned", choice._replace(how=turned)
     elif choice.kernel == "split_strided":
-        cols, inner, warps = choice.how.block_cols, choice.how.block_inner, choice.num_warps
+        cols, inner, warps = how.block_cols, how.block_inner, choice.num_warps
         for label, tile in {
             "chunk ×2": (2 * cols, inner, 2 * warps),
             "chunk ÷2": (cols // 2, inner, max(1, warps // 2)),
@@ -289,7 +292,8 @@ def near(problem: Problem) -> dict[str, Choice]:
 def is_possible(choice: Choice, problem: Problem) -> bool:
     """Whether a choice is worth compiling: its elements fit the registers and each thread has
     some."""
-    how, itemsize = choice.how, problem.facts.itemsize
+    how: Any = choice.how
+    itemsize = problem.facts.itemsize
     if not 1 <= choice.num_warps <= 32:
         return False
     lanes = how.block if isinstance(how, SplitRows) else how.block_cols

@@ -9,6 +9,8 @@ others, but it is their ratios that choose, and these differ less.
 
 from __future__ import annotations
 
+from typing import Any
+
 from .constants import Choice, RowTile, StridedTile
 from .device import REGISTERS, Device
 from .row_tiles import Rows
@@ -92,7 +94,8 @@ def duration(
         itemsize, traits, device: as in other choices.
         steps: how many tiles a program walks along.
     """
-    how, warps = choice.how, choice.num_warps
+    how: Any = choice.how
+    warps = choice.num_warps
     per_thread = ceil_div(lanes, 32 * warps)
     paired = itemsize == 2 and getattr(how, "barrier", False)
     registers = held(per_thread, itemsize, traits, paired) + OVERHEAD // 2
@@ -121,7 +124,8 @@ def duration(
 
 def time_of_rows(choice: Choice, rows: Rows, traits: Traits, device: Device) -> float:
     """Nanoseconds that a choice takes for rows."""
-    how, itemsize = choice.how, rows.itemsize
+    how: Any = choice.how
+    itemsize = rows.itemsize
     tensors = traits.inputs + (not traits.reduces)
     if isinstance(how, RowTile):
         edge = 2 * rows.vector if choice.kernel == "aligned_rows" else 0
@@ -139,7 +143,8 @@ def time_of_rows(choice: Choice, rows: Rows, traits: Traits, device: Device) -> 
 
 def time_of_columns(choice: Choice, columns: Columns, traits: Traits, device: Device) -> float:
     """Nanoseconds that a choice takes for elements that lie apart."""
-    how, itemsize = choice.how, columns.itemsize
+    how: Any = choice.how
+    itemsize = columns.itemsize
     groups = columns.n_outer * ceil_div(columns.n_inner, how.block_inner)
     tensors = traits.inputs + (not traits.reduces)
     cols = ceil_div(columns.n_cols, choice.n_chunks)
