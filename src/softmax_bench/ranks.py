@@ -150,20 +150,21 @@ def calls(group: Any, pushing: Any, n_rows: int) -> dict[str, Callable[[], Any]]
         leaf.grad = None
         MegatronCrossEntropy.apply(leaf, target, start, group).mean().backward()
 
-    found = {
+    def pushed() -> None:
+        softmax(x, 1, group=pushing)
+
+    return {
         "copy": lambda: y.copy_(x),
         "message": lambda: dist.all_gather_into_tensor(of_all, words, group=group),
         "softmax, part alone": lambda: softmax(x, 1),
         "softmax": lambda: softmax(x, 1, group=group),
+        **({} if pushing is None else {"softmax, words pushed": pushed}),
         "softmax, DTensor of PyTorch": lambda: torch.softmax(placed, 1),
         "cross-entropy, part alone": ours_alone,
         "cross-entropy": ours,
         "cross-entropy, loss_parallel": of_pytorch,
         "cross-entropy, Megatron-LM's formula": of_megatron,
     }
-    if pushing is not None:
-        found["softmax, words pushed"] = lambda: softmax(x, 1, group=pushing)
-    return found
 
 
 def main() -> None:

@@ -149,7 +149,7 @@ def pushing(group) -> None:
     device = torch.device("cuda", group.rank())
     pushed.push_words(group, timeout=30.0)
     for dtype, tolerance in TOLERANCES.items():
-        for rows, cols in ((5, 2049), (64, 8192), (300, 10_001), (33, 131_072), (2, 700_000)):
+        for rows, cols in ((5, 2049), (300, 8192), (33, 131_072)):
             generator = torch.Generator(device).manual_seed(group.rank())
             x = torch.randn(rows, cols, generator=generator, device=device).to(dtype)
             dy = torch.randn(rows, cols, generator=generator, device=device).to(dtype)
