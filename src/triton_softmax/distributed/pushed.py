@@ -158,7 +158,7 @@ def words_of_row(
 # --8<-- [start:kernel]
 @triton.jit(
     repr=with_operation("pushed_rows"),
-    do_not_specialize=["shape", "chunks", "rank", "limit"],
+    do_not_specialize=["in_strides", "out_strides", "shape", "chunks", "rank", "limit"],
 )
 def pushed_rows_kernel(
     in_ptrs,
