@@ -145,7 +145,11 @@ def _merge(options: argparse.Namespace) -> int:
     from softmax_bench import merge, schema
 
     try:
-        data = merge.merged(schema.load(Path(path)) for path in options.files)
+        files = [schema.load(Path(path)) for path in options.files]
+        if options.into is None:
+            data = merge.merged(files)
+        else:
+            data = merge.renewed(schema.load(Path(options.into)), merge.merged(files))
     except (schema.DataError, merge.Different) as error:
         print(error, file=sys.stderr)
         return 2
@@ -320,6 +324,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     merge.add_argument("files", nargs="+")
     merge.add_argument("--out", required=True)
+    merge.add_argument(
+        "--into", default=None, help="a file measured before, whose rows they take the place of"
+    )
     merge.set_defaults(do=_merge)
 
     compare = commands.add_parser(

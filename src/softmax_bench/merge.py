@@ -43,6 +43,32 @@ def merged(files: Iterable[dict]) -> dict:
     return {"format": files[0]["format"], "environments": {"run1": first}, "rows": rows}
 
 
+SAME = ("gpu", "driver", "cuda", "torch", "triton")
+"""What has to be the same of two runs whose times are compared."""
+
+
+def renewed(known: dict, newer: dict) -> dict:
+    """The rows of a file, and in their place those that were measured again later, on the same kind
+    of GPU and with the same software. Who was not installed then keeps his row.
+
+    Raises:
+        Different: the GPU or the software is another.
+    """
+    environments = dict(known["environments"])
+    rows = {(row["case"], row["provider"]): row for row in known["rows"]}
+    for name, each in newer["environments"].items():
+        for other in environments.values():
+            if keys := [key for key in SAME if other[key] != each[key]]:
+                raise Different(f"the runs differ in {', '.join(keys)}")
+        number = len(environments) + 1
+        environments[f"run{number}"] = each
+        for row in newer["rows"]:
+            key = row["case"], row["provider"]
+            if row["environment"] == name and not (row["status"] == "skipped" and key in rows):
+                rows[key] = undisturbed({**row, "environment": f"run{number}"})
+    return {"format": known["format"], "environments": environments, "rows": list(rows.values())}
+
+
 def undisturbed(row: dict) -> dict:
     """The row without a time that the machine has disturbed.
 

@@ -35,3 +35,20 @@ def test_a_disturbed_row(median, kept):
     (row,) = merge.merged([file("a", "", times)])["rows"]
     assert (row["status"] == "ok") == kept == ("us_warm" in row) == (row["us"] is not None)
     assert (row["reason"] == merge.REASON) != kept
+
+
+def test_what_was_measured_again_takes_the_place_of_what_was_there():
+    """Who was not installed then keeps his row; each row says which run it is of."""
+    software = dict.fromkeys(merge.SAME, "x")
+    old, new = (file("a", day, **software) for day in ("2026-01-01", "2026-01-02"))
+    old["rows"].append({**old["rows"][0], "provider": "quack"})
+    new["rows"][0]["samples"] = 11
+    new["rows"].append({**new["rows"][0], "provider": "quack", "status": "skipped", "us": None})
+    new["rows"].append({**new["rows"][0], "case": "b", "provider": "quack", "status": "skipped"})
+    found = merge.renewed(merge.merged([old]), merge.merged([new]))
+    assert {*found["environments"]} == {"run1", "run2"}
+    kept = [(row["case"], row["provider"], row["environment"]) for row in found["rows"]]
+    assert kept == [("a", "torch", "run2"), ("a", "quack", "run1"), ("b", "quack", "run2")]
+    assert [row["samples"] for row in found["rows"][:2]] == [11, 9]
+    with pytest.raises(merge.Different, match="differ in triton"):
+        merge.renewed(old, file("a", "", **{**software, "triton": "y"}))

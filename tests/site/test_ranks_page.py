@@ -20,7 +20,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def data():
-    return json.loads((ROOT / ranks.FILE).read_text("utf8"))
+    """The file, as if all runs were of the same code."""
+    found = json.loads((ROOT / ranks.FILE).read_text("utf8"))
+    for run in found["runs"]:
+        run["source"] = found["runs"][0]["source"]
+    return found
 
 
 def row(data: dict, call: str, n_ranks: int = 2, n_rows: int = 512) -> dict:
@@ -118,7 +122,33 @@ def test_a_call_that_ran_out_of_memory_is_a_dash(data):
         other.pop(name, None)
     other["error"] = "out of memory"
     cells = line(ranks.compared(data, ranks.SOFTMAX).text, "4 ranks, 8,192 rows")
-    assert cells[4] == "–" and "no right answer" in cells[1]
+    assert cells[5] == "–" and "no right answer" in cells[1]
+
+
+def test_an_older_run_is_shown_and_not_spoken_of(data):
+    """Its numbers stay in the tables; sentences are about today's code."""
+    before = ranks.compared(data, ranks.LOSS).text
+    data["runs"][1]["source"] = "0" * 64
+    after = ranks.compared(data, ranks.LOSS).text
+    assert line(after, "4 ranks, 512 rows") == line(before, "4 ranks, 512 rows")
+    assert "of 3 points" in after and "of 6 points" not in after
+    assert f"On 4 GPUs ours is that of commit `{data['runs'][1]['commit']}`" in after
+    assert "On 4 GPUs ours" not in before
+    assert ranks.compared(data, ranks.LOSS).measured.sources == {"ranks": data["runs"][0]["source"]}
+
+
+def test_pushed_words_follow_the_file(data):
+    text = ranks.compared(data, ranks.SOFTMAX).text
+    pushed, alone = (row(data, f"softmax, {name}")["us"] for name in ("words pushed", "part alone"))
+    assert line(text, "2 ranks, 512 rows")[3:5] == [f"{pushed:,.0f}", f"{alone:,.0f}"]
+    for run in data["runs"]:
+        for each in run["rows"]:
+            if each["call"] == f"softmax, {ranks.PUSHED}":
+                each["us"] = 1.5 * row(data, "softmax, part alone", n_rows=each["rows"])["us"]
+    assert "takes 1.50 times as long as a part alone" in ranks.compared(data, ranks.SOFTMAX).text
+    for run in data["runs"]:
+        run["rows"] = [each for each in run["rows"] if ranks.PUSHED not in each["call"]]
+    assert "pushed" not in ranks.compared(data, ranks.SOFTMAX).text
 
 
 def test_the_formula_takes_its_constants_from_the_file(data):
@@ -157,6 +187,7 @@ def test_the_prediction_passes_through_the_messages(data):
 
 
 def test_the_front_page_names_the_worst_loss(data):
+    row(data, ranks.LOSS)["us"] = 1e6
     assert limits(None, data).count("over several GPUs") == 1
     for run in data["runs"]:
         for each in run["rows"]:

@@ -102,6 +102,13 @@ def points(data: dict) -> Iterator[Point]:
         yield from found.values()
 
 
+def today(data: dict) -> dict:
+    """The runs of the same code as the first, which is the newest. The numbers of others
+    are shown, but no sentence is made of them."""
+    source = data["runs"][0]["source"]
+    return {**data, "runs": [run for run in data["runs"] if run["source"] == source]}
+
+
 def seconds(R: int, n: int, N: int, b: int, memory: float, latency: float, link: float) -> float:
     """The formula of the page."""
     return 3 * n * N * b / R / memory + latency + 8 * n * (R - 1) / link
@@ -130,19 +137,25 @@ def _span(values: list[float]) -> str:
 
 def _line(data: dict) -> str:
     """On what, when, and which code."""
-    run = data["runs"][-1]
+    run = data["runs"][0]
     ranks = " and ".join(str(each["ranks"]) for each in data["runs"])
-    return (
+    text = (
         f"Measured on {ranks} GPUs of one machine ({run['gpu']}), over NCCL, with torch "
         f"{run['torch'].split('+')[0]} and triton {run['triton']}, {run['date']}, commit "
         f"`{run['commit']}`; medians on the slower rank, with nothing in the L2 cache before."
-        "\n{ .bench-note data-search-exclude }"
     )
+    for old in data["runs"]:
+        if old["source"] != run["source"]:
+            text += (
+                f" On {old['ranks']} GPUs ours is that of commit `{old['commit']}`: today's was "
+                "not measured there, and no sentence above is about it."
+            )
+    return f"{text}\n{{ .bench-note data-search-exclude }}"
 
 
 def _measured(data: dict) -> Measured:
-    oldest = min(data["runs"], key=lambda run: run["date"])
-    return Measured(f"{oldest['date']}T00:00:00Z", {"ranks": oldest["source"]})
+    run = data["runs"][0]
+    return Measured(f"{run['date']}T00:00:00Z", {"ranks": run["source"]})
 
 
 def compared(data: dict, call: str) -> Fragment:
@@ -173,7 +186,7 @@ def compared(data: dict, call: str) -> Fragment:
         "processor, ours",
     ]
     parts = [_plot(found, call), table(head, body, 2)]
-    parts = [block("\n".join(parts)), _sentence(found, call), _line(data)]
+    parts = [block("\n".join(parts)), _sentence(list(points(today(data))), call), _line(data)]
     return Fragment("\n\n".join(parts) + "\n", _measured(data))
 
 
@@ -264,7 +277,7 @@ def _held_up(found: list[Point], call: str) -> str:
 
 def processor(data: dict) -> Fragment:
     """What is to be said of the processor below what is not there. The tables have the notices."""
-    found = list(points(data))
+    found = list(points(today(data)))
     counts = {call: sum(point.held_up(call) for point in found) for call in (SOFTMAX, LOSS)}
     if not any(counts.values()):
         return Fragment("")
@@ -277,11 +290,13 @@ def formula(data: dict) -> Fragment:
     """The formula at the measured points, beside what was measured."""
     body: list[Row | list[str]] = []
     of_softmax, of_loss = [], []
+    current = list(points(today(data)))
     for point in points(data):
         wanted, message = predicted_us(point), point.calls["message"]["us"]
         softmax, loss = point.calls[SOFTMAX]["us"], point.calls[LOSS]["us"]
-        of_softmax.append(softmax / wanted)
-        of_loss.append(loss / wanted)
+        if point in current:
+            of_softmax.append(softmax / wanted)
+            of_loss.append(loss / wanted)
         body.append(
             [
                 _name(point),
@@ -309,7 +324,7 @@ def formula(data: dict) -> Fragment:
     if min(of_softmax + of_loss) > 1.0:
         text += " The formula is always too low."
     for call, ratios in ((SOFTMAX, of_softmax), (LOSS, of_loss)):
-        text += _far_off(call, list(zip(ratios, points(data), strict=True)))
+        text += _far_off(call, list(zip(ratios, current, strict=True)))
     return Fragment(f"{block(table(head, body, 2))}\n\n{text}\n", _measured(data))
 
 
