@@ -177,7 +177,7 @@ def compare(base: str, root: Path, data: Path) -> dict:
                     continue
                 other = {file for file in before | after if before.get(file) != after.get(file)}
                 raise NotOnlyConstants(f"{name}: {', '.join(sorted(map(str, other)))}")
-        measured = [pair["measured"] for pair in pairs.values()]
+        measured = [str(pair["measured"]) for pair in pairs.values()]
         then, now = (_plans_in(each, data, measured) for each in (old.parent, here))
     cells = [cell for cell, planned in then.items() if planned != now[cell]]
     return {"base": base, "sources": pairs, "cells": sorted(cells)}

@@ -171,12 +171,19 @@ def share_sentence(rows: list[dict]) -> str:
 
 def measured_line(data: dict, rows: list[dict]) -> str:
     """On what, when, and which code."""
-    env = data["environments"][runs_used(data, rows)[-1]]
+    *earlier, env = (data["environments"][name] for name in runs_used(data, rows))
     day = time_text(max(row["utc"] for row in rows))
-    return (
+    text = (
         f"Measured on one {env['gpu']} with torch {env['torch'].split('+')[0]} and triton "
-        f"{env['triton']}, {day} UTC, commit `{env['commit'][:12]}`."
+        f"{env['triton']}, {day} UTC, commit `{env['commit'][:12]}`"
     )
+    for before in earlier:
+        text += (
+            f"; what was not measured again, and libraries that were not installed then, on "
+            f"another machine of this kind, {time_text(before['started'])} UTC, commit "
+            f"`{before['commit'][:12]}`"
+        )
+    return f"{text}."
 
 
 # Reasons

@@ -17,6 +17,8 @@ than that: it would have finished the call in between, for which it needs words 
 pushed after the zeros.
 """
 
+# pyright: reportOptionalMemberAccess=false
+# (of a group that has buffers)
 from __future__ import annotations
 
 import weakref
