@@ -137,7 +137,8 @@ def test_every_cell_opens_a_row_that_is_there(made):
         name: set(re.findall(r'\bid="([^"]+)"', fragment.text))
         for name, fragment in made.fragments.items()
     }
-    at = {"bench-overview": "", "bench-targets": "../", "loss-head-speeds": "../../benchmarks/"}
+    at = {"bench-overview": "", "bench-targets": "../"}
+    at |= dict.fromkeys(("loss-head-speeds", "maps-speed"), "../../benchmarks/")
     suites = {
         page: [f"bench-{s}" for s, p in PLACES.items() if p == page]
         for page in set(PLACES.values())

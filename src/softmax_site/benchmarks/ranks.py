@@ -142,13 +142,13 @@ def _line(data: dict) -> str:
     text = (
         f"Measured on {ranks} GPUs of one machine ({run['gpu']}), over NCCL, with torch "
         f"{run['torch'].split('+')[0]} and triton {run['triton']}, {run['date']}, commit "
-        f"`{run['commit']}`; medians on the slower rank, with nothing in the L2 cache before."
+        f"`{run['commit']}`; medians on the slowest rank, with nothing in the L2 cache before."
     )
     for old in data["runs"]:
         if old["source"] != run["source"]:
             text += (
-                f" On {old['ranks']} GPUs ours is that of commit `{old['commit']}`: today's was "
-                "not measured there, and no sentence above is about it."
+                f" The rows of {old['ranks']} GPUs were measured with an older version of ours, "
+                f"commit `{old['commit']}`; the sentences above are about the others only."
             )
     return f"{text}\n{{ .bench-note data-search-exclude }}"
 
@@ -317,12 +317,14 @@ def formula(data: dict) -> Fragment:
         "softmax, measured",
         "cross-entropy, measured",
     ]
+    older = len(current) < len(body)
     text = (
-        f"Softmax takes {_span(of_softmax)} times as long as the formula says, and cross-entropy "
-        f"with its gradient {_span(of_loss)} times."
+        f"{'Without the rows of an older version of ours: s' if older else 'S'}oftmax takes "
+        f"{_span(of_softmax)} times as long as the formula says, and "
+        f"cross-entropy with its gradient {_span(of_loss)} times."
     )
     if min(of_softmax + of_loss) > 1.0:
-        text += " The formula is always too low."
+        text += " The formula is too low at every point."
     for call, ratios in ((SOFTMAX, of_softmax), (LOSS, of_loss)):
         text += _far_off(call, list(zip(ratios, current, strict=True)))
     return Fragment(f"{block(table(head, body, 2))}\n\n{text}\n", _measured(data))

@@ -163,7 +163,7 @@ def speeds(data: dict) -> Fragment:
 
 
 def maps_fragment(data: dict) -> Fragment:
-    """Whether softmax with maps has been timed, for its page."""
+    """What softmax with maps takes, for its page, or that it has not been timed."""
     rows = of_suite(data, "loss_head", op="mapped_softmax")
     if not rows:
         return NOT_MEASURED
@@ -176,11 +176,21 @@ def maps_fragment(data: dict) -> Fragment:
             f"{where}, with masks, causal and with temperatures, but the time on the GPU was used "
             "up before they were reached.\n"
         )
-    return Fragment(
-        f"It reaches {min(shares):.2f} to {max(shares):.2f} of a copy’s speed in {len(shares)} of "
-        f"{len(groups)} cases; {where} have each.\n",
-        _measured(rows),
-    )
+    reasons = Reasons("maps-speed", rows)
+    body: list[Row | list[str]] = []
+    for group in groups:
+        mine = group[CHOOSER]
+        body.append(
+            [
+                link(mine, f"{what(mine)}, {shape_words(mine)}, {mine['dtype']}", PAGE),
+                f"<b>{time_cell(mine, reasons)}</b>",
+                *(time_cell(group.get(name), reasons) for name in (PLAIN, COPY)),
+            ]
+        )
+    head = ["what", "µs: ours", "plain softmax", "a copy"]
+    causal = "Causal scores are read by half and written whole; the copy moves all of them."
+    parts = [block(table(head, body, 1)), f"{causal} Others are in {where}."]
+    return Fragment("\n\n".join(parts) + "\n", _measured(rows))
 
 
 def loss_head_page(data: dict) -> Rendered:
@@ -191,6 +201,8 @@ def loss_head_page(data: dict) -> Rendered:
     page.html(verdict_sentence(rows))
     page.html(not_reached(rows))
     asked = {cell.case: cell for cell in cells(rows)}
+    if missed := sum(not cell.met for cell in asked.values()):
+        page.html(f"<p>Of {len(asked)} bounds that were set, {missed} are missed (▼).</p>")
     timed = {row["provider"] for row in rows if row["us"]}
     others = [name for name in (PLAIN, *LIBRARIES) if name in timed]
     body: list[Row | list[str]] = []

@@ -100,7 +100,7 @@ def left_out(rows: list[dict]) -> str:
             if (missing := sum(row["dtype"] == dtype for row in late))
         ]
         text += (
-            f" The seed drew {CELLS} cells; the time on the GPU ended before {len(late)} of "
+            f" The seed drew {CELLS} cells. The time on the GPU ran out before {len(late)} of "
             f"them were measured: {', '.join(kinds)}."
         )
     if disturbed := len(without) - len(late):
@@ -125,7 +125,8 @@ def sentence(rows: list[dict]) -> str:
         f'ours is <b class="ahead">at least level in {percent(level)}</b>, ahead in {ahead} and '
         f"behind in {behind}. "
         f"In the geometric mean it is {mean_words(groups, over_best)} × as fast as the best other "
-        f"library, {mean_words(groups, lambda group: ratio(group, 'torch'))} × torch, and reaches "
+        f"library, {mean_words(groups, lambda group: ratio(group, 'torch'))} × as fast as torch, "
+        "and reaches "
         f"{mean_words(groups, lambda group: ratio(group, COPY))} of a copy’s speed."
         f"{left_out(rows)}</p>"
     )
