@@ -211,7 +211,7 @@ def test_geometries(geometry, operation, monkeypatch):
     assert both.launches
 
 
-@pytest.mark.parametrize("operation", LOSSES)
+@pytest.mark.parametrize("operation", [name for name in LOSSES if "rank" not in name])
 @pytest.mark.parametrize("label", ["packed_rows", "split_rows-two-launches", "strided"])
 def test_losses(label, operation, monkeypatch):
     """Numbers of the row go in and come out, and a target that is none is among them."""
