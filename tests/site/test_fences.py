@@ -222,7 +222,7 @@ def test_the_pieces_of_a_page_are_whole_sections(page):
         assert covered >= len(text.splitlines()) - blank
 
 
-CALLED_BY = {"mapped_rows": "scale=", "finish_rows": "group="}
+CALLED_BY = {"mapped_rows": "scale=", "finish_rows": "token_logprobs"}
 """What runs a kernel that has no name among the implementations."""
 
 
