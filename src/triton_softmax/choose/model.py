@@ -63,6 +63,9 @@ others run beside it."""
 ELEMENTS = (4, 8, 16, 32, 64)
 """Of a thread, at most."""
 
+MOST_POLLS = 8
+"""Words that a thread polls at once, at most: each takes two registers."""
+
 WARPS = (1, 2, 4, 8, 16)
 """Of a program."""
 
@@ -202,7 +205,9 @@ def split_rows(rows: Rows, traits: Traits, device: Device):
                 few = ceil_div(n_cols, candidate.block) <= MAX_CHUNKS
                 if registers <= 255 and few and runs_at_once(n_cols, candidate, device):
                     facts = n_cols, itemsize, vector, rows.edges, traits, device
-                    yield split_as(candidate, *facts)
+                    choice = split_as(candidate, *facts)
+                    if choice.how.polls <= MOST_POLLS:
+                        yield choice
 
 
 def adjacent(rows: Rows, traits: Traits, device: Device) -> list[tuple[float, Choice]]:

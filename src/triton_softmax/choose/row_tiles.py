@@ -7,7 +7,7 @@ from typing import NamedTuple
 from .constants import Choice, RowTile
 from .device import Device
 from .traits import Traits
-from .vectors import ceil_div, next_power_of_2
+from .vectors import VECTOR_BYTES, ceil_div, next_power_of_2
 
 MAX_COLS = 65536
 """The longest row that packed and aligned rows take when they are asked for by name; the registers
@@ -15,9 +15,9 @@ end before."""
 
 LONGEST = {
     # (bytes of an element, edges): of one input, of two
-    (2, False): (16384, 16384),
+    (2, False): (20480, 16384),
     (2, True): (16384, 16384),
-    (4, False): (32768, 8192),
+    (4, False): (32768, 12288),
     (4, True): (16384, 16384),
     (8, False): (8192, 8192),
     (8, True): (8192, 8192),
@@ -129,12 +129,11 @@ def choose_row_tile(
     if body > longest_tile and enough_for_all > 1 and itemsize == 2 and vector == 8:
         return _rows_in_tiles(kernel, body, enough_for_all, edges, traits, device)
     block_cols = max(16, next_power_of_2(body))
-    how = RowTile(
-        block_rows=min(_rows(block_cols, itemsize, edges, traits), enough_for_all),
-        block_cols=block_cols,
-        vector=vector,
-        barrier=False,
-    )
+    rows = min(_rows(block_cols, itemsize, edges, traits), enough_for_all)
+    how = RowTile(rows, block_cols, vector, barrier=False)
+    if edges and itemsize == 4 and 32 < body < 64:
+        how = how._replace(block_cols=16, tiles=ceil_div(body, 16))
+        return Choice(kernel, how, num_warps=max(1, rows // 4))
     steps = _warp_steps(itemsize, edges, traits)
     return Choice(kernel, how, next(warps for longest, warps in steps if block_cols <= longest))
 
@@ -159,19 +158,32 @@ def _short_rows(
     """Many short rows, 2 KiB of them to a program, in tiles so narrow that few lanes are empty; if
     there are too few rows for that, still as many as give each thread something to do."""
     power = next_power_of_2(n_cols)
-    block_cols = power if n_cols == power or power <= 4 else max(2, vector, min(16, power // 4))
+    whole = vector * itemsize == VECTOR_BYTES
+    two_inputs = traits.inputs == 2
+    if n_cols == power or power <= 4 or (whole and two_inputs and 4 * n_cols > 3 * power):
+        block_cols = power
+    else:
+        widest = 32 if whole and not traits.reduces else 16
+        block_cols = max(2, vector, min(widest, power // 4))
     tiles = ceil_div(n_cols, block_cols)
     if tiles > 4:
         tiles = next(each for each in TILES[8] if each >= tiles)
     rows = 2048 // itemsize // power * (2 if traits.reduces else 1)
-    how = RowTile(
-        block_rows=min(rows, max(enough_for_all, 256 // power)),
-        block_cols=block_cols,
-        vector=vector,
-        barrier=False,
-        tiles=tiles,
-    )
-    return Choice("packed_rows", how, num_warps=2)
+    rows = min(rows, max(enough_for_all, 256 // power))
+    how = RowTile(rows, block_cols, vector, barrier=False, tiles=tiles)
+    return Choice("packed_rows", how, _warps_of_short_rows(n_cols, how, itemsize, traits))
+
+
+def _warps_of_short_rows(n_cols: int, how: RowTile, itemsize: int, traits: Traits) -> int:
+    """Two; or one, if it has whole vectors of two tensors to wait for; or four, if elements are
+    accessed one by one or in twos, and a tile has an access for each thread."""
+    if how.vector * itemsize == VECTOR_BYTES:
+        return 1 if traits.inputs == 2 and n_cols > 32 else 2
+    if how.vector * itemsize > 4 or traits.reduces or n_cols == 3:
+        return 2
+    accesses = how.block_rows * how.block_cols // how.vector
+    several = how.vector == 1 or traits.inputs == 2 or not 2 < n_cols <= 32
+    return 4 if several and accesses >= 128 else 2
 
 
 def _row_of_few(kernel: str, body: int, itemsize: int, vector: int) -> Choice:
@@ -188,15 +200,17 @@ def _row_in_tiles(
     """A long row by itself, in tiles of an eighth of the next power of two."""
     power = next_power_of_2(body)
     block_cols = power // 8
+    tiles = next(tiles for tiles in TILES[8] if tiles * block_cols >= body)
     full = itemsize == 2 and power >= 16384  # so many 16-bit elements fill the registers
     how = RowTile(
         block_rows=1,
         block_cols=block_cols,
         vector=vector,
         barrier=device.nvidia and itemsize == 2 and (full or traits.reduces or traits.numbers),
-        tiles=next(tiles for tiles in TILES[8] if tiles * block_cols >= body),
+        tiles=tiles,
     )
-    per_thread = ELEMENTS_PER_THREAD[itemsize] * (2 if full else 1)
+    wide = traits.inputs == 2 and tiles <= 6
+    per_thread = ELEMENTS_PER_THREAD[itemsize] * (2 if full and not wide else 1)
     return Choice(kernel, how, num_warps=max(1, min(32, power // (32 * per_thread))))
 
 

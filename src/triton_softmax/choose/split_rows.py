@@ -56,7 +56,7 @@ class Candidate(NamedTuple):
 
 # --8<-- [start:many-rows]
 def candidates_for_many_rows(
-    itemsize: int, traits: Traits, edges: bool
+    itemsize: int, vector: int, edges: bool, traits: Traits
 ) -> list[tuple[int, Candidate]]:
     """(longest row, candidate) in the order of preference.
 
@@ -94,7 +94,8 @@ def candidates_for_many_rows(
             one_chunk_each,
             (ANY_LENGTH, Candidate(2048, 128, depth=2)),
             # Fewer programs, but longer chunks: together they hold more of a row at once.
-            (ANY_LENGTH, Candidate(4096, 168, depth=1)),
+            (1_622_016, Candidate(8192, 168)),
+            (ANY_LENGTH, Candidate(16384, 128, num_warps=16, depth=1)),
         ]
     if traits.inputs == 1:
         # Numbers of the row take registers, which a next chunk would need.
@@ -104,14 +105,18 @@ def candidates_for_many_rows(
         else:
             longest = 655_360 if traits.numbers else 196_608
             one_chunk_each = (longest, Candidate(8192, 64))
-        next_chunk = Candidate(8192, 96, depth=1, backoff=500)
+        next_chunk = [(2_097_152, Candidate(8192, 96, depth=1, backoff=500))]
         if traits.keeps_terms and not edges:  # softmax, which computes least to write
-            next_chunk = Candidate(8192, 80, depth=1)
-        return [
-            one_chunk_each,
-            (1_310_720, next_chunk),
-            (ANY_LENGTH, Candidate(16384, 128, num_warps=8, depth=2)),
-        ]
+            next_chunk = [(1_310_720, Candidate(8192, 80, depth=1))]
+            if vector == 8:
+                next_chunk += [(3_145_728, Candidate(16384, 80, num_warps=8, depth=1))]
+        last = Candidate(16384, 128, num_warps=8, depth=2)
+        return [one_chunk_each, *next_chunk, (ANY_LENGTH, last)]
+    if edges or vector < 8:
+        last = [(ANY_LENGTH, Candidate(8192, 168, depth=1))]
+        last += [(ANY_LENGTH, Candidate(16384, 128, num_warps=8))]
+    else:
+        last = [(ANY_LENGTH, Candidate(16384, 128, num_warps=8, depth=1))]
     if edges:
         one_chunk_each = [
             # Rows this short would fill half of the lanes of a longer chunk.
@@ -123,8 +128,7 @@ def candidates_for_many_rows(
     return [
         *one_chunk_each,
         (ANY_LENGTH, Candidate(4096, 128, depth=2)),
-        (ANY_LENGTH, Candidate(8192, 168, depth=1)),
-        (ANY_LENGTH, Candidate(16384, 128, num_warps=8)),
+        *last,
     ]
 
 
@@ -184,16 +188,23 @@ def candidates(
     if vector == 1:
         # Rows out of step are moved element by element, and a register holds one element.
         if traits.inputs > 1:
-            one_chunk_each = Candidate(8192, 128, num_warps=8)
-        elif traits.keeps_terms:
+            return [
+                (65_536, Candidate(2048, 96, depth=1)),
+                (ANY_LENGTH, Candidate(4096, 80, num_warps=8, depth=1)),
+            ]
+        one_chunk_each = Candidate(4096, 128)
+        if traits.keeps_terms:
             one_chunk_each = Candidate(4096, 40, num_warps=8, keep_terms=True)
-        else:
-            one_chunk_each = Candidate(4096, 128)
-        return [(524_288, one_chunk_each)]
+        if traits.reduces:
+            return [(524_288, one_chunk_each)]
+        return [
+            (524_288, one_chunk_each),
+            (ANY_LENGTH, Candidate(4096, 80, num_warps=8, depth=2)),
+        ]
     few = candidate_for_few_rows(n_rows, n_cols, itemsize, traits, device)
     return [
         *([(ANY_LENGTH, few)] if few else []),
-        *candidates_for_many_rows(itemsize, traits, edges),
+        *candidates_for_many_rows(itemsize, vector, edges, traits),
     ]
 
 

@@ -18,6 +18,11 @@ from .vectors import ceil_div, next_power_of_2
 CHUNK_REGISTERS = 128
 """Registers per thread of a program that holds a chunk of the softmax dimension."""
 
+LONGEST_SPLIT = {False: 65536, True: 16384}
+"""The longest strand that is split into chunks, by whether its elements have to be accessed one by
+one or two by two. Longer ones have so many chunks that a second read costs less than waiting for
+all of them."""
+
 
 class Columns(NamedTuple):
     """The strands of a tensor, as all strided geometries see them."""
@@ -55,7 +60,6 @@ def choose_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
     itemsize, forward = columns.itemsize, traits.inputs == 1
     block_cols = next_power_of_2(columns.n_cols)
     longest_tile = 1024 if itemsize == 4 and forward else 512
-    longest_split = 65536 if itemsize == 2 and forward else 16384
     # Narrow accesses take longer than reading twice, unless programs are few.
     groups = columns.n_outer * ceil_div(columns.n_inner, 32)
     too_narrow = 2 if itemsize == 2 and forward else 1
@@ -66,7 +70,7 @@ def choose_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
         columns = columns._replace(n_outer=1)
     if (
         (device.nvidia and itemsize <= 4 and columns.vector > too_narrow)
-        and (block_cols > longest_tile and columns.n_cols <= longest_split)
+        and (block_cols > longest_tile and columns.n_cols <= LONGEST_SPLIT[columns.vector <= 2])
         and (split := choose_split_strided(columns, traits, device))
     ):
         return split
@@ -134,13 +138,15 @@ def chunk_tile(n_cols: int, itemsize: int, traits: Traits) -> tuple[int, int, in
     """
     if traits.inputs == 1:
         if itemsize == 4:
-            return 512, 32, 8
+            return (512, 32, 8) if n_cols <= 16384 else (1024, 16, 8)
         if n_cols <= 8192:
             return 512, 32, 4
         return (1024, 32, 8) if n_cols <= 32768 else (2048, 16, 8)
     if itemsize == 2:
         return (512, 32, 8) if n_cols <= 8192 else (1024, 32, 16)
-    return (256, 32, 8) if n_cols <= 4096 else (512, 32, 16)  # many chunks: tall ones
+    if n_cols <= 4096:
+        return 256, 32, 8
+    return (512, 32, 16) if n_cols <= 16384 else (1024, 16, 16)
 
 
 def choose_split_strided(columns: Columns, traits: Traits, device: Device) -> Choice | None:
@@ -149,7 +155,8 @@ def choose_split_strided(columns: Columns, traits: Traits, device: Device) -> Ch
     block_cols, block_inner, num_warps = chunk_tile(columns.n_cols, columns.itemsize, traits)
     programs = columns.n_outer * ceil_div(columns.n_inner, 32) * ceil_div(columns.n_cols, 512)
     if programs < 2 * device.multiprocessors:
-        block_cols, block_inner, num_warps = 256, 32 // columns.itemsize, 4
+        few = 4 * programs < device.multiprocessors
+        block_cols, block_inner, num_warps = 256, 8 if few else 32 // columns.itemsize, 4
     return split_strided_as((block_cols, block_inner, num_warps), columns, device)
 
 
@@ -179,15 +186,15 @@ def split_strided_as(tile: tuple[int, int, int], columns: Columns, device: Devic
 
 
 # --8<-- [start:loops]
-def loop_tile(itemsize: int, vector: int, traits: Traits) -> tuple[int, int, int]:
+def loop_tile(columns: Columns, traits: Traits) -> tuple[int, int, int]:
     """(block_cols, block_inner, warps) of a tile that walks along a chunk."""
-    if itemsize == 8:
+    if columns.itemsize == 8:
         return 64, 32, 4
-    if itemsize == 4:
-        return (64, 64, 4) if traits.inputs == 1 else (32, 64, 4)
+    if columns.itemsize == 4:
+        return (64, 64, 4) if traits.inputs == 1 else (64, 64, 8)
     if traits.inputs == 1:
-        return 64, 32, 2
-    return (64, 128, 4) if vector == 8 else (64, 64, 4)
+        return (256, 32, 4) if columns.n_cols > 16384 else (64, 32, 2)
+    return (64, 128, 4) if columns.vector == 8 else (64, 32, 4)
 
 
 def choose_strided_loops(columns: Columns, traits: Traits, device: Device) -> Choice:
@@ -197,11 +204,12 @@ def choose_strided_loops(columns: Columns, traits: Traits, device: Device) -> Ch
     should be few beside the elements of its own chunk.
     """
     n_cols, itemsize = columns.n_cols, columns.itemsize
-    tall, wide, num_warps = loop_tile(itemsize, columns.vector, traits)
+    tall, wide, num_warps = loop_tile(columns, traits)
     block_inner = min(wide, next_power_of_2(columns.n_inner))
     block_cols = tall * wide // block_inner  # the fewer columns, the taller the tile
     groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
-    few_summaries = min(math.isqrt(n_cols * itemsize // 16), max(256, 512 // groups))
+    as_few = math.isqrt(n_cols * itemsize * traits.inputs // 8)  # as bytes of its own chunk
+    few_summaries = min(as_few, max(256, 512 // groups))
     busy = 32 * device.multiprocessors // groups
     n_chunks = max(1, min(few_summaries, busy, ceil_div(n_cols, block_cols)))
     chunk_cols = ceil_div(n_cols, n_chunks * block_cols) * block_cols  # whole tiles
