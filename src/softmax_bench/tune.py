@@ -212,11 +212,10 @@ class Bench:
 
 
 def _median(timer: Any, call: Any) -> float:
-    """Microseconds; the mean of two medians, since small calls have two speeds that alternate from
-    one use of a timer to the next."""
+    """Microseconds."""
     from softmax_bench.measure import percentile
 
-    return round((percentile(timer(call), 0.5) + percentile(timer(call), 0.5)) / 2, 3)
+    return round(percentile(timer(call), 0.5), 3)
 
 
 def compile_part(pairs: list[tuple[Case, Choice]], part: int, parts: int, device: str) -> None:
