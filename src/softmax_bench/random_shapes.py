@@ -157,7 +157,7 @@ def pitch(n_cols: int) -> int:
 
 
 def layout_of(row: dict) -> str:
-    """The class of a row of the data: last dimension, another one, or padded rows."""
+    """The class of a row of the data: last dimension, another one, or rows with gaps."""
     if row["layout"] == "padded":
-        return "padded rows"
+        return "rows with gaps"
     return "last dimension" if row["dim"] in (-1, len(row["shape"]) - 1) else "other dimension"

@@ -27,7 +27,7 @@ from softmax_bench import candidates, tuned, wide
 from softmax_bench.candidates import Problem, class_of
 from softmax_bench.case import Case
 from softmax_bench.report import geometric_mean
-from softmax_bench.tuned import FORMAT, LISTED, SMALL_MICROSECONDS, DataError
+from softmax_bench.tuned import FORMAT, KEPT, LISTED, SMALL_MICROSECONDS, DataError
 from triton_softmax.choose import Choice, Device, Traits
 from triton_softmax.choose.row_tiles import Rows
 from triton_softmax.choose.strided import Columns
@@ -154,10 +154,6 @@ def write(path: Path, runs: list[Run]) -> None:
     beside = path.with_suffix(".part")
     beside.write_text(f'{{"format": {FORMAT}, "runs": [\n' + ",\n".join(parts) + "\n]}\n", "utf-8")
     beside.replace(path)
-
-
-KEPT = 10
-"""How many of the fastest choices are kept of a cell in which hundreds were tried."""
 
 
 def pruned(cell: Cell) -> Cell:

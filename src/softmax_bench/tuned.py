@@ -15,6 +15,9 @@ FILE = "docs/benchmarks/tuning.json"
 CHOOSERS = ("library", "model")
 """Who chose, by the name under which a cell says which choice it was."""
 
+KEPT = 10
+"""How many of the fastest choices are kept of a cell in which all kinds were tried."""
+
 LISTED = 0
 """The seed of cells that no seed has drawn, but somebody named."""
 

@@ -98,5 +98,5 @@ def test_the_table_of_classes_adds_up():
     assert {layout_of(each) for each in rows} == {
         "last dimension",
         "other dimension",
-        "padded rows",
+        "rows with gaps",
     }

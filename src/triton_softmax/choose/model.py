@@ -17,33 +17,37 @@ from .row_tiles import Rows
 from .split_rows import MAX_CHUNKS, Candidate, for_two_launches, runs_at_once, split_as
 from .strided import Columns, choose_loops, choose_strided_loops, split_strided_as
 from .traits import Traits
-from .vectors import ceil_div, next_power_of_2
+from .vectors import VECTOR_BYTES, ceil_div, next_power_of_2
 
-LATENCY = 1100.0
+LATENCY = 1000.0
 """From the start of a program to its end, if it moves and computes next to nothing."""
 
-SERIAL = 1.4
+SERIAL = 1.0
 """More for each instruction of a thread."""
 
 MEETING = 250.0
 """More for each time the warps of a program double: their reductions need barriers."""
 
-EXCHANGE = 650.0
+STEP = 575.0
+"""More for each further tile that a program walks along, and has to wait for."""
+
+EXCHANGE = 275.0
 """More for a program that waits for the words of others."""
 
-POLL = 500.0
+POLL = 240.0
 """More for each word that a thread of it polls."""
 
-BYTES = 28.0
+BYTES = 24.0
 """That memory moves for a multiprocessor in a nanosecond, if all of them ask for it."""
 
-LINE = 120.0
-"""Bytes that are moved in vain for each piece of memory that lies apart."""
+LINE, WHOLE_LINE = 85.0, 40.0
+"""Bytes that are moved in vain for each piece of memory that lies apart: if it begins anywhere, and
+if it begins at a multiple of 16 bytes."""
 
-INSTRUCTIONS = 200.0
+INSTRUCTIONS = 270.0
 """Of single lanes that a multiprocessor issues in a nanosecond."""
 
-PER_ELEMENT, PER_ACCESS = 9.0, 12.0
+PER_ELEMENT, PER_ACCESS = 12.0, 9.0
 """Instructions for an element, and for an access, whose address has to be found."""
 
 WARPS_AT_ONCE, PROGRAMS_AT_ONCE = 64, 32
@@ -53,7 +57,7 @@ on fewer."""
 OVERHEAD = 64
 """Registers of a thread beside its elements."""
 
-POINTER = 3
+POINTER = 3.5
 """More of them for each access to a tensor, where a thread has places in several rows."""
 
 LONGEST = 65536
@@ -116,6 +120,7 @@ def duration(
     memory = programs * moved / (BYTES * device.multiprocessors)
     computing = ceil_div(programs, device.multiprocessors) * issued / INSTRUCTIONS
     latency = LATENCY + SERIAL * issued / (32 * warps) + MEETING * (warps.bit_length() - 1)
+    latency += STEP * (steps - 1)
     if choice.n_chunks > 1 and not choice.two_launches:
         depth = getattr(how, "depth", 0)
         latency += EXCHANGE * (1 + depth / 2) + POLL * how.polls
@@ -157,7 +162,8 @@ def time_of_columns(choice: Choice, columns: Columns, traits: Traits, device: De
     steps = 1
     if choice.kernel == "strided_loops":  # walked along twice, and read both times
         steps, tensors = 2 * ceil_div(cols, how.block_cols), tensors + traits.inputs
-    moved = cols * tensors * (across * itemsize + LINE) + words
+    in_vain = WHOLE_LINE if columns.vector * itemsize == VECTOR_BYTES else LINE
+    moved = cols * tensors * (across * itemsize + in_vain) + words
     accesses = tensors * lanes / columns.vector / min(2, steps)
     return duration(choice, groups, moved, lanes, accesses, itemsize, traits, device, steps)
 

@@ -10,12 +10,21 @@ from softmax_bench.targets import (
     OVER_LIMIT,
     TEMPERATURE_MICROSECONDS,
     TOKENS_MICROSECONDS,
+    Cell,
     cells,
 )
 from softmax_site.benchmarks.data import anchor, of_suite, shape_words
 from softmax_site.benchmarks.page import Fragment, Measured, Page, Rendered, block
 from softmax_site.benchmarks.rungs import NOT_MEASURED
-from softmax_site.benchmarks.tables import Reasons, Row, error_text, share_cell, table, time_cell
+from softmax_site.benchmarks.tables import (
+    Reasons,
+    Row,
+    error_text,
+    folded,
+    share_cell,
+    table,
+    time_cell,
+)
 from softmax_site.benchmarks.words import (
     link,
     measured_line,
@@ -222,11 +231,10 @@ def loss_head_page(data: dict) -> Rendered:
                     f"{shape_words(some)}, {some['dtype']}",
                     f"{what(some)}, {STEPS[some['direction']]}",
                     mark,
-                    share_cell(ratio(group, COPY)),
+                    _share(ratio(group, COPY), cell),
                     f"<b>{time_cell(mine, reasons)}</b>",
                     time_cell(group.get(COPY), reasons),
                     *(time_cell(group.get(name), reasons) for name in others),
-                    memory_cell(mine),
                     error_text(error),
                 ],
                 anchor(some),
@@ -234,6 +242,32 @@ def loss_head_page(data: dict) -> Rendered:
         )
     names = ["plain softmax" if name == PLAIN else label_of(name) for name in others]
     head = ["shape", "what", "asked for", "of a copy", "µs: ours", "copy", *names]
-    page.html(table([*head, "MiB, ours", "error"], body, 3))
+    page.html(table([*head, "error"], body, 3))
     page.html(reasons.listing())
+    page.html(folded("Memory that a call takes at most, results included", memory(rows)))
     return page.done()
+
+
+def _share(value: float | None, cell: Cell | None) -> str:
+    """A share of the copy's speed; with a digit more where it would be rounded to a bound that it
+    misses."""
+    close = cell is not None and not cell.met and cell.margin > 0.99
+    return f"{value:.3f}" if value and close else share_cell(value)
+
+
+def memory(rows: list[dict]) -> str:
+    """What each library allocates at most in a call, as a table."""
+    timed = {row["provider"] for row in rows if "peak_bytes" in row}
+    names = [name for name in (CHOOSER, *LIBRARIES) if name in timed]
+    body: list[Row | list[str]] = []
+    for group in by_case(rows).values():
+        some = next(iter(group.values()))
+        body.append(
+            [
+                f"{shape_words(some)}, {some['dtype']}",
+                f"{what(some)}, {STEPS[some['direction']]}",
+                *(memory_cell(group.get(name)) for name in names),
+            ]
+        )
+    labels = ["ours" if name == CHOOSER else label_of(name) for name in names]
+    return table(["MiB", "what", *labels], body, 2)
