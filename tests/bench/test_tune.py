@@ -60,7 +60,7 @@ def test_a_constant_is_tried_with_other_values():
     found = candidates.by_constants(problem)
     assert found["row_tiles.SHORT=64"].how.tiles != problem.library().how.tiles
     names = {label for label, *_ in candidates.constants()}
-    assert "row_tiles.LONGEST[(2, False)][0]=8192" in names
+    assert "row_tiles.LONGEST[(2, False)][0]=10240" in names
     assert not any("MAX_" in label for label in names)
     assert problem.library() not in found.values(), "nothing is left changed, or tried twice"
 
