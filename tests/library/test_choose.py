@@ -289,8 +289,8 @@ SHORT_ROWS = {
 
 @pytest.mark.parametrize("itemsize, traits", SHORT_ROWS, ids=str)
 def test_tiles_that_short_rows_lie_in(itemsize, traits):
-    """A quarter of the next power of two, at most 16 columns, or 32 in whole vectors; two tensors in
-    whole vectors, that fill more than three quarters of a tile, in one."""
+    """A quarter of the next power of two, at most 16 columns, or 32 in whole vectors; two tensors
+    in whole vectors, that fill more than three quarters of a tile, in one."""
     for n_cols, tile in SHORT_ROWS[itemsize, traits].items():
         divisor = min(n_cols & -n_cols, 16 // itemsize)
         how = choose_row_tile(MANY, n_cols, itemsize, divisor, False, traits, NVIDIA).how
@@ -307,8 +307,8 @@ def warps_of_short_rows(itemsize, traits, columns, n_rows=2**20):
 
 
 def test_warps_of_short_rows():
-    """Two. One for whole vectors of two tensors, if rows are not very short; four for accesses of at
-    most four bytes, with more exceptions the fewer of them there are."""
+    """Two. One for whole vectors of two tensors, if rows are not very short; four for accesses of
+    at most four bytes, with more exceptions the fewer of them there are."""
 
     def rows_of(itemsize, n_elements, last=SHORT):
         """Lengths in which an access is of so many elements."""
