@@ -334,13 +334,13 @@ def shipped() -> list[Shipped]:
 
 
 SPILLED = {
-    # (columns of a chunk, warps, depth): bytes per thread, of two tensors, where longer chunks or
+    # (tensors read, columns of a chunk, warps, depth): bytes per thread, where longer chunks or
     # more programs were worth it when they were timed
-    (16384, 16, 1): 156,
-    (16384, 8, 1): 92,
-    (8192, 4, 0): 64,  # in the path without partners
-    (4096, 4, 2): 88,
-    (4096, 8, 1): 24,
+    (1, 4096, 8, 0): 28,
+    (2, 16384, 16, 1): 156,
+    (2, 16384, 8, 1): 92,
+    (2, 8192, 4, 0): 64,  # in the path without partners
+    (2, 4096, 4, 2): 88,
 }
 
 
@@ -548,12 +548,12 @@ def test_shipped_configurations_of_split_rows(compiled):
             if not reduces(case):
                 assert result.store_bits == (128 if case.how.write else WORD), case
         assert result.registers <= case.choice.max_registers
-        chunk = (case.how.block, case.choice.num_warps, case.how.depth)
-        listed = SPILLED.get(chunk, 0) if OPERATIONS[case.operation].inputs == 2 else 0
-        assert result.spill_bytes <= max(24, listed) + ALSO_SPILLED, case
+        inputs = OPERATIONS[case.operation].inputs
+        most = SPILLED.get((inputs, case.how.block, case.choice.num_warps, case.how.depth), 24)
+        assert result.spill_bytes <= most + ALSO_SPILLED, case
         spilling += result.spill_bytes > 0
     # Of configurations that differ in the number of words alone, the one with the most is here.
-    assert ALSO_SPILLED or spilling <= len(SHIPPED) // 7
+    assert ALSO_SPILLED or spilling <= len(SHIPPED) // 5
 
 
 def test_what_a_model_chooses_fits_the_registers(compiled):
