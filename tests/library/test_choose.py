@@ -571,6 +571,10 @@ def test_split_rows_cover_the_row(itemsize, traits, device):
             edges = bool(n_cols % vector)
             for n_rows in (1, 16, 17, 132, MANY):
                 c = choose_split_rows(n_rows, n_cols, itemsize, vector, edges, traits, device)
+                some = choose_split_rows(
+                    n_rows, n_cols, itemsize, vector, edges, traits._replace(any_order=True), device
+                )
+                assert some.programs(n_rows) >= n_rows or some.max_programs >= 132, "with integers"
                 how = c.how
                 assert c.kernel == "split_rows"
                 assert c.n_chunks * c.chunk_cols >= n_cols > (c.n_chunks - 1) * c.chunk_cols, (
@@ -586,6 +590,7 @@ def test_split_rows_cover_the_row(itemsize, traits, device):
                     traits.keeps_terms and how.depth < 2 and not c.two_launches
                 ), "what the kernel can do"
                 assert how.depth in (0, 1, 2) and (c.max_programs is None) == (how.depth == 0)
+                assert c.max_programs is None or c.max_programs >= device.multiprocessors
                 assert how.wait == (device.nvidia and not c.two_launches)
                 assert how.publish and how.write
                 assert how.words == how.polls * 32 * c.num_warps >= c.n_chunks

@@ -128,7 +128,7 @@ WORDS = {
     ),
     (
         "runs_at_once",
-        "n_chunks <= (candidate.resident_programs(device) if device.nvidia else #)",
+        "n_chunks <= (at_once if device.nvidia else min(#, at_once))",
     ): Words("Has the GPU room for all {n_chunks} chunks of a row at the same time?"),
     ("choose_split_rows", "two_launches"): Words(
         "Is there no way to cut the row so that its chunks run at once?",

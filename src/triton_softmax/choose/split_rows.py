@@ -221,9 +221,11 @@ def candidates(
 # --8<-- [start:choice]
 def runs_at_once(n_cols: int, candidate: Candidate, device: Device) -> bool:
     """Whether all chunks of a row, and so all that wait for each other, run at once. On a device
-    whose waiting is not known nobody may wait: the row must be one chunk."""
+    whose waiting is not known nobody may wait: the row must be one chunk. A program of many warps
+    that each ask for many registers may not run at all."""
     n_chunks = ceil_div(n_cols, candidate.block)
-    return n_chunks <= (candidate.resident_programs(device) if device.nvidia else 1)
+    at_once = candidate.resident_programs(device)
+    return n_chunks <= (at_once if device.nvidia else min(1, at_once))
 
 
 def for_two_launches(n_cols: int, itemsize: int, traits: Traits, device: Device) -> Candidate:
