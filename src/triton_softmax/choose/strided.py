@@ -56,8 +56,8 @@ def choose_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
     """A tile of whole strands if they are short, else chunks of them, else loops.
 
     Very long strands, for whose many chunks there would be too many words to read, are walked along
-    in loops. So are all long ones where waiting is not known to work, or whose elements have to be
-    accessed one by one or (16-bit, forward) two by two.
+    in loops. So are all long ones where waiting is not known to work, and, unless they are few,
+    those whose elements have to be accessed one by one or (16-bit, forward) two by two.
     """
     itemsize, forward = columns.itemsize, traits.inputs == 1
     block_cols = next_power_of_2(columns.n_cols)
