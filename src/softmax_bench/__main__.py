@@ -163,13 +163,15 @@ def _replanned(options: argparse.Namespace) -> int:
     from softmax_bench import replanned
 
     root = Path(__file__).resolve().parents[2]
+    path = root / options.data
     try:
-        found = replanned.compare(options.base, root, root / options.data)
+        data = json.loads(path.read_text(encoding="utf-8"))
+        found = [replanned.compare(base, root, path) for base in replanned.bases(data)]
     except replanned.NotOnlyConstants as error:
         print(f"more than constants has changed: {error}", file=sys.stderr)
         return 2
     (root / replanned.FILE).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(f"{len(found['cells'])} cells are planned otherwise")
+    print(f"{sum(len(each['cells']) for each in found)} cells are planned otherwise")
     return 0
 
 
@@ -311,7 +313,6 @@ def main(arguments: list[str] | None = None) -> int:
     changed = commands.add_parser(
         "replanned", help="write down which measured cells changed constants plan otherwise"
     )
-    changed.add_argument("--base", required=True, help="the commit that was measured")
     changed.add_argument("--data", default="docs/benchmarks/data/h200.json")
     changed.set_defaults(do=_replanned)
 
@@ -371,6 +372,15 @@ def main(arguments: list[str] | None = None) -> int:
     tune.add_argument("--seed", type=int, default=202, help="draws the cells")
     tune.add_argument(
         "--unseen", action="store_true", help="say in the file that no constant was chosen by it"
+    )
+    tune.add_argument(
+        "--shapes", default=None, metavar="FILE", help="cells that a file names, in place of a seed"
+    )
+    tune.add_argument(
+        "--wide",
+        type=int,
+        default=0,
+        help="so many choices from everywhere, not near the library's",
     )
     tune.add_argument("--cells", type=int, default=60, help="how many, in turn of every class")
     tune.add_argument(

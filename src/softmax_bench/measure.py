@@ -2,7 +2,8 @@
 
 Time: CUDA events around each call, with a cold L2 (a buffer larger than the cache is written
 between calls) and with the launches queued ahead of the device, so that a slow host does not show
-as a slow kernel. The median and the 20th and 80th percentiles are kept.
+as a slow kernel. All who are compared are timed in turn, several times, so that a device that
+changes its pace changes it for all. The median and the 20th and 80th percentiles are kept.
 
 Error: against float64, element by element, as the largest absolute error and as the largest error
 of a row relative to the largest value of that row.
@@ -55,6 +56,7 @@ class CudaTimer:
     name = "cuda-events"
 
     def __init__(self, target_ms: float = 25.0, least: int = 15, most: int = 100):
+        """Keeps the device busy for about `target_ms` with a call, in all turns together."""
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self.flush_bytes = max(256 * 2**20, 4 * getattr(properties, "L2_cache_size", 2**26))
         self.flush = torch.empty(self.flush_bytes, dtype=torch.uint8, device="cuda")
@@ -75,31 +77,49 @@ class CudaTimer:
         self._host_ms = host
         return start.elapsed_time(end)
 
-    def __call__(self, call: Callable[[], object], cold: bool = True) -> list[float]:
-        """Samples in microseconds; not `cold`: with what the call before left in the cache."""
+    def __call__(
+        self, call: Callable[[], object], cold: bool = True, share: float = 1.0
+    ) -> list[float]:
+        """Samples in microseconds.
+
+        Args:
+            call: what is timed.
+            cold: with a cold cache, and not with what the call before left in it.
+            share: of the samples that one turn would take. Of a call that takes a millisecond or
+                more all are taken at once.
+
+        Launches have two speeds that alternate, by up to 2 % of a call of some microseconds. So one
+        half of the samples is taken at one place in that order and one at the other, and what is
+        returned are the means of both halves, sample by sample in the order of size.
+        """
         estimate = self._once(call)
+        if estimate >= 1.0:
+            share = 1.0
         host_ms = self._host_ms + 0.02
         flush_ms = self._flush_ms if cold else 0.0
-        count = int(self.target_ms / (estimate + flush_ms))
-        least = (
-            self.least if estimate < 100 else 5
-        )  # a peer may take a second where others take a millisecond
-        count = max(least, min(self.most, count))
+        count = int(self.target_ms * share / (estimate + flush_ms))
+        # A peer may take a second where others take a millisecond.
+        least = max(4, self.least * share) if estimate < 100 else 5
+        pairs = math.ceil(max(least, min(self.most * share, count)) / 2)
         events = [
-            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-            for _ in range(count)
+            [torch.cuda.Event(enable_timing=True) for _ in ("start", "end")]
+            for _ in range(2 * pairs)
         ]
         # The device waits until the host has queued everything, at most 20 ms.
-        behind_ms = min(20.0, max(0.0, host_ms - flush_ms) * count + 0.2)
+        behind_ms = min(20.0, max(0.0, host_ms - flush_ms) * len(events) + 0.2)
         torch.cuda._sleep(int(behind_ms * 1e-3 * self.clock_hz))
-        for start, end in events:
+        for number, (start, end) in enumerate(events):
+            if number == pairs:
+                self.flush[:1].zero_()  # one launch more
             if cold:
                 self.flush.zero_()
             start.record()
             call()
             end.record()
         torch.cuda.synchronize()
-        return [start.elapsed_time(end) * 1e3 for start, end in events]
+        samples = [start.elapsed_time(end) * 1e3 for start, end in events]
+        halves = zip(sorted(samples[:pairs]), sorted(samples[pairs:]), strict=True)
+        return [(a + b) / 2 for a, b in halves]
 
 
 class WallTimer:
@@ -112,10 +132,12 @@ class WallTimer:
     def __init__(self, samples: int = 5):
         self.samples = samples
 
-    def __call__(self, call: Callable[[], object], cold: bool = True) -> list[float]:
+    def __call__(
+        self, call: Callable[[], object], cold: bool = True, share: float = 1.0
+    ) -> list[float]:
         """Samples in microseconds; `cold` makes no difference here."""
         times = []
-        for _ in range(self.samples):
+        for _ in range(max(1, round(self.samples * share))):
             begin = time.perf_counter()
             call()
             times.append((time.perf_counter() - begin) * 1e6)

@@ -2,9 +2,9 @@
 
 A constant of `triton_softmax.choose` changes what some calls launch, and no other. So not all is
 old that was measured before: a cell whose plan is still the same, in kernels that are still the
-same, was measured with what the library launches today. `python -m softmax_bench replanned --base
-COMMIT` compares both and writes down which cells are planned otherwise; the pages leave those out
-until they are measured again.
+same, was measured with what the library launches today. `python -m softmax_bench replanned`
+compares it with each commit that was measured, and writes down which cells are planned otherwise;
+the pages leave those out until they are measured again.
 
 Run as a program this file reads rows of a data file and prints the plan of each: that of the
 package it finds.
@@ -145,8 +145,9 @@ def _plans_in(source: Path, data: Path, measured: Iterable[str]) -> dict[str, li
 
 
 def compare(base: str, root: Path, data: Path) -> dict:
-    """What stands in `FILE`: the commit, the hashes of sources on both sides, and the cells that
-    are planned otherwise. What was measured again since then is left alone.
+    """What stands in `FILE` of a commit that was measured: the commit, the hashes of sources on
+    both sides, and the cells that are planned otherwise. What was measured at another is left
+    alone.
 
     Raises:
         NotOnlyConstants: a file outside `choose` has changed, which a softmax rests on.
@@ -181,6 +182,11 @@ def compare(base: str, root: Path, data: Path) -> dict:
         then, now = (_plans_in(each, data, measured) for each in (old.parent, here))
     cells = [cell for cell, planned in then.items() if planned != now[cell]]
     return {"base": base, "sources": pairs, "cells": sorted(cells)}
+
+
+def bases(data: dict) -> list[str]:
+    """The commits that were measured."""
+    return sorted({each["commit"] for each in data["environments"].values()})
 
 
 def applied(data: dict, found: dict, hashes: Mapping[str, str | None]) -> dict:

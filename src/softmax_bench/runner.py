@@ -32,6 +32,9 @@ from softmax_bench.schema import FORMAT, dump
 HANG_SECONDS = 100
 """How long one provider may take for one case, compiling included, before it counts as hanging."""
 
+TURNS = 5
+"""How often those who are compared are timed in turn."""
+
 WARM_BELOW_MICROSECONDS = 10.0
 """Below this time of the copy the suite `random` is timed with a warm cache too."""
 
@@ -332,17 +335,54 @@ class Runner:
                     case, name, status="failed", reason=f"making the tensors: {describe(error)}"
                 )
             return [f"failed: {describe(error)}"]
+        found: dict[str, dict] = {}
+        calls: dict[str, Callable[[], object]] = {}
         for name in names:
             self.current = (case, name, time.monotonic())
-            fields = self._measure(case, name, tensors, expected)
-            self.current = None
-            row = self.results.add(case, name, **fields)
-            cells.append(cell(row))
+            found[name] = self._measure(case, name, tensors, expected, calls)
+        self._time(case, found, calls)
+        self.current = None
+        cells = [cell(self.results.add(case, name, **found[name])) for name in names]
+        calls.clear()
         del tensors, expected
         gc.collect(0)
         return cells
 
-    def _measure(self, case: Case, name: str, tensors: inputs.Tensors, expected) -> dict:
+    def _time(self, case: Case, found: dict[str, dict], calls: dict[str, Callable]) -> None:
+        """Time all calls in turn, several times, and add what is found; small random tensors with a
+        warm cache, too."""
+        for cold in (True, False):
+            copy = found.get(COPY, {}).get("us")
+            small = copy and copy["p50"] < WARM_BELOW_MICROSECONDS
+            if not cold and not (small and case.suite == "random"):
+                return
+            samples: dict[str, list[float]] = {name: [] for name in calls}
+            for turn in range(TURNS):
+                for name in list(calls):
+                    if turn and measure.percentile(samples[name], 0.5) >= 1000:
+                        continue  # all of its samples were taken at once
+                    self.current = (case, name, time.monotonic())
+                    try:
+                        samples[name] += self.timer(calls[name], cold, 1 / TURNS)
+                    except Exception as error:
+                        del calls[name], samples[name]
+                        found[name] = self._failed(error, case, name)
+            for name, taken in samples.items():
+                if cold:
+                    found[name] |= {"us": measure.summary(taken), "samples": len(taken)}
+                else:
+                    found[name]["us_warm"] = measure.summary(taken)
+
+    def _measure(
+        self,
+        case: Case,
+        name: str,
+        tensors: inputs.Tensors,
+        expected: Any,
+        calls: dict[str, Callable[[], object]],
+    ) -> dict:
+        """What there is to say of a case before it is timed; a call that is to be timed goes to
+        `calls`."""
         try:
             if case.suite == "compiles":
                 return self._count_kernels(case)
@@ -376,25 +416,20 @@ class Runner:
                     }
             if case.suite != "accuracy":
                 call()
-                samples = self.timer(call)
-                fields |= {"us": measure.summary(samples), "samples": len(samples)}
-            if case.suite == "random" and self._is_small(case, name, fields):
-                fields["us_warm"] = measure.summary(self.timer(call, cold=False))
+                calls[name] = call
             return fields
         except providers.Refused as error:
             return {"status": "refused", "reason": str(error)}
         except providers.Missing as error:
             return {"status": "skipped", "reason": str(error)}
         except Exception as error:
-            refused = isinstance(error, (ValueError, NotImplementedError, AssertionError))
-            fields = {"status": "refused" if refused else "failed", "reason": describe(error)}
-            self._survive(error, lambda: self.results.add(case, name, **fields))
-            return fields
+            return self._failed(error, case, name)
 
-    def _is_small(self, case: Case, name: str, fields: dict) -> bool:
-        """Whether the copy is so fast that the tensor may well be in the cache already."""
-        row = fields if name == COPY else self.results.rows.get((case.id, COPY))
-        return bool(row and row["us"] and row["us"]["p50"] < WARM_BELOW_MICROSECONDS)
+    def _failed(self, error: Exception, case: Case, name: str) -> dict:
+        refused = isinstance(error, (ValueError, NotImplementedError, AssertionError))
+        fields = {"status": "refused" if refused else "failed", "reason": describe(error)}
+        self._survive(error, lambda: self.results.add(case, name, **fields))
+        return fields
 
     def _poison(self, case: Case) -> None:
         count = case.n_rows if case.op == "logsumexp" else case.elements

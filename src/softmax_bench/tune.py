@@ -6,6 +6,9 @@ compared with the library's answer, and timed with a cold cache, in two rounds: 
 is best, the second how fast it is, so that luck is not taken for speed. The file keeps every choice
 with its times, and the numbers that a choice depends on. So `--report` needs no GPU, and judges the
 constants as they are today.
+
+`--shapes` names shapes in place of a seed, and `--wide` tries choices from everywhere in place of
+those near the library's.
 """
 
 from __future__ import annotations
@@ -16,14 +19,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from softmax_bench import candidates, tuned
+from softmax_bench import candidates, tuned, wide
 from softmax_bench.candidates import Problem, class_of
 from softmax_bench.case import Case
 from softmax_bench.report import geometric_mean
-from softmax_bench.tuned import FORMAT, SMALL_MICROSECONDS, DataError
+from softmax_bench.tuned import FORMAT, LISTED, SMALL_MICROSECONDS, DataError
 from triton_softmax.choose import Choice, Device, Traits
 from triton_softmax.choose.row_tiles import Rows
 from triton_softmax.choose.strided import Columns
@@ -152,6 +156,35 @@ def write(path: Path, runs: list[Run]) -> None:
     beside.replace(path)
 
 
+KEPT = 10
+"""How many of the fastest choices are kept of a cell in which hundreds were tried."""
+
+
+def pruned(cell: Cell) -> Cell:
+    """The cell with its fastest choices, and those of the library and the model."""
+    order = sorted(range(len(cell.timed)), key=lambda at: cell.timed[at].first or float("inf"))
+    kept = sorted({*order[:KEPT], *(at for at in cell.chosen.values() if at is not None)})
+    chosen = {who: None if at is None else kept.index(at) for who, at in cell.chosen.items()}
+    return cell._replace(timed=[cell.timed[at] for at in kept], chosen=chosen)
+
+
+def listed(path: Path) -> list[Case]:
+    """The cases that a file names, one in a line, such as softmax/backward/float32/7500x4500/dim0.
+
+    Raises:
+        ValueError: a line is no such name.
+    """
+    found = []
+    for line in path.read_text(encoding="utf-8").split():
+        op, direction, dtype, shape, *rest = line.split("/")
+        case = Case("random", tuple(map(int, shape.split("x"))), dtype, direction, op, seed=LISTED)
+        for each in rest:
+            dim = each.removeprefix("dim")
+            case = replace(case, **({"layout": each} if dim == each else {"dim": int(dim)}))
+        found.append(case)
+    return found
+
+
 # --- measuring
 
 
@@ -212,11 +245,10 @@ class Bench:
 
 
 def _median(timer: Any, call: Any) -> float:
-    """Microseconds; the mean of two medians, since small calls have two speeds that alternate from
-    one use of a timer to the next."""
+    """Microseconds."""
     from softmax_bench.measure import percentile
 
-    return round((percentile(timer(call), 0.5) + percentile(timer(call), 0.5)) / 2, 3)
+    return round(percentile(timer(call), 0.5), 3)
 
 
 def compile_part(pairs: list[tuple[Case, Choice]], part: int, parts: int, device: str) -> None:
@@ -256,15 +288,22 @@ def run(options: Any) -> int:
     on_gpu = options.device == "cuda"
     count = torch.cuda.get_device_properties(0).multi_processor_count if on_gpu else 0
     device = device_of(count)
-    cases = candidates.select(
-        options.seed, options.cells, options.geometry, options.dtypes, options.small, device
-    )
+    if options.shapes:
+        options.seed, cases = LISTED, listed(Path(options.shapes))
+    else:
+        cases = candidates.select(
+            options.seed, options.cells, options.geometry, options.dtypes, options.small, device
+        )
     if options.most_bytes:
         cases = [case for case in cases if case.bytes <= options.most_bytes]
     plans = []
     for case in cases:
         problem = candidates.problem_of(case, device)
-        plans.append((case, problem, candidates.tried(problem, options.explore)))
+        if options.wide:
+            choices = [problem.library(), problem.modelled(), *wide.drawn(problem, options.wide)]
+        else:
+            choices = candidates.tried(problem, options.explore)
+        plans.append((case, problem, list(dict.fromkeys(choices))))
     if options.part:
         part, parts = map(int, options.part.split("/"))
         compile_part(distinct(plans), part, parts, options.device)
@@ -292,7 +331,7 @@ def run(options: Any) -> int:
             print(f"time is up: {len(plans) - number + 1} cells left")
             break
         cell = bench.timed(case, problem, choices, timer)
-        cells.append(cell)
+        cells.append(pruned(cell) if options.wide else cell)
         reached = cell.reached(choices[0])
         shown = f"{reached:.3f} of the best" if reached else "no answer"
         print(f"[{time.monotonic() - begin:5.0f} s {number}/{len(plans)}] {case.id}: {shown}")

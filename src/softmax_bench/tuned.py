@@ -15,6 +15,9 @@ FILE = "docs/benchmarks/tuning.json"
 CHOOSERS = ("library", "model")
 """Who chose, by the name under which a cell says which choice it was."""
 
+LISTED = 0
+"""The seed of cells that no seed has drawn, but somebody named."""
+
 SMALL_MICROSECONDS = 10.0
 """A tensor is small if its copy takes less."""
 

@@ -22,7 +22,7 @@ class MadeUpTimer:
     def __init__(self):
         self.calls = 0
 
-    def __call__(self, call):
+    def __call__(self, call, cold=True, share=1.0):
         self.calls += 1
         call()
         return [10.0, 12.0, 11.0]
@@ -49,8 +49,8 @@ def test_a_row_holds_everything_and_keeps_to_the_schema(tmp_path):
     run.run([case(who=(COPY, "torch", "naive", "packed_rows"))])
     data = schema.load(out)
     copy, torch_row, naive, packed = data["rows"]
-    assert torch_row["us"] == {"p20": 10.4, "p50": 11.0, "p80": 11.6}
-    assert torch_row["samples"] == 3
+    assert torch_row["us"] == {"p20": 10.0, "p50": 11.0, "p80": 12.0}
+    assert torch_row["samples"] == 3 * runner.TURNS
     assert torch_row["bytes"] == 2 * 2 * 5 * 4
     assert torch_row["max_rel_error"] < 1e-6 and torch_row["source"] is None
     assert naive["status"] == "ok" and naive["kernels"] == [] and len(naive["source"]) == 64
@@ -170,12 +170,35 @@ def test_a_second_run_measures_only_what_is_missing(tmp_path):
     out = tmp_path / "data.json"
     first, timer, _ = start(out)
     first.run([case()])
-    assert timer.calls == 2
+    assert timer.calls == 2 * runner.TURNS
     second, timer, said = start(out)
     second.run([case(), case(shape=(2, 7))])
-    assert timer.calls == 2
+    assert timer.calls == 2 * runner.TURNS
     assert said[0].startswith("1 of 2 cases")
     assert len(schema.load(out)["rows"]) == 4
+
+
+def test_all_are_timed_in_turn_but_slow_ones_at_once(tmp_path):
+    order, run = [], start(tmp_path / "data.json")[0]
+    breaks = []
+
+    def timer(call, cold=True, share=1.0):
+        name = next(name for name, made in calls.items() if made is call)
+        order.append(name)
+        if name in breaks:
+            raise RuntimeError("no more")
+        return [1500.0 if name == "naive" else 20.0] * 4
+
+    calls = {COPY: lambda: None, "naive": lambda: None, "torch": lambda: None}
+    run.timer, found = timer, {name: {"status": "ok"} for name in calls}
+    run._time(case(), found, dict(calls))
+    assert order[:3] == [COPY, "naive", "torch"]
+    assert order[3:] == [COPY, "torch"] * (runner.TURNS - 1)
+    assert [found[name]["samples"] for name in calls] == [4 * runner.TURNS, 4, 4 * runner.TURNS]
+    breaks.append("torch")
+    run._time(case(), found, dict(calls))
+    assert found["torch"]["status"] == "failed" and "no more" in found["torch"]["reason"]
+    assert found[COPY]["samples"] == 4 * runner.TURNS
 
 
 def test_a_changed_source_or_another_machine_is_measured_again(tmp_path):
@@ -184,10 +207,10 @@ def test_a_changed_source_or_another_machine_is_measured_again(tmp_path):
     first.run([case(who=(COPY, "naive"))])
     again, timer, _ = start(out)
     again.run([case(who=(COPY, "naive"))])
-    assert timer.calls == 2, "the rung and the copy of the same run"
+    assert timer.calls == 2 * runner.TURNS, "the rung and the copy of the same run"
     elsewhere, timer, _ = start(out, gpu="another")
     elsewhere.run([case(who=(COPY, "naive"))])
-    assert timer.calls == 2
+    assert timer.calls == 2 * runner.TURNS
 
 
 def test_what_the_time_did_not_allow_is_not_dropped(tmp_path):
@@ -199,7 +222,7 @@ def test_what_the_time_did_not_allow_is_not_dropped(tmp_path):
     assert {row["status"] for row in schema.load(out)["rows"]} == {"not_run"}
     again, timer, _ = start(out)
     again.run([case()])
-    assert timer.calls == 2
+    assert timer.calls == 2 * runner.TURNS
 
 
 def test_compiles_are_not_counted_without_a_gpu(tmp_path):

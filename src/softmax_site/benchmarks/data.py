@@ -37,7 +37,8 @@ def _newest(
         return None
     path, data = max(loaded, key=lambda item: max(row["utc"] for row in item[1]["rows"]))
     if changes is not None:
-        data = replanned.applied(data, json.loads(changes), dict(hashes))
+        for found in json.loads(changes):
+            data = replanned.applied(data, found, dict(hashes))
     return path, data
 
 

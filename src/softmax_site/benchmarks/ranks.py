@@ -409,10 +409,13 @@ def read(root: Path) -> dict | None:
         return None
     data = json.loads(path.read_text(encoding="utf-8"))
     if changes.is_file():
-        pair = json.loads(changes.read_text(encoding="utf-8"))["sources"].get("ranks")
+        of_hash = {
+            pair["measured"]: pair["now"]
+            for found in json.loads(changes.read_text(encoding="utf-8"))
+            if (pair := found["sources"].get("ranks"))
+        }
         for run in data["runs"]:
-            if pair and run["source"] == pair["measured"]:
-                run["source"] = pair["now"]
+            run["source"] = of_hash.get(run["source"], run["source"])
     return data
 
 

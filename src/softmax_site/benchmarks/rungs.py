@@ -59,7 +59,7 @@ HEADLINES = {
     "split_rows": Headline("ladder", "split_rows", (512, 262144)),
     "strided": Headline("strided", "strided", (64, 1024, 2048), dim=1),
     "split_strided": Headline("strided", "strided", (512, 4096, 64), dim=1),
-    "strided_loops": Headline("strided", "strided", (32768, 4096), dim=0),
+    "strided_loops": Headline("strided", "strided", (131072, 1024), dim=0),
     "logsumexp": Headline("log_softmax", CHOOSER, (8192, 16384), op="logsumexp"),
 }
 """By the name of the fragment, `reaches-NAME`: always float32, on a shape that the library gives to

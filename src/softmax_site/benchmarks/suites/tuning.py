@@ -34,8 +34,9 @@ def sentence(run: dict) -> str:
     tried = sum(len(cell["timed"]) for cell in cells) / len(cells)
     told = "by which no constant was chosen" if run["unseen"] else "by which constants were chosen"
     own, model = (_of(cells, who) for who in tuned.CHOOSERS)
+    drew = "Shapes that were named" if run["seed"] == tuned.LISTED else f"Seed {run['seed']}"
     return (
-        f"<p>Seed {run['seed']}, {told}: {len(cells)} cells on one {run['environment']['gpu']}, "
+        f"<p>{drew}, {told}: {len(cells)} cells on one {run['environment']['gpu']}, "
         f"{tried:.0f} choices in each. In the geometric mean the library’s constants reach "
         f"<b>{own[0]}</b> of the best one’s speed, and the model <b>{model[0]}</b>; at least "
         f"{NEAR:g} of it in {own[2]} and in {model[2]} of the cells.</p>"
