@@ -60,7 +60,7 @@ def test_a_constant_is_tried_with_other_values():
     found = candidates.by_constants(problem)
     assert found["row_tiles.SHORT=64"].how.tiles != problem.library().how.tiles
     names = {label for label, *_ in candidates.constants()}
-    assert "row_tiles.LONGEST[(2, False)][0]=8192" in names
+    assert "row_tiles.LONGEST[(2, False)][0]=10240" in names
     assert not any("MAX_" in label for label in names)
     assert problem.library() not in found.values(), "nothing is left changed, or tried twice"
 
@@ -164,18 +164,23 @@ def test_a_bad_file_is_refused(name, file, tmp_path):
 
 
 def test_the_committed_file_holds_what_the_page_claims():
-    """Whole, small, of a seed that was tuned on and one that was not; the model within a tenth of
-    the best on both, and no cell in which today's choice is slower than that of then."""
+    """Whole, small, of a seed that was tuned on, one that was not, and shapes that were named; the
+    model within a tenth of the best on all, and no cell in which today's choice is slower than that
+    of then."""
     path = ROOT / tuned.FILE
     runs = tune.load(path)
-    assert [run.unseen for run in runs] == [False, True] and path.stat().st_size < 400_000
+    assert [run.unseen for run in runs] == [False, True, False] and path.stat().st_size < 500_000
+    assert runs[2].seed == tuned.LISTED
     for run, data in zip(runs, tuned.read(path)):
         assert len({cell.case.id for cell in run.cells}) == len(run.cells) > 80
         shares = page.shares(data["cells"], "model")
-        assert len(shares) == len(run.cells) and report.geometric_mean(shares) > 0.9
+        # Of what was named, choices were made that were not among those that were timed.
+        assert len(run.cells) - len(shares) <= (10 if run.seed == tuned.LISTED else 0)
+        assert report.geometric_mean(shares) > 0.9
         for cell in run.cells:
-            then, now = cell.timed[cell.chosen["library"]], cell.time(cell.problem.library())
-            assert now is None or now <= 1.01 * then.second, cell.case.id
+            chosen, now = cell.chosen["library"], cell.time(cell.problem.library())
+            then = None if chosen is None else cell.timed[chosen].second
+            assert None in (now, then) or now <= 1.01 * then, cell.case.id
 
 
 def test_facts_of_another_cell_are_refused(file):

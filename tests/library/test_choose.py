@@ -147,13 +147,13 @@ LONGEST = {
     (4, True, 0): 16384,
     (8, False, 0): 8192,
     (8, True, 0): 8192,
-    (2, False, 1): 16384,
+    (2, False, 1): 20480,
     (2, True, 1): 16384,
     (2, False, 2): 16384,
     (2, True, 2): 16384,
     (4, False, 1): 32768,
     (4, True, 1): 16384,
-    (4, False, 2): 8192,
+    (4, False, 2): 12288,
     (4, True, 2): 16384,
     (8, False, 1): 8192,
     (8, True, 1): 8192,
@@ -192,7 +192,15 @@ def test_few_rows_are_half_a_row_per_multiprocessor(n_sm):
 @pytest.mark.parametrize("itemsize", [2, 4, 8])
 def test_the_choice_follows_the_limit(itemsize, traits, device):
     width = 16 // itemsize
-    for n_cols in (1, 2, 15, 16, 17, *around(512, 1024, 8192, 16384, 32768, 65536, 131072), 262144):
+    for n_cols in (
+        1,
+        2,
+        15,
+        16,
+        17,
+        *around(512, 1024, 8192, 12288, 16384, 20480, 32768, 65536, 131072),
+        262144,
+    ):
         for n_rows in (1, 65, 66, MANY):
             edges = bool(n_cols % width)
             c = choose(n_rows, n_cols, itemsize, traits=traits, device=device)
@@ -249,11 +257,14 @@ def test_short_rows_lie_in_narrow_tiles(itemsize, traits):
                 assert not traits.reduces
                 continue
             how = c.how
-            assert (c.kernel, c.num_warps, how.vector) == ("packed_rows", 2, divisor)
+            assert (c.kernel, how.vector) == ("packed_rows", divisor)
             room = how.tiles * how.block_cols
             assert n_cols <= room and (room - how.block_cols < n_cols or how.tiles == 8)
             assert how.block_cols % how.vector == 0
-            assert how.block_cols <= 16 or n_cols == how.block_cols
+            whole = divisor == width
+            widest = 32 if whole and not traits.reduces else 16
+            nearly_full = whole and traits.inputs == 2 and room <= 4 / 3 * n_cols
+            assert how.block_cols <= widest or how.tiles == 1 and (n_cols == room or nearly_full)
             held = how.block_rows * next_power_of_2(n_cols) * itemsize
             assert held <= (4096 if traits.reduces else 2048)
             assert held == (4096 if traits.reduces else 2048) or n_rows <= 1000
@@ -261,6 +272,72 @@ def test_short_rows_lie_in_narrow_tiles(itemsize, traits):
         assert choose(MANY, n_cols, itemsize, traits=traits).kernel == (
             "packed_rows" if n_cols % width == 0 else "aligned_rows"
         )
+
+
+SHORT_ROWS = {
+    # (itemsize, traits): {n_cols: (columns of a tile, tiles)}, on both sides of each change
+    (4, SOFTMAX): {31: (8, 4), 32: (32, 1), 33: (16, 3), 64: (64, 1), 65: (16, 5), 100: (32, 4),
+                   102: (16, 8), 124: (32, 4), 127: (16, 8), 128: (128, 1)},
+    (4, SOFTMAX_VJP): {44: (16, 3), 48: (16, 3), 52: (64, 1), 60: (64, 1), 66: (16, 5),
+                       96: (32, 3), 98: (16, 8), 100: (128, 1), 124: (128, 1), 126: (16, 8)},
+    (2, SOFTMAX): {3: (4, 1), 4: (4, 1), 5: (2, 3), 104: (32, 4), 108: (16, 8)},
+    (2, SOFTMAX_VJP): {96: (32, 3), 104: (128, 1), 108: (16, 8), 120: (128, 1)},
+    (8, SOFTMAX_VJP): {24: (8, 3), 26: (32, 1), 98: (128, 1)},
+    (4, LOGSUMEXP): {100: (16, 8), 124: (16, 8), 128: (128, 1)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("itemsize, traits", SHORT_ROWS, ids=str)
+def test_tiles_that_short_rows_lie_in(itemsize, traits):
+    """A quarter of the next power of two, at most 16 columns, or 32 in whole vectors; two tensors
+    in whole vectors, that fill more than three quarters of a tile, in one."""
+    for n_cols, tile in SHORT_ROWS[itemsize, traits].items():
+        divisor = min(n_cols & -n_cols, 16 // itemsize)
+        how = choose_row_tile(MANY, n_cols, itemsize, divisor, False, traits, NVIDIA).how
+        assert (how.block_cols, how.tiles) == tile, n_cols
+
+
+def warps_of_short_rows(itemsize, traits, columns, n_rows=2**20):
+    return {
+        choose_row_tile(
+            n_rows, n, itemsize, min(n & -n, 16 // itemsize), False, traits, NVIDIA
+        ).num_warps
+        for n in columns
+    }
+
+
+def test_warps_of_short_rows():
+    """Two. One for whole vectors of two tensors, if rows are not very short; four for accesses of
+    at most four bytes, with more exceptions the fewer of them there are."""
+
+    def rows_of(itemsize, n_elements, last=SHORT):
+        """Lengths in which an access is of so many elements."""
+        width = 16 // itemsize
+        return [n for n in range(1, last + 1) if min(n & -n, width) == n_elements]
+
+    for itemsize, width in ((2, 8), (4, 4), (8, 2)):
+        whole = rows_of(itemsize, width)
+        for traits in (SOFTMAX, LOG_SOFTMAX, LOGSUMEXP):
+            assert warps_of_short_rows(itemsize, traits, whole) == {2}
+        for traits in (SOFTMAX_VJP, LOG_SOFTMAX_VJP):
+            assert warps_of_short_rows(itemsize, traits, [n for n in whole if n <= 32]) == {2}
+            assert warps_of_short_rows(itemsize, traits, [n for n in whole if n > 32]) == {1}
+        assert warps_of_short_rows(itemsize, LOGSUMEXP, range(1, SHORT + 1)) == {2}
+    for itemsize, n_elements in ((2, 4), (4, 2), (8, 1)):  # eight bytes, but no whole vector
+        for traits in (SOFTMAX, SOFTMAX_VJP):
+            assert warps_of_short_rows(itemsize, traits, rows_of(itemsize, n_elements)) == {2}
+    for itemsize, longest in ((2, 127), (4, 63)):  # one by one
+        for traits in (SOFTMAX, SOFTMAX_VJP):
+            some = [n for n in rows_of(itemsize, 1, longest) if n != 3]
+            assert warps_of_short_rows(itemsize, traits, some) == {4}
+            assert warps_of_short_rows(itemsize, traits, [3]) == {2}
+    # In twos: two tensors, or rows of one that are neither very short nor short of accesses.
+    assert warps_of_short_rows(2, SOFTMAX, [6, 10, 30]) == {2}
+    assert warps_of_short_rows(2, SOFTMAX, [2, 34, 62]) == {4}
+    assert warps_of_short_rows(2, SOFTMAX_VJP, [2, 6, 30, 34, 62]) == {4}
+    # A tile without an access for each of 128 threads, because rows are long or few.
+    assert warps_of_short_rows(4, SOFTMAX, [65, 127]) == {2}
+    assert warps_of_short_rows(2, SOFTMAX, [35], n_rows=10) == {2}
 
 
 @forward_and_backward
@@ -346,7 +423,9 @@ def test_tiles(itemsize, edges, traits, device):
             body = n_cols // vector * vector if edges else n_cols
             parts = next((n for n in TILES if n * cols == next_power_of_2(body)), 1)
             few = n_rows < 4 * device.multiprocessors and 1024 < body <= 8192 and itemsize <= 4
-            if few:
+            if edges and itemsize == 4 and 32 < body < 64:
+                assert cols == 16 and tiles == -(-body // 16) and not c.how.barrier
+            elif few:
                 assert (rows, cols, tiles) == (1, next_power_of_2(body), 1)
                 assert not c.how.barrier
             elif parts == 1:
@@ -377,6 +456,17 @@ def test_tiles_of_short_rows():
         return c.how.block_rows, c.num_warps
 
     assert tile(2**20, 17, 2, True)[0] == 16
+    # float32 with edges: in tiles of 16 if a tile of 64 would have empty lanes.
+    how = {}
+    for cols in (35, 36, 48, 52, 60, 63, 64):
+        c = choose_row_tile(MANY, cols, 4, 4, True, SOFTMAX, NVIDIA)
+        how[cols] = (c.how.block_rows, c.how.block_cols, c.how.tiles, c.num_warps)
+    assert how == {
+        35: (16, 32, 1, 2), 36: (16, 16, 3, 4), 48: (16, 16, 3, 4), 52: (16, 16, 4, 4),
+        60: (16, 16, 4, 4), 63: (16, 16, 4, 4), 64: (16, 64, 1, 2),
+    }  # fmt: skip
+    few = choose_row_tile(300, 41, 4, 4, True, SOFTMAX, NVIDIA)
+    assert (few.how.block_rows, few.how.tiles, few.num_warps) == (1, 3, 1)
     for cols, warps in ((512, 2), (1024, 4)):
         assert tile(MANY, cols + 1, 4, True)[1] == warps
     for cols, rows, warps in ((64, 16, 2), (128, 8, 2), (256, 4, 1)):
@@ -419,7 +509,8 @@ def test_rows_of_some_hundred_16_bit_elements_lie_in_tiles(traits):
 @of_every_operation
 @pytest.mark.parametrize("edges", [False, True], ids=["whole", "edges"])
 def test_long_rows_lie_in_tiles(edges, traits):
-    """The tiles and warps are those of the length alone, for every operation and layout."""
+    """The tiles are those of the length alone, for every operation and layout, and so are the
+    warps, but for the longest 16-bit rows: up to six tiles of two tensors have twice as many."""
 
     def tile(n_cols, itemsize):
         n_cols += edges  # a body of n_cols
@@ -439,6 +530,11 @@ def test_long_rows_lie_in_tiles(edges, traits):
         for cols, warps in (*steps, *longer):
             assert tile(cols, itemsize)[2] == warps
     assert [tile(cols, 8)[2] for cols in (2048, 8192)] == [4, 16]
+    for cols in (8200, 10240, 12288, 12296, 20480):
+        power = next_power_of_2(cols)
+        many = traits.inputs == 2 and cols <= 3 * power // 4
+        assert tile(cols, 2)[2] == power // (2048 if many else 4096)
+        assert tile(cols, 4)[2] == power // 2048
 
 
 def test_tiles_of_rows_that_are_reduced():
@@ -475,6 +571,10 @@ def test_split_rows_cover_the_row(itemsize, traits, device):
             edges = bool(n_cols % vector)
             for n_rows in (1, 16, 17, 132, MANY):
                 c = choose_split_rows(n_rows, n_cols, itemsize, vector, edges, traits, device)
+                some = choose_split_rows(
+                    n_rows, n_cols, itemsize, vector, edges, traits._replace(any_order=True), device
+                )
+                assert some.programs(n_rows) >= n_rows or some.max_programs >= 132, "with integers"
                 how = c.how
                 assert c.kernel == "split_rows"
                 assert c.n_chunks * c.chunk_cols >= n_cols > (c.n_chunks - 1) * c.chunk_cols, (
@@ -490,6 +590,7 @@ def test_split_rows_cover_the_row(itemsize, traits, device):
                     traits.keeps_terms and how.depth < 2 and not c.two_launches
                 ), "what the kernel can do"
                 assert how.depth in (0, 1, 2) and (c.max_programs is None) == (how.depth == 0)
+                assert c.max_programs is None or c.max_programs >= device.multiprocessors
                 assert how.wait == (device.nvidia and not c.two_launches)
                 assert how.publish and how.write
                 assert how.words == how.polls * 32 * c.num_warps >= c.n_chunks
@@ -537,25 +638,37 @@ CANDIDATES = {
     (4, False, LOG_SOFTMAX): {262_144: ((8192, 128, 0), (4096, 128, 2))},
     (4, False, SOFTMAX_VJP): {
         131_072: ((8192, 160, 0), (2048, 128, 2)),
-        528 * 2048: ((2048, 128, 2), (4096, 168, 1)),
-        396 * 4096: ((4096, 168, 1), None),
+        528 * 2048: ((2048, 128, 2), (8192, 168, 0)),
+        1_622_016: ((8192, 168, 0), (16384, 128, 1)),
+        132 * 16384: ((16384, 128, 1), None),
     },
     (4, False, LOG_SOFTMAX_VJP): {131_072: ((8192, 168, 0), (2048, 128, 2))},
-    (4, True, SOFTMAX_VJP): {262_144: ((8192, 168, 0), (2048, 128, 2))},
+    (4, True, SOFTMAX_VJP): {
+        262_144: ((8192, 168, 0), (2048, 128, 2)),
+        1_622_016: ((8192, 168, 0), (16384, 128, 1)),
+    },
     (4, True, LOG_SOFTMAX_VJP): {262_144: ((8192, 168, 0), (2048, 128, 2))},
     (2, False, SOFTMAX): {
         196_608: ((8192, 64, 0), (8192, 80, 1)),
-        1_310_720: ((8192, 80, 1), (16384, 128, 2)),
+        1_310_720: ((8192, 80, 1), (16384, 80, 1)),
+        3_145_728: ((16384, 80, 1), (16384, 128, 2)),
         264 * 16384: ((16384, 128, 2), None),
+    },
+    (2, False, LOG_SOFTMAX): {
+        196_608: ((8192, 64, 0), (8192, 96, 1)),
+        2_097_152: ((8192, 96, 1), (16384, 128, 2)),
+    },
+    (2, True, SOFTMAX): {
+        114_688: ((2048, 72, 0), (8192, 96, 1)),
+        2_097_152: ((8192, 96, 1), (16384, 128, 2)),
     },
     (2, True, LOG_SOFTMAX): {114_688: ((2048, 72, 0), (8192, 96, 1))},
     (2, False, LOSS): {655_360: ((8192, 64, 0), (8192, 96, 1))},
     (2, True, LOSS): {262_144: ((2048, 72, 0), (8192, 96, 1))},
     (2, False, SOFTMAX_VJP): {
         131_072: ((8192, 128, 0), (4096, 128, 2)),
-        528 * 4096: ((4096, 128, 2), (8192, 168, 1)),
-        396 * 8192: ((8192, 168, 1), (16384, 128, 0)),
-        264 * 16384: ((16384, 128, 0), None),
+        528 * 4096: ((4096, 128, 2), (16384, 128, 1)),
+        264 * 16384: ((16384, 128, 1), None),
     },
     (4, False, LOGSUMEXP): {660 * 8192: ((8192, 96, 0), None)},
     (4, True, LOGSUMEXP): {660 * 8192: ((8192, 96, 0), None)},
@@ -568,6 +681,39 @@ CANDIDATES = {
     (2, True, SOFTMAX_VJP): {
         24_576: ((4096, 128, 0), (8192, 128, 0)),
         262_144: ((8192, 128, 0), (4096, 128, 2)),
+        528 * 4096: ((4096, 128, 2), (8192, 168, 1)),
+        396 * 8192: ((8192, 168, 1), (16384, 128, 0)),
+        264 * 16384: ((16384, 128, 0), None),
+    },
+}
+
+BY_FEWER = {
+    # The same for accesses of fewer elements than a whole vector.
+    (2, 4, SOFTMAX): {1_310_720: ((8192, 80, 1), (16384, 128, 2))},
+    (2, 4, SOFTMAX_VJP): {
+        528 * 4096: ((4096, 128, 2), (8192, 168, 1)),
+        396 * 8192: ((8192, 168, 1), (16384, 128, 0)),
+    },
+    (4, 2, SOFTMAX_VJP): {
+        528 * 2048: ((2048, 128, 2), (4096, 168, 1)),
+        396 * 4096: ((4096, 168, 1), (16384, 128, 1)),
+    },
+    **{
+        (itemsize, 1, SOFTMAX): {
+            524_288: ((4096, 40, 0), (4096, 80, 2)),
+            396 * 4096: ((4096, 80, 2), None),
+        }
+        for itemsize in (2, 4)
+    },
+    (2, 1, LOG_SOFTMAX): {524_288: ((4096, 128, 0), (4096, 80, 2))},
+    (2, 1, LOGSUMEXP): {524_288: ((4096, 128, 0), None)},
+    **{
+        (itemsize, 1, traits): {
+            65_536: ((2048, 96, 1), (4096, 80, 1)),
+            396 * 4096: ((4096, 80, 1), None),
+        }
+        for itemsize in (2, 4)
+        for traits in (SOFTMAX_VJP, LOG_SOFTMAX_VJP)
     },
 }
 
@@ -581,6 +727,32 @@ def test_candidates_for_many_rows_change_at_their_thresholds(case):
             assert c.two_launches == (expected is None), n_cols
             if expected is not None:
                 assert (c.how.block, c.max_registers, c.how.depth) == expected, n_cols
+
+
+@pytest.mark.parametrize("case", BY_FEWER, ids=str)
+def test_so_do_candidates_for_narrower_accesses(case):
+    itemsize, vector, traits = case
+    for longest, (before, after) in BY_FEWER[case].items():
+        for n_cols, expected in ((longest - 1, before), (longest, before), (longest + 1, after)):
+            c = split(10**5, n_cols, itemsize, traits=traits, vector=vector)
+            assert c.two_launches == (expected is None), n_cols
+            if expected is not None:
+                assert (c.how.block, c.max_registers, c.how.depth) == expected, n_cols
+
+
+def test_a_longer_chunk_has_more_warps():
+    """32 or 64 elements of a tensor to a thread; the longest of float32 has 32 of two."""
+    warps = {
+        (itemsize, traits.inputs, vector, n_cols): split(
+            10**5, n_cols, itemsize, traits=traits, vector=vector
+        ).num_warps
+        for itemsize, traits, vector, n_cols in (
+            (2, SOFTMAX, 8, 2_000_000), (2, SOFTMAX_VJP, 8, 3_000_000),
+            (4, SOFTMAX_VJP, 4, 1_500_000), (4, SOFTMAX_VJP, 4, 2_000_000),
+            (2, SOFTMAX_VJP, 1, 60_000), (2, SOFTMAX_VJP, 1, 100_000), (4, SOFTMAX, 1, 600_000),
+        )
+    }  # fmt: skip
+    assert list(warps.values()) == [8, 8, 4, 16, 4, 8, 8]
 
 
 def test_programs_back_off_before_they_poll_only_where_16_bit_rows_are_read_alone():
@@ -661,10 +833,9 @@ def test_few_rows_are_counted_in_chunks_per_multiprocessor():
 def test_rows_without_a_common_vector_hold_an_element_to_a_register():
     for traits, expected in (
         (SOFTMAX, (4096, 40, True)),
-        (SOFTMAX_VJP, (8192, 128, False)),
+        (SOFTMAX_VJP, (4096, 80, False)),
         (LOG_SOFTMAX, (4096, 128, False)),
     ):
-        assert split(MANY, 524_289, 2, traits=traits, vector=1).two_launches
         for n_rows in (1, MANY):
             c = split(n_rows, 1 << 17, 2, traits=traits, vector=1)
             assert (c.how.block, c.max_registers, c.how.keep_terms) == expected
@@ -794,7 +965,7 @@ def test_strided(itemsize, traits, device):
                     assert c.max_registers is None and not (whole and how.barrier)
                 else:
                     assert whole == (n_cols <= (512 if backward or itemsize == 2 else 1024))
-                    assert loops == (n_cols > (65536 if itemsize == 2 and not backward else 16384))
+                    assert loops == (n_cols > 65536)
 
 
 def columns_of(shape, itemsize, *, col_stride, inner_stride=1, outer_stride=0, address=0, **more):
@@ -904,8 +1075,8 @@ def test_tiles_hold_whole_strands(itemsize, traits, device):
 @pytest.mark.parametrize("itemsize", [2, 4])
 def test_long_dimensions_are_split(itemsize, traits):
     narrow_forward = itemsize == 2 and traits.inputs == 1
-    longest = 65536 if narrow_forward else 16384
-    for n_cols in around(1024, 4096, longest):
+    longest = 65536
+    for n_cols in around(1024, 4096, 16384, longest):
         for n_inner in (1, 7, 16, 33, 5000):
             c = strided(3, n_cols, n_inner, itemsize, traits=traits)
             assert (c.kernel == "strided_loops") == (n_cols > longest)
@@ -921,6 +1092,13 @@ def test_long_dimensions_are_split(itemsize, traits):
                 narrow = strided(500, n_cols, n_inner, itemsize, traits=traits, vector=vector)
                 assert narrow.how.vector == vector
                 assert (narrow.kernel == "split_strided") <= (vector > (2 if narrow_forward else 1))
+                # Two by two, long strands are walked along; one by one as well, unless programs
+                # are few.
+                few = strided(3, n_cols, n_inner, itemsize, traits=traits, vector=vector)
+                most = longest if vector > 2 else 16384
+                long = 1024 < n_cols <= most and (n_inner < 5000 or vector == 4)
+                assert not long or few.kernel == "split_strided"
+                assert n_cols <= most or few.kernel == "strided_loops"
     small = Device(8, nvidia=True)  # 16 programs of 8 warps and 128 registers at once
     for n_cols, kernel in ((16 * 512, "split_strided"), (16 * 512 + 1, "strided_loops")):
         assert strided(3, n_cols, 64, 4, device=small).kernel == kernel
@@ -928,8 +1106,11 @@ def test_long_dimensions_are_split(itemsize, traits):
 
 @pytest.mark.parametrize("itemsize, traits, n_cols, tile", [
     (4, SOFTMAX, 16384, (512, 32, 8)),
+    (4, SOFTMAX, 16385, (1024, 16, 8)),
     (4, SOFTMAX_VJP, 4096, (256, 32, 8)),
     (4, SOFTMAX_VJP, 4097, (512, 32, 16)),
+    (4, SOFTMAX_VJP, 16384, (512, 32, 16)),
+    (4, SOFTMAX_VJP, 16385, (1024, 16, 16)),
     (2, SOFTMAX, 8192, (512, 32, 4)),
     (2, SOFTMAX, 8193, (1024, 32, 8)),
     (2, SOFTMAX, 32769, (2048, 16, 8)),
@@ -939,8 +1120,23 @@ def test_long_dimensions_are_split(itemsize, traits):
 def test_tiles_of_long_strands(itemsize, traits, n_cols, tile):
     c = strided(300, n_cols, 64, itemsize, traits=traits)
     assert (c.how.block_cols, c.how.block_inner, c.num_warps) == tile
-    few = strided(1, 3000, 16, itemsize, traits=traits)
-    assert (few.how.block_cols, few.how.block_inner, few.num_warps) == (256, 32 // itemsize, 4)
+
+
+@forward_and_backward
+@pytest.mark.parametrize("itemsize", [2, 4])
+def test_few_strands_are_cut_finer(itemsize, traits):
+    """Counted in chunks of 512 by 32: under two for each multiprocessor they are of 256, 32 bytes
+    across; under a quarter, of eight strands, whatever their bytes."""
+
+    def tile(chunks, n_outer=1):
+        c = strided(n_outer, 512 * chunks, 32, itemsize, traits=traits)
+        return c.how.block_cols, c.how.block_inner, c.num_warps
+
+    narrow, wide = (256, 8, 4), (256, 32 // itemsize, 4)
+    assert [tile(chunks) for chunks in (4, 32, 33, 128)] == [narrow, narrow, wide, wide]
+    assert tile(8, 4) == narrow and tile(11, 3) == wide and tile(8, 32) == wide
+    assert tile(8, 33)[0] > 256 or itemsize == 4 and traits.inputs == 2
+    assert tile(8, 33)[1] == 32
 
 
 @on_every_device
@@ -970,13 +1166,13 @@ def test_loops_have_chunks_enough_and_not_too_many(itemsize, traits, device):
                 groups = n_outer * -(-n_inner // how.block_inner)
                 assert groups * c.n_chunks <= max(groups, 32 * device.multiprocessors)
                 assert c.n_chunks <= 512
-                most = min(math.isqrt(n_cols * itemsize // 16), max(256, 512 // groups))
+                balanced = math.isqrt(n_cols * itemsize * traits.inputs // 8)
+                most = min(balanced, max(256, 512 // groups))
                 wanted = min(most, max(1, 32 * device.multiprocessors // groups))
                 assert c.n_chunks <= most
                 words = c.n_chunks * how.block_inner * 8
-                assert c.n_chunks == 1 or words <= c.chunk_cols * how.block_inner * itemsize, (
-                    "fewer summaries than elements"
-                )
+                held = c.chunk_cols * how.block_inner * itemsize * traits.inputs
+                assert c.n_chunks == 1 or words <= held, "no more summaries than elements"
                 assert c.n_chunks > wanted // 2 or c.chunk_cols == how.block_cols, (
                     "chunks are whole tiles; they lose less than half by that"
                 )
@@ -986,15 +1182,18 @@ def test_loops_have_chunks_enough_and_not_too_many(itemsize, traits, device):
     (8, SOFTMAX, 2, (64, 32, 4)),
     (8, SOFTMAX_VJP, 2, (64, 32, 4)),
     (4, SOFTMAX, 4, (64, 64, 4)),
-    (4, SOFTMAX_VJP, 4, (32, 64, 4)),
-    (2, SOFTMAX, 8, (64, 32, 2)),
-    (2, SOFTMAX_VJP, 4, (64, 64, 4)),
+    (4, SOFTMAX_VJP, 4, (64, 64, 8)),
+    (2, SOFTMAX, 8, (256, 32, 4)),
+    (2, SOFTMAX_VJP, 4, (64, 32, 4)),
     (2, SOFTMAX_VJP, 8, (64, 128, 4)),
 ])  # fmt: skip
 def test_tiles_of_loops(itemsize, traits, vector, tile):
-    columns = Columns(3, 10**6, 5000, itemsize, vector, vector, wide_index=False)
+    columns = Columns(3, 16385, 5000, itemsize, vector, vector, wide_index=False)
     c = choose_strided_loops(columns, traits, NVIDIA)
     assert (c.how.block_cols, c.how.block_inner, c.num_warps) == tile
+    c = choose_strided_loops(columns._replace(n_cols=16384), traits, NVIDIA)
+    shorter = (64, 32, 2) if (itemsize, traits) == (2, SOFTMAX) else tile
+    assert (c.how.block_cols, c.how.block_inner, c.num_warps) == shorter
 
 
 @pytest.mark.parametrize("op", plan.OPERATIONS.values(), ids=plan.OPERATIONS)
@@ -1041,7 +1240,8 @@ def test_rows_in_loops(itemsize, device):
         columns = Columns(n_rows, n_cols, 1, itemsize, 1, 1, wide_index=False)
         assert c == choose_strided_loops(columns, LOGSUMEXP, device)
         assert c.kernel == "strided_loops" and c.how.block_inner == c.how.vector == 1
-        assert c.how.block_cols == (4096 if itemsize == 4 else 2048)
+        long_16_bit = itemsize == 2 and n_cols > 16384
+        assert c.how.block_cols == (8192 if long_16_bit else 4096 if itemsize == 4 else 2048)
         assert c.n_chunks * c.chunk_cols >= n_cols > (c.n_chunks - 1) * c.chunk_cols
         assert c.programs(n_rows) <= max(n_rows, 32 * device.multiprocessors)
         assert (c.n_chunks == 1) == (n_rows == MANY)

@@ -131,7 +131,7 @@ def choose_row_tile(
     block_cols = max(16, next_power_of_2(body))
     rows = min(_rows(block_cols, itemsize, edges, traits), enough_for_all)
     how = RowTile(rows, block_cols, vector, barrier=False)
-    if edges and itemsize == 4 and 32 < body < 64:
+    if edges and itemsize == 4 and 32 < body < 64:  # up to half of a tile of 64 would be empty
         how = how._replace(block_cols=16, tiles=ceil_div(body, 16))
         return Choice(kernel, how, num_warps=max(1, rows // 4))
     steps = _warp_steps(itemsize, edges, traits)
@@ -155,16 +155,11 @@ def longest_without_edges(itemsize: int, divisor: int, traits: Traits) -> int:
 def _short_rows(
     n_cols: int, enough_for_all: int, itemsize: int, vector: int, traits: Traits
 ) -> Choice:
-    """Many short rows, 2 KiB of them to a program, in tiles so narrow that few lanes are empty; if
-    there are too few rows for that, still as many as give each thread something to do."""
+    """Many short rows, 2 KiB of them to a program; if there are too few rows for that, still as
+    many as give each thread something to do."""
     power = next_power_of_2(n_cols)
     whole = vector * itemsize == VECTOR_BYTES
-    two_inputs = traits.inputs == 2
-    if n_cols == power or power <= 4 or (whole and two_inputs and 4 * n_cols > 3 * power):
-        block_cols = power
-    else:
-        widest = 32 if whole and not traits.reduces else 16
-        block_cols = max(2, vector, min(widest, power // 4))
+    block_cols = _cols_of_short_rows(n_cols, vector, whole, traits)
     tiles = ceil_div(n_cols, block_cols)
     if tiles > 4:
         tiles = next(each for each in TILES[8] if each >= tiles)
@@ -174,16 +169,27 @@ def _short_rows(
     return Choice("packed_rows", how, _warps_of_short_rows(n_cols, how, itemsize, traits))
 
 
+def _cols_of_short_rows(n_cols: int, vector: int, whole: bool, traits: Traits) -> int:
+    """Columns of tiles so narrow that few lanes are empty, or of a single one that has few anyway.
+    A tile more costs the accesses of another one, to each tensor."""
+    power = next_power_of_2(n_cols)
+    nearly_full = whole and traits.inputs == 2 and 4 * n_cols > 3 * power
+    if n_cols == power or power <= 4 or nearly_full:
+        return power
+    widest = 32 if whole and not traits.reduces else 16
+    return max(2, vector, min(widest, power // 4))
+
+
 def _warps_of_short_rows(n_cols: int, how: RowTile, itemsize: int, traits: Traits) -> int:
-    """Two; or one, if it has whole vectors of two tensors to wait for; or four, if elements are
-    accessed one by one or in twos, and a tile has an access for each thread."""
+    """Two; or one, where a thread has whole vectors of two tensors on their way at once; or four,
+    where accesses are of one element or two, so that a program has many of them."""
     if how.vector * itemsize == VECTOR_BYTES:
         return 1 if traits.inputs == 2 and n_cols > 32 else 2
     if how.vector * itemsize > 4 or traits.reduces or n_cols == 3:
         return 2
-    accesses = how.block_rows * how.block_cols // how.vector
+    enough = how.block_rows * how.block_cols >= 128 * how.vector  # an access for each thread
     several = how.vector == 1 or traits.inputs == 2 or not 2 < n_cols <= 32
-    return 4 if several and accesses >= 128 else 2
+    return 4 if several and enough else 2
 
 
 def _row_of_few(kernel: str, body: int, itemsize: int, vector: int) -> Choice:
@@ -202,6 +208,9 @@ def _row_in_tiles(
     block_cols = power // 8
     tiles = next(tiles for tiles in TILES[8] if tiles * block_cols >= body)
     full = itemsize == 2 and power >= 16384  # so many 16-bit elements fill the registers
+    per_thread = ELEMENTS_PER_THREAD[itemsize]
+    if full and (traits.inputs == 1 or tiles == 8):  # two tensors in less: more warps are faster
+        per_thread *= 2
     how = RowTile(
         block_rows=1,
         block_cols=block_cols,
@@ -209,8 +218,6 @@ def _row_in_tiles(
         barrier=device.nvidia and itemsize == 2 and (full or traits.reduces or traits.numbers),
         tiles=tiles,
     )
-    wide = traits.inputs == 2 and tiles <= 6
-    per_thread = ELEMENTS_PER_THREAD[itemsize] * (2 if full and not wide else 1)
     return Choice(kernel, how, num_warps=max(1, min(32, power // (32 * per_thread))))
 
 

@@ -36,7 +36,7 @@ class Candidate(NamedTuple):
 
     registers: int
     """Per thread. The fewer, the more programs a multiprocessor holds; these are the smallest that
-    need no spills."""
+    spill nothing, or so little that one more program outweighs it."""
 
     num_warps: int = 4
     """Warps per program."""
@@ -90,11 +90,15 @@ def candidates_for_many_rows(
             one_chunk_each = (262_144, Candidate(8192, 168))
         else:
             one_chunk_each = (131_072, Candidate(8192, 168 if traits.exp_in_finish else 160))
+        # Fewer programs, but longer chunks: together they hold more of a row at once. Accesses of
+        # two elements have so many addresses that a chunk this long would spill.
+        longer = Candidate(8192, 168) if vector > 2 else Candidate(4096, 168, depth=1)
         return [
             one_chunk_each,
             (ANY_LENGTH, Candidate(2048, 128, depth=2)),
-            # Fewer programs, but longer chunks: together they hold more of a row at once.
-            (1_622_016, Candidate(8192, 168)),
+            (1_622_016, longer),
+            # A multiprocessor's only program. It spills some, but reads once what else is read
+            # twice.
             (ANY_LENGTH, Candidate(16384, 128, num_warps=16, depth=1)),
         ]
     if traits.inputs == 1:
@@ -105,18 +109,17 @@ def candidates_for_many_rows(
         else:
             longest = 655_360 if traits.numbers else 196_608
             one_chunk_each = (longest, Candidate(8192, 64))
-        next_chunk = [(2_097_152, Candidate(8192, 96, depth=1, backoff=500))]
         if traits.keeps_terms and not edges:  # softmax, which computes least to write
             next_chunk = [(1_310_720, Candidate(8192, 80, depth=1))]
             if vector == 8:
                 next_chunk += [(3_145_728, Candidate(16384, 80, num_warps=8, depth=1))]
-        last = Candidate(16384, 128, num_warps=8, depth=2)
-        return [one_chunk_each, *next_chunk, (ANY_LENGTH, last)]
-    if edges or vector < 8:
-        last = [(ANY_LENGTH, Candidate(8192, 168, depth=1))]
-        last += [(ANY_LENGTH, Candidate(16384, 128, num_warps=8))]
-    else:
-        last = [(ANY_LENGTH, Candidate(16384, 128, num_warps=8, depth=1))]
+        else:
+            next_chunk = [(2_097_152, Candidate(8192, 96, depth=1, backoff=500))]
+        return [
+            one_chunk_each,
+            *next_chunk,
+            (ANY_LENGTH, Candidate(16384, 128, num_warps=8, depth=2)),
+        ]
     if edges:
         one_chunk_each = [
             # Rows this short would fill half of the lanes of a longer chunk.
@@ -125,14 +128,35 @@ def candidates_for_many_rows(
         ]
     else:
         one_chunk_each = [(131_072, Candidate(8192, 128))]
+    if vector == 8 and not edges:  # few addresses: the next chunk fits, but for some words
+        longer = [Candidate(16384, 128, num_warps=8, depth=1)]
+    else:
+        longer = [Candidate(8192, 168, depth=1), Candidate(16384, 128, num_warps=8)]
     return [
         *one_chunk_each,
         (ANY_LENGTH, Candidate(4096, 128, depth=2)),
-        *last,
+        *((ANY_LENGTH, each) for each in longer),
     ]
 
 
 # --8<-- [end:many-rows]
+
+
+def candidates_out_of_step(traits: Traits) -> list[tuple[int, Candidate]]:
+    """(longest row, candidate) for rows that are moved element by element. Each access takes an
+    address, and 16-bit elements a register each, so that chunks are shorter."""
+    if traits.inputs > 1:
+        return [
+            (65_536, Candidate(2048, 96, depth=1)),
+            (ANY_LENGTH, Candidate(4096, 80, num_warps=8, depth=1)),
+        ]
+    one_chunk_each = Candidate(4096, 128)
+    if traits.keeps_terms:
+        one_chunk_each = Candidate(4096, 40, num_warps=8, keep_terms=True)
+    found = [(524_288, one_chunk_each)]
+    if not traits.reduces:
+        found += [(ANY_LENGTH, Candidate(4096, 80, num_warps=8, depth=2))]
+    return found
 
 
 # --8<-- [start:few-rows]
@@ -186,21 +210,7 @@ def candidates(
 ) -> list[tuple[int, Candidate]]:
     """(longest row, candidate) in the order of preference, for rows of this number."""
     if vector == 1:
-        # Rows out of step are moved element by element, and a register holds one element.
-        if traits.inputs > 1:
-            return [
-                (65_536, Candidate(2048, 96, depth=1)),
-                (ANY_LENGTH, Candidate(4096, 80, num_warps=8, depth=1)),
-            ]
-        one_chunk_each = Candidate(4096, 128)
-        if traits.keeps_terms:
-            one_chunk_each = Candidate(4096, 40, num_warps=8, keep_terms=True)
-        if traits.reduces:
-            return [(524_288, one_chunk_each)]
-        return [
-            (524_288, one_chunk_each),
-            (ANY_LENGTH, Candidate(4096, 80, num_warps=8, depth=2)),
-        ]
+        return candidates_out_of_step(traits)
     few = candidate_for_few_rows(n_rows, n_cols, itemsize, traits, device)
     return [
         *([(ANY_LENGTH, few)] if few else []),
@@ -211,9 +221,11 @@ def candidates(
 # --8<-- [start:choice]
 def runs_at_once(n_cols: int, candidate: Candidate, device: Device) -> bool:
     """Whether all chunks of a row, and so all that wait for each other, run at once. On a device
-    whose waiting is not known nobody may wait: the row must be one chunk."""
+    whose waiting is not known nobody may wait: the row must be one chunk. A program of many warps
+    that each ask for many registers may not run at all."""
     n_chunks = ceil_div(n_cols, candidate.block)
-    return n_chunks <= (candidate.resident_programs(device) if device.nvidia else 1)
+    at_once = candidate.resident_programs(device)
+    return n_chunks <= (at_once if device.nvidia else min(1, at_once))
 
 
 def for_two_launches(n_cols: int, itemsize: int, traits: Traits, device: Device) -> Candidate:

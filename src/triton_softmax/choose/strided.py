@@ -18,10 +18,12 @@ from .vectors import ceil_div, next_power_of_2
 CHUNK_REGISTERS = 128
 """Registers per thread of a program that holds a chunk of the softmax dimension."""
 
-LONGEST_SPLIT = {False: 65536, True: 16384}
-"""The longest strand that is split into chunks, by whether its elements have to be accessed one by
-one or two by two. Longer ones have so many chunks that a second read costs less than waiting for
-all of them."""
+LONGEST_SPLIT = 65536
+"""The longest strand that is split into chunks. Longer ones have so many that a second read costs
+less than waiting for all of them."""
+
+LONGEST_SPLIT_NARROW = 16384
+"""The same if elements have to be accessed one by one or two by two."""
 
 
 class Columns(NamedTuple):
@@ -54,8 +56,8 @@ def choose_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
     """A tile of whole strands if they are short, else chunks of them, else loops.
 
     Very long strands, for whose many chunks there would be too many words to read, are walked along
-    in loops. So are all long ones where waiting is not known to work, or whose elements have to be
-    accessed one by one or (16-bit, forward) two by two.
+    in loops. So are all long ones where waiting is not known to work, and, unless they are few,
+    those whose elements have to be accessed one by one or (16-bit, forward) two by two.
     """
     itemsize, forward = columns.itemsize, traits.inputs == 1
     block_cols = next_power_of_2(columns.n_cols)
@@ -63,6 +65,7 @@ def choose_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
     # Narrow accesses take longer than reading twice, unless programs are few.
     groups = columns.n_outer * ceil_div(columns.n_inner, 32)
     too_narrow = 2 if itemsize == 2 and forward else 1
+    longest_split = LONGEST_SPLIT if columns.vector > 2 else LONGEST_SPLIT_NARROW
     if groups < device.multiprocessors and not traits.any_order:
         too_narrow = 0
     if traits.any_order:
@@ -70,7 +73,7 @@ def choose_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
         columns = columns._replace(n_outer=1)
     if (
         (device.nvidia and itemsize <= 4 and columns.vector > too_narrow)
-        and (block_cols > longest_tile and columns.n_cols <= LONGEST_SPLIT[columns.vector <= 2])
+        and (block_cols > longest_tile and columns.n_cols <= longest_split)
         and (split := choose_split_strided(columns, traits, device))
     ):
         return split
@@ -155,8 +158,9 @@ def choose_split_strided(columns: Columns, traits: Traits, device: Device) -> Ch
     block_cols, block_inner, num_warps = chunk_tile(columns.n_cols, columns.itemsize, traits)
     programs = columns.n_outer * ceil_div(columns.n_inner, 32) * ceil_div(columns.n_cols, 512)
     if programs < 2 * device.multiprocessors:
-        few = 4 * programs < device.multiprocessors
-        block_cols, block_inner, num_warps = 256, 8 if few else 32 // columns.itemsize, 4
+        # Narrower than a cache line's half only if not even every fourth multiprocessor has one.
+        narrow = columns.itemsize == 4 or 4 * programs < device.multiprocessors
+        block_cols, block_inner, num_warps = 256, 8 if narrow else 16, 4
     return split_strided_as((block_cols, block_inner, num_warps), columns, device)
 
 
@@ -201,15 +205,16 @@ def choose_strided_loops(columns: Columns, traits: Traits, device: Device) -> Ch
     """Long strands walked along twice, in as many chunks as keep the device busy.
 
     But every program of the second launch reads the summaries of all chunks of its strands, which
-    should be few beside the elements of its own chunk.
+    should be no more than the elements of its own chunk.
     """
     n_cols, itemsize = columns.n_cols, columns.itemsize
     tall, wide, num_warps = loop_tile(columns, traits)
     block_inner = min(wide, next_power_of_2(columns.n_inner))
     block_cols = tall * wide // block_inner  # the fewer columns, the taller the tile
     groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
-    as_few = math.isqrt(n_cols * itemsize * traits.inputs // 8)  # as bytes of its own chunk
-    few_summaries = min(as_few, max(256, 512 // groups))
+    # n summaries of 8 bytes are as much as a chunk if 8 · n is the bytes of a strand over n.
+    as_much = math.isqrt(n_cols * itemsize * traits.inputs // 8)
+    few_summaries = min(as_much, max(256, 512 // groups))
     busy = 32 * device.multiprocessors // groups
     n_chunks = max(1, min(few_summaries, busy, ceil_div(n_cols, block_cols)))
     chunk_cols = ceil_div(n_cols, n_chunks * block_cols) * block_cols  # whole tiles

@@ -304,26 +304,44 @@ class Shipped:
 
 
 def shipped() -> list[Shipped]:
-    """Split rows with edges for lengths between the thresholds, few rows and many. Softmax both
-    ways in two element types; the other operations, whose device functions the table of registers
-    compiles in both and without edges too, in one. Of configurations that differ in the number of
-    words alone, the one that polls most."""
+    """Split rows for lengths between the thresholds: with edges, few rows and many; many of whole
+    vectors and, where a single launch can, of single elements. Softmax both ways in two element
+    types; the other operations, whose device functions the table of registers compiles in both, in
+    one. Of configurations that differ in the number of words alone, the one that polls most."""
     found: dict[tuple, Shipped] = {}
     classes = [(operation, "bf16") for operation in OPERATIONS]
     classes += [("softmax", "fp32"), ("softmax_backward", "fp32")]
+    with_edges = [(n_rows, 2**k - 1) for n_rows in (1, 8, 64, 10**5) for k in range(15, 24)]
+    without = [(10**5, 2**k * parts) for k in range(15, 21) for parts in (2, 3)]
     for operation, dtype in classes:
-        traits = registers.traits_of(operation)
-        for n_rows, exponent in itertools.product((1, 8, 64, 10**5), range(15, 24)):
-            n_cols, vector = 2**exponent - 1, per_vector(dtype)
+        traits, itemsize, whole = (
+            registers.traits_of(operation),
+            BITS[dtype] // 8,
+            per_vector(dtype),
+        )
+        lines = [(*shape, whole, True) for shape in with_edges]
+        lines += [(*shape, vector, False) for shape in without for vector in (whole, 1)]
+        for n_rows, n_cols, vector, edges in lines:
             choice = choose_split_rows(
-                n_rows, n_cols, BITS[dtype] // 8, vector, True, traits, registers.H200
+                n_rows, n_cols, itemsize, vector, edges, traits, registers.H200
             )
-            for how in choice.launches:
+            for how in choice.launches if vector > 1 or not choice.two_launches else ():
                 options = (choice.num_warps, choice.max_registers)
                 key = (operation, dtype, *options, how._replace(words=0, polls=0))
                 if key not in found or found[key].how.words < how.words:
                     found[key] = Shipped(operation, dtype, choice, how)
     return list(found.values())
+
+
+SPILLED = {
+    # (tensors read, columns of a chunk, warps, depth): bytes per thread, where longer chunks or
+    # more programs were worth it when they were timed
+    (1, 4096, 8, 0): 28,
+    (2, 16384, 16, 1): 156,
+    (2, 16384, 8, 1): 92,
+    (2, 8192, 4, 0): 64,  # in the path without partners
+    (2, 4096, 4, 2): 88,
+}
 
 
 # --- what a model chooses for GPUs that nobody has tuned on
@@ -518,21 +536,24 @@ def test_geometry(compiled, label):
 
 
 def test_shipped_configurations_of_split_rows(compiled):
-    """128-bit accesses, odd rows included, and nothing spilled but at most six registers, most of
-    them in the path without partners."""
-    assert len(SHIPPED) > 50
+    """128-bit accesses, odd rows included, where rows are in step; and nothing spilled but at most
+    six registers, most of them in the path without partners, or what is listed."""
+    assert len(SHIPPED) > 100
     spilling = 0
     for case in SHIPPED:
         result = compiled(case.request)
-        if case.how.publish or not reduces(case):  # else it reads words alone
-            assert result.load_bits == 128, case
-        if not reduces(case):
-            assert result.store_bits == (128 if case.how.write else WORD), case
+        if case.how.vector > 1:
+            if case.how.publish or not reduces(case):  # else it reads words alone
+                assert result.load_bits == 128, case
+            if not reduces(case):
+                assert result.store_bits == (128 if case.how.write else WORD), case
         assert result.registers <= case.choice.max_registers
-        assert result.spill_bytes <= 24 + ALSO_SPILLED, case
+        inputs = OPERATIONS[case.operation].inputs
+        most = SPILLED.get((inputs, case.how.block, case.choice.num_warps, case.how.depth), 24)
+        assert result.spill_bytes <= most + ALSO_SPILLED, case
         spilling += result.spill_bytes > 0
     # Of configurations that differ in the number of words alone, the one with the most is here.
-    assert ALSO_SPILLED or spilling <= len(SHIPPED) // 7
+    assert ALSO_SPILLED or spilling <= len(SHIPPED) // 5
 
 
 def test_what_a_model_chooses_fits_the_registers(compiled):
