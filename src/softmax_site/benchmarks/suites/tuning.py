@@ -34,6 +34,10 @@ def sentence(run: dict) -> str:
     tried = sum(len(cell["timed"]) for cell in cells) / len(cells)
     told = "by which no constant was chosen" if run["unseen"] else "by which constants were chosen"
     own, model = (_of(cells, who) for who in tuned.CHOOSERS)
+    timed = [len(shares(cells, who)) for who in tuned.CHOOSERS]
+    partly = ""
+    if min(timed) < len(cells):
+        partly = f" What they choose was among what was timed in {timed[0]} and {timed[1]} cells."
     drew, how_many = f"Seed {run['seed']}", f"{tried:.0f} choices in each"
     if run["seed"] == tuned.LISTED:
         drew = "Shapes that were named"
@@ -42,7 +46,7 @@ def sentence(run: dict) -> str:
         f"<p>{drew}, {told}: {len(cells)} cells on one {run['environment']['gpu']}, "
         f"{how_many}. In the geometric mean the library’s constants reach "
         f"<b>{own[0]}</b> of the best one’s speed, and the model <b>{model[0]}</b>; at least "
-        f"{NEAR:g} of it in {own[2]} and in {model[2]} of the cells.</p>"
+        f"{NEAR:g} of it in {own[2]} and in {model[2]} of the cells.{partly}</p>"
     )
 
 
