@@ -334,6 +334,8 @@ def test_warps_of_short_rows():
     # In twos: two tensors, or rows of one that are neither very short nor short of accesses.
     assert warps_of_short_rows(2, SOFTMAX, [6, 10, 30]) == {2}
     assert warps_of_short_rows(2, SOFTMAX, [2, 34, 62]) == {4}
+    for n_cols, warps in ((2, 4), (4, 2), (32, 2), (34, 4)):  # and where only strides ask for it
+        assert choose_row_tile(2**20, n_cols, 2, 2, False, SOFTMAX, NVIDIA).num_warps == warps
     assert warps_of_short_rows(2, SOFTMAX_VJP, [2, 6, 30, 34, 62]) == {4}
     # A tile without an access for each of 128 threads, because rows are long or few.
     assert warps_of_short_rows(4, SOFTMAX, [65, 127]) == {2}
