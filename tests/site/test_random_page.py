@@ -19,6 +19,7 @@ from softmax_site.benchmarks.suites.random import (
     newest_seed,
     over_best,
     scatter,
+    tiny_sentence,
     tuning_fragment,
     tuning_sentence,
 )
@@ -47,6 +48,22 @@ def test_the_newest_seed_is_the_one_on_the_page(made):
     assert {row["seed"] for row in newest_seed(made["rows"])} == {0}
     text = PAGES["random"](made).fragments["bench-random"].text
     assert "cells that seed 0 drew" in text and "seed3" not in text
+
+
+def test_where_the_time_of_the_smallest_goes():
+    def group(us, warm, copied, copied_warm, size=2**16):
+        rows = {"triton_softmax": (us, warm), "copy": (copied, copied_warm)}
+        return {
+            name: {"status": "ok", "bytes": size, "us": {"p50": cold}, "us_warm": {"p50": hot}}
+            for name, (cold, hot) in rows.items()
+        }
+
+    tiny, larger = group(6.0, 5.5, 5.0, 4.75), group(60.0, 55.0, 50.0, 47.0, 2**16 + 2)
+    assert tiny_sentence([larger]) == ""
+    text = tiny_sentence([tiny, larger, tiny, group(9.0, 5.5, 5.0, 1.0)])
+    assert "The 3 smallest" in text and "64 KiB" in text
+    assert "take 6.0 µs in the median, and a copy of them 5.0 µs" in text
+    assert "adds 0.5 µs" in text and "moving the elements, 0.8 µs" in text
 
 
 def test_the_distribution_adds_up(made):

@@ -6,7 +6,7 @@ import json
 import math
 from html import escape
 from pathlib import Path
-from statistics import stdev
+from statistics import median, stdev
 
 from softmax_bench.random_shapes import CELLS, layout_of
 from softmax_bench.report import (
@@ -44,6 +44,9 @@ SEEDS = "docs/benchmarks/tuning-seeds.json"
 
 LOWEST, HIGHEST = 0.5, 8.0
 """Ends of the axis of the plot; what lies beyond stands on them."""
+
+TINY_BYTES = 2**16
+"""What the smallest tensors read and write, at most."""
 
 TIME_IS_UP = "the time given was used up"
 """The reason of a row that was not reached any more."""
@@ -151,6 +154,26 @@ def warm_sentence(groups: list[Group]) -> str:
         f"ours is {mean_words(small, over_best)} × the best other with a cold cache, "
         f"{times(cold)} × in the worst cell; with a warm one "
         f"{mean_words(small, over_best_warm)} × and {times(hot)} ×.</p>"
+    )
+
+
+def tiny_sentence(groups: list[Group]) -> str:
+    """Where the time of the smallest tensors goes: to any launch, to cold memory, to softmax."""
+    tiny = [
+        group
+        for group in groups
+        if group[CHOOSER]["bytes"] <= TINY_BYTES and all(map(warm, (group[CHOOSER], group[COPY])))
+    ]
+    if not tiny:
+        return ""
+    cold, copied = (median(group[who]["us"]["p50"] for group in tiny) for who in (CHOOSER, COPY))
+    hot, copied_hot = (median(warm(group[who]) for group in tiny) for who in (CHOOSER, COPY))
+    return (
+        f"<p>The {len(tiny)} smallest, which read and write {TINY_BYTES // 1024} KiB at most, take "
+        f"{cold:.1f} µs in the median, and a copy of them {copied:.1f} µs; with a warm cache it is "
+        f"{hot:.1f} and {copied_hot:.1f} µs. So nearly all of it is what any launch takes. "
+        f"Fetching data and instructions from memory adds {cold - hot:.1f} µs, and softmax itself, beyond "
+        f"moving the elements, {hot - copied_hot:.1f} µs.</p>"
     )
 
 
@@ -270,6 +293,7 @@ def random_page(data: dict) -> Rendered:
         "stands at the edge.</p>"
     )
     page.html(warm_sentence(groups))
+    page.html(tiny_sentence(groups))
     page.add("## Kinds of cells")
     page.html(class_table(groups))
     page.add("## The worst ten")
