@@ -199,8 +199,9 @@ def rung_fragment(data: dict, rung: str) -> Fragment:
         worst, row, whose = min(losses, key=lambda item: item[0])
         count = "all" if len(losses) == against else f"{len(losses)} of {against}"
         parts.append(
-            f"It is slower than {rival} in {count} cells. At worst it reaches {times(worst)} of "
-            f"the speed of {whose}: {row['direction']}, {row['dtype']}, {shape_words(row)}."
+            f"It is slower than {rival} in {count} cells of this table. At worst it reaches "
+            f"{times(worst)} of the speed of {whose}: {row['direction']}, {row['dtype']}, "
+            f"{shape_words(row)}."
         )
     elif against:
         parts.append(

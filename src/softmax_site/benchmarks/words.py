@@ -150,7 +150,8 @@ def verdict_sentence(rows: list[dict], where: Callable[[dict], str] = nowhere) -
         text += f", {geometric_mean(found.torch):.2f} × torch"
     text += ". "
     if found.losses:
-        text += f"Where we lose most: {loss_words(found.losses[0], where)}."
+        which = "The one loss" if found.behind == 1 else "Where we lose most"
+        text += f"{which}: {loss_words(found.losses[0], where)}."
     return f'<p class="verdict-sentence">{text}</p>'
 
 
@@ -179,7 +180,7 @@ def measured_line(data: dict, rows: list[dict]) -> str:
     )
     for before in earlier:
         text += (
-            f"; what was not measured again, and libraries that were not installed then, on "
+            f"; some rows are of an earlier run, on "
             f"another machine of this kind, {time_text(before['started'])} UTC, commit "
             f"`{before['commit'][:12]}`"
         )

@@ -189,10 +189,14 @@ def at_random(data: dict) -> str:
     if not groups:
         return ""
     _, behind, level = random.standings(groups)
-    return (
+    text = (
         f" On {len(groups)} [random shapes](benchmarks/random.md): at least level in "
-        f"{percent(level)}, slower in {behind}."
+        f"{percent(level)}, slower in {behind}"
     )
+    if ran := random.with_compiler(groups):
+        name, level = label_of("torch.compile"), random.standings(ran)[2]
+        text += f"; where {name} ran, at least level in {percent(level)}"
+    return f"{text}."
 
 
 def unlucky(data: dict | None) -> list[str]:

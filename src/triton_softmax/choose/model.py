@@ -67,7 +67,7 @@ others run beside it."""
 ELEMENTS = (4, 8, 16, 32, 64)
 """Of a thread, at most."""
 
-MOST_POLLS = 8
+MOST_POLLS = 4
 """Words that a thread polls at once, at most: each takes two registers."""
 
 WARPS = (1, 2, 4, 8, 16)
@@ -212,7 +212,7 @@ def split_rows(rows: Rows, traits: Traits, device: Device):
                 if registers <= 255 and few and runs_at_once(n_cols, candidate, device):
                     facts = n_cols, itemsize, vector, rows.edges, traits, device
                     choice = split_as(candidate, *facts)
-                    if choice.how.polls <= MOST_POLLS:
+                    if choice.how._asdict()["polls"] <= MOST_POLLS:
                         yield choice
 
 

@@ -131,7 +131,28 @@ def sentence(rows: list[dict]) -> str:
         f"library, {mean_words(groups, lambda group: ratio(group, 'torch'))} × as fast as torch, "
         "and reaches "
         f"{mean_words(groups, lambda group: ratio(group, COPY))} of a copy’s speed."
-        f"{left_out(rows)}</p>"
+        f"{left_out(rows)}</p>{compiler_sentence(groups)}"
+    )
+
+
+def with_compiler(groups: list[Group]) -> list[Group]:
+    """Those in which torch.compile ran, too."""
+    return [group for group in groups if group.get("torch.compile", {}).get("us")]
+
+
+def compiler_sentence(groups: list[Group]) -> str:
+    """How ours stands where torch.compile ran, too, and where it did not."""
+    ran = with_compiler(groups)
+    rest = [group for group in groups if group not in ran]
+    if not ran or not rest:
+        return ""
+    (some, over), (others, beyond) = (
+        (percent(standings(part)[2]), mean_words(part, over_best)) for part in (ran, rest)
+    )
+    return (
+        f"<p>That depends on who was asked: in the {len(ran)} cells in which "
+        f"{label_of('torch.compile')} ran, too, ours is at least level in {some} and {over} × as "
+        f"fast as the best other library; in the other {len(rest)}, in {others} and {beyond} ×.</p>"
     )
 
 
@@ -167,13 +188,13 @@ def tiny_sentence(groups: list[Group]) -> str:
     if not tiny:
         return ""
     cold, copied = (median(group[who]["us"]["p50"] for group in tiny) for who in (CHOOSER, COPY))
-    hot, copied_hot = (median(warm(group[who]) for group in tiny) for who in (CHOOSER, COPY))
+    hot, copied_hot = (median(warm(group[who]) or 0.0 for group in tiny) for who in (CHOOSER, COPY))
     return (
         f"<p>The {len(tiny)} smallest, which read and write {TINY_BYTES // 1024} KiB at most, take "
         f"{cold:.1f} µs in the median, and a copy of them {copied:.1f} µs; with a warm cache it is "
         f"{hot:.1f} and {copied_hot:.1f} µs. So nearly all of it is what any launch takes. "
-        f"Fetching data and instructions from memory adds {cold - hot:.1f} µs, and softmax itself, beyond "
-        f"moving the elements, {hot - copied_hot:.1f} µs.</p>"
+        f"Fetching data and instructions from memory adds {cold - hot:.1f} µs, and softmax itself, "
+        f"beyond moving the elements, {hot - copied_hot:.1f} µs.</p>"
     )
 
 
@@ -229,6 +250,8 @@ def class_table(groups: list[Group]) -> str:
         kinds.setdefault(f"{layout_of(row)}, {row['direction']}", []).append(group)
         kinds.setdefault(row["op"], []).append(group)
         kinds.setdefault(row["dtype"], []).append(group)
+        ran = "with" if group.get("torch.compile", {}).get("us") else "without"
+        kinds.setdefault(f"{ran} {label_of('torch.compile')}, {row['direction']}", []).append(group)
     order = sorted(kinds, key=lambda kind: (("," not in kind), kind))
     body: list[Row | list[str]] = []
     for kind in order:
@@ -251,9 +274,9 @@ def class_table(groups: list[Group]) -> str:
         "how many",
         "at least level",
         "× the best other",
-        "in the worst cell",
+        "worst, × other",
         "of a copy",
-        "in the worst cell",
+        "worst, of a copy",
     ]
     return table(head, body)
 
@@ -280,6 +303,18 @@ def worst_table(groups: list[Group], reasons: Reasons, count: int = 10) -> str:
     return table(head, body, 2, also=(3,))
 
 
+def slowest(groups: list[Group]) -> str:
+    """The cell that is furthest below a copy, whatever others do."""
+    shares = [(share, group[CHOOSER]) for group in groups if (share := ratio(group, COPY))]
+    if not shares:
+        return ""
+    share, row = min(shares, key=lambda each: each[0])
+    return (
+        f"<p>Furthest below a copy is {case_words(row)}, at {share_cell(share)} of its speed, by "
+        f"{kernel_words(row)}.</p>"
+    )
+
+
 def random_page(data: dict) -> Rendered:
     """How the cells of the newest seed are distributed."""
     rows = newest_seed(of_suite(data, "random"))
@@ -298,6 +333,7 @@ def random_page(data: dict) -> Rendered:
     page.html(class_table(groups))
     page.add("## The worst ten")
     page.html(worst_table(groups, reasons))
+    page.html(slowest(groups))
     page.html(folded("Who gave no answer, and why", reasons.listing() or "<p>Nobody.</p>"))
     return page.done()
 
@@ -324,9 +360,9 @@ def longest_page(data: dict) -> Rendered:
         )
     head = ["cell", "ours takes", "kernel", "µs, ours", "copy", "torch"]
     page.html(table(head, body, 1, also=(1, 2)))
-    slowest = [1 / factor for group in by_case(rows).values() if (factor := ratio(group, COPY))]
-    if slowest:
-        page.html(f"<p>The worst of them takes {max(slowest):.1f} × the copy’s time.</p>")
+    factors = [1 / factor for group in by_case(rows).values() if (factor := ratio(group, COPY))]
+    if factors:
+        page.html(f"<p>The worst of them takes {max(factors):.2f} × the copy’s time.</p>")
     page.html(reasons.listing())
     return page.done()
 
@@ -356,11 +392,11 @@ def tuning_sentence(seed: dict, rows: list[dict]) -> str:
         f"<p>The share of a copy’s speed depends on nobody else: it is {seed['of_copy']:.2f} on "
         f"seed {seed['seed']} and {mean_words(groups, lambda group: ratio(group, COPY))} on the "
         f"published one. The other columns are not those of the tables above, since the tuning "
-        f"asked {asked} alone, which are easier to beat than all libraries together. Against these "
-        f"the published seed is at least level in {percent(level)} of its {len(over)} cells, and "
-        f"stands at {mean:.2f} × in the mean: "
-        f"{'higher' if apart > 1 else 'lower'} by a factor of {max(apart, 1 / apart):.2f}, where "
-        f"means over so few cells differ by chance by up to {chance:.2f} (two standard errors)."
+        f"asked {asked} alone, who are easier to beat than all libraries together. So asked, the "
+        f"published seed is at least level in {percent(level)} of the {len(over)} cells in which "
+        f"there is a right answer, at {mean:.2f} × in the mean: "
+        f"{max(apart, 1 / apart):.2f} times {'higher' if apart > 1 else 'lower'}, where means over "
+        f"so few cells differ by chance by a factor of up to {chance:.2f} (two standard errors)."
         "</p>"
     )
 

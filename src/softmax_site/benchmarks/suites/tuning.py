@@ -32,16 +32,23 @@ def sentence(run: dict) -> str:
     """A run in words."""
     cells = run["cells"]
     tried = sum(len(cell["timed"]) for cell in cells) / len(cells)
-    told = "by which no constant was chosen" if run["unseen"] else "by which constants were chosen"
+    told = (
+        "measured before any constant was chosen by it"
+        if run["unseen"]
+        else "by which constants were chosen"
+    )
     own, model = (_of(cells, who) for who in tuned.CHOOSERS)
     timed = [len(shares(cells, who)) for who in tuned.CHOOSERS]
     partly = ""
     if min(timed) < len(cells):
-        partly = f" What they choose was among what was timed in {timed[0]} and {timed[1]} cells."
+        partly = (
+            f" The constants’ choice was among those timed in {timed[0]} cells and the model’s in "
+            f"{timed[1]}; the shares are over these."
+        )
     drew, how_many = f"Seed {run['seed']}", f"{tried:.0f} choices in each"
     if run["seed"] == tuned.LISTED:
-        drew = "Shapes that were named"
-        how_many = f"of all choices that were tried in each, the fastest {tuned.KEPT} are kept"
+        drew = "A list of shapes"
+        how_many = f"of the choices tried in each, the fastest {tuned.KEPT} are kept"
     return (
         f"<p>{drew}, {told}: {len(cells)} cells on one {run['environment']['gpu']}, "
         f"{how_many}. In the geometric mean the library’s constants reach "
