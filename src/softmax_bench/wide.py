@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
+from typing import Any
 
 from softmax_bench.candidates import Problem
 from triton_softmax.choose import Choice, split_rows, strided
@@ -84,7 +85,8 @@ def chunks_of_strands(problem: Problem, columns: Columns) -> Iterator[Choice]:
         held = per_thread(cols * inner, warps, problem)
         if inner <= power and cols < columns.n_cols and 8 <= held <= 72:
             found = strided.split_strided_as((cols, inner, warps), columns, problem.device)
-            if found and found.how._asdict()["polls"] <= 16:
+            how: Any = found and found.how
+            if found and how.polls <= 16:
                 yield found
     own = strided.choose_strided_loops(columns, problem.traits, problem.device)
     for cols, wide, warps, programs in itertools.product(

@@ -60,7 +60,7 @@ def roofline(root: Path) -> dict:
     """What was measured of each kernel: (way, type, columns or length of a strand, name, elements a
     second, how often it moves an element, bytes a second of the copy in the same case)."""
     found = newest(root)
-    points = []
+    points = {}
     for suite in ("ladder", "strided"):
         for group in by_case(of_suite(found[1], suite) if found else []).values():
             copy = group["copy"]
@@ -75,11 +75,12 @@ def roofline(root: Path) -> dict:
                     speed = round(math.prod(shape) / (time * 1e-6))
                     of_copy = round((gbs(copy) or 0) * 1e9)
                     moves = moved_by(way)[name]
-                    points.append(
-                        [way, copy["dtype"], shape[copy["dim"]], name, speed, moves, of_copy]
-                    )
-    lengths = sorted({point[2] for point in points if point[3] == "naive"})
-    return {"exponentials": EXPONENTIALS, "lengths": lengths, "points": points}
+                    key = way, copy["dtype"], shape[copy["dim"]], name
+                    known = points.get(key)  # of two shapes with strands of this length
+                    if known is None or speed > known[4]:
+                        points[key] = [*key, speed, moves, of_copy]
+    lengths = sorted({length for _, _, length, name in points if name == "naive"})
+    return {"exponentials": EXPONENTIALS, "lengths": lengths, "points": list(points.values())}
 
 
 def traces(root: Path) -> dict[str, list]:

@@ -212,7 +212,8 @@ def split_rows(rows: Rows, traits: Traits, device: Device):
                 if registers <= 255 and few and runs_at_once(n_cols, candidate, device):
                     facts = n_cols, itemsize, vector, rows.edges, traits, device
                     choice = split_as(candidate, *facts)
-                    if choice.how._asdict()["polls"] <= MOST_POLLS:
+                    how: Any = choice.how
+                    if how.polls <= MOST_POLLS:
                         yield choice
 
 
