@@ -90,11 +90,9 @@ def _run(options: argparse.Namespace) -> int:
     chosen = _cases(options)
     out = Path(options.out)
     if on_gpu and options.compile_processes > 1:
-        arguments = [*_selection_arguments(options), "--out", str(out)]
+        arguments = ["warm", *_selection_arguments(options), "--out", str(out)]
         limit = min(150.0, options.budget_seconds / 3)
-        runner.compile_ahead(
-            arguments, options.compile_processes, limit, lambda line: print(line, flush=True)
-        )
+        runner.compile_ahead(arguments, options.compile_processes, limit)
     timer = measure.CudaTimer(options.target_ms) if on_gpu else measure.WallTimer()
     if on_gpu:
         tuning.hasten_autotuning()

@@ -609,23 +609,18 @@ def cell(row: dict) -> str:
 
 
 def compile_ahead(
-    arguments: list[str], processes: int, seconds: float, say: Callable[[str], None]
+    arguments: list[str],
+    processes: int,
+    seconds: float,
+    say: Callable[[str], object] = lambda line: print(line, flush=True),
 ) -> None:
-    """Let several processes call everything once, so that what they compile lies in the caches on
-    disk."""
+    """Let several processes do a share of a command each, so that what they compile lies in the
+    caches on disk."""
     say(f"compiling ahead in {processes} processes")
     begin = time.monotonic()
     children = [
         subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "softmax_bench",
-                "warm",
-                *arguments,
-                "--part",
-                f"{part}/{processes}",
-            ],
+            [sys.executable, "-m", "softmax_bench", *arguments, "--part", f"{part}/{processes}"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"},

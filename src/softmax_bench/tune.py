@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterable
@@ -317,8 +316,9 @@ def run(options: Any) -> int:
     total = sum(len(choices) for *_, choices in plans)
     print(f"{len(plans)} cells, {total} choices, {len(distinct(plans))} to compile", flush=True)
     if options.processes > 1:
-        _compile_ahead(options, options.budget_seconds * (1.0 if options.compile_only else 0.6))
-        print(f"compiled ahead after {time.monotonic() - begin:.0f} s", flush=True)
+        limit = options.budget_seconds * (1.0 if options.compile_only else 0.6)
+        command = [*sys.argv[1:], "--processes", "0"]
+        runner.compile_ahead(command, options.processes, limit)
     if options.compile_only:
         return 0
     bench = Bench(options.device)
@@ -336,26 +336,6 @@ def run(options: Any) -> int:
     write(out, runs)
     print(report(cells))
     return 0
-
-
-def _compile_ahead(options: Any, seconds: float) -> None:
-    arguments = [each for each in sys.argv[1:] if each]
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-m", "softmax_bench", *arguments]
-            + ["--processes", "0", "--part", f"{part}/{options.processes}"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for part in range(options.processes)
-    ]
-    until = time.monotonic() + seconds
-    for child in children:
-        try:
-            child.wait(max(0.1, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
 
 
 # --- the report

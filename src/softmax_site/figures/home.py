@@ -193,7 +193,7 @@ def at_random(data: dict) -> str:
         f" On {len(groups)} [random shapes](benchmarks/random.md): at least level in "
         f"{percent(level)}, slower in {behind}"
     )
-    if ran := random.with_compiler(groups):
+    if ran := [group for group in groups if random.compiler_ran(group)]:
         name, level = label_of("torch.compile"), random.standings(ran)[2]
         text += f"; where {name} ran, at least level in {percent(level)}"
     return f"{text}."

@@ -29,6 +29,12 @@ def key(function: str, text: str) -> tuple[str, str]:
     return function, re.sub(r"(?<![\w.])\d+(?![\w.])", "#", text)
 
 
+MEASURED_HERE = Words(
+    "Were the constants measured on such a GPU, or must the bits be the same in every batch?",
+    "So these constants decide.",
+    "So a model decides: it gives every kernel that is possible a time.",
+)
+
 WORDS = {
     (
         "_plan_launches",
@@ -49,16 +55,8 @@ WORDS = {
         "An access moves 16 bytes.",
         "Elements move one by one.",
     ),
-    ("choose_rows", "device.tuned or traits.any_order"): Words(
-        "Were the constants measured on such a GPU, or must the bits be the same in every batch?",
-        "So these constants decide.",
-        "So a model decides: it gives every kernel that is possible a time.",
-    ),
-    ("choose_strided", "device.tuned or traits.any_order"): Words(
-        "Were the constants measured on such a GPU, or must the bits be the same in every batch?",
-        "So these constants decide.",
-        "So a model decides: it gives every kernel that is possible a time.",
-    ),
+    ("choose_rows", "device.tuned or traits.any_order"): MEASURED_HERE,
+    ("choose_strided", "device.tuned or traits.any_order"): MEASURED_HERE,
     (
         "choose_adjacent",
         "alone or vector == # or n_cols <= row_tiles.longest_without_edges(held, divisor, traits)",

@@ -135,15 +135,15 @@ def sentence(rows: list[dict]) -> str:
     )
 
 
-def with_compiler(groups: list[Group]) -> list[Group]:
-    """Those in which torch.compile ran, too."""
-    return [group for group in groups if group.get("torch.compile", {}).get("us")]
+def compiler_ran(group: Group) -> bool:
+    """Whether torch.compile was asked for this cell, and has a time."""
+    return bool(group.get("torch.compile", {}).get("us"))
 
 
 def compiler_sentence(groups: list[Group]) -> str:
     """How ours stands where torch.compile ran, too, and where it did not."""
-    ran = with_compiler(groups)
-    rest = [group for group in groups if group not in ran]
+    ran = [group for group in groups if compiler_ran(group)]
+    rest = [group for group in groups if not compiler_ran(group)]
     if not ran or not rest:
         return ""
     (some, over), (others, beyond) = (
@@ -250,7 +250,7 @@ def class_table(groups: list[Group]) -> str:
         kinds.setdefault(f"{layout_of(row)}, {row['direction']}", []).append(group)
         kinds.setdefault(row["op"], []).append(group)
         kinds.setdefault(row["dtype"], []).append(group)
-        ran = "with" if group.get("torch.compile", {}).get("us") else "without"
+        ran = "with" if compiler_ran(group) else "without"
         kinds.setdefault(f"{ran} {label_of('torch.compile')}, {row['direction']}", []).append(group)
     order = sorted(kinds, key=lambda kind: (("," not in kind), kind))
     body: list[Row | list[str]] = []
