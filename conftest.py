@@ -25,20 +25,15 @@ from markdown_it import MarkdownIt
 from pytest_markdown_docs._runners import DefaultRunner, register_runner
 from pytest_markdown_docs.plugin import MarkdownDocstringCodeModule, parse_superfences_block_info
 
-pytest_plugins = ["counting", "groups", "pytester"]  # `tests/counting.py`, `tests/groups.py`
+pytest_plugins = ["counting", "pytester"]  # `tests/counting.py`
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-if os.environ.get("TRITON_INTERPRET") == "1":
-    from hasten import hasten
-
-    hasten()
-
 ROOT = Path(__file__).resolve().parent
 
 # Run in the page, with names that the page supplies.
-collect_ignore_glob = ["docs/_cells/*", "src/softmax_site/which_kernel/answer.py"]
+collect_ignore_glob = ["docs/_cells/*"]
 SECTION = re.compile(r'(?<!;)--8<-- "src/(?P<module>[\w/]+)\.py(?::[\w-]+)?"')
 
 # Text of each fence whose source is a section of `src/`, and the module it comes from.

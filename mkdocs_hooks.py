@@ -10,6 +10,7 @@ from softmax_site.build import (  # noqa: E402, F401
     on_config,
     on_env,
     on_files,
+    on_nav,
     on_page_content,
     on_page_context,
     on_page_markdown,

@@ -20,13 +20,14 @@ import traceback
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "src"))  # the checker, in a clone without an installation
 
 
 def checked(name: str, path: Path) -> tuple[bool, str]:
     """(solved, message) for a file that solves, or tries to, the exercise of this name."""
     os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
-    from exercises.checker import judge, with_triton
-    from exercises.checker.checks import EXERCISES
+    from softmax_playground.checker import judge, with_triton
+    from softmax_playground.checker.exercise_checks import EXERCISES
 
     (check,) = [each for known, _, _, each in EXERCISES if known == name]
 
@@ -45,7 +46,7 @@ def checked(name: str, path: Path) -> tuple[bool, str]:
 
 
 def main(arguments: list[str]) -> int:
-    from exercises.checker.checks import EXERCISES
+    from softmax_playground.checker.exercise_checks import EXERCISES
 
     parser = argparse.ArgumentParser(
         prog="python -m exercises", description="Check exercises on a CPU."

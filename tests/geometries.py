@@ -13,19 +13,18 @@ import torch
 import triton
 
 from kernel_cases import DEVICE
-from triton_softmax.choose.constants import (
+from triton_softmax.config.space import (
     RowTile,
     SplitRows,
     SplitStrided,
-    StridedLoops,
     StridedTile,
+    TwoPass,
 )
-from triton_softmax.kernels.aligned_rows import aligned_rows_kernel
-from triton_softmax.kernels.packed_rows import packed_rows_kernel
 from triton_softmax.kernels.split_rows import split_rows_kernel
 from triton_softmax.kernels.split_strided import split_strided_kernel
 from triton_softmax.kernels.strided import strided_kernel
-from triton_softmax.kernels.strided_loops import strided_loops_kernel
+from triton_softmax.kernels.tile import tile_kernel
+from triton_softmax.kernels.two_pass import two_pass_kernel
 from triton_softmax.operations.operation import Operation
 
 Inputs = tuple[torch.Tensor, ...]
@@ -71,20 +70,17 @@ def row_strides(inputs: Inputs) -> tuple[int, ...]:
     return tuple(x.stride(0) for x in inputs)
 
 
-def packed_rows(op: Operation, inputs: Inputs, outs: Inputs) -> None:
-    n_rows, n_cols = inputs[0].shape
-    how = RowTile(block_rows=2, block_cols=triton.next_power_of_2(n_cols), vector=1, barrier=False)
-    packed_rows_kernel[(triton.cdiv(n_rows, how.block_rows),)](
-        inputs, outs, row_strides(inputs), row_strides(outs), n_rows, n_cols, op, how
-    )
+def tile(*, vector: int, edges: bool):
+    """Whole rows, two to a program."""
 
+    def launch(op: Operation, inputs: Inputs, outs: Inputs) -> None:
+        n_rows, n_cols = inputs[0].shape
+        how = RowTile(2, triton.next_power_of_2(n_cols), vector, barrier=False, edges=edges)
+        tile_kernel[(triton.cdiv(n_rows, how.block_rows),)](
+            inputs, outs, row_strides(inputs), row_strides(outs), n_rows, n_cols, op, how
+        )
 
-def aligned_rows(op: Operation, inputs: Inputs, outs: Inputs) -> None:
-    n_rows, n_cols = inputs[0].shape
-    how = RowTile(block_rows=2, block_cols=triton.next_power_of_2(n_cols), vector=4, barrier=False)
-    aligned_rows_kernel[(triton.cdiv(n_rows, how.block_rows),)](
-        inputs, outs, row_strides(inputs), row_strides(outs), n_rows, n_cols, op, how
-    )
+    return launch
 
 
 def split_rows(*, depth: int = 0, keep_terms: bool = False, two_launches: bool = False):
@@ -177,12 +173,12 @@ def split_strided(op: Operation, inputs: Inputs, outs: Inputs, words: torch.Tens
     )
 
 
-def strided_loops(*, n_chunks: int):
+def two_pass(*, n_chunks: int):
     """Tiles of 16 elements, in one launch, or in two that cut the dimension into chunks."""
 
     def launch(op: Operation, inputs: Inputs, outs: Inputs, words: torch.Tensor) -> None:
         _, n_cols, n_inner = inputs[0].shape
-        how = StridedLoops(
+        how = TwoPass(
             block_cols=16,
             block_inner=BLOCK_INNER,
             vector=1,
@@ -195,7 +191,7 @@ def strided_loops(*, n_chunks: int):
         if n_chunks > 1:
             launches = how._replace(write=False), how._replace(publish=False)
         for part in launches:
-            strided_loops_kernel[(programs,)](
+            two_pass_kernel[(programs,)](
                 inputs,
                 outs,
                 words,
@@ -214,8 +210,8 @@ def strided_loops(*, n_chunks: int):
 COLUMNS = (2, 77, 5)
 
 GEOMETRIES = (
-    Geometry("packed_rows", "packed_rows", packed_rows),
-    Geometry("aligned_rows", "aligned_rows", aligned_rows),
+    Geometry("packed_rows", "tile", tile(vector=1, edges=False)),
+    Geometry("aligned_rows", "tile", tile(vector=4, edges=True)),
     *(
         Geometry(label, "split_rows", split_rows(**how), dtypes=(dtype,), n_words=3 * 4)
         for label, dtype, how in (
@@ -238,13 +234,13 @@ GEOMETRIES = (
     *(
         Geometry(
             label,
-            "strided_loops",
-            strided_loops(n_chunks=n_chunks),
+            "two_pass",
+            two_pass(n_chunks=n_chunks),
             shape=COLUMNS,
             n_words=2 * 2 * n_chunks * 2 * BLOCK_INNER,
             zeroed=False,
         )
-        for label, n_chunks in (("strided_loops-one-launch", 1), ("strided_loops-two-launches", 3))
+        for label, n_chunks in (("two_pass-one-launch", 1), ("two_pass-two-launches", 3))
     ),
 )
 """Each geometry, in each of its forms."""

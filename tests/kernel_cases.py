@@ -10,9 +10,11 @@ import pytest
 import torch
 import triton
 
-from triton_softmax import dispatch, maps, ways
-from triton_softmax.choose import Choice
-from triton_softmax.plan import OPERATIONS, row_launches, strided_launches
+import probe
+from triton_softmax import arguments, composite
+from triton_softmax.config import Choice, measured
+from triton_softmax.operations import OPERATIONS
+from triton_softmax.plan import row_launches, strided_launches
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTERPRETED = triton.knobs.runtime.interpret
@@ -23,6 +25,17 @@ EVERY_OPERATION = pytest.mark.parametrize("operation", OPERATIONS)
 
 # The interpreter computes with NumPy, which warns of inf - inf and 0 / 0 where a GPU answers NaN.
 quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def small_tiles(monkeypatch, elements: int, rows: int = 16) -> None:
+    """Let masked rows lie in tiles of so few elements that short ones are walked along."""
+    for line in measured.TABLES["masked_tiles"]:
+        monkeypatch.setitem(line.values, "lanes", elements)
+        monkeypatch.setitem(line.values, "rows", min(rows, line.values["rows"]))
+    for line in measured.TABLES["masked_loops"]:
+        adjacent = line.values["stages"] > 1
+        cols = elements // 4 if adjacent else elements // 2 // rows
+        monkeypatch.setitem(line.values, "cols", cols)
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -296,7 +309,7 @@ def assert_near(
 def forward(x: torch.Tensor, dim: int, *, log=False, out_dtype=None, implementation=None):
     """Softmax or log-softmax of a plain tensor, outside autograd."""
     operation = "log_softmax" if log else "softmax"
-    return dispatch.run(operation, (x,), dim, out_dtype, implementation)
+    return probe.run(operation, (x,), dim, out_dtype, implementation)
 
 
 def backward(
@@ -304,14 +317,28 @@ def backward(
 ):
     """The vector-Jacobian product of `forward` from its output."""
     operation = "log_softmax_backward" if log else "softmax_backward"
-    return dispatch.run(operation, (y, dy), dim, in_dtype, implementation)
+    return probe.run(operation, (y, dy), dim, in_dtype, implementation)
+
+
+def launched(plan) -> tuple[str, ...]:
+    """The kernels that a plan launches; of `tile`, which of its two forms it is."""
+    names = []
+    for launch in plan.launches:
+        name = launch.kernel.__name__
+        if name == "tile_kernel":
+            edges = launch.constants["HOW"].edges
+            name = "aligned_rows_kernel" if edges else "packed_rows_kernel"
+        names.append(name)
+    assert len(plan.kernels) == len(names)
+    return tuple(names)
 
 
 def forward_kernels(x: torch.Tensor, dim: int, *, log=False, out_dtype=None, implementation=None):
     """The kernels that the same call of `forward` launches, each once."""
     operation = "log_softmax" if log else "softmax"
-    plan = dispatch.plan_of(operation, (x,), dim, out_dtype, implementation)
-    return tuple(dict.fromkeys(plan.kernels))
+    return tuple(
+        dict.fromkeys(launched(probe.plan_of(operation, (x,), dim, out_dtype, implementation)))
+    )
 
 
 def backward_kernels(
@@ -319,8 +346,8 @@ def backward_kernels(
 ):
     """Likewise of `backward`."""
     operation = "log_softmax_backward" if log else "softmax_backward"
-    plan = dispatch.plan_of(operation, (y, dy), dim, in_dtype, implementation)
-    return tuple(dict.fromkeys(plan.kernels))
+    plan = probe.plan_of(operation, (y, dy), dim, in_dtype, implementation)
+    return tuple(dict.fromkeys(launched(plan)))
 
 
 def kernel_name(name: str, direction: str = "forward") -> tuple[str, ...]:
@@ -334,10 +361,9 @@ def kernel_name(name: str, direction: str = "forward") -> tuple[str, ...]:
 
 def mapped_by_operators(name: str, x: torch.Tensor, dim: int, given: dict) -> torch.Tensor:
     """Softmax or log-softmax with maps, by PyTorch's operators; `given` are the maps by name."""
-    names = ("scale", "softcap", "where", "bias", "causal", "safe", "sink")
-    values = {"scale": 1.0, "causal": False, "safe": False, **given}
-    way = ways.check_way(x, dim % x.dim(), *(values.get(each) for each in names))
-    return maps.by_operators(name == "log_softmax", x, dim % x.dim(), x.dtype, way, False)
+    modifiers = arguments.check_modifiers(x, dim % x.dim(), **given)
+    log = name == "log_softmax"
+    return composite.modified_softmax(log, x, dim % x.dim(), x.dtype, modifiers)
 
 
 class Accesses:

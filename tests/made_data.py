@@ -3,10 +3,8 @@ call."""
 
 from __future__ import annotations
 
-import functools
 import zlib
 
-from softmax_bench import sources
 from softmax_bench.cases import SUITES
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_bench.schema import FORMAT
@@ -31,11 +29,6 @@ SPEED = {
 """Made-up GB/s of each provider."""
 
 
-@functools.cache
-def _hashes() -> dict[str, str]:
-    return {name: entry["sha256"] for name, entry in sources.hashes().items()}
-
-
 def environment(**changes) -> dict:
     """A made-up machine."""
     return {
@@ -54,7 +47,6 @@ def environment(**changes) -> dict:
         "started": "2026-11-20T20:00:00Z",
         "timer": "made-up",
         "flush_bytes": 2**28,
-        "sources": _hashes(),
         **changes,
     }
 
@@ -64,22 +56,11 @@ def row(case, provider: str, **changes) -> dict:
     noise = zlib.crc32(f"{case.id} {provider}".encode()) % 1000 / 1000
     us = 2.0 + case.bytes / SPEED[provider] / 1e3 * (1 + 0.1 * noise)
     timed = case.suite != "accuracy"
-    beside = case.suite in sources.BESIDE and provider == CHOOSER
-    sha = sources.hash_of(case.suite) if beside else _hashes().get(provider)
     made = {
-        "case": case.id,
-        "suite": case.suite,
-        "op": case.op,
-        "direction": case.direction,
-        "dtype": case.dtype,
-        "shape": list(case.shape),
-        "dim": case.dim,
-        "layout": case.layout,
-        "inputs": case.inputs,
+        **case.fields,
         "provider": provider,
         "status": "ok",
         "reason": None,
-        "bytes": case.bytes,
         "us": {"p20": round(us * 0.99, 3), "p50": round(us, 3), "p80": round(us * 1.02, 3)}
         if timed
         else None,
@@ -88,10 +69,8 @@ def row(case, provider: str, **changes) -> dict:
         "max_rel_error": 2e-7 * (1 + noise),
         "kernels": {CHOOSER: ["single_block"], "strided": ["strided_kernel"]}.get(provider, []),
         "count": None,
-        "source": sha,
         "environment": "run1",
         "utc": "2026-11-20T20:01:00Z",
-        **({} if case.seed is None else {"seed": case.seed}),
     }
     if provider == "quack":
         made |= {"status": "skipped", "reason": "import quack.softmax: no module | named quack"}

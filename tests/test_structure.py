@@ -16,8 +16,15 @@ from softmax_site import source
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src"
 LIBRARY, BENCH, SITE = "triton_softmax", "softmax_bench", "softmax_site"
-ABOVE = {LIBRARY: {BENCH, SITE}, BENCH: {SITE}, SITE: set()}
-"""The packages that a package does not import: site → bench → library."""
+TUTORIAL, PLAYGROUND = "softmax_tutorial", "softmax_playground"
+ABOVE = {
+    LIBRARY: {TUTORIAL, PLAYGROUND, BENCH, SITE},
+    TUTORIAL: {PLAYGROUND, BENCH, SITE},
+    PLAYGROUND: {BENCH, SITE},
+    BENCH: {PLAYGROUND, SITE},
+    SITE: set(),
+}
+"""The packages that a package does not import: site → bench and playground → tutorial → library."""
 
 COMPILES_OR_RUNS = "computed"
 """The part of the site that needs the library, torch and triton."""
@@ -83,7 +90,7 @@ def test_the_site_imports_no_library_torch_or_triton_but_where_it_computes():
                 continue
             top = name.split(".")[0]
             assert top not in {LIBRARY, "torch", "triton"}, f"{where(path, node)} imports {name}"
-            if top == BENCH:
+            if top in (BENCH, PLAYGROUND):
                 parts = name.split(".")
                 for at in (2, 3):
                     file = SRC.joinpath(*parts[:at]).with_suffix(".py")
@@ -105,30 +112,25 @@ MAY_IMPORT = {
     "kernels/device": {"kernels.device"},
     "kernels": {"kernels.device"},
     "operations": {"kernels.device", "operations"},
-    "choose": {"choose"},
+    "config": {"config"},
 }
 """What the files of a folder of the library import of it."""
 
-LAUNCHED_BY_THEMSELVES = {"naive", "three_loops", "two_loops", "single_block", "flash_attention"}
 BESIDES = {
-    "naive": {"reference"},  # it is the reference in PyTorch, measured
-    "three_loops": {"kernels.two_loops"},  # whose backward pass is its own
     "split_strided": {"kernels.strided"},  # they see the same tensors
-    "strided_loops": {"kernels.strided"},
+    "two_pass": {"kernels.strided"},
 }
 
 
 @pytest.mark.parametrize("folder", MAY_IMPORT)
 def test_what_a_folder_of_the_library_imports(folder):
-    """Kernels and operations know device functions and nothing of each other, save that the rungs
-    share what their launchers do; a choice needs the standard library only."""
-    others = set() if folder == "choose" else {"torch", "triton"}
+    """Kernels and operations know device functions and nothing of each other; a choice needs the
+    standard library only."""
+    others = set() if folder == "config" else {"torch", "triton"}
     for path in (SRC / LIBRARY / folder).glob("*.py"):
         allowed = set(MAY_IMPORT[folder])
         if folder == "kernels":
             allowed |= BESIDES.get(path.stem, set())
-            if path.stem in LAUNCHED_BY_THEMSELVES:
-                allowed |= {"kernels.rows"}
         for node, name in imports(path):
             top, _, below = name.partition(".")
             if top == LIBRARY:
@@ -140,7 +142,7 @@ def test_what_a_folder_of_the_library_imports(folder):
 
 def test_no_kernel_has_more_than_a_dozen_parameters():
     found = {}
-    for path in modules(LIBRARY):
+    for path in [*modules(LIBRARY), *modules(TUTORIAL)]:
         for node in ast.walk(ast.parse(path.read_text("utf8"))):
             jitted = isinstance(node, ast.FunctionDef) and any(
                 ast.unparse(each).startswith("triton.jit") for each in node.decorator_list
@@ -172,16 +174,15 @@ def private_names(path: Path) -> set[str]:
             value = node.value
             while isinstance(value, ast.Attribute):
                 value = value.value
-            own = isinstance(value, ast.Name) and value.id in ("self", "cls", "invariance")
+            own = isinstance(value, ast.Name) and value.id in ("self", "cls")
             names = [] if own else [node.attr]
         found |= {name for name in names if name.startswith("_") and not name.startswith("__")}
-    return found - {"_replace"}  # a public method of named tuples
+    return found - {"_replace", "_asdict"}  # public methods of named tuples
 
 
 def test_private_names_of_torch_and_triton_stand_in_few_files():
     found = {path.name for path in modules(LIBRARY) if private_names(path)}
-    few = {"eager.py", "derivatives.py", "registration.py", "launch.py", "inductor.py", "pushed.py"}
-    assert found - few <= {"losses.py"}
+    assert found <= {"operators.py", "launch.py", "symmetric_memory.py"}
 
 
 def test_measuring_and_the_providers_do_not_import_each_other():
@@ -224,6 +225,7 @@ def committed() -> list[str]:
     return run.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_nothing_that_is_rendered_is_committed():
     """What follows from a committed file is made when the site is built; see `test_computed.py`
     for what needs a compiler."""

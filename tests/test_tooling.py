@@ -32,11 +32,11 @@ def modules() -> list[str]:
     return sorted({*source, *helpers, *tests, "conftest", "fence"})
 
 
-@pytest.mark.parametrize("module", modules())
 @pytest.mark.parametrize("category", [UserWarning, DeprecationWarning])
-def test_a_warning_of_ours_is_an_error(module, category):
-    with pytest.raises(category, match="planted"):
-        warnings.warn_explicit("planted", category, "planted.py", 1, module=module)
+def test_a_warning_of_ours_is_an_error(category):
+    for module in modules():
+        with pytest.raises(category, match="planted"):
+            warnings.warn_explicit("planted", category, "planted.py", 1, module=module)
 
 
 def test_this_module_and_a_fence_warn_under_those_names():
@@ -66,14 +66,33 @@ def test_the_supported_pythons_are_the_same_everywhere():
             assert int(version.split(".")[1]) in minors, f"{path.name}: Python {version}"
 
 
-def test_pre_commit_runs_what_make_lint_runs():
+def recipe(target: str) -> list[str]:
+    """The modules that a target of the Makefile runs, each with its first words."""
+    lines = re.search(rf"^{target}:.*\n((?:\t.+\n)+)", (ROOT / "Makefile").read_text("utf8"), re.M)[
+        1
+    ]
+    return re.findall(r"^\t\$\(PY\) -m (\w+(?: [\w-]+)*)", lines, re.M)
+
+
+def test_hooks_mend_what_make_format_mends_and_make_lint_checks():
     config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf8"))
-    hooks = [hook for repo in config["repos"] for hook in repo["hooks"]]
-    assert [hook["entry"] for hook in hooks] == ["make lint"]
-    assert not hooks[0]["pass_filenames"]
-    recipe = re.search(r"^lint:.*\n((?:\t.+\n)+)", (ROOT / "Makefile").read_text("utf8"), re.M)[1]
-    tools = re.findall(r"^\t\$\(PY\) -m (\w+(?: \w+)?)", recipe, re.M)
-    assert tools == ["ruff check", "ruff format", "codespell_lib README", "pyright"]
+    entries = [
+        hook["entry"] for repo in config["repos"] for hook in repo["hooks"] if "entry" in hook
+    ]
+    hooks = [each.partition(" -m ")[2] for each in entries]
+    mended = ["ruff check --fix", "ruff format", "codespell_lib -w"]
+    assert [each.removesuffix(" --force-exclude") for each in hooks] == mended == recipe("format")
+    checked = ["ruff check", "ruff format --check --quiet", "codespell_lib"]
+    assert recipe("quick") == checked and recipe("lint") == [*checked, "pyright --pythonpath"]
+
+
+def test_a_newcomer_is_told_of_every_package_and_command():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf8")
+    packages = {path.parent.name for path in (ROOT / "src").glob("*/__init__.py")}
+    assert packages <= set(re.findall(r"^\| `(\w+)` \|", text, re.M))
+    makefile = (ROOT / "Makefile").read_text("utf8")
+    commands = set(re.search(r"^\.PHONY: (.+)$", makefile, re.M)[1].split()) - {"clean"}
+    assert commands == set(re.findall(r"^\| `make (\w+)` \|", text, re.M))
 
 
 def check_release(folder: Path, tag: str) -> subprocess.CompletedProcess:

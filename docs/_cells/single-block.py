@@ -2,7 +2,7 @@
 
 Each element is read once and written once. Try a row of −inf, LOG=True, or leave the mask out of the load and see what it says.
 """
-# code: src/triton_softmax/kernels/single_block.py:forward
+# code: src/softmax_tutorial/single_block.py:forward
 x = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x")
 y = empty((2, 3), name="y")
 

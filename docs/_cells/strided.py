@@ -5,7 +5,7 @@ The strands are the columns of this matrix, whose elements lie four apart. Step 
 # code: src/triton_softmax/kernels/strided.py:tile
 # code: src/triton_softmax/kernels/strided.py:kernel
 # given: src/triton_softmax/operations/softmax.py: SOFTMAX
-# given: src/triton_softmax/choose/constants.py: StridedTile
+# given: src/triton_softmax/config/space.py: StridedTile
 x = Tensor([[1.0, 1.0, 0.0, 2.0], [2.0, 3.0, 0.0, 0.0], [3.0, 5.0, 0.0, 2.0]], name="x")
 out = empty((3, 4), name="out")
 

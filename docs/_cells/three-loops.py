@@ -2,7 +2,7 @@
 
 The same elements of x are read three times, tile after tile. Try BLOCK_COLS=4, other numbers, or let m_lanes start at 0 and give a row of −1000.
 """
-# code: src/triton_softmax/kernels/three_loops.py:forward
+# code: src/softmax_tutorial/three_loops.py:forward
 x = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x")
 y = empty((2, 3), name="y")
 

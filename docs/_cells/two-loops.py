@@ -3,7 +3,7 @@
 The first loop finds maximum and denominator together. Compare the bytes with those of three loops, or give merge's arguments in another order.
 """
 # code: src/triton_softmax/kernels/device/monoid.py:merge
-# code: src/triton_softmax/kernels/two_loops.py:forward
+# code: src/softmax_tutorial/two_loops.py:forward
 x = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x")
 y = empty((2, 3), name="y")
 

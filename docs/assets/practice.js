@@ -1,12 +1,12 @@
 /* Exercises: code that a reader fills in, checked in the page. Without this script the code stands there, with
  * the command that checks the file.
  *
- * What checks it is the Python in exercises/checker; it is loaded with the first check.
+ * What checks it is the Python in src/softmax_playground/checker; it is loaded with the first check.
  */
 import { askPython } from "./ask/client.js";
 import { element } from "./element.js";
 import { Editor, help, runs } from "./run/editor.js";
-import { tinyTriton } from "./run/tiny-triton.js";
+import { smallTriton } from "./run/small-triton.js";
 
 const MEMORY = "softmax-exercises";
 const SECONDS = 10;
@@ -14,12 +14,12 @@ const ANSWER = /^ANSWER = (.*)$/m;
 
 const START = `
 from checker import in_page
-import tiny_triton
-from tiny_triton import session
+import small_triton
+from small_triton import session
 def line_of(error):
     return session._where(error)["line"] or None
 def ask(request):
-    return in_page.answer(tiny_triton, line_of, request)
+    return in_page.answer(small_triton, line_of, request)
 `;
 
 /* ---- What has been solved, and what was written ---- */
@@ -49,7 +49,7 @@ function forget() {
 /* ---- Python ---- */
 
 const ask = askPython(async () => {
-  const [own, small] = await Promise.all([fetch(new URL("practice.json", import.meta.url)).then((file) => file.json()), tinyTriton()]);
+  const [own, small] = await Promise.all([fetch(new URL("practice.json", import.meta.url)).then((file) => file.json()), smallTriton()]);
   return { files: { ...own.files, ...small.files }, start: START };
 });
 

@@ -28,7 +28,7 @@ function timeText(us) {
 
 const PLANNER = `
 import json
-from planner import answer
+import answer
 measured = json.loads(measured)
 def ask(text):
   try:
@@ -135,69 +135,34 @@ function facts(answer) {
 
 const confidence = (far) => far < 1 ? "from measurements nearby" : far < 3 ? "from measurements some way off" : "a guess from far away";
 
-function fill(text, values) {
-  return text.replace(/\{([\w.]+)\}/g, (all, name) => {
-    const found = values.find(([key]) => key === name || key.endsWith(`.${name}`));
-    return found && found[1] !== null ? shown(found[1]) : all;
-  });
-}
-
-/* Where a condition stands in the chooser. */
-function source(condition, base) {
-  return element("a", { class: "why-where", href: base + condition.link }, condition.where);
-}
-
-/* A condition in words, and with the numbers of this question. */
-function condition(known, each, base) {
-  const asked = known.conditions[each.at];
-  const values = fill(asked.values, each.with);
-  return element("div", { class: "why-condition" },
-    element("span", {}, fill(asked.says, each.with)),
-    values && !values.includes("{") ? element("span", { class: "why-values" }, values) : null,
-    source(asked, base));
-}
-
 const mark = (yes) => element("span", { class: yes ? "why-answer yes" : "why-answer no" }, yes ? "yes" : "no");
+const value = (found) => (typeof found === "boolean" ? shown(found) : count(Math.round(found * 1000) / 1000));
+const listed = (pairs) => pairs.map(([name, found]) => `${name.replaceAll("_", " ")} ${value(found)}`).join(", ");
+const NOBODY = "Nobody has measured constants on such a GPU. A model gives every possible choice a time, and the shortest wins.";
 
-/* Of one condition asked again and again, as of each way to cut a row, what comes after the first yes
-   decides nothing; and a condition asked twice is shown once. */
-function decisive(known, found) {
-  const out = [];
-  const settled = new Set();
-  for (const each of found) {
-    const condition = known.conditions[each.at];
-    const name = `${condition.function} ${condition.says}`;
-    if (!condition.words || settled.has(name)) continue;
-    if (!condition.filter || each.answer) settled.add(name);
-    out.push(each);
-  }
-  return out;
-}
-
-function why(known, found, base) {
+/* The tables of measured constants that were asked: whether a line of each holds, and what it says. */
+function why(known, answer) {
   const list = element("ol", { class: "why" });
-  for (const each of decisive(known, found)) {
-    const [question, yes, no] = known.conditions[each.at].words;
-    const inner = decisive(known, each.inner);
-    const so = each.answer ? yes : no;
-    list.append(element("li", {},
-      element("div", { class: "why-step" }, mark(each.answer),
-        element("p", {}, element("span", { class: "why-question" }, fill(question, each.with)), so ? element("span", { class: "why-so" }, fill(so, each.with)) : null),
-        source(known.conditions[each.at], base)),
-      inner.length ? why(known, each.inner, base) : null));
+  if (answer.modelled) list.append(element("li", {}, element("p", {}, NOBODY)));
+  for (const { table, line, says } of answer.why) {
+    const [first] = known.tables[table].says.split(/[.;:] /);
+    list.append(element("li", {}, element("div", { class: "why-step" }, mark(line !== null),
+      element("p", {}, element("span", { class: "why-question" }, first.replace(/\.$/, "")),
+        says.length ? element("span", { class: "why-so" }, listed(says)) : null))));
   }
   return list;
 }
 
-function everything(known, found, base) {
+function everything(known, answer) {
   const list = element("ol", { class: "why-all" });
-  for (const each of found) {
-    list.append(element("li", {}, mark(each.answer), condition(known, each, base), each.inner.length ? everything(known, each.inner, base) : null));
+  for (const { table, line, with: seen } of answer.why) {
+    const { says, lines } = known.tables[table];
+    list.append(element("li", {}, mark(line !== null), element("div", { class: "why-condition" },
+      element("span", {}, says), element("span", { class: "why-values" }, listed(seen)),
+      element("pre", {}, line === null ? lines.join("\n") : `${lines[0]}\n${lines[line + 1]}`))));
   }
   return list;
 }
-
-const number = (found) => found.reduce((sum, each) => sum + 1 + number(each.inner), 0);
 
 function constants(known, answer) {
   const words = known.fields[answer.geometry] || {};
@@ -231,7 +196,7 @@ function sentence(answer, field) {
     SplitRows: () => `A row of ${count(answer.columns)} is cut into ${plural(answer.chunks, "chunk")} of ${count(answer.chunk_cols)} at most; ${answer.warps === 1 ? "one warp holds" : `${answer.warps} warps hold`} one${get("depth") ? ", and load the next while they wait" : ""}.`,
     StridedTile: () => `Each program takes ${count(get("block_inner"))} strands side by side, whole, in a tile of ${count(get("block_cols"))} × ${count(get("block_inner"))}.`,
     SplitStrided: () => `The strands are cut into ${plural(answer.chunks, "chunk")} of ${count(get("block_cols"))}; a program holds one chunk of ${count(get("block_inner"))} strands side by side.`,
-    StridedLoops: () => `Programs walk down ${answer.chunks > 1 ? `${count(answer.chunks)} chunks` : "the strands"} in tiles of ${count(get("block_cols"))} × ${count(get("block_inner"))}, twice.`,
+    TwoPass: () => `Programs walk down ${answer.chunks > 1 ? `${count(answer.chunks)} chunks` : "the strands"} in tiles of ${count(get("block_cols"))} × ${count(get("block_inner"))}, twice.`,
   }[field];
   const first = each ? each() : "One program takes one row and walks it twice.";
   const around = {
@@ -249,8 +214,8 @@ function show(into, known, ask, answer, base) {
       element("p", { class: "answer-sentence" }, sentence(answer, answer.geometry))),
     facts(answer),
     element("h2", { class: "answer-title" }, "Why"),
-    why(known, answer.why, base),
-    element("details", { class: "answer-fold" }, element("summary", {}, `All ${number(answer.why)} conditions, in the order in which they were asked`), everything(known, answer.why, base)),
+    why(known, answer),
+    element("details", { class: "answer-fold" }, element("summary", {}, `The ${plural(answer.why.length, "table")} of measured constants, and the lines that decided`), everything(known, answer)),
     element("details", { class: "answer-fold" }, element("summary", {}, "The constants that the kernel is compiled with"), constants(known, answer)),
     ...(answer.time ? [element("details", { class: "answer-fold" }, element("summary", {}, "Where the time comes from"), near(answer.time))] : []));
 }

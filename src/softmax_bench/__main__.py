@@ -1,5 +1,6 @@
 """The command `python -m softmax_bench`."""
 
+# pyright: reportArgumentType=false
 from __future__ import annotations
 
 import argparse
@@ -8,44 +9,16 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from softmax_bench import cases, roster
+from softmax_bench import cases, compare, gpu_report, merge, replay, report, roster, schema
+from softmax_bench.schema import DataError
+
+Options = argparse.Namespace
 
 
-def _list(text: str) -> list[str]:
-    return [part for part in text.split(",") if part]
-
-
-def _selection(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--suites", type=_list, default=None, help=f"of {','.join(cases.SUITES)}; all by default"
-    )
-    parser.add_argument(
-        "--providers",
-        type=_list,
-        default=None,
-        help=f"of {','.join(roster.PROVIDERS)}; all by default",
-    )
-    parser.add_argument(
-        "--dtypes", type=_list, default=None, help="float32,bfloat16,float16; all by default"
-    )
-    parser.add_argument(
-        "--columns", type=_list, default=None, help="row lengths to keep; all by default"
-    )
-    parser.add_argument(
-        "--cases", default=None, help="a file: only cases whose names stand in it, one in a line"
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=None,
-        help="draws the cells of the suite random; by default the seed in the file that is gone on "
-        "with, or else a fresh one",
-    )
-
-
-def _cases(options: argparse.Namespace) -> list[cases.Case]:
+def _cases(options: Options) -> list[cases.Case]:
     columns = [int(text) for text in options.columns] if options.columns else None
     found = cases.select(options.suites, options.providers, options.dtypes, columns, _seed(options))
     if options.cases is None:
@@ -54,7 +27,7 @@ def _cases(options: argparse.Namespace) -> list[cases.Case]:
     return [case for case in found if case.id in named]
 
 
-def _seed(options: argparse.Namespace) -> int:
+def _seed(options: Options) -> int:
     """The seed of the suite `random`; the options keep it for the processes that are started."""
     if options.seed is None:
         out = getattr(options, "out", None)
@@ -66,7 +39,7 @@ def _seed(options: argparse.Namespace) -> int:
     return options.seed
 
 
-def _selection_arguments(options: argparse.Namespace) -> list[str]:
+def _selection_arguments(options: Options) -> list[str]:
     arguments = []
     for name in ("suites", "providers", "dtypes", "columns"):
         value = getattr(options, name)
@@ -77,11 +50,11 @@ def _selection_arguments(options: argparse.Namespace) -> list[str]:
     return [*arguments, "--seed", str(options.seed)]
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: Options) -> int:
     begin = time.time()
     import torch
 
-    from softmax_bench import measure, report, runner, schema, tuning
+    from softmax_bench import measure, runner, tuning
 
     on_gpu = options.device == "cuda"
     if on_gpu and not torch.cuda.is_available():
@@ -89,128 +62,86 @@ def _run(options: argparse.Namespace) -> int:
         return 2
     chosen = _cases(options)
     out = Path(options.out)
+    selection = [*_selection_arguments(options), "--out", str(out)]
     if on_gpu and options.compile_processes > 1:
-        arguments = ["warm", *_selection_arguments(options), "--out", str(out)]
         limit = min(150.0, options.budget_seconds / 3)
-        runner.compile_ahead(arguments, options.compile_processes, limit)
+        runner.compile_ahead(["warm", *selection], options.compile_processes, limit)
     timer = measure.CudaTimer(options.target_ms) if on_gpu else measure.WallTimer()
     if on_gpu:
         tuning.hasten_autotuning()
 
+    def left() -> float:
+        return options.budget_seconds - (time.time() - begin)
+
     def restart() -> None:
-        left = options.budget_seconds - (time.time() - begin)
-        arguments = [
-            "run",
-            *_selection_arguments(options),
-            *("--out", str(out), "--compile-processes", "0", "--budget-seconds", f"{left:.0f}"),
-            *("--target-ms", str(options.target_ms)),
-            *(("--commit", options.commit) if options.commit else ()),
-        ]
+        arguments = ["run", *selection, "--compile-processes", "0"]
+        arguments += ["--budget-seconds", f"{left():.0f}", "--target-ms", str(options.target_ms)]
+        arguments += ["--commit", options.commit] if options.commit else []
         sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, "-m", "softmax_bench", *arguments])
 
     results = runner.Results(out, runner.environment(options.device, options.commit, timer))
-    left = options.budget_seconds - (time.time() - begin)
-    runner.Runner(
-        results, options.device, timer, budget_seconds=left, restart=restart if on_gpu else None
-    ).run(chosen)
+    again = restart if on_gpu else None
+    runner.Runner(results, options.device, timer, budget_seconds=left(), restart=again).run(chosen)
     try:
         schema.load(out)
     except ImportError:
         print("jsonschema is not installed here: the data was not validated")
-    print(report.short_table(list(results.rows.values())))
+    print(report.summary(list(results.rows.values())))
     print(f"{len(results.rows)} rows in {out}, {time.time() - begin:.0f} s")
     return 0
 
 
-def _warm(options: argparse.Namespace) -> int:
+def _warm(options: Options) -> None:
     from softmax_bench import runner
 
-    part, parts = map(int, options.part.split("/"))
-    runner.warm(_cases(options), part, parts, Path(options.out) if options.out else None)
-    return 0
+    runner.warm(_cases(options), options.part, Path(options.out) if options.out else None)
 
 
-def _show(options: argparse.Namespace) -> int:
+def _list(options: Options) -> None:
     chosen = _cases(options)
     for case in chosen:
         print(f"{case.id}  {','.join(case.providers)}")
     print(f"{len(chosen)} cases, {sum(len(case.providers) for case in chosen)} rows")
-    return 0
 
 
-def _merge(options: argparse.Namespace) -> int:
-    from softmax_bench import merge, schema
-
-    try:
-        files = [schema.load(Path(path)) for path in options.files]
-        if options.into is None:
-            data = merge.merged(files)
-        else:
-            data = merge.renewed(schema.load(Path(options.into)), merge.merged(files))
-    except (schema.DataError, merge.Different) as error:
-        print(error, file=sys.stderr)
-        return 2
+def _merge(options: Options) -> None:
+    data = merge.merged(schema.load(Path(path)) for path in options.files)
+    if options.into is not None:
+        data = merge.renewed(schema.load(Path(options.into)), data)
     Path(options.out).write_text(schema.dump(data), encoding="utf-8")
     disturbed = sum(row["reason"] == merge.REASON for row in data["rows"])
     print(f"{len(data['rows'])} rows in {options.out}, {disturbed} of them disturbed")
-    return 0
 
 
-def _replanned(options: argparse.Namespace) -> int:
-    from softmax_bench import replanned
-
-    root = Path(__file__).resolve().parents[2]
-    path = root / options.data
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        found = [replanned.compare(base, root, path) for base in replanned.bases(data)]
-    except replanned.NotOnlyConstants as error:
-        print(f"more than constants has changed: {error}", file=sys.stderr)
-        return 2
-    (root / replanned.FILE).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(f"{sum(len(each['cells']) for each in found)} cells are planned otherwise")
-    return 0
+def _replay(options: Options) -> None:
+    if options.update and (options.old or options.new):
+        raise DataError("--update takes each cell at the commit that measured it")
+    print(replay.replay(options.old, options.new, update=options.update, quick=options.quick))
 
 
-def _check(options: argparse.Namespace) -> int:
-    from softmax_bench import schema
-
-    try:
-        for path in options.files:
-            print(f"{path}: {len(schema.load(Path(path))['rows'])} rows keep to the schema")
-    except schema.DataError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+def _check(options: Options) -> None:
+    for path in options.files:
+        print(f"{path}: {len(schema.load(Path(path))['rows'])} rows keep to the schema")
 
 
-def _classes(options: argparse.Namespace) -> int:
-    from softmax_bench import report
-
+def _classes(options: Options) -> None:
     data = json.loads(Path(options.file).read_text(encoding="utf-8"))
     rows = [row for row in data["rows"] if row["suite"] == "random"]
     for seed in sorted({row["seed"] for row in rows}):
         print(f"seed {seed}")
         of_seed = [row for row in rows if row["seed"] == seed]
-        print(report.class_table(of_seed, options.worst))
+        print(report.summary(of_seed, options.worst))
         if options.record:
             path = Path(options.record)
             known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
             known = [each for each in known if each["seed"] != seed]
             lines = map(json.dumps, [*known, report.seed_record(of_seed)])
             path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
-    return 0
 
 
-def _compare(options: argparse.Namespace) -> int:
-    from softmax_bench import compare, schema
-
-    try:
-        before, after = schema.load(Path(options.before)), schema.load(Path(options.after))
-    except schema.DataError as error:
-        print(error, file=sys.stderr)
-        return 2
+def _compare(options: Options) -> int:
+    before, after = schema.load(Path(options.before)), schema.load(Path(options.after))
     text, good = compare.compare(
         before, after, options.max_slowdown, per_copy=options.per_copy, everyone=options.everyone
     )
@@ -218,193 +149,122 @@ def _compare(options: argparse.Namespace) -> int:
     return 0 if good else 1
 
 
-def _gpu_report(options: argparse.Namespace) -> int:
-    from softmax_bench import gpu_report
-
-    report = gpu_report.report(Path(options.junitxml), options.commit, options.command)
-    Path(options.out).write_text(gpu_report.text(report), encoding="utf-8")
-    print(gpu_report.sentence(report))
-    return 0
+def _gpu_report(options: Options) -> None:
+    found = gpu_report.report(Path(options.junitxml), options.commit, options.command)
+    Path(options.out).write_text(gpu_report.text(found), encoding="utf-8")
+    print(gpu_report.sentence(found))
 
 
-def _registers(options: argparse.Namespace) -> int:
-    from softmax_bench import registers
-
-    text = registers.table()
-    if options.write:
-        registers.PATH.write_text(text, encoding="utf-8")
-    else:
-        print(text, end="")
-    return 0
-
-
-def _tune(options: argparse.Namespace) -> int:
+def _tune(options: Options) -> int:
     from softmax_bench import tune
 
-    if not (options.report or options.join):
+    if not options.report:
         return tune.run(options)
-    try:
-        files = [options.report] if options.report else options.join
-        runs = [run for file in files for run in tune.load(Path(file))]
-    except tune.DataError as error:
-        print(error, file=sys.stderr)
-        return 2
-    if options.join:
-        tune.write(Path(options.out), runs)
-        return 0
-    for run in runs:
-        print(f"seed {run.seed}, {'unseen' if run.unseen else 'tuned on'}")
-        print(tune.report(run.cells, options.worst))
+    for run in tune.load(Path(options.report)):
+        print(f"seed {run['seed']}, {'unseen' if run['unseen'] else 'tuned on'}")
+        print(tune.report(tune.cells_of(run), options.worst))
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m softmax_bench", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    def command(do: Callable[[Options], int | None], words: str, selects: bool = False):
+        name = do.__name__.removeprefix("_").replace("_", "-")
+        found = commands.add_parser(name, help=words)
+        found.set_defaults(do=do)
+        if selects:
+            several = {"type": lambda text: [part for part in text.split(",") if part]}
+            for option, known in (
+                ("suites", ",".join(cases.SUITES)),
+                ("providers", ",".join(roster.PROVIDERS)),
+                ("dtypes", "float32,bfloat16,float16"),
+                ("columns", "row lengths"),
+            ):
+                found.add_argument(f"--{option}", help=f"of {known}; all by default", **several)
+            found.add_argument("--cases", help="a file: only cases that it names, one in a line")
+            found.add_argument(
+                "--seed",
+                type=int,
+                help="draws the cells of the suite random; by default the seed in the file that is "
+                "gone on with, or else a fresh one",
+            )
+        return found.add_argument
+
+    def measures(add: Callable, out: str, seconds: float, milliseconds: float) -> None:
+        add("--out", default=out, help="the file to write, or to go on with")
+        add("--commit", help="the commit measured, where there is no repository")
+        add("--budget-seconds", type=float, default=seconds, help="stop after about this long")
+        add("--target-ms", type=float, default=milliseconds, help="device time for each call")
+        add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: try it, not to publish")
+
+    processes = os.cpu_count() or 1
+    add = command(_run, "measure and write data", selects=True)
+    measures(add, "measurements.json", float("inf"), 25.0)
+    add("--compile-processes", type=int, default=min(12, processes), help="0: none ahead")
+
+    add = command(_warm, "used by run: call a share of everything once", selects=True)
+    add("--part", default="0/1")
+    add("--out")
+
+    command(_list, "show the cases", selects=True)
+
+    add = command(_classes, "the suite random, seed by seed, and its worst cells")
+    add("file")
+    add("--worst", type=int, default=25, help="how many of the worst to list")
+    add("--record", help="a file of seeds on which constants were tuned: add those of the data")
+
+    add = command(_replay, "which measured calls launch something else at another commit, and what")
+    add("old", nargs="?", help="a commit; by default each cell's own, at which it was measured")
+    add("new", nargs="?", help="a later commit; by default the working tree")
+    add("--update", action="store_true", help="write down what was launched then, and is today")
+    add("--quick", action="store_true", help="compile no machine code: what may differ differs")
+
+    add = command(_check, "validate data files against the published schema")
+    add("files", nargs="+")
+
+    add = command(_merge, "one data file of several measured on GPUs of one machine at once")
+    add("files", nargs="+")
+    add("--out", required=True)
+    add("--into", help="a file measured before, whose rows they take the place of")
+
+    add = command(_compare, "two data files side by side; fails past a slowdown")
+    add("before")
+    add("after")
+    add("--max-slowdown", type=float, default=1.05, help="largest ratio of times allowed")
+    add("--per-copy", action="store_true", help="relative to the copy of the same run")
+    add("--everyone", action="store_true", help="the other libraries too")
+
+    add = command(_gpu_report, "turn pytest's JUnit file of the GPU tests into committed data")
+    add("--junitxml", required=True)
+    add("--out", required=True)
+    add("--commit", help="the commit tested, where there is no repository")
+    add("--command", default="pytest -m gpu")
+
+    add = command(_tune, "time the choices that the library could make, on cells that a seed draws")
+    measures(add, "tuning.json", 180.0, 12.0)
+    add("--report", metavar="FILE", help="only say what a file holds")
+    add("--worst", type=int, default=25, help="how many of the worst to list")
+    add("--seed", type=int, default=202, help="draws the cells")
+    add("--unseen", action="store_true", help="say in the file that no constant was chosen by it")
+    add("--shapes", metavar="FILE", help="cells that a file names, in place of a seed")
+    add("--wide", type=int, default=0, help="so many more choices, of all that are possible")
+    add("--cells", type=int, default=60, help="how many, in turn of every class")
+    add("--most-bytes", type=float, default=float("inf"), help="only tensors up to this size")
+    add("--processes", type=int, default=min(15, processes), help="to compile")
+    add("--part", help="used by itself: compile a share")
+    return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m softmax_bench", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="command")
-
-    run = commands.add_parser("run", help="measure and write data")
-    _selection(run)
-    run.add_argument(
-        "--out", default="measurements.json", help="the file to write, or to go on with"
-    )
-    run.add_argument(
-        "--commit", default=None, help="the commit measured, where there is no repository"
-    )
-    run.add_argument(
-        "--budget-seconds", type=float, default=float("inf"), help="stop after about this long"
-    )
-    run.add_argument(
-        "--compile-processes", type=int, default=min(12, os.cpu_count() or 1), help="0: none ahead"
-    )
-    run.add_argument("--target-ms", type=float, default=25.0, help="device time spent on one row")
-    run.add_argument(
-        "--device",
-        choices=("cuda", "cpu"),
-        default="cuda",
-        help="cpu: try the runner, not to publish",
-    )
-    run.set_defaults(do=_run)
-
-    warm = commands.add_parser("warm", help="used by run: call a share of everything once")
-    _selection(warm)
-    warm.add_argument("--part", default="0/1")
-    warm.add_argument("--out", default=None)
-    warm.set_defaults(do=_warm)
-
-    show = commands.add_parser("list", help="show the cases")
-    _selection(show)
-    show.set_defaults(do=_show)
-
-    classes = commands.add_parser(
-        "classes", help="the suite random, class by class, and its worst cells"
-    )
-    classes.add_argument("file")
-    classes.add_argument("--worst", type=int, default=25, help="how many of the worst to list")
-    classes.add_argument(
-        "--record",
-        default=None,
-        help="add each seed in a line to this file, as one on which constants were tuned",
-    )
-    classes.set_defaults(do=_classes)
-
-    changed = commands.add_parser(
-        "replanned", help="write down which measured cells changed constants plan otherwise"
-    )
-    changed.add_argument("--data", default="docs/benchmarks/data/h200.json")
-    changed.set_defaults(do=_replanned)
-
-    check = commands.add_parser("check", help="validate data files against the published schema")
-    check.add_argument("files", nargs="+")
-    check.set_defaults(do=_check)
-
-    merge = commands.add_parser(
-        "merge", help="one data file of several that were measured on GPUs of one machine at once"
-    )
-    merge.add_argument("files", nargs="+")
-    merge.add_argument("--out", required=True)
-    merge.add_argument(
-        "--into", default=None, help="a file measured before, whose rows they take the place of"
-    )
-    merge.set_defaults(do=_merge)
-
-    compare = commands.add_parser(
-        "compare", help="two data files side by side; fails past a slowdown"
-    )
-    compare.add_argument("before")
-    compare.add_argument("after")
-    compare.add_argument(
-        "--max-slowdown", type=float, default=1.05, help="largest ratio of times allowed"
-    )
-    compare.add_argument(
-        "--per-copy", action="store_true", help="relative to the copy of the same run"
-    )
-    compare.add_argument("--everyone", action="store_true", help="the other libraries too")
-    compare.set_defaults(do=_compare)
-
-    tests = commands.add_parser(
-        "gpu-report", help="turn pytest's JUnit file of the GPU tests into committed data"
-    )
-    tests.add_argument("--junitxml", required=True)
-    tests.add_argument("--out", required=True)
-    tests.add_argument(
-        "--commit", default=None, help="the commit tested, where there is no repository"
-    )
-    tests.add_argument("--command", default="pytest -m gpu")
-    tests.set_defaults(do=_gpu_report)
-
-    table = commands.add_parser(
-        "registers", help="compile production kernels for sm_90: registers and spills"
-    )
-    table.add_argument("--write", action="store_true", help="write the committed table anew")
-    table.set_defaults(do=_registers)
-
-    tune = commands.add_parser(
-        "tune", help="time the choices near the library's own, on cells that a seed draws"
-    )
-    tune.add_argument("--report", default=None, metavar="FILE", help="only say what a file holds")
-    tune.add_argument(
-        "--join", nargs="+", default=None, metavar="FILE", help="one file of several, at --out"
-    )
-    tune.add_argument("--worst", type=int, default=25, help="how many of the worst to list")
-    tune.add_argument("--seed", type=int, default=202, help="draws the cells")
-    tune.add_argument(
-        "--unseen", action="store_true", help="say in the file that no constant was chosen by it"
-    )
-    tune.add_argument(
-        "--shapes", default=None, metavar="FILE", help="cells that a file names, in place of a seed"
-    )
-    tune.add_argument(
-        "--wide",
-        type=int,
-        default=0,
-        help="so many choices from everywhere, not near the library's",
-    )
-    tune.add_argument("--cells", type=int, default=60, help="how many, in turn of every class")
-    tune.add_argument(
-        "--geometry",
-        type=_list,
-        default=None,
-        help="packed_rows,aligned_rows,split_rows,strided; else all",
-    )
-    tune.add_argument("--dtypes", type=_list, default=None, help="as in run")
-    tune.add_argument("--small", action="store_true", help="only what is copied within 10 µs")
-    tune.add_argument("--most-bytes", type=int, default=None, help="only tensors up to this size")
-    tune.add_argument("--explore", type=int, default=0, help="so many more choices of the model's")
-    tune.add_argument("--out", default="tuning.json", help="the file to write, or to go on with")
-    tune.add_argument("--commit", default=None, help="as in run")
-    tune.add_argument("--budget-seconds", type=float, default=180.0, help="as in run")
-    tune.add_argument("--target-ms", type=float, default=12.0, help="device time for each choice")
-    tune.add_argument(
-        "--processes", type=int, default=min(15, os.cpu_count() or 1), help="to compile"
-    )
-    tune.add_argument("--compile-only", action="store_true", help="measure nothing")
-    tune.add_argument("--part", default=None, help="used by itself: compile a share")
-    tune.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="as in run")
-    tune.set_defaults(do=_tune)
-
-    options = parser.parse_args(arguments)
-    return options.do(options)
+    options = _parser().parse_args(arguments)
+    try:
+        return options.do(options) or 0
+    except DataError as error:
+        print(error, file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

@@ -51,12 +51,25 @@ class Case:
         return "/".join(parts)
 
     @property
+    def fields(self) -> dict:
+        """What a row of the data says of the case."""
+        names = ("suite", "op", "direction", "dtype", "shape", "dim", "layout", "inputs")
+        found = {"case": self.id} | {name: getattr(self, name) for name in names}
+        found |= {"shape": list(self.shape), "bytes": self.bytes}
+        return found if self.seed is None else found | {"seed": self.seed}
+
+    @property
     def elements(self) -> int:
         """The number of elements of the input."""
         count = 1
         for size in self.shape:
             count *= size
         return count
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return ITEM_SIZE[self.dtype]
 
     @property
     def n_cols(self) -> int:
@@ -77,7 +90,7 @@ class Case:
         >>> Case("backward", (2, 8), direction="backward").bytes == 3 * (2 * 8) * 4
         True
         """
-        size = ITEM_SIZE[self.dtype]
+        size = self.itemsize
         if self.op in PASSES:
             return PASSES[self.op][self.direction != "forward"] * self.elements * size
         if self.direction == "backward":

@@ -5,7 +5,7 @@ many registers it takes and what it spills are facts on any Linux machine, for N
 
 >>> integers = ("x_row_stride", "y_row_stride", "n_cols")
 >>> result = compile_ahead(
-...     "triton_softmax.kernels.single_block:softmax_forward_single_block_kernel",
+...     "softmax_tutorial.single_block:softmax_forward_single_block_kernel",
 ...     {"x_ptr": "*fp32", "y_ptr": "*fp32", **dict.fromkeys(integers, "i32")},
 ...     {"LOG": False, "BLOCK_SIZE": 1024},
 ...     aligned=integers,
@@ -28,7 +28,12 @@ import pickle
 import re
 import subprocess
 import sys
+from operator import attrgetter
 from typing import Any, cast
+
+from triton_softmax import operations
+from triton_softmax.config import Choice, Device, choose_rows, choose_strided
+from triton_softmax.plan import traits_of
 
 ARCHITECTURES = {
     "sm_80": ("cuda", 80, 32),
@@ -151,10 +156,6 @@ OPERATIONS = {
     "logsumexp": "triton_softmax.operations.logsumexp:LOGSUMEXP",
     "logsumexp_backward": "triton_softmax.operations.logsumexp:LOGSUMEXP_VJP",
 }
-OPERATION = "triton_softmax.operations.operation"
-OPERATIONS |= {
-    f"{name}_in_any_order": f"{where}:in_any_order" for name, where in OPERATIONS.items()
-}
 """Where the operations are found, by the names that plans have for them."""
 
 
@@ -172,7 +173,8 @@ def geometry_request(
     """The compilation of an operation on a geometry, as a plan launches it.
 
     Args:
-        geometry: a module of `triton_softmax.kernels`.
+        geometry: as in a `Choice`: a module of `triton_softmax.kernels`, or one of the two forms of
+            `tile`.
         operation: a key of `OPERATIONS`.
         dtype: of the inputs and of the result, "fp16", "bf16", "fp32" or "fp64".
         how: the constants of the geometry.
@@ -182,11 +184,13 @@ def geometry_request(
             for that; their columns lie side by side in any case.
         max_registers: registers per thread that an NVIDIA target may use.
     """
+    if geometry in ("packed_rows", "aligned_rows"):
+        geometry, how = "tile", how._replace(edges=geometry == "aligned_rows")
     module = f"triton_softmax.kernels.{geometry}"
     name = f"{geometry}_kernel"
     function = getattr(importlib.import_module(module), name)
     n_inputs = 2 if "backward" in operation else 1
-    strides = ("i32", "i32", 1) if "strided" in geometry else "i32"
+    strides = ("i32", "i32", 1) if "n_inner" in function.arg_names else "i32"
     known = {
         "in_ptrs": (f"*{dtype}",) * n_inputs,
         "out_ptrs": (f"*{dtype}",),
@@ -207,61 +211,76 @@ def geometry_request(
     )
 
 
+SHAPES: dict[str, tuple[int, ...]] = {
+    "packed_rows": (100_000, 4096),
+    "aligned_rows": (100_000, 4097),
+    "split_rows": (100_000, 2**17),
+    "split_rows, few and odd": (8, 2**20 - 1),
+    "strided": (64, 128, 256),
+    "split_strided": (16, 4096, 64),
+    "two_pass": (4, 200_000, 64),
+}
+"""(n_rows, n_cols), or (n_outer, n_cols, n_inner), by the geometry that is chosen for it on an
+H200."""
+
+H200 = Device(132, nvidia=True)
+
+
+def choose(operation: str, dtype: str, shape: tuple[int, ...], device: Device = H200) -> Choice:
+    """What the library chooses for contiguous tensors."""
+    op, itemsize = operations.OPERATIONS[operation], int(dtype[-2:]) // 8
+    moved = op.inputs + (not op.reduces)
+    common = {"traits": traits_of(op), "addresses": (0,) * moved, "device": device}
+    if len(shape) == 2:
+        return choose_rows(*shape, itemsize, strides=(shape[1],) * moved, **common)
+    n_outer, n_cols, n_inner = shape
+    strides = {
+        "outer_strides": (n_cols * n_inner,) * moved,
+        "col_strides": (n_inner,) * moved,
+        "inner_strides": (1,) * moved,
+    }
+    return choose_strided(n_outer, n_cols, n_inner, itemsize, **strides, **common)
+
+
+def launch_requests(choice: Choice, operation: str, dtype: str, target: str) -> list[Request]:
+    """The compilation of each launch of a choice, of columns and strides that are multiples of
+    16."""
+    return [
+        geometry_request(
+            choice.kernel,
+            operation,
+            dtype,
+            how,
+            target,
+            num_warps=choice.num_warps,
+            max_registers=choice.max_registers,
+            aligned=not choice.kernel.endswith("_rows"),
+        )
+        for how in choice.launches
+    ]
+
+
 def compile_ahead(
     kernel: str,
     signature: dict[str, str],
     constants: dict[str, Any],
     target: str = "sm_90",
-    *,
-    num_warps: int = 4,
-    num_stages: int = 3,
-    aligned: tuple[str, ...] = (),
-    max_registers: int | None = None,
+    **more: Any,
 ) -> Compilation:
-    """Compile one kernel for a target that need not be there.
-
-    Args:
-        kernel: `module:function`.
-        signature: Triton type of each argument that is not a constant.
-        constants: value of each `tl.constexpr` argument.
-        target: "sm_80", "sm_90", "sm_100" or "gfx942".
-        num_warps: warps per program.
-        num_stages: stages of software pipelining.
-        aligned: integer arguments that are multiples of 16.
-        max_registers: registers per thread that an NVIDIA target may use.
-
-    Returns:
-        The assembly and what it needs.
+    """Compile one kernel for a target that need not be there; the arguments are the fields of a
+    `Request`.
 
     Raises:
         ValueError: the target is not one of `ARCHITECTURES`, or an argument has neither a type nor
             a value.
         RuntimeError: the compiler refuses the kernel; its message is in the error.
     """
-    return compile_many(
-        [
-            Request(
-                kernel,
-                signature,
-                constants,
-                target,
-                num_warps,
-                num_stages,
-                tuple(aligned),
-                max_registers,
-            )
-        ]
-    )[0]
+    return compile_many([Request(kernel, signature, constants, target, **more)])[0]
 
 
-def compile_many(requests: list[Request], *, keep_errors: bool = False) -> list[Compilation]:
+def compile_many(requests: list[Request]) -> list[Compilation]:
     """Compile several kernels in one process, with the interpreter off whether or not it is on
     here.
-
-    Args:
-        requests: what to compile.
-        keep_errors: put the error of a refused kernel in its place in the list, instead of raising
-            it.
 
     Raises:
         ValueError: as `compile_ahead`.
@@ -283,9 +302,9 @@ def compile_many(requests: list[Request], *, keep_errors: bool = False) -> list[
         raise RuntimeError(f"the compiler process failed:\n{process.stderr.decode()}")
     results = pickle.loads(process.stdout)
     for result in results:
-        if isinstance(result, Exception) and not keep_errors:
+        if isinstance(result, Exception):
             raise result
-    return cast("list[Compilation]", results)  # errors too, for those who asked to keep them
+    return results
 
 
 # --- in the process without the interpreter -------------------------------------------------------
@@ -379,11 +398,8 @@ def _typed(
 def _constant(value: Any) -> Any:
     """A constant from the form in which it travels: an operation by its name."""
     if isinstance(value, str):
-        module, name, *any_order = value.split(":")
-        operation = getattr(importlib.import_module(module), name)
-        if any_order:
-            operation = importlib.import_module(OPERATION).in_any_order(operation)
-        return operation
+        module, name = value.split(":")
+        return attrgetter(name)(importlib.import_module(module))
     return value
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from softmax_bench.case import Case
+from softmax_bench.providers import Refused, imported
 from softmax_bench.roster import CHOOSER, COPY
 
 WIDTH = 4096
@@ -29,10 +30,6 @@ class Operands(NamedTuple):
     none is."""
     more: Any = None
     """A tensor, or None. The layer's weight, a mask, or temperatures of rows."""
-
-
-class Refused(ValueError):
-    """The provider does not offer this; the reason is the message."""
 
 
 def operands(case: Case, device: torch.device, generator: torch.Generator) -> Operands:
@@ -127,8 +124,7 @@ def by_ours(case: Case, t: Operands) -> Callable[..., Results]:
 
 def by_liger(case: Case, t: Operands) -> Callable[..., Results]:
     """Liger's losses."""
-    import liger_kernel.transformers as liger  # pyright: ignore[reportMissingImports]
-
+    liger = imported("liger_kernel.transformers")
     if case.op == "cross_entropy":
         loss = liger.LigerCrossEntropyLoss()
         # It writes its gradient over the logits, which are wanted again.
@@ -141,8 +137,7 @@ def by_liger(case: Case, t: Operands) -> Callable[..., Results]:
 
 def by_quack(case: Case, t: Operands) -> Callable[..., Results]:
     """QuACK's cross-entropy."""
-    from quack.cross_entropy import cross_entropy  # pyright: ignore[reportMissingImports]
-
+    cross_entropy = imported("quack.cross_entropy").cross_entropy
     if case.op != "cross_entropy":
         raise Refused(f"QuACK's {case.op} is not called here")
     return lambda x: (cross_entropy(x, t.target, ignore_index=-100, reduction="mean"),)
@@ -186,7 +181,7 @@ def prepare(case: Case, name: str, t: Operands) -> Callable[[], Results]:
     """The call of a provider.
 
     Raises:
-        Refused, ImportError: it does not offer it, or is not installed.
+        Refused, Missing: it does not offer it, or is not installed.
     """
     if name == COPY:
         return copy(case, t)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from softmax_bench.schema import DataError
+
 DISTURBED = 2.0
 """How many times its 20th percentile the median of an undisturbed row is at most."""
 
 REASON = "disturbed: the median is more than twice the 20th percentile"
 
 
-class Different(ValueError):
+class Different(DataError):
     """The files come from different machines or software, or hold a row twice."""
 
 

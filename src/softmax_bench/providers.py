@@ -37,7 +37,8 @@ def versions() -> dict[str, str | None]:
     return found
 
 
-def _import(name: str):
+def imported(name: str):
+    """A module; its absence is a reason for a row."""
     try:
         return importlib.import_module(name)
     except Exception as error:  # a library may fail at import in its own way; the row says how
@@ -101,7 +102,7 @@ def _last_dim_only(case: Case, name: str) -> None:
 
 def _liger(case: Case, t: Tensors) -> Callable[[], object]:
     _last_dim_only(case, "Liger")
-    ops = _import("liger_kernel.ops.softmax")
+    ops = imported("liger_kernel.ops.softmax")
     if case.direction == "backward":
         _, block, warps, several = ops._softmax_forward(t.x)
         return lambda: ops._softmax_backward(t.dy, t.y, block, warps, several)
@@ -115,8 +116,8 @@ def _flag_gems(case: Case, t: Tensors) -> Callable[[], object]:
         raise Refused(
             "FlagGems replaces PyTorch's operators instead of offering a differentiable function"
         )
-    _import("flag_gems")
-    ops = _import(f"flag_gems.ops.{case.op}")
+    imported("flag_gems")
+    ops = imported(f"flag_gems.ops.{case.op}")
     if case.direction == "backward":
         backward = getattr(ops, f"{case.op}_backward")
         return lambda: backward(t.dy, t.y, case.dim, t.x.dtype)
@@ -126,7 +127,7 @@ def _flag_gems(case: Case, t: Tensors) -> Callable[[], object]:
 
 def _quack(case: Case, t: Tensors) -> Callable[[], object]:
     _last_dim_only(case, "QuACK")
-    quack = _import("quack.softmax")
+    quack = imported("quack.softmax")
     if case.direction == "backward":
         dy, y = _rows(t.dy), _rows(t.y)
         return lambda: quack.softmax_bwd(dy, y)
@@ -134,21 +135,22 @@ def _quack(case: Case, t: Tensors) -> Callable[[], object]:
     return lambda: quack.softmax(x)
 
 
-def _call(case: Case, t: Tensors, implementation: str | None) -> tuple:
-    """The arguments of `dispatch.plan_of` for the case."""
+def arguments(case: Case, t: Tensors, implementation: str | None) -> tuple:
+    """The arguments of `plan.plan_of` for the case."""
     if case.direction == "backward":
         inputs, dtype = (t.y, t.dy), t.x.dtype
     else:
         inputs, dtype = (t.x,), None
-    operation = f"{case.op}_backward" if case.direction == "backward" else case.op
-    return operation, inputs, case.dim, dtype, implementation
+    name = f"{case.op}_backward" if case.direction == "backward" else case.op
+    op = imported("triton_softmax.operations").OPERATIONS[name]
+    return op, inputs, case.dim, dtype, implementation
 
 
 def _chooser(case: Case, t: Tensors, implementation: str | None = None) -> Callable[[], object]:
     if case.direction == "backward":
-        run, arguments = _import("triton_softmax.dispatch").run, _call(case, t, implementation)
-        return lambda: run(*arguments)
-    function = getattr(_import("triton_softmax"), case.op)
+        run, given = imported("triton_softmax.plan").run, arguments(case, t, implementation)
+        return lambda: run(*given)
+    function = getattr(imported("triton_softmax"), case.op)
     if implementation is None:
         return lambda: function(t.x, case.dim)
     return lambda: function(t.x, case.dim, implementation=implementation)
@@ -156,15 +158,25 @@ def _chooser(case: Case, t: Tensors, implementation: str | None = None) -> Calla
 
 def kernels(case: Case, t: Tensors, implementation: str | None = None) -> list[str]:
     """The kernels that a call of this package launches, by name, each once."""
-    plan_of = _import("triton_softmax.dispatch").plan_of
-    return list(dict.fromkeys(plan_of(*_call(case, t, implementation)).kernels))
+    if implementation in imported("softmax_tutorial.ladder").RUNGS:
+        direction = "backward" if case.direction == "backward" else "forward"
+        naive = implementation == "naive"  # PyTorch's kernels, and none of ours
+        return [] if naive else [f"softmax_{direction}_{implementation}_kernel"]
+    plan_of = imported("triton_softmax.plan").plan_of
+    return list(dict.fromkeys(plan_of(*arguments(case, t, implementation)).kernels))
 
 
 def _rung(name: str):
     def prepare(case: Case, t: Tensors) -> Callable[[], object]:
         if case.op == "logsumexp":
             raise Refused("a rung of the ladder has no logsumexp")
-        return _chooser(case, t, name)
+        ladder = imported("softmax_tutorial.ladder")
+        if name not in ladder.RUNGS:
+            return _chooser(case, t, name)
+        log = case.op == "log_softmax"
+        if case.direction == "backward":
+            return lambda: ladder.backward(t.y, t.dy, case.dim, rung=name, log=log)
+        return lambda: ladder.softmax(t.x, case.dim, rung=name, log=log)
 
     return prepare
 
@@ -201,7 +213,7 @@ def differentiable(
 
 def plain_step(case: Case, of: str = "torch") -> Callable[[torch.Tensor], torch.Tensor]:
     """What the suite `compiled` compiles: something before and after a softmax, to be fused."""
-    function = getattr(_import("triton_softmax" if of == CHOOSER else "torch"), case.op)
+    function = getattr(imported("triton_softmax" if of == CHOOSER else "torch"), case.op)
     return lambda x: function(x * 0.5, case.dim) * 2
 
 

@@ -89,7 +89,7 @@ def _shape(generator: random.Random, layout: str, n_rows: int, n_cols: int):
     return (max(1, n_rows // side**2), n_cols, side, side), 1
 
 
-def draw(seed: int, cells: int = CELLS) -> list[Case]:
+def draw(seed: int = 0, cells: int = CELLS) -> list[Case]:
     """The cells of a seed, no two alike.
 
     >>> first, again, other = draw(1), draw(1), draw(2)

@@ -99,11 +99,11 @@ def host_us(call: Callable[[], Any], group: Any) -> float:
 
 def pushing_group() -> Any:
     """A second group of all ranks, which push their words; None if they cannot."""
-    from triton_softmax.distributed import pushed
+    from triton_softmax.distributed import symmetric_memory
 
     group = dist.new_group()
     try:
-        pushed.push_words(group)
+        symmetric_memory.push_words(group)
     except RuntimeError as error:
         print(f"words are not pushed: {error}", flush=True)
         return None
@@ -191,15 +191,12 @@ def main() -> None:
     if dist.get_rank() == 0:
         import triton
 
-        from softmax_bench import sources
-
         data = {
             "gpu": torch.cuda.get_device_name(),
             "ranks": dist.get_world_size(),
             "torch": torch.__version__,
             "triton": triton.__version__,
             "commit": options.commit,
-            "source": sources.hash_of("ranks"),
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
         }
         lines = ",\n".join("    " + json.dumps(row) for row in found)

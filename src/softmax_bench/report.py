@@ -3,6 +3,7 @@ the terminal."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import exp, log
 
@@ -68,119 +69,46 @@ def geometric_mean(values: list[float]) -> float | None:
     return exp(sum(map(log, values)) / len(values)) if values else None
 
 
-def short_table(rows: list[dict], limit: int = 150) -> str:
-    """One line per case with ours: share of the copy, and ratio to the best peer."""
-    lines, over_peer, over_torch = [], [], []
-    states: dict[str, int] = {}
-    for row in rows:
-        states[row["status"]] = states.get(row["status"], 0) + 1
-    for case, group in by_case(rows).items():
-        ours = group.get(CHOOSER)
-        if ours is None or ours["suite"] in ("compiles", "accuracy"):
-            continue
-        copy, peer = ratio(group, COPY), best_peer(group)
-        to_peer = ratio(group, peer) if peer else None
-        if to_peer:
-            over_peer.append(to_peer)
-        if ratio(group, "torch"):
-            over_torch.append(ratio(group, "torch"))
-        us = timed(ours)
-        lines.append(
-            f"{case:<52} {f'{us:9.1f} us' if us else ours['status']:>12}"
-            f" {f'{copy:.3f} of copy' if copy else '':>14}"
-            f" {f'{to_peer:.3f} x {peer}' if to_peer else '':>22}"
-            f"{'  LOSS' if to_peer and standing(to_peer) == 'behind' else ''}"
-        )
-    shown = lines[-limit:]
-    if len(lines) > limit:
-        shown.insert(0, f"… {len(lines) - limit} lines left out")
-    for name, values in (("best peer", over_peer), ("torch", over_torch)):
-        if values:
-            shown.append(
-                f"geometric mean over {name}: {geometric_mean(values):.3f} ({len(values)} cases)"
-            )
-    shown.append(
-        "rows: " + ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    )
-    return "\n".join(shown)
-
-
-def size_class(row: dict) -> str:
-    """How much a cell moves: what decides whether launches, bytes or waiting weigh most.
-
-    >>> size_class({"bytes": 2**20}), size_class({"bytes": 2**28})
-    ('below 4 MiB', 'from 64 MiB')
-    """
-    mebibytes = row["bytes"] / 2**20
-    if mebibytes < 4:
-        return "below 4 MiB"
-    return "4 to 64 MiB" if mebibytes < 64 else "from 64 MiB"
-
-
 def warm(row: dict | None) -> float | None:
     """The median in microseconds with a warm cache, of a row whose answer is right."""
     return row["us_warm"]["p50"] if row and row["status"] == "ok" and "us_warm" in row else None
 
 
-def class_table(rows: list[dict], worst: int = 25) -> str:
-    """The suite `random` for the terminal: each class of cells, and the worst cells.
-
-    Each class by geometric mean and worst of our speed over the copy's and over the best other's.
-    """
-    from softmax_bench.random_shapes import layout_of
-
-    classes: dict[tuple, list[tuple]] = {}
+def summary(rows: list[dict], worst: int = 25) -> str:
+    """For the terminal: each suite and kind of cell by geometric mean and worst of our speed over
+    the copy's and over the best other's, and the worst cells."""
+    kinds: dict[tuple[str, ...], list[tuple]] = {}
     cells = []
     for case, group in by_case(rows).items():
         ours, peer = group.get(CHOOSER), best_peer(group)
-        if ours is None:
+        if ours is None or ours["suite"] in ("compiles", "accuracy"):
             continue
-        to_copy, to_peer = ratio(group, COPY), ratio(group, peer) if peer else None
-        cells.append((case, to_copy, to_peer, peer, timed(ours), ours))
-        where = layout_of(ours), ours["op"], ours["direction"], ours["dtype"]
-        size = size_class(ours)
-        warm_times = [warm(group.get(name)) for name in LIBRARIES]
-        best = min((us for us in warm_times if us), default=None)
-        own = warm(ours)
-        of_warm = best / own if best and own else None
-        for key in (
-            ("all",),
-            (where[0],),
-            (size,),
-            where[:1] + where[1:3],
-            where[:1] + where[2:],
-            where[:1] + where[2:] + (size,),
-        ):
-            classes.setdefault(key, []).append((to_copy, to_peer, of_warm))
-    lines = [
-        f"{'class':<62} {'cells':>5}  {'of copy: mean':>13} {'worst':>6}  "
-        f"{'of best: mean':>13} {'worst':>6} {'level':>6}  {'warm: mean':>10} {'worst':>6}"
-    ]
-    for key in sorted(classes, key=lambda key: (len(key), key)):
-        found = classes[key]
-        columns = [[value for value in column if value] for column in zip(*found, strict=True)]
-        copy, peer, warmed = columns
-        level = sum(value >= 1 - LEVEL for value in peer) / len(peer) if peer else 0.0
-        lines.append(
-            f"{', '.join(key):<62} {len(found):>5}  {_mean_and_worst(copy, 13)}  "
-            f"{_mean_and_worst(peer, 13)} {level:>6.0%}  {_mean_and_worst(warmed, 10)}"
-        )
-    cells.sort(key=lambda cell: cell[2] if cell[2] else 0.0)
+        both = ratio(group, COPY), ratio(group, peer) if peer else None
+        cells.append((case, both, peer, ours))
+        suite = ours["suite"]
+        for kind in ((suite,), (suite, ours["op"], ours["direction"], ours["dtype"])):
+            kinds.setdefault(kind, []).append(both)
+    lines = [f"{'':<52} cells  of copy: mean, worst  of best: mean, worst, level"]
+    for kind, found in sorted(kinds.items()):
+        shown = ""
+        for column in zip(*found, strict=True):
+            known = [value for value in column if value]
+            mean = geometric_mean(known)
+            shown += f"{mean:14.3f} {min(known):8.3f}" if mean else f"{'':23}"
+        level = sum(1 for _, factor in found if standing(factor) != "behind") / len(found)
+        lines.append(f"{', '.join(kind):<52} {len(found):5} {shown} {level:6.0%}")
     lines.append(f"\nworst {worst} against the best other")
-    for case, to_copy, to_peer, peer, us, row in cells[:worst]:
-        lines.append(
-            f"{f'{to_peer:.3f}' if to_peer else row['status']:>7} {peer or '':<13} "
-            f"{f'{to_copy:.3f} of copy' if to_copy else '':<14} "
-            f"{f'{us:8.1f} us' if us else '':>11}  {case}  {','.join(row['kernels'])}"
-        )
+    for case, (copy, factor), peer, row in sorted(cells, key=lambda each: each[1][1] or 0)[:worst]:
+        words = f"{factor:.3f}" if factor else row["status"]
+        us = f"{timed(row) or 0:8.1f} µs, {copy or 0:.3f} of copy"
+        lines.append(f"{words:>7} {peer or '':<13} {us}  {case}  {','.join(row['kernels'])}")
     failed = [row for row in rows if row["provider"] == CHOOSER and row["status"] != "ok"]
     lines += [f"{row['status']}: {row['case']}: {row['reason']}" for row in failed]
+    states = Counter(row["status"] for row in rows)
+    lines.append(
+        "rows: " + ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    )
     return "\n".join(lines)
-
-
-def _mean_and_worst(values: list[float], width: int) -> str:
-    mean = geometric_mean(values)
-    return f"{mean:{width}.3f} {min(values):6.3f}" if mean else f"{'':>{width}} {'':>6}"
 
 
 def seed_record(rows: list[dict]) -> dict:

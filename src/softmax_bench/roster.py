@@ -22,10 +22,7 @@ class Provider(NamedTuple):
 COPY = "copy"
 CHOOSER = "triton_softmax"
 
-_BASE = (
-    Provider(COPY, "copy"),
-    Provider(CHOOSER, "triton_softmax"),
-)
+_BASE = (Provider(COPY, "copy"), Provider(CHOOSER, "triton_softmax"))
 _LIBRARIES = (
     Provider("torch", "torch"),
     Provider("torch.compile", "torch.compile"),

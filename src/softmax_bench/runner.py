@@ -23,11 +23,11 @@ from typing import Any
 
 import torch
 
-from softmax_bench import inputs, loss_head, measure, providers, sources, tuning
+from softmax_bench import inputs, loss_head, measure, providers, tuning
 from softmax_bench.cases import ELEMENTS, Case
 from softmax_bench.random_shapes import pitch
 from softmax_bench.roster import CHOOSER, COPY, RUNGS
-from softmax_bench.schema import FORMAT, dump
+from softmax_bench.schema import FORMAT, dump, write_whole
 
 HANG_SECONDS = 100
 """How long one provider may take for one case, compiling included, before it counts as hanging."""
@@ -47,59 +47,52 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _nvidia_smi(field: str) -> str | None:
+def _said(*command: str) -> str | None:
+    """The first line that a program prints; None if it fails."""
     try:
         run = subprocess.run(
-            ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=20,
+            command, capture_output=True, text=True, cwd=Path(__file__).parent, timeout=20
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return (
-        run.stdout.strip().splitlines()[0] if run.returncode == 0 and run.stdout.strip() else None
-    )
+    return run.stdout.strip().splitlines()[0] if not run.returncode and run.stdout.strip() else None
 
 
 def git_commit() -> str | None:
     """The commit of the working tree, or None outside a repository."""
-    try:
-        run = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
-            capture_output=True,
-            text=True,
-            cwd=Path(__file__).parent,
-            timeout=20,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return run.stdout.strip() if run.returncode == 0 else None
+    return _said("git", "rev-parse", "HEAD")
 
 
-def environment(device: str, commit: str | None, timer) -> dict:
-    """Everything about the machine and the software that a row refers to."""
+def machine(on_gpu: bool | None = None) -> dict:
+    """The GPU, if there is one and it is asked for, and the versions."""
     import triton
 
-    on_gpu = device == "cuda"
+    on_gpu = torch.cuda.is_available() if on_gpu is None else on_gpu
     properties = torch.cuda.get_device_properties(0) if on_gpu else None
+    driver = _said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     return {
         "gpu": properties.name if properties else f"none ({platform.machine()})",
         "gpu_memory_bytes": properties.total_memory if properties else 0,
         "multiprocessors": properties.multi_processor_count if properties else 0,
-        "l2_bytes": getattr(properties, "L2_cache_size", 0) if on_gpu else 0,
-        "driver": (_nvidia_smi("driver_version") if on_gpu else None) or "none",
+        "l2_bytes": getattr(properties, "L2_cache_size", 0),
+        "driver": driver if on_gpu and driver else "none",
         "cuda": torch.version.cuda or "none",
         "torch": torch.__version__,
         "triton": triton.__version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def environment(device: str, commit: str | None, timer) -> dict:
+    """Everything about the machine and the software that a row refers to."""
+    return {
+        **machine(device == "cuda"),
         "peers": providers.versions(),
         "commit": commit or git_commit() or "unknown",
         "started": now(),
         "timer": timer.name,
         "flush_bytes": timer.flush_bytes,
-        "sources": {name: entry["sha256"] for name, entry in sources.hashes().items()},
     }
 
 
@@ -139,40 +132,24 @@ class Results:
             return False
         if then["peers"].get(provider) != current["peers"].get(provider):
             return False
-        return row["source"] == self.source(provider, case.suite)
-
-    def source(self, provider: str, suite: str = "") -> str | None:
-        """The hash of the source that a provider of ours runs now."""
-        if suite in sources.BESIDE and provider == CHOOSER:
-            return sources.hash_of(suite)
-        return self.environments[self.environment]["sources"].get(provider)
+        ours = provider in (CHOOSER, *RUNGS)
+        return not ours or then["commit"] == current["commit"]
 
     def add(self, case: Case, provider: str, **fields) -> dict:
         """Keep a row; whatever stood at its place goes."""
         row = {
-            "case": case.id,
-            "suite": case.suite,
-            "op": case.op,
-            "direction": case.direction,
-            "dtype": case.dtype,
-            "shape": list(case.shape),
-            "dim": case.dim,
-            "layout": case.layout,
-            "inputs": case.inputs,
+            **case.fields,
             "provider": provider,
             "status": "ok",
             "reason": None,
-            "bytes": case.bytes,
             "us": None,
             "samples": 0,
             "max_abs_error": None,
             "max_rel_error": None,
             "kernels": [],
             "count": None,
-            "source": self.source(provider, case.suite),
             "environment": self.environment,
             "utc": now(),
-            **({} if case.seed is None else {"seed": case.seed}),
             **fields,
         }
         self.rows[case.id, provider] = row
@@ -181,28 +158,28 @@ class Results:
         return row
 
     def write(self) -> None:
-        """Write the file whole, under another name first, so that a stop in between loses
-        nothing."""
+        """Write the file, with the environments that its rows refer to."""
         used = {row["environment"] for row in self.rows.values()} | {self.environment}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        text = dump(
-            {
-                "format": FORMAT,
-                "environments": {
-                    name: env for name, env in self.environments.items() if name in used
-                },
-                "rows": list(self.rows.values()),
-            }
-        )
-        beside = self.path.with_suffix(".part")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(self.path)
+        kept = {name: env for name, env in self.environments.items() if name in used}
+        rows = list(self.rows.values())
+        write_whole(self.path, dump({"format": FORMAT, "environments": kept, "rows": rows}))
         self.written = time.monotonic()
 
 
-def finite(value: float) -> float | str:
-    """A number as JSON can hold it: an infinite error is the word."""
-    return value if value < float("inf") else "inf"
+def judged(absolute: float, relative: float, case: Case) -> dict:
+    """The fields of a row about its errors."""
+    fields: dict[str, Any] = {"max_abs_error": absolute, "max_rel_error": relative}
+    # JSON has no infinite number, so it is the word.
+    fields = {name: each if each < float("inf") else "inf" for name, each in fields.items()}
+    if relative > measure.TOLERANCE[case.dtype]:
+        reason = f"largest relative error of a row {relative:.3g}"
+        fields |= {"status": "wrong", "reason": reason}
+    return fields
+
+
+def taken(samples: list[float]) -> dict:
+    """The fields of a row about its times."""
+    return {"us": measure.summary(samples), "samples": len(samples)}
 
 
 class Runner:
@@ -246,36 +223,29 @@ class Runner:
 
     def tensors(self, case: Case) -> inputs.Tensors:
         """The tensors of a case."""
-        shape = case.shape
-        if (
-            case.layout == "row_strided"
-        ):  # every other row of a tensor twice as tall lies between the rows
-            wide = self._random(case.dtype, 0, 2 * case.elements).view(shape[0], 2 * shape[1])
-            x = wide[:, : shape[1]]
-        elif case.layout == "padded":
-            x = self._padded(case, 0)
-        else:
-            x = self._random(case.dtype, 0, case.elements).view(shape)
+        x = self._laid_out(case, 0)
         if case.inputs not in ("normal", "sweep") or case.suite == "host_time":
             x = inputs.make_input(case, x.clone())
         tensors = inputs.Tensors(x)
         if case.direction != "forward":
-            padded = case.layout == "padded"
-            tensors.dy = (
-                self._padded(case, 1)
-                if padded
-                else self._random(case.dtype, 1, case.elements).view(shape)
-            )
+            tensors.dy = self._laid_out(case, 1)
         if case.direction == "backward":
             function = torch.log_softmax if case.op == "log_softmax" else torch.softmax
             tensors.y = function(x, case.dim)
         return tensors
 
-    def _padded(self, case: Case, slot: int) -> torch.Tensor:
-        """Rows with a gap after each, as in a matrix whose rows are padded."""
-        step = pitch(case.n_cols)
-        wide = self._random(case.dtype, slot, case.n_rows * step).view(case.n_rows, step)
-        return wide[:, : case.n_cols]
+    def _laid_out(self, case: Case, slot: int) -> torch.Tensor:
+        """Random numbers as they lie in memory; the gradient of the layout `row_strided` is
+        contiguous."""
+        step = case.n_cols
+        if case.layout == "padded":
+            step = pitch(step)
+        elif case.layout == "row_strided" and not slot:
+            step *= 2
+        flat = self._random(case.dtype, slot, case.n_rows * step)
+        if step == case.n_cols:
+            return flat.view(case.shape)
+        return flat.view(case.n_rows, step)[:, : case.n_cols]
 
     def synchronize(self) -> None:
         """Wait for the device."""
@@ -288,52 +258,46 @@ class Runner:
         """Measure every case that is not measured yet, until the time is up."""
         todo = []
         for case in cases:
-            missing = [
-                provider for provider in case.providers if not self.results.done(case, provider)
-            ]
+            missing = [name for name in case.providers if not self.results.done(case, name)]
             if missing and COPY in case.providers and COPY not in missing:
                 missing.insert(0, COPY)  # the copy of the same run
             if missing:
                 todo.append((case, missing))
-        self.say(
-            f"{len(todo)} of {len(cases)} cases to measure, "
-            f"{sum(len(names) for _, names in todo)} rows"
-        )
+        n_rows = sum(len(names) for _, names in todo)
+        self.say(f"{len(todo)} of {len(cases)} cases to measure, {n_rows} rows")
         threading.Thread(target=self._watch, daemon=True).start()
+        late = "the time given was used up"
         for number, (case, names) in enumerate(todo, start=1):
             spent = time.monotonic() - self.begin
-            if spent > self.budget:
-                self.say(f"time is up after {spent:.0f} s: {len(todo) - number + 1} cases left")
-                for late, missing in todo[number - 1 :]:
-                    for name in missing:
-                        if (late.id, name) not in self.results.rows:
-                            self.results.add(
-                                late, name, status="not_run", reason="the time given was used up"
-                            )
-                break
-            cells = self._case(case, names)
-            self.say(f"[{spent:5.0f} s {number}/{len(todo)}] {case.id}: {'  '.join(cells)}")
+            if spent <= self.budget:
+                words = "  ".join(self._case(case, names))
+                self.say(f"[{spent:5.0f} s {number}/{len(todo)}] {case.id}: {words}")
+                continue
+            for name in names:
+                if (case.id, name) not in self.results.rows:
+                    self.results.add(case, name, status="not_run", reason=late)
+        if late_ones := [row for row in self.results.rows.values() if row["reason"] == late]:
+            self.say(f"time is up: {len(late_ones)} rows left")
         self.current = None
         self.results.write()
 
     def _case(self, case: Case, names: list[str]) -> list[str]:
-        cells = []
+        """Measure a case; what came of it in a few words for each provider."""
         tensors: Any
-        expected: Any
+        expected: Any = None
         try:
             if case.suite == "loss_head":
                 tensors = loss_head.operands(case, self.device, self.generator)
                 expected = loss_head.reference(case, tensors)
             else:
                 tensors = self.tensors(case)
-                checked = case.inputs != "sweep"
-                expected = measure.reference(case, tensors) if checked else None
+                if case.inputs != "sweep":
+                    expected = measure.reference(case, tensors)
         except Exception as error:
             self._survive(error)
+            reason = f"making the tensors: {describe(error)}"
             for name in names:
-                self.results.add(
-                    case, name, status="failed", reason=f"making the tensors: {describe(error)}"
-                )
+                self.results.add(case, name, status="failed", reason=reason)
             return [f"failed: {describe(error)}"]
         found: dict[str, dict] = {}
         calls: dict[str, Callable[[], object]] = {}
@@ -342,11 +306,10 @@ class Runner:
             found[name] = self._measure(case, name, tensors, expected, calls)
         self._time(case, found, calls)
         self.current = None
-        cells = [cell(self.results.add(case, name, **found[name])) for name in names]
         calls.clear()
         del tensors, expected
         gc.collect(0)
-        return cells
+        return [cell(self.results.add(case, name, **found[name])) for name in names]
 
     def _time(self, case: Case, found: dict[str, dict], calls: dict[str, Callable]) -> None:
         """Time all calls in turn, several times, and add what is found; small random tensors with a
@@ -367,11 +330,8 @@ class Runner:
                     except Exception as error:
                         del calls[name], samples[name]
                         found[name] = self._failed(error, case, name)
-            for name, taken in samples.items():
-                if cold:
-                    found[name] |= {"us": measure.summary(taken), "samples": len(taken)}
-                else:
-                    found[name]["us_warm"] = measure.summary(taken)
+            for name, times in samples.items():
+                found[name] |= taken(times) if cold else {"us_warm": measure.summary(times)}
 
     def _measure(
         self,
@@ -405,15 +365,10 @@ class Runner:
                     floor=0.01 if case.suite == "random" and case.direction == "backward" else 0.0,
                 )
                 del result
-                fields = {"max_abs_error": finite(absolute), "max_rel_error": finite(relative)}
+                fields = judged(absolute, relative, case)
                 if name in (CHOOSER, *RUNGS):
                     rung = None if name == CHOOSER else name
                     fields["kernels"] = providers.kernels(case, tensors, rung)
-                if relative > measure.TOLERANCE[case.dtype]:
-                    fields |= {
-                        "status": "wrong",
-                        "reason": f"largest relative error of a row {relative:.3g}",
-                    }
             if case.suite != "accuracy":
                 call()
                 calls[name] = call
@@ -437,10 +392,7 @@ class Runner:
 
     def _loss_head(self, case: Case, name: str, tensors: Any, expected: Any) -> dict:
         """Time, error of the results and the gradients, and the memory that a call takes."""
-        try:
-            call = loss_head.prepare(case, name, tensors)
-        except ImportError as error:
-            raise providers.Missing(describe(error)) from error
+        call = loss_head.prepare(case, name, tensors)
         fields: dict = {}
         if name not in (COPY, "packed_rows") and case.inputs != "in_place":
             found = [
@@ -448,10 +400,7 @@ class Runner:
                 for result, wanted in zip(call(), expected, strict=True)
             ]
             absolute, relative = (max(each) for each in zip(*found, strict=True))
-            fields = {"max_abs_error": finite(absolute), "max_rel_error": finite(relative)}
-            if relative > measure.TOLERANCE[case.dtype]:
-                reason = f"largest relative error of a row {relative:.3g}"
-                fields |= {"status": "wrong", "reason": reason}
+            fields = judged(absolute, relative, case)
         call()
         if self.device.type == "cuda":
             torch.cuda.synchronize()
@@ -460,8 +409,7 @@ class Runner:
             call()
             torch.cuda.synchronize()
             fields["peak_bytes"] = torch.cuda.max_memory_allocated() - before
-        samples = self.timer(call)
-        return fields | {"us": measure.summary(samples), "samples": len(samples)}
+        return fields | taken(self.timer(call))
 
     def _host_time(self, case: Case, call, tensors: inputs.Tensors, expected) -> dict:
         absolute, relative = measure.errors(call(), expected, case.dim)
@@ -471,18 +419,7 @@ class Runner:
             samples = self.host_timer(call)
         finally:
             tensors.x.requires_grad_(False)
-        fields = {
-            "us": measure.summary(samples),
-            "samples": len(samples),
-            "max_abs_error": finite(absolute),
-            "max_rel_error": finite(relative),
-        }
-        if relative > measure.TOLERANCE[case.dtype]:
-            fields |= {
-                "status": "wrong",
-                "reason": f"largest relative error of a row {relative:.3g}",
-            }
-        return fields
+        return judged(absolute, relative, case) | taken(samples)
 
     def _compiled_step(self, case: Case, name: str, tensors: inputs.Tensors) -> dict:
         """Host time of a compiled step that multiplies before and after."""
@@ -507,16 +444,7 @@ class Runner:
                 samples = self.host_timer(forward_backward if training else forward)
         finally:
             x.requires_grad_(False)
-        fields = {
-            "us": measure.summary(samples),
-            "samples": len(samples),
-            "max_abs_error": finite(absolute),
-            "max_rel_error": finite(relative),
-        }
-        if relative > measure.TOLERANCE[case.dtype]:
-            reason = f"largest relative error of a row {relative:.3g}"
-            fields |= {"status": "wrong", "reason": reason}
-        return fields
+        return judged(absolute, relative, case) | taken(samples)
 
     def _count_kernels(self, case: Case) -> dict:
         """Run over many row lengths and count what Triton compiles."""
@@ -608,23 +536,16 @@ def cell(row: dict) -> str:
     return f"{name}={row['bytes'] / us / 1e3:.0f}{mark}"
 
 
-def compile_ahead(
-    arguments: list[str],
-    processes: int,
-    seconds: float,
-    say: Callable[[str], object] = lambda line: print(line, flush=True),
-) -> None:
+def compile_ahead(arguments: list[str], processes: int, seconds: float) -> None:
     """Let several processes do a share of a command each, so that what they compile lies in the
     caches on disk."""
-    say(f"compiling ahead in {processes} processes")
+    print(f"compiling ahead in {processes} processes", flush=True)
     begin = time.monotonic()
+    command = [sys.executable, "-m", "softmax_bench", *arguments, "--part"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    env = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     children = [
-        subprocess.Popen(
-            [sys.executable, "-m", "softmax_bench", *arguments, "--part", f"{part}/{processes}"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"},
-        )
+        subprocess.Popen([*command, f"{part}/{processes}"], env=env, **quiet)  # pyright: ignore
         for part in range(processes)
     ]
     for child in children:
@@ -633,17 +554,30 @@ def compile_ahead(
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-    say(f"compiled ahead in {time.monotonic() - begin:.0f} s")
+    print(f"compiled ahead in {time.monotonic() - begin:.0f} s", flush=True)
 
 
-def warm(cases: list[Case], part: int, parts: int, results_path: Path | None = None) -> None:
+def call_share(pairs: list[tuple[Case, Any]], part: str, prepare: Callable, device: str) -> None:
+    """Call a share of what `prepare` makes of cases and of what to measure, each once; the share is
+    "0/4" for the first of four."""
+    runner = Runner(Results(Path(os.devnull), {}), device, lambda call, cold=True: [])
+    first, step = map(int, part.split("/"))
+    for case, what in pairs[first::step]:
+        try:
+            prepare(case, runner.tensors(case), what)()
+            runner.synchronize()
+        except Exception as error:  # it fails again, and is recorded, when it is measured
+            if "CUDA error" in str(error):
+                return
+
+
+def warm(cases: list[Case], part: str, results_path: Path | None = None) -> None:
     """Call one share of all (case, provider) pairs once."""
     done: set[tuple[str, str]] = set()
     if results_path is not None and results_path.is_file():
         rows = json.loads(results_path.read_text(encoding="utf-8"))["rows"]
         done = {(row["case"], row["provider"]) for row in rows if row["status"] in FINAL}
     tuning.hasten_autotuning()
-    runner = Runner(Results(Path(os.devnull), {"sources": {}}), "cuda", lambda call, cold=True: [])
     pairs = [
         (case, name)
         for case in cases
@@ -652,12 +586,4 @@ def warm(cases: list[Case], part: int, parts: int, results_path: Path | None = N
         if name in providers.NEEDS_COMPILING and (case.id, name) not in done
     ]
     pairs.sort(key=lambda pair: pair[1])  # so that each share holds as many cases of each provider
-    for case, name in pairs[part::parts]:
-        try:
-            tensors = runner.tensors(case)
-            providers.PREPARE[name](case, tensors)()
-            torch.cuda.synchronize()
-        except Exception as error:  # it fails again, and is recorded, when it is measured
-            if "CUDA error" in str(error):
-                return
-            continue
+    call_share(pairs, part, lambda case, t, name: providers.PREPARE[name](case, t), "cuda")

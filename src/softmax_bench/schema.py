@@ -1,169 +1,169 @@
 """The published form of the data, as a JSON Schema, and its validation."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 from softmax_bench.case import PASSES
 
 FORMAT = "triton-softmax-benchmark/1"
 
-_NUMBER_OR_NULL = {"type": ["number", "null"], "minimum": 0}
-_ERROR = {"anyOf": [{"type": "number", "minimum": 0}, {"enum": ["inf", None]}]}
-_UTC = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"}
-_SHA256 = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+NAMES = {str: "string", int: "integer", float: "number"}
+Text = Annotated[str, {"type": "string", "minLength": 1}]
+Count = Annotated[int, {"type": "integer", "minimum": 0}]
+Number = Annotated[float, {"type": "number", "minimum": 0}]
+Time = Annotated[str, {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"}]
+Error = Annotated[
+    float | str | None, {"anyOf": [{"type": "number", "minimum": 0}, {"enum": ["inf", None]}]}
+]
+"""The largest error; infinite ones are the word, since JSON has no such number."""
 
 
-def _closed(properties: dict, optional: dict | None = None, **more) -> dict:
-    return {
-        "type": "object",
-        "properties": properties | (optional or {}),
-        "required": list(properties),
-        "additionalProperties": False,
-        **more,
-    }
+def said(text: str) -> dict:
+    """A field's description."""
+    return {"description": text}
 
 
-_TIMES = _closed({name: {"type": "number", "minimum": 0} for name in ("p20", "p50", "p80")})
+def one_of(*values: str) -> dict:
+    """The strings that a field may be."""
+    return {"enum": list(values)}
+
+
+class Times(TypedDict):
+    """Percentiles, in microseconds."""
+
+    p20: Number
+    p50: Number
+    p80: Number
+
+
+class Environment(TypedDict):
+    """Machine and software, once per run; a row names the run it comes from."""
+
+    gpu: Text
+    gpu_memory_bytes: Count
+    multiprocessors: Count
+    l2_bytes: Count
+    driver: Text
+    cuda: Text
+    torch: Text
+    triton: Text
+    python: Text
+    system: str
+    peers: Annotated[
+        dict[str, str | None],
+        said("Version of each other library; null where it is not installed."),
+        {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
+    ]
+    commit: Annotated[str, {"type": "string", "minLength": 7}]
+    started: Time
+    timer: Annotated[str, one_of("cuda-events", "wall-clock", "made-up")]
+    flush_bytes: Annotated[Count, said("Bytes written between two calls to empty the L2 cache.")]
+
+
+class _Sometimes(TypedDict, total=False):
+    """What not every row has."""
+
+    peak_bytes: Annotated[Count, said("Memory allocated at most beside the arguments.")]
+    us_warm: Annotated[Times, said("The same with what the call before left in the L2 cache.")]
+    seed: Annotated[Count, said("What drew the case, where nobody chose it.")]
+
+
+class Row(_Sometimes):
+    """What was measured of one provider in one case."""
+
+    case: Text
+    suite: Text
+    op: Annotated[str, one_of("softmax", "log_softmax", "logsumexp", *PASSES)]
+    direction: Annotated[str, one_of("forward", "backward", "forward_grad", "forward_backward")]
+    dtype: Annotated[str, one_of("float16", "bfloat16", "float32", "float64")]
+    shape: Annotated[
+        list[int], {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1}
+    ]
+    dim: int
+    layout: Annotated[str, one_of("contiguous", "row_strided", "padded", "transposed")]
+    inputs: str
+    provider: Text
+    status: Annotated[
+        str,
+        one_of("ok", "wrong", "refused", "failed", "skipped", "not_run"),
+        said(
+            "ok; wrong: an answer too far from float64; refused: the provider says no; "
+            "failed: it breaks; skipped: not installed; not_run: the time was up."
+        ),
+    ]
+    reason: Annotated[str | None, {"type": ["string", "null"]}]
+    bytes: Annotated[Count, said("Useful traffic: each input read once, each output written once.")]
+    us: Annotated[Times | None, said("Time of one call in microseconds.")]
+    samples: Count
+    max_abs_error: Error
+    max_rel_error: Annotated[
+        Error, said("Largest error of a row relative to the row's largest value.")
+    ]
+    kernels: list[str]
+    count: Annotated[
+        int | None,
+        said("Kernels compiled, in the suite that counts them."),
+        {"type": ["integer", "null"], "minimum": 0},
+    ]
+    environment: Text
+    utc: Time
+
+
+def form_of(kind: Any) -> dict:
+    """The JSON Schema of a type."""
+    if isinstance(kind, type) and kind in NAMES:
+        return {"type": NAMES[kind]}
+    if is_typeddict(kind):
+        return {
+            "type": "object",
+            "properties": {
+                name: form_of(each)
+                for name, each in get_type_hints(kind, include_extras=True).items()
+            },
+            "required": [name for name in kind.__annotations__ if name in kind.__required_keys__],
+            "additionalProperties": False,
+        }
+    if get_origin(kind) is Annotated:
+        of, *known = get_args(kind)
+        form = {} if any({"type", "anyOf", "enum"} & each.keys() for each in known) else form_of(of)
+        return form | {name: value for each in known for name, value in each.items()}
+    if get_origin(kind) is list:
+        return {"type": "array", "items": form_of(*get_args(kind))}
+    if get_origin(kind) is dict:
+        return {"type": "object", "additionalProperties": form_of(get_args(kind)[1])}
+    of, nothing = get_args(kind)  # something or None
+    assert nothing is type(None)
+    return {"anyOf": [{"type": "null"}, form_of(of)]}
+
 
 SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "Measurements of triton_softmax and its peers",
-    **_closed(
-        {
-            "format": {"const": FORMAT},
-            "environments": {
-                "description": (
-                    "Machine and software, once per run; a row names the run it comes from."
-                ),
-                "type": "object",
-                "minProperties": 1,
-                "additionalProperties": _closed(
+    "type": "object",
+    "properties": {
+        "format": {"const": FORMAT},
+        "environments": {
+            "description": Environment.__doc__,
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": form_of(Environment),
+        },
+        "rows": {
+            "type": "array",
+            "items": {
+                **form_of(Row),
+                "allOf": [
                     {
-                        "gpu": {"type": "string", "minLength": 1},
-                        "gpu_memory_bytes": {"type": "integer", "minimum": 0},
-                        "multiprocessors": {"type": "integer", "minimum": 0},
-                        "l2_bytes": {"type": "integer", "minimum": 0},
-                        "driver": {"type": "string", "minLength": 1},
-                        "cuda": {"type": "string", "minLength": 1},
-                        "torch": {"type": "string", "minLength": 1},
-                        "triton": {"type": "string", "minLength": 1},
-                        "python": {"type": "string", "minLength": 1},
-                        "system": {"type": "string"},
-                        "peers": {
-                            "description": (
-                                "Version of each other library; null where it is not installed."
-                            ),
-                            "type": "object",
-                            "additionalProperties": {"type": ["string", "null"]},
-                        },
-                        "commit": {"type": "string", "minLength": 7},
-                        "started": _UTC,
-                        "timer": {"enum": ["cuda-events", "wall-clock", "made-up"]},
-                        "flush_bytes": {
-                            "description": "Bytes written between two calls to empty the L2 cache.",
-                            "type": "integer",
-                            "minimum": 0,
-                        },
-                        "sources": {
-                            "description": "Hash of each implementation's source at this commit.",
-                            "type": "object",
-                            "additionalProperties": _SHA256,
-                        },
+                        "if": {"properties": {"status": {"enum": ["ok"]}}},
+                        "else": {"properties": {"reason": {"type": "string", "minLength": 1}}},
                     }
-                ),
+                ],
             },
-            "rows": {
-                "type": "array",
-                "items": _closed(
-                    {
-                        "case": {"type": "string", "minLength": 1},
-                        "suite": {"type": "string", "minLength": 1},
-                        "op": {"enum": ["softmax", "log_softmax", "logsumexp", *PASSES]},
-                        "direction": {
-                            "enum": ["forward", "backward", "forward_grad", "forward_backward"]
-                        },
-                        "dtype": {"enum": ["float16", "bfloat16", "float32", "float64"]},
-                        "shape": {
-                            "type": "array",
-                            "items": {"type": "integer", "minimum": 1},
-                            "minItems": 1,
-                        },
-                        "dim": {"type": "integer"},
-                        "layout": {"enum": ["contiguous", "row_strided", "padded", "transposed"]},
-                        "inputs": {"type": "string"},
-                        "provider": {"type": "string", "minLength": 1},
-                        "status": {
-                            "description": "ok; wrong: an answer too far from float64; "
-                            "refused: the provider says no; "
-                            "failed: it breaks; skipped: not installed; not_run: the time was up.",
-                            "enum": ["ok", "wrong", "refused", "failed", "skipped", "not_run"],
-                        },
-                        "reason": {"type": ["string", "null"]},
-                        "bytes": {
-                            "description": (
-                                "Useful traffic: each input read once, each output written once."
-                            ),
-                            "type": "integer",
-                            "minimum": 0,
-                        },
-                        "us": {
-                            "description": "Time of one call in microseconds.",
-                            "anyOf": [{"type": "null"}, _TIMES],
-                        },
-                        "samples": {"type": "integer", "minimum": 0},
-                        "max_abs_error": _ERROR,
-                        "max_rel_error": {
-                            "description": (
-                                "Largest error of a row relative to the row's largest value."
-                            ),
-                            **_ERROR,
-                        },
-                        "kernels": {"type": "array", "items": {"type": "string"}},
-                        "count": {
-                            "description": "Kernels compiled, in the suite that counts them.",
-                            "type": ["integer", "null"],
-                            "minimum": 0,
-                        },
-                        "source": {
-                            "description": (
-                                "Hash of the implementation's source; null for what is not ours."
-                            ),
-                            "anyOf": [{"type": "null"}, _SHA256],
-                        },
-                        "environment": {"type": "string", "minLength": 1},
-                        "utc": _UTC,
-                    },
-                    optional={
-                        "peak_bytes": {
-                            "description": "Memory allocated at most beside the arguments.",
-                            "type": "integer",
-                            "minimum": 0,
-                        },
-                        "us_warm": {
-                            "description": (
-                                "The same with what the call before left in the L2 cache."
-                            ),
-                            **_TIMES,
-                        },
-                        "seed": {
-                            "description": "What drew the case, where nobody chose it.",
-                            "type": "integer",
-                            "minimum": 0,
-                        },
-                    },
-                    allOf=[
-                        {
-                            "if": {"properties": {"status": {"enum": ["ok"]}}},
-                            "else": {"properties": {"reason": {"type": "string", "minLength": 1}}},
-                        }
-                    ],
-                ),
-            },
-        }
-    ),
+        },
+    },
+    "required": ["format", "environments", "rows"],
+    "additionalProperties": False,
 }
 
 
@@ -231,6 +231,14 @@ def dump(data: dict) -> str:
     )
     rows = ",\n".join(json.dumps(row, allow_nan=False) for row in data["rows"])
     return head.removesuffix("\n}") + ',\n "rows": [\n' + rows + "\n]}\n"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file under another name first, so that a stop in between loses nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".part")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
 
 
 def schema_text() -> str:

@@ -30,88 +30,61 @@ class Cell:
     """How far above the target, as a factor; below one is a miss."""
 
 
+def _reached(regime: str, case: str, asked: str, row: dict, margin: float | None, words: str):
+    """A target and what came of it; without a number, the state of our row says why."""
+    if margin is None:
+        return Cell(regime, case, asked, row["status"], False, 0.0)
+    return Cell(regime, case, asked, words, margin >= 1, margin)
+
+
 def _share(regime: str, case: str, group: dict, least: float) -> Cell:
     share = ratio(group, COPY)
-    if share is None:
-        return Cell(
-            regime, case, f"at least {least:.2f} of the copy", group[CHOOSER]["status"], False, 0.0
-        )
-    return Cell(
+    asked = f"at least {least:.2f} of the copy"
+    return _reached(
         regime,
         case,
-        f"at least {least:.2f} of the copy",
-        f"{share:.3f} of the copy",
-        share >= least,
-        share / least,
+        asked,
+        group[CHOOSER],
+        share and share / least,
+        f"{share or 0:.3f} of the copy",
     )
 
 
-def _peer(regime: str, case: str, group: dict, least: float) -> Cell | None:
+def _peer(regime: str, case: str, group: dict, least: float) -> list[Cell]:
     peer = best_peer(group)
     if peer is None:
-        return None
+        return []
     factor = ratio(group, peer)
     asked = f"at least {least:.2f} times as fast as the best other library"
-    if factor is None:
-        return Cell(regime, case, asked, group[CHOOSER]["status"], False, 0.0)
-    return Cell(
-        regime, case, asked, f"{factor:.3f} ({label_of(peer)})", factor >= least, factor / least
-    )
+    words = f"{factor or 0:.3f} ({label_of(peer)})"
+    return [_reached(regime, case, asked, group[CHOOSER], factor and factor / least, words)]
 
 
 def _few_rows(case: str, group: dict) -> list[Cell]:
-    backward = group[CHOOSER]["direction"] == "backward"
-    regime = f"few rows, {group[CHOOSER]['direction']}"
-    times = 2.5 if backward else 2.0
+    ours = group[CHOOSER]
+    regime = f"few rows, {ours['direction']}"
+    times = 2.5 if ours["direction"] == "backward" else 2.0
     asked = f"at most {times:g} times the copy's time, or {FEW_ROWS_MICROSECONDS:g} µs"
-    us, copy = timed(group[CHOOSER]), timed(group.get(COPY))
-    if us is None or copy is None:
-        cells = [Cell(regime, case, asked, group[CHOOSER]["status"], False, 0.0)]
-    else:
-        allowed = max(times * copy, FEW_ROWS_MICROSECONDS)
-        cells = [
-            Cell(
-                regime,
-                case,
-                asked,
-                f"{us / copy:.2f} times, {us:.1f} µs",
-                us <= allowed,
-                allowed / us,
-            )
-        ]
-    peer = _peer(regime, case, group, 1.0)
-    return cells + ([peer] if peer else [])
+    us, copy = timed(ours), timed(group.get(COPY))
+    margin, words = None, ""
+    if us is not None and copy is not None:
+        margin = max(times * copy, FEW_ROWS_MICROSECONDS) / us
+        words = f"{us / copy:.2f} times, {us:.1f} µs"
+    return [_reached(regime, case, asked, ours, margin, words), *_peer(regime, case, group, 1.0)]
 
 
 def _host(case: str, group: dict) -> Cell:
-    row = group[CHOOSER]
     times = ratio(group, "torch")
     asked = f"at most {HOST_AT_MOST} times torch.softmax"
-    if times is None:
-        return Cell("host time", case, asked, row["status"], False, 0.0)
-    return Cell(
-        "host time",
-        case,
-        asked,
-        f"{1 / times:.2f} times",
-        1 / times <= HOST_AT_MOST,
-        times * HOST_AT_MOST,
-    )
+    words = f"{1 / times:.2f} times" if times else ""
+    return _reached("host time", case, asked, group[CHOOSER], times and times * HOST_AT_MOST, words)
 
 
 def _compiles(case: str, row: dict) -> Cell:
+    count = row["count"]
+    margin = None if count is None else COMPILES_AT_MOST / max(1, count)
     asked = f"at most {COMPILES_AT_MOST} kernels"
-    if row["count"] is None:
-        return Cell("compiles", case, asked, row["status"], False, 0.0)
-    met = row["count"] <= COMPILES_AT_MOST
-    return Cell(
-        "compiles",
-        case,
-        asked,
-        f"{row['count']} kernels",
-        met,
-        COMPILES_AT_MOST / max(1, row["count"]),
-    )
+    return _reached("compiles", case, asked, row, margin, f"{count} kernels")
 
 
 TOKENS_MICROSECONDS = {"forward": 640.0, "forward_backward": 1940.0}
@@ -123,33 +96,50 @@ OVER_LIMIT = 1.10
 
 def _at_most(regime: str, case: str, row: dict, most: float) -> Cell:
     us = timed(row)
-    asked = f"at most {most:g} µs"
-    if us is None:
-        return Cell(regime, case, asked, row["status"], False, 0.0)
-    return Cell(regime, case, asked, f"{us:.1f} µs", us <= most, most / us)
+    return _reached(
+        regime, case, f"at most {most:g} µs", row, us and most / us, f"{us or 0:.1f} µs"
+    )
 
 
-def _loss_head(case: str, group: dict) -> list[Cell]:
+def _loss_head(case: str, group: dict) -> Cell:
     ours = group[CHOOSER]
     op, direction, inputs = ours["op"], ours["direction"], ours["inputs"]
     regime = f"loss head, {op}, {direction}"
-    if op == "cross_entropy":
-        return [
-            _share(regime, case, group, LOSS_FORWARD if direction == "forward" else 1 / OVER_LIMIT)
-        ]
-    if op == "linear_cross_entropy":
-        return [_share(regime, case, group, 1 / OVER_LIMIT)]
+    if op == "cross_entropy" and direction == "forward":
+        return _share(regime, case, group, LOSS_FORWARD)
+    if op in ("cross_entropy", "linear_cross_entropy"):
+        return _share(regime, case, group, 1 / OVER_LIMIT)
     if op == "token_logprobs":
-        return [_at_most(regime, case, ours, TOKENS_MICROSECONDS[direction])]
+        return _at_most(regime, case, ours, TOKENS_MICROSECONDS[direction])
     if inputs == "temperature":
-        return [_at_most(regime, case, ours, TEMPERATURE_MICROSECONDS)]
+        return _at_most(regime, case, ours, TEMPERATURE_MICROSECONDS)
     if inputs == "causal":
-        return [_share(regime, case, group, 1.0)]
+        return _share(regime, case, group, 1.0)
     share = ratio(group, "packed_rows")
     asked = f"at least {OF_PLAIN:.2f} times as fast as plain softmax"
-    if share is None:
-        return [Cell(regime, case, asked, ours["status"], False, 0.0)]
-    return [Cell(regime, case, asked, f"{share:.3f}", share >= OF_PLAIN, share / OF_PLAIN)]
+    return _reached(regime, case, asked, ours, share and share / OF_PLAIN, f"{share or 0:.3f}")
+
+
+def _of_case(case: str, group: dict) -> list[Cell]:
+    """The targets of a case; none if its suite has none."""
+    ours = group[CHOOSER]
+    suite = ours["suite"]
+    if suite in ("forward", "backward"):
+        if ours["shape"][ours["dim"]] > MANY_ROWS_LIMIT:
+            return [_share(f"many rows, N above {MANY_ROWS_LIMIT:,}, {suite}", case, group, 0.90)]
+        regime = f"many rows, N up to {MANY_ROWS_LIMIT:,}, {suite}"
+        return [_share(regime, case, group, 0.95), *_peer(regime, case, group, PEER_AT_LEAST)]
+    if suite == "few_rows":
+        return _few_rows(case, group)
+    if suite == "host_time":
+        return [_host(case, group)]
+    if suite == "compiles":
+        return [_compiles(case, ours)]
+    if suite == "loss_head":
+        return [_loss_head(case, group)]
+    if suite == "strided":
+        return [_share(f"dim ≠ last, strided rows, {ours['direction']}", case, group, 0.90)]
+    return []
 
 
 def cells(rows: list[dict]) -> list[Cell]:
@@ -157,32 +147,8 @@ def cells(rows: list[dict]) -> list[Cell]:
     found: list[Cell] = []
     for case, group in by_case(rows).items():
         ours = group.get(CHOOSER)
-        if ours is None or ours["status"] in ("not_run", "skipped"):
-            continue
-        suite = ours["suite"]
-        if suite in ("forward", "backward"):
-            n_cols = ours["shape"][ours["dim"]]
-            if n_cols <= MANY_ROWS_LIMIT:
-                regime = f"many rows, N up to {MANY_ROWS_LIMIT:,}, {suite}"
-                found.append(_share(regime, case, group, 0.95))
-                peer = _peer(regime, case, group, PEER_AT_LEAST)
-                found += [peer] if peer else []
-            else:
-                found.append(
-                    _share(f"many rows, N above {MANY_ROWS_LIMIT:,}, {suite}", case, group, 0.90)
-                )
-        elif suite == "few_rows":
-            found += _few_rows(case, group)
-        elif suite == "host_time":
-            found.append(_host(case, group))
-        elif suite == "compiles":
-            found.append(_compiles(case, ours))
-        elif suite == "loss_head":
-            found += _loss_head(case, group)
-        elif suite == "strided":
-            found.append(
-                _share(f"dim ≠ last, strided rows, {ours['direction']}", case, group, 0.90)
-            )
+        if ours is not None and ours["status"] not in ("not_run", "skipped"):
+            found += _of_case(case, group)
     return found
 
 

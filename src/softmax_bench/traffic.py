@@ -108,7 +108,7 @@ NAIVE_LINES = (
     Line("denominator = numerator.sum(dim=-1, keepdim=True)", Traffic(reads_mn=1, writes_m=1)),
     Line("y = numerator / denominator", Traffic(reads_mn=1, reads_m=1, writes_mn=1)),
 )
-"""The forward pass of [`softmax_naive_torch`][triton_softmax.reference.softmax_naive_torch], line
+"""The forward pass of [`softmax_naive_torch`][softmax_tutorial.reference.softmax_naive_torch], line
 by line."""
 
 NAIVE_BACKWARD_LINES = (
@@ -117,7 +117,7 @@ NAIVE_BACKWARD_LINES = (
     Line("difference = dy - s", Traffic(reads_mn=1, reads_m=1, writes_mn=1)),
     Line("dx = y * difference", Traffic(reads_mn=2, writes_mn=1)),
 )
-"""The backward pass of [`softmax_vjp_torch`][triton_softmax.reference.softmax_vjp_torch], line by
+"""The backward pass of [`softmax_vjp_torch`][softmax_tutorial.reference.softmax_vjp_torch], line by
 line."""
 
 
@@ -125,18 +125,14 @@ def _total(lines: tuple[Line, ...]) -> Traffic:
     return sum((line.traffic for line in lines), Traffic())
 
 
-_ONE_READ = Traffic(reads_mn=1, writes_mn=1)
-_ONE_READ_BACKWARD = Traffic(reads_mn=2, writes_mn=1)
+ONE_READ = ("single_block", "packed_rows", "aligned_rows", "split_rows", "strided")
+"""Implementations that read each element once."""
 
 FORWARD = {
     "naive": _total(NAIVE_LINES),
     "three_loops": Traffic(reads_mn=3, writes_mn=1),
     "two_loops": Traffic(reads_mn=2, writes_mn=1),
-    "single_block": _ONE_READ,
-    "packed_rows": _ONE_READ,
-    "aligned_rows": _ONE_READ,
-    "split_rows": _ONE_READ,
-    "strided": _ONE_READ,
+    **dict.fromkeys(ONE_READ, Traffic(reads_mn=1, writes_mn=1)),
 }
 """Elements moved by the forward pass of each implementation. `split_rows` exchanges a few words per
 program besides."""
@@ -145,11 +141,7 @@ BACKWARD = {
     "naive": _total(NAIVE_BACKWARD_LINES),
     "three_loops": Traffic(reads_mn=4, writes_mn=1),
     "two_loops": Traffic(reads_mn=4, writes_mn=1),
-    "single_block": _ONE_READ_BACKWARD,
-    "packed_rows": _ONE_READ_BACKWARD,
-    "aligned_rows": _ONE_READ_BACKWARD,
-    "split_rows": _ONE_READ_BACKWARD,
-    "strided": _ONE_READ_BACKWARD,
+    **dict.fromkeys(ONE_READ, Traffic(reads_mn=2, writes_mn=1)),
 }
 """Elements moved by the backward pass of each implementation, for softmax. Both `three_loops` and
 `two_loops` run it in two loops."""
@@ -194,7 +186,7 @@ def count_elements() -> Iterator[Count]:
     loads and stores do not mask out.
 
     >>> import torch
-    >>> from triton_softmax.reference import softmax_naive_torch
+    >>> from softmax_tutorial.reference import softmax_naive_torch
     >>> x = torch.randn(10, 100)
     >>> with count_elements() as count:
     ...     _ = softmax_naive_torch(x)

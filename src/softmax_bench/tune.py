@@ -1,41 +1,84 @@
 """How far the choice of constants is from the best that can be found: `python -m softmax_bench
 tune`.
 
-Cells are drawn from a seed as in the suite `random`, and for each all `candidates` are launched,
-compared with the library's answer, and timed with a cold cache, in two rounds: the first says which
-is best, the second how fast it is, so that luck is not taken for speed. The file keeps every choice
-with its times, and the numbers that a choice depends on. So `--report` needs no GPU, and judges the
-constants as they are today.
+Cells are drawn from a seed as in the suite `random`, or named by a file (`--shapes`). Each is
+launched as the library would, as its model would, as the library would if one number of its
+measured tables were another one, and, with `--wide`, in more of the ways that
+[`config.space`][triton_softmax.config.space] allows, spread over the order that the model gives
+them. Every answer is compared with the library's and timed with a cold cache, in two rounds: the
+first says which is best, the second how fast it is, so that luck is not taken for speed.
 
-`--shapes` names shapes in place of a seed, and `--wide` tries choices from everywhere in place of
-those near the library's.
+The file keeps every choice with its times, and the numbers that a choice depends on. So `--report`
+needs no GPU, and judges the constants as they are today.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from softmax_bench import candidates, tuned, wide
-from softmax_bench.candidates import Problem, class_of
+from softmax_bench import tuned
 from softmax_bench.case import Case
+from softmax_bench.random_shapes import draw, pitch
 from softmax_bench.report import geometric_mean
-from softmax_bench.tuned import FORMAT, KEPT, LISTED, SMALL_MICROSECONDS, DataError
-from triton_softmax.choose import Choice, Device, Traits
-from triton_softmax.choose.row_tiles import Rows
-from triton_softmax.choose.strided import Columns
+from softmax_bench.schema import DataError
+from softmax_bench.tuned import LISTED
+from triton_softmax.config import Choice, Device, Traits
+from triton_softmax.config import choose as chooser
+from triton_softmax.config.measured import ANY, TABLES, Line
+from triton_softmax.config.space import (
+    Columns,
+    Rows,
+    RowTile,
+    SplitRows,
+    SplitStrided,
+    StridedTile,
+    TwoPass,
+    rows_of,
+)
 
 FIELDS = ("shape", "dtype", "direction", "op", "dim", "layout", "seed")
 ENVIRONMENT = ("gpu", "multiprocessors", "driver", "torch", "triton", "commit", "started")
 
+CONSTANTS = {
+    "packed_rows": RowTile,
+    "aligned_rows": RowTile,
+    "split_rows": SplitRows,
+    "strided": StridedTile,
+    "split_strided": SplitStrided,
+    "two_pass": TwoPass,
+}
+"""The class of a kernel's constants."""
 
-# --- the file
+COUNTED = ("cols", "body", "power", "load", "programs", "load_2048", "load_4096", "load_8192")
+"""Numbers of a call of which limits in the tables are measured; all others are of a few kinds."""
+
+SMALL_BYTES = 24 * 2**20
+"""Tensors that are copied within 10 µs, about."""
+
+
+class Problem(NamedTuple):
+    """All that a choice depends on."""
+
+    facts: Rows | Columns
+    traits: Traits
+    device: Device
+
+    def library(self) -> Choice:
+        """What the library chooses."""
+        if isinstance(self.facts, Rows):
+            return chooser.measured_rows(self.facts, self.traits, self.device)
+        return chooser.measured_columns(self.facts, self.traits, self.device)
+
+    def possible(self) -> list[Choice]:
+        """All between which the model chooses, the fastest first by what it says."""
+        return [choice for _, choice in sorted(chooser.timed(*self), key=lambda each: each[0])]
 
 
 def device_of(multiprocessors: int) -> Device:
@@ -43,124 +86,52 @@ def device_of(multiprocessors: int) -> Device:
     return Device(multiprocessors, nvidia=True) if multiprocessors else Device()
 
 
-def encoded(choice: Choice) -> list:
-    """A choice as JSON holds it."""
-    return [choice.kernel, list(choice.how), *choice[2:]]
+def problem_of(case: Case, device: Device) -> Problem:
+    """The problem that a case puts, found by asking the planner with tensors that have no data."""
+    import torch
+
+    from triton_softmax import plan
+    from triton_softmax.operations import OPERATIONS
+
+    dtype, seen = getattr(torch, case.dtype), []
+    plain = torch.empty(case.shape, dtype=dtype, device="meta")
+    x = plain
+    if case.layout == "padded":
+        step = pitch(case.n_cols)
+        x = torch.empty_strided(case.shape, (step, 1), dtype=dtype, device="meta")
+    inputs = (plain, x) if case.direction == "backward" else (x,)
+    name = f"{case.op}_backward" if case.direction == "backward" else case.op
+    dim = case.dim % len(case.shape)
+    shape = case.shape if case.op != "logsumexp" else case.shape[:dim] + case.shape[dim + 1 :]
+    outs = (torch.empty(shape, dtype=dtype, device="meta"),)
+
+    def of_rows(n_rows, n_cols, itemsize, *, addresses, strides, held, traits, **_):
+        facts = rows_of(n_rows, n_cols, itemsize, addresses, strides, held)
+        seen.append(Problem(facts, traits, device))
+        return seen[0].library()
+
+    def of_columns(columns, traits, _):
+        seen.append(Problem(columns, traits, device))
+        return own(columns, traits, device)
+
+    own = chooser.measured_columns
+    with replaced(plan, "choose_rows", of_rows), replaced(chooser, "measured_columns", of_columns):
+        plan._plan_launches(OPERATIONS[name], inputs, outs, dim, None)
+    return seen[0]
 
 
-def decoded(values: list) -> Choice:
-    """A choice from what `encoded` made of it."""
-    kernel, how, *rest = values
-    return Choice(kernel, candidates.CONSTANTS[kernel](*how), *rest)
+@contextlib.contextmanager
+def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    """For a while, a module has another value of this name."""
+    original = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, original)
 
 
-class Timed(NamedTuple):
-    """A choice and its median time in each round, in microseconds; None if it failed."""
-
-    choice: Choice
-    first: float | None
-    second: float | None
-
-
-class Cell(NamedTuple):
-    """What was measured of a case."""
-
-    case: Case
-    problem: Problem
-    copy: float
-    timed: list[Timed]
-    chosen: dict[str, int | None]
-    """Which of the choices the library and the model made when they were measured."""
-
-    def time(self, choice: Choice) -> float | None:
-        """The time of a choice in the second round; None if it was not measured."""
-        return next((each.second for each in self.timed if each.choice == choice), None)
-
-    @property
-    def best(self) -> Timed:
-        """The choice that was fastest in the first round."""
-        return self.timed[tuned.best(self.timed)]
-
-    def reached(self, choice: Choice) -> float | None:
-        """The best choice's time over that of this one; at most 1, but for chance."""
-        time, best = self.time(choice), self.best
-        return best.second / time if time and best.second else None
-
-
-def line_of(cell: Cell) -> dict:
-    """A cell as a line of the file."""
-    kind = "rows" if isinstance(cell.problem.facts, Rows) else "columns"
-    return {
-        **{name: getattr(cell.case, name) for name in FIELDS},
-        kind: list(cell.problem.facts),
-        "traits": list(cell.problem.traits),
-        "copy": cell.copy,
-        **cell.chosen,
-        "timed": [[encoded(choice), *times] for choice, *times in cell.timed],
-    }
-
-
-def cell_of(line: dict, device: Device) -> Cell:
-    """A cell from its line."""
-    case = Case(
-        "random", tuple(line["shape"]), *(line[name] for name in FIELDS[1:-1]), seed=line["seed"]
-    )
-    facts = Rows(*line["rows"]) if "rows" in line else Columns(*line["columns"])
-    problem = Problem(facts, Traits(*line["traits"]), device)
-    timed = [Timed(decoded(choice), *times) for choice, *times in line["timed"]]
-    chosen = {who: line[who] for who in tuned.CHOOSERS}
-    return Cell(case, problem, line["copy"], timed, chosen)
-
-
-class Run(NamedTuple):
-    """The cells of one seed, measured in one place."""
-
-    seed: int
-    unseen: bool
-    """Whether no constant was chosen by it."""
-    environment: dict
-    cells: list[Cell]
-
-
-def load(path: Path) -> list[Run]:
-    """The runs of a file.
-
-    Raises:
-        DataError: as `tuned.read`; or a cell is not described by the numbers beside it.
-    """
-    runs = []
-    for data in tuned.read(path):
-        try:
-            environment = {name: data["environment"][name] for name in ENVIRONMENT}
-            device = device_of(environment["multiprocessors"])
-            cells = [cell_of(line, device) for line in data["cells"]]
-        except (KeyError, TypeError) as error:
-            raise DataError(f"{path}: {type(error).__name__}: {error}") from error
-        for cell in cells:
-            if cell.problem != candidates.problem_of(cell.case, device):
-                raise DataError(f"{path}: {cell.case.id} is not described by its own numbers")
-        runs.append(Run(data["seed"], data["unseen"], environment, cells))
-    return runs
-
-
-def write(path: Path, runs: list[Run]) -> None:
-    """Write a file whole, a cell on each line."""
-    parts = []
-    for run in runs:
-        head = json.dumps({**run._asdict(), "cells": 0}).removesuffix("0}")
-        lines = [json.dumps(line_of(cell), separators=(",", ":")) for cell in run.cells]
-        parts.append(head + "[\n" + ",\n".join(lines) + "\n]}")
-    beside = path.with_suffix(".part")
-    beside.write_text(f'{{"format": {FORMAT}, "runs": [\n' + ",\n".join(parts) + "\n]}\n", "utf-8")
-    beside.replace(path)
-
-
-def pruned(cell: Cell) -> Cell:
-    """The cell with its fastest choices, and those of the library and the model."""
-    order = sorted(range(len(cell.timed)), key=lambda at: cell.timed[at].first or float("inf"))
-    kept = sorted({*order[:KEPT], *(at for at in cell.chosen.values() if at is not None)})
-    chosen = {who: None if at is None else kept.index(at) for who, at in cell.chosen.items()}
-    return cell._replace(timed=[cell.timed[at] for at in kept], chosen=chosen)
+# --- the cells
 
 
 def listed(path: Path) -> list[Case]:
@@ -180,7 +151,139 @@ def listed(path: Path) -> list[Case]:
     return found
 
 
-# --- measuring
+def select(seed: int, cells: int, device: Device) -> list[Case]:
+    """So many cells of a seed, in turn of every geometry, size of an element, direction and size of
+    the tensor; small tensors twice as often."""
+    classes: dict[tuple, list[Case]] = {}
+    for case in draw(seed):
+        kernel = problem_of(case, device).library().kernel
+        geometry = kernel if kernel.endswith("_rows") else "strided"
+        size = "small" if case.bytes < SMALL_BYTES else "large"
+        classes.setdefault((geometry, case.itemsize, case.direction, size), []).append(case)
+    found: list[Case] = []
+    while any(classes.values()) and len(found) < cells:
+        for kind in sorted(classes):
+            for _ in range(2 if kind[3] == "small" else 1):
+                if classes[kind] and len(found) < cells:
+                    found.append(classes[kind].pop(0))
+    return found
+
+
+# --- what is tried
+
+
+def others(line: Line) -> Iterator[tuple[str, Line]]:
+    """(where, the line with one of its numbers doubled or halved).
+
+    >>> from triton_softmax.config.measured import parsed
+    >>> line = parsed("[t]\\ncols | warps\\n..8 | 4")["t"][0]
+    >>> [where for where, _ in others(line)]
+    ['cols ..16', 'cols ..4', 'warps=8', 'warps=2']
+    """
+    for at, limits in enumerate(line.limits):
+        for field in ("low", "high"):
+            value = getattr(limits, field)
+            if limits.name in COUNTED and 0 < value < ANY and limits.low != limits.high:
+                for other in (2 * value, value // 2):
+                    changed = limits._replace(**{field: other})
+                    where = f"..{other:.9g}" if field == "high" else f"{other:.9g}.."
+                    rest = line.limits[:at] + (changed,) + line.limits[at + 1 :]
+                    yield f"{limits.name} {where}", line._replace(limits=rest)
+    for name, value in line.values.items():
+        for other in (2 * value, value // 2):
+            if 0 < value < ANY and other:
+                yield f"{name}={other}", line._replace(values=line.values | {name: other})
+
+
+def by_constants(problem: Problem) -> dict[str, Choice]:
+    """What the library would choose if a measured number were another one, where that differs, by
+    the number."""
+    chosen, found = problem.library(), {}
+    of_strands = isinstance(problem.facts, Columns)
+    for name, table in TABLES.items():
+        if name.startswith("strand") != of_strands or name.startswith("masked"):
+            continue
+        for at, own in enumerate(table):
+            for where, other in others(own):
+                table[at] = other
+                try:
+                    with contextlib.suppress(Exception):
+                        if (choice := problem.library()) != chosen:
+                            found[f"{name}[{at}] {where}"] = choice
+                finally:
+                    table[at] = own
+    return found
+
+
+def tried(problem: Problem, wide: int = 0) -> list[Choice]:
+    """All choices to be timed, the library's first, then the model's; and `wide` more of all that
+    are possible, spread evenly over the model's order."""
+    order = problem.possible()
+    spread = order[:: max(1, len(order) // wide)][: wide + 1] if wide else []
+    first = [problem.library(), order[0], *by_constants(problem).values()]
+    return list(dict.fromkeys([*first, *spread]))
+
+
+# --- what was measured
+
+
+class Cell(NamedTuple):
+    """What was measured of a case."""
+
+    line: dict
+    """As the file holds it."""
+    case: Case
+    problem: Problem
+    choices: list[Choice]
+
+    def time(self, choice: Choice) -> float | None:
+        """The time of a choice in the second round; None if it was not measured."""
+        return self.line["timed"][self.choices.index(choice)][2] if choice in self.choices else None
+
+    @property
+    def best(self) -> int:
+        """Which choice was fastest in the first round."""
+        return tuned.best(self.line["timed"])
+
+    def reached(self, choice: Choice) -> float | None:
+        """The best choice's time over that of this one; at most 1, but for chance."""
+        time, best = self.time(choice), self.line["timed"][self.best][2]
+        return best / time if time and best else None
+
+
+def cell_of(line: dict, device: Device) -> Cell:
+    """A cell from its line."""
+    fields = {name: line[name] for name in FIELDS} | {"shape": tuple(line["shape"])}
+    facts = Rows(*line["rows"]) if "rows" in line else Columns(*line["columns"])
+    choices = []
+    for (kernel, how, *rest), *_ in line["timed"]:
+        choices.append(Choice(kernel, CONSTANTS[kernel](*how), *rest))
+    problem = Problem(facts, Traits(*line["traits"]), device)
+    return Cell(line, Case("random", **fields), problem, choices)  # pyright: ignore
+
+
+def cells_of(run: dict) -> list[Cell]:
+    """The cells of a run."""
+    device = device_of(run["environment"]["multiprocessors"])
+    return [cell_of(line, device) for line in run["cells"]]
+
+
+def load(path: Path) -> list[dict]:
+    """The runs of a file.
+
+    Raises:
+        DataError: as `tuned.read`; or a cell is not described by the numbers beside it.
+    """
+    runs = tuned.read(path)
+    for run in runs:
+        try:
+            cells = cells_of(run)
+        except (KeyError, TypeError) as error:
+            raise DataError(f"{path}: {type(error).__name__}: {error}") from error
+        for cell in cells:
+            if cell.problem != problem_of(cell.case, cell.problem.device):
+                raise DataError(f"{path}: {cell.case.id} is not described by its own numbers")
+    return runs
 
 
 class Bench:
@@ -189,8 +292,7 @@ class Bench:
     def __init__(self, device: str):
         from softmax_bench import runner
 
-        self.device = device
-        results = runner.Results(Path(os.devnull), {"sources": {}})
+        results = runner.Results(Path(os.devnull), {})
         self.runner = runner.Runner(results, device, lambda call, cold=True: [], seed=0)
 
     def call(self, case: Case, tensors: Any, choice: Choice | None):
@@ -198,79 +300,60 @@ class Bench:
         from softmax_bench import providers
         from triton_softmax import plan
 
-        operation, inputs, dim, dtype, _ = providers._call(case, tensors, None)
-        if choice is None:
-            made = plan.make_plan(operation, inputs, dim, dtype, None)
-        else:
-            with (
-                candidates.replaced(plan, "choose_rows", lambda *_, **__: choice),
-                candidates.replaced(plan, "choose_strided", lambda *_, **__: choice),
-            ):
-                made = plan.make_plan(operation, inputs, dim, dtype, None)
+        op, inputs, dim, dtype, _ = providers.arguments(case, tensors, None)
+        with contextlib.ExitStack() as stack:
+            if choice is not None:
+                for name in ("choose_rows", "choose_strided"):
+                    stack.enter_context(replaced(plan, name, lambda *_, **__: choice))
+            made = plan.make_plan(op, inputs, dim, dtype)
         return lambda: made(*inputs)
 
-    def timed(self, case: Case, problem: Problem, choices: list[Choice], timer) -> Cell:
-        """Check and time a case."""
+    def timed(self, case: Case, problem: Problem, choices: list[Choice], timer) -> dict:
+        """Check and time a case: a line of the file."""
         from softmax_bench import measure, providers
+
+        def median(call: Any) -> float:
+            return round(measure.percentile(timer(call), 0.5), 3)
 
         tensors = self.runner.tensors(case)
         copy = providers.PREPARE["copy"](case, tensors)
         expected = self.call(case, tensors, None)()
-        calls, times = [], []
+        calls, times = [], [[] for _ in choices]
         for choice in choices:
             try:
                 call = self.call(case, tensors, choice)
-                _, error = measure.errors(call(), expected, case.dim, floor=0.01)
-                good = error <= measure.TOLERANCE[case.dtype]
+                _, error = measure.errors(call(), expected, case.dim, floor=0.01)  # pyright: ignore
+                calls.append(call if error <= measure.TOLERANCE[case.dtype] else None)
             except Exception as error:
-                good = False
+                calls.append(None)
                 print(f"{case.id}: {choice}: {' '.join(str(error).split())[:200]}", flush=True)
-            calls.append(call if good else None)
-            times.append([])
         copies = []
         for _ in range(2):
-            copies.append(_median(timer, copy))
+            copies.append(median(copy))
             for call, of in zip(calls, times, strict=True):
-                of.append(_median(timer, call) if call else None)
-        timed = [Timed(choice, *of) for choice, of in zip(choices, times, strict=True)]
-        chosen = {"library": problem.library(), "model": problem.modelled()}
-        return Cell(
-            case, problem, min(copies), timed, {who: choices.index(chosen[who]) for who in chosen}
-        )
-
-
-def _median(timer: Any, call: Any) -> float:
-    """Microseconds."""
-    from softmax_bench.measure import percentile
-
-    return round(percentile(timer(call), 0.5), 3)
-
-
-def compile_part(pairs: list[tuple[Case, Choice]], part: int, parts: int, device: str) -> None:
-    """Launch a share of (case, choice) once, so that what is compiled lies in the cache on disk."""
-    bench, made = Bench(device), {}
-    for case, choice in pairs[part::parts]:
-        try:
-            if case.id not in made:
-                made = {case.id: bench.runner.tensors(case)}
-            bench.call(case, made[case.id], choice)()
-            bench.runner.synchronize()
-        except Exception as error:  # it fails again when it is measured
-            if "CUDA error" in str(error):
-                return
+                of.append(median(call) if call else None)
+        encoded = [[each.kernel, list(each.how), *each[2:]] for each in choices]
+        return {
+            **{name: getattr(case, name) for name in FIELDS},
+            "rows" if isinstance(problem.facts, Rows) else "columns": list(problem.facts),
+            "traits": list(problem.traits),
+            "copy": min(copies),
+            "library": choices.index(problem.library()),
+            "model": choices.index(problem.possible()[0]),
+            "timed": [[choice, *of] for choice, of in zip(encoded, times, strict=True)],
+        }
 
 
 def distinct(plans: list[tuple[Case, Problem, list[Choice]]]) -> list[tuple[Case, Choice]]:
     """What has to be compiled, each kernel once."""
-    found: dict[tuple, tuple[Case, Choice]] = {}
+    kernels: dict[tuple, tuple[Case, Choice]] = {}
     for case, _, choices in plans:
         for choice in choices:
-            kind = case.op, case.direction, case.dtype, choice.kernel, choice.how
-            key = (*kind, choice.num_warps, choice.max_registers)
-            if "strided" in choice.kernel:
+            key: tuple = case.op, case.direction, case.dtype, *choice[:4]
+            if not choice.kernel.endswith("_rows"):
                 key += tuple(size % 16 == 0 for size in case.shape) + (1 in case.shape,)
-            found.setdefault(key, (case, choice))
-    return list(found.values())
+            kernels.setdefault(key, (case, choice))
+    return list(kernels.values())
 
 
 def run(options: Any) -> int:
@@ -281,155 +364,100 @@ def run(options: Any) -> int:
     from softmax_bench import measure, runner
 
     on_gpu = options.device == "cuda"
-    count = torch.cuda.get_device_properties(0).multi_processor_count if on_gpu else 0
-    device = device_of(count)
+    device = device_of(torch.cuda.get_device_properties(0).multi_processor_count if on_gpu else 0)
     if options.shapes:
         options.seed, cases = LISTED, listed(Path(options.shapes))
     else:
-        cases = candidates.select(
-            options.seed, options.cells, options.geometry, options.dtypes, options.small, device
-        )
-    if options.most_bytes:
-        cases = [case for case in cases if case.bytes <= options.most_bytes]
+        cases = select(options.seed, options.cells, device)
+    out = Path(options.out)
+    runs = load(out) if out.is_file() else []
+    done = {cell.case.id for run in runs for cell in cells_of(run)}
     plans = []
     for case in cases:
-        problem = candidates.problem_of(case, device)
-        if options.wide:
-            choices = [problem.library(), problem.modelled(), *wide.drawn(problem, options.wide)]
-        else:
-            choices = candidates.tried(problem, options.explore)
-        plans.append((case, problem, list(dict.fromkeys(choices))))
-    if options.part:
-        part, parts = map(int, options.part.split("/"))
-        compile_part(distinct(plans), part, parts, options.device)
-        return 0
-    out = Path(options.out)
-    timer = measure.CudaTimer(options.target_ms) if on_gpu else measure.WallTimer(2)
-    found = runner.environment(options.device, options.commit, timer)
-    environment = {name: found[name] for name in ENVIRONMENT}
-    runs = load(out) if out.is_file() else []
-    if not runs or runs[-1].seed != options.seed:
-        runs.append(Run(options.seed, options.unseen, environment, []))
-    cells = runs[-1].cells
-    done = {cell.case.id for cell in cells}
-    plans = [each for each in plans if each[0].id not in done]
-    total = sum(len(choices) for *_, choices in plans)
-    print(f"{len(plans)} cells, {total} choices, {len(distinct(plans))} to compile", flush=True)
-    if options.processes > 1:
-        limit = options.budget_seconds * (1.0 if options.compile_only else 0.6)
-        command = [*sys.argv[1:], "--processes", "0"]
-        runner.compile_ahead(command, options.processes, limit)
-    if options.compile_only:
-        return 0
+        if case.id not in done and case.bytes <= options.most_bytes:
+            problem = problem_of(case, device)
+            plans.append((case, problem, tried(problem, options.wide)))
     bench = Bench(options.device)
+    if options.part:
+        runner.call_share(distinct(plans), options.part, bench.call, options.device)
+        return 0
+    timer = measure.CudaTimer(options.target_ms) if on_gpu else measure.WallTimer(2)
+    if not runs or runs[-1]["seed"] != options.seed:
+        found = runner.environment(options.device, options.commit, timer)
+        environment = {name: found[name] for name in ENVIRONMENT}
+        head = {"seed": options.seed, "unseen": options.unseen, "environment": environment}
+        runs.append(head | {"cells": []})
+    lines = runs[-1]["cells"]
+    print(f"{len(plans)} cells, {sum(len(choices) for *_, choices in plans)} choices", flush=True)
+    if options.processes > 1:
+        command = [*sys.argv[1:], "--processes", "0"]
+        runner.compile_ahead(command, options.processes, 0.6 * options.budget_seconds)
     for number, (case, problem, choices) in enumerate(plans, start=1):
-        if time.monotonic() - begin > options.budget_seconds:
+        spent = time.monotonic() - begin
+        if spent > options.budget_seconds:
             print(f"time is up: {len(plans) - number + 1} cells left")
             break
-        cell = bench.timed(case, problem, choices, timer)
-        cells.append(pruned(cell) if options.wide else cell)
-        reached = cell.reached(choices[0])
+        line = bench.timed(case, problem, choices, timer)
+        lines.append(tuned.pruned(line) if options.wide else line)
+        reached = cell_of(line, device).reached(choices[0])
         shown = f"{reached:.3f} of the best" if reached else "no answer"
-        print(f"[{time.monotonic() - begin:5.0f} s {number}/{len(plans)}] {case.id}: {shown}")
+        print(f"[{spent:5.0f} s {number}/{len(plans)}] {case.id}: {shown}")
         if number % 10 == 0:
-            write(out, runs)
-    write(out, runs)
-    print(report(cells))
+            tuned.write(out, runs)
+    tuned.write(out, runs)
+    print(report(cells_of(runs[-1])))
     return 0
 
 
 # --- the report
 
 
-def kind_of(cell: Cell) -> tuple[str, ...]:
-    """The class of a cell, small where its copy takes less than 10 µs."""
-    size = "small" if cell.copy < SMALL_MICROSECONDS else "large"
-    return (*class_of(cell.case, cell.problem.library().kernel)[:3], size)
-
-
-def reached(cells: list[Cell]) -> list[tuple[Cell, float | None, float | None]]:
-    """For each cell the share of the best choice's speed that the library and the model reach;
-    None for a choice that was not measured."""
-    return [
-        (cell, cell.reached(cell.problem.library()), cell.reached(cell.problem.modelled()))
-        for cell in cells
-    ]
-
-
-def by_label(cells: list[Cell]) -> dict[tuple[str, ...], list[float]]:
-    """(change, and its class if it is no constant): speed with the change over the library's, in
-    all cells in which it applies."""
-    found: dict[tuple[str, ...], list[float]] = {}
-    for cell in cells:
-        own = cell.time(cell.problem.library())
-        constants = candidates.by_constants(cell.problem)
-        changes = {(label,): choice for label, choice in constants.items()}
-        kind = ", ".join(kind_of(cell))
-        changes |= {
-            (label, kind): choice for label, choice in candidates.near(cell.problem).items()
-        }
-        for label, choice in changes.items():
-            if (other := cell.time(choice)) and own:
-                found.setdefault(label, []).append(own / other)
-    return found
-
-
-def _mean(values: Iterable[float | None]) -> str:
-    mean = geometric_mean([value for value in values if value])
-    return f"{mean:6.3f}" if mean else "     –"
+def _mean_and_worst(values: Iterable[float | None]) -> str:
+    known = [value for value in values if value]
+    mean = geometric_mean(known)
+    return f"{mean:6.3f} {min(known):6.3f}" if mean else "     –      –"
 
 
 def report(cells: list[Cell], worst: int = 25) -> str:
-    """The tables for the terminal."""
-    found = reached(cells)
-    classes: dict[tuple[str, ...], list] = {}
-    for each in found:
-        kind = kind_of(each[0])
-        for key in (("all",), kind[:1], kind[3:], kind):
-            classes.setdefault(key, []).append(each)
+    """The tables for the terminal: what library and model reach by kind of cell, the worst cells of
+    each, and what every constant would give with another value."""
+    choosers = {
+        "library": [cell.problem.library() for cell in cells],
+        "model": [cell.problem.possible()[0] for cell in cells],
+    }
+    kinds: dict[str, list[int]] = {"all": list(range(len(cells)))}
+    changes: dict[str, list[float]] = {}
+    for at, cell in enumerate(cells):
+        kinds.setdefault(", ".join(tuned.kind(cell.line)), []).append(at)
+        own = cell.time(choosers["library"][at])
+        for label, choice in by_constants(cell.problem).items():
+            if (other := cell.time(choice)) and own:
+                changes.setdefault(label, []).append(own / other)
+    reached = {
+        who: [cell.reached(choice) for cell, choice in zip(cells, choices, strict=True)]
+        for who, choices in choosers.items()
+    }
     lines = [f"{'share of the best found':<48} cells library  worst   model  worst"]
-    for key in sorted(classes, key=lambda key: (len(key), key)):
-        _, ours, model = zip(*classes[key], strict=True)
-        low = [min((value for value in of if value), default=0.0) for of in (ours, model)]
-        lines.append(
-            f"{', '.join(key):<48} {len(ours):5}  {_mean(ours)} {low[0]:6.3f}  {_mean(model)} "
-            f"{low[1]:6.3f}"
-        )
-    for name, at in (("library", 1), ("model", 2)):
-        lines.append(f"\nworst {worst} of the {name}")
-        for each in sorted(found, key=lambda each: each[at] or 1.0)[:worst]:
-            cell = each[0]
-            own = cell.problem.library() if at == 1 else cell.problem.modelled()
-            time = cell.time(own)
+    for kind, members in kinds.items():
+        shown = [_mean_and_worst(reached[who][at] for at in members) for who in choosers]
+        lines.append(f"{kind:<48} {len(members):5}  {'  '.join(shown)}")
+    for who, choices in choosers.items():
+        lines.append(f"\nworst {worst} of the {who}")
+        for at in sorted(kinds["all"], key=lambda at: reached[who][at] or 1.0)[:worst]:
+            cell, best = cells[at], cells[at].best
             lines.append(
-                f"{each[at] or 0:6.3f} {time or 0:8.2f} µs, best {cell.best.second:8.2f}, copy "
-                f"{cell.copy:8.2f} {cell.case.id}\n"
-                f"       {short(own)}  →  {short(cell.best.choice)}"
+                f"{reached[who][at] or 0:6.3f} {cell.time(choices[at]) or 0:8.2f} µs, best "
+                f"{cell.line['timed'][best][2]:8.2f}, copy {cell.line['copy']:8.2f} {cell.case.id}"
+                f"\n       {short(choices[at])}  →  {short(cell.choices[best])}"
             )
-    changes = by_label(cells)
     lines.append("\nother constants: speed over the library's, where it makes a difference")
-    for label in sorted(label for label in changes if len(label) == 1):
-        values = changes[label]
-        lines.append(
-            f"{label[0]:<52} {len(values):3} {_mean(values)} {min(values):6.3f} {max(values):6.3f}"
-        )
-    lines.append("\nother choices, class by class")
-    for kind, name in sorted(label[::-1] for label in changes if len(label) == 2):
-        label = name, kind
-        values = changes[label]
-        lines.append(
-            f"{label[1]:<44} {label[0]:<26} {len(values):3} {_mean(values)} {min(values):6.3f} "
-            f"{max(values):6.3f}"
-        )
+    for label, values in sorted(changes.items()):
+        lines.append(f"{label:<52} {len(values):3} {_mean_and_worst(values)} {max(values):6.3f}")
     return "\n".join(lines)
 
 
 def short(choice: Choice) -> str:
     """A choice in a few characters."""
-    how = " ".join(
-        f"{name}={int(value)}"
-        for name, value in choice.how._asdict().items()
-        if value not in (False, 0)
-    )
+    how = " ".join(f"{name}={int(value)}" for name, value in choice.how._asdict().items() if value)
     rest = f" registers={choice.max_registers}" if choice.max_registers else ""
     return f"{choice.kernel} {how} warps={choice.num_warps}{rest}"

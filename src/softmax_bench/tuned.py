@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from softmax_bench.schema import DataError, write_whole
+
 FORMAT = 1
 
 FILE = "docs/benchmarks/tuning.json"
@@ -23,10 +25,6 @@ LISTED = 0
 
 SMALL_MICROSECONDS = 10.0
 """A tensor is small if its copy takes less."""
-
-
-class DataError(ValueError):
-    """A file that is none of `tune`, or that says what cannot be."""
 
 
 def read(path: Path) -> list[dict]:
@@ -46,6 +44,26 @@ def read(path: Path) -> list[dict]:
         return data["runs"]
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise DataError(f"{path}: {type(error).__name__}: {error}") from error
+
+
+def write(path: Path, runs: list[dict]) -> None:
+    """Write a file whole, a cell on each line."""
+    parts = []
+    for run in runs:
+        head = json.dumps({**run, "cells": 0}).removesuffix("0}")
+        lines = [json.dumps(cell, separators=(",", ":")) for cell in run["cells"]]
+        parts.append(head + "[\n" + ",\n".join(lines) + "\n]}")
+    write_whole(path, f'{{"format": {FORMAT}, "runs": [\n' + ",\n".join(parts) + "\n]}\n")
+
+
+def pruned(cell: dict) -> dict:
+    """The cell with its fastest choices, and those of the library and the model."""
+    timed = cell["timed"]
+    order = sorted(range(len(timed)), key=lambda at: timed[at][1] or float("inf"))
+    chosen = {who: cell[who] for who in CHOOSERS}
+    kept = sorted({*order[:KEPT], *(at for at in chosen.values() if at is not None)})
+    chosen = {who: None if at is None else kept.index(at) for who, at in chosen.items()}
+    return {**cell, **chosen, "timed": [timed[at] for at in kept]}
 
 
 def _check(run: dict, cell: dict) -> None:
@@ -84,6 +102,8 @@ def share(cell: dict, chooser: str) -> float | None:
 
 def kind(cell: dict) -> tuple[str, str, str]:
     """(geometry, direction, size of the tensor) of a cell."""
-    geometry = cell["timed"][0][0][0].replace("split_strided", "strided")
+    geometry = cell["timed"][0][0][0]
+    if geometry in ("split_strided", "two_pass"):
+        geometry = "strided"
     size = "small" if cell["copy"] < SMALL_MICROSECONDS else "large"
-    return geometry.replace("strided_loops", "strided"), cell["direction"], size
+    return geometry, cell["direction"], size

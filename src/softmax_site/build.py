@@ -11,132 +11,150 @@ import re
 from pathlib import Path
 from typing import Any
 
-from jinja2 import BytecodeCache
+from jinja2 import FileSystemBytecodeCache
 
-from softmax_site import (
-    cells,
-    equations,
-    glossary,
-    listing,
-    markdown,
-    modules,
-    rendered,
-    search,
-    shell,
+from softmax_playground import cells
+from softmax_site import glossary, listing, markdown, rendered, search, source
+
+_nav: Any = None
+_terms: dict[str, glossary.Term] = {}
+_unread: dict[str, str] = {}
+"""The HTML of pages, while the search reads what it is to read of them."""
+
+_BETWEEN = (
+    r"(?<=\w[_/(])(?=\w)|(?<=\w::)(?=\w)|(?<=[\w)]\.)(?!py\b)(?=[^\W\d])|(?<=[a-z])(?=[A-Z][a-z])"
 )
-from softmax_site.preview import Pages
+"""Where a name or a call may break: after an underscore, slash, bracket, colons or point, and
+before a capital."""
 
 
-class _Templates(BytecodeCache):
-    """Compiled templates, kept from build to build."""
-
-    def __init__(self) -> None:
-        self.kept: dict[tuple[str, str], Any] = {}
-
-    def load_bytecode(self, bucket):
-        bucket.code = self.kept.get((bucket.key, bucket.checksum))
-
-    def dump_bytecode(self, bucket):
-        self.kept[bucket.key, bucket.checksum] = bucket.code
+def _root(config: Any) -> Path:
+    return Path(config.config_file_path).parent
 
 
-_templates = _Templates()
-_preview: Pages | None = None
-_hidden: dict[str, list[str]] = {}
-
-
-def on_startup(command, **_):
-    """Keep converted pages from build to build in a preview."""
-    global _preview
-    _preview = Pages() if command == "serve" else None
-    gc.set_threshold(
-        100_000, 20, 50
-    )  # trees of pages stay; to look for garbage took 7 % of a build
+def on_startup(**_):
+    """Look for garbage less often: pages stay, and the search took 7 % of a build."""
+    gc.set_threshold(100_000, 20, 50)
 
 
 def on_config(config):
-    """Add the Markdown extension, which needs to know where the repository is, and take a style
-    sheet from every page that one page needs."""
+    """Add the Markdown extension, which needs to know where the repository is, and the glossary;
+    take a style sheet from every page that one page needs."""
+    global _terms
+    _terms = glossary.terms(_root(config))
     config.markdown_extensions.append(markdown.__name__)
     # Which only the page of the API needs: it is among `loads`.
     config.extra_css = [each for each in config.extra_css if "mkdocstrings" not in str(each)]
-    config.mdx_configs[markdown.__name__] = {"root": str(Path(config.config_file_path).parent)}
-    equations.forget()
-    modules.forget()
-    rendered.forget()
-    cells.forget()
-    _hidden.clear()
+    config.mdx_configs[markdown.__name__] = {"root": str(_root(config))}
+    config.mdx_configs["abbr"] = {"glossary": glossary.abbreviations(_terms)}
+    for each in (source, rendered, cells):
+        each.forget()
     return config
 
 
 def on_files(files, config):
-    """Add the tables that follow from the measurements, and the pages that
-    show files of the repository whole."""
+    """Add the tables that follow from the measurements, and the pages that show files of the
+    repository whole."""
     file: Any = type(next(iter(files)))  # of MkDocs or of ProperDocs, whichever runs
-    root = Path(config.config_file_path).parent
+    root = _root(config)
+    if "mkdocstrings" in config.plugins:  # which compiles its templates in each build otherwise
+        handler = config.plugins["mkdocstrings"].get_handler("python")
+        handler.env.bytecode_cache = FileSystemBytecodeCache()
     for path, text in rendered.load(root).assets.items():
         files.append(file.generated(config, path, content=text))
     files.append(file.generated(config, cells.RUNTIME, content=cells.runtime(root)))
-    for path, text in listing.whole_pages(root).items():
-        files.append(file.generated(config, path, content=text))
+    for path in listing.paths(root):
+        files.append(file.generated(config, source.page_of(path), content=""))
     return files
 
 
-def on_page_markdown(text, page, config, files):
-    """Say where to install from; in a preview, convert only pages that have changed."""
-    text = shell.installable(text, config.repo_url)
-    if _preview is not None:
-        _preview.on_page_markdown(text, page, config, files)
-    return text
+def on_nav(nav, **_):
+    """Keep the navigation for the pages of whole files."""
+    global _nav
+    _nav = nav
+    return nav
 
 
-def on_page_content(html, page, config, **_):
-    """Mark the terms of the glossary, and let code be copied and names be broken."""
-    path = page.file.src_uri
-    terms = None
-    if path not in glossary.WITHOUT:
-        terms = glossary.terms(Path(config.config_file_path).parent)
+def on_page_markdown(text, config, **_):
+    """Say how to install from where the repository is published."""
+    clone = "pip install .  # in a clone of the repository"
+    return text.replace(clone, f"pip install git+{config.repo_url}") if config.repo_url else text
 
-    def marked() -> str:
-        shown = html if terms is None else glossary.mark(html, page.url, terms)
-        return shell.punctuated(shell.breakable(shell.copyable(shown)))
 
-    if _preview is None:
-        return marked()
-    return _preview.once("marked", path, (html, page.url, terms), marked)
+def breakable(html: str) -> str:
+    """Names in the cells of tables, which may break between their words and nowhere else.
+
+    >>> breakable("<td><code>tests/test_it.py</code></td><code>tests/test_it.py</code>")
+    '<td><code class="name">tests/<wbr>test_<wbr>it.py</code></td><code>tests/test_it.py</code>'
+    >>> breakable("<td><code>plan_of(x).kernels</code></td>")
+    '<td><code class="name">plan_<wbr>of(<wbr>x).<wbr>kernels</code></td>'
+    """
+
+    def name(found: re.Match) -> str:
+        tag = found["tag"].replace("<code>", '<code class="name">')
+        return tag + re.sub(_BETWEEN, "<wbr>", found["name"]) + found["end"]
+
+    names = r"(?P<tag><code>|<a\b[^>]*>)(?P<name>[^<>&]{8,})(?P<end></(?:code|a)>)"
+    return re.sub(r"<td\b.*?</td>", lambda cell: re.sub(names, name, cell[0]), html, flags=re.S)
+
+
+def rooted(html: str, url: str) -> str:
+    """Links from the root of the site, as HTML that stands in many pages has them, as the page at
+    `url` writes them.
+
+    >>> rooted('<a href="/b/c/#x"><a href="/b/#y"><a href="/"><a href="//z/">', "b/")
+    '<a href="../b/c/#x"><a href="#y"><a href="../"><a href="//z/">'
+    """
+
+    def relative(found: re.Match) -> str:
+        path, anchor = found["path"], found["anchor"] or ""
+        here = path == url and anchor
+        up = "../" * url.count("/") or "./"
+        return f'href="{anchor if here else up + path + anchor}"'
+
+    return re.sub(r'href="/(?!/)(?P<path>[^"#]*)(?P<anchor>#[^"]*)?"', relative, html)
+
+
+def on_page_content(html, page, **_):
+    """Mark the terms of the glossary, and let names be broken."""
+    html = glossary.first_only(html, page.file.src_uri, _terms)
+    return breakable(rooted(html, page.url))
 
 
 def on_env(env, config, files):
-    """Take out what the search need not read, until it has read the rest; in a preview, index only
-    pages that have changed, and compile templates once."""
+    """Fill the pages of whole files. Show the search what it is to read of the others."""
+    env.bytecode_cache = FileSystemBytecodeCache()
+    root, template = _root(config), env.get_template("source.html")
+    for path in listing.paths(root):
+        file, up = files.get_file_from_path(source.page_of(path)), ".." + "/.." * path.count("/")
+        around = {"config": config, "nav": _nav, "page": None, "base_url": up}
+        shown = {name: rooted(text, file.url) for name, text in listing.whole(path, root).items()}
+        file.content_string = template.render(around | shown)
     for page in (file.page for file in files.documentation_pages()):
-        page.content, _hidden[page.file.src_uri] = search.hide(page.content)
-    if _preview is not None:
-        env.bytecode_cache = _templates
-        _preview.on_env(env, config)
+        _unread[page.file.src_uri] = page.content
+        page.content = search.prose(page.content)
     return env
 
 
-on_env.mkdocs_priority = -100  # when references have been resolved, in what is taken out as well
+on_env.mkdocs_priority = -100  # when references have been resolved
 
 
-def on_page_context(context, page, config, **_):
-    """Put it back: plugins, and with them the search, come before hooks."""
-    page.content = search.show(page.content, _hidden.pop(page.file.src_uri))
-    context["place"] = shell.place(page)
-    context["heading"] = shell.heading(page)
-    context["needed"] = shell.needed(config.extra.get("loads", []), page.content)
+def on_page_context(context, page, **_):
+    """Put back what the search has not read: plugins, and with them the search, come before
+    hooks."""
+    page.content = _unread.pop(page.file.src_uri)
     return context
 
 
 def on_post_template(output, template_name, config):
-    """No map of a site that does not know its address, and a page for lost readers that works at
-    any address."""
-    if template_name == "sitemap.xml" and not config.site_url:
-        return ""
-    if template_name == "404.html" and not config.site_url:
-        return shell.without_root(output)
-    return output
+    """No map of a site that does not know its address, and a page for lost readers whose links are
+    relative to the root, which a script in it finds."""
+    if config.site_url:
+        return output
+    if template_name == "404.html":
+        output = re.sub(r'(href|src)="/"', r'\1="./"', output)
+        return re.sub(r'(href|src)="/(?!/)', r'\1="', output)
+    return "" if template_name == "sitemap.xml" else output
 
 
 def on_post_page(output, page, config):

@@ -12,10 +12,11 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import yaml
+from math_core import LatexError, LatexToMathML
 
 from softmax_site import source
 
@@ -30,6 +31,28 @@ _FENCE = re.compile(
     r"^(?P<indent>[ ]*)(?P<fence>`{3,}|~{3,}).*?^(?P=indent)(?P=fence)[ ]*$", re.M | re.S
 )
 LABEL = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+_SCRIPTED = re.compile(r"<(msub|msup|msubsup)>(<mo minsize=[^>]*>[^<]*</mo>)")
+"""A sized bracket under a script.  Chromium gives it its size only in a row of its own."""
+_converter = LatexToMathML(fancy_error=False)
+
+
+class EquationError(ValueError):
+    """An equation that cannot be shown."""
+
+
+@cache
+def to_mathml(latex: str, *, display: bool) -> str:
+    """Convert LaTeX to MathML.
+
+    >>> to_mathml("x", display=False)
+    '<math><mi>x</mi></math>'
+    """
+    try:
+        mathml = _converter.convert_with_local_state(latex, displaystyle=display)
+    except LatexError as error:
+        raise EquationError(f"LaTeX that cannot be converted: {latex!r}: {error}") from error
+    return _SCRIPTED.sub(r"<\1><mrow>\2<mspace/></mrow>", mathml)
 
 
 @dataclass(frozen=True)
@@ -59,6 +82,15 @@ class Equation:
     @property
     def anchor(self) -> str:
         return f"eq-{self.label}"
+
+    @property
+    def address(self) -> str:
+        """Its home, from the root of the site."""
+        return f"/{source.url_of(self.page)}#{self.anchor}"
+
+    @property
+    def mathml(self) -> str:
+        return to_mathml(self.latex, display=True)
 
     @property
     def test_name(self) -> str:
@@ -165,17 +197,6 @@ def _code(root: Path) -> list[tuple[str, Lines]]:
 
 
 @lru_cache(maxsize=2)
-def _stamp(root: Path) -> tuple:
-    files = [root / "mkdocs.yml", root / TESTS]
-    files += [
-        path
-        for folder, suffix in (("docs", "md"), ("src", "py"))
-        for path in (root / folder).rglob(f"*.{suffix}")
-    ]
-    return tuple((str(path), path.stat().st_mtime_ns) for path in sorted(files) if path.is_file())
-
-
-@lru_cache(maxsize=2)
 def _load(root: Path, stamp: tuple) -> Registry:
     equations: dict[str, Equation] = {}
     problems: list[str] = []
@@ -223,11 +244,7 @@ def _load(root: Path, stamp: tuple) -> Registry:
 
 
 def load(root: Path | str = ".") -> Registry:
-    """Read the equations below `root`; after `forget`, again if a file has changed."""
+    """Read the equations below `root`; after `source.forget`, again if a file has changed."""
     root = Path(root).resolve()
-    return _load(root, _stamp(root))
-
-
-def forget() -> None:
-    """Look at the files again at the next `load`."""
-    _stamp.cache_clear()
+    stamp = source.stamp(root, "mkdocs.yml", TESTS.as_posix(), "docs/**/*.md", "src/**/*.py")
+    return _load(root, stamp)

@@ -6,17 +6,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html import escape
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
+
+import yaml
 
 from softmax_bench import traffic
 from softmax_bench.report import by_case, geometric_mean, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, label_of
+from softmax_site import equations
 from softmax_site.benchmarks.data import case_words, of_suite, shape_words
 from softmax_site.benchmarks.page import Fragment, block, measured_by
 from softmax_site.benchmarks.tables import Row, table
 from softmax_site.benchmarks.words import SIGNS, sign
-from softmax_site.figures import kernels as figures
+from softmax_site.figures.drawings import drawing
 
 LADDER = ((32768, 4096), (8192, 16384), (2048, 65536))
 """The shapes by which the rungs of the ladder are compared, float32: rows that a cache holds, rows
@@ -24,143 +28,41 @@ that it does not, and rows that registers do not hold either."""
 
 
 class Entry(NamedTuple):
-    """A line of the map."""
+    """A kernel on the map, as the front matter of its page says under `map:`."""
 
-    module: str
+    kernel: str
     page: str
+    group: str
+    """Which of the tables has it: `rungs`, written for softmax alone, each of which changes one
+    thing; `geometries`, which say where a row lies, for every operation; `others`."""
     idea: str
     """What it changes."""
-    forward: str
-    backward: str
     shapes: str
     """Which shapes get it."""
+    forward: str
+    backward: str
+    short: str = ""
+    """A geometry for those who have not met it."""
+
+    @property
+    def picture(self) -> str:
+        """Its drawing; the simple kernel has that of the whole one."""
+        return self.kernel.removesuffix("_simple")
 
 
-def _moves(name: str) -> tuple[str, str]:
-    return traffic.FORWARD[name].formula, traffic.BACKWARD[name].formula
-
-
-RUNGS = (
-    Entry(
-        "naive",
-        "naive",
-        "five lines of PyTorch: every intermediate result travels to memory and back",
-        *_moves("naive"),
-        "none; a baseline",
-    ),
-    Entry(
-        "three_loops",
-        "three-loops",
-        "one kernel: intermediate results stay in registers, the row is read three times",
-        *_moves("three_loops"),
-        "none; for reading",
-    ),
-    Entry(
-        "two_loops",
-        "two-loops",
-        "maximum and denominator are found in one read, by the online recurrence",
-        *_moves("two_loops"),
-        "none; split rows and strided loops took its place",
-    ),
-    Entry(
-        "single_block",
-        "single-block",
-        "the row stays in the registers of one program, and is read once",
-        *_moves("single_block"),
-        "none; packed rows took its place",
-    ),
-)
-"""Kernels written for softmax alone, each of which changes one thing."""
-
-GEOMETRIES = (
-    Entry(
-        "packed_rows",
-        "packed-rows",
-        "several short rows in one program, which keeps the memory busier",
-        *_moves("packed_rows"),
-        "rows that fit one program, if each is a multiple of 16 bytes long, or short",
-    ),
-    Entry(
-        "aligned_rows",
-        "aligned-rows",
-        "rows of any length, whose every part but the ends still moves 16 bytes at a time",
-        *_moves("aligned_rows"),
-        "rows that fit one program, of any other length",
-    ),
-    Entry(
-        "split_rows",
-        "split-rows",
-        "several programs share a row, and each tells the others its part in one 64-bit word",
-        *_moves("split_rows"),
-        "rows too long for one program, and rows too few to fill the GPU",
-    ),
-    Entry(
-        "strided",
-        "strided",
-        "elements that lie apart: many softmaxes side by side, read across",
-        *_moves("strided"),
-        "a dimension that is not the last, if it fits one program",
-    ),
-    Entry(
-        "split_strided",
-        "strided-split",
-        "the same, shared by several programs that exchange words",
-        *_moves("strided"),
-        "a longer dimension",
-    ),
-    Entry(
-        "strided_loops",
-        "strided-loops",
-        "the same, walked through twice",
-        *_moves("two_loops"),
-        "the longest dimensions and rows; long ones in float64, or not on an NVIDIA GPU",
-    ),
-)
-"""Kernels that say where a row lies, for every operation."""
-
-OTHERS = (
-    Entry(
-        "mapped_rows",
-        "maps",
-        "scale, soft cap, bias and masks on the way to any operation; rows that fit a tile are "
-        "read once",
-        *("2MN or 3MN", "3MN or 5MN"),
-        "every call with a map",
-    ),
-    Entry(
-        "split_rows_simple",
-        "split-rows",
-        "split rows in forty lines, for softmax only",
-        *(_moves("split_rows")[0], "–"),
-        "none; for reading",
-    ),
-    Entry(
-        "flash_attention",
-        "flash-attention",
-        "the online recurrence one step further: attention in one loop",
-        *("–", "–"),
-        "none; for reading",
-    ),
-)
-"""What belongs to neither."""
-
-IN_SHORT = {
-    "packed_rows": "A row fits one program. Short rows share a program, one below the other.",
-    "aligned_rows": "A row fits one program, but starts between two multiples of 16 bytes. Its "
-    "middle moves in whole vectors, its two ends apart.",
-    "split_rows": "A row is too long for one program. Several take a chunk each, and tell each "
-    "other its maximum and its sum.",
-    "strided": "The elements of a row lie apart, as the channels of a pixel do. A program takes "
-    "neighbouring ones side by side.",
-    "split_strided": "The same, with rows too long for one program. Several share them, as in "
-    "split rows.",
-    "strided_loops": "The same, with still longer rows. A program walks along them twice: first "
-    "for maximum and sum, then to write.",
-}
-"""Each geometry for those who have not met it."""
-
-TABLES = (RUNGS, GEOMETRIES, OTHERS)
-"""Together every kernel of the library."""
+def entries(root: Path | str = ".") -> list[Entry]:
+    """Every kernel that a page below `docs/kernels` explains, in reading order."""
+    root, found = Path(root), []
+    for page in equations.load(root).titles:
+        text = (root / "docs" / page).read_text("utf8")
+        head = re.match(r"---\n(.*?\nmap:.*?)\n---\n", text, re.S)
+        for each in yaml.safe_load(head[1])["map"] if head else ():
+            like = each.pop("moves", each["kernel"])
+            if like in traffic.FORWARD:
+                each["forward"] = traffic.FORWARD[like].formula
+                each["backward"] = traffic.BACKWARD[like].formula
+            found.append(Entry(page=page.removeprefix("kernels/").removesuffix(".md"), **each))
+    return found
 
 
 def _formula(text: str) -> str:
@@ -204,7 +106,7 @@ def _geometry_speed(data: dict, module: str, direction: str) -> str:
     )
 
 
-def _table(entries: tuple[Entry, ...], caption: str, speeds) -> str:
+def _table(entries: list[Entry], caption: str, speeds) -> str:
     lines = [
         '<div class="kernel-map">',
         f"<table><caption>{caption}</caption><thead><tr><th></th><th>kernel</th>"
@@ -212,10 +114,10 @@ def _table(entries: tuple[Entry, ...], caption: str, speeds) -> str:
         "<th>share of a copy’s speed</th></tr></thead><tbody>",
     ]
     for entry in entries:
-        picture = figures.PICTURES[entry.module]().svg()
+        picture = drawing(entry.picture)
         lines.append(
-            f'<tr id="map-{entry.module}"><td>{picture}</td>'
-            f'<td><a href="{entry.page}/"><code>{entry.module}</code></a> {escape(entry.idea)}</td>'
+            f'<tr id="map-{entry.kernel}"><td>{picture}</td>'
+            f'<td><a href="{entry.page}/"><code>{entry.kernel}</code></a> {escape(entry.idea)}</td>'
             f'<td data-label="moves forward">{_formula(entry.forward)}</td>'
             f'<td data-label="moves backward">{_formula(entry.backward)}</td>'
             f'<td data-label="shapes that get it">{escape(entry.shapes)}</td>'
@@ -225,48 +127,52 @@ def _table(entries: tuple[Entry, ...], caption: str, speeds) -> str:
     return "\n".join(lines)
 
 
-def tables(data: dict | None) -> dict[str, Fragment]:
+def tables(listed: list[Entry], data: dict | None) -> dict[str, Fragment]:
     """The map in three tables, with speeds where there are measurements."""
     *first, last = (f"{shape[0]:,} × {shape[1]:,}" for shape in LADDER)
     named = f"{', '.join(first)} and {last}"
-    ladder = tuple(entry.module for entry in RUNGS)
-    of_rungs = measured_by(of_suite(data, "ladder"), ladder) if data else None
+    rungs, geometries, others = (
+        [entry for entry in listed if entry.group == group]
+        for group in ("rungs", "geometries", "others")
+    )
+    of_rungs = measured_by(of_suite(data, "ladder")) if data else None
     of_library = measured_by([row for row in data["rows"] if row["bytes"]]) if data else None
 
     def rung(entry: Entry) -> str:
-        return _rung_speed(data, entry.module) if data else "–"
+        return _rung_speed(data, entry.kernel) if data else "–"
 
     def geometry(entry: Entry) -> str:
         if not data:
             return "–"
-        forward = _geometry_speed(data, entry.module, "forward")
-        backward = _geometry_speed(data, entry.module, "backward")
+        forward = _geometry_speed(data, entry.kernel, "forward")
+        backward = _geometry_speed(data, entry.kernel, "backward")
         return f"forward {forward}<br>backward {backward}"
 
     return {
         "map-rungs": Fragment(
-            _table(RUNGS, f"The ladder, measured on {named}, float32, forward", rung), of_rungs
+            _table(rungs, f"The ladder, measured on {named}, float32, forward", rung), of_rungs
         ),
         "map-geometries": Fragment(
             _table(
-                GEOMETRIES,
+                geometries,
                 "The geometries, each measured on the shapes that the library gives it",
                 geometry,
             ),
             of_library,
         ),
-        "map-others": Fragment(_table(OTHERS, "Kernels beside the geometries", lambda entry: "–")),
+        "map-others": Fragment(_table(others, "Kernels beside the geometries", lambda entry: "–")),
     }
 
 
-def six() -> Fragment:
+def six(listed: list[Entry]) -> Fragment:
     """The geometries as pictures with two lines each, before the first of them is read."""
     items = "\n".join(
-        f"<li>{figures.PICTURES[entry.module]().svg()}<p><strong>"
-        f'<a href="../{entry.page}/">{entry.module.replace("_", " ").capitalize()}</a></strong> '
-        f"{escape(IN_SHORT[entry.module])}"
+        f"<li>{drawing(entry.picture)}<p><strong>"
+        f'<a href="../{entry.page}/">{entry.kernel.replace("_", " ").capitalize()}</a></strong> '
+        f"{escape(entry.short)}"
         "</p></li>"
-        for entry in GEOMETRIES
+        for entry in listed
+        if entry.short
     )
     return Fragment(f'<ol class="kernel-map six">\n{items}\n</ol>\n')
 
@@ -340,15 +246,14 @@ def where_clusters_win(data: dict) -> Fragment:
     return Fragment(block(table([*head, "lowest", "highest"], body, 3)) + "\n")
 
 
-def fragments(data: dict | None) -> dict[str, Fragment]:
+def fragments(root: Path, data: dict | None) -> dict[str, Fragment]:
     """Everything above by the name that a page includes it by."""
-    environment = list(data["environments"].values())[-1] if data else None
-    out = {name: Fragment(text) for name, text in figures.fragments(environment).items()}
-    out |= tables(data)
-    out["figure-six"] = six()
+    suites = of_suite(data, "ladder") + of_suite(data, "strided") if data else []
+    out = {"roofline-measured": Fragment("", measured_by(suites))}
+    listed = entries(root)
+    out |= tables(listed, data)
+    out["figure-six"] = six(listed)
     empty = Fragment("Not measured yet.\n")
     out["split-rows-against"] = against(data) if data else empty
     out["where-clusters-win"] = where_clusters_win(data) if data else empty
-    if "figure-memory" not in out:
-        out["figure-memory"] = empty
     return out

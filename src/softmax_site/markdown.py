@@ -5,12 +5,15 @@ Syntax:
 * ``$x_i$`` is inline mathematics;
 * ``/// equation | label`` … ``///`` is a display equation with a label, a number and an anchor;
 * ``/// equation-ref | label`` / ``///`` shows an equation again and links to its home;
+* ``/// figure | name`` … ``///`` is a drawing, or a figure that a reader moves, with its caption;
 * ``\eqref{label}`` links to an equation from any page;
 * ``[text][package.module.name]`` links to code;
 * ``[[equation-index]]`` on a line of its own becomes the index;
-* ``[[code …]]`` and ``[[source …]]`` show files of the repository, as `listing` says;
+* ``[[code …]]`` shows a part of a file of the repository, as `listing` says;
 * ``[[run name]]`` on a line of its own becomes a cell that runs, as `cells` says;
 * ``[[rendered name]]`` on a line of its own becomes what `rendered` has under that name;
+* ``{{ name }}`` becomes a number of the measurements, and ``[[holds a > b]]`` stops the build where
+  it no longer does, as `benchmarks.values` says;
 * a doctest outside a fence, as in a docstring, is shown as a session.
 
 LaTeX that cannot be converted and labels that do not exist raise, so the build stops.
@@ -29,39 +32,26 @@ from markdown.blockprocessors import BlockProcessor
 from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 from markdown.util import AtomicString
-from math_core import LatexError, LatexToMathML
 from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block
 
-from softmax_site import cells, equations, modules, rendered, source
-from softmax_site.listing import CodeBlocks, Formulas, SourceBlocks, child
+from softmax_playground import cells
+from softmax_site import equations, modules, rendered, source
+from softmax_site.benchmarks import quoted, values
+from softmax_site.benchmarks.data import newest
+from softmax_site.equations import EquationError, to_mathml
+from softmax_site.figures import drawings, moving
+from softmax_site.listing import CodeBlocks, chip, formulas
 
-_INLINE = r"(?<![\\$\w])\$(?![\s$])((?:\\.|[^\\$\n]|\n(?!\n))+?)(?<![\s\\])\$(?![\d$])"
+_INLINE = (
+    r"(\((?=\$))?(?<![\\$\w])\$(?![\s$])((?:\\.|[^\\$\n]|\n(?!\n))+?)(?<![\s\\])\$(?![\d$])"
+    r"([).,:;!?]+)?"
+)
+"""A formula with a bracket before it and the signs after it, which stay in its line."""
 _EQREF = r"\\eqref\{([^}\s]+)\}"
 _HTML = re.compile(r"^(?:<(?P<tag>details|div)\b.*?^</(?P=tag)>|<!-- [^\n]* -->)$", re.M | re.S)
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _RENDERED = re.compile(r"([ ]*)\[\[rendered ([\w-]+)\]\]")
-
-_SCRIPTED = re.compile(r"<(msub|msup|msubsup)>(<mo minsize=[^>]*>[^<]*</mo>)")
-"""A sized bracket under a script.  Chromium gives it its size only in a row of its own."""
-
-_converter = LatexToMathML(fancy_error=False)
-
-
-class EquationError(ValueError):
-    """An equation that cannot be shown."""
-
-
-def to_mathml(latex: str, *, display: bool) -> str:
-    """Convert LaTeX to MathML.
-
-    >>> to_mathml("x", display=False)
-    '<math><mi>x</mi></math>'
-    """
-    try:
-        mathml = _converter.convert_with_local_state(latex, displaystyle=display)
-    except LatexError as error:
-        raise EquationError(f"LaTeX that cannot be converted: {latex!r}: {error}") from error
-    return _SCRIPTED.sub(r"<\1><mrow>\2<mspace/></mrow>", mathml)
 
 
 class _Shown(Block):
@@ -75,36 +65,25 @@ class _Shown(Block):
     def on_markdown(self) -> str:
         return "raw"
 
-    @property
-    def registry(self) -> equations.Registry:
-        return equations.load(self.config["root"])
+    def equation(self) -> equations.Equation:
+        return equations.load(self.config["root"])[self.argument]
 
-    def show(self, block: etree.Element, equation: equations.Equation) -> etree.Element:
-        mathml = self.md.htmlStash.store(to_mathml(equation.latex, display=True))
-        block.text = None
+    def show(self, block: etree.Element, equation: equations.Equation, meta: str) -> None:
         name = f"Equation {equation.number}, {equation.label.replace('-', ' ')}"
-        child(
-            block,
-            "div",
-            mathml,
-            class_="equation-body",
-            tabindex="0",
-            role="group",
-            aria_label=name,
+        block.text = self.md.htmlStash.store(
+            f'<div class="equation-body" tabindex="0" role="group" aria-label="{name}">'
+            f'{equation.mathml}</div><div class="equation-meta">{meta}</div>'
         )
-        return child(block, "div", class_="equation-meta")
 
 
-def code_links(parent: etree.Element, equation: equations.Equation) -> None:
+def code_links(equation: equations.Equation) -> str:
     """Links to the lines that compute an equation, by file."""
-    last = None
+    out, last = [], None
     for lines in equation.code:
-        if last is not None:
-            parent[-1].tail = AtomicString(", ")
         name = lines.path.rpartition("/")[2] if lines.path != last else ""
-        text = f"{name}:{lines.first}"
-        child(parent, "a", text, href=source.link(lines.path, lines.first))
-        last = lines.path
+        href, last = source.link(lines.path, lines.first), lines.path
+        out.append(f'<a href="{href}">{name}:{lines.first}</a>')
+    return ", ".join(out)
 
 
 class EquationBlock(_Shown):
@@ -113,26 +92,22 @@ class EquationBlock(_Shown):
     NAME = "equation"
 
     def on_end(self, block: etree.Element) -> None:
-        label, latex = self.argument, (block.text or "").strip()
-        equation = self.registry[label]
-        if equation.latex != latex:
+        equation = self.equation()
+        if equation.latex != (block.text or "").strip():
             raise EquationError(
-                f"{equation.page}: equation {label} is not written as `/// equation | label`, "
-                "LaTeX, `///`"
+                f"{equation.page}: equation {equation.label} is not written as "
+                "`/// equation | label`, LaTeX, `///`"
             )
         block.set("id", equation.anchor)
-        meta = self.show(block, equation)
-        child(
-            meta, "a", f"({equation.number})", href=f"#{equation.anchor}", class_="equation-number"
-        )
-        index = f"/reference/equations.md#index-{label}"
-        child(meta, "a", label, href=index, class_="equation-label")
+        index = f"/reference/equations/#index-{equation.label}"
+        meta = f'<a class="equation-number" href="#{equation.anchor}">({equation.number})</a>'
+        meta += f'<a class="equation-label" href="{index}">{equation.label}</a>'
         if equation.test:
-            child(meta, "a", "test", href=source.link(equation.test.path, equation.test.first))
+            meta += f'<a href="{source.link(equation.test.path, equation.test.first)}">test</a>'
         if equation.code:
-            fold = child(meta, "details", class_="equation-code")
-            child(fold, "summary", "code")
-            code_links(child(fold, "span"), equation)
+            links = f"<summary>code</summary><span>{code_links(equation)}</span>"
+            meta += f'<details class="equation-code">{links}</details>'
+        self.show(block, equation, meta)
 
 
 class EquationRefBlock(_Shown):
@@ -141,24 +116,47 @@ class EquationRefBlock(_Shown):
     NAME = "equation-ref"
 
     def on_end(self, block: etree.Element) -> None:
-        equation = self.registry[self.argument]
+        equation = self.equation()
         if (block.text or "").strip():
             raise EquationError(
                 f"equation-ref | {equation.label} must be empty: the LaTeX stands at its home"
             )
-        meta = self.show(block, equation)
-        home = f"/{equation.page}#{equation.anchor}"
-        child(meta, "a", f"({equation.number})", href=home, class_="equation-number")
-        child(meta, "a", equation.label, href=home, class_="equation-label")
+        meta = f'<a class="equation-number" href="{equation.address}">({equation.number})</a>'
+        meta += f'<a class="equation-label" href="{equation.address}">{equation.label}</a>'
+        self.show(block, equation, meta)
+
+
+class FigureBlock(Block):
+    """`/// figure | name`: a picture with its caption."""
+
+    NAME = "figure"
+    ARGUMENT = True
+
+    def on_create(self, parent: etree.Element) -> etree.Element:
+        root, data = Path(self.config["root"]), ""
+        if self.argument in moving.FIGURES:
+            around, picture, data = moving.figure(self.argument, root)
+        else:
+            found = newest(root)
+            environment = list(found[1]["environments"].values())[-1] if found else None
+            picture = drawings.drawing(self.argument, environment)
+            around, picture = {"class": "drawing"}, f'<div class="drawing-parts">{picture}</div>'
+        box = etree.SubElement(parent, "div", {**around, "data-search-exclude": ""})
+        figure = etree.SubElement(box, "figure")
+        figure.text, figure.tail = map(self.md.htmlStash.store, (picture, data))
+        return etree.SubElement(figure, "figcaption")
+
+    def on_end(self, block: etree.Element) -> None:
+        (words,) = block
+        block.text, block[:] = words.text, list(words)
 
 
 class _Inline(InlineProcessor):
     def handleMatch(self, match: re.Match, data: str) -> tuple[str, int, int]:  # noqa: N802 (its name upstream)
-        return (
-            self.md.htmlStash.store(to_mathml(match[1], display=False)),
-            match.start(0),
-            match.end(0),
-        )
+        html = to_mathml(match[2], display=False)
+        if match[1] or match[3]:
+            html = f'<span class="whole">{match[1] or ""}{html}{match[3] or ""}</span>'
+        return self.md.htmlStash.store(html), match.start(0), match.end(0)
 
 
 class _EqRef(InlineProcessor):
@@ -166,18 +164,11 @@ class _EqRef(InlineProcessor):
         super().__init__(pattern, md)
         self.root = root
 
-    def handleMatch(self, match: re.Match, data: str) -> tuple[etree.Element, int, int]:  # noqa: N802
+    def handleMatch(self, match: re.Match, data: str) -> tuple[str, int, int]:  # noqa: N802
         equation = equations.load(self.root)[match[1]]
-        link = etree.Element(
-            "a",
-            {
-                "href": f"/{equation.page}#{equation.anchor}",
-                "class": "eqref",
-                "title": equation.label,
-            },
-        )
-        link.text = AtomicString(f"({equation.number})")
-        return link, match.start(0), match.end(0)
+        html = f'<a class="eqref" href="{equation.address}" title="{equation.label}">'
+        html += f"({equation.number})</a>"
+        return self.md.htmlStash.store(html), match.start(0), match.end(0)
 
 
 class _Cells(BlockProcessor):
@@ -193,15 +184,20 @@ class _Cells(BlockProcessor):
     def run(self, parent: etree.Element, blocks: list[str]) -> None:
         match = cells.DIRECTIVE.fullmatch(blocks.pop(0).strip())
         assert match is not None
-        child(parent, "p", self.stash.store(cells.html(self.root, match["name"])))
+        html = cells.html(self.root, match["name"])
+        etree.SubElement(parent, "p").text = self.stash.store(html)
 
 
 class _Index(BlockProcessor):
     """The index of equations: a table for each page, from name to home, code and test."""
 
-    def __init__(self, md: Markdown, root: str, formulas: Formulas) -> None:
+    HEAD = "".join(
+        f'<th scope="col">{title}</th>' for title in ("no.", "equation", "computed at", "test")
+    )
+
+    def __init__(self, md: Markdown, root: str) -> None:
         super().__init__(md.parser)
-        self.root, self.formulas = root, formulas
+        self.stash, self.root = md.htmlStash, root
 
     def test(self, parent: etree.Element, block: str) -> bool:
         return block.strip() == equations.INDEX
@@ -210,24 +206,25 @@ class _Index(BlockProcessor):
         blocks.pop(0)
         registry = equations.load(self.root)
         for page, named in registry.pages().items():
-            heading = child(parent, "h2")
-            child(heading, "a", registry.titles[page].replace("$", ""), href=f"/{page}")
-            table = child(parent, "table", data_search_exclude="")
-            row = child(child(table, "thead"), "tr")
-            for title in ("no.", "equation", "computed at", "test"):
-                child(row, "th", title, scope="col")
-            body = child(table, "tbody")
-            for equation in named:
-                row = child(body, "tr", id=f"index-{equation.label}")
-                child(row, "td", equation.number)
-                self.formulas.chip(child(row, "td"), equation, equation.label)
-                code_links(child(row, "td"), equation)
-                test = child(row, "td")
-                if equation.test:
-                    href = source.link(equation.test.path, equation.test.first)
-                    line = str(equation.test.first)
-                    child(test, "a", line, href=href, aria_label=f"line {line} of the tests")
-        self.formulas.wait(parent, registry)
+            heading = etree.SubElement(parent, "h2")
+            link = etree.SubElement(heading, "a", href=f"/{page}")
+            link.text = AtomicString(registry.titles[page].replace("$", ""))
+            table = etree.SubElement(parent, "table", {"data-search-exclude": ""})
+            etree.SubElement(table, "thead").text = self.stash.store(f"<tr>{self.HEAD}</tr>")
+            body = etree.SubElement(table, "tbody")
+            for each in named:
+                row = etree.SubElement(body, "tr", id=f"index-{each.label}")
+                row.text = self.stash.store(self.cells(each))
+            waiting = f"<div>{formulas(named, set())}</div>"
+            etree.SubElement(parent, "p").text = self.stash.store(waiting)
+
+    def cells(self, each: equations.Equation) -> str:
+        test = ""
+        if each.test:
+            line, href = each.test.first, source.link(each.test.path, each.test.first)
+            test = f'<a href="{href}" aria-label="line {line} of the tests">{line}</a>'
+        cells = (each.number, chip(each, each.label), code_links(each), test)
+        return "".join(f"<td>{cell}</td>" for cell in cells)
 
 
 class _Rendered(Preprocessor):
@@ -237,9 +234,15 @@ class _Rendered(Preprocessor):
 
     def run(self, lines: list[str]) -> list[str]:
         out: list[str] = []
+        fence, names = None, None
         for line in lines:
-            match = _RENDERED.fullmatch(line)
+            match, mark = _RENDERED.fullmatch(line), _FENCE.match(line)
+            if mark:
+                fence = None if fence and line.strip().startswith(fence) else fence or mark[1]
             shown = self.fragment(match[2]) if match else [line]
+            if fence is None and ("{{ " in line or "[[holds " in line):
+                names = names or quoted.load(self.root)
+                shown = [values.filled(line, names)]
             out += [f"{match[1]}{each}" for each in shown] if match else shown
         return out
 
@@ -262,7 +265,7 @@ class _Doctests(Preprocessor):
         out: list[str] = []
         fence = session = None
         for line in lines:
-            mark = re.match(r"\s*(`{3,}|~{3,})", line)
+            mark = _FENCE.match(line)
             if session is not None and not line.strip():
                 out.append(f"{session}```")
                 session = None
@@ -280,30 +283,25 @@ class SiteExtension(BlocksExtension):
 
     def __init__(self, **kwargs: object) -> None:
         self.config = {"root": [".", "root of the repository"]}
-        self.kept: list[Any] = []
         super().__init__(**kwargs)
 
     def reset(self) -> None:
         """Forget what the page before has shown."""
-        for each in self.kept:
-            each.reset()
+        self.pieces.reset()
 
     def extendMarkdownBlocks(self, md: Markdown, block_mgr: Any) -> None:  # noqa: N802
         root = str(Path(self.getConfig("root") or ".").resolve())
         md.references = modules.Links(Path(root))  # pyright: ignore[reportAttributeAccessIssue]
         block_mgr.register(EquationBlock, {"root": root})
         block_mgr.register(EquationRefBlock, {"root": root})
+        block_mgr.register(FigureBlock, {"root": root})
         # Above backslash escapes (180), below code spans (190).
         md.inlinePatterns.register(_Inline(_INLINE, md), "site-math", 187)
         md.inlinePatterns.register(_EqRef(_EQREF, md, root), "site-eqref", 186)
-        formulas = Formulas(md, to_mathml)
-        pieces = CodeBlocks(md, root, formulas)
-        self.kept = [formulas, pieces]
+        self.pieces = CodeBlocks(md, root)
         md.registerExtension(self)
-        md.parser.blockprocessors.register(_Index(md, root, formulas), "site-index", 110)
-        md.parser.blockprocessors.register(pieces, "site-code", 111)
-        whole = SourceBlocks(md, root, formulas)
-        md.parser.blockprocessors.register(whole, "site-source", 112)
+        md.parser.blockprocessors.register(_Index(md, root), "site-index", 110)
+        md.parser.blockprocessors.register(self.pieces, "site-code", 111)
         md.parser.blockprocessors.register(_Cells(md, root), "site-cells", 113)
         # Above snippets (32) and fences (25).
         md.preprocessors.register(_Doctests(md), "site-doctests", 39)

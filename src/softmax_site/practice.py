@@ -1,5 +1,5 @@
 """The exercises on the pages: what stands there without a script, and the file that the script
-loads. The exercises themselves lie in `exercises/`, and so does what checks them."""
+loads. The exercises lie in `exercises/`, and `softmax_playground.checker` checks them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexers import PythonLexer
-
+from softmax_playground.checker.exercise_checks import EXERCISES
+from softmax_site import source
 from softmax_site.benchmarks.page import Fragment, Rendered
+from softmax_site.listing import coloured
 
 FOLDER = "exercises"
 ASSET = "assets/practice.json"
-CHECKER = ("judge.py", "checks.py", "with_small_triton.py", "in_page.py")
-"""What a page runs of `exercises/checker`."""
+CHECKER = ("judge.py", "exercise_checks.py", "with_small_triton.py", "in_page.py")
+"""What a page runs of `src/softmax_playground/checker`."""
 
 KINDS = {"predict": "Predict", "fill in": "Fill in", "find the bug": "Find the bug"}
 
@@ -73,15 +72,8 @@ class Exercise(NamedTuple):
 def load(root: Path) -> dict[str, Exercise]:
     """Every exercise by name, in order."""
     folder = root / FOLDER
-    tree = ast.parse((folder / "checker/checks.py").read_text("utf8"))
-    (listed,) = [
-        node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXERCISES"
-    ]
     out = {}
-    for each in getattr(listed, "elts", ()):
-        name, kind, title = (ast.literal_eval(part) for part in each.elts[:3])
+    for name, kind, title, _ in EXERCISES:
         skeleton = (folder / f"{name}.py").read_text("utf8")
         solution = (folder / "solutions" / f"{name}.py").read_text("utf8")
         out[name] = Exercise(name, kind, title, skeleton, solution)
@@ -90,11 +82,9 @@ def load(root: Path) -> dict[str, Exercise]:
 
 def _marked(text: str, marked: set[int]) -> str:
     """Coloured code in which some lines, counted from 1, are marked."""
-    formatter = HtmlFormatter(nowrap=True)
-    lines = highlight(text, PythonLexer(), formatter).rstrip("\n").split("\n")
     shown = [
-        f'<span class="{"line filled" if number in marked else "line"}">{line}\n</span>'
-        for number, line in enumerate(lines, 1)
+        f'<span class="{"line filled" if number in marked else "line"}">{coloured(tokens)}\n</span>'
+        for number, tokens in enumerate(source.tokens(text.rstrip()), 1)
     ]
     return f'<div class="highlight"><pre><code>{"".join(shown)}</code></pre></div>'
 
@@ -112,17 +102,17 @@ def asked(skeleton: str) -> tuple[str, str]:
 
 def exercise(each: Exercise) -> str:
     """The exercise as it stands in its page; the script makes an editor or a field of it."""
-    source = ""
+    attribute = ""
     if each.kind == "predict":
         question, code = asked(each.skeleton)
-        source = f' data-source="{escape(each.skeleton.rstrip())}"'
+        attribute = f' data-source="{escape(each.skeleton.rstrip())}"'
         body = f'<p class="exercise-question">{escape(question)}</p>\n'
         body += _marked(code, set()) if code else ""
     else:
         code = f"<pre><code>{escape(each.skeleton)}</code></pre>"
         body = f'<div class="editor highlight no-copy">{code}</div>'
     return (
-        f'<div class="exercise" data-exercise="{each.name}"{source} data-search-exclude>\n'
+        f'<div class="exercise" data-exercise="{each.name}"{attribute} data-search-exclude>\n'
         f'<p class="exercise-head"><span class="exercise-kind">{KINDS[each.kind]}</span> '
         f"<code>{FOLDER}/{each.name}.py</code></p>\n"
         f"{body}\n"
@@ -160,7 +150,7 @@ def listing(exercises: dict[str, Exercise]) -> str:
 
 def files(root: Path) -> dict[str, str]:
     """What a page runs to check, by path."""
-    checker = root / FOLDER / "checker"
+    checker = root / "src/softmax_playground/checker"
     return {f"checker/{name}": (checker / name).read_text("utf8") for name in CHECKER}
 
 
@@ -182,5 +172,4 @@ def render(root: Path) -> Rendered:
     where there are no exercises below `root`."""
     if not (root / FOLDER).is_dir():
         return Rendered()
-    read = sorted((root / FOLDER).rglob("*.py"))
-    return _render(root, tuple((path, path.stat().st_mtime_ns) for path in read))
+    return _render(root, source.stamp(root, f"{FOLDER}/**/*.py"))

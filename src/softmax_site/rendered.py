@@ -3,12 +3,10 @@
 It is made when the site is built and lies nowhere on disk, so it cannot go stale. What needs a
 compiler or a kernel run is made by `softmax_site.computed` instead, and committed.
 
-Names, besides one `bench-PAGE` for each page of measurements:
+Names, besides those of `benchmarks.views` and its neighbours:
 
 * `bench-rung-KERNEL`: what a kernel reaches, length by length, with a sign against torch (or all);
-  `bench-logsumexp` the same for log-sum-exp;
 * `reaches-NAME`: one number for beside a title, the share of a copy's speed at one named shape;
-* `moving-NAME`: a figure that a reader moves;
 * `which-kernel`: the form that asks the planner, with its first answer; `which-kernel-usual`, a
   table of usual shapes; `which-kernel-guesses`, how good its times are;
 * `exercise-NAME` and `solution-NAME`, with a dash for each underscore; `exercises`, their list;
@@ -23,13 +21,12 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+from softmax_playground import cells
 from softmax_site import (
-    cells,
     checks,
     corrections,
     kernel_map,
     modules,
-    observations,
     practice,
     traffic,
 )
@@ -39,7 +36,6 @@ from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.benchmarks.render import render
 from softmax_site.figures import home, moving
 from softmax_site.which_kernel import page as which_kernel
-from softmax_site.which_kernel.bundle import LIBRARY
 
 READ = ("docs/benchmarks", "tests/site/test_corrections.py", checks.COUNTS)
 """What everything rendered follows from, beside the modules in `src/`."""
@@ -58,15 +54,13 @@ def _stamp(root: Path) -> tuple:
 def _load(root: Path, stamp: tuple) -> Rendered:
     out = render(root)
     out.fragments["corrections"] = Fragment(corrections.listing(root))
-    out.fragments |= observations.fragments(root)
     out.fragments["checks"] = Fragment(checks.table(root))
     out.fragments |= {name: Fragment(text) for name, text in traffic.tables().items()}
     found = newest(root)
-    out.fragments |= kernel_map.fragments(found and found[1])
+    out.fragments |= kernel_map.fragments(root, found and found[1])
     out.fragments |= home.fragments(root)
-    out.fragments |= moving.fragments(root)
     out.fragments["cell-names"] = Fragment(cells.names_list())
-    if (root / LIBRARY).is_dir():
+    if (root / which_kernel.LIBRARY).is_dir():
         out.add(which_kernel.render(root))
     if (root / practice.FOLDER).is_dir():
         out.add(practice.render(root))
@@ -96,7 +90,6 @@ def markdown(name: str, root: Path | str = ".") -> str:
     text, measured, brief = fragments[name]
     if not measured:
         return text
-    package = Path(root).resolve() / "src/triton_softmax"
     if brief:
-        return notice.briefly(text, measured, package)
-    return notice.markdown(measured, package) + text
+        return notice.briefly(text, measured)
+    return notice.markdown(measured) + text

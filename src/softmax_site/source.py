@@ -8,20 +8,23 @@ function belong to the paragraph that they open.  Files are read as text and nev
 from __future__ import annotations
 
 import ast
+import builtins
+import io
+import keyword
 import re
+import tokenize
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
 
-from pygments.lexers import PythonLexer
-from pygments.token import STANDARD_TYPES
-
 FOLDER = "source"
 """The folder of the site with a page for each file shown."""
 
 LIBRARY = "src/triton_softmax"
-"""Every file of the library is shown whole, and of others those that something links to."""
+SHOWN = (LIBRARY, "src/softmax_tutorial")
+"""Packages whose every file is shown whole; of others those that something links to."""
 
 DIRECTIVE = re.compile(
     r"\[\[code (?P<path>[\w/]+\.py):(?P<name>[\w-]+)(?:/(?P<first>\d+)(?:-(?P<last>\d+))?)?"
@@ -30,7 +33,8 @@ DIRECTIVE = re.compile(
 EQUATIONS = re.compile(r"(?P<reason>^\s*#.*?)(?:;\s*|\s*)\beq: (?P<labels>.+?)\s*$")
 _MARKER = re.compile(r"\s*# --8<-- \[(?P<edge>start|end):(?P<name>[\w-]+)\]\s*")
 _INCLUDED = re.compile(r'--8<-- "(?P<path>src/[\w/]+\.py)')
-_COLOURED = re.compile(r"[ksmc]|n[bfcd]|ow")
+_WORDS = ("and", "or", "not", "in", "is")
+_BUILTINS = {name for name in dir(builtins) if name.islower()}
 
 
 class SourceError(ValueError):
@@ -69,15 +73,15 @@ class File:
 
     @property
     def page(self) -> str:
-        """The page that shows it whole, below `docs/`."""
+        """The page that shows it whole, below the root of the site."""
         return page_of(self.path)
 
     @property
     def name(self) -> str:
         """What a reader calls it.
 
-        >>> File("src/triton_softmax/kernels/rows.py", (), (), (), {}).name
-        'kernels/rows.py'
+        >>> File("src/triton_softmax/kernels/strided.py", (), (), (), {}).name
+        'kernels/strided.py'
         """
         return name_of(self.path)
 
@@ -162,17 +166,26 @@ class File:
 
 
 def page_of(path: str) -> str:
-    """The page that shows a file whole, below `docs/`."""
-    return f"{FOLDER}/{path}.md"
+    """The page that shows a file whole, below the root of the site."""
+    return f"{FOLDER}/{path}.html"
+
+
+def url_of(page: str) -> str:
+    """Where the site has a page of Markdown.
+
+    >>> url_of("math/softmax.md"), url_of("math/index.md")
+    ('math/softmax/', 'math/')
+    """
+    return page.removesuffix(".md").removesuffix("index").rstrip("/") + "/"
 
 
 def name_of(path: str) -> str:
     """What a reader calls a file.
 
-    >>> name_of("src/triton_softmax/kernels/rows.py"), name_of("tests/site/test_site.py")
-    ('kernels/rows.py', 'tests/site/test_site.py')
+    >>> name_of("src/softmax_tutorial/matrices.py"), name_of("tests/site/test_site.py")
+    ('softmax_tutorial/matrices.py', 'tests/site/test_site.py')
     """
-    return path.removeprefix(f"{LIBRARY}/")
+    return path.removeprefix(f"{LIBRARY}/").removeprefix("src/")
 
 
 def link(path: str, line: int) -> str:
@@ -180,21 +193,54 @@ def link(path: str, line: int) -> str:
     return f"/{page_of(path)}#L{line}"
 
 
-def _tokens(text: str) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """The lines of a text as runs of one colour, so that a page has few elements."""
-    lines: list[list[tuple[str, str]]] = [[]]
-    for kind, value in PythonLexer(stripnl=False).get_tokens(text):
-        colour = STANDARD_TYPES.get(kind, "")
-        colour = colour if _COLOURED.match(colour) else ""
-        for at, part in enumerate(value.split("\n")):
-            if at:
-                lines.append([])
-            if not part:
-                continue
-            if lines[-1] and lines[-1][-1][0] == colour:
-                part = lines[-1].pop()[1] + part
-            lines[-1].append((colour, part))
-    return tuple(tuple(line) for line in lines[: len(text.splitlines())])
+def _colour(token: tokenize.TokenInfo, before: str, decorator: bool) -> str:
+    """The class of colour of a token, as Pygments names it; empty for none."""
+    kind, text = token.type, token.string
+    if kind == tokenize.COMMENT:
+        return "c1"
+    if kind == tokenize.NUMBER:
+        return "m"
+    if kind == tokenize.STRING or tokenize.tok_name[kind].startswith("FSTRING"):
+        return "s"
+    if decorator and kind in (tokenize.OP, tokenize.NAME):
+        return "nd"
+    if kind != tokenize.NAME:
+        return ""
+    if keyword.iskeyword(text):
+        return "kc" if text[0].isupper() else "ow" if text in _WORDS else "k"
+    if before in ("def", "class"):
+        return "nf" if before == "def" else "nc"
+    return "nb" if text in _BUILTINS and before != "." else ""
+
+
+def tokens(text: str) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """The lines of a text as runs of one colour, so that a page has few elements. (The tokenizer
+    of Python takes a tenth of the time of Pygments' lexer, which reads code that is no Python.)"""
+    lines = text.splitlines()
+    found: list[list[tuple[str, str]]] = [[] for _ in lines]
+    done = [0] * len(lines)
+    before, decorator = "", False
+
+    def put(row: int, last: int, colour: str) -> None:
+        part = lines[row][done[row] : last]
+        done[row] = max(done[row], last)
+        if part and found[row] and found[row][-1][0] == colour:
+            part = found[row].pop()[1] + part
+        if part:
+            found[row].append((colour, part))
+
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        decorator = token.string == "@" and not before or decorator and token.string != "("
+        if colour := _colour(token, before, decorator):
+            (first, start), (last, end) = token.start, token.end
+            for row in range(first - 1, last):
+                put(row, start if row == first - 1 else 0, "")
+                put(row, end if row == last - 1 else len(lines[row]), colour)
+        before = token.string.strip() if token.type != tokenize.COMMENT else before
+        decorator = decorator and bool(before)
+    for row, line in enumerate(lines):
+        put(row, len(line), "")
+    return tuple(map(tuple, found))
 
 
 def _summary(node: ast.FunctionDef, room: int = 72) -> str:
@@ -210,13 +256,41 @@ def _summary(node: ast.FunctionDef, room: int = 72) -> str:
     return f"def {node.name}({', '.join(names)})"
 
 
+def _functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
+    """Every function of a block, those within others too."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef):
+            yield node
+        yield from _functions(getattr(node, "body", []))
+
+
+@lru_cache
+def stamp(root: Path, *patterns: str) -> tuple[tuple[Path, int], ...]:
+    """The files below `root` that the patterns match, folder by folder, with the times at which
+    they were changed; looked at again after `forget`."""
+    files = [
+        path
+        for pattern in patterns
+        for path in sorted(
+            root.glob(pattern), key=lambda path: (path.parent, path.stem != "__init__", path.stem)
+        )
+        if path.is_file()
+    ]
+    return tuple((path, path.stat().st_mtime_ns) for path in files)
+
+
+def forget() -> None:
+    """Look at the files again at the next `stamp`."""
+    stamp.cache_clear()
+
+
 @lru_cache(maxsize=256)
 def _read(root: Path, path: str, stamp: int) -> File:
     text = (root / path).read_text("utf8")
     tree = ast.parse(text)
     heads = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
+    for node in _functions(tree.body):
+        if ast.get_docstring(node) is not None:
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
             heads.append(Head(first, node.body[0].end_lineno or first, _summary(node)))
     heads.sort(key=lambda head: head.first)
@@ -225,7 +299,7 @@ def _read(root: Path, path: str, stamp: int) -> File:
         for node in tree.body
         if isinstance(node, (ast.FunctionDef, ast.ClassDef))
     }
-    return File(path, tuple(text.splitlines()), _tokens(text), tuple(heads), functions)
+    return File(path, tuple(text.splitlines()), tokens(text), tuple(heads), functions)
 
 
 def read(path: str, root: Path | str = ".") -> File:

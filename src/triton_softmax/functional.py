@@ -1,141 +1,71 @@
-"""`softmax`, `log_softmax` and `logsumexp`: PyTorch's meaning for every input, and two ways down to
-the kernels.
+"""`softmax`, `log_softmax` and `logsumexp`, which mean what PyTorch's functions mean.
 
-A plain eager call takes the short cut of `eager`. Every other call (a `torch.func` transform, a
-dispatch mode, tracing, autocast, a tensor subclass) goes through the operators of `registration`,
-which have a rule for each. What is no tensor but has `__torch_function__`, such as a proxy of
-`torch.fx`, answers the call itself.
+A plain eager call goes straight to a plan. Every other call (a `torch.func` transform, a dispatch
+mode, tracing, autocast, a tensor subclass) goes through an operator, which has a rule for each. An
+input that is not a tensor but has `__torch_function__`, such as a proxy of `torch.fx`, answers the
+call itself.
 """
 
+# pyright: reportArgumentType=false, reportReturnType=false
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
-from torch.overrides import handle_torch_function, has_torch_function
+from torch.overrides import handle_torch_function
 
-from . import distributed, invariance, maps, registration, ways
-from .checks import (
-    BATCH_INVARIANT,
-    DTYPES,
-    check_arguments,
-    check_device,
-    check_dim,
-    check_dtype,
-)
-from .dispatch import plan_of
-from .eager import differentiable_logsumexp, differentiable_softmax, nobody_watches
+from . import arguments, distributed, operators
+from .arguments import cast, check_axis, check_dim, check_int, check_invariant
+from .distributed import PLAIN
+from .operations.log_softmax import LOG_SOFTMAX
+from .operations.softmax import SOFTMAX
+from .operators import Operator, differentiable, nobody_watches
+from .plan import plan_of
+from .score_modifiers import normalize_modified
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-PLAIN = (Tensor, Parameter)
-"""Types of inputs that lie on one device."""
-
 
 # --8<-- [start:normalize]
 def _normalize(
-    operation: str, x: Tensor, dim: int, dtype: torch.dtype | None, implementation: str | None
+    function: Callable[..., Tensor],
+    op: Operator,
+    x: Tensor,
+    dim: int,
+    dtype: torch.dtype | None,
+    implementation: str | None,
+    invariant: bool,
 ) -> Tensor:
     if type(dim) is int and nobody_watches(x):
         if dtype is not None:
-            x = _cast(x, dtype)
+            x = cast(x, dtype)
         if x.requires_grad and torch.is_grad_enabled():
-            return differentiable_softmax(x, (operation, dim, dtype, implementation, x.dtype))
-        return plan_of(operation, (x,), dim, dtype, implementation)(x)
+            return differentiable(x, (op, True, dim, dtype, implementation, invariant))
+        return plan_of(op.operation, (x,), dim, dtype, implementation, invariant)(x)
     if not isinstance(x, Tensor):
-        function = softmax if operation == "softmax" else log_softmax
-        return _pass_on(function, x, dim, dtype, implementation=implementation)
-    dim = _check_int(dim)
+        return _pass_on(function, invariant, x, dim, dtype, implementation=implementation)
+    dim = check_int(dim)
     if dtype is not None:
-        x = _cast(x, dtype)
-    return getattr(registration, operation)(x, dim, dtype, implementation)
+        x = cast(x, dtype)
+    return op.overload(x, dim, dtype, implementation, invariant)
 
 
 # --8<-- [end:normalize]
 
 
-def _normalize_with_maps(
-    operation: str,
-    x: Tensor,
-    dim: int,
-    dtype: torch.dtype | None,
-    implementation: str | None,
-    arguments: tuple[Any, ...],
-    out: Tensor | None,
-    group: ProcessGroup | None,
+def _pass_on(
+    function: Callable[..., Tensor], invariant: bool, x: Any, *args: object, **kwargs: object
 ) -> Tensor:
-    """`arguments` are scale, softcap, where, bias, causal, safe and sink."""
-    if (group is not None or type(x) not in PLAIN) and distributed.divided(x, group):
-        return distributed.with_maps(
-            operation, x, dim, dtype, group, implementation, arguments, out
-        )
-    tensors = [x, *(each for each in (*arguments, out) if isinstance(each, Tensor))]
-    watched = has_torch_function(tensors) and not torch.compiler.is_compiling()
-    if not isinstance(x, Tensor) or watched:
-        names = ("scale", "softcap", "where", "bias", "causal", "safe", "sink", "out")
-        keywords: dict[str, Any] = dict(zip(names, (*arguments, out), strict=True))
-        function = softmax if operation == "softmax" else log_softmax
-        if not watched:
-            return _pass_on(function, x, dim, dtype, implementation=implementation, **keywords)
-        invariant = implementation == BATCH_INVARIANT
-        return handle_torch_function(
-            function, tensors, x, dim, dtype, batch_invariant=invariant, **keywords
-        )
-    if implementation not in (None, BATCH_INVARIANT):
-        raise ValueError(
-            f"implementation={implementation!r} names a kernel, and none of these takes scale, "
-            "softcap, where, bias, causal, safe, sink or out"
-        )
-    if dtype is not None:
-        x = _cast(x, dtype)
-    elif x.device.type != "cpu" and torch.is_autocast_enabled(x.device.type):
-        dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
-    dim = check_arguments(x, _check_int(dim), dtype)
-    check_device(x.device)
-    way = ways.check_way(x, dim, *arguments)
-    log, invariant = operation == "log_softmax", implementation is not None
-    if out is not None:
-        return maps.into(out, log, x, dim, dtype or x.dtype, way, invariant)
-    return maps.with_maps(log, x, dim, dtype or x.dtype, way, invariant)
-
-
-def _cast(x: Tensor, dtype: object) -> Tensor:
-    """Integers, bools, complex numbers and narrow floats are cast first, as PyTorch does."""
-    if not isinstance(dtype, torch.dtype):
-        raise TypeError(f"dtype must be a torch.dtype or None, not {type(dtype).__name__}")
-    check_dtype(dtype, "the argument dtype")
-    return x if x.dtype in DTYPES else x.to(dtype)
-
-
-def _pass_on(function: Callable[..., Tensor], x: Any, *args: object, **kwargs: object) -> Tensor:
-    """The call as something answers it that is no tensor, but takes part in PyTorch's functions."""
+    """Hand a call to its input, which is not a tensor but takes part in PyTorch's functions."""
     if not hasattr(x, "__torch_function__"):
         raise TypeError(f"the input must be a torch.Tensor, not {type(x).__name__}")
+    if invariant:
+        kwargs["batch_invariant"] = True
     return handle_torch_function(function, (x,), x, *args, **kwargs)
-
-
-def _check_int(dim: Any) -> int:
-    """`dim` as an int. While shapes are traced a symbolic one becomes the number it is, since the
-    shape of a result depends on it."""
-    try:
-        if isinstance(dim, bool):
-            raise TypeError
-        return operator.index(dim)
-    except TypeError:
-        raise TypeError(f"dim must be an int, not {type(dim).__name__}") from None
-
-
-def _one_of(dim: Any, axis: Any) -> Any:
-    """NumPy's name for `dim`, which PyTorch's functions take as well."""
-    if dim != -1:
-        raise TypeError("dim and axis are two names of one argument; give one of them")
-    return axis
 
 
 def softmax(
@@ -242,16 +172,24 @@ def softmax(
         TypeError: the input has dtype int64; expected one of float16, bfloat16, float32, float64
     """
     if axis is not None:
-        dim = _one_of(dim, axis)
-    if batch_invariant or invariance._depth:
-        implementation = invariance.chosen(implementation, batch_invariant)
-    plain = scale is softcap is where is bias is sink is out is None
+        dim = check_axis(dim, axis)
+    if batch_invariant or arguments.contexts:
+        batch_invariant = check_invariant(implementation)
+    plain = scale is softcap is bias is where is sink is out is None
+    divided = group is not None or (type(input) not in PLAIN and distributed.on_mesh(input))
     if not plain or causal or safe:
-        way = (scale, softcap, where, bias, causal, safe, sink)
-        return _normalize_with_maps("softmax", input, dim, dtype, implementation, way, out, group)
-    if (group is not None or type(input) not in PLAIN) and distributed.divided(input, group):
-        return distributed.normalized("softmax", input, dim, dtype, group, implementation)
-    return _normalize("softmax", input, dim, dtype, implementation)
+        modifiers = (scale, softcap, bias, where, causal, sink, safe)
+        options = (dim, dtype, implementation, batch_invariant, modifiers, out)
+        if divided:
+            return distributed.normalize(softmax, SOFTMAX, input, group, *options)
+        return normalize_modified(softmax, operators.softmax, input, *options)
+    if divided:
+        return distributed.normalize(
+            softmax, SOFTMAX, input, group, dim, dtype, implementation, batch_invariant
+        )
+    return _normalize(
+        softmax, operators.softmax, input, dim, dtype, implementation, batch_invariant
+    )
 
 
 def log_softmax(
@@ -286,18 +224,24 @@ def log_softmax(
         tensor([0., -inf])
     """
     if axis is not None:
-        dim = _one_of(dim, axis)
-    if batch_invariant or invariance._depth:
-        implementation = invariance.chosen(implementation, batch_invariant)
-    plain = scale is softcap is where is bias is sink is out is None
+        dim = check_axis(dim, axis)
+    if batch_invariant or arguments.contexts:
+        batch_invariant = check_invariant(implementation)
+    plain = scale is softcap is bias is where is sink is out is None
+    divided = group is not None or (type(input) not in PLAIN and distributed.on_mesh(input))
     if not plain or causal or safe:
-        way = (scale, softcap, where, bias, causal, safe, sink)
-        return _normalize_with_maps(
-            "log_softmax", input, dim, dtype, implementation, way, out, group
+        modifiers = (scale, softcap, bias, where, causal, sink, safe)
+        options = (dim, dtype, implementation, batch_invariant, modifiers, out)
+        if divided:
+            return distributed.normalize(log_softmax, LOG_SOFTMAX, input, group, *options)
+        return normalize_modified(log_softmax, operators.log_softmax, input, *options)
+    if divided:
+        return distributed.normalize(
+            log_softmax, LOG_SOFTMAX, input, group, dim, dtype, implementation, batch_invariant
         )
-    if (group is not None or type(input) not in PLAIN) and distributed.divided(input, group):
-        return distributed.normalized("log_softmax", input, dim, dtype, group, implementation)
-    return _normalize("log_softmax", input, dim, dtype, implementation)
+    return _normalize(
+        log_softmax, operators.log_softmax, input, dim, dtype, implementation, batch_invariant
+    )
 
 
 def logsumexp(
@@ -351,56 +295,49 @@ def logsumexp(
         tensor([-inf, -inf])
     """
     if axis is not None:
-        dim = _one_of(dim, axis)
-    x = input
-    implementation = None
-    if batch_invariant or invariance._depth:
-        implementation = BATCH_INVARIANT
-    if (group is not None or type(x) not in PLAIN) and distributed.divided(x, group):
-        return distributed.logsumexp(x, dim, keepdim, group, implementation)
+        dim = check_axis(dim, axis)
+    x, invariant = input, bool(batch_invariant or arguments.contexts)
+    if group is not None or (type(x) not in PLAIN and distributed.on_mesh(x)):
+        return distributed.logsumexp(logsumexp, x, dim, keepdim, group, invariant)
     if type(dim) is int and nobody_watches(x):
         if not x.is_floating_point():
             x = _promoted(x)
         if x.requires_grad and torch.is_grad_enabled():
-            lse = differentiable_logsumexp(x, (dim, implementation))
+            lse = differentiable(x, (operators.logsumexp, True, dim, None, None, invariant))
         else:
-            lse = plan_of("logsumexp", (x,), dim, None, implementation)(x)
-        return lse.unsqueeze(dim) if keepdim and x.dim() else lse
+            lse = plan_of(operators.LOGSUMEXP, (x,), dim, None, None, invariant)(x)
+        return lse.unsqueeze(dim) if keepdim and x.dim() else lse  # pyright: ignore
     if not isinstance(x, Tensor):
-        more = {"batch_invariant": True} if implementation else {}
-        return _pass_on(logsumexp, x, dim, keepdim, **more)
+        return _pass_on(logsumexp, invariant, x, dim, keepdim)
     x = _promoted(x)
     if isinstance(dim, (tuple, list)):
-        return _logsumexp_of_dims(
-            x, [check_dim(_check_int(each), x.dim()) for each in dim], keepdim, implementation
-        )
-    dim = _check_int(dim)
-    lse = registration.logsumexp(x, dim, implementation)
+        dims = [check_dim(check_int(each), x.dim()) for each in dim]
+        return _logsumexp_of_dims(x, dims, keepdim, invariant)
+    dim = check_int(dim)
+    lse = operators.logsumexp.overload(x, dim, None, None, invariant)
     return lse.unsqueeze(dim) if keepdim and x.dim() else lse
 
 
 def _promoted(x: Tensor) -> Tensor:
-    """Integers and booleans as numbers of the default dtype, as PyTorch takes them here."""
+    """Cast integers and booleans to the default dtype, as PyTorch's function does."""
     if x.is_floating_point() or x.is_complex():
         return x
     return x.to(torch.get_default_dtype())
 
 
-def _logsumexp_of_dims(
-    x: Tensor, dims: list[int], keepdim: bool, implementation: str | None
-) -> Tensor:
+def _logsumexp_of_dims(x: Tensor, dims: list[int], keepdim: bool, invariant: bool) -> Tensor:
     """Reduce several dimensions as one: they move to the end and are flattened there."""
     if len(set(dims)) < len(dims):
         raise ValueError(f"dim names a dimension twice: {tuple(dims)}")
     if x.dim() == 0:
-        return logsumexp(x, 0, batch_invariant=implementation is not None)
+        return logsumexp(x, 0, batch_invariant=invariant)
     if not dims:
         raise ValueError("dim is an empty tuple; name at least one dimension")
     kept = [size for i, size in enumerate(x.shape) if i not in dims]
     rows = x.movedim(dims, list(range(-len(dims), 0))).reshape(
         *kept, math.prod([x.shape[i] for i in dims])
     )
-    lse = logsumexp(rows, -1, batch_invariant=implementation is not None)
+    lse = logsumexp(rows, -1, batch_invariant=invariant)
     if keepdim:
         return lse.reshape([1 if i in dims else size for i, size in enumerate(x.shape)])
     return lse

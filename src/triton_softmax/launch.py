@@ -38,17 +38,27 @@ def cuda_index(tensor: Tensor) -> int:
 class Memo(dict):
     """What has been prepared for a kind of call, by its key; forgotten if there are too many."""
 
-    MOST = 1024
+    MOST = 4096
+
+    def __init__(self):
+        super().__init__()
+        self._lock = threading.Lock()
+
+    def keep(self, key: tuple, made: Any) -> Any:
+        """What is there for the key from now on: what another thread has put there, or `made`."""
+        with self._lock:
+            if len(self) >= self.MOST:
+                self.clear()
+            return self.setdefault(key, made)
 
     def of(self, key: tuple, prepare: Callable[[], Any]) -> Any:
         """What is there for the key, prepared if nothing is."""
         found = self.get(key)
-        if found is None:
-            found = prepare()
-            if len(self) >= self.MOST:
-                self.clear()
-            self[key] = found
-        return found
+        return self.keep(key, prepare()) if found is None else found
+
+
+plans = Memo()
+"""The plans of all calls."""
 
 
 # --8<-- [start:launch]
@@ -58,7 +68,8 @@ class Launch:
 
     `run(inputs, outs)`, or `run(inputs, outs, words)`, launches on the current stream of the
     current device: first as anybody would, afterwards with what the first launch has found out.
-    Inputs and outs are tuples of tensors; words is a tensor.
+    Inputs and outs are tuples of tensors; words is a tensor. Once there has been a launch, `at`
+    does the same with addresses, where Triton's launcher is known; until then it is None.
 
     Args:
         kernel: the jitted function; its parameters are a tuple of inputs, one of results, a
@@ -69,7 +80,7 @@ class Launch:
         options: num_warps and the like.
     """
 
-    __slots__ = ("constants", "grid", "kernel", "numbers", "options", "run")
+    __slots__ = ("at", "constants", "grid", "kernel", "numbers", "options", "run")
 
     def __init__(self, kernel, grid: int, numbers: tuple, constants: dict, options: dict):
         self.kernel = kernel
@@ -77,7 +88,8 @@ class Launch:
         self.numbers = numbers
         self.constants = constants
         self.options = options
-        self.run = self._first_run
+        self.run: Any = self._first_run
+        self.at: Any = None
 
     def _first_run(self, *tensors) -> None:
         compiled = self.kernel[(self.grid,)](
@@ -85,26 +97,39 @@ class Launch:
         )
         # Other drivers than NVIDIA's specialise on more than what stays the same here.
         if compiled is not None and compiled.metadata.target.backend == "cuda":
-            self.run = repeat(compiled, self.grid, (*self.numbers, *self.constants.values()))
+            tail = (*self.numbers, *self.constants.values())
+            self.run, self.at = repeat(compiled, self.grid, tail)
 
 
-def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None]:
-    """A function of the tensors that launches a compiled kernel with the other arguments `tail`.
+def repeat(compiled, grid: int, tail: tuple) -> tuple[Callable[..., None], Callable | None]:
+    """`run` and `at` of a `Launch`, for a compiled kernel with the other arguments `tail`.
 
-    It spares Triton's own preparations where it is known how, unless a hook wants to see each
+    They spare Triton's own preparations where it is known how, unless a hook wants to see each
     launch, as a profiler's does.
     """
     public = compiled[(grid, 1, 1)]
     form = fast_form(compiled)
     if form is None:
-        return lambda *tensors: public(*tensors, *tail)
+        return (lambda *tensors: public(*tensors, *tail)), None
     launch, head = form
-    index = current_device()
+    index, stream_of = current_device(), _current_stream
+
+    def at(addresses, results, words=None):
+        try:
+            hooked = _hooks.launch_enter_hook.calls or _hooks.launch_exit_hook.calls
+        except AttributeError:  # a function in place of a chain of them, or no telling
+            hooked = True
+        if hooked:
+            public(addresses, results, *(() if words is None else (words,)), *tail)
+        elif words is None:
+            launch(grid, 1, 1, stream_of(index), *head, addresses, results, *tail)
+        else:
+            launch(grid, 1, 1, stream_of(index), *head, addresses, results, words, *tail)
 
     def run(inputs, outs, words=None):
         try:
             hooked = _hooks.launch_enter_hook.calls or _hooks.launch_exit_hook.calls
-        except AttributeError:  # a function in place of a chain of them, or no telling
+        except AttributeError:
             hooked = True
         if hooked:
             public(inputs, outs, *(() if words is None else (words,)), *tail)
@@ -118,13 +143,13 @@ def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None]:
             results = (outs[0].data_ptr(),)
         else:
             results = tuple([each.data_ptr() for each in outs])
-        stream = _current_stream(index)
+        stream = stream_of(index)
         if words is None:
             launch(grid, 1, 1, stream, *head, addresses, results, *tail)
         else:
             launch(grid, 1, 1, stream, *head, addresses, results, words.data_ptr(), *tail)
 
-    return run
+    return run, at
 
 
 def fast_form(compiled):

@@ -15,12 +15,11 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.utils.checkpoint import checkpoint
 
-from . import checks, invariance, registration
-from .checks import check_dtype
-from .eager import transformed
-from .losses import cross_entropy, reduced, scaled
-from .shares import Settings, Shares, distribution_of, rows_with, shares_of
-from .ways import wide
+from . import arguments, operators
+from .arguments import LossOptions, check_classes, check_linear, comparable
+from .composite import RowScalars, accumulator, distribution_of, scalars_of_classes
+from .losses import cross_entropy, scaled, with_logits
+from .operators import nobody_watches, transformed
 
 BYTES = 1 << 28
 """Of the buffer of logits, if the caller names no number of rows: large enough that matrix products
@@ -52,7 +51,7 @@ def linear_cross_entropy(
     Args:
         input: (N, K) or (…, K).
         linear_weight: (C, K), of the dtype of the input.
-        target: Classes, int64 or int32, of the shape of the input without K.
+        target: Classes, int64, int32 or uint8, of the shape of the input without K.
         linear_bias: (C,).
         weight, reduction, ignore_index, label_smoothing, z_loss, softcap, scale: As for
             `cross_entropy`. No index is ignored if it is None.
@@ -71,19 +70,7 @@ def linear_cross_entropy(
         >>> linear_cross_entropy(torch.eye(2), torch.eye(2), torch.tensor([0, 1]))
         tensor(0.3133)
     """
-    check_dtype(input.dtype, "the input")
-    if input.shape[-1:] != linear_weight.shape[1:] or linear_weight.dim() != 2:
-        raise ValueError(
-            f"linear_weight of shape {tuple(linear_weight.shape)} does not go with an input of "
-            f"shape {tuple(input.shape)}"
-        )
-    if target.shape != input.shape[:-1]:
-        raise ValueError(
-            f"target of shape {tuple(target.shape)} does not go with an input of shape "
-            f"{tuple(input.shape)}"
-        )
-    if chunk_size is not None and chunk_size < 1:
-        raise ValueError(f"chunk_size must be positive, not {chunk_size}")
+    check_linear(input, linear_weight, target, linear_bias, weight, chunk_size)
     ignore_index = -(2**31) if ignore_index is None else ignore_index
     extras: dict[str, Any] = {
         "weight": weight,
@@ -93,23 +80,26 @@ def linear_cross_entropy(
         "softcap": softcap,
         "scale": scale,
     }
-    x, flat = input.reshape(-1, input.shape[-1]), target.reshape(-1)
-    maps = softcap is not None or scale != 1.0 or (weight is not None and label_smoothing > 0.0)
-    usual = reduction != "none" and x.numel() > 0
-    usual = usual and not (maps and x.device.type == "cpu" and not checks.INTERPRETED)
+    x, flat = input.reshape(-1, input.shape[-1]), comparable(target).reshape(-1)
+    modified = softcap is not None or scale != 1.0
+    modified = modified or (weight is not None and label_smoothing > 0.0)
+    by_kernels = x.is_cuda or arguments.INTERPRETED or not modified
+    usual = reduction != "none" and x.numel() > 0 and by_kernels
     if not usual or transformed() or torch.compiler.is_compiling():
         losses = _recomputed(x, linear_weight, linear_bias, flat, chunk_size, reduction, extras)
         return losses.view(target.shape) if reduction == "none" else losses
     nothing = linear_weight.detach()[:, :0].T  # no rows of the right length
     cross_entropy(nothing, flat[:0], reduction=reduction, **extras)  # refuses what it refuses
-    settings = Settings(
+    if flat.device.type == "cpu":
+        check_classes(flat, len(linear_weight), "Target {} is out of bounds.", ignore_index)
+    options = LossOptions(
         1, ignore_index, reduction, label_smoothing, z_loss, input.dtype, float(scale), softcap,
-        invariance.chosen(None, False),
+        arguments.contexts > 0,
     )  # fmt: skip
-    rows = shares_of(flat, weight, len(linear_weight), wide(x.new_empty(0)).dtype, settings)
-    arguments = (linear_bias, chunk_size, weight, settings, *rows)
-    losses = _LinearCrossEntropy.apply(x, linear_weight, *arguments)
-    return reduced(losses, reduction).to(input.dtype)
+    scalars = scalars_of_classes(flat, weight, len(linear_weight), accumulator(x.dtype), options)
+    rest = (linear_bias, chunk_size, weight, options, *scalars)
+    losses = _LinearCrossEntropy.apply(x, linear_weight, *rest)
+    return losses.sum().to(input.dtype)
 
 
 def _rows_at_once(x: Tensor, n_classes: int, chunk_size: int | None) -> int:
@@ -120,29 +110,33 @@ class _LinearCrossEntropy(Function):
     """The losses of rows, of whose sum the gradients are computed with them."""
 
     @staticmethod
-    def forward(ctx, x, linear_weight, bias, chunk_size, weight, settings, *shares):
-        rows = Shares(*shares)
+    def forward(ctx, x, linear_weight, bias, chunk_size, weight, options, *scalars):
+        rows = RowScalars(*scalars)
         n = _rows_at_once(x, len(linear_weight), chunk_size)
         buffer = x.new_empty(min(n, len(x)), len(linear_weight))
         wanted = ctx.needs_input_grad
         dx = torch.empty_like(x) if wanted[0] else None
         dw = torch.zeros_like(linear_weight) if wanted[1] else None
         db = torch.zeros_like(bias) if bias is not None and wanted[2] else None
+        plain = nobody_watches(x, linear_weight)
         losses = []
         for start in range(0, len(x), n):
             chunk = x[start : start + n]
             logits = torch.mm(chunk, linear_weight.T, out=buffer[: len(chunk)])
             if bias is not None:
                 logits += bias
-            of_chunk = rows_with(logits, rows.chunk(start, start + n), 1)
-            target_of_chunk: Any = of_chunk[0]
-            distribution = distribution_of(logits, target_of_chunk, weight, settings)
-            further = (settings.scale, settings.softcap, distribution, settings.implementation)
+            of_chunk = with_logits(logits, rows.chunk(start, start + n), 1)
+            target: Any = of_chunk[0]
+            distribution = distribution_of(logits, target, weight, options)
+            further = (options.scale, options.softcap, distribution, options.invariant)
             if not any(wanted[:3]):
-                found = registration.cross_entropy_rows(logits, *of_chunk, 1, False, *further)
-                losses.append(found[0])
+                op = operators.cross_entropy_rows
+                call = op.kernel if plain else op.overload
+                losses.append(call(logits, *of_chunk, 1, False, *further)[0])
                 continue
-            losses.append(registration.cross_entropy_rows_(logits, *of_chunk, 1, *further)[0])
+            op = operators.cross_entropy_rows_in_place
+            call = op.kernel if plain else op.overload
+            losses.append(call(logits, *of_chunk, 1, *further)[0])
             # The buffer holds the gradient of the logits now.
             if dx is not None:
                 torch.mm(logits, linear_weight, out=dx[start : start + n])
@@ -151,7 +145,7 @@ class _LinearCrossEntropy(Function):
             if db is not None:
                 db += logits.sum(0)
         ctx.save_for_backward(dx, dw, db)
-        ctx.n_more = len(shares) + 3
+        ctx.n_more = len(scalars) + 3
         return torch.cat(losses)
 
     @staticmethod
@@ -177,8 +171,8 @@ def _recomputed(
     reduction: str,
     extras: dict[str, Any],
 ) -> Tensor:
-    """The same by `cross_entropy` for each chunk, whose logits the backward pass makes again: for
-    arguments with which the gradient at the logits is not known in the forward pass."""
+    """Call `cross_entropy` for each chunk, whose logits the backward pass makes again: for calls
+    whose gradient at the logits is not known in the forward pass."""
     apart = reduction == "mean" and extras["weight"] is not None and extras["z_loss"] != 0.0
 
     def losses_of(chunk: Tensor, targets: Tensor) -> Tensor:
@@ -187,9 +181,7 @@ def _recomputed(
         if apart:  # the mean of the loss is weighted, and that of the z-loss is not
             nothing = torch.zeros_like(extras["weight"])
             kinds = [{**extras, "z_loss": 0.0}, {**extras, "weight": nothing}]
-        options: dict[str, Any] = {
-            "reduction": "none", "loss_dtype": wide(logits.new_empty(0)).dtype,
-        }  # fmt: skip
+        options: dict[str, Any] = {"reduction": "none", "loss_dtype": accumulator(logits.dtype)}
         return torch.stack([cross_entropy(logits, targets, **each, **options) for each in kinds], 1)
 
     n = _rows_at_once(x, len(linear_weight), chunk_size)

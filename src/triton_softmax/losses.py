@@ -1,47 +1,47 @@
-"""Cross-entropy: the loss that stands behind most softmaxes, and its gradient in the same pass.
+"""Cross-entropy: the loss that follows most softmaxes, and its gradient in the same pass.
 
-The kernel reads a row of logits once and writes its gradient, while the loss comes out beside it as
-one number. So the backward pass has nothing left to do but to multiply by what arrives, and that is
-1 where the loss is what is differentiated: its factor, 1/n of a mean, is known before and is in the
-gradient already.
+The kernel reads a row of logits once and writes its gradient, beside the loss as one number. The
+backward pass then multiplies by what arrives, which is 1 where the loss itself is differentiated:
+the loss's factor, 1/n of a mean, is known before and is in the gradient already.
 
 Classes as targets go by the kernels of softmax. With a scale or a soft cap, with probabilities as
-targets, and with class weights under label smoothing, it is the kernel of rows with maps
-(`mapped`), of which the last two take a second input of an element for each class. Who wants other
-derivatives than the first (`torch.func`, forward mode) or a gradient at the probabilities gets the
-same number from `by_operators`: PyTorch's operators around our log-softmax.
+targets, and with class weights under label smoothing, it is the kernel of rows with score
+modifiers; the last two read a second element for each class. Derivatives other than the first
+(`torch.func`, forward mode) and a gradient at the probabilities come from PyTorch's operators
+(`composite`).
 """
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.nn import functional as torch_functional
-from torch.overrides import has_torch_function_variadic
+from torch.overrides import handle_torch_function, has_torch_function_variadic
 
-from . import checks, distributed, invariance, registration
-from .checks import check_dtype
-from .eager import direct, keeps_graph, nobody_watches, short, transformed
-from .functional import log_softmax, logsumexp
-from .maps import mapped_elements
-from .scaling import scale_rows
-from .shares import (
-    Settings,
-    along,
-    distribution_of,
-    rows_by_kernel,
-    rows_with,
-    shares_of,
-    shares_of_probabilities,
+from . import arguments, composite, distributed, operators
+from .arguments import (
+    LossOptions,
+    Modifiers,
+    check_classes,
+    check_loss,
+    comparable,
+    reduction_of_flags,
 )
-from .ways import Way, check_number, check_softcap, wide
+from .composite import RowScalars, distribution_of, picked
+from .launch import Memo
+from .operations.cross_entropy import (
+    CROSS_ENTROPY,
+    CROSS_ENTROPY_GRADIENT,
+    CROSS_ENTROPY_SMOOTHED,
+    CROSS_ENTROPY_SMOOTHED_GRADIENT,
+)
+from .operators import direct, keeps_graph, nobody_watches, transformed
+from .plan import LossPlan, row_scalars, scale_rows
 
-REDUCTIONS = ("none", "mean", "sum")
-"""What becomes of the losses of all rows."""
+_checked = Memo()
+"""What `_decided` has found for plain calls that have been checked, by all that this looks at."""
 
 
 def cross_entropy(
@@ -116,7 +116,8 @@ def cross_entropy(
         ValueError: `reduction` is unknown, `softcap` is not positive, `scale` or `z_loss` is not
             finite, or `z_loss` meets probabilities; shapes disagree, as in PyTorch.
         IndexError: A target is out of range (on a GPU, an assertion on the device).
-        RuntimeError: Other arguments that PyTorch refuses, with its words.
+        RuntimeError: Tensors lie on two devices; or other arguments that PyTorch refuses, with its
+            words.
 
     Examples:
         >>> import torch
@@ -129,130 +130,140 @@ def cross_entropy(
     """
     if not (isinstance(input, Tensor) and isinstance(target, Tensor)):
         raise TypeError("cross_entropy takes tensors as input and target")
-    if has_torch_function_variadic(input, target, weight) and not torch.compiler.is_compiling():
-        arguments = (input, target, weight, size_average, ignore_index, reduce, reduction)
-        return torch.overrides.handle_torch_function(
-            cross_entropy,
-            (input, target, weight),
-            *arguments,
-            label_smoothing,
-            z_loss=z_loss,
-            softcap=softcap,
-            scale=scale,
-            inplace_backward=inplace_backward,
-            return_lse=return_lse,
-            loss_dtype=loss_dtype,
-            batch_invariant=batch_invariant,
-        )
+    if weight is None:
+        plain = nobody_watches(input, target)
+    else:
+        plain = nobody_watches(input, target, weight)
+    if not plain and not torch.compiler.is_compiling():
+        if has_torch_function_variadic(input, target, weight):
+            return handle_torch_function(
+                cross_entropy, (input, target, weight), input, target, weight, size_average,
+                ignore_index, reduce, reduction, label_smoothing, z_loss=z_loss, softcap=softcap,
+                scale=scale, inplace_backward=inplace_backward, return_lse=return_lse,
+                loss_dtype=loss_dtype, batch_invariant=batch_invariant,
+            )  # fmt: skip
+    if target.dtype == torch.uint8:
+        target = comparable(target)
     if size_average is not None or reduce is not None:
-        reduction = _of_flags(size_average is not False, reduce is not False)
+        reduction = reduction_of_flags(size_average, reduce)
     if loss_dtype is None:
-        autocast = torch.is_autocast_enabled(input.device.type) and input.device.type != "cpu"
-        loss_dtype = torch.promote_types(input.dtype, torch.float32) if autocast else input.dtype
-    implementation = invariance.chosen(None, batch_invariant)
-    if distributed.divided(input, group, vocab_start):
-        asked = (ignore_index, reduction, label_smoothing, z_loss, inplace_backward, implementation)
-        where = (group, vocab_start, vocab_size, (*asked, loss_dtype))
+        loss_dtype = input.dtype
+        if not plain and input.device.type != "cpu":
+            if torch.is_autocast_enabled(input.device.type):
+                loss_dtype = composite.accumulator(loss_dtype)
+    invariant = bool(batch_invariant or arguments.contexts)
+    elsewhere = vocab_start is not None or not plain
+    if group is not None or (elsewhere and distributed.on_mesh(input, vocab_start)):
+        options = LossOptions(
+            0 if input.dim() == 1 else 1, ignore_index, reduction, label_smoothing, z_loss,
+            loss_dtype, scale, softcap, invariant,
+        )  # fmt: skip
         loss, lse = distributed.cross_entropy(
-            input, target, weight, *where, softcap=softcap, scale=scale
+            input, target, weight, group, vocab_start, vocab_size, options, inplace_backward
         )
         return (loss, lse.detach()) if return_lse else loss
-    _check(input, target, weight, reduction, label_smoothing, z_loss, softcap, scale, ignore_index)
-    settings = Settings(
-        0 if input.dim() == 1 else 1,
-        ignore_index,
-        reduction,
-        label_smoothing,
-        z_loss,
-        loss_dtype,
-        float(scale),
-        None if softcap is None else float(softcap),
-        implementation,
-    )
-    probabilities = target.shape == input.shape and target.is_floating_point()
+    key = known = None
+    wanted = input.requires_grad and torch.is_grad_enabled()
+    in_place = inplace_backward and wanted and not input.is_leaf
+    if plain:
+        key = (
+            input.dtype, input.shape, input.stride(), input.device, input.data_ptr() & 15,
+            target.dtype, target.shape, target.stride(), target.device, target.data_ptr() & 15,
+            wanted, in_place, ignore_index, reduction, label_smoothing, z_loss, type(z_loss),
+            softcap, type(softcap), scale, type(scale), loss_dtype, invariant,
+        )  # fmt: skip
+        if weight is not None:
+            key += (weight.dtype, weight.shape, weight.stride(), weight.device)
+            key += (weight.data_ptr() & 15,)
+        try:
+            known = _checked.get(key)
+        except TypeError:  # what cannot be hashed is refused below
+            key = None
+    if known is None:
+        check_loss(
+            input, target, weight, reduction, label_smoothing, z_loss, softcap, scale, ignore_index
+        )
+        options = LossOptions(
+            0 if input.dim() == 1 else 1, ignore_index, reduction, label_smoothing, z_loss,
+            loss_dtype, float(scale), None if softcap is None else float(softcap), invariant,
+        )  # fmt: skip
+        known = _decided(input, target, weight, options, wanted, in_place, plain)
+        if key is not None:
+            known = _checked.of(key, lambda: known)
+    options, by_kernels, with_distribution, planned = known
+    if planned is not None:
+        in_one = reduction != "none"
+        if wanted:
+            loss, lse = _differentiable_plan(input, planned, target, weight, options.dim, in_one)
+        else:
+            loss, lse = planned(input, target, weight)
+            loss = loss.sum() if in_one else loss
+        loss = loss if loss.dtype == loss_dtype else loss.to(loss_dtype)
+        return (loss, lse.detach()) if return_lse else loss
+    probabilities = target.is_floating_point()
+    if target.device.type == "cpu" and not probabilities:
+        if plain or not (torch.compiler.is_compiling() or transformed() or target.is_meta):
+            message = "Target {} is out of bounds."
+            check_classes(target, input.shape[options.dim], message, ignore_index)
     of_target = probabilities and target.requires_grad and torch.is_grad_enabled()
-    in_operators = input.numel() == 0 or transformed() or of_target
-    if not (input.is_cuda or checks.INTERPRETED):
-        # PyTorch's operators alone have these where Triton compiles for no device.
-        weighted = weight is not None and label_smoothing > 0.0
-        in_operators |= probabilities or weighted or scale != 1.0 or softcap is not None
-    if in_operators:
-        by = _of_probabilities if probabilities else by_operators
-        x = mapped_elements(input, Way(scale, softcap))
-        loss, lse = by(x, target, weight, settings)
+    if by_kernels and not of_target and (plain or not transformed()):
+        distribution = None
+        if with_distribution:
+            distribution = distribution_of(input, target, weight, options)
+        losses, lse = _by_kernels(
+            input, target, weight, options, distribution, inplace_backward, plain
+        )
     else:
-        loss, lse = by_kernel(input, target, weight, settings, inplace_backward)
-    loss = loss.to(loss_dtype)
+        x = composite.modified_elements(input, Modifiers(options.scale, options.softcap))
+        losses, lse = composite.cross_entropy(x, target, weight, options)
+    loss = losses if reduction == "none" else losses.sum()
+    if loss.dtype != loss_dtype:
+        loss = loss.to(loss_dtype)
     return (loss, lse.detach()) if return_lse else loss
 
 
-def _of_flags(size_average: bool, reduce: bool) -> str:
-    """The reduction that two arguments of old meant."""
-    reduction = ("mean" if size_average else "sum") if reduce else "none"
-    warnings.warn(
-        f"size_average and reduce are deprecated, please use reduction={reduction!r} instead",
-        stacklevel=3,
-    )
-    return reduction
-
-
-def _check(
+def _decided(
     x: Tensor,
     target: Tensor,
     weight: Tensor | None,
-    reduction: str,
-    label_smoothing: float,
-    z_loss: float,
-    softcap: float | None,
-    scale: float,
-    ignore_index: int,
-) -> None:
-    check_dtype(x.dtype, "the input")
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"{reduction} is not a valid value for reduction")
-    check_number(scale, "scale")
-    check_number(z_loss, "z_loss")
-    check_softcap(softcap)
-    probabilities = target.shape == x.shape and x.dim() > 0
-    if probabilities and z_loss and target.is_floating_point():
-        raise ValueError("z_loss goes with classes as targets, not with probabilities")
-    dim = 0 if x.dim() == 1 else 1
-    fits = probabilities and target.is_floating_point() and ignore_index < 0
-    if not probabilities and x.dim() > 0:
-        fits = target.shape == x.shape[:dim] + x.shape[dim + 1 :]
-        fits = fits and target.dtype in (torch.int64, torch.int32, torch.uint8)
-    fits = fits and 0.0 <= label_smoothing <= 1.0
-    fits = fits and (weight is None or weight.shape == (x.shape[dim],))
-    if not fits:
-        # PyTorch has words for all of this.
-        like = target.long() if target.dtype in (torch.int32, torch.uint8) else target
-        torch_functional.cross_entropy(
-            x.detach(),
-            like,
-            None if weight is None else weight.to(x.dtype),
-            ignore_index=ignore_index,
-            reduction=reduction,
-            label_smoothing=label_smoothing,
-        )
-        raise ValueError("these arguments do not go together")
-    _check_targets(x, target, dim, ignore_index)
+    options: LossOptions,
+    gradient: bool,
+    in_place: bool,
+    plain: bool,
+) -> tuple[LossOptions, bool, bool, LossPlan | None]:
+    """Decide whether kernels take a call, whether they take a distribution, and whether one plan
+    does all of it."""
+    with_distribution = target.is_floating_point()
+    with_distribution |= weight is not None and options.label_smoothing > 0.0
+    by_kernels = x.numel() > 0
+    if not (x.is_cuda or arguments.INTERPRETED):
+        modified = options.scale != 1.0 or options.softcap is not None
+        by_kernels = by_kernels and not (with_distribution or modified)
+    planned = None
+    if plain and x.is_cuda and by_kernels and not with_distribution:
+        as_they_lie = target.is_contiguous() and (weight is None or weight.is_contiguous())
+        if as_they_lie and options.scale == 1.0 and options.softcap is None:
+            planned = _plan(x, target, weight, options, gradient, in_place and x.is_contiguous())
+    return options, by_kernels, with_distribution, planned
 
 
-def _check_targets(x: Tensor, target: Tensor, dim: int, ignore_index: int) -> None:
-    """On a CPU, where looking costs nothing, PyTorch's error for a class that is none."""
-    if target.is_floating_point() or target.device.type != "cpu" or target.is_meta:
-        return
-    if torch.compiler.is_compiling() or transformed() or not target.numel():
-        return
-    wrong = (target != ignore_index) & ((target < 0) | (target >= x.shape[dim]))
-    if wrong.any():
-        raise IndexError(f"Target {target[wrong][0].item()} is out of bounds.")
-
-
-_rows, _rows_in_place = (
-    short(op, registration.KERNELS[op])
-    for op in (registration.cross_entropy_rows, registration.cross_entropy_rows_)
-)
+def _plan(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    options: LossOptions,
+    gradient: bool,
+    in_place: bool,
+) -> LossPlan | None:
+    """Return the plan of a call whose kernels are those of softmax; None if `targets_kernel` does
+    not take it."""
+    if options.label_smoothing == 0.0:
+        op = CROSS_ENTROPY_GRADIENT if gradient else CROSS_ENTROPY
+    else:
+        op = CROSS_ENTROPY_SMOOTHED_GRADIENT if gradient else CROSS_ENTROPY_SMOOTHED
+    dtype = None if gradient else composite.accumulator(x.dtype)
+    plan = LossPlan(op, x, target, weight, options, dtype, in_place)
+    return plan if plan.targets else None
 
 
 # --8<-- [start:gradient-function]
@@ -260,14 +271,17 @@ class _CrossEntropy(Function):
     """The losses of rows, whose gradient is written by the pass that computes them."""
 
     @staticmethod
-    def forward(ctx, x, dim, in_place, *arguments):
-        rows, further = arguments[:6], arguments[6:]
+    def forward(ctx, x, plain, in_place, dim, *rest):
+        scalars, further = rest[:6], rest[6:]
         if in_place:
             dx = x.detach()
-            loss, lse = _rows_in_place(dx, *rows, dim, *further)
+            call = operators.cross_entropy_rows_in_place
+            loss, lse = (call.kernel if plain else call.overload)(dx, *scalars, dim, *further)
             torch.autograd.graph.increment_version(dx)
         else:
-            loss, lse, dx = _rows(x, *rows, dim, True, *further)
+            call = operators.cross_entropy_rows
+            call = call.kernel if plain else call.overload
+            loss, lse, dx = call(x, *scalars, dim, True, *further)
         ctx.save_for_backward(dx)
         ctx.dim = dim
         ctx.mark_non_differentiable(lse)
@@ -285,21 +299,37 @@ class _CrossEntropy(Function):
         return scaled(dx, g, ctx.dim), *others
 
 
+class _Planned(_CrossEntropy):
+    """The loss of a `LossPlan`, of each row or of all in one."""
+
+    @staticmethod
+    def forward(ctx, x, plan, target, weight, dim, in_one):
+        dx, losses, lse = plan(x, target, weight)
+        if dx is x:
+            dx = x.detach()
+            torch.autograd.graph.increment_version(dx)
+        ctx.save_for_backward(dx)
+        ctx.dim = dim
+        ctx.mark_non_differentiable(lse)
+        ctx.set_materialize_grads(False)
+        return losses.sum() if in_one else losses, lse
+
+
 def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
-    """A gradient times what arrived for its rows: in place if nobody needs it again, and then
-    without a pass over it where that is 1."""
+    """Return a gradient times what arrived for its rows, or for all of them: in place if it is not
+    needed again, and then without a pass over it where that is 1."""
     if torch.compiler.is_compiling() or not nobody_watches(g) or keeps_graph():
-        return (dx * g.unsqueeze(dim)).to(dx.dtype)
+        return (dx * (g.unsqueeze(dim) if g.dim() else g)).to(dx.dtype)
     scale_rows(dx, g, dim)
     return dx
 
 
 class _Final(Function):
-    """The same where the gradient is to be differentiated again, which raises."""
+    """A gradient times what arrived for its rows, which cannot be differentiated again."""
 
     @staticmethod
     def forward(ctx, dx, g, dim):
-        return (dx * g.unsqueeze(dim)).to(dx.dtype)
+        return (dx * (g.unsqueeze(dim) if g.dim() else g)).to(dx.dtype)
 
     @staticmethod
     def backward(ctx, _):
@@ -313,84 +343,55 @@ class _Final(Function):
 # --8<-- [end:gradient-function]
 
 _differentiable = direct(_CrossEntropy)
+_differentiable_plan = direct(_Planned)
 
 
-def by_kernel(
-    x: Tensor, target: Tensor, weight: Tensor | None, settings: Settings, in_place: bool
+def _by_kernels(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    options: LossOptions,
+    distribution: Tensor | None,
+    in_place: bool,
+    plain: bool,
 ) -> tuple[Tensor, Tensor]:
-    """(loss, lse) by our kernels."""
-    n_classes, accumulator = x.shape[settings.dim], wide(x.new_empty(0)).dtype
-    rows = None
-    distribution = distribution_of(x, target, weight, settings)
-    probabilities = target.is_floating_point()
-    known = distribution is None and (x.is_cuda or checks.INTERPRETED)
-    if known and not torch.compiler.is_compiling():
-        rows = rows_by_kernel(x.detach(), target, weight, settings)
-    if rows is None:
-        shares = (
-            shares_of_probabilities(x, settings)
-            if probabilities
-            else shares_of(target, weight, n_classes, accumulator, settings)
-        )
-        rows = rows_with(x.detach(), shares, settings.dim)
-    further = (settings.scale, settings.softcap, distribution, settings.implementation)
-    dim = settings.dim
-    if torch.is_grad_enabled() and x.requires_grad:
+    """Return the losses of rows and their log-sum-exps."""
+    dim, ignore_index, reduction, smoothing, z_loss, _, scale, softcap, invariant = options
+    found = None
+    if distribution is None and plain and (x.is_cuda or arguments.INTERPRETED):
+        mean = reduction == "mean"
+        found = row_scalars(x, target, weight, dim, ignore_index, mean, smoothing, z_loss)
+    if found is None:
+        scalars = _scalars(x.detach(), target, weight, options)
+    else:
+        marked, of_each = found
+        scalars = (marked, *of_each.unbind())
+        if smoothing == 0.0:
+            scalars = scalars[:4] + (None, None)
+    further = (scale, softcap, distribution, invariant)
+    if x.requires_grad and torch.is_grad_enabled():
         in_place = in_place and not x.is_leaf and x.is_contiguous()
         in_place = in_place and not torch.compiler.is_compiling()
-        apply = _differentiable if nobody_watches(x) else _CrossEntropy.apply
-        losses, lse = apply(x, dim, in_place, *rows, *further)
+        apply = _differentiable if plain else _CrossEntropy.apply
+        return apply(x, plain, in_place, dim, *scalars, *further)
+    call = operators.cross_entropy_rows
+    if plain:
+        return call.kernel(x, *scalars, dim, None, *further)
+    return call.overload(x.detach(), *scalars, dim, False, *further)[:2]
+
+
+def _scalars(
+    x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions
+) -> tuple[Tensor | None, ...]:
+    """Return the numbers of rows that the kernel takes, by PyTorch's operators."""
+    if target.is_floating_point():
+        found = composite.scalars_of_probabilities(x, options)
     else:
-        losses, lse, _ = _rows(x.detach(), *rows, dim, False, *further)
-    return reduced(losses, settings.reduction), lse
+        dtype = composite.accumulator(x.dtype)
+        found = composite.scalars_of_classes(target, weight, x.shape[options.dim], dtype, options)
+    return with_logits(x, found, options.dim)
 
 
-def reduced(losses: Tensor, reduction: str) -> Tensor:
-    """The losses, or their sum, which is the mean if they have been divided before."""
-    return losses if reduction == "none" else losses.sum()
-
-
-def by_operators(
-    x: Tensor, target: Tensor, weight: Tensor | None, settings: Settings
-) -> tuple[Tensor, Tensor]:
-    """(loss, lse) by PyTorch's operators around our log-softmax: any derivative of them exists."""
-    dim, epsilon = settings.dim, settings.label_smoothing
-    kept = target != settings.ignore_index
-    classes = torch.where(kept, target, 0)
-    x = torch.where(kept.unsqueeze(dim), wide(x), 0.0)
-    y = log_softmax(x, dim)
-    lse = torch.where(kept, logsumexp(x, dim), 0.0)
-    each = kept.to(y.dtype)
-    factor = each if weight is None else weight.to(y.dtype)[classes] * each
-    losses = -y.gather(dim, classes.unsqueeze(dim)).squeeze(dim) * factor
-    if epsilon > 0.0:
-        spread = y if weight is None else y * along(weight.to(y.dtype), x, dim)
-        smooth = -spread.sum(dim) * (epsilon / x.shape[dim])
-        losses = (1.0 - epsilon) * losses + torch.where(kept, smooth, 0.0)
-    if settings.reduction == "mean":
-        losses = losses / factor.sum()
-    if settings.z_loss:
-        share = each / each.sum() if settings.reduction == "mean" else each
-        losses = losses + settings.z_loss * share * lse * lse
-    nothing = 0.0 / each.sum() if settings.reduction == "mean" else 0.0
-    losses = torch.where(kept, losses, nothing)
-    return reduced(losses, settings.reduction), lse
-
-
-def _of_probabilities(
-    x: Tensor, target: Tensor, weight: Tensor | None, settings: Settings
-) -> tuple[Tensor, Tensor]:
-    """The same for a distribution as target."""
-    dim, epsilon = settings.dim, settings.label_smoothing
-    y = log_softmax(wide(x), dim)
-    target = target.to(y.dtype)
-    if epsilon > 0.0:
-        target = target * (1.0 - epsilon) + epsilon / x.shape[dim]
-    if weight is not None:
-        target = target * along(weight.to(y.dtype), x, dim)
-    losses = -(y * target).sum(dim)
-    if settings.reduction == "mean":
-        losses = losses.sum() / (x.numel() // x.shape[dim]) if x.numel() else losses.sum() / 0.0
-    elif settings.reduction == "sum":
-        losses = losses.sum()
-    return losses, logsumexp(wide(x), dim)
+def with_logits(x: Tensor, scalars: RowScalars, dim: int) -> tuple[Tensor | None, ...]:
+    """Return the numbers of rows that the kernel takes: the scalars, and the targets' logits."""
+    return scalars.target, picked(x, scalars.target, dim), *scalars[1:]

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from . import functional, losses
-from .checks import check_implementation
+from .arguments import check_implementation
 
 
 class _AlongDim(Module):

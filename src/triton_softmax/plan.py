@@ -1,41 +1,42 @@
-"""Plans: what a call does, decided once from the geometry of its tensors.
+"""Plans: what a call does, decided once for all calls of its kind, and remembered.
 
-A plan is an object that runs a call and can be called again for every call of the same kind; its
-`kernels` are the names of the kernels it launches, in this order. `make_plan` makes it. Only the
-section `launches` knows what the kernels take.
+All that a call does depends on shapes, strides, dtypes, device and alignment. So it is decided at
+the first call, and kept in `plans` by a key of just these. A `Plan` holds kernels with everything
+but their pointers; calling it allocates the results and launches.
 
-The operations and their inputs: "softmax" and "log_softmax" take (x,), "softmax_backward" and
-"log_softmax_backward" take (y, dy), "logsumexp" takes (x,), "logsumexp_backward" takes (x, dlse).
-The first input decides the shape; dlse lacks `dim`.
+`plan_of` plans an operation along a dimension, on the kernel that `choose` picks for the layout.
+`run_modified` plans one whose elements are modified first (scale, soft cap, bias, masks), on the
+kernel for that. `row_scalars`, `scale_rows` and `finish` are the small kernels around a loss.
 """
 
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Protocol, cast
+from collections.abc import Sequence
+from typing import Any, TypeAlias, cast
 
 import torch
 import triton
-from torch import Tensor, empty_like
+from torch import Tensor, empty_like, empty_strided
 
-from . import checks, cpu
-from .checks import BATCH_INVARIANT, check_alike, check_arguments, check_device
-from .choose import Choice, Device, Traits, choose_rows, choose_strided, polling, row_tiles
-from .choose.constants import RowTile, SplitStrided, StridedLoops, StridedTile
-from .kernels import (
-    aligned_rows,
-    naive,
-    packed_rows,
-    single_block,
-    split_rows,
-    split_strided,
-    strided,
-    strided_loops,
-    three_loops,
-    two_loops,
+from . import arguments, composite
+from .arguments import DTYPES, LossOptions, Modifiers, check_alike, check_arguments, check_device
+from .config import Choice, Device, Traits, choose_masked_rows, choose_rows, choose_strided, space
+from .config.space import (
+    NO_SCALE,
+    ONE_SCALE,
+    SCALES,
+    Maps,
+    RowTile,
+    SplitStrided,
+    StridedTile,
+    TwoPass,
+    vector_of_lines,
 )
-from .launch import Launch, Workspace, cuda_index, current_device
+from .kernels import masked_rows, split_rows, split_strided, strided, tile, two_pass
+from .kernels import row_scalars as scalars
+from .launch import Launch, Workspace, cuda_index, current_device, plans
 from .layout import (
     as_matrix,
     collapse,
@@ -45,121 +46,127 @@ from .layout import (
     outer_and_inner,
     own,
 )
-from .operations.cross_entropy import (
-    CROSS_ENTROPY,
-    CROSS_ENTROPY_GRADIENT,
-    CROSS_ENTROPY_SMOOTHED,
-    CROSS_ENTROPY_SMOOTHED_GRADIENT,
-)
-from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
-from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import Operation, in_any_order
-from .operations.softmax import SOFTMAX, SOFTMAX_VJP
-from .operations.tokens import ENTROPY, STATISTICS
-
-OPERATIONS = {
-    "softmax": SOFTMAX,
-    "softmax_backward": SOFTMAX_VJP,
-    "log_softmax": LOG_SOFTMAX,
-    "log_softmax_backward": LOG_SOFTMAX_VJP,
-    "logsumexp": LOGSUMEXP,
-    "logsumexp_backward": LOGSUMEXP_VJP,
-}
-
-LOSSES = {
-    "cross_entropy": CROSS_ENTROPY,
-    "cross_entropy_smoothed": CROSS_ENTROPY_SMOOTHED,
-    "cross_entropy_gradient": CROSS_ENTROPY_GRADIENT,
-    "cross_entropy_smoothed_gradient": CROSS_ENTROPY_SMOOTHED_GRADIENT,
-    "statistics": STATISTICS,
-    "entropy": ENTROPY,
-}
-"""What stands around a softmax: operations with numbers of the row, among the inputs or the
-results. With an underscore behind its name, one writes the elements over those of the input."""
-
-
-def operation_of(name: str) -> Operation:
-    """The operation of this name; in place or not."""
-    return OPERATIONS.get(name) or LOSSES[name.removesuffix("_")]
-
-
-_RUNGS = {
-    "naive": naive,
-    "three_loops": three_loops,
-    "two_loops": two_loops,
-    "single_block": single_block,
-}
-
-_SPELLED_OUT = ("softmax", "softmax_backward", "log_softmax", "log_softmax_backward")
-"""What the rungs compute; all other operations are for geometries alone."""
 
 GEOMETRIES = {
-    "packed_rows": packed_rows.packed_rows_kernel,
-    "aligned_rows": aligned_rows.aligned_rows_kernel,
+    "packed_rows": tile.tile_kernel,
+    "aligned_rows": tile.tile_kernel,
     "split_rows": split_rows.split_rows_kernel,
     "strided": strided.strided_kernel,
     "split_strided": split_strided.split_strided_kernel,
-    "strided_loops": strided_loops.strided_loops_kernel,
+    "two_pass": two_pass.two_pass_kernel,
 }
+"""The kernel of each geometry that a `Choice` can name."""
+
+
+def key_of(head: tuple, tensors: Sequence[Tensor]) -> tuple:
+    """The key of a call in `plans`: what is not in the tensors, and what a plan needs of these."""
+    for t in tensors:
+        head += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
+    return head
+
+
+# --8<-- [start:plan-of]
+def plan_of(
+    op: Operation,
+    inputs: tuple[Tensor, ...],
+    dim: int,
+    dtype: torch.dtype | None = None,
+    kernel: str | None = None,
+    invariant: bool = False,
+    in_place: bool = False,
+) -> AnyPlan:
+    """What a call does: `plan_of(...)(*inputs)` is its result, `plan_of(...).kernels` names the
+    kernels it launches.
+
+    A call like an earlier one has passed the checks, so nothing is checked again.
+
+    Args:
+        op: what is computed.
+        inputs: its elements, all of one shape, and then its numbers of the row, without `dim`.
+        dim: the dimension; negative counts from the end.
+        dtype: of the result, to which the input is rounded first; by default that of the first
+            input.
+        kernel: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose.
+        invariant: give a row the same bits in every batch.
+        in_place: write the elements of the result over those of the first input.
+
+    Raises:
+        TypeError, IndexError, ValueError, RuntimeError: see `make_plan`.
+    """
+    key = (op, dim, dtype, kernel, invariant, in_place)
+    for t in inputs:  # as `key_of`, without the time of a call
+        key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
+    plan = plans.get(key)
+    if plan is None:
+        made = make_plan(op, inputs, dim, dtype, kernel, invariant, in_place)
+        plan = plans.keep(key, made)
+    return plan
+
+
+# --8<-- [end:plan-of]
+
+
+def run(op: Operation, inputs: tuple[Tensor, ...], *arguments: Any) -> Any:
+    """The result of a call on plain tensors, outside autograd; the arguments are those of
+    `plan_of`.
+
+    Returns:
+        A contiguous tensor that shares no memory with the inputs; a tuple if there are several.
+    """
+    return plan_of(op, inputs, *arguments)(*inputs)
+
+
+def clear_plans() -> None:
+    """Forget all plans."""
+    plans.clear()
 
 
 # --8<-- [start:plans]
-class Plan(Protocol):
-    """What all plans have in common."""
-
-    kernels: tuple[str, ...]
-
-    def __call__(self, *inputs: Tensor) -> Any: ...
-
-
-class Launches:
+class Plan:
     """Launch kernels on the tensors as they are.
 
     Args:
         launches: in this order; one, unless they share a workspace.
-        workspace: what they take after the results, if anything.
         x: a tensor like the first input of all calls.
-        outs: tensors like the results of all calls, contiguous.
+        outs: shape and dtype of each result, which is contiguous.
+        workspace: what the kernels take after the results, if anything.
         in_place: the first result takes the place of the first input.
     """
 
     def __init__(
         self,
         launches: tuple[Launch, ...],
-        workspace: Workspace | None,
         x: Tensor,
-        outs: tuple[Tensor, ...],
+        outs: Sequence[tuple[Any, torch.dtype]],
+        workspace: Workspace | None = None,
         in_place: bool = False,
     ):
         self.launches = launches
+        self.kernels = tuple(launch.kernel.__name__ for launch in launches)
         self.first = launches[0]
         self.workspace = workspace
-        out = outs[0]
-        self.shape = out.shape
+        (self.shape, self.dtype), *self.further = outs
         self.in_place = in_place
-        self.like_input = out.shape == x.shape
-        self.same = self.like_input and out.dtype == x.dtype and x.is_contiguous()
-        self.dtype = out.dtype
-        self.further = [(each.shape, each.dtype) for each in outs[1:]]
+        self.same = self.shape == x.shape and self.dtype == x.dtype and x.is_contiguous()
         self.index = cuda_index(x)
-        self.kernels = tuple(launch.kernel.__name__ for launch in launches)
 
-    def __call__(self, *inputs: Tensor):
+    def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Any:
+        """The results; a tuple if there are several. The first is written to `out` if given."""
         index = self.index
         if index >= 0 and index != current_device():
             with torch.cuda.device(index):
-                return self(*inputs)
-        if self.in_place:
-            out = inputs[0]
-        elif self.same:
-            out = empty_like(inputs[0])
-        elif self.like_input:
-            out = empty_like(inputs[0], dtype=self.dtype, memory_format=torch.contiguous_format)
-        else:
-            out = inputs[0].new_empty(self.shape, dtype=self.dtype)
+                return self(*inputs, out=out)
+        if out is None:
+            if self.in_place:
+                out = inputs[0]
+            elif self.same:
+                out = empty_like(inputs[0])
+            else:
+                out = inputs[0].new_empty(self.shape, dtype=self.dtype)
         outs = (out,)
-        if self.further:
-            outs += (*(out.new_empty(shape, dtype=dtype) for shape, dtype in self.further),)
+        for shape, dtype in self.further:
+            outs += (out.new_empty(shape, dtype=dtype),)
         if self.workspace is None:
             self.first.run(inputs, outs)
         else:
@@ -168,16 +175,21 @@ class Launches:
                 launch.run(inputs, outs, words)
         return outs if self.further else out
 
+    def new_first(self, x: Tensor) -> Tensor:
+        """Memory for the first result, on the device of x."""
+        return x.new_empty(self.shape, dtype=self.dtype)
+
 
 class ByPyTorch:
     """Call PyTorch's own operators: for a CPU tensor where Triton compiles."""
 
     kernels = ()
+    launches = ()
 
-    def __init__(self, operation: str, dim: int, dtype: torch.dtype):
-        self.function = getattr(cpu, operation.removesuffix("_"))
+    def __init__(self, op: Operation, dim: int, dtype: torch.dtype, in_place: bool):
+        self.function = composite.KERNEL_OF[op]
         self.arguments = dim, dtype
-        self.in_place = operation.endswith("_")
+        self.in_place = in_place
 
     def __call__(self, *inputs: Tensor):
         result = self.function(*inputs, *self.arguments)
@@ -190,58 +202,11 @@ class ByPyTorch:
         return result.contiguous()
 
 
-class CopyFirst:
-    """Run another plan on contiguous inputs that start on a vector: copies where they do not."""
-
-    def __init__(self, plan: Plan):
-        self.plan = plan
-        self.kernels = plan.kernels
-
-    def __call__(self, *inputs: Tensor):
-        return self.plan(*map(on_vectors, inputs))
-
-
-class Convert:
-    """Run another plan on inputs of one dtype, and convert its result."""
-
-    def __init__(self, plan: Plan, dtype: torch.dtype, out_dtype: torch.dtype):
-        self.plan = plan
-        self.dtype = dtype
-        self.out_dtype = out_dtype
-        self.kernels = plan.kernels
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        return self.plan(*[each.to(self.dtype) for each in inputs]).to(self.out_dtype)
-
-
-class OnMatrices:
-    """Let a function work on the inputs as matrices whose rows lie along `dim`."""
-
-    def __init__(self, function: Callable[..., Tensor], dim: int, kernels: tuple[str, ...]):
-        self.function = function
-        self.dim = dim
-        self.kernels = kernels
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        result = self.function(*[as_matrix(each, self.dim) for each in inputs])
-        return from_matrix(result, inputs[0].shape, self.dim)
-
-
-class OfScalar:
-    """Run another plan on a 0-d tensor as on a vector of one element."""
-
-    def __init__(self, plan: Plan):
-        self.plan = plan
-        self.kernels = plan.kernels
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        return own(self.plan(*[each.reshape(1) for each in inputs]), inputs[0].shape)
-
-
 class Filled:
     """Nothing goes in, so nothing is computed: the result is empty, or the sum over nothing."""
 
     kernels = ()
+    launches = ()
 
     def __init__(self, shape: torch.Size, value: float, dtype: torch.dtype):
         self.shape = shape
@@ -252,10 +217,59 @@ class Filled:
         return inputs[0].new_full(self.shape, self.value, dtype=self.dtype)
 
 
+class Around:
+    """Another plan, with something done before it and after it."""
+
+    def __init__(self, plan: AnyPlan):
+        self.plan = plan
+        self.kernels = plan.kernels
+        self.launches = plan.launches
+
+
+class CopyFirst(Around):
+    """Run a plan on contiguous inputs that start on a vector: copies where they do not."""
+
+    def __call__(self, *inputs: Tensor):
+        return self.plan(*map(on_vectors, inputs))
+
+
+class Convert(Around):
+    """Run a plan on inputs of one dtype, and convert its result."""
+
+    def __init__(self, plan: AnyPlan, dtype: torch.dtype, out_dtype: torch.dtype):
+        Around.__init__(self, plan)
+        self.dtype = dtype
+        self.out_dtype = out_dtype
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        return self.plan(*[each.to(self.dtype) for each in inputs]).to(self.out_dtype)
+
+
+class OnMatrices(Around):
+    """Run a plan on the inputs as matrices whose rows lie along `dim`."""
+
+    def __init__(self, plan: AnyPlan, dim: int):
+        Around.__init__(self, plan)
+        self.dim = dim
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        result = self.plan(*[as_matrix(each, self.dim) for each in inputs])
+        return from_matrix(result, inputs[0].shape, self.dim)  # pyright: ignore[reportArgumentType]
+
+
+class OfScalar(Around):
+    """Run a plan on a 0-d tensor as on a vector of one element."""
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        return own(self.plan(*[each.reshape(1) for each in inputs]), inputs[0].shape)
+
+
+AnyPlan: TypeAlias = Plan | ByPyTorch | Filled | CopyFirst | Convert | OnMatrices | OfScalar
 # --8<-- [end:plans]
 
 
-def _device_of(tensor: Tensor) -> Device:
+def device_of(tensor: Tensor) -> Device:
+    """What a choice has to know of the tensor's device."""
     if tensor.is_cuda:
         properties = torch.cuda.get_device_properties(tensor.device)
         return Device(properties.multi_processor_count, nvidia=torch.version.hip is None)
@@ -264,23 +278,16 @@ def _device_of(tensor: Tensor) -> Device:
 
 # --8<-- [start:make-plan]
 def make_plan(
-    operation: str,
+    op: Operation,
     inputs: tuple[Tensor, ...],
     dim: int,
-    dtype: torch.dtype | None,
-    implementation: str | None,
-) -> Plan:
-    """Check a call and decide how to run it and all calls like it.
-
-    Args:
-        operation: one of those above.
-        inputs: its tensors.
-        dim: the dimension; negative counts from the end.
-        dtype: of the result, to which the input is rounded first; by default that of the first
-            input.
-        implementation: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose, or
-            `BATCH_INVARIANT` to choose what gives a row the same bits in every batch.
-            "three_loops" has no backward pass, and "two_loops" stands in.
+    dtype: torch.dtype | None = None,
+    implementation: str | None = None,
+    invariant: bool = False,
+    in_place: bool = False,
+) -> AnyPlan:
+    """Check a call and decide how to run it and all calls like it; the arguments are those of
+    `plan_of`.
 
     Raises:
         TypeError, IndexError, ValueError, RuntimeError: see `softmax`; the inputs do not have the
@@ -291,57 +298,39 @@ def make_plan(
     check_device(x.device, implementation)
     dtype = dtype or x.dtype
     without = x.shape[:dim] + x.shape[dim + 1 :]
-    op = operation_of(operation)
     shape = without if op.reduces else x.shape
-    backward = operation in OPERATIONS and operation.endswith("backward")
     check_alike(x, *inputs[1 : op.inputs], shape=x.shape)
     check_alike(x, *inputs[op.inputs :], shape=without)
+    further = invariant, in_place
     if x.numel() == 0:
         return Filled(shape, -math.inf, dtype)
-    chosen = implementation in (None, BATCH_INVARIANT)
-    if x.device.type == "cpu" and chosen and not checks.INTERPRETED:
-        return ByPyTorch(operation, dim, dtype)
+    if x.device.type == "cpu" and implementation is None and not arguments.INTERPRETED:
+        return ByPyTorch(op, dim, dtype, in_place)
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
-        return OfScalar(make_plan(operation, vector, 0, dtype, implementation))
-    if backward and implementation == "three_loops":
-        implementation = "two_loops"
-    if implementation in _RUNGS:
-        if operation not in _SPELLED_OUT:
-            raise ValueError(f"{implementation} is a rung that does not compute {operation}")
-        return _plan_rung(implementation, operation, dim, dtype)
-    if operation in OPERATIONS and torch.float64 in (dtype, *(each.dtype for each in inputs)):
-        wide = x.dtype if backward else dtype
-        if any(each.dtype != wide for each in inputs) or dtype != wide:
+        return OfScalar(make_plan(op, vector, 0, dtype, implementation, *further))
+    floats = [each.dtype for each in inputs if each.dtype in DTYPES]
+    if torch.float64 in (dtype, *floats):
+        wide = dtype if len(inputs) == 1 else x.dtype
+        if dtype != wide or any(each != wide for each in floats):
             converted = tuple(each.to(wide) for each in inputs)
-            return Convert(make_plan(operation, converted, dim, None, implementation), wide, dtype)
-    out = torch.empty(shape, dtype=dtype, device="meta")
+            plan = make_plan(op, converted, dim, None, implementation, *further)
+            return Convert(plan, wide, dtype)
+    outs = [torch.empty(shape, dtype=dtype, device="meta")]
     of_rows = torch.promote_types(dtype, torch.float32)
-    numbers = torch.empty(without, dtype=of_rows, device="meta")
-    outs = (out, *(numbers,) * (op.results - 1))
-    plan = _plan_launches(operation, inputs, outs, dim, implementation)
+    outs += [torch.empty(without, dtype=of_rows, device="meta")] * (op.results - 1)
+    plan = _plan_launches(op, inputs, tuple(outs), dim, implementation, *further)
     if plan is not None:
         return plan
-    if chosen or implementation == "strided":
+    if implementation in (None, "strided"):
         contiguous = tuple(map(on_vectors, inputs))
-        return CopyFirst(make_plan(operation, contiguous, dim, dtype, implementation))
+        return CopyFirst(make_plan(op, contiguous, dim, dtype, implementation, *further))
     rows = tuple(as_matrix(each, dim).contiguous() for each in inputs)
-    plan = CopyFirst(make_plan(operation, rows, 1, dtype, implementation))
-    return OnMatrices(plan, dim, plan.kernels)
+    plan = make_plan(op, rows, 1, dtype, implementation, *further)
+    return OnMatrices(CopyFirst(plan), dim)
 
 
 # --8<-- [end:make-plan]
-
-
-def _plan_rung(implementation: str, operation: str, dim: int, dtype: torch.dtype) -> Plan:
-    backward, log = operation.endswith("backward"), operation.startswith("log_")
-    direction = "backward" if backward else "forward"
-    function = getattr(_RUNGS[implementation], f"softmax_{direction}")
-    argument = {"in_dtype" if backward else "out_dtype": dtype}
-    # The naive rung launches PyTorch's kernels and none of ours.
-    name = f"softmax_{direction}_{implementation}_kernel"
-    kernels = () if implementation == "naive" else (name,)
-    return OnMatrices(lambda *rows: function(*rows, log=log, **argument), dim, kernels)
 
 
 def traits_of(op: Operation) -> Traits:
@@ -354,21 +343,22 @@ def traits_of(op: Operation) -> Traits:
 
 
 def _plan_launches(
-    operation: str,
+    op: Operation,
     inputs: tuple[Tensor, ...],
     outs: tuple[Tensor, ...],
     dim: int,
-    implementation: str | None,
+    implementation: str | None = None,
+    invariant: bool = False,
+    in_place: bool = False,
 ) -> Plan | None:
     """The plan for the inputs and the contiguous results, which have no data yet; None if no kernel
     takes their layout."""
-    op = operation_of(operation)
-    in_place = operation.endswith("_")
-    if implementation == BATCH_INVARIANT:
-        op, implementation = in_any_order(op), None
+    if invariant:
+        op = in_any_order(op)
     x = inputs[0]
     n_cols = x.shape[dim]
     tensors = (*inputs, *outs)
+    results = [(each.shape, each.dtype) for each in outs]
     # A tensor without the dimension does not move along it.
     strides = [
         each.stride() if each.dim() == x.dim() else each.unsqueeze(dim).expand(x.shape).stride()
@@ -383,23 +373,23 @@ def _plan_launches(
     facts = {
         "traits": traits_of(op),
         "addresses": tuple(each.data_ptr() for each in moved),  # new memory starts on a vector: 0
-        "device": _device_of(x),
+        "device": device_of(x),
         "held": max(each.element_size() for each in inputs[: op.inputs]),
     }
     if all(col_strides[i] == 1 for i in which) and len(groups) <= 1 and implementation != "strided":
         one_row = (1, *(n_cols if i in which else 1 for i in range(len(tensors))))
         n_rows, *steps = groups[0] if groups else one_row
         of_moved = tuple(steps[i] for i in which)
-        if op.any_order and n_cols > row_tiles.LONGEST_OF_FEW:
+        if op.any_order and n_cols > space.INVARIANT_TILE_COLS:
             # Chunks must lie alike in all tensors, and rows start where their number says.
             if not all(lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
                 return None
         choice = choose_rows(
             n_rows, n_cols, itemsize, strides=of_moved, implementation=implementation, **facts
         )
-        if choice.kernel != "strided_loops":
+        if choice.kernel != "two_pass":
             launches, workspace = row_launches(op, choice, n_rows, n_cols, tuple(steps))
-            return Launches(launches, workspace, x, outs, in_place)
+            return Plan(launches, x, results, workspace, in_place)
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
     else:
         pair = outer_and_inner(groups, len(strides))
@@ -417,7 +407,7 @@ def _plan_launches(
             **facts,
         )
     launches, workspace = strided_launches(op, choice, outer, inner, col_strides, n_cols)
-    return Launches(launches, workspace, x, outs, in_place)
+    return Plan(launches, x, results, workspace, in_place)
 
 
 def _launches(
@@ -448,7 +438,7 @@ def row_launches(
     if isinstance(choice.how, RowTile):
         grid = choice.programs(triton.cdiv(n_rows, choice.how.block_rows))
         return _launches(op, choice, grid, numbers), None
-    numbers += (choice.n_chunks, choice.chunk_cols, polling.MAX_POLLS)
+    numbers += (choice.n_chunks, choice.chunk_cols, space.MAX_POLLS)
     workspace = Workspace(op.sums * n_rows * choice.n_chunks, zeroed=not choice.two_launches)
     return _launches(op, choice, choice.programs(n_rows), numbers), workspace
 
@@ -465,15 +455,474 @@ def strided_launches(
     inputs and of the results."""
     (n_outer, *outer_strides), (n_inner, *inner_strides) = outer, inner
     strides = tuple(zip(outer_strides, col_strides, inner_strides, strict=True))
-    block_inner = cast(StridedTile | SplitStrided | StridedLoops, choice.how).block_inner
+    block_inner = cast(StridedTile | SplitStrided | TwoPass, choice.how).block_inner
     grid = choice.programs(n_outer * triton.cdiv(n_inner, block_inner))
     numbers = (strides[: -op.results], strides[-op.results :], n_cols, n_inner)
     if choice.kernel == "strided":
         return _launches(op, choice, grid, numbers), None
     if choice.kernel == "split_strided":
-        numbers += (choice.n_chunks, polling.MAX_POLLS)
+        numbers += (choice.n_chunks, space.MAX_POLLS)
         workspace = Workspace(op.sums * grid * block_inner, zeroed=True)
         return _launches(op, choice, grid, numbers), workspace
     n_words = (1 + op.sums) * grid * block_inner if choice.two_launches else 1
     numbers += (choice.n_chunks, choice.chunk_cols)
     return _launches(op, choice, grid, numbers), Workspace(n_words, zeroed=False)
+
+
+# Modified elements: whatever a modifier takes is a view in the shape of x, broadcast by strides of
+# 0.
+
+CACHED = 1 << 23
+"""Bytes of mask and bias that stay in the cache beside all rows that go by."""
+
+
+def run_modified(
+    op: Operation,
+    elements: tuple[Tensor, ...],
+    numbers: tuple[Tensor, ...],
+    modifiers: Modifiers,
+    dim: int,
+    dtype: torch.dtype,
+    *,
+    before: bool = True,
+    after: bool = False,
+    empty: float = 0.0,
+    x: Tensor | None = None,
+    of_mapped: torch.dtype | None = None,
+    of_scale: bool = False,
+    of_sink: bool = False,
+    invariant: bool = False,
+    out: Tensor | None = None,
+) -> tuple[Tensor, ...]:
+    """The results of an operation on modified elements.
+
+    Args:
+        op: the operation.
+        elements, numbers: its inputs; elements in one shape, which is not empty, with any strides,
+            numbers in that shape without `dim`.
+        modifiers: scale, soft cap, bias and masks, in the order in which they apply.
+        dim: of the rows, counted from the front.
+        dtype: of the elements of the result; of the numbers if there are none.
+        before, after, empty: see `Maps`.
+        x: the elements before they are modified, if the operation does not have them.
+        of_mapped: dtype of the gradient at the modified elements, if it is wanted.
+        of_scale, of_sink: which other gradients are.
+        invariant: the same bits for a row in every batch.
+        out: where to write the elements of the result.
+
+    Returns:
+        The operation's results; then the gradient at the modified elements, that at the scale (with
+        1 along `dim`), and what that at the sink follows from (without `dim`), as far as wanted.
+    """
+    first = elements[0]
+    if first.dim() == 0:
+        elements = tuple([each.reshape(1) for each in elements])
+        values: list[Any] = [t.reshape(1) if isinstance(t, Tensor) else t for t in modifiers]
+        modifiers = Modifiers(*values)
+        x = None if x is None else x.reshape(1)
+        results = run_modified(
+            op, elements, numbers, modifiers, 0, dtype, before=before, after=after, empty=empty,
+            x=x, of_mapped=of_mapped, of_scale=of_scale, of_sink=of_sink, invariant=invariant,
+            out=None if out is None else out.view(1),
+        )  # fmt: skip
+        return tuple([each.reshape(()) for each in results])
+    scale, softcap, bias, where, causal, sink, safe = modifiers
+    if isinstance(scale, Tensor):
+        factor, kind = 1.0, SCALES
+    else:
+        factor, scale, kind = float(scale), None, NO_SCALE if scale == 1.0 else ONE_SCALE
+        if kind == ONE_SCALE and dtype == torch.float64:
+            # Scalar arguments of a launch are float32.
+            scale = torch.full((), factor, dtype=dtype, device=first.device)
+            factor, kind = 1.0, SCALES
+    sink = sink if before else None
+    maps = Maps(
+        before, after, kind, softcap or 0.0, bias is not None, where is not None, causal,
+        sink is not None, safe, empty, x is not None, of_mapped is not None, of_scale, of_sink,
+    )  # fmt: skip
+    optional = (x, bias, where, scale, sink)
+    inputs = (*elements, *numbers, *[each for each in optional if each is not None])
+    tensors = inputs if out is None else (*inputs, out)
+    key = key_of((op, maps, dim, dtype, factor, of_mapped, invariant, len(tensors)), tensors)
+    plan = plans.get(key)
+    if plan is None:
+        made = _plan_modified(op, maps, inputs, dim, dtype, factor, of_mapped, invariant, out)
+        plan = plans.keep(key, made)
+    outs = plan(*inputs, out=out)
+    outs = outs if isinstance(outs, tuple) else (outs,)
+    if of_scale:
+        at = op.results + (of_mapped is not None)
+        outs = (*outs[:at], outs[at].sum(0).unsqueeze(dim), *outs[at + 1 :])
+    return outs
+
+
+def _plan_modified(
+    op: Operation,
+    maps: Maps,
+    inputs: tuple[Tensor, ...],
+    dim: int,
+    dtype: torch.dtype,
+    factor: float,
+    of_mapped: torch.dtype | None,
+    invariant: bool,
+    out: Tensor | None,
+) -> Plan:
+    """The plan for tensors that lie like these: the elements and numbers of the operation, then x,
+    bias, mask, scale and sink as far as `maps` has them."""
+    op = in_any_order(op) if invariant else op
+    x, n_inputs = inputs[0], len(inputs)
+    shape = x.shape
+    without = shape[:dim] + shape[dim + 1 :]
+    wide = torch.promote_types(dtype, torch.float32)
+    first_map = op.inputs + op.numbers
+    along = [True] * op.inputs + [False] * op.numbers  # which have elements along a row
+    along += [True] * (maps.x + maps.bias + maps.where)
+    along += [False] * (n_inputs - len(along))
+    views = [
+        t.unsqueeze(dim).expand(shape) if op.inputs <= i < first_map else t.expand(shape)
+        for i, t in enumerate(inputs)
+    ]
+    results: list[tuple[bool, torch.dtype]] = [] if op.reduces else [(True, dtype)]
+    results += [(False, wide)] * op.row_results
+    results += [] if of_mapped is None else [(True, of_mapped)]
+    results += [(False, wide)] * (maps.of_scale + maps.of_sink)
+    for i, (elements, kind) in enumerate(results):
+        result = torch.empty(shape if elements else without, dtype=kind, device="meta")
+        if i == 0 and out is not None:
+            result = out
+        views.append(result if elements else result.unsqueeze(dim).expand(shape))
+        along.append(elements)
+    n_cols = shape[dim]
+    one_row = [(1,) * (1 + len(views))]
+    groups = collapse(shape, [view.stride() for view in views], dim)[::-1] or one_row
+    n_rows = torch.Size([group[0] for group in groups]).numel()
+    of_maps = [i for i in range(first_map + maps.x, n_inputs) if along[i]]
+    moving = [g[0] for g in groups if any([g[1 + i] for i in of_maps])]
+    rows_of_maps = torch.Size(moving).numel()
+    bytes_of_maps = rows_of_maps * n_cols * sum([views[i].element_size() for i in of_maps])
+    if bytes_of_maps > CACHED and not maps.causal:
+        # Rows with the same mask and bias follow each other, and find these in the cache.
+        groups.sort(key=lambda group: any([group[1 + i] for i in of_maps]))
+    # A row of one element has no stride, and the part of a result has one for chunks.
+    steps = [
+        (1 if n_cols == 1 else view.stride(dim)) if elements else 0
+        for view, elements in zip(views, along, strict=True)
+    ]
+    of_elements = [i for i, elements in enumerate(along) if elements]
+    adjacent = all([steps[i] <= 1 for i in of_elements])
+    counts = [n_cols, *[group[1 + i] for group in groups for i in of_elements]]
+    numeric = [views[i].element_size() for i in of_elements if views[i].dtype != torch.bool]
+    addresses = tuple([views[i].data_ptr() for i in of_elements])
+    choice = choose_masked_rows(
+        n_rows,
+        n_cols,
+        sum([views[i].element_size() for i in of_elements if i < n_inputs]),
+        vector_of_lines(min(numeric), addresses, tuple(counts)) if adjacent else 1,
+        adjacent=adjacent,
+        wide_index=max(n_cols * max(1, *steps), 2 * n_rows) >= 2**31,
+        any_order=op.any_order,
+        device=device_of(x),
+    )
+    outs: list[tuple[Any, torch.dtype]] = [(shape if e else without, kind) for e, kind in results]
+    if maps.of_scale:
+        at = op.results + maps.of_mapped
+        steps[n_inputs + at] = n_rows
+        outs[at] = (choice.n_chunks, *without), wide
+    strides = tuple([(step, *[g[1 + i] for g in groups]) for i, step in enumerate(steps)])
+    sizes = tuple([group[0] for group in groups])
+    size = (n_rows, n_cols, shape[-2] if maps.causal else 1)
+    chunks = (choice.n_chunks, choice.chunk_cols)
+    given = (strides[:n_inputs], strides[n_inputs:], sizes, size, chunks, factor)
+    # Fused, a product would be rounded in one place and not in another.
+    options = {"num_warps": choice.num_warps, "enable_fp_fusion": False}
+    block_rows = choice.how.block_rows  # pyright: ignore[reportAttributeAccessIssue]
+    programs = triton.cdiv(n_rows, block_rows) * choice.n_chunks
+    n_words = (1 + op.sums) * programs * block_rows if choice.n_chunks > 1 else 1
+    launches = [
+        Launch(
+            masked_rows.masked_rows_kernel,
+            programs,
+            given,
+            {"OP": op, "MAPS": maps, "HOW": how},
+            options,
+        )
+        for how in choice.launches
+    ]
+    return Plan(tuple(launches), x, outs, Workspace(n_words, zeroed=False))
+
+
+# The small kernels around a loss.
+
+ELEMENTS = 4096
+"""Of a program of `finish`, 16 for each thread: with half or twice as many the gradient of
+log-probabilities and entropies took 8 and 12 % longer."""
+
+
+def finish(
+    op: Operation,
+    inputs: tuple[Tensor, ...],
+    numbers: tuple[Tensor, ...],
+    dtype: torch.dtype,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The elements of the result, from a summary that is known.
+
+    Args:
+        op: the operation.
+        inputs: matrices.
+        numbers: m, if the operation has one, and its totals.
+        dtype: of the result.
+        out: where it goes, contiguous; may be an input.
+    """
+    x = inputs[0]
+    if not x.numel():
+        return torch.empty(x.shape, dtype=dtype, device=x.device) if out is None else out
+    if x.device.type == "cpu" and not arguments.INTERPRETED:
+        result = composite.FINISH_OF[op](*inputs, *numbers).to(dtype)
+        return result if out is None else out.copy_(result)
+    tensors = []
+    for each in inputs:
+        tensors.append(each if each.stride(1) == 1 else each.contiguous())
+    for each in numbers:
+        tensors.append(each.contiguous())
+    head = (scalars.finish_rows_kernel, op, dtype, out is None or out.data_ptr() & 15)
+    plan = plans.get(key := key_of(head, tensors))
+    if plan is None:
+        check_device(x.device)
+        plan = plans.keep(key, _plan_finish(op, tensors, dtype))
+    return plan(*tensors, out=out)
+
+
+def _plan_finish(op: Operation, tensors: list[Tensor], dtype: torch.dtype) -> Plan:
+    x = tensors[0]
+    n_rows, n_cols = x.shape
+    block_cols = min(ELEMENTS, triton.next_power_of_2(n_cols))
+    block_rows = min(ELEMENTS // block_cols, triton.next_power_of_2(n_rows))
+    n_chunks = triton.cdiv(n_cols, block_cols)
+    strides = tuple([each.stride(0) for each in tensors[: op.inputs]])
+    wide = n_chunks * block_cols >= 2**31
+    launch = Launch(
+        scalars.finish_rows_kernel,
+        triton.cdiv(n_rows, block_rows) * n_chunks,
+        (strides, n_rows, n_cols, n_chunks),
+        {"OP": op, "BLOCK_ROWS": block_rows, "BLOCK_COLS": block_cols, "WIDE": wide},
+        {"num_warps": 8},
+    )
+    return Plan((launch,), x, [(x.shape, dtype)])
+
+
+CHUNK = 8192
+"""Elements of a chunk of `scale_rows`."""
+
+PROGRAMS = 1024
+"""As many as run at once on a large GPU: most of them only look at a number or two, and end."""
+
+
+def scale_rows(x: Tensor, factor: Tensor, dim: int) -> None:
+    """Multiply x by a number for each row along `dim`, in place.
+
+    Args:
+        x: contiguous.
+        factor: of the shape of x without `dim`; a single number may be expanded.
+        dim: counts from the front.
+    """
+    if not x.numel():
+        return
+    if x.device.type == "cpu" and not arguments.INTERPRETED:
+        if not bool((factor == 1).all()):
+            x.mul_(factor.unsqueeze(dim) if factor.dim() else factor)
+        return
+    for_all = not any(factor.stride())
+    factor = factor if for_all else factor.contiguous()
+    key = key_of((scalars.scale_rows_kernel, dim, for_all), (x, factor))
+    plan = plans.get(key) or plans.keep(key, _plan_scale(x, factor, dim, for_all))
+    if plan.first.grid:
+        plan(factor, out=x)
+    else:
+        x.mul_(factor.unsqueeze(dim) if factor.dim() else factor)
+
+
+def _plan_scale(x: Tensor, factor: Tensor, dim: int, for_all: bool) -> Plan:
+    """A launch of no program if there are more tasks than can be counted."""
+    n_outer = 1 if for_all else x.shape[:dim].numel()
+    length = x.numel() // n_outer
+    n_inner = 1 if for_all else length // x.shape[dim]
+    n_chunks = triton.cdiv(length, CHUNK)
+    n_tasks = n_outer * n_chunks
+    numbers = (length, n_inner, n_chunks, n_tasks)
+    constants = {"FOR_ALL": for_all, "ONE": n_inner == 1, "BLOCK": CHUNK}
+    grid = min(PROGRAMS, n_tasks) if n_tasks < 2**31 - PROGRAMS else 0
+    launch = Launch(scalars.scale_rows_kernel, grid, numbers, constants, {"num_warps": 8})
+    return Plan((launch,), factor, [(x.shape, x.dtype)])
+
+
+MAX_TARGETS = 1 << 24
+"""Every program adds up what all have counted; of more that would take longer than it saves."""
+
+BLOCK = 1024
+"""Targets of a program."""
+
+FEW = 8 * BLOCK
+"""So many targets every program counts itself; of more, a launch before counts a part each."""
+
+
+def row_scalars(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    dim: int,
+    ignore_index: int,
+    mean: bool,
+    smoothing: float,
+    z_loss: float,
+) -> tuple[Tensor, Tensor] | None:
+    """(marked targets, five numbers of each), the second with a first dimension of 5; None where
+    the kernel does not do. See `targets_kernel`."""
+    inputs = (x, target.contiguous())
+    if weight is not None:
+        inputs += (weight.contiguous(),)
+    head = (scalars.targets_kernel, dim, ignore_index, mean, smoothing, z_loss)
+    found = plans.get(key := key_of(head, inputs))
+    if found is None:
+        found = plans.keep(key, _plan_targets(inputs, *head[1:]))
+    if not found:
+        return None
+    for plan in found[:-1]:
+        inputs += (plan(*inputs),)
+    return found[-1](*inputs)
+
+
+def _plan_targets(
+    inputs: tuple[Tensor, ...],
+    dim: int,
+    ignore_index: int,
+    mean: bool,
+    smoothing: float,
+    z_loss: float,
+) -> tuple[Plan, ...]:
+    """One plan, or two if the targets are counted before; none where the kernel does not do."""
+    x, target = inputs[:2]
+    seen = _as_three(x, dim)
+    n_rows = target.numel()
+    if seen is None or n_rows > MAX_TARGETS:
+        return ()
+    n_inner, *strides = seen
+    n_cols = x.shape[dim]
+    programs = triton.cdiv(n_rows, BLOCK)
+    accumulator = torch.promote_types(x.dtype, torch.float32)
+    count = "none" if not mean else "here" if n_rows <= FEW else "parts"
+    numbers = (tuple(strides), n_rows, n_cols, n_inner, ignore_index)
+    constants = {"SMOOTHING": smoothing, "Z_LOSS": z_loss, "COUNT": count, "BLOCK": BLOCK}
+    launch = Launch(scalars.targets_kernel, programs, numbers, constants, {})
+    outs = [(target.shape, torch.int64), ((5, *target.shape), accumulator)]
+    last = Plan((launch,), x, outs)
+    if count != "parts":
+        return (last,)
+    numbers = (n_rows, n_cols, ignore_index)
+    launch = Launch(scalars.count_targets_kernel, programs, numbers, {"BLOCK": BLOCK}, {})
+    return Plan((launch,), x, [((2, programs), accumulator)]), last
+
+
+class LossPlan:
+    """A cross-entropy of classes, from the targets to the losses of rows, as one plan.
+
+    What `row_scalars` and an operation are called for one after the other, with what lies between
+    them in one piece of memory of which only addresses are handed on: each tensor and each key that
+    is spared is a microsecond or several of the host.
+
+    Args:
+        op: the operation, whose numbers of the row are those of `targets_kernel`.
+        x, target, weight: tensors like those of all calls; target and weight contiguous.
+        options: of the loss.
+        dtype: of the result; None for that of x.
+        in_place: as for `plan_of`.
+    """
+
+    def __init__(
+        self,
+        op: Operation,
+        x: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        options: LossOptions,
+        dtype: torch.dtype | None,
+        in_place: bool,
+    ):
+        dim, ignore_index, reduction, smoothing, z_loss, *_, invariant = options
+        self.op, self.arguments = op, (dim, dtype, None, invariant, in_place)
+        inputs = (x, target) if weight is None else (x, target, weight)
+        mean = reduction == "mean"
+        self.targets = _plan_targets(inputs, dim, ignore_index, mean, smoothing, z_loss)
+        self.accumulator = torch.promote_types(x.dtype, torch.float32)
+        self.shape, self.strides = target.shape, target.stride()
+        n = target.numel()
+        size = self.accumulator.itemsize
+        # The targets, and then five numbers of each: see `targets_kernel`.
+        self.words = n * (8 // size + 5)
+        starts = (0, *(8 * n + k * n * size for k in range(5)))
+        self.offsets = starts[: op.numbers]
+        self.index = cuda_index(x)
+        self.device = x.device
+        self.same = in_place or x.is_contiguous()
+        self.main: Any = None
+
+    def __call__(self, x: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
+        """The results of the operation."""
+        main, index = self.main, self.index
+        if main is None or not self.same:
+            return self._first(x, target, weight)
+        if index != current_device():
+            with torch.cuda.device(index):
+                return self(x, target, weight)
+        scalars = empty_strided((self.words,), (1,), dtype=self.accumulator, device=self.device)
+        base = scalars.data_ptr()
+        addresses = (x.data_ptr(), target.data_ptr())
+        if weight is not None:
+            addresses += (weight.data_ptr(),)
+        if len(self.targets) == 2:
+            parts = self.targets[0].new_first(x)
+            self.targets[0].first.at(addresses, (parts.data_ptr(),))
+            addresses += (parts.data_ptr(),)
+        self.targets[-1].first.at(addresses, (base, base + self.offsets[1]))
+        outs: tuple[Tensor, ...] = ()
+        if not self.op.reduces:
+            outs = (x if main.in_place else empty_like(x),)
+        for _ in range(self.op.row_results):
+            outs += (
+                empty_strided(self.shape, self.strides, dtype=self.accumulator, device=self.device),
+            )
+        addresses = (addresses[0], *[base + offset for offset in self.offsets])
+        results = tuple([out.data_ptr() for out in outs])
+        if main.workspace is None:
+            main.first.at(addresses, results)
+        else:
+            words = main.workspace.take(x.device)
+            for launch in main.launches:
+                launch.at(addresses, results, words.data_ptr())
+        return outs
+
+    def _first(self, x: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
+        """The same by tensors, which is how a kernel is launched for the first time."""
+        inputs = (x, target) if weight is None else (x, target, weight)
+        for plan in self.targets[:-1]:
+            inputs += (plan(*inputs),)
+        marked, of_each = self.targets[-1](*inputs)
+        inputs = (x, marked, *of_each.unbind()[: self.op.numbers - 1])
+        main = plan_of(self.op, inputs, *self.arguments)
+        results = main(*inputs)
+        launches = [each.first for each in self.targets] + [*main.launches]
+        if type(main) is Plan and all(launch.at is not None for launch in launches):
+            self.main = main
+        return results  # pyright: ignore[reportReturnType]
+
+
+def _as_three(x: Tensor, dim: int) -> tuple[int, int, int, int] | None:
+    """(inner length, strides) of logits seen as (outer, classes, inner); None if they cannot be."""
+    if x.dim() == 1:
+        return 1, 0, x.stride(0), 0
+    if x.dim() == 2 and dim == 1:
+        return 1, x.stride(0), x.stride(1), 0
+    if not x.is_contiguous():
+        return None
+    n_inner = x.shape[dim + 1 :].numel()
+    return n_inner, x.shape[dim] * n_inner, n_inner, 1

@@ -86,14 +86,12 @@ def test_a_seed_of_the_tuning_is_recorded_once(tmp_path):
     )
 
 
-def test_the_table_of_classes_adds_up():
+def test_the_summary_adds_up():
     cases = draw(4)[:40]
     rows = [row(case, name) for case in cases for name in case.providers]
-    for each in rows:
-        each["us_warm"] = each["us"]
-    text = report.class_table(rows, worst=3)
-    assert next(line for line in text.splitlines() if line.startswith("all")).split()[1] == "40"
-    worst = text.split("worst 3")[1].splitlines()[1:]
+    text = report.summary(rows, worst=3)
+    assert next(line for line in text.splitlines() if line.startswith("random ")).split()[1] == "40"
+    worst = text.split("worst 3")[1].splitlines()[1:4]
     assert len(worst) == 3 and all("random/seed4" in line for line in worst)
     assert {layout_of(each) for each in rows} == {
         "last dimension",

@@ -6,13 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 
+import probe
 import triton_softmax
-from kernel_cases import DEVICE, INTERPRETED
+from kernel_cases import DEVICE, INTERPRETED, kernel_name, launched
 from softmax_bench import traffic
-from triton_softmax import dispatch, plan, reference
-from triton_softmax.choose import Choice
-from triton_softmax.choose.constants import SplitRows, SplitStrided, StridedLoops
-from triton_softmax.kernels import naive, single_block, three_loops, two_loops
+from softmax_tutorial import naive, reference, single_block, three_loops, two_loops
+from softmax_tutorial.ladder import RUNGS
+from triton_softmax import plan
+from triton_softmax.config import Choice
+from triton_softmax.config.space import SplitRows, SplitStrided, TwoPass
+from triton_softmax.operations import OPERATIONS
 
 SHAPES = [(1, 1), (3, 50), (6, 300)]
 # Rungs whose launchers take a plain contiguous matrix of any size.
@@ -103,25 +106,25 @@ GEOMETRIES = {
         (2, 40, 5), 1, 2,
         SplitStrided(64, 8, 1, barrier=False, wide_index=False, wait=False, chunks=4, polls=1),
     ),
-    "strided_loops": (
+    "two_pass": (
         (2, 40, 5), 1, 0,
-        StridedLoops(16, 8, 1, wide_index=False, publish=True, write=True),
+        TwoPass(16, 8, 1, wide_index=False, publish=True, write=True),
     ),
 }  # fmt: skip
 
 
 def inputs_of(name: str, operation: str, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    op = plan.OPERATIONS[operation]
+    op = OPERATIONS[operation]
     return (x,) * op.inputs + (x.sum(GEOMETRIES[name][1]),) * op.numbers
 
 
-def call_of(name: str, operation: str, x: torch.Tensor) -> plan.Launches:
+def call_of(name: str, operation: str, x: torch.Tensor) -> plan.Plan:
     """A call that launches this geometry once."""
     shape, dim, _, how = GEOMETRIES[name]
-    op = plan.OPERATIONS[operation]
+    op = OPERATIONS[operation]
     inputs = inputs_of(name, operation, x)
     if how is None:
-        return dispatch.plan_of(operation, inputs, dim)
+        return probe.plan_of(operation, inputs, dim)
     choice = Choice(name, how, num_warps=1, chunk_cols=shape[dim])
     out = x.sum(dim) if op.reduces else x
     spread = [
@@ -134,7 +137,8 @@ def call_of(name: str, operation: str, x: torch.Tensor) -> plan.Launches:
         made = plan.strided_launches(op, choice, outer, inner, cols, shape[1])
     else:
         made = plan.row_launches(op, choice, *shape, outer)
-    return plan.Launches(*made, x, (out,))
+    launches, workspace = made
+    return plan.Plan(launches, x, [(out.shape, out.dtype)], workspace)
 
 
 def stated(name: str) -> tuple[str, str]:
@@ -149,20 +153,20 @@ def stated(name: str) -> tuple[str, str]:
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="only interpreted kernels are counted")
-@pytest.mark.parametrize("operation", plan.OPERATIONS)
+@pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_each_geometry_moves_what_the_table_says(name, operation):
     shape, dim, words, _ = GEOMETRIES[name]
-    op = plan.OPERATIONS[operation]
+    op = OPERATIONS[operation]
     x = torch.rand(shape, device=DEVICE)
     call = call_of(name, operation, x)
-    assert call.kernels == (f"{name}_kernel",)
+    assert launched(call) == kernel_name(name)
     inputs = inputs_of(name, operation, x)
     with traffic.count_elements() as count:
         call(*inputs)
     n_rows, n_cols = x.numel() // shape[dim], shape[dim]
     # Who reduces writes a number for each row, once it has read the row.
-    reads = 1 if op.reduces else op.inputs * (2 if name == "strided_loops" else 1)
+    reads = 1 if op.reduces else op.inputs * (2 if name == "two_pass" else 1)
     words += op.numbers
     zeros = call.workspace.n_words if call.workspace is not None and call.workspace.zeroed else 0
     assert count.reads == reads * n_rows * n_cols + words * n_rows
@@ -174,24 +178,18 @@ def test_each_geometry_moves_what_the_table_says(name, operation):
 def test_every_kernel_is_in_the_table():
     folder = Path(triton_softmax.kernels.__file__).parent
     modules = {path.stem for path in folder.glob("*.py")}
-    others = {
-        "rows",
-        "flash_attention",
-        "split_rows_simple",
-        "targets",
-        "scale_rows",
-        "finish_rows",
-        "mapped_rows",
-    }
-    assert modules - {"__init__", *others} == {*MODULES, *GEOMETRIES}
-    for name in (*MODULES, *GEOMETRIES):
+    others = {"row_scalars", "masked_rows", "tile"}
+    forms = {"packed_rows", "aligned_rows"}
+    assert modules - {"__init__", *others} == {*GEOMETRIES} - forms
+    for name in GEOMETRIES:
         assert all(stated(name))
     for name in others:
         assert f"`{name}`" in triton_softmax.kernels.__doc__
 
 
-def test_the_tables_name_every_implementation():
-    assert tuple(traffic.FORWARD) == tuple(traffic.BACKWARD) == triton_softmax.IMPLEMENTATIONS
+def test_the_tables_name_every_rung():
+    named = (*RUNGS, *triton_softmax.IMPLEMENTATIONS)
+    assert tuple(traffic.FORWARD) == tuple(traffic.BACKWARD) == named
 
 
 def test_the_table_in_the_package_docstring():

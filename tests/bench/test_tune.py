@@ -1,91 +1,122 @@
-"""Choices near the library's own: which they are, that they are right, and what a file says."""
+"""The search for better constants: what it tries, that it is right, and what its file says."""
 
 from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from softmax_bench import __main__, candidates, report, tune, tuned
-from softmax_site.benchmarks.suites import tuning as page
-from triton_softmax.choose import Device
-from triton_softmax.choose.row_tiles import Rows
+from softmax_bench import __main__, report, tune, tuned
+from softmax_bench.schema import DataError
+from softmax_site.benchmarks import tuning as page
+from triton_softmax.config import Device
+from triton_softmax.config.space import Rows
 
 ROOT = Path(__file__).resolve().parents[2]
 H200 = Device(132, nvidia=True)
+SHAPES = ROOT / "docs/benchmarks/tuning-shapes.txt"
 
 
 @pytest.fixture(scope="module")
 def drawn():
     """Cells of every class, with what is tried in each."""
-    cases = candidates.select(5, 40, device=H200)
-    problems = [candidates.problem_of(case, H200) for case in cases]
-    return [(case, each, candidates.tried(each, 3)) for case, each in zip(cases, problems)]
+    cases = tune.select(5, 40, H200)
+    problems = [tune.problem_of(case, H200) for case in cases]
+    return [(case, each, tune.tried(each, 3)) for case, each in zip(cases, problems)]
 
 
 def test_cells_are_of_every_class(drawn):
-    kinds = {candidates.class_of(case, problem.library().kernel) for case, problem, _ in drawn}
-    assert len(kinds) >= 24 and {kind[0] for kind in kinds} == {
-        "packed_rows", "aligned_rows", "split_rows", "strided",
-    }  # fmt: skip
-    few = candidates.select(5, 12, ["aligned_rows"], ["bfloat16"], small=True, device=H200)
-    assert 0 < len(few) <= 12
-    for case in few:
-        assert case.dtype == "bfloat16" and case.bytes < candidates.SMALL_BYTES
+    kinds = {
+        (problem.library().kernel.removeprefix("split_st"), case.itemsize, case.direction)
+        for case, problem, _ in drawn
+    }
+    assert len(kinds) >= 12
+    assert {kernel for kernel, *_ in kinds} >= {"packed_rows", "aligned_rows", "split_rows"}
+
+
+def room(choice) -> int:
+    """The columns that the programs of a choice have room for."""
+    how = choice.how
+    lanes = getattr(how, "block_cols", 0) or how.block
+    assert lanes & (lanes - 1) == 0
+    edges = 2 * how.vector if choice.kernel == "aligned_rows" else 0
+    wide = lanes * getattr(how, "tiles", 1)
+    return edges + max(choice.n_chunks * (choice.chunk_cols or lanes), wide)
 
 
 def test_what_is_tried_is_possible_and_no_two_alike(drawn):
     for case, problem, choices in drawn:
-        assert len(set(choices)) == len(choices) >= 4
-        assert choices[0] == problem.library() and problem.modelled() in choices
+        assert len(set(choices)) == len(choices) >= 2
+        assert choices[0] == problem.library() and problem.possible()[0] in choices
         for choice in choices:
-            assert tune.decoded(json.loads(json.dumps(tune.encoded(choice)))) == choice
-            how = choice.how
-            for number in (how.block_cols if hasattr(how, "block_cols") else how.block,):
-                assert number & (number - 1) == 0
-            room = getattr(how, "tiles", 1) * getattr(how, "block_cols", 0)
-            if choice.kernel in ("packed_rows", "strided"):
-                assert room >= problem.facts.n_cols, case
-            if choice.kernel == "aligned_rows":
-                assert room >= problem.facts.n_cols // how.vector * how.vector, case
+            assert room(choice) >= problem.facts.n_cols, (case, choice)
             if choice.kernel == "split_rows":
-                assert how.block * choice.n_chunks >= problem.facts.n_cols
+                how = choice.how
                 assert how.polls * 32 * choice.num_warps == how.words >= choice.n_chunks
 
 
-def test_a_constant_is_tried_with_other_values():
-    problem = candidates.Problem(Rows(4096, 96, 2, 8, False, 8), candidates.Traits(1, True), H200)
-    found = candidates.by_constants(problem)
-    assert found["row_tiles.SHORT=64"].how.tiles != problem.library().how.tiles
-    names = {label for label, *_ in candidates.constants()}
-    assert "row_tiles.LONGEST[(2, False)][0]=10240" in names
-    assert not any("MAX_" in label for label in names)
-    assert problem.library() not in found.values(), "nothing is left changed, or tried twice"
+@pytest.mark.parametrize(
+    "name, kernels",
+    [
+        ("backward/float32/20000x104", {"packed_rows"}),
+        ("forward/bfloat16/60000x77", {"packed_rows", "aligned_rows"}),
+        ("forward/bfloat16/4000x18560", {"packed_rows", "split_rows"}),
+        ("forward/bfloat16/1x800x7x7/dim1", {"strided", "split_strided", "two_pass"}),
+    ],
+)
+def test_more_choices_come_from_everywhere(name, kernels):
+    case = next(case for case in tune.listed(SHAPES) if case.id.endswith(name))
+    problem = tune.problem_of(case, H200)
+    every = tune.tried(problem, 10**6)
+    assert {choice.kernel for choice in every} == kernels
+    assert set(problem.possible()) <= set(every)
+    few = tune.tried(problem, 20)
+    assert set(few) <= set(every) and few == tune.tried(problem, 20)
+    assert 10 < len(set(few) - set(tune.tried(problem))) <= 20
+
+
+def test_a_constant_is_tried_with_other_values_and_nothing_is_left_changed():
+    problem = tune.Problem(Rows(4096, 96, 2, 8, False, 8), tune.Traits(1, True), H200)
+    found = tune.by_constants(problem)
+    assert found["row_parts[4] body ..64"].how.tiles != problem.library().how.tiles
+    assert not any(label.startswith(("strand", "masked")) for label in found)
+    assert problem.library() not in found.values()
+
+
+def test_the_tables_reach_what_they_reached():
+    """The share of the best choice found, in the committed timings: of a seed that nobody tuned on,
+    of shapes that were named, and of one that was learned from. Whoever changes a number measures
+    what it changes: nearly all of today's choices are timed."""
+    for run in tune.load(ROOT / tuned.FILE):
+        found = [cell.reached(cell.problem.library()) for cell in tune.cells_of(run)]
+        shares = [share for share in found if share]
+        least = 0.974 if run["unseen"] else 0.970 if run["seed"] == tuned.LISTED else 0.986
+        assert report.geometric_mean(shares) >= least
+        assert len(shares) >= 0.9 * len(found)
 
 
 def test_a_run_writes_what_a_report_reads(tmp_path, capsys):
     out = tmp_path / "tuning.json"
     arguments = ["tune", "--device", "cpu", "--seed", "202", "--cells", "300", "--processes", "0"]
-    arguments += ["--most-bytes", "6000", "--explore", "1", "--out", str(out)]
+    arguments += ["--most-bytes", "6000", "--out", str(out)]
     assert __main__.main(arguments) == 0
     (run,) = tune.load(out)
-    (cell,) = run.cells
-    assert len(cell.timed) >= 6 and all(each.first and each.second for each in cell.timed)
+    (line,) = run["cells"]
+    assert len(line["timed"]) >= 2 and all(first and second for _, first, second in line["timed"])
     assert __main__.main(arguments) == 0, "goes on with the file, in which nothing is missing"
     assert "\n0 cells" in capsys.readouterr().out and tune.load(out) == [run]
     assert __main__.main(["tune", "--report", str(out)]) == 0
-    assert cell.case.id in capsys.readouterr().out
-    joined = tmp_path / "joined.json"
-    assert __main__.main(["tune", "--join", str(out), str(out), "--out", str(joined)]) == 0
-    assert tune.load(joined) == [run, run]
+    assert tune.cells_of(run)[0].case.id in capsys.readouterr().out
 
 
 def test_a_wrong_answer_has_no_time(monkeypatch):
-    case = next(case for case in candidates.select(202, 300) if case.bytes < 6000)
-    problem = candidates.problem_of(case, Device())
-    bench, wrong = tune.Bench("cpu"), problem.modelled()
+    case = next(case for case in tune.select(202, 300, H200) if case.bytes < 6000)
+    problem = tune.problem_of(case, Device())
+    library, wrong = problem.library(), problem.possible()[0]
+    bench, choices = tune.Bench("cpu"), [library, wrong]
     right = bench.call
 
     def call(case, tensors, choice):
@@ -93,49 +124,57 @@ def test_a_wrong_answer_has_no_time(monkeypatch):
         return (lambda: made() * 1.2) if choice == wrong else made
 
     monkeypatch.setattr(bench, "call", call)
-    cell = bench.timed(case, problem, [problem.library(), wrong], lambda call: [2.0, 1.0, 3.0])
-    assert cell.timed[0][1:] == (2.0, 2.0) and cell.timed[1][1:] == (None, None)
-    assert cell.reached(wrong) is None and cell.reached(problem.library()) == 1.0
+    line = bench.timed(case, problem, choices, lambda call: [2.0, 1.0, 3.0])
+    cell = tune.cell_of(json.loads(json.dumps(line)), Device())
+    assert (cell.case.id, cell.problem, cell.choices) == (case.id, problem, choices)
+    assert [times for _, *times in line["timed"]] == [[2.0, 2.0], [None, None]]
+    assert cell.reached(wrong) is None and cell.reached(library) == 1.0
 
 
 # --- the file and the page
 
 
 @pytest.fixture
-def file(drawn, tmp_path):
+def file(drawn, tmp_path, monkeypatch):
     """Two runs in which the library takes 1.0 or 1.25 times the best, and the model twice that."""
-    runs = []
-    for unseen in (False, True):
-        cells = []
-        for number, (case, problem, choices) in enumerate(drawn):
-            slow = 1.25 if number % 2 else 1.0
-            times = [slow * 8, slow * 16, *(10.0,) * (len(choices) - 3), 8.0]
-            timed = [tune.Timed(each, us, us) for each, us in zip(choices, times)]
-            cells.append(tune.Cell(case, problem, 5.0, timed, {"library": 0, "model": 1}))
-        environment = dict.fromkeys(tune.ENVIRONMENT, "x") | {"multiprocessors": 132}
-        runs.append(tune.Run(5, unseen, environment, cells))
+    bench, cells = tune.Bench("cpu"), []
+    monkeypatch.setattr(bench.runner, "tensors", lambda case: case)
+    monkeypatch.setattr("softmax_bench.providers.PREPARE", {"copy": lambda *_: lambda: 5.0})
+    monkeypatch.setattr("softmax_bench.measure.errors", lambda *_, **__: (0.0, 0.0))
+    for number, (case, problem, choices) in enumerate(drawn):
+        slow = 1.25 if number % 2 else 1.0
+        us = dict.fromkeys(choices, 10.0) | {choices[-1]: 8.0}
+        us |= {problem.possible()[0]: slow * 16, choices[0]: slow * 8, None: 0.0}
+        monkeypatch.setattr(bench, "call", lambda case, t, choice, us=us: lambda: us[choice])
+        cells.append(bench.timed(case, problem, choices, lambda call: [call()]))
+    environment = dict.fromkeys(tune.ENVIRONMENT, "x") | {"multiprocessors": 132}
+    runs = [
+        {"seed": 5, "unseen": unseen, "environment": environment, "cells": cells}
+        for unseen in (False, True)
+    ]
     path = tmp_path / tuned.FILE
     path.parent.mkdir(parents=True)
-    tune.write(path, runs)
+    tuned.write(path, runs)
     return path
 
 
 def test_what_the_page_says_follows_from_the_file(file, tmp_path):
-    (run, _), text = tuned.read(file), page.fragment(tmp_path).text
-    assert tune.load(file)[0].cells[3].reached(tune.load(file)[0].cells[3].timed[0].choice) == 0.8
+    (run, _), text = tuned.read(file), page.choices(tmp_path).text
+    cell = tune.cells_of(tune.load(file)[0])[3]
+    assert cell.reached(cell.choices[0]) == 0.8
     n = len(run["cells"])
     product = 1.0
     for number in range(n):
         product *= 0.8 if number % 2 else 1.0
-    assert f'<td class="n" data-label="constants: of the best">{product ** (1 / n):.3f}<' in text
+    assert f'<td data-label="constants: mean" class="n">{product ** (1 / n):.3f}<' in text
     assert page.shares(run["cells"], "library").count(0.8) == n // 2
-    assert "Seed 5, by which constants were chosen" in text
-    assert "measured before any constant was chosen by it" in text
+    learnt = re.findall(r'seed 5</th><td data-label="learnt from" class="n">(\w+)<', text)
+    assert learnt == ["yes", "no"]
     data = json.loads(file.read_text("utf8"))
     for cell in data["runs"][0]["cells"]:
         cell["timed"][0][2] *= 2
     file.write_text(json.dumps(data), "utf8")
-    assert page.fragment(tmp_path).text != text
+    assert page.choices(tmp_path).text != text
 
 
 BREAKS = {
@@ -157,10 +196,10 @@ def test_a_bad_file_is_refused(name, file, tmp_path):
     data = json.loads(file.read_text("utf8"))
     BREAKS[name](data)
     file.write_text(json.dumps(data), "utf8")
-    with pytest.raises(tuned.DataError, match=r"tuning\.json"):
+    with pytest.raises(DataError, match=r"tuning\.json"):
         tuned.read(file)
-    with pytest.raises(tuned.DataError):
-        page.fragment(tmp_path)
+    with pytest.raises(DataError):
+        page.choices(tmp_path)
     assert __main__.main(["tune", "--report", str(file)]) == 2
 
 
@@ -170,17 +209,20 @@ def test_the_committed_file_holds_what_the_page_claims():
     of then."""
     path = ROOT / tuned.FILE
     runs = tune.load(path)
-    assert [run.unseen for run in runs] == [False, True, False] and path.stat().st_size < 500_000
-    assert runs[2].seed == tuned.LISTED
-    for run, data in zip(runs, tuned.read(path)):
-        assert len({cell.case.id for cell in run.cells}) == len(run.cells) > 80
-        shares = page.shares(data["cells"], "model")
+    assert [run["unseen"] for run in runs] == [False, True, False]
+    assert path.stat().st_size < 500_000
+    assert runs[2]["seed"] == tuned.LISTED
+    assert [cell.case for cell in tune.cells_of(runs[2])] == tune.listed(SHAPES)
+    for run in runs:
+        cells = tune.cells_of(run)
+        assert len({cell.case.id for cell in cells}) == len(cells) > 80
+        shares = page.shares(run["cells"], "model")
         # Of what was named, choices were made that were not among those that were timed.
-        assert len(run.cells) - len(shares) <= (25 if run.seed == tuned.LISTED else 0)
+        assert len(cells) - len(shares) <= (25 if run["seed"] == tuned.LISTED else 0)
         assert report.geometric_mean(shares) > 0.9
-        for cell in run.cells:
-            chosen, now = cell.chosen["library"], cell.time(cell.problem.library())
-            then = None if chosen is None else cell.timed[chosen].second
+        for cell in cells:
+            chosen, now = cell.line["library"], cell.time(cell.problem.library())
+            then = None if chosen is None else cell.line["timed"][chosen][2]
             assert None in (now, then) or now <= 1.01 * then, cell.case.id
 
 
@@ -191,5 +233,25 @@ def test_facts_of_another_cell_are_refused(file):
     rows[0]["rows"] = copy.deepcopy(rows[1]["rows"])
     file.write_text(json.dumps(data), "utf8")
     tuned.read(file)
-    with pytest.raises(tuned.DataError, match="not described"):
+    with pytest.raises(DataError, match="not described"):
         tune.load(file)
+
+
+def test_a_line_that_names_no_shape_is_refused(tmp_path):
+    path = tmp_path / "shapes.txt"
+    path.write_text("softmax/forward/float32/3x4/padded logsumexp/forward/float16/3x4x5/dim1")
+    padded, strand = tune.listed(path)
+    assert (padded.layout, padded.dim, strand.dim, strand.op) == ("padded", -1, 1, "logsumexp")
+    path.write_text("softmax/forward/float32")
+    with pytest.raises(ValueError):
+        tune.listed(path)
+
+
+def test_the_fastest_choices_are_kept_and_the_chosen_one_whatever_it_takes():
+    cell = max(tuned.read(ROOT / tuned.FILE)[0]["cells"], key=lambda cell: len(cell["timed"]))
+    timed = cell["timed"]
+    slow = max(range(len(timed)), key=lambda at: timed[at][1] or 0.0)
+    after = tuned.pruned({**cell, "library": slow, "model": None})
+    assert len(after["timed"]) == tuned.KEPT + 1 < len(timed)
+    assert after["timed"][after["library"]] == timed[slow] and after["model"] is None
+    assert after["timed"][tuned.best(after["timed"])] == timed[tuned.best(timed)]

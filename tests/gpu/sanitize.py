@@ -8,8 +8,10 @@ that memcheck sees its ends.
 
 import torch
 
+import probe
 import triton_softmax
-from triton_softmax import dispatch, plan
+from triton_softmax import plan
+from triton_softmax.operations import OPERATIONS
 
 CASES = [
     ((5, 64), -1, None),
@@ -45,7 +47,7 @@ seen: set[tuple[str, str]] = set()
 
 def run(operation: str, inputs: tuple[torch.Tensor, ...], dim: int, implementation: str | None):
     """The result on the host, in float64; what has run is noted."""
-    call = dispatch.plan_of(operation, inputs, dim, None, implementation)
+    call = probe.plan_of(operation, inputs, dim, None, implementation)
     result = call(*inputs)
     torch.cuda.synchronize()
     seen.update((kernel, operation) for kernel in call.kernels)
@@ -98,13 +100,13 @@ if __name__ == "__main__":
             check(dtype, shape, dim, implementation)
         for way in WAYS:
             plan.choose_rows = told(way)
-            dispatch.clear_plans()
+            probe.forget()
             for shape in ((3, 40_000), (3, 20_001)):
                 check(dtype, shape, -1, "split_rows")
         plan.choose_rows = choose
-        dispatch.clear_plans()
+        probe.forget()
         geometries = {kernel.__name__ for kernel in plan.GEOMETRIES.values()}
-        missing = {(g, name) for g in geometries for name in plan.OPERATIONS} - seen
+        missing = {(g, name) for g in geometries for name in OPERATIONS} - seen
         assert not missing, missing
     for shape, dim in (((3, 33), -1), ((2, 9001), -1), ((3, 40, 17), 1), ((2, 1100, 9), 1)):
         check(torch.float64, shape, dim, None)

@@ -144,10 +144,10 @@ def pushing(group) -> None:
     import torch.distributed as dist
 
     from triton_softmax import log_softmax, softmax
-    from triton_softmax.distributed import pushed
+    from triton_softmax.distributed import symmetric_memory
 
     device = torch.device("cuda", group.rank())
-    pushed.push_words(group, timeout=30.0)
+    symmetric_memory.push_words(group, timeout=30.0)
     for dtype, tolerance in TOLERANCES.items():
         for rows, cols in ((5, 2049), (300, 8192), (33, 131_072)):
             generator = torch.Generator(device).manual_seed(group.rank())
@@ -156,16 +156,16 @@ def pushing(group) -> None:
             for call in (softmax, log_softmax):
                 found = []
                 for timeout in (None, 30.0):
-                    pushed.push_words(group, timeout)
+                    symmetric_memory.push_words(group, timeout)
                     for _ in range(4):
                         part = x.clone().requires_grad_()
                         y = call(part, 1, group=group)
                         y.backward(dy)
                     found += [(y.detach(), part.grad)]
-                pushed.check_words(group)
+                symmetric_memory.check_words(group)
                 for sent, was_pushed in zip(*found, strict=True):
                     torch.testing.assert_close(was_pushed, sent, atol=tolerance, rtol=tolerance)
-    pushed.push_words(group, timeout=1.0)
+    symmetric_memory.push_words(group, timeout=1.0)
     x = torch.randn(64, 8192, device=device)
     softmax(x, 1, group=group)
     torch.cuda.synchronize()
@@ -173,14 +173,14 @@ def pushing(group) -> None:
     if group.rank() == 0:
         y = softmax(x, 1, group=group)
         with pytest.raises(RuntimeError, match="rank 1 of the group"):
-            pushed.check_words(group)
+            symmetric_memory.check_words(group)
         assert y.isnan().all()
     else:
         time.sleep(3)
         assert softmax(x, 1, group=group).isfinite().all()
     torch.cuda.synchronize()
     dist.barrier(group)
-    pushed.push_words(group, None)
+    symmetric_memory.push_words(group, None)
 
 
 def main() -> None:

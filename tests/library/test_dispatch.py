@@ -4,6 +4,7 @@ right."""
 import pytest
 import torch
 
+import probe
 from kernel_cases import (
     DEVICE,
     INTERPRETED,
@@ -16,13 +17,15 @@ from kernel_cases import (
     forward,
     forward_kernels,
     kernel_name,
+    launched,
     matrix,
     quiet,
     watch_accesses,
 )
-from triton_softmax import IMPLEMENTATIONS, dispatch, launch, plan
+from triton_softmax import IMPLEMENTATIONS, launch, plan
 from triton_softmax.launch import WordPool
 from triton_softmax.layout import collapse
+from triton_softmax.operations import OPERATIONS
 
 pytestmark = quiet
 BOTH = pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
@@ -108,26 +111,23 @@ def test_one_long_row_is_split(dtype, log):
 
 @BOTH
 def test_long_float64_rows_are_read_twice(log):
-    check(tensor(1, 8193, dtype=torch.float64), 1, log=log, ran="strided_loops")
+    check(tensor(1, 8193, dtype=torch.float64), 1, log=log, ran="two_pass")
 
 
-@BOTH
 @pytest.mark.parametrize(
     "implementation", [None, "split_rows", "packed_rows", "aligned_rows", "strided"], ids=str
 )
 @pytest.mark.parametrize(
-    "dtypes",
+    "in_dtype, out_dtype, log",
     [
-        (torch.float16, torch.float32),
-        (torch.float32, torch.float16),
-        (torch.float64, torch.float32),
-        (torch.float32, torch.float64),
+        (torch.float16, torch.float32, False),
+        (torch.float64, torch.float32, True),
+        (torch.float32, torch.float64, False),
     ],
-    ids=lambda pair: "-to-".join(map(dtype_name, pair)),
+    ids=str,
 )
-def test_out_dtype(dtypes, implementation, log):
+def test_out_dtype(in_dtype, out_dtype, log, implementation):
     """As when half-precision logits are summed in float32: rows of both widths in one kernel."""
-    in_dtype, out_dtype = dtypes
     x = tensor(1, 1030, dtype=in_dtype)
     if implementation == "split_rows" and out_dtype == torch.float64:
         with pytest.raises(ValueError, match="does not take float64"):
@@ -135,13 +135,12 @@ def test_out_dtype(dtypes, implementation, log):
         return
     ran = implementation or "packed_rows"  # a single row of this length has no edges
     if implementation == "strided" and out_dtype == torch.float64:
-        ran = "strided_loops"
+        ran = "two_pass"
     check(x, 1, log=log, out_dtype=out_dtype, implementation=implementation, ran=ran)
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_every_implementation_by_name(implementation):
-    back = "two_loops" if implementation == "three_loops" else implementation
     x, dy = tensor(2, 1, 5), tensor(2, 1, 5, seed=1)
     for dim in (0, 2):
         options = {"implementation": implementation}
@@ -149,7 +148,7 @@ def test_every_implementation_by_name(implementation):
         assert forward_kernels(x, dim, **options) == kernel_name(implementation)
         assert_near(y, torch.softmax(x.double(), dim))
         dx = backward(y, dy, dim, **options)
-        assert backward_kernels(y, dy, dim, **options) == kernel_name(back, "backward")
+        assert backward_kernels(y, dy, dim, **options) == kernel_name(implementation, "backward")
         flat = [t.movedim(dim, -1).flatten(0, 1) for t in (y, dy, dx)]
         assert_near(flat[2], expected_backward(*flat[:2]), atol=1e-5)
 
@@ -173,8 +172,12 @@ VIEWS = {
 }
 
 
-@BOTH
-@pytest.mark.parametrize("view", VIEWS)
+EVERY_VIEW = pytest.mark.parametrize(
+    "view, log", [(view, i % 2 > 0) for i, view in enumerate(VIEWS)], ids=str
+)
+
+
+@EVERY_VIEW
 def test_views_without_a_copy(view, log, monkeypatch):
     make, dim, ran = VIEWS[view]
     x = make()
@@ -184,8 +187,7 @@ def test_views_without_a_copy(view, log, monkeypatch):
     assert_near(y, (torch.log_softmax if log else torch.softmax)(x.double(), dim))
 
 
-@BOTH
-@pytest.mark.parametrize("view", VIEWS)
+@EVERY_VIEW
 def test_gradients_laid_out_unlike_the_result(view, log):
     """y contiguous, dy a view: whichever kernel the two layouts together allow."""
     make, dim, _ = VIEWS[view]
@@ -197,15 +199,12 @@ def test_gradients_laid_out_unlike_the_result(view, log):
     assert_near(flat[2], expected_backward(*flat[:2], log=log), atol=2e-5)
 
 
-@BOTH
 @pytest.mark.parametrize(
-    "shape",
-    [(1, 1, 1), (4, 1, 1), (1, 5, 1), (1, 1, 32), (4, 5, 1), (4, 1, 32), (1, 5, 32)],
-    ids=str,
+    "shape, log", [((1, 1, 1), False), ((2, 1, 8), True), ((1, 3, 1), False)], ids=str
 )
 def test_expanded(shape, log):
-    x = tensor(*shape).expand(4, 5, 32)
-    dy = tensor(*shape, seed=3, scale=1.0).expand(4, 5, 32)
+    x = tensor(*shape).expand(2, 3, 8)
+    dy = tensor(*shape, seed=3, scale=1.0).expand(2, 3, 8)
     for dim in range(3):
         y = forward(x, dim, log=log)
         assert_near(y, (torch.log_softmax if log else torch.softmax)(x.double(), dim))
@@ -222,8 +221,9 @@ def test_a_gradient_of_ones():
     assert_near(dx, torch.zeros(4, 48, device=DEVICE), atol=1e-6)
 
 
-@BOTH
-@pytest.mark.parametrize("implementation", [None, "strided", "packed_rows"], ids=str)
+@pytest.mark.parametrize(
+    "implementation, log", [(None, False), ("strided", True), ("packed_rows", False)], ids=str
+)
 def test_three_groups_are_copied(implementation, log):
     x = tensor(2, 3, 4, 5).permute(3, 1, 0, 2)[:, :2]
     assert len(collapse(x.shape, [x.stride()], 3)) == 3
@@ -241,9 +241,7 @@ def test_three_groups_are_copied(implementation, log):
     )
 
 
-@pytest.mark.parametrize(
-    "implementation", ["packed_rows", "aligned_rows", "split_rows", "two_loops", "single_block"]
-)
+@pytest.mark.parametrize("implementation", ["packed_rows", "aligned_rows", "split_rows"])
 def test_rows_by_name_along_another_dimension_are_copied(implementation):
     x = tensor(2, 33, 2)
     y = forward(x, 1, implementation=implementation)
@@ -254,9 +252,9 @@ def test_rows_by_name_along_another_dimension_are_copied(implementation):
 
 def test_plans_are_made_once(monkeypatch):
     made = []
-    make = dispatch.make_plan
-    monkeypatch.setattr(dispatch, "make_plan", lambda *args: made.append(args) or make(*args))
-    dispatch.clear_plans()
+    keep = plan.plans.keep
+    monkeypatch.setattr(plan.plans, "keep", lambda *args: made.append(args) or keep(*args))
+    probe.forget()
     x, dy = tensor(4, 32), tensor(4, 32, seed=1)
     for _ in range(3):
         y = forward(x, 1)
@@ -284,12 +282,12 @@ def test_plans_are_made_once(monkeypatch):
 
 
 def test_plans_do_not_grow_without_end(monkeypatch):
-    monkeypatch.setattr(dispatch, "_MAX_PLANS", 3)
-    dispatch.clear_plans()
+    monkeypatch.setattr(plan.plans, "MOST", 3)
+    probe.forget()
     for n_rows in range(1, 6):
         x = tensor(n_rows, 16)
         assert_near(forward(x, 1), expected_forward(x))
-        assert len(dispatch._plans) <= 3
+        assert len(plan.plans) <= 3
 
 
 @pytest.mark.parametrize(
@@ -311,9 +309,10 @@ def test_what_an_implementation_refuses(implementation, make, message):
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
-@pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
-@pytest.mark.parametrize("implementation", ["packed_rows", "aligned_rows", "split_rows", "strided"])
-@pytest.mark.parametrize("shape", [(1, 1), (3, 33), (2, 1030)], ids=lambda s: f"{s[0]}x{s[1]}")
+@pytest.mark.parametrize(
+    "implementation, log", [(name, i % 2 > 0) for i, name in enumerate(IMPLEMENTATIONS)], ids=str
+)
+@pytest.mark.parametrize("shape", [(3, 33), (2, 1030)], ids=str)
 def test_poisoned_surroundings(shape, implementation, log, monkeypatch):
     """Rows amid NaN: nothing else is read, and each element of the result is written once."""
     pool = []
@@ -345,26 +344,25 @@ def test_poisoned_surroundings(shape, implementation, log, monkeypatch):
 
 def check_logsumexp(x, dim, *, ran, back=None):
     """Log-sum-exp of x along dim and its gradient are right, and the named kernels launched."""
-    lse = dispatch.run("logsumexp", (x,), dim)
-    assert dispatch.plan_of("logsumexp", (x,), dim).kernels == ran
+    lse = probe.run("logsumexp", (x,), dim)
+    assert launched(probe.plan_of("logsumexp", (x,), dim)) == ran
     assert lse.is_contiguous() and lse.dtype == x.dtype
     assert_near(lse, torch.logsumexp(x.double(), dim))
     dlse = tensor(*lse.shape, seed=7, scale=1.0).to(x.dtype)
-    dx = dispatch.run("logsumexp_backward", (x, dlse), dim)
-    assert dispatch.plan_of("logsumexp_backward", (x, dlse), dim).kernels == (back or ran)
+    dx = probe.run("logsumexp_backward", (x, dlse), dim)
+    plan_back = probe.plan_of("logsumexp_backward", (x, dlse), dim)
+    assert launched(plan_back) == (back or ran)
     assert dx.is_contiguous() and dx.shape == x.shape and dx.dtype == x.dtype
     assert_near(dx, dlse.double().unsqueeze(dim) * torch.softmax(x.double(), dim), atol=1e-5)
 
 
 def test_logsumexp_along_every_dimension():
-    x = tensor(3, 4, 5)
+    x = tensor(2, 4, 3)
     views = {
         "contiguous": (x, ("strided", "strided", "packed_rows")),
         "transposed": (x.transpose(0, 2), ("strided",) * 3),
         "sliced": (x[:, ::2], ("strided", "strided", "packed_rows")),
-        "expanded": (x[:1].expand(3, 4, 5), ("strided",) * 3),
-        "expanded-columns": (x[..., :1].expand(3, 4, 5), ("strided",) * 3),
-        "expanded-rows": (x[:1, :1].expand(3, 4, 5), ("strided", "strided", "packed_rows")),
+        "expanded-rows": (x[:1, :1].expand(2, 4, 3), ("strided", "strided", "packed_rows")),
     }
     # The rows of the gradient are contiguous, and so out of step with these inputs.
     otherwise = {("sliced", 2): "packed_rows", ("expanded-rows", 2): "packed_rows"}
@@ -379,15 +377,11 @@ LOGSUMEXP = {
     "packed": ((4, 64), torch.float32, 1, kernel_name("packed_rows")),
     "aligned": ((4, 133), torch.float16, 1, kernel_name("aligned_rows")),
     "scalar-rows": ((5, 1), torch.bfloat16, 1, kernel_name("packed_rows")),
-    "split": ((1, 20_000), torch.float16, 1, kernel_name("split_rows") * 2),
-    "split-odd": ((2, 8193), torch.float32, 1, kernel_name("split_rows") * 2),
+    "split": ((1, 8200), torch.float32, 1, kernel_name("split_rows") * 2),
     "float64": ((3, 8192), torch.float64, 1, kernel_name("packed_rows")),
-    "float64-odd": ((3, 8191), torch.float64, 1, kernel_name("aligned_rows")),
-    "float64-loops": ((2, 8193), torch.float64, 1, kernel_name("strided_loops") * 2),
-    "float64-long": ((1, 40_000), torch.float64, 1, kernel_name("strided_loops") * 2),
+    "float64-loops": ((2, 8193), torch.float64, 1, kernel_name("two_pass") * 2),
     "strided": ((2, 40, 3), torch.float16, 1, kernel_name("strided")),
-    "strided-loops": ((2, 2049, 3), torch.float32, 1, kernel_name("strided_loops") * 2),
-    "strided-float64": ((1025, 3), torch.float64, 0, kernel_name("strided_loops") * 2),
+    "strided-loops": ((2, 2049, 3), torch.float32, 1, kernel_name("two_pass") * 2),
 }
 
 
@@ -395,14 +389,14 @@ LOGSUMEXP = {
 def test_logsumexp_of_every_length_and_dtype(case):
     shape, dtype, dim, ran = LOGSUMEXP[case]
     check_logsumexp(tensor(*shape, dtype=dtype), dim, ran=ran)
-    if dim == 1 and len(shape) == 2:
+    if dim == 1 and len(shape) == 2 and shape[1] < 8192:
         check_logsumexp(matrix(*shape, dtype, gap=16), dim, ran=ran)
 
 
 def test_logsumexp_of_three_groups_is_copied():
     x = tensor(2, 3, 4, 5).permute(3, 1, 0, 2)[:, :2]
     check_logsumexp(x, 3, ran=kernel_name("packed_rows"))
-    assert type(dispatch.plan_of("logsumexp", (x,), 3)) is plan.CopyFirst
+    assert type(probe.plan_of("logsumexp", (x,), 3)) is plan.CopyFirst
 
 
 @pytest.mark.parametrize("operation", ["softmax", "log_softmax", "logsumexp"])
@@ -413,7 +407,7 @@ def test_a_single_row_is_moved_in_vectors(operation, n_cols, vector):
     x = tensor(1, n_cols)
     names = [operation] if operation == "logsumexp" else [operation, f"{operation}_backward"]
     for name in names:
-        launches = dispatch.plan_of(name, (x, x)[: 1 + ("backward" in name)], 1).launches
+        launches = probe.plan_of(name, (x, x)[: 1 + ("backward" in name)], 1).launches
         for each in launches:
             assert each.constants["HOW"].vector == vector
 
@@ -423,9 +417,9 @@ def test_one_kernel_serves_all_operations(shape, dim):
     """A geometry takes the operation as a constant."""
     x = tensor(*shape)
     kernels = set()
-    for name, op in plan.OPERATIONS.items():
+    for name, op in OPERATIONS.items():
         inputs = (x,) * op.inputs + (x.sum(dim),) * op.numbers
-        launches = dispatch.plan_of(name, inputs, dim).launches
+        launches = probe.plan_of(name, inputs, dim).launches
         assert {each.constants["OP"] for each in launches} == {op}
         kernels |= {each.kernel for each in launches}
     assert len(kernels) == 1

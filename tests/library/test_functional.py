@@ -10,16 +10,14 @@ import sys
 import pytest
 import torch
 
+import probe
 import triton_softmax
-from kernel_cases import kernel_name
+from kernel_cases import kernel_name, launched
 from triton_softmax import (
-    checks,
-    dispatch,
-    eager,
     functional,
     log_softmax,
     logsumexp,
-    registration,
+    operators,
     softmax,
 )
 
@@ -28,9 +26,6 @@ PAIRS = {"softmax": (softmax, torch.softmax), "log_softmax": (log_softmax, torch
 normalizers = pytest.mark.parametrize("ours, theirs", list(PAIRS.values()), ids=list(PAIRS))
 ALL = {**PAIRS, "logsumexp": (logsumexp, torch.logsumexp)}
 functions = pytest.mark.parametrize("ours, theirs", list(ALL.values()), ids=list(ALL))
-dtypes = pytest.mark.parametrize(
-    "dtype", checks.DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch.")
-)
 
 # Against a float64 reference that starts from the same rounded input. One unit in the last place of
 # the result; the interpreter truncates to bfloat16 where a GPU rounds to the nearest.
@@ -78,10 +73,9 @@ def compare(ours, theirs, x, dim):
     dy = random(*y.shape, seed=1).to(y.dtype)
     (dx,) = torch.autograd.grad(y, x, dy)
     assert dx.shape == x.shape and dx.dtype == x.dtype
-    rounding = {
-        **TOLERANCE[x.dtype],
-        "atol": 4 * torch.finfo(x.dtype).eps * (1 + dy.abs().sum().item()),
-    }
+    size = dy.abs().sum(dim).max() if dy.dim() == x.dim() else dy.abs().max()
+    atol = 4 * torch.finfo(x.dtype).eps * (1 + size.item())
+    rounding = {**TOLERANCE[x.dtype], "atol": atol}
     check_close(dx, gradient(ours, x, y, dy, dim), rounding)
     if x.dtype == torch.float64:
         (want_dx,) = torch.autograd.grad(want, exact, dy)
@@ -91,36 +85,26 @@ def compare(ours, theirs, x, dim):
 
 # Shapes, dimensions, dtypes
 
-SHAPES = [
-    (1,),
-    (7,),
-    (1, 1),
-    (1, 5),
-    (5, 1),
-    (3, 7),
-    (2, 3, 4),
-    (2, 1, 3),
-    (2, 1, 2, 3),
-    (1, 33),
-    (33, 2),
-]
-
 
 @functions
-@pytest.mark.parametrize(
-    "shape, dim",
-    [(shape, dim) for shape in SHAPES for dim in range(-len(shape), len(shape))],
-    ids=str,
-)
-def test_every_dimension(ours, theirs, shape, dim):
+@pytest.mark.parametrize("shape", [(1,), (1, 5), (5, 1), (33, 2), (2, 1, 2, 3)], ids=str)
+def test_every_dimension(ours, theirs, shape):
     x = random(*shape)
-    torch.testing.assert_close(ours(x, dim), theirs(x, dim), rtol=1e-12, atol=1e-14)
+    for dim in range(-len(shape), len(shape)):
+        torch.testing.assert_close(ours(x, dim), theirs(x, dim), rtol=1e-12, atol=1e-14)
 
 
 @functions
-@dtypes
 @pytest.mark.parametrize(
-    "shape, dim", [((3, 7), 1), ((7, 3), 0), ((2, 5, 3), 1), ((2, 129), -1)], ids=str
+    "shape, dim, dtype",
+    [
+        ((3, 7), 1, torch.float16),
+        ((7, 3), 0, torch.bfloat16),
+        ((2, 5, 3), 1, torch.float32),
+        ((2, 129), -1, torch.float32),
+        ((7, 3), 0, torch.float64),
+    ],
+    ids=str,
 )
 def test_values_and_gradients(ours, theirs, shape, dim, dtype):
     compare(ours, theirs, random(*shape, dtype=dtype), dim)
@@ -164,15 +148,10 @@ def test_empty_takes_a_dtype(ours, theirs):
 
 VIEWS = {
     "transposed": lambda: random(5, 3).t(),
-    "permuted": lambda: random(2, 3, 4).permute(2, 0, 1),
-    "channels_last": lambda: random(2, 3, 2, 2).to(memory_format=torch.channels_last),
+    "channels_last": lambda: random(2, 2, 2, 1).to(memory_format=torch.channels_last),
     "expanded_rows": lambda: random(1, 5).expand(3, 5),
     "expanded_columns": lambda: random(3, 1).expand(3, 5),
-    "expanded_scalar": lambda: random(1).expand(2, 3),
-    "wide_rows": lambda: random(3, 9)[:, 2:7],
-    "every_second_column": lambda: random(3, 10)[:, ::2],
-    "every_second_row": lambda: random(6, 5)[::2],
-    "offset": lambda: random(40)[3:18].view(3, 5),
+    "every_second": lambda: random(6, 10)[::2, 1::2],
     "overlapping": lambda: random(9).as_strided((4, 5), (1, 1)),
     "diagonal": lambda: random(4, 4, 2).diagonal(),
     "reordered_unit_dimensions": lambda: random(3, 5).as_strided((3, 1, 5), (5, 77, 1)),
@@ -247,28 +226,36 @@ HOSTILE = {
 
 
 @functions
-@pytest.mark.parametrize("row", HOSTILE)
-def test_hostile_rows(ours, theirs, row):
-    for dtype in (torch.float64, torch.float32):
-        x = torch.tensor([HOSTILE[row], HOSTILE["equal"][:1] * len(HOSTILE[row])], dtype=dtype)
-        compare(ours, theirs, x, 1)  # a good row beside the hostile one stays good
-        compare(ours, theirs, x.t(), 0)
+@pytest.mark.parametrize("length", sorted({len(row) for row in HOSTILE.values()}))
+def test_hostile_rows(ours, theirs, length):
+    """All of one length at once, and a good row beside them, which stays good."""
+    rows = [row for row in HOSTILE.values() if len(row) == length] + [[7.0] * length]
+    compare(ours, theirs, torch.tensor(rows, dtype=torch.float32), 1)
+    compare(ours, theirs, torch.tensor(rows, dtype=torch.float64).t(), 0)
 
 
 @functions
-@dtypes
-def test_hostile_rows_in_every_dtype(ours, theirs, dtype):
-    for row in ("all_minus_inf", "both_infinities", "nan", "large", "some_minus_inf"):
-        x = torch.tensor(HOSTILE[row], dtype=dtype)
-        check_close(ours(x, 0), theirs(x.double(), 0), TOLERANCE[dtype])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_hostile_rows_of_16_bits(ours, theirs, dtype):
+    rows = [HOSTILE[name] for name in ("all_minus_inf", "both_infinities", "nan", "large")]
+    x = torch.tensor(rows, dtype=dtype)
+    check_close(ours(x, 1), theirs(x.double(), 1), TOLERANCE[dtype])
 
 
 # dtype=
 
 
 @normalizers
-@pytest.mark.parametrize("out", checks.DTYPES, ids=str)
-@pytest.mark.parametrize("source", checks.DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "source, out",
+    [
+        (torch.float16, torch.float32),
+        (torch.float32, torch.bfloat16),
+        (torch.bfloat16, torch.float64),
+        (torch.float64, torch.float16),
+    ],
+    ids=str,
+)
 def test_dtype_casts_first(ours, theirs, source, out):
     x = random(2, 9, dtype=torch.bfloat16).to(source)  # exact in all four
     y = ours(x, 1, out)
@@ -313,10 +300,11 @@ def test_dtype_admits_complex_numbers_and_keeps_their_gradient(ours, theirs):
 
 
 @pytest.mark.parametrize("keepdim", [False, True])
-@pytest.mark.parametrize("dim", [(0,), (1, 2), (0, 2), (-1, 0), (2, 0, 1), [1], [0, -1]], ids=str)
+@pytest.mark.parametrize("dim", [(1, 2), (-1, 0), [0, 3], (2,), (0, 1, 2, 3)], ids=str)
 def test_logsumexp_over_several_dimensions(dim, keepdim):
-    x, exact = random(2, 3, 4).requires_grad_(), random(2, 3, 4).requires_grad_()
+    x, exact = random(2, 3, 1, 4).requires_grad_(), random(2, 3, 1, 4).requires_grad_()
     y, want = logsumexp(x, dim, keepdim), torch.logsumexp(exact, dim, keepdim)
+    assert y.shape == want.shape
     torch.testing.assert_close(y, want)
     y.sum().backward()
     want.sum().backward()
@@ -367,9 +355,7 @@ def test_no_gradient_wanted(ours, theirs):
             else y.sum()
         ),
         "strided": lambda y: (y[..., ::2] * 3).sum(),
-        "zero": lambda y: 0 * y.sum(),
         "twice": lambda y: (y * y.exp()).sum(),
-        "repeated": lambda y: torch.cat([y, y]).tril().sum() if y.dim() > 1 else (y + y).sum(),
     }.items(),
     ids=lambda item: item[0],
 )
@@ -422,13 +408,11 @@ def test_gradient_of_a_gradient(ours, theirs):
 
 @functions
 @pytest.mark.parametrize("requires_grad", [False, True])
-@pytest.mark.parametrize(
-    "shape, dim", [((), 0), ((3,), 0), ((2, 3), 0), ((2, 3), 1), ((2, 3, 2), 1)], ids=str
-)
+@pytest.mark.parametrize("shape, dim", [((), 0), ((2, 3), 0), ((2, 3), 1)], ids=str)
 def test_the_result_may_be_changed_in_place(ours, theirs, shape, dim, requires_grad):
     x = random(*shape).requires_grad_(requires_grad)
     weight = torch.tensor(2.0, dtype=x.dtype, requires_grad=True)
-    for op in (ours, getattr(registration, ours.__name__)):
+    for op in (ours, getattr(operators, ours.__name__).overload):
         y, want = op(x, dim), theirs(x, dim)
         assert not y._is_view()
         torch.testing.assert_close(y.mul_(weight), want.mul_(weight))
@@ -481,8 +465,9 @@ def uses_operators(monkeypatch, f, *args):
     """Whether `f` calls the operators."""
     calls = []
     for name in ("softmax", "log_softmax", "logsumexp"):
-        op = getattr(registration, name)
-        monkeypatch.setattr(registration, name, lambda *a, op=op: calls.append(op) or op(*a))
+        op = getattr(operators, name)
+        overload = lambda *a, op=op.overload: calls.append(op) or op(*a)  # noqa: E731
+        monkeypatch.setattr(op, "overload", overload)
     f(*args)
     monkeypatch.undo()
     return bool(calls)
@@ -509,7 +494,7 @@ def test_the_short_way_is_short(monkeypatch, ours, theirs, requires_grad):
             entered.append(frame.f_code.co_name)
 
     result = theirs(random(2, 3), 1)
-    for module in (functional, eager):
+    for module in (functional, operators):
         monkeypatch.setattr(
             module, "plan_of", lambda *args: sys.setprofile(None) or (lambda *inputs: result)
         )
@@ -551,8 +536,8 @@ def test_each_implementation(ours, theirs, name):
     x = random(3, 9, dtype=torch.float32).requires_grad_()
     dim = 0 if name == "strided" else 1
     y = ours(x, dim, implementation=name)
-    kernels = dispatch.plan_of(ours.__name__, (x,), dim, None, name).kernels
-    assert kernels == kernel_name(name)
+    plan = probe.plan_of(ours.__name__, (x,), dim, None, name)
+    assert launched(plan) == kernel_name(name)
     want = theirs(x, 0 if name == "strided" else 1)
     dy = random(3, 9, seed=1).float()
     torch.testing.assert_close(
@@ -567,8 +552,8 @@ def test_implementations_take_corner_shapes(name):
 
 
 def test_an_implementation_that_cannot_take_the_shape():
-    with pytest.raises(ValueError, match="single_block|BLOCK_SIZE|columns"):
-        softmax(torch.zeros(1, 1 << 21), implementation="single_block")
+    with pytest.raises(ValueError, match="rows of at most 65,536 columns"):
+        softmax(torch.zeros(1, 1 << 21), implementation="packed_rows")
 
 
 # Errors
@@ -651,12 +636,12 @@ def test_other_arguments(ours, theirs):
     ):
         with pytest.raises(
             ValueError,
-            match="^unknown implementation 'fastest'; expected None or one of .*'single_block'",
+            match="^unknown implementation 'fastest'; expected None or one of .*'strided'",
         ):
             ours(x, 0, implementation="fastest")
     with pytest.raises(TypeError):
         ours(
-            random(2, 3), 1, None, "naive"
+            random(2, 3), 1, None, "strided"
         )  # the name of an implementation is passed by keyword only
 
 

@@ -9,20 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from kernel_cases import DEVICE, mapped_by_operators, quiet
+import probe
+from kernel_cases import DEVICE, mapped_by_operators, quiet, small_tiles
 from triton_softmax import (
     batch_invariant,
+    composite,
     cross_entropy,
     entropy_from_logits,
     linear_cross_entropy,
     log_softmax,
-    losses,
-    mapped,
     selective_log_softmax,
     softmax,
     token_logprobs,
 )
-from triton_softmax.choose import mapped as choice
+from triton_softmax.logprobs import _of_tokens
 
 pytestmark = quiet
 INF = float("inf")
@@ -31,9 +31,10 @@ INF = float("inf")
 @pytest.fixture(params=["whole", "chunks"])
 def geometry(request, monkeypatch):
     if request.param != "whole":
-        monkeypatch.setattr(choice, "ELEMENTS", 16)
-        monkeypatch.setattr(choice, "SIDE_BY_SIDE", 2)
-    monkeypatch.setattr(mapped, "_calls", mapped.Memo())
+        small_tiles(monkeypatch, 16, rows=2)
+    probe.forget()
+    yield
+    probe.forget()
 
 
 def tensor(*shape: int, dtype=torch.float64, seed: int = 0) -> torch.Tensor:
@@ -98,8 +99,7 @@ def test_distributions(kind, options, geometry):
 
 
 def test_a_distribution_is_one_operation_and_its_gradient_in_place(monkeypatch):
-    monkeypatch.setattr(losses, "by_operators", None)
-    monkeypatch.setattr(losses, "_of_probabilities", None)
+    monkeypatch.setattr(composite, "cross_entropy", None)
     x, target = tensor(3, 5), probabilities(3, 5)
     (wanted,) = torch.autograd.grad(functional.cross_entropy(x, target), x)
     y = x * 1.0
@@ -139,30 +139,56 @@ def test_ignored_rows_have_no_gradient_whatever_they_hold():
         assert torch.isfinite(loss) and torch.isfinite(dx).all() and not dx[1].any()
 
 
-@pytest.mark.parametrize("entropy", [False, True])
+@pytest.mark.parametrize(
+    "tokens, entropy, in_place",
+    [
+        ("one", False, False),
+        ("one", True, True),
+        ("several", False, True),
+        ("several", True, False),
+        ("none", True, True),
+    ],
+)
 @pytest.mark.parametrize("temperature", [1.0, 0.7, "rows", "one"], ids=str)
-def test_several_tokens_and_temperatures(entropy, temperature, geometry):
+def test_tokens_and_temperatures(temperature, tokens, entropy, in_place, geometry):
+    """Values and gradients, against PyTorch's operators in float64."""
     x = tensor(2, 2, 19)
     index = torch.tensor([[[3, 0, 3], [1, 2, 18]]], device=DEVICE).expand(2, -1, -1)
+    several = index if tokens == "several" else index[..., 2:]
     leaves = [x]
     if isinstance(temperature, str):
         shape = (2, 2, 1) if temperature == "rows" else ()
         temperature = (tensor(*shape, seed=4).detach().abs() + 0.5).requires_grad_()
         leaves.append(temperature)
-    given = {"temperature": temperature}
-    ours = token_logprobs(x, index, return_entropy=True, **given)
     y = torch.log_softmax(x / temperature, -1)
-    wanted = y.gather(-1, index), -(y.exp() * y).sum(-1)
-    for a, b in zip(ours, wanted, strict=True):
-        torch.testing.assert_close(a, b)
-    which = slice(0, 2 if entropy else 1)
-    along = [tensor(*t.shape, seed=5).detach() for t in wanted[which]]
-    if not entropy:
-        ours = (token_logprobs(x, index, **given),)
-    torch.testing.assert_close(
-        torch.autograd.grad(ours[which], leaves, along),
-        torch.autograd.grad(wanted[which], leaves, along),
-    )
+    picked, entropies = y.gather(-1, several), -(y.exp() * y).sum(-1)
+    if tokens == "one":
+        picked, several = picked[..., 0], several[..., 0]
+    wanted = () if tokens == "none" else (picked,)
+    wanted += (entropies,) if entropy else ()
+    asked = {"temperature": temperature, "inplace_backward": in_place}
+    z = x * 1.0 if in_place else x
+    if tokens == "none":
+        ours = (_of_tokens(z, None, True, in_place, False, temperature)[1],)
+    elif entropy:
+        ours = token_logprobs(z, several, return_entropy=True, **asked)
+    else:
+        ours = (token_logprobs(z, several, **asked),)
+    torch.testing.assert_close(tuple(ours), wanted)
+    along = [tensor(*t.shape, seed=5).detach() for t in wanted]
+    found = torch.autograd.grad(ours, leaves, along)
+    torch.testing.assert_close(found, torch.autograd.grad(wanted, leaves, along))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_one_token_at_a_temperature_in_every_dtype(dtype):
+    x, index = tensor(3, 19, dtype=dtype), torch.tensor([3, 0, 18], device=DEVICE)
+    wide = x.detach().double().requires_grad_()
+    wanted = torch.log_softmax(wide / 0.7, -1).gather(-1, index[:, None]).sum()
+    (exact,) = torch.autograd.grad(wanted, wide)
+    (dx,) = torch.autograd.grad(token_logprobs(x, index, temperature=0.7).sum(), x)
+    atol = 4 * torch.finfo(dtype).eps
+    torch.testing.assert_close(dx.double(), exact, atol=atol, rtol=0)
 
 
 def test_tokens_in_place_and_twice():

@@ -11,15 +11,19 @@ from torch.nn import functional
 from kernel_cases import DEVICE, quiet
 from triton_softmax import (
     CrossEntropyLoss,
+    composite,
     cross_entropy,
     entropy_from_logits,
     linear_cross_entropy,
     losses,
-    registration,
+    operators,
+    plan,
     selective_log_softmax,
     token_logprobs,
 )
-from triton_softmax.targets import FEW
+from triton_softmax.arguments import LossOptions
+from triton_softmax.operations.softmax import SOFTMAX
+from triton_softmax.plan import FEW
 
 pytestmark = quiet
 INF, NAN = float("inf"), float("nan")
@@ -238,6 +242,68 @@ def test_shapes_and_types_are_refused_in_torch_s_words():
             cross_entropy(x, torch.tensor([0, 9, 1]))
 
 
+@pytest.mark.parametrize(
+    "arguments", [{}, {"label_smoothing": 0.1, "weight": True}, {"reduction": "none"}], ids=str
+)
+def test_small_targets_are_compared_as_they_are_meant(arguments):
+    """In uint8, -100 would be 156, and 300 classes would be 44."""
+    x = logits(4, 300)
+    target = torch.tensor([156, 255, 43, 0], dtype=torch.uint8, device=DEVICE)
+    arguments = dict(arguments)
+    if "weight" in arguments:
+        arguments["weight"] = torch.linspace(0.5, 2, 300, dtype=x.dtype, device=DEVICE)
+    for index in (-100, 255, 300):
+        given = {"ignore_index": index, **arguments}
+        wanted = functional.cross_entropy(x, target.long(), **given)
+        along = torch.ones_like(wanted)
+        expected = torch.autograd.grad(wanted, x, along)
+        ours = cross_entropy(x, target, **given)
+        torch.testing.assert_close(ours, wanted)
+        torch.testing.assert_close(torch.autograd.grad(ours, x, along), expected)
+        by_operators = torch.func.grad(lambda x, g=given: cross_entropy(x, target, **g).sum())
+        torch.testing.assert_close(by_operators(x), expected[0])
+        layer = torch.eye(300, dtype=x.dtype, device=DEVICE)
+        torch.testing.assert_close(linear_cross_entropy(x, layer, target, **given), wanted)
+    if DEVICE == "cpu":
+        with pytest.raises(IndexError, match=r"Target 156 is out of bounds\."):
+            cross_entropy(x[:, :9], target)
+        for wrong in (-5, 300):
+            with pytest.raises(IndexError, match=rf"Target {wrong} is out of bounds\."):
+                linear_cross_entropy(x, layer, torch.tensor([0, 1, 2, wrong]))
+
+
+ELSEWHERE = {
+    "target": lambda x, i, t: cross_entropy(x, t(i)),
+    "target of probabilities": lambda x, i, t: cross_entropy(x, t(x.detach())),
+    "target of a gradient in place": lambda x, i, t: cross_entropy(
+        x * 1, t(i), inplace_backward=True
+    ),
+    "weight": lambda x, i, t: cross_entropy(x, i, t(x[0].detach())),
+    "weight of smoothed": lambda x, i, t: cross_entropy(x, i, t(x[0]), label_smoothing=0.1),
+    "index": lambda x, i, t: selective_log_softmax(x, t(i)),
+    "index of several": lambda x, i, t: token_logprobs(x, t(i[:, None]), return_entropy=True),
+    "temperature": lambda x, i, t: token_logprobs(x, i, temperature=t(x[:, :1].exp().detach())),
+    "temperature for all": lambda x, i, t: token_logprobs(x, i, temperature=t(x[0, 0].exp())),
+    "linear_weight": lambda x, i, t: linear_cross_entropy(x, t(x.detach()), i),
+    "target of a layer": lambda x, i, t: linear_cross_entropy(x, x.detach(), t(i)),
+    "linear_bias": lambda x, i, t: linear_cross_entropy(x, x, i, linear_bias=t(x[:, 0])),
+    "weight of a layer": lambda x, i, t: linear_cross_entropy(x, x, i, weight=t(x[:, 0])),
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_tensors_elsewhere_are_refused_by_name(name):
+    """Nothing is launched on an address of another device, and nothing comes from no memory."""
+    x, index = logits(3, 3, dtype=torch.float32), torch.tensor([0, 2, 1], device=DEVICE)
+    call, argument = ELSEWHERE[name], name.partition(" ")[0]
+    call(x, index, lambda t: t)  # so that what is kept of this call is found
+    with pytest.raises(RuntimeError, match=f"^{argument} is on meta, and the input on {DEVICE}"):
+        call(x, index, lambda t: t.to("meta"))
+    call(x.detach(), index, lambda t: t.detach())
+    with pytest.raises(RuntimeError, match=f"^{argument} is on meta, and the input on {DEVICE}"):
+        call(x.detach(), index, lambda t: t.detach().to("meta"))
+
+
 def test_the_module_is_the_function():
     x, target = logits(3, 4), targets(3, classes=4)
     weight = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=x.dtype, device=DEVICE)
@@ -285,6 +351,33 @@ def test_no_log_probability_is_above_0_and_no_entropy_cancels():
     torch.testing.assert_close(entropy_from_logits(x).double(), wanted, atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("n_cols", [2**31 - 4096, 2**31 - 4095, 2**31 - 1, 2**31, 2**31 + 9])
+def test_elements_from_a_given_summary_are_counted_in_31_bits_or_64(n_cols):
+    """The last chunk reaches beyond the row."""
+    x = torch.empty(1, n_cols, dtype=torch.float16, device="meta")
+    constants = plan._plan_finish(SOFTMAX, [x], x.dtype).launches[0].constants
+    chunks = -(-n_cols // constants["BLOCK_COLS"])
+    assert constants["WIDE"] == (chunks * constants["BLOCK_COLS"] >= 2**31)
+
+
+def test_wide_indices_change_nothing(monkeypatch):
+    x, index = logits(2, 9), torch.tensor([0, 8], device=DEVICE)
+    results, planned = [], plan._plan_finish
+
+    def wide(*arguments):
+        made = planned(*arguments)
+        made.first.constants["WIDE"] = True
+        return made
+
+    for make in (planned, wide):
+        plan.clear_plans()
+        monkeypatch.setattr(plan, "_plan_finish", make)
+        y, h = token_logprobs(x, index, return_entropy=True)
+        results.append(torch.autograd.grad(y.sum() + h.sum(), x)[0])
+    plan.clear_plans()
+    assert torch.equal(*results)
+
+
 def test_a_linear_layer_in_chunks():
     x, weight, bias = logits(2, 3, 4), logits(5, 4, seed=2), logits(5, seed=3)
     target = targets(2, 3, classes=5)
@@ -300,15 +393,15 @@ def test_a_linear_layer_in_chunks():
 
 def test_operators_and_compilation():
     x, target = logits(2, 3), torch.tensor([2, 0], device=DEVICE)
-    settings = losses.Settings(1, -100, "mean", 0.1, 0.1, torch.float64)
-    shares = losses.shares_of(target, None, 3, torch.float64, settings)
-    rows = losses.rows_with(x.detach(), shares, 1)
+    options = LossOptions(1, -100, "mean", 0.1, 0.1, torch.float64)
+    scalars = composite.scalars_of_classes(target, None, 3, torch.float64, options)
+    rows = losses.with_logits(x.detach(), scalars, 1)
     tests = ("test_schema", "test_faketensor")
     for op, arguments in (
-        (registration.cross_entropy_rows, (x.detach(), *rows, 1, True)),
-        (registration.cross_entropy_rows_, (x.detach().clone(), *rows, 1)),
-        (registration.row_statistics, (x.detach(), 1, True)),
-        (registration.tokens_backward, (x.detach(), target, rows[1], rows[2], None, 1)),
+        (operators.cross_entropy_rows.overload, (x.detach(), *rows, 1, True)),
+        (operators.cross_entropy_rows_in_place.overload, (x.detach().clone(), *rows, 1)),
+        (operators.row_statistics.overload, (x.detach(), 1, True)),
+        (operators.tokens_backward.overload, (x.detach(), target, rows[1], rows[2], None, 1)),
     ):
         torch.library.opcheck(op, arguments, test_utils=tests)
 

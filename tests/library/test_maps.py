@@ -10,9 +10,18 @@ import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
-from kernel_cases import DEVICE, INTERPRETED, mapped_by_operators, quiet, watch_accesses
-from triton_softmax import batch_invariant, log_softmax, mapped, maps, softmax
-from triton_softmax.choose import mapped as choice
+import probe
+from kernel_cases import (
+    DEVICE,
+    INTERPRETED,
+    mapped_by_operators,
+    quiet,
+    small_tiles,
+    watch_accesses,
+)
+from triton_softmax import arguments as checks
+from triton_softmax import batch_invariant, log_softmax, operators, plan, softmax
+from triton_softmax.config import Device
 
 pytestmark = quiet
 INF, NAN = float("inf"), float("nan")
@@ -24,13 +33,13 @@ both = pytest.mark.parametrize("name", FUNCTIONS)
 def geometry(request, monkeypatch):
     """Tiles so small that rows of some dozen columns are walked along; in one launch or in two."""
     if request.param != "whole":
-        monkeypatch.setattr(choice, "ELEMENTS", 32)
-        monkeypatch.setattr(choice, "SIDE_BY_SIDE", 2)
+        small_tiles(monkeypatch, 32, rows=2)
     if request.param == "loops":
-        monkeypatch.setattr(mapped, "_device_of", lambda _: choice.Device(1))
-    monkeypatch.setattr(mapped, "CACHED", 0)
-    monkeypatch.setattr(mapped, "_calls", mapped.Memo())
-    return request.param
+        monkeypatch.setattr(plan, "device_of", lambda _: Device(1))
+    monkeypatch.setattr(plan, "CACHED", 0)
+    probe.forget()
+    yield request.param
+    probe.forget()
 
 
 def tensor(*shape: int, dtype=torch.float64, seed: int = 0, spread: float = 2.0) -> torch.Tensor:
@@ -73,8 +82,11 @@ CASES = [
 ]
 
 
-@both
-@pytest.mark.parametrize("names, shape, dim", CASES, ids=lambda each: str(each))
+@pytest.mark.parametrize(
+    "names, shape, dim, name",
+    [(*case, list(FUNCTIONS)[i % 2]) for i, case in enumerate(CASES)],
+    ids=str,
+)
 def test_values_and_both_derivatives(name, names, shape, dim, geometry):
     x, given = tensor(*shape), arguments(names, shape, dim)
     y = FUNCTIONS[name](x, dim, **given)
@@ -143,8 +155,9 @@ HOSTILE = torch.tensor(
 KEPT = torch.tensor([True, False, True, False])
 
 
-@both
-@pytest.mark.parametrize("safe", [False, True])
+@pytest.mark.parametrize(
+    "name, safe", [("softmax", False), ("softmax", True), ("log_softmax", True)]
+)
 def test_hostile_rows(name, safe, geometry):
     x = HOSTILE.to(DEVICE)
     y = FUNCTIONS[name](x, where=KEPT.to(DEVICE), safe=safe).cpu()
@@ -235,13 +248,16 @@ REFUSED = [
     ({"causal": True, "x": (4,)}, ValueError, "as many queries as keys"),
     ({"causal": True, "x": (3, 4)}, ValueError, "as many queries as keys"),
     ({"scale": 2.0, "dim": 2}, IndexError, "Dimension out of range"),
-    ({"scale": 2.0, "implementation": "naive"}, ValueError, "names a kernel"),
+    ({"scale": 2.0, "implementation": "strided"}, ValueError, "names a kernel"),
     ({"out": torch.empty(4)}, ValueError, "out must have shape"),
     ({"out": torch.empty(4, 4, dtype=torch.float16)}, ValueError, "out must have shape"),
     ({"out": torch.empty(1, 4).expand(4, 4)}, ValueError, "overlaps itself"),
     ({"out": torch.empty(4, 4, requires_grad=True)}, RuntimeError, "without gradients"),
     ({"out": torch.empty(4, 4, device="meta")}, RuntimeError, "out is on meta"),
     ({"bias": torch.empty(4, device="meta")}, RuntimeError, "bias is on meta"),
+    ({"scale": torch.empty(4, 1, device="meta")}, RuntimeError, "scale is on meta"),
+    ({"sink": torch.empty(4, 1, device="meta")}, RuntimeError, "sink is on meta"),
+    ({"where": torch.empty(4, dtype=bool, device="meta")}, RuntimeError, "where is on meta"),
     ({"out": 3}, TypeError, "out must be a tensor"),
 ]
 
@@ -268,6 +284,41 @@ def test_integers_need_a_dtype_and_no_tensor_is_refused():
         softmax([1.0], scale=2.0)
 
 
+@both
+def test_a_mask_and_causal_both_hold_inside_a_transform(name):
+    """There PyTorch's operators take the place of the kernel."""
+    x, where = tensor(2, 5, 5).detach(), mask(5, 5)
+    where[:, 0] = True
+    kept = where & torch.ones_like(where).tril()
+    function = FUNCTIONS[name]
+    wanted = getattr(torch, name)(x.masked_fill(~kept, -INF), -1)
+    torch.testing.assert_close(function(x, where=where, causal=True), wanted)
+    mapped_over = torch.func.vmap(lambda x: function(x, where=where, causal=True))
+    torch.testing.assert_close(mapped_over(x), wanted)
+
+
+@both
+def test_wide_indices_change_nothing(name, geometry, monkeypatch):
+    x, along = tensor(3, 1, 77), tensor(3, 1, 77, seed=9).detach()
+    given = arguments("scale bias where", (3, 1, 77), -1)
+
+    def call() -> tuple[torch.Tensor, ...]:
+        y = FUNCTIONS[name](x, **given)
+        y = torch.where(y.isfinite(), y, 0.0)
+        return y, *torch.autograd.grad(y, (x, given["scale"]), along)
+
+    narrow = call()
+    choose = plan.choose_masked_rows
+    probe.forget()
+    monkeypatch.setattr(
+        plan, "choose_masked_rows", lambda *a, **b: choose(*a, **{**b, "wide_index": True})
+    )
+    again = call()
+    probe.forget()
+    for a, b in zip(narrow, again, strict=True):
+        assert torch.equal(a, b)
+
+
 # --- a place for the result ---
 
 
@@ -292,8 +343,7 @@ def test_out_strided_in_place_and_overlapping():
     torch.testing.assert_close(softmax(square, bias=square, out=square), wanted)
 
 
-@both
-@pytest.mark.parametrize("safe", [False, True])
+@pytest.mark.parametrize("name, safe", [("softmax", False), ("log_softmax", True)])
 def test_rows_in_three_tiles(name, safe):
     x, where = tensor(4, 600, dtype=torch.float32).detach(), mask(4, 600)
     where[0] = False
@@ -327,7 +377,7 @@ def test_masks_are_read_where_they_lie_and_causal_reads_nothing_above_the_diagon
 
 @pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
 def test_rows_with_the_same_mask_follow_each_other(monkeypatch):
-    monkeypatch.setattr(mapped, "CACHED", 0)
+    monkeypatch.setattr(plan, "CACHED", 0)
     x, where = tensor(3, 5, 19, dtype=torch.float32).detach(), mask(5, 19)
     with watch_accesses() as watch:
         softmax(x, where=where)
@@ -338,9 +388,11 @@ def test_rows_with_the_same_mask_follow_each_other(monkeypatch):
 
 def test_a_mask_is_never_copied(monkeypatch):
     seen = []
-    run = mapped._Call.__call__
+    run = plan.Plan.__call__
     monkeypatch.setattr(
-        mapped._Call, "__call__", lambda self, i, o: (seen.append(i), run(self, i, o))[1]
+        plan.Plan,
+        "__call__",
+        lambda self, *i, out=None: (seen.append(i), run(self, *i, out=out))[1],
     )
     x, where, bias = tensor(2, 3, 4, 5), mask(2, 1, 1, 5), tensor(4, 1, seed=1)
     softmax(x, where=where, bias=bias).sum().backward()
@@ -356,34 +408,30 @@ def test_a_mask_is_never_copied(monkeypatch):
 @both
 def test_operators_pass_opcheck(name):
     log = name == "log_softmax"
-    ops = torch.ops.triton_softmax
     x, given = tensor(1, 3, 3), arguments("scale bias where sink", (1, 3, 3), -1)
-    way = (
-        given["scale"],
-        given["bias"],
-        given["where"],
-        given["sink"],
-        1.0,
-        1.5,
-        True,
-        True,
-        log,
-        2,
-    )
+    options = (
+        given["scale"], 1.0, 1.5, given["bias"], given["where"], True, given["sink"], True, log, 2,
+    )  # fmt: skip
     some = ("test_schema", "test_faketensor", "test_aot_dispatch_static")
     more = () if log else ("test_autograd_registration", "test_aot_dispatch_dynamic")
     torch.library.opcheck(
-        ops.mapped_softmax.default, (x, *way, x.dtype, False), test_utils=(*some, *more)
+        operators.modified_softmax.overload,
+        (x, *options, x.dtype, False),
+        test_utils=(*some, *more),
     )
-    plain = [t.detach() if isinstance(t, torch.Tensor) else t for t in way]
+    plain = [t.detach() if isinstance(t, torch.Tensor) else t for t in options]
     out = torch.empty(3, 3, 1, dtype=x.dtype, device=DEVICE).permute(2, 0, 1)
     torch.library.opcheck(
-        ops.mapped_softmax_out.default, (x.detach(), *plain, False, out), test_utils=some
+        operators.modified_softmax_out.overload,
+        (x.detach(), *plain, False, out),
+        test_utils=some,
     )
     y = softmax(x).detach()
-    rest = (plain[0], plain[2], 1.0, 1.5, True, True, log, 2, x.dtype, x.dtype, True, True, False)
+    plain[3] = plain[6] = None
     torch.library.opcheck(
-        ops.mapped_softmax_backward.default, (y, y, x.detach(), *rest), test_utils=some
+        operators.modified_softmax_backward.overload,
+        (y, y, x.detach(), *plain, x.dtype, x.dtype, True, True, False),
+        test_utils=some,
     )
 
 
@@ -434,8 +482,8 @@ def test_transforms(name):
 def test_without_the_interpreter_pytorchs_operators_do_it(name, monkeypatch):
     x, given = tensor(2, 3, 5, 5), arguments("number bias where causal safe sink", (2, 3, 5, 5), -1)
     wanted = FUNCTIONS[name](x, **given)
-    monkeypatch.setattr(maps.checks, "INTERPRETED", False)
-    monkeypatch.setattr(mapped, "run", None)
+    monkeypatch.setattr(checks, "INTERPRETED", False)
+    monkeypatch.setattr(operators, "run_modified", None)
     if DEVICE == "cpu":
         torch.testing.assert_close(FUNCTIONS[name](x, **given), wanted)
         out = torch.empty_like(x)
@@ -458,10 +506,9 @@ def test_a_subclass_sees_the_call():
     assert function is softmax and kwargs["scale"] == 2.0 and kwargs["bias"] is bias
 
 
-@both
-@pytest.mark.parametrize("n_cols", [37, 100])
+@pytest.mark.parametrize("name, n_cols", [("softmax", 37), ("log_softmax", 100)])
 def test_batch_invariant(name, n_cols, monkeypatch):
-    monkeypatch.setattr(choice, "ELEMENTS", 128)
+    small_tiles(monkeypatch, 128)
     x, scale = tensor(5, n_cols, dtype=torch.float32), tensor(5, 1, dtype=torch.float32, seed=1)
     dy = tensor(5, n_cols, dtype=torch.float32, seed=2).detach()
 

@@ -16,7 +16,8 @@ import torch
 from geometries import GEOMETRIES
 from kernel_cases import DEVICE, assert_near, dtype_name, quiet
 from power_softmax import LOG_BASE, POWER_SOFTMAX, POWER_SOFTMAX_VJP
-from triton_softmax import dispatch, mapped, plan
+from triton_softmax import plan
+from triton_softmax.arguments import Modifiers
 from triton_softmax.operations.softmax import SOFTMAX_VJP
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src/triton_softmax"
@@ -41,8 +42,10 @@ def test_every_geometry_takes_part():
             if isinstance(node, ast.FunctionDef) and node.name == f"{path.stem}_kernel":
                 if {"OP", "HOW"} <= {argument.arg for argument in node.args.args}:
                     geometries.add(path.stem)
-    geometries.remove("mapped_rows")  # which has a test of its own
-    assert geometries == {geometry.kernel for geometry in GEOMETRIES} == set(plan.GEOMETRIES)
+    geometries.remove("masked_rows")  # which has a test of its own
+    launched = {kernel.__name__ for kernel in plan.GEOMETRIES.values()}
+    assert {f"{name}_kernel" for name in geometries} == launched
+    assert geometries == {geometry.kernel for geometry in GEOMETRIES}
 
 
 @quiet
@@ -60,8 +63,8 @@ def test_it_takes_maps(n_cols):
     """Scaled, and masked but for the first elements; in one tile, and along a row."""
     x = 3 * draw((5, n_cols), torch.float32, seed=0)
     where = torch.arange(n_cols, device=DEVICE) < 40
-    way = mapped.Way(scale=0.5, where=where)
-    (y,) = mapped.run(POWER_SOFTMAX, (x,), (), way, 1, torch.float32)
+    way = Modifiers(scale=0.5, where=where)
+    (y,) = plan.run_modified(POWER_SOFTMAX, (x,), (), way, 1, torch.float32)
     expected = torch.softmax(0.5 * x[:, :40].double() * LOG_BASE.value, dim=1)
     assert_near(y[:, :40], expected, dtype=torch.float32)
     assert not y[:, 40:].any()
@@ -114,8 +117,8 @@ import sys
 
 from triton.compiler import ASTSource
 
-from triton_softmax.choose.constants import RowTile
-from triton_softmax.kernels.packed_rows import packed_rows_kernel as kernel
+from triton_softmax.config.space import RowTile
+from triton_softmax.kernels.tile import tile_kernel as kernel
 
 signature = {
     "in_ptrs": ("*fp32",), "out_ptrs": ("*fp32",), "in_strides": ("i32",), "out_strides": ("i32",),
@@ -159,9 +162,9 @@ import torch
 import triton
 from triton.backends.compiler import GPUTarget
 
-from triton_softmax import mapped, plan
-from triton_softmax.choose.constants import RowTile
-from triton_softmax.kernels.packed_rows import packed_rows_kernel
+from triton_softmax.operations import OPERATIONS
+from triton_softmax.config.space import RowTile
+from triton_softmax.kernels.tile import tile_kernel
 
 target = GPUTarget("cuda", 90, 32)
 triton.runtime.driver.set_active(  # a device that is not there
@@ -183,11 +186,11 @@ triton.knobs.runtime.jit_cache_hook = hook
 triton.knobs.runtime.jit_post_compile_hook = hook
 x, out = torch.empty(2, 10, 50)
 how = RowTile(block_rows=4, block_cols=64, vector=1, barrier=False)
-for op in plan.OPERATIONS.values():
+for op in OPERATIONS.values():
     inputs = (x,) * (op.inputs + op.numbers)
     numbers = (50,) * len(inputs), (50,), 10, 50
-    packed_rows_kernel.warmup(inputs, (out,), *numbers, op, how, grid=(3,))
-found = [seen, list(how), [op.name for op in plan.OPERATIONS.values()]]
+    tile_kernel.warmup(inputs, (out,), *numbers, op, how, grid=(3,))
+found = [seen, list(how), [op.name for op in OPERATIONS.values()]]
 """
 PROGRAMS = {"hashes": HASHES, "library": LIBRARY, "hooks": HOOKS}
 EACH = """
@@ -253,7 +256,7 @@ def test_hooks_on_compilation_are_told_the_name_of_an_operation(found):
     """Both hooks, on the whole path of a launch but the driver's part: Triton hands them the
     constants as JSON."""
     seen, how, names = found["hooks"]
-    each = [["packed_rows_kernel", [name, how]] for name in names]
+    each = [["tile_kernel", [name, how]] for name in names]
     assert seen == [one for pair in zip(each, each, strict=True) for one in pair]
 
 
@@ -267,10 +270,6 @@ def test_an_operation_is_its_name_and_equal_to_itself_alone():
     assert twin.name in repr(twin) and twin.cache_key in repr(twin)
 
 
-def test_long_float64_rows_are_never_a_rung_s(monkeypatch):
-    """The rungs spell softmax out; an operation of its own goes to a geometry."""
-    monkeypatch.setitem(plan.OPERATIONS, "power", POWER_SOFTMAX)
+def test_long_float64_rows_are_walked_in_two_passes():
     x = torch.randn(66, 8193, dtype=torch.float64, device=DEVICE)
-    assert set(dispatch.plan_of("power", (x,), 1).kernels) == {"strided_loops_kernel"}
-    with pytest.raises(ValueError, match="two_loops is a rung that does not compute power"):
-        dispatch.plan_of("power", (x,), 1, None, "two_loops")
+    assert set(plan.plan_of(POWER_SOFTMAX, (x,), 1).kernels) == {"two_pass_kernel"}

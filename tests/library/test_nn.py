@@ -29,14 +29,14 @@ def test_same_result(ours, theirs, dim):
 def test_repr_as_torch(ours, theirs):
     assert repr(ours(dim=1)) == repr(theirs(dim=1))
     assert (
-        repr(ours(0, implementation="two_loops"))
-        == f"{ours.__name__}(dim=0, implementation='two_loops')"
+        repr(ours(0, implementation="packed_rows"))
+        == f"{ours.__name__}(dim=0, implementation='packed_rows')"
     )
 
 
 @modules
 def test_copies(ours, theirs):
-    module = ours(1, implementation="two_loops")
+    module = ours(1, implementation="packed_rows")
     buffer = io.BytesIO()
     torch.save(module, buffer)
     buffer.seek(0)

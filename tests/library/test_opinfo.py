@@ -9,7 +9,7 @@ from kernel_cases import DEVICE, quiet
 from triton_softmax import CrossEntropyLoss, cross_entropy, log_softmax, softmax
 
 pytestmark = quiet
-FEW = 30
+FEW = 12
 """Samples of a function at most, evenly drawn: the interpreter is slow."""
 
 

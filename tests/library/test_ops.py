@@ -12,8 +12,9 @@ from torch._subclasses import FakeTensorMode
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
+import probe
 import triton_softmax
-from triton_softmax import checks, dispatch, registration
+from triton_softmax import arguments, operators
 
 # (ours, PyTorch's) of each public function
 PAIRS = {
@@ -37,12 +38,13 @@ def scalar(f, dim=-1):
     return g
 
 
-def operators(name, *shape, dim=-1):
+def cases(name, *shape, dim=-1):
     """The forward and backward operator of `name` with arguments that require gradients."""
     x = random(*shape).requires_grad_()
     y = PAIRS[name][1](x.detach(), dim).requires_grad_()
     dy = random(*y.shape, seed=1).requires_grad_()
-    forward, backward = getattr(registration, name), getattr(registration, f"{name}_backward")
+    forward = getattr(operators, name)
+    forward, backward = forward.overload, forward.vjp.overload
     if name == "logsumexp":
         return (forward, (x, dim)), (backward, (dy, x, dim))
     return (forward, (x, dim)), (backward, (dy, y, dim, torch.float64))
@@ -51,13 +53,14 @@ def operators(name, *shape, dim=-1):
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("shape, dim", [((2, 3), -1), ((3, 2), 0), ((3,), 0), ((), -1)], ids=str)
 def test_opcheck(name, shape, dim):
-    for op, arguments in operators(name, *shape, dim=dim):
-        torch.library.opcheck(op, arguments)
+    for op, given in cases(name, *shape, dim=dim):
+        torch.library.opcheck(op, given)
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_opcheck_with_every_argument(name):
-    forward, backward = getattr(registration, name), getattr(registration, f"{name}_backward")
+    forward = getattr(operators, name)
+    forward, backward = forward.overload, forward.vjp.overload
     x = random(2, 3, dtype=torch.float32).requires_grad_()
     torch.library.opcheck(forward, (x, 1, torch.float64, None))
     y, dy = random(2, 3).requires_grad_(), random(2, 3, seed=1).requires_grad_()
@@ -68,11 +71,11 @@ def test_opcheck_with_every_argument(name):
 @pytest.mark.parametrize("dim", [0, 1])
 def test_every_operator_passes_gradcheck_in_both_modes(name, dim):
     for op, (*tensors, last) in (
-        (op, [a for a in arguments]) for op, arguments in operators(name, 2, 2, dim=dim)
+        (op, [a for a in given]) for op, given in cases(name, 2, 2, dim=dim)
     ):
-        arguments = [*tensors, last]
-        inputs = [a for a in arguments if isinstance(a, torch.Tensor)]
-        rest = arguments[len(inputs) :]
+        given = [*tensors, last]
+        inputs = [a for a in given if isinstance(a, torch.Tensor)]
+        rest = given[len(inputs) :]
         assert gradcheck(
             lambda *ts, op=op, rest=rest: op(*ts, *rest),
             inputs,
@@ -210,7 +213,7 @@ def test_gradients_come_back_through_the_cast(name):
     x = random(2, 5).half().requires_grad_()
     for f in (
         lambda x: ours(x, 1, torch.float32),
-        lambda x: getattr(registration, name)(x, 1, torch.float32),
+        lambda x: getattr(operators, name).overload(x, 1, torch.float32),
     ):
         y, want = f(x), theirs(x, 1, dtype=torch.float32)
         assert y.dtype == torch.float32
@@ -301,7 +304,7 @@ def test_export():
 @pairs
 def test_fake_tensors_of_a_device_this_machine_may_lack(ours, theirs):
     with FakeTensorMode():
-        for dtype in checks.DTYPES:
+        for dtype in arguments.DTYPES:
             x = torch.empty(2, 3, 4, dtype=dtype, device="cuda").permute(2, 0, 1)
             got, want = ours(x, 1), theirs(torch.empty_like(x, device="cpu"), 1)
             assert (got.shape, got.dtype, got.device) == (want.shape, want.dtype, x.device)
@@ -333,12 +336,12 @@ def test_modes_see_the_operator(name):
     x = random(2, 3).requires_grad_()
     with Spy():
         y = PAIRS[name][0](x, 1)
-    assert getattr(registration, name) in seen
+    assert getattr(operators, name).overload in seen
     seen.clear()
     y = PAIRS[name][0](x, 1)  # a graph made outside the mode
     with Spy():
         y.sum().backward()
-    assert getattr(registration, f"{name}_backward") in seen
+    assert getattr(operators, name).vjp.overload in seen
 
 
 def test_default_device_mode():
@@ -391,7 +394,7 @@ def test_saved_tensors_and_checkpointing():
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-@pytest.mark.parametrize("dtype", checks.DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", arguments.DTYPES, ids=str)
 @pairs
 def test_autocast_as_torch(ours, theirs, device, dtype):
     was = torch.is_autocast_enabled(device)
@@ -405,7 +408,7 @@ def test_autocast_as_torch(ours, theirs, device, dtype):
                 torch.float32 if device == "cuda" and dtype != torch.float64 else dtype
             )
             if ours is not triton_softmax.logsumexp:
-                for out in checks.DTYPES:
+                for out in arguments.DTYPES:
                     assert ours(x, 1, out).dtype == theirs(x, 1, dtype=out).dtype == out
     finally:
         torch.set_autocast_enabled(device, was)
@@ -423,32 +426,30 @@ def test_autocast_on_cpu_leaves_them_alone(ours, theirs):
 
 def test_errors_of_operators():
     x = random(2, 3)
-    for op in (registration.softmax, registration.log_softmax, registration.logsumexp):
+    for op in (
+        op.overload for op in (operators.softmax, operators.log_softmax, operators.logsumexp)
+    ):
         with pytest.raises(IndexError, match=r"expected to be in range of \[-2, 1\], but got -3"):
             op(x, -3)
         with pytest.raises(TypeError, match="the input has dtype int64"):
             op(x.long(), 0)
     with pytest.raises(TypeError, match="the argument dtype has dtype int32"):
-        registration.softmax(x, 0, torch.int32)
+        operators.softmax.overload(x, 0, torch.int32)
     with pytest.raises(
         ValueError, match="unknown implementation 'fastest'; expected None or one of"
     ):
-        registration.softmax(x, 0, None, "fastest")
+        operators.softmax.overload(x, 0, None, "fastest")
 
 
 def test_devices(monkeypatch):
     for name in ("cuda:1", "xpu"):
-        checks.check_device(torch.device(name))
-    checks.check_device(torch.device("cpu"))
+        arguments.check_device(torch.device(name))
+    arguments.check_device(torch.device("cpu"))
     with pytest.raises(
         RuntimeError, match="no kernels for device 'mps'; expected cuda, xpu or cpu"
     ):
-        checks.check_device(torch.device("mps"))
-    monkeypatch.setattr(checks, "INTERPRETED", False)
-    dispatch.clear_plans()
+        arguments.check_device(torch.device("mps"))
+    monkeypatch.setattr(arguments, "INTERPRETED", False)
+    probe.forget()
     with pytest.raises(RuntimeError, match="set TRITON_INTERPRET=1 before importing triton"):
         triton_softmax.softmax(random(2, 3), 0, implementation="strided")
-    torch.testing.assert_close(
-        triton_softmax.softmax(random(2, 3), 1, implementation="naive"),
-        torch.softmax(random(2, 3), 1),
-    )

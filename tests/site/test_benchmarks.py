@@ -14,30 +14,26 @@ import markdown
 import pytest
 
 from made_data import data, environment, row
-from softmax_bench import compare, gpu_report, schema, sources, targets
+from softmax_bench import compare, gpu_report, replay, schema, targets
 from softmax_bench.__main__ import main
 from softmax_bench.cases import ACCURACY_INPUTS, Case
-from softmax_bench.registers import choose
-from softmax_bench.report import best_peer
+from softmax_bench.compilation import choose
+from softmax_bench.report import best_peer, by_case
 from softmax_bench.roster import CHOOSER, COPY
-from softmax_site import rendered
-from softmax_site.benchmarks import bookkeeping, heat, notice, overview
-from softmax_site.benchmarks.data import DATA, REASONS, anchor, shape_words
-from softmax_site.benchmarks.page import ASSETS, Measured
-from softmax_site.benchmarks.plots import Column, Plot, Series, draw
+from softmax_site import kernel_map, rendered
+from softmax_site.benchmarks import bookkeeping, notice, quoted
+from softmax_site.benchmarks.charts import Column, Series, over_columns
+from softmax_site.benchmarks.data import DATA, REASONS, anchor, newest, shape_words
+from softmax_site.benchmarks.page import ASSETS, Measured, measured_by
 from softmax_site.benchmarks.render import render
-from softmax_site.benchmarks.rungs import HEADLINES, headline
-from softmax_site.benchmarks.suites import PAGES
-from softmax_site.benchmarks.suites.accuracy import INPUTS
-from softmax_site.benchmarks.suites.articles import gain_sentence
-from softmax_site.benchmarks.suites.strides import gap_share
-from softmax_site.benchmarks.tables import Reasons, case_table
-from softmax_site.benchmarks.words import PAGES as PLACES
-from softmax_site.benchmarks.words import reason_groups, verdict_sentence
-from softmax_site.kernel_map import GEOMETRIES
+from softmax_site.benchmarks.rungs import HEADLINES, Rung, headline
+from softmax_site.benchmarks.tables import Columns, Reasons, heat_map
+from softmax_site.benchmarks.values import QuoteError, filled
+from softmax_site.benchmarks.views import INPUTS, SUITES, full_table, gap_share, share_of
+from softmax_site.benchmarks.words import PAGES, reason_groups
 
 ROOT = Path(__file__).resolve().parents[2]
-ON_THE_MAP = {entry.module for entry in GEOMETRIES}
+ON_THE_MAP = {entry.kernel for entry in kernel_map.entries(ROOT) if entry.group == "geometries"}
 
 
 def put(root: Path, made: dict, name: str = "made.json") -> Path:
@@ -54,17 +50,24 @@ def made(tmp_path_factory):
     return render(root)
 
 
-def test_the_committed_data_keep_to_the_schema():
-    files = list((ROOT / DATA).glob("*.json"))
-    assert files
-    for path in files:
-        assert schema.load(path)["rows"]
+@pytest.fixture(scope="module")
+def published():
+    """The names that pages quote, of the committed data."""
+    return quoted.load(ROOT)
 
 
-def test_the_committed_data_hold_one_row_a_line():
+def page_of(made, suite: str) -> str:
+    """Everything that is rendered of a suite."""
+    return "".join(f.text for name, f in made.fragments.items() if suite in name.split("-"))
+
+
+def test_the_committed_data_keep_to_the_schema_and_hold_one_row_a_line():
     """So a new measurement shows line by line what has changed."""
-    for path in (ROOT / DATA).glob("*.json"):
+    files = list((ROOT / DATA).glob("*.json"))
+    assert files and tuple(INPUTS) == ACCURACY_INPUTS
+    for path in files:
         text = path.read_text("utf8")
+        assert schema.load(path)["rows"]
         assert text == schema.dump(json.loads(text)), f"{path.name} is not as `dump` writes it"
         lines = [line for line in text.splitlines() if line.startswith('{"case"')]
         assert len(lines) == len(json.loads(text)["rows"])
@@ -77,29 +80,25 @@ def test_rendering_is_stable(tmp_path, made):
 
 def test_without_data_the_pages_say_so(tmp_path):
     there = render(tmp_path).fragments
-    assert there["bench-forward"].text == there["bench-rung-naive"].text == "Not measured yet.\n"
-    assert set(there) == set(render(ROOT).fragments)
+    assert there["origin-forward"].text == there["bench-rung-naive"].text == "Not measured yet.\n"
 
 
 def test_what_is_rendered_follows_the_files(tmp_path):
     path = put(tmp_path, data(("host_time",), gpu="Old GPU"))
     (tmp_path / "tests/site").mkdir(parents=True)
+    (tmp_path / "mkdocs.yml").write_text("nav: []\n")
     (tmp_path / "tests/site/test_corrections.py").write_text("def test_one():\n    pass\n")
-    assert "Old GPU" in rendered.markdown("bench-host_time", tmp_path)
+    assert "Old GPU" in rendered.markdown("origin-host_time", tmp_path)
     assert 'id="test-one"' in rendered.markdown("corrections", tmp_path)
     new = schema.dump(data(("host_time",), gpu="New GPU, rather"))
     path.write_text(new)
     rendered.forget()
-    assert "New GPU, rather" in rendered.markdown("bench-host_time", tmp_path)
+    assert "New GPU, rather" in rendered.markdown("origin-host_time", tmp_path)
     with pytest.raises(KeyError, match="nothing rendered is named 'nowhere'"):
         rendered.markdown("nowhere", tmp_path)
 
 
-def test_every_kind_of_input_has_words():
-    assert tuple(INPUTS) == ACCURACY_INPUTS
-
-
-OFFERED = re.compile(r"(?:reaches|moved|fact)-|bench-logsumexp$|traffic-|modules-")
+OFFERED = re.compile(r"(?:reaches|moved)-|traffic-|modules-")
 """Fragments that a page may leave aside."""
 
 
@@ -107,62 +106,99 @@ def test_every_include_of_the_pages_is_rendered_and_every_measurement_is_include
     named = {
         name
         for page in (ROOT / "docs").rglob("*.md")
-        for name in re.findall(r"^\[\[rendered (.+)\]\]$", page.read_text("utf8"), re.M)
+        for name in re.findall(r"^ *\[\[rendered (.+)\]\]$", page.read_text("utf8"), re.M)
     }
     there = set(rendered.load(ROOT).fragments)
     assert named <= there
     assert not {name for name in there - named if not OFFERED.match(name)}
 
 
+def test_a_page_with_numbers_says_what_was_measured_when():
+    """In the line that carries the notices; the others have a fragment with notices of its own."""
+    for page in (ROOT / "docs").rglob("*.md"):
+        text = re.sub("`[^`]*`", "", page.read_text("utf8"))
+        if "{{ " in text:
+            if set(re.findall(r"\{\{ ([\w.]+)", text)) == {"machine.gpu"}:
+                continue  # a name, and no number
+            names = re.findall(r"^ *\[\[rendered (.+)\]\]$", text, re.M)
+            there = rendered.load(ROOT).fragments
+            assert any(there[name].measured for name in names), page
+
+
+def test_a_page_quotes_what_the_data_say(published):
+    """A brute count over the rows, beside the names that pages use."""
+    rows = [r for r in newest(ROOT)[1]["rows"] if r["suite"] in ("forward", "backward")]
+    factors = []
+    for group in by_case(rows).values():
+        others = [
+            r["us"]["p50"]
+            for name, r in group.items()
+            if name in ("torch", "torch.compile", "liger", "flag_gems", "quack")
+            and r["status"] == "ok"
+        ]
+        factors.append(min(others) / group[CHOOSER]["us"]["p50"])
+    grid = published["grid"]
+    assert grid.cases == len(factors)
+    assert grid.behind == sum(factor < 0.98 for factor in factors)
+    assert grid.ahead == sum(factor > 1.02 for factor in factors)
+    mean = prod(factors) ** (1 / len(factors))
+    assert filled("{{ grid.over_best:.2f }}", published, bare=True) == f"{mean:.2f}"
+    assert f"{min(factors):.2f}" == f"{grid.worst.factor:.2f}"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "{{ nowhere.ahead }}",
+        "{{ grid.nothing }}",
+        "{{ grid.over_best }}",  # no format
+        "{{ ladder.of[nobody].mean:.2f }}",
+        "[[holds grid.ahead < 0]]",
+    ],
+)
+def test_an_unknown_name_and_a_claim_that_fails_stop_the_build(published, wrong):
+    with pytest.raises(QuoteError):
+        filled(f"So: {wrong}", published)
+
+
 def test_every_row_is_in_the_csv_of_its_page_and_every_case_in_its_table(made):
     rows_of = data()["rows"]
-    for suite in PAGES:
+    for suite in SUITES:
         rows = [r for r in rows_of if r["suite"] == suite]
-        page = made.fragments[f"bench-{suite}"].text
         table = list(csv.DictReader(io.StringIO(made.assets[f"{ASSETS}/{suite}.csv"])))
         assert len(table) == len(rows)
         assert {line["gpu"] for line in table} == {"Made-up GPU"}
-        if suite not in ("accuracy", "article", "compiles", "host_time", "compiled", "random"):
-            for r in rows:
-                assert f'id="{anchor(r)}"' in page
-
-
-def links(text: str) -> list[str]:
-    return re.findall(r'(?:data-)?href="([^"]*#[^"]+)"', text)
+        if suite not in ("accuracy", "article", "compiles", "random"):
+            assert not {anchor(r) for r in rows} - set(
+                re.findall(r'id="([^"]+)"', page_of(made, suite))
+            )
 
 
 def test_every_cell_opens_a_row_that_is_there(made):
     """Links that are HTML already, which the strict build does not follow."""
-    ids = {
-        name: set(re.findall(r'\bid="([^"]+)"', fragment.text))
-        for name, fragment in made.fragments.items()
-    }
-    at = {"bench-overview": "", "bench-targets": "../"}
-    at |= dict.fromkeys(("loss-head-speeds", "maps-speed"), "../../benchmarks/")
     suites = {
-        page: [f"bench-{s}" for s, p in PLACES.items() if p == page]
-        for page in set(PLACES.values())
+        f"/benchmarks/{page}/": [s for s in PAGES if PAGES[s] == page] for page in PAGES.values()
     }
     followed = 0
-    for name, fragment in made.fragments.items():
-        for link in links(fragment.text):
-            page, _, target = link.partition("#")
-            if not page:
-                assert target in ids[name], f"{name}: {link}"
-            else:
-                place = page.removeprefix(at[name]).rstrip("/")
-                assert any(target in ids[other] for other in suites[place]), f"{name}: {link}"
-            followed += 1
-    assert followed > 500
+    for there in (made, render(ROOT)):
+        ids = {s: set(re.findall(r'\bid="([^"]+)"', page_of(there, s))) for s in PAGES}
+        for name, fragment in there.fragments.items():
+            own = set(re.findall(r'\bid="([^"]+)"', fragment.text))
+            for link in re.findall(r'href="([^"]*#[^"]+)"', fragment.text):
+                page, _, target = link.partition("#")
+                places = suites[page] if page else [s for s in PAGES if s in name.split("-")]
+                assert target in own or any(target in ids[s] for s in places), f"{name}: {link}"
+                followed += 1
+    assert followed > 1000
 
 
 def test_shapes_are_written_as_people_write_them_and_names_of_cases_stay_on_one_page(made):
     names = {r["case"] for r in data()["rows"]}
     for fragment, (text, *_) in made.fragments.items():
         shown = re.sub(r'(?:id|href|data-href)="[^"]*"', "", text).replace("<wbr>", "")
-        if fragment != "bench-targets":
+        if fragment != "targets-missed":
             assert not {name for name in names if name in shown}, fragment
-    assert "4,067,203 × 33" in made.fragments["bench-forward"].text
+    assert "4,067,203 × 33" in page_of(made, "forward")
 
 
 def pair(times: float) -> list[dict]:
@@ -174,45 +210,39 @@ def pair(times: float) -> list[dict]:
 
 
 @pytest.mark.parametrize(
-    ("times", "said", "cell", "verdict"),
+    ("times", "state", "cell", "verdict"),
     [
-        (1.03, "Ahead in 1 cells</b>, level within 2 % in 0", ">1.03<", "▲ 1.03"),
-        (1.01, "Ahead in 0 cells</b>, level within 2 % in 1", ">=<", "= 1.01"),
-        (0.99, "Ahead in 0 cells</b>, level within 2 % in 1", ">=<", "= 0.99"),
-        (0.97, "behind in 1</b>", ">▼\N{THIN SPACE}0.97<", "▼ 0.97"),
-        (0.979, "behind in 1</b>", ">▼\N{THIN SPACE}0.979<", "▼ 0.979"),
+        (1.03, "ahead", ">1.03<", "▲ 1.03"),
+        (1.01, "level", ">=<", "= 1.01"),
+        (0.99, "level", ">=<", "= 0.99"),
+        (0.97, "behind", ">▼\N{THIN SPACE}0.97<", "▼ 0.97"),
+        (0.979, "behind", ">▼\N{THIN SPACE}0.979<", "▼ 0.979"),
     ],
 )
-def test_ahead_and_behind_begin_equally_far_from_level(times, said, cell, verdict):
-    """In the sentence, in the heat map and in the table, by sign and not by colour alone."""
+def test_ahead_and_behind_begin_equally_far_from_level(times, state, cell, verdict):
+    """In sentences, in the heat map and in the table, by sign and not by colour alone."""
     rows = pair(times)
-    assert said in verdict_sentence(rows)
-    assert cell in heat.heat_map("", rows, heat.by_dtype(rows, ("forward",)))
-    assert verdict in case_table(rows, Reasons("forward", rows))
-
-
-def test_the_sentence_links_where_we_lose_most():
-    rows = pair(0.5)
-    assert f'href="#{anchor(rows[0])}"' in verdict_sentence(rows)
-    assert "Where we lose" not in verdict_sentence(pair(1.5))
+    stand = quoted.of_rows(rows)
+    assert getattr(stand, state) == stand.cases == 1
+    assert filled("{{ a.worst.factor }}", {"a": stand}, bare=True) in verdict
+    assert anchor(rows[0]) in stand.worst.link
+    assert cell in heat_map("", rows)
+    columns = Columns(Reasons("forward", rows))
+    assert verdict in full_table(rows, columns, share_of, in_time=False)
 
 
 def test_a_heat_map_marks_odd_lengths_and_says_each_cell_in_words(made):
-    page = made.fragments["bench-forward"].text
-    rows = re.findall(
-        r'<tr role="row"( class="odd")?><th role="rowheader" scope="row">'
-        r"<span>([\d,]+)</span>",
-        page,
-    )
+    page = made.fragments["heat-forward"].text
+    rows = re.findall(r'scope="row"( class="odd")?><span>([\d,]+)</span>', page)
     assert rows and all(bool(odd) == (int(n.replace(",", "")) % 2 == 1) for odd, n in rows)
     assert re.search(r'aria-label="forward, bf16, 4,067,203 × 33: [^"]+ the speed of \w+"', page)
 
 
 def test_the_verdict_stands_right_after_the_shape(made):
     for name in ("forward", "backward", "few_rows", "strided", "log_softmax"):
-        heads = re.findall(
-            r"<thead><tr>(.*?)</tr></thead>", made.fragments[f"bench-{name}"].text, re.S
-        )
+        parts = [f.text for n, f in made.fragments.items() if n.startswith(f"{name}-")]
+        heads = re.findall(r"<thead><tr>(.*?)</tr></thead>", "".join(parts), re.S)
+        assert heads
         for head in heads:
             columns = re.findall(r"<th[^>]*>(.*?)</th>", head)
             assert columns[:3] == ["shape", "against the best other", "of a copy"]
@@ -221,9 +251,9 @@ def test_the_verdict_stands_right_after_the_shape(made):
 def test_a_row_without_a_result_links_to_its_reason(made):
     """Not in a title, which neither a finger nor the keyboard reaches."""
     for name in ("forward", "ladder", "accuracy", "few_rows"):
-        page = made.fragments[f"bench-{name}"].text
+        page = page_of(made, name)
         assert "<abbr" not in page and " title=" not in page
-    page = made.fragments["bench-forward"].text
+    page = page_of(made, "forward")
     assert "RuntimeError: too long" in page and "no module | named quack" in page
     target = re.search(r'<a href="#(why-forward-\d+)">failed</a>', page)
     assert target and f'<li id="{target[1]}"><b>Liger</b> failed' in page
@@ -240,8 +270,7 @@ def test_reasons_that_differ_in_numbers_alone_are_one():
 
 
 def test_the_reasons_on_the_page_of_the_environment_are_few():
-    text = render(ROOT).fragments["bench-environment"].text
-    assert text.count("<tr>", text.index("what it said"), text.index("SHA-256")) <= 20
+    assert render(ROOT).fragments["bench-reasons"].text.count("<tr>") <= 20
 
 
 def test_a_copy_that_is_slow_itself_is_no_baseline():
@@ -260,20 +289,9 @@ def test_the_gain_over_the_naive_lines_is_bytes_times_speeds():
     rows = [row(case, COPY), row(case, CHOOSER), row(case, "naive")]
     for r, us in zip(rows, (100.0, 100.0, 500.0), strict=True):
         r["us"] = {"p20": us, "p50": us, "p80": us}
-    said = gain_sentence(rows)
-    assert "5.0 in the geometric mean, although it moves only 4.00 times less" in said
-    assert "4.00 × 1.00 / 0.80 is 5.0" in said
-
-
-def test_findings_that_the_data_do_not_bear_are_not_made():
-    made_up = data()
-    good = " ".join(overview.findings(made_up))
-    assert "Odd lengths" in good
-    for r in made_up["rows"]:
-        if r["provider"] == CHOOSER and r["us"]:
-            r["us"] = {name: 3 * value for name, value in r["us"].items()}
-    bad = " ".join(overview.findings(made_up))
-    assert "Odd lengths" not in bad and "does not fit one program" not in bad
+    gain = quoted.gain(rows)
+    means = [gain.time.mean, gain.bytes.mean, gain.ours.mean, gain.naive.mean]
+    assert means == pytest.approx([5, 4, 1, 0.8], rel=1e-2)
 
 
 def test_headlines_name_their_shape_and_come_from_the_data(made):
@@ -306,20 +324,21 @@ def test_a_strided_kernel_shows_the_shapes_that_it_gets(made):
     assert "Not measured" in made.fragments["bench-rung-split_strided"].text
 
 
-def test_a_rung_says_against_whom(made):
-    """Where all libraries were asked a kernel is compared with the fastest of them."""
+def test_a_rung_is_compared_with_all_libraries_where_all_were_asked(made):
+    """And what its page says of it follows from the rows."""
     for name, rival in (("strided", "the fastest other library"), ("two_loops", "torch")):
-        text = made.fragments[f"bench-rung-{name}"].text
-        assert f"▲ faster than {rival}" in text
-        assert f"slower than {rival}" in text
-
-
-def test_three_loops_show_no_backward_pass(made):
-    assert '<th scope="col">backward' not in made.fragments["bench-rung-three_loops"].text
-    assert '<th scope="col">backward' in made.fragments["bench-rung-two_loops"].text
+        assert f"▲ faster than {rival}" in made.fragments[f"bench-rung-{name}"].text
+        rung = Rung(data(), name)
+        factors = []
+        for group in rung.groups:
+            other = best_peer(group) if name == "strided" else "torch"
+            factors.append(group[other]["us"]["p50"] / group[name]["us"]["p50"])
+        assert rung.behind == sum(factor < 0.98 for factor in factors)
+        assert rung.worst.factor == pytest.approx(min(factors)) and rung.cases == len(factors)
 
 
 def test_the_table_of_a_rung_puts_forward_and_float32_first(made):
+    assert "backward" not in made.fragments["bench-rung-three_loops"].text
     for name in ("single_block", "strided"):
         text = made.fragments[f"bench-rung-{name}"].text
         heads = re.findall(r'<th scope="col">(\w+) <span>(\w+)</span>', text)
@@ -342,7 +361,7 @@ def test_blocks_of_bytes_follow_the_count(made):
 
 
 def test_a_plot_starts_with_few_series_and_waits_with_the_others(made):
-    page = made.fragments["bench-forward"].text
+    page = made.fragments["forward-forward-float32"].text
     plot = page[page.index('<div class="plot') :]
     plot = plot[: plot.index("</svg><div")]
     pressed = re.findall(r'aria-pressed="(true|false)" data-series="([\w.]+)"', plot)
@@ -364,13 +383,9 @@ def test_plots_have_words_short_tips_and_bold_odd_lengths(made):
             assert "undefined" not in tip and "None" not in tip and "e-" not in tip
         assert "nan" not in fragment.text
     assert plots > 25
-    assert '<text class="bold">50,257</text>' in made.fragments["bench-forward"].text
-
-
-def test_shares_have_the_same_axis_everywhere():
-    """Also where a share passes one by a little."""
-    for top in (0.4, 1.04):
-        text = draw(Plot("t", "a", [Column("1", {CHOOSER: top})], [Series(CHOOSER, "ours")]))
+    assert '<text class="bold">50,257</text>' in page_of(made, "forward")
+    for top in (0.4, 1.04):  # the same axis everywhere, also where a share passes one by a little
+        text = over_columns("t", "a", [Column("1", {CHOOSER: top})], [Series(CHOOSER, "ours")])
         assert re.findall(r">(\d+ %)<", text) == ["0 %", "25 %", "50 %", "75 %", "100 %"]
 
 
@@ -383,19 +398,12 @@ def test_a_wrong_answer_wins_nothing():
 
 
 def test_both_ways_of_counting_bytes_are_named(made):
-    page = made.fragments["bench-article"].text
-    assert (
-        "2·M·N elements counted" in page and "### As in the tutorial: M·N elements counted" in page
-    )
+    page = (ROOT / "docs/benchmarks/sources.md").read_text("utf8")
+    assert "2·M·N elements counted" in page and "As in the tutorial: M·N elements counted" in page
     first = next(csv.DictReader(io.StringIO(made.assets[f"{ASSETS}/article.csv"])))
     assert float(first["gb_per_s"]) == pytest.approx(
         2 * float(first["gb_per_s_counting_m_n"]), rel=1e-3
     )
-
-
-def test_a_rung_links_to_the_page_with_the_rest_of_its_suite(made):
-    for name, page in (("strided", "strides"), ("naive", "ladder"), ("split_rows", "ladder")):
-        assert f"(../benchmarks/{page}.md)" in made.fragments[f"bench-rung-{name}"].text
 
 
 def test_the_newest_file_is_shown(tmp_path):
@@ -405,9 +413,9 @@ def test_the_newest_file_is_shown(tmp_path):
         r["utc"] = "2026-12-01T00:00:00Z"
     put(tmp_path, new, "b.json")
     there = render(tmp_path).fragments
-    assert "New GPU" in there["bench-host_time"].text
+    assert "New GPU" in there["origin-host_time"].text
     listed = "[a.json](data/a.json), [b.json](data/b.json) (shown)"
-    assert listed in there["bench-environment"].text
+    assert listed in there["bench-files"].text
 
 
 @pytest.mark.parametrize(
@@ -467,7 +475,8 @@ def test_missed_targets_keep_number_and_reason(tmp_path):
     made = data(("compiles",))
     put(tmp_path, made)
     (tmp_path / REASONS).write_text('{"compiles/*float16*": "made up to miss"}')
-    text = render(tmp_path).fragments["bench-targets"].text
+    there = render(tmp_path).fragments
+    text = there["bench-targets"].text + there["targets-missed"].text
     assert (
         ">▼ 32 kernels<" in text
         and ">made up to miss<" in text
@@ -481,17 +490,17 @@ def test_missed_targets_keep_number_and_reason(tmp_path):
 NOVEMBER = "2026-11-20T20:00:00Z"
 
 
-def measured(sha: str | None = None) -> Measured:
-    return Measured(NOVEMBER, {"two_loops": sha or sources.hash_of("two_loops")})
+def measured(changed: int = 0) -> Measured:
+    return Measured(NOVEMBER, changed, 7)
 
 
-def test_fresh_numbers_of_unchanged_code_need_no_notice():
+def test_fresh_numbers_of_unchanged_launches_need_no_notice():
     assert notice.notices(measured(), datetime(2026, 11, 21, tzinfo=UTC)) == []
 
 
-def test_a_changed_kernel_is_named_with_the_day_of_measurement():
-    ((title, text),) = notice.notices(measured("0" * 64), datetime(2026, 11, 21, tzinfo=UTC))
-    assert title == "Changed since measured on 2026-11-20" and "`two_loops`" in text
+def test_changed_launches_are_counted_with_the_day_of_measurement():
+    ((title, text),) = notice.notices(measured(3), datetime(2026, 11, 21, tzinfo=UTC))
+    assert title == "Changed since measured on 2026-11-20" and "3 of the 7 calls" in text
 
 
 def test_numbers_older_than_ninety_days_say_so():
@@ -503,7 +512,7 @@ def test_numbers_older_than_ninety_days_say_so():
 
 def test_the_notice_is_a_warning_above_the_text(monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795200000")
-    text = "Before.\n\n" + notice.markdown(measured("0" * 64)) + "After."
+    text = "Before.\n\n" + notice.markdown(measured(1)) + "After."
     html = markdown.markdown(text, extensions=["admonition"])
     assert (
         '<div class="admonition warning">' in html
@@ -517,16 +526,27 @@ def test_a_number_beside_a_title_says_in_a_word_that_the_code_has_changed(made, 
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795200000")
     text, fresh, brief = made.fragments["reaches-two_loops"]
     assert brief and notice.briefly(text, fresh) == text
-    stale = Measured(fresh.utc, {"two_loops": "0" * 64})
+    stale = fresh._replace(changed=1)
     assert ", before the last change</span>" in notice.briefly(text, stale)
 
 
-def test_each_page_of_measurements_names_the_code_that_it_is_of(made):
-    for suite in PAGES:
-        code = suite if suite in sources.BESIDE else CHOOSER
-        assert code in made.fragments[f"bench-{suite}"].measured.sources
-    assert made.fragments["bench-rung-split_rows"].measured.sources.keys() == {"split_rows"}
-    assert "two_loops" in made.fragments["bench-ladder"].measured.sources
+def test_a_call_that_launches_something_else_is_marked_and_listed(made, tmp_path):
+    then = {f"forward/a {CHOOSER}": [], f"forward/b {CHOOSER}": []}
+    kernel = replay.Kernel("kernel", "", "key", "first", None)
+    today = {**then, f"forward/a {CHOOSER}": [replay.Launch(kernel, "1", "")]}
+    for path, text in (
+        (tmp_path / replay.FILE, replay.text_of(then, today)),
+        (tmp_path / DATA / "made.json", json.dumps(data(("forward",)))),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    text = bookkeeping.launched_fragment(tmp_path).text
+    assert "1 of 2 measured calls" in text and f"* `forward/a {CHOOSER}`" in text
+    rows = data(("forward",))["rows"]
+    calls = sum(row["provider"] == CHOOSER for row in rows)
+    assert measured_by(rows) == Measured(rows[0]["utc"], 0, calls)
+    next(row for row in rows if row["provider"] == CHOOSER)["changed"] = True
+    assert measured_by(rows).changed == 1
 
 
 # Two runs side by side
@@ -585,7 +605,6 @@ def made_report() -> dict:
         "machine": {
             key: environment()[key] for key in ("gpu", "driver", "cuda", "torch", "triton")
         },
-        "sources": {"two_loops": "0" * 64},
         "modules": {"tests.gpu.test_a": [1, 1, 0], "tests.gpu.test_b": [0, 0, 1]},
         "failures": ["tests.gpu.test_a::test_two"],
     }
@@ -605,46 +624,26 @@ def test_the_report_counts_by_state_and_module(tmp_path, capsys):
     )
     assert loaded["failures"] == ["tests.gpu.test_a::test_two"]
     assert "1 passed, 1 failed, 1 skipped" in capsys.readouterr().out
-    assert loaded["sources"]["two_loops"] == sources.hash_of("two_loops")
     assert "* `tests.gpu.test_a::test_two`" in bookkeeping.gpu_tests_text(made_report())
 
 
-def test_the_page_names_the_commit_of_the_gpu_tests_and_says_when_the_code_changed(
-    tmp_path, monkeypatch
-):
+def test_the_page_names_the_commit_of_the_gpu_tests(tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795200000")
     path = tmp_path / bookkeeping.TESTS
     path.parent.mkdir(parents=True)
     path.write_text(gpu_report.text(made_report()))
     fragment = bookkeeping.gpu_tests_fragment(tmp_path)
     assert "commit `0123456789`" in fragment.text
-    assert "`two_loops` has changed" in notice.markdown(fragment.measured)
+    assert fragment.measured == Measured(made_report()["utc"])
 
 
-def test_the_page_names_the_commit_of_the_sanitizer_and_says_when_the_code_changed(monkeypatch):
+def test_the_page_names_the_commit_of_the_sanitizer(monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795200000")
     run = json.loads((ROOT / bookkeeping.SANITIZER).read_text("utf8"))
     fragment = bookkeeping.sanitizer_fragment(ROOT)
     assert f"commit `{run['commit'][:12]}`" in fragment.text
-    assert set(fragment.measured.sources) == set(sources.hashes())
+    assert fragment.measured == Measured(run["utc"])
 
 
 def test_the_committed_report_keeps_to_its_schema():
-    assert gpu_report.load(ROOT / bookkeeping.TESTS)["sources"]
-
-
-def test_every_row_that_is_linked_is_there():
-    """Links to a case lead to the row of a table that bears its name."""
-    pages = {
-        name: fragment.text
-        for name, fragment in render(ROOT).fragments.items()
-        if name.startswith("bench-")
-    }
-    rows = {each for text in pages.values() for each in re.findall(r'id="([^"]+)"', text)}
-    links = {
-        (name, link)
-        for name, text in pages.items()
-        for link in re.findall(r'href="[^"#]*#([^"]+-(?:float|bfloat)[^"]+)"', text)
-    }
-    assert len(links) > 100
-    assert not {link for link in links if link[1] not in rows}
+    assert gpu_report.load(ROOT / bookkeeping.TESTS)["counts"]

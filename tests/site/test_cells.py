@@ -13,8 +13,9 @@ import pytest
 
 from browser import PHONE
 from softmax_bench.traffic import FORWARD
-from softmax_site import cells, corrections
-from softmax_site.tiny_triton import session
+from softmax_playground import cells
+from softmax_playground.small_triton import session
+from softmax_site import corrections
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = cells.names(ROOT)

@@ -18,7 +18,7 @@ TIP = "#formula-tip"
 
 def test_paragraphs_begin_with_their_heads_and_end_at_blank_lines():
     """Nothing of a section is lost or shown twice, and a docstring's blank lines part nothing."""
-    file = source.read("src/triton_softmax/kernels/single_block.py", ROOT)
+    file = source.read("src/softmax_tutorial/single_block.py", ROOT)
     parts = file.paragraphs("forward")
     assert file.lines[parts[0].first - 1] == "@triton.jit" and len(parts) == 4
     for before, after in zip(parts, parts[1:]):
@@ -44,8 +44,8 @@ def test_what_is_shown_in_pieces_is_shown_whole():
 
 def test_what_changed_since_another_rung():
     """The second read is gone, and the type in which both compute has stayed."""
-    file = source.read("src/triton_softmax/kernels/single_block.py", ROOT)
-    other = source.read("src/triton_softmax/kernels/two_loops.py", ROOT)
+    file = source.read("src/softmax_tutorial/single_block.py", ROOT)
+    other = source.read("src/softmax_tutorial/two_loops.py", ROOT)
     changed = {file.lines[number - 1].strip() for number in source.changed(file, "forward", other)}
     assert "d = tl.sum(e, axis=0)" in changed and "if LOG:" not in changed
     assert not any("acc_type: tl.constexpr" in line for line in changed)
@@ -150,7 +150,8 @@ def test_sized_brackets_look_alike_under_scripts(tab):
 @pytest.mark.browser
 @pytest.mark.parametrize("path", [LARGEST, "src/triton_softmax/kernels/split_rows.py"])
 def test_a_whole_file_is_light_and_its_lines_are_anchors(tab, path):
-    view = tab.open(f"{source.FOLDER}/{path}").view
+    view = tab.open("index").view
+    view.goto(f"{tab.address}{source.page_of(path)}", wait_until="load")
     lines = (ROOT / path).read_text("utf8").splitlines()
     assert view.locator(".listing-whole .num").count() == len(lines)
     assert view.evaluate("document.querySelectorAll('*').length") <= 8_000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from known import compile_known
+from compiling import compiled
 from softmax_site import computed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,9 +17,11 @@ MOST_BYTES = 100_000
 
 @pytest.mark.parametrize("name", computed.NAMES)
 def test_computed_files_are_up_to_date(name, monkeypatch):
-    if name in ("compiled", "spills"):  # which do not show the code itself
-        module = importlib.import_module(f"softmax_site.computed.{name}")
-        monkeypatch.setattr(module, "compile_many", compile_known)
+    module = importlib.import_module(f"softmax_site.computed.{name}")
+    if hasattr(
+        module, "compile_many"
+    ):  # in the one process of this worker in which Triton compiles
+        monkeypatch.setattr(module, "compile_many", lambda requests: list(map(compiled, requests)))
     for path, text in computed.generate(name).items():
         committed = (ROOT / path).read_text("utf8") if (ROOT / path).is_file() else None
         assert committed == text, f"{path} is stale: run `make regenerate`"

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
+from compiling import compiled
 from kernel_cases import DEVICE, quiet
-from known import compile_known
 from softmax_bench.compilation import Request
 from softmax_bench.traffic import FORWARD, NAIVE_LINES, Traffic, best_gain, count_elements
 from softmax_site.computed import worked
-from triton_softmax.kernels import flash_attention, single_block, three_loops, two_loops
-from triton_softmax.reference import softmax_naive_torch
+from softmax_tutorial import flash_attention, single_block, three_loops, two_loops
+from softmax_tutorial.reference import softmax_naive_torch
 
 # --- D, the worked example ------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ def test_a_million_is_not_infinity():
 
 
 def single_block_at(block_size, num_warps=32):
-    kernel = "triton_softmax.kernels.single_block:softmax_forward_single_block_kernel"
+    kernel = "softmax_tutorial.single_block:softmax_forward_single_block_kernel"
     signature = {
         "x_ptr": "*fp32",
         "y_ptr": "*fp32",
@@ -211,7 +211,7 @@ def single_block_at(block_size, num_warps=32):
 def test_past_the_limit_registers_spill_and_nothing_iterates():
     """A9: beyond 65,536 columns Triton does not cut the input into pieces and iterate: each thread
     spills registers."""
-    fits, at_cap, past = compile_known([single_block_at(size) for size in (32768, 65536, 131072)])
+    fits, at_cap, past = map(compiled, map(single_block_at, (32768, 65536, 131072)))
     assert fits.spill_bytes == 0
     assert 0 < at_cap.spill_bytes < past.spill_bytes
     assert at_cap.registers == past.registers == 64  # all that 1,024 threads can have each

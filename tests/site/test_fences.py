@@ -151,8 +151,9 @@ class Listed(HTMLParser):
         elif self.inside and tag in ("span", "a"):
             self.depth += 1
             if "num" in classes:
-                path, _, line = (values["href"] or "").partition("/#L")
-                self.where = "src" + path.partition("source/src")[2], int(line)
+                path, _, line = (values["href"] or "").partition("#L")
+                path = path.partition("source/src")[2].removesuffix(".html")
+                self.where = "src" + path, int(line)
             if {"num", "chips"} & set(classes):
                 self.skipped = self.skipped or self.depth
 
@@ -222,8 +223,8 @@ def test_the_pieces_of_a_page_are_whole_sections(page):
         assert covered >= len(text.splitlines()) - blank
 
 
-CALLED_BY = {"mapped_rows": "scale=", "finish_rows": "token_logprobs"}
-"""What runs a kernel that has no name among the implementations."""
+CALLED_BY = {"tile": '_rows"', "masked_rows": "scale=", "row_scalars": "token_logprobs"}
+"""What runs a kernel whose module has no name among the implementations."""
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if pieces(page)], ids=page_id)

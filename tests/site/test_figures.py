@@ -17,10 +17,10 @@ from softmax_bench import traffic
 from softmax_site.computed import split_rows_trace
 from softmax_site.figures import moving
 from softmax_site.figures.moved import LADDER
-from triton_softmax import reference
-from triton_softmax.choose import Device, Traits
-from triton_softmax.choose.row_tiles import choose_row_tile
-from triton_softmax.choose.vectors import next_power_of_2
+from softmax_tutorial import reference
+from triton_softmax.config import Device, Traits
+from triton_softmax.config.choose import row_tile
+from triton_softmax.config.space import Rows, next_power_of_2
 
 pytestmark = pytest.mark.browser
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
@@ -165,7 +165,8 @@ def moved(state, numbers):
 
 def packed(state, numbers):
     device = Device(132, nvidia=True)
-    how = choose_row_tile(10**6, state["cols"], 4, 1, False, Traits(inputs=1), device).how
+    rows = Rows(10**6, state["cols"], 4, 1, False, 1)
+    how = row_tile(rows, False, Traits(inputs=1), device).how
     if state["tiling"] == "narrow":
         assert [numbers["tile"], numbers["tiles"]] == [how.block_cols, how.tiles]
     else:
@@ -458,4 +459,4 @@ def test_first_pictures_are_as_their_modules_draw_them(chromium):
 def test_every_figure_is_on_the_page_that_is_tested():
     assert set(PAGES) == set(moving.FIGURES)
     for name, page in PAGES.items():
-        assert f"[[rendered moving-{name}]]" in (ROOT / f"docs/{page}.md").read_text("utf8")
+        assert f"/// figure | {name}\n" in (ROOT / f"docs/{page}.md").read_text("utf8")

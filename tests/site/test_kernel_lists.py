@@ -12,11 +12,17 @@ import triton_softmax
 from site_build import sections
 from softmax_bench import traffic
 from softmax_site import kernel_map
-from softmax_site.figures.kernels import PICTURES
+from softmax_site.figures.drawings import drawing
+from triton_softmax.config.space import TILE_KERNELS
+
+TAUGHT = {
+    "naive", "three_loops", "two_loops", "single_block", "split_rows_simple", "flash_attention",
+}  # fmt: skip
+"""The kernels of `softmax_tutorial`."""
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src/triton_softmax"
-MAP = {entry.module: entry for table in kernel_map.TABLES for entry in table}
+MAP = {entry.kernel: entry for entry in kernel_map.entries(ROOT)}
 OVERVIEW = (ROOT / "docs/kernels/index.md").read_text("utf8") + "".join(f"`{name}`" for name in MAP)
 TAKEN_APART = (ROOT / "docs/kernels/operations-and-geometries.md").read_text("utf8")
 
@@ -54,7 +60,8 @@ def test_every_module_is_listed(folder):
 def test_every_listed_name_is_a_module():
     known = {
         name for folder in ("kernels", "kernels/device", "operations") for name in modules(folder)
-    }
+    } | TAUGHT
+    known |= set(TILE_KERNELS)
     for text in (
         OVERVIEW,
         docstring("kernels"),
@@ -65,12 +72,11 @@ def test_every_listed_name_is_a_module():
 
 
 def test_the_map_shows_every_kernel_with_its_page_and_picture():
-    beside_a_loss = {"targets", "scale_rows", "finish_rows"}
-    assert set(MAP) == set(modules("kernels")) - {"rows", "device"} - beside_a_loss
-    assert set(PICTURES) == set(MAP)
+    geometries = set(modules("kernels")) - {"device", "tile", "row_scalars"}
+    assert set(MAP) == geometries | set(TILE_KERNELS) | TAUGHT
     for entry in MAP.values():
         assert (ROOT / f"docs/kernels/{entry.page}.md").is_file(), entry.page
-        assert PICTURES[entry.module]().alt
+        assert "aria-label=" in drawing(entry.picture)
     for name in ("map-rungs", "map-geometries", "map-others"):
         assert f"[[rendered {name}]]" in OVERVIEW
 
@@ -81,13 +87,13 @@ def test_every_implementation_is_in_a_table():
 
 
 def test_every_operation_is_in_a_table():
-    from triton_softmax import plan
+    from triton_softmax import operations
 
-    for op in plan.OPERATIONS.values():
+    for op in operations.OPERATIONS.values():
         assert f"| `{op.name.upper()}` |" in OVERVIEW
         assert f"`{op.name.upper()}`" in docstring("operations")
     listed = set(re.findall(r"^\| `([A-Z_]+)` \|", OVERVIEW, re.M))
-    assert listed and listed <= {name for name in vars(plan) if name.isupper()}
+    assert listed and listed <= {name for name in vars(operations) if name.isupper()}
 
 
 @pytest.mark.parametrize("name", traffic.FORWARD)
@@ -97,16 +103,15 @@ def test_the_map_says_the_traffic_that_is_derived(name):
 
 
 def test_what_moves_twice_moves_what_two_loops_move():
-    assert MAP["strided_loops"][3:5] == MAP["two_loops"][3:5]
-    assert MAP["split_strided"][3:5] == MAP["strided"][3:5]
+    for one, other in (("two_pass", "two_loops"), ("split_strided", "strided")):
+        assert MAP[one].forward == MAP[other].forward and MAP[one].backward == MAP[other].backward
 
 
 def test_a_kernel_that_no_shape_gets_is_not_chosen():
     """What the map says to be for reading is not among the kernels that a choice can name."""
-    for_reading = {entry.module for entry in MAP.values() if entry.shapes.startswith("none")}
-    choices = "".join(path.read_text("utf8") for path in (PACKAGE / "choose").glob("*.py"))
-    named = set(re.findall(r'(?:Choice\(|=\s*)\s*"(\w+)"|"(\w+)" if edges', choices))
-    named = {name for pair in named for name in pair if name} | {"packed_rows"}
+    for_reading = {entry.kernel for entry in MAP.values() if entry.shapes.startswith("none")}
+    choices = "".join(path.read_text("utf8") for path in (PACKAGE / "config").glob("*.py"))
+    named = {*re.findall(r'(?:Choice|in_loops)\(\s*"(\w+)"', choices), *TILE_KERNELS}
     assert named & MAP.keys() == MAP.keys() - for_reading
 
 
@@ -114,7 +119,7 @@ def test_the_lines_that_are_taken_apart_are_lines_of_the_single_block():
     """The table quotes the kernel, in its order, but for line breaks and closing brackets."""
     table = re.findall(r"^\| (`.+?`) \| (?:geometry|operation)", TAKEN_APART, re.M)
     assert len(table) >= 10
-    kernel = sections(PACKAGE / "kernels/single_block.py")["forward"].split('"""')[-1]
+    kernel = sections(ROOT / "src/softmax_tutorial/single_block.py")["forward"].split('"""')[-1]
     kernel = re.sub(r"\s+", " ", kernel).replace("( ", "(").replace(" )", ")")
     at = 0
     for line in table:

@@ -32,6 +32,7 @@ KEPT = (
     "pyproject.toml",
     "README.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
 )
 
 
@@ -59,7 +60,7 @@ class Mistake:
     """Which of its tests, as for `-k`; all of them by default."""
 
 
-VJP_KERNEL = "src/triton_softmax/kernels/single_block.py"
+VJP_KERNEL = "src/softmax_tutorial/single_block.py"
 EXAMPLE = "docs/math/worked-example.md"
 
 NOTICED_BY_TESTS = {
@@ -71,7 +72,7 @@ NOTICED_BY_TESTS = {
         ),
         r"def test_backward[\s\S]*?not close[\s\S]*?FAILED [^\n]*test_backward\[single_block",
         "tests/library/kernels/test_rungs.py",
-        "single_block and test_backward and 4x32",
+        "single_block and test_backward and 31",
     ),
     "a digit of printed output on a page": Mistake(
         replace(EXAMPLE, r"0\.1353", "0.1354"),
@@ -93,7 +94,7 @@ NOTICED_BY_TESTS = {
     ),
     "a piece of a kernel that its page does not show": Mistake(
         replace(VJP_KERNEL, r"^( +e = exp_shifted)", r"\n\1"),
-        r"single-block\.md: src/triton_softmax/kernels/single_block\.py:forward",
+        r"single-block\.md: src/softmax_tutorial/single_block\.py:forward",
         "tests/site/test_fences.py",
         "whole_sections",
     ),
@@ -120,7 +121,7 @@ NOTICED_BY_TESTS = {
 }
 NOTICED_BY_THE_BUILD = {
     "a section without its beginning": Mistake(
-        replace("src/triton_softmax/reference.py", r"^# --8<-- \[start:merge\]\n", ""),
+        replace("src/softmax_tutorial/reference.py", r"^# --8<-- \[start:merge\]\n", ""),
         r"Snippet[\s\S]*could not be|has no section 'merge'",
     ),
     "a broken anchor": Mistake(

@@ -12,11 +12,11 @@ import sys
 import pytest
 
 from exercises.__main__ import checked, main
-from exercises.checker import judge, with_small_triton
-from exercises.checker.checks import EXERCISES
 from kernel_cases import INTERPRETED
 from site_build import ROOT
-from softmax_site import tiny_triton
+from softmax_playground import small_triton
+from softmax_playground.checker import judge, with_small_triton
+from softmax_playground.checker.exercise_checks import EXERCISES
 
 FOLDER = ROOT / "exercises"
 NAMES = [name for name, *_ in EXERCISES]
@@ -40,8 +40,8 @@ def in_small_triton(name: str, source: str) -> tuple[bool, str]:
     return judge.verdict(
         CHECKS[name],
         source,
-        lambda: tiny_triton.run(source, f"{name}.py"),
-        with_small_triton.Lab(tiny_triton),
+        lambda: small_triton.run(source, f"{name}.py"),
+        with_small_triton.Lab(small_triton),
         lambda error: None,
     )[:2]
 

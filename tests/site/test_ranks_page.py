@@ -10,20 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from softmax_bench import sources
 from softmax_site.benchmarks import notice, ranks
-from softmax_site.benchmarks.rungs import NOT_MEASURED
-from softmax_site.figures.home import limits
+from softmax_site.benchmarks.page import NOT_MEASURED
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
 def data():
-    """The file, as if all runs were of the same code."""
+    """The file, as if all runs were of what is launched today."""
     found = json.loads((ROOT / ranks.FILE).read_text("utf8"))
     for run in found["runs"]:
-        run["source"] = found["runs"][0]["source"]
+        run |= {"changed": 0, "calls": 12}
     return found
 
 
@@ -56,7 +54,8 @@ def test_the_tables_follow_the_file(data, call):
     after = ranks.compared(data, call).text
     cells = line(after, "2 ranks, 512 rows")
     assert cells[1] == "▼ 0.25" and cells[2].startswith(f"{4 * best:,.0f} ")
-    assert "least with 2 ranks, 512 rows (0.25)" in after
+    quote = ranks.Quote(list(ranks.points(data)), call)
+    assert quote.behind == 1 and quote.range.low == pytest.approx(0.25)
     assert line(after, "4 ranks, 512 rows") == line(before, "4 ranks, 512 rows")
 
 
@@ -79,41 +78,17 @@ def test_the_plots_follow_the_file(data, call):
     assert f"ours {row(data, call)['us']:,.0f} µs" in after
 
 
-def test_the_words_on_the_processor_follow_the_file(data):
-    """Where the processor takes longer than the GPU is counted, and not said of others."""
-
-    def change(host: float, n: int) -> None:
-        """Of the first n points."""
-        found = (r for run in data["runs"] for r in run["rows"] if r["call"] == ranks.LOSS)
-        for i, each in enumerate(found):
-            each["us"], each["host_us"] = 100.0, host if i < n else 50.0
-
-    change(150.0, 2)
-    text = ranks.compared(data, ranks.LOSS).text
-    assert "At 2 of 6 points that is longer" in text and "50 to 150 µs for ours" in text
-    assert "cross-entropy at 2 of 6 points" in ranks.processor(data).text
-    change(150.0, 0)
-    assert "At no point" in ranks.compared(data, ranks.LOSS).text
-    assert "cross-entropy" not in ranks.processor(data).text
-    change(150.0, 6)
-    assert "At all points" in ranks.compared(data, ranks.LOSS).text
-
-
-def test_the_words_on_the_formula_follow_the_file(data):
+def test_the_words_on_processor_and_formula_follow_the_file(data):
+    """Where the processor takes longer than the GPU is counted."""
+    found = [row for run in data["runs"] for row in run["rows"] if row["call"] == ranks.LOSS]
+    for at, each in enumerate(found):
+        each["us"], each["host_us"] = 100.0, 150.0 if at < 2 else 50.0
+    quote = ranks.quoted(data).loss
+    assert (quote.held_up, quote.count) == (2, 6)
+    assert (quote.host.low, quote.host.high) == (50.0, 150.0)
     for point in ranks.points(data):
-        for call in (ranks.SOFTMAX, ranks.LOSS):
-            point.calls[call] |= {"us": 1.1 * ranks.predicted_us(point), "host_us": 1.0}
-    text = ranks.formula(data).text
-    assert "too low at every point" in text and "account for half" not in text
-    point = next(ranks.points(data))
-    slow = 2.5 * ranks.predicted_us(point)
-    point.calls[ranks.LOSS] |= {"us": slow, "host_us": 1.0}
-    text = ranks.formula(data).text
-    assert "At 1 of 6 points it does not account for half of the time of cross-entropy." in text
-    point.calls[ranks.LOSS]["host_us"] = 2 * slow
-    assert "at 1 of these the processor" in ranks.formula(data).text
-    point.calls[ranks.SOFTMAX]["us"] = 0.9 * ranks.predicted_us(point)
-    assert "too low at every point" not in ranks.formula(data).text
+        point.calls[ranks.LOSS]["us"] = 1.1 * ranks.predicted_us(point)
+    assert ranks.quoted(data).loss.of_formula == pytest.approx([1.1] * 6)
 
 
 def test_a_call_that_ran_out_of_memory_is_a_dash(data):
@@ -127,14 +102,14 @@ def test_a_call_that_ran_out_of_memory_is_a_dash(data):
 
 def test_an_older_run_is_shown_and_not_spoken_of(data):
     """Its numbers stay in the tables; sentences are about today's code."""
-    before = ranks.compared(data, ranks.LOSS).text
-    data["runs"][1]["source"] = "0" * 64
+    before, points = ranks.compared(data, ranks.LOSS).text, ranks.quoted(data).loss.count
+    data["runs"][1]["changed"] = 3
     after = ranks.compared(data, ranks.LOSS).text
     assert line(after, "4 ranks, 512 rows") == line(before, "4 ranks, 512 rows")
-    assert "of 3 points" in after and "of 6 points" not in after
+    assert (points, ranks.quoted(data).loss.count) == (6, 3)
     older = f"an older version of ours, commit `{data['runs'][1]['commit']}`"
     assert older in after and older not in before
-    assert ranks.compared(data, ranks.LOSS).measured.sources == {"ranks": data["runs"][0]["source"]}
+    assert ranks.compared(data, ranks.LOSS).measured.changed == 0
 
 
 def test_pushed_words_follow_the_file(data):
@@ -145,7 +120,7 @@ def test_pushed_words_follow_the_file(data):
         for each in run["rows"]:
             if each["call"] == f"softmax, {ranks.PUSHED}":
                 each["us"] = 1.5 * row(data, "softmax, part alone", n_rows=each["rows"])["us"]
-    assert "takes 1.50 times as long as a part alone" in ranks.compared(data, ranks.SOFTMAX).text
+    assert ranks.quoted(data).softmax.pushed_alone[0] == pytest.approx(1.5)
     for run in data["runs"]:
         run["rows"] = [each for each in run["rows"] if ranks.PUSHED not in each["call"]]
     assert "pushed" not in ranks.compared(data, ranks.SOFTMAX).text
@@ -186,26 +161,15 @@ def test_the_prediction_passes_through_the_messages(data):
     assert line(before, "2 ranks")[2] != line(ranks.prediction(data).text, "2 ranks")[2]
 
 
-def test_the_front_page_names_the_worst_loss(data):
-    row(data, ranks.LOSS)["us"] = 1e6
-    assert limits(None, data).count("over several GPUs") == 1
-    for run in data["runs"]:
-        for each in run["rows"]:
-            if each["call"] == ranks.LOSS:
-                each["us"] = 1.0
-    assert "over several GPUs" not in limits(None, data) + limits(None, None)
-
-
 def test_without_the_file_the_page_says_so(tmp_path):
     assert set(ranks.fragments(tmp_path).values()) == {NOT_MEASURED}
     assert set(ranks.fragments(tmp_path)) == set(ranks.fragments(ROOT))
 
 
 def test_a_changed_library_is_said():
-    """What was measured is of today's sources, up to constants; of others a notice stands above."""
-    measured = ranks.compared(ranks.read(ROOT), ranks.SOFTMAX).measured
-    assert measured.sources == {"ranks": sources.hash_of("ranks")}
+    """Of calls that launch something else today a notice stands above."""
+    measured = ranks.compared(ranks.read(ROOT), ranks.SOFTMAX).measured._replace(changed=0)
     day = datetime.strptime(measured.utc, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     assert not notice.notices(measured, day)
-    ((title, _),) = notice.notices(measured._replace(sources={"ranks": "0" * 64}), day)
+    ((title, _),) = notice.notices(measured._replace(changed=1), day)
     assert "Changed since" in title

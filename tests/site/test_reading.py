@@ -16,7 +16,7 @@ from browser import CLOSE_FOLDS, DESKTOP, OPEN_FOLDS, PHONE, url_of
 from site_build import ROOT
 from softmax_site.equations import reading_order, without_fences
 
-HEAVIEST = 700_000
+HEAVIEST = 710_000
 """Bytes that a browser fetches to show a page, uncompressed: its HTML, style sheets, scripts,
 pictures and fonts, without its charts. The search waits until it is used."""
 FONTS = 190_000
@@ -179,7 +179,7 @@ def lacking(page: str, text: str, after: str, names: set[str]) -> str:
     questions = re.split(
         r"^\?\?\?\+? question ", text[text.rindex("\n## Questions\n") :], flags=re.M
     )
-    answers = [each for each in questions[1:] if re.search(r"```\{?\.?py|\[\[rendered", each)]
+    answers = [each for each in questions[1:] if re.search(r"```\{?\.?py|\[\[rendered|\{\{ ", each)]
     if len(answers) < 3 or len(answers) < len(questions) - 1:
         return f"{len(answers)} of {len(questions) - 1} questions have a computed answer"
     last = re.split(r"\n\s*\n", end.strip())[-1]

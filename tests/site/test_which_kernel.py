@@ -1,25 +1,29 @@
-"""The page that answers which kernel a shape gets: it runs the library's own planner, so whatever
+"""The page that answers which kernel a shape gets: it runs the library's own chooser, so whatever
 it says is what the library does."""
 
 from __future__ import annotations
 
-import ast
+import json
 import random
-import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
+from kernel_cases import launched
 from site_build import ROOT
 from softmax_site.benchmarks.data import newest
-from softmax_site.which_kernel import bundle, page
-from softmax_site.which_kernel.words import NAMES, WORDS, key
-from triton_softmax import checks, plan
-from triton_softmax.choose import Device
+from softmax_site.which_kernel import answer as planner
+from softmax_site.which_kernel import page
+from triton_softmax import arguments, plan
+from triton_softmax.config import Device
+from triton_softmax.config.measured import TABLES
+from triton_softmax.operations import OPERATIONS
+from triton_softmax.operations.operation import in_any_order
 
-PLANNER = bundle.imported(ROOT)
-OPERATIONS = tuple(page.OPERATION_WORDS)
+ASKED = tuple(page.OPERATION_WORDS)
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 LENGTHS = (1, 3, 8, 20, 33, 64, 100, 127, 128, 129, 256, 300, 513, 781, 1000, 1024, 1025, 2047)
 LENGTHS += (4096, 5000, 8192, 8200, 16384, 16388, 20000, 32001, 32768, 50257, 65536, 65537, 131072)
@@ -49,7 +53,7 @@ def questions(n: int, seed: int = 0):
             shape,
             draw.choice((dim, dim - len(shape))),
             draw.choice(DTYPES),
-            draw.choice(OPERATIONS),
+            draw.choice(ASKED),
         )
         if torch.Size(shape).numel() > 2**33:
             continue
@@ -95,7 +99,10 @@ def tensors(asked, make):
 
 def told(made) -> tuple:
     """What the library does: the kernel's launches and what is done around them."""
-    made, around = PLANNER.unwrapped(made)
+    around = []
+    while hasattr(made, "plan"):
+        around.append(type(made).__name__)
+        made = made.plan
     launches = [
         (
             launch.grid,
@@ -105,13 +112,13 @@ def told(made) -> tuple:
         )
         for launch in getattr(made, "launches", ())
     ]
-    names = {page._kernel(name) for name in made.kernels}
+    names = {page._kernel(name) for name in launched(made)}
     return names, launches, around
 
 
 def answered(asked) -> tuple:
     """The same of the page's answer."""
-    got = PLANNER.answer(asked)
+    got = planner.answer(asked)
     launches = []
     if got["warps"]:
         how = [dict(got["constants"])] * len(got["programs"])
@@ -130,7 +137,7 @@ def on_a_gpu(monkeypatch):
     multiprocessors."""
     device = {}
     monkeypatch.setattr(plan, "check_device", lambda *_: None)
-    monkeypatch.setattr(plan, "_device_of", lambda _: Device(nvidia=True, **device))
+    monkeypatch.setattr(plan, "device_of", lambda _: Device(nvidia=True, **device))
     return lambda n: device.update(multiprocessors=n)
 
 
@@ -142,14 +149,14 @@ def test_the_page_answers_as_the_library_plans(on_a_gpu):
         inputs, dtype = tensors(
             asked, lambda *of: torch.empty_strided(*of[:2], dtype=of[2], device="meta")
         )
-        how = checks.BATCH_INVARIANT if asked.get("invariant") else None
-        library = told(plan.make_plan(asked["operation"], inputs, asked["dim"], dtype, how))
+        op, invariant = OPERATIONS[asked["operation"]], bool(asked.get("invariant"))
+        library = told(plan.make_plan(op, inputs, asked["dim"], dtype, None, invariant))
         assert answered(asked) == library, asked
         kernels |= library[0]
     assert kernels == set(plan.GEOMETRIES)
 
 
-@pytest.mark.skipif(not checks.INTERPRETED, reason="plans for memory of a CPU")
+@pytest.mark.skipif(not arguments.INTERPRETED, reason="plans for memory of a CPU")
 @pytest.mark.parametrize("offset", [0, 1, 2, 4, 8])
 @pytest.mark.parametrize("shape", [(5, 128), (3, 100), (7, 129)], ids=str)
 def test_so_it_does_if_the_tensor_starts_within_a_vector(on_a_gpu, shape, offset):
@@ -158,7 +165,7 @@ def test_so_it_does_if_the_tensor_starts_within_a_vector(on_a_gpu, shape, offset
     assert memory.data_ptr() % 16 == 0
     x = memory[offset : offset + torch.Size(shape).numel()].view(shape)
     asked = page.question(list(shape), -1, "float32", "softmax", offset=offset)
-    assert answered(asked) == told(plan.make_plan("softmax", (x,), -1, None, None))
+    assert answered(asked) == told(plan.make_plan(OPERATIONS["softmax"], (x,), -1))
 
 
 @pytest.mark.parametrize(
@@ -174,87 +181,86 @@ def test_so_it_does_if_the_tensor_starts_within_a_vector(on_a_gpu, shape, offset
     ids=str,
 )
 def test_what_cannot_be_asked_is_refused_in_words(changes, words):
-    with pytest.raises(PLANNER.Refused, match=words):
-        PLANNER.answer(page.question([4, 8], -1, "float32", "softmax") | changes)
+    with pytest.raises(planner.Refused, match=words):
+        planner.answer(page.question([4, 8], -1, "float32", "softmax") | changes)
 
 
-def test_the_reasons_are_the_conditions_that_decided():
+def test_the_reasons_are_the_tables_that_were_asked():
     def of(asked):
-        found = PLANNER.answer(asked)["why"]
-        return {
-            (conditions[each["at"]].function, conditions[each["at"]].text): each for each in found
-        }
+        return {each["table"]: each for each in planner.answer(asked)["why"]}
 
-    conditions = bundle.modules(ROOT).conditions
     short = of(page.question([4096, 4096], -1, "float32", "softmax"))
     long = of(page.question([4096, 1 << 20], -1, "float32", "softmax"))
-    (fits,) = [name for name in short if name[1].startswith("fits_one_program(")]
-    assert short[fits]["answer"] and not long[fits]["answer"]
-    assert ("n_cols", 4096) in short[fits]["with"]
-    inner = [conditions[each["at"]].text for each in short[fits]["inner"]]
-    assert "n_cols <= longest" in inner
-    assert any(name[0] == "choose_split_rows" for name in long)
-    assert not any(name[0] == "choose_split_rows" for name in short)
+    assert short["one_program"]["line"] == 0 and long["one_program"]["line"] is None
+    assert ("cols", 4096) in short["one_program"]["with"]
+    assert "split_rows" in long and "split_rows" not in short
+    line = TABLES["row_parts"][short["row_parts"]["line"]]
+    assert short["row_parts"]["says"] == list(line.values.items())
 
 
-def test_every_condition_in_words_is_one_of_the_planner():
-    """Numbers aside, which may be tuned."""
-    there = {key(each.function, each.text) for each in bundle.modules(ROOT).conditions}
-    assert not set(WORDS) - there
+def test_every_table_is_explained_and_shown_line_by_line():
+    told = page.tables(ROOT)
+    assert told.keys() == TABLES.keys()
+    for name, table in told.items():
+        assert table["says"].endswith(".") and len(table["lines"]) == 1 + len(TABLES[name])
 
 
-def test_all_others_are_read_out_with_the_numbers_of_the_question():
-    conditions = page.conditions(ROOT)
-    for each in conditions:
-        assert each["words"] or not re.search(r"[=!]=|[(_]", each["says"]), each
-    texts = " ".join(each.text for each in bundle.modules(ROOT).conditions)
-    assert not [name for name in NAMES if name not in texts], "words for what nobody asks"
-    found = PLANNER.answer(page.question([4096, 4096], -1, "float32", "softmax"))["why"]
-    said = set()
-    for each in all_of(found):
-        values = dict(each["with"])
-        numbers = re.findall(r"{(.*?)}", conditions[each["at"]]["values"])
-        said |= {values.get(name) for name in numbers}
-    assert {1, 4, 4096} <= said
+def test_traits_are_those_of_the_operations():
+    for invariant in (False, True):
+        for name in ASKED:
+            op = OPERATIONS[name]
+            traits = planner.traits_of(name, invariant)
+            assert tuple(traits) == plan.traits_of(in_any_order(op) if invariant else op)
 
 
-def all_of(found):
-    """Conditions with those that were asked on the way to them."""
-    for each in found:
-        yield each
-        yield from all_of(each["inner"])
+def test_the_page_runs_the_files_of_the_library_as_they_are():
+    files = page.files(ROOT)
+    for path in (ROOT / page.CONFIG).iterdir():
+        if path.suffix in (".py", ".txt"):
+            assert files[f"chooser/{path.name}"] == path.read_text("utf8")
 
 
-def test_a_condition_links_to_its_line():
-    for each in bundle.modules(ROOT).conditions:
-        line = (ROOT / each.path).read_text("utf8").splitlines()[each.line - 1]
-        assert line.strip(), each
+RUN = """
+import {{ loadMicroPython }} from "{module}";
+import fs from "fs";
+const {{ files, asked, start }} = JSON.parse(fs.readFileSync(0));
+const python = await loadMicroPython({{ heapsize: 32 * 1024 * 1024 }});
+for (const [path, text] of Object.entries(files)) {{
+  path.split("/").slice(0, -1).reduce((above, name) => {{
+    const folder = `${{above}}/${{name}}`;
+    if (!python.FS.analyzePath(folder).exists) python.FS.mkdir(folder);
+    return folder;
+  }}, "");
+  python.FS.writeFile(`/${{path}}`, text);
+}}
+python.runPython(start);
+const ask = python.globals.get("ask");
+console.log(JSON.stringify(asked.map((each) => JSON.parse(ask(JSON.stringify(each))))));
+"""
+START = """
+import sys; sys.path.append("/")
+import json, answer
+ask = lambda text: json.dumps(answer.answer(json.loads(text)))
+"""
 
 
-def test_nothing_of_the_steps_is_left_that_micropython_does_not_know():
-    for path, text in bundle.modules(ROOT).files.items():
-        for node in ast.walk(ast.parse(text)):
-            where = f"{path}:{getattr(node, 'lineno', 0)}"
-            assert not isinstance(node, (ast.AnnAssign, ast.Match, ast.AsyncFunctionDef)), where
-            if isinstance(node, (ast.List, ast.Tuple, ast.Set)) and not (
-                isinstance(getattr(node, "ctx", None), ast.Store)
-            ):
-                assert not any(isinstance(each, ast.Starred) for each in node.elts), where
-            if isinstance(node, ast.Dict):
-                assert None not in node.keys, where
-            if isinstance(node, ast.Attribute):
-                assert node.attr not in ("bit_length", "removeprefix", "isqrt", "prod"), where
-            if isinstance(node, (ast.Import, ast.ImportFrom)) and not getattr(node, "level", 0):
-                names = [getattr(node, "module", None) or node.names[0].name]
-                assert names in (["math"], ["threading"]), f"{where} imports {names}"
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
+def test_micropython_answers_as_cpython_does():
+    """In the interpreter that the page loads, whose dictionaries have no order."""
+    module = (ROOT / "docs/assets/run/micropython/micropython.mjs").as_uri()
+    asked = list(questions(200, seed=3))
+    given = {"files": page.files(ROOT), "asked": asked, "start": START}
+    command = ["node", "--input-type=module", "-e", RUN.format(module=module)]
+    run = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-2000:]
 
+    def plain(each):
+        why = [reason | {"says": sorted(reason["says"])} for reason in each["why"]]
+        return each | {"constants": sorted(each["constants"]), "why": why}
 
-def test_what_a_source_says_that_no_step_knows_stops_the_build(tmp_path):
-    folder = tmp_path / "src/triton_softmax"
-    folder.mkdir(parents=True)
-    (folder / "plan.py").write_text("from requests import get\n")
-    with pytest.raises(bundle.BundleError, match="imports requests"):
-        bundle.modules(tmp_path)
+    for each, got in zip(asked, json.loads(run.stdout), strict=True):
+        wanted = json.loads(json.dumps(planner.answer(each)))
+        assert plain(got) == plain(wanted), each
 
 
 def test_times_are_measured_or_said_to_be_guessed():
@@ -263,20 +269,20 @@ def test_times_are_measured_or_said_to_be_guessed():
     assert len(rows) > 200
     row = next(row for row in rows if row["operation"] == "softmax" and row["columns"] == 4096)
     same = page.question(row["shape"], row["dim"], row["dtype"], row["operation"])
-    got = PLANNER.answer(same, rows)
+    got = planner.answer(same, rows)
     assert got["time"]["far"] == 0 and got["time"]["us"] == pytest.approx(row["us"], rel=1e-9)
     assert got["bytes"]["useful"] == row["bytes"]
-    other = PLANNER.answer(same | {"shape": [row["shape"][0], 5000]}, rows)["time"]
+    other = planner.answer(same | {"shape": [row["shape"][0], 5000]}, rows)["time"]
     assert other["far"] > 0 and other["near"]
-    assert PLANNER.answer(same | {"out_dtype": "float64"}, rows)["time"] is None
-    assert page.guessing(ROOT, rows).count("nine in ten within") == 2
+    assert planner.answer(same | {"out_dtype": "float64"}, rows)["time"] is None
+    assert page.guessing(rows).count("nine in ten within") == 2
 
 
 def test_measured_kernels_are_those_that_the_planner_names():
     """Unless the planner was tuned since the measurement."""
     rows = page.measured(newest(ROOT)[1])
     same = [
-        PLANNER.answer(page.question(row["shape"], row["dim"], row["dtype"], row["operation"]))[
+        planner.answer(page.question(row["shape"], row["dim"], row["dtype"], row["operation"]))[
             "kernel"
         ]
         == row["kernel"]

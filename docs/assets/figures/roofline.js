@@ -4,7 +4,7 @@ import { brief, curve, dot, fixed, grouped, line, svg, text } from "./moving.js"
 const NAMES = {
   naive: "naive", three_loops: "three loops", two_loops: "two loops", single_block: "single block",
   packed_rows: "packed rows", aligned_rows: "aligned rows", split_rows: "split rows",
-  strided: "strided", split_strided: "split strided", strided_loops: "strided loops", torch: "PyTorch",
+  strided: "strided", split_strided: "split strided", two_pass: "strided loops", torch: "PyTorch",
 };
 
 /** What was measured of each kernel at this length, or of its strands at the nearest. */
@@ -12,7 +12,7 @@ function measured({ way, dtype, length }, { points }) {
   const near = (each) => Math.abs(Math.log(each[2] / length));
   const rows = points.filter((each) => each[0] === way && each[1] === dtype);
   return Object.keys(NAMES).flatMap((name) => {
-    const mine = rows.filter((each) => each[3] === name && (name.includes("strided") || each[2] === length));
+    const mine = rows.filter((each) => each[3] === name && (name.includes("strided") || name === "two_pass" || each[2] === length));
     return mine.length ? [mine.reduce((a, b) => (near(b) < near(a) ? b : a))] : [];
   });
 }

@@ -1,6 +1,6 @@
 /* Cells: code that is edited and run in the page. Without this script they show code and result.
  *
- * The HTML of results comes from src/softmax_site/tiny_triton/show.py, here as in the build. This
+ * The HTML of results comes from src/softmax_playground/small_triton/show.py, here as in the build. This
  * script makes editors of the code, and steps through what a run read and wrote.
  */
 import { element } from "../element.js";

@@ -1,6 +1,6 @@
 /* Runs cells: `run(request)` promises a reply, `stop()` ends whatever runs.
  *
- * Requests and replies are those of src/softmax_site/tiny_triton/session.py:
+ * Requests and replies are those of src/softmax_playground/small_triton/session.py:
  *
  *     run({ texts: ["x = Tensor([[1.0, 2.0]])\nshow(x)"], given: {} })
  *       .then(({ html, printed, tensors, steps, error }) => …)
@@ -10,14 +10,14 @@
  * before the first run or `warm()`.
  */
 import { askPython, Stopped } from "../ask/client.js";
-import { tinyTriton } from "./tiny-triton.js";
+import { smallTriton } from "./small-triton.js";
 
-const START = `from tiny_triton import session
+const START = `from small_triton import session
 session.provide(library)
 ask = session.answer`;
 
 const ask = askPython(async () => {
-  const { files, library } = await tinyTriton();
+  const { files, library } = await smallTriton();
   return { files, start: START, names: { library: JSON.stringify(library) } };
 });
 

@@ -1,9 +1,12 @@
-"""From measurements to what the benchmark pages include: text, plots, tables and CSV.
+"""From measurements to what the benchmark pages include: numbers, charts, tables and CSV. Sentences
+stand in the pages themselves and take their numbers by name.
 
 * `data`: the newest data file, and how its rows are named;
-* `words`: verdicts, sentences and reasons; `tables`, `heat`, `plots`: what they look like;
-* `page`: what a page includes; `suites`, `overview`, `bookkeeping`, `rungs`: what each one shows;
-* `export`: CSV; `render`: all of it by name;
+* `quoted`: the numbers by name; `values`: how a page writes them and claims something of them;
+* `words`, `tables`, `charts`: how a verdict, a table and a chart are written;
+* `views`: the tables and charts of each suite; `rungs`, `ranks`, `tuning`, `bookkeeping`: those of
+  kernels, of several GPUs, of the constants, and of targets, machines and tests;
+* `page`: what a page includes; `export`: CSV; `render`: all of it by name;
 * `notice`: what a reader must know when numbers are old or the code has changed.
 
 Everything but `notice` depends on the committed data alone: not on the date, and not on the kernels

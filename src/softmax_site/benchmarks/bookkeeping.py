@@ -6,45 +6,38 @@ import json
 from html import escape
 from pathlib import Path
 
-from softmax_bench import gpu_report, targets
+from softmax_bench import gpu_report, replay, targets
 from softmax_bench.roster import CHOOSER, label_of
-from softmax_bench.sources import ENTRIES
-from softmax_site import source
-from softmax_site.benchmarks.data import DATA, case_words, n_cols, runs_used, time_text
-from softmax_site.benchmarks.page import Fragment, Measured, block, measured_by
-from softmax_site.benchmarks.rungs import NOT_MEASURED
-from softmax_site.benchmarks.suites.host import HOST_CALLS
-from softmax_site.benchmarks.tables import Row, table
-from softmax_site.benchmarks.words import PAGES, link, measured_line, reason_groups
+from softmax_site.benchmarks.data import DATA, case_words, n_cols, of_suite, runs_used, time_text
+from softmax_site.benchmarks.page import (
+    NOT_MEASURED,
+    Fragment,
+    Measured,
+    block,
+    measured_by,
+    origin,
+)
+from softmax_site.benchmarks.quoted import of_rows
+from softmax_site.benchmarks.tables import Row, of_copy, share_text, table
+from softmax_site.benchmarks.views import HOST_CALLS
+from softmax_site.benchmarks.words import link, reason_groups, verdict
 
 TESTS = "docs/benchmarks/gpu-tests.json"
 SANITIZER = "docs/benchmarks/sanitizer/run.json"
 
 
-def targets_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
-    """The targets, met and missed, with the names that the data give to cases."""
+def targets_fragment(data: dict) -> Fragment:
+    """The targets, met and missed."""
     found = targets.cells(data["rows"])
-    rows = [row for row in data["rows"] if row["provider"] == CHOOSER]
-    if not rows:
-        return NOT_MEASURED
-    of_case = {row["case"]: row for row in rows}
-    body: list[Row | list[str]] = []
-    wanted = dict.fromkeys((cell.regime, cell.asked) for cell in found)
-    for regime, asked in sorted(wanted, key=lambda item: _place(item[0])):
-        cells = [cell for cell in found if (cell.regime, cell.asked) == (regime, asked)]
-        met = sum(cell.met for cell in cells)
-        worst = min(cells, key=lambda cell: cell.margin)
-        body.append(
-            [
-                regime,
-                _tick(
-                    met == len(cells), f"{met} of {len(cells)}".replace(" ", "\N{NO-BREAK SPACE}")
-                ),
-                asked,
-                worst.reached,
-                _where(of_case[worst.case]),
-            ]
-        )
+    of_case = {row["case"]: row for row in data["rows"] if row["provider"] == CHOOSER}
+    wanted: dict[tuple[str, str], list[targets.Cell]] = {}
+    for cell in found:
+        wanted.setdefault((cell.regime, cell.asked), []).append(cell)
+    body = []
+    for (regime, asked), cells in sorted(wanted.items(), key=lambda item: _place(item[0][0])):
+        met, worst = sum(cell.met for cell in cells), min(cells, key=lambda cell: cell.margin)
+        tick = _tick(met == len(cells), f"{met}\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}{len(cells)}")
+        body.append([regime, tick, asked, worst.reached, _where(of_case[worst.case])])
     means = targets.means(data["rows"])
     for key, name, least in (
         ("best peer", "the best other library", targets.OVER_BEST_PEER),
@@ -52,55 +45,52 @@ def targets_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
     ):
         mean, cases, low = means[key]
         if mean is not None:
-            body.append(
-                [
-                    "forward, backward and few rows",
-                    _tick(mean >= least, f"{mean:.2f}"),
-                    f"geometric mean over {name} at least {least}",
-                    f"lowest {low:.2f}",
-                    f"{cases} cases",
-                ]
-            )
+            asked = f"geometric mean over {name} at least {least}"
+            tick = _tick(mean >= least, f"{mean:.2f}")
+            lowest = f"lowest {low:.2f}"
+            body.append(["forward, backward and few rows", tick, asked, lowest, f"{cases} cases"])
     head = ["calls", "met", "asked for", "worst", "where"]
-    parts = [block(table(head, body, 5))]
-    missed = sorted((cell for cell in found if not cell.met), key=lambda cell: cell.margin)
-    if missed:
-        parts.append(f"## Missed: {len(missed)} of {len(found)}")
-        parts.append(
-            "By reason, the worst first. The reasons are read off the code and the counts of "
-            "bytes; those of the loss head alone were profiled."
-        )
-        parts.append(block(_missed(missed, of_case, reasons)))
-    else:
-        parts.append(f"All {len(found)} are met.")
-    parts.append(measured_line(data, rows) + "\n{ .bench-note data-search-exclude }")
-    return Fragment("\n\n".join(parts) + "\n", measured_by(rows))
+    return Fragment(block(table(head, body, 5)) + "\n", measured_by(list(of_case.values())))
 
 
-def _missed(missed: list[targets.Cell], of_case: dict[str, dict], reasons: dict[str, str]) -> str:
+def missed_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
     """The cells that missed, worst first, gathered below the reasons that they share."""
+    of_case = {row["case"]: row for row in data["rows"] if row["provider"] == CHOOSER}
+    missed = [cell for cell in targets.cells(data["rows"]) if not cell.met]
     by_reason: dict[str, list[targets.Cell]] = {}
-    for cell in missed:
+    for cell in sorted(missed, key=lambda cell: cell.margin):
         reason = targets.reason_for(cell.case, reasons) or "Not explained yet."
         by_reason.setdefault(reason, []).append(cell)
-    head = ["where", "reached", "asked for", "name in the data"]
-    bodies = []
+    body = []
     for reason, cells in by_reason.items():
-        lines: list[Row | list[str]] = [
-            [
-                _where(of_case[cell.case]),
-                f'<span class="behind">▼ {cell.reached}</span>',
-                cell.asked,
-                f'<code class="case">{_breakable(cell.case)}</code>',
-            ]
-            for cell in cells
-        ]
-        rows = table(head, lines, 4).partition("<tbody>")[2].removesuffix("</tbody></table>")
-        bodies.append(
-            f'<tbody><tr class="why"><th colspan="4" scope="rowgroup">{escape(reason)}</th></tr>'
-            f"{rows}</tbody>"
-        )
-    return f"{table(head, [], 4).partition('<tbody>')[0]}{''.join(bodies)}</table>"
+        body.append(Row([escape(reason)], kind="why"))
+        for cell in cells:
+            reached = f'<span class="behind">▼ {cell.reached}</span>'
+            name = escape(cell.case).replace("/", "/<wbr>")
+            case = f'<code class="case">{name}</code>'
+            body.append(Row([_where(of_case[cell.case]), reached, cell.asked, case]))
+    head = ["where", "reached", "asked for", "name in the data"]
+    return Fragment(f"{block(table(head, body, 4))}\n\n{origin(data, list(of_case.values()))}")
+
+
+WEAK = ("forward", "backward", "few_rows", "log_softmax", "strided", "host_time")
+"""Suites whose worst cells are gathered on the first page."""
+
+
+def weak_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
+    """The worst cells of each suite, by the best other library and by the copy, with reasons."""
+    body = []
+    for suite in WEAK:
+        stand = of_rows(of_suite(data, suite))
+        without_gaps = of_rows(of_suite(data, suite, layout="contiguous"))
+        picked = [stand.worst] if stand.behind else []
+        if min(without_gaps.of_copy, default=1.0) < 0.9:
+            picked.append(without_gaps.slowest)
+        for row, group in {each.row["case"]: (each.row, each.group) for each in picked}.values():
+            why = targets.reason_for(row["case"], reasons) or "not explained yet"
+            body.append([_where(row), verdict(group), share_text(of_copy(group)), escape(why)])
+    head = ["where", "against the best other", "of a copy", "why, as far as we know"]
+    return Fragment(block(table(head, body, 2, also=(3,)), hidden=False) + "\n")
 
 
 ORDER = ("many rows, N up", "many rows, N above", "few rows", "dim", "host", "compiles")
@@ -121,13 +111,8 @@ def _where(row: dict) -> str:
     if row["suite"] == "compiles":
         return f"{row['direction']}, {row['dtype']}, 1,000 lengths"
     if row["suite"] == "host_time":
-        return f'<a href="../host-time/">{HOST_CALLS[row["direction"]]}</a>'
-    return link(row, case_words(row), f"../{PAGES[row['suite']]}/")
-
-
-def _breakable(case: str) -> str:
-    """The name of a case, which may break after a slash and nowhere else."""
-    return escape(case).replace("/", "/<wbr>")
+        return link(row, f"one call on the host, {HOST_CALLS[row['direction']]}")
+    return link(row, case_words(row))
 
 
 FIELDS = {
@@ -148,54 +133,41 @@ FIELDS = {
 }
 
 
-def environment_fragment(root: Path, path: Path, data: dict) -> Fragment:
-    """The machines and versions, the files, and why some rows have no result."""
+def environment_fragment(data: dict) -> Fragment:
+    """The machines and versions."""
     names = runs_used(data, data["rows"])
     environments = [data["environments"][name] for name in names]
-    body: list[Row | list[str]] = []
+    body = []
     for key, title in FIELDS.items():
         values = [env[key] for env in environments]
         body.append([title, *(f"{v:,}" if isinstance(v, int) else _value(key, v) for v in values)])
     for peer in dict.fromkeys(peer for env in environments for peer in env["peers"]):
-        body.append(
-            [label_of(peer), *(env["peers"].get(peer) or "not installed" for env in environments)]
-        )
-    suites = [
-        ", ".join(
-            dict.fromkeys(
-                row["suite"].replace("_", " ") for row in data["rows"] if row["environment"] == name
-            )
-        )
-        for name in names
-    ]
-    body.append(["measured in it", *suites])
+        versions = (env["peers"].get(peer) or "not installed" for env in environments)
+        body.append([label_of(peer), *versions])
+    suites: dict[str, dict] = {name: {} for name in names}
+    for row in data["rows"]:
+        suites[row["environment"]][row["suite"].replace("_", " ")] = None
+    body.append(["measured in it", *map(", ".join, suites.values())])
     heads = ["", *(f"run {at}" for at in range(1, len(names) + 1))]
-    parts = [block(table(heads, body, len(heads)))]
-    others = [other.name for other in sorted((root / DATA).glob("*.json"))]
-    files = ", ".join(
-        f"[{name}](data/{name})" + (" (shown)" if name == path.name else "") for name in others
-    )
-    parts.append(f"Data files: {files}; they keep to the [published schema](schema.json).")
-    groups = reason_groups(data["rows"])
-    if groups:
-        parts.append("## Without a result, and why")
-        parts.append(
-            "Libraries have limits, and the measurement keeps them: a case that one refuses, "
-            "breaks on or gets wrong stays in the data with what the library said."
-        )
-        parts.append(block(_reasons(groups)))
-    parts.append("## The code that was measured")
-    parts.append(
-        "The hash covers a kernel's own file, those that it imports, and the operations that it "
-        "takes as constants, without comments."
-    )
-    hashes = environments[-1]["sources"]
-    lines: list[Row | list[str]] = [
-        [label_of(name), _files(name), f'<code class="hash">{sha}</code>']
-        for name, sha in hashes.items()
-    ]
-    parts.append(block(table(["implementation", "begins at", "SHA-256"], lines, 3)))
-    return Fragment("\n\n".join(parts) + "\n", measured_by(data["rows"], tuple(hashes)))
+    return Fragment(block(table(heads, body, len(heads))) + "\n", measured_by(data["rows"]))
+
+
+def files_fragment(root: Path, path: Path) -> Fragment:
+    """The data files, of which one is shown."""
+    shown = {file.name: " (shown)" if file == path else "" for file in (root / DATA).glob("*.json")}
+    listed = ", ".join(f"[{name}](data/{name}){shown[name]}" for name in sorted(shown))
+    return Fragment(f"Data files: {listed}; they keep to the [published schema](schema.json).\n")
+
+
+def launched_fragment(root: Path) -> Fragment:
+    """How many measured calls launch what they launched then, and which do not."""
+    committed = replay.read(root)
+    changed, calls = sorted(committed.changed), len(committed.today)
+    same = f"{calls - len(changed):,} of {calls:,} measured calls of ours launch the same today."
+    if not changed:
+        return Fragment(f"{same}\n")
+    listed = "".join(f"* `{cell}`\n" for cell in changed)
+    return Fragment(f"{same} These launch something else:\n\n{listed}")
 
 
 def _value(key: str, value) -> str:
@@ -203,35 +175,21 @@ def _value(key: str, value) -> str:
     return f"<code>{text[:12]}</code>" if key == "commit" else text
 
 
-def _files(name: str) -> str:
-    """The files that an implementation begins with, each linked to the page that shows it whole."""
-    return ", ".join(
-        f'<a href="../../{source.page_of(f"{source.LIBRARY}/{file}").removesuffix(".md")}/">'
-        f"<code>{file}</code></a>"
-        for file in ENTRIES.get(name, ())
-    )
-
-
-def _reasons(groups: list[tuple[str, str, str, list[dict]]]) -> str:
+def reasons_fragment(data: dict) -> Fragment:
     """One line for each limit of a library, however many messages say it."""
     merged: dict[tuple, list[tuple[str, list[dict]]]] = {}
-    for provider, state, reason, rows in groups:
+    for provider, state, reason, rows in reason_groups(data["rows"]):
         merged.setdefault((provider, state), []).append((reason, rows))
-    lines: list[Row | list[str]] = []
+    lines = []
     for (provider, state), items in merged.items():
         rows = [row for _, some in items for row in some]
         lengths = [n_cols(row) for row in rows]
         suites = dict.fromkeys(row["suite"].replace("_", " ") for row in rows)
-        lines.append(
-            [
-                label_of(provider),
-                f"{state.replace('_', ' ')}, {len(rows)} rows",
-                "<br>".join(f"<q>{escape(reason)}</q>" for reason, _ in items),
-                ", ".join(suites),
-                f"{min(lengths):,} … {max(lengths):,}",
-            ]
-        )
-    return table(["who", "state", "what it said", "where", "lengths"], lines, 5)
+        said = "<br>".join(f"<q>{escape(reason)}</q>" for reason, _ in items)
+        span = f"{min(lengths):,} … {max(lengths):,}"
+        counted = f"{state.replace('_', ' ')}, {len(rows)} rows"
+        lines.append([label_of(provider), counted, said, ", ".join(suites), span])
+    return Fragment(block(table(["who", "state", "what it said", "where", "lengths"], lines, 5)))
 
 
 def gpu_tests_fragment(root: Path) -> Fragment:
@@ -240,22 +198,18 @@ def gpu_tests_fragment(root: Path) -> Fragment:
     if not path.is_file():
         return Fragment("No run of the GPU tests is recorded yet.\n")
     data = json.loads(path.read_text(encoding="utf-8"))
-    return Fragment(gpu_tests_text(data), Measured(data["utc"], data["sources"]))
+    return Fragment(gpu_tests_text(data), Measured(data["utc"]))
 
 
 def gpu_tests_text(data: dict) -> str:
     """The run as Markdown."""
-    body: list[Row | list[str]] = [
+    body = [
         [f"<code>{name}</code>", *map(str, numbers)] for name, numbers in data["modules"].items()
     ]
-    lines = [
-        gpu_report.sentence(data),
-        "",
-        block(table(["test module", "passed", "failed", "skipped"], body)),
-    ]
-    if data["failures"]:
-        lines += ["", "Failed:", ""] + [f"* `{name}`" for name in data["failures"]]
-    return "\n".join(lines) + "\n"
+    counts = block(table(["test module", "passed", "failed", "skipped"], body))
+    failed = "".join(f"* `{name}`\n" for name in data["failures"])
+    more = f"\n\nFailed:\n\n{failed}" if failed else "\n"
+    return f"{gpu_report.sentence(data)}\n\n{counts}{more}"
 
 
 def sanitizer_fragment(root: Path) -> Fragment:
@@ -265,16 +219,24 @@ def sanitizer_fragment(root: Path) -> Fragment:
         return Fragment("No run of the sanitizer is recorded yet.\n")
     run = json.loads(path.read_text(encoding="utf-8"))
     text = f"Last run: commit `{run['commit'][:12]}`, {time_text(run['utc'])} UTC.\n"
-    return Fragment(text, Measured(run["utc"], run["sources"]))
+    return Fragment(text, Measured(run["utc"]))
 
 
 def fragments(
     root: Path, path: Path | None, data: dict, reasons: dict[str, str]
 ) -> dict[str, Fragment]:
     """The pages on targets and on the environment, by the name of their fragment."""
+    of_data = {
+        "bench-targets": lambda: targets_fragment(data),
+        "targets-missed": lambda: missed_fragment(data, reasons),
+        "weak-cells": lambda: weak_fragment(data, reasons),
+        "bench-environment": lambda: environment_fragment(data),
+        "bench-files": lambda: files_fragment(root, path or root),
+        "bench-launched": lambda: launched_fragment(root),
+        "bench-reasons": lambda: reasons_fragment(data),
+    }
     return {
-        "bench-targets": targets_fragment(data, reasons),
-        "bench-environment": environment_fragment(root, path, data) if path else NOT_MEASURED,
+        **{name: make() if path else NOT_MEASURED for name, make in of_data.items()},
         "gpu-tests": gpu_tests_fragment(root),
         "sanitizer": sanitizer_fragment(root),
     }

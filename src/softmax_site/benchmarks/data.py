@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from pathlib import Path
 
-from softmax_bench import replanned, sources
+from softmax_bench import replay
 
 DATA = "docs/benchmarks/data"
 
@@ -15,30 +16,33 @@ REASONS = "docs/benchmarks/reasons.json"
 DIRECTIONS = ("forward", "backward", "forward_grad", "forward_backward")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
+RENAMED = re.compile(r"\bstrided_loops(?=_kernel\b)")
+"""What the kernel of two passes was called in earlier measurements."""
+
 
 def newest(root: Path) -> tuple[Path, dict] | None:
-    """The data file with the latest measurement, to be read alone, without the cells whose
-    constants have changed since; None without data. A test validates the files."""
-    files = sorted((root / DATA).glob("*.json"))
-    hashes = {name: sources.hash_of(name) for name in (*sources.ENTRIES, *sources.BESIDE)}
-    stamp = tuple((path, path.stat().st_mtime_ns) for path in files)
-    changes = root / replanned.FILE
-    text = changes.read_text(encoding="utf-8") if changes.is_file() else None
-    return _newest(stamp, text, tuple(hashes.items()))
+    """The data file with the latest measurement, to be read alone, with a mark on calls that launch
+    something else today; None without data. A test validates the files."""
+    files = [*sorted((root / DATA).glob("*.json")), root / replay.FILE]
+    stamp = tuple((path, path.stat().st_mtime_ns) for path in files if path.is_file())
+    return _newest(root, stamp)
 
 
 @lru_cache(maxsize=2)
-def _newest(
-    stamp: tuple[tuple[Path, int], ...], changes: str | None, hashes: tuple[tuple, ...]
-) -> tuple[Path, dict] | None:
-    loaded = [(path, json.loads(path.read_text(encoding="utf-8"))) for path, _ in stamp]
+def _newest(root: Path, stamp: tuple[tuple[Path, int], ...]) -> tuple[Path, dict] | None:
+    loaded = [
+        (path, json.loads(RENAMED.sub("two_pass", path.read_text(encoding="utf-8"))))
+        for path, _ in stamp
+        if path != root / replay.FILE
+    ]
     loaded = [(path, data) for path, data in loaded if data["rows"]]
+    changed = replay.read(root).changed
     if not loaded:
         return None
     path, data = max(loaded, key=lambda item: max(row["utc"] for row in item[1]["rows"]))
-    if changes is not None:
-        for found in json.loads(changes):
-            data = replanned.applied(data, found, dict(hashes))
+    for row in data["rows"]:
+        if replay.cell_of(row) in changed:
+            row["changed"] = True
     return path, data
 
 

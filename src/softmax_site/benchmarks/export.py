@@ -7,65 +7,28 @@ import io
 
 from softmax_bench.report import gbs
 
+BEFORE = "case suite op direction dtype shape dim layout inputs provider status".split()
+AFTER = "max_abs_error max_rel_error kernels count utc".split()
+MACHINE = "gpu driver cuda torch triton commit".split()
+TIMES = ("p20", "p50", "p80")
+RENAMED = {"count": "compiled", **{name: f"{name}_us" for name in TIMES}}
+
 
 def csv_text(data: dict, rows: list[dict]) -> str:
     """The rows of a page as CSV, with machine and software in every line."""
+    speeds = ["samples", "gb_per_s", "gb_per_s_counting_m_n"]
+    names = [*BEFORE, "reason", "bytes", *TIMES, *speeds, *AFTER, *MACHINE, "peer_version"]
     out = io.StringIO()
-    env_fields = ("gpu", "driver", "cuda", "torch", "triton", "commit")
-    names = [
-        "case",
-        "suite",
-        "op",
-        "direction",
-        "dtype",
-        "shape",
-        "dim",
-        "layout",
-        "inputs",
-        "provider",
-        "status",
-    ]
-    names += [
-        "reason",
-        "bytes",
-        "p20_us",
-        "p50_us",
-        "p80_us",
-        "samples",
-        "gb_per_s",
-        "gb_per_s_counting_m_n",
-    ]
-    names += [
-        "max_abs_error",
-        "max_rel_error",
-        "kernels",
-        "compiled",
-        "source",
-        "utc",
-        *env_fields,
-        "peer_version",
-    ]
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
+    writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
+    writer.writerow({name: RENAMED.get(name, name) for name in names})
     for row in rows:
-        env, us = data["environments"][row["environment"]], row["us"] or {}
-        speed = gbs(row)
-        half = speed / (3 if row["direction"] == "backward" else 2) if speed else None
+        env, speed = data["environments"][row["environment"]], gbs(row)
+        moved = 3 if row["direction"] == "backward" else 2
         writer.writerow(
-            [row[name] for name in ("case", "suite", "op", "direction", "dtype")]
-            + ["x".join(map(str, row["shape"]))]
-            + [
-                row[name]
-                for name in ("dim", "layout", "inputs", "provider", "status", "reason", "bytes")
-            ]
-            + [us.get(name) for name in ("p20", "p50", "p80")]
-            + [row["samples"], round(speed, 1) if speed else None, round(half, 1) if half else None]
-            + [row["max_abs_error"], row["max_rel_error"], " ".join(row["kernels"]), row["count"]]
-            + [
-                row["source"],
-                row["utc"],
-                *(env[name] for name in env_fields),
-                env["peers"].get(row["provider"]),
-            ]
+            {**row, **(row["us"] or {}), **{name: env[name] for name in MACHINE}}
+            | {"shape": "x".join(map(str, row["shape"])), "kernels": " ".join(row["kernels"])}
+            | {"gb_per_s": round(speed, 1) if speed else None}
+            | {"gb_per_s_counting_m_n": round(speed / moved, 1) if speed else None}
+            | {"peer_version": env["peers"].get(row["provider"])}
         )
     return out.getvalue()

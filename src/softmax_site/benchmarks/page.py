@@ -1,25 +1,27 @@
-"""What a page includes: text, and the files that it links to."""
+"""What a page includes: text, the measurement that it speaks of, and the files that it links to."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from softmax_bench.roster import CHOOSER
+from softmax_bench.roster import CHOOSER, RUNGS
+from softmax_site.benchmarks.data import runs_used, time_text
 from softmax_site.benchmarks.export import csv_text
-from softmax_site.benchmarks.words import measured_line
 
 ASSETS = "assets/bench"
 """Where the CSV files lie in the site."""
 
 
 class Measured(NamedTuple):
-    """What numbers rest on: how old they are, and which code they are of."""
+    """What numbers rest on: how old they are, and whether they are of what is launched today."""
 
     utc: str
     """Of the oldest row."""
-    sources: dict[str, str]
-    """Hash of each implementation's source as measured."""
+    changed: int = 0
+    """How many calls of ours launch something else today."""
+    calls: int = 0
+    """How many calls of ours there are."""
 
 
 class Fragment(NamedTuple):
@@ -29,6 +31,9 @@ class Fragment(NamedTuple):
     measured: Measured | None = None
     brief: bool = False
     """Too short for a notice above it; a word in its last line has to do."""
+
+
+NOT_MEASURED = Fragment("Not measured yet.\n")
 
 
 @dataclass
@@ -44,16 +49,13 @@ class Rendered:
         self.assets |= other.assets
 
 
-def measured_by(rows: list[dict], implementations: tuple[str, ...] = (CHOOSER,)) -> Measured | None:
+def measured_by(rows: list[dict]) -> Measured | None:
     """What these rows rest on; None of no rows."""
     if not rows:
         return None
-    sources = {}
-    for name in implementations:
-        measured = [row for row in rows if row["provider"] == name and row["source"]]
-        if measured:
-            sources[name] = max(measured, key=lambda row: row["utc"])["source"]
-    return Measured(min(row["utc"] for row in rows), sources)
+    changed = sum(row.get("changed", False) for row in rows)
+    calls = sum(row["provider"] in (CHOOSER, *RUNGS) for row in rows)
+    return Measured(min(row["utc"] for row in rows), changed, calls)
 
 
 def block(text: str, css: str = "bench", hidden: bool = True) -> str:
@@ -62,38 +64,32 @@ def block(text: str, css: str = "bench", hidden: bool = True) -> str:
     return f'<div class="{css}"{search}>\n{text}\n</div>'
 
 
-class Page:
-    """Collects the parts of one fragment, and its CSV."""
+def origin(data: dict, rows: list[dict], csv: str = "") -> str:
+    """The machine, versions, days and commits of some rows, as a line in small type."""
+    *earlier, env = (data["environments"][name] for name in runs_used(data, rows))
+    day = time_text(max(row["utc"] for row in rows))
+    facts = [
+        f"Measured: one {env['gpu']}",
+        f"torch {env['torch'].split('+')[0]}",
+        f"triton {env['triton']}",
+        f"{day} UTC",
+        f"commit `{env['commit'][:12]}`",
+    ]
+    facts += [
+        f"some rows on another {run['gpu']}, {time_text(run['started'])} UTC, "
+        f"commit `{run['commit'][:12]}`"
+        for run in earlier
+    ]
+    if csv:
+        facts.append(f"[{len(rows)} rows as CSV](/{csv}){{ .bench-csv }}")
+        facts.append("[machine and versions](/benchmarks/environment.md)")
+        facts.append("[method](/benchmarks/method.md)")
+    return f"{' · '.join(facts)}\n{{ .bench-note data-search-exclude }}\n"
 
-    def __init__(
-        self,
-        data: dict,
-        name: str,
-        rows: list[dict],
-        implementations: tuple[str, ...] = (CHOOSER,),
-    ):
-        self.data, self.name, self.rows = data, name, rows
-        self.measured = measured_by(rows, implementations)
-        self.parts: list[str] = []
 
-    def add(self, text: str) -> None:
-        """A part of the fragment, in Markdown."""
-        if text:
-            self.parts.append(text)
-
-    def html(self, text: str, hidden: bool = True) -> None:
-        """A part of the fragment, in HTML."""
-        if text:
-            self.parts.append(block(text, hidden=hidden))
-
-    def done(self) -> Rendered:
-        """The fragment with its CSV."""
-        path = f"{ASSETS}/{self.name}.csv"
-        self.add(
-            f"{measured_line(self.data, self.rows)} [All {len(self.rows)} rows as "
-            f"CSV](../{path}){{ .bench-csv }}, with [machine and versions](environment.md); "
-            "[how it was measured](method.md).\n{ .bench-note data-search-exclude }"
-        )
-        assets = {path: csv_text(self.data, self.rows)}
-        text = "\n\n".join(self.parts) + "\n"
-        return Rendered({f"bench-{self.name}": Fragment(text, self.measured)}, assets)
+def origin_of(data: dict, suite: str, rows: list[dict], measured: Measured | None) -> Rendered:
+    """The line of a suite's rows, `origin-SUITE`, which carries the notices of its page, and the
+    rows as CSV."""
+    path = f"{ASSETS}/{suite}.csv"
+    line = Fragment(origin(data, rows, path), measured)
+    return Rendered({f"origin-{suite}": line}, {path: csv_text(data, rows)})

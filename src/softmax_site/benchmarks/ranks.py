@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
-from softmax_bench import replanned
+from softmax_bench import replay
 from softmax_bench.report import standing
 from softmax_bench.roster import CHOOSER, COPY
-from softmax_site.benchmarks.page import Fragment, Measured, block
-from softmax_site.benchmarks.plots import BEST, Column, Plot, Series, draw
-from softmax_site.benchmarks.rungs import NOT_MEASURED
+from softmax_site.benchmarks.charts import BEST, Column, Series, over_columns
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block
 from softmax_site.benchmarks.tables import Row, table
+from softmax_site.benchmarks.values import Values
 from softmax_site.benchmarks.words import sign
 
 FILE = "docs/benchmarks/ranks.json"
@@ -83,13 +84,9 @@ class Point(NamedTuple):
         """Of the row of a table."""
         return f"ranks-{call}-{self.ranks}-{self.rows}"
 
-    def host(self, call: str) -> float:
-        """What the processor takes for a call, in µs."""
-        return self.calls[call]["host_us"]
-
     def held_up(self, call: str) -> bool:
         """Whether the processor takes longer for a call than the GPU does."""
-        return self.host(call) > self.calls[call]["us"]
+        return self.calls[call]["host_us"] > self.calls[call]["us"]
 
 
 def points(data: dict) -> Iterator[Point]:
@@ -103,10 +100,10 @@ def points(data: dict) -> Iterator[Point]:
 
 
 def today(data: dict) -> dict:
-    """The runs of the same code as the first, which is the newest. The numbers of others
-    are shown, but no sentence is made of them."""
-    source = data["runs"][0]["source"]
-    return {**data, "runs": [run for run in data["runs"] if run["source"] == source]}
+    """The runs whose calls launch as much of the same today as those of the first, which is the
+    newest. The numbers of others are shown, but no sentence is made of them."""
+    least = data["runs"][0]["changed"]
+    return {**data, "runs": [run for run in data["runs"] if run["changed"] <= least]}
 
 
 def seconds(R: int, n: int, N: int, b: int, memory: float, latency: float, link: float) -> float:
@@ -122,7 +119,8 @@ def predicted_us(point: Point) -> float:
     return passes * 1e6 + point.calls["message"]["us"]
 
 
-def _name(point: Point) -> str:
+def name_of(point: Point) -> str:
+    """A point in words."""
     return f"{point.ranks} ranks, {point.rows:,} rows"
 
 
@@ -130,176 +128,75 @@ def _us(value: float | None) -> str:
     return f"{value:,.0f}" if value else "–"
 
 
-def _span(values: list[float]) -> str:
-    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
-    return low if low == high else f"{low} to {high}"
-
-
-def _line(data: dict) -> str:
+def _origin(data: dict) -> str:
     """On what, when, and which code."""
     run = data["runs"][0]
-    ranks = " and ".join(str(each["ranks"]) for each in data["runs"])
-    text = (
-        f"Measured on {ranks} GPUs of one machine ({run['gpu']}), over NCCL, with torch "
-        f"{run['torch'].split('+')[0]} and triton {run['triton']}, {run['date']}, commit "
-        f"`{run['commit']}`; medians on the slowest rank, with nothing in the L2 cache before."
-    )
-    for old in data["runs"]:
-        if old["source"] != run["source"]:
-            text += (
-                f" The rows of {old['ranks']} GPUs were measured with an older version of ours, "
-                f"commit `{old['commit']}`; the sentences above are about the others only."
-            )
-    return f"{text}\n{{ .bench-note data-search-exclude }}"
+    facts = [
+        f"Measured: {' and '.join(str(each['ranks']) for each in data['runs'])} GPUs of one "
+        f"machine ({run['gpu']}), over NCCL",
+        f"torch {run['torch'].split('+')[0]}",
+        f"triton {run['triton']}",
+        run["date"],
+        f"commit `{run['commit']}`",
+        "medians on the slowest rank, with nothing in the L2 cache before",
+    ]
+    facts += [
+        f"{old['ranks']} GPUs with an older version of ours, commit `{old['commit']}`, of which "
+        "no sentence speaks"
+        for old in data["runs"]
+        if old["changed"] > run["changed"]
+    ]
+    return f"{' · '.join(facts)}\n{{ .bench-note data-search-exclude }}\n"
 
 
 def _measured(data: dict) -> Measured:
     run = data["runs"][0]
-    return Measured(f"{run['date']}T00:00:00Z", {"ranks": run["source"]})
+    return Measured(f"{run['date']}T00:00:00Z", run["changed"], run["calls"])
 
 
 def compared(data: dict, call: str) -> Fragment:
-    """Ours, the part of a rank alone, and the others, at every point."""
+    """Ours, the part of a rank alone, and the others, at every point, as a chart and a table."""
     found = list(points(data))
-    body: list[Row | list[str]] = []
-    both = any(point.us(f"{call}, {PUSHED}") for point in found)
+    pushed, alone = f"{call}, {PUSHED}", f"{call}, part alone"
+    columns = {pushed: PUSHED} if any(point.us(pushed) for point in found) else {}
+    columns |= {alone: "its part alone", **OTHERS[call]}
+    keys = {call: CHOOSER, pushed: "pushed", alone: COPY, **MARKS}
+    body, places = [], []
     for point in found:
-        ours = point.calls[call]
-        low, high = _us(ours["us_p20"]), _us(ours["us_p80"])
-        cells = [
-            _name(point),
-            sign(point.factor(call)),
-            f'<b>{_us(ours["us"])}</b> <span class="quiet">{low}–{high}</span>',
-            *([_us(point.us(f"{call}, {PUSHED}"))] if both else []),
-            _us(point.us(f"{call}, part alone")),
-            *(_us(point.us(other)) for other in OTHERS[call]),
-            _us(ours["host_us"]),
-        ]
-        body.append(Row(cells, point.id(call)))
-    head = [
-        "ranks, rows",
-        "against the best other",
-        'µs: ours <span class="quiet">p20–p80</span>',
-        *([PUSHED] if both else []),
-        "its part alone",
-        *OTHERS[call].values(),
-        "processor, ours",
-    ]
-    parts = [_plot(found, call), table(head, body, 2)]
-    parts = [block("\n".join(parts)), _sentence(list(points(today(data))), call), _line(data)]
-    return Fragment("\n\n".join(parts) + "\n", _measured(data))
-
-
-def _plot(found: list[Point], call: str) -> str:
-    """Ours, its part alone and the others over rows and ranks, in µs."""
-    keys = {call: CHOOSER, **{other: MARKS[other] for other in OTHERS[call]}}
-    keys[f"{call}, part alone"] = COPY
-    names = {CHOOSER: "triton_softmax", COPY: "its part alone"}
-    if any(point.us(f"{call}, {PUSHED}") for point in found):
-        keys[f"{call}, {PUSHED}"] = "pushed"
-        names["pushed"] = PUSHED
-    names |= {MARKS[other]: name for other, name in OTHERS[call].items()}
-    columns = []
-    for point in found:
-        values = {key: us for name, key in keys.items() if (us := point.us(name))}
-        tip = [_name(point), f"ours {_us(point.us(call))} µs, processor {_us(point.host(call))} µs"]
-        tip += [f"{names[key]} {_us(us)} µs" for key, us in values.items() if key != CHOOSER]
+        ours, us = point.calls[call], {name: point.us(name) for name in columns}
+        low, high = _us(ours.get("us_p20")), _us(ours.get("us_p80"))
+        written = f'<b>{_us(ours.get("us"))}</b> <span class="quiet">{low}–{high}</span>'
+        cells = [name_of(point), sign(point.factor(call)), written, *map(_us, us.values())]
+        body.append(Row([*cells, _us(ours.get("host_us"))], point.id(call)))
+        tip = [name_of(point)]
+        tip += [f"ours {_us(ours.get('us'))} µs, processor {_us(ours.get('host_us'))} µs"]
+        tip += [f"{columns[name]} {_us(value)} µs" for name, value in us.items() if value]
+        values = {
+            keys[name]: value for name, value in {call: point.us(call), **us}.items() if value
+        }
         label = f"{point.ranks} ranks, {point.rows:,}"
-        columns.append(Column(label, values, tip, f"#{point.id(call)}"))
+        places.append(Column(label, values, tip, f"#{point.id(call)}"))
+    ours_head = 'µs: ours <span class="quiet">p20–p80</span>'
+    head = ["ranks, rows", "against the best other", ours_head, *columns.values()]
     what = f"{call.capitalize()}{' with its gradient' if call == LOSS else ''}"
     title = f"{what}: µs over ranks and rows, less is better"
-    alt = f"{title}: {', '.join(names.values())}. Every number is in the table below."
-    return draw(
-        Plot(
-            title=title,
-            alt=alt,
-            columns=columns,
-            series=[Series(key, names[key]) for key in names],
-            unit="us",
-            log=True,
-        )
-    )
-
-
-def _sentence(found: list[Point], call: str) -> str:
-    """What the table says of ours, in words."""
-    factors = [(factor, point) for point in found if (factor := point.factor(call))]
-    alone = [
-        ours / part
-        for point in found
-        if (ours := point.us(call)) and (part := point.us(f"{call}, part alone"))
-    ]
-    states = [standing(factor) for factor, _ in factors]
-    best = "the faster of the two others" if len(OTHERS[call]) > 1 else "the other"
-    worst, where = min(factors, key=lambda item: item[0])
-    text = (
-        f"Ours is ahead of {best} at {states.count('ahead')} of {len(factors)} points, level at "
-        f"{states.count('level')} and behind at {states.count('behind')}: "
-        f"{_span([factor for factor, _ in factors])} times its speed"
-    )
-    if "behind" in states:
-        text += f", least with {_name(where)} ({worst:.2f})"
-    text += f". It takes {_span(alone)} times as long as a rank takes for its part alone."
-    text += _pushed(found, call)
-    names = {call: "ours", **OTHERS[call]}
-    hosts = [f"{_host(found, name)} for {names[name]}" for name in names]
-    return f"{text} The processor of a rank takes {', '.join(hosts)}. {_held_up(found, call)}"
-
-
-def _pushed(found: list[Point], call: str) -> str:
-    """What pushing its words gains, in words."""
-    name = f"{call}, {PUSHED}"
-    times = [(point, us) for point in found if (us := point.us(name))]
-    if not times:
-        return ""
-    alone = [us / part for point, us in times if (part := point.us(f"{call}, part alone"))]
-    gain = [ours / us for point, us in times if (ours := point.us(call))]
-    return (
-        f" With its words pushed it is {_span(gain)} times as fast as with a message, and takes "
-        f"{_span(alone)} times as long as a part alone."
-    )
-
-
-def _host(found: list[Point], call: str) -> str:
-    """From how many to how many µs the processor takes for a call."""
-    times = [point.calls[call]["host_us"] for point in found if "host_us" in point.calls[call]]
-    return f"{_us(min(times))} to {_us(max(times))} µs" if times else "no measured time"
-
-
-def _held_up(found: list[Point], call: str) -> str:
-    """Where the processor takes longer than the GPU, in words."""
-    slow = [point for point in found if point.held_up(call)]
-    if not slow:
-        return "At no point is that longer than the GPU takes for ours."
-    which = "At all points" if len(slow) == len(found) else f"At {len(slow)} of {len(found)} points"
-    return f"{which} that is longer than the GPU takes for ours: calls in a row wait for it there."
-
-
-def processor(data: dict) -> Fragment:
-    """What is to be said of the processor below what is not there. The tables have the notices."""
-    found = list(points(today(data)))
-    counts = {call: sum(point.held_up(call) for point in found) for call in (SOFTMAX, LOSS)}
-    if not any(counts.values()):
-        return Fragment("")
-    parts = [f"for {call} at {n} of {len(found)}" for call, n in counts.items() if n]
-    text = f"The processor takes longer for a call than the GPU does, {' and '.join(parts)} points."
-    return Fragment(f"{text}\n")
+    alt = f"{title}: {', '.join(columns.values())}. Every number is in the table below."
+    series = [Series(CHOOSER, "triton_softmax")]
+    series += [Series(keys[name], label) for name, label in columns.items()]
+    drawn = over_columns(title, alt, places, series, unit="us", log=True)
+    text = block(f"{drawn}\n{table([*head, 'processor, ours'], body, 2)}")
+    return Fragment(f"{text}\n\n{_origin(data)}", _measured(data))
 
 
 def formula(data: dict) -> Fragment:
     """The formula at the measured points, beside what was measured."""
-    body: list[Row | list[str]] = []
-    of_softmax, of_loss = [], []
-    current = list(points(today(data)))
+    body = []
     for point in points(data):
         wanted, message = predicted_us(point), point.calls["message"]["us"]
         softmax, loss = point.calls[SOFTMAX]["us"], point.calls[LOSS]["us"]
-        if point in current:
-            of_softmax.append(softmax / wanted)
-            of_loss.append(loss / wanted)
         body.append(
             [
-                _name(point),
+                name_of(point),
                 f"{point.rows * point.columns * ITEMSIZE / 2**20:,.0f} MiB each",
                 _us(wanted - message),
                 _us(message),
@@ -308,41 +205,9 @@ def formula(data: dict) -> Fragment:
                 f"{_us(loss)} ({loss / wanted:.2f} ×)",
             ]
         )
-    head = [
-        "ranks, rows",
-        "part of a rank",
-        "µs: elements",
-        "message",
-        "formula",
-        "softmax, measured",
-        "cross-entropy, measured",
-    ]
-    older = len(current) < len(body)
-    text = (
-        f"{'Without the rows of an older version of ours: s' if older else 'S'}oftmax takes "
-        f"{_span(of_softmax)} times as long as the formula says, and "
-        f"cross-entropy with its gradient {_span(of_loss)} times."
-    )
-    if min(of_softmax + of_loss) > 1.0:
-        text += " The formula is too low at every point."
-    for call, ratios in ((SOFTMAX, of_softmax), (LOSS, of_loss)):
-        text += _far_off(call, list(zip(ratios, current, strict=True)))
-    return Fragment(f"{block(table(head, body, 2))}\n\n{text}\n", _measured(data))
-
-
-def _far_off(call: str, ratios: list[tuple[float, Point]]) -> str:
-    """Where a call takes twice as long as the formula says, and what the processor has to do with
-    it."""
-    far = [point for ratio, point in ratios if ratio >= 2.0]
-    if not far:
-        return ""
-    slow = sum(point.held_up(call) for point in far)
-    text = (
-        f" At {len(far)} of {len(ratios)} points it does not account for half of the time of {call}"
-    )
-    if slow:
-        text += f"; at {slow} of these the processor takes longer than the GPU"
-    return f"{text}."
+    head = ["ranks, rows", "part of a rank", "µs: elements", "message", "formula"]
+    drawn = table([*head, "softmax, measured", "cross-entropy, measured"], body, 2)
+    return Fragment(f"{block(drawn)}\n", _measured(data))
 
 
 def constants(data: dict) -> tuple[float, float, float]:
@@ -357,65 +222,84 @@ def constants(data: dict) -> tuple[float, float, float]:
 
 
 def prediction(data: dict) -> Fragment:
-    """What the formula says for more ranks than were measured."""
+    """What the formula says for more ranks than were measured, as a chart and a table."""
     memory, latency, link = constants(data)
     n, N = MATRIX
-    body: list[Row | list[str]] = []
-    for ranks in PREDICTED:
-        whole = seconds(ranks, n, N, ITEMSIZE, memory, latency, link) * 1e6
-        words = seconds(ranks, n, 0, ITEMSIZE, memory, 0.0, link) * 1e6
-        elements = whole - words - latency * 1e6
-        part = f"{N // ranks:,} columns each"
-        body.append([f"{ranks:,} ranks", part, *map(_us, (elements, words, whole))])
-    head = ["over", "part of a rank", "µs, predicted: elements", "words", "all, with the latency"]
-    plot = _predicted_plot(memory, latency, link)
-    text = (
-        f"Here memory moves {memory / 1e12:.1f} TB/s, a message takes {latency * 1e6:.0f} µs "
-        f"before its first byte, and a byte takes {memory / link:,.0f} times as long over the link "
-        "as from memory."
-    )
-    found = block(f"{plot}\n{table(head, body, 2)}")
-    return Fragment(f"{text}\n\n{found}\n", _measured(data))
 
+    def terms(R: int) -> tuple[float, float, float]:
+        """The elements, the words without the latency, and everything, in µs."""
+        elements = seconds(R, n, N, ITEMSIZE, memory, 0.0, float("inf"))
+        words = seconds(R, n, 0, ITEMSIZE, memory, 0.0, link)
+        return elements * 1e6, words * 1e6, (elements + latency + words) * 1e6
 
-def _predicted_plot(memory: float, latency: float, link: float) -> str:
-    """The formula and its terms over twice as many ranks each time."""
-    n, N = MATRIX
+    body = [[f"{R:,} ranks", f"{N // R:,} columns each", *map(_us, terms(R))] for R in PREDICTED]
     columns = []
-    for ranks in (2**i for i in range(1, 11)):
-        of = {
-            CHOOSER: seconds(ranks, n, N, ITEMSIZE, memory, latency, link),
-            COPY: seconds(ranks, n, N, ITEMSIZE, memory, 0.0, float("inf")),
-            BEST: seconds(ranks, n, 0, ITEMSIZE, memory, latency, link),
-        }
-        us = {key: value * 1e6 for key, value in of.items()}
-        tip = [
-            f"{ranks:,} ranks, predicted",
-            f"all: {_us(us[CHOOSER])} µs",
-            f"elements {_us(us[COPY])} µs, message {_us(us[BEST])} µs",
-        ]
-        columns.append(Column(f"{ranks:,} ranks", us, tip))
+    for R in (2**i for i in range(1, 11)):
+        elements, words, whole = terms(R)
+        message = words + latency * 1e6
+        tip = [f"{R:,} ranks, predicted", f"all: {_us(whole)} µs"]
+        tip.append(f"elements {_us(elements)} µs, message {_us(message)} µs")
+        values = {CHOOSER: whole, COPY: elements, BEST: message}
+        columns.append(Column(f"{R:,} ranks", values, tip))
     title = f"{n:,} rows of {N:,} columns over more ranks: µs, predicted"
     alt = f"{title}: all, the elements alone, the message alone."
     series = [Series(CHOOSER, "all"), Series(COPY, "elements"), Series(BEST, "message")]
-    return draw(Plot(title, alt, columns, series, unit="us", lines=True, log=True))
+    drawn = over_columns(title, alt, columns, series, unit="us", lines=True, log=True)
+    head = ["over", "part of a rank", "µs, predicted: elements", "words", "all, with the latency"]
+    return Fragment(f"{block(f'{drawn}{table(head, body, 2)}')}\n", _measured(data))
+
+
+class Quote:
+    """What may be said of a call at the points of today's code."""
+
+    def __init__(self, found: list[Point], call: str) -> None:
+        self.points, self.call, self.count = found, call, len(found)
+        self.factors = [factor for point in found if (factor := point.factor(call))]
+        self.alone = self._over(call, f"{call}, part alone")
+        self.pushed_gain = self._over(call, f"{call}, {PUSHED}")
+        self.pushed_alone = self._over(f"{call}, {PUSHED}", f"{call}, part alone")
+        self.of_formula = Values(us / predicted_us(p) for p in found if (us := p.us(call)))
+        self.held_up = sum(point.held_up(call) for point in found)
+        hosts = {name: Values() for name in (call, *OTHERS[call])}
+        for point in found:
+            for name, times in hosts.items():
+                if us := point.calls[name].get("host_us"):
+                    times.append(us)
+        self.host, *self.host_of_others = hosts.values()
+
+    def _over(self, one: str, other: str) -> Values:
+        pairs = ((point.us(one), point.us(other)) for point in self.points)
+        return Values(first / second for first, second in pairs if first and second)
+
+    ahead = property(lambda self: sum(standing(each) == "ahead" for each in self.factors))
+    behind = property(lambda self: sum(standing(each) == "behind" for each in self.factors))
+    range = property(lambda self: Values(self.factors))
+
+
+def quoted(data: dict) -> SimpleNamespace:
+    """The numbers that pages quote."""
+    found = list(points(today(data)))
+    memory, latency, link = constants(data)
+    return SimpleNamespace(
+        softmax=Quote(found, SOFTMAX),
+        loss=Quote(found, LOSS),
+        memory=memory / 1e12,
+        latency=latency * 1e6,
+        link=memory / link,
+    )
 
 
 def read(root: Path) -> dict | None:
-    """The file of the measurement; None without one. Where nothing but constants of other calls has
-    changed since, its source is today's."""
-    path, changes = root / FILE, root / replanned.FILE
+    """The file of the measurement, where each run says how many of its calls launch something else
+    today; None without one."""
+    path = root / FILE
     if not path.is_file():
         return None
-    data = json.loads(path.read_text(encoding="utf-8"))
-    if changes.is_file():
-        of_hash = {
-            pair["measured"]: pair["now"]
-            for found in json.loads(changes.read_text(encoding="utf-8"))
-            if (pair := found["sources"].get("ranks"))
-        }
-        for run in data["runs"]:
-            run["source"] = of_hash.get(run["source"], run["source"])
+    data, changed = json.loads(path.read_text(encoding="utf-8")), replay.read(root).changed
+    for run in data["runs"]:
+        cells = [replay.cell_of_ranks(run, row) for row in run["rows"]]
+        followed = [cell for cell in cells if cell is not None]
+        run["calls"], run["changed"] = len(followed), len(changed.intersection(followed))
     return data
 
 
@@ -426,9 +310,6 @@ def fragments(root: Path) -> dict[str, Fragment]:
         "ranks-loss": lambda data: compared(data, LOSS),
         "ranks-formula": formula,
         "ranks-prediction": prediction,
-        "ranks-processor": processor,
     }
     data = read(root)
-    if data is None:
-        return dict.fromkeys(make, NOT_MEASURED)
-    return {name: each(data) for name, each in make.items()}
+    return {name: each(data) if data else NOT_MEASURED for name, each in make.items()}

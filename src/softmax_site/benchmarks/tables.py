@@ -1,4 +1,4 @@
-"""Tables as HTML: rows that open out of heat maps, and what stands in their cells.
+"""Tables as HTML: the one function that writes them, and the columns of tables of cases.
 
 On a narrow screen a row becomes a card: its first cell is the title, and each other cell says what
 it is, so that nothing scrolls sideways.
@@ -7,65 +7,99 @@ it is, so that nothing scrolls sideways.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from softmax_bench.report import by_case, ratio, timed
-from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
-from softmax_site.benchmarks.data import anchor, shape_words
-from softmax_site.benchmarks.words import reason_groups, verdict
+from softmax_bench.report import LEVEL, best_peer, by_case, ratio, standing, timed
+from softmax_bench.roster import CHOOSER, COPY, label_of
+from softmax_site.benchmarks.data import DTYPES, anchor, case_words, n_cols, shape_words
+from softmax_site.benchmarks.words import (
+    SIGNS,
+    address,
+    error_text,
+    kernel_words,
+    percent,
+    reason_groups,
+    times,
+    verdict,
+)
+
+Group = dict[str, dict]
+"""The rows of a case by provider."""
+
+
+class Cell(NamedTuple):
+    """A cell as HTML, of a class."""
+
+    text: str
+    css: str = ""
 
 
 class Row(NamedTuple):
-    """Cells as HTML, and where links find the row."""
+    """Cells as HTML, and where links find the row; or, of `kind` "why", a title of those below."""
 
-    cells: list[str]
+    cells: Sequence[str | Cell]
     id: str | None = None
+    kind: str = ""
 
 
 def table(
-    head: list[str], rows: list[Row | list[str]], left: int = 1, also: tuple[int, ...] = ()
+    head: Sequence[str | Cell],
+    rows: Iterable[Row | Sequence[str | Cell]],
+    left: int = 1,
+    also: tuple[int, ...] = (),
+    css: str = "bench-table",
+    caption: str = "",
+    roles: bool = False,
 ) -> str:
-    """A table as HTML; the first `left` columns and those in `also` are words, the others
-    numbers."""
+    """A table as HTML; the first `left` columns and those in `also` are words, the others numbers.
+    `roles` says aloud what a style sheet that moves rows and cells would hide."""
+    numbers = (
+        {at for at in range(left, len(head)) if at not in also} if css == "bench-table" else ()
+    )
+    names = [each.text if isinstance(each, Cell) else each for each in head]
+    labels = [escape(re.sub(r"<[^>]+>", "", name), quote=True) for name in names]
 
-    def words(index: int) -> bool:
-        return index < left or index in also
+    def element(tag: str, role: str, cell: str | Cell, at: int, more: str = "") -> str:
+        text, own = cell if isinstance(cell, Cell) else (cell, "n" if at in numbers else "")
+        of_class = f' class="{own}"' if own else ""
+        of_role = f' role="{role}"' if roles else ""
+        return f"<{tag}{of_role}{more}{of_class}>{text}</{tag}>"
 
-    def cell(index: int, text: str) -> str:
-        css = "" if words(index) else ' class="n"'
-        if index == 0:
-            return f'<th scope="row">{text}</th>'
-        return f'<td{css} data-label="{_attribute(head[index])}">{text}</td>'
+    def line(row: Row) -> str:
+        if row.kind:
+            return (
+                f'<tr class="{row.kind}"><th colspan="{len(head)}" scope="rowgroup">'
+                f"{row.cells[0]}</th></tr>"
+            )
+        first, *rest = row.cells
+        body = element("th", "rowheader", first, 0, ' scope="row"')
+        for at, cell in enumerate(rest, 1):
+            label = f' data-label="{labels[at]}"' if css == "bench-table" else ""
+            body += element("td", "cell", cell, at, label)
+        where = f' id="{row.id}"' if row.id else ""
+        return f"<tr{of_row}{where}>{body}</tr>"
 
-    lines = ['<table class="bench-table"><thead><tr>']
-    lines += [
-        f'<th scope="col"{"" if words(index) else " class=n"}>{name}</th>'
-        for index, name in enumerate(head)
+    of_table, of_group, of_row = (
+        f' role="{role}"' if roles else "" for role in ("table", "rowgroup", "row")
+    )
+    heads = "".join(
+        element("th", "columnheader", cell, at, ' scope="col"') for at, cell in enumerate(head)
+    )
+    lines = [
+        f'<table class="{css}"{of_table}>{f"<caption>{caption}</caption>" if caption else ""}'
+        f"<thead{of_group}><tr{of_row}>{heads}</tr></thead><tbody{of_group}>"
     ]
-    lines.append("</tr></thead><tbody>")
-    for row in rows:
-        cells, name = row if isinstance(row, Row) else (row, None)
-        where = f' id="{name}"' if name else ""
-        body = "".join(cell(index, text) for index, text in enumerate(cells))
-        lines.append(f"<tr{where}>{body}</tr>")
-    lines.append("</tbody></table>")
-    return "\n".join(lines)
-
-
-def _attribute(text: str) -> str:
-    return escape(re.sub(r"<[^>]+>", "", text), quote=True)
+    lines += [line(row if isinstance(row, Row) else Row(row)) for row in rows]
+    return "\n".join([*lines, "</tbody></table>"])
 
 
 def folded(title: str, content: str) -> str:
     """A part of a page that opens on demand, or when a link leads into it."""
-    return "\n".join(
-        [
-            '<details class="note" data-search-exclude>',
-            f"<summary>{escape(title)}</summary>",
-            content,
-            "</details>",
-        ]
+    return (
+        f'<details class="note" data-search-exclude>\n<summary>{escape(title)}</summary>\n'
+        f"{content}\n</details>"
     )
 
 
@@ -73,8 +107,7 @@ class Reasons:
     """Why rows have no result: each reason once, below its table, linked from the cells."""
 
     def __init__(self, name: str, rows: list[dict]):
-        self.name = name
-        self.groups = reason_groups(rows)
+        self.name, self.groups = name, reason_groups(rows)
         self._of = {
             id(row): index for index, group in enumerate(self.groups, 1) for row in group[3]
         }
@@ -94,31 +127,53 @@ class Reasons:
         """The reasons as HTML; nothing where every row has a result."""
         if not self.groups:
             return ""
-        lines = [
+        items = "\n".join(
             f'<li id="why-{self.name}-{index}"><b>{label_of(provider)}</b> {state}, '
             f"{len(rows)} {'case' if len(rows) == 1 else 'cases'}: "
             f"<q>{escape(reason)}</q></li>"
             for index, (provider, state, reason, rows) in enumerate(self.groups, 1)
-        ]
+        )
         title = '<p class="bench-caption">Without a result, and what the library said:</p>'
-        return title + '\n<ul class="bench-reasons">\n' + "\n".join(lines) + "\n</ul>"
+        return f'{title}\n<ul class="bench-reasons">\n{items}\n</ul>'
 
 
-def speed_cell(row: dict | None, reasons: Reasons, share: float = 1.0) -> str:
-    """GB/s, or the state of a row that has none."""
-    value = timed(row)
-    if not row or not value or not row["bytes"]:
-        return reasons.cell(row)
-    return f"{row['bytes'] / value / 1e3 * share:,.0f}"
+# The columns of tables of cases
 
 
-def time_cell(row: dict | None, reasons: Reasons) -> str:
-    """Microseconds, or the state of a row that has none."""
-    value = timed(row)
-    return f"{value:,.1f}" if value else reasons.cell(row)
+class Column(NamedTuple):
+    """The name of a column, and what stands in it for a case."""
+
+    head: str
+    cell: Callable[[Group], str | Cell]
+    words: bool = False
 
 
-def spread_cell(row: dict | None) -> str:
+def some(group: Group) -> dict:
+    """Ours, or the first row of a case where there is none of ours."""
+    return group.get(CHOOSER) or next(iter(group.values()))
+
+
+def of_cases(rows: list[dict], columns: Sequence[Column], linked: bool = True) -> str:
+    """A table of cases; `linked` where links lead to its rows."""
+    body = [
+        Row([column.cell(group) for column in columns], anchor(some(group)) if linked else None)
+        for group in by_case(rows).values()
+    ]
+    words = tuple(at for at, column in enumerate(columns) if column.words)
+    return table([column.head for column in columns], body, also=words)
+
+
+def ours_of(group: Group) -> dict | None:
+    """Our row."""
+    return group.get(CHOOSER)
+
+
+def share_text(value: float | None) -> str:
+    """A share of the copy's speed."""
+    return f"{value:.2f}" if value else "–"
+
+
+def spread_text(row: dict | None) -> str:
     """Microseconds with the 20th and 80th percentile."""
     if not row or not timed(row):
         return "–"
@@ -128,71 +183,110 @@ def spread_cell(row: dict | None) -> str:
     return f'{us["p50"]:,.{digits}f} <span class="quiet">{low}–{high}</span>'
 
 
-def share_cell(value: float | None) -> str:
-    """A share of the copy's speed."""
-    return f"{value:.2f}" if value else "–"
+def of_copy(group: Group) -> float | None:
+    """Our share of the copy's speed."""
+    return ratio(group, COPY)
 
 
-def error_text(value: float | str | None) -> str:
-    """An error with two digits."""
-    if value is None:
-        return "–"
-    return "∞" if value == "inf" else f"{float(value):.1e}"
+class Columns:
+    """The columns that several tables have, with the reasons to which their cells link."""
+
+    def __init__(self, reasons: Reasons):
+        self.reasons = reasons
+
+    shape = Column("shape", lambda group: shape_words(some(group)))
+    verdict = Column("against the best other", verdict, True)
+    spread = Column(
+        'µs <span class="quiet">p20–p80</span>', lambda group: spread_text(ours_of(group))
+    )
+    kernel = Column("kernel", lambda group: kernel_words(ours_of(group)), True)
+    error = Column("error", lambda group: error_text((ours_of(group) or {}).get("max_rel_error")))
+
+    @staticmethod
+    def share(of: Callable[[Group], float | None] = of_copy, head: str = "of a copy") -> Column:
+        """Our share of the copy's speed."""
+        return Column(head, lambda group: share_text(of(group)))
+
+    def us(self, row: dict | None) -> str:
+        """Microseconds, or the state of a row that has none."""
+        value = timed(row)
+        return f"{value:,.1f}" if value else self.reasons.cell(row)
+
+    def gbs(self, row: dict | None) -> str:
+        """GB/s, or the state of a row that has none."""
+        value = timed(row)
+        if not row or not value or not row["bytes"]:
+            return self.reasons.cell(row)
+        return f"{row['bytes'] / value / 1e3:,.0f}"
+
+    def time(self, name: str, head: str | None = None) -> Column:
+        """The time of a provider."""
+        return Column(head or label_of(name), lambda group: self.us(group.get(name)))
+
+    def speed(self, name: str, head: str | None = None) -> Column:
+        """The speed of a provider."""
+        return Column(head or label_of(name), lambda group: self.gbs(group.get(name)))
+
+    def best_time(self) -> Column:
+        """The time of the best other library."""
+        return Column("best other", lambda group: self.us(group.get(best_peer(group) or "")))
 
 
-def kernel_words(row: dict | None) -> str:
-    """The kernels that were launched, as the site calls them.
+# Heat maps: lengths by kinds of call, each cell with a sign, a number and a link
 
-    >>> kernel_words({"kernels": ["softmax_forward_aligned_rows_kernel", "single_block"]})
-    'aligned rows, single block'
-    """
-    if not row or not row["kernels"]:
-        return "–"
-    names = [
-        re.sub(r"^(softmax|log_softmax|logsumexp)_(forward_|backward_)?|_kernel$", "", name)
-        for name in row["kernels"]
-    ]
-    return ", ".join(dict.fromkeys(name.replace("_", " ") for name in names))
+LEGEND = (
+    '<p class="bench-caption">× the speed of the fastest other library with a right answer · '
+    f'<span class="level">=</span> within {percent(LEVEL)} · <span class="behind">▼</span> '
+    "behind · <b>odd lengths bold</b> · a cell opens its row: times, percentiles, kernel, error</p>"
+)
+STEPS = (1.1, 1.25, 1.5, 2.0)
+"""Where the blue of a lead gets darker."""
 
 
-def case_table(rows: list[dict], reasons: Reasons, share=None, times: bool = False) -> str:
-    """Every case in full: verdict, share of the copy, time, kernel, error, and the others.
+def heat_cell(group: Group | None) -> Cell:
+    """One case: "=", "▼" and the ratio, or the ratio alone where ours is ahead."""
+    if group is None or CHOOSER not in group:
+        return Cell("·", "none")
+    ours, peer = group[CHOOSER], best_peer(group)
+    if peer is None:
+        return Cell("only", "none")
+    factor = ratio(group, peer)
+    state, css = standing(factor), standing(factor)
+    written = times(factor) if factor else "none"
+    said = f"{written} times" if factor else "no right answer, against"
+    if state == "ahead" and factor:
+        css, text = f"ahead s{1 + sum(factor >= limit for limit in STEPS)}", f"{factor:.2f}"
+    else:
+        text = SIGNS[state] if state == "level" else f"{SIGNS[state]}\N{THIN SPACE}{written}"
+        said = f"{state}, {said}"
+    label = escape(f"{case_words(ours)}: {said} the speed of {label_of(peer)}")
+    return Cell(f'<a href="{address(ours)}" aria-label="{label}">{text}</a>', css)
 
-    `share` gives our share of the copy's speed where it is not against the copy of the case.
-    """
-    there = {row["provider"] for row in rows}
-    others = [name for name in (COPY, *LIBRARIES) if name in there]
-    cell = time_cell if times else speed_cell
-    body: list[Row | list[str]] = []
+
+def heat_map(caption: str, rows: list[dict]) -> str:
+    """Lengths by kinds of call, float32 first. A row is a length, so the table reads down on a
+    phone; the style sheet turns it on its side where the screen is wide."""
+    names = ["op", "direction", "dtype"]
+    kinds = sorted(
+        {tuple(row[name] for name in names) for row in rows},
+        key=lambda kind: (kind[0] != "log_softmax", kind[1] != "forward", DTYPES.index(kind[2])),
+    )
+    shown = [at for at in (0, 1) if len({kind[at] for kind in kinds}) > 1]
+    heads = []
+    for kind in kinds:
+        name = " ".join(kind[at] for at in shown)
+        heads.append(f"<span>{f'<b>{name}</b> ' if name else ''}{kind[2]}</span>")
+    groups = {}
     for group in by_case(rows).values():
-        ours = group.get(CHOOSER)
-        some = ours or next(iter(group.values()))
-        reached = (share or (lambda group: ratio(group, COPY)))(group)
-        error = ours["max_rel_error"] if ours else None
-        body.append(
-            Row(
-                [
-                    shape_words(some),
-                    verdict(group),
-                    share_cell(reached),
-                    spread_cell(ours),
-                    kernel_words(ours),
-                    error_text(error),
-                    f"<b>{cell(ours, reasons)}</b>",
-                    *(cell(group.get(name), reasons) for name in others),
-                ],
-                anchor(some),
-            )
-        )
-    unit = "µs" if times else "GB/s"
-    head = [
-        "shape",
-        "against the best other",
-        "of a copy",
-        'µs <span class="quiet">p20–p80</span>',
-        "kernel",
-        "error",
-        f"{unit}: ours",
-        *(label_of(name) for name in others),
+        row = some(group)
+        groups[*(row[name] for name in names), n_cols(row)] = group
+    lengths = sorted({n_cols(row) for row in rows})
+    body = [
+        [
+            Cell(f"<span>{length:,}</span>", "odd" if length % 2 else ""),
+            *(heat_cell(groups.get((*kind, length))) for kind in kinds),
+        ]
+        for length in lengths
     ]
-    return table(head, body, 2, also=(4,))
+    drawn = table([Cell("length", "corner"), *heads], body, css="heat", caption=caption, roles=True)
+    return drawn.replace("<table ", f'<table style="--kinds: {len(kinds)}" ', 1) + LEGEND

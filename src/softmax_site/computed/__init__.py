@@ -9,15 +9,7 @@ from __future__ import annotations
 
 import importlib
 
-NAMES = (
-    "aligned_ptx",
-    "compiled",
-    "primer",
-    "rounding_table",
-    "spills",
-    "split_rows_trace",
-    "worked_views",
-)
+NAMES = ("compiled", "primer", "rounding_table", "split_rows_trace", "worked_views")
 
 
 def generate(name: str) -> dict[str, str]:

@@ -1,42 +1,96 @@
-"""What the alignment of rows does to the loads and stores of the single-block kernel."""
+"""What the compiler makes of a kernel: how wide its loads and stores are, and what it spills."""
 
 from __future__ import annotations
 
+import re
+
 import triton
 
-from softmax_bench.compilation import Request, compile_many
+from softmax_bench.compilation import Compilation, Request, compile_many, geometry_request
+from softmax_tutorial.single_block import num_warps_for_block
+from triton_softmax.config.space import RowTile
 
-KERNEL = "triton_softmax.kernels.single_block:softmax_forward_single_block_kernel"
+KERNEL = "softmax_tutorial.single_block:softmax_forward_single_block_kernel"
 INTEGERS = ("x_row_stride", "y_row_stride", "n_cols")
+SIGNATURE = {"x_ptr": "*fp32", "y_ptr": "*fp32", **dict.fromkeys(INTEGERS, "i32")}
+BLOCKS = (16_384, 32_768, 65_536, 131_072)
+BLOCK_COLS, NUM_WARPS = 4096, 4
+ODD_ROWS = (("packed_rows", 1), ("aligned_rows", 8))
+"""Kernels of the library, and the length of their vectors."""
 
 
-def request(aligned: bool) -> Request:
-    """The forward kernel on 1,024 float32 elements for sm_90."""
-    signature = {"x_ptr": "*fp32", "y_ptr": "*fp32", **dict.fromkeys(INTEGERS, "i32")}
-    return Request(
-        KERNEL,
-        signature,
-        {"LOG": False, "BLOCK_SIZE": 1024},
-        "sm_90",
-        aligned=INTEGERS if aligned else (),
-    )
+def single_block(size: int, num_warps: int = 4, aligned: bool = False) -> Request:
+    """The forward kernel of the tutorial; strides and length multiples of 16, or anything."""
+    constants = {"LOG": False, "BLOCK_SIZE": size}
+    known = INTEGERS if aligned else ()
+    return Request(KERNEL, SIGNATURE, constants, "sm_90", aligned=known, num_warps=num_warps)
+
+
+def odd_row(name: str, vector: int) -> Request:
+    """Softmax of one bfloat16 row per program; nothing is promised about strides or length."""
+    how = RowTile(block_rows=1, block_cols=BLOCK_COLS, vector=vector, barrier=False)
+    return geometry_request(name, "softmax", "bf16", how, num_warps=NUM_WARPS)
+
+
+def first_of_each(result: Compilation) -> list[str]:
+    """The first instruction of every kind that loads from global memory or stores to it, as the
+    compiler wrote it."""
+    lines: dict[str, str] = {}
+    for line in result.ptx.splitlines():
+        access = re.search(r"\b(?:ld|st)\.(?:volatile\.)?global[\w.:]*", line)
+        if access:
+            lines.setdefault(access[0], line.strip())
+    return list(lines.values())
+
+
+def widths(what: str, kernels: dict[str, Compilation], under: str) -> str:
+    """A table of instructions: how each kernel loads and stores."""
+    lines = [f"| {what} | loads | stores |", "| --- | --- | --- |"]
+    for name, result in kernels.items():
+        cells = [
+            ", ".join(f"{count} × `{access}`" for access, count in counts.items())
+            for counts in (result.global_loads, result.global_stores)
+        ]
+        lines.append("| " + " | ".join([name, *cells]) + " |")
+    under = f"Per thread, for {under} Triton {triton.__version__}."
+    return "\n".join([*lines, "", under, ""])
+
+
+def spills(results: list[Compilation]) -> str:
+    """A table of blocks: elements per thread, registers, bytes spilled, loads in the code."""
+    lines = [
+        "| columns, up to | elements per thread | registers per thread | bytes spilled per thread "
+        "| loads in the code |",
+        "|---:|---:|---:|---:|---:|",
+    ]
+    for size, result in zip(BLOCKS, results, strict=True):
+        loads = sum(result.global_loads.values())
+        lines.append(
+            f"| {size:,} | {size // 1024} | {result.registers} | {result.spill_bytes} | {loads} |"
+        )
+    return "\n".join([*lines, "", f"Compiled with Triton {triton.__version__}.", ""])
 
 
 def generate() -> dict[str, str]:
-    """A table of instructions by alignment."""
-    lines = ["| row stride and length | loads | stores |", "| --- | --- | --- |"]
-    for label, result in zip(
-        ("multiples of 16", "anything"), compile_many([request(True), request(False)])
-    ):
-        cells = [
-            ", ".join(f"{n} × `{name}`" for name, n in table.items())
-            for table in (result.global_loads, result.global_stores)
-        ]
-        lines.append("| " + " | ".join([label, *cells]) + " |")
-    lines += [
-        "",
-        "Per thread, for 1,024 float32 elements on 4 warps, compiled for sm_90 by Triton "
-        f"{triton.__version__}.",
-        "",
-    ]
-    return {"docs/_computed/single-block-width.md": "\n".join(lines)}
+    """The tables, and one instruction of each kind."""
+    assert num_warps_for_block(BLOCKS[-1]) == 32
+    requests = [single_block(1024, aligned=True), single_block(1024)]
+    requests += [odd_row(*kernel) for kernel in ODD_ROWS]
+    requests += [single_block(size, num_warps=32) for size in BLOCKS]
+    aligned, anything, *rest = compile_many(requests)
+    odd = {f"`{name}`, vector {vector}": each for (name, vector), each in zip(ODD_ROWS, rest)}
+    excerpt = ["\n".join([f"// {name}", *first_of_each(each)]) for name, each in odd.items()]
+    of_odd = (
+        f"a block of {BLOCK_COLS:,} bfloat16 elements on {NUM_WARPS} warps, any row stride; "
+        "compiled for sm_90 by"
+    )
+    return {
+        "docs/_computed/single-block-width.md": widths(
+            "row stride and length",
+            {"multiples of 16": aligned, "anything": anything},
+            "1,024 float32 elements on 4 warps, compiled for sm_90 by",
+        ),
+        "docs/_computed/aligned-ptx.md": widths("kernel", odd, of_odd),
+        "docs/_computed/aligned-ptx.txt": "\n\n".join(excerpt).replace("`", "") + "\n",
+        "docs/_computed/spills.md": spills(rest[len(ODD_ROWS) :]),
+    }

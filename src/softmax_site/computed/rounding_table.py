@@ -6,11 +6,12 @@ Errors are relative and measured in float32 beside float64; each is the worst of
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from triton_softmax.reference import softmax_vjp
+from softmax_tutorial.reference import softmax_vjp
 
 U = 2.0**-24
 """Unit roundoff of float32."""
@@ -33,11 +34,12 @@ class Choice(NamedTuple):
     """One decision, both ways."""
 
     what: str
-    otherwise: str
-    loses: Error
-    here: str
-    keeps: Error
     shown: str
+    """Where the page proves the bounds."""
+    otherwise: str
+    here: str
+    measure: Callable[[], tuple[Error, Error]]
+    """What it costs otherwise, and here."""
 
 
 def power(value: float) -> str:
@@ -191,70 +193,58 @@ def logsumexp(n: int = 128) -> tuple[Error, Error]:
     )
 
 
-def choices() -> list[Choice]:
-    """What the table shows, in the order of the page."""
-    rows = (
-        (
-            "statistics, bfloat16 input",
-            "1,000 equal terms summed in bfloat16",
-            "float32, one rounding at the end",
-            r"\eqref{round-once}",
-            statistics,
-        ),
-        (
-            "exponent of a row with an offset of 10,000",
-            r"$x \kappa - m \kappa$",
-            r"$(x - m)\, \kappa$",
-            r"\eqref{exp2-scale-first-error} \eqref{exp2-subtract-first-error}",
-            order,
-        ),
-        (
-            "sum of a row of 2¹⁸ numbers",
-            "in order",
-            "in a tree",
-            r"\eqref{softmax-error-bound}",
-            summation,
-        ),
-        (
-            "online denominator of 2¹⁴ numbers",
-            "number by number",
-            "tiles of 1,024, merged in a tree",
-            r"\eqref{online-error-bound}",
-            online,
-        ),
-        (
-            r"products $y_j\, \mathit{dy}_j$ of the backward pass",
-            "rounded to bfloat16",
-            "float32",
-            r"\eqref{vjp-error-bound}",
-            gradient,
-        ),
-        (
-            "gradient of log-sum-exp, offset 10,000",
-            r"from the rounded $\ell$",
-            "from $m$ and $d$",
-            "([below](#the-gradient-of-log-sum-exp))",
-            logsumexp,
-        ),
-    )
-    found = []
-    for what, otherwise, here, shown, measure in rows:
-        loses, keeps = measure()
-        found.append(Choice(what, otherwise, loses, here, keeps, shown))
-    return found
-
-
-def table() -> str:
-    """The choices in Markdown."""
-    lines = ["| where rounding enters | one way | a better way |", "|---|---|---|"]
-    for what, otherwise, loses, here, keeps, shown in choices():
-        worse, better = (
-            f"{power(each.measured)}{SPACE}≤{SPACE}{power(each.bound)}" for each in (loses, keeps)
-        )
-        lines.append(f"| {what} {shown} | {otherwise}<br>{worse} | {here}<br>**{better}** |")
-    return "\n".join([*lines, ""])
+CHOICES = (
+    Choice(
+        "statistics, bfloat16 input",
+        r"\eqref{round-once}",
+        "1,000 equal terms summed in bfloat16",
+        "float32, one rounding at the end",
+        statistics,
+    ),
+    Choice(
+        "exponent of a row with an offset of 10,000",
+        r"\eqref{exp2-scale-first-error} \eqref{exp2-subtract-first-error}",
+        r"$x \kappa - m \kappa$",
+        r"$(x - m)\, \kappa$",
+        order,
+    ),
+    Choice(
+        "sum of a row of 2¹⁸ numbers",
+        r"\eqref{softmax-error-bound}",
+        "in order",
+        "in a tree",
+        summation,
+    ),
+    Choice(
+        "online denominator of 2¹⁴ numbers",
+        r"\eqref{online-error-bound}",
+        "number by number",
+        "tiles of 1,024, merged in a tree",
+        online,
+    ),
+    Choice(
+        r"products $y_j\, \mathit{dy}_j$ of the backward pass",
+        r"\eqref{vjp-error-bound}",
+        "rounded to bfloat16",
+        "float32",
+        gradient,
+    ),
+    Choice(
+        "gradient of log-sum-exp, offset 10,000",
+        "([below](#the-gradient-of-log-sum-exp))",
+        r"from the rounded $\ell$",
+        "from $m$ and $d$",
+        logsumexp,
+    ),
+)
 
 
 def generate() -> dict[str, str]:
-    """The table by its path."""
-    return {"docs/_computed/rounding-table.md": table()}
+    """The table in Markdown."""
+    lines = ["| where rounding enters | one way | a better way |", "|---|---|---|"]
+    for what, shown, otherwise, here, measure in CHOICES:
+        worse, better = (
+            f"{power(each.measured)}{SPACE}≤{SPACE}{power(each.bound)}" for each in measure()
+        )
+        lines.append(f"| {what} {shown} | {otherwise}<br>{worse} | {here}<br>**{better}** |")
+    return {"docs/_computed/rounding-table.md": "\n".join([*lines, ""])}

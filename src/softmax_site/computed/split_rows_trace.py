@@ -20,7 +20,7 @@ import torch
 import triton.language as tl  # noqa: F401  (looked for by the interpreter, among our globals)
 from triton.runtime import interpreter
 
-from triton_softmax.kernels.split_rows_simple import split_rows_simple_kernel
+from softmax_tutorial.split_rows_simple import split_rows_simple_kernel
 
 PATH = "src/softmax_site/figures/split_rows_trace.json"
 CHUNKS, BLOCK = 4, 8

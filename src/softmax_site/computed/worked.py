@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from triton_softmax import reference
+from softmax_tutorial import reference
 
 X = np.array([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]])
 DY = np.array([[0.1, 0.2, 0.7], [0.2, 0.3, 0.5]])

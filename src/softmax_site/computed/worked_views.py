@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from softmax_site.computed import worked
-from softmax_site.markdown import to_mathml
+from softmax_site.equations import to_mathml
 
 
 def _cell(value: float, digits: int, scale: float) -> str:
@@ -22,14 +22,8 @@ def _matrix(latex: str, says: str, values: np.ndarray, digits: int = 4) -> list[
         for row in values.tolist()
     ]
     caption = f"<figcaption>{to_mathml(latex, display=False)}<br>{says}</figcaption>"
-    return [
-        "<figure>",
-        caption,
-        '<table class="matrix"><tbody>',
-        *rows,
-        "</tbody></table>",
-        "</figure>",
-    ]
+    table = ['<table class="matrix"><tbody>', *rows, "</tbody></table>"]
+    return ["<figure>", caption, *table, "</figure>"]
 
 
 def generate() -> dict[str, str]:

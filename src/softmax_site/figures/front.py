@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-import struct
-import zlib
 from pathlib import Path
 
+from softmax_site.benchmarks import quoted
 from softmax_site.benchmarks.data import newest
-from softmax_site.figures import home, share
+from softmax_site.benchmarks.values import filled
+from softmax_site.figures import moving, share
 
 README = "README.md"
 SOCIAL = "docs/assets/social.png"
@@ -18,7 +18,6 @@ DRAWINGS = {scheme: f"docs/assets/share-{scheme}.svg" for scheme in ("light", "d
 TITLE = "Share of a plain copy’s speed, by row length"
 SANS = 'font-family="Inter, system-ui, -apple-system, Segoe UI, Roboto, Arial, sans-serif"'
 _MADE = re.compile(r"(<!-- made from the data -->\n).*?(<!-- until here -->)", re.S)
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def data_of(root: Path) -> dict:
@@ -39,21 +38,28 @@ def drawings(root: Path) -> dict[str, str]:
     }
 
 
+def said(root: Path, part: str) -> str:
+    """A part of the home page, with its numbers, as text without HTML."""
+    home = (root / "docs/index.md").read_text("utf8")
+    found = re.search(rf"<!-- {part} -->(.*?)<!-- /{part} -->", home, re.S)
+    if found is None:
+        raise ValueError(f"docs/index.md has no part <!-- {part} -->")
+    return filled(found[1].strip(), quoted.load(root), bare=True)
+
+
 def readme(root: Path) -> str:
-    """The README with what it says of the data."""
-    data = data_of(root)
-    result = home.result(data)
-    alt = share.alt(share.rows(data))
+    """The README with what the home page says of the data."""
+    alt = share.alt(share.rows(data_of(root)))
     made = "\n".join(
         [
-            home.claim(result),
+            said(root, "claim"),
             "",
             "<picture>",
             f'  <source media="(prefers-color-scheme: dark)" srcset="{DRAWINGS["dark"]}">',
             f'  <img src="{DRAWINGS["light"]}" width="720" alt="{alt}">',
             "</picture>",
             "",
-            home.caption(result),
+            said(root, "caption"),
             "",
         ]
     )
@@ -67,14 +73,15 @@ def readme(root: Path) -> str:
 def social_page(root: Path) -> str:
     """The picture of a shared link as a page of 1,200 by 630 pixels that needs nothing else."""
     data = data_of(root)
-    result = home.result(data)
+    names = quoted.load(root)
+    grid, machine = names["grid"], names["machine"]
     colours = share.palettes(root)["light"]
     drawn = share.svg(share.rows(data), 640, 19, "width='640'", TITLE)
     numbers = f"""
-<p><b>{result.of_copy:.2f}</b> of a plain copy’s speed</p>
-<p><b>{result.over_best:.2f} ×</b> the best other library</p>
-<p class="quiet">{result.gpu}, {result.cases} cases: {result.ahead} ahead,
-{result.level} level, {result.behind} behind</p>"""
+<p><b>{grid.of_copy.median:.2f}</b> of a plain copy’s speed</p>
+<p><b>{grid.over_best:.2f} ×</b> the best other library</p>
+<p class="quiet">{machine.gpu}, {grid.cases} cases: {grid.ahead} ahead,
+{grid.level} level, {grid.behind} behind</p>"""
     return share.alone(
         f"""<!doctype html><meta charset="utf-8"><style>
 @font-face {{ font-family: serif4; src: url("fonts/SourceSerif4.woff2"); font-weight: 200 900 }}
@@ -92,50 +99,20 @@ p {{ font-size: 22px; margin: 6px 0 }} b {{ color: var(--ours); font: 600 40px s
     )
 
 
-def digest(page: str) -> str:
+def digest(page: str) -> bytes:
     """What the picture says it was made of."""
-    return hashlib.sha256(page.encode()).hexdigest()
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    checked = kind + content
-    return struct.pack(">I", len(content)) + checked + struct.pack(">I", zlib.crc32(checked))
-
-
-def signed(png: bytes, page: str) -> bytes:
-    """A PNG that says which page it is a picture of, in a text chunk after its header."""
-    head = len(_SIGNATURE) + 25
-    return png[:head] + _chunk(b"tEXt", b"Source\0" + digest(page).encode()) + png[head:]
-
-
-def source_of(png: bytes) -> str | None:
-    """The digest of the page that a PNG is a picture of.
-
-    >>> source_of(signed(_SIGNATURE + bytes(25), "page")) == digest("page")
-    True
-    """
-    found = re.search(rb"tEXtSource\0([0-9a-f]{64})", png)
-    return found[1].decode() if found else None
+    return hashlib.sha256(page.encode()).hexdigest().encode()
 
 
 def photograph(page: str, root: Path) -> bytes:
-    """The page as Chromium shows it."""
-    import shutil
-
-    from playwright.sync_api import sync_playwright
-
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))))
+    """The page as Chromium shows it, a PNG with the page's digest after its end."""
     # Beside the fonts, since a page without an address may load no files.
     source = root / "docs/assets/social.html"
     source.write_text(page, "utf8")
     try:
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            view = browser.new_page(viewport={"width": 1200, "height": 630})
+        with moving.tab(width=1200, height=630) as view:
             view.goto(source.as_uri())
             view.evaluate("document.fonts.ready")
-            png = view.screenshot()
-            browser.close()
+            return view.screenshot() + digest(page)
     finally:
         source.unlink()
-    return png

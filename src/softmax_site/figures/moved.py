@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from softmax_site import cells, kernel_source, tiny_triton
-from softmax_site.tiny_triton import Tensor, modules
+from softmax_playground import cells, kernel_source, small_triton
+from softmax_playground.small_triton import Tensor, library
 
 LADDER = ("naive", "three_loops", "two_loops", "single_block")
 ROWS, COLS = 2, 6
@@ -28,11 +28,11 @@ LINES = {"forward": "naive", "backward": "naive-backward"}
 """The cells in which every line of PyTorch is a kernel."""
 
 
-def launched(root: Path, way: str, rung: str) -> tiny_triton.Trace:
+def launched(root: Path, way: str, rung: str) -> small_triton.Trace:
     """The trace of a rung's kernel."""
     module, sizes, constants = LAUNCHES[way][rung]
-    module, name = f"triton_softmax.kernels.{module}", f"softmax_{way}_{module}_kernel"
-    kernel = modules.load(kernel_source.needed(root / "src", [(module, name)]))[module][name]
+    module, name = f"softmax_tutorial.{module}", f"softmax_{way}_{module}_kernel"
+    kernel = library.load(kernel_source.needed(root / "src", [(module, name)]))[module][name]
     names = ("x", "y") if way == "forward" else ("y", "dy", "dx")
     tensors = [Tensor([[0.25] * COLS] * ROWS, name=each) for each in names]
     programs = 1 if "BLOCK_ROWS" in constants else ROWS
@@ -40,16 +40,16 @@ def launched(root: Path, way: str, rung: str) -> tiny_triton.Trace:
     return kernel[(programs,)](*tensors, *strides, *sizes, LOG=False, **constants)
 
 
-def in_lines(root: Path, way: str) -> tiny_triton.Trace:
+def in_lines(root: Path, way: str) -> small_triton.Trace:
     """The trace of the naive lines, each a kernel."""
     cell = cells.read(root, LINES[way])
-    with tiny_triton.record() as trace:
+    with small_triton.record() as trace:
         for text in cell.texts():
-            tiny_triton.run(text, Tensor=Tensor, empty=tiny_triton.empty, inf=float("inf"))
+            small_triton.run(text, Tensor=Tensor, empty=small_triton.empty, inf=float("inf"))
     return trace
 
 
-def passes(trace: tiny_triton.Trace) -> list[tuple[str, str, str]]:
+def passes(trace: small_triton.Trace) -> list[tuple[str, str, str]]:
     """What a trace moves: ("read" or "write", the tensor, "MN" or "M") for the n-th time that each
     element of a tensor is read or written, in the order in which these begin."""
     found: dict[tuple, int] = {}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
 from softmax_bench.report import best_peer, by_case, ratio, standing
 from softmax_bench.roster import CHOOSER, COPY
+from softmax_site.benchmarks.charts import tag
 from softmax_site.benchmarks.data import n_cols, of_suite
 
 SUITE, DTYPE = "forward", "bfloat16"
@@ -75,7 +77,7 @@ def verdict(factor: float) -> tuple[str, str]:
     return "=", "var(--quiet)"
 
 
-def apart(places: list[float], widths: list[float], low: float, high: float) -> list[float]:
+def apart(places: Sequence[float], widths: Sequence[float], low: float, high: float) -> list[float]:
     """Centres of labels that stand as near to their places as they can without touching.
 
     >>> apart([10, 20, 200], [40, 40, 40], 0, 300)
@@ -89,60 +91,46 @@ def apart(places: list[float], widths: list[float], low: float, high: float) -> 
     return [centre - max(0, over) for centre in centres] if over > 0 else centres
 
 
+def text(x: float, y: float, content: str, **more: object) -> str:
+    """Words, quiet unless they have a colour."""
+    return tag("text", escape(content), x=x, y=y, **{"fill": "var(--quiet)", **more})
+
+
 def svg(shown: list[Row], width: int, pitch: float, attributes: str, title: str = "") -> str:
     """The drawing: a line for each length, three marks on it. Colours are the site's variables."""
-    left, right, top = 80, width - 74, 24 + (28 if title else 0)
-    bottom = top + pitch * len(shown)
-    most = max(1.0, *(max(row.ours, row.best) for row in shown))
+    left, right, top = 80.0, width - 74.0, 24 + (28 if title else 0)
+    bottom = round(top + pitch * len(shown))
+    most = max(1.0, *(max(row.ours, row.best) for row in shown)) + 0.01
+    strong = {"font_weight": 600, "text_anchor": "end"}
 
     def x(share: float) -> float:
-        return left + (right - left) * share / (most + 0.01)
+        return left + (right - left) * share / most
 
-    def text(at: float, y: float, content: str, more: str = "") -> str:
-        return f'<text x="{at:.1f}" y="{y:.1f}" {more}>{escape(content)}</text>'.replace(" >", ">")
-
-    quiet = 'fill="var(--quiet)"'
-    height = round(bottom + 24)
-    out = [f'<svg viewBox="0 0 {width} {height}" font-size="12" {attributes}>']
+    out = []
     if title:
-        out.append(text(0, 16, title, 'font-size="14" font-weight="600" fill="var(--ink)"'))
-    for percent in (0, 25, 50, 75, 100):
-        at = x(percent / 100)
-        end = percent == 100
-        out.append(
-            f'<path d="M{at:.1f} {top - 4}V{bottom:.0f}" '
-            f'stroke="var({"--quiet" if end else "--rule"})"/>'
-        )
-        label = "a copy" if end else f"{percent} %" if percent else "0"
-        out.append(text(at, top - 9, label, f'text-anchor="middle" {quiet}'))
-    out.append(text(left - 12, top - 9, "row length", f'text-anchor="end" {quiet}'))
-    out.append(text(width, top - 9, "× best", f'text-anchor="end" {quiet}'))
+        out.append(text(0, 16, title, font_size=14, font_weight=600, fill="var(--ink)"))
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        colour = "var(--quiet)" if share == 1 else "var(--rule)"
+        out.append(tag("path", d=f"M{x(share):.1f} {top - 4}V{bottom}", stroke=colour))
+        label = "a copy" if share == 1 else f"{share:.0%}".replace("%", " %") if share else "0"
+        out.append(text(x(share), top - 9, label, text_anchor="middle"))
+    out.append(text(left - 12, top - 9, "row length", text_anchor="end"))
+    out.append(text(width, top - 9, "× best", text_anchor="end"))
     for at, row in enumerate(shown):
         y = top + pitch * (at + 0.5)
-        odd = row.length % 2
-        weight = 'font-weight="700" fill="var(--ink)"' if odd else quiet
-        out.append(text(left - 12, y + 4, f"{row.length:,}", f'text-anchor="end" {weight}'))
-        ends = [x(share) for share in (row.torch, row.best, row.ours)]
-        out.append(
-            f'<path d="M{min(ends):.1f} {y:.1f}H{max(ends):.1f}" '
-            'stroke="var(--rule)" stroke-width="4"/>'
-        )
-        out.append(
-            f'<circle cx="{x(row.torch):.1f}" cy="{y:.1f}" r="4.8" '
-            'fill="var(--paper)" stroke="var(--torch)" stroke-width="1.6"/>'
-        )
-        out.append(
-            f'<rect x="{x(row.best) - 3:.1f}" y="{y - 3:.1f}" width="6" height="6" '
-            'fill="var(--best)"/>'
-        )
-        out.append(
-            f'<circle cx="{x(row.ours):.1f}" cy="{y:.1f}" r="5" '
-            'fill="var(--ours)" stroke="var(--paper)"/>'
-        )
+        bold = {"font_weight": 700, "fill": "var(--ink)"} if row.length % 2 else {}
+        out.append(text(left - 12, y + 4, f"{row.length:,}", text_anchor="end", **bold))
+        ours, best, torch = x(row.ours), x(row.best), x(row.torch)
+        ends = f"M{min(ours, best, torch):.1f} {y:.1f}H{max(ours, best, torch):.1f}"
+        out.append(tag("path", d=ends, stroke="var(--rule)", stroke_width=4))
+        ring = {"fill": "var(--paper)", "stroke": "var(--torch)", "stroke_width": 1.6}
+        out.append(tag("circle", cx=torch, cy=y, r=4.8, **ring))
+        square = {"width": 6, "height": 6, "fill": "var(--best)"}
+        out.append(tag("rect", x=best - 3, y=y - 3, **square))
+        dot = {"fill": "var(--ours)", "stroke": "var(--paper)"}
+        out.append(tag("circle", cx=ours, cy=y, r=5, **dot))
         words, colour = verdict(row.factor)
-        out.append(
-            text(width, y + 4, words, f'text-anchor="end" font-weight="600" fill="{colour}"')
-        )
+        out.append(text(width, y + 4, words, fill=colour, **strong))
     last = shown[-1]
     labels = sorted(
         [
@@ -151,11 +139,14 @@ def svg(shown: list[Row], width: int, pitch: float, attributes: str, title: str 
             (x(last.ours), 92, "triton_softmax", "var(--ours)"),
         ]
     )
-    centres = apart([each[0] for each in labels], [each[1] for each in labels], left, right + 20)
-    for centre, (_, _, name, colour) in zip(centres, labels):
-        more = f'text-anchor="middle" font-weight="600" fill="{colour}"'
-        out.append(text(centre, bottom + 14, name, more))
-    return "\n".join([*out, "</svg>"])
+    places, widths, names, colours = zip(*labels, strict=True)
+    for centre, name, colour in zip(apart(places, widths, left, right + 20), names, colours):
+        middle = {"text_anchor": "middle", "font_weight": 600, "fill": colour}
+        out.append(text(centre, bottom + 14, name, **middle))
+    content = "\n".join(out)
+    return (
+        f'<svg viewBox="0 0 {width} {bottom + 24}" font-size="12" {attributes}>\n{content}\n</svg>'
+    )
 
 
 def palettes(root: Path) -> dict[str, dict[str, str]]:

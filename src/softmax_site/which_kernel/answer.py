@@ -1,154 +1,247 @@
 """From a question to its answer: which kernel, with which constants, why, and how long it takes.
 
-Runs under MicroPython and CPython alike; what decides is the library's own `make_plan`.
+Runs under MicroPython and CPython alike; what decides are the library's own files, unchanged.
 """
 
 import math
 
-from . import plan, runtime  # pyright: ignore[reportAttributeAccessIssue]  # the library's
-from .runtime import Tensor, asked, forget_questions, torch
+from chooser import choose, space  # pyright: ignore[reportMissingImports]
+from chooser.measured import ANY, TABLES  # pyright: ignore[reportMissingImports]
+from chooser.space import Device, Traits, ceil_div  # pyright: ignore[reportMissingImports]
 
-SMALLEST, LARGEST = 1, 2**40
+TRAITS = {
+    "softmax": Traits(1, keeps_terms=True),
+    "softmax_backward": Traits(2),
+    "log_softmax": Traits(1),
+    "log_softmax_backward": Traits(2, exp_in_finish=True),
+    "logsumexp": Traits(1, reduces=True),
+    "logsumexp_backward": Traits(1),
+}
+
+SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+
+
+def traits_of(operation, invariant):
+    """Traits of an operation; where the bits must be the same in every batch, terms are rounded
+    alike, and none is kept."""
+    traits = TRAITS[operation]
+    return traits._replace(any_order=True, keeps_terms=False) if invariant else traits
 
 
 class Refused(ValueError):
     """A question that has no answer; the message is for the reader."""
 
 
-chosen = []
+class Tensor:
+    """A tensor without numbers.
+
+    Args:
+        shape: its sizes.
+        size: bytes of an element.
+        strides: in elements; by default it is contiguous.
+        address: of its first element, in bytes.
+        dim: the softmax dimension, if it lacks that.
+    """
+
+    def __init__(self, shape, size, strides=None, address=0, dim=None):
+        self.size, self.address, self.moved = size, address, dim is None
+        wanted, step = [], 1
+        for at in reversed(range(len(shape))):
+            wanted.insert(0, step if at != dim else 0)
+            step *= shape[at] if at != dim else 1
+        self.strides = wanted if strides is None else list(strides)
+        steps = [i for i in range(len(shape)) if shape[i] > 1 and self.strides[i] != wanted[i]]
+        self.on_vectors = not steps and address % 16 == 0
 
 
-def _kept(function):
-    def choose(*arguments, **named):
-        choice = function(*arguments, **named)
-        chosen.append(choice)
-        return choice
-
-    return choose
+asked = []
 
 
-for _name in dir(plan):
-    if _name.startswith("choose_"):
-        setattr(plan, _name, _kept(getattr(plan, _name)))
+def noted(table, at, facts):
+    """Note that a table was asked: the line that holds, if any, what it saw, and what it says."""
+    seen, says = [], []
+    for line in TABLES[table] if at is None else [TABLES[table][at]]:
+        for limits in line.limits:
+            if (limits.name, facts[limits.name]) not in seen:
+                seen.append((limits.name, facts[limits.name]))
+    if at is not None:
+        says = [pair for pair in TABLES[table][at].values.items() if pair[1] < ANY]
+    asked.append({"table": table, "line": at, "with": seen, "says": says})
 
 
-def unwrapped(made):
-    """The plan that launches, and what is done around it."""
-    around = []
-    while hasattr(made, "plan"):
-        around.append(type(made).__name__)
-        made = made.plan
-    return made, around
+def holding(table, facts):
+    """As `measured.holding`, with a note of each line."""
+    for at in range(len(TABLES[table])):
+        if TABLES[table][at].holds(facts):
+            noted(table, at, facts)
+            yield TABLES[table][at].values
+
+
+def first(table, facts):
+    """As `measured.first`, with a note of it."""
+    for values in holding(table, facts):
+        return values
+    noted(table, None, facts)
+    return None
+
+
+# --- from tensors to a choice
+
+
+def collapse(shape, tensors, dim):
+    """The dimensions other than `dim`, joined where all tensors allow it: sizes and strides."""
+    groups = []
+    for i in range(len(shape)):
+        if i == dim or shape[i] == 1:
+            continue
+        steps = [each.strides[i] for each in tensors]
+        if groups and groups[-1][1] == [shape[i] * step for step in steps]:
+            groups[-1] = (groups[-1][0] * shape[i], steps)
+        else:
+            groups.append((shape[i], steps))
+    return groups
+
+
+def chosen(shape, dim, inputs, out, traits, device):
+    """(choice, programs), as `triton_softmax.plan` asks for it; None if inputs are copied first."""
+    tensors, n_cols = inputs + [out], shape[dim]
+    moved = [i for i in range(len(tensors)) if tensors[i].moved]
+    groups = collapse(shape, tensors, dim)
+    cols = [1 if n_cols == 1 else each.strides[dim] for each in tensors]
+    facts = {
+        "traits": traits,
+        "device": device,
+        "addresses": tuple([tensors[i].address for i in moved]),
+        "held": max([each.size for each in inputs if each.moved]),
+    }
+    size = min([tensors[i].size for i in moved])
+    if all([cols[i] == 1 for i in moved]) and len(groups) <= 1:
+        if traits.any_order and n_cols > space.INVARIANT_TILE_COLS:
+            if not all([each.on_vectors for each in inputs if each.moved]):
+                return None
+        one = (1, [n_cols if each.moved else 1 for each in tensors])
+        n_rows, steps = groups[0] if groups else one
+        steps = tuple([steps[i] for i in moved])
+        choice = choose.choose_rows(n_rows, n_cols, size, strides=steps, **facts)
+        groups = ceil_div(n_rows, getattr(choice.how, "block_rows", 1))
+        return choice, choice.programs(groups)
+    if len(groups) > 2:
+        return None
+    groups = [(1, [0] * len(tensors))] * (2 - len(groups)) + groups
+    outer, inner = groups
+    if not (outer[1][0] >= inner[1][0] or outer[0] == 1):
+        outer, inner = inner, outer
+    choice = choose.choose_strided(
+        outer[0],
+        n_cols,
+        inner[0],
+        size,
+        outer_strides=tuple([outer[1][i] for i in moved]),
+        col_strides=tuple([cols[i] for i in moved]),
+        inner_strides=tuple([inner[1][i] for i in moved]),
+        **facts,
+    )
+    return choice, choice.programs(outer[0] * ceil_div(inner[0], choice.how.block_inner))
+
+
+def checked(question):
+    """Shape, dimension and strides of a question, if there is such a tensor."""
+    shape, dim, strides = question["shape"], question["dim"], question.get("strides") or None
+    if not shape:
+        raise Refused("A shape has at least one number.")
+    if min(shape) < 1:
+        raise Refused("Every size is at least 1: an empty tensor needs no kernel.")
+    if strides is not None and len(strides) != len(shape):
+        raise Refused(f"There is one stride for each of the {len(shape)} sizes.")
+    if strides is not None and min(strides) < 0:
+        raise Refused("PyTorch has no negative strides.")
+    if product(shape) > 2**40:
+        raise Refused("That is more than a trillion elements.")
+    if not -len(shape) <= dim < len(shape):
+        raise Refused(f"The dimension must be between {-len(shape)} and {len(shape) - 1}.")
+    return shape, dim % len(shape), strides
 
 
 def answer(question, measured=()):
     """What the library does with a tensor.
 
     Args:
-        question: "shape" and "dim"; "dtype" by name; "operation", one of the planner's. If given,
-            "strides" and "offset" of the input in elements, "out_dtype", "multiprocessors".
+        question: "shape" and "dim"; "dtype" by name; "operation". If given, "strides" and "offset"
+            of the input in elements, "out_dtype", "multiprocessors", "invariant".
         measured: rows of the data, as `page.measured` makes them.
 
     Returns:
         Numbers, strings and lists of them only.
 
     Raises:
-        Refused: there is no such tensor, or the library refuses it.
+        Refused: there is no such tensor.
     """
-    shape = tuple(question["shape"])
-    if not shape:
-        raise Refused("A shape has at least one number.")
-    if min(shape) < SMALLEST:
-        raise Refused("Every size is at least 1: an empty tensor needs no kernel.")
-    operation = question["operation"]
-    op = plan.OPERATIONS[operation]
-    dtype = getattr(torch, question["dtype"])
-    out_dtype = getattr(torch, question.get("out_dtype") or question["dtype"])
-    strides = question.get("strides") or None
-    if strides is not None:
-        strides = tuple(strides)
-        if len(strides) != len(shape):
-            raise Refused(f"There is one stride for each of the {len(shape)} sizes.")
-        if min(strides) < 0:
-            raise Refused("PyTorch has no negative strides.")
-    x = Tensor(shape, dtype, strides, (question.get("offset") or 0) * dtype.itemsize)
-    if x.numel() > LARGEST:
-        raise Refused("That is more than a trillion elements.")
-    runtime.Properties.multi_processor_count = question.get("multiprocessors") or 132
-    dim = question["dim"]
-    if not -len(shape) <= dim < len(shape):
-        raise Refused(f"The dimension must be between {-len(shape)} and {len(shape) - 1}.")
-    at = dim % len(shape)
-    backward = operation.endswith("backward")
+    shape, dim, strides = checked(question)
+    operation, name = question["operation"], question.get("out_dtype") or question["dtype"]
+    backward, of_sums = operation.endswith("backward"), operation.startswith("logsumexp")
+    mine, out = SIZES[question["dtype"]], SIZES[name]
+    address = (question.get("offset") or 0) * mine
     # A gradient arrives in the dtype of the result; the gradient of the input has the input's.
-    inputs = [x]
-    if backward:
-        inputs[0] = Tensor(
-            shape, x.dtype if operation == "logsumexp_backward" else out_dtype, strides, x.address
-        )
-        if operation == "logsumexp_backward":
-            inputs.append(Tensor(shape[:at] + shape[at + 1 :], out_dtype))
-        else:
-            inputs.append(Tensor(shape, out_dtype, strides, x.address))
-    implementation = plan.BATCH_INVARIANT if question.get("invariant") else None
-    del chosen[:]
-    forget_questions()
+    x = mine if of_sums or not backward else out
+    sizes, result = [x] + [out] * backward, mine if backward else out
+    around, wide = [], x if backward else out
+    if 8 in sizes + [result] and any([each != wide for each in sizes + [result]]):
+        around.append("Convert")  # all in one dtype
+        address, sizes, result = 0, [wide] * len(sizes), wide
+    traits = traits_of(operation, question.get("invariant"))
+    device = Device(question.get("multiprocessors") or 132, True)
+
+    def tensors(strides, address):
+        second = Tensor(shape, sizes[-1], strides, address)
+        if of_sums:
+            second = Tensor(shape, sizes[-1], dim=dim)
+        return [Tensor(shape, sizes[0], strides, address)] + [second] * backward
+
+    written = Tensor(shape, result, dim=dim if of_sums and not backward else None)
+    del asked[:]
+    own = choose.first, choose.holding
+    choose.first, choose.holding = first, holding
     try:
-        made = plan.make_plan(
-            operation, tuple(inputs), dim, dtype if backward else out_dtype, implementation
-        )
-    except (TypeError, ValueError, IndexError, RuntimeError) as error:
-        raise Refused(str(error)) from error
-    made, around = unwrapped(made)
-    choice = chosen[-1]
-    n_cols = shape[at]
-    n_rows = x.numel() // n_cols
-    launches = getattr(made, "launches", ())
-    moved = _bytes(op, operation, choice, inputs, out_dtype, dtype, n_rows, around)
-    out = {
+        found = chosen(shape, dim, tensors(strides, address), written, traits, device)
+        if found is None:
+            around.append("CopyFirst")
+            found = chosen(shape, dim, tensors(None, 0), written, traits, device)
+    finally:
+        choose.first, choose.holding = own
+    choice, programs = found  # pyright: ignore[reportGeneralTypeIssues]
+    n_cols, numel = shape[dim], product(shape)
+    n_rows = numel // n_cols
+    read = numel * x + (n_rows if of_sums else numel) * out * backward
+    useful = read + (n_rows * out if traits.reduces else numel * (mine if backward else out))
+    twice = choice.kernel == "two_pass" or (choice.kernel == "split_rows" and choice.two_launches)
+    how = choice.how if choice.two_launches else choice.launches[0]
+    got = {
         "kernel": choice.kernel,
-        "constants": [
-            (name, value) for name, value in (choice.how._asdict() if choice.how else {}).items()
-        ],
-        "geometry": type(choice.how).__name__ if choice.how else "",
+        "constants": list(how._asdict().items()),
+        "geometry": type(choice.how).__name__,
         "warps": choice.num_warps,
         "registers": choice.max_registers,
         "chunks": choice.n_chunks,
         "chunk_cols": choice.chunk_cols,
-        "programs": [launch.grid for launch in launches] or [n_rows],
+        "programs": [programs] * len(choice.launches),
         "around": around,
         "rows": n_rows,
         "columns": n_cols,
-        "inner": product(shape[at + 1 :]),
+        "inner": product(shape[dim + 1 :]),
         "dtype": question["dtype"],
-        "bytes": moved,
+        "bytes": {
+            "useful": useful,
+            "again": read if twice and not traits.reduces else 0,
+            "copied": 2 * read * len(around),
+        },
         "why": list(asked),
+        "modelled": not (device.tuned or traits.any_order),
     }
-    out["time"] = expected(question, out, inputs[0].element_size(), measured)
-    return out
+    got["time"] = expected(question, got, x, measured)
+    return got
 
 
-def reads_twice(choice):
-    """Whether every input is read a second time to write the result."""
-    loops = choice.kernel == "strided_loops"
-    return loops or (choice.kernel == "split_rows" and choice.two_launches)
-
-
-def _bytes(op, operation, choice, inputs, out_dtype, dtype, n_rows, around):
-    """Bytes that have to move, and that do."""
-    read = sum(each.numel() * each.element_size() for each in inputs)
-    backward = operation.endswith("backward")
-    size = (dtype if backward else out_dtype).itemsize
-    written = n_rows * size if op.reduces else inputs[0].numel() * size
-    again = read if reads_twice(choice) and not op.reduces else 0
-    copied = 0
-    for name in around:
-        if name in ("CopyFirst", "Convert"):
-            copied += 2 * read
-    return {"useful": read + written, "again": again, "copied": copied}
-
-
-# ---- Time, from measurements ----
+# --- time, from measurements
 
 
 def log2(value):
@@ -177,38 +270,32 @@ def distance(mine, row):
     return lengths + (sizes + apart) / 2 + (1 if edges else 0) + (0.1 if other else 0)
 
 
-def alike(question, mine, itemsize, measured):
-    """Measured cases of the same kernel, operation and width of an element, nearest first."""
-    found = []
-    for row in measured:
-        if row["operation"] != question["operation"] or row["itemsize"] != itemsize:
-            continue
-        if row["kernel"] == mine["kernel"]:
-            found.append((distance(mine, row), row))
-    found.sort(key=lambda pair: pair[0])
-    return found
-
-
 def expected(question, mine, itemsize, measured):
     """The time to expect on the GPU that was measured; None if nothing like it was.
 
     A time is what any launch takes, the shortest that was measured, and the bytes over a speed. The
-    speeds of the two nearest cases are averaged, the nearer one with more weight.
+    speeds of the two nearest cases of the same kernel, operation and width are averaged, the nearer
+    one with more weight.
     """
     other = question.get("out_dtype") not in (None, question["dtype"])
     if other or mine["around"] or question.get("invariant"):
         return None
-    near = alike(question, mine, itemsize, measured)
+    near = []
+    for row in measured:
+        if row["operation"] == question["operation"] and row["itemsize"] == itemsize:
+            if row["kernel"] == mine["kernel"]:
+                near.append((distance(mine, row), row))
+    near.sort(key=lambda pair: (pair[0], pair[1]["us"]))
     if not near:
         return None
-    launch = 0.95 * min(row["us"] for row in measured)
+    launch = 0.95 * min([row["us"] for row in measured])
     used = near[:1] if near[0][0] == 0 else near[:2]
     weights = [1 / max(away, 0.01) ** 2 for away, _ in used]
     logs = [math.log(row["bytes"] / (row["us"] - launch)) for _, row in used]
-    speed = math.exp(sum(w * each for w, each in zip(weights, logs)) / sum(weights))
+    total = sum([weights[i] * logs[i] for i in range(len(used))])
     copy = used[0][1]["copy"] if used[0][0] == 0 else None
     return {
-        "us": launch + mine["bytes"]["useful"] / speed,
+        "us": launch + mine["bytes"]["useful"] / math.exp(total / sum(weights)),
         "copy": copy,
         "far": used[0][0],
         "near": [dict(row, far=away) for away, row in used],

@@ -3,9 +3,9 @@ well times are guessed, and the file that the form's script loads."""
 
 from __future__ import annotations
 
-import ast
 import json
 import math
+import re
 from html import escape
 from pathlib import Path
 from statistics import median, quantiles
@@ -13,11 +13,13 @@ from statistics import median, quantiles
 from softmax_bench.cases import ITEM_SIZE
 from softmax_bench.report import by_case, ratio, timed
 from softmax_bench.roster import CHOOSER, COPY
-from softmax_site import kernel_map, source
+from softmax_site import kernel_map
 from softmax_site.benchmarks.data import newest, shape_words
 from softmax_site.benchmarks.page import Fragment, Rendered, measured_by
-from softmax_site.which_kernel import bundle
-from softmax_site.which_kernel.words import WORDS, key, read_out
+from softmax_site.which_kernel import answer, micro
+
+LIBRARY = "src/triton_softmax"
+CONFIG = f"{LIBRARY}/config"
 
 ASSET = "assets/which-kernel.json"
 
@@ -109,48 +111,61 @@ def _kernel(name: str) -> str:
 
 
 def field_words(root: Path) -> dict[str, dict[str, str]]:
-    """What each constant of each geometry is, from the docstrings of its fields."""
-    tree = ast.parse((root / "src/triton_softmax/choose/constants.py").read_text("utf8"))
+    """What each constant of each geometry is, from the comment above or behind its field."""
     out: dict[str, dict[str, str]] = {}
-    for node in tree.body:
-        if not isinstance(node, ast.ClassDef):
-            continue
-        named = ""
-        words: dict[str, str] = {}
-        for each in node.body:
-            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-                named = each.target.id
-            elif named and isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant):
-                words[named] = " ".join(str(each.value.value).split())
-                named = ""
-        out[node.name] = words
+    known: dict[str, str] = {}  # a field without words means what it means where it has some
+    fields: dict[str, str] = {}
+    comment: list[str] = []
+    for line in (root / CONFIG / "space.py").read_text("utf8").splitlines():
+        if found := re.match(r"class (\w+)", line):
+            fields = out.setdefault(found[1], {})
+        elif found := re.match(r"    # (.*)", line):
+            comment.append(found[1])
+        elif found := re.match(r"    (\w+): [^#]*(?:  # (.*))?$", line):
+            words = " ".join([*comment, *(found[2] or "").split()])
+            words = words and f"{words[0].upper()}{words[1:].rstrip('.')}."
+            known[found[1]] = fields[found[1]] = words or known.get(found[1], "")
+            comment = []
+        else:
+            fields, comment = fields if line[:1] in ("", " ") else {}, []
     return out
 
 
-def conditions(root: Path) -> list[dict]:
-    """Every condition that may be asked: where it stands, as a question if it has one, and read
-    out, with names and with their values."""
-    out = []
-    for each in bundle.modules(root).conditions:
-        words = WORDS.get(key(each.function, each.text))
-        says, values = (words.question, "") if words else read_out(each.text)
-        out.append(
-            {
-                "says": says,
-                "values": values,
-                "where": f"{each.path.rpartition('/')[2]}:{each.line}",
-                "link": source.link(each.path, each.line).lstrip("/"),
-                "function": each.function,
-                "filter": each.kind == "filter",
-                "words": list(words) if words else None,
-            }
-        )
+def tables(root: Path) -> dict[str, dict]:
+    """Of each table of measured constants what its comment says, and its lines."""
+    out: dict[str, dict] = {}
+    comment: list[str] = []
+    lines: list[str] = []
+    for line in (root / CONFIG / "measured.txt").read_text("utf8").splitlines():
+        if line.startswith("["):
+            lines = []
+            out[line[1:-1]] = {"says": " ".join(comment), "lines": lines}
+        elif line.startswith("#"):
+            comment += [line[2:]] if not line.startswith(("# --", "# Load: rows")) else []
+        elif line.strip():
+            lines.append(line)
+            comment = []
+        else:
+            comment = []
     return out
+
+
+def files(root: Path) -> dict[str, str]:
+    """What the page's Python finds, by path: the chooser's files as they are, and what stands
+    around them."""
+    here = Path(__file__).parent
+    out = dict(micro.MODULES)
+    for path in sorted([*(root / CONFIG).glob("*.py"), root / CONFIG / "measured.txt"]):
+        out[f"chooser/{path.name}"] = path.read_text("utf8")
+    return out | {f"{name}.py": (here / f"{name}.py").read_text("utf8") for name in BESIDE}
+
+
+BESIDE = "answer", "micro"
 
 
 def kernel_pages() -> dict[str, str]:
     """The page of each kernel, below the folder of kernels."""
-    return {entry.module: entry.page for table in kernel_map.TABLES for entry in table}
+    return {entry.kernel: entry.page for entry in kernel_map.entries()}
 
 
 def time_words(us: float) -> str:
@@ -170,9 +185,8 @@ OPERATION_WORDS = {
 }
 
 
-def usual(root: Path, rows: list[dict]) -> str:
+def usual(rows: list[dict]) -> str:
     """The table that stands on the page with and without a script."""
-    ask = bundle.imported(root).answer
     pages = kernel_pages()
     lines = [
         '<div class="usual-shapes"><table>',
@@ -181,7 +195,7 @@ def usual(root: Path, rows: list[dict]) -> str:
     ]
     for what, shape, dim, dtype, operation in USUAL:
         asked = question(shape, dim, dtype, operation)
-        got = ask(asked, rows)
+        got = answer.answer(asked, rows)
         sizes = " × ".join(f"{size:,}" for size in shape) + (f", dim {dim}" if dim != -1 else "")
         time = got["time"]
         programs = " + ".join(f"{count:,}" for count in got["programs"])
@@ -200,10 +214,9 @@ def usual(root: Path, rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def guess_errors(root: Path, rows: list[dict]) -> list[tuple[float, float]]:
+def guess_errors(rows: list[dict]) -> list[tuple[float, float]]:
     """(how far the nearest other case is, how wrong the time is) of each measured case, guessed
     from all of other shapes; wrong by the factor between the two, at least 1."""
-    ask = bundle.imported(root)
     out = []
     for row in rows:
         rest = [other for other in rows if other["shape"] != row["shape"]]
@@ -216,16 +229,16 @@ def guess_errors(root: Path, rows: list[dict]) -> list[tuple[float, float]]:
             "dtype": row["dtype"],
             "bytes": {"useful": row["bytes"]},
         }
-        got = ask.expected(row, mine, row["itemsize"], rest)
+        got = answer.expected(row, mine, row["itemsize"], rest)
         if got:
             wrong = max(got["us"] / row["us"], row["us"] / got["us"])
             out.append((got["near"][0]["far"], wrong))
     return out
 
 
-def guessing(root: Path, rows: list[dict]) -> str:
+def guessing(rows: list[dict]) -> str:
     """How well times are guessed, near and far, in words."""
-    errors = guess_errors(root, rows)
+    errors = guess_errors(rows)
     near = [wrong for far, wrong in errors if far < NEARBY]
     far = [wrong for far, wrong in errors if far >= NEARBY]
     if min(len(near), len(far)) < 10:
@@ -250,27 +263,21 @@ def guessing(root: Path, rows: list[dict]) -> str:
 def render(root: Path) -> Rendered:
     """The fragments `which-kernel-…`, and the file that the script of the page loads; nothing where
     the library is not below `root`."""
-    if not (root / bundle.LIBRARY).is_dir():
+    if not (root / LIBRARY).is_dir():
         return Rendered()
     found = newest(root)
     data = found[1] if found else None
     rows = measured(data) if data else []
     from_rows = measured_by([row for row in data["rows"] if row["bytes"]]) if data else None
-    first = bundle.imported(root).answer(FIRST, rows)
-    asset = {
-        "files": bundle.modules(root).files,
-        "measured": rows,
-        "conditions": conditions(root),
-        "fields": field_words(root),
-        "pages": kernel_pages(),
-        "operations": OPERATION_WORDS,
-    }
-    known = {key: value for key, value in asset.items() if key not in ("files", "measured")}
+    known = {"tables": tables(root), "fields": field_words(root)}
+    known |= {"pages": kernel_pages(), "operations": OPERATION_WORDS}
+    first = answer.answer(FIRST, rows)
+    asset = {"files": files(root), "measured": rows}
     start = json.dumps({"ask": FIRST, "answer": first} | known).replace("</", "<\\/")
     form = f'<script type="application/json" id="which-kernel-start">{start}</script>\n'
     form = f'<div class="which-kernel" data-asset="../../{ASSET}" hidden>\n{form}</div>\n'
     out = Rendered(assets={ASSET: json.dumps(asset, ensure_ascii=False, separators=(",", ":"))})
     out.fragments["which-kernel"] = Fragment(form, from_rows)
-    out.fragments["which-kernel-usual"] = Fragment(usual(root, rows))
-    out.fragments["which-kernel-guesses"] = Fragment(guessing(root, rows))
+    out.fragments["which-kernel-usual"] = Fragment(usual(rows))
+    out.fragments["which-kernel-guesses"] = Fragment(guessing(rows))
     return out

@@ -13,10 +13,18 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from .device.exchange import poll, prefetch, publish, publish_missing, to_common_maximum
+from .device.exchange import poll, prefetch, publish, publish_missing, unpack_summaries
 from .device.names import with_operation
 from .device.registers import in_registers, optimization_barrier
-from .device.summaries import adjusted, load_numbers, placed, spread, store_numbers, summed
+from .device.summaries import (
+    adjusted,
+    is_column,
+    load_numbers,
+    placed,
+    spread,
+    store_numbers,
+    summed,
+)
 from .device.sums import sums_of
 from .device.vectors import multiple_of
 from .strided import inner_strides, offsets_in_slice, slices_of
@@ -121,9 +129,9 @@ def write_tile(
         if OP.finish_at is not None:
             col, result = OP.finish_at(largest, adjusted_totals, numbers)
             offsets = offsets_in_slice(out_strides[0], col, far, 1)
-            mask = across & (col >= 0) & (col // HOW.block_cols == chunk)
+            mine = is_column(col, 0, columns.n_cols) & (col // HOW.block_cols == chunk)
             tl.debug_barrier()
-            tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=mask)
+            tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=across & mine)
 
 
 # --8<-- [end:columns]
@@ -163,7 +171,7 @@ def merge_columns(columns, OP: tl.constexpr, HOW: tl.constexpr):
     words = ()
     for k in tl.static_range(SUMS):
         words = words + (tl.load(pointers + k * columns.apart, mask=live, other=1, volatile=True),)
-    m, totals = to_common_maximum(words, live, 1, OP)
+    m, totals = unpack_summaries(words, live, 1, OP)
     return m, summed(totals, 1)
 
 

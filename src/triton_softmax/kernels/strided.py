@@ -5,7 +5,7 @@ taken of: n_cols elements along the middle dimension. Neighbours in memory are, 
 neighbours along n_inner and belong to different strands. So a program takes block_inner strands
 side by side, reads whole cache lines across them, and reduces along them, over the tile's first
 axis. Its tiles have room for whole strands. Longer ones are the business of `split_strided`, and
-very long ones that of `strided_loops`. In names, `cols` counts along a strand and `inner` across.
+very long ones that of `two_pass`. In names, `cols` counts along a strand and `inner` across.
 
 Triton specialises an argument that is 1, and so sees which axis is contiguous. That the lines of a
 tile start on vectors it sees only if the other strides are multiples of 16, and those of images of
@@ -19,7 +19,7 @@ import triton.language as tl
 
 from .device.names import with_operation
 from .device.registers import in_registers
-from .device.summaries import adjusted, load_numbers, placed, spread, store_numbers
+from .device.summaries import adjusted, is_column, load_numbers, placed, spread, store_numbers
 from .device.sums import sums_of
 from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
 from .device.vectors import multiple_of
@@ -133,7 +133,7 @@ def strided_kernel(
         if OP.finish_at is not None:
             col, result = OP.finish_at(m, totals, numbers)
             offsets = offsets_in_slice(out_strides[0], col, inner, 1)
-            mask = across & (col >= 0)
+            mask = across & is_column(col, 0, n_cols)
             tl.debug_barrier()
             tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
 

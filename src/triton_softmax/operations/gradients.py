@@ -1,7 +1,7 @@
 """Gradients whose summary is known: of cross-entropy, log-sum-exp, log-probabilities and entropies.
 
 The forward pass, or the other ranks of a group, have said what a row has one of. So these are the
-ends of operations, for `kernels.finish_rows`.
+ends of operations, for `finish_rows_kernel`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from .softmax import SOFTMAX
-from .tokens import distances
+from .token_statistics import distances
 
 
 # --8<-- [start:gradients]

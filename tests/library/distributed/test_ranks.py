@@ -38,6 +38,11 @@ def test_long_rows_are_summarised_in_chunks(ranks):
     ranks.ask("normalized", "softmax", (1, 70_001), -1, F32, world=2)
 
 
+@pytest.mark.parametrize("name", ["softmax", "cross_entropy", "token_logprobs"])
+def test_later_calls_enter_few_functions_of_few_files(ranks, name):
+    ranks.ask("enters_few_functions", name, 20, 10, world=2)
+
+
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_16_bits(ranks, name, dtype):
@@ -104,6 +109,9 @@ def test_cross_entropy_of_other_shapes(ranks):
     ranks.ask("loss", (6, 3), F64, label_smoothing=0.1)  # a rank without classes
     ranks.ask("loss", (6, 9), F64, sizes=[0, 8, 1, 0], weight=True)
     ranks.ask("loss", (6, 9), BF16, in_place=True, world=2)
+    for by_kernels in (True, False):
+        ranks.ask("loss", (6, 300), F64, by_kernels, world=2, small_targets=True)
+    ranks.ask("loss", (6, 300), F64, weight=True, label_smoothing=0.1, world=2, small_targets=True)
     for by_kernels in (True, False):
         for more in ({}, {"reduction": "none"}, {"weight": True, "label_smoothing": 0.1}):
             ranks.ask("loss", (6, 9), F16, by_kernels, world=2, loss_dtype=F32, **more)
@@ -191,6 +199,12 @@ def test_partial_placements_are_reduced_first(ranks):
     ranks.ask("partial", world=2)
 
 
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
+def test_a_dtensor_is_batch_invariant_wherever_it_lies(ranks, name):
+    """Whole rows, too: the kernel that is asked for computes them."""
+    ranks.ask("invariant_placed", name)
+
+
 def test_what_is_refused(ranks):
     ranks.ask("refused")
 
@@ -224,6 +238,9 @@ def test_words_of_another_call_are_noticed(ranks):
 def test_without_other_ranks():
     with pytest.raises(TypeError, match="ProcessGroup"):
         triton_softmax.softmax(torch.ones(2), group=3)
+    for function in (triton_softmax.softmax, triton_softmax.logsumexp):
+        with pytest.raises(TypeError, match=r"the input must be a torch\.Tensor, not list"):
+            function([1.0, 2.0], group=3)
     with pytest.raises(ValueError, match="a group's classes"):
         triton_softmax.cross_entropy(torch.ones(2, 3), torch.tensor([0, 1]), vocab_start=0)
 

@@ -15,13 +15,13 @@ from kernel_cases import (
     watch_accesses,
 )
 from softmax_bench import traffic
-from triton_softmax.choose import Choice
-from triton_softmax.choose.constants import (
+from triton_softmax.config import Choice
+from triton_softmax.config.space import (
     RowTile,
     SplitRows,
     SplitStrided,
-    StridedLoops,
     StridedTile,
+    TwoPass,
 )
 
 pytestmark = [
@@ -33,10 +33,10 @@ N_CHUNKS = 3
 SPLIT = SplitRows(
     CHUNK, 4, True, False, False, False, 0, False, 0, publish=True, write=True, words=4, polls=1
 )
-LOOPS = StridedLoops(8, 2, 1, False, publish=True, write=True)
+LOOPS = TwoPass(8, 2, 1, False, publish=True, write=True)
 ROWS = {
     "packed_rows": Choice("packed_rows", RowTile(2, 64, 1, False), 4),
-    "aligned_rows": Choice("aligned_rows", RowTile(2, 64, 4, False), 4),
+    "aligned_rows": Choice("aligned_rows", RowTile(2, 64, 4, False, edges=True), 4),
     "split_rows": Choice("split_rows", SPLIT, 4, n_chunks=N_CHUNKS, chunk_cols=CHUNK),
 }
 COLUMNS = {
@@ -47,9 +47,9 @@ COLUMNS = {
         4,
         n_chunks=N_CHUNKS,
     ),
-    "strided_loops": Choice("strided_loops", LOOPS, 4, n_chunks=1, chunk_cols=48),
-    "strided_loops, two launches": Choice(
-        "strided_loops", LOOPS, 4, n_chunks=N_CHUNKS, chunk_cols=CHUNK, two_launches=True
+    "two_pass": Choice("two_pass", LOOPS, 4, n_chunks=1, chunk_cols=48),
+    "two_pass, two launches": Choice(
+        "two_pass", LOOPS, 4, n_chunks=N_CHUNKS, chunk_cols=CHUNK, two_launches=True
     ),
 }
 
@@ -102,7 +102,7 @@ def test_columns(geometry, operation):
     run_columns(operation, choice, inputs, words=words)
     with watch_accesses() as accesses:
         run_columns(operation, choice, inputs, words=words)
-    twice = 2 if choice.kernel == "strided_loops" else 1
+    twice = 2 if choice.kernel == "two_pass" else 1
     reads, writes = counted(operation, twice, choice.n_chunks)
     mergers = M * (1 if op.reduces else N_CHUNKS)
     if choice.kernel == "split_strided":

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from kernel_cases import DEVICE, quiet
-from triton_softmax import reference
+from softmax_tutorial import reference
 from triton_softmax.kernels.device.monoid import exp_shifted, merge
 
 INF = float("inf")

@@ -7,6 +7,7 @@ import torch
 from kernel_cases import (
     DEVICE,
     DTYPES,
+    HOSTILE,
     INTERPRETED,
     assert_near,
     dtype_name,
@@ -16,7 +17,7 @@ from kernel_cases import (
     quiet,
     watch_accesses,
 )
-from triton_softmax.kernels import naive, single_block, three_loops, two_loops
+from softmax_tutorial import naive, single_block, three_loops, two_loops
 
 pytestmark = quiet  # tiles reach past the last row, where 0 / 0 is computed and masked out
 
@@ -30,55 +31,7 @@ RUNGS = {
     "two_loops-tuned": (two_loops, {}),
     "single_block": (single_block, {}),
 }
-SHAPES = [
-    (1, 1),
-    (3, 2),
-    (5, 31),
-    (4, 32),
-    (3, 33),
-    (2, 127),
-    (2, 255),
-    (3, 256),
-    (2, 257),
-    (2, 781),
-    (1, 1023),
-    (1, 1024),
-    (1, 1025),
-    (1, 2049),
-]
-EDGES = {
-    "minus-infinity": [
-        [0.0, float("-inf"), 1.0],
-        [float("-inf"), float("-inf"), -3.0],
-        [float("-inf")] * 3,
-    ],
-    "plus-infinity": [
-        [0.0, float("inf"), 1.0],
-        [float("inf")] * 3,
-        [float("inf"), float("-inf"), 0.0],
-    ],
-    "nan": [
-        [0.0, float("nan"), 1.0],
-        [float("nan")] * 3,
-        [float("nan"), float("-inf"), float("-inf")],
-    ],
-    "nan-and-infinity": [
-        [float("inf"), float("nan"), 1.0],
-        [float("-inf"), float("nan"), 2.0],
-        [1.0, 2.0, float("nan")],
-    ],
-    "far-below-zero": [
-        [-1000.0, -1001.0, -1002.0],
-        [-60000.0, -60032.0, -60000.0],
-        [-65504.0, -65504.0, -65504.0],
-    ],
-    "far-above-zero": [
-        [1000.0, 1001.0, 1002.0],
-        [60000.0, 59968.0, 60000.0],
-        [65504.0, 65504.0, 65504.0],
-    ],
-    "both-extremes": [[-65504.0, 65504.0, 0.0], [65504.0, -65504.0, 65504.0], [88.0, 89.0, 104.0]],
-}
+SHAPES = [(1, 1), (5, 31), (2, 256), (2, 257), (1, 1025)]
 
 
 @pytest.fixture(params=RUNGS, ids=str)
@@ -89,7 +42,7 @@ def rung(request):
 @pytest.mark.parametrize(
     "shape, dtype",
     [(shape, torch.float32) for shape in SHAPES]
-    + [(shape, dtype) for shape in SHAPES[1::3] for dtype in DTYPES if dtype != torch.float32],
+    + [((2, 257), dtype) for dtype in DTYPES if dtype != torch.float32],
     ids=lambda each: f"{each[0]}x{each[1]}" if isinstance(each, tuple) else dtype_name(each),
 )
 def test_forward(rung, shape, dtype):
@@ -102,19 +55,23 @@ def test_forward(rung, shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=dtype_name)
-@pytest.mark.parametrize("shape", SHAPES[1::3], ids=lambda s: f"{s[0]}x{s[1]}")
-def test_forward_log(rung, shape, dtype):
+def test_forward_log(rung, dtype):
     module, options = rung
-    x = matrix(*shape, dtype, gap=3)
+    x = matrix(2, 257, dtype, gap=3)
     assert_near(module.softmax_forward(x, log=True, **options), expected_forward(x, log=True))
 
 
 @pytest.mark.parametrize(
-    "log, dtype",
-    [(False, dtype) for dtype in DTYPES] + [(True, torch.float16), (True, torch.float32)],
-    ids=lambda each: ("softmax", "log")[each] if isinstance(each, bool) else dtype_name(each),
+    "shape, log, dtype",
+    [
+        ((2, 256), False, torch.float32),
+        ((2, 256), True, torch.float16),
+        ((1, 1025), True, torch.float32),
+        ((1, 1025), False, torch.bfloat16),
+        ((5, 31), False, torch.float64),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("shape", SHAPES[::3], ids=lambda s: f"{s[0]}x{s[1]}")
 def test_backward(rung, shape, log, dtype):
     module, options = rung
     x, dy = matrix(*shape, dtype, seed=1), matrix(*shape, dtype, gap=5, scale=1.0, seed=2)
@@ -126,20 +83,16 @@ def test_backward(rung, shape, log, dtype):
     assert_near(dx, expected_backward(y, dy, log=log), atol=sum_of_dy)
 
 
-@pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=dtype_name)
-@pytest.mark.parametrize("edge", EDGES, ids=str)
-def test_edge_values_as_torch(rung, edge, dtype, log):
+@pytest.mark.parametrize("dtype, log", [(torch.float16, True), (torch.float32, False)], ids=str)
+def test_hostile_rows_as_torch(rung, dtype, log):
     module, options = rung
-    x = torch.tensor(EDGES[edge], device=DEVICE).to(dtype)
+    x = torch.tensor(HOSTILE, device=DEVICE).to(dtype)
     y = module.softmax_forward(x, log=log, **options)
     expected = (torch.log_softmax if log else torch.softmax)(x, dim=1)
     assert_near(y, expected)
-    dy = matrix(3, 3, dtype, scale=1.0)
-    assert_near(
-        module.softmax_backward(expected, dy, log=log, **options),
-        expected_backward(expected, dy, log=log),
-    )
+    dy = matrix(*x.shape, dtype, scale=1.0)
+    dx = module.softmax_backward(expected, dy, log=log, **options)
+    assert_near(dx, expected_backward(expected, dy, log=log), atol=1e-5)
 
 
 @pytest.mark.parametrize("value", [3e38, -3e38, 1e300], ids=str)
@@ -150,7 +103,7 @@ def test_the_ends_of_the_range(rung, value):
     assert_near(module.softmax_forward(x, **options), expected_forward(x))
 
 
-@pytest.mark.parametrize("tile", range(4))
+@pytest.mark.parametrize("tile", [0, 2])
 def test_minus_infinity_fills_a_tile(rung, tile):
     module, options = rung
     x = matrix(2, 1024, torch.float32)
@@ -163,14 +116,7 @@ def test_minus_infinity_fills_a_tile(rung, tile):
     "dtypes",
     [
         (torch.float16, torch.float32),
-        (torch.bfloat16, torch.float32),
-        (torch.float32, torch.float16),
         (torch.float32, torch.bfloat16),
-        (torch.float16, torch.bfloat16),
-        (torch.bfloat16, torch.float64),
-        (torch.float64, torch.bfloat16),
-        (torch.float64, torch.float32),
-        (torch.float32, torch.float64),
     ],
     ids=lambda pair: "-to-".join(map(dtype_name, pair)),
 )
@@ -211,7 +157,7 @@ def test_the_input_is_left_alone(rung):
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
-@pytest.mark.parametrize("shape", [(1, 1), (3, 33), (5, 300)], ids=lambda s: f"{s[0]}x{s[1]}")
+@pytest.mark.parametrize("shape", [(3, 33), (2, 300)], ids=lambda s: f"{s[0]}x{s[1]}")
 def test_no_access_out_of_range(rung, shape):
     module, options = rung
     if module is naive:

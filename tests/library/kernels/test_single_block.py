@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kernel_cases import DEVICE, assert_near, expected_backward, expected_forward, matrix
-from triton_softmax.kernels import single_block
+from softmax_tutorial import single_block
 
 
 @pytest.mark.parametrize(
@@ -25,18 +25,13 @@ def test_num_warps_for_block(block_size, num_warps):
     assert single_block.num_warps_for_block(block_size) == num_warps
 
 
-@pytest.mark.parametrize("threshold", [2048, 8192, 32768, 65536])
+@pytest.mark.parametrize("threshold", [2048, 32768])
 @pytest.mark.parametrize("offset", [-1, 0, 1])
 def test_the_borders_of_the_heuristic(threshold, offset):
     x = matrix(1, threshold + offset, torch.float32)
     y = single_block.softmax_forward(x)
     assert_near(y, expected_forward(x))
     assert_near(single_block.softmax_backward(y, x), expected_backward(y, x))
-
-
-def test_1823x781():
-    x = matrix(1823, 781, torch.float32)
-    assert_near(single_block.softmax_forward(x), expected_forward(x))
 
 
 def test_256x512_through_a_cross_entropy():

@@ -7,26 +7,17 @@ import triton
 
 from kernel_cases import (
     DEVICE,
-    DTYPES,
     EVERY_OPERATION,
-    INF,
     INTERPRETED,
     OPERATIONS,
-    as_computed,
-    assert_as_torch,
     assert_near,
-    assert_result,
-    dtype_name,
     expected,
-    hostile,
-    hostile_operands,
     matrix,
     quiet,
     run_columns,
-    watch_accesses,
 )
-from triton_softmax.choose import Choice, polling
-from triton_softmax.choose.constants import SplitStrided, StridedLoops, StridedTile
+from triton_softmax.config import Choice, space
+from triton_softmax.config.space import SplitStrided, StridedTile, TwoPass
 
 pytestmark = quiet
 GEOMETRIES = ("whole", "split", "loops", "chunks")
@@ -61,9 +52,9 @@ def run(
     else:
         chunk_cols = 2 * cols if geometry == "chunks" else triton.cdiv(n_cols, cols) * cols
         n_chunks = triton.cdiv(n_cols, chunk_cols)
-        how = StridedLoops(cols, inner, vector, wide_index, publish=True, write=True)
+        how = TwoPass(cols, inner, vector, wide_index, publish=True, write=True)
         choice = Choice(
-            "strided_loops",
+            "two_pass",
             how,
             4,
             n_chunks=n_chunks,
@@ -93,26 +84,6 @@ def cubes(operation, *shape, dtype=torch.float32):
     return y, cube(*shape, dtype=dtype, seed=1, scale=1.0)
 
 
-@EVERY_OPERATION
-@EVERY_GEOMETRY
-@pytest.mark.parametrize(
-    "dtype, shape, cols",
-    [
-        (torch.float32, shape, 8)
-        for shape in [(1, 1, 1), (2, 7, 3), (1, 8, 4), (2, 9, 5), (1, 33, 1)]
-    ]
-    + [(torch.float32, (1, 150, 5), 32)]
-    + [(dtype, (2, 9, 5), 8) for dtype in DTYPES if dtype != torch.float32],
-    ids=lambda value: str(value) if isinstance(value, tuple | int) else dtype_name(value),
-)
-def test_every_operation(dtype, shape, cols, geometry, operation):
-    """At every border in one element type; in the others, a border in each dimension."""
-    if geometry == "split" and dtype == torch.float64:
-        pytest.skip("does not fit a word")
-    inputs = cubes(operation, *shape, dtype=dtype)
-    assert_result(operation, run(operation, inputs, geometry, cols=cols), inputs)
-
-
 @pytest.mark.parametrize("operation", ["softmax", "softmax_backward", "logsumexp"])
 @EVERY_GEOMETRY
 def test_every_order_of_dimensions(geometry, operation):
@@ -134,38 +105,6 @@ def test_every_order_of_dimensions(geometry, operation):
 
 @EVERY_OPERATION
 @EVERY_GEOMETRY
-def test_hostile_columns_as_torch(geometry, operation):
-    """One element in each tile of eight, all else -inf; side by side, so that the troubles of one
-    column are no other's."""
-    inputs = hostile_operands(operation, hostile(19, (0, 9, 18)))
-    columns = tuple(each.movedim(0, -1)[None] for each in inputs)
-    result = run(operation, columns, geometry, inner=32)[0]
-    assert_as_torch(operation, result if operation == "logsumexp" else result.T, inputs)
-
-
-@pytest.mark.parametrize("operation", ["softmax", "log_softmax", "logsumexp"])
-@EVERY_GEOMETRY
-def test_maxima_that_rise_and_fall(geometry, operation):
-    """200 elements, in up to 13 chunks, whose summaries loops merge eight at a time."""
-    rising = (torch.arange(200.0) / 8).view(1, 200, 1)
-    x = torch.cat([rising, rising.flip(1), rising.roll(100, 1)], dim=2).to(DEVICE)
-    cols = 16 if geometry == "split" else 8
-    assert_result(operation, run(operation, (x,), geometry, cols=cols), (x,))
-
-
-@pytest.mark.parametrize("offset", [1e4, -1e4])
-@EVERY_GEOMETRY
-def test_a_large_offset_costs_log_sum_exp_its_own_rounding(geometry, offset):
-    """Also where a chunk is all -inf, and where its own maximum is far from the column's."""
-    x = cube(1, 33, 3)
-    x += offset
-    x[:, :16, 1] = -INF
-    x[:, :16, 2] -= 300.0
-    assert_result("logsumexp", run("logsumexp", (x,), geometry), (x,))
-
-
-@EVERY_OPERATION
-@EVERY_GEOMETRY
 def test_offsets_in_64_bits(geometry, operation):
     inputs = cubes(operation, 2, 9, 5)
     wide = run(operation, inputs, geometry, wide_index=True)
@@ -183,33 +122,6 @@ def test_a_vector_that_divides_the_lines_changes_nothing(geometry, operation):
 
 
 @EVERY_OPERATION
-@EVERY_GEOMETRY
-@pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
-def test_poisoned_surroundings(geometry, operation):
-    inputs = cubes(operation, 2, 18, 5)
-    words = torch.zeros(2 * 2 * 3 * 4 * 2, dtype=torch.int64)
-    numbers = words if geometry == "split" else words.view(torch.float32)
-    with watch_accesses() as accesses:
-        result = run(operation, inputs, geometry, words=None if geometry == "whole" else words)
-    accesses.assert_reads_only(*inputs, numbers)
-    accesses.assert_writes_once(result, workspace=numbers)
-
-
-@pytest.mark.parametrize("dtypes", [(torch.float16, torch.float32), (torch.float32, torch.float16)])
-@EVERY_OPERATION
-@EVERY_GEOMETRY
-def test_input_and_result_of_different_dtypes(geometry, operation, dtypes):
-    in_dtype, out_dtype = dtypes
-    inputs = cubes(operation, 1, 19, 3, dtype=in_dtype)
-    shape = (1, 3) if OPERATIONS[operation].reduces else (1, 19, 3)
-    result = run(
-        operation, inputs, geometry, out=torch.empty(shape, dtype=out_dtype, device=DEVICE)
-    )
-    rounded = as_computed(operation, inputs, out_dtype)
-    assert_near(result, expected(operation, rounded), dtype=torch.float16, atol=2e-3)
-
-
-@EVERY_OPERATION
 @pytest.mark.parametrize("published", ["none", "some", "all"])
 def test_doing_without_partners_does_not_change_a_bit(published, operation, monkeypatch):
     """33 columns in 3 chunks, two groups of 4: words that are there are believed, words that are
@@ -224,7 +136,7 @@ def test_doing_without_partners_does_not_change_a_bit(published, operation, monk
         words.zero_()
     elif published == "some":
         words[::3] = 0
-    monkeypatch.setattr(polling, "MAX_POLLS", -1)
+    monkeypatch.setattr(space, "MAX_POLLS", -1)
     assert torch.equal(run(operation, inputs, "split", cols=16, words=words), result)
     after = words.view(2, 3, 4)
     assert torch.equal(after[0], by_group[0]) and torch.equal(after[1, :, :2], by_group[1, :, :2])

@@ -12,14 +12,14 @@ from kernel_cases import (
     matrix,
     quiet,
 )
-from triton_softmax.kernels import two_loops
+from softmax_tutorial import two_loops
 
 pytestmark = quiet
 
 
 @pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
 def test_rows_of_781(log):
-    """Enough rows to fill one tile and begin another; all 1823 are the single block's test."""
+    """Enough rows to fill one tile and begin another."""
     x = matrix(67, 781, torch.float32)
     y = two_loops.softmax_forward(x, log=log, block_rows=64, block_cols=256)
     assert_near(y, expected_forward(x, log=log))
@@ -35,8 +35,8 @@ def test_the_maximum_in_every_tile_or_only_in_the_first(order):
     assert_near(two_loops.softmax_forward(x, block_cols=16), expected_forward(x))
 
 
-@pytest.mark.parametrize("block_cols", [256, 512, 1024, 2048, 4096, 8192])
-@pytest.mark.parametrize("n_cols", [1, 257, 4097])
+@pytest.mark.parametrize("block_cols", [256, 1024, 8192])
+@pytest.mark.parametrize("n_cols", [257, 4097])
 def test_every_tile_of_the_tuner(block_cols, n_cols):
     x = matrix(2, n_cols, torch.float32)
     y = two_loops.softmax_forward(x, block_cols=block_cols)

@@ -4,15 +4,17 @@ A summary is one 64-bit word. A word that is zero has not been published (the wo
 zeros, and no summary is zero), and a word arrives whole. So the word is the whole message, and no
 fence is needed: nobody who has read it needs anything else from its sender.
 
-Waiting is a courtesy, not a condition. Who has polled long enough computes the missing summaries
-itself. A summary is a function of the input alone, so it does not matter who computes it, or if
-several do; and so every program finishes, whatever the others do.
+Waiting is optional: after MAX_POLLS polls a program recomputes the missing partials itself. A
+summary is a function of the input alone, so it does not matter who computes it, or if several do;
+and so every program finishes, whatever the others do.
 """
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
+
+from .summaries import to_common_maximum
 
 
 # --8<-- [start:word]
@@ -172,8 +174,9 @@ def poll(
 
 # --8<-- [start:merge]
 @triton.jit
-def to_common_maximum(words, live, AXIS: tl.constexpr, OP: tl.constexpr):
-    """(m, totals): the maximum of all parts along an axis, and their sums relative to it.
+def unpack_summaries(words, live, AXIS: tl.constexpr, OP: tl.constexpr):
+    """(m, totals): the maximum of all parts along an axis, and their sums relative to it, 0 for
+    parts that do not count.
 
     Args:
         words: of the parts, a tuple with those of each sum.
@@ -185,12 +188,7 @@ def to_common_maximum(words, live, AXIS: tl.constexpr, OP: tl.constexpr):
         totals = totals + (tl.where(live, unpack_word(words[k])[1], 0.0),)
     m = 0.0
     if OP.shifted:
-        m_parts = tl.where(live, m_parts, float("-inf"))
-        m = tl.max(m_parts, axis=AXIS)
-        if AXIS == 1:
-            totals = OP.rescale(totals, m_parts, m[:, None])
-        else:
-            totals = OP.rescale(totals, m_parts, m)
+        m, totals = to_common_maximum(tl.where(live, m_parts, float("-inf")), totals, AXIS, OP)
     return m, totals
 
 

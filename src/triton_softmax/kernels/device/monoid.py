@@ -11,7 +11,7 @@ or programs.
 
 These are device functions: kernels call them, and `merge` is also a combine function for
 `tl.reduce` and `tl.associative_scan`. The same functions in NumPy are in
-[`triton_softmax.reference`][].
+[`softmax_tutorial.reference`][].
 
 The corner of the definition is m = -inf: a set that is empty, or holds nothing but -inf. Then x - m
 would be -inf - (-inf) = NaN where the right answer is exp(-inf) = 0, so the subtraction uses 0 in

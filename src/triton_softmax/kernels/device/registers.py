@@ -11,6 +11,12 @@ import triton
 import triton.language as tl
 
 
+@triton.constexpr_function
+def upcast(dtype):
+    """The type that is computed with: float32, or float64 for float64."""
+    return tl.float64 if dtype == tl.float64 else tl.float32
+
+
 @triton.jit
 def rounded(x, FROM: tl.constexpr, TO: tl.constexpr):
     """Numbers that hold elements of type FROM, rounded to type TO where that changes something."""
@@ -31,7 +37,7 @@ def in_registers(raw, INNER: tl.constexpr):
             `torch.softmax`; for a backward pass it is the type of the first input, to which the
             result is rounded as well.
     """
-    ACC: tl.constexpr = tl.float64 if INNER == tl.float64 else tl.float32
+    ACC: tl.constexpr = upcast(INNER)
     values = (rounded(raw[0].to(ACC), raw[0].dtype, INNER),)
     for i in tl.static_range(1, len(raw)):
         values = values + (raw[i].to(ACC),)

@@ -37,6 +37,43 @@ def spread(totals, AXIS: tl.constexpr):
     return blocks
 
 
+# --8<-- [start:merge]
+@triton.jit
+def merged(m, totals, m_parts, parts, AXIS: tl.constexpr, OP: tl.constexpr):
+    """The summary of a part of a row and of another one, or of many that lie along an axis: the
+    largest m, and the sums of all relative to it."""
+    # eq: merge
+    if AXIS is None:
+        m_all = tl.maximum(m, m_parts)
+        return m_all, added(OP.rescale(totals, m, m_all), OP.rescale(parts, m_parts, m_all))
+    else:
+        m_all = tl.maximum(m, across(tl.max(m_parts, axis=AXIS), m_parts, AXIS))
+        more = spread(summed(OP.rescale(parts, m_parts, m_all), AXIS), AXIS)
+        return m_all, added(OP.rescale(totals, m, m_all), more)
+
+
+@triton.jit
+def to_common_maximum(m_parts, parts, AXIS: tl.constexpr, OP: tl.constexpr):
+    """The largest m of many parts of a row, which lie along an axis; and their sums relative to it,
+    which are left to be added up."""
+    # eq: merge
+    m = tl.max(m_parts, axis=AXIS)
+    return m, OP.rescale(parts, m_parts, across(m, m_parts, AXIS))
+
+
+@triton.jit
+def across(reduced, block, AXIS: tl.constexpr):
+    """What a reduction of a block along AXIS has left, such that it broadcasts against the
+    block."""
+    if len(block.shape) > 1:
+        return tl.expand_dims(reduced, AXIS)
+    else:
+        return reduced
+
+
+# --8<-- [end:merge]
+
+
 # --8<-- [start:numbers]
 @triton.jit
 def load_numbers(in_ptrs, in_strides, rows, mask, OP: tl.constexpr):
@@ -66,6 +103,13 @@ def adjusted(m, totals, numbers, OP: tl.constexpr):
         return totals
     else:
         return OP.adjust(m, totals, numbers)
+
+
+@triton.jit
+def is_column(col, first, end):
+    """Whether the column that a row names lies from `first` to before `end`. One that does not is
+    no element of the row, and is neither read nor written."""
+    return (col >= first) & (col < end)
 
 
 @triton.jit

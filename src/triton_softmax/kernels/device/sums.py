@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .summaries import added, summed
+from .summaries import across, added, summed
 
 FRACTION = tl.constexpr(48)
 """Bits of a term below the largest one's leading bit. The sum of 2¹³ terms, each of at most one
@@ -56,16 +56,6 @@ def unit_of(largest):
 
 
 @triton.jit
-def _across(reduced, block, AXIS: tl.constexpr):
-    """What a reduction of a block along AXIS has left, such that it broadcasts against the
-    block."""
-    if len(block.shape) > 1:
-        return tl.expand_dims(reduced, AXIS)
-    else:
-        return reduced
-
-
-@triton.jit
 def _largest(parts, K: tl.constexpr, AXIS: tl.constexpr):
     """The largest magnitude of the terms of sum K in all parts."""
     largest = tl.max(tl.abs(parts[0][0][K]), axis=AXIS)
@@ -83,7 +73,7 @@ def _sum_of_integers(parts, largest, K: tl.constexpr, AXIS: tl.constexpr):
     rest = whole
     for p in tl.static_range(len(parts)):
         for t in tl.static_range(len(parts[p])):
-            scaled = parts[p][t][K] * _across(per_unit, parts[p][t][K], AXIS)
+            scaled = parts[p][t][K] * across(per_unit, parts[p][t][K], AXIS)
             units = scaled.to(tl.int64)
             whole += tl.sum(units, axis=AXIS)
             if largest.dtype == tl.float64:  # has more digits than that, and gets as many again

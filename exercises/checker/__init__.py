@@ -1,9 +1,0 @@
-"""What checks an exercise, in a terminal and in a page.
-
-* `checks`: each exercise, in order, and what it has to do;
-* `judge`: right or wrong, in words; runs the reader's code;
-* `with_triton`: kernels in Triton's own interpreter;
-* `with_small_triton`: kernels in the small Triton of the site, as in a page.
-
-`checks` and `judge` run under MicroPython too.
-"""

@@ -1,0 +1,517 @@
+"""What calls launch on an H200, found out without a GPU.
+
+Run as a program this file reads cells of a data file and answers with every launch of each: kernel,
+grid, numbers, constants, options, and a hash of the machine code. The library that it asks is the
+one that it finds on its path, which may be of any commit: calls are public ones, and launches are
+seen where Triton would compile and run a kernel. Tensors lie on the CPU, unread and unwritten, and
+say that they lie on an H200.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import types
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+PROPERTIES = types.SimpleNamespace(
+    name="NVIDIA H200", multi_processor_count=132, major=9, minor=0, L2_cache_size=62914560,
+    total_memory=150109880320, warp_size=32,
+)  # fmt: skip
+TARGET = ("cuda", 90, 32)
+
+PROCESSES = 2
+"""That compile."""
+
+EVERY = 10
+"""Of the lengths of a sweep every tenth is looked at."""
+
+
+# --- the calls: the one place that knows the library, by its public functions ---
+
+
+def call_of(row: dict) -> Callable[[], object]:
+    """The call of a measured row. What it returns may be called for a second part, which alone was
+    measured: the backward pass."""
+    import torch
+
+    import triton_softmax as library
+    from softmax_bench import loss_head
+    from softmax_bench.case import Case
+    from softmax_bench.random_shapes import pitch
+
+    if row["suite"] == "ranks":
+        return call_of_ranks(row)
+    names = ("suite", "dtype", "direction", "op", "dim", "layout", "inputs")
+    case = Case(shape=tuple(row["shape"]), **{name: row[name] for name in names})
+    ours = row["provider"] == "triton_softmax"
+    if case.suite == "loss_head":
+        generator: Any = None
+        t = loss_head.operands(case, torch.device("cuda", 0), generator)
+        return loss_head.prepare(case, row["provider"], t)
+    if case.suite == "compiles":  # many lengths
+        n_rows, count = case.shape
+        lengths = [1 + (i * 262143) // (count - 1) for i in range(0, count, EVERY)]
+        one = {**row, "suite": "", "shape": (n_rows, 1)}
+
+        def sweep() -> None:
+            for n in lengths:
+                second = call_of({**one, "shape": (n_rows, n)})()
+                if callable(second):
+                    second()
+
+        return sweep
+
+    def tensor() -> Any:
+        dtype, shape = getattr(torch, case.dtype), case.shape
+        if case.layout == "contiguous":
+            return torch.empty(shape, dtype=dtype)
+        step = 2 * shape[1] if case.layout == "row_strided" else pitch(shape[-1])
+        return torch.empty(shape[0] * step, dtype=dtype).view(-1, step)[:, : shape[1]]
+
+    def function(x: Any) -> Any:
+        if ours:
+            return getattr(library, case.op)(x, case.dim)
+        return getattr(library, case.op)(x, case.dim, implementation=row["provider"])
+
+    def gradient(y: Any, x: Any) -> None:
+        dy = tensor() if case.layout == "padded" else torch.empty_like(y)
+        torch.autograd.grad(y, x, dy)
+
+    x = tensor().requires_grad_(case.direction != "forward")
+    if not (ours or row["provider"] in library.IMPLEMENTATIONS):
+        from softmax_tutorial import ladder
+
+        more: dict = {"rung": row["provider"], "log": case.op == "log_softmax"}
+        if case.direction == "forward":
+            return lambda: ladder.softmax(x, case.dim, **more)
+        return lambda: ladder.backward(tensor(), tensor(), case.dim, **more)
+    if case.direction == "forward":
+        return lambda: function(x)
+    if case.direction == "backward":
+
+        def forward() -> Callable[[], None]:
+            y = function(x)
+            return lambda: gradient(y, x)
+
+        return forward
+    if case.direction == "forward_grad":
+        return lambda: (function(x), None)
+    return lambda: gradient(function(x), x)
+
+
+def call_of_ranks(row: dict) -> Callable[[], object]:
+    """The call of a rank on its part of the rows; the other ranks are processes here."""
+    import torch
+    import torch.distributed as dist
+
+    from triton_softmax import cross_entropy, softmax
+
+    n_rows, n_cols = row["shape"]
+    x = torch.empty(n_rows, n_cols, dtype=torch.bfloat16)
+    target = torch.zeros(n_rows, dtype=torch.int64)
+    name, _, alone = row["op"].partition(", ")
+    where: dict[str, Any] = {"group": _groups[row["ranks"]]} if not alone else {}
+    if name == "softmax":
+        return lambda: (softmax(x, 1, **where), None)
+    if where:
+        start = n_cols * dist.get_rank()
+        where |= {"vocab_start": start, "vocab_size": n_cols * row["ranks"]}
+    leaf = x.requires_grad_()
+    return lambda: cross_entropy(leaf, target, **where).backward()
+
+
+_groups: dict[int, Any] = {}
+"""Process groups by the number of their ranks, which this process is in."""
+
+
+def join(rank: int, ranks: list[int], folder: str) -> None:
+    """Be one of the ranks, of groups of several sizes."""
+    import torch.distributed as dist
+
+    world = max(ranks)
+    store = dist.FileStore(f"{folder}/store", world)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
+    for size in ranks:
+        group = dist.new_group(list(range(size)))
+        if rank < size:
+            _groups[size] = group
+
+
+# --- a device that is not there ---
+
+
+def pretend() -> None:
+    """Let PyTorch's tensors say that they lie on an H200, though their memory is the host's, and
+    nothing large be computed with them."""
+    import torch
+
+    tensor: Any = torch.Tensor
+    tensor.is_cuda = property(lambda self: not self.is_meta)
+    true_device = tensor.device
+    device = torch.device("cuda", 0)
+    tensor.device = property(lambda self: true_device.__get__(self) if self.is_meta else device)
+    tensor.get_device = lambda self: 0
+    tensor.data_ptr = lambda self: self.storage_offset() * self.element_size()
+    true_to = tensor.to
+
+    def to(self: Any, *where: Any, **more: Any) -> Any:
+        more.pop("device", None)
+        rest = [each for each in where if not isinstance(each, (torch.device, str))]
+        return true_to(self, *rest, **more) if rest or more else self
+
+    tensor.to = to
+
+    def patched(function: Any) -> Any:
+        def call(*args: Any, device: Any = None, generator: Any = None, **more: Any) -> Any:
+            return function(*args, device="meta" if str(device) == "meta" else None, **more)
+
+        return call
+
+    for name in ("empty", "zeros", "ones", "full", "arange", "tensor", "empty_strided"):
+        setattr(torch, name, patched(getattr(torch, name)))
+    torch.randn = torch.rand = torch.empty
+    zeros: Any = torch.zeros
+    torch.randint = lambda low, high, size, **more: zeros(size, dtype=torch.int64)
+    torch.mm = lambda a, b, out=None: a.new_empty(len(a), b.shape[1]) if out is None else out
+    tensor.addmm_ = lambda self, a, b: self
+    cuda: Any = torch.cuda
+    cuda.get_device_properties = lambda *_: PROPERTIES
+    cuda.get_device_capability = lambda *_: (9, 0)
+    cuda.is_available = lambda: True
+    cuda.current_device = lambda: 0
+    for name, value in (
+        ("_cuda_getDevice", 0), ("_cuda_isCurrentStreamCapturing", False),
+        ("_cuda_getCurrentRawStream", 0),
+    ):  # fmt: skip
+        setattr(torch._C, name, lambda *_, value=value: value)
+
+
+class Driver:
+    """What Triton asks of the driver before it compiles."""
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget(*TARGET)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+class Recorder:
+    """Takes the place of Triton's compiler: keeps what would be compiled, and what is launched."""
+
+    def __init__(self) -> None:
+        import triton
+        from triton.runtime import autotuner, driver
+        from triton.runtime import jit as of_triton
+
+        jit: Any = of_triton
+        tuner: Any = autotuner.Autotuner
+        self.kernels: list[tuple[Any, Any]] = []
+        self.log: list[tuple[int, str, str]] = []
+        self.tried: list[str] = []
+        triton.knobs.compilation.disable_line_info = True
+        driver.set_active(Driver())  # pyright: ignore[reportArgumentType]
+        made = jit.JITCallable.__init__
+
+        def without_words(function: Any, fn: Any) -> None:
+            made(function, fn)
+            function._src = code(function._src)
+            function.starting_line_number = 0
+
+        jit.JITCallable.__init__ = without_words
+        jit.JITFunction._do_compile = lambda fn, *found: self.compiled(fn, *found)
+        # Which configuration is fastest is not known here.
+        tuner.run = lambda tuner, *args, **more: self.tuned(tuner, *args, **more)
+
+    def tuned(self, tuner: Any, *args: Any, **more: Any) -> Any:
+        """The first of the configurations that a tuner tries; the others follow its numbers."""
+        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+        tried = tuner.prune_configs(more)
+        self.tried = [hashed("; ".join(map(str, tried)))]
+        return tuner.fn.run(*args, **more, **tried[0].all_kwargs())
+
+    def compiled(self, fn, key, signature, device, constexprs, options, attrs, warmup):
+        """A stand-in for the compiled kernel."""
+        from triton.compiler import ASTSource
+
+        number = len(self.kernels)
+        self.kernels.append((ASTSource(fn, signature, constexprs, attrs), options))
+        constant = [parameter.is_constexpr for parameter in fn.params]
+
+        def run(x, y, z, stream, function, packed, metadata, enter, leave, *args) -> None:
+            given = [each for each, skip in zip(args, constant, strict=True) if not skip]
+            grid = ",".join(map(str, (x, y, z))).removesuffix(",1").removesuffix(",1")
+            self.log.append((number, grid, ",".join([*numbers(given), *self.tried])))
+            self.tried = []
+
+        target = types.SimpleNamespace(backend="none")  # it has no short way to launch
+        kernel = types.SimpleNamespace(
+            run=run, function=None, packed_metadata=None, launch_metadata=lambda *_: None,
+            metadata=types.SimpleNamespace(target=target),
+        )  # fmt: skip
+        fn.device_caches[device][0][key] = kernel
+        return kernel
+
+
+def numbers(arguments: Iterable[Any]) -> list[str]:
+    """What is no tensor among a launch's arguments, as text, in their order."""
+    found = []
+    for each in arguments:
+        if isinstance(each, (tuple, list)):
+            found += numbers(each)
+        elif not hasattr(each, "data_ptr"):
+            found.append(str(each))
+    return found
+
+
+# --- machine code ---
+
+
+def code(text: str) -> str:
+    """A function's text without comments and docstrings, by which Triton knows it."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def normal_ir(text: str) -> str:
+    """Triton's intermediate language without places in files and without names.
+
+    >>> normal_ir('#loc = loc("f.py":1:0)\\ntt.func public @f(%x: i32 loc("x"))')
+    'tt.func public @name0(%0: i32 )'
+    """
+    text = re.sub(r"^#loc.*\n?", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\bloc\((?:[^()\"]|\"[^\"]*\"|\([^()]*(?:\([^()]*\)[^()]*)*\))*\)", "", text)
+    for mark, stem in (("%", ""), ("@", "name")):
+        names: dict[str, str] = {}
+        text = re.sub(
+            rf"{mark}[\w.$]+|{mark}\"[^\"]*\"",
+            lambda found, m=mark, s=stem, n=names: n.setdefault(found[0], f"{m}{s}{len(n)}"),
+            text,
+        )
+    return text
+
+
+def normal(assembly: str) -> str:
+    """PTX without what does not reach the machine: comments, names of files, of lines, of kernels
+    and of functions.
+
+    >>> print(normal(".visible .entry f(\\n.param .u64 f_param_0) // why\\nret;"))
+    .visible .entry name0(
+    .param .u64 name0_param_0)
+    ret;
+    """
+    text = re.sub(r"//[^\n]*", "", assembly)
+    text = re.sub(r"^\s*\.section\s+\.debug.*?^\s*\}", "", text, flags=re.DOTALL | re.MULTILINE)
+    names = re.findall(r"\.(?:entry|func)\b\s*(?:\([^)]*\)\s*)?([\w$.]+)", text)
+    for number, name in enumerate(dict.fromkeys(names)):
+        text = re.sub(rf"(?<![\w$.]){re.escape(name)}(?=\b|_)", f"name{number}", text)
+    skipped = (".file", ".loc", "$L__tmp", "$L__func")
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith(skipped))
+
+
+def hashed(text: str) -> str:
+    """Long enough for some thousands."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def key_of(source: Any, options: Any) -> str:
+    """Follows from all that machine code follows from: sources, constants, options, compiler."""
+    import triton
+
+    return hashed(f"{triton.__version__} {source.hash()} {options.hash()}")
+
+
+class Codes:
+    """What kernels compile to. What was compiled once stays on disk.
+
+    The first language that Triton compiles to has neither names of functions nor of variables, and
+    with the options and the compiler it decides the machine code. So two kernels that agree in it
+    are the same, and only where they differ is the machine code looked at: it may agree all the
+    same, and takes four times as long.
+
+    Args:
+        kernels: each a source and its options.
+        known: what is known already: hashes of the first language by `key_of`.
+    """
+
+    def __init__(self, kernels: list[tuple[Any, Any]], known: dict[str, str]):
+        cache = os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton/cache"
+        self.folder = Path(cache) / "softmax_bench.probe"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.kernels, self.known = kernels, known
+        self.keys = [key_of(*each) for each in kernels]
+
+    def find(self, name: str) -> str | None:
+        """A hash by another, if it is known."""
+        path = self.folder / name
+        return self.known.get(name) or (path.read_text() if path.is_file() else None)
+
+    def keep(self, name: str, text: str) -> None:
+        """Write to the disk, whole or not at all."""
+        beside = self.folder / f"{name}.{os.getpid()}"
+        beside.write_text(text)
+        beside.replace(self.folder / name)
+
+    def compile(self, at: int, machine: bool = False) -> None:
+        """Compile a kernel to the first language, or to machine code: to PTX, which ptxas turns
+        into the same every time."""
+        import triton
+        from triton._C.libtriton import ir
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler.compiler import make_backend
+
+        source, options = self.kernels[at]
+        target = GPUTarget(*TARGET)
+        backend: Any = make_backend(target)
+        context = ir.context()
+        ir.load_dialects(context)
+        backend.load_dialects(context)
+        stages: dict[str, Any] = {}
+        backend.add_stages(stages, options, source.language)
+        metadata = {"target": target, **options.__dict__}
+        functions = backend.get_codegen_implementation(options)
+        module = source.make_ir(target, options, functions, backend.get_module_map(), context)
+        for name, stage in stages.items():
+            module = stage(module, metadata)
+            if name == "ttir":
+                text = f"{triton.__version__} {options.hash()} {normal_ir(str(module))}"
+                self.keep(self.keys[at], first := hashed(text))
+                if not machine:
+                    return
+            if name == "ptx":
+                self.keep(first, hashed(f"{normal(module)} {metadata['shared']}"))
+                return
+
+    def make(self, wanted: list[int], machine: bool) -> None:
+        """Compile those that are not known, in several processes."""
+        global _codes
+        _codes = self
+        if len(wanted) > 1:
+            with ProcessPoolExecutor(PROCESSES, mp_context=get_context("fork")) as pool:
+                list(pool.map(_compile, wanted, [machine] * len(wanted), chunksize=2))
+        elif wanted:
+            self.compile(wanted[0], machine)
+
+    def all(self, looked_at: Iterable[str]) -> list[tuple[str, str | None]]:
+        """The hash of the first language of each kernel, and that of its machine code if it is
+        known, as it is of those that are `looked_at`."""
+        self.make([at for at, key in enumerate(self.keys) if self.find(key) is None], False)
+        first = [self.find(key) or "" for key in self.keys]
+        places = {each: at for at, each in enumerate(first) if each in set(looked_at)}
+        self.make([at for each, at in places.items() if self.find(each) is None], True)
+        return [(each, self.find(each)) for each in first]
+
+
+_codes: Codes
+"""What the processes that compile take from the one that started them."""
+
+
+def _compile(at: int, machine: bool) -> None:
+    _codes.compile(at, machine)
+
+
+def described(source: Any, options: Any) -> str:
+    """A kernel's constants and options in words, for people."""
+    names = list(source.signature)
+    constants = [
+        f"{names[path[0]]}={value}"
+        for path, value in source.constants.items()
+        if len(path) == 1 and not hasattr(value, "cache_key") or isinstance(value, str)
+    ]
+    shown = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion")
+    return ", ".join([*constants, *(f"{name}={getattr(options, name)}" for name in shown)])
+
+
+# --- the program ---
+
+
+def launches(row: dict, recorder: Recorder) -> list[tuple[int, str, str]]:
+    """What a row's call launches, in order; of a sweep each kernel once, on no grid. The naive rung
+    launches PyTorch's kernels alone, and is not called."""
+    if row["provider"] == "naive":
+        return []
+    call = call_of(row)
+    recorder.log.clear()
+    second = call()
+    if callable(second):
+        recorder.log.clear()
+        second()
+    if row["suite"] == "compiles":
+        return [(kernel, "", "") for kernel in dict.fromkeys(each[0] for each in recorder.log)]
+    return list(recorder.log)
+
+
+def probe(rows: Iterable[dict], known: dict[str, str], looked_at: Iterable[str]) -> dict:
+    """All kernels (name, words, key, hash of the first language, hash of the machine code), and
+    each row's launches by case and provider."""
+    recorder, rows = Recorder(), list(rows)
+    cells = {
+        f"{row['case']} {row['provider']}": launches(row, recorder)
+        for row in rows
+        if row["suite"] != "ranks"
+    }
+    cells |= of_ranks([row for row in rows if row["suite"] == "ranks"], recorder)
+    codes = Codes(recorder.kernels, known)
+    kernels = [
+        (kernel[0].name, described(*kernel), key, *hashes)
+        for kernel, key, hashes in zip(
+            recorder.kernels, codes.keys, codes.all(looked_at), strict=True
+        )
+    ]
+    return {"cells": cells, "kernels": kernels}
+
+
+def of_ranks(rows: list[dict], recorder: Recorder) -> dict[str, list[tuple[int, str, str]]]:
+    """What the first rank launches; the others are processes that call the same."""
+    ranks = sorted({row["ranks"] for row in rows})
+    if not rows:
+        return {}
+    with tempfile.TemporaryDirectory() as folder:
+        others = []
+        for rank in range(1, max(ranks)):
+            given = json.dumps({"rows": rows, "rank": rank, "ranks": ranks, "folder": folder})
+            command = [sys.executable, "-m", "softmax_bench.probe", given]
+            others.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+        try:
+            join(0, ranks, folder)
+            return {f"{row['case']} {row['provider']}": launches(row, recorder) for row in rows}
+        finally:
+            for other in others:
+                other.wait(60)
+
+
+def be_rank(rows: list[dict], rank: int, ranks: list[int], folder: str) -> None:
+    """Call what the first rank calls."""
+    join(rank, ranks, folder)
+    recorder = Recorder()
+    for row in rows:
+        if row["ranks"] in _groups:
+            launches(row, recorder)
+
+
+if __name__ == "__main__":
+    pretend()
+    if len(sys.argv) > 1:
+        be_rank(**json.loads(sys.argv[1]))
+    else:
+        json.dump(probe(**json.load(sys.stdin)), sys.stdout)

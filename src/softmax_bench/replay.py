@@ -1,0 +1,316 @@
+"""What a measurement is of: the launches of the call that was measured.
+
+A cell of the data is identified by what its call launched, in order: on which grid, with which
+numbers, and which machine code. Text may change as it likes. `python -m softmax_bench replay OLD`
+asks the library at one commit and at another, or as it lies in the working tree, what each measured
+call launches, and says which cells launch something else and how it differs. With `--update` it
+writes down what all cells launched at the commit that measured them, and what they launch today;
+the pages read that file.
+
+Nothing here imports torch or the library: `softmax_bench.probe` does, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from softmax_bench.roster import CHOOSER, RUNGS
+
+FILE = "docs/benchmarks/launches.json"
+DATA = "docs/benchmarks/data/h200.json"
+PACKAGES = ("src/triton_softmax", "src/softmax_tutorial")
+"""What a commit's own version is asked for."""
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FIELDS = (
+    "case", "provider", "suite", "op", "direction", "dtype", "shape", "dim", "layout", "inputs",
+)  # fmt: skip
+"""What the probe has to know of a row."""
+
+
+RANKS = "docs/benchmarks/ranks.json"
+
+FOLLOWED = ("softmax, part alone", "softmax", "cross-entropy, part alone", "cross-entropy")
+"""The calls of several GPUs that are followed. Pushed words are not: they need the GPUs' memory."""
+
+
+class Kernel(NamedTuple):
+    """A compiled kernel."""
+
+    name: str
+    words: str
+    """Constants and options, to be read by people; not committed."""
+    key: str
+    """Follows from the text of the kernel and all that it calls, without comments."""
+    first: str
+    """Hash of the first language that it is compiled to, with the options."""
+    machine: str | None
+    """Hash of its machine code, where the first language of two commits differs."""
+
+    def same(self, other: Kernel) -> bool:
+        """Whether both are the same machine code."""
+        alike = self.machine is not None and self.machine == other.machine
+        return alike or self.first == other.first
+
+
+class Launch(NamedTuple):
+    """One launch of a cell."""
+
+    kernel: Kernel
+    grid: str
+    numbers: str
+
+    def differs(self, other: Launch) -> list[str]:
+        """By what another launch differs, in words; empty if by nothing that a GPU would notice."""
+        found = [f"grid {self.grid} → {other.grid}"] if self.grid != other.grid else []
+        if self.numbers != other.numbers:
+            found.append(f"numbers {self.numbers} → {other.numbers}")
+        if not self.kernel.same(other.kernel):
+            words = [kernel.name + ": " + kernel.words for kernel in (self.kernel, other.kernel)]
+            found.append("machine code" if words[0] == words[1] else " → ".join(words))
+        return found
+
+
+Cells = dict[str, list[Launch]]
+
+
+def case_of_ranks(run: dict, row: dict) -> str:
+    """The case of a call over several GPUs."""
+    return f"ranks/{row['call']}/{run['ranks']}x{row['rows']}x{row['columns']}"
+
+
+def cell_of_ranks(run: dict, row: dict) -> str | None:
+    """The cell of a call over several GPUs; None if it is not followed."""
+    return f"{case_of_ranks(run, row)} {CHOOSER}" if row["call"] in FOLLOWED else None
+
+
+def cell_of(row: dict) -> str:
+    """The name of a row's cell."""
+    return f"{row['case']} {row['provider']}"
+
+
+def measured(data: dict, ranks: dict) -> dict[str, list[dict]]:
+    """The rows of calls of ours, by the commit that they were measured at; those over several GPUs
+    too."""
+    found: dict[str, list[dict]] = {}
+    for run in ranks["runs"]:
+        found.setdefault(run["commit"], []).extend(
+            {
+                "case": case_of_ranks(run, row), "provider": CHOOSER, "suite": "ranks",
+                "op": row["call"], "ranks": run["ranks"], "shape": [row["rows"], row["columns"]],
+            }
+            for row in run["rows"]
+            if row["call"] in FOLLOWED
+        )  # fmt: skip
+    for row in data["rows"]:
+        if row["provider"] in (CHOOSER, *RUNGS) and row["status"] == "ok":
+            commit = data["environments"][row["environment"]]["commit"]
+            found.setdefault(commit, []).append({name: row[name] for name in FIELDS})
+    return found
+
+
+def differences(old: Cells, new: Cells) -> dict[str, str]:
+    """The cells that launch something else, with what is different."""
+    found = {}
+    for cell, before in old.items():
+        after = new[cell]
+        if len(before) != len(after):
+            names = [", ".join(each.kernel.name for each in some) for some in (before, after)]
+            found[cell] = f"launches {names[0] or 'nothing'} → {names[1] or 'nothing'}"
+        else:
+            words = [text for a, b in zip(before, after, strict=True) for text in a.differs(b)]
+            if words:
+                found[cell] = "; ".join(dict.fromkeys(words))
+    return found
+
+
+# --- asking a tree ---
+
+
+def ask(
+    source: Path, rows: list[dict], known: Mapping[str, str], looked_at: Iterable[str] = ()
+) -> Cells:
+    """What rows' calls launch in the packages below a folder.
+
+    Args:
+        source: the folder.
+        rows: of the data.
+        known: hashes of the first language by key.
+        looked_at: hashes of the first language of kernels whose machine code is asked for.
+    """
+    paths = [str(source), str(ROOT / "src")]
+    skipped = ("TRITON_INTERPRET",)
+    environment = {name: value for name, value in os.environ.items() if name not in skipped}
+    run = subprocess.run(
+        [sys.executable, "-m", "softmax_bench.probe"],
+        input=json.dumps({"rows": rows, "known": dict(known), "looked_at": list(looked_at)}),
+        env=environment | {"PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        cwd=source,
+    )
+    if run.returncode:
+        raise RuntimeError(f"no answer from {source}:\n{run.stderr}")
+    answer = json.loads(run.stdout)
+    kernels = [Kernel(*each) for each in answer["kernels"]]
+    return {
+        cell: [Launch(kernels[at], *more) for at, *more in launches]
+        for cell, launches in answer["cells"].items()
+    }
+
+
+def extracted(commit: str, folder: Path) -> Path:
+    """The packages of a commit, in a folder."""
+    there = subprocess.run(
+        ["git", "ls-tree", "--name-only", commit, *PACKAGES],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    ).stdout.split()  # fmt: skip
+    archive = subprocess.run(
+        ["git", "archive", commit, *there], cwd=ROOT, check=True, capture_output=True
+    ).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(folder, filter="data")
+    return folder / "src"
+
+
+def compared(
+    old: Mapping[Path, list[dict]], new: Path, known: Mapping[str, str], quick: bool = False
+) -> tuple[Cells, Cells]:
+    """What rows' calls launch in trees and in another one.
+
+    Args:
+        old: the rows that each tree is asked for.
+        new: the other tree.
+        known: as for `ask`.
+        quick: compile no machine code; kernels are then told apart by the first language alone,
+            where their machine code is not known.
+    """
+    rows = [row for some in old.values() for row in some]
+    before: Cells = {}
+    for tree, some in old.items():
+        before |= ask(tree, some, known)
+    after = ask(new, rows, known)
+    if quick:
+        return before, after
+    # Where kernels may differ, their machine code is looked at.
+    changed = differences(before, after)
+    looked_at = {
+        each.kernel.first for cells in (before, after) for cell in changed for each in cells[cell]
+    }
+    for tree, some in (*old.items(), (new, rows)):
+        if again := [row for row in some if cell_of(row) in changed]:
+            found = ask(tree, again, known, looked_at)
+            (after if tree == new else before).update(found)
+    return before, after
+
+
+def replayed(
+    old: str | None,
+    new: str | None,
+    by_commit: dict[str, list[dict]],
+    known: Mapping[str, str],
+    quick: bool = False,
+) -> tuple[Cells, Cells]:
+    """What cells launch at two commits: all cells at one commit, or without one each at the commit
+    that measured it; and at another commit or, without one, in the working tree."""
+    if old is not None:
+        by_commit = {old: [row for rows in by_commit.values() for row in rows]}
+    with tempfile.TemporaryDirectory() as folder:
+        there = ROOT / "src" if new is None else extracted(new, Path(folder) / "new")
+        trees = {extracted(at, Path(folder) / at): rows for at, rows in by_commit.items()}
+        return compared(trees, there, known, quick)
+
+
+# --- the committed file ---
+
+
+def text_of(before: Cells, after: Cells) -> str:
+    """What is committed, a kernel and a case a line: distinct kernels and launches once; of each
+    cell what it launched, and what it launches today where that is another kernel."""
+    kernels: dict[tuple, int] = {}
+    launches: dict[tuple, int] = {}
+
+    def numbered(some: list[Launch]) -> list[int]:
+        found = []
+        for kernel, grid, numbers in some:
+            at = kernels.setdefault(kernel._replace(words=""), len(kernels))
+            found.append(launches.setdefault((at, grid, numbers), len(launches)))
+        return found
+
+    changed = differences(before, after)
+    cases: dict[str, dict[str, list]] = {}
+    for cell, some in after.items():
+        case, provider = cell.rsplit(" ", 1)
+        then = [numbered(before[cell])] if cell in changed else []
+        cases.setdefault(case, {})[provider] = [*then, numbered(some)]
+
+    def lines(each: Iterable[Any]) -> str:
+        return ",\n".join(json.dumps(one, separators=(",", ":")) for one in each)
+
+    named = (f"{json.dumps(case)}: {json.dumps(each)}" for case, each in cases.items())
+    listed = [[kernel[0], *kernel[2:]] for kernel in kernels]
+    flat = [f"{at} {grid} {numbers}" for at, grid, numbers in launches]
+    return (
+        f'{{"kernels": [\n{lines(listed)}\n],\n"launches": [\n{lines(flat)}\n],\n'
+        f'"cells": {{\n{",".join(named)}\n}}}}\n'
+    )
+
+
+class Committed(NamedTuple):
+    """The file, read."""
+
+    known: dict[str, str]
+    """Hashes of the first language by key."""
+    measured: Cells
+    today: Cells
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The cells that launch something else today."""
+        return frozenset(cell for cell in self.today if self.today[cell] != self.measured[cell])
+
+
+def parsed(text: str) -> Committed:
+    """What the file says."""
+    data = json.loads(text)
+    kernels = [Kernel(name, "", *more) for name, *more in data["kernels"]]
+    launches = []
+    for line in data["launches"]:
+        at, grid, numbers = line.split(" ")
+        launches.append(Launch(kernels[int(at)], grid, numbers))
+    then, today = (
+        {
+            f"{case} {provider}": [launches[at] for at in lists[which]]
+            for case, providers in data["cells"].items()
+            for provider, lists in providers.items()
+        }
+        for which in (0, -1)
+    )
+    return Committed({each.key: each.first for each in kernels}, then, today)
+
+
+def read(root: Path) -> Committed:
+    """The committed file below a folder; of nothing if there is none."""
+    path = root / FILE
+    return parsed(path.read_text(encoding="utf-8")) if path.is_file() else Committed({}, {}, {})
+
+
+def replay(old: str | None, new: str | None, *, update: bool = False, quick: bool = False) -> str:
+    """The command: what launches something else, in words."""
+    data, ranks = (json.loads((ROOT / each).read_text(encoding="utf-8")) for each in (DATA, RANKS))
+    before, after = replayed(old, new, measured(data, ranks), read(ROOT).known, quick)
+    if update:
+        (ROOT / FILE).write_text(text_of(before, after), encoding="utf-8")
+    found = differences(before, after)
+    lines = [f"{cell}: {words}" for cell, words in found.items()]
+    return "\n".join([*lines, f"{len(found)} of {len(before)} cells launch something else"])

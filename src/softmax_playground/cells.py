@@ -1,0 +1,294 @@
+"""Cells: code on a page that a reader can edit and run there.
+
+`[[run NAME]]` on a line of its own shows `docs/_cells/NAME.py`. Without scripts it is the code and
+what it computes, found when the site is built. With scripts the code can be edited, and runs in the
+page, in MicroPython and `small_triton`, the same modules that the build uses.
+
+A cell is plain Python with lines that begin with `#`:
+
+    \"\"\"Title
+
+    What to try, in a sentence or two.
+    \"\"\"
+    # code: src/softmax_tutorial/single_block.py:forward
+    # given: src/triton_softmax/operations/softmax.py: SOFTMAX
+    x = Tensor([[1.0, 2.0, 3.0]], name="x")
+
+`code` puts a section of a file into an editor of its own, before the rest; what it uses of the
+library is there. `given` names more of it. Docstrings are left out of such a section: the page
+shows them where it explains the code.
+
+A mistake is a cell with lines that end in `# wrong` or `# right`. It fails as long as the wrong
+ones are there, and does not with the right ones in their place.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import re
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from softmax_playground import kernel_source
+from softmax_playground.small_triton import session
+
+FOLDER = "docs/_cells"
+DIRECTIVE = re.compile(r"\[\[run (?P<name>[\w/-]+)\]\]")
+RUNTIME = "assets/run/runtime.json"
+
+_CODE = re.compile(r"# code: src/(?P<path>[\w/]+)\.py:(?P<section>[\w-]+)")
+_GIVEN = re.compile(r"# given: src/(?P<path>[\w/]+)\.py: (?P<names>[\w ]+)")
+_PLAIN = re.compile(r'<span class="(?:n|p|w|o|nn)">([^<]*)</span>')
+_HEAD = re.compile(r'"""(?P<text>.+?)"""\n', re.S)
+_MARK = re.compile(r" *# (wrong|right)$")
+
+
+class CellError(ValueError):
+    """A cell that cannot be read, or that fails where it should not."""
+
+
+class Cell(NamedTuple):
+    """A cell as its file says it."""
+
+    name: str
+    title: str
+    hint: str
+    given: dict[str, str]
+    """Modules of the library, by the names that are wanted of them."""
+    offered: list[str]
+    """Which of them a reader may use; the kernel calls the others."""
+    kernel: str
+    """The section of the library, or nothing."""
+    code: str
+    """The cell's own code; of a mistake with both kinds of lines."""
+
+    @property
+    def is_mistake(self) -> bool:
+        return any(map(_MARK.search, self.code.splitlines()))
+
+    def texts(self, kind: str = "wrong") -> list[str]:
+        """What runs, one after another; of a mistake the version with the lines of that kind."""
+        other = "right" if kind == "wrong" else "wrong"
+        lines = [
+            _MARK.sub("", line)
+            for line in self.code.splitlines()
+            if not line.endswith(f"# {other}")
+        ]
+        return [text for text in (self.kernel, "\n".join(lines) + "\n") if text]
+
+    def run(self, kind: str = "wrong") -> dict:
+        """What a run answers; see `session.run_cell`."""
+        return session.run_cell({"given": self.given, "texts": self.texts(kind)})
+
+
+def without_docstrings(source: str) -> str:
+    """Python without the docstrings of its functions and constants."""
+    lines: list[str | None] = [*source.splitlines()]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            last = node.end_lineno or node.lineno
+            lines[node.lineno - 1 : last] = [None] * (last - node.lineno + 1)
+    return "\n".join(line for line in lines if line is not None).strip("\n") + "\n"
+
+
+def section(text: str, name: str) -> str:
+    """A named section of a file, without the lines that mark sections."""
+    start, end = (f"# --8<-- [{which}:{name}]\n" for which in ("start", "end"))
+    if start not in text or end not in text:
+        raise CellError(f"no section {name}")
+    inside = text.split(start)[1].split(end)[0]
+    return re.sub(r"^ *# --8<-- .*\n", "", inside, flags=re.M)
+
+
+def _module(path: str) -> str:
+    return path.replace("/", ".")
+
+
+def read(root: Path, name: str) -> Cell:
+    """A cell by its name."""
+    path = root / FOLDER / f"{name}.py"
+    if not path.is_file():
+        raise CellError(f"no cell is named {name}: {path} does not exist")
+    text = path.read_text("utf8")
+    head = _HEAD.match(text)
+    if head is None:
+        raise CellError(f"{path}: a cell begins with its title, in three quotes")
+    title, _, hint = head["text"].partition("\n")
+    rest = text[head.end() :].splitlines()
+    kernel, given, offered = "", {}, []
+    for line in rest:
+        if match := _CODE.fullmatch(line):
+            file = root / "src" / f"{match['path']}.py"
+            piece = section(file.read_text("utf8"), match["section"])
+            kernel += ("\n\n" if kernel else "") + without_docstrings(piece)
+            given |= kernel_source.imports(root / "src", _module(match["path"]), piece)
+        elif match := _GIVEN.fullmatch(line):
+            offered += match["names"].split()
+            given |= dict.fromkeys(match["names"].split(), _module(match["path"]))
+    code = [line for line in rest if not (_CODE.fullmatch(line) or _GIVEN.fullmatch(line))]
+    code_text = "\n".join(code).strip("\n") + "\n"
+    own = [each.id for node in ast.parse(kernel).body for each in getattr(node, "targets", ())]
+    given = {name: module for name, module in given.items() if name not in own}
+    return Cell(name, title, " ".join(hint.split()), given, offered, kernel, code_text)
+
+
+def names(root: Path) -> list[str]:
+    """All cells."""
+    folder = root / FOLDER
+    return sorted(
+        path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.py")
+    )
+
+
+# ---- What the page loads ----
+
+
+def library(root: Path) -> list[kernel_source.Part]:
+    """The parts of the library that some cell needs."""
+    wanted = {
+        (module, name) for cell in names(root) for name, module in read(root, cell).given.items()
+    }
+    return kernel_source.needed(root / "src", sorted(wanted))
+
+
+def runtime(root: Path) -> str:
+    """The modules of the small Triton and the library's parts, as the page loads them."""
+    folder = Path(__file__).parent / "small_triton"
+    files = {path.name: path.read_text("utf8") for path in sorted(folder.glob("*.py"))}
+    return json.dumps({"files": files, "library": library(root)})
+
+
+# ---- HTML ----
+
+NAMES = {
+    "tl": "the language of kernels: <code>tl.load</code>, <code>tl.sum</code> and so on; "
+    "<code>triton</code> is there too, with <code>@triton.jit</code>",
+    "Tensor": 'numbers for a kernel: <code>Tensor([[1.0, 2.0]], name="x")</code>; '
+    "<code>dtype</code> and <code>strides</code> may be given",
+    "empty": 'a tensor that nobody has written: <code>empty((2, 3), name="y")</code>, all NaN',
+    "show": "draws a tensor or lists of numbers",
+    "expect": "fails, and says where, unless two results agree to four digits",
+    "record": "<code>with record() as trace:</code> keeps what the launches inside it access",
+    "inf": "infinity; <code>-inf</code> is what a maximum starts with",
+    "nan": "what 0 / 0 is",
+    "replace": "an operation that differs from another one in some fields; "
+    "<code>Operation</code> makes a new one",
+    "float32": "the type of a tensor; so are <code>float16</code>, <code>bfloat16</code>, "
+    "<code>float64</code>, <code>int32</code> and <code>int64</code>",
+}
+"""What the names mean that a cell finds, for readers."""
+
+
+def found(cell: Cell) -> list[str]:
+    """The names that a cell's texts use and find there, and those it is offered of the library."""
+    used: set[str] = set()
+    for text in {*cell.texts("wrong"), *cell.texts("right")}:
+        used |= {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    common = ["triton", "tl", "show", *session.NAMES]
+    return [name for name in common if name in used] + cell.offered
+
+
+def names_list() -> str:
+    """All names that every cell finds."""
+    lines = [f"<dt><code>{name}</code></dt><dd>{words}</dd>" for name, words in NAMES.items()]
+    return f'<dl class="cell-names">{"".join(lines)}</dl>\n'
+
+
+def _names_line(cell: Cell) -> str:
+    listed = ", ".join(f"<code>{name}</code>" for name in found(cell))
+    if cell.given.keys() - {*cell.offered}:
+        listed += " and what the kernel calls"
+    link = '<a href="../../reference/verified/#names">What they are</a>'
+    return f'<p class="run-names">Not defined here, but there: {listed}. {link}</p>'
+
+
+@functools.lru_cache(maxsize=2)
+def _stamp(root: Path) -> tuple:
+    files = [*(root / FOLDER).rglob("*.py"), *(root / "src").rglob("*.py")]
+    return tuple((path, path.stat().st_mtime_ns) for path in sorted(files))
+
+
+def forget() -> None:
+    """Look at the files again at the next `html`."""
+    _stamp.cache_clear()
+
+
+@functools.lru_cache(maxsize=1)
+def _provided(root: Path, _stamp: tuple) -> None:
+    session.provide(library(root))
+
+
+def _coloured(code: str) -> str:
+    """Code with its colours; what has the colour of text is text."""
+    return _PLAIN.sub(r"\1", highlight(code, PythonLexer(), HtmlFormatter(nowrap=True)))
+
+
+def _editor(code: str, label: str) -> str:
+    return (
+        f'<div class="run-text"><p class="run-label">{label}</p>'
+        '<div class="editor highlight no-copy" tabindex="0">'
+        f"<pre><code>{_coloured(code)}</code></pre></div></div>"
+    )
+
+
+def _both(code: str) -> str:
+    """A mistake and its mend, line by line."""
+    lines = []
+    for line, coloured in zip(code.splitlines(), _coloured(code).splitlines(), strict=True):
+        mark = _MARK.search(line)
+        kind = mark[1] if mark else ""
+        if mark:
+            coloured = _coloured(_MARK.sub("", line)).rstrip("\n")
+        lines.append(f'<span class="run-{kind}">{coloured}</span>' if kind else coloured)
+    return "\n".join(lines)
+
+
+def html(root: Path, name: str) -> str:
+    """A cell as the page shows it without scripts, and what the script needs."""
+    return _html(root, name, _stamp(root))
+
+
+@functools.lru_cache(maxsize=256)
+def _html(root: Path, name: str, stamp: tuple) -> str:
+    cell = read(root, name)
+    _provided(root, stamp)
+    answer = cell.run()
+    data = {"given": cell.given, "kernel": cell.kernel, "code": cell.code}
+    if cell.is_mistake:
+        mended = cell.run("right")
+        if not answer["error"] or mended["error"]:
+            raise CellError(f"{name}: the wrong lines must fail and the right ones must not")
+        texts = (
+            '<div class="run-text"><div class="editor highlight no-copy" tabindex="0">'
+            f"<pre><code>{_both(cell.code)}</code></pre></div></div>"
+        )
+        result = (
+            f'{answer["html"]}<div class="run-mended"><p class="run-label">Mended</p>'
+            f"{mended['html']}</div>"
+        )
+    else:
+        if answer["error"]:
+            raise CellError(f"{name}: {answer['error']}")
+        labels = ["The kernel", "The call"] if cell.kernel else [""]
+        texts = "".join(map(_editor, cell.texts(), labels))
+        result = answer["html"]
+    if found(cell):
+        texts += _names_line(cell)
+    kind = "run-cell run-mistake" if cell.is_mistake else "run-cell"
+    payload = json.dumps(data).replace("</", "<\\/")
+    return (
+        f'<section class="{kind}" aria-label="{escape(cell.title)}" data-search-exclude>'
+        f'<div class="run-head"><p class="run-title">{escape(cell.title)}</p>'
+        f'<p class="run-hint">{escape(cell.hint)}</p></div>'
+        f'<div class="run-body"><div class="run-texts">{texts}</div>'
+        f'<div class="run-side"><div class="run-bar"></div>'
+        f'<div class="run-result">{result}</div></div></div>'
+        f'<script type="application/json">{payload}</script></section>'
+    )

@@ -1,0 +1,246 @@
+"""A small Triton in plain Python, which runs kernels as they are written.
+
+It runs under CPython and under MicroPython, so the same kernels run in a test and in a page. A
+kernel is any `@triton.jit` function; its programs run one after another, and every read and write
+is recorded.
+
+    from softmax_playground import small_triton as triton
+    from softmax_playground.small_triton import Tensor, empty, language as tl
+
+    @triton.jit
+    def twice_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + offsets, mask=offsets < n)
+        tl.store(y_ptr + offsets, 2 * x, mask=offsets < n)
+
+    x = Tensor([1.0, 2.0, 3.0], name="x")
+    y = empty((3,), name="y")
+    trace = twice_kernel[(2,)](x, y, 3, BLOCK=2)
+    y.tolist()                        # [2.0, 4.0, 6.0]
+    trace.accesses                    # program 0: load x[0, 1], program 0: store y[0, 1], …
+    trace.bytes("load")               # 12
+
+Names:
+
+* `Tensor(values, dtype, name, strides)`: nested lists as a tensor; `.tolist()`, `.shape`,
+  `.stride(i)`, `.index(place)`, and its memory, the flat list `.data`;
+* `empty(shape, dtype, name, strides)`: a tensor that is NaN until it is written;
+* `kernel[grid](*arguments, **constants)`: runs all programs in turn and returns a `Trace`; options
+  such as `num_warps` change nothing;
+* `record()`: `with record() as trace:` collects the accesses of all launches inside;
+* `Trace`: `.accesses`, `.of(kind, tensor)`, `.bytes(kind)`, `.programs`, `.tensors`;
+* `run(code, **names)`: runs text in which `import triton` and `import triton.language as tl` mean
+  these modules (both names are there without an import); returns all names of the text;
+* `jit`, `autotune`, `Config`, `cdiv`, `next_power_of_2`: as in Triton; of several configurations
+  the first is taken unless the call says its constants.
+
+The library's own kernels: `softmax_playground.kernel_source.needed` takes them from their files,
+and `small_triton.library.load` runs what it took.
+
+Numbers: every operation is rounded to its type, float32 and float64 as IEEE says, float16 and
+bfloat16 to the nearest. In float32 the results have the bits of Triton's own interpreter. What a
+mask leaves out is NaN where no `other` is given; an access outside a tensor raises, and says which
+program asked for which element.
+
+Not here: inline assembly, `tl.dot`, addresses as numbers, and programs that run at the same time.
+A kernel whose programs wait for each other runs only if it can go on without an answer, as
+`split_rows_simple` can: the first program of a row does the part of the others.
+"""
+
+import sys
+
+from . import language
+from .access import State
+from .memory import (
+    Access,
+    Tensor,
+    Trace,
+    bfloat16,
+    empty,
+    float16,
+    float32,
+    float64,
+    int16,
+    int32,
+    int64,
+)
+from .tiles import Pointer, Tile
+
+__all__ = [
+    "Access",
+    "Config",
+    "Kernel",
+    "Tensor",
+    "Tile",
+    "Trace",
+    "autotune",
+    "bfloat16",
+    "cdiv",
+    "empty",
+    "float16",
+    "float32",
+    "float64",
+    "int16",
+    "int32",
+    "int64",
+    "jit",
+    "language",
+    "next_power_of_2",
+    "record",
+    "run",
+]
+
+try:
+    import __future__
+
+    _FLAGS = (__future__.annotations.compiler_flag, True)
+except ImportError:  # MicroPython, which never looks at annotations
+    _FLAGS = ()
+
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+"""What a launch says to the compiler."""
+
+
+class Kernel:
+    """A jitted function: called from another one it is that function, `kernel[grid]` launches."""
+
+    def __init__(self, function, config=None):
+        self.fn = function
+        self.config = config or {}
+        self.__name__ = function.__name__
+
+    def __call__(self, *arguments, **named):
+        return self.fn(*arguments, **named)
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **named: self._launch(grid, arguments, named)
+
+    def _launch(self, grid, arguments, named):
+        function = self.fn.fn if isinstance(self.fn, Kernel) else self.fn
+        constants = dict(self.config)
+        constants.update(named)
+        for option in OPTIONS:
+            constants.pop(option, None)
+        if callable(grid):
+            grid = grid(constants)
+        grid = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+        grid = tuple([int(size) for size in grid]) + (1,) * (3 - len(grid))
+        trace = _open[-1] if _open else Trace()
+        trace.meet(arguments)
+        arguments = [_argument(each) for each in arguments]
+        constants = {name: _argument(each) for name, each in constants.items()}
+        before = State.trace, State.grid
+        State.trace, State.grid = trace, grid
+        try:
+            for z in range(grid[2]):
+                for y in range(grid[1]):
+                    for x in range(grid[0]):
+                        State.program, State.place = trace.programs, (x, y, z)
+                        function(*arguments, **constants)
+                        trace.programs += 1
+        finally:
+            State.trace, State.grid = before
+        return trace
+
+
+def _argument(value):
+    """What a kernel sees: a pointer in place of a tensor."""
+    if isinstance(value, Tensor):
+        return Pointer(value, Tile([0], (), int64))
+    if type(value) is tuple:  # and no named one, which is a constant
+        return tuple([_argument(each) for each in value])
+    return value
+
+
+_open = []
+
+
+class record:  # noqa: N801 (called like a function)
+    """A trace of all launches while it is open."""
+
+    def __enter__(self):
+        _open.append(Trace())
+        return _open[-1]
+
+    def __exit__(self, *_):
+        _open.pop()
+
+
+def jit(function=None, **_):
+    """Decorator: a function for the GPU. Options change nothing."""
+    return Kernel(function) if function is not None else jit
+
+
+class Config:
+    """Constants that a tuner may choose, and options for the compiler."""
+
+    def __init__(self, kwargs, **_):
+        self.kwargs = kwargs
+
+
+def autotune(configs, key=None, **_):
+    """Decorator: the constants of the first configuration, unless the call says others."""
+    return lambda kernel: Kernel(kernel, configs[0].kwargs)
+
+
+constexpr_function = language.constexpr_function
+
+
+def cdiv(a, b):
+    """How many parts of size b hold a."""
+    return -(-a // b)
+
+
+def next_power_of_2(n):
+    """The smallest power of two that is at least n."""
+    power = 1
+    while power < n:
+        power *= 2
+    return power
+
+
+class knobs:  # noqa: N801 (its name in Triton)
+    """Triton's settings: we interpret."""
+
+    class runtime:  # noqa: N801
+        interpret = True
+
+
+def run(code, path="<cell>", **names):
+    """Run source text in which `triton` and `tl` are these modules; answer the names it defines.
+
+    Args:
+        code: Python; it may import triton and triton.language, and need not.
+        path: what tracebacks call it.
+        names: more names that the text can use.
+
+    Returns:
+        A dictionary of all names.
+    """
+    this = sys.modules[__name__]
+    found = {"triton": this, "tl": language, "range": language.range, "__name__": path}
+    found.update(names)
+    kept = {name: sys.modules.get(name) for name in ("triton", "triton.language")}
+    sys.modules["triton"], sys.modules["triton.language"] = this, language
+    try:
+        exec(compile(numbered(code, path), path, "exec", *_FLAGS), found)
+    finally:
+        for name, module in kept.items():
+            if module is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module
+    return found
+
+
+def numbered(code, path="<cell>"):
+    """The text with `tl.load(` as `tl.at(line, path).load(`, so that a trace can say where it was.
+
+    >>> numbered("x = tl.load(x_ptr)")
+    "x = tl.at(1, '<cell>').load(x_ptr)"
+    """
+    lines = code.split("\n")
+    for i in range(len(lines)):
+        for name in ("load", "store", "atomic_add", "atomic_xchg", "atomic_cas"):
+            lines[i] = lines[i].replace(f"tl.{name}(", f"tl.at({i + 1}, {path!r}).{name}(")
+    return "\n".join(lines)

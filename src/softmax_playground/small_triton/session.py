@@ -1,0 +1,143 @@
+"""Cells: run what a reader has written, and answer with what it printed, showed, read and wrote.
+
+The page asks in JSON and so does the build, which puts the answers into the page that is read
+without scripts.
+"""
+
+import json
+import sys
+
+from . import (
+    Tensor,
+    bfloat16,
+    empty,
+    float16,
+    float32,
+    float64,
+    int32,
+    int64,
+    record,
+    run,
+    show,
+)
+from .expect import expect
+from .library import Library, Operation, replace
+
+MOST_STEPS = 2000
+
+NAMES = {
+    "Tensor": Tensor,
+    "empty": empty,
+    "record": record,
+    "expect": expect,
+    "Operation": Operation,
+    "replace": replace,
+    "inf": float("inf"),
+    "nan": float("nan"),
+    "float16": float16,
+    "bfloat16": bfloat16,
+    "float32": float32,
+    "float64": float64,
+    "int32": int32,
+    "int64": int64,
+}
+"""What a cell finds, beside `print` and `show`, which are its run's own."""
+
+_library = Library([])
+
+
+def provide(parts):
+    """Take the library's kernels, as JSON or as a list."""
+    global _library
+    _library = Library(json.loads(parts) if isinstance(parts, str) else parts)
+
+
+def answer(request):
+    """`run_cell` in JSON."""
+    return json.dumps(run_cell(json.loads(request)))
+
+
+def run_cell(request):
+    """Run the texts of a cell.
+
+    Args:
+        request: a dictionary with "texts", a list of Python texts that run one after another with
+            common names, and "given", modules of the library by the names that are wanted of them.
+
+    Returns:
+        A dictionary: "html", what there is to see; "printed", the output; "tensors", the names of
+        those that kernels touched; "steps", a list of [program, kind, tensor, places, line, text]
+        for every access, in order, text being which of the texts has the line; "error", None or a
+        dictionary with "text" (which of them, or None), "line" and "message".
+    """
+    printed, shown = [], []
+
+    def write(*values, sep=" ", end="\n", **_):
+        printed.append(sep.join([str(value) for value in values]) + end)
+
+    def show_matrix(value, name=""):
+        shown.append(show.plain(value, name))
+
+    names = dict(NAMES)
+    names["print"], names["show"] = write, show_matrix
+    error = None
+    texts = request["texts"]
+    with record() as trace:
+        try:
+            for name, module in request.get("given", {}).items():
+                names[name] = _library[module][name]
+            for i in range(len(texts)):
+                names.update(run(texts[i], f"<text {i}>", **names))
+        except Exception as problem:
+            error = _where(problem)
+    return _answer("".join(printed), shown, trace, error)
+
+
+def _where(problem):
+    """Which line of which text an error comes from, and what it says."""
+    text, line = None, 0
+    for each in _traceback(problem).split("\n"):
+        if 'File "<text ' in each:
+            text, rest = each.split('File "<text ')[1].split(">", 1)
+            text, line = int(text), int(rest.split("line ")[1].split(",")[0])
+    says = getattr(problem, "msg", None) or str(problem)
+    message = type(problem).__name__ + (": " + says if says else "")
+    return {"text": text, "line": line, "message": message}
+
+
+def _traceback(problem):
+    if hasattr(sys, "print_exception"):  # MicroPython
+        import io
+
+        text = io.StringIO()
+        sys.print_exception(problem, text)
+        return text.getvalue()
+    import traceback
+
+    return "".join(traceback.format_exception(problem))
+
+
+def _answer(printed, shown, trace, error):
+    accesses = [each for each in trace.accesses if each.places][:MOST_STEPS]
+    tensors = trace.tensors
+    html = ""
+    if printed:
+        html += f'<pre class="run-printed"><code>{show.escape(printed)}</code></pre>'
+    if error:
+        at = f"Line {error['line']}: " if error["text"] is not None else ""
+        html += f'<p class="run-error" role="alert">{show.escape(at + error["message"])}</p>'
+    figures = [show.tensor(tensors[i], i) for i in range(len(tensors))] + shown
+    if figures:
+        html += '<div class="run-tensors">' + "".join(figures) + "</div>"
+    if accesses:
+        html += show.counter(trace.bytes("load"), trace.bytes("store"), trace.programs)
+    steps = [
+        [a.program, a.kind, tensors.index(a.tensor), a.places, a.line, a.path] for a in accesses
+    ]
+    return {
+        "html": html,
+        "printed": printed,
+        "tensors": [[each.name, each.dtype.size] for each in tensors],
+        "steps": steps,
+        "error": error,
+    }

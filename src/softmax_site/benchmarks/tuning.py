@@ -1,0 +1,100 @@
+"""How near the constants come to the best that was found, on seeds they were chosen by and on
+others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import geometric_mean
+
+from softmax_bench import tuned
+from softmax_site.benchmarks.page import Fragment, block
+from softmax_site.benchmarks.quoted import tuning_seeds
+from softmax_site.benchmarks.tables import folded, table
+from softmax_site.benchmarks.words import percent
+
+NEAR = 0.9
+"""The share of the best found from which a cell counts as near it."""
+
+HEAD = [f"{who}: {what}" for who in ("constants", "model") for what in ("mean", "worst", "near")]
+
+
+def shares(cells: list[dict], chooser: str) -> list[float]:
+    """The share of the best speed that a chooser reaches, in each cell where it was measured."""
+    return [share for cell in cells if (share := tuned.share(cell, chooser)) is not None]
+
+
+def reached(cells: list[dict]) -> list[str]:
+    """What the constants and the model reach: geometric mean, worst, and how often they are near
+    the best."""
+    out = []
+    for chooser in tuned.CHOOSERS:
+        found = shares(cells, chooser)
+        near = sum(share >= NEAR for share in found) / max(1, len(found))
+        every = (
+            [f"{geometric_mean(found):.3f}", f"{min(found):.2f}", percent(near)] if found else []
+        )
+        out += every or ["–"] * 3
+    return out
+
+
+def runs_table(runs: list[dict]) -> str:
+    """A line for each run: what was tried, and what was reached."""
+    body = []
+    for run in runs:
+        cells = run["cells"]
+        listed = run["seed"] == tuned.LISTED
+        tried = sum(len(cell["timed"]) for cell in cells) / len(cells)
+        timed = [len(shares(cells, who)) for who in tuned.CHOOSERS]
+        body.append(
+            [
+                "a list of shapes" if listed else f"seed {run['seed']}",
+                "no" if run["unseen"] else "yes",
+                str(len(cells)),
+                f"fastest {tuned.KEPT} of all" if listed else f"{tried:.0f}",
+                " and ".join(map(str, timed)),
+                *reached(cells),
+            ]
+        )
+    head = ["cells of", "learnt from", "cells", "choices in each", "timed for both"]
+    return table([*head, *HEAD], body)
+
+
+def kinds_table(run: dict) -> str:
+    """A run kind by kind."""
+    kinds: dict[tuple[str, ...], list[dict]] = {}
+    for cell in run["cells"]:
+        kinds.setdefault(tuned.kind(cell), []).append(cell)
+    body = []
+    for geometry, direction, size in sorted(kinds):
+        cells = kinds[geometry, direction, size]
+        name = f"{geometry.replace('_', ' ')}, {direction}, {size}"
+        body.append([name, str(len(cells)), *reached(cells)])
+    return table(["kind", "cells", *HEAD], body)
+
+
+def choices(root: Path) -> Fragment:
+    """What was reached of the choices that were tried."""
+    path = root / tuned.FILE
+    runs = tuned.read(path) if path.is_file() else []
+    if not runs:
+        return Fragment("The choices beside the library’s own have not been measured yet.\n")
+    parts = [block(runs_table(runs))]
+    for run in runs:
+        name = "the list of shapes" if run["seed"] == tuned.LISTED else f"seed {run['seed']}"
+        parts.append(block(folded(f"Kind by kind: {name}", kinds_table(run))))
+    return Fragment("\n\n".join(parts) + "\n")
+
+
+def seeds(root: Path) -> Fragment:
+    """The seeds on which constants were tuned, beside which the published one stands."""
+    found = tuning_seeds(root)
+    if not found:
+        return Fragment("No seed of the tuning has been recorded yet.\n")
+    means = ("over_best", "worst", "over_torch", "of_copy")
+    body = [
+        [str(each["seed"]), str(each["cells"]), percent(each["level"])]
+        + [f"{each[name]:.2f}" for name in means]
+        for each in found
+    ]
+    head = ["seed", "cells", "at least level", "× the best other", "worst", "× torch", "of a copy"]
+    return Fragment(block(table(head, body)) + "\n")

@@ -1,0 +1,115 @@
+"""Numbers that pages quote by name.
+
+A page writes `{{ forward.over_best:.2f }}`, and the build puts the number there. Names lead through
+attributes and, in brackets, through keys; what follows a colon is a format of Python's. A name that
+does not exist, or a number without a value, stops the build. So does a line `[[holds odd.over_best
+> 1.1]]` whose comparison no longer holds: the sentence below it has to be written anew.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Mapping
+from statistics import median
+from string import Formatter
+from typing import Any
+
+from softmax_site.benchmarks.words import times
+
+
+class Factor(float):
+    """A ratio of speeds, which is never rounded to the other side of level."""
+
+    def __format__(self, spec: str) -> str:
+        return format(float(self), spec) if spec else times(self)
+
+
+class Values(list[float]):
+    """Some numbers: the ends, the middle, the mean."""
+
+    low = property(min)
+    high = property(max)
+    median = property(median)
+
+    @property
+    def mean(self) -> float:
+        """The geometric mean."""
+        return math.exp(sum(map(math.log, self)) / len(self))
+
+
+class QuoteError(ValueError):
+    """A number that a page asks for and that does not exist, or a claim that does not hold."""
+
+
+QUOTE = re.compile(r"`[^`]*`|\{\{ ([a-z_][^{}:]*?)(?::([^{}]+))? \}\}")
+HOLDS = re.compile(r"`[^`]*`|\[\[holds (\S+) (<=|>=|<|>|==) (\S+)\]\]")
+_COMPARE = {
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+}
+_LOOK_UP = Formatter()
+
+
+def value_of(name: str, names: Mapping[str, Any]) -> Any:
+    """The value of a name, or the number that it is.
+
+    Raises:
+        QuoteError: there is none.
+    """
+    if re.fullmatch(r"-?[\d.]+", name):
+        return float(name)
+    try:
+        found = _LOOK_UP.get_field(name, (), names)[0]
+    except (AttributeError, LookupError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise QuoteError(
+            f"no number is named {name!r} ({error or type(error).__name__})"
+        ) from error
+    if found is None:
+        raise QuoteError(f"{name!r} has no value: write the sentence anew")
+    return found
+
+
+def written(value: Any, spec: str | None) -> str:
+    """A value as a page shows it: a number in an element that says it in full.
+
+    >>> written(1.2345, ".2f"), written("Liger", None), written(0.02, ".0%")
+    ('<data value="1.2345">1.23</data>', 'Liger', '<data value="0.02">2 %</data>')
+    """
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, (int, float)) or (type(value) is float and not spec):
+        raise QuoteError(f"{value!r} is no number, or needs a format as `:.2f`")
+    text = format(value, spec or ("," if isinstance(value, int) else "")).replace("%", " %")
+    return f'<data value="{float(value):.5g}">{text}</data>'
+
+
+def filled(text: str, names: Mapping[str, Any], bare: bool = False) -> str:
+    """A text with its numbers; `bare` of HTML. Inline code stays as it is.
+
+    >>> filled("[[holds a > 1]]`{{ a:.1f }}` is {{ a:.1f }}.", {"a": 2.04}, bare=True)
+    '`{{ a:.1f }}` is 2.0.'
+
+    Raises:
+        QuoteError: a name does not exist, or a claim does not hold.
+    """
+
+    def number(found: re.Match) -> str:
+        if not found[1]:
+            return found[0]
+        shown = written(value_of(found[1], names), found[2])
+        return re.sub("<[^>]+>", "", shown) if bare else shown
+
+    def claim(found: re.Match) -> str:
+        if not found[1]:
+            return found[0]
+        left, right = (value_of(found[at], names) for at in (1, 3))
+        if not _COMPARE[found[2]](left, right):
+            raise QuoteError(f"{found[0]}: it is {left} and {right}; write the sentence anew")
+        return ""
+
+    return QUOTE.sub(number, HOLDS.sub(claim, text))

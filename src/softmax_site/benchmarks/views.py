@@ -1,0 +1,656 @@
+"""The tables and charts of each suite, by the names that pages include them by.
+
+`SUITE-DIRECTION-TYPE` is the chart and the table of one direction and type; `heat-SUITE`,
+`reasons-SUITE` and `origin-SUITE` are the heat map, what libraries without a result said, and the
+line that says what was measured when. Suites that are tables of their own are `bench-SUITE`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from softmax_bench.random_shapes import layout_of
+from softmax_bench.report import best_peer, by_case, ratio, standing, timed
+from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
+from softmax_bench.targets import Cell as Target
+from softmax_bench.targets import cells as targets_of
+from softmax_site.benchmarks import charts
+from softmax_site.benchmarks.charts import BEST, Series, over_columns
+from softmax_site.benchmarks.data import (
+    anchor,
+    case_words,
+    is_odd,
+    n_cols,
+    of_suite,
+    shape_words,
+)
+from softmax_site.benchmarks.page import (
+    NOT_MEASURED,
+    Fragment,
+    Rendered,
+    block,
+    measured_by,
+    origin,
+    origin_of,
+)
+from softmax_site.benchmarks.quoted import (
+    TUTORIAL_COLUMNS,
+    Drawn,
+    Stand,
+    compiler_ran,
+    fastest_copy,
+    newest_seed,
+)
+from softmax_site.benchmarks.tables import (
+    Column,
+    Columns,
+    Group,
+    Reasons,
+    folded,
+    heat_map,
+    of_cases,
+    of_copy,
+    share_text,
+    some,
+    table,
+)
+from softmax_site.benchmarks.words import (
+    SIGNS,
+    error_text,
+    kernel_words,
+    link,
+    percent,
+    sign,
+    times,
+    verdict,
+)
+
+Share = Callable[[Group, str], float | None]
+"""A provider's share of the copy's speed."""
+
+INPUTS = {
+    "normal": "normal, σ = 1",
+    "wide": "normal, σ = 30",
+    "offset": "normal plus a large constant",
+    "masked": "−∞ beyond a prefix that differs by row",
+    "spike": "one value far above the others",
+    "equal": "all equal",
+    "very_negative": "normal minus 1000",
+    "all_masked": "one row all −∞",
+}
+
+HOST_CALLS = {
+    "forward": "no gradient wanted",
+    "forward_grad": "gradient wanted, forward only",
+    "forward_backward": "gradient wanted, forward and backward",
+}
+
+STEPS = {"forward": "forward", "forward_backward": "forward and backward"}
+
+ENDS = (0.5, 8.0)
+"""Of the axis of the chart of random shapes; what lies beyond stands on them."""
+
+
+def share_of(group: Group, name: str) -> float | None:
+    """A provider's share of the copy's speed."""
+    copy, own = timed(group.get(COPY)), timed(group.get(name))
+    return copy / own if copy and own else None
+
+
+def gap_share(rows: list[dict]) -> Share:
+    """Shares of the copy's speed, where a copy of rows with gaps, which PyTorch does slowly, gives
+    way to a copy of as many bytes without gaps."""
+    without = fastest_copy(rows)
+
+    def share(group: Group, name: str) -> float | None:
+        row = group.get(name)
+        if not row or row["layout"] != "row_strided":
+            return share_of(group, name)
+        own = timed(row)
+        return without[row["case"]] / own if own and row["case"] in without else None
+
+    return share
+
+
+def length(row: dict) -> str:
+    """The length of a row, as an axis writes it."""
+    return f"{n_cols(row):,}"
+
+
+def shape(row: dict) -> str:
+    """The shape, short enough for an axis."""
+
+    def short(size: int) -> str:
+        if size % 2**20 == 0:
+            return f"{size >> 20}M"
+        return f"{size >> 10}k" if size % 1024 == 0 and size >= 8192 else f"{size:,}"
+
+    return "×".join(map(short, row["shape"])) + (" gaps" if row["layout"] == "row_strided" else "")
+
+
+def share_chart(
+    rows: list[dict],
+    title: str,
+    label: Callable[[dict], str] = length,
+    share: Share = share_of,
+    others: Sequence[str] = LIBRARIES,
+    shown: Sequence[str] = ("torch",),
+) -> str:
+    """Shares of the copy's speed, a column a case: ours, and the best other where all libraries
+    are there; of the others those in `shown`, the rest on demand."""
+    everyone = others == LIBRARIES
+    columns = []
+    for group in by_case(rows).values():
+        row = some(group)
+        values = {name: value for name in (CHOOSER, *others) if (value := share(group, name))}
+        spoken = {name: f"{label_of(name)} {value:.2f}" for name, value in values.items()}
+        tip, peer = [shape_words(row)], best_peer(group) if everyone else None
+        if us := timed(group.get(CHOOSER)):
+            tip.append(f"{spoken.get(CHOOSER, label_of(CHOOSER))} of a copy, {us:,.1f} µs")
+        if peer and peer in values:
+            values[BEST] = values[peer]
+            if factor := ratio(group, peer):
+                tip.append(f"{spoken[peer]}, the best other: ours {factor:.2f} ×")
+        if rest := [spoken[name] for name in others if name != peer and name in spoken]:
+            tip.append(", ".join(rest))
+        bold = label is length and is_odd(row)
+        columns.append(charts.Column(label(row), values, tip, f"#{anchor(row)}", bold))
+    series = [Series(CHOOSER, label_of(CHOOSER)), Series(BEST, "best other")]
+    series += [Series(name, label_of(name), name in shown) for name in others]
+    said = ", ".join(each.label for each in series if each.shown)
+    alt = f"{title}: {said}. Every number is in the table below."
+    return over_columns(title, alt, columns, series, spread=not everyone)
+
+
+def speed_lines(
+    rows: list[dict], who: list[str], title: str, counted: float = 1.0, later: Sequence[str] = ()
+) -> str:
+    """GB/s over the length, as lines; those in `later` on demand."""
+    columns = []
+    for group in by_case(rows).values():
+        us = {name: timed(group.get(name)) for name in who}
+        values = {n: counted * group[n]["bytes"] / t / 1e3 for n, t in us.items() if t}
+        said = [f"{label_of(name)} {value:,.0f}" for name, value in values.items()]
+        half = (len(said) + 1) // 2
+        tip = [f"{shape_words(some(group))}, GB/s", ", ".join(said[:half]), ", ".join(said[half:])]
+        columns.append(charts.Column(length(some(group)), values, tip))
+    series = [Series(name, label_of(name), name not in later) for name in who]
+    alt = f"{title}. The numbers are in the CSV file of this page."
+    return over_columns(title, alt, columns, series, unit="GB/s", lines=True)
+
+
+# Suites whose pages have a part for each direction and type
+
+
+def full_table(rows: list[dict], columns: Columns, share: Share, in_time: bool) -> str:
+    """Every case in full: verdict, share of the copy, time, kernel, error, and the others."""
+    there = {row["provider"] for row in rows}
+    shown = columns.time if in_time else columns.speed
+    ours = shown(CHOOSER, f"{'µs' if in_time else 'GB/s'}: ours")
+    return of_cases(
+        rows,
+        [
+            columns.shape,
+            columns.verdict,
+            columns.share(lambda group: share(group, CHOOSER)),
+            columns.spread,
+            columns.kernel,
+            columns.error,
+            ours._replace(cell=lambda group: f"<b>{ours.cell(group)}</b>"),
+            *(shown(name) for name in (COPY, *LIBRARIES) if name in there),
+        ],
+    )
+
+
+def short_table(rows: list[dict], columns: Columns, share: Share) -> str:
+    """What a reader looks at first: verdict, share of a copy, times."""
+    linked = Column("shape", lambda group: link(some(group), shape_words(some(group))))
+    ours = [columns.verdict, columns.share(lambda group: share(group, CHOOSER))]
+    others = [columns.time(CHOOSER, "µs, ours"), columns.best_time(), columns.time("torch")]
+    return of_cases(rows, [linked, *ours, *others], linked=False)
+
+
+def ladder_table(rows: list[dict], columns: Columns, rungs: Sequence[str]) -> str:
+    """The share of the copy that every rung reaches."""
+
+    def rung(name: str) -> Column:
+        def cell(group: Group) -> str:
+            share = share_of(group, name)
+            return share_text(share) if share else columns.reasons.cell(group.get(name))
+
+        return Column(label_of(name), cell)
+
+    ours = Column(CHOOSER, lambda group: f'<b class="ahead">{share_text(of_copy(group))}</b>')
+    first = Column("length", lambda group: length(some(group)))
+    every = [first, ours, *map(rung, (*rungs, "torch")), columns.speed(COPY, "copy, GB/s")]
+    return of_cases(rows, every)
+
+
+def parts(data: dict, suite: str) -> Rendered:
+    """A chart and tables for each operation, direction and type."""
+    rows = of_suite(data, suite)
+    reasons = Reasons(suite, rows)
+    columns, out = Columns(reasons), Rendered()
+    rungs = [name for name in RUNGS if any(row["provider"] == name for row in rows)]
+    few, strided, ladder = (suite == name for name in ("few_rows", "strided", "ladder"))
+    share = gap_share(rows) if strided else share_of
+    label = shape if few or strided else length
+    kinds = dict.fromkeys((row["op"], row["direction"], row["dtype"]) for row in rows)
+    for op, direction, dtype in kinds:
+        part = [r for r in rows if (r["op"], r["direction"], r["dtype"]) == (op, direction, dtype)]
+        named = "" if op == "softmax" else f"{op} "
+        title = f"{named}{direction}, {dtype}: share of the copy's speed"
+        title = title if named else title.capitalize()
+        if ladder:
+            others, shown = (*rungs, "torch"), ("naive", "three_loops", "two_loops")
+            drawn = share_chart(part, f"{title}, rung by rung", others=others, shown=shown)
+            content = [drawn, ladder_table(part, columns, rungs)]
+        else:
+            first = [short_table(part, columns, share)] if few or strided else []
+            full = full_table(part, columns, share, in_time=few)
+            unit = "times" if few else "GB/s"
+            fold = folded(f"Every cell, {dtype}: percentiles, kernels, errors, {unit}", full)
+            content = [*first, share_chart(part, title, label, share), fold]
+        name = f"{suite}-{op if named else direction}-{dtype}"
+        if op == "log_softmax":
+            name = f"{suite}-{direction}-{dtype}"
+        out.fragments[name] = Fragment("\n\n".join(map(block, content)) + "\n")
+    if not (few or strided or ladder):
+        out.fragments[f"heat-{suite}"] = Fragment(block(heat_map("By length", rows)) + "\n")
+    return out
+
+
+# Suites that are tables of their own
+
+
+def cost(group: Group) -> str:
+    """Our time as a multiple of torch's, with its sign, as HTML."""
+    factor = ratio(group, "torch")
+    if factor is None:
+        return "–"
+    state = standing(factor)
+    return f'<span class="{state}">{SIGNS[state]} {times(1 / factor)} × torch’s time</span>'
+
+
+def cases_of(suite: str, columns: Columns, there: set[str]) -> list[Column]:
+    """The columns of a suite whose page is one table of its cases."""
+
+    def beside_copy(group: Group) -> str:
+        factor = ratio(group, COPY)
+        if factor is None:
+            return columns.reasons.cell(group.get(CHOOSER))
+        return f"{1 / factor:.1f} × the copy’s time"
+
+    def field(head: str, name: str) -> Column:
+        return Column(head, lambda group: some(group)[name], True)
+
+    ours = columns.time(CHOOSER, "µs, ours")
+    if suite == "host_time":
+        call = Column("call", lambda group: HOST_CALLS[some(group)["direction"]])
+        everyone = [name for name in (CHOOSER, *LIBRARIES) if name in there]
+        return [call, Column("triton_softmax takes", cost, True), *map(columns.time, everyone)]
+    if suite == "compiled":
+        step = Column("step", lambda group: STEPS[some(group)["direction"]], True)
+        takes = Column("ours takes", cost, True)
+        return [SIZE, step, field("mode", "inputs"), takes, ours, columns.time("torch")]
+    cell = Column("cell", lambda group: case_words(some(group)))
+    takes = Column("ours takes", beside_copy, True)
+    return [cell, takes, columns.kernel, ours, *map(columns.time, (COPY, "torch"))]
+
+
+def own_table(rows: list[dict], columns: Columns) -> str:
+    """The table of a suite whose page is one table of its cases."""
+    there = {row["provider"] for row in rows}
+    return of_cases(rows, cases_of(rows[0]["suite"], columns, there))
+
+
+def compiles(rows: list[dict], columns: Columns) -> str:
+    """How many kernels a sweep over row lengths compiles."""
+    body = [
+        [
+            f"{row['direction']}, {row['dtype']}",
+            kernel_words(row),
+            columns.reasons.cell(row) if row["count"] is None else str(row["count"]),
+            f"{row['samples']:,}",
+        ]
+        for row in sorted(rows, key=lambda row: row["direction"] == "backward")
+    ]
+    return table(["calls", "kernels", "compiled", "row lengths"], body, 2)
+
+
+def article(rows: list[dict], columns: Columns) -> str:
+    """GB/s over the length as in the article, which counts 2·M·N elements."""
+    order = (COPY, CHOOSER, "torch", "naive", "single_block", "two_loops")
+    there = {row["provider"] for row in rows}
+    who = [name for name in order if name in there]
+    drawn = speed_lines(
+        rows,
+        who,
+        "Softmax forward, float32, 4,096 rows: GB/s over the length",
+        1.0,
+        (COPY, "naive"),
+    )
+    first = Column("length", lambda group: length(some(group)))
+    every = of_cases(rows, [first, *map(columns.speed, who)], linked=False)
+    return drawn + folded("GB/s, 2·M·N elements counted; half of it counting M·N", every)
+
+
+def tutorial(rows: list[dict]) -> str:
+    """GB/s over the length as in the tutorial, which counts M·N elements."""
+    who = [CHOOSER, "torch", "naive"]
+    first = [row for row in rows if n_cols(row) <= TUTORIAL_COLUMNS and row["provider"] in who]
+    return speed_lines(first, who, "Fused, torch and naive softmax, 4,096 rows, float32", 0.5)
+
+
+def batch(rows: list[dict], columns: Columns, direction: str) -> str:
+    """Across batch sizes."""
+    part = [row for row in rows if row["direction"] == direction]
+    order = ("torch", "torch.compile", "naive", "single_block")
+    who = [name for name in order if any(row["provider"] == name for row in part)]
+    title = (
+        f"{direction.capitalize()}, {part[0]['dtype']}, rows of {length(part[0])}: share of the "
+        "copy's speed over the number of rows"
+    )
+    drawn = share_chart(
+        part, title, lambda row: f"{row['shape'][0]:,}", others=who, shown=("torch", "naive")
+    )
+    against = Column("against torch", lambda group: verdict(group, "torch"), True)
+    every = [columns.shape, against, columns.spread, *map(columns.time, (*who, COPY))]
+    return drawn + of_cases(part, every)
+
+
+def accuracy(rows: list[dict], columns: Columns, dtype: str) -> str:
+    """Largest relative error of a row against float64: how it is distributed, and where it is
+    worst."""
+    part = [row for row in rows if row["dtype"] == dtype]
+    there = [name for name in (CHOOSER, *LIBRARIES) if any(row["provider"] == name for row in rows)]
+    errors: dict[str, list[float]] = {}
+    body = []
+    for name in there:
+        mine = [row for row in part if row["provider"] == name]
+        known = {
+            float(row["max_rel_error"]): row for row in mine if row["max_rel_error"] is not None
+        }
+        found = errors[label_of(name)] = sorted(
+            float(row["max_rel_error"]) for row in mine if row["max_rel_error"] is not None
+        )
+        without = [
+            [row for row in mine if row["status"] == state]
+            for state in ("wrong", "refused", "failed")
+        ]
+        answers = f"{sum(row['status'] == 'ok' for row in mine)} of {len(mine)}"
+        worst = known.get(found[-1]) if found else None
+        body.append(
+            [
+                label_of(name),
+                f'<span class="behind">▼ {answers}</span>' if any(without) else answers,
+                *(
+                    f'<a href="{columns.reasons.href(each[0])}">{len(each)}</a>' if each else "–"
+                    for each in without
+                ),
+                error_text(median(found)) if found else "–",
+                error_text(found[-1]) if found else "–",
+                f"{worst['direction']}, {shape_words(worst)}, {INPUTS[worst['inputs']]}"
+                if worst
+                else "–",
+            ]
+        )
+    every = [error for found in errors.values() for error in found]
+    finite = [error for error in every if 0 < error < math.inf]
+    endless = any(map(math.isinf, every))
+    low = math.floor(math.log10(median(finite))) - 1
+    drawn = charts.strip(
+        f"Relative error, {dtype}: a mark per case, a dot at the worst",
+        "The numbers are in the table below.",
+        errors,
+        label_of(CHOOSER),
+        (low, math.ceil(math.log10(max(finite))) + endless),
+        endless,
+    )
+    head = ["library", "right", "wrong", "refused", "failed", "median error", "worst error"]
+    return drawn + table([*head, "where"], body, 2, also=(7,))
+
+
+# Shapes drawn at random
+
+
+def scatter(drawn: Stand) -> str:
+    """A mark per cell: the length of a row across, our speed over the best other's upward."""
+    points = []
+    for group, other in drawn.compared:
+        row, factor = group[CHOOSER], ratio(group, other)
+        said = f"{case_words(row)}: {times(factor)} ×" if factor else case_words(row)
+        points.append((n_cols(row), factor or ENDS[0], said, standing(factor) == "behind"))
+    return charts.scatter(
+        "Speed over the best other library’s, by the length of a row",
+        "The classes and the worst cells are in the tables below.",
+        points,
+        math.ceil(math.log2(max(point[0] for point in points))),
+        ENDS,
+    )
+
+
+def random_kinds(drawn: Stand) -> str:
+    """Every kind of cell: how many, how they stand, how near to the copy."""
+    kinds: dict[str, list[Group]] = {}
+    for group, _ in drawn.compared:
+        row = group[CHOOSER]
+        ran = "with" if compiler_ran(group) else "without"
+        for kind in (
+            f"{layout_of(row)}, {row['direction']}",
+            f"{ran} {label_of('torch.compile')}, {row['direction']}",
+            row["op"],
+            row["dtype"],
+        ):
+            kinds.setdefault(kind, []).append(group)
+    body = []
+    for kind in sorted(kinds, key=lambda kind: ("," not in kind, kind)):
+        part = Stand(kinds[kind])
+        shares = part.values(of_copy)
+        body.append(
+            [
+                kind,
+                str(part.cases),
+                percent(part.at_least_level),
+                f"{part.over_best:.2f}" if part.factors else "–",
+                sign(min(part.factors, default=None)),
+                share_text(shares.mean if shares else None),
+                share_text(min(shares, default=None)),
+            ]
+        )
+    head = ["cells", "how many", "at least level", "× the best other", "worst, × other"]
+    return table([*head, "of a copy", "worst, of a copy"], body)
+
+
+def random_worst(drawn: Stand, columns: Columns, count: int = 10) -> str:
+    """The cells in which ours stands worst."""
+    order = sorted(drawn.compared, key=lambda each: ratio(*each) or 0.0)[:count]
+    rows = [row for group, _ in order for row in group.values()]
+    cell = Column("cell", lambda group: case_words(some(group)))
+    ours = [columns.verdict, columns.share(), columns.kernel, columns.time(CHOOSER, "µs, ours")]
+    return of_cases(rows, [cell, *ours, columns.best_time()])
+
+
+def random_fragments(rows: list[dict]) -> dict[str, str]:
+    """The chart, the kinds, the worst ten, and who gave no answer."""
+    drawn, rows = Drawn(rows), newest_seed(rows)
+    reasons = Reasons("random", rows)
+    listing = reasons.listing() or "<p>Nobody.</p>"
+    return {
+        "bench-random": scatter(drawn),
+        "random-kinds": random_kinds(drawn),
+        "random-worst": random_worst(drawn, Columns(reasons)),
+        "reasons-random": folded("Who gave no answer, and why", listing),
+    }
+
+
+# The loss head
+
+PLAIN = "packed_rows"
+"""The provider whose calls are plain softmax of the same scores."""
+
+VOCABULARIES = (128_256, 151_643)
+"""Shown on the page of the loss head: one whose rows begin at multiples of 16 bytes, and an odd
+one."""
+
+WHAT = {
+    "cross_entropy": "cross-entropy",
+    "token_logprobs": "log-probability and entropy",
+    "linear_cross_entropy": "linear cross-entropy",
+    "mapped_softmax": "softmax with",
+}
+
+
+def what(row: dict) -> str:
+    """What a case computes, in words.
+
+    >>> what({"op": "mapped_softmax", "inputs": "mask"}), what({"op": "cross_entropy",
+    ...      "inputs": "in_place"})
+    ('softmax with mask', 'cross-entropy, in place')
+    """
+    inputs = "" if row["inputs"] == "normal" else row["inputs"].replace("_", " ")
+    if inputs == "causal":
+        return "causal softmax"
+    if row["op"] == "mapped_softmax":
+        return f"{WHAT[row['op']]} {inputs}"
+    return WHAT[row["op"]] + (f", {inputs}" if inputs else "")
+
+
+SIZE = Column("shape", lambda group: f"{shape_words(some(group))}, {some(group)['dtype']}")
+STEP = Column("what", lambda group: f"{what(some(group))}, {STEPS[some(group)['direction']]}", True)
+
+
+def ours_named(name: str) -> str:
+    """How a column of the loss head names a provider."""
+    return {CHOOSER: "ours", PLAIN: "plain softmax"}.get(name, label_of(name))
+
+
+def loss_head(rows: list[dict], columns: Columns) -> str:
+    """Every case with its bound and the times of all; and what each allocates at most."""
+    bounds: dict[str, Target] = {cell.case: cell for cell in targets_of(rows)}
+    timed_ones = {row["provider"] for row in rows if row["us"]}
+    others = [name for name in (PLAIN, *LIBRARIES) if name in timed_ones]
+
+    def bound(group: Group) -> str:
+        cell = bounds.get(some(group)["case"])
+        if cell is None:
+            return "–"
+        css, mark = ("level", "") if cell.met else ("behind", "▼ ")
+        asked = cell.asked.replace("at least ", "≥&nbsp;").replace("at most ", "≤&nbsp;")
+        return f'<span class="{css}">{mark}{asked}</span>'
+
+    def share(group: Group) -> str:
+        """With a digit more where it would be rounded to a bound that it misses."""
+        cell, value = bounds.get(some(group)["case"]), of_copy(group)
+        close = cell is not None and not cell.met and cell.margin > 0.99
+        return f"{value:.3f}" if value and close else share_text(value)
+
+    def memory(name: str) -> Column:
+        def cell(group: Group) -> str:
+            peak = group.get(name, {}).get("peak_bytes")
+            return f"{peak / 2**20:,.1f}" if peak else "–"
+
+        return Column(ours_named(name), cell)
+
+    measured = {row["provider"] for row in rows if "peak_bytes" in row}
+    names = [name for name in (CHOOSER, *LIBRARIES) if name in measured]
+    ours = columns.time(CHOOSER, "µs: ours")
+    every = of_cases(
+        rows,
+        [
+            SIZE,
+            STEP,
+            Column("asked for", bound, True),
+            Column("of a copy", share),
+            ours._replace(cell=lambda group: f"<b>{ours.cell(group)}</b>"),
+            columns.time(COPY),
+            *(columns.time(name, ours_named(name)) for name in others),
+            columns.error,
+        ],
+    )
+    used = of_cases(rows, [SIZE._replace(head="MiB"), STEP, *map(memory, names)], linked=False)
+    return every + folded("Memory that a call takes at most, results included", used)
+
+
+def loss_speeds(data: dict) -> str:
+    """Cross-entropy with its gradient over two vocabularies, beside every other library."""
+    rows = [
+        row
+        for row in of_suite(data, "loss_head", op="cross_entropy", direction="forward_backward")
+        if row["inputs"] == "normal" and row["shape"][1] in VOCABULARIES
+    ]
+    reasons = Reasons("loss-head-speeds", rows)
+    columns = Columns(reasons)
+    there = [name for name in LIBRARIES if any(row["provider"] == name for row in rows)]
+    logits = Column("logits", lambda group: link(some(group), f"{SIZE.cell(group)}"))
+    ours = [columns.verdict, columns.share(), columns.time(CHOOSER, "µs: ours")]
+    return of_cases(rows, [logits, *ours, *map(columns.time, there)], False) + reasons.listing()
+
+
+def masked(data: dict) -> str:
+    """What softmax with scales and masks takes beside plain softmax and a copy."""
+    rows = of_suite(data, "loss_head", op="mapped_softmax")
+    columns = Columns(Reasons("masked", rows))
+    call = Column("what", lambda group: f"{what(some(group))}, {SIZE.cell(group)}")
+    providers = ((CHOOSER, "µs: ours"), (PLAIN, "plain softmax"), (COPY, "a copy"))
+    shown = [row for row in rows if row["provider"] in dict(providers)]
+    times_of = (columns.time(name, head) for name, head in providers)
+    return of_cases(shown, [call, *times_of], linked=False)
+
+
+# By name
+
+PARTED = ("forward", "backward", "few_rows", "log_softmax", "strided", "ladder")
+
+TABLES: dict[str, Callable[[list[dict], Columns], str]] = {
+    "host_time": own_table,
+    "compiles": compiles,
+    "compiled": own_table,
+    "longest": own_table,
+    "article": article,
+    "loss_head": loss_head,
+}
+
+SUITES = (*PARTED, *TABLES, "batch", "accuracy", "random")
+
+
+def fragments(data: dict) -> Rendered:
+    """Everything by name; a suite without rows says that it is not measured."""
+    out = Rendered()
+    for suite in SUITES:
+        rows = of_suite(data, suite)
+        if not rows:
+            out.fragments |= dict.fromkeys((f"origin-{suite}", f"bench-{suite}"), NOT_MEASURED)
+            continue
+        rows = newest_seed(rows) if suite == "random" else rows
+        out.add(origin_of(data, suite, rows, measured_by(rows)))
+        reasons = Reasons(suite, rows)
+        columns, texts = Columns(reasons), {f"reasons-{suite}": reasons.listing()}
+        if suite in PARTED:
+            out.add(parts(data, suite))
+        elif suite in TABLES:
+            texts = {f"bench-{suite}": TABLES[suite](rows, columns) + reasons.listing()}
+        elif suite == "random":
+            texts = random_fragments(rows)
+        elif suite == "batch":
+            for way in ("forward", "backward"):
+                texts[f"batch-{way}"] = batch(rows, columns, way)
+        else:
+            for dtype in dict.fromkeys(row["dtype"] for row in rows):
+                texts[f"accuracy-{dtype}"] = accuracy(rows, columns, dtype)
+        for name, text in texts.items():
+            out.fragments[name] = Fragment(block(text) + "\n" if text else "")
+    if grid := [row for suite in ("forward", "backward") for row in of_suite(data, suite)]:
+        drawn = block(heat_map("Softmax over rows that lie one after another", grid))
+        out.fragments["heat-grid"] = Fragment(drawn + "\n")
+        out.fragments["origin-grid"] = Fragment(origin(data, grid), measured_by(grid))
+    if rows := of_suite(data, "article"):
+        out.fragments["bench-tutorial"] = Fragment(block(tutorial(rows)) + "\n")
+    if rows := of_suite(data, "loss_head"):
+        measured = measured_by(rows)
+        for name, make in (("loss-head-speeds", loss_speeds), ("masked-speeds", masked)):
+            text = f"{block(make(data))}\n\n{origin(data, rows)}"
+            out.fragments[name] = Fragment(text, measured)
+    return out

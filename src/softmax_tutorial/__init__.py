@@ -1,0 +1,11 @@
+"""The kernels that the site teaches with, each read from top to bottom; not installed with the
+library.
+
+- `reference`: the mathematics in NumPy and PyTorch
+- the ladder, of which each rung changes one thing: `naive`, PyTorch's own lines; `three_loops`;
+  `two_loops`; `single_block`. The rungs after these are the kernels that the library launches
+- `ladder`: a rung by name, along any dimension and with its backward pass
+- `split_rows_simple`: one row on several programs, in some forty lines
+- `flash_attention`: the online recurrence with an output beside it
+- `matrices`: what launchers check and allocate
+"""

@@ -1,0 +1,478 @@
+"""Every check of an argument, the types that options travel in, and the batch-invariant context.
+
+The functions here look at types, shapes, dtypes and devices, and at data only where that lies in
+the memory of a CPU. No other module refuses an argument.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import operator
+import warnings
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.nn import functional as torch_functional
+
+IMPLEMENTATIONS = (
+    "packed_rows",
+    "aligned_rows",
+    "split_rows",
+    "strided",
+)
+"""The names that `implementation=` accepts. `None` lets the library choose."""
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+"""The dtypes that the kernels read and write."""
+
+CLASS_DTYPES = (torch.int64, torch.int32)
+"""The dtypes of class indices."""
+
+REDUCTIONS = ("none", "mean", "sum")
+"""What becomes of the losses of all rows."""
+
+INTERPRETED = not isinstance(tl.sum, triton.JITFunction)
+"""Whether Triton was imported with TRITON_INTERPRET=1, so that kernels run on CPU tensors."""
+
+
+# Options.
+
+
+class Modifiers(NamedTuple):
+    """The score modifiers and masks of a softmax, in the order in which they apply.
+
+    Tensors broadcast to the input. `scale` and `sink` have one number for each row (size 1 along
+    the softmax dimension), or no dimension.
+    """
+
+    scale: float | Tensor = 1.0
+    softcap: float | None = None
+    bias: Tensor | None = None
+    where: Tensor | None = None
+    causal: bool = False
+    sink: Tensor | None = None
+    safe: bool = False
+
+
+class LossOptions(NamedTuple):
+    """The arguments of a cross-entropy that are not tensors, checked."""
+
+    dim: int
+    """The dimension of the classes."""
+    ignore_index: int
+    reduction: str
+    label_smoothing: float
+    z_loss: float
+    dtype: torch.dtype
+    """The dtype of the loss."""
+    scale: float = 1.0
+    softcap: float | None = None
+    invariant: bool = False
+
+
+contexts = 0
+"""How many `batch_invariant` contexts are open."""
+
+
+class batch_invariant(contextlib.ContextDecorator):  # noqa: N801
+    """Within this context, or in a function decorated with it, every call of this library is
+    `batch_invariant`, in all threads.
+
+    A batch-invariant call gives a row the same bits in every batch, wherever it lies. By default
+    the number of rows and the place of a row decide the order in which it is summed, and another
+    order may round differently. The backward pass of a call is what the call was, wherever it runs.
+
+    Examples:
+        >>> import torch
+        >>> from triton_softmax import batch_invariant, softmax
+        >>> x = torch.randn(5, 1001)
+        >>> with batch_invariant():
+        ...     alone, together = softmax(x[3:4]), softmax(x)
+        >>> torch.equal(alone[0], together[3])
+        True
+    """
+
+    def __enter__(self) -> batch_invariant:
+        global contexts
+        contexts += 1
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        global contexts
+        contexts -= 1
+
+
+def check_invariant(implementation: str | None) -> bool:
+    """Return True for a batch-invariant call; a ValueError if it also names a kernel."""
+    if implementation is not None:
+        raise ValueError(
+            f"implementation={implementation!r} names a kernel, and a batch-invariant call chooses "
+            "its own"
+        )
+    return True
+
+
+# Any call.
+
+
+def check_int(dim: Any) -> int:
+    """Return `dim` as an int, or raise a TypeError. While shapes are traced a symbolic one becomes
+    the number it is, since the shape of a result depends on it."""
+    try:
+        if isinstance(dim, bool):
+            raise TypeError
+        return operator.index(dim)
+    except TypeError:
+        raise TypeError(f"dim must be an int, not {type(dim).__name__}") from None
+
+
+def check_axis(dim: Any, axis: Any) -> Any:
+    """Return `axis`, NumPy's name for `dim`; a TypeError if both are given."""
+    if dim != -1:
+        raise TypeError("dim and axis are two names of one argument; give one of them")
+    return axis
+
+
+def check_dim(dim: int, ndim: int) -> int:
+    """Return `dim` counted from the front; a 0-d tensor has one dimension, as in PyTorch.
+
+    Raises:
+        IndexError: there is no such dimension.
+
+    >>> check_dim(-1, 3), check_dim(0, 0)
+    (2, 0)
+    """
+    n = max(ndim, 1)
+    if not -n <= dim < n:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})"
+        )
+    return dim % n
+
+
+def check_dtype(dtype: torch.dtype, what: str) -> None:
+    """Raise a TypeError unless `dtype`, that of `what`, is one of `DTYPES`."""
+    if dtype not in DTYPES:
+        names = ", ".join(str(known).removeprefix("torch.") for known in DTYPES)
+        raise TypeError(
+            f"{what} has dtype {str(dtype).removeprefix('torch.')}; expected one of {names}"
+        )
+
+
+def cast(x: Tensor, dtype: Any) -> Tensor:
+    """Return x, cast to `dtype` if kernels cannot read it: integers, bools, complex numbers and
+    8-bit floats are cast first, as PyTorch does. A TypeError if `dtype` is not one of `DTYPES`."""
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"dtype must be a torch.dtype or None, not {type(dtype).__name__}")
+    check_dtype(dtype, "the argument dtype")
+    return x if x.dtype in DTYPES else x.to(dtype)
+
+
+def check_implementation(implementation: str | None) -> None:
+    """Raise a ValueError unless the name is one of `IMPLEMENTATIONS`, or None."""
+    if implementation is not None and implementation not in IMPLEMENTATIONS:
+        names = list(IMPLEMENTATIONS)
+        raise ValueError(
+            f"unknown implementation {implementation!r}; expected None or one of {names}"
+        )
+
+
+def check_device(device: torch.device, implementation: str | None = None) -> None:
+    """Accept devices that have kernels, or PyTorch's operators in their place.
+
+    Raises:
+        RuntimeError: Triton has no kernels for the device; or it is the CPU, kernels are compiled,
+            and `implementation` names one.
+    """
+    if device.type == "cpu":
+        if INTERPRETED or implementation is None:
+            return
+        raise RuntimeError(
+            f"implementation={implementation!r} runs on the CPU in Triton's interpreter alone: set "
+            "TRITON_INTERPRET=1 before importing triton, or move the tensor to a GPU"
+        )
+    if device.type not in ("cuda", "xpu"):
+        raise RuntimeError(
+            f"Triton has no kernels for device {str(device)!r}; expected cuda, xpu or cpu"
+        )
+
+
+def check_arguments(
+    x: Tensor, dim: int, dtype: torch.dtype | None = None, implementation: str | None = None
+) -> int:
+    """Check what every function takes, and return `dim` counted from the front."""
+    check_dtype(x.dtype, "the input")
+    if dtype is not None:
+        check_dtype(dtype, "the argument dtype")
+    check_implementation(implementation)
+    return check_dim(dim, x.dim())
+
+
+def check_same_device(x: Tensor, **others: object) -> None:
+    """Raise a RuntimeError unless the tensors among the named arguments lie on the device of the
+    input x: a kernel takes addresses, and cannot tell those of another device, or of no memory,
+    from its own."""
+    for name, other in others.items():
+        if isinstance(other, Tensor) and other.device != x.device:
+            raise RuntimeError(f"{name} is on {other.device}, and the input on {x.device}")
+
+
+def check_alike(x: Tensor, *others: Tensor, shape: torch.Size) -> None:
+    """Require tensors to have the shape `shape`, else a ValueError, and to lie on the device of the
+    input x, else a RuntimeError."""
+    for other in others:
+        if other.shape != shape:
+            raise ValueError(f"expected a tensor of shape {tuple(shape)}, not {tuple(other.shape)}")
+        check_same_device(x, **{"another input": other})
+
+
+# Score modifiers.
+
+
+def check_number(value: Any, name: str, positive: bool = False) -> float:
+    """Return a finite number, or a positive one, as a float.
+
+    Raises:
+        TypeError: it is not a number.
+        ValueError: it is not finite, or not positive.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        or_none = " or None" if name == "softcap" else ""
+        raise TypeError(f"{name} must be a number{or_none}, not {type(value).__name__}")
+    if not (0 if positive else -math.inf) < value < math.inf:
+        raise ValueError(f"{name} must be {'positive and ' * positive}finite, not {value}")
+    return float(value)
+
+
+def check_softcap(softcap: Any) -> float | None:
+    """Return a soft cap, a positive number, as a float; None if there is none."""
+    return None if softcap is None else check_number(softcap, "softcap", positive=True)
+
+
+def check_tensor(t: Any, name: str, x: Tensor, shape: torch.Size) -> Tensor:
+    """Return a tensor that broadcasts to `shape`, of bool for `where` and else of floating-point
+    numbers, on the device of the input x; see `softmax` for what it raises."""
+    if not isinstance(t, Tensor):
+        raise TypeError(f"{name} must be a tensor, not {type(t).__name__}")
+    if name == "where" and t.dtype != torch.bool:
+        raise TypeError(f"where must hold bool, not {t.dtype}")
+    if name != "where" and not t.is_floating_point():
+        raise TypeError(f"{name} must hold floating-point numbers, not {t.dtype}")
+    sizes = zip(reversed(t.shape), reversed(shape))
+    if t.dim() > len(shape) or any(a not in (1, b) for a, b in sizes):
+        raise ValueError(
+            f"{name} of shape {tuple(t.shape)} does not broadcast to {tuple(shape)}, for an input "
+            f"of shape {tuple(x.shape)}"
+        )
+    check_same_device(x, **{name: t})
+    return t
+
+
+def check_modifiers(
+    x: Tensor,
+    dim: int,
+    scale: Any = None,
+    softcap: Any = None,
+    bias: Any = None,
+    where: Any = None,
+    causal: bool = False,
+    sink: Any = None,
+    safe: bool = False,
+) -> Modifiers:
+    """Check the score modifiers of a call, and return them in the shapes of `Modifiers`; `dim`
+    counts from the front.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: see `softmax`.
+    """
+    of_rows = torch.Size([1 if i == dim else size for i, size in enumerate(x.shape)])
+    if isinstance(scale, Tensor):
+        check_tensor(scale, "scale", x, of_rows)
+        if scale.dim() and scale.shape != of_rows:
+            raise ValueError(
+                f"scale must be a number, or have no dimension or the shape {tuple(of_rows)}, not "
+                f"{tuple(scale.shape)}"
+            )
+    else:
+        scale = 1.0 if scale is None else check_number(scale, "scale")
+    if bias is not None:
+        check_tensor(bias, "bias", x, x.shape)
+    if where is not None:
+        check_tensor(where, "where", x, x.shape)
+    if causal and (x.dim() < 2 or dim != x.dim() - 1 or x.shape[-1] != x.shape[-2]):
+        raise ValueError(
+            "causal takes dim=-1 and as many queries as keys in the last two dimensions, not "
+            f"dim={dim} of shape {tuple(x.shape)}"
+        )
+    if sink is not None:
+        if not isinstance(sink, Tensor):
+            if isinstance(sink, bool) or not isinstance(sink, (int, float)):
+                raise TypeError(f"sink must be a number, not {type(sink).__name__}")
+            dtype = torch.promote_types(x.dtype, torch.float32)
+            sink = torch.full((), sink, dtype=dtype, device=x.device)
+        if sink.dim() == 1 and x.dim() == 4 and dim == 3 and sink.shape[0] == x.shape[1]:
+            sink = sink.view(1, -1, 1, 1)  # one for each head
+        check_tensor(sink, "sink", x, of_rows)
+    return Modifiers(scale, check_softcap(softcap), bias, where, bool(causal), sink, bool(safe))
+
+
+def check_out(out: Any, x: Tensor, dtype: torch.dtype, wants_gradient: bool) -> None:
+    """Check the tensor that a result of the shape of x is written to.
+
+    Raises:
+        TypeError: `out` is not a tensor.
+        ValueError: it has another shape or dtype, or overlaps itself.
+        RuntimeError: it is on another device, or a gradient is wanted.
+    """
+    if not isinstance(out, Tensor):
+        raise TypeError(f"out must be a tensor, not {type(out).__name__}")
+    if out.shape != x.shape or out.dtype != dtype:
+        raise ValueError(
+            f"out must have shape {tuple(x.shape)} and dtype {dtype}, not {tuple(out.shape)} and "
+            f"{out.dtype}"
+        )
+    check_same_device(x, out=out)
+    if any(stride == 0 and size > 1 for stride, size in zip(out.stride(), out.shape)):
+        raise ValueError("out overlaps itself: it is expanded")
+    if wants_gradient:
+        raise RuntimeError("out goes without gradients, and an argument needs one")
+
+
+# Losses and log-probabilities.
+
+
+def reduction_of_flags(size_average: bool | None, reduce: bool | None) -> str:
+    """Return the reduction that PyTorch's two deprecated arguments mean, with its warning."""
+    reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
+    warnings.warn(
+        f"size_average and reduce are deprecated, please use reduction={reduction!r} instead",
+        stacklevel=3,
+    )
+    return reduction
+
+
+def check_loss(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: str,
+    label_smoothing: float,
+    z_loss: float,
+    softcap: float | None,
+    scale: float,
+    ignore_index: int,
+) -> None:
+    """Check the arguments of a cross-entropy, except for the values of the targets.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: see `cross_entropy`. Where PyTorch refuses the same,
+            the message is PyTorch's.
+    """
+    check_same_device(x, target=target, weight=weight)
+    check_dtype(x.dtype, "the input")
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    check_number(scale, "scale")
+    check_number(z_loss, "z_loss")
+    check_softcap(softcap)
+    probabilities = target.shape == x.shape and x.dim() > 0
+    if probabilities and z_loss and target.is_floating_point():
+        raise ValueError("z_loss goes with classes as targets, not with probabilities")
+    dim = 0 if x.dim() == 1 else 1
+    fits = probabilities and target.is_floating_point() and ignore_index < 0
+    if not probabilities and x.dim() > 0:
+        fits = target.shape == x.shape[:dim] + x.shape[dim + 1 :]
+        fits = fits and target.dtype in CLASS_DTYPES
+    fits = fits and 0.0 <= label_smoothing <= 1.0
+    fits = fits and (weight is None or weight.shape == (x.shape[dim],))
+    if not fits:
+        torch_functional.cross_entropy(
+            x.detach(),
+            target.long() if target.dtype == torch.int32 else target,
+            None if weight is None else weight.to(x.dtype),
+            ignore_index=ignore_index,
+            reduction=reduction,
+            label_smoothing=label_smoothing,
+        )
+        raise ValueError("these arguments do not go together")
+
+
+def comparable(target: Tensor) -> Tensor:
+    """Return uint8 targets as int64, so that a negative `ignore_index` differs from all of them."""
+    return target.long() if target.dtype == torch.uint8 else target
+
+
+def check_classes(classes: Tensor, n_classes: int, message: str, ignore_index: int | None) -> None:
+    """Raise an IndexError, whose message is a format of the class, for a class that is out of range
+    and not ignored. This reads the classes: a kernel asserts those in the memory of a GPU."""
+    wrong = (classes < 0) | (classes >= n_classes)
+    if ignore_index is not None:
+        wrong &= classes != ignore_index
+    if wrong.any():
+        raise IndexError(message.format(classes[wrong][0].item()))
+
+
+def check_linear(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    linear_bias: Tensor | None,
+    weight: Tensor | None,
+    chunk_size: int | None,
+) -> None:
+    """Check the layer and the targets of a `linear_cross_entropy`; see there for what it raises."""
+    check_dtype(input.dtype, "the input")
+    if input.shape[-1:] != linear_weight.shape[1:] or linear_weight.dim() != 2:
+        raise ValueError(
+            f"linear_weight of shape {tuple(linear_weight.shape)} does not go with an input of "
+            f"shape {tuple(input.shape)}"
+        )
+    if target.shape != input.shape[:-1]:
+        raise ValueError(
+            f"target of shape {tuple(target.shape)} does not go with an input of shape "
+            f"{tuple(input.shape)}"
+        )
+    check_same_device(
+        input, linear_weight=linear_weight, target=target, linear_bias=linear_bias, weight=weight
+    )
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"chunk_size must be positive, not {chunk_size}")
+
+
+def check_index(logits: Tensor, index: Tensor | None) -> None:
+    """Check logits and tokens, except for the values of the tokens; see `selective_log_softmax` for
+    what it raises."""
+    check_dtype(logits.dtype, "the input")
+    check_same_device(logits, index=index)
+    if logits.dim() == 0:
+        raise ValueError("logits need a dimension of classes")
+    if index is None:
+        return
+    if index.dtype not in CLASS_DTYPES:
+        raise TypeError(f"index must hold int64 or int32, not {index.dtype}")
+    if index.shape != logits.shape[:-1] and index.shape[:-1] != logits.shape[:-1]:
+        raise ValueError(
+            f"index of shape {tuple(index.shape)} does not go with logits of shape "
+            f"{tuple(logits.shape)}"
+        )
+
+
+def check_temperature(temperature: Any, logits: Tensor) -> None:
+    """Check a temperature: a positive number, or a floating-point tensor with one number in all or
+    for each row. See `token_logprobs` for what it raises."""
+    if not isinstance(temperature, Tensor):
+        if not (isinstance(temperature, (int, float)) and 0 < temperature < math.inf):
+            raise ValueError(f"temperature must be a positive number, not {temperature}")
+        return
+    check_same_device(logits, temperature=temperature)
+    if not temperature.is_floating_point():
+        raise TypeError(f"temperature must hold floating-point numbers, not {temperature.dtype}")
+    if temperature.dim() and temperature.shape != (*logits.shape[:-1], 1):
+        raise ValueError(
+            f"temperature must have the shape {(*logits.shape[:-1], 1)}, not "
+            f"{tuple(temperature.shape)}"
+        )

@@ -1,0 +1,470 @@
+"""Every operation in PyTorch's own operators.
+
+They compute what the kernels compute, and are differentiable any number of times, in reverse and in
+forward mode and inside every transform of `torch.func`. They serve CPU tensors where Triton
+compiles, transforms, derivatives beyond the first, and the short rows that Inductor fuses; the
+tests compare the kernels with them.
+
+A dimension counts from the front. 16-bit elements are computed with in float32.
+"""
+
+# pyright: reportOptionalOperand=false
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .arguments import LossOptions, Modifiers
+from .operations.cross_entropy import (
+    CROSS_ENTROPY,
+    CROSS_ENTROPY_GRADIENT,
+    CROSS_ENTROPY_SMOOTHED,
+    CROSS_ENTROPY_SMOOTHED_GRADIENT,
+)
+from .operations.gradients import GRADIENT, TOKENS_GRADIENT
+from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
+from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
+from .operations.operation import Operation
+from .operations.softmax import SOFTMAX, SOFTMAX_VJP
+from .operations.token_statistics import ENTROPY, STATISTICS
+
+
+def accumulator(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype that sums over a row have: float32, or float64 for float64."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def upcast(t: Tensor) -> Tensor:
+    """Return 16-bit numbers as float32, and all others as they are."""
+    return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
+
+
+def maximum(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
+    """Return the maximum of each row, as a constant: no result depends on it."""
+    if x.shape[dim]:
+        return x.detach().amax(dim, keepdim)
+    return x.detach().sum(dim, keepdim) - torch.inf
+
+
+def exponentials(x: Tensor, m: Tensor) -> Tensor:
+    """Return exp(x − m), and 0 where both are −inf."""
+    return (x - torch.where(m == -torch.inf, 0.0, m)).exp()
+
+
+def weighted(e: Tensor, distance: Tensor) -> Tensor:
+    """Return e · distance, and 0 where e is 0, whatever the distance."""
+    return e * torch.where(e == 0.0, 0.0, distance)
+
+
+# --8<-- [start:composites]
+def softmax(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    return torch.softmax(x, dim, dtype)
+
+
+def log_softmax(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    return torch.log_softmax(x, dim, dtype)
+
+
+def logsumexp(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    """Return m + log Σ exp(x − m), whose gradient is the softmax of x.
+
+    `torch.logsumexp` has the gradient exp(x − lse), which takes over what rounding has cost a large
+    lse. Here m is a constant, since the result does not depend on it.
+    """
+    if not x.numel():
+        return torch.logsumexp(x, dim).to(dtype)
+    x = upcast(x)
+    m = x.detach().amax(dim, keepdim=True)
+    # Beside +inf the exponentials of finite elements are 0.
+    shift = torch.where(m == -torch.inf, 0.0, m.clamp(max=torch.finfo(m.dtype).max))
+    lse = shift + (x - shift).exp().sum(dim, keepdim=True).log()
+    return (lse.squeeze(dim) if x.dim() else lse).to(dtype)
+
+
+def softmax_vjp(y: Tensor, dy: Tensor, s: Tensor) -> Tensor:
+    """Return the gradient at x of y = softmax(x), from s = Σ y·dy."""
+    # eq: softmax-vjp
+    return y * (dy - s)
+
+
+def log_softmax_vjp(y: Tensor, dy: Tensor, s: Tensor) -> Tensor:
+    """Return the gradient at x of y = log_softmax(x), from s = Σ dy."""
+    # eq: log-softmax-vjp
+    return dy - y.exp() * s
+
+
+def softmax_backward(y: Tensor, dy: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    y, dy = upcast(y), upcast(dy)
+    return softmax_vjp(y, dy, (y * dy).sum(dim, keepdim=True)).to(dtype)
+
+
+def log_softmax_backward(y: Tensor, dy: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    y, dy = upcast(y), upcast(dy)
+    return log_softmax_vjp(y, dy, dy.sum(dim, keepdim=True)).to(dtype)
+
+
+def logsumexp_backward(x: Tensor, dlse: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    x, dlse = upcast(x), upcast(dlse.unsqueeze(dim) if x.dim() else dlse)
+    m = x.detach().amax(dim, keepdim=True)
+    # Beside an infinite element the finite ones are 0, where softmax has no value.
+    p = torch.where(m == torch.inf, (x - m).exp(), torch.softmax(x, dim))
+    # eq: logsumexp-gradient
+    return (p * dlse).to(dtype)
+
+
+# --8<-- [end:composites]
+
+
+# Score modifiers.
+
+
+# --8<-- [start:modifiers]
+def kept_places(x: Tensor, modifiers: Modifiers) -> Tensor | None:
+    """Return a mask, broadcast to x, of the places that count; None if all do."""
+    kept = modifiers.where
+    if modifiers.causal:
+        n = x.shape[-1]
+        below = torch.ones(n, n, dtype=torch.bool, device=x.device).tril()
+        kept = below if kept is None else kept & below
+    return kept
+
+
+def modified_elements(x: Tensor, modifiers: Modifiers) -> Tensor:
+    """Return what softmax is taken of: x after scale, soft cap and bias."""
+    scale, softcap, bias, *_ = modifiers
+    z = upcast(x)
+    if isinstance(scale, Tensor):
+        z = z * scale.to(z.dtype)
+    elif scale != 1.0:
+        z = z * scale
+    if softcap is not None:
+        z = softcap * torch.tanh(z / softcap)
+    return z if bias is None else z + bias.to(z.dtype)
+
+
+def modified_softmax(
+    log: bool, x: Tensor, dim: int, dtype: torch.dtype, modifiers: Modifiers
+) -> Tensor:
+    """Return softmax, or its logarithm, with score modifiers; contiguous."""
+    empty = -math.inf if log else 0.0
+    function = torch.log_softmax if log else torch.softmax
+    z = modified_elements(x.to(dtype), modifiers)
+    kept = kept_places(x, modifiers)
+    if kept is not None:
+        z = torch.where(kept, z, -math.inf)
+    gone = z == -math.inf
+    dead = gone.all(dim, keepdim=True)
+    if modifiers.safe:
+        z = torch.where(dead, 0.0, z)  # any number: these results are replaced below
+    if modifiers.sink is None:
+        y = function(z, dim)
+    else:
+        sink = modifiers.sink.to(z.dtype)
+        sink = torch.where(sink == math.inf, torch.finfo(z.dtype).max, sink)
+        dead = dead & (sink == -math.inf)
+        shape = [1 if i == dim else size for i, size in enumerate(z.shape)]
+        y = function(torch.cat([z, sink.expand(shape)], dim), dim).narrow(dim, 0, z.shape[dim])
+        y = torch.where((modifiers.sink == math.inf) & (y == y), empty, y)
+    if modifiers.safe:
+        y = torch.where(gone, empty, y)
+    elif kept is not None:
+        y = torch.where(kept, y, torch.where(dead, math.nan, empty).to(y.dtype))
+    return y.to(dtype).contiguous()
+
+
+# --8<-- [end:modifiers]
+
+
+def modified_softmax_backward(
+    log: bool, dy: Tensor, y: Tensor, x: Tensor | None, dim: int, modifiers: Modifiers
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    """Return the gradients at x, at the modified elements and at a scale of each row, and the sum
+    of the row, as functions of y, dy and x."""
+    dy, y = upcast(dy), upcast(y)
+    empty = -math.inf if log else 0.0
+    kept = kept_places(y, modifiers)
+    if modifiers.safe:
+        there = y != empty
+        kept = there if kept is None else kept & there
+    if kept is not None:
+        dy, y = torch.where(kept, dy, 0.0), torch.where(kept, y, empty)
+    total = (dy if log else dy * y).sum(dim, keepdim=True)
+    dz = (log_softmax_vjp if log else softmax_vjp)(y, dy, total)
+    du, of_scale = dz, None
+    if modifiers.softcap is not None:
+        assert x is not None
+        u = modified_elements(x, Modifiers(modifiers.scale))
+        slope = 1.0 - torch.tanh(u / modifiers.softcap) ** 2
+        du = torch.where(dz == 0.0, 0.0, dz * slope)
+    if x is not None:
+        product = torch.where(du == 0.0, 0.0, du * upcast(x))
+        of_scale = product.sum(dim, keepdim=True)
+    scale = modifiers.scale
+    return du * (scale.to(du.dtype) if isinstance(scale, Tensor) else scale), dz, of_scale, total
+
+
+# Cross-entropy. A row's loss is b·(lse − x_target) + c·Σ q·(lse − x) + z·lse²: b and c are the
+# shares of the target and of a distribution q, which is 1 for each class unless it is given.
+
+
+class RowScalars(NamedTuple):
+    """What a cross-entropy knows of each row besides its logits, all in the shape of the
+    targets."""
+
+    target: Tensor
+    """The class; −1 where the row is ignored, −2 where the target is a distribution."""
+    factor: Tensor
+    """What the loss is multiplied by: the class weight, over n for a mean."""
+    z_factor: Tensor
+    """What the squared log-sum-exp is multiplied by."""
+    at_target: Tensor | None
+    """The part of the factor that the target keeps; None without label smoothing."""
+    everywhere: Tensor | None
+    """What every class, or the distribution, is multiplied by."""
+
+    def chunk(self, start: int, end: int) -> RowScalars:
+        """Return the scalars of some rows."""
+        return RowScalars(*[None if each is None else each[start:end] for each in self])  # type: ignore[arg-type]
+
+
+def scalars_of_classes(
+    target: Tensor, weight: Tensor | None, n_classes: int, dtype: torch.dtype, options: LossOptions
+) -> RowScalars:
+    """Return the scalars of rows whose targets are classes, of the dtype of the accumulator."""
+    kept = target != options.ignore_index
+    classes = torch.where(kept, target, 0).long()
+    each = kept.to(dtype)
+    factor = each if weight is None else weight.to(dtype)[classes] * each
+    z_factor = options.z_loss * each
+    spread = each if weight is not None else factor  # then every class has a weight of its own
+    if options.reduction == "mean":
+        z_factor = z_factor / each.sum()
+        spread = spread / factor.sum()
+        factor = factor / factor.sum()
+    marked = torch.where(kept, classes, -1)
+    if options.label_smoothing == 0.0:
+        return RowScalars(marked, factor, z_factor, None, None)
+    everywhere = spread * (options.label_smoothing / n_classes)
+    return RowScalars(
+        marked, factor, z_factor, factor * (1.0 - options.label_smoothing), everywhere
+    )
+
+
+def scalars_of_probabilities(x: Tensor, options: LossOptions) -> RowScalars:
+    """Return the scalars of rows whose targets are distributions."""
+    dim, dtype = options.dim, accumulator(x.dtype)
+    shape = x.shape[:dim] + x.shape[dim + 1 :]
+    share = 1.0 / max(1, math.prod(shape)) if options.reduction == "mean" else 1.0
+    marked = torch.full((), -2, device=x.device).expand(shape)
+    zero = torch.zeros((), dtype=dtype, device=x.device).expand(shape)
+    everywhere = torch.full((), share, dtype=dtype, device=x.device).expand(shape)
+    return RowScalars(marked, zero, zero, zero, everywhere)
+
+
+def distribution_of(
+    x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions
+) -> Tensor | None:
+    """Return the distribution q in the shape of x: probabilities as targets, or class weights under
+    label smoothing; None if every class counts 1. It is a view unless probabilities are smoothed or
+    weighted."""
+    dtype, epsilon, dim = accumulator(x.dtype), options.label_smoothing, options.dim
+    if weight is not None:
+        weight = weight.to(dtype).view([-1 if i == dim else 1 for i in range(x.dim())])
+    if not target.is_floating_point():
+        return None if weight is None or epsilon == 0.0 else weight.expand(x.shape)
+    if epsilon > 0.0:
+        target = target.to(dtype) * (1.0 - epsilon) + epsilon / x.shape[dim]
+    return target if weight is None else target * weight
+
+
+def picked(x: Tensor, target: Tensor, dim: int) -> Tensor:
+    """Return the logits of the targets, and the first ones of rows without a target."""
+    if not x.shape[dim]:
+        return x.sum(dim)
+    return x.gather(dim, target.clamp(min=0).unsqueeze(dim)).squeeze(dim)
+
+
+def row_losses(
+    x: Tensor, scalars: RowScalars, dim: int, q: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the losses of rows and their log-sum-exps.
+
+    Args:
+        x: logits.
+        scalars: of each row.
+        dim: the dimension of the classes.
+        q: the distribution, in the shape of x.
+    """
+    target = scalars.target
+    x = torch.where((target != -1).unsqueeze(dim), upcast(x), 0.0)
+    m = maximum(x, dim)
+    distance = x - torch.where(m == -torch.inf, 0.0, m).unsqueeze(dim)
+    sums = (distance.exp().sum(dim),)
+    if q is not None:
+        q = q.to(x.dtype)
+        sums += q.sum(dim), (q * distance).sum(dim)
+    elif scalars.everywhere is not None:
+        sums += (x.sum(dim),)
+    return losses_of_sums(m, sums, picked(x, target, dim), scalars)
+
+
+def losses_of_sums(
+    m: Tensor, sums: tuple[Tensor, ...], at_target: Tensor, scalars: RowScalars
+) -> tuple[Tensor, Tensor]:
+    """Return the losses of rows and their log-sum-exps.
+
+    Args:
+        m: the maximum of each row.
+        sums: d; and Σ x with label smoothing, or Σ q and Σ q·(x − m) of a distribution q.
+        at_target: the logit of the target.
+        scalars: of each row.
+    """
+    target, r, z, b, c = scalars
+    d, *more = sums
+    log_d = d.log()
+    lse = m + log_d
+    # eq: cross-entropy-from-summary, cross-entropy-smoothed, cross-entropy-distribution
+    b = r if b is None else b
+    losses = b * ((m - at_target) + log_d)
+    if len(more) == 2:
+        losses = torch.where(target >= 0, losses, 0.0) + c * (more[0] * log_d - more[1])
+    elif more:
+        losses = losses + (r - b) * log_d + ((r - b) * m - c * more[0])  # pyright: ignore
+    losses = losses + z * lse * lse
+    kept = target != -1
+    return torch.where(kept, losses, z), torch.where(kept, lse, 0.0)
+
+
+def cross_entropy(
+    x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions
+) -> tuple[Tensor, Tensor]:
+    """Return the losses of rows, divided by n for a mean, and their log-sum-exps; the logits have
+    been scaled and capped."""
+    if target.is_floating_point():
+        if not x.numel():
+            losses = (upcast(x) * target).sum(options.dim)  # 0, and their mean is NaN
+            losses = losses.sum() / 0.0 if options.reduction == "mean" else losses
+            return losses, torch.logsumexp(upcast(x), options.dim)
+        scalars = scalars_of_probabilities(x, options)
+    else:
+        dtype = accumulator(x.dtype)
+        scalars = scalars_of_classes(target, weight, x.shape[options.dim], dtype, options)
+    return row_losses(x, scalars, options.dim, distribution_of(x, target, weight, options))
+
+
+# Log-probabilities and entropies.
+
+
+def row_statistics(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the maximum m, log d and the entropy of each row; d is the sum of exp(x − m)."""
+    x = upcast(x)
+    m = maximum(x, dim, keepdim=True)
+    distance = torch.where(m == -torch.inf, x, x - m)
+    e = distance.exp()
+    d = e.sum(dim)
+    # eq: entropy-from-summary
+    return m.squeeze(dim), d.log(), d.log() - weighted(e, distance).sum(dim) / d
+
+
+def token_logprobs(logits: Tensor, index: Tensor | None, entropy: bool) -> tuple[Tensor, Tensor]:
+    """Return the log-probabilities of tokens, (…) or (…, K) as the index is, and the entropies of
+    rows; what is not asked for is empty."""
+    x = upcast(logits)
+    nothing = x.new_empty(0)
+    m, log_d, entropies = row_statistics(x, -1) if x.shape[-1] else (x.sum(-1),) * 3
+    if index is None:
+        return nothing, entropies
+    several = index.dim() == x.dim()
+    found = x.gather(-1, (index if several else index.unsqueeze(-1)).long())
+    # eq: log-probability
+    found = (found - m.unsqueeze(-1)) - log_d.unsqueeze(-1)
+    return found if several else found.squeeze(-1), entropies if entropy else nothing
+
+
+# What stands for a kernel on a CPU where Triton compiles. The functions take the inputs of an
+# operation, `dim`, and the dtype of the result.
+
+
+def _losses(x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
+    target, _, r, z, *smoothing, dim, dtype = inputs
+    b, c = smoothing or (None, None)
+    losses, lse = row_losses(x, RowScalars(target, r, z, b, c), dim)
+    return losses.to(dtype), lse.to(dtype)
+
+
+def _losses_with_gradient(x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    *inputs, dtype = inputs  # pyright: ignore[reportAssignmentType]
+    with torch.enable_grad():
+        x = upcast(x.detach()).requires_grad_()
+        losses, lse = _losses(x, *inputs, x.dtype)
+        (dx,) = torch.autograd.grad(losses.sum(), x)
+    return dx.to(dtype), losses.detach(), lse.detach()
+
+
+def _statistics(x: Tensor, dim: int, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    return tuple(each.to(dtype) for each in row_statistics(x, dim)[:2])
+
+
+def _entropy(x: Tensor, dim: int, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    return tuple(each.to(dtype) for each in row_statistics(x, dim))
+
+
+KERNEL_OF: dict[Operation, Callable[..., Any]] = {
+    SOFTMAX: softmax,
+    SOFTMAX_VJP: softmax_backward,
+    LOG_SOFTMAX: log_softmax,
+    LOG_SOFTMAX_VJP: log_softmax_backward,
+    LOGSUMEXP: logsumexp,
+    LOGSUMEXP_VJP: logsumexp_backward,
+    CROSS_ENTROPY: _losses,
+    CROSS_ENTROPY_SMOOTHED: _losses,
+    CROSS_ENTROPY_GRADIENT: _losses_with_gradient,
+    CROSS_ENTROPY_SMOOTHED_GRADIENT: _losses_with_gradient,
+    STATISTICS: _statistics,
+    ENTROPY: _entropy,
+}
+"""What takes the place of each operation's kernel."""
+
+
+# The same from a summary that is known, as a number for each row of a matrix.
+
+
+def _of_rows(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def of_tensors(*tensors: Tensor) -> Tensor:
+        return function(*[upcast(t) if t.dim() == 2 else t.unsqueeze(1) for t in tensors])
+
+    return of_tensors
+
+
+def _here(x: Tensor, target: Tensor, gained: Tensor) -> Tensor:
+    """Return a number at the target of each row, and 0 elsewhere."""
+    return torch.where(torch.arange(x.shape[1], device=x.device) == target, gained, 0.0)
+
+
+def _gradient(
+    x: Tensor, m: Tensor, target: Tensor, at_target: Tensor, f: Tensor, c: Tensor
+) -> Tensor:
+    return weighted(f, exponentials(x, m)) - c - _here(x, target, at_target)
+
+
+def _tokens_gradient(
+    x: Tensor, m: Tensor, target: Tensor, at_target: Tensor, f: Tensor, h: Tensor
+) -> Tensor:
+    e = exponentials(x, m)
+    return e * f - weighted(e, x - m) * h + _here(x, target, at_target)
+
+
+FINISH_OF: dict[Operation, Callable[..., Tensor]] = {
+    SOFTMAX: _of_rows(lambda x, m, d: exponentials(x, m) * (1.0 / d)),
+    SOFTMAX_VJP: _of_rows(softmax_vjp),
+    LOG_SOFTMAX: _of_rows(lambda x, m, d: (x - m) - d.log()),
+    LOG_SOFTMAX_VJP: _of_rows(log_softmax_vjp),
+    GRADIENT: _of_rows(_gradient),
+    TOKENS_GRADIENT: _of_rows(_tokens_gradient),
+}
+"""What takes the place of `plan.finish` for each operation: a function of its elements and then its
+numbers."""

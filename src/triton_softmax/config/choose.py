@@ -1,0 +1,399 @@
+"""Which kernel a call gets, and with which constants: from numbers to a `Choice`.
+
+On a GPU on which constants were measured their [tables][triton_softmax.config.measured] decide. On
+any other the [model][triton_softmax.config.cost] gives every [possible
+choice][triton_softmax.config.space] a time, and the shortest wins.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from . import cost, space
+from .measured import first, holding
+from .space import (
+    Candidate,
+    Choice,
+    Columns,
+    Device,
+    MaskedRows,
+    Rows,
+    RowTile,
+    StridedTile,
+    Traits,
+    TwoPass,
+    ceil_div,
+    next_power_of_2,
+)
+
+MANY_ROWS = 2**20  # enough for any device: their number, where a choice must not depend on it
+
+
+def chosen(call: Rows | Columns, traits: Traits, device: Device) -> Choice:
+    """What the tables say, or on a GPU that they do not know what the model says is fastest."""
+    if not (device.tuned or traits.any_order):
+        return modelled(call, traits, device)
+    if isinstance(call, Rows):
+        return measured_rows(call, traits, device)
+    return measured_columns(call, traits, device)
+
+
+def modelled(call: Rows | Columns, traits: Traits, device: Device) -> Choice:
+    """Of all that is possible what the model says is fastest."""
+    return min(timed(call, traits, device), key=lambda each: each[0])[1]
+
+
+def timed(call: Rows | Columns, traits: Traits, device: Device) -> list[tuple[float, Choice]]:
+    """(time, choice) of all between which the model chooses."""
+    if isinstance(call, Rows):
+        found = space.row_choices(call, traits, device)
+        if not found:
+            return [(0.0, row_loops(call, traits, device))]
+    else:
+        found = list(space.strided_choices(call, traits, device))
+        if call.n_cols > 512:
+            found.append(two_pass(call, traits, device))
+    return [(cost.duration(each, call, traits, device), each) for each in found]
+
+
+def facts_of(call: Rows | Columns, traits: Traits, device: Device) -> dict[str, Any]:
+    """A call as the tables ask for it: `load` is rows, or groups of 32 strands, per
+    multiprocessor."""
+    if isinstance(call, Rows):
+        groups = call.n_rows
+    else:
+        groups = call.n_outer * ceil_div(call.n_inner, 32)
+    facts = call._asdict()
+    facts.update(traits._asdict())
+    facts.update(cols=call.n_cols, terms=traits.keeps_terms, exp=traits.exp_in_finish)
+    power = next_power_of_2(call.n_cols)
+    facts.update(power=power, full=call.n_cols == power, load=groups / device.multiprocessors)
+    facts["programs"] = groups * ceil_div(call.n_cols, 512) / device.multiprocessors
+    for block in (2048, 4096, 8192):
+        facts[f"of_{block}"] = ceil_div(call.n_cols, block)
+        facts[f"load_{block}"] = groups * facts[f"of_{block}"] / device.multiprocessors
+    return facts
+
+
+def said(table: str, facts: dict[str, Any]) -> dict[str, int]:
+    """What the first line of a table says, of which some line always holds."""
+    values = first(table, facts)
+    assert values is not None, table
+    return values
+
+
+# --- rows of adjacent elements
+
+
+def choose_rows(
+    n_rows: int,
+    n_cols: int,
+    itemsize: int,
+    *,
+    traits: Traits,
+    addresses: tuple[int, ...],
+    strides: tuple[int, ...],
+    device: Device,
+    held: int | None = None,
+    implementation: str | None = None,
+) -> Choice:
+    """The choice for an operation along rows of adjacent elements.
+
+    Args:
+        n_rows, n_cols: number of rows and of columns.
+        itemsize: bytes of the narrowest element of the tensors involved; 8 only if all are float64.
+        traits: of the operation.
+        addresses: of the tensors' first elements.
+        strides: from row to row of each tensor, in elements.
+        device: what the kernel will run on.
+        held: bytes of the widest element that is read, which is what a program keeps in registers;
+            by default `itemsize`.
+        implementation: "packed_rows", "aligned_rows" or "split_rows" to insist, None to choose.
+
+    Raises:
+        ValueError: the implementation insisted on cannot take this shape.
+    """
+    rows = space.rows_of(n_rows, n_cols, itemsize, addresses, strides, held)
+    if implementation is None:
+        return chosen(rows, traits, device)
+    split, edges = implementation == "split_rows", implementation == "aligned_rows"
+    longest = space.MAX_SPLIT_COLS if split else space.MAX_TILE_COLS
+    if split and rows.itemsize == 8:
+        raise ValueError(
+            "split_rows packs its summaries as two float32 numbers and does not take float64"
+        )
+    if n_cols > longest:
+        verb = "splits" if split else "holds"
+        raise ValueError(
+            f"{implementation} {verb} rows of at most {longest:,} columns, not {n_cols:,}"
+        )
+    if edges and rows.vector == 1:
+        raise ValueError(
+            "aligned_rows needs tensors that start on 16 bytes and row strides that agree modulo a "
+            "vector"
+        )
+    return split_rows(rows, traits, device) if split else row_tile(rows, edges, traits, device)
+
+
+# --8<-- [start:rows]
+def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
+    """One program's if it should hold them, else chunks on several programs, else loops."""
+    n_rows = rows.n_rows
+    if traits.any_order and rows.n_cols > space.INVARIANT_TILE_COLS:
+        # Chunks, whose sums are added in floating point: the same for every number of rows.
+        rows, n_rows = rows._replace(n_rows=1), MANY_ROWS
+    else:
+        facts = facts_of(rows, traits, device)
+        if not rows.edges or first("without_edges", facts) is not None:
+            rows = rows.without_edges()
+        facts.update(edges=rows.edges, vector=rows.vector)
+        if first("one_program", facts) is not None:
+            return row_tile(rows, rows.edges, traits, device)
+    if not space.can_be_split(rows):
+        return row_loops(rows, traits, device)
+    return split_rows(rows._replace(n_rows=n_rows), traits, device)
+
+
+# --8<-- [end:rows]
+
+
+# --8<-- [start:row-tile]
+def row_tile(rows: Rows, edges: bool, traits: Traits, device: Device) -> Choice:
+    """Whole rows in one program: `aligned_rows` if they are to have edges, else `packed_rows`.
+
+    As many rows as make up enough elements to keep a program busy, but not so many that programs
+    become fewer than the device can run.
+    """
+    vector = rows.vector if edges else rows.divisor
+    body = rows.n_cols // vector * vector  # 4,097 columns have a body of 4,096
+    power = next_power_of_2(body)
+    facts = facts_of(rows, traits, device)
+    facts.update(edges=edges, vector=vector, bytes=vector * rows.itemsize, body=body)
+    facts.update(full=body == power, eighths=ceil_div(8 * body, power))
+    facts["parts"] = said("row_parts", facts)["parts"]
+    block_cols = max(16 if edges else 1, power // facts["parts"])
+    tiles = max(1, ceil_div(body, block_cols))
+    tiles += tiles == 7  # a kernel less for each power of two
+    lanes = said("row_lanes", facts)
+    enough_for_all = next_power_of_2(rows.n_rows // (2 * device.multiprocessors))
+    block_rows = min(lanes["rows"], max(1, lanes["lanes"] // (block_cols if tiles == 1 else power)))
+    block_rows = min(block_rows, max(enough_for_all, lanes["least"] // power))
+    warps = said("row_warps", facts)
+    num_warps = block_rows * block_cols // (32 * warps["each"])
+    num_warps = max(warps["fewest"], min(warps["most"], num_warps))
+    barrier = device.nvidia and first("row_barrier", facts) is not None
+    how = RowTile(block_rows, block_cols, vector, barrier, tiles, edges)
+    return Choice(space.TILE_KERNELS[edges], how, num_warps)
+
+
+# --8<-- [end:row-tile]
+
+
+# --8<-- [start:split-rows]
+def split_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
+    """Chunks of rows: the first candidate of the tables whose chunks run at once; else two
+    launches."""
+    facts = facts_of(rows, traits, device)
+    few = first("split_few_rows", facts)
+    for values in ([few] if few else []) + list(holding("split_rows", facts)):
+        taken = Candidate(
+            values["block"],
+            values["registers"] + (space.INTEGER_SUM_REGISTERS if traits.any_order else 0),
+            values["warps"],
+            bool(values["terms"]) and traits.keeps_terms,
+            values["depth"],
+            values["pause"],
+        )
+        if space.runs_at_once(rows.n_cols, taken, device):
+            return space.split_rows(taken, rows, traits, device)
+    return space.split_in_two_launches(rows, traits, device)
+
+
+# --8<-- [end:split-rows]
+
+
+def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:
+    """Rows walked in loops, as a tensor (n_rows, n_cols, 1): what is left for rows that no kernel
+    of rows takes."""
+    columns = Columns(rows.n_rows, rows.n_cols, 1, rows.itemsize, 1, 1, wide_index=False)
+    return two_pass(columns, traits, device)
+
+
+# --- strands
+
+
+def choose_strided(
+    n_outer: int,
+    n_cols: int,
+    n_inner: int,
+    itemsize: int,
+    *,
+    traits: Traits,
+    addresses: tuple[int, ...],
+    outer_strides: tuple[int, ...],
+    col_strides: tuple[int, ...],
+    inner_strides: tuple[int, ...],
+    device: Device,
+    held: int | None = None,
+) -> Choice:
+    """The choice for an operation along the middle dimension of (n_outer, n_cols, n_inner).
+
+    Args:
+        n_outer, n_cols, n_inner: sizes of the dimensions.
+        outer_strides, col_strides, inner_strides: of each tensor, in elements, from one to the next
+            along each dimension; any, 0 included.
+        itemsize, traits, addresses, device, held: as in `choose_rows`.
+    """
+    counts = (n_inner,) + tuple(outer_strides) + tuple(col_strides)
+    vector = space.vector_of_lines(itemsize, addresses, counts)
+    stated = 1 if all(count % 16 == 0 for count in counts) else vector
+    offsets = [
+        (n_cols - 1) * col_strides[i] + (n_inner - 1) * inner_strides[i]
+        for i in range(len(col_strides))
+    ]
+    # The last tile reaches beyond the last strand.
+    wide_index = max(offsets + [n_inner + space.MOST_STRANDS - 1]) >= 2**31
+    columns = Columns(n_outer, n_cols, n_inner, held or itemsize, vector, stated, wide_index)
+    return chosen(columns, traits, device)
+
+
+# --8<-- [start:columns]
+def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
+    """Chunks of strands if they should be split and all run at once; else a tile of whole strands
+    if they are short, else loops."""
+    if traits.any_order:
+        columns = columns._replace(n_outer=1)
+    facts = facts_of(columns, traits, device)
+    if device.nvidia and first("strands_split", facts) is not None:
+        tile = said("strand_chunks", facts)
+        split = space.split_strided(tile["tall"], tile["wide"], tile["warps"], columns, device)
+        if split:
+            return split
+    if first("strands_whole", facts) is not None:
+        return strided_tile(columns, traits, device)
+    return two_pass(columns, traits, device)
+
+
+# --8<-- [end:columns]
+
+
+# --8<-- [start:tile]
+def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
+    """Whole strands, and as many side by side as make whole cache lines, or as registers allow."""
+    facts = facts_of(columns, traits, device)
+    power = next_power_of_2(columns.n_cols)
+    block_cols = power if columns.n_cols == power else max(1, power // 8)
+    tiles = ceil_div(columns.n_cols, block_cols)
+    lines = said("strand_lines", facts)
+    block_inner = max(lines["wide"], lines["lanes"] // power)
+    block_inner = min(block_inner, next_power_of_2(columns.n_inner))
+    groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
+    facts["load"] = groups / device.multiprocessors
+    threads = said("strand_threads", facts)
+    while block_inner > 8 and groups < device.multiprocessors:
+        block_inner //= 2
+        groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
+    num_warps = 1
+    while num_warps < 16 and tiles * block_cols * block_inner > 32 * threads["each"] * num_warps:
+        num_warps *= 2
+    barrier = device.nvidia and bool(lines["barrier"])
+    tile = block_cols, block_inner, columns.stated_vector, barrier
+    how = StridedTile(*tile, columns.wide_index, tiles)
+    return Choice("strided", how, min(16, num_warps * threads["times"]))
+
+
+# --8<-- [end:tile]
+
+
+# --8<-- [start:loops]
+def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
+    """Long strands walked along twice, in as many chunks as keep the device busy.
+
+    But every program of the second launch reads the summaries of all chunks of its strands, which
+    should be no more than the elements of its own chunk.
+    """
+    tile, n_cols = said("strand_loops", facts_of(columns, traits, device)), columns.n_cols
+    block_inner = min(tile["wide"], next_power_of_2(columns.n_inner))
+    block_cols = tile["tall"] * tile["wide"] // block_inner  # the fewer strands, the taller
+    groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
+    # n summaries of 8 bytes are as much as a chunk if 8 · n is the bytes of a strand over n.
+    as_much = int(math.sqrt(n_cols * columns.itemsize * traits.inputs // 8))
+    few_summaries = min(as_much, max(256, 512 // groups))
+    busy = 32 * device.multiprocessors // groups
+    n_chunks = max(1, min(few_summaries, busy, ceil_div(n_cols, block_cols)))
+    shape = block_cols, block_inner, columns.stated_vector, columns.wide_index
+    how = TwoPass(*shape, publish=True, write=True)
+    tiles = ceil_div(n_cols, n_chunks * block_cols)
+    return in_loops("two_pass", how, tile["warps"], n_cols, tiles)
+
+
+# --8<-- [end:loops]
+
+
+def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, tiles: int) -> Choice:
+    """Chunks of so many tiles, walked along; in two launches if there are several chunks."""
+    chunk_cols = tiles * how.block_cols
+    n_chunks = ceil_div(n_cols, chunk_cols)
+    # A loop counts to the end of the last tile, whatever the offsets are.
+    how = how._replace(wide_index=how.wide_index or n_chunks * chunk_cols >= 2**31)
+    return Choice(kernel, how, num_warps, None, n_chunks, chunk_cols, None, n_chunks > 1)
+
+
+# --- rows with score modifiers
+
+
+def choose_masked_rows(
+    n_rows: int,
+    n_cols: int,
+    held: int,
+    vector: int,
+    *,
+    adjacent: bool,
+    wide_index: bool,
+    any_order: bool,
+    device: Device,
+) -> Choice:
+    """The choice for rows that are scaled, capped, biased or masked.
+
+    Args:
+        n_rows, n_cols: number of rows and of columns.
+        held: bytes of all elements that are read of one place.
+        vector: elements per access that lengths and strides allow.
+        adjacent: the elements of a row lie side by side in all tensors.
+        wide_index: offsets in a row, or the number of rows, need 64 bits.
+        any_order: the choice must not depend on the number of rows.
+        device: what the kernel will run on.
+
+    >>> from triton_softmax.config import Device
+    >>> facts = dict(adjacent=True, wide_index=False, any_order=False, device=Device(132))
+    >>> choose_masked_rows(8 * 16 * 1024, 1024, 2, 8, **facts).how[:3]
+    (1, 1024, True)
+    >>> choose_masked_rows(10_000, 3000, 2, 8, **facts).how[:2]  # of which three make a row
+    (1, 1024)
+    >>> choose_masked_rows(4, 128_256, 4, 4, **facts).n_chunks  # few long rows are cut into chunks
+    32
+    """
+    facts: dict[str, Any] = {"held": held, "adjacent": adjacent, "any_order": any_order}
+    tile = said("masked_tiles", facts)
+    power = next_power_of_2(n_cols)
+    if power * tile["rows"] <= tile["lanes"]:
+        block_cols = max(16, power)
+        block_rows = max(tile["rows"], 1024 // block_cols)
+        while not any_order and block_rows > 1 and n_rows < block_rows * device.multiprocessors:
+            block_rows //= 2
+        num_warps = max(1, min(16, block_rows * block_cols // (32 * tile["each"])))
+        how = MaskedRows(block_rows, block_cols, True, vector, wide_index)
+        if adjacent and power >= 1024 and 4 * n_cols <= 3 * power:
+            num_warps = min(num_warps, power // 4 // (32 * vector))
+            how = how._replace(block_cols=power // 4, tiles=3)
+        return Choice("masked_rows", how, num_warps, chunk_cols=power)
+    programs = ceil_div(n_rows, tile["rows"])
+    facts["load"] = programs / device.multiprocessors
+    loop = said("masked_loops", facts)
+    tiles = ceil_div(n_cols, loop["cols"])
+    if first("masked_chunks", facts) is not None:
+        wanted = ceil_div(2 * device.multiprocessors, programs)
+        tiles = min(tiles, max(2, ceil_div(tiles, wanted)))
+    how = MaskedRows(tile["rows"], loop["cols"], False, vector, wide_index, stages=loop["stages"])
+    return in_loops("masked_rows", how, loop["warps"], n_cols, tiles)

@@ -1,0 +1,94 @@
+"""Measured constants: the lines of `measured.txt`, and the one rule by which they are read."""
+
+# pyright: reportCallIssue=false
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import NamedTuple
+
+ANY = 2**60
+"""More than any number of a call."""
+
+
+class Limits(NamedTuple):
+    """What one number of a call has to be for a line to hold."""
+
+    name: str
+    low: float
+    high: float
+    below: bool
+    """The number is less than `high`, and not at most."""
+
+    def hold(self, value: float) -> bool:
+        """Whether a number lies between them.
+
+        >>> [limits("rows", "4..<8").hold(n) for n in (3, 4, 7, 8)]
+        [False, True, True, False]
+        """
+        return self.low <= value and (value < self.high if self.below else value <= self.high)
+
+
+class Line(NamedTuple):
+    """A line of a table: when it holds, and what it says then."""
+
+    limits: tuple[Limits, ...]
+    values: dict[str, int]
+
+    def holds(self, facts: dict[str, float]) -> bool:
+        """Whether it holds for a call in numbers."""
+        return all(each.hold(facts[each.name]) for each in self.limits)
+
+
+def limits(name: str, text: str) -> Limits:
+    """Limits as a table has them: `8`, `4..8`, `4..<8`, `..8` or `4..`.
+
+    >>> limits("cols", "..<8")
+    Limits(name='cols', low=0, high=8, below=True)
+    """
+    low, high = text.split("..") if ".." in text else (text, text)
+    below = high[:1] == "<"
+    ends = low or "0", high[below:] or str(ANY)
+    return Limits(name, *[float(end) if "." in end else int(end) for end in ends], below)
+
+
+def parsed(text: str) -> dict[str, list[Line]]:
+    """The tables of a text, by name.
+
+    >>> parsed("[tiles]\\ncols load | warps\\n..8 - | 4")["tiles"][0].values
+    {'warps': 4}
+    """
+    tables: dict[str, list[Line]] = {}
+    table: list[Line] = []
+    names: list[str] = []
+    for line in text.split("\n"):
+        cells = line.split()
+        if not cells or cells[0][0] == "#":
+            continue
+        if cells[0][0] == "[":
+            table, names = [], []
+            tables[cells[0][1:-1]] = table
+        elif not names:
+            names = cells
+        else:
+            bar = names.index("|")
+            pairs = list(zip(names, cells))  # noqa: B905  # MicroPython's has no `strict`
+            asked = tuple([limits(name, cell) for name, cell in pairs[:bar] if cell != "-"])
+            said = {name: ANY if cell == "-" else int(cell) for name, cell in pairs[bar + 1 :]}
+            table.append(Line(asked, said))
+    return tables
+
+
+TABLES = parsed(files(__name__.rpartition(".")[0]).joinpath("measured.txt").read_text("utf-8"))
+
+
+def holding(name: str, facts: dict[str, float]) -> Iterator[dict[str, int]]:
+    """What the lines of a table say that hold for a call, in their order."""
+    for line in TABLES[name]:
+        if line.holds(facts):
+            yield line.values
+
+
+def first(name: str, facts: dict[str, float]) -> dict[str, int] | None:
+    """What the first of them says; None if none holds."""
+    return next(holding(name, facts), None)

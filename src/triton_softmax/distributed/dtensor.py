@@ -1,0 +1,184 @@
+"""`DTensor`s: taken apart into the shards of this rank, and put together again.
+
+A softmax dimension that is sharded over one dimension of the mesh stays sharded, and so do all
+others. Placements that are partial are reduced first. A shard whose rows are whole is the input of
+an ordinary call, and one that has a part of them that of a call with a group.
+"""
+
+# pyright: reportCallIssue=false
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor, Replicate, Shard
+
+from ..arguments import LossOptions, Modifiers, check_dim
+from . import sharded_losses
+
+
+class Placed(NamedTuple):
+    """Where a tensor lies, seen from one of its dimensions."""
+
+    x: DTensor
+    """Without partial placements."""
+    dim: int
+    """The dimension, counted from the front."""
+    over: int | None
+    """The dimension of the mesh that it is sharded over, if any."""
+    group: Any
+    """Of the ranks along that; None if it is not sharded."""
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """The first element of this rank's part, by the rule of `torch.chunk`, and the number of
+        all; nothing if it has them all."""
+        if self.over is None:
+            return {}
+        size, mesh = self.x.shape[self.dim], self.x.device_mesh
+        each = -(-size // mesh.size(self.over))
+        start = min(size, each * mesh.get_local_rank(self.over))
+        return {"vocab_start": start, "vocab_size": size}
+
+    def without(self, keepdim: bool = False) -> list[Any]:
+        """The placements of a tensor that lacks the dimension: replicated over what it is sharded
+        over."""
+
+        def of(each: Any) -> Any:
+            if not each.is_shard():
+                return each
+            if each.dim == self.dim:
+                return Replicate()
+            return Shard(each.dim - (each.dim > self.dim and not keepdim))
+
+        return [of(each) for each in self.x.placements]
+
+    def local(self, t: Tensor, placements: Any) -> Tensor:
+        """This rank's part of a tensor that belongs to the rows: a DTensor, or the whole on each
+        rank, which is cut without a message."""
+        mesh = self.x.device_mesh
+        if not isinstance(t, DTensor):
+            t = DTensor.from_local(t, mesh, [Replicate()] * mesh.ndim, run_check=False)
+        return t.redistribute(placements=placements).to_local()
+
+    def whole(self, local: Tensor, shape: torch.Size, placements: Any) -> DTensor:
+        """A tensor of this shape of which this rank has `local`."""
+        stride = torch.empty(shape, device="meta").stride()
+        return DTensor.from_local(
+            local, self.x.device_mesh, placements, run_check=False, shape=shape, stride=stride
+        )
+
+
+def placed(x: DTensor, dim: int) -> Placed:
+    """Look where x lies.
+
+    Raises:
+        IndexError: there is no such dimension.
+        NotImplementedError: `dim` is sharded over several dimensions of the mesh, or x is sharded
+            in another way than by `Shard`.
+    """
+    dim = check_dim(dim, x.dim())
+    if any(each.is_partial() for each in x.placements):
+        whole = [Replicate() if each.is_partial() else each for each in x.placements]
+        x = x.redistribute(placements=whole)
+    for each in x.placements:
+        if type(each) not in (Shard, Replicate):
+            raise NotImplementedError(f"a tensor with the placement {each} is not taken apart")
+    over = [i for i, each in enumerate(x.placements) if each.is_shard(dim)]
+    if len(over) > 1:
+        names = x.device_mesh.mesh_dim_names or ()
+        which = ", ".join(repr(names[i]) if names else str(i) for i in over)
+        raise NotImplementedError(
+            f"dimension {dim} is sharded over several dimensions of the mesh ({which}); "
+            "redistribute it to one of them"
+        )
+    group = x.device_mesh.get_group(over[0]) if over else None
+    return Placed(x, dim, over[0] if over else None, group)
+
+
+def normalize(
+    function: Callable[..., Tensor],
+    x: DTensor,
+    dim: int,
+    dtype: torch.dtype | None,
+    modifiers: Modifiers | None,
+    options: dict[str, Any],
+) -> DTensor:
+    """Return `softmax` or `log_softmax`, placed as x is. Tensors among the modifiers are DTensors
+    placed as x is, or whole on each rank."""
+    lies = placed(x, dim)
+    if modifiers is not None:
+        if isinstance(modifiers.scale, Tensor):
+            raise NotImplementedError("the scale of a DTensor is a number")
+        for name in ("scale", "softcap", "bias", "where", "safe"):
+            value = getattr(modifiers, name)
+            if isinstance(value, Tensor):
+                value = lies.local(value.expand(x.shape), lies.x.placements)
+            options[name] = value
+    y = function(lies.x.to_local(), lies.dim, dtype, group=lies.group, **options)
+    return lies.whole(y, x.shape, lies.x.placements)
+
+
+def logsumexp(
+    function: Callable[..., Tensor], x: DTensor, dim: Any, keepdim: bool, invariant: bool
+) -> DTensor:
+    """Return `logsumexp`, replicated over the mesh dimension that `dim` was sharded over.
+
+    Raises:
+        NotImplementedError: several dimensions.
+    """
+    if not isinstance(dim, int):
+        if len(dim) != 1:
+            raise NotImplementedError("logsumexp of a DTensor takes one dimension")
+        (dim,) = dim
+    lies = placed(x, dim)
+    local, dim = lies.x.to_local(), lies.dim
+    lse = function(local, dim, keepdim, group=lies.group, batch_invariant=invariant)
+    shape = [1 if i == dim else size for i, size in enumerate(x.shape) if i != dim or keepdim]
+    return lies.whole(lse, torch.Size(shape), lies.without(keepdim))
+
+
+def cross_entropy(
+    x: DTensor, target: Tensor, weight: Tensor | None, options: LossOptions, in_place: bool
+) -> tuple[DTensor, DTensor]:
+    """Return (loss, log-sum-exps) of `cross_entropy`: replicated over the mesh dimension of the
+    classes; a loss that is one number, over all."""
+    lies = placed(x, options.dim)
+    x, mesh, of_rows = lies.x, lies.x.device_mesh, lies.without()
+    given = target.is_floating_point() and target.shape == x.shape
+    target = lies.local(target, x.placements if given else of_rows)
+    if isinstance(weight, DTensor):
+        placements = [Shard(0) if i == lies.over else Replicate() for i in range(mesh.ndim)]
+        weight = weight.redistribute(placements=placements).to_local()
+    sharded = [i for i, each in enumerate(x.placements) if each.is_shard() and i != lies.over]
+    over_rows = tuple([mesh.get_group(i) for i in sharded])
+    where = tuple(lies.vocabulary.values()) or (None, None)
+    result, lse = sharded_losses.cross_entropy(
+        x.to_local(), target, weight, lies.group, *where, options, in_place, over_rows
+    )
+    shape = torch.Size([size for i, size in enumerate(x.shape) if i != lies.dim])
+    whole_lse = lies.whole(lse, shape, of_rows)
+    if options.reduction == "none":
+        return lies.whole(result, shape, of_rows), whole_lse
+    return lies.whole(result, result.shape, [Replicate()] * mesh.ndim), whole_lse
+
+
+def token_logprobs(
+    function: Callable[..., Any], x: DTensor, index: Tensor, in_place: bool, invariant: bool
+) -> tuple[DTensor, DTensor]:
+    """Return (log-probabilities, entropies), replicated over the mesh dimension of the classes."""
+    lies = placed(x, -1)
+    of_rows = lies.without()
+    found, entropy = function(
+        lies.x.to_local(),
+        lies.local(index, of_rows),
+        return_entropy=True,
+        inplace_backward=in_place,
+        batch_invariant=invariant,
+        group=lies.group,
+        **lies.vocabulary,
+    )
+    shape = torch.Size(x.shape[:-1])
+    return lies.whole(found, index.shape, of_rows), lies.whole(entropy, shape, of_rows)

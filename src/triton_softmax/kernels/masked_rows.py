@@ -1,0 +1,471 @@
+"""Rows with maps: scale, soft cap, bias and masks on the way to an operation, in one kernel.
+
+The maps work on an element before the monoid sees it, so an operation never learns of them, and
+this geometry runs any. A sink is what the monoid starts from. A gradient that the operation writes
+passes the maps on its way back.
+
+What a map takes besides is an element for each place (a bias, a mask) or for each row (a scale, a
+sink). It need not exist for each: rows are counted over all other dimensions, and every tensor has
+a stride for each of these, which is 0 where it is broadcast. So a mask of queries × keys is never
+copied for batch and heads, and any tensor may lie as it likes.
+
+Rows that fit a tile, or three, are read once. Longer ones are walked along twice with the online
+recurrence, the second time backwards, from what is still in the cache; by several programs if there
+are few of them: then a first launch leaves the summaries of chunks in memory, and a second merges
+and writes. Nobody waits, so this runs on every device and in float64.
+"""
+
+# pyright: reportGeneralTypeIssues=false
+# (tuples that a kernel makes longer)
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .device.monoid import exp_shifted
+from .device.names import with_operation
+from .device.registers import upcast
+from .device.softcap import softcap_derivative, softcapped
+from .device.summaries import added, adjusted, merged, placed, spread
+from .device.sums import _largest, _sum_of_integers, sums_of
+from .device.vectors import multiple_of
+
+
+# --8<-- [start:places]
+@triton.jit
+def starts_of_rows(
+    ptrs, strides, rows, sizes, LEADING: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr,
+    HOW: tl.constexpr,
+):  # fmt: skip
+    """Pointers to where rows begin, in several tensors.
+
+    Args:
+        ptrs: the tensors.
+        strides: for each the stride along a row, and then those of `sizes`.
+        rows: their numbers, counted over all other dimensions.
+        sizes: these dimensions, the innermost first.
+        LEADING, FIRST, LAST: the first LEADING tensors and those from FIRST to before LAST have
+            elements along a row; the others a number for it.
+        HOW: a `MappedRows`.
+    """
+    starts = ()
+    for i in tl.static_range(len(ptrs)):
+        rest = rows
+        offsets = (rows * 0).to(tl.int64)
+        for g in tl.static_range(len(sizes)):
+            step = strides[i][1 + g]
+            if (i < LEADING) | ((i >= FIRST) & (i < LAST)):
+                step = multiple_of(step, HOW.vector)
+            if g + 1 < len(sizes):
+                offsets += (rest % sizes[g]).to(tl.int64) * step
+                rest = rest // sizes[g]
+            else:
+                offsets += rest.to(tl.int64) * step
+        starts = starts + (ptrs[i] + offsets,)
+    return starts
+
+
+# --8<-- [end:places]
+
+
+# --8<-- [start:maps]
+@triton.jit
+def scaled(x, scale, MAPS: tl.constexpr):
+    """The first map."""
+    if MAPS.scaled:
+        return x * scale
+    else:
+        return x
+
+
+@triton.jit
+def mapped(x, scale, bias, MAPS: tl.constexpr):
+    """What the operation is taken of at places that are not masked."""
+    # eq: maps-definition
+    z = scaled(x, scale, MAPS)
+    if MAPS.softcap > 0.0:
+        z = softcapped(z, MAPS.softcap)
+    if MAPS.bias:
+        z += bias.to(z.dtype)
+    return z
+
+
+@triton.jit
+def through_softcap(dz, x, scale, MAPS: tl.constexpr):
+    """The gradient at the scaled elements, from that at the mapped ones; 0 stays 0, whatever x
+    is."""
+    if MAPS.softcap > 0.0:
+        slope = softcap_derivative(scaled(x, scale, MAPS), MAPS.softcap)
+        return tl.where(dz == 0.0, 0.0, dz * slope)
+    else:
+        return dz
+
+
+@triton.jit
+def start_of_sink(sink):
+    """The summary (m, d) that a row with a sink starts from: (sink, 1), and that of nothing for a
+    sink of −∞. A sink of +∞ takes everything; so does the largest number, and it can be
+    subtracted."""
+    # eq: maps-sink
+    LARGEST: tl.constexpr = 1.7976931348623157e308 if sink.dtype == tl.float64 else 3.4028234e38
+    m = tl.where(sink == float("inf"), LARGEST, sink).to(sink.dtype)
+    return m, tl.where(m == float("-inf"), 0.0, 1.0).to(sink.dtype)
+
+
+# --8<-- [end:maps]
+
+
+# --8<-- [start:tile]
+@triton.jit
+def load_tile(starts, strides, cols, inside, query, OP: tl.constexpr, MAPS: tl.constexpr,
+    HOW: tl.constexpr,
+):  # fmt: skip
+    """What is read of a tile: the operation's elements, then x and the bias as far as they are
+    inputs; and which places count.
+
+    Above the diagonal nothing is read but the rest of a vector: a load of whole vectors must not be
+    told element by element where to end. What lies outside a row is above its diagonal, and is not
+    kept by a mask either, which is read as 0 there.
+    """
+    INPUTS: tl.constexpr = OP.inputs
+    FURTHER: tl.constexpr = OP.inputs + OP.numbers
+    LAST: tl.constexpr = FURTHER + MAPS.x + MAPS.bias
+    VECTOR: tl.constexpr = HOW.vector
+    kept = inside
+    if MAPS.causal:
+        kept = cols <= query
+        inside = inside & (cols < (query // HOW.vector + 1) * HOW.vector)
+    if HOW.wide_index:
+        cols = cols.to(tl.int64)
+    if MAPS.where:
+        places = starts[LAST] + cols * strides[LAST][0]
+        if isinstance(strides[LAST][0], int):  # it is 1: as many at a time as of x, not more
+            places = tl.max_contiguous(places, (1, VECTOR))
+        where = tl.load(places, mask=inside, other=0) != 0
+        if MAPS.causal:
+            kept = kept & where
+        else:
+            kept = where
+    raw = ()
+    for i in tl.static_range(INPUTS):
+        raw = raw + (tl.load(starts[i] + cols * strides[i][0], mask=inside, other=0.0),)
+    for i in tl.static_range(FURTHER, LAST):
+        raw = raw + (tl.load(starts[i] + cols * strides[i][0], mask=inside, other=0.0),)
+    return raw, kept
+
+
+@triton.jit
+def values_of(raw, kept, cols, scale, OP: tl.constexpr, MAPS: tl.constexpr, INNER: tl.constexpr):
+    """What the operation sees of a tile, and which places count."""
+    ACC: tl.constexpr = upcast(INNER)
+    INPUTS: tl.constexpr = OP.inputs
+    BIAS: tl.constexpr = OP.inputs + MAPS.x if MAPS.bias else 0
+    first = raw[0].to(INNER).to(ACC)
+    if MAPS.before:
+        first = mapped(first, scale, raw[BIAS], MAPS)
+    if MAPS.safe:
+        # What is −∞ counts as masked; backward, what the result is at such places.
+        EMPTY: tl.constexpr = float("-inf") if MAPS.before else MAPS.empty
+        kept = kept & (first != EMPTY)
+    # eq: maps-masked
+    values = (tl.where(kept, first, OP.padding).to(ACC),)
+    for i in tl.static_range(1, INPUTS):
+        values = values + (tl.where(kept, raw[i].to(ACC), 0.0),)
+    return placed(values, tl.where(kept, cols, -1), OP), kept
+
+
+@triton.jit
+def with_tiles(m, totals, tiles, OP: tl.constexpr):
+    """The summary of what came before and of tiles: what the operation sees of each."""
+    TILES: tl.constexpr = len(tiles)
+    m_new = m
+    if OP.shifted:
+        largest = tiles[0][0]
+        for t in tl.static_range(1, TILES):
+            largest = tl.maximum(largest, tiles[t][0])
+        # eq: online-m, online-d
+        m_new = tl.maximum(m, tl.max(largest, axis=1)[:, None])
+    terms = ()
+    for t in tl.static_range(TILES):
+        terms = terms + (OP.terms(tiles[t], m_new, False),)
+    totals = added(OP.rescale(totals, m, m_new), spread(sums_of((terms,), 1, OP), 1))
+    return m_new, totals
+
+
+@triton.jit
+def sum_of_tile(products, OP: tl.constexpr):
+    """The sum of a tile along its rows, which no order changes if the operation's are so."""
+    total = tl.sum(products, axis=1)
+    if OP.any_order:
+        parts = (((products,),),)
+        exact = _sum_of_integers(parts, _largest(parts, 0, 1), 0, 1)
+        total = tl.where(total - total == 0.0, exact, total)
+    return total[:, None]
+
+
+@triton.jit
+def finish_tile(
+    ends, strides, raw, kept, cols, inside, m, given, last, blank, scale,
+    OP: tl.constexpr, MAPS: tl.constexpr, INNER: tl.constexpr,
+    HOW: tl.constexpr,
+):  # fmt: skip
+    """Write a tile of the result.
+
+    Args:
+        ends, strides: where rows of the results begin, and their strides.
+        raw, kept: what `load_tile` has found.
+        cols, inside: the columns, and which of them there are.
+        m, given: the summary, as `finish` takes it.
+        last: column and element of `finish_at`, if the operation has one.
+        blank: the result at masked places.
+        scale: of the rows.
+
+    Returns:
+        The tile's part of the gradient at the scale, 0 if that is not a result.
+    """
+    OUT: tl.constexpr = ends[0].dtype.element_ty
+    values, kept = values_of(raw, kept, cols, scale, OP, MAPS, INNER)
+    result = OP.finish(values, OP.terms(values, m, False), m, given)
+    if OP.finish_at is not None:
+        result = tl.where(cols == last[0], last[1], result)
+    if HOW.wide_index:
+        cols = cols.to(tl.int64)
+    of_scale = m * 0.0
+    if MAPS.after:
+        result = tl.where(kept, result, 0.0)
+        if MAPS.of_mapped:
+            AT: tl.constexpr = 1 + OP.row_results
+            of_mapped = result.to(ends[AT].dtype.element_ty)
+            tl.store(ends[AT] + cols * strides[AT][0], of_mapped, mask=inside)
+        X: tl.constexpr = OP.inputs if MAPS.x else 0
+        x = raw[X].to(OUT).to(result.dtype)
+        result = through_softcap(result, x, scale, MAPS)
+        if MAPS.of_scale:
+            # eq: maps-scale-gradient
+            of_scale = sum_of_tile(tl.where(result == 0.0, 0.0, result * x), OP)
+        result = scaled(result, scale, MAPS)
+    elif blank is not None:
+        result = tl.where(kept, result, blank)
+    tl.store(ends[0] + cols * strides[0][0], result.to(INNER).to(OUT), mask=inside)
+    return of_scale
+
+
+# --8<-- [end:tile]
+
+
+# --8<-- [start:summaries]
+@triton.jit
+def words_of(words_ptr, program, WHICH: tl.constexpr, OP: tl.constexpr, BLOCK_ROWS: tl.constexpr):
+    """Where one of the numbers of a program's summaries lies: m, or one of the sums."""
+    line = program.to(tl.int64) * (1 + OP.sums) + WHICH
+    return words_ptr + line * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
+
+
+@triton.jit
+def load_summary(words_ptr, program, OP: tl.constexpr, BLOCK_ROWS: tl.constexpr):
+    """(m, totals) of a chunk."""
+    SUMS: tl.constexpr = OP.sums
+    totals = ()
+    for k in tl.static_range(SUMS):
+        totals = totals + (tl.load(words_of(words_ptr, program, 1 + k, OP, BLOCK_ROWS)),)
+    return tl.load(words_of(words_ptr, program, 0, OP, BLOCK_ROWS)), totals
+
+
+@triton.jit
+def store_summary(words_ptr, program, m, totals, OP: tl.constexpr, BLOCK_ROWS: tl.constexpr):
+    """Leave (m, totals) for the second launch."""
+    SUMS: tl.constexpr = OP.sums
+    tl.store(words_of(words_ptr, program, 0, OP, BLOCK_ROWS), m)
+    for k in tl.static_range(SUMS):
+        tl.store(words_of(words_ptr, program, 1 + k, OP, BLOCK_ROWS), totals[k])
+
+
+# --8<-- [end:summaries]
+
+
+# --8<-- [start:kernel]
+@triton.jit(repr=with_operation("masked_rows"), do_not_specialize=["chunks"])
+def masked_rows_kernel(
+    in_ptrs,
+    out_ptrs,
+    words_ptr,
+    in_strides,
+    out_strides,
+    sizes,
+    shape,
+    chunks,
+    scale,
+    OP: tl.constexpr,
+    MAPS: tl.constexpr,
+    HOW: tl.constexpr,
+):
+    """An operation on a chunk of block_rows rows per program, with maps.
+
+    Args:
+        in_ptrs: the operation's inputs: elements, then numbers of the row; then of the maps, as far
+            as MAPS has them: x, bias, mask, and for each row scale and sink.
+        out_ptrs: the operation's results: the elements unless it reduces, then numbers; then as far
+            as MAPS has them: the gradient at the mapped elements, at the scale, and what that at
+            the sink follows from.
+        words_ptr: workspace for the summaries of chunks; not looked at if there is one launch.
+        in_strides: for each input its stride along a row (0 if there is one for all), and then its
+            strides along `sizes`.
+        out_strides: the same of the results; the gradient at the scale has the chunks for columns.
+        sizes: the other dimensions, the innermost first.
+        shape: number of rows, of columns, and of the queries of a causal mask.
+        chunks: number of chunks, and columns of each, a multiple of block_cols.
+        scale: if it is one for all.
+        OP: what is computed, an `Operation`.
+        MAPS: the `Maps`.
+        HOW: a `MappedRows`.
+    """
+    SUMS: tl.constexpr = OP.sums
+    NUMBERS: tl.constexpr = OP.numbers
+    ROW_RESULTS: tl.constexpr = OP.row_results
+    OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
+    INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
+    ACC: tl.constexpr = upcast(INNER)
+    BLOCK_ROWS: tl.constexpr = HOW.block_rows
+    BLOCK_COLS: tl.constexpr = HOW.block_cols
+    TILES: tl.constexpr = HOW.tiles
+    VECTORS: tl.constexpr = HOW.vector * in_ptrs[0].dtype.element_ty.primitive_bitwidth >= 128
+    FURTHER: tl.constexpr = OP.inputs + OP.numbers
+    OF_ROWS: tl.constexpr = FURTHER + MAPS.x + MAPS.bias + MAPS.where
+    AFTER: tl.constexpr = OP.row_results if OP.reduces else OP.row_results + 1
+    n_chunks, chunk_cols = chunks
+    program = tl.program_id(0)
+    if not HOW.publish:  # backwards, from what the first launch has left in the cache
+        program = tl.num_programs(0) - 1 - program
+    block, chunk = program // n_chunks, program % n_chunks
+    if HOW.wide_index:
+        block = block.to(tl.int64)  # else 32 bits, of which division takes a fifth of the time
+        if not HOW.whole:
+            chunk = chunk.to(tl.int64)
+    rows = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
+    there = rows < shape[0]
+    query = (rows % shape[2]).to(tl.int32)
+    tile = tl.arange(0, BLOCK_COLS)[None, :]
+    begin = chunk * multiple_of(chunk_cols, BLOCK_COLS)
+    end = multiple_of(shape[1], HOW.vector)
+    if not HOW.whole:
+        end = tl.minimum(begin + multiple_of(chunk_cols, BLOCK_COLS), end)
+    starts = starts_of_rows(in_ptrs, in_strides, rows, sizes, OP.inputs, FURTHER, OF_ROWS, HOW)
+    ends = starts_of_rows(
+        out_ptrs, out_strides, rows, sizes,
+        AFTER - OP.row_results, AFTER, AFTER + MAPS.of_mapped, HOW,
+    )  # fmt: skip
+    if MAPS.scaled == 2:
+        scale = tl.load(starts[OF_ROWS], mask=there, other=1.0).to(ACC)
+
+    m = tl.full((BLOCK_ROWS, 1), float("-inf") if OP.shifted else 0.0, ACC)
+    totals = ()
+    for _ in tl.static_range(SUMS):
+        totals = totals + (tl.zeros((BLOCK_ROWS, 1), ACC),)
+    if MAPS.sink:
+        SINK: tl.constexpr = OF_ROWS + 1 if MAPS.scaled == 2 else OF_ROWS
+        sink = tl.load(starts[SINK], mask=there, other=0.0).to(ACC)
+        if HOW.write:
+            m, d = start_of_sink(sink)
+            totals = (d,)
+    if HOW.whole:
+        raws = ()
+        keeps = ()
+        tiles = ()
+        for t in tl.static_range(TILES):
+            cols = t * BLOCK_COLS + tile
+            inside = there & (cols < end)
+            raw, kept = load_tile(starts, in_strides, cols, inside, query, OP, MAPS, HOW)
+            raws = raws + (raw,)
+            keeps = keeps + (kept,)
+        for t in tl.static_range(TILES):
+            cols = t * BLOCK_COLS + tile
+            values, kept = values_of(raws[t], keeps[t], cols, scale, OP, MAPS, INNER)
+            tiles = tiles + (values,)
+        m, totals = with_tiles(m, totals, tiles, OP)
+    elif HOW.publish:
+        reach = end
+        if MAPS.causal:  # no row of this program looks further
+            reach = tl.minimum(end, tl.max(tl.max(query, axis=1), axis=0) + 1)
+        for start in tl.range(begin, reach, BLOCK_COLS, num_stages=HOW.stages):
+            cols = start + tile
+            inside = there & (cols < end)
+            raw, kept = load_tile(starts, in_strides, cols, inside, query, OP, MAPS, HOW)
+            values, kept = values_of(raw, kept, cols, scale, OP, MAPS, INNER)
+            m, totals = with_tiles(m, totals, (values,), OP)
+    else:
+        summaries = words_ptr.to(tl.pointer_type(ACC))
+        for part in range(0, n_chunks):
+            m_part, more = load_summary(summaries, block * n_chunks + part, OP, BLOCK_ROWS)
+            m, totals = merged(m, totals, m_part, more, None, OP)
+
+    if not HOW.write:
+        summaries = words_ptr.to(tl.pointer_type(ACC))
+        store_summary(summaries, program, m, totals, OP, BLOCK_ROWS)
+    else:
+        numbers = ()
+        for i in tl.static_range(NUMBERS):
+            numbers = numbers + (tl.load(starts[OP.inputs + i], mask=there, other=1),)
+        if MAPS.before and OP.numbers > 1:
+            # The second is the element at the target, which is mapped like all others.
+            picked = mapped(numbers[1].to(ACC), scale, 0.0, MAPS)
+            numbers = (numbers[0], picked) + numbers[2:]
+        writes = there & (chunk == 0)
+        if OP.row_results:
+            results = OP.finish_row(m, totals, numbers)
+            for k in tl.static_range(ROW_RESULTS):
+                to = ends[AFTER - ROW_RESULTS + k]
+                tl.store(to, results[k].to(to.dtype.element_ty), mask=writes)
+        if MAPS.of_sink:
+            LAST: tl.constexpr = AFTER + MAPS.of_mapped + MAPS.of_scale
+            of_sink = totals[0]
+            if MAPS.before:
+                # eq: maps-sink-share
+                of_sink = exp_shifted(start_of_sink(sink)[0], m) / totals[0]
+            tl.store(ends[LAST], of_sink.to(ends[LAST].dtype.element_ty), mask=writes)
+        if MAPS.sink:
+            m = tl.where(sink == float("inf"), sink, m)
+    if HOW.write and not OP.reduces:
+        given = adjusted(m, totals, numbers, OP)
+        last = (query, m)
+        if OP.finish_at is not None:
+            last = OP.finish_at(m, given, numbers)
+        MASKED: tl.constexpr = MAPS.where or MAPS.causal or MAPS.safe
+        # A mask that is loaded element by element is remembered: there the compiler waits for each.
+        AGAIN: tl.constexpr = HOW.whole and (VECTORS or not MAPS.where)
+        of_scale = tl.zeros((BLOCK_ROWS, 1), ACC)
+        blank = None
+        walked = not HOW.whole
+        if MASKED and not MAPS.after:
+            blank = tl.full((BLOCK_ROWS, 1), MAPS.empty, ACC)
+            if OP.shifted and not MAPS.safe:  # 0/0 where nothing is left of a row
+                blank = tl.where(totals[0] == 0.0, float("nan"), blank)
+            if AGAIN:
+                # Padding comes out as a masked place should, if the row has a sum. A row that has
+                # none is read again: to remember 32 places takes several instructions for each.
+                walked = tl.max((totals[0] > 0.0).to(tl.int32) ^ 1) > 0
+        if HOW.whole:
+            if not walked:
+                for t in tl.static_range(TILES):
+                    cols = t * BLOCK_COLS + tile
+                    inside = there & (cols < end)
+                    of_scale += finish_tile(
+                        ends, out_strides, raws[t], keeps[t], cols, inside, m, given, last,
+                        None if AGAIN else blank, scale, OP, MAPS, INNER, HOW,
+                    )  # fmt: skip
+        if walked:
+            last_tile = begin + (end - 1 - begin) // BLOCK_COLS * BLOCK_COLS
+            for start in tl.range(begin, end, BLOCK_COLS, num_stages=HOW.stages):
+                cols = last_tile - (start - begin) + tile
+                inside = there & (cols < end)
+                raw, kept = load_tile(starts, in_strides, cols, inside, query, OP, MAPS, HOW)
+                of_scale += finish_tile(
+                    ends, out_strides, raw, kept, cols, inside, m, given, last, blank, scale,
+                    OP, MAPS, INNER, HOW,
+                )  # fmt: skip
+        if MAPS.of_scale:
+            AT_SCALE: tl.constexpr = AFTER + MAPS.of_mapped
+            there_too = ends[AT_SCALE] + chunk * out_strides[AT_SCALE][0]
+            tl.store(there_too, of_scale.to(there_too.dtype.element_ty), mask=there)
+
+
+# --8<-- [end:kernel]

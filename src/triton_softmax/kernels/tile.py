@@ -1,0 +1,145 @@
+"""Whole rows in one program's registers: one read, one write, several rows if they are short.
+
+One program per row starves when rows are short: a program of 128 threads that moves 500 bytes
+spends its life waiting for them. Here a program holds a tile of block_rows × block_cols elements;
+with one row it is the single block again. A longer row lies in several tiles side by side, since
+the sides of a tile are powers of two and the length of a row seldom is.
+
+A tile is moved in vectors of 16 bytes only if every row starts and ends on one, and the compiler
+can see it (packed rows). A row of 50,257 elements starts, in most cases, between two vectors. But
+some element near its start does lie on one. From there to the last whole vector runs the body,
+which is read and written at full width; what is left, fewer elements than a vector on each side,
+fits in one small masked tile, the edge. It contributes to the row's summary like any other part
+(aligned rows, `HOW.edges`). The launcher checks that all pointers lie on a vector then, and that
+rows with the same number start equally far from one in every tensor.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .device.names import with_operation
+from .device.registers import in_registers
+from .device.summaries import adjusted, is_column, load_numbers, placed, spread, store_numbers
+from .device.sums import sums_of
+from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
+from .device.vectors import edge_of_row, multiple_of, round_up
+
+
+# --8<-- [start:body]
+@triton.jit
+def start_of_body(rows, stride, HOW: tl.constexpr):
+    """Where whole vectors begin in each row, visibly a multiple of one."""
+    if HOW.edges:
+        return round_up(rows * stride, HOW.vector)
+    else:
+        return rows * multiple_of(stride, HOW.vector)
+
+
+# --8<-- [end:body]
+
+
+# --8<-- [start:kernel]
+@triton.jit(
+    repr=with_operation("tile"),
+    do_not_specialize=["in_strides", "out_strides", "n_rows", "n_cols"],
+)
+def tile_kernel(
+    in_ptrs, out_ptrs, in_strides, out_strides, n_rows, n_cols, OP: tl.constexpr, HOW: tl.constexpr
+):
+    """An operation on block_rows rows per program.
+
+    Args:
+        in_ptrs: the inputs, a tuple; n_rows rows of n_cols elements each, then those that have a
+            number for each row.
+        out_ptrs: the results, likewise: the elements unless the operation reduces, then numbers.
+        in_strides: elements from one row to the next, for each input.
+        out_strides: elements from one row to the next, for each result. With edges all strides of
+            elements are equal modulo vector, and all pointers lie on a vector.
+        n_rows: number of rows.
+        n_cols: number of columns.
+        OP: what is computed, an `Operation`.
+        HOW: a `RowTile`: block_rows and block_cols, powers of two; edges, whether rows may start
+            and end between vectors; tiles, as many as hold a row, or its body; vector, which
+            divides n_cols and the strides if there are no edges; barrier, see
+            `optimization_barrier`.
+    """
+    OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
+    INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
+    BLOCK_COLS: tl.constexpr = HOW.block_cols
+    TILES: tl.constexpr = HOW.tiles
+    rows = tl.program_id(0).to(tl.int64) * HOW.block_rows + tl.arange(0, HOW.block_rows)[:, None]
+    cols = tl.arange(0, BLOCK_COLS)[None, :]
+    first = 0
+    length = multiple_of(n_cols, HOW.vector)
+
+    if HOW.edges:
+        VECTOR: tl.constexpr = HOW.vector
+        begin = rows * in_strides[0]
+        first = (round_up(begin, VECTOR) - begin).to(tl.int32)
+        length = (begin + n_cols) // VECTOR * VECTOR - round_up(begin, VECTOR)
+        edge, edge_mask = edge_of_row(begin, n_cols, VECTOR)
+        edge_mask = edge_mask & (rows < n_rows)
+
+    raw = ()
+    places = ()
+    for t in tl.static_range(TILES):
+        mask = (rows < n_rows) & (t * BLOCK_COLS + cols < length)
+        tile = ()
+        for i in tl.static_range(len(in_ptrs) - OP.numbers):
+            offsets = start_of_body(rows, in_strides[i], HOW) + (t * BLOCK_COLS + cols)
+            tile = tile + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
+        raw = raw + (tile,)
+        places = places + (tl.where(mask, first + t * BLOCK_COLS + cols, -1),)
+
+    if HOW.edges:
+        raw_edge = ()
+        for i in tl.static_range(len(in_ptrs) - OP.numbers):
+            in_edge = in_ptrs[i] + rows * in_strides[i] + edge
+            raw_edge = raw_edge + (tl.load(in_edge, mask=edge_mask, other=OP.padding),)
+        place_edge = tl.where(edge_mask, edge, -1).to(tl.int32)
+        values_edge = placed(in_registers(raw_edge, INNER), place_edge, OP)
+
+    numbers = load_numbers(in_ptrs, in_strides, rows, rows < n_rows, OP)
+    m = 0.0
+    if OP.shifted:
+        raw = barrier_of_tiles(raw, HOW.barrier)
+        m = max_of_tiles(raw, INNER, 1)
+        if HOW.edges:
+            m = tl.maximum(m, tl.max(values_edge[0], axis=1)[:, None])
+    raw = barrier_of_tiles(raw, HOW.barrier)
+    terms = terms_of_tiles(raw, places, m, INNER, OP)
+    parts = (terms,)
+    if HOW.edges:
+        terms_edge = OP.terms(values_edge, m, False)
+        parts = (terms, (terms_edge,))
+    totals = spread(sums_of(parts, 1, OP), 1)
+
+    if OP.row_results:
+        results = OP.finish_row(m, totals, numbers)
+        store_numbers(out_ptrs, out_strides, rows, rows < n_rows, results, OP)
+    if not OP.reduces:
+        totals = adjusted(m, totals, numbers, OP)
+        if HOW.barrier:
+            # Computing both again costs less than the registers that would keep them.
+            raw = barrier_of_tiles(raw, HOW.barrier)
+            terms = terms_of_tiles(raw, places, m, INNER, OP)
+        for t in tl.static_range(TILES):
+            mask = (rows < n_rows) & (t * BLOCK_COLS + cols < length)
+            offsets = start_of_body(rows, out_strides[0], HOW) + (t * BLOCK_COLS + cols)
+            values = placed(in_registers(raw[t], INNER), places[t], OP)
+            result = OP.finish(values, terms[t], m, totals)
+            tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=mask)
+        begin = rows * out_strides[0]
+        if HOW.edges:
+            result = OP.finish(values_edge, terms_edge, m, totals).to(INNER).to(OUT)
+            tl.store(out_ptrs[0] + begin + edge, result, mask=edge_mask)
+        if OP.finish_at is not None:
+            col, result = OP.finish_at(m, totals, numbers)
+            mask = (rows < n_rows) & is_column(col, 0, n_cols)
+            tl.debug_barrier()
+            tl.store(out_ptrs[0] + begin + col, result.to(INNER).to(OUT), mask=mask)
+
+
+# --8<-- [end:kernel]

@@ -1,0 +1,185 @@
+"""Strands too long for registers, walked along twice by as many programs as are useful.
+
+The tensor is seen as (n_outer, n_cols, n_inner), as in `strided`. A program takes block_inner
+strands side by side and walks along them with the online recurrence, then again to write. A tensor
+with very long strands has few of them, too few for all multiprocessors, so they are cut into
+chunks. The first launch leaves the summaries of all chunks in memory, the second merges those of
+its strands and writes. With a single chunk one launch does both.
+
+`split_strided` reads once, and waits. Here nobody waits for anybody, so this runs on every device,
+and in float64 too. Rows may be walked like this as well, with n_inner = 1.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .device.names import with_operation
+from .device.registers import in_registers, upcast
+from .device.summaries import (
+    added,
+    adjusted,
+    is_column,
+    load_numbers,
+    merged,
+    placed,
+    spread,
+    store_numbers,
+    summed,
+)
+from .device.vectors import multiple_of
+from .strided import inner_strides, offsets_in_slice, slices_of
+
+
+# --8<-- [start:walk]
+@triton.jit
+def load_tile(in_ptrs, in_strides, cols, end, inner, n_inner, OP: tl.constexpr, HOW: tl.constexpr):
+    """The elements of a tile, a block of each input, as they lie in memory."""
+    mask = (cols < end) & (inner < multiple_of(n_inner, HOW.vector))
+    raw = ()
+    for i in tl.static_range(len(in_ptrs) - OP.numbers):
+        offsets = offsets_in_slice(in_strides[i], cols, inner, HOW.vector)
+        raw = raw + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
+    return raw, mask
+
+
+@triton.jit
+def summary_offsets(
+    group, chunks, n_chunks, WHICH: tl.constexpr, OP: tl.constexpr, BLOCK_INNER: tl.constexpr
+):
+    """Where one of the numbers of the summaries of a group's strands lies, for some chunks: m, or
+    one of the sums."""
+    line = (group * n_chunks + chunks) * (1 + OP.sums) + WHICH
+    return line * BLOCK_INNER + tl.arange(0, BLOCK_INNER)[None, :]
+
+
+@triton.jit
+def zeros_for(shape: tl.constexpr, TYPE: tl.constexpr, OP: tl.constexpr):
+    """Nothing yet, for each sum."""
+    SUMS: tl.constexpr = OP.sums
+    totals = ()
+    for _ in tl.static_range(SUMS):
+        totals = totals + (tl.zeros(shape, TYPE),)
+    return totals
+
+
+# --8<-- [end:walk]
+
+
+# --8<-- [start:kernel]
+@triton.jit(repr=with_operation("two_pass"), do_not_specialize=["n_cols", "n_chunks", "chunk_cols"])
+def two_pass_kernel(
+    in_ptrs,
+    out_ptrs,
+    words_ptr,
+    in_strides,
+    out_strides,
+    n_cols,
+    n_inner,
+    n_chunks,
+    chunk_cols,
+    OP: tl.constexpr,
+    HOW: tl.constexpr,
+):
+    """An operation along the middle dimension, a program for each chunk of block_inner strands.
+
+    Args:
+        in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`.
+        words_ptr: workspace of block_inner int64 words per program for m and for each sum; not
+            looked at if one launch does both.
+        n_chunks: chunks of a strand; 1 if one launch does both.
+        chunk_cols: length of a chunk.
+        OP: what is computed, an `Operation`.
+        HOW: a `TwoPass`: block_cols and block_inner, powers of two; vector and wide_index as
+            for `strided_kernel`; publish, write: what this launch does.
+    """
+    SUMS: tl.constexpr = OP.sums
+    OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
+    INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
+    ACC: tl.constexpr = upcast(INNER)
+    INDEX: tl.constexpr = tl.int64 if HOW.wide_index else tl.int32
+    BLOCK_COLS: tl.constexpr = HOW.block_cols
+    BLOCK_INNER: tl.constexpr = HOW.block_inner
+    # Programs that read neighbouring memory start together.
+    blocks = tl.cdiv(n_inner, BLOCK_INNER)
+    block = tl.program_id(0) % blocks
+    chunk = tl.program_id(0) // blocks % n_chunks
+    outer = tl.program_id(0) // blocks // n_chunks
+    group = (outer * blocks + block).to(tl.int64)
+    outer = outer.to(tl.int64)
+    inner = block.to(INDEX) * BLOCK_INNER + tl.arange(0, BLOCK_INNER)[None, :]
+    tile = tl.arange(0, BLOCK_COLS)[:, None]
+    begin = chunk.to(INDEX) * chunk_cols
+    end = tl.minimum(begin + chunk_cols, n_cols)
+    in_slices = slices_of(in_ptrs, in_strides, outer, OP.inputs, HOW.vector)
+    out_slices = slices_of(out_ptrs, out_strides, outer, len(out_ptrs) - OP.row_results, HOW.vector)
+    summaries_ptr = words_ptr.to(tl.pointer_type(ACC))
+
+    m = tl.full((1, BLOCK_INNER), float("-inf") if OP.shifted else 0.0, ACC)
+    totals = zeros_for((1, BLOCK_INNER), ACC, OP)
+    # Where nothing is relative to a maximum, each element of the tile has a sum of its own, so that
+    # a step needs no exchange between threads.
+    sums = zeros_for((BLOCK_COLS, BLOCK_INNER), ACC, OP)
+    if HOW.publish:
+        for start in range(begin, end, BLOCK_COLS):
+            cols = (start + tile).to(INDEX)
+            raw, mask = load_tile(in_slices, in_strides, cols, end, inner, n_inner, OP, HOW)
+            values = placed(in_registers(raw, INNER), tl.where(mask, cols, -1), OP)
+            if OP.shifted:
+                # eq: online-m, online-d
+                m_new = tl.maximum(m, tl.max(values[0], axis=0)[None, :])
+                terms = OP.terms(values, m_new, False)
+                totals = added(OP.rescale(totals, m, m_new), spread(summed(terms, 0), 0))
+                m = m_new
+            else:
+                sums = added(sums, OP.terms(values, 0.0, False))
+    else:
+        parts = n_chunks
+        if OP.reduces:
+            # One program writes the strands' numbers.
+            parts = tl.where(chunk == 0, n_chunks, 0)
+        for start in range(0, parts, BLOCK_COLS):
+            there = start + tile < parts
+            of_parts = ()
+            for k in tl.static_range(SUMS):
+                offsets = summary_offsets(group, start + tile, n_chunks, 1 + k, OP, BLOCK_INNER)
+                of_parts = of_parts + (tl.load(summaries_ptr + offsets, mask=there, other=0.0),)
+            if OP.shifted:
+                offsets = summary_offsets(group, start + tile, n_chunks, 0, OP, BLOCK_INNER)
+                m_parts = tl.load(summaries_ptr + offsets, mask=there, other=float("-inf"))
+                m, totals = merged(m, totals, m_parts, of_parts, 0, OP)
+            else:
+                sums = added(sums, of_parts)
+    if not OP.shifted:
+        totals = spread(summed(sums, 0), 0)
+
+    if not HOW.write:
+        tl.store(summaries_ptr + summary_offsets(group, chunk, n_chunks, 0, OP, BLOCK_INNER), m)
+        for k in tl.static_range(SUMS):
+            offsets = summary_offsets(group, chunk, n_chunks, 1 + k, OP, BLOCK_INNER)
+            tl.store(summaries_ptr + offsets, totals[k])
+    else:
+        numbers = load_numbers(in_slices, inner_strides(in_strides), inner, inner < n_inner, OP)
+        if OP.row_results:
+            results = OP.finish_row(m, totals, numbers)
+            writes = (inner < n_inner) & (chunk == 0)
+            store_numbers(out_slices, inner_strides(out_strides), inner, writes, results, OP)
+    if HOW.write and not OP.reduces:
+        totals = adjusted(m, totals, numbers, OP)
+        for start in range(begin, end, BLOCK_COLS):
+            cols = (start + tile).to(INDEX)
+            raw, mask = load_tile(in_slices, in_strides, cols, end, inner, n_inner, OP, HOW)
+            values = placed(in_registers(raw, INNER), tl.where(mask, cols, -1), OP)
+            result = OP.finish(values, OP.terms(values, m, False), m, totals)
+            offsets = offsets_in_slice(out_strides[0], cols, inner, HOW.vector)
+            tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
+        if OP.finish_at is not None:
+            col, result = OP.finish_at(m, totals, numbers)
+            offsets = offsets_in_slice(out_strides[0], col, inner, 1)
+            mine = (inner < n_inner) & is_column(col, begin, end)
+            tl.debug_barrier()
+            tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mine)
+
+
+# --8<-- [end:kernel]

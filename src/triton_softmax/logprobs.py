@@ -1,0 +1,335 @@
+"""Log-probabilities of tokens and entropies of rows: what reinforcement learning asks of logits.
+
+One read of the logits yields a row's maximum, the logarithm of its denominator and its entropy;
+log-probabilities follow from these and the logits of the tokens. The gradient of all together takes
+one more read and one write.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from . import arguments, composite, distributed, operators
+from .arguments import check_classes, check_index, check_temperature
+from .launch import Memo
+from .operations.gradients import GRADIENT, TOKENS_GRADIENT
+from .operators import direct, finish, nobody_watches, transformed
+
+_checked = Memo()
+"""What plain calls have been checked for, by all that the checks look at."""
+
+
+def selective_log_softmax(
+    logits: Tensor,
+    index: Tensor,
+    *,
+    inplace_backward: bool = False,
+    batch_invariant: bool = False,
+) -> Tensor:
+    """Return `log_softmax(logits, -1).gather(-1, index)`, without the log-softmax of all others.
+
+    Args:
+        logits: (…, C), float16, bfloat16, float32 or float64.
+        index: Classes, int64 or int32, (…) or (…, K).
+        inplace_backward: Write the gradient over the logits in the backward pass, if they are
+            contiguous and no leaf.
+        batch_invariant: As for `softmax`.
+
+    Returns:
+        Log-probabilities in the shape of the index and the dtype of the logits; none above 0.
+
+    Raises:
+        TypeError: `logits` has another dtype, or `index` holds no integers.
+        ValueError: The shapes do not go together.
+        IndexError: An index is out of range (on a GPU, an assertion on the device).
+        RuntimeError: The index lies on another device.
+
+    Examples:
+        >>> import torch
+        >>> from triton_softmax import selective_log_softmax
+        >>> selective_log_softmax(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([2]))
+        tensor([-0.4076])
+    """
+    found, _ = _of_tokens(logits, index, False, inplace_backward, batch_invariant)
+    return found.to(logits.dtype)
+
+
+def entropy_from_logits(
+    logits: Tensor, *, inplace_backward: bool = False, batch_invariant: bool = False
+) -> Tensor:
+    """Return the entropy −Σ y·log y of each row, y being the softmax of the logits.
+
+    Shares of 0 count 0, in the entropy and in its gradient. Large logits cost no digits.
+
+    Args:
+        logits: (…, C), float16, bfloat16, float32 or float64.
+        inplace_backward, batch_invariant: As for `selective_log_softmax`.
+
+    Returns:
+        Entropies (…), in the dtype of the logits.
+
+    Raises:
+        TypeError: `logits` has another dtype.
+
+    Examples:
+        >>> import torch
+        >>> from triton_softmax import entropy_from_logits
+        >>> entropy_from_logits(torch.tensor([[1e4, 1e4], [0.0, float("-inf")]]))
+        tensor([0.6931, 0.0000])
+    """
+    _, entropy = _of_tokens(logits, None, True, inplace_backward, batch_invariant)
+    return entropy.to(logits.dtype)
+
+
+def token_logprobs(
+    logits: Tensor,
+    index: Tensor,
+    *,
+    temperature: float | Tensor = 1.0,
+    return_entropy: bool = False,
+    inplace_backward: bool = False,
+    batch_invariant: bool = False,
+    group: Any = None,
+    vocab_start: int | None = None,
+    vocab_size: int | None = None,
+) -> Any:
+    """Return the log-probabilities of tokens, and the entropies of their distributions if asked,
+    from one read of the logits.
+
+    Args:
+        logits: (…, C), float16, bfloat16, float32 or float64.
+        index: Classes, int64 or int32, (…) or (…, K).
+        temperature: Logits are divided by it first: a number, or a tensor with one for each row, of
+            the shape of the logits with 1 in place of C, which then gets a gradient.
+        return_entropy: Return entropies (…) as well.
+        inplace_backward, batch_invariant: As for `selective_log_softmax`.
+        group, vocab_start, vocab_size: As for `cross_entropy`: the logits are those of some
+            classes, and the index counts all. In place then without a temperature alone.
+
+    Returns:
+        Log-probabilities in the shape of the index, or a pair with the entropies; float32 for
+        16-bit logits.
+
+    Raises:
+        TypeError, ValueError, IndexError, RuntimeError: As for `selective_log_softmax`, and if the
+            temperature is neither a positive number nor such a tensor.
+
+    Examples:
+        >>> import torch
+        >>> from triton_softmax import token_logprobs
+        >>> token_logprobs(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), return_entropy=True)
+        (tensor([-0.6931]), tensor([0.6931]))
+    """
+    elsewhere = vocab_start is not None or type(logits) is not Tensor
+    if group is not None or (elsewhere and distributed.on_mesh(logits, vocab_start)):
+        if isinstance(temperature, Tensor) or temperature != 1.0:
+            check_temperature(temperature, logits)
+        if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
+            raise NotImplementedError("the gradient of a temperature is not summed over the ranks")
+        if isinstance(temperature, Tensor) or temperature != 1.0:
+            logits = composite.upcast(logits) / temperature
+        invariant = bool(batch_invariant or arguments.contexts)
+        found, entropy = distributed.token_logprobs(
+            token_logprobs, logits, index, group, vocab_start, vocab_size, return_entropy,
+            inplace_backward, invariant,
+        )  # fmt: skip
+    else:
+        found, entropy = _of_tokens(
+            logits, index, return_entropy, inplace_backward, batch_invariant, temperature
+        )
+    return (found, entropy) if return_entropy else found
+
+
+def _of_tokens(
+    logits: Tensor,
+    index: Tensor | None,
+    entropy: bool,
+    in_place: bool,
+    batch_invariant: bool,
+    temperature: float | Tensor = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """Return (log-probabilities, entropies), in float32 for 16-bit logits; what is not asked for is
+    empty."""
+    by_rows = isinstance(temperature, Tensor)
+    plain = nobody_watches(logits) if index is None else nobody_watches(logits, index)
+    if plain and by_rows:
+        plain = nobody_watches(temperature)
+    key = None
+    if plain:
+        key = (logits.shape, logits.dtype, logits.device)
+        if index is not None:
+            key += (index.shape, index.dtype, index.device)
+        if by_rows:
+            key += (temperature.shape, temperature.dtype, temperature.device)
+        elif isinstance(temperature, (int, float)):  # anything else is refused below
+            key += (temperature,)
+        else:
+            key = None
+    if key is None or key not in _checked:
+        check_index(logits, index)
+        check_temperature(temperature, logits)
+        if key is not None:
+            _checked.of(key, lambda: True)
+    if index is not None and index.device.type == "cpu":
+        if plain or not (torch.compiler.is_compiling() or transformed()):
+            check_classes(index, logits.shape[-1], "index {} is out of bounds", None)
+    tempered = by_rows or temperature != 1.0
+    on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
+    if (on_cpu and tempered) or logits.numel() == 0 or (not plain and transformed()):
+        scaled = composite.upcast(logits) / temperature if tempered else logits
+        return composite.token_logprobs(scaled, index, entropy)
+    x = logits if logits.dim() == 2 else logits.reshape(-1, logits.shape[-1])
+    flat = None
+    if index is not None:
+        flat = index.reshape(-1, index.shape[-1] if index.dim() == logits.dim() else 1).long()
+    scale, factor = None, 1.0
+    if by_rows:
+        scale = composite.upcast(temperature).reciprocal()
+        scale = scale.reshape(-1, 1) if scale.dim() else scale
+    elif tempered:
+        factor = 1.0 / temperature
+    options = (flat, scale, entropy, factor, bool(batch_invariant or arguments.contexts), plain)
+    wanted = logits.requires_grad or (scale is not None and scale.requires_grad)
+    if wanted and torch.is_grad_enabled():
+        in_place = in_place and not logits.is_leaf and logits.is_contiguous()
+        in_place = in_place and not torch.compiler.is_compiling()
+        apply = _differentiable if plain else _Tokens.apply
+        found, entropies = apply(x, *options, in_place)
+    else:
+        found, entropies, *_ = _forward(x, *options)
+    return (
+        found if index is None else found.view(index.shape),
+        entropies.view(logits.shape[:-1]) if entropy else entropies,
+    )
+
+
+def _forward(
+    x: Tensor,
+    index: Tensor | None,
+    scale: Tensor | None,
+    entropy: bool,
+    factor: float,
+    invariant: bool,
+    plain: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return (log-probabilities, entropies, m, log d)."""
+    x = x.detach()
+    scale = None if scale is None else scale.detach()
+    op = operators.row_statistics
+    call = op.kernel if plain else op.overload
+    m, log_d, entropies = call(x, 1, entropy, scale, factor, invariant)
+    if index is None:
+        return x.new_empty(0), entropies, m, log_d
+    picked = x.gather(1, index).to(m.dtype)
+    if scale is not None or factor != 1.0:
+        picked = picked * (factor if scale is None else scale.to(m.dtype))
+    # eq: log-probability
+    return (picked - m.unsqueeze(1)) - log_d.unsqueeze(1), entropies, m, log_d
+
+
+class _Tokens(Function):
+    """Log-probabilities (rows × tokens) and entropies of the rows of a matrix, whose gradient reads
+    it again: once, since the summaries of rows are kept."""
+
+    @staticmethod
+    def forward(ctx, x, index, scale, entropy, factor, invariant, plain, in_place):
+        found = _forward(x, index, scale, entropy, factor, invariant, plain)
+        ctx.save_for_backward(x, index, scale, *found[1:])
+        ctx.options = entropy, factor, invariant
+        ctx.in_place = in_place
+        return found[:2]
+
+    @staticmethod
+    def backward(ctx, g, g_entropy):
+        x, index, scale, *summary = ctx.saved_tensors
+        entropy, factor, invariant = ctx.options
+        g_entropy = g_entropy if entropy else None
+        if not torch.compiler.is_compiling() and torch.is_grad_enabled():
+            # A derivative of this is wanted as well, and composites have one.
+            dx, dscale = _differentiated(x, index, scale, factor, g, g_entropy)
+            return dx, None, dscale, *(None,) * 5
+        picked = None
+        if index is not None and index.shape[1] > 1:
+            picked = x.gather(1, index)  # before anything is written over x
+        tokens = _one_token(x, index, g)
+        of_scale = scale is not None and ctx.needs_input_grad[2]
+        dx = x.detach()
+        dscale: Any = None
+        if scale is None and factor == 1.0:
+            dx = _from_summaries(dx, tokens, g_entropy, summary, dx if ctx.in_place else None)
+        else:
+            options = (*tokens, g_entropy, 1, scale, factor, of_scale, invariant)
+            plain = nobody_watches(g)
+            if ctx.in_place:
+                op = operators.tokens_backward_in_place
+                dscale = (op.kernel if plain else op.overload)(dx, *options)
+            else:
+                op = operators.tokens_backward
+                dx, dscale = (op.kernel if plain else op.overload)(dx, *options)
+        if index is not None and picked is not None:
+            dx.scatter_add_(1, index, (g * (factor if scale is None else scale)).to(dx.dtype))
+        if ctx.in_place:
+            torch.autograd.graph.increment_version(dx)
+        if scale is None or not of_scale:
+            return dx, None, None, *(None,) * 5
+        if picked is not None:
+            dscale = dscale + (g * picked).sum(1, keepdim=True)
+        return dx, None, dscale.sum_to_size(scale.shape).to(scale.dtype), *(None,) * 5
+
+
+_differentiable = direct(_Tokens)
+
+
+def _one_token(x: Tensor, index: Tensor | None, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return (class, its logit, what arrived for it) of rows with one token, in the order in which
+    `tokens_backward` takes them. The class is −1 without a token, and with several; these get −y
+    times the sum of what arrived, as one would, and what they get more is added later."""
+    if index is not None and index.shape[1] == 1:
+        return index[:, 0], x.gather(1, index)[:, 0], g[:, 0]
+    target = torch.full_like(x[:, 0], -1, dtype=torch.int64)
+    g = composite.upcast(g.new_zeros(())).expand(len(x)) if index is None else g.sum(1)
+    return target, g, g
+
+
+def _from_summaries(
+    x: Tensor,
+    tokens: tuple[Tensor, Tensor, Tensor],
+    g_entropy: Tensor | None,
+    summary: list[Tensor],
+    out: Tensor | None,
+) -> Tensor:
+    """Return the gradient at x of rows whose entropy, m and log d are known."""
+    entropies, m, log_d = summary
+    target, _, g = tokens
+    # eq: entropy-gradient, log-probability-gradient
+    g, over_d = g.to(m.dtype), (-log_d).exp()
+    if g_entropy is None:
+        op, numbers = GRADIENT, (m, target, -g, -g * over_d, torch.zeros_like(m))
+    else:
+        h = g_entropy.to(m.dtype) * over_d
+        f = h * (log_d - entropies) - g * over_d
+        op, numbers = TOKENS_GRADIENT, (m, target, g, f, h)
+    return finish(op, (x,), numbers, x.dtype, out)
+
+
+def _differentiated(
+    x: Tensor,
+    index: Tensor | None,
+    scale: Tensor | None,
+    factor: float,
+    g: Tensor,
+    g_entropy: Tensor | None,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the gradients at x and at the scale, as functions that can be differentiated."""
+    leaves = [t for t in (x, scale) if t is not None and t.requires_grad]
+    z = composite.upcast(x) * (factor if scale is None else scale)
+    results = composite.token_logprobs(z, index, g_entropy is not None)
+    pairs = [(r, v) for r, v in zip(results, (g, g_entropy), strict=True) if r.numel()]
+    outputs, arrived = zip(*pairs, strict=True)
+    found = iter(torch.autograd.grad(outputs, leaves, arrived, create_graph=True))
+    dx = next(found) if x.requires_grad else None
+    return dx, next(found) if scale is not None and scale.requires_grad else None

@@ -1,0 +1,462 @@
+"""Which kernel and how: what every choice keeps to, on both sides of every measured threshold."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import random
+import sys
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+import torch
+
+from kernel_cases import expected, operands, quiet
+from triton_softmax import config, plan
+from triton_softmax.config import (
+    Choice,
+    Device,
+    Traits,
+    choose_masked_rows,
+    choose_rows,
+    choose_strided,
+    cost,
+    space,
+)
+from triton_softmax.config import choose as chooser
+from triton_softmax.config.measured import ANY, TABLES
+from triton_softmax.config.space import Columns, Rows, SplitRows, SplitStrided, TwoPass
+from triton_softmax.operations import OPERATIONS
+
+H200 = Device(132, nvidia=True)
+DEVICES = {"any": Device(), "H200": H200, "one": Device(1, True), "A100": Device(108, True)}
+NAMES = ("softmax", "log_softmax", "logsumexp")
+SOFTMAXES = {name + end: OPERATIONS[name + end] for name in NAMES for end in ("", "_backward")}
+TRAITS = {name: plan.traits_of(op) for name, op in SOFTMAXES.items()}
+TRAITS |= {"invariant": Traits(1, True, any_order=True), "loss": Traits(1, numbers=True)}
+TRAITS |= {"invariant backward": Traits(2, any_order=True)}
+SOFTMAX, SOFTMAX_VJP, LOGSUMEXP = (
+    TRAITS[name] for name in ("softmax", "softmax_backward", "logsumexp")
+)
+TILES = space.TILE_KERNELS
+
+on_every_device = pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
+of_every_kind = pytest.mark.parametrize("traits", TRAITS.values(), ids=TRAITS)
+of_every_size = pytest.mark.parametrize("itemsize", [2, 4, 8])
+
+
+def thresholds(prefix: tuple[str, ...], names: tuple[str, ...]) -> list[float]:
+    """The limits of these numbers in the tables whose names begin like this."""
+    limits = [
+        limit
+        for table, lines in TABLES.items()
+        if table.startswith(prefix)
+        for line in lines
+        for limit in line.limits
+        if limit.name in names
+    ]
+    return sorted({n for limit in limits for n in (limit.low, limit.high) if 0 < n < ANY})
+
+
+def around(numbers) -> list[int]:
+    return sorted({max(1, int(n) + step) for n in numbers for step in (-1, 0, 1)})
+
+
+def of_load(loads, device: Device) -> list[int]:
+    return around([1, 7, *(load * device.multiprocessors for load in loads), 2**20])
+
+
+OF_ROWS = ("row", "split", "one", "without")
+LENGTHS = around([*thresholds(OF_ROWS, ("cols", "body")), *(2**k for k in range(23)), 2**25])
+LOADS = thresholds(OF_ROWS, ("load", "load_2048", "load_4096", "load_8192"))
+STRANDS = around([*thresholds(("strand",), ("cols", "power")), *(2**k for k in range(18)), 10**6])
+
+
+def is_power_of_2(n: int) -> bool:
+    return n >= 1 and n & (n - 1) == 0
+
+
+def facts_of(n_rows, n_cols, itemsize, traits, gap=0, address=0) -> tuple[dict, Rows]:
+    """The arguments of `choose_rows` for inputs whose rows lie `gap` elements apart, and rows as a
+    choice sees them."""
+    strides = (n_cols + gap,) * traits.inputs + (n_cols,) * (not traits.reduces)
+    where = {"addresses": (address,) + (0,) * (len(strides) - 1), "strides": strides}
+    return where, space.rows_of(n_rows, n_cols, itemsize, *where.values())
+
+
+def choose(n_rows, n_cols, itemsize, traits=SOFTMAX, device=H200, name=None, **lie) -> Choice:
+    where, _ = facts_of(n_rows, n_cols, itemsize, traits, **lie)
+    options = {"traits": traits, "device": device, "implementation": name}
+    return choose_rows(n_rows, n_cols, itemsize, **where, **options)
+
+
+def check_launch(choice: Choice, n_groups: int, device: Device) -> None:
+    """It can be launched: plain numbers, whose programs are counted in 31 bits."""
+    assert choice.programs(n_groups) < 2**31 and 1 <= choice.num_warps <= 32
+    assert is_power_of_2(choice.num_warps)
+    assert choice.max_registers is None or (device.nvidia and choice.max_registers <= 255)
+    for how in choice.launches:
+        assert {n: type(value) for n, value in how._asdict().items()} == get_type_hints(type(how))
+        assert device.nvidia or not (getattr(how, "wait", False) or getattr(how, "barrier", False))
+    if choice.two_launches:
+        publish, write = choice.launches
+        assert publish._replace(publish=False, write=True) == write and not publish.write
+        assert not getattr(publish, "wait", False), "all words are there, and nobody waits"
+
+
+def check_chunks(choice: Choice, n_cols: int, device: Device, lanes: int, polled: int) -> None:
+    """Chunks hold all columns, none is idle, all words are read, and all that wait run at once."""
+    chunk = choice.chunk_cols or choice.how.block_cols
+    assert chunk * choice.n_chunks >= n_cols
+    if choice.how.wait and choice.n_chunks > 1:
+        resident = device.resident_programs(choice.max_registers, choice.num_warps)
+        assert choice.n_chunks <= min(lanes, resident)
+    assert is_power_of_2(lanes) and choice.how.polls * 32 * choice.num_warps == polled
+
+
+def check_rows(choice: Choice, rows: Rows, device: Device, any_order: bool = False) -> None:
+    how, n_cols = choice.how, rows.n_cols
+    groups = rows.n_rows
+    if choice.kernel in TILES:
+        edges = choice.kernel == TILES[1]
+        body = n_cols // how.vector * how.vector if edges else n_cols
+        assert how.vector == (rows.vector if edges else rows.divisor)
+        assert all(map(is_power_of_2, (how.block_cols, how.block_rows)))
+        assert how.block_cols % how.vector == 0 and how.tiles in (1, 2, 3, 4, 5, 6, 8)
+        assert how.tiles * how.block_cols >= body and how.block_rows * how.block_cols <= 2**16
+        groups = -(-groups // how.block_rows)
+    elif choice.kernel == "split_rows":
+        assert rows.itemsize < 8 and choice.chunk_cols <= how.block and how.words >= choice.n_chunks
+        assert choice.chunk_cols % how.vector == 0 and not (how.depth == 2 and how.keep_terms)
+        assert not how.edges or how.vector == 16 // rows.itemsize
+        assert choice.n_chunks <= space.MAX_CHUNKS
+        check_chunks(choice, n_cols, device, how.words, how.words)
+        groups = min(groups, 2**16) if any_order else groups
+    else:
+        assert choice.kernel == "two_pass"
+        assert choice.chunk_cols * choice.n_chunks >= n_cols
+        assert rows.itemsize == 8 or n_cols > space.MAX_SPLIT_COLS or groups > 2**20
+    check_launch(choice, groups, device)
+
+
+@on_every_device
+@of_every_kind
+@of_every_size
+def test_rows_on_both_sides_of_every_threshold(itemsize, traits, device):
+    """Every call gets a choice, and a possible one."""
+    counts = of_load(LOADS, device)
+    random.Random(0).shuffle(counts)
+    lies = itertools.cycle(((0, 0), (1, 0), (0, itemsize), (16 // itemsize, 0)))
+    counts = itertools.cycle(counts)
+    for n_cols, _ in itertools.product(LENGTHS, range(2)):
+        (gap, address), n_rows = next(lies), next(counts)
+        if n_rows * n_cols > 2**40:
+            n_rows = max(1, 2**40 // n_cols)
+        _, rows = facts_of(n_rows, n_cols, itemsize, traits, gap, address)
+        choice = choose(n_rows, n_cols, itemsize, traits, device, gap=gap, address=address)
+        check_rows(choice, rows, device, traits.any_order)
+
+
+def check_columns(choice: Choice, columns: Columns, device: Device) -> None:
+    how, n_cols = choice.how, columns.n_cols
+    assert how.vector == columns.stated_vector and how.wide_index == columns.wide_index
+    assert is_power_of_2(how.block_cols) and is_power_of_2(how.block_inner)
+    if choice.kernel == "strided":
+        assert how.tiles * how.block_cols >= n_cols and choice.n_chunks == 1
+    elif choice.kernel == "split_strided":
+        assert columns.itemsize < 8 and device.nvidia
+        check_chunks(choice, n_cols, device, how.chunks, how.chunks * how.block_inner)
+    else:
+        assert choice.kernel == "two_pass" and choice.two_launches == (choice.n_chunks > 1)
+        assert choice.chunk_cols % how.block_cols == 0, "tiles do not reach into the next chunk"
+        assert choice.chunk_cols * (choice.n_chunks - 1) < n_cols
+        words = 8 * choice.n_chunks * how.block_inner
+        held = choice.chunk_cols * how.block_inner * columns.itemsize * 2
+        assert choice.n_chunks == 1 or words <= held, "no more summaries than elements"
+    groups = columns.n_outer * -(-columns.n_inner // how.block_inner)
+    check_launch(choice, groups, device)
+
+
+@on_every_device
+@of_every_kind
+@of_every_size
+def test_strands_on_both_sides_of_every_threshold(itemsize, traits, device):
+    loads = thresholds(("strand",), ("load", "programs"))
+    outers = itertools.cycle([*of_load(loads, device)[:-3], 5000])
+    inners = itertools.cycle((1, 7, 32, 33, 64, 5000))
+    vectors = itertools.cycle((1, 2, 16 // itemsize))
+    for n_cols, _ in itertools.product(STRANDS, range(2)):
+        vector = next(vectors)
+        columns = Columns(next(outers), n_cols, next(inners), itemsize, vector, vector, False)
+        check_columns(chooser.chosen(columns, traits, device), columns, device)
+
+
+@on_every_device
+def test_masked_rows_on_both_sides_of_every_threshold(device):
+    loads = thresholds(("masked",), ("load",))
+    held = around(thresholds(("masked",), ("held",)))
+    for n_cols, bytes_of_one in itertools.product(STRANDS, held):
+        for n_rows, adjacent in itertools.product(of_load(loads, device), (False, True)):
+            facts = {"adjacent": adjacent, "wide_index": False, "any_order": False}
+            choice = choose_masked_rows(n_rows, n_cols, bytes_of_one, 4, device=device, **facts)
+            how = choice.how
+            assert is_power_of_2(how.block_rows) and is_power_of_2(how.block_cols)
+            if how.whole:
+                assert how.tiles * how.block_cols >= n_cols and choice.n_chunks == 1
+            assert choice.chunk_cols * choice.n_chunks >= n_cols
+            check_launch(choice, -(-n_rows // how.block_rows), device)
+
+
+# --- what the tables say
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_line_of_a_table_says_all_that_its_head_asks(table):
+    text = Path(config.__file__).with_name("measured.txt").read_text("utf8")
+    lines = text.partition(f"[{table}]\n")[2].partition("\n[")[0].split("\n")
+    head, *rest = [line.split() for line in lines if line.strip() and line[0] != "#"]
+    assert rest and all(len(line) == len(head) for line in rest), "a cell for every name"
+    assert all(line.index("|") == head.index("|") for line in rest)
+    assert len(TABLES[table]) == len(rest)
+    assert all(limit.low <= limit.high for line in TABLES[table] for limit in line.limits)
+
+
+@pytest.mark.parametrize(
+    "facts, said",
+    [
+        ((4096, 1000, 4, SOFTMAX), ("packed_rows", (1, 1024, 4, False, 1), 4)),
+        ((65536, 64, 4, SOFTMAX), ("packed_rows", (8, 64, 4, False, 1), 2)),
+        ((10**6, 33, 2, SOFTMAX), ("packed_rows", (16, 16, 1, False, 3), 4)),
+        ((1823, 781, 2, SOFTMAX), ("aligned_rows", (2, 256, 8, False, 4), 1)),
+        ((8192, 32000, 4, SOFTMAX), ("packed_rows", (1, 4096, 4, False, 8), 16)),
+        ((256, 1000, 4, SOFTMAX), ("packed_rows", (1, 1024, 4, False, 1), 4)),
+    ],
+    ids=str,
+)
+def test_rows_in_one_program(facts, said):
+    choice = choose(*facts)
+    assert (choice.kernel, tuple(choice.how)[:5], choice.num_warps) == said
+
+
+@pytest.mark.parametrize(
+    "facts, said",
+    [
+        ((8192, 50257, 2, SOFTMAX), (2048, 1, 72, 0, 300, 25)),
+        ((4096, 128256, 4, SOFTMAX), (8192, 4, 96, 0, 0, 16)),
+        ((4096, 128256, 4, SOFTMAX_VJP), (8192, 4, 160, 0, 0, 16)),
+        ((1, 128256, 4, SOFTMAX), (2048, 2, 128, 0, 0, 63)),
+        ((16, 2**20, 2, SOFTMAX), (8192, 4, 80, 1, 0, 128)),
+    ],
+    ids=str,
+)
+def test_rows_on_several_programs(facts, said):
+    choice = choose(*facts)
+    how = choice.how
+    assert isinstance(how, SplitRows) and how.wait
+    registers = choice.num_warps, choice.max_registers
+    assert (how.block, *registers, how.depth, how.backoff, choice.n_chunks) == said
+
+
+def test_two_launches_where_chunks_cannot_all_run():
+    n_cols = 528 * 8192 + 8
+    choice = choose(10**5, n_cols, 2)
+    assert choice.two_launches and not choice.how.wait
+    launches, workspace = plan.row_launches(SOFTMAXES["softmax"], choice, 10**5, n_cols, (0, 0))
+    assert [launch.constants["HOW"] for launch in launches] == list(choice.launches)
+    assert workspace.n_words == 10**5 * choice.n_chunks and not workspace.zeroed
+
+
+@of_every_size
+@pytest.mark.parametrize("edges", [0, 1])
+def test_more_rows_get_no_fewer_rows_a_program(edges, itemsize):
+    """A program takes several only where there are enough for every multiprocessor."""
+    for n_cols in (n for n in LENGTHS if n <= 1024):
+        sides = []
+        for n_rows in of_load(LOADS, H200):
+            _, rows = facts_of(n_rows, n_cols, itemsize, SOFTMAX)
+            if not edges or rows.vector > 1:
+                sides.append(chooser.row_tile(rows, bool(edges), SOFTMAX, H200).how.block_rows)
+        assert sides == sorted(sides), n_cols
+
+
+@of_every_size
+@pytest.mark.parametrize("n_rows", [1, 65, 66, 10**5])
+def test_a_row_that_is_too_long_for_one_program_stays_so(n_rows, itemsize):
+    kinds = {}
+    for n_cols in LENGTHS:
+        for traits in (SOFTMAX, SOFTMAX_VJP, LOGSUMEXP):
+            one = choose(n_rows, n_cols // 8 * 8 or 8, itemsize, traits).kernel in TILES
+            assert kinds.setdefault(traits, True) or not one, n_cols
+            kinds[traits] = one
+
+
+# --- the same bits in every batch
+
+
+@pytest.mark.parametrize("nvidia", [True, False])
+@pytest.mark.parametrize("traits", [SOFTMAX, SOFTMAX_VJP, LOGSUMEXP])
+def test_chunks_of_invariant_calls_do_not_depend_on_the_number_of_rows(traits, nvidia):
+    traits, device = traits._replace(any_order=True), Device(132, nvidia)
+    longest = space.INVARIANT_TILE_COLS
+    counts = of_load(LOADS, device)
+    for n_cols, itemsize in itertools.product((n for n in LENGTHS if n > 1024), (2, 4, 8)):
+        found = {choose(n_rows, n_cols, itemsize, traits, device) for n_rows in counts}
+        assert len(found) == 1 or all(each.kernel in TILES for each in found)
+        assert all(each.kernel in TILES for each in found) == (n_cols <= longest)
+    for n_cols, itemsize in itertools.product(STRANDS, (2, 4)):
+        strands = Columns(1, n_cols, 64, itemsize, 4, 4, False)
+        wanted = chooser.measured_columns(strands, traits, device)
+        for n_outer in (16, 1000):
+            more = strands._replace(n_outer=n_outer)
+            assert chooser.measured_columns(more, traits, device) == wanted
+    for n_cols in STRANDS:
+        facts = {"adjacent": True, "wide_index": False, "any_order": True, "device": device}
+        assert len({choose_masked_rows(n, n_cols, 4, 4, **facts) for n in counts}) == 1
+
+
+# --- the model
+
+
+def test_the_model_is_asked_where_nobody_measured_and_for_nothing_else():
+    for device, any_order in itertools.product((*DEVICES.values(), H200), (False, True)):
+        traits = SOFTMAX._replace(any_order=any_order)
+        _, rows = facts_of(1000, 1000, 4, traits)
+        modelled = not (device.tuned or any_order)
+        ask = chooser.modelled if modelled else chooser.measured_rows
+        assert choose(1000, 1000, 4, traits, device) == ask(rows, traits, device)
+        strides = {"outer_strides": (6400,) * 2, "col_strides": (64,) * 2, "inner_strides": (1, 1)}
+        common = {"addresses": (0, 0), "traits": traits, "device": device}
+        ask = chooser.modelled if modelled else chooser.measured_columns
+        wanted = ask(Columns(2, 100, 64, 4, 4, 1, False), traits, device)
+        assert choose_strided(2, 100, 64, 4, **strides, **common) == wanted
+
+
+def test_no_possible_choice_is_faster_in_the_model():
+    device = Device(108, True)
+    for n_cols, n_rows in itertools.product((100, 1000, 12_001, 100_001), (1, 300, 10**5)):
+        _, rows = facts_of(n_rows, n_cols, 2, SOFTMAX)
+        own = cost.duration(choose(n_rows, n_cols, 2, device=device), rows, SOFTMAX, device)
+        every = space.row_choices(rows, SOFTMAX, device)
+        assert own <= min(cost.duration(each, rows, SOFTMAX, device) for each in every)
+        for each in every:
+            check_rows(each, rows, device)
+
+
+def test_a_larger_device_gets_no_fewer_programs():
+    for n_rows, n_cols in ((300, 1000), (16, 8192), (1, 2**20)):
+        programs = []
+        for count in (2, 20, 400):
+            choice = choose(n_rows, n_cols, 2, device=Device(count, True))
+            groups = -(-n_rows // getattr(choice.how, "block_rows", 1))
+            programs.append(choice.programs(groups))
+        assert programs == sorted(programs), (n_rows, n_cols)
+
+
+@quiet
+@pytest.mark.parametrize("operation", SOFTMAXES)
+@pytest.mark.parametrize("shape", [(5, 1), (5, 5), (5, 33), (5, 300), (5, 2500), (2, 40, 17)])
+def test_what_the_model_chooses_computes_what_is_asked(operation, shape, monkeypatch):
+    """Without waiting and assembly, which a CPU has not."""
+    monkeypatch.setattr(chooser, "measured_rows", chooser.modelled)
+    monkeypatch.setattr(chooser, "measured_columns", chooser.modelled)
+    if len(shape) == 2:
+        inputs = operands(operation, *shape, torch.float32, gaps=(0, 0))
+        got = plan.make_plan(SOFTMAXES[operation], inputs, 1)(*inputs)
+        wanted = expected(operation, inputs)
+    elif "logsumexp" in operation:
+        return
+    else:
+        flat = operands(operation, shape[0] * shape[2], shape[1], torch.float32, gaps=(0, 0))
+        inputs = [t.view(shape[0], shape[2], shape[1]).mT.contiguous() for t in flat]
+        got = plan.make_plan(SOFTMAXES[operation], tuple(inputs), 1)(*inputs)
+        wanted = expected(operation, flat).view(shape[0], shape[2], shape[1]).mT
+    torch.testing.assert_close(got.double(), wanted, atol=3e-6, rtol=3e-5)
+
+
+# --- what is asked for by name
+
+
+def test_what_is_insisted_on():
+    most = space.MAX_TILE_COLS
+    assert choose(4096, 64, 4, name="split_rows").kernel == "split_rows"
+    assert choose(4096, 64, 4, name="aligned_rows").kernel == "aligned_rows"
+    assert choose(4096, 65, 4, name="packed_rows").how.vector == 1
+    assert choose(4096, most, 4, name="packed_rows").how.block_cols == most // 8
+    assert choose(4096, most, 4, name="aligned_rows").how.tiles == 8
+
+
+@pytest.mark.parametrize(
+    "name, n_cols, itemsize, lie, message",
+    [
+        ("packed_rows", 65_537, 4, {}, "packed_rows holds .* 65,536 columns, not 65,537"),
+        ("aligned_rows", 65_537, 4, {}, "aligned_rows holds .* 65,536 columns, not 65,537"),
+        ("aligned_rows", 64, 4, {"gap": 1}, "agree modulo a vector"),
+        ("aligned_rows", 64, 4, {"address": 4}, "start on 16 bytes"),
+        ("split_rows", 64, 8, {}, "does not take float64"),
+        ("split_rows", 2**25 + 1, 4, {}, "split_rows splits .* at most 33,554,432 columns"),
+    ],
+)
+def test_what_is_refused(name, n_cols, itemsize, lie, message):
+    with pytest.raises(ValueError, match=message):
+        choose(4096, n_cols, itemsize, name=name, **lie)
+
+
+# --- what a planner makes of a choice
+
+
+@pytest.mark.parametrize("chunks, width, warps", [(1, 1, 4), (129, 1, 4), (513, 1, 2), (9, 32, 4)])
+def test_every_thread_polls_words_of_its_own(chunks, width, warps):
+    lanes, polls = space.lanes_and_polls(chunks, warps, width)
+    assert is_power_of_2(lanes) and lanes >= chunks and polls * 32 * warps == lanes * width
+    if width == 1:
+        how = choose(3, 4096, 4, name="split_rows").how._replace(words=lanes, polls=polls)
+        choice = Choice("split_rows", how, warps, None, chunks, 1024)
+        (launch,), workspace = plan.row_launches(
+            SOFTMAXES["softmax"], choice, 3, chunks * 1024, (9, 9)
+        )
+    else:
+        how = SplitStrided(256, width, 1, False, False, True, lanes, polls)
+        choice = Choice("split_strided", how, warps, 128, chunks)
+        outer, inner = (3, 700, 500), (100, 1, 2)
+        made = plan.strided_launches(
+            SOFTMAXES["softmax"], choice, outer, inner, (10, 20), chunks * 256
+        )
+        (launch,), workspace = made
+    assert launch.constants == {"OP": SOFTMAXES["softmax"], "HOW": how}
+    assert launch.numbers[-1] == space.MAX_POLLS
+    assert workspace.n_words == launch.grid * width and workspace.zeroed
+
+
+@pytest.mark.parametrize("op", SOFTMAXES.values(), ids=SOFTMAXES)
+def test_loops_publish_before_they_write(op):
+    n_tensors = op.inputs + 1
+    outer, inner = (3, *(0,) * n_tensors), (100, *(1,) * n_tensors)
+    how = TwoPass(64, 32, vector=4, wide_index=False, publish=True, write=True)
+    choice = Choice("two_pass", how, 4, None, 5, 128, None, two_launches=True)
+    made, workspace = plan.strided_launches(op, choice, outer, inner, (100,) * n_tensors, 600)
+    assert [launch.constants["HOW"] for launch in made] == list(choice.launches)
+    assert [launch.grid for launch in made] == [3 * 4 * 5] * 2
+    assert workspace.n_words == 2 * 32 * made[0].grid and not workspace.zeroed
+
+
+@pytest.mark.parametrize("device", [Device(), H200], ids=["any", "H200"])
+def test_few_kernels_for_lengths_of_every_magnitude(device):
+    """A kernel is compiled for each different constant and option."""
+    lengths = {round(2 ** (18 * i / 998)) for i in range(999)}
+    for n_rows, itemsize, traits in itertools.product((1, 128, 4096), (2, 4), TRAITS.values()):
+        choices = [choose(n_rows, n, itemsize, traits, device) for n in lengths]
+        kernels = {(each.kernel, *each[2:4], how) for each in choices for how in each.launches}
+        assert len(kernels) <= 88
+
+
+def test_the_choice_needs_the_standard_library_only_and_little_of_it():
+    """The page "Which kernel" runs these files where there is no more."""
+    known = {"__future__", "collections", "importlib", "math", "typing"}
+    for file in Path(config.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf8"))):
+            if isinstance(node, ast.Import):
+                assert {name.name.split(".")[0] for name in node.names} <= known, file
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 1 or (node.module or "").split(".")[0] in known, file
+    assert known <= set(sys.stdlib_module_names)

@@ -1,0 +1,120 @@
+"""What a call does inside the library: which kernels it launches, and which way it takes there.
+
+Tests that have to look behind the public functions do it here, so that a change of the library's
+layout is a change of this one file of the tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import triton
+from torch import Tensor
+from triton.runtime.interpreter import InterpretedFunction
+
+import triton_softmax
+from triton_softmax import plan
+from triton_softmax.operations import LOSSES, OPERATIONS
+from triton_softmax.operations.operation import Operation
+
+LIBRARY = Path(triton_softmax.__file__).parent
+TRITON = str(Path(triton.__file__).parent)
+
+forget = plan.clear_plans
+"""Make every plan anew."""
+
+
+def plan_of(
+    operation: str,
+    inputs: tuple[Tensor, ...],
+    dim: int,
+    dtype: Any = None,
+    implementation: str | None = None,
+) -> plan.AnyPlan:
+    """The plan of an operation, or of one that is named, on plain tensors; with its `kernels` and
+    `launches`."""
+    op = operation if isinstance(operation, Operation) else (OPERATIONS | LOSSES)[operation]
+    invariant = implementation == "batch_invariant"
+    return plan.plan_of(op, inputs, dim, dtype, None if invariant else implementation, invariant)
+
+
+def run(operation: str, inputs: tuple[Tensor, ...], *arguments: Any) -> Any:
+    """The result of such a call."""
+    return plan_of(operation, inputs, *arguments)(*inputs)
+
+
+@contextlib.contextmanager
+def launches() -> Iterator[list[str]]:
+    """The names of the kernels that are launched meanwhile, in order."""
+    names: list[str] = []
+    if triton.knobs.runtime.interpret:
+        shipped = InterpretedFunction.run
+
+        def noted(self: InterpretedFunction, *arguments: Any, **named: Any) -> Any:
+            names.append(self.__name__)
+            return shipped(self, *arguments, **named)
+
+        InterpretedFunction.run = noted
+        try:
+            yield names
+        finally:
+            InterpretedFunction.run = shipped
+    else:
+        hook = triton.knobs.runtime.launch_enter_hook
+        note = lambda metadata: names.append(metadata.get()["name"])  # noqa: E731
+        hook.add(note)
+        try:
+            yield names
+        finally:
+            hook.remove(note)
+
+
+def kernels_of(call: Callable[[], object]) -> list[str]:
+    """The names of the kernels that a call launches, in order."""
+    with launches() as names:
+        call()
+    return names
+
+
+class Way(NamedTuple):
+    """The way of a call through the library, up to its kernels."""
+
+    frames: list[str]
+    """The functions of the library that are entered, as `module:function`, in order."""
+
+    @property
+    def files(self) -> set[str]:
+        """The files that these functions are in."""
+        return {each.partition(":")[0] for each in self.frames}
+
+
+def way_of(call: Callable[[], object]) -> Way:
+    """The functions of the library that a call enters. What Triton runs, kernels and their
+    interpreter, is not counted."""
+    frames: list[str] = []
+    inside: list[FrameType] = []  # the frame with which Triton was entered
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if inside:
+            if event == "return" and frame is inside[0]:
+                inside.clear()
+        elif event == "call":
+            path = Path(frame.f_code.co_filename)
+            if path.is_relative_to(TRITON):
+                inside.append(frame)
+            elif path.is_relative_to(LIBRARY):
+                module = path.relative_to(LIBRARY).with_suffix("").as_posix()
+                frames.append(f"{module}:{frame.f_code.co_qualname}")
+
+    call()  # later calls are counted: the first one plans and compiles
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return Way(frames)

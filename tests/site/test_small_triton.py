@@ -1,0 +1,344 @@
+"""The small Triton runs the library's kernels, and its results have the bits of Triton's own
+interpreter."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import geometries
+from geometries import GEOMETRIES
+from kernel_cases import INF, INTERPRETED, NAN, quiet
+from softmax_playground import small_triton
+from softmax_playground.kernel_source import needed
+from softmax_playground.small_triton import Tensor, empty, library
+from softmax_tutorial import (
+    flash_attention,
+    single_block,
+    split_rows_simple,
+    three_loops,
+    two_loops,
+)
+from triton_softmax.operations import (
+    LOSSES,
+    OPERATIONS,
+    cross_entropy,
+    log_softmax,
+    logsumexp,
+    softmax,
+    token_statistics,
+)
+from triton_softmax.operations.operation import Operation, in_any_order
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = [
+    quiet,
+    pytest.mark.skipif(not INTERPRETED, reason="compares with Triton's interpreter"),
+]
+
+
+# ---- Both at once ----
+
+
+def memory(tensor: torch.Tensor) -> torch.Tensor:
+    """All elements between a tensor's first and its last, in their order."""
+    length = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((length,), (1,))
+
+
+def small(value):
+    """An argument of a launch as the small Triton takes it."""
+    if isinstance(value, torch.Tensor):
+        to = getattr(small_triton, str(value.dtype).removeprefix("torch."))
+        return Tensor(memory(value).tolist(), to)
+    if isinstance(value, Operation):
+        return small_operation(value)
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(map(small, value))
+    return value
+
+
+def small_operation(op: Operation):
+    """The operation of the same name, made of the library's own text."""
+    if op.any_order:
+        base = next(each for each in OPERATIONS.values() if in_any_order(each) is op)
+        changes = {"name": str(op), "finish_terms": None, "any_order": True}
+        return library.replace(small_operation(base), **changes)
+    return loaded(*DEFINED[op])
+
+
+DEFINED = {
+    op: (module.__name__, name)
+    for module in (token_statistics, cross_entropy, logsumexp, log_softmax, softmax)
+    for name, op in vars(module).items()
+    if isinstance(op, Operation)
+}
+"""Where an operation is defined: the modules that import it come before."""
+
+
+@functools.cache
+def loaded(module: str, name: str):
+    """A definition of the library's, run by the small Triton."""
+    return library.load(needed(ROOT / "src", [(module, name)]))[module][name]
+
+
+class Both:
+    """A kernel whose every launch is also run by the small Triton, and compared."""
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+        function = kernel
+        while not callable(getattr(function, "__wrapped__", None)) and hasattr(function, "fn"):
+            function = function.fn
+        self.small = loaded(function.__module__, function.__name__)
+        self.launches = 0
+
+    def __getitem__(self, grid):
+        def launch(*arguments, **constants):
+            copies = [small(each) for each in arguments]
+            named = {name: small(each) for name, each in constants.items()}
+            self.kernel[grid](*arguments, **constants)
+            self.small[grid](*copies, **named)
+            assert_same(arguments, copies)
+            self.launches += 1
+
+        return launch
+
+
+def assert_same(tensors, copies) -> None:
+    """All memory is the same, bit for bit; a NaN is a NaN. Doubles may be a rounding apart, since
+    their exponentials come from two libraries."""
+    for tensor, copy in zip(tensors, copies, strict=True):
+        if isinstance(tensor, tuple):
+            assert_same(tensor, copy)
+        elif isinstance(tensor, torch.Tensor):
+            copy.view(small(tensor).dtype)
+            expected = memory(tensor).contiguous()
+            actual = torch.tensor(copy.data, dtype=tensor.dtype)
+            if tensor.dtype == torch.float64:
+                torch.testing.assert_close(actual, expected, rtol=1e-15, atol=0, equal_nan=True)
+            else:
+                numbers = (actual == actual) | (expected == expected)
+                width = getattr(torch, f"int{8 * tensor.element_size()}")
+                assert torch.equal(actual.view(width)[numbers], expected.view(width)[numbers])
+
+
+@pytest.fixture(autouse=True)
+def rounded_once(monkeypatch):
+    """Exponentials and logarithms of the interpreter, computed in double precision: NumPy's own in
+    float32 are some bits off, and on every machine others."""
+    from triton.runtime.interpreter import interpreter_builder as builder
+
+    for name, function in (("exp2", np.exp2), ("exp", np.exp), ("log", np.log)):
+
+        def create(arg, function=function):
+            return builder.unary_op(arg, lambda x: function(x.astype(np.float64)).astype(x.dtype))
+
+        monkeypatch.setattr(builder, f"create_{name}", create, raising=False)
+
+
+HOSTILE = torch.tensor(
+    [
+        [1.0, 2.0, 3.0],
+        [1.0, 3.0, 5.0],
+        [-INF, 0.5, -INF],
+        [-INF, -INF, -INF],
+        [NAN, 1.0, 2.0],
+        [INF, 1.0, -INF],
+        [1e30, -1e30, 1e30],
+    ]
+)
+
+
+def rows(n_rows: int, n_cols: int) -> torch.Tensor:
+    """Random rows, with two elements between them."""
+    generator = torch.Generator().manual_seed(n_cols)
+    return 4 * torch.randn(n_rows, n_cols + 2, generator=generator)[:, :n_cols]
+
+
+# ---- Every kernel ----
+
+
+RUNGS = {
+    "three_loops": (three_loops, {"block_rows": 2, "block_cols": 16}),
+    "two_loops": (two_loops, {"block_rows": 2}),
+    "single_block": (single_block, {}),
+}
+
+
+def kernels_of(module) -> list[str]:
+    return [name for name in vars(module) if name.endswith("_kernel")]
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("x", [HOSTILE, rows(3, 37)], ids=["hostile", "odd"])
+def test_rungs(rung, x, log, monkeypatch):
+    module, options = RUNGS[rung]
+    used = []
+    for home in (module, two_loops):
+        for name in kernels_of(home):
+            if not isinstance(getattr(home, name), Both):
+                monkeypatch.setattr(home, name, Both(getattr(home, name)))
+                used.append(getattr(home, name))
+    y = module.softmax_forward(x, log=log, **options)
+    module.softmax_backward(y, rows(*x.shape), log=log)
+    assert sum(each.launches for each in used) == 2
+
+
+# Every operation where a page can run it, and one each way where programs exchange words.
+CASES = [
+    pytest.param(geometry, operation, id=f"{geometry.label}-{operation}")
+    for geometry in GEOMETRIES
+    for operation in OPERATIONS
+    if not geometry.n_words or operation.startswith("softmax")
+]
+
+
+@pytest.mark.parametrize("geometry, operation", CASES)
+def test_geometries(geometry, operation, monkeypatch):
+    name = f"{geometry.kernel}_kernel"
+    both = Both(getattr(geometries, name))
+    monkeypatch.setattr(geometries, name, both)
+    op = OPERATIONS[operation]
+    shape = geometry.shape
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    x.view(-1)[::11] = -INF if op.shifted else 0.0
+    inputs = [x, torch.randn(shape)][: op.inputs]
+    if op.numbers:
+        inputs.append(torch.randn(shape).select(geometry.dim, 0).contiguous())
+    geometry(op, *inputs)
+    assert both.launches
+
+
+@pytest.mark.parametrize("operation", [name for name in LOSSES if "rank" not in name])
+@pytest.mark.parametrize("label", ["packed_rows", "split_rows-two-launches", "strided"])
+def test_losses(label, operation, monkeypatch):
+    """Numbers of the row go in and come out, and a target that is none is among them."""
+    (geometry,) = [each for each in GEOMETRIES if each.label == label]
+    name = f"{geometry.kernel}_kernel"
+    both = Both(getattr(geometries, name))
+    monkeypatch.setattr(geometries, name, both)
+    op, n_cols = LOSSES[operation], geometry.shape[geometry.dim]
+    x = 4 * torch.randn(geometry.shape, generator=torch.Generator().manual_seed(1))
+    of_rows = x.select(geometry.dim, 0).shape
+    numbers = [torch.randint(-1, n_cols, of_rows), *torch.rand(5, *of_rows)][: op.numbers]
+    outs = [torch.full_like(x, NAN)] * (not op.reduces)
+    outs += [torch.full(of_rows, NAN) for _ in range(op.row_results)]
+    words = [each.repeat(1 + op.sums) for each in geometry.workspace()]
+    geometry.launch(op, (x, *numbers), tuple(outs), *words)
+    assert both.launches and not any(out.isnan().any() for out in outs)
+
+
+def test_sums_in_any_order(monkeypatch):
+    both = Both(geometries.tile_kernel)
+    monkeypatch.setattr(geometries, "tile_kernel", both)
+    for operation in ("softmax", "log_softmax_backward"):
+        op = in_any_order(OPERATIONS[operation])
+        inputs = [torch.randn(3, 77), torch.randn(3, 77)][: op.inputs]
+        GEOMETRIES[0](op, *inputs)
+    assert both.launches == 2
+
+
+def test_attention(monkeypatch):
+    both = Both(flash_attention.attention_forward_kernel)
+    monkeypatch.setattr(flash_attention, "attention_forward_kernel", both)
+    q, k, v = torch.randn(3, 11)
+    flash_attention.attention_forward(q, k, v, block_queries=4, block_keys=4)
+    assert both.launches == 1
+
+
+def test_split_rows_in_forty_lines(monkeypatch):
+    both = Both(split_rows_simple.split_rows_simple_kernel)
+    monkeypatch.setattr(split_rows_simple, "split_rows_simple_kernel", both)
+    split_rows_simple.softmax_forward(torch.randn(2, 37), block=16, max_polls=2)
+    assert both.launches == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=str)
+def test_other_types(dtype, monkeypatch):
+    monkeypatch.setattr(
+        single_block,
+        "softmax_forward_single_block_kernel",
+        Both(single_block.softmax_forward_single_block_kernel),
+    )
+    single_block.softmax_forward(rows(3, 37).to(dtype))
+
+
+# ---- What is recorded, and what is refused ----
+
+
+def test_what_two_loops_reads_and_writes_in_order():
+    kernel = loaded("softmax_tutorial.two_loops", "softmax_forward_two_loops_kernel")
+    x, y = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x"), empty((2, 3), name="y")
+    trace = kernel[(1,)](x, y, 3, 3, 2, 3, LOG=False, BLOCK_ROWS=2, BLOCK_COLS=2)
+    assert [str(each) for each in trace.accesses] == [
+        "program 0: load x[0, 1, 3, 4]",
+        "program 0: load x[2, 5]",
+        "program 0: load x[0, 1, 3, 4]",
+        "program 0: store y[0, 1, 3, 4]",
+        "program 0: load x[2, 5]",
+        "program 0: store y[2, 5]",
+    ]
+    assert (trace.bytes("load"), trace.bytes("store")) == (2 * 4 * 6, 4 * 6)
+    assert [x.index(place) for place in trace.accesses[1].places] == [(0, 2), (1, 2)]
+
+
+LEAVES = """
+@triton.jit
+def kernel(x_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+
+    x = tl.load(x_ptr + offsets)
+"""
+
+
+def test_an_access_outside_says_which_element():
+    kernel = small_triton.run(LEAVES)["kernel"]
+    with pytest.raises(IndexError, match="leaves x: program 1 asks for element 6, and there are 6"):
+        kernel[(2,)](Tensor([0.0] * 6), 6, BLOCK=4)
+
+
+def test_the_line_of_an_access():
+    kernel = small_triton.run(LEAVES)["kernel"]
+    trace = kernel[(1,)](Tensor([0.0] * 6), 6, BLOCK=4)
+    assert [each.line for each in trace.accesses] == [6]
+
+
+def test_what_a_mask_leaves_out_is_nan():
+    code = LEAVES.replace("offsets)\n", "offsets, mask=offsets < n)\n")
+    code += "    tl.store(x_ptr + offsets, x)\n"
+    x = Tensor([1.0, 2.0])
+    small_triton.run(code)["kernel"][(1,)](x, 1, BLOCK=2)
+    assert str(x.data) == "[1.0, nan]"
+
+
+def test_assembly_is_refused():
+    with pytest.raises(NotImplementedError, match="inline assembly"):
+        small_triton.language.inline_asm_elementwise("mov", "=r,r", [])
+
+
+def test_operation_has_the_fields_of_the_library():
+    theirs = {field.name: field for field in dataclasses.fields(Operation)}
+    optional = {name for name, field in theirs.items() if field.default is not dataclasses.MISSING}
+    for name in optional:
+        assert getattr(library.Operation, name) is theirs[name].default
+    assert theirs.keys() - optional == {
+        *("name", "inputs", "padding", "shifted", "terms", "rescale")
+    }
+
+
+def test_a_name_of_triton_means_this_while_code_runs_and_not_after():
+    import triton
+
+    found = small_triton.run("import triton\nimport triton.language as tl\nx = tl.arange(0, 4)")
+    assert found["x"].data == [0, 1, 2, 3] and found["triton"] is small_triton
+    import triton as after
+
+    assert after is triton
