@@ -16,6 +16,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.distributed import ProcessGroup
+from torch.nn import Parameter
 from torch.nn import functional as torch_functional
 
 IMPLEMENTATIONS = (
@@ -34,6 +36,9 @@ CLASS_DTYPES = (torch.int64, torch.int32)
 
 REDUCTIONS = ("none", "mean", "sum")
 """What becomes of the losses of all rows."""
+
+PLAIN = (Tensor, Parameter)
+"""Types of tensors that lie on one device."""
 
 INTERPRETED = not isinstance(tl.sum, triton.JITFunction)
 """Whether Triton was imported with TRITON_INTERPRET=1, so that kernels run on CPU tensors."""
@@ -476,3 +481,67 @@ def check_temperature(temperature: Any, logits: Tensor) -> None:
             f"temperature must have the shape {(*logits.shape[:-1], 1)}, not "
             f"{tuple(temperature.shape)}"
         )
+
+
+# Rows that lie on several devices.
+
+
+def check_group(group: object) -> None:
+    """Raise a TypeError for what is not a process group that this rank is in."""
+    if not isinstance(group, ProcessGroup):
+        raise TypeError(
+            f"group must be a torch.distributed.ProcessGroup that this rank is in, not "
+            f"{type(group).__name__}"
+        )
+
+
+def check_cut(
+    x: Any,
+    group: Any,
+    implementation: str | None = None,
+    modifiers: tuple[Any, ...] | None = None,
+    out: Any = None,
+) -> None:
+    """Check the input of a call on rows that are cut, and what is not done with these.
+
+    Args:
+        x: with a group a part of the rows, else a `DTensor`.
+        group, implementation, out: arguments of the call.
+        modifiers: its arguments of the names in `Modifiers`, in that order.
+
+    Raises:
+        TypeError: x is not a tensor.
+        ValueError: x is a `DTensor`, and there is a group; or a kernel is named for a part of rows.
+        NotImplementedError: causal, a sink, or `out`.
+    """
+    check_implementation(implementation)
+    given = Modifiers() if modifiers is None else Modifiers(*modifiers)
+    if given.causal or given.sink is not None or out is not None:
+        raise NotImplementedError("causal, sink and out do not work on rows that are cut")
+    if group is None:
+        return
+    if not isinstance(x, Tensor):
+        raise TypeError(f"the input must be a torch.Tensor, not {type(x).__name__}")
+    if type(x).__name__ == "DTensor":
+        raise ValueError("a DTensor knows the group of each of its dimensions: leave out group=")
+    if implementation is not None:
+        raise ValueError("implementation= names a kernel for whole rows; a group has parts of them")
+
+
+def check_loss_of_part(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    total: int,
+    options: LossOptions,
+) -> None:
+    """Check the arguments of a cross-entropy of which this rank has some classes, as `check_loss`
+    does those of all `total` classes: tensors of their shape, which have no memory."""
+    dim, ignore_index, reduction, smoothing, z_loss, _, scale, softcap, _ = options
+    shape = [total if i == dim else size for i, size in enumerate(x.shape)]
+    like = x.detach().new_empty(()).expand(shape)
+    if target.is_floating_point() and target.shape == x.shape:
+        target = target.detach().new_empty(()).expand(shape)
+    if weight is not None and weight.shape == (x.shape[dim],):
+        weight = weight.detach().new_empty(()).expand(total)
+    check_loss(like, target, weight, reduction, smoothing, z_loss, softcap, scale, ignore_index)

@@ -12,7 +12,7 @@ A dimension counts from the front. 16-bit elements are computed with in float32.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +25,7 @@ from .operations.cross_entropy import (
     CROSS_ENTROPY_SMOOTHED,
     CROSS_ENTROPY_SMOOTHED_GRADIENT,
 )
+from .operations.distribution import DISTRIBUTION
 from .operations.gradients import GRADIENT, TOKENS_GRADIENT
 from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
@@ -58,6 +59,51 @@ def exponentials(x: Tensor, m: Tensor) -> Tensor:
 def weighted(e: Tensor, distance: Tensor) -> Tensor:
     """Return e · distance, and 0 where e is 0, whatever the distance."""
     return e * torch.where(e == 0.0, 0.0, distance)
+
+
+TERMS_OF: dict[Operation, Callable[..., tuple[Tensor, ...]]] = {
+    SOFTMAX: lambda e, t, x: (e,),
+    LOGSUMEXP: lambda e, t, x: (e,),
+    CROSS_ENTROPY_SMOOTHED: lambda e, t, x: (e, x),
+    ENTROPY: lambda e, t, x: (e, weighted(e, t)),
+    DISTRIBUTION: lambda e, t, x, q: (e, q, q * t),
+    SOFTMAX_VJP: lambda y, dy: (y * dy,),
+    LOG_SOFTMAX_VJP: lambda y, dy: (dy,),
+}
+"""The terms that an operation sums, from its inputs. If it has a maximum m, t = x − m and e = exp(t)
+come before these."""
+
+RESCALE_OF: dict[Operation, Callable[..., tuple[Tensor, ...]]] = {
+    SOFTMAX: lambda e, t, d: (d * e,),
+    LOGSUMEXP: lambda e, t, d: (d * e,),
+    CROSS_ENTROPY_SMOOTHED: lambda e, t, d, total: (d * e, total),
+    # eq: entropy-merge
+    ENTROPY: lambda e, t, d, a: (d * e, a * e + weighted(d * e, t)),
+    # eq: distribution-merge
+    DISTRIBUTION: lambda e, t, d, w, a: (d * e, w, a + w * t),
+}
+"""The sums of a part of a row, relative to a maximum that is −t larger than its own; e = exp(t)."""
+
+
+def summary(op: Operation, inputs: tuple[Tensor, ...], dim: int) -> tuple[Tensor, ...]:
+    """Return the maximum of each row, if the operation has one, and its sums."""
+    if not op.shifted:
+        return tuple([each.sum(dim) for each in TERMS_OF[op](*inputs)])
+    x = inputs[0]
+    m = maximum(x, dim, keepdim=True)
+    shift = m.clamp(max=torch.finfo(m.dtype).max) if op is LOGSUMEXP else m
+    t = x - torch.where(m == -torch.inf, 0.0, shift)
+    terms = TERMS_OF[op](t.exp(), t, *inputs)
+    return m.squeeze(dim), *[each.sum(dim) for each in terms]
+
+
+def merged(op: Operation, m_parts: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+    """Return the summaries of parts of rows as those of whole rows; the parts of a row lie along
+    the first dimension."""
+    m = m_parts.amax(0)
+    shift = m.clamp(max=torch.finfo(m.dtype).max) if op is LOGSUMEXP else m
+    t = torch.where((m_parts == -torch.inf) | (m_parts == m), 0.0, m_parts - shift)
+    return m, *[each.sum(0) for each in RESCALE_OF[op](t.exp(), t, *parts)]
 
 
 # --8<-- [start:composites]
@@ -301,19 +347,16 @@ def row_losses(
     """
     target = scalars.target
     x = torch.where((target != -1).unsqueeze(dim), upcast(x), 0.0)
-    m = maximum(x, dim)
-    distance = x - torch.where(m == -torch.inf, 0.0, m).unsqueeze(dim)
-    sums = (distance.exp().sum(dim),)
-    if q is not None:
-        q = q.to(x.dtype)
-        sums += q.sum(dim), (q * distance).sum(dim)
-    elif scalars.everywhere is not None:
-        sums += (x.sum(dim),)
+    if q is None:
+        op = SOFTMAX if scalars.everywhere is None else CROSS_ENTROPY_SMOOTHED
+        m, *sums = summary(op, (x,), dim)
+    else:
+        m, *sums = summary(DISTRIBUTION, (x, q.to(x.dtype)), dim)
     return losses_of_sums(m, sums, picked(x, target, dim), scalars)
 
 
 def losses_of_sums(
-    m: Tensor, sums: tuple[Tensor, ...], at_target: Tensor, scalars: RowScalars
+    m: Tensor, sums: Sequence[Tensor], at_target: Tensor, scalars: RowScalars
 ) -> tuple[Tensor, Tensor]:
     """Return the losses of rows and their log-sum-exps.
 
@@ -361,13 +404,9 @@ def cross_entropy(
 
 def row_statistics(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return the maximum m, log d and the entropy of each row; d is the sum of exp(x − m)."""
-    x = upcast(x)
-    m = maximum(x, dim, keepdim=True)
-    distance = torch.where(m == -torch.inf, x, x - m)
-    e = distance.exp()
-    d = e.sum(dim)
+    m, d, a = summary(ENTROPY, (upcast(x),), dim)
     # eq: entropy-from-summary
-    return m.squeeze(dim), d.log(), d.log() - weighted(e, distance).sum(dim) / d
+    return m, d.log(), d.log() - a / d
 
 
 def token_logprobs(logits: Tensor, index: Tensor | None, entropy: bool) -> tuple[Tensor, Tensor]:

@@ -18,10 +18,7 @@ from torch import Tensor
 from torch.overrides import handle_torch_function
 
 from . import arguments, distributed, operators
-from .arguments import cast, check_axis, check_dim, check_int, check_invariant
-from .distributed import PLAIN
-from .operations.log_softmax import LOG_SOFTMAX
-from .operations.softmax import SOFTMAX
+from .arguments import PLAIN, cast, check_axis, check_dim, check_int, check_invariant
 from .operators import Operator, differentiable, nobody_watches
 from .plan import plan_of
 from .score_modifiers import normalize_modified
@@ -181,11 +178,11 @@ def softmax(
         modifiers = (scale, softcap, bias, where, causal, sink, safe)
         options = (dim, dtype, implementation, batch_invariant, modifiers, out)
         if divided:
-            return distributed.normalize(softmax, SOFTMAX, input, group, *options)
+            return distributed.normalize(softmax, input, group, *options)
         return normalize_modified(softmax, operators.softmax, input, *options)
     if divided:
         return distributed.normalize(
-            softmax, SOFTMAX, input, group, dim, dtype, implementation, batch_invariant
+            softmax, input, group, dim, dtype, implementation, batch_invariant
         )
     return _normalize(
         softmax, operators.softmax, input, dim, dtype, implementation, batch_invariant
@@ -233,11 +230,11 @@ def log_softmax(
         modifiers = (scale, softcap, bias, where, causal, sink, safe)
         options = (dim, dtype, implementation, batch_invariant, modifiers, out)
         if divided:
-            return distributed.normalize(log_softmax, LOG_SOFTMAX, input, group, *options)
+            return distributed.normalize(log_softmax, input, group, *options)
         return normalize_modified(log_softmax, operators.log_softmax, input, *options)
     if divided:
         return distributed.normalize(
-            log_softmax, LOG_SOFTMAX, input, group, dim, dtype, implementation, batch_invariant
+            log_softmax, input, group, dim, dtype, implementation, batch_invariant
         )
     return _normalize(
         log_softmax, operators.log_softmax, input, dim, dtype, implementation, batch_invariant
@@ -298,7 +295,7 @@ def logsumexp(
         dim = check_axis(dim, axis)
     x, invariant = input, bool(batch_invariant or arguments.contexts)
     if group is not None or (type(x) not in PLAIN and distributed.on_mesh(x)):
-        return distributed.logsumexp(logsumexp, x, dim, keepdim, group, invariant)
+        return distributed.logsumexp(logsumexp, x, group, dim, keepdim, invariant)
     if type(dim) is int and nobody_watches(x):
         if not x.is_floating_point():
             x = _promoted(x)

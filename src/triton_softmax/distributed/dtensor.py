@@ -103,20 +103,20 @@ def normalize(
     x: DTensor,
     dim: int,
     dtype: torch.dtype | None,
-    modifiers: Modifiers | None,
-    options: dict[str, Any],
+    implementation: str | None,
+    invariant: bool,
+    modifiers: tuple[Any, ...] | None,
 ) -> DTensor:
     """Return `softmax` or `log_softmax`, placed as x is. Tensors among the modifiers are DTensors
     placed as x is, or whole on each rank."""
     lies = placed(x, dim)
-    if modifiers is not None:
-        if isinstance(modifiers.scale, Tensor):
-            raise NotImplementedError("the scale of a DTensor is a number")
-        for name in ("scale", "softcap", "bias", "where", "safe"):
-            value = getattr(modifiers, name)
-            if isinstance(value, Tensor):
-                value = lies.local(value.expand(x.shape), lies.x.placements)
-            options[name] = value
+    options = {} if modifiers is None else Modifiers(*modifiers)._asdict()
+    if isinstance(options.get("scale"), Tensor):
+        raise NotImplementedError("the scale of a DTensor is a number")
+    for name in ("bias", "where"):
+        if isinstance(options.get(name), Tensor):
+            options[name] = lies.local(options[name].expand(x.shape), lies.x.placements)
+    options |= {"implementation": implementation, "batch_invariant": invariant}
     y = function(lies.x.to_local(), lies.dim, dtype, group=lies.group, **options)
     return lies.whole(y, x.shape, lies.x.placements)
 

@@ -8,7 +8,6 @@ traced, the sums of a few ranks are merged by PyTorch's operators.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,19 +15,23 @@ import torch
 import triton
 import triton.language as tl  # noqa: F401 - Triton's interpreter asks for it where a function is
 from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
-from .. import arguments
+from .. import arguments, composite, operators
 from ..arguments import Modifiers, check_device
-from ..composite import accumulator, exponentials, maximum, upcast, weighted
+from ..composite import accumulator, upcast, weighted
 from ..launch import Launch, plans
 from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED
 from ..operations.distribution import DISTRIBUTION
+from ..operations.gradients import GRADIENT, TOKENS_GRADIENT
 from ..operations.log_softmax import LOG_SOFTMAX_VJP
 from ..operations.logsumexp import LOGSUMEXP
 from ..operations.operation import Operation
 from ..operations.softmax import SOFTMAX, SOFTMAX_VJP
 from ..operations.token_statistics import ENTROPY
 from ..plan import Plan, key_of, plan_of, run_modified
+from .process_group import HEADER, Shard, received, send
 from .rank_kernels import merge_ranks_kernel
 
 
@@ -48,18 +51,14 @@ def _sums(m, totals, numbers):
 class Partials(NamedTuple):
     """What a rank sends of an operation."""
 
-    name: str
     op: Operation
-    """The operation, which ends with m (if it has one) and its sums as numbers of the row."""
-    sums: Callable[..., tuple[Tensor, ...]]
-    """(inputs, m) → its sums, in PyTorch's operators."""
-    rescaled: Callable[..., tuple[Tensor, ...]] | None = None
-    """(sums, m_part, m) → the sums relative to another maximum; None if there is no maximum."""
+    """It ends with m (if it has one) and its sums as numbers of the row."""
+    whole: Operation
+    """The operation that does not end early."""
 
     @classmethod
-    def of(cls, name: str, op: Operation, *formulas: Callable[..., Any]) -> Partials:
+    def of(cls, name: str, op: Operation) -> Partials:
         """Return the partials of an operation, under a name of their own."""
-        end = _maximum_and_sums if op.shifted else _sums
         partial = replace(
             op,
             name=name,
@@ -68,105 +67,37 @@ class Partials(NamedTuple):
             finish_at=None,
             adjust=None,
             numbers=0,
-            finish_row=end,
+            finish_row=_maximum_and_sums if op.shifted else _sums,
             row_results=op.sums + op.shifted,
         )
-        return cls(name, partial, *formulas)
+        return ALL.setdefault(name, cls(partial, op))
 
 
+ALL: dict[str, Partials] = {}
+"""Partials by the names that an operator can take."""
 # --8<-- [end:partials]
 
 
-def _column(m: Tensor) -> Tensor:
-    return m.unsqueeze(1)
-
-
-def _finite(m: Tensor) -> Tensor:
-    """Return m, or the largest number where m is +inf; see `operations.logsumexp`."""
-    return m.clamp(max=torch.finfo(m.dtype).max)
-
-
-def _sum_of_exponentials(x: Tensor, m: Tensor) -> tuple[Tensor, ...]:
-    return (exponentials(x, _column(m)).sum(1),)
-
-
-def _rescaled(totals: tuple[Tensor, ...], m_part: Tensor, m: Tensor) -> tuple[Tensor, ...]:
-    """Return the first sum, of exponentials, relative to m, and the others, which are plain."""
-    return totals[0] * exponentials(m_part, m), *totals[1:]
-
-
-def _with_sum(x: Tensor, m: Tensor) -> tuple[Tensor, ...]:
-    return *_sum_of_exponentials(x, m), x.sum(1)
-
-
-def _with_entropy(x: Tensor, m: Tensor) -> tuple[Tensor, ...]:
-    e = exponentials(x, _column(m))
-    return e.sum(1), weighted(e, x - _column(m)).sum(1)
-
-
-def _rescaled_entropy(totals: tuple[Tensor, ...], m_part: Tensor, m: Tensor) -> tuple[Tensor, ...]:
-    # eq: entropy-merge
-    d, a = [each * exponentials(m_part, m) for each in totals]
-    return d, a + weighted(d, m_part - m)
-
-
-def _with_distribution(x: Tensor, q: Tensor, m: Tensor) -> tuple[Tensor, ...]:
-    distance = x - _column(torch.where(m == -torch.inf, 0.0, m))
-    return distance.exp().sum(1), q.sum(1), (q * distance).sum(1)
-
-
-def _rescaled_distribution(
-    totals: tuple[Tensor, ...], m_part: Tensor, m: Tensor
-) -> tuple[Tensor, ...]:
-    # eq: distribution-merge
-    d, w, a = totals
-    still = (m_part == -torch.inf) | (m_part == m)
-    return d * exponentials(m_part, m), w, a + torch.where(still, 0.0, w * (m_part - m))
-
-
-SUMMARY = Partials.of("rank_summary", SOFTMAX, _sum_of_exponentials, _rescaled)
+SUMMARY = Partials.of("rank_summary", SOFTMAX)
 """m and the denominator d, of softmax, log-softmax and cross-entropy."""
 
-SUMMARY_OF_INFINITIES = Partials.of(
-    "rank_summary_of_infinities",
-    LOGSUMEXP,
-    lambda x, m: _sum_of_exponentials(x, _finite(m)),
-    lambda totals, m_part, m: _rescaled(totals, _finite(m_part), _finite(m)),
-)
+SUMMARY_OF_INFINITIES = Partials.of("rank_summary_of_infinities", LOGSUMEXP)
 """m and d of log-sum-exp, whose result may be +inf."""
 
-SUMMARY_AND_SUM = Partials.of("rank_summary_and_sum", CROSS_ENTROPY_SMOOTHED, _with_sum, _rescaled)
+SUMMARY_AND_SUM = Partials.of("rank_summary_and_sum", CROSS_ENTROPY_SMOOTHED)
 """m, d and the sum of x."""
 
-SUMMARY_AND_ENTROPY = Partials.of(
-    "rank_summary_and_entropy", ENTROPY, _with_entropy, _rescaled_entropy
-)
+SUMMARY_AND_ENTROPY = Partials.of("rank_summary_and_entropy", ENTROPY)
 """m, d and the sum of exp(x − m)·(x − m)."""
 
-SUMMARY_AND_DISTRIBUTION = Partials.of(
-    "rank_summary_and_distribution", DISTRIBUTION, _with_distribution, _rescaled_distribution
-)
+SUMMARY_AND_DISTRIBUTION = Partials.of("rank_summary_and_distribution", DISTRIBUTION)
 """m, d, the sum of a distribution q, and that of q·(x − m)."""
 
-PRODUCTS = Partials.of("rank_products", SOFTMAX_VJP, lambda y, dy: ((y * dy).sum(1),))
+PRODUCTS = Partials.of("rank_products", SOFTMAX_VJP)
 """The sum of y·dy."""
 
-GRADIENTS = Partials.of("rank_gradients", LOG_SOFTMAX_VJP, lambda y, dy: (dy.sum(1),))
+GRADIENTS = Partials.of("rank_gradients", LOG_SOFTMAX_VJP)
 """The sum of dy."""
-
-ALL = {
-    each.name: each
-    for each in (
-        SUMMARY,
-        SUMMARY_OF_INFINITIES,
-        SUMMARY_AND_SUM,
-        SUMMARY_AND_ENTROPY,
-        SUMMARY_AND_DISTRIBUTION,
-        PRODUCTS,
-        GRADIENTS,
-    )
-}
-"""Partials by the names that an operator can take."""
 
 
 def partials(
@@ -180,7 +111,7 @@ def partials(
         invariant: give a row the same bits in every batch.
     """
     if torch.compiler.is_compiling():
-        return tuple(_ops.rank_partials(list(inputs), kind.name, invariant))
+        return tuple(_ops.rank_partials(list(inputs), kind.op.name, invariant))
     x = inputs[0]
     if x.numel() and (x.device.type != "cpu" or arguments.INTERPRETED):
         dtype = torch.promote_types(x.dtype, torch.float32)
@@ -190,11 +121,26 @@ def partials(
         found = plan_of(kind.op, inputs, 1, dtype, None, invariant)(*inputs)
         return found if isinstance(found, tuple) else (found,)
     check_device(x.device)
-    wide = [upcast(each) for each in inputs]
-    if not kind.op.shifted:
-        return kind.sums(*wide)
-    m = maximum(wide[0], 1)
-    return m, *kind.sums(*wide, m)
+    return composite.summary(kind.whole, tuple([upcast(each) for each in inputs]), 1)
+
+
+BLOCK = 256
+"""Rows of a program of the kernels around the message."""
+
+
+def plan_rows(
+    kernel: Any,
+    like: Tensor,
+    outs: list[tuple[Any, torch.dtype]],
+    n_rows: int,
+    numbers: tuple[Any, ...],
+    **constants: Any,
+) -> Plan:
+    """The plan of a kernel that has `BLOCK` of so many rows a program, on the device of a
+    tensor."""
+    constants["BLOCK"] = min(BLOCK, triton.next_power_of_2(n_rows))
+    launch = Launch(kernel, triton.cdiv(n_rows, BLOCK), numbers, constants, {})
+    return Plan((launch,), like.new_empty(0), outs)
 
 
 def merged(kind: Partials, words: Tensor) -> tuple[Tensor, ...]:
@@ -207,30 +153,110 @@ def merged(kind: Partials, words: Tensor) -> tuple[Tensor, ...]:
     Returns:
         As many tensors of n_rows numbers as there are words.
     """
-    if kind.rescaled is None:
+    op = kind.op
+    if not op.shifted:
         return (words[:, 0].sum(0),)
     world, k, n_rows = words.shape
     if world == 1 or not n_rows:
         return words[0].unbind(0)
     # eq: merge
     if torch.compiler.is_compiling() or (words.device.type == "cpu" and not arguments.INTERPRETED):
-        m_parts, *totals = words.unbind(1)
-        m, n = m_parts.amax(0), 1 + kind.op.sums
-        totals[: n - 1] = kind.rescaled(tuple(totals[: n - 1]), m_parts, m)
-        return m, *[each.sum(0) for each in totals]
-    plan = plans.get(key := key_of((merge_ranks_kernel, kind.op), (words,)))
+        parts = words[:, : op.row_results].unbind(1)
+        return *composite.merged(kind.whole, *parts), *words[:, op.row_results :].sum(0)
+    plan = plans.get(key := key_of((merge_ranks_kernel, op), (words,)))
     if plan is None:
-        block = min(256, triton.next_power_of_2(n_rows))
-        plain = k - kind.op.row_results
-        launch = Launch(
+        plan = plan_rows(
             merge_ranks_kernel,
-            triton.cdiv(n_rows, block),
+            words,
+            [((k, n_rows), words.dtype)],
+            n_rows,
             (world, words.stride(0), n_rows),
-            {"OP": kind.op, "PLAIN": plain, "BLOCK": block},
-            {},
+            OP=op,
+            PLAIN=k - op.row_results,
         )
-        plan = plans.keep(key, Plan((launch,), words, [((k, n_rows), words.dtype)]))
+        plan = plans.keep(key, plan)
     return plan(words).unbind(0)
+
+
+def of_all_ranks(kind: Partials, words: tuple[Tensor, ...], shard: Shard) -> tuple[Tensor, ...]:
+    """Send numbers of rows in one message forward, and return those of all ranks as one."""
+    if not len(words[0]):
+        return words
+    header = () if shard.headers is None else (shard.headers[0],)
+    lines = received(*send(torch.cat((*header, *words)), shard), shard)
+    return merged(kind, lines[:, HEADER * len(header) :].unflatten(1, (len(words), -1)))
+
+
+def columns_here(index: Tensor, n_cols: int, start: int) -> Tensor:
+    """Return the columns of classes on this rank; −1 of those on others."""
+    column = index.long() - start
+    return torch.where((column >= 0) & (column < n_cols), column, -1)
+
+
+def picked(x: Tensor, columns: Tensor) -> Tensor:
+    """Return the elements of the columns (n_rows, k), as (k, n_rows); 0 for a column of −1."""
+    if not x.shape[1]:
+        return x.new_zeros(columns.shape).T
+    return torch.where(columns >= 0, x.gather(1, columns.clamp(min=0)), 0.0).T
+
+
+# --8<-- [start:sums]
+class Sums(Function):
+    """The sums of all ranks over their parts of the rows of a matrix; what follows from them is a
+    few numbers for each row, and PyTorch's operators compute it and its gradient.
+
+    Takes elements x, and what there is of a distribution q, classes `index` (n_rows, k), and a
+    further number of rows. Returns m, the sums, the elements of the classes, and the further
+    number, one tensor for each; (n_rows,).
+    """
+
+    @staticmethod
+    def forward(ctx, x, q, index, more, kind: Partials, shard: Shard, invariant, in_place):
+        inputs = (x.detach(),) if q is None else (x.detach(), q.detach())
+        words = partials(kind, inputs, invariant)
+        columns = None
+        if index is not None:
+            columns = columns_here(index, x.shape[1], shard.start)
+            words = (*words, *picked(inputs[0], columns).to(words[0].dtype).unbind(0))
+        words = of_all_ranks(kind, words if more is None else (*words, more), shard)
+        ctx.save_for_backward(x, q, columns, words[0])
+        ctx.arguments = kind, in_place
+        ctx.mark_non_differentiable(words[0])
+        return words
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, _, *g):
+        x, q, columns, m = ctx.saved_tensors
+        kind, in_place = ctx.arguments
+        n, k = kind.op.sums, 0 if columns is None else columns.shape[1]
+        several, dq = k > 1 and x.shape[1] > 0, None
+        if q is not None:  # eq: cross-entropy-distribution-gradient
+            g_d, g_w, g_a = [each.unsqueeze(1) for each in g[:n]]
+            distance = upcast(x) - torch.where(m == -torch.inf, 0.0, m).unsqueeze(1)
+            dx = weighted(g_d, distance.exp()) + torch.where(g_a == 0.0, 0.0, g_a * q)
+            dq = (g_w + weighted(g_a, distance)).to(q.dtype)
+        else:
+            zero = torch.zeros_like(m)
+            column = columns[:, 0] if k == 1 else torch.full_like(m, -1, dtype=torch.int64)
+            at_target = g[n] if k else zero
+            if kind is SUMMARY_AND_ENTROPY:
+                op, numbers = TOKENS_GRADIENT, (at_target, g[0] + g[1], -g[1])
+            else:
+                c = -g[1] if kind is SUMMARY_AND_SUM else zero
+                op, numbers = GRADIENT, (-at_target, g[0], c)
+            out, dtype = (None, m.dtype) if several else (x if in_place else None, x.dtype)
+            dx = operators.finish(op, (x,), (m, column, *numbers), dtype, out)
+        if several:
+            gained = torch.where(columns >= 0, torch.stack(g[n : n + k], 1), 0.0)
+            dx = dx.scatter_add(1, columns.clamp(min=0), gained)
+        if in_place:
+            dx = x.detach().copy_(dx) if several or q is not None else dx
+            torch.autograd.graph.increment_version(x)
+        return dx.to(x.dtype), dq, *(None,) * 6
+
+
+# --8<-- [end:sums]
 
 
 # While a call is traced: an operator that a compiler does not look into.

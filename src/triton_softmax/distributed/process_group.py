@@ -7,7 +7,6 @@ functional ones itself.
 from __future__ import annotations
 
 import math
-import struct
 import weakref
 import zlib
 from typing import Any, NamedTuple
@@ -16,12 +15,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ..arguments import check_dtype, check_group
+
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 BYTES = 512
-"""The size of what a rank says of itself when the ranks agree: numbers, then a sentence."""
-
-_NUMBERS = struct.Struct("<qqqq")
+"""The size of what a rank says of itself when the ranks agree: two numbers, and a sentence."""
 
 ROWS = 1024
 """The fewest rows that are a message of their own, unless there are no more."""
@@ -36,26 +35,6 @@ while another block is read, and each takes the processor about a quarter of a m
 
 HEADER = 2
 """Words that a message begins with."""
-
-
-class Call(NamedTuple):
-    """What has to be the same on all ranks of a group."""
-
-    name: str
-    dtype: torch.dtype
-    sizes: tuple[int, ...]
-    """Of all dimensions but the one that is sharded."""
-    dim: int
-    gradient: bool
-    options: tuple[Any, ...]
-
-    def __str__(self) -> str:
-        sizes = [str(size) for size in self.sizes]
-        shape = ", ".join([*sizes[: self.dim], "*", *sizes[self.dim :]])
-        gradient = "with" if self.gradient else "without"
-        call = f"{self.name} of {str(self.dtype)[6:]} ({shape}) along {self.dim}"
-        options = [str(each) for each in self.options]
-        return "; ".join([f"{call}, {gradient} a gradient", *options])
 
 
 class Shard(NamedTuple):
@@ -83,17 +62,6 @@ all of them, or by none."""
 _MAX_AGREED = 4096
 
 
-def check_group(group: object) -> None:
-    """Raise a TypeError for what is not a process group that this rank is in."""
-    if not dist.is_available():
-        raise RuntimeError("this build of PyTorch has no torch.distributed")
-    if not isinstance(group, dist.ProcessGroup):
-        raise TypeError(
-            f"group must be a torch.distributed.ProcessGroup that this rank is in, not "
-            f"{type(group).__name__}"
-        )
-
-
 def agree(
     group: Any,
     name: str,
@@ -111,7 +79,7 @@ def agree(
     call is traced the other ranks are not asked, and are taken to have as many columns.
 
     Args:
-        group: a process group.
+        group: a process group; None if this rank has all columns.
         name: of the function.
         x: this rank's part.
         dim: the dimension that is sharded, counted from the front.
@@ -124,22 +92,41 @@ def agree(
             to say.
 
     Raises:
-        ValueError: on every rank, if they call different things, or the parts do not fit together.
+        TypeError: `group` is not a process group that this rank is in, or x has another dtype.
+        ValueError: on every rank, if they call different things, or the parts do not fit together;
+            start goes without total; or a call is traced that has to know where its part lies.
     """
     shape, n_cols = x.shape, x.shape[dim]
+    if (start is None) != (total is None):
+        raise ValueError("vocab_start and vocab_size belong together")
+    if group is None:
+        return Shard(None, 0, n_cols)
     if torch.compiler.is_compiling():
+        check_group(group)
+        check_dtype(x.dtype, "the input")
+        if where and start is None:
+            raise ValueError(
+                "under torch.compile the ranks cannot ask each other where their classes lie: give "
+                "vocab_start and vocab_size"
+            )
         return Shard(group, start or 0, total or n_cols * group.size())
+    others = shape[:dim] + shape[dim + 1 :]
     gradient = x.requires_grad and torch.is_grad_enabled()
-    call = Call(name, x.dtype, shape[:dim] + shape[dim + 1 :], dim, gradient, options)
-    key = (call, x.device, n_cols if where and start is None else None)
-    remembered = _agreed.get(group)
+    asked = n_cols if where and start is None else None
+    key = (name, x.dtype, others, dim, gradient, options, total, x.device, asked)
+    remembered = _agreed.get(group) if isinstance(group, dist.ProcessGroup) else None
     shard = None if remembered is None else remembered.get(key)
     if shard is None:
-        lines = _exchanged(group, str(call), (n_cols, -1 if start is None else start), x.device)
-        shard = _checked(group, str(call), lines, n_cols, total, x.device)
+        check_group(group)
+        check_dtype(x.dtype, "the input")
+        sizes = [*map(str, others)]
+        sizes.insert(dim, "*")
+        call = f"{name} of {str(x.dtype)[6:]} ({', '.join(sizes)}) along {dim}; "
+        call += f"{'with' if gradient else 'without'} a gradient"
+        call = "; ".join([call, *map(str, options), *([] if total is None else [f"of {total}"])])
+        shard = _compared(group, call, n_cols, start, total, x.device)
         row_bytes = shard.total * x.element_size() // group.size()
-        blocks = blocks_of(math.prod(call.sizes), row_bytes)
-        shard = shard._replace(blocks=tuple(blocks))
+        shard = shard._replace(blocks=tuple(blocks_of(math.prod(others), row_bytes)))
         remembered = _agreed.setdefault(group, {})
         if len(remembered) >= _MAX_AGREED:
             remembered.clear()
@@ -147,40 +134,23 @@ def agree(
     return shard if start is None else shard._replace(start=start)
 
 
-def _exchanged(
-    group: Any, call: str, numbers: tuple[int, int], device: torch.device
-) -> list[tuple[int, int, str]]:
-    """(columns, start, call) of every rank."""
-    said = call.encode()
-    line = _NUMBERS.pack(*numbers, len(said), zlib.crc32(said)) + said
-    line = line[:BYTES].ljust(BYTES, b"\0")
+def _compared(
+    group: Any, call: str, n_cols: int, start: int | None, total: int | None, device: torch.device
+) -> Shard:
+    """Tell all ranks what this one calls and which columns it has, and compare what they say."""
+    line = f"{n_cols} {-1 if start is None else start} {call}".encode()
+    if len(line) > BYTES:
+        line = line[: BYTES - 16] + f"… {zlib.crc32(call.encode())}".encode()
     lines = torch.zeros(group.size(), BYTES, dtype=torch.uint8)
-    lines[group.rank()] = torch.frombuffer(bytearray(line), dtype=torch.uint8)
+    lines[group.rank(), : len(line)] = torch.frombuffer(bytearray(line), dtype=torch.uint8)
     lines = lines.to(device)
     dist.all_reduce(lines, group=group)
-    found = []
-    for each in lines.cpu():
-        line = bytes(each.tolist())
-        n_cols, start, length, check = _NUMBERS.unpack(line[: _NUMBERS.size])
-        text = line[_NUMBERS.size :][:length].decode(errors="ignore")
-        found.append((n_cols, start, text if len(text.encode()) == length else f"{text}… {check}"))
-    return found
-
-
-def _checked(
-    group: Any,
-    call: str,
-    lines: list[tuple[int, int, str]],
-    n_cols: int,
-    total: int | None,
-    device: torch.device,
-) -> Shard:
-    calls = [line[2] for line in lines]
+    said = [bytes(each.tolist()).rstrip(b"\0").decode(errors="ignore") for each in lines.cpu()]
+    all_sizes, all_starts, calls = zip(*[each.split(" ", 2) for each in said])
     if len(set(calls)) > 1:
         each = "; ".join(f"rank {rank}: {said}" for rank, said in enumerate(calls))
         raise ValueError(f"the ranks of the group do not call the same thing: {each}")
-    sizes = [line[0] for line in lines]
-    starts = [line[1] for line in lines]
+    sizes, starts = [*map(int, all_sizes)], [*map(int, all_starts)]
     if min(starts) < 0:
         starts = [sum(sizes[:rank]) for rank in range(len(sizes))]
     end = 0
@@ -217,19 +187,16 @@ def blocks_of(n_rows: int, row_bytes: int) -> list[slice]:
 
 
 # --8<-- [start:message]
-def send(message: Tensor, shard: Shard, wait: bool = True) -> tuple[Tensor, Any]:
-    """Send a message to all ranks, and receive theirs.
+def send(message: Tensor, shard: Shard) -> tuple[Tensor, Any]:
+    """Send a message to all ranks.
 
     Args:
         message: words, of which the first are a header if the shard has headers.
         shard: of this rank.
-        wait: whether the messages have arrived when this returns.
 
     Returns:
-        The messages, (ranks, words); and if they are on their way what to wait for, or None.
-
-    Raises:
-        RuntimeError: as `check_headers`; or a rank did not send within the time-out of the group.
+        The messages of all ranks, (ranks, words), and what to wait for before they are read; None
+        if they are there.
     """
     group = shard.group
     if group is None or group.size() == 1:
@@ -239,21 +206,22 @@ def send(message: Tensor, shard: Shard, wait: bool = True) -> tuple[Tensor, Any]
         # Functional collectives take the place of this one, which have no handle to wait for.
         _all_gather(lines.view(-1), message, group=group)
         return lines, None
-    work = _all_gather(lines.view(-1), message, group=group, async_op=True)
-    if not wait:
-        return lines, work
+    return lines, _all_gather(lines.view(-1), message, group=group, async_op=True)
+
+
+def received(lines: Tensor, work: Any, shard: Shard) -> Tensor:
+    """Return the messages when they are there.
+
+    Raises:
+        RuntimeError: they belong to different calls, which is looked at on CPUs only, since it
+            would wait for a GPU; or a rank did not send within the time-out of the group.
+    """
     if work is not None:
         work.wait()
-    if shard.headers is not None and message.device.type == "cpu":
-        check_headers(lines)
-    return lines, None
-
-
-def check_headers(lines: Tensor) -> None:
-    """Raise a RuntimeError, on every rank, if messages belong to different calls. This is done on
-    CPUs only: looking would wait for a GPU."""
-    if (lines[:, :HEADER] != lines[0, :HEADER]).any():
-        raise RuntimeError("the ranks of the group have sent words of different calls")
+        if shard.headers is not None and lines.device.type == "cpu":
+            if (lines[:, :HEADER] != lines[0, :HEADER]).any():
+                raise RuntimeError("the ranks of the group have sent words of different calls")
+    return lines
 
 
 # --8<-- [end:message]

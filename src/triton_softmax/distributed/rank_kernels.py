@@ -10,43 +10,36 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ..kernels.device.summaries import merged
+from ..kernels.device.summaries import is_column, merged
+from ..kernels.row_scalars import target_and_factor
 
 
 # --8<-- [start:merge]
 @triton.jit
-def merged_ranks(
-    words_ptr,
-    rows,
-    inside,
-    lines,
-    n_rows,
-    OP: tl.constexpr,
-    PLAIN: tl.constexpr,
-):
+def words_of(ptr, rows, inside, n_rows, COUNT: tl.constexpr):
+    """So many words of rows, from the message of a rank."""
+    words = ()
+    for k in tl.static_range(COUNT):
+        words = words + (tl.load(ptr + k * n_rows + rows, mask=inside, other=0.0),)
+    return words
+
+
+@triton.jit
+def merged_ranks(ptr, rows, inside, lines, n_rows, OP: tl.constexpr, PLAIN: tl.constexpr):
     """The words of all ranks as one, merged in the order of the ranks: (m, the sums and then PLAIN
     plain numbers)."""
     SUMS: tl.constexpr = OP.sums
     world, rank_stride, first = lines
-    words_ptr += first
-    m = tl.load(words_ptr + rows, mask=inside, other=0.0)
-    totals = ()
-    for k in tl.static_range(SUMS + PLAIN):
-        word = tl.load(words_ptr + (1 + k) * n_rows + rows, mask=inside, other=0.0)
-        totals = totals + (word,)
+    ptr += first
+    words = words_of(ptr, rows, inside, n_rows, 1 + SUMS + PLAIN)
     for _ in range(1, world):
-        words_ptr += rank_stride
-        m_rank = tl.load(words_ptr + rows, mask=inside, other=0.0)
-        of_rank = ()
-        for k in tl.static_range(SUMS + PLAIN):
-            word = tl.load(words_ptr + (1 + k) * n_rows + rows, mask=inside, other=0.0)
-            of_rank = of_rank + (word,)
-        m_both, both = merged(m, totals, m_rank, of_rank, None, OP)
+        ptr += rank_stride
+        more = words_of(ptr, rows, inside, n_rows, 1 + SUMS + PLAIN)
+        m, both = merged(words[0], words[1:], more[0], more[1:], None, OP)
         for k in tl.static_range(PLAIN):
-            both = both + (totals[SUMS + k] + of_rank[SUMS + k],)
-        m = m_both
-        totals = both
-    return m, totals
+            both = both + (words[1 + SUMS + k] + more[1 + SUMS + k],)
+        words = (m,) + both
+    return words[0], words[1:]
 
 
 # --8<-- [end:merge]
@@ -128,10 +121,9 @@ def pack_words_kernel(
     for k in tl.static_range(WORDS):
         word = tl.load(in_ptrs[FIRST + k] + rows, mask=inside)
         tl.store(message_ptr + HEADER + k * n_rows + rows, word, mask=inside)
-    there = tl.load(in_ptrs[1] + rows, mask=inside, other=0).to(tl.int64)
-    kept = inside & (there != ignore_index)
-    tl.device_assert((there >= 0) & (there < n_total) | (kept == 0), "a target is out of range")
-    column = there - start
+    target, kept, _ = target_and_factor(in_ptrs[:2], rows, n_rows, n_total, ignore_index, ACC)
+    tl.device_assert(is_column(target, 0, n_total) | (kept == 0), "a target is out of range")
+    column = target - start
     here = kept & (column >= 0) & (column < n_cols)
     place = message_ptr + HEADER + WORDS * n_rows + rows
     offsets = rows * strides[0] + column * strides[1]
@@ -174,20 +166,14 @@ def losses_kernel(
         EACH: whether they are not.
         BLOCK: a power of two.
     """
-    words_ptr, target_ptr = in_ptrs[0], in_ptrs[1]
     lse_ptr, numbers_ptr, loss_ptr = out_ptrs
-    ACC: tl.constexpr = words_ptr.dtype.element_ty
+    ACC: tl.constexpr = in_ptrs[0].dtype.element_ty
     SUMS: tl.constexpr = OP.sums
     rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < n_rows
-    m, totals = merged_ranks(words_ptr, rows, inside, lines, n_rows, OP, PLAIN)
-    target = tl.load(target_ptr + rows, mask=inside, other=0).to(tl.int64)
-    kept = inside & (target != ignore_index)
-    factor = kept.to(ACC)
-    if len(in_ptrs) == 3:
-        right = kept & (target >= 0) & (target < n_total)
-        factor = tl.load(in_ptrs[2] + target, mask=right, other=0.0).to(ACC)
-    elif PLAIN == 2:
+    m, totals = merged_ranks(in_ptrs[0], rows, inside, lines, n_rows, OP, PLAIN)
+    target, kept, factor = target_and_factor(in_ptrs, rows, n_rows, n_total, ignore_index, ACC)
+    if PLAIN == 2:
         factor = totals[SUMS + 1]
     z = kept.to(ACC) * (Z_LOSS if EACH else 0.0)
     numbers = scalars(target, kept, totals[SUMS], factor, z, SMOOTHING, n_total)
@@ -289,13 +275,12 @@ def losses_backward_kernel(
         OP: the gradient of the cross-entropy.
         SMOOTHING, Z_LOSS, BLOCK: as for `losses_kernel`.
     """
-    g_ptr, target_ptr, numbers_ptr = in_ptrs[:3]
+    g_ptr, _, numbers_ptr = in_ptrs[:3]
     column_ptr, out_ptr = out_ptrs
     ACC: tl.constexpr = numbers_ptr.dtype.element_ty
     rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < n_rows
-    target = tl.load(target_ptr + rows, mask=inside, other=0).to(tl.int64)
-    kept = inside & (target != ignore_index)
+    target, kept, _ = target_and_factor(in_ptrs[:2], rows, n_rows, n_total, ignore_index, ACC)
     g = tl.load(g_ptr + rows * g_stride, mask=inside, other=0.0).to(ACC)
     m = tl.load(numbers_ptr + rows, mask=inside, other=0.0)
     d = tl.load(numbers_ptr + n_rows + rows, mask=inside, other=1.0)

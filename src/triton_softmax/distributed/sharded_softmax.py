@@ -7,7 +7,9 @@ one loss, and nothing is sent.
 
 from __future__ import annotations
 
+import importlib
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -16,9 +18,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from .. import composite, operators, plan
-from ..arguments import check_dim, check_dtype, check_modifiers
-from ..launch import Memo
-from ..operations.gradients import GRADIENT
+from ..arguments import PLAIN, check_cut, check_dim, check_dtype, check_modifiers
 from ..operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from ..operations.operation import Operation
 from ..operations.softmax import SOFTMAX, SOFTMAX_VJP
@@ -29,16 +29,16 @@ from .partials import (
     SUMMARY,
     SUMMARY_OF_INFINITIES,
     Partials,
+    Sums,
     merged,
     partials,
 )
-from .process_group import HEADER, Shard, agree, check_group, check_headers, send
+from .process_group import HEADER, Shard, agree, received, send
 
 
 class Normalization(NamedTuple):
     """Softmax, or its logarithm."""
 
-    name: str
     op: Operation
     vjp: Operation
     sums: Partials
@@ -48,41 +48,21 @@ class Normalization(NamedTuple):
 
 
 NORMALIZATIONS = {
-    SOFTMAX: Normalization("softmax", SOFTMAX, SOFTMAX_VJP, PRODUCTS, 0.0),
-    LOG_SOFTMAX: Normalization("log_softmax", LOG_SOFTMAX, LOG_SOFTMAX_VJP, GRADIENTS, -math.inf),
+    "softmax": Normalization(SOFTMAX, SOFTMAX_VJP, PRODUCTS, 0.0),
+    "log_softmax": Normalization(LOG_SOFTMAX, LOG_SOFTMAX_VJP, GRADIENTS, -math.inf),
 }
 
 
-_dimensions = Memo()
-"""Dimensions, counted from the front, of calls that have been checked."""
+def dtensors() -> Any:
+    """Return the module of `DTensor`s, which is imported at the first of them:
+    `torch.distributed.tensor` takes half a second, and most programs do not need it."""
+    return importlib.import_module("..dtensor", __name__)
 
 
 def rows_of(x: Tensor, dim: int) -> Tensor:
     """Return x as a matrix whose rows run along `dim`; a view where possible."""
     moved = x.movedim(dim, -1)
     return moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
-
-
-def check_input(x: Tensor, dim: int, group: Any) -> int:
-    """Return the dimension, counted from the front, after the checks that need no other rank.
-
-    Raises:
-        TypeError: `group` is not a process group, or x has another dtype.
-        IndexError: there is no such dimension.
-    """
-    if group is not None:
-        check_group(group)
-    check_dtype(x.dtype, "the input")
-    return check_dim(dim, x.dim())
-
-
-def of_all_ranks(kind: Partials, words: tuple[Tensor, ...], shard: Shard) -> tuple[Tensor, ...]:
-    """Send numbers of rows in one message forward, and return those of all ranks as one."""
-    if not len(words[0]):
-        return words
-    header = () if shard.headers is None else (shard.headers[0],)
-    lines, _ = send(torch.cat((*header, *words)), shard)
-    return merged(kind, lines[:, HEADER * len(header) :].unflatten(1, (len(words), -1)))
 
 
 # --8<-- [start:softmax]
@@ -106,7 +86,7 @@ def _over_ranks(
             return symmetric_memory.run(op, inputs, shard)
     if not len(x):
         return torch.empty_like(x, memory_format=torch.contiguous_format)
-    one = len(shard.blocks) == 1
+    one, first = len(shard.blocks) == 1, 0 if shard.headers is None else HEADER
     y = None if one else torch.empty(x.shape, dtype=x.dtype, device=x.device)
     finish = operators.finish if compiling else plan.finish
     sent = None
@@ -117,18 +97,14 @@ def _over_ranks(
             words = partials(kind, rows, invariant)
             if shard.headers is not None:
                 words = (shard.headers[int(backward)], *words)
-            lines, work = send(torch.cat(words), shard, wait=one)
-            sent = block, rows, lines, work
+            sent = block, rows, *send(torch.cat(words), shard)
         if waiting is not None:
             at, rows, lines, work = waiting
-            if work is not None:
-                work.wait()
-                if lines.device.type == "cpu":
-                    check_headers(lines)
-            lines = lines if shard.headers is None else lines[:, HEADER:]
+            lines = received(lines, work, shard)[:, first:]
             # eq: merge
             numbers = merged(kind, lines.unflatten(1, (-1, len(rows[0]))))
-            found = finish(op, rows, numbers, x.dtype, None if y is None else y[at])
+            out = None if y is None else y[at]
+            found = finish(op, rows, numbers, x.dtype, out)
     return found if y is None else y
 
 
@@ -155,114 +131,96 @@ class _Normalized(Function):
 
 
 def normalize(
-    op: Operation,
-    x: Tensor,
+    function: Callable[..., Tensor],
+    x: Any,
     group: Any,
     dim: int,
     dtype: torch.dtype | None,
+    implementation: str | None,
     invariant: bool,
     modifiers: tuple[Any, ...] | None = None,
-) -> Tensor:
-    """Return the part that this rank has of softmax or log-softmax, whichever the operation is.
+    out: Any = None,
+) -> Any:
+    """Return softmax or log-softmax: the part of it that this rank has, or a `DTensor`.
 
     Args:
-        op: the operation.
-        x: the part of the input.
-        group: of the ranks that have the other parts.
-        dim, dtype: as for `softmax`.
-        invariant: give a row the same bits in every batch.
-        modifiers: the fields of `Modifiers`, which PyTorch's operators apply to this rank's part
-            first; no causal mask, and no sink.
+        function: the public function.
+        x, group, dim, dtype, implementation, out: its arguments.
+        invariant: whether the call is batch-invariant.
+        modifiers: its arguments of the names in `Modifiers`, in that order. PyTorch's operators
+            apply them to this rank's part first.
 
     Raises:
-        NotImplementedError: a modifier that all elements of a row share wants a gradient.
+        NotImplementedError: a modifier that all elements of a row share wants a gradient; and as
+            `check_cut`.
     """
+    if type(x) not in PLAIN or implementation is not None or modifiers is not None:
+        check_cut(x, group, implementation, modifiers, out)
+    if group is None:
+        return dtensors().normalize(function, x, dim, dtype, implementation, invariant, modifiers)
     if dtype is None and x.device.type != "cpu" and torch.is_autocast_enabled(x.device.type):
         dtype = composite.accumulator(x.dtype)
     if dtype is not None:
         check_dtype(dtype, "the argument dtype")
         x = x.to(dtype)
-    shape, kind, gone = x.shape, NORMALIZATIONS[op], None
-    key, traced = (x.dim(), x.dtype, dim, type(group)), torch.compiler.is_compiling()
-    known = None if traced else _dimensions.get(key)
-    dim = check_input(x, dim, group) if known is None else known
-    if known is None and not traced:
-        _dimensions.keep(key, dim)
-    if not shape:
-        x = x.reshape(1)
+    shape, kind, gone = x.shape, NORMALIZATIONS[function.__name__], None
+    dim = check_dim(dim, x.dim())
+    x = x if shape else x.reshape(1)
     if modifiers is not None:
-        modifiers = check_modifiers(x, dim, *modifiers)
-        for each in (modifiers.scale, modifiers.bias):
+        modifiers = given = check_modifiers(x, dim, *modifiers)
+        for each in (given.scale, given.bias):
             if isinstance(each, Tensor) and each.requires_grad:
                 if each.shape[dim - x.dim() :][:1] in ((), (1,)):
                     raise NotImplementedError(
                         "a gradient is not summed over ranks for scale and bias"
                     )
         dtype = x.dtype
-        x = composite.modified_elements(x, modifiers)
+        x = composite.modified_elements(x, given)
         gone = x == -torch.inf
-        if modifiers.where is not None:
-            gone = gone | ~modifiers.where
+        if given.where is not None:
+            gone = gone | ~given.where
         x = torch.where(gone, -torch.inf, x)
-    pushed = not traced and group in symmetric_memory.buffers
+    pushed = not torch.compiler.is_compiling() and group in symmetric_memory.buffers
     options = ("batch-invariant",) * invariant + ("words are pushed",) * pushed
-    shard = agree(group, kind.name, x, dim, options, where=pushed)
-    if x.dim() == 2 and dim == 1:
-        y = _Normalized.apply(x, shard, kind, invariant)
-    else:
-        y = _Normalized.apply(rows_of(x, dim), shard, kind, invariant)
+    shard = agree(group, function.__name__, x, dim, options, where=pushed)
+    rows = x if x.dim() == 2 and dim == 1 else rows_of(x, dim)
+    y = _Normalized.apply(rows, shard, kind, invariant)
+    if rows is not x:
         y = y.view(x.movedim(dim, -1).shape).movedim(-1, dim).contiguous().view(shape)
-    if modifiers is None:
+    if gone is None:
         return y
     return (torch.where(gone, kind.empty, y) if modifiers.safe else y).to(dtype)  # pyright: ignore
 
 
-class _Logsumexp(Function):
-    """Log-sum-exp of the rows of a matrix, the same number on all ranks."""
-
-    @staticmethod
-    def forward(ctx, x, shard: Shard, invariant: bool):
-        kind = SUMMARY_OF_INFINITIES
-        m, d = of_all_ranks(kind, partials(kind, (x.detach(),), invariant), shard)
-        ctx.save_for_backward(x, m, d)
-        # eq: lse-from-summary
-        # An infinite m is itself the result, unless a NaN in the row has made d one.
-        return torch.where(m.isinf() & (d == d), m, m + d.log()).to(x.dtype)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, g):
-        x, m, d = ctx.saved_tensors
-        zero = torch.zeros_like(m)
-        nowhere = torch.full_like(m, -1, dtype=torch.int64)
-        # Beside +inf, which has the whole gradient and no number for it, all others have 0.
-        numbers = (m, nowhere, zero, g.to(m.dtype) / d, zero)
-        return operators.finish(GRADIENT, (x,), numbers, x.dtype), None, None
-
-
 def logsumexp(
-    x: Tensor,
+    function: Callable[..., Tensor],
+    x: Any,
+    group: Any,
     dim: int | tuple[int, ...] | list[int],
     keepdim: bool,
-    group: Any,
     invariant: bool,
-) -> Tensor:
-    """Return log-sum-exp of all parts, on every rank."""
-    check_group(group)
+) -> Any:
+    """Return log-sum-exp of all parts, on every rank; the arguments are as for `normalize`."""
+    if type(x) not in PLAIN:
+        check_cut(x, group)
+    if group is None:
+        return dtensors().logsumexp(function, x, dim, keepdim, invariant)
     dims = [dim] if isinstance(dim, int) else list(dim)
     dims = [check_dim(each, x.dim()) for each in dims]
     if len(set(dims)) != len(dims) or not dims:
         raise ValueError(f"dim names a dimension twice, or none: {tuple(dims)}")
-    shape = x.shape
+    shape, last = x.shape, dims[0]
     if len(dims) > 1:
         # A part of each row, as one dimension.
         kept = [size for i, size in enumerate(shape) if i not in dims]
         x = x.movedim(dims, list(range(-len(dims), 0)))
-        x = x.reshape(*kept, math.prod(shape[i] for i in dims))
-    last = check_input(x, dims[0] if len(dims) == 1 else -1, group)
+        x, last = x.reshape(*kept, math.prod(shape[i] for i in dims)), len(kept)
     x = x if x.dim() else x.reshape(1)
     shard = agree(group, "logsumexp", x, last, (f"dims {dims}",), where=False)
-    lse = _Logsumexp.apply(rows_of(x, last), shard, invariant)
+    rows = rows_of(x, last)
+    m, d = Sums.apply(rows, None, None, None, SUMMARY_OF_INFINITIES, shard, invariant, False)
+    # eq: lse-from-summary
+    lse = (m + d.log()).to(x.dtype)
     if keepdim:
         return lse.view([1 if i in dims else size for i, size in enumerate(shape)])
     return lse.view([size for i, size in enumerate(shape) if i not in dims])

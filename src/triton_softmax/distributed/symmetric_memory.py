@@ -30,20 +30,20 @@ import triton.language as tl
 from torch import Tensor
 
 from .. import arguments
-from ..config.space import LONGEST_CHUNK, SplitRows, Traits, vector_width
-from ..kernels.device import exchange
-from ..kernels.device.exchange import unpack_summaries, word_of
+from ..arguments import check_group
+from ..config import Choice, Device, Traits, space
+from ..kernels.device.exchange import poll, unpack_summaries, word_of
 from ..kernels.device.names import with_operation
 from ..kernels.split_rows import Rows, load_chunk, summarise, write_chunk
 from ..launch import Launch, cuda_index, current_device, plans
 from ..operations.operation import Operation
 from ..plan import device_of, key_of, traits_of
-from .process_group import Shard, check_group
+from .process_group import Shard
 
 LEAST_COLS = 2048
 """Of the largest part: shorter ones would leave most of a program idle."""
 
-BLOCK = LONGEST_CHUNK
+BLOCK = space.LONGEST_CHUNK
 """Columns of a chunk at most."""
 
 LEAST_WORDS = 1 << 16
@@ -86,29 +86,6 @@ def ticks(lane, TIMED: tl.constexpr):
         return tl.max(lane, axis=0).to(tl.int64) * 0
 
 
-@triton.constexpr_function
-def _poll_assembly():
-    """As on one GPU, but of words that another one writes."""
-    return exchange._poll_assembly(1, 0).replace("ld.relaxed.gpu", "ld.relaxed.sys")
-
-
-@triton.jit
-def poll(pointers, wanted, TIMED: tl.constexpr):
-    """Words, 0 where one is missing; where there is a clock, after a while."""
-    if TIMED:
-        addresses = tl.where(wanted, pointers.to(tl.int64), 0)
-        return tl.inline_asm_elementwise(
-            _poll_assembly(),
-            "=&l,l,r",
-            [addresses, tl.zeros_like(addresses).to(tl.int32) + POLLS],
-            dtype=tl.int64,
-            is_pure=False,
-            pack=1,
-        )
-    else:
-        return tl.load(pointers, mask=wanted, other=1, volatile=True)
-
-
 @triton.jit
 def words_of_row(
     mine, status_ptrs, task, n_tasks, n_chunks, limit,
@@ -129,13 +106,13 @@ def words_of_row(
     source, chunk = lane // CHUNKS, lane % CHUNKS
     live = (source < WORLD) & (chunk < n_chunks)
     pointers = mine + source.to(tl.int64) * n_tasks + task // n_chunks * n_chunks + chunk
-    found = poll(pointers, live, TIMED)
+    found = poll(pointers, live, POLLS, TIMED, 0, 1, "sys")
     missing = tl.sum((found == 0).to(tl.int32), axis=0)
     if missing > 0:
         since = ticks(lane, TIMED)
         rounds, gone = 0, 0
         while (missing > 0) & (gone == 0):
-            found = poll(pointers, live, TIMED)
+            found = poll(pointers, live, POLLS, TIMED, 0, 1, "sys")
             missing = tl.sum((found == 0).to(tl.int32), axis=0)
             rounds += 1
             late = rounds + ticks(lane, TIMED) - since > limit
@@ -231,7 +208,7 @@ def pushed_rows_kernel(
 
 
 # --8<-- [start:buffers]
-def symmetric(n_words: int, group: Any, device: torch.device) -> tuple[list[Tensor], Any]:
+def shared(n_words: int, group: Any, device: torch.device) -> tuple[list[Tensor], Any]:
     """Return words in the memory of every rank, which all ranks can write; and what has to be kept
     as long as they are used.
 
@@ -246,10 +223,6 @@ def symmetric(n_words: int, group: Any, device: torch.device) -> tuple[list[Tens
     handle = memory.rendezvous(mine, group)
     ranks = range(group.size())
     return [handle.get_buffer(rank, (n_words,), torch.int64) for rank in ranks], (mine, handle)
-
-
-shared = symmetric
-"""How memory is shared between ranks."""
 
 
 class Buffers:
@@ -279,7 +252,8 @@ class Buffers:
             return
         self._synchronize()
         self.size = triton.next_power_of_2(max(n_words, LEAST_WORDS))
-        self.of_ranks, self.kept = shared(3 * self.size, self.group, self.device)
+        of_ranks, self.kept = shared(3 * self.size, self.group, self.device)
+        self.of_ranks = [each.view(3, self.size) for each in of_ranks]
         self.of_ranks[self.group.rank()].zero_()
         self.turn, self.used = 0, [0, 0, 0]
         self._synchronize()
@@ -299,16 +273,11 @@ class Buffers:
                 stream.wait_stream(self.stream)
             self.stream = stream
         rank, turn = self.group.rank(), self.turn
-        # The turn after next has been the last one: its words have been read.
-        after_next = (turn + 2) % 3
-        if self.used[after_next]:
-            start = after_next * self.size
-            self.of_ranks[rank][start : start + self.used[after_next]].zero_()
-            self.used[after_next] = 0
-        self.used[turn] = n_words
-        self.turn = (turn + 1) % 3
-        start = turn * self.size
-        here = [each[start : start + n_words] for each in self.of_ranks]
+        self.turn, after_next = (turn + 1) % 3, (turn + 2) % 3
+        if self.used[after_next]:  # it has been the last one, and its words have been read
+            self.of_ranks[rank][after_next, : self.used[after_next]].zero_()
+        self.used[after_next], self.used[turn] = 0, n_words
+        here = [each[turn, :n_words] for each in self.of_ranks]
         return (here[rank], *here)
 
     def check(self) -> None:
@@ -382,14 +351,16 @@ def takes(shard: Shard, x: Tensor) -> bool:
         return False
     if x.is_cuda and torch.cuda.is_current_stream_capturing():
         return False
-    n_chunks = _chunks(shard.widest)
+    n_chunks = triton.cdiv(shard.widest, _block(shard.widest))
     fits = n_chunks <= MOST_CHUNKS and n_chunks * shard.group.size() <= MOST_WORDS
     return fits and len(x) * n_chunks < 2**30
 
 
-def _chunks(widest: int) -> int:
-    # In the interpreter a program after another runs, and none may wait for one of its own rank.
-    return 1 if arguments.INTERPRETED else triton.cdiv(widest, BLOCK)
+def _block(widest: int) -> int:
+    """Columns of a chunk at most. In the interpreter a program after another runs, and none may
+    wait for one of its own rank."""
+    whole = triton.next_power_of_2(widest)
+    return whole if arguments.INTERPRETED else min(BLOCK, whole)
 
 
 def run(op: Operation, inputs: tuple[Tensor, ...], shard: Shard) -> Tensor:
@@ -414,74 +385,54 @@ def run(op: Operation, inputs: tuple[Tensor, ...], shard: Shard) -> Tensor:
     return out
 
 
-def choose(
-    traits: Traits,
-    held: int,
-    vector: int,
-    edges: bool,
-    block: int,
-    n_chunks: int,
-    world: int,
-    nvidia: bool,
-) -> tuple[SplitRows, int, int]:
-    """Return the constants for parts of rows that lie like this: how they are read and written,
-    chunks of a part as a power of two, and registers of a thread.
+def choose(rows: space.Rows, block: int, traits: Traits, world: int, device: Device) -> Choice:
+    """Return how parts of rows are split into chunks.
 
     Args:
-        traits: of the operation.
-        held: bytes of the widest element that is read.
-        vector: elements that one access moves.
-        edges: rows do not all start and end on a vector.
+        rows: of the largest part.
         block: columns of a chunk at most, a power of two.
-        n_chunks: chunks of a part.
+        traits: of the operation.
         world: number of ranks.
-        nvidia: see `config.Device`.
+        device: what they run on.
     """
-    chunks = triton.next_power_of_2(n_chunks)
-    pairs = held == 2 and vector > 1
-    how = SplitRows(
-        block=block,
-        vector=vector,
-        edges=edges,
-        pairs=pairs,
-        barrier=pairs and nvidia,
-        keep_terms=traits.keeps_terms and held == 4,
-        depth=1 if (held, traits.inputs) == (2, 1) else 0,
-        wait=nvidia,
-        backoff=0,
-        publish=True,
-        write=True,
-        words=max(triton.next_power_of_2(world * chunks), 32 * NUM_WARPS),
-        polls=1,
+    plain, more = REGISTERS[rows.itemsize, traits.inputs]
+    simple = (traits.keeps_terms or traits.inputs == 2) and not rows.edges
+    registers = 255 if rows.vector == 1 else plain if simple else more
+    keep_terms = traits.keeps_terms and rows.itemsize == 4
+    depth = 1 if (rows.itemsize, traits.inputs) == (2, 1) else 0
+    taken = space.Candidate(block, registers, NUM_WARPS, keep_terms, depth)
+    choice = space.split_rows(taken, rows, traits, device)
+    words = world * triton.next_power_of_2(choice.n_chunks)
+    lanes, _ = space.lanes_and_polls(words, NUM_WARPS)
+    return choice._replace(
+        how=choice.how._replace(words=lanes, polls=1),  # pyright: ignore[reportCallIssue]
+        max_programs=device.resident_programs(registers, NUM_WARPS),
     )
-    plain, more = REGISTERS[held, traits.inputs]
-    simple = traits.keeps_terms or traits.inputs == 2
-    registers = 255 if vector == 1 else plain if simple and not edges else more
-    return how, chunks, registers
 
 
 def _planned(op: Operation, tensors: tuple[Tensor, ...], shard: Shard) -> tuple[Launch, int]:
     """(launch, words in a buffer) for inputs and a result that lie like these."""
-    world, out = shard.group.size(), tensors[-1]
-    n_rows, n_cols = out.shape
+    world, device, (n_rows, n_cols) = shard.group.size(), device_of(tensors[0]), tensors[0].shape
     strides = tuple([max(1, each.stride(0)) for each in tensors])
     sizes = [each.element_size() for each in tensors]
     addresses = tuple([each.data_ptr() for each in tensors])
-    vector = vector_width(min(sizes), addresses, strides)
-    edges = any(count % vector for count in (n_cols, *strides))
-    nvidia = out.is_cuda and torch.version.hip is None
-    n_chunks = _chunks(shard.widest)
-    block = BLOCK if n_chunks > 1 else triton.next_power_of_2(shard.widest)
-    how, chunks, registers = choose(
-        traits_of(op), max(sizes[:-1]), vector, edges, block, n_chunks, world, nvidia
-    )
+    rows = space.rows_of(n_rows, n_cols, min(sizes), addresses, strides, max(sizes[:-1]))
+    widest, block = rows._replace(n_cols=shard.widest), _block(shard.widest)
+    choice = choose(widest, block, traits_of(op), world, device)
+    n_chunks, vector = choice.n_chunks, rows.vector
     chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), vector) * vector
-    limit = int(buffers[shard.group].timeout * (1e9 if nvidia else 1e3))
+    limit = int(buffers[shard.group].timeout * (1e9 if device.nvidia else 1e3))
     numbers = (strides[:-1], strides[-1:], (n_rows, n_cols), (n_chunks, chunk_cols))
     numbers += (shard.group.rank(), limit)
-    constants = {"OP": op, "HOW": how, "CHUNKS": chunks, "TIMED": nvidia}
-    options = {"num_warps": NUM_WARPS, **({"maxnreg": registers} if nvidia else {})}
-    at_once = device_of(out).resident_programs(registers, NUM_WARPS)
-    programs = min(n_rows * n_chunks, at_once)
-    launch = Launch(pushed_rows_kernel, programs, numbers, constants, options)
+    constants = {"OP": op, "HOW": choice.how, "CHUNKS": triton.next_power_of_2(n_chunks)}
+    options = {"num_warps": NUM_WARPS}
+    if choice.max_registers is not None:
+        options["maxnreg"] = choice.max_registers
+    launch = Launch(
+        pushed_rows_kernel,
+        choice.programs(n_rows),
+        numbers,
+        {**constants, "TIMED": device.nvidia},
+        options,
+    )
     return launch, world * n_rows * n_chunks

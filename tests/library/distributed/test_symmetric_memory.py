@@ -10,6 +10,8 @@ import torch
 from compiling import compiled
 from ranks import Failed, Ranks
 from softmax_bench.compilation import OPERATIONS, Request
+from triton_softmax.config import Device
+from triton_softmax.config.space import Rows
 from triton_softmax.distributed import symmetric_memory
 from triton_softmax.plan import traits_of
 
@@ -84,9 +86,9 @@ def test_compiles_without_spills(name, dtype, edges):
     inputs, size = (2 if "backward" in name else 1), (2 if dtype == "bf16" else 4)
     module, _, op = OPERATIONS[name].partition(":")
     traits = traits_of(getattr(importlib.import_module(module), op))
-    how, chunks, registers = symmetric_memory.choose(
-        traits, size, 16 // size, edges, 8192, 8, 2, True
-    )
+    rows = Rows(64, 65_536, size, 16 // size, edges, 16 // size)
+    choice = symmetric_memory.choose(rows, 8192, traits, 2, Device(132, nvidia=True))
+    assert choice.n_chunks == 8
     signature = {
         "in_ptrs": (f"*{dtype}",) * inputs,
         "out_ptrs": (f"*{dtype}", *("*i64",) * 5),
@@ -96,14 +98,14 @@ def test_compiles_without_spills(name, dtype, edges):
         "rank": "i32",
         "limit": "i64",
     }
-    constants = {"OP": OPERATIONS[name], "HOW": how, "CHUNKS": chunks}
+    constants = {"OP": OPERATIONS[name], "HOW": choice.how, "CHUNKS": choice.n_chunks}
     result = compiled(
         Request(
             "triton_softmax.distributed.symmetric_memory:pushed_rows_kernel",
             signature,
             {**constants, "TIMED": True},
             num_warps=symmetric_memory.NUM_WARPS,
-            max_registers=registers,
+            max_registers=choice.max_registers,
         )
     )
     assert result.spill_bytes == 0

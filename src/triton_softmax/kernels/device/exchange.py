@@ -99,8 +99,8 @@ def prefetch(pointers, WAIT: tl.constexpr):
 
 # --8<-- [start:poll]
 @triton.constexpr_function
-def _poll_assembly(n_words, backoff):
-    """PTX that polls for n_words words at once.
+def _poll_assembly(n_words, backoff, scope="gpu"):
+    """PTX that polls for n_words words at once, which programs of the scope write.
 
     It sleeps `backoff` nanoseconds first, which leaves the cache to those who still read. It polls
     again while a thread of the warp misses a word and polls are left.
@@ -118,7 +118,7 @@ def _poll_assembly(n_words, backoff):
         lines += [f"setp.ne.s64 missing{i}, ${n_words + i}, 0;", f"mov.b64 ${i}, 1;"]
     lines += [f"nanosleep.u32 {backoff};"] if backoff else []
     lines += ["POLL:"]
-    lines += [f"@missing{i} ld.relaxed.gpu.global.b64 ${i}, [${n_words + i}];" for i in each]
+    lines += [f"@missing{i} ld.relaxed.{scope}.global.b64 ${i}, [${n_words + i}];" for i in each]
     lines += [f"setp.eq.s64 missing{i}, ${i}, 0;" for i in each]
     lines += ["mov.pred again, missing0;"]
     lines += [f"or.pred again, again, missing{i};" for i in each[1:]]
@@ -140,7 +140,13 @@ def _poll_constraints(n_words):
 
 @triton.jit
 def poll(
-    pointers, wanted, max_polls, WAIT: tl.constexpr, BACKOFF: tl.constexpr, AT_ONCE: tl.constexpr
+    pointers,
+    wanted,
+    max_polls,
+    WAIT: tl.constexpr,
+    BACKOFF: tl.constexpr,
+    AT_ONCE: tl.constexpr,
+    SCOPE: tl.constexpr = "gpu",
 ):
     """Words, zero where one is missing, 1 where none is wanted.
 
@@ -154,11 +160,12 @@ def poll(
         WAIT: poll again; NVIDIA only.
         BACKOFF: nanoseconds before the first poll.
         AT_ONCE: words that a thread polls for at once: their number over that of the threads.
+        SCOPE: "gpu", or "sys" where programs on other GPUs write them.
     """
     if WAIT:
         addresses = tl.where(wanted, pointers.to(tl.int64), 0)
         return tl.inline_asm_elementwise(
-            _poll_assembly(AT_ONCE, BACKOFF),
+            _poll_assembly(AT_ONCE, BACKOFF, SCOPE),
             _poll_constraints(AT_ONCE),
             [addresses, tl.zeros_like(addresses).to(tl.int32) + max_polls],
             dtype=tl.int64,
