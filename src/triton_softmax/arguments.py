@@ -528,6 +528,14 @@ def check_cut(
         raise ValueError("implementation= names a kernel for whole rows; a group has parts of them")
 
 
+def check_gradients_of_part(modifiers: Modifiers, dim: int) -> None:
+    """Raise a NotImplementedError if a scale or bias that all elements of a row share wants a
+    gradient; `dim` counts from the end."""
+    for each in (modifiers.scale, modifiers.bias):
+        if isinstance(each, Tensor) and each.requires_grad and each.shape[dim:][:1] in ((), (1,)):
+            raise NotImplementedError("a gradient is not summed over ranks for scale and bias")
+
+
 def check_loss_of_part(
     x: Tensor,
     target: Tensor,

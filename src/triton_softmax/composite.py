@@ -70,8 +70,8 @@ TERMS_OF: dict[Operation, Callable[..., tuple[Tensor, ...]]] = {
     SOFTMAX_VJP: lambda y, dy: (y * dy,),
     LOG_SOFTMAX_VJP: lambda y, dy: (dy,),
 }
-"""The terms that an operation sums, from its inputs. If it has a maximum m, t = x − m and e = exp(t)
-come before these."""
+"""The terms that an operation sums, from its inputs; of one that has a maximum m, from e = exp(t),
+t = x − m and these."""
 
 RESCALE_OF: dict[Operation, Callable[..., tuple[Tensor, ...]]] = {
     SOFTMAX: lambda e, t, d: (d * e,),

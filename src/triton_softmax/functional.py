@@ -295,7 +295,10 @@ def logsumexp(
         dim = check_axis(dim, axis)
     x, invariant = input, bool(batch_invariant or arguments.contexts)
     if group is not None or (type(x) not in PLAIN and distributed.on_mesh(x)):
-        return distributed.logsumexp(logsumexp, x, group, dim, keepdim, invariant)
+        if group is None or isinstance(dim, int) or not isinstance(x, Tensor):
+            return distributed.logsumexp(logsumexp, x, group, dim, keepdim, invariant)
+        dims = [check_dim(check_int(each), x.dim()) for each in dim]
+        return _logsumexp_of_dims(x, dims, keepdim, invariant, group)
     if type(dim) is int and nobody_watches(x):
         if not x.is_floating_point():
             x = _promoted(x)
@@ -322,19 +325,21 @@ def _promoted(x: Tensor) -> Tensor:
     return x.to(torch.get_default_dtype())
 
 
-def _logsumexp_of_dims(x: Tensor, dims: list[int], keepdim: bool, invariant: bool) -> Tensor:
+def _logsumexp_of_dims(
+    x: Tensor, dims: list[int], keepdim: bool, invariant: bool, group: Any = None
+) -> Tensor:
     """Reduce several dimensions as one: they move to the end and are flattened there."""
     if len(set(dims)) < len(dims):
         raise ValueError(f"dim names a dimension twice: {tuple(dims)}")
     if x.dim() == 0:
-        return logsumexp(x, 0, batch_invariant=invariant)
+        return logsumexp(x, 0, batch_invariant=invariant, group=group)
     if not dims:
         raise ValueError("dim is an empty tuple; name at least one dimension")
     kept = [size for i, size in enumerate(x.shape) if i not in dims]
     rows = x.movedim(dims, list(range(-len(dims), 0))).reshape(
         *kept, math.prod([x.shape[i] for i in dims])
     )
-    lse = logsumexp(rows, -1, batch_invariant=invariant)
+    lse = logsumexp(rows, -1, batch_invariant=invariant, group=group)
     if keepdim:
         return lse.reshape([1 if i in dims else size for i, size in enumerate(x.shape)])
     return lse

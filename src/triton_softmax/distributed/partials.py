@@ -9,7 +9,7 @@ traced, the sums of a few ranks are merged by PyTorch's operators.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
@@ -48,60 +48,56 @@ def _sums(m, totals, numbers):
     return totals
 
 
-class Partials(NamedTuple):
-    """What a rank sends of an operation."""
-
-    op: Operation
-    """It ends with m (if it has one) and its sums as numbers of the row."""
-    whole: Operation
-    """The operation that does not end early."""
-
-    @classmethod
-    def of(cls, name: str, op: Operation) -> Partials:
-        """Return the partials of an operation, under a name of their own."""
-        partial = replace(
-            op,
-            name=name,
-            finish=None,
-            finish_terms=None,
-            finish_at=None,
-            adjust=None,
-            numbers=0,
-            finish_row=_maximum_and_sums if op.shifted else _sums,
-            row_results=op.sums + op.shifted,
-        )
-        return ALL.setdefault(name, cls(partial, op))
+def partial(name: str, op: Operation) -> Operation:
+    """Return what a rank sends of an operation: it ends with m (if it has one) and its sums, as
+    numbers of the row."""
+    ends_early = replace(
+        op,
+        name=name,
+        finish=None,
+        finish_terms=None,
+        finish_at=None,
+        adjust=None,
+        numbers=0,
+        finish_row=_maximum_and_sums if op.shifted else _sums,
+        row_results=op.sums + op.shifted,
+    )
+    WHOLE[ends_early] = op
+    return ends_early
 
 
-ALL: dict[str, Partials] = {}
-"""Partials by the names that an operator can take."""
+WHOLE: dict[Operation, Operation] = {}
+"""What each operation of this module is a part of."""
 # --8<-- [end:partials]
 
 
-SUMMARY = Partials.of("rank_summary", SOFTMAX)
+SUMMARY = partial("rank_summary", SOFTMAX)
 """m and the denominator d, of softmax, log-softmax and cross-entropy."""
 
-SUMMARY_OF_INFINITIES = Partials.of("rank_summary_of_infinities", LOGSUMEXP)
+SUMMARY_OF_INFINITIES = partial("rank_summary_of_infinities", LOGSUMEXP)
 """m and d of log-sum-exp, whose result may be +inf."""
 
-SUMMARY_AND_SUM = Partials.of("rank_summary_and_sum", CROSS_ENTROPY_SMOOTHED)
+SUMMARY_AND_SUM = partial("rank_summary_and_sum", CROSS_ENTROPY_SMOOTHED)
 """m, d and the sum of x."""
 
-SUMMARY_AND_ENTROPY = Partials.of("rank_summary_and_entropy", ENTROPY)
+SUMMARY_AND_ENTROPY = partial("rank_summary_and_entropy", ENTROPY)
 """m, d and the sum of exp(x − m)·(x − m)."""
 
-SUMMARY_AND_DISTRIBUTION = Partials.of("rank_summary_and_distribution", DISTRIBUTION)
+SUMMARY_AND_DISTRIBUTION = partial("rank_summary_and_distribution", DISTRIBUTION)
 """m, d, the sum of a distribution q, and that of q·(x − m)."""
 
-PRODUCTS = Partials.of("rank_products", SOFTMAX_VJP)
+PRODUCTS = partial("rank_products", SOFTMAX_VJP)
 """The sum of y·dy."""
 
-GRADIENTS = Partials.of("rank_gradients", LOG_SOFTMAX_VJP)
+GRADIENTS = partial("rank_gradients", LOG_SOFTMAX_VJP)
 """The sum of dy."""
+
+ALL = {op.name: op for op in WHOLE}
+"""By the names that an operator can take."""
 
 
 def partials(
-    kind: Partials, inputs: tuple[Tensor, ...], invariant: bool = False
+    kind: Operation, inputs: tuple[Tensor, ...], invariant: bool = False
 ) -> tuple[Tensor, ...]:
     """Return m, if there is one, and the sums of each row; those of nothing if there is nothing.
 
@@ -111,17 +107,17 @@ def partials(
         invariant: give a row the same bits in every batch.
     """
     if torch.compiler.is_compiling():
-        return tuple(_ops.rank_partials(list(inputs), kind.op.name, invariant))
+        return tuple(_ops.rank_partials(list(inputs), kind.name, invariant))
     x = inputs[0]
     if x.numel() and (x.device.type != "cpu" or arguments.INTERPRETED):
         dtype = torch.promote_types(x.dtype, torch.float32)
         if kind is SUMMARY_AND_DISTRIBUTION:
             modifiers = Modifiers()
-            return run_modified(kind.op, inputs, (), modifiers, 1, dtype, invariant=invariant)
-        found = plan_of(kind.op, inputs, 1, dtype, None, invariant)(*inputs)
+            return run_modified(kind, inputs, (), modifiers, 1, dtype, invariant=invariant)
+        found = plan_of(kind, inputs, 1, dtype, None, invariant)(*inputs)
         return found if isinstance(found, tuple) else (found,)
     check_device(x.device)
-    return composite.summary(kind.whole, tuple([upcast(each) for each in inputs]), 1)
+    return composite.summary(WHOLE[kind], tuple([upcast(each) for each in inputs]), 1)
 
 
 BLOCK = 256
@@ -143,7 +139,7 @@ def plan_rows(
     return Plan((launch,), like.new_empty(0), outs)
 
 
-def merged(kind: Partials, words: Tensor) -> tuple[Tensor, ...]:
+def merged(kind: Operation, words: Tensor) -> tuple[Tensor, ...]:
     """Return the partials of all ranks as one.
 
     Args:
@@ -153,17 +149,16 @@ def merged(kind: Partials, words: Tensor) -> tuple[Tensor, ...]:
     Returns:
         As many tensors of n_rows numbers as there are words.
     """
-    op = kind.op
-    if not op.shifted:
+    if not kind.shifted:
         return (words[:, 0].sum(0),)
     world, k, n_rows = words.shape
     if world == 1 or not n_rows:
         return words[0].unbind(0)
     # eq: merge
     if torch.compiler.is_compiling() or (words.device.type == "cpu" and not arguments.INTERPRETED):
-        parts = words[:, : op.row_results].unbind(1)
-        return *composite.merged(kind.whole, *parts), *words[:, op.row_results :].sum(0)
-    plan = plans.get(key := key_of((merge_ranks_kernel, op), (words,)))
+        parts = words[:, : kind.row_results].unbind(1)
+        return *composite.merged(WHOLE[kind], *parts), *words[:, kind.row_results :].sum(0)
+    plan = plans.get(key := key_of((merge_ranks_kernel, kind), (words,)))
     if plan is None:
         plan = plan_rows(
             merge_ranks_kernel,
@@ -171,14 +166,14 @@ def merged(kind: Partials, words: Tensor) -> tuple[Tensor, ...]:
             [((k, n_rows), words.dtype)],
             n_rows,
             (world, words.stride(0), n_rows),
-            OP=op,
-            PLAIN=k - op.row_results,
+            OP=kind,
+            PLAIN=k - kind.row_results,
         )
         plan = plans.keep(key, plan)
     return plan(words).unbind(0)
 
 
-def of_all_ranks(kind: Partials, words: tuple[Tensor, ...], shard: Shard) -> tuple[Tensor, ...]:
+def of_all_ranks(kind: Operation, words: tuple[Tensor, ...], shard: Shard) -> tuple[Tensor, ...]:
     """Send numbers of rows in one message forward, and return those of all ranks as one."""
     if not len(words[0]):
         return words
@@ -211,7 +206,7 @@ class Sums(Function):
     """
 
     @staticmethod
-    def forward(ctx, x, q, index, more, kind: Partials, shard: Shard, invariant, in_place):
+    def forward(ctx, x, q, index, more, kind: Operation, shard: Shard, invariant, in_place):
         inputs = (x.detach(),) if q is None else (x.detach(), q.detach())
         words = partials(kind, inputs, invariant)
         columns = None
@@ -229,7 +224,7 @@ class Sums(Function):
     def backward(ctx, _, *g):
         x, q, columns, m = ctx.saved_tensors
         kind, in_place = ctx.arguments
-        n, k = kind.op.sums, 0 if columns is None else columns.shape[1]
+        n, k = kind.sums, 0 if columns is None else columns.shape[1]
         several, dq = k > 1 and x.shape[1] > 0, None
         if q is not None:  # eq: cross-entropy-distribution-gradient
             g_d, g_w, g_a = [each.unsqueeze(1) for each in g[:n]]
@@ -272,7 +267,7 @@ def _kernel(inputs: list[Tensor], operation: str, batch_invariant: bool) -> list
 def _shape(inputs: list[Tensor], operation: str, batch_invariant: bool) -> list[Tensor]:
     x = inputs[0]
     dtype = accumulator(x.dtype)
-    return [x.new_empty(x.shape[0], dtype=dtype) for _ in range(ALL[operation].op.row_results)]
+    return [x.new_empty(x.shape[0], dtype=dtype) for _ in range(ALL[operation].row_results)]
 
 
 _library.define("rank_partials(Tensor[] inputs, str operation, bool batch_invariant) -> Tensor[]")

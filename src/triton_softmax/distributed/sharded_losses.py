@@ -104,7 +104,7 @@ def _plan_losses(
     kind, op = (SUMMARY_AND_SUM, CROSS_ENTROPY_SMOOTHED) if epsilon else (SUMMARY, CROSS_ENTROPY)
     (n_rows, n_cols), dtype = x.shape, composite.accumulator(x.dtype)
     header = 0 if shard.headers is None else HEADER
-    n_words = header + (kind.op.row_results + 1 + own_weight) * n_rows
+    n_words = header + (kind.row_results + 1 + own_weight) * n_rows
     world = 1 if shard.group is None else shard.group.size()
     each, programs = options.reduction == "none", triton.cdiv(n_rows, BLOCK)
     pack = plan_rows(
@@ -131,7 +131,7 @@ def _plan_losses(
     )
     of_part: Callable[..., Any] = lambda x: partials(kind, (x,))  # noqa: E731 - of no classes
     if x.numel():
-        of_part = plan_of(kind.op, (x,), 1, dtype, None, options.invariant)
+        of_part = plan_of(kind, (x,), 1, dtype, None, options.invariant)
     if each:
         return of_part, pack, losses, None
     parts = 1 if over_rows else programs
@@ -406,7 +406,7 @@ def token_logprobs(
     if flat.shape[1] == 1:
         found = (words[-1] - m) - log_d
     elif flat.shape[1]:
-        found = (torch.stack(words[kind.op.sums :], 1) - m.unsqueeze(1)) - log_d.unsqueeze(1)
+        found = (torch.stack(words[kind.sums :], 1) - m.unsqueeze(1)) - log_d.unsqueeze(1)
     else:
         found = m.new_empty(index.shape)
     return found.view(index.shape), entropies.view(leading)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +18,14 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from .. import composite, operators, plan
-from ..arguments import PLAIN, check_cut, check_dim, check_dtype, check_modifiers
+from ..arguments import (
+    PLAIN,
+    check_cut,
+    check_dim,
+    check_dtype,
+    check_gradients_of_part,
+    check_modifiers,
+)
 from ..operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from ..operations.operation import Operation
 from ..operations.softmax import SOFTMAX, SOFTMAX_VJP
@@ -28,29 +35,11 @@ from .partials import (
     PRODUCTS,
     SUMMARY,
     SUMMARY_OF_INFINITIES,
-    Partials,
     Sums,
     merged,
     partials,
 )
 from .process_group import HEADER, Shard, agree, received, send
-
-
-class Normalization(NamedTuple):
-    """Softmax, or its logarithm."""
-
-    op: Operation
-    vjp: Operation
-    sums: Partials
-    """What a rank sends backward."""
-    empty: float
-    """The result where nothing counts."""
-
-
-NORMALIZATIONS = {
-    "softmax": Normalization(SOFTMAX, SOFTMAX_VJP, PRODUCTS, 0.0),
-    "log_softmax": Normalization(LOG_SOFTMAX, LOG_SOFTMAX_VJP, GRADIENTS, -math.inf),
-}
 
 
 def dtensors() -> Any:
@@ -68,7 +57,7 @@ def rows_of(x: Tensor, dim: int) -> Tensor:
 # --8<-- [start:softmax]
 def _over_ranks(
     inputs: tuple[Tensor, ...],
-    kind: Partials,
+    kind: Operation,
     op: Operation,
     shard: Shard,
     backward: bool,
@@ -112,19 +101,20 @@ class _Normalized(Function):
     """Softmax or log-softmax of the rows of a matrix."""
 
     @staticmethod
-    def forward(ctx, x, shard: Shard, kind: Normalization, invariant: bool):
-        y = _over_ranks((x.detach(),), SUMMARY, kind.op, shard, False, invariant)
+    def forward(ctx, x, shard: Shard, log: bool, invariant: bool):
+        op = LOG_SOFTMAX if log else SOFTMAX
+        y = _over_ranks((x.detach(),), SUMMARY, op, shard, False, invariant)
         ctx.save_for_backward(y)
-        ctx.arguments = shard, kind, invariant
+        ctx.arguments = shard, log, invariant
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
         (y,) = ctx.saved_tensors
-        shard, kind, invariant = ctx.arguments
-        dx = _over_ranks((y, dy), kind.sums, kind.vjp, shard, True, invariant)
-        return dx, None, None, None
+        shard, log, invariant = ctx.arguments
+        kind, op = (GRADIENTS, LOG_SOFTMAX_VJP) if log else (PRODUCTS, SOFTMAX_VJP)
+        return _over_ranks((y, dy), kind, op, shard, True, invariant), None, None, None
 
 
 # --8<-- [end:softmax]
@@ -151,8 +141,7 @@ def normalize(
             apply them to this rank's part first.
 
     Raises:
-        NotImplementedError: a modifier that all elements of a row share wants a gradient; and as
-            `check_cut`.
+        TypeError, ValueError, NotImplementedError: as `check_cut` and `check_gradients_of_part`.
     """
     if type(x) not in PLAIN or implementation is not None or modifiers is not None:
         check_cut(x, group, implementation, modifiers, out)
@@ -163,64 +152,42 @@ def normalize(
     if dtype is not None:
         check_dtype(dtype, "the argument dtype")
         x = x.to(dtype)
-    shape, kind, gone = x.shape, NORMALIZATIONS[function.__name__], None
+    shape, name, gone = x.shape, function.__name__, None
     dim = check_dim(dim, x.dim())
     x = x if shape else x.reshape(1)
     if modifiers is not None:
-        modifiers = given = check_modifiers(x, dim, *modifiers)
-        for each in (given.scale, given.bias):
-            if isinstance(each, Tensor) and each.requires_grad:
-                if each.shape[dim - x.dim() :][:1] in ((), (1,)):
-                    raise NotImplementedError(
-                        "a gradient is not summed over ranks for scale and bias"
-                    )
+        given = check_modifiers(x, dim, *modifiers)
+        check_gradients_of_part(given, dim - x.dim())
         dtype = x.dtype
         x = composite.modified_elements(x, given)
-        gone = x == -torch.inf
         if given.where is not None:
-            gone = gone | ~given.where
-        x = torch.where(gone, -torch.inf, x)
+            x = torch.where(given.where, x, -torch.inf)
+        gone = x == -torch.inf if given.safe else None
     pushed = not torch.compiler.is_compiling() and group in symmetric_memory.buffers
     options = ("batch-invariant",) * invariant + ("words are pushed",) * pushed
-    shard = agree(group, function.__name__, x, dim, options, where=pushed)
+    shard = agree(group, name, x, dim, options, where=pushed)
     rows = x if x.dim() == 2 and dim == 1 else rows_of(x, dim)
-    y = _Normalized.apply(rows, shard, kind, invariant)
+    y = _Normalized.apply(rows, shard, name == "log_softmax", invariant)
     if rows is not x:
         y = y.view(x.movedim(dim, -1).shape).movedim(-1, dim).contiguous().view(shape)
-    if gone is None:
-        return y
-    return (torch.where(gone, kind.empty, y) if modifiers.safe else y).to(dtype)  # pyright: ignore
+    if gone is not None:
+        y = torch.where(gone, -math.inf if name == "log_softmax" else 0.0, y)
+    return y if modifiers is None else y.to(dtype)  # pyright: ignore[reportArgumentType]
 
 
 def logsumexp(
-    function: Callable[..., Tensor],
-    x: Any,
-    group: Any,
-    dim: int | tuple[int, ...] | list[int],
-    keepdim: bool,
-    invariant: bool,
+    function: Callable[..., Tensor], x: Any, group: Any, dim: Any, keepdim: bool, invariant: bool
 ) -> Any:
     """Return log-sum-exp of all parts, on every rank; the arguments are as for `normalize`."""
     if type(x) not in PLAIN:
         check_cut(x, group)
     if group is None:
         return dtensors().logsumexp(function, x, dim, keepdim, invariant)
-    dims = [dim] if isinstance(dim, int) else list(dim)
-    dims = [check_dim(each, x.dim()) for each in dims]
-    if len(set(dims)) != len(dims) or not dims:
-        raise ValueError(f"dim names a dimension twice, or none: {tuple(dims)}")
-    shape, last = x.shape, dims[0]
-    if len(dims) > 1:
-        # A part of each row, as one dimension.
-        kept = [size for i, size in enumerate(shape) if i not in dims]
-        x = x.movedim(dims, list(range(-len(dims), 0)))
-        x, last = x.reshape(*kept, math.prod(shape[i] for i in dims)), len(kept)
-    x = x if x.dim() else x.reshape(1)
-    shard = agree(group, "logsumexp", x, last, (f"dims {dims}",), where=False)
-    rows = rows_of(x, last)
+    dim, shape = check_dim(dim, x.dim()), x.shape
+    x = x if shape else x.reshape(1)
+    shard = agree(group, "logsumexp", x, dim, where=False)
+    rows = rows_of(x, dim)
     m, d = Sums.apply(rows, None, None, None, SUMMARY_OF_INFINITIES, shard, invariant, False)
     # eq: lse-from-summary
-    lse = (m + d.log()).to(x.dtype)
-    if keepdim:
-        return lse.view([1 if i in dims else size for i, size in enumerate(shape)])
-    return lse.view([size for i, size in enumerate(shape) if i not in dims])
+    lse = (m + d.log()).to(x.dtype).view(shape[:dim] + shape[dim + 1 :])
+    return lse.unsqueeze(dim) if keepdim and shape else lse

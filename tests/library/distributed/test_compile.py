@@ -54,7 +54,7 @@ def choice_of(op: Any, n_rows: int, n_cols: int) -> Choice:
 
 
 def summary_request(name: str, n_rows: int, n_cols: int) -> Request:
-    op = getattr(partials, name).op
+    op = getattr(partials, name)
     choice = choice_of(op, n_rows, n_cols)
     results = op.row_results
     signature: dict[str, Any] = {
@@ -69,7 +69,7 @@ def summary_request(name: str, n_rows: int, n_cols: int) -> Request:
     return Request(
         f"triton_softmax.kernels.{module}:{module}_kernel",
         signature | {"n_rows": "i32", "n_cols": "i32"},
-        {"OP": f"{HERE}.partials:{name}.op", "HOW": choice.launches[0]},
+        {"OP": f"{HERE}.partials:{name}", "HOW": choice.launches[0]},
         num_warps=choice.num_warps,
         aligned=("in_strides", "n_cols"),
         max_registers=choice.max_registers,
@@ -121,7 +121,7 @@ def around_the_message() -> list[Request]:
         found.append(around("losses_kernel", (f, i, f), 3, sizes, **more, **smoothed))
     sizes = ("world", "rank_stride", "n_rows")
     for name in (*SUMMARIES[:4], "SUMMARY_AND_DISTRIBUTION"):
-        more = {"OP": f"{HERE}.partials:{name}.op", "PLAIN": 2, "BLOCK": 256}
+        more = {"OP": f"{HERE}.partials:{name}", "PLAIN": 2, "BLOCK": 256}
         found.append(around("merge_ranks_kernel", (f,), 1, sizes, **more))
     return found
 
