@@ -181,9 +181,8 @@ def softmax(
             return distributed.normalize(softmax, input, group, *options)
         return normalize_modified(softmax, operators.softmax, input, *options)
     if divided:
-        return distributed.normalize(
-            softmax, input, group, dim, dtype, implementation, batch_invariant
-        )
+        options = (dim, dtype, implementation, batch_invariant)
+        return distributed.normalize(softmax, input, group, *options)
     return _normalize(
         softmax, operators.softmax, input, dim, dtype, implementation, batch_invariant
     )
@@ -233,9 +232,8 @@ def log_softmax(
             return distributed.normalize(log_softmax, input, group, *options)
         return normalize_modified(log_softmax, operators.log_softmax, input, *options)
     if divided:
-        return distributed.normalize(
-            log_softmax, input, group, dim, dtype, implementation, batch_invariant
-        )
+        options = (dim, dtype, implementation, batch_invariant)
+        return distributed.normalize(log_softmax, input, group, *options)
     return _normalize(
         log_softmax, operators.log_softmax, input, dim, dtype, implementation, batch_invariant
     )

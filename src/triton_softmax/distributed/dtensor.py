@@ -45,15 +45,13 @@ class Placed(NamedTuple):
     def without(self, keepdim: bool = False) -> list[Any]:
         """The placements of a tensor that lacks the dimension: replicated over what it is sharded
         over."""
-
-        def of(each: Any) -> Any:
-            if not each.is_shard():
-                return each
-            if each.dim == self.dim:
-                return Replicate()
-            return Shard(each.dim - (each.dim > self.dim and not keepdim))
-
-        return [of(each) for each in self.x.placements]
+        placements: list[Any] = list(self.x.placements)
+        for i, each in enumerate(placements):
+            if each.is_shard(self.dim):
+                placements[i] = Replicate()
+            elif each.is_shard() and not keepdim:
+                placements[i] = Shard(each.dim - (each.dim > self.dim))
+        return placements
 
     def local(self, t: Tensor, placements: Any) -> Tensor:
         """This rank's part of a tensor that belongs to the rows: a DTensor, or the whole on each
@@ -69,6 +67,13 @@ class Placed(NamedTuple):
         return DTensor.from_local(
             local, self.x.device_mesh, placements, run_check=False, shape=shape, stride=stride
         )
+
+    def of_rows(self, local: Tensor, keepdim: bool = False) -> DTensor:
+        """A number for each row, of which this rank has `local`."""
+        sizes = [size for i, size in enumerate(self.x.shape) if i != self.dim]
+        if keepdim:
+            sizes.insert(self.dim, 1)
+        return self.whole(local, torch.Size(sizes), self.without(keepdim))
 
 
 def placed(x: DTensor, dim: int) -> Placed:
@@ -134,10 +139,9 @@ def logsumexp(
             raise NotImplementedError("logsumexp of a DTensor takes one dimension")
         (dim,) = dim
     lies = placed(x, dim)
-    local, dim = lies.x.to_local(), lies.dim
-    lse = function(local, dim, keepdim, group=lies.group, batch_invariant=invariant)
-    shape = [1 if i == dim else size for i, size in enumerate(x.shape) if i != dim or keepdim]
-    return lies.whole(lse, torch.Size(shape), lies.without(keepdim))
+    more = {"group": lies.group, "batch_invariant": invariant}
+    lse = function(lies.x.to_local(), lies.dim, keepdim, **more)
+    return lies.of_rows(lse, keepdim)
 
 
 def cross_entropy(
@@ -146,9 +150,9 @@ def cross_entropy(
     """Return (loss, log-sum-exps) of `cross_entropy`: replicated over the mesh dimension of the
     classes; a loss that is one number, over all."""
     lies = placed(x, options.dim)
-    x, mesh, of_rows = lies.x, lies.x.device_mesh, lies.without()
+    x, mesh = lies.x, lies.x.device_mesh
     given = target.is_floating_point() and target.shape == x.shape
-    target = lies.local(target, x.placements if given else of_rows)
+    target = lies.local(target, x.placements if given else lies.without())
     if isinstance(weight, DTensor):
         placements = [Shard(0) if i == lies.over else Replicate() for i in range(mesh.ndim)]
         weight = weight.redistribute(placements=placements).to_local()
@@ -158,11 +162,9 @@ def cross_entropy(
     result, lse = sharded_losses.cross_entropy(
         x.to_local(), target, weight, lies.group, *where, options, in_place, over_rows
     )
-    shape = torch.Size([size for i, size in enumerate(x.shape) if i != lies.dim])
-    whole_lse = lies.whole(lse, shape, of_rows)
     if options.reduction == "none":
-        return lies.whole(result, shape, of_rows), whole_lse
-    return lies.whole(result, result.shape, [Replicate()] * mesh.ndim), whole_lse
+        return lies.of_rows(result), lies.of_rows(lse)
+    return lies.whole(result, result.shape, [Replicate()] * mesh.ndim), lies.of_rows(lse)
 
 
 def token_logprobs(
@@ -180,5 +182,4 @@ def token_logprobs(
         group=lies.group,
         **lies.vocabulary,
     )
-    shape = torch.Size(x.shape[:-1])
-    return lies.whole(found, index.shape, of_rows), lies.whole(entropy, shape, of_rows)
+    return lies.whole(found, index.shape, of_rows), lies.of_rows(entropy)
