@@ -1,8 +1,13 @@
 """The kernels around the message: numbers of rows, merged from the words of all ranks.
 
 The message of a rank is a header, if there is one, and then its words: m of all rows, each sum of
-the operation of all rows, and numbers that are relative to no maximum and are added up. Those of
-all ranks lie behind each other.
+the operation of all rows, and PLAIN numbers that are relative to no maximum and are added up. Those
+of all ranks lie behind each other.
+
+A program has BLOCK rows, a power of two. There are n_rows of them, with n_cols columns here and
+n_total on all ranks; the first one here is the class `start`. Rows whose target is `ignore_index`
+have no loss. Label smoothing and the factor of squared log-sum-exps are constants, so that float64
+gets all their digits.
 """
 
 from __future__ import annotations
@@ -63,10 +68,7 @@ def merge_ranks_kernel(
         out_ptrs: one tensor, the same for all ranks together, (1 + sums + PLAIN, n_rows).
         world: number of ranks.
         rank_stride: words from one rank to the next.
-        n_rows: number of rows.
         OP: the operation of the summaries.
-        PLAIN: how many numbers are relative to no maximum.
-        BLOCK: rows of a program, a power of two.
     """
     SUMS: tl.constexpr = OP.sums
     rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -102,12 +104,8 @@ def pack_words_kernel(
             ranks have different ones; m and the sums of the rows.
         out_ptrs: one tensor, the message.
         strides: of the logits, for rows and columns.
-        start: the class that the first column is.
-        n_rows, n_cols, n_total: rows, columns here and on all ranks.
-        ignore_index: targets of rows that have no loss.
         HEADER: its words.
         WEIGHT: whether weights are given.
-        BLOCK: a power of two.
     """
     message_ptr = out_ptrs[0]
     ACC: tl.constexpr = message_ptr.dtype.element_ty
@@ -157,14 +155,9 @@ def losses_kernel(
             weight of its class, 0 of an ignored row; and the losses, or if they are reduced their
             sums for each program: of losses, squared log-sum-exps, weights and rows, (4, programs).
         lines: number of ranks, words from one message to the next, and words of a header.
-        n_rows, n_total: sizes.
-        ignore_index: targets of rows that have no loss.
         OP: the cross-entropy.
-        PLAIN: words besides the summary: 2 where a rank sends the weight of the target as well.
-        SMOOTHING: label smoothing; like the next a constant, so that float64 gets all its digits.
-        Z_LOSS: factor of the squared log-sum-exp, if losses are not reduced.
-        EACH: whether they are not.
-        BLOCK: a power of two.
+        PLAIN: 2 where a rank sends the weight of the target as well.
+        EACH: whether losses are not reduced. Then they contain the squared log-sum-exps.
     """
     lse_ptr, numbers_ptr, loss_ptr = out_ptrs
     ACC: tl.constexpr = in_ptrs[0].dtype.element_ty
@@ -218,8 +211,7 @@ def reduce_losses_kernel(
         out_ptrs: the loss; and two factors, of the loss of a row and of its squared log-sum-exp.
         n_parts: how many parts there are of each sum.
         MEAN: whether the sums are divided, by the weights and by the number of rows.
-        Z_LOSS: factor of the squared log-sum-exps.
-        BLOCK: a power of two.
+        BLOCK: how many one reads at once.
     """
     sums_ptr = in_ptrs[0]
     loss = sum_of_parts(sums_ptr, n_parts, BLOCK)
@@ -269,11 +261,7 @@ def losses_backward_kernel(
         out_ptrs: the column of the target here, −1 if it has none; and three numbers: what the
             target loses, a factor of exp(x − m), and what every element loses.
         g_stride: elements from a row to the next of what arrives; 0 if it is one number.
-        start: the class that the first column is.
-        n_rows, n_cols, n_total: rows, columns here and on all ranks.
-        ignore_index: targets of rows that have no loss.
         OP: the gradient of the cross-entropy.
-        SMOOTHING, Z_LOSS, BLOCK: as for `losses_kernel`.
     """
     g_ptr, _, numbers_ptr = in_ptrs[:3]
     column_ptr, out_ptr = out_ptrs

@@ -301,16 +301,10 @@ def cross_entropy(
     """Return (loss, log-sum-exps), the same on all ranks.
 
     Args:
-        x: a `DTensor`, or of logits of which this rank has some classes (C of this rank,), (N, C of
-            this rank) or (N, C of this rank, d1, …).
-        target: classes of the whole vocabulary, the same on all ranks; or probabilities of the
-            classes of this rank.
+        x, target, group, start, total, in_place: as in `triton_softmax.cross_entropy`; the group of
+            the shard of a `DTensor` may be None.
         weight: of all classes, or of those of this rank.
-        group: of the ranks that have the other classes; None if there are none.
-        start: the class of the whole vocabulary that is the first one here.
-        total: how many there are.
         options: what is asked for.
-        in_place: write the gradient over the logits, if they may be overwritten.
         over_rows: of the shard of a `DTensor`, groups that have other rows: a mean is over theirs
             as well.
 
