@@ -128,14 +128,13 @@ def plan_rows(
     kernel: Any,
     like: Tensor,
     outs: list[tuple[Any, torch.dtype]],
-    n_rows: int,
     numbers: tuple[Any, ...],
     **constants: Any,
 ) -> Plan:
-    """The plan of a kernel that has `BLOCK` of so many rows a program, on the device of a
-    tensor."""
-    constants["BLOCK"] = min(BLOCK, triton.next_power_of_2(n_rows))
-    launch = Launch(kernel, triton.cdiv(n_rows, BLOCK), numbers, constants, {})
+    """The plan of a kernel that has `BLOCK` rows a program, for as many as a tensor has and on its
+    device."""
+    constants["BLOCK"] = min(BLOCK, triton.next_power_of_2(len(like)))
+    launch = Launch(kernel, triton.cdiv(len(like), BLOCK), numbers, constants, {})
     return Plan((launch,), like.new_empty(0), outs)
 
 
@@ -162,9 +161,8 @@ def merged(kind: Operation, words: Tensor) -> tuple[Tensor, ...]:
     if plan is None:
         plan = plan_rows(
             merge_ranks_kernel,
-            words,
+            words[0, 0],
             [((k, n_rows), words.dtype)],
-            n_rows,
             (world, words.stride(0), n_rows),
             OP=kind,
             PLAIN=k - kind.row_results,
@@ -209,13 +207,14 @@ class Sums(Function):
     def forward(ctx, x, q, index, more, kind: Operation, shard: Shard, invariant, in_place):
         inputs = (x.detach(),) if q is None else (x.detach(), q.detach())
         words = partials(kind, inputs, invariant)
-        columns = None
+        columns, k = None, 0
         if index is not None:
+            k = index.shape[1]
             columns = columns_here(index, x.shape[1], shard.start)
             words = (*words, *picked(inputs[0], columns).to(words[0].dtype).unbind(0))
         words = of_all_ranks(kind, words if more is None else (*words, more), shard)
         ctx.save_for_backward(x, q, columns, words[0])
-        ctx.arguments = kind, in_place
+        ctx.arguments = kind, k, in_place
         ctx.mark_non_differentiable(words[0])
         return words
 
@@ -223,9 +222,8 @@ class Sums(Function):
     @once_differentiable
     def backward(ctx, _, *g):
         x, q, columns, m = ctx.saved_tensors
-        kind, in_place = ctx.arguments
-        n, k = kind.sums, 0 if columns is None else columns.shape[1]
-        several, dq = k > 1 and x.shape[1] > 0, None
+        kind, k, in_place = ctx.arguments
+        n, several, dq = kind.sums, k > 1 and x.shape[1] > 0, None
         if q is not None:  # eq: cross-entropy-distribution-gradient
             g_d, g_w, g_a = [each.unsqueeze(1) for each in g[:n]]
             distance = upcast(x) - torch.where(m == -torch.inf, 0.0, m).unsqueeze(1)
