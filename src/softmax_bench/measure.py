@@ -17,9 +17,6 @@ from collections.abc import Callable
 
 import torch
 
-from softmax_bench.cases import Case
-from softmax_bench.inputs import Tensors
-
 TOLERANCE = {"float64": 1e-11, "float32": 1e-4, "float16": 4e-3, "bfloat16": 3.2e-2}
 """Largest error of a row, relative to the row's largest value, beyond which an answer counts as
 wrong.
@@ -176,17 +173,14 @@ def poison(elements: int, dtype: torch.dtype, device: torch.device) -> None:
     torch.full((elements,), float("nan"), dtype=dtype, device=device)
 
 
-def reference(case: Case, tensors: Tensors) -> torch.Tensor:
-    """The answer in float64, from the very numbers that the implementations are given."""
-    op, dim = case.op, case.dim
-    if case.direction == "backward":
-        dy = tensors.dy.to(torch.float64, copy=True)
-        y = tensors.y.to(torch.float64, copy=True)
-        if op == "log_softmax":
-            return dy - y.exp_() * dy.sum(dim, keepdim=True)
-        inner = (dy * y).sum(dim, keepdim=True)
-        return dy.sub_(inner).mul_(y)
-    return getattr(torch, op)(tensors.x.double(), dim)
+def peak_bytes(call: Callable[[], object]) -> int:
+    """The memory that a call takes at most, beside what is there before."""
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    call()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
 
 
 def errors(

@@ -8,6 +8,12 @@ from softmax_bench.case import PASSES
 
 FORMAT = "triton-softmax-benchmark/1"
 
+FINAL = {"ok", "wrong", "refused", "failed"}
+"""The states of a row that a resumed run leaves alone."""
+
+SAME = ("gpu", "driver", "cuda", "torch", "triton")
+"""What has to be the same of two runs whose times are compared."""
+
 NAMES = {str: "string", int: "integer", float: "number"}
 Text = Annotated[str, {"type": "string", "minLength": 1}]
 Count = Annotated[int, {"type": "integer", "minimum": 0}]

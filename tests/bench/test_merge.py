@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softmax_bench import merge
+from softmax_bench import compare as merge, schema
 
 
 def file(case: str, started: str, us=None, **environment) -> dict:
@@ -39,7 +39,7 @@ def test_a_disturbed_row(median, kept):
 
 def test_what_was_measured_again_takes_the_place_of_what_was_there():
     """Who was not installed then keeps his row; each row says which run it is of."""
-    software = dict.fromkeys(merge.SAME, "x")
+    software = dict.fromkeys(schema.SAME, "x")
     old, new = (file("a", day, **software) for day in ("2026-01-01", "2026-01-02"))
     old["rows"].append({**old["rows"][0], "provider": "quack"})
     new["rows"][0]["samples"] = 11
