@@ -15,28 +15,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from softmax_bench import tuned
+from softmax_bench import problem, tuned
 from softmax_bench.case import Case
+from softmax_bench.problem import Problem
 from softmax_bench.random_shapes import draw, pitch
 from softmax_bench.report import geometric_mean
 from softmax_bench.schema import DataError
 from softmax_bench.tuned import LISTED
-from triton_softmax.config import Choice, Device, Traits
-from triton_softmax.config import choose as chooser
-from triton_softmax.config.space import (
-    Columns,
-    Rows,
-    RowTile,
-    SplitRows,
-    SplitStrided,
-    StridedTile,
-    TwoPass,
-)
+from triton_softmax.config import Choice, Device
+from triton_softmax.config.space import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
 
 FIELDS = ("shape", "dtype", "direction", "op", "dim", "layout", "seed")
 ENVIRONMENT = ("gpu", "multiprocessors", "driver", "torch", "triton", "commit", "started")
@@ -55,63 +47,19 @@ SMALL_BYTES = 24 * 2**20
 """Tensors that are copied within 10 µs, about."""
 
 
-class Problem(NamedTuple):
-    """All that a choice depends on."""
-
-    facts: Rows | Columns
-    traits: Traits
-    device: Device
-
-    def library(self) -> Choice:
-        """What the library chooses."""
-        return chooser.chosen(*self)
-
-    def possible(self) -> list[Choice]:
-        """All between which the model chooses, the fastest first by what it says."""
-        return [choice for _, choice in sorted(chooser.timed(*self), key=lambda each: each[0])]
-
-
 def device_of(multiprocessors: int) -> Device:
     """The device of a run; without multiprocessors it was the interpreter."""
     return Device(multiprocessors, nvidia=True) if multiprocessors else Device()
 
 
-@contextlib.contextmanager
-def choosing(choose: Any) -> Iterator[None]:
-    """For a while, `choose(facts, traits, device)` says what the library chooses."""
-    original = chooser.chosen
-    chooser.chosen = choose
-    try:
-        yield
-    finally:
-        chooser.chosen = original
-
-
 def problem_of(case: Case, device: Device) -> Problem:
-    """The problem that a case puts, found by asking the planner with tensors that have no data."""
+    """The problem that a case puts."""
     import torch
 
-    from triton_softmax import plan
-    from triton_softmax.operations import OPERATIONS
-
-    like = {"dtype": getattr(torch, case.dtype), "device": "meta"}
-    x = plain = torch.empty(case.shape, **like)
-    if case.layout == "padded":
-        x = torch.empty_strided(case.shape, (pitch(case.n_cols), 1), **like)
-    inputs = (plain, x) if case.direction == "backward" else (x,)
-    name = f"{case.op}_backward" if case.direction == "backward" else case.op
-    dim = case.dim % len(case.shape)
-    out = plain if case.op != "logsumexp" else plain.select(dim, 0).contiguous()
-    seen: list[Problem] = []
-    choose = chooser.chosen
-
-    def asked(facts: Any, traits: Traits, _: Device) -> Choice:
-        seen.append(Problem(facts, traits, device))
-        return choose(*seen[-1])
-
-    with choosing(asked):
-        plan._plan_launches(OPERATIONS[name], inputs, (out,), dim)
-    return seen[0]
+    operation = f"{case.op}_backward" if case.direction == "backward" else case.op
+    step = pitch(case.n_cols) if case.layout == "padded" else None
+    dtype = getattr(torch, case.dtype)
+    return problem.problem_of(operation, dtype, case.shape, case.dim, device, step)
 
 
 # --- the cells
@@ -214,7 +162,7 @@ def call(case: Case, choice: Choice | None, tensors: Any):
     from triton_softmax import plan
 
     given = providers.arguments(case, tensors)
-    with contextlib.nullcontext() if choice is None else choosing(lambda *_: choice):
+    with contextlib.nullcontext() if choice is None else problem.choosing(lambda *_: choice):
         made = plan.make_plan(*given)
     return lambda: made(*given[1])
 
@@ -277,8 +225,8 @@ def run(options: Any) -> None:
     plans = []
     for case in cases:
         if case.id not in done and case.bytes <= options.most_bytes:
-            problem = problem_of(case, device)
-            plans.append((case, problem, tried(problem, options.wide)))
+            asked = problem_of(case, device)
+            plans.append((case, asked, tried(asked, options.wide)))
     if options.part:
         return warmup.call_share(distinct(plans), options.part, call, options.device)
     timer = measure.CudaTimer(options.target_ms) if on_gpu else measure.WallTimer(2)
@@ -292,13 +240,13 @@ def run(options: Any) -> None:
     if options.processes > 1:
         warmup.compile_ahead(options.arguments, options.processes, 0.6 * options.budget_seconds)
     maker = inputs.Inputs(options.device, seed=0)
-    for number, (case, problem, choices) in enumerate(plans, start=1):
+    for number, (case, asked, choices) in enumerate(plans, start=1):
         spent = time.monotonic() - begin
         if spent > options.budget_seconds:
             print(f"time is up: {len(plans) - number + 1} cells left")
             break
         line = timed(case, choices, maker.tensors(case), timer)
-        chosen = problem.library(), problem.possible()[0]
+        chosen = asked.library(), asked.possible()[0]
         line |= dict(zip(tuned.CHOOSERS, map(choices.index, chosen), strict=True))
         lines.append(tuned.pruned(line) if options.shapes else line)
         reached = tuned.share(line["timed"], 0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from softmax_bench import compare as merge, schema
+from softmax_bench import compare as merge
+from softmax_bench import schema
 
 
 def file(case: str, started: str, us=None, **environment) -> dict:

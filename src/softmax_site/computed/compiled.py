@@ -6,7 +6,7 @@ import re
 
 import triton
 
-from softmax_bench.compilation import Compilation, Request, compile_many, geometry_request
+from softmax_bench.compilation import Compilation, Request, compiled, geometry_request
 from softmax_tutorial.single_block import num_warps_for_block
 from triton_softmax.config.space import RowTile
 
@@ -77,7 +77,7 @@ def generate() -> dict[str, str]:
     requests = [single_block(1024, aligned=True), single_block(1024)]
     requests += [odd_row(*kernel) for kernel in ODD_ROWS]
     requests += [single_block(size, num_warps=32) for size in BLOCKS]
-    aligned, anything, *rest = compile_many(requests)
+    aligned, anything, *rest = map(compiled, requests)
     odd = {f"`{name}`, vector {vector}": each for (name, vector), each in zip(ODD_ROWS, rest)}
     excerpt = ["\n".join([f"// {name}", *first_of_each(each)]) for name, each in odd.items()]
     of_odd = (

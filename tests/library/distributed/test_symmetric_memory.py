@@ -7,9 +7,8 @@ import importlib
 import pytest
 import torch
 
-from compiling import compiled
 from ranks import Failed, Ranks
-from softmax_bench.compilation import OPERATIONS, Request
+from softmax_bench.compilation import OPERATIONS, Request, compiled
 from triton_softmax.distributed import symmetric_memory
 from triton_softmax.plan import traits_of
 

@@ -15,7 +15,6 @@ import triton
 
 import softmax_tutorial
 import triton_softmax
-from compiling import compiled
 from softmax_bench.compilation import (
     H200,
     SHAPES,
@@ -23,6 +22,7 @@ from softmax_bench.compilation import (
     access_bits,
     choose,
     compile_ahead,
+    compiled,
     launch_requests,
 )
 from softmax_tutorial.single_block import num_warps_for_block
