@@ -35,6 +35,7 @@ import torch
 
 from softmax_bench.problem import problem_of
 from triton_softmax.config import Choice, Device
+from triton_softmax.config.space import TILE_KERNELS
 
 ARCHITECTURES = {
     "sm_80": ("cuda", 80, 32),
@@ -155,58 +156,6 @@ OPERATIONS = {
 """Where the operations are found, by the names that plans have for them."""
 
 
-def geometry_request(
-    geometry: str,
-    operation: str,
-    dtype: str,
-    how: Any,
-    target: str = "sm_90",
-    *,
-    num_warps: int = 4,
-    aligned: bool = False,
-    max_registers: int | None = None,
-) -> Request:
-    """The compilation of an operation on a geometry, as a plan launches it.
-
-    Args:
-        geometry: as in a `Choice`: a module of `triton_softmax.kernels`, or one of the two forms of
-            `tile`.
-        operation: a key of `OPERATIONS`.
-        dtype: of the inputs and of the result, "fp16", "bf16", "fp32" or "fp64".
-        how: the constants of the geometry.
-        target: a key of `ARCHITECTURES`.
-        num_warps: warps per program.
-        aligned: strides and lengths are multiples of 16. Only strided geometries are compiled anew
-            for that; their columns lie side by side in any case.
-        max_registers: registers per thread that an NVIDIA target may use.
-    """
-    if geometry in ("packed_rows", "aligned_rows"):
-        geometry, how = "tile", how._replace(edges=geometry == "aligned_rows")
-    module = f"triton_softmax.kernels.{geometry}"
-    name = f"{geometry}_kernel"
-    function = getattr(importlib.import_module(module), name)
-    n_inputs = 2 if "backward" in operation else 1
-    strides = ("i32", "i32", 1) if "n_inner" in function.arg_names else "i32"
-    known = {
-        "in_ptrs": (f"*{dtype}",) * n_inputs,
-        "out_ptrs": (f"*{dtype}",),
-        "words_ptr": "*i64",
-        "in_strides": (strides,) * n_inputs,
-        "out_strides": (strides,),
-    }
-    constants = {"OP": OPERATIONS[operation], "HOW": how}
-    names = [name for name in function.arg_names if name not in constants]
-    return Request(
-        f"{module}:{name}",
-        {name: known.get(name, "i32") for name in names},
-        constants,
-        target,
-        num_warps,
-        aligned=("in_strides", "out_strides", "n_inner") if aligned else (),
-        max_registers=max_registers,
-    )
-
-
 SHAPES: dict[str, tuple[int, ...]] = {
     "packed_rows": (100_000, 4096),
     "aligned_rows": (100_000, 4097),
@@ -231,19 +180,43 @@ def choose(operation: str, dtype: str, shape: tuple[int, ...], device: Device = 
     return problem_of(operation, getattr(torch, DTYPES[dtype]), shape, 1, device).library()
 
 
-def launch_requests(choice: Choice, operation: str, dtype: str, target: str) -> list[Request]:
-    """The compilation of each launch of a choice, of columns and strides that are multiples of
-    16."""
+def launch_requests(
+    choice: Choice, operation: str, dtype: str, target: str = "sm_90"
+) -> list[Request]:
+    """The compilation of each launch of a choice, as a plan launches it: of columns and strides
+    that are multiples of 16. Only strided geometries are compiled anew for that; their columns lie
+    side by side in any case.
+
+    Args:
+        choice: what is launched.
+        operation: a key of `OPERATIONS`.
+        dtype: of the inputs and of the result, a key of `DTYPES`.
+        target: a key of `ARCHITECTURES`.
+    """
+    tile = choice.kernel in TILE_KERNELS
+    module = f"triton_softmax.kernels.{'tile' if tile else choice.kernel}"
+    name = "tile_kernel" if tile else f"{choice.kernel}_kernel"
+    names = getattr(importlib.import_module(module), name).arg_names
+    n_inputs = 2 if "backward" in operation else 1
+    strides = ("i32", "i32", 1) if "n_inner" in names else "i32"
+    known = {
+        "in_ptrs": (f"*{dtype}",) * n_inputs,
+        "out_ptrs": (f"*{dtype}",),
+        "words_ptr": "*i64",
+        "in_strides": (strides,) * n_inputs,
+        "out_strides": (strides,),
+    }
+    signature = {name: known.get(name, "i32") for name in names if name not in ("OP", "HOW")}
+    aligned = () if choice.kernel.endswith("_rows") else ("in_strides", "out_strides", "n_inner")
     return [
-        geometry_request(
-            choice.kernel,
-            operation,
-            dtype,
-            how,
+        Request(
+            f"{module}:{name}",
+            signature,
+            {"OP": OPERATIONS[operation], "HOW": how},
             target,
-            num_warps=choice.num_warps,
+            choice.num_warps,
+            aligned=aligned,
             max_registers=choice.max_registers,
-            aligned=not choice.kernel.endswith("_rows"),
         )
         for how in choice.launches
     ]

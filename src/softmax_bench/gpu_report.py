@@ -7,7 +7,7 @@ import xml.etree.ElementTree as etree
 from pathlib import Path
 from typing import Annotated, TypedDict
 
-from softmax_bench.schema import Count, Number, Text, Time, check, form_of
+from softmax_bench.schema import Count, Number, Time, check, form_of
 
 FORMAT = "triton-softmax-gpu-tests/2"
 
@@ -34,9 +34,9 @@ class Machine(TypedDict):
 class Report(TypedDict):
     """A run of the GPU tests."""
 
-    format: Annotated[str, {"const": FORMAT}]
+    format: Annotated[str, ("const", FORMAT)]
     utc: Time
-    commit: Annotated[Text, {"minLength": 7}]
+    commit: Annotated[str, ("minLength", 7)]
     command: str
     seconds: Number
     counts: Counts

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -22,7 +21,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -303,88 +301,50 @@ def key_of(source: Any, options: Any) -> str:
     return hashed(f"{triton.__version__} {source.hash()} {options.hash()}")
 
 
-class Codes:
-    """What kernels compile to. What was compiled once stays on disk.
+def compiled(kernel: tuple[Any, Any], machine: bool) -> str:
+    """A hash of the first language that a source becomes with its options; or of its machine code:
+    of PTX, which ptxas turns into the same every time."""
+    import triton
+    from triton._C.libtriton import ir
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import make_backend
 
-    The first language that Triton compiles to has neither names of functions nor of variables, and
-    with the options and the compiler it decides the machine code. So two kernels that agree in it
-    are the same, and only where they differ is the machine code looked at: it may agree all the
-    same, and takes four times as long.
-
-    Args:
-        kernels: each a source and its options.
-        known: what is known already: hashes of the first language by `key_of`.
-    """
-
-    def __init__(self, kernels: list[tuple[Any, Any]], known: dict[str, str]):
-        cache = os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton/cache"
-        self.folder = Path(cache) / "softmax_bench.probe"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.kernels, self.known = kernels, known
-        self.keys = [key_of(*each) for each in kernels]
-
-    def find(self, name: str) -> str | None:
-        """A hash by another, if it is known."""
-        path = self.folder / name
-        return self.known.get(name) or (path.read_text() if path.is_file() else None)
-
-    def keep(self, name: str, text: str) -> None:
-        """Write to the disk, whole or not at all."""
-        beside = self.folder / f"{name}.{os.getpid()}"
-        beside.write_text(text)
-        beside.replace(self.folder / name)
-
-    def compile(self, at: int, machine: bool) -> None:
-        """Compile a kernel to the first language, or to machine code: to PTX, which ptxas turns
-        into the same every time."""
-        import triton
-        from triton._C.libtriton import ir
-        from triton.backends.compiler import GPUTarget
-        from triton.compiler.compiler import make_backend
-
-        source, options = self.kernels[at]
-        target = GPUTarget(*TARGET)
-        backend: Any = make_backend(target)
-        context = ir.context()
-        ir.load_dialects(context)
-        backend.load_dialects(context)
-        stages: dict[str, Any] = {}
-        backend.add_stages(stages, options, source.language)
-        metadata = {"target": target, **options.__dict__}
-        functions = backend.get_codegen_implementation(options)
-        module = source.make_ir(target, options, functions, backend.get_module_map(), context)
-        module = stages["ttir"](module, metadata)
-        first = hashed(f"{triton.__version__} {options.hash()} {normal_ir(str(module))}")
-        self.keep(self.keys[at], first)
-        if machine:
-            for name in ("ttgir", "llir", "ptx"):
-                module = stages[name](module, metadata)
-            self.keep(first, hashed(f"{normal(module)} {metadata['shared']}"))
-
-    def make(self, names: list[str], machine: bool) -> None:
-        """Compile those of which no hash is known, in several processes."""
-        wanted = [at for at, name in enumerate(names) if name and self.find(name) is None]
-        # What is compiled cannot be handed to a process, so each has it from where it comes.
-        _share.update(codes=self, machine=machine)
-        with ProcessPoolExecutor(PROCESSES, mp_context=get_context("fork")) as pool:
-            list(pool.map(_compile, wanted, chunksize=2))
-
-    def all(self, looked_at: Iterable[str]) -> list[tuple[str, str | None]]:
-        """The hash of the first language of each kernel, and that of its machine code if it is
-        known, as it is of those that are `looked_at`."""
-        self.make(self.keys, machine=False)
-        first = [self.find(key) or "" for key in self.keys]
-        asked = {each: at for at, each in enumerate(first) if each in set(looked_at)}
-        self.make([each if asked.get(each) == at else "" for at, each in enumerate(first)], True)
-        return [(each, self.find(each)) for each in first]
+    source, options = kernel
+    target = GPUTarget(*TARGET)
+    backend: Any = make_backend(target)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, options, source.language)
+    metadata = {"target": target, **options.__dict__}
+    functions = backend.get_codegen_implementation(options)
+    module = source.make_ir(target, options, functions, backend.get_module_map(), context)
+    module = stages["ttir"](module, metadata)
+    if not machine:
+        return hashed(f"{triton.__version__} {options.hash()} {normal_ir(str(module))}")
+    for name in ("ttgir", "llir", "ptx"):
+        module = stages[name](module, metadata)
+    return hashed(f"{normal(module)} {metadata['shared']}")
 
 
-_share: dict[str, Any] = {}
-"""What the processes that compile take from the one that started them."""
+def find(known: dict[str, str], kernels: dict[str, tuple[Any, Any]], machine: bool) -> None:
+    """Add the hashes of kernels that are not known yet, each by its name, from several
+    processes."""
+    _kernels.update((name, each) for name, each in kernels.items() if name not in known)
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("fork")) as pool:
+        wanted = list(_kernels)
+        found = pool.map(_compiled, wanted, [machine] * len(wanted), chunksize=2)
+        known.update(zip(wanted, found, strict=True))
+    _kernels.clear()
 
 
-def _compile(at: int) -> None:
-    _share["codes"].compile(at, _share["machine"])
+_kernels: dict[str, tuple[Any, Any]] = {}
+"""What the processes that compile take from the one that starts them: it cannot be sent."""
+
+
+def _compiled(name: str, machine: bool) -> str:
+    return compiled(_kernels[name], machine)
 
 
 def described(source: Any, options: Any) -> str:
@@ -418,20 +378,32 @@ def launches(row: dict, recorder: Recorder) -> list[tuple[int, str, str]]:
     return list(recorder.log)
 
 
-def probe(rows: list[dict], known: dict[str, str], looked_at: Iterable[str]) -> dict:
+def probe(rows: list[dict], known: dict[str, str], looked_at: list[str]) -> dict:
     """All kernels (name, words, key, hash of the first language, hash of the machine code), and
-    each row's launches by case and provider."""
+    each row's launches by case and provider.
+
+    The first language that Triton compiles to has neither names of functions nor of variables, and
+    with the options and the compiler it decides the machine code. So two kernels that agree in it
+    are the same, and only where they differ is the machine code looked at: it may agree all the
+    same, and takes four times as long.
+
+    Args:
+        rows: of the data.
+        known: hashes of the first language by `key_of`, and of machine code by these.
+        looked_at: hashes of the first language of kernels whose machine code is asked for.
+    """
     recorder = Recorder()
     cells = {cell_of(row): launches(row, recorder) for row in rows if row["suite"] != "ranks"}
     if of_several := [row for row in rows if row["suite"] == "ranks"]:
         with tempfile.TemporaryDirectory() as folder:
             cells |= of_ranks(of_several, recorder, 0, folder)
-    codes = Codes(recorder.kernels, known)
+    keys = [key_of(*kernel) for kernel in recorder.kernels]
+    find(known, dict(zip(keys, recorder.kernels, strict=True)), machine=False)
+    by_first = {known[key]: each for key, each in zip(keys, recorder.kernels, strict=True)}
+    find(known, {each: by_first[each] for each in looked_at if each in by_first}, machine=True)
     kernels = [
-        (kernel[0].name, described(*kernel), key, *hashes)
-        for kernel, key, hashes in zip(
-            recorder.kernels, codes.keys, codes.all(looked_at), strict=True
-        )
+        (each[0].name, described(*each), key, known[key], known.get(known[key]))
+        for each, key in zip(recorder.kernels, keys, strict=True)
     ]
     return {"cells": cells, "kernels": kernels}
 

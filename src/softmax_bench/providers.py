@@ -77,10 +77,13 @@ def by_torch(case: Case, t: Tensors) -> Function:
             kept = torch.ones(z.shape[-2:], dtype=torch.bool, device=z.device).tril()
         return torch.softmax(torch.where(kept, z, -torch.inf), -1)
 
+    def linear_cross_entropy(x: Tensor, w: Tensor) -> Tensor:
+        return functional.cross_entropy(functional.linear(x, w), t.target)
+
     losses: dict[str, Function] = {
         "cross_entropy": lambda x: functional.cross_entropy(x, t.target),
         "token_logprobs": token_logprobs,
-        "linear_cross_entropy": lambda x, w: functional.cross_entropy(functional.linear(x, w), t.target),
+        "linear_cross_entropy": linear_cross_entropy,
         "mapped_softmax": mapped_softmax,
     }
     if case.op in losses:

@@ -145,7 +145,7 @@ def ask(
     Args:
         source: the folder.
         rows: of the data.
-        known: hashes of the first language by key.
+        known: hashes of the first language by key, and of the machine code by these.
         looked_at: hashes of the first language of kernels whose machine code is asked for.
     """
     paths = [str(source), str(ROOT / "src")]
@@ -270,7 +270,7 @@ class Committed(NamedTuple):
     """The file, read."""
 
     known: dict[str, str]
-    """Hashes of the first language by key."""
+    """Hashes of the first language by key, and of the machine code by these."""
     measured: Cells
     today: Cells
 
@@ -296,7 +296,9 @@ def parsed(text: str) -> Committed:
         }
         for which in (0, -1)
     )
-    return Committed({each.key: each.first for each in kernels}, then, today)
+    known = {each.key: each.first for each in kernels}
+    known |= {each.first: each.machine for each in kernels if each.machine}
+    return Committed(known, then, today)
 
 
 def read(root: Path) -> Committed:

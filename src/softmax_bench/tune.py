@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from softmax_bench import problem, tuned
 from softmax_bench.case import Case
 from softmax_bench.problem import Problem
 from softmax_bench.random_shapes import draw, pitch
-from softmax_bench.report import geometric_mean
+from softmax_bench.report import mean_and_worst
 from softmax_bench.schema import DataError
 from softmax_bench.tuned import LISTED
 from triton_softmax.config import Choice, Device
@@ -261,12 +260,6 @@ def run(options: Any) -> None:
 # --- the report
 
 
-def _mean_and_worst(values: Iterable[float | None]) -> str:
-    known = [value for value in values if value]
-    mean = geometric_mean(known)
-    return f"{mean:6.3f} {min(known):6.3f}" if mean else "     –      –"
-
-
 def report(cells: list[Cell], worst: int = 25) -> str:
     """The tables for the terminal: what library and model reach by kind of cell, and the worst
     cells of each."""
@@ -281,9 +274,9 @@ def report(cells: list[Cell], worst: int = 25) -> str:
         who: [cell.reached(choice) for cell, choice in zip(cells, choices, strict=True)]
         for who, choices in choosers.items()
     }
-    lines = [f"{'share of the best found':<48} cells library  worst   model  worst"]
+    lines = [f"{'share of the best found':<48} cells library   worst    model   worst"]
     for kind, members in kinds.items():
-        shown = [_mean_and_worst(reached[who][at] for at in members) for who in choosers]
+        shown = [mean_and_worst(reached[who][at] for at in members) for who in choosers]
         lines.append(f"{kind:<48} {len(members):5}  {'  '.join(shown)}")
     for who, choices in choosers.items():
         lines.append(f"\nworst {worst} of the {who}")

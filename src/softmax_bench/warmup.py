@@ -109,6 +109,4 @@ def forget_compiled() -> None:
 
 def compiled() -> list[str]:
     """The name of a function for each of its variants in those caches."""
-    return [
-        name for name, caches in _caches() for kernels, *_ in caches.values() for _ in kernels
-    ]
+    return [name for name, caches in _caches() for kernels, *_ in caches.values() for _ in kernels]
