@@ -54,9 +54,9 @@ def _run(options: Options) -> int:
     if on_gpu and options.processes > 1 and not options.part:
         limit = min(150.0, options.budget_seconds / 3)
         warmup.compile_ahead(arguments, options.processes, limit)
-    timer = measure.CudaTimer(options.target_ms) if on_gpu else measure.WallTimer()
     if on_gpu:
         warmup.hasten_autotuning()
+    timer = measure.timer_of(options.device, options.target_ms)
     out = Path(options.out)
     found = results.Results(out, results.environment(options.device, options.commit, timer))
     if options.part:

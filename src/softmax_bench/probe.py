@@ -30,6 +30,7 @@ from softmax_bench import providers
 from softmax_bench.case import Case
 from softmax_bench.inputs import Inputs
 from softmax_bench.replay import cell_of
+from softmax_bench.roster import CHOOSER
 
 PROPERTIES = types.SimpleNamespace(
     name="NVIDIA H200", multi_processor_count=132, major=9, minor=0, L2_cache_size=62914560,
@@ -71,8 +72,8 @@ def call_of(row: dict) -> Callable[[], object]:
     if case.suite != "loss_head":  # a step is not compiled, and numbers make no difference
         case = replace(case, suite="", inputs="normal")
     name, t = row["provider"], Unread("cpu").tensors(case)
-    ladder = providers.imported("softmax_tutorial.ladder")
-    if case.direction != "backward" or name in ladder.RUNGS:
+    of_library = (CHOOSER, *providers.imported("triton_softmax").IMPLEMENTATIONS)
+    if case.direction != "backward" or name not in of_library:
         return providers.prepare(case, name, t)
     x = t.x.requires_grad_()
     function = providers.FUNCTIONS[name](replace(case, direction="forward"), t)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import NamedTuple
+from unittest.mock import patch
 
 import torch
 
@@ -31,15 +32,9 @@ class Problem(NamedTuple):
         return [choice for _, choice in sorted(chooser.timed(*self), key=lambda each: each[0])]
 
 
-@contextlib.contextmanager
-def choosing(choose: Callable[..., Choice]) -> Iterator[None]:
+def choosing(choose: Callable[..., Choice]) -> AbstractContextManager:
     """For a while, `choose(facts, traits, device)` says what the library chooses."""
-    original = chooser.chosen
-    chooser.chosen = choose
-    try:
-        yield
-    finally:
-        chooser.chosen = original
+    return patch.object(chooser, "chosen", choose)
 
 
 def problem_of(

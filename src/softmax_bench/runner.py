@@ -149,33 +149,37 @@ class Runner:
         """What there is to say of a case before it is timed; a call that is to be timed on the
         device goes to `calls`."""
         try:
-            if case.suite == "compiles":
-                return self._count_kernels(case)
-            call, fields = providers.prepare(case, name, t), {}
-            if providers.answers(case, name):
-                elements = case.n_rows if case.op == "logsumexp" else case.elements
-                measure.poison(elements, getattr(torch, case.dtype), self.inputs.device)
-                fields = judged(case, call(), expected)
-            if case.suite in OF_THE_HOST:
-                # Nothing is kept for a backward pass that does not come.
-                kept = case.suite != "compiled" or case.direction != "forward"
-                with torch.set_grad_enabled(kept):
-                    return fields | taken(self.host_timer(call))
-            if name in (CHOOSER, *RUNGS) and case.suite != "loss_head":
-                fields["kernels"] = providers.kernels(case, t, name)
-            if case.suite == "accuracy":
-                return fields
-            call()
-            if case.suite == "loss_head" and self.on_gpu:
-                fields["peak_bytes"] = measure.peak_bytes(call)
-            calls[name] = call
-            return fields
+            # A step that is compiled to infer keeps nothing for a backward pass.
+            infers = case.suite == "compiled" and case.direction == "forward"
+            with torch.set_grad_enabled(not infers):
+                return self._checked(case, name, t, expected, calls)
         except providers.Refused as error:
             return {"status": "refused", "reason": str(error)}
         except providers.Missing as error:
             return {"status": "skipped", "reason": str(error)}
         except Exception as error:
             return self._failed(error, case, name)
+
+    def _checked(
+        self, case: Case, name: str, t: Tensors, expected: Any, calls: dict[str, Callable]
+    ) -> dict:
+        if case.suite == "compiles":
+            return self._count_kernels(case)
+        call, fields = providers.prepare(case, name, t), {}
+        if providers.answers(case, name):
+            elements = case.n_rows if case.op == "logsumexp" else case.elements
+            measure.poison(elements, getattr(torch, case.dtype), self.inputs.device)
+            fields = judged(case, call(), expected)
+        if case.suite in OF_THE_HOST:
+            return fields | taken(self.host_timer(call))
+        if name in (CHOOSER, *RUNGS) and case.suite != "loss_head":
+            fields["kernels"] = providers.kernels(case, t, name)
+        if case.suite != "accuracy":
+            call()
+            calls[name] = call
+        if case.suite == "loss_head" and self.on_gpu:
+            fields["peak_bytes"] = measure.peak_bytes(call)
+        return fields
 
     def _time(self, case: Case, found: dict[str, dict], calls: dict[str, Callable]) -> None:
         """Time all calls in turn, several times, and add what is found; small random tensors with a

@@ -228,7 +228,7 @@ def run(options: Any) -> None:
             plans.append((case, asked, tried(asked, options.wide)))
     if options.part:
         return warmup.call_share(distinct(plans), options.part, call, options.device)
-    timer = measure.CudaTimer(options.target_ms) if on_gpu else measure.WallTimer(2)
+    timer = measure.timer_of(options.device, options.target_ms)
     if not runs or runs[-1]["seed"] != options.seed:
         found = results.environment(options.device, options.commit, timer)
         environment = {name: found[name] for name in ENVIRONMENT}
