@@ -4,12 +4,13 @@ Triton compiles for a device that is not there: what the kernel's loads and stor
 many registers it takes and what it spills are facts on any Linux machine, for NVIDIA and AMD alike.
 
 >>> integers = ("x_row_stride", "y_row_stride", "n_cols")
->>> result = compile_ahead(
+>>> request = Request(
 ...     "softmax_tutorial.single_block:softmax_forward_single_block_kernel",
 ...     {"x_ptr": "*fp32", "y_ptr": "*fp32", **dict.fromkeys(integers, "i32")},
 ...     {"LOG": False, "BLOCK_SIZE": 1024},
 ...     aligned=integers,
 ... )
+>>> result = compiled(request)
 >>> result.global_loads, result.global_stores
 ({'ld.global.ca.v4.b32': 2}, {'st.global.cs.v4.b32': 2})
 >>> result.load_bits, result.store_bits, result.spill_bytes
@@ -156,18 +157,6 @@ OPERATIONS = {
 """Where the operations are found, by the names that plans have for them."""
 
 
-SHAPES: dict[str, tuple[int, ...]] = {
-    "packed_rows": (100_000, 4096),
-    "aligned_rows": (100_000, 4097),
-    "split_rows": (100_000, 2**17),
-    "split_rows, few and odd": (8, 2**20 - 1),
-    "strided": (64, 128, 256),
-    "split_strided": (16, 4096, 64),
-    "two_pass": (4, 200_000, 64),
-}
-"""(n_rows, n_cols), or (n_outer, n_cols, n_inner), by the geometry that is chosen for it on an
-H200."""
-
 H200 = Device(132, nvidia=True)
 
 
@@ -222,30 +211,14 @@ def launch_requests(
     ]
 
 
-def compile_ahead(
-    kernel: str,
-    signature: dict[str, str],
-    constants: dict[str, Any],
-    target: str = "sm_90",
-    **more: Any,
-) -> Compilation:
-    """Compile one kernel for a target that need not be there; the arguments are the fields of a
-    `Request`.
+def compiled(request: Request) -> Compilation:
+    """Compile a kernel for a target that need not be there, in a process with the interpreter off
+    whether or not it is on here. Triton's own cache on disk keeps what has not changed.
 
     Raises:
         ValueError: the target is not one of `ARCHITECTURES`, or an argument has neither a type nor
             a value.
         RuntimeError: the compiler refuses the kernel; its message is in the error.
-    """
-    return compiled(Request(kernel, signature, constants, target, **more))
-
-
-def compiled(request: Request) -> Compilation:
-    """What a request becomes, in a process with the interpreter off whether or not it is on here.
-    Triton's own cache on disk keeps what has not changed.
-
-    Raises:
-        ValueError, RuntimeError: as `compile_ahead`.
     """
     return _process().submit(_compile, request).result()
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -155,7 +156,7 @@ def cells_of(run: dict) -> list[Cell]:
 # --- measuring
 
 
-def call(case: Case, choice: Choice | None, tensors: Any):
+def call(case: Case, choice: Choice | None, tensors: Any) -> Callable[[], Any]:
     """A call without arguments that launches a choice; None is the library's."""
     from softmax_bench import providers
     from triton_softmax import plan

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from softmax_bench import inputs, measure, providers, results, runner, schema, targets
+from softmax_bench.__main__ import main
 from softmax_bench.cases import MODES, SUITES, Case, select
 from softmax_bench.roster import COPY
 
@@ -221,6 +222,19 @@ def test_what_the_time_did_not_allow_is_not_dropped(tmp_path):
     again, timer, _ = start(out)
     again.run([case()])
     assert timer.calls == 2 * runner.TURNS
+
+
+def test_the_command_measures_and_compiles_a_share_ahead(tmp_path, capsys):
+    """By the same arguments; a share that is compiled ahead leaves no rows."""
+    named, out = tmp_path / "named", tmp_path / "data.json"
+    named.write_text("batch/softmax/forward/float32/1x1024")
+    arguments = ["run", "--device", "cpu", "--suites", "batch", "--providers", "triton_softmax"]
+    arguments += ["--cases", str(named), "--out", str(out)]
+    assert main([*arguments, "--part", "0/1"]) == 0 and not out.exists()
+    assert main(arguments) == 0
+    assert [row["status"] for row in schema.load(out)["rows"]] == ["ok", "ok"]
+    assert "0 of 1 cases" not in capsys.readouterr().out
+    assert main(arguments) == 0 and "0 of 1 cases" in capsys.readouterr().out
 
 
 def test_compiles_are_not_counted_without_a_gpu(tmp_path):
