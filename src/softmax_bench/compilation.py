@@ -19,6 +19,7 @@ many registers it takes and what it spills are facts on any Linux machine, for N
 
 from __future__ import annotations
 
+import atexit
 import collections
 import contextlib
 import dataclasses
@@ -230,6 +231,7 @@ def _process() -> Executor:
     try:
         pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
         pool.submit(os.getpid).result()
+        atexit.register(pool.shutdown)
     finally:
         if interpret is not None:
             os.environ["TRITON_INTERPRET"] = interpret
