@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from softmax_bench import cases, compare, gpu_report, merge, replay, report, roster, schema
+from softmax_bench import cases, compare, gpu_report, replay, report, roster, schema
 from softmax_bench.schema import DataError
 
 Options = argparse.Namespace
@@ -39,63 +39,56 @@ def _seed(options: Options) -> int:
     return options.seed
 
 
-def _selection_arguments(options: Options) -> list[str]:
-    arguments = []
-    for name in ("suites", "providers", "dtypes", "columns"):
-        value = getattr(options, name)
-        if value:
-            arguments += [f"--{name}", ",".join(value)]
-    if options.cases is not None:
-        arguments += ["--cases", options.cases]
-    return [*arguments, "--seed", str(options.seed)]
-
-
 def _run(options: Options) -> int:
     begin = time.time()
     import torch
 
-    from softmax_bench import measure, runner, tuning
+    from softmax_bench import inputs, measure, providers, results, runner, warmup
 
     on_gpu = options.device == "cuda"
     if on_gpu and not torch.cuda.is_available():
         print("no CUDA device; --device cpu tries the runner without one", file=sys.stderr)
         return 2
     chosen = _cases(options)
-    out = Path(options.out)
-    selection = [*_selection_arguments(options), "--out", str(out)]
-    if on_gpu and options.compile_processes > 1:
+    arguments = [*options.arguments, "--seed", str(options.seed)]
+    if on_gpu and options.processes > 1 and not options.part:
         limit = min(150.0, options.budget_seconds / 3)
-        runner.compile_ahead(["warm", *selection], options.compile_processes, limit)
-    timer = measure.CudaTimer(options.target_ms) if on_gpu else measure.WallTimer()
+        warmup.compile_ahead(arguments, options.processes, limit)
     if on_gpu:
-        tuning.hasten_autotuning()
+        warmup.hasten_autotuning()
+    timer = measure.timer_of(options.device, options.target_ms)
+    out = Path(options.out)
+    found = results.Results(out, results.environment(options.device, options.commit, timer))
+    if options.part:
+        pairs = [
+            (case, name)
+            for case in chosen
+            if case.suite not in ("compiles", "accuracy", "compiled", "loss_head")
+            for name in case.providers
+            if name in providers.NEEDS_COMPILING and not found.done(case, name)
+        ]
+        pairs.sort(key=lambda pair: pair[1])  # each share holds as many cases of each provider
+        warmup.call_share(pairs, options.part, providers.prepare, options.device)
+        return 0
 
     def left() -> float:
         return options.budget_seconds - (time.time() - begin)
 
     def restart() -> None:
-        arguments = ["run", *selection, "--compile-processes", "0"]
-        arguments += ["--budget-seconds", f"{left():.0f}", "--target-ms", str(options.target_ms)]
-        arguments += ["--commit", options.commit] if options.commit else []
         sys.stdout.flush()
-        os.execv(sys.executable, [sys.executable, "-m", "softmax_bench", *arguments])
+        again = [*arguments, "--processes", "0", "--budget-seconds", f"{left():.0f}"]
+        os.execv(sys.executable, [sys.executable, "-m", "softmax_bench", *again])
 
-    results = runner.Results(out, runner.environment(options.device, options.commit, timer))
     again = restart if on_gpu else None
-    runner.Runner(results, options.device, timer, budget_seconds=left(), restart=again).run(chosen)
+    made = inputs.Inputs(options.device)
+    runner.Runner(found, made, timer, budget_seconds=left(), restart=again).run(chosen)
     try:
         schema.load(out)
     except ImportError:
         print("jsonschema is not installed here: the data was not validated")
-    print(report.summary(list(results.rows.values())))
-    print(f"{len(results.rows)} rows in {out}, {time.time() - begin:.0f} s")
+    print(report.summary(list(found.rows.values())))
+    print(f"{len(found.rows)} rows in {out}, {time.time() - begin:.0f} s")
     return 0
-
-
-def _warm(options: Options) -> None:
-    from softmax_bench import runner
-
-    runner.warm(_cases(options), options.part, Path(options.out) if options.out else None)
 
 
 def _list(options: Options) -> None:
@@ -106,11 +99,11 @@ def _list(options: Options) -> None:
 
 
 def _merge(options: Options) -> None:
-    data = merge.merged(schema.load(Path(path)) for path in options.files)
+    data = compare.merged(schema.load(Path(path)) for path in options.files)
     if options.into is not None:
-        data = merge.renewed(schema.load(Path(options.into)), data)
+        data = compare.renewed(schema.load(Path(options.into)), data)
     Path(options.out).write_text(schema.dump(data), encoding="utf-8")
-    disturbed = sum(row["reason"] == merge.REASON for row in data["rows"])
+    disturbed = sum(row["reason"] == compare.REASON for row in data["rows"])
     print(f"{len(data['rows'])} rows in {options.out}, {disturbed} of them disturbed")
 
 
@@ -155,60 +148,54 @@ def _gpu_report(options: Options) -> None:
     print(gpu_report.sentence(found))
 
 
-def _tune(options: Options) -> int:
-    from softmax_bench import tune
+def _tune(options: Options) -> None:
+    from softmax_bench import tune, tuned
 
     if not options.report:
         return tune.run(options)
-    for run in tune.load(Path(options.report)):
+    for run in tuned.read(Path(options.report)):
         print(f"seed {run['seed']}, {'unseen' if run['unseen'] else 'tuned on'}")
         print(tune.report(tune.cells_of(run), options.worst))
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m softmax_bench", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    def command(do: Callable[[Options], int | None], words: str, selects: bool = False):
+    def command(do: Callable[[Options], int | None], words: str):
         name = do.__name__.removeprefix("_").replace("_", "-")
         found = commands.add_parser(name, help=words)
         found.set_defaults(do=do)
-        if selects:
-            several = {"type": lambda text: [part for part in text.split(",") if part]}
-            for option, known in (
-                ("suites", ",".join(cases.SUITES)),
-                ("providers", ",".join(roster.PROVIDERS)),
-                ("dtypes", "float32,bfloat16,float16"),
-                ("columns", "row lengths"),
-            ):
-                found.add_argument(f"--{option}", help=f"of {known}; all by default", **several)
-            found.add_argument("--cases", help="a file: only cases that it names, one in a line")
-            found.add_argument(
-                "--seed",
-                type=int,
-                help="draws the cells of the suite random; by default the seed in the file that is "
-                "gone on with, or else a fresh one",
-            )
         return found.add_argument
 
+    def selects(add: Callable) -> None:
+        several = {"type": lambda text: [part for part in text.split(",") if part]}
+        for option, known in (
+            ("suites", ",".join(cases.SUITES)),
+            ("providers", ",".join(roster.PROVIDERS)),
+            ("dtypes", "float32,bfloat16,float16"),
+            ("columns", "row lengths"),
+        ):
+            add(f"--{option}", help=f"of {known}; all by default", **several)
+        add("--cases", help="a file: only cases that it names, one in a line")
+        seeds = "draws the cells of the suite random; by default the seed in the file that is "
+        add("--seed", type=int, help=seeds + "gone on with, or else a fresh one")
+
     def measures(add: Callable, out: str, seconds: float, milliseconds: float) -> None:
+        processes = min(12, os.cpu_count() or 1)
         add("--out", default=out, help="the file to write, or to go on with")
         add("--commit", help="the commit measured, where there is no repository")
         add("--budget-seconds", type=float, default=seconds, help="stop after about this long")
         add("--target-ms", type=float, default=milliseconds, help="device time for each call")
         add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: try it, not to publish")
+        add("--processes", "--compile-processes", type=int, default=processes, help="to compile")
+        add("--part", help="used by itself: compile a share")
 
-    processes = os.cpu_count() or 1
-    add = command(_run, "measure and write data", selects=True)
+    add = command(_run, "measure and write data")
+    selects(add)
     measures(add, "measurements.json", float("inf"), 25.0)
-    add("--compile-processes", type=int, default=min(12, processes), help="0: none ahead")
 
-    add = command(_warm, "used by run: call a share of everything once", selects=True)
-    add("--part", default="0/1")
-    add("--out")
-
-    command(_list, "show the cases", selects=True)
+    selects(command(_list, "show the cases"))
 
     add = command(_classes, "the suite random, seed by seed, and its worst cells")
     add("file")
@@ -221,8 +208,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--update", action="store_true", help="write down what was launched then, and is today")
     add("--quick", action="store_true", help="compile no machine code: what may differ differs")
 
-    add = command(_check, "validate data files against the published schema")
-    add("files", nargs="+")
+    command(_check, "validate data files against the published schema")("files", nargs="+")
 
     add = command(_merge, "one data file of several measured on GPUs of one machine at once")
     add("files", nargs="+")
@@ -249,17 +235,17 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=202, help="draws the cells")
     add("--unseen", action="store_true", help="say in the file that no constant was chosen by it")
     add("--shapes", metavar="FILE", help="cells that a file names, in place of a seed")
-    add("--wide", type=int, default=0, help="so many more choices, of all that are possible")
+    add("--wide", type=int, default=12, help="so many choices beside the library's and the model's")
     add("--cells", type=int, default=60, help="how many, in turn of every class")
     add("--most-bytes", type=float, default=float("inf"), help="only tensors up to this size")
-    add("--processes", type=int, default=min(15, processes), help="to compile")
-    add("--part", help="used by itself: compile a share")
     return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     options = _parser().parse_args(arguments)
+    options.arguments = arguments  # for the processes that are started
     try:
         return options.do(options) or 0
     except DataError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
@@ -18,6 +19,9 @@ PASSES = {
 """Reads and writes of the logits or scores, forward and with the backward pass; of a layer none has
 to be."""
 
+LONGEST_OF_SWEEP = 2**18
+"""Columns of the longest rows over which the suite `compiles` sweeps."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -26,9 +30,9 @@ class Case:
     suite: str
     shape: tuple[int, ...]
     dtype: str = "float32"
-    direction: str = (
-        "forward"  # forward, backward, or (host time only) forward_grad, forward_backward
-    )
+    # forward, backward, or (in the suites of the host and the loss head) forward_grad,
+    # forward_backward
+    direction: str = "forward"
     op: str = "softmax"
     dim: int = -1
     layout: str = "contiguous"  # contiguous, row_strided, padded, or transposed
@@ -39,9 +43,8 @@ class Case:
     @property
     def id(self) -> str:
         """A key that names the case among all cases of all suites."""
-        shape = "x".join(map(str, self.shape))
         suite = self.suite if self.seed is None else f"{self.suite}/seed{self.seed}"
-        parts = [suite, self.op, self.direction, self.dtype, shape]
+        parts = [suite, self.op, self.direction, self.dtype, "x".join(map(str, self.shape))]
         if self.dim != -1:
             parts.append(f"dim{self.dim}")
         if self.layout != "contiguous":
@@ -61,10 +64,7 @@ class Case:
     @property
     def elements(self) -> int:
         """The number of elements of the input."""
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+        return math.prod(self.shape)
 
     @property
     def itemsize(self) -> int:
@@ -82,6 +82,12 @@ class Case:
         return self.elements // self.n_cols
 
     @property
+    def lengths(self) -> list[int]:
+        """The row lengths of a sweep, whose shape has their number in place of columns."""
+        count = self.n_cols
+        return [1 + i * (LONGEST_OF_SWEEP - 1) // (count - 1) for i in range(count)]
+
+    @property
     def bytes(self) -> int:
         """Useful traffic: each input read once, each output written once.
 
@@ -90,11 +96,9 @@ class Case:
         >>> Case("backward", (2, 8), direction="backward").bytes == 3 * (2 * 8) * 4
         True
         """
-        size = self.itemsize
-        if self.op in PASSES:
-            return PASSES[self.op][self.direction != "forward"] * self.elements * size
-        if self.direction == "backward":
-            return 3 * self.elements * size
         if self.op == "logsumexp":
-            return (self.elements + self.n_rows) * size
-        return 2 * self.elements * size
+            return (self.elements + self.n_rows) * self.itemsize
+        passes = 3 if self.direction == "backward" else 2
+        if self.op in PASSES:
+            passes = PASSES[self.op][self.direction != "forward"]
+        return passes * self.elements * self.itemsize

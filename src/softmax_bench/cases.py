@@ -3,7 +3,7 @@
 # pyright: reportArgumentType=false
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from softmax_bench.case import ITEM_SIZE, Case
@@ -34,20 +34,11 @@ def many_rows(n_cols: int) -> tuple[int, int]:
     return max(1, ELEMENTS // n_cols), n_cols
 
 
-def _grid(direction: str) -> list[Case]:
+def grid(direction: str) -> list[Case]:
+    """Many rows, every row length, against every library."""
     columns = [(n_cols, dtype) for n_cols in COLUMNS for dtype in TYPES]
     columns += [(n_cols, "float16") for n_cols in (128, 1024, 16384, 50257, 131072)]
     return [Case(direction, many_rows(n_cols), dtype, direction) for n_cols, dtype in columns]
-
-
-def forward() -> list[Case]:
-    """Many rows, every row length, against every library."""
-    return _grid("forward")
-
-
-def backward() -> list[Case]:
-    """The vector-Jacobian product on the same shapes."""
-    return _grid("backward")
 
 
 def few_rows() -> list[Case]:
@@ -86,7 +77,7 @@ def compiles() -> list[Case]:
 
 ACCURACY_INPUTS = ("normal", "wide", "offset", "masked", "spike", "equal")
 ACCURACY_INPUTS += ("very_negative", "all_masked")
-"""Inputs of the suite `accuracy`; `inputs.make_input` says what each one holds."""
+"""Inputs of the suite `accuracy`; `inputs.changed` says what each one holds."""
 
 
 def accuracy() -> list[Case]:
@@ -153,7 +144,6 @@ def log_softmax() -> list[Case]:
     return [Case("log_softmax", many_rows(n_cols), *rest) for n_cols, *rest in asked]
 
 
-ARTICLE_ROWS = 4096
 ARTICLE_COLUMNS = (
     *(128 * i for i in range(2, 100)),
     *(16384, 20480, 24576, 32768, 40960, 49152, 57344, 61440, 65536, 65664, 81920, 98304),
@@ -164,23 +154,16 @@ def article() -> list[Case]:
     """4096 rows with 128·i columns, i from 2 to 99, and on past 60,000 columns; the naive line is
     in it too."""
     providers = (*OURS_AND_TORCH, "naive", "single_block", "two_loops")
-    return [
-        Case("article", (ARTICLE_ROWS, n_cols), "float32", providers=providers)
-        for n_cols in ARTICLE_COLUMNS
-    ]
-
-
-BATCH_ROWS = (1, 8, 64, 256, 1024, 4096, 16384, 65536)
-BATCH_COLUMNS = 1024
+    return [Case("article", (4096, n_cols), providers=providers) for n_cols in ARTICLE_COLUMNS]
 
 
 def batch() -> list[Case]:
     """Forward and backward across batch sizes at a fixed row length."""
     providers = (*OURS_AND_TORCH, "torch.compile", "naive", "single_block")
     return [
-        Case("batch", (n_rows, BATCH_COLUMNS), "float32", direction, providers=providers)
+        Case("batch", (n_rows, 1024), "float32", direction, providers=providers)
         for direction in BOTH
-        for n_rows in BATCH_ROWS
+        for n_rows in (1, 8, 64, 256, 1024, 4096, 16384, 65536)
     ]
 
 
@@ -218,44 +201,37 @@ def compiled() -> list[Case]:
     ]
 
 
-def loss_head() -> list[Case]:
+def loss_head() -> Iterable[Case]:
     """Losses, log-probabilities and softmax with maps, with everybody who has them."""
     both = ("forward", "forward_backward")
     some = (*OURS_AND_TORCH, "torch.compile")
+    types, logits = ("bfloat16", "float32"), (8192, 151936)
 
-    def case(shape, direction, op, providers, dtype="bfloat16", inputs="normal") -> Case:
+    def case(op, shape, direction, *more, dtype=types[0], inputs="normal", who=some) -> Case:
+        providers = (*who, *more)
         return Case("loss_head", shape, dtype, direction, op, inputs=inputs, providers=providers)
 
-    def loss(shape, dtype, direction, inputs="normal") -> Case:
-        return case(shape, direction, "cross_entropy", (*some, "liger", "quack"), dtype, inputs)
-
-    def modified(shape, inputs, dtype="bfloat16") -> Case:
-        return case(shape, "forward", "mapped_softmax", (*some, "packed_rows"), dtype, inputs)
-
-    logits = (8192, 151936)
-    return [
-        *(
-            loss((max(64, 2**29 // n_cols), n_cols), dtype, direction)
-            for n_cols in (1000, 4099, 32000, 50257, 128256, 151643, 262144)
-            for dtype in ("bfloat16", "float32")
-            for direction in both
-        ),
-        loss((4096, 128256), "bfloat16", both[1], "in_place"),
-        *(case(logits, direction, "token_logprobs", some) for direction in both),
-        case(logits, both[1], "linear_cross_entropy", (*OURS_AND_TORCH, "liger")),
-        *(
-            modified(shape, inputs)
-            for shape in ((8, 16, 1024, 1024), (2, 16, 4096, 4096))
-            for inputs in ("mask", "causal")
-        ),
-        modified((128, 151936), "temperature", "float32"),
-    ]
+    losses = ("liger", "quack")
+    for n_cols in (1000, 4099, 32000, 50257, 128256, 151643, 262144):
+        shape = max(64, 2**29 // n_cols), n_cols
+        for dtype in types:
+            for direction in both:
+                yield case("cross_entropy", shape, direction, *losses, dtype=dtype)
+    yield case("cross_entropy", (4096, 128256), both[1], *losses, inputs="in_place")
+    for direction in both:
+        yield case("token_logprobs", logits, direction)
+    yield case("linear_cross_entropy", logits, both[1], "liger", who=OURS_AND_TORCH)
+    for shape in ((8, 16, 1024, 1024), (2, 16, 4096, 4096)):
+        for inputs in ("mask", "causal"):
+            yield case("mapped_softmax", shape, both[0], "packed_rows", inputs=inputs)
+    temperature = {"dtype": types[1], "inputs": "temperature"}
+    yield case("mapped_softmax", (128, 151936), both[0], "packed_rows", **temperature)
 
 
 SUITES: dict[str, Callable[..., list[Case]]] = {
     "compiles": compiles,  # first, while nothing is compiled in the process yet
-    "forward": forward,
-    "backward": backward,
+    "forward": lambda: grid("forward"),
+    "backward": lambda: grid("backward"),
     "few_rows": few_rows,
     "host_time": host_time,
     "ladder": ladder,
@@ -267,7 +243,7 @@ SUITES: dict[str, Callable[..., list[Case]]] = {
     "longest": longest,
     "compiled": compiled,
     "random": draw,
-    "loss_head": loss_head,
+    "loss_head": lambda: list(loss_head()),
 }
 """Suite names in the order in which they run."""
 
@@ -286,18 +262,18 @@ def select(
             known_ones = ", ".join(known)
             raise ValueError(f"no such {kind}: {', '.join(unknown)}; there are {known_ones}")
     chosen = []
-    for name in SUITES:
-        if suites and name not in suites:
-            continue
-        for case in SUITES[name](seed) if name == "random" else SUITES[name]():
-            if dtypes and case.dtype not in dtypes:
-                continue
-            if columns and case.n_cols not in columns:
-                continue
-            if providers:
-                kept = tuple(p for p in case.providers if p in providers or p == COPY)
-                if not any(p != COPY for p in kept) and COPY not in providers:
-                    continue
-                case = replace(case, providers=kept)
-            chosen.append(case)
+    for name in (each for each in SUITES if not suites or each in suites):
+        chosen += SUITES[name](seed) if name == "random" else SUITES[name]()
+    if dtypes:
+        chosen = [case for case in chosen if case.dtype in dtypes]
+    if columns:
+        chosen = [case for case in chosen if case.n_cols in columns]
+    if providers:
+        # The copy is measured with anybody else.
+        kept = [tuple(p for p in case.providers if p in (*providers, COPY)) for case in chosen]
+        chosen = [
+            replace(case, providers=who)
+            for case, who in zip(chosen, kept, strict=True)
+            if set(who) & set(providers)
+        ]
     return chosen

@@ -4,12 +4,13 @@ Triton compiles for a device that is not there: what the kernel's loads and stor
 many registers it takes and what it spills are facts on any Linux machine, for NVIDIA and AMD alike.
 
 >>> integers = ("x_row_stride", "y_row_stride", "n_cols")
->>> result = compile_ahead(
+>>> request = Request(
 ...     "softmax_tutorial.single_block:softmax_forward_single_block_kernel",
 ...     {"x_ptr": "*fp32", "y_ptr": "*fp32", **dict.fromkeys(integers, "i32")},
 ...     {"LOG": False, "BLOCK_SIZE": 1024},
 ...     aligned=integers,
 ... )
+>>> result = compiled(request)
 >>> result.global_loads, result.global_stores
 ({'ld.global.ca.v4.b32': 2}, {'st.global.cs.v4.b32': 2})
 >>> result.load_bits, result.store_bits, result.spill_bytes
@@ -18,22 +19,25 @@ many registers it takes and what it spills are facts on any Linux machine, for N
 
 from __future__ import annotations
 
+import atexit
 import collections
 import contextlib
 import dataclasses
+import functools
 import importlib
 import io
+import multiprocessing
 import os
-import pickle
 import re
-import subprocess
-import sys
+from concurrent.futures import Executor, ProcessPoolExecutor
 from operator import attrgetter
 from typing import Any, cast
 
-from triton_softmax import operations
-from triton_softmax.config import Choice, Device, choose_rows, choose_strided
-from triton_softmax.plan import traits_of
+import torch
+
+from softmax_bench.problem import problem_of
+from triton_softmax.config import Choice, Device
+from triton_softmax.config.space import TILE_KERNELS
 
 ARCHITECTURES = {
     "sm_80": ("cuda", 80, 32),
@@ -75,16 +79,16 @@ class Compilation:
     @property
     def global_loads(self) -> dict[str, int]:
         """How often each load of global memory occurs in the text, by instruction."""
-        return _count(
-            r"\b(ld\.(?:volatile\.)?global[\w.:]*|(?:global|buffer|flat)_load_\w+)", self.assembly
-        )
+        return self._count(r"ld\.(?:volatile\.)?global[\w.:]*|(?:global|buffer|flat)_load_\w+")
 
     @property
     def global_stores(self) -> dict[str, int]:
         """How often each store to global memory occurs in the text, by instruction."""
-        return _count(
-            r"\b(st\.(?:volatile\.)?global[\w.:]*|(?:global|buffer|flat)_store_\w+)", self.assembly
-        )
+        return self._count(r"st\.(?:volatile\.)?global[\w.:]*|(?:global|buffer|flat)_store_\w+")
+
+    def _count(self, pattern: str) -> dict[str, int]:
+        counts = collections.Counter(re.findall(rf"\b(?:{pattern})", self.assembly))
+        return dict(sorted(counts.items()))
 
     @property
     def load_bits(self) -> int:
@@ -95,11 +99,6 @@ class Compilation:
     def store_bits(self) -> int:
         """Width of the widest store to global memory, in bits per thread."""
         return max(map(access_bits, self.global_stores), default=0)
-
-
-def _count(pattern: str, text: str) -> dict[str, int]:
-    counts = collections.Counter(re.findall(pattern, text))
-    return dict(sorted(counts.items()))
 
 
 def access_bits(instruction: str) -> int:
@@ -159,38 +158,37 @@ OPERATIONS = {
 """Where the operations are found, by the names that plans have for them."""
 
 
-def geometry_request(
-    geometry: str,
-    operation: str,
-    dtype: str,
-    how: Any,
-    target: str = "sm_90",
-    *,
-    num_warps: int = 4,
-    aligned: bool = False,
-    max_registers: int | None = None,
-) -> Request:
-    """The compilation of an operation on a geometry, as a plan launches it.
+H200 = Device(132, nvidia=True)
+
+
+DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+"""PyTorch's types by Triton's."""
+
+
+def choose(operation: str, dtype: str, shape: tuple[int, ...], device: Device = H200) -> Choice:
+    """What the library chooses for contiguous tensors, along the second dimension."""
+    return problem_of(operation, getattr(torch, DTYPES[dtype]), shape, 1, device).library()
+
+
+def launch_requests(
+    choice: Choice, operation: str, dtype: str, target: str = "sm_90"
+) -> list[Request]:
+    """The compilation of each launch of a choice, as a plan launches it: of columns and strides
+    that are multiples of 16. Only strided geometries are compiled anew for that; their columns lie
+    side by side in any case.
 
     Args:
-        geometry: as in a `Choice`: a module of `triton_softmax.kernels`, or one of the two forms of
-            `tile`.
+        choice: what is launched.
         operation: a key of `OPERATIONS`.
-        dtype: of the inputs and of the result, "fp16", "bf16", "fp32" or "fp64".
-        how: the constants of the geometry.
+        dtype: of the inputs and of the result, a key of `DTYPES`.
         target: a key of `ARCHITECTURES`.
-        num_warps: warps per program.
-        aligned: strides and lengths are multiples of 16. Only strided geometries are compiled anew
-            for that; their columns lie side by side in any case.
-        max_registers: registers per thread that an NVIDIA target may use.
     """
-    if geometry in ("packed_rows", "aligned_rows"):
-        geometry, how = "tile", how._replace(edges=geometry == "aligned_rows")
-    module = f"triton_softmax.kernels.{geometry}"
-    name = f"{geometry}_kernel"
-    function = getattr(importlib.import_module(module), name)
+    tile = choice.kernel in TILE_KERNELS
+    module = f"triton_softmax.kernels.{'tile' if tile else choice.kernel}"
+    name = "tile_kernel" if tile else f"{choice.kernel}_kernel"
+    names = getattr(importlib.import_module(module), name).arg_names
     n_inputs = 2 if "backward" in operation else 1
-    strides = ("i32", "i32", 1) if "n_inner" in function.arg_names else "i32"
+    strides = ("i32", "i32", 1) if "n_inner" in names else "i32"
     known = {
         "in_ptrs": (f"*{dtype}",) * n_inputs,
         "out_ptrs": (f"*{dtype}",),
@@ -198,181 +196,112 @@ def geometry_request(
         "in_strides": (strides,) * n_inputs,
         "out_strides": (strides,),
     }
-    constants = {"OP": OPERATIONS[operation], "HOW": how}
-    names = [name for name in function.arg_names if name not in constants]
-    return Request(
-        f"{module}:{name}",
-        {name: known.get(name, "i32") for name in names},
-        constants,
-        target,
-        num_warps,
-        aligned=("in_strides", "out_strides", "n_inner") if aligned else (),
-        max_registers=max_registers,
-    )
-
-
-SHAPES: dict[str, tuple[int, ...]] = {
-    "packed_rows": (100_000, 4096),
-    "aligned_rows": (100_000, 4097),
-    "split_rows": (100_000, 2**17),
-    "split_rows, few and odd": (8, 2**20 - 1),
-    "strided": (64, 128, 256),
-    "split_strided": (16, 4096, 64),
-    "two_pass": (4, 200_000, 64),
-}
-"""(n_rows, n_cols), or (n_outer, n_cols, n_inner), by the geometry that is chosen for it on an
-H200."""
-
-H200 = Device(132, nvidia=True)
-
-
-def choose(operation: str, dtype: str, shape: tuple[int, ...], device: Device = H200) -> Choice:
-    """What the library chooses for contiguous tensors."""
-    op, itemsize = operations.OPERATIONS[operation], int(dtype[-2:]) // 8
-    moved = op.inputs + (not op.reduces)
-    common = {"traits": traits_of(op), "addresses": (0,) * moved, "device": device}
-    if len(shape) == 2:
-        return choose_rows(*shape, itemsize, strides=(shape[1],) * moved, **common)
-    n_outer, n_cols, n_inner = shape
-    strides = {
-        "outer_strides": (n_cols * n_inner,) * moved,
-        "col_strides": (n_inner,) * moved,
-        "inner_strides": (1,) * moved,
-    }
-    return choose_strided(n_outer, n_cols, n_inner, itemsize, **strides, **common)
-
-
-def launch_requests(choice: Choice, operation: str, dtype: str, target: str) -> list[Request]:
-    """The compilation of each launch of a choice, of columns and strides that are multiples of
-    16."""
+    signature = {name: known.get(name, "i32") for name in names if name not in ("OP", "HOW")}
+    aligned = () if choice.kernel.endswith("_rows") else ("in_strides", "out_strides", "n_inner")
     return [
-        geometry_request(
-            choice.kernel,
-            operation,
-            dtype,
-            how,
+        Request(
+            f"{module}:{name}",
+            signature,
+            {"OP": OPERATIONS[operation], "HOW": how},
             target,
-            num_warps=choice.num_warps,
+            choice.num_warps,
+            aligned=aligned,
             max_registers=choice.max_registers,
-            aligned=not choice.kernel.endswith("_rows"),
         )
         for how in choice.launches
     ]
 
 
-def compile_ahead(
-    kernel: str,
-    signature: dict[str, str],
-    constants: dict[str, Any],
-    target: str = "sm_90",
-    **more: Any,
-) -> Compilation:
-    """Compile one kernel for a target that need not be there; the arguments are the fields of a
-    `Request`.
+def compiled(request: Request) -> Compilation:
+    """Compile a kernel for a target that need not be there, in a process with the interpreter off
+    whether or not it is on here. Triton's own cache on disk keeps what has not changed.
 
     Raises:
         ValueError: the target is not one of `ARCHITECTURES`, or an argument has neither a type nor
             a value.
         RuntimeError: the compiler refuses the kernel; its message is in the error.
     """
-    return compile_many([Request(kernel, signature, constants, target, **more)])[0]
+    return _process().submit(_compile, request).result()
 
 
-def compile_many(requests: list[Request]) -> list[Compilation]:
-    """Compile several kernels in one process, with the interpreter off whether or not it is on
-    here.
-
-    Raises:
-        ValueError: as `compile_ahead`.
-        RuntimeError: the compiler refuses a kernel.
-    """
-    for request in requests:
-        if request.target not in ARCHITECTURES:
-            raise ValueError(
-                f"the target is one of {', '.join(ARCHITECTURES)}, not {request.target}"
-            )
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    process = subprocess.run(
-        [sys.executable, "-c", "from softmax_bench import compilation; compilation.serve()"],
-        input=pickle.dumps(requests),
-        capture_output=True,
-        env=environment,
-    )
-    if process.returncode:
-        raise RuntimeError(f"the compiler process failed:\n{process.stderr.decode()}")
-    results = pickle.loads(process.stdout)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-    return results
+@functools.cache
+def _process() -> Executor:
+    """Triton decides when it is imported whether it interprets, so the process is a new one."""
+    interpret = os.environ.pop("TRITON_INTERPRET", None)
+    try:
+        pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        pool.submit(os.getpid).result()
+        atexit.register(pool.shutdown)
+    finally:
+        if interpret is not None:
+            os.environ["TRITON_INTERPRET"] = interpret
+    return pool
 
 
 # --- in the process without the interpreter -------------------------------------------------------
 
 
 def _compile(request: Request) -> Compilation:
+    if request.target not in ARCHITECTURES:
+        raise ValueError(f"the target is one of {', '.join(ARCHITECTURES)}, not {request.target}")
+    try:
+        return _compiled(request)
+    except ValueError:
+        raise
+    except Exception as error:
+        # The compiler's own errors hold what cannot be handed to another process.
+        raise RuntimeError(f"{request.kernel} for {request.target}: {error}") from None
+
+
+def _compiled(request: Request) -> Compilation:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     module, name = request.kernel.split(":")
     kernel = getattr(importlib.import_module(module), name)
-    while not isinstance(
-        kernel, triton.runtime.JITFunction
-    ):  # tuned kernels and heuristics wrap it
+    while not isinstance(kernel, triton.runtime.JITFunction):  # what tunes a kernel wraps it
         kernel = kernel.fn
-    names = kernel.arg_names
-    missing = [
-        name for name in names if name not in request.signature and name not in request.constants
-    ]
-    unknown = [name for name in (*request.signature, *request.constants) if name not in names]
-    if missing or unknown:
+    names, given = kernel.arg_names, request.signature | request.constants
+    if set(names) != set(given):
+        missing = [name for name in names if name not in given]
+        unknown = [name for name in given if name not in names]
         raise ValueError(
             f"{request.kernel} takes {', '.join(names)}; missing: {missing}, unknown: {unknown}"
         )
     signature, constants, attributes = {}, {}, {}
-    for i, argument in enumerate(names):
-        if argument in request.constants:
-            signature[argument] = "constexpr"
-            constants[(i,)] = _constant(request.constants[argument])
+    for i, name in enumerate(names):
+        if name in request.constants:
+            signature[name] = "constexpr"
+            constants[(i,)] = _constant(request.constants[name])
         else:
-            signature[argument] = _typed(
-                request.signature[argument],
-                (i,),
-                argument in request.aligned,
-                constants,
-                attributes,
-            )
+            aligned = name in request.aligned
+            signature[name] = _typed(given[name], (i,), aligned, constants, attributes)
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attributes)
     options = {"num_warps": request.num_warps, "num_stages": request.num_stages}
     if request.max_registers is not None and request.target.startswith("sm_"):
         options["maxnreg"] = request.max_registers
     target = GPUTarget(*ARCHITECTURES[request.target])
     if request.target.startswith("sm_"):
-        compiled, registers, spill_bytes = _compile_nvidia(source, target, options)
-        assembly = compiled.asm["ptx"]
+        made, registers, spill_bytes = _compile_nvidia(source, target, options)
+        assembly = made.asm["ptx"]
     else:
-        compiled = triton.compile(source, target=target, options=options)
-        assembly = compiled.asm["amdgcn"]
-        registers = int(_found(r"\.vgpr_count:\s+(\d+)", assembly))
-        spill_bytes = 4 * int(_found(r"\.vgpr_spill_count:\s+(\d+)", assembly))
+        made = triton.compile(source, target=target, options=options)
+        assembly = made.asm["amdgcn"]
+        registers, spilled = (
+            int(re.findall(rf"\.{name}:\s+(\d+)", assembly)[0])
+            for name in ("vgpr_count", "vgpr_spill_count")
+        )
+        spill_bytes = 4 * spilled
     return Compilation(
-        kernel=name,
+        kernel=kernel.__name__,
         target=request.target,
         assembly=assembly,
         registers=registers,
         spill_bytes=spill_bytes,
-        shared_bytes=compiled.metadata.shared,
-        num_warps=compiled.metadata.num_warps,
+        shared_bytes=made.metadata.shared,
+        num_warps=made.metadata.num_warps,
     )
-
-
-def _found(pattern: str, text: str) -> str:
-    """The first group of the first match."""
-    match = re.search(pattern, text)
-    if match is None:
-        raise RuntimeError(f"nothing matches {pattern} in what the compiler wrote")
-    return match[1]
 
 
 def _typed(
@@ -430,16 +359,3 @@ def _compile_nvidia(source: Any, target: Any, options: dict[str, Any]) -> tuple[
         text = file.read()
     registers = max(map(int, re.findall(r"Used (\d+) registers", text)))
     return compiled, registers, max(map(int, re.findall(r"(\d+) bytes spill stores", text)))
-
-
-def serve() -> None:
-    """Compile what comes in by the standard input, and answer by the standard output."""
-    answers: list[Compilation | Exception] = []
-    with contextlib.redirect_stdout(sys.stderr):
-        for request in pickle.load(sys.stdin.buffer):
-            try:
-                answers.append(_compile(request))
-            except Exception as error:
-                kind = ValueError if isinstance(error, ValueError) else RuntimeError
-                answers.append(kind(f"{request.kernel} for {request.target}: {error}"))
-    sys.stdout.buffer.write(pickle.dumps(answers))

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as etree
 from pathlib import Path
 from typing import Annotated, TypedDict
 
-from softmax_bench.schema import Count, Number, Text, Time, check, form_of
+from softmax_bench.schema import Count, Number, Time, check, form_of
 
 FORMAT = "triton-softmax-gpu-tests/2"
 
@@ -34,9 +34,9 @@ class Machine(TypedDict):
 class Report(TypedDict):
     """A run of the GPU tests."""
 
-    format: Annotated[str, {"const": FORMAT}]
+    format: Annotated[str, ("const", FORMAT)]
     utc: Time
-    commit: Annotated[Text, {"minLength": 7}]
+    commit: Annotated[str, ("minLength", 7)]
     command: str
     seconds: Number
     counts: Counts
@@ -47,7 +47,7 @@ class Report(TypedDict):
 
 def report(junit: Path, commit: str | None, command: str) -> dict:
     """Counts by state and by test module, and the names of failed tests."""
-    from softmax_bench import runner
+    from softmax_bench import results
 
     tree = etree.parse(junit).getroot()
     counts = dict.fromkeys(Counts.__annotations__, 0)
@@ -66,11 +66,11 @@ def report(junit: Path, commit: str | None, command: str) -> dict:
         numbers = modules.setdefault(case.get("classname") or "", [0, 0, 0])
         numbers[("passed", "failed").index(state) if state in ("passed", "failed") else 2] += 1
     seconds = sum(float(suite.get("time") or 0) for suite in tree.iter("testsuite"))
-    machine = runner.machine()
+    machine = results.machine()
     return {
         "format": FORMAT,
-        "utc": runner.now(),
-        "commit": commit or runner.git_commit() or "unknown",
+        "utc": results.now(),
+        "commit": commit or results.git_commit(),
         "command": command,
         "seconds": round(seconds, 1),
         "counts": counts,

@@ -17,9 +17,6 @@ from collections.abc import Callable
 
 import torch
 
-from softmax_bench.cases import Case
-from softmax_bench.inputs import Tensors
-
 TOLERANCE = {"float64": 1e-11, "float32": 1e-4, "float16": 4e-3, "bfloat16": 3.2e-2}
 """Largest error of a row, relative to the row's largest value, beyond which an answer counts as
 wrong.
@@ -122,45 +119,27 @@ class CudaTimer:
         return [(a + b) / 2 for a, b in halves]
 
 
-class WallTimer:
-    """Times a call with the host's clock: for trying the runner without a GPU, not for
-    publishing."""
+class HostTimer:
+    """Time the host spends in one call: batches of calls on the host's clock, the device drained in
+    between. Without a GPU it serves to try the runner, not for publishing."""
 
     name = "wall-clock"
     flush_bytes = 0
-
-    def __init__(self, samples: int = 5):
-        self.samples = samples
-
-    def __call__(
-        self, call: Callable[[], object], cold: bool = True, share: float = 1.0
-    ) -> list[float]:
-        """Samples in microseconds; `cold` makes no difference here."""
-        times = []
-        for _ in range(max(1, round(self.samples * share))):
-            begin = time.perf_counter()
-            call()
-            times.append((time.perf_counter() - begin) * 1e6)
-        return times
-
-
-class HostTimer:
-    """Time the host spends in one call: batches of calls on the host's clock, the device drained in
-    between."""
-
-    name = "host-clock"
 
     def __init__(
         self, synchronize: Callable[[], None], batches: int = 60, calls: int = 20, warm: int = 30
     ):
         self.synchronize, self.batches, self.calls, self.warm = synchronize, batches, calls, warm
 
-    def __call__(self, call: Callable[[], object]) -> list[float]:
-        """Samples in microseconds for one call, each the mean of a batch."""
+    def __call__(
+        self, call: Callable[[], object], cold: bool = True, share: float = 1.0
+    ) -> list[float]:
+        """Samples in microseconds for one call, each the mean of a batch; `share` is of the
+        batches, and `cold` makes no difference here."""
         for _ in range(self.warm):
             call()
         samples = []
-        for _ in range(self.batches):
+        for _ in range(max(1, round(self.batches * share))):
             self.synchronize()
             begin = time.perf_counter()
             for _ in range(self.calls):
@@ -170,23 +149,27 @@ class HostTimer:
         return samples
 
 
+def timer_of(device: str, target_ms: float) -> CudaTimer | HostTimer:
+    """What times calls on a device; on the CPU a few calls, one by one."""
+    if device == "cuda":
+        return CudaTimer(target_ms)
+    return HostTimer(lambda: None, batches=5, calls=1, warm=0)
+
+
 def poison(elements: int, dtype: torch.dtype, device: torch.device) -> None:
     """Fill with NaN the memory that the allocator is about to hand out, so that an element left
     unwritten is seen."""
     torch.full((elements,), float("nan"), dtype=dtype, device=device)
 
 
-def reference(case: Case, tensors: Tensors) -> torch.Tensor:
-    """The answer in float64, from the very numbers that the implementations are given."""
-    op, dim = case.op, case.dim
-    if case.direction == "backward":
-        dy = tensors.dy.to(torch.float64, copy=True)
-        y = tensors.y.to(torch.float64, copy=True)
-        if op == "log_softmax":
-            return dy - y.exp_() * dy.sum(dim, keepdim=True)
-        inner = (dy * y).sum(dim, keepdim=True)
-        return dy.sub_(inner).mul_(y)
-    return getattr(torch, op)(tensors.x.double(), dim)
+def peak_bytes(call: Callable[[], object]) -> int:
+    """The memory that a call takes at most, beside what is there before."""
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    call()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
 
 
 def errors(

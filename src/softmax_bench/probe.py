@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,9 +19,18 @@ import tempfile
 import types
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from softmax_bench import providers
+from softmax_bench.case import Case
+from softmax_bench.inputs import Inputs
+from softmax_bench.replay import cell_of
+from softmax_bench.roster import CHOOSER
 
 PROPERTIES = types.SimpleNamespace(
     name="NVIDIA H200", multi_processor_count=132, major=9, minor=0, L2_cache_size=62914560,
@@ -40,112 +48,66 @@ EVERY = 10
 # --- the calls: the one place that knows the library, by its public functions ---
 
 
+class Unread(Inputs):
+    """Tensors whose numbers nobody reads."""
+
+    def numbers(self, dtype: str, slot: int, elements: int) -> Any:
+        """Memory as it comes."""
+        return torch.empty(elements, dtype=getattr(torch, dtype))
+
+
 def call_of(row: dict) -> Callable[[], object]:
     """The call of a measured row. What it returns may be called for a second part, which alone was
     measured: the backward pass."""
-    import torch
-
-    import triton_softmax as library
-    from softmax_bench import loss_head
-    from softmax_bench.case import Case
-    from softmax_bench.random_shapes import pitch
-
     if row["suite"] == "ranks":
         return call_of_ranks(row)
     names = ("suite", "dtype", "direction", "op", "dim", "layout", "inputs")
     case = Case(shape=tuple(row["shape"]), **{name: row[name] for name in names})
-    ours = row["provider"] == "triton_softmax"
-    if case.suite == "loss_head":
-        generator: Any = None
-        t = loss_head.operands(case, torch.device("cuda", 0), generator)
-        return loss_head.prepare(case, row["provider"], t)
     if case.suite == "compiles":  # many lengths
-        n_rows, count = case.shape
-        lengths = [1 + (i * 262143) // (count - 1) for i in range(0, count, EVERY)]
-        one = {**row, "suite": "", "shape": (n_rows, 1)}
+        calls = [
+            call_of({**row, "suite": "", "shape": (case.n_rows, n_cols)})
+            for n_cols in case.lengths[::EVERY]
+        ]
+        return lambda: [done(call) for call in calls]
+    if case.suite != "loss_head":  # a step is not compiled, and numbers make no difference
+        case = replace(case, suite="", inputs="normal")
+    name, t = row["provider"], Unread("cpu").tensors(case)
+    of_library = (CHOOSER, *providers.imported("triton_softmax").IMPLEMENTATIONS)
+    if case.direction != "backward" or name not in of_library:
+        return providers.prepare(case, name, t)
+    x = t.x.requires_grad_()
+    function = providers.FUNCTIONS[name](replace(case, direction="forward"), t)
 
-        def sweep() -> None:
-            for n in lengths:
-                second = call_of({**one, "shape": (n_rows, n)})()
-                if callable(second):
-                    second()
+    def forward() -> Callable[[], object]:
+        y = function(x)
+        return lambda: torch.autograd.grad(y, x, t.dy)
 
-        return sweep
+    return forward
 
-    def tensor() -> Any:
-        dtype, shape = getattr(torch, case.dtype), case.shape
-        if case.layout == "contiguous":
-            return torch.empty(shape, dtype=dtype)
-        step = 2 * shape[1] if case.layout == "row_strided" else pitch(shape[-1])
-        return torch.empty(shape[0] * step, dtype=dtype).view(-1, step)[:, : shape[1]]
 
-    def function(x: Any) -> Any:
-        if ours:
-            return getattr(library, case.op)(x, case.dim)
-        return getattr(library, case.op)(x, case.dim, implementation=row["provider"])
-
-    def gradient(y: Any, x: Any) -> None:
-        dy = tensor() if case.layout == "padded" else torch.empty_like(y)
-        torch.autograd.grad(y, x, dy)
-
-    x = tensor().requires_grad_(case.direction != "forward")
-    if not (ours or row["provider"] in library.IMPLEMENTATIONS):
-        from softmax_tutorial import ladder
-
-        more: dict = {"rung": row["provider"], "log": case.op == "log_softmax"}
-        if case.direction == "forward":
-            return lambda: ladder.softmax(x, case.dim, **more)
-        return lambda: ladder.backward(tensor(), tensor(), case.dim, **more)
-    if case.direction == "forward":
-        return lambda: function(x)
-    if case.direction == "backward":
-
-        def forward() -> Callable[[], None]:
-            y = function(x)
-            return lambda: gradient(y, x)
-
-        return forward
-    if case.direction == "forward_grad":
-        return lambda: (function(x), None)
-    return lambda: gradient(function(x), x)
+def done(call: Callable[[], object]) -> object:
+    """Both parts of a call."""
+    second = call()
+    return second() if callable(second) else second
 
 
 def call_of_ranks(row: dict) -> Callable[[], object]:
     """The call of a rank on its part of the rows; the other ranks are processes here."""
-    import torch
-    import torch.distributed as dist
-
-    from triton_softmax import cross_entropy, softmax
-
-    n_rows, n_cols = row["shape"]
+    ours, (n_rows, n_cols) = providers.imported("triton_softmax"), row["shape"]
     x = torch.empty(n_rows, n_cols, dtype=torch.bfloat16)
-    target = torch.zeros(n_rows, dtype=torch.int64)
     name, _, alone = row["op"].partition(", ")
-    where: dict[str, Any] = {"group": _groups[row["ranks"]]} if not alone else {}
+    where: dict[str, Any] = {} if alone else {"group": groups[row["ranks"]]}
     if name == "softmax":
-        return lambda: (softmax(x, 1, **where), None)
+        return lambda: (ours.softmax(x, 1, **where), None)
     if where:
         start = n_cols * dist.get_rank()
         where |= {"vocab_start": start, "vocab_size": n_cols * row["ranks"]}
-    leaf = x.requires_grad_()
-    return lambda: cross_entropy(leaf, target, **where).backward()
+    leaf, target = x.requires_grad_(), torch.zeros(n_rows, dtype=torch.int64)
+    return lambda: ours.cross_entropy(leaf, target, **where).backward()
 
 
-_groups: dict[int, Any] = {}
+groups: dict[int, Any] = {}
 """Process groups by the number of their ranks, which this process is in."""
-
-
-def join(rank: int, ranks: list[int], folder: str) -> None:
-    """Be one of the ranks, of groups of several sizes."""
-    import torch.distributed as dist
-
-    world = max(ranks)
-    store = dist.FileStore(f"{folder}/store", world)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
-    for size in ranks:
-        group = dist.new_group(list(range(size)))
-        if rank < size:
-            _groups[size] = group
 
 
 # --- a device that is not there ---
@@ -154,8 +116,6 @@ def join(rank: int, ranks: list[int], folder: str) -> None:
 def pretend() -> None:
     """Let PyTorch's tensors say that they lie on an H200, though their memory is the host's, and
     nothing large be computed with them."""
-    import torch
-
     tensor: Any = torch.Tensor
     tensor.is_cuda = property(lambda self: not self.is_meta)
     true_device = tensor.device
@@ -178,6 +138,7 @@ def pretend() -> None:
 
         return call
 
+    torch.softmax = torch.log_softmax = lambda x, dim: torch.empty(x.shape, dtype=x.dtype)
     for name in ("empty", "zeros", "ones", "full", "arange", "tensor", "empty_strided"):
         setattr(torch, name, patched(getattr(torch, name)))
     torch.randn = torch.rand = torch.empty
@@ -185,6 +146,7 @@ def pretend() -> None:
     torch.randint = lambda low, high, size, **more: zeros(size, dtype=torch.int64)
     torch.mm = lambda a, b, out=None: a.new_empty(len(a), b.shape[1]) if out is None else out
     tensor.addmm_ = lambda self, a, b: self
+    tensor.clone = lambda self: torch.empty_like(self)
     cuda: Any = torch.cuda
     cuda.get_device_properties = lambda *_: PROPERTIES
     cuda.get_device_capability = lambda *_: (9, 0)
@@ -341,93 +303,50 @@ def key_of(source: Any, options: Any) -> str:
     return hashed(f"{triton.__version__} {source.hash()} {options.hash()}")
 
 
-class Codes:
-    """What kernels compile to. What was compiled once stays on disk.
+def compiled(kernel: tuple[Any, Any], machine: bool) -> str:
+    """A hash of the first language that a source becomes with its options; or of its machine code:
+    of PTX, which ptxas turns into the same every time."""
+    import triton
+    from triton._C.libtriton import ir
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import make_backend
 
-    The first language that Triton compiles to has neither names of functions nor of variables, and
-    with the options and the compiler it decides the machine code. So two kernels that agree in it
-    are the same, and only where they differ is the machine code looked at: it may agree all the
-    same, and takes four times as long.
-
-    Args:
-        kernels: each a source and its options.
-        known: what is known already: hashes of the first language by `key_of`.
-    """
-
-    def __init__(self, kernels: list[tuple[Any, Any]], known: dict[str, str]):
-        cache = os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton/cache"
-        self.folder = Path(cache) / "softmax_bench.probe"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.kernels, self.known = kernels, known
-        self.keys = [key_of(*each) for each in kernels]
-
-    def find(self, name: str) -> str | None:
-        """A hash by another, if it is known."""
-        path = self.folder / name
-        return self.known.get(name) or (path.read_text() if path.is_file() else None)
-
-    def keep(self, name: str, text: str) -> None:
-        """Write to the disk, whole or not at all."""
-        beside = self.folder / f"{name}.{os.getpid()}"
-        beside.write_text(text)
-        beside.replace(self.folder / name)
-
-    def compile(self, at: int, machine: bool = False) -> None:
-        """Compile a kernel to the first language, or to machine code: to PTX, which ptxas turns
-        into the same every time."""
-        import triton
-        from triton._C.libtriton import ir
-        from triton.backends.compiler import GPUTarget
-        from triton.compiler.compiler import make_backend
-
-        source, options = self.kernels[at]
-        target = GPUTarget(*TARGET)
-        backend: Any = make_backend(target)
-        context = ir.context()
-        ir.load_dialects(context)
-        backend.load_dialects(context)
-        stages: dict[str, Any] = {}
-        backend.add_stages(stages, options, source.language)
-        metadata = {"target": target, **options.__dict__}
-        functions = backend.get_codegen_implementation(options)
-        module = source.make_ir(target, options, functions, backend.get_module_map(), context)
-        for name, stage in stages.items():
-            module = stage(module, metadata)
-            if name == "ttir":
-                text = f"{triton.__version__} {options.hash()} {normal_ir(str(module))}"
-                self.keep(self.keys[at], first := hashed(text))
-                if not machine:
-                    return
-            if name == "ptx":
-                self.keep(first, hashed(f"{normal(module)} {metadata['shared']}"))
-                return
-
-    def make(self, wanted: list[int], machine: bool) -> None:
-        """Compile those that are not known, in several processes."""
-        global _codes
-        _codes = self
-        if len(wanted) > 1:
-            with ProcessPoolExecutor(PROCESSES, mp_context=get_context("fork")) as pool:
-                list(pool.map(_compile, wanted, [machine] * len(wanted), chunksize=2))
-        elif wanted:
-            self.compile(wanted[0], machine)
-
-    def all(self, looked_at: Iterable[str]) -> list[tuple[str, str | None]]:
-        """The hash of the first language of each kernel, and that of its machine code if it is
-        known, as it is of those that are `looked_at`."""
-        self.make([at for at, key in enumerate(self.keys) if self.find(key) is None], False)
-        first = [self.find(key) or "" for key in self.keys]
-        places = {each: at for at, each in enumerate(first) if each in set(looked_at)}
-        self.make([at for each, at in places.items() if self.find(each) is None], True)
-        return [(each, self.find(each)) for each in first]
+    source, options = kernel
+    target = GPUTarget(*TARGET)
+    backend: Any = make_backend(target)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, options, source.language)
+    metadata = {"target": target, **options.__dict__}
+    functions = backend.get_codegen_implementation(options)
+    module = source.make_ir(target, options, functions, backend.get_module_map(), context)
+    module = stages["ttir"](module, metadata)
+    if not machine:
+        return hashed(f"{triton.__version__} {options.hash()} {normal_ir(str(module))}")
+    for name in ("ttgir", "llir", "ptx"):
+        module = stages[name](module, metadata)
+    return hashed(f"{normal(module)} {metadata['shared']}")
 
 
-_codes: Codes
-"""What the processes that compile take from the one that started them."""
+def find(known: dict[str, str], kernels: dict[str, tuple[Any, Any]], machine: bool) -> None:
+    """Add the hashes of kernels that are not known yet, each by its name, from several
+    processes."""
+    _kernels.update((name, each) for name, each in kernels.items() if name not in known)
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("fork")) as pool:
+        wanted = list(_kernels)
+        found = pool.map(_compiled, wanted, [machine] * len(wanted), chunksize=2)
+        known.update(zip(wanted, found, strict=True))
+    _kernels.clear()
 
 
-def _compile(at: int, machine: bool) -> None:
-    _codes.compile(at, machine)
+_kernels: dict[str, tuple[Any, Any]] = {}
+"""What the processes that compile take from the one that starts them: it cannot be sent."""
+
+
+def _compiled(name: str, machine: bool) -> str:
+    return compiled(_kernels[name], machine)
 
 
 def described(source: Any, options: Any) -> str:
@@ -461,57 +380,58 @@ def launches(row: dict, recorder: Recorder) -> list[tuple[int, str, str]]:
     return list(recorder.log)
 
 
-def probe(rows: Iterable[dict], known: dict[str, str], looked_at: Iterable[str]) -> dict:
+def probe(rows: list[dict], known: dict[str, str], looked_at: list[str]) -> dict:
     """All kernels (name, words, key, hash of the first language, hash of the machine code), and
-    each row's launches by case and provider."""
-    recorder, rows = Recorder(), list(rows)
-    cells = {
-        f"{row['case']} {row['provider']}": launches(row, recorder)
-        for row in rows
-        if row["suite"] != "ranks"
-    }
-    cells |= of_ranks([row for row in rows if row["suite"] == "ranks"], recorder)
-    codes = Codes(recorder.kernels, known)
+    each row's launches by case and provider.
+
+    The first language that Triton compiles to has neither names of functions nor of variables, and
+    with the options and the compiler it decides the machine code. So two kernels that agree in it
+    are the same, and only where they differ is the machine code looked at: it may agree all the
+    same, and takes four times as long.
+
+    Args:
+        rows: of the data.
+        known: hashes of the first language by `key_of`, and of machine code by these.
+        looked_at: hashes of the first language of kernels whose machine code is asked for.
+    """
+    recorder = Recorder()
+    cells = {cell_of(row): launches(row, recorder) for row in rows if row["suite"] != "ranks"}
+    if of_several := [row for row in rows if row["suite"] == "ranks"]:
+        with tempfile.TemporaryDirectory() as folder:
+            cells |= of_ranks(of_several, recorder, 0, folder)
+    keys = [key_of(*kernel) for kernel in recorder.kernels]
+    find(known, dict(zip(keys, recorder.kernels, strict=True)), machine=False)
+    by_first = {known[key]: each for key, each in zip(keys, recorder.kernels, strict=True)}
+    find(known, {each: by_first[each] for each in looked_at if each in by_first}, machine=True)
     kernels = [
-        (kernel[0].name, described(*kernel), key, *hashes)
-        for kernel, key, hashes in zip(
-            recorder.kernels, codes.keys, codes.all(looked_at), strict=True
-        )
+        (each[0].name, described(*each), key, known[key], known.get(known[key]))
+        for each, key in zip(recorder.kernels, keys, strict=True)
     ]
     return {"cells": cells, "kernels": kernels}
 
 
-def of_ranks(rows: list[dict], recorder: Recorder) -> dict[str, list[tuple[int, str, str]]]:
-    """What the first rank launches; the others are processes that call the same."""
-    ranks = sorted({row["ranks"] for row in rows})
-    if not rows:
-        return {}
-    with tempfile.TemporaryDirectory() as folder:
-        others = []
-        for rank in range(1, max(ranks)):
-            given = json.dumps({"rows": rows, "rank": rank, "ranks": ranks, "folder": folder})
-            command = [sys.executable, "-m", "softmax_bench.probe", given]
-            others.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
-        try:
-            join(0, ranks, folder)
-            return {f"{row['case']} {row['provider']}": launches(row, recorder) for row in rows}
-        finally:
-            for other in others:
-                other.wait(60)
-
-
-def be_rank(rows: list[dict], rank: int, ranks: list[int], folder: str) -> None:
-    """Call what the first rank calls."""
-    join(rank, ranks, folder)
-    recorder = Recorder()
-    for row in rows:
-        if row["ranks"] in _groups:
-            launches(row, recorder)
+def of_ranks(rows: list[dict], recorder: Recorder, rank: int, folder: str) -> dict:
+    """What a rank launches; the first one starts the others, which call the same."""
+    sizes = sorted({row["ranks"] for row in rows})
+    given = json.dumps({"rows": rows, "folder": folder})
+    command = [sys.executable, "-m", "softmax_bench.probe", given]
+    others = [
+        subprocess.Popen([*command, str(each)], stdout=subprocess.DEVNULL)
+        for each in (range(1, sizes[-1]) if rank == 0 else ())
+    ]
+    try:
+        store = dist.FileStore(f"{folder}/store", sizes[-1])
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=sizes[-1])
+        groups.update({size: dist.new_group(list(range(size))) for size in sizes})
+        return {cell_of(row): launches(row, recorder) for row in rows if rank < row["ranks"]}
+    finally:
+        for other in others:
+            other.wait(60)
 
 
 if __name__ == "__main__":
     pretend()
     if len(sys.argv) > 1:
-        be_rank(**json.loads(sys.argv[1]))
+        of_ranks(recorder=Recorder(), rank=int(sys.argv[2]), **json.loads(sys.argv[1]))
     else:
         json.dump(probe(**json.load(sys.stdin)), sys.stdout)

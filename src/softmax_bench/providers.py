@@ -1,7 +1,9 @@
-"""Who is measured, and how each one is called.
+"""How everyone who is measured is called: one table for all suites.
 
-A provider turns a case and its tensors into a call without arguments. It raises `Refused` with a
-reason for what it does not offer; the runner records the reason in a row.
+A provider turns a case and its tensors into a function: of the leaves (the elements, and the weight
+of a layer), or for the backward pass alone of the gradient and the result. It raises `Refused` with
+a reason for what it does not offer; the runner records the reason in a row. `prepare` makes a call
+without arguments of it.
 """
 
 from __future__ import annotations
@@ -9,12 +11,19 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 
-from softmax_bench.cases import Case
+from softmax_bench.case import PASSES, Case
 from softmax_bench.inputs import Tensors
 from softmax_bench.roster import CHOOSER, COPY, PROVIDERS, RUNGS
+
+Function = Callable[..., Any]
+"""Returns a tensor or a tuple of tensors."""
 
 
 class Refused(Exception):
@@ -37,7 +46,7 @@ def versions() -> dict[str, str | None]:
     return found
 
 
-def imported(name: str):
+def imported(name: str) -> Any:
     """A module; its absence is a reason for a row."""
     try:
         return importlib.import_module(name)
@@ -45,52 +54,98 @@ def imported(name: str):
         raise Missing(f"import {name}: {type(error).__name__}: {error}") from error
 
 
-def _copy(case: Case, t: Tensors) -> Callable[[], object]:
-    if case.layout == "padded":
-        # PyTorch copies rows with gaps slowly: as many bytes without gaps are the limit.
-        t = Tensors(t.x.contiguous(), t.y, None if t.dy is None else t.dy.contiguous())
-    if case.direction == "backward":
-        out = torch.empty_like(t.y)
-        return lambda: torch.add(t.y, t.dy, out=out)
-    if (
-        case.op == "logsumexp"
-    ):  # reads the tensor and writes next to nothing: as many bytes as copying half of it
-        half = t.x.reshape(-1)[: t.x.numel() // 2]
-        out = torch.empty_like(half)
-        return lambda: out.copy_(half)
-    out = torch.empty(t.x.shape, dtype=t.x.dtype, device=t.x.device)
-    return lambda: out.copy_(t.x)
+# --- the functions of each provider
 
 
-def _torch(case: Case, t: Tensors) -> Callable[[], object]:
+def by_torch(case: Case, t: Tensors) -> Function:
+    """PyTorch's operators."""
+    dim = case.dim
     if case.direction == "backward":
-        if case.op == "log_softmax":
-            return lambda: torch._log_softmax_backward_data(t.dy, t.y, case.dim, t.x.dtype)
-        return lambda: torch._softmax_backward_data(t.dy, t.y, case.dim, t.x.dtype)
+        log = case.op == "log_softmax"
+        backward = torch._log_softmax_backward_data if log else torch._softmax_backward_data
+        return lambda dy, y: backward(dy, y, dim, y.dtype)
+
+    def token_logprobs(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = torch.log_softmax(x, -1)
+        return y.gather(-1, t.target[:, None])[:, 0], -(y.exp() * y).sum(-1)
+
+    def mapped_softmax(x: Tensor) -> Tensor:
+        if case.inputs == "temperature":
+            return torch.softmax(x * t.more, -1)
+        z, kept = 0.125 * x, t.more
+        if case.inputs == "causal":
+            kept = torch.ones(z.shape[-2:], dtype=torch.bool, device=z.device).tril()
+        return torch.softmax(torch.where(kept, z, -torch.inf), -1)
+
+    def linear_cross_entropy(x: Tensor, w: Tensor) -> Tensor:
+        return functional.cross_entropy(functional.linear(x, w), t.target)
+
+    losses: dict[str, Function] = {
+        "cross_entropy": lambda x: functional.cross_entropy(x, t.target),
+        "token_logprobs": token_logprobs,
+        "linear_cross_entropy": linear_cross_entropy,
+        "mapped_softmax": mapped_softmax,
+    }
+    if case.op in losses:
+        return losses[case.op]
     function = getattr(torch, case.op)
-    return lambda: function(t.x, case.dim)
+    return lambda x: function(x, dim)
 
 
-def _torch_compile(case: Case, t: Tensors) -> Callable[[], object]:
+def by_torch_compile(case: Case, t: Tensors) -> Function:
+    """PyTorch's operators, compiled for these very shapes."""
     torch._dynamo.reset()
-    dim, dtype = case.dim, t.x.dtype
+    return torch.compile(by_torch(case, t), dynamic=False, fullgraph=True)
+
+
+def by_ours(case: Case, t: Tensors, implementation: str | None = None) -> Function:
+    """This library."""
+    ours, dim, target, more = imported("triton_softmax"), case.dim, t.target, t.more
     if case.direction == "backward":
-        backward = (
-            torch._log_softmax_backward_data
-            if case.op == "log_softmax"
-            else torch._softmax_backward_data
-        )
-        compiled = torch.compile(
-            lambda dy, y: backward(dy, y, dim, dtype), dynamic=False, fullgraph=True
-        )
-        return lambda: compiled(t.dy, t.y)
-    function = getattr(torch, case.op)
-    compiled = torch.compile(lambda x: function(x, dim), dynamic=False, fullgraph=True)
-    return lambda: compiled(t.x)
+        run, (op, _, *rest) = imported("triton_softmax.plan").run, arguments(case, t)
+        return lambda dy, y: run(op, (y, dy), *rest, implementation)
+    if case.op == "cross_entropy":
+        if case.inputs == "in_place":
+            # A view is no leaf, and takes no copy.
+            return lambda x: ours.cross_entropy(x.view_as(x), target, inplace_backward=True)
+        return lambda x: ours.cross_entropy(x, target)
+    if case.op == "token_logprobs":
+        return lambda x: ours.token_logprobs(x, target, return_entropy=True)
+    if case.op == "linear_cross_entropy":
+        return lambda x, w: ours.linear_cross_entropy(x, w, target)
+    if case.op == "mapped_softmax":
+        if case.inputs == "temperature":
+            return lambda x: ours.softmax(x, scale=more)
+        if case.inputs == "causal":
+            return lambda x: ours.softmax(x, scale=0.125, causal=True)
+        return lambda x: ours.softmax(x, scale=0.125, where=more)
+    function = getattr(ours, case.op)
+    if implementation is None:
+        return lambda x: function(x, dim)
+    return lambda x: function(x, dim, implementation=implementation)
 
 
-def _rows(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor if tensor.ndim == 2 else tensor.reshape(-1, tensor.shape[-1])
+def by_rung(name: str) -> Callable[[Case, Tensors], Function]:
+    """A rung of the ladder: a kernel of the library by its name, or one of the tutorial."""
+
+    def function(case: Case, t: Tensors) -> Function:
+        ours = imported("triton_softmax")
+        if case.op == "mapped_softmax" and name == PLAIN:
+            return lambda x: ours.softmax(x)
+        if case.op not in ("softmax", "log_softmax"):
+            raise Refused(f"a rung of the ladder has no {case.op}")
+        if name in ours.IMPLEMENTATIONS:
+            return by_ours(case, t, name)
+        ladder, dim, log = imported("softmax_tutorial.ladder"), case.dim, case.op == "log_softmax"
+        if case.direction == "backward":
+            return lambda dy, y: ladder.backward(y, dy, dim, rung=name, log=log)
+        return lambda x: ladder.softmax(x, dim, rung=name, log=log)
+
+    return function
+
+
+PLAIN = "packed_rows"
+"""Beside softmax with maps this rung is our softmax without, of the same scores."""
 
 
 def _last_dim_only(case: Case, name: str) -> None:
@@ -100,124 +155,189 @@ def _last_dim_only(case: Case, name: str) -> None:
         raise Refused(f"{name} takes the last dimension only")
 
 
-def _liger(case: Case, t: Tensors) -> Callable[[], object]:
+def by_liger(case: Case, t: Tensors) -> Function:
+    """Liger's softmax and losses."""
+    if case.op == "cross_entropy":
+        loss = imported("liger_kernel.transformers").LigerCrossEntropyLoss()
+        # It writes its gradient over the logits, which are wanted again.
+        return lambda x: loss(x.clone() if x.requires_grad else x, t.target)
+    if case.op == "linear_cross_entropy":
+        fused = imported("liger_kernel.transformers").LigerFusedLinearCrossEntropyLoss()
+        return lambda x, w: fused(w, x, t.target)
     _last_dim_only(case, "Liger")
     ops = imported("liger_kernel.ops.softmax")
     if case.direction == "backward":
         _, block, warps, several = ops._softmax_forward(t.x)
-        return lambda: ops._softmax_backward(t.dy, t.y, block, warps, several)
-    return lambda: ops.LigerSoftmaxFunction.apply(t.x)
+        return lambda dy, y: ops._softmax_backward(dy, y, block, warps, several)
+    return lambda x: ops.LigerSoftmaxFunction.apply(x)
 
 
-def _flag_gems(case: Case, t: Tensors) -> Callable[[], object]:
-    if case.op == "logsumexp":
-        raise Refused("FlagGems has no logsumexp of its own")
+def by_flag_gems(case: Case, t: Tensors) -> Function:
+    """FlagGems' operators."""
+    if case.op not in ("softmax", "log_softmax"):
+        raise Refused(f"FlagGems has no {case.op} of its own")
     if case.direction in ("forward_grad", "forward_backward"):
         raise Refused(
             "FlagGems replaces PyTorch's operators instead of offering a differentiable function"
         )
     imported("flag_gems")
-    ops = imported(f"flag_gems.ops.{case.op}")
+    ops, dim = imported(f"flag_gems.ops.{case.op}"), case.dim
     if case.direction == "backward":
         backward = getattr(ops, f"{case.op}_backward")
-        return lambda: backward(t.dy, t.y, case.dim, t.x.dtype)
+        return lambda dy, y: backward(dy, y, dim, y.dtype)
     forward = getattr(ops, case.op)
-    return lambda: forward(t.x, case.dim)
+    return lambda x: forward(x, dim)
 
 
-def _quack(case: Case, t: Tensors) -> Callable[[], object]:
+def _rows(tensor: Tensor) -> Tensor:
+    return tensor if tensor.ndim == 2 else tensor.reshape(-1, tensor.shape[-1])
+
+
+def by_quack(case: Case, t: Tensors) -> Function:
+    """QuACK's softmax and cross-entropy."""
+    if case.op == "cross_entropy":
+        loss = imported("quack.cross_entropy").cross_entropy
+        return lambda x: loss(x, t.target, ignore_index=-100, reduction="mean")
     _last_dim_only(case, "QuACK")
     quack = imported("quack.softmax")
     if case.direction == "backward":
-        dy, y = _rows(t.dy), _rows(t.y)
-        return lambda: quack.softmax_bwd(dy, y)
-    x = _rows(t.x)
-    return lambda: quack.softmax(x)
+        return lambda dy, y: quack.softmax_bwd(_rows(dy), _rows(y))
+    return lambda x: quack.softmax(_rows(x))
 
 
-def arguments(case: Case, t: Tensors, implementation: str | None) -> tuple:
-    """The arguments of `plan.plan_of` for the case."""
-    if case.direction == "backward":
-        inputs, dtype = (t.y, t.dy), t.x.dtype
-    else:
-        inputs, dtype = (t.x,), None
-    name = f"{case.op}_backward" if case.direction == "backward" else case.op
-    op = imported("triton_softmax.operations").OPERATIONS[name]
-    return op, inputs, case.dim, dtype, implementation
-
-
-def _chooser(case: Case, t: Tensors, implementation: str | None = None) -> Callable[[], object]:
-    if case.direction == "backward":
-        run, given = imported("triton_softmax.plan").run, arguments(case, t, implementation)
-        return lambda: run(*given)
-    function = getattr(imported("triton_softmax"), case.op)
-    if implementation is None:
-        return lambda: function(t.x, case.dim)
-    return lambda: function(t.x, case.dim, implementation=implementation)
-
-
-def kernels(case: Case, t: Tensors, implementation: str | None = None) -> list[str]:
-    """The kernels that a call of this package launches, by name, each once."""
-    if implementation in imported("softmax_tutorial.ladder").RUNGS:
-        direction = "backward" if case.direction == "backward" else "forward"
-        naive = implementation == "naive"  # PyTorch's kernels, and none of ours
-        return [] if naive else [f"softmax_{direction}_{implementation}_kernel"]
-    plan_of = imported("triton_softmax.plan").plan_of
-    return list(dict.fromkeys(plan_of(*arguments(case, t, implementation)).kernels))
-
-
-def _rung(name: str):
-    def prepare(case: Case, t: Tensors) -> Callable[[], object]:
-        if case.op == "logsumexp":
-            raise Refused("a rung of the ladder has no logsumexp")
-        ladder = imported("softmax_tutorial.ladder")
-        if name not in ladder.RUNGS:
-            return _chooser(case, t, name)
-        log = case.op == "log_softmax"
-        if case.direction == "backward":
-            return lambda: ladder.backward(t.y, t.dy, case.dim, rung=name, log=log)
-        return lambda: ladder.softmax(t.x, case.dim, rung=name, log=log)
-
-    return prepare
-
-
-PREPARE: dict[str, Callable[[Case, Tensors], Callable[[], object]]] = {
-    COPY: _copy,
-    CHOOSER: _chooser,
-    "torch": _torch,
-    "torch.compile": _torch_compile,
-    "liger": _liger,
-    "flag_gems": _flag_gems,
-    "quack": _quack,
-    **{name: _rung(name) for name in RUNGS},
+FUNCTIONS: dict[str, Callable[[Case, Tensors], Function]] = {
+    CHOOSER: by_ours,
+    "torch": by_torch,
+    "torch.compile": by_torch_compile,
+    "liger": by_liger,
+    "flag_gems": by_flag_gems,
+    "quack": by_quack,
+    **{name: by_rung(name) for name in RUNGS},
 }
 
-NEEDS_COMPILING = frozenset(PREPARE) - {COPY, "torch", "naive"}
+NEEDS_COMPILING = frozenset(FUNCTIONS) - {"torch", "naive"}
 """Providers whose first call compiles something."""
 
 
-def differentiable(
-    case: Case, call: Callable[[], torch.Tensor], t: Tensors
-) -> Callable[[], object]:
-    """For the host time of training: the call on an input that requires a gradient, with or without
-    its backward."""
-    t.x.requires_grad_(True)
-    if case.direction == "forward_grad":
-        return call
+# --- calls
 
-    def forward_backward() -> torch.Tensor:
-        return torch.autograd.grad(call(), t.x, t.dy)[0]
+
+def copy(case: Case, t: Tensors) -> Callable[[], object]:
+    """As many bytes as the case has to move; of a layer its bare matrix products."""
+    x = t.x
+    if case.op == "linear_cross_entropy":
+        logits = torch.empty(len(x), len(t.more), dtype=x.dtype, device=x.device)
+
+        def products() -> tuple[Tensor, Tensor]:
+            torch.mm(x, t.more.T, out=logits)
+            return torch.mm(logits, t.more), torch.mm(logits.T, x)
+
+        return products
+    if case.direction == "backward":
+        # PyTorch copies rows with gaps slowly: as many bytes without gaps are the limit.
+        dy, out = t.dy.contiguous() if case.layout == "padded" else t.dy, torch.empty_like(t.y)
+        return lambda: torch.add(t.y, dy, out=out)
+    x = x.contiguous() if case.layout == "padded" else x
+    passes = PASSES.get(case.op, (2, 2))[case.direction != "forward"]
+    half = x.reshape(-1)[: x.numel() // 2]
+    if passes == 1 or case.op == "logsumexp":  # half is read and as much is written
+        out = torch.empty_like(half)
+        return lambda: out.copy_(half)
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+    def moves() -> None:
+        out.copy_(x)
+        if passes == 3:  # the forward pass reads once by itself
+            out.view(-1)[: len(half)].copy_(half)
+
+    return moves
+
+
+def step_of(function: Function) -> Function:
+    """What the suite `compiled` compiles: something before and after a softmax, to be fused."""
+    return lambda x: function(x * 0.5) * 2
+
+
+def compiled_step(function: Function, mode: str, on_gpu: bool) -> Function:
+    """The step, compiled in a mode of `torch.compile`."""
+    torch._dynamo.reset()
+    step = torch.compile(step_of(function), mode=mode, fullgraph=True, dynamic=False)
+    if mode == "default" or not on_gpu:
+        return step
+
+    def with_graphs(x: Tensor) -> Tensor:
+        torch.compiler.cudagraph_mark_step_begin()
+        return step(x)
+
+    return with_graphs
+
+
+def call(case: Case, t: Tensors, function: Function) -> Callable[[], Any]:
+    """A function on the tensors of a case; with gradients if the case asks for them."""
+    if case.direction == "backward":
+        return partial(function, t.dy, t.y)
+    leaves = [t.x, t.more] if case.op == "linear_cross_entropy" else [t.x]
+    leaves = [each.detach().requires_grad_(case.direction != "forward") for each in leaves]
+    if case.direction != "forward_backward":
+        return partial(function, *leaves)
+
+    def forward_backward() -> tuple[Tensor, ...]:
+        results = as_tuple(function(*leaves))
+        given = [torch.ones_like(each) for each in results] if t.dy is None else t.dy
+        return *results, *torch.autograd.grad(results, leaves, given)
 
     return forward_backward
 
 
-def plain_step(case: Case, of: str = "torch") -> Callable[[torch.Tensor], torch.Tensor]:
-    """What the suite `compiled` compiles: something before and after a softmax, to be fused."""
-    function = getattr(imported("triton_softmax" if of == CHOOSER else "torch"), case.op)
-    return lambda x: function(x * 0.5, case.dim) * 2
+def as_tuple(results: Any) -> tuple[Tensor, ...]:
+    """What a function returns, as a tuple."""
+    return results if isinstance(results, tuple) else (results,)
 
 
-def compiled_step(case: Case, name: str) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The same, compiled in the mode that the case names."""
-    torch._dynamo.reset()
-    return torch.compile(plain_step(case, name), mode=case.inputs, fullgraph=True, dynamic=False)
+def prepare(case: Case, name: str, t: Tensors) -> Callable[[], Any]:
+    """The call of a provider.
+
+    Raises:
+        Refused, Missing: it does not offer it, or is not installed.
+    """
+    if name == COPY:
+        return copy(case, t)
+    function = FUNCTIONS[name](case, t)
+    if case.suite == "compiled":
+        function = compiled_step(function, case.inputs, t.x.is_cuda)
+    return call(case, t, function)
+
+
+def answers(case: Case, name: str) -> bool:
+    """Whether a provider's result is the case's answer, and the same at each call."""
+    plain = case.op == "mapped_softmax" and name == PLAIN
+    return not (name == COPY or plain or case.inputs == "in_place")
+
+
+def reference(case: Case, t: Tensors) -> tuple[Tensor, ...]:
+    """The answer in float64, from the very numbers that the providers are given."""
+    function = by_torch(case, t)
+    if case.suite == "compiled":
+        function = step_of(function)
+    return as_tuple(call(case, t, lambda *given: function(*[x.double() for x in given]))())
+
+
+# --- plans of this library
+
+
+def arguments(case: Case, t: Tensors) -> tuple:
+    """The arguments of `plan.plan_of` for the case, but for the kernel's name."""
+    backward = case.direction == "backward"
+    inputs, dtype = ((t.y, t.dy), t.x.dtype) if backward else ((t.x,), None)
+    name = f"{case.op}_backward" if backward else case.op
+    return imported("triton_softmax.operations").OPERATIONS[name], inputs, case.dim, dtype
+
+
+def kernels(case: Case, t: Tensors, name: str) -> list[str]:
+    """The kernels that a call of ours launches, by name, each once."""
+    if name in imported("softmax_tutorial.ladder").RUNGS:
+        direction = "backward" if case.direction == "backward" else "forward"
+        # The naive rung launches PyTorch's kernels, and none of ours.
+        return [] if name == "naive" else [f"softmax_{direction}_{name}_kernel"]
+    plan_of, kernel = imported("triton_softmax.plan").plan_of, None if name == CHOOSER else name
+    return list(dict.fromkeys(plan_of(*arguments(case, t), kernel).kernels))

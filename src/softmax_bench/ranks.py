@@ -24,6 +24,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from softmax_bench.measure import HostTimer
+
 ROWS = (512, 2048, 8192)
 COLUMNS = 65_536
 """On each rank."""
@@ -86,15 +88,12 @@ def quantiles_us(call: Callable[[], Any], group: Any, flush: Tensor) -> dict[str
 
 def host_us(call: Callable[[], Any], group: Any) -> float:
     """What the processor of a rank takes for a call, in µs: the least of five rounds."""
-    rounds = []
-    for _ in range(5):
+
+    def together() -> None:
         torch.cuda.synchronize()
         dist.barrier(group)
-        begin = time.perf_counter()
-        for _ in range(3):
-            call()
-        rounds.append((time.perf_counter() - begin) / 3 * 1e6)
-    return min(rounds)
+
+    return min(HostTimer(together, batches=5, calls=3, warm=0)(call))
 
 
 def pushing_group() -> Any:

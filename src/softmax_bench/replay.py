@@ -84,19 +84,21 @@ class Launch(NamedTuple):
 Cells = dict[str, list[Launch]]
 
 
-def case_of_ranks(run: dict, row: dict) -> str:
-    """The case of a call over several GPUs."""
-    return f"ranks/{row['call']}/{run['ranks']}x{row['rows']}x{row['columns']}"
+def cell_of(row: dict) -> str:
+    """The name of a row's cell."""
+    return f"{row['case']} {row['provider']}"
+
+
+def row_of_ranks(run: dict, row: dict) -> dict:
+    """A call over several GPUs as a row of the data."""
+    case = f"ranks/{row['call']}/{run['ranks']}x{row['rows']}x{row['columns']}"
+    found = {"case": case, "provider": CHOOSER, "suite": "ranks", "op": row["call"]}
+    return found | {"ranks": run["ranks"], "shape": [row["rows"], row["columns"]]}
 
 
 def cell_of_ranks(run: dict, row: dict) -> str | None:
     """The cell of a call over several GPUs; None if it is not followed."""
-    return f"{case_of_ranks(run, row)} {CHOOSER}" if row["call"] in FOLLOWED else None
-
-
-def cell_of(row: dict) -> str:
-    """The name of a row's cell."""
-    return f"{row['case']} {row['provider']}"
+    return cell_of(row_of_ranks(run, row)) if row["call"] in FOLLOWED else None
 
 
 def measured(data: dict, ranks: dict) -> dict[str, list[dict]]:
@@ -104,14 +106,8 @@ def measured(data: dict, ranks: dict) -> dict[str, list[dict]]:
     too."""
     found: dict[str, list[dict]] = {}
     for run in ranks["runs"]:
-        found.setdefault(run["commit"], []).extend(
-            {
-                "case": case_of_ranks(run, row), "provider": CHOOSER, "suite": "ranks",
-                "op": row["call"], "ranks": run["ranks"], "shape": [row["rows"], row["columns"]],
-            }
-            for row in run["rows"]
-            if row["call"] in FOLLOWED
-        )  # fmt: skip
+        rows = [row_of_ranks(run, row) for row in run["rows"] if row["call"] in FOLLOWED]
+        found.setdefault(run["commit"], []).extend(rows)
     for row in data["rows"]:
         if row["provider"] in (CHOOSER, *RUNGS) and row["status"] == "ok":
             commit = data["environments"][row["environment"]]["commit"]
@@ -145,7 +141,7 @@ def ask(
     Args:
         source: the folder.
         rows: of the data.
-        known: hashes of the first language by key.
+        known: hashes of the first language by key, and of the machine code by these.
         looked_at: hashes of the first language of kernels whose machine code is asked for.
     """
     paths = [str(source), str(ROOT / "src")]
@@ -214,23 +210,6 @@ def compared(
     return before, after
 
 
-def replayed(
-    old: str | None,
-    new: str | None,
-    by_commit: dict[str, list[dict]],
-    known: Mapping[str, str],
-    quick: bool = False,
-) -> tuple[Cells, Cells]:
-    """What cells launch at two commits: all cells at one commit, or without one each at the commit
-    that measured it; and at another commit or, without one, in the working tree."""
-    if old is not None:
-        by_commit = {old: [row for rows in by_commit.values() for row in rows]}
-    with tempfile.TemporaryDirectory() as folder:
-        there = ROOT / "src" if new is None else extracted(new, Path(folder) / "new")
-        trees = {extracted(at, Path(folder) / at): rows for at, rows in by_commit.items()}
-        return compared(trees, there, known, quick)
-
-
 # --- the committed file ---
 
 
@@ -270,7 +249,7 @@ class Committed(NamedTuple):
     """The file, read."""
 
     known: dict[str, str]
-    """Hashes of the first language by key."""
+    """Hashes of the first language by key, and of the machine code by these."""
     measured: Cells
     today: Cells
 
@@ -296,7 +275,9 @@ def parsed(text: str) -> Committed:
         }
         for which in (0, -1)
     )
-    return Committed({each.key: each.first for each in kernels}, then, today)
+    known = {each.key: each.first for each in kernels}
+    known |= {each.first: each.machine for each in kernels if each.machine}
+    return Committed(known, then, today)
 
 
 def read(root: Path) -> Committed:
@@ -306,9 +287,22 @@ def read(root: Path) -> Committed:
 
 
 def replay(old: str | None, new: str | None, *, update: bool = False, quick: bool = False) -> str:
-    """The command: what launches something else, in words."""
+    """The command: what launches something else, in words.
+
+    Args:
+        old: a commit; None asks for each cell at the commit that measured it.
+        new: a later commit; None is the working tree.
+        update: write down what was launched then, and is today.
+        quick: as for `compared`.
+    """
     data, ranks = (json.loads((ROOT / each).read_text(encoding="utf-8")) for each in (DATA, RANKS))
-    before, after = replayed(old, new, measured(data, ranks), read(ROOT).known, quick)
+    by_commit = measured(data, ranks)
+    if old is not None:
+        by_commit = {old: [row for rows in by_commit.values() for row in rows]}
+    with tempfile.TemporaryDirectory() as folder:
+        there = ROOT / "src" if new is None else extracted(new, Path(folder) / "new")
+        trees = {extracted(at, Path(folder) / at): rows for at, rows in by_commit.items()}
+        before, after = compared(trees, there, read(ROOT).known, quick)
     if update:
         (ROOT / FILE).write_text(text_of(before, after), encoding="utf-8")
     found = differences(before, after)

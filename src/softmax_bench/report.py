@@ -4,7 +4,7 @@ the terminal."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from math import exp, log
 
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
@@ -69,6 +69,17 @@ def geometric_mean(values: list[float]) -> float | None:
     return exp(sum(map(log, values)) / len(values)) if values else None
 
 
+def mean_and_worst(values: Iterable[float | None]) -> str:
+    """Geometric mean and least of what is known, for a table of the terminal.
+
+    >>> mean_and_worst([2.0, None, 8.0]), mean_and_worst([])
+    ('  4.000   2.000', '      –       –')
+    """
+    known = [value for value in values if value]
+    mean = geometric_mean(known)
+    return f"{mean:7.3f} {min(known):7.3f}" if mean else "      –       –"
+
+
 def warm(row: dict | None) -> float | None:
     """The median in microseconds with a warm cache, of a row whose answer is right."""
     return row["us_warm"]["p50"] if row and row["status"] == "ok" and "us_warm" in row else None
@@ -88,13 +99,9 @@ def summary(rows: list[dict], worst: int = 25) -> str:
         suite = ours["suite"]
         for kind in ((suite,), (suite, ours["op"], ours["direction"], ours["dtype"])):
             kinds.setdefault(kind, []).append(both)
-    lines = [f"{'':<52} cells  of copy: mean, worst  of best: mean, worst, level"]
+    lines = [f"{'':<52} cells of copy   worst of best   worst  level"]
     for kind, found in sorted(kinds.items()):
-        shown = ""
-        for column in zip(*found, strict=True):
-            known = [value for value in column if value]
-            mean = geometric_mean(known)
-            shown += f"{mean:14.3f} {min(known):8.3f}" if mean else f"{'':23}"
+        shown = " ".join(map(mean_and_worst, zip(*found, strict=True)))
         level = sum(1 for _, factor in found if standing(factor) != "behind") / len(found)
         lines.append(f"{', '.join(kind):<52} {len(found):5} {shown} {level:6.0%}")
     lines.append(f"\nworst {worst} against the best other")
@@ -116,7 +123,7 @@ def seed_record(rows: list[dict]) -> dict:
     constants were tuned."""
     cells = [group for group in by_case(rows).values() if CHOOSER in group and best_peer(group)]
 
-    def mean(values: Sequence[float | None]) -> float:
+    def mean(values: Iterable[float | None]) -> float:
         return round(geometric_mean([value for value in values if value]) or 0.0, 4)
 
     over_best = [ratio(group, best_peer(group) or "") or 0.0 for group in cells]

@@ -2,31 +2,40 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    TypedDict,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
-from softmax_bench.case import PASSES
+from softmax_bench.case import ITEM_SIZE, PASSES
 
 FORMAT = "triton-softmax-benchmark/1"
 
-NAMES = {str: "string", int: "integer", float: "number"}
-Text = Annotated[str, {"type": "string", "minLength": 1}]
-Count = Annotated[int, {"type": "integer", "minimum": 0}]
-Number = Annotated[float, {"type": "number", "minimum": 0}]
-Time = Annotated[str, {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"}]
-Error = Annotated[
-    float | str | None, {"anyOf": [{"type": "number", "minimum": 0}, {"enum": ["inf", None]}]}
-]
-"""The largest error; infinite ones are the word, since JSON has no such number."""
+FINAL = {"ok", "wrong", "refused", "failed"}
+"""The states of a row that a resumed run leaves alone."""
+
+SAME = ("gpu", "driver", "cuda", "torch", "triton")
+"""What has to be the same of two runs whose times are compared."""
 
 
-def said(text: str) -> dict:
+def said(text: str) -> tuple[str, str]:
     """A field's description."""
-    return {"description": text}
+    return "description", text
 
 
-def one_of(*values: str) -> dict:
-    """The strings that a field may be."""
-    return {"enum": list(values)}
+Text = Annotated[str, ("minLength", 1)]
+Count = Annotated[int, ("minimum", 0)]
+Number = Annotated[float, ("minimum", 0)]
+Time = Annotated[str, ("pattern", r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+Error = Number | Literal["inf"] | None
+"""The largest error; infinite ones are the word, since JSON has no such number."""
 
 
 class Times(TypedDict):
@@ -53,46 +62,34 @@ class Environment(TypedDict):
     peers: Annotated[
         dict[str, str | None],
         said("Version of each other library; null where it is not installed."),
-        {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
     ]
-    commit: Annotated[str, {"type": "string", "minLength": 7}]
+    commit: Annotated[str, ("minLength", 7)]
     started: Time
-    timer: Annotated[str, one_of("cuda-events", "wall-clock", "made-up")]
+    timer: Literal["cuda-events", "wall-clock", "made-up"]
     flush_bytes: Annotated[Count, said("Bytes written between two calls to empty the L2 cache.")]
 
 
-class _Sometimes(TypedDict, total=False):
-    """What not every row has."""
-
-    peak_bytes: Annotated[Count, said("Memory allocated at most beside the arguments.")]
-    us_warm: Annotated[Times, said("The same with what the call before left in the L2 cache.")]
-    seed: Annotated[Count, said("What drew the case, where nobody chose it.")]
-
-
-class Row(_Sometimes):
+class Row(TypedDict):
     """What was measured of one provider in one case."""
 
     case: Text
     suite: Text
-    op: Annotated[str, one_of("softmax", "log_softmax", "logsumexp", *PASSES)]
-    direction: Annotated[str, one_of("forward", "backward", "forward_grad", "forward_backward")]
-    dtype: Annotated[str, one_of("float16", "bfloat16", "float32", "float64")]
-    shape: Annotated[
-        list[int], {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1}
-    ]
+    op: Annotated[str, ("enum", ["softmax", "log_softmax", "logsumexp", *PASSES])]
+    direction: Literal["forward", "backward", "forward_grad", "forward_backward"]
+    dtype: Annotated[str, ("enum", [*ITEM_SIZE])]
+    shape: Annotated[list[Annotated[int, ("minimum", 1)]], ("minItems", 1)]
     dim: int
-    layout: Annotated[str, one_of("contiguous", "row_strided", "padded", "transposed")]
+    layout: Literal["contiguous", "row_strided", "padded", "transposed"]
     inputs: str
     provider: Text
     status: Annotated[
-        str,
-        one_of("ok", "wrong", "refused", "failed", "skipped", "not_run"),
+        Literal["ok", "wrong", "refused", "failed", "skipped", "not_run"],
         said(
-            "ok; wrong: an answer too far from float64; refused: the provider says no; "
-            "failed: it breaks; skipped: not installed; not_run: the time was up."
+            "ok; wrong: an answer too far from float64; refused: the provider says "
+            "no; failed: it breaks; skipped: not installed; not_run: the time was up."
         ),
     ]
-    reason: Annotated[str | None, {"type": ["string", "null"]}]
+    reason: str | None
     bytes: Annotated[Count, said("Useful traffic: each input read once, each output written once.")]
     us: Annotated[Times | None, said("Time of one call in microseconds.")]
     samples: Count
@@ -101,40 +98,43 @@ class Row(_Sometimes):
         Error, said("Largest error of a row relative to the row's largest value.")
     ]
     kernels: list[str]
-    count: Annotated[
-        int | None,
-        said("Kernels compiled, in the suite that counts them."),
-        {"type": ["integer", "null"], "minimum": 0},
-    ]
+    count: Annotated[Count | None, said("Kernels compiled, in the suite that counts them.")]
     environment: Text
     utc: Time
+    peak_bytes: NotRequired[
+        Annotated[Count, said("Memory allocated at most beside the arguments.")]
+    ]
+    us_warm: NotRequired[Annotated[Times, said("With what the call before left in the L2 cache.")]]
+    seed: NotRequired[Annotated[Count, said("What drew the case, where nobody chose it.")]]
+
+
+NAMES = {str: "string", int: "integer", float: "number", type(None): "null"}
 
 
 def form_of(kind: Any) -> dict:
     """The JSON Schema of a type."""
-    if isinstance(kind, type) and kind in NAMES:
-        return {"type": NAMES[kind]}
+    of, parts = get_origin(kind), get_args(kind)
     if is_typeddict(kind):
+        fields = get_type_hints(kind, include_extras=True)
         return {
             "type": "object",
-            "properties": {
-                name: form_of(each)
-                for name, each in get_type_hints(kind, include_extras=True).items()
-            },
-            "required": [name for name in kind.__annotations__ if name in kind.__required_keys__],
+            "properties": {name: form_of(each) for name, each in fields.items()},
+            "required": [name for name in fields if name in kind.__required_keys__],
             "additionalProperties": False,
         }
-    if get_origin(kind) is Annotated:
-        of, *known = get_args(kind)
-        form = {} if any({"type", "anyOf", "enum"} & each.keys() for each in known) else form_of(of)
-        return form | {name: value for each in known for name, value in each.items()}
-    if get_origin(kind) is list:
-        return {"type": "array", "items": form_of(*get_args(kind))}
-    if get_origin(kind) is dict:
-        return {"type": "object", "additionalProperties": form_of(get_args(kind)[1])}
-    of, nothing = get_args(kind)  # something or None
-    assert nothing is type(None)
-    return {"anyOf": [{"type": "null"}, form_of(of)]}
+    if of is Annotated:
+        return form_of(parts[0]) | dict(parts[1:])
+    if of is NotRequired:
+        return form_of(parts[0])
+    if of is Literal:
+        return {"enum": list(parts)}
+    if of is list:
+        return {"type": "array", "items": form_of(parts[0])}
+    if of is dict:
+        return {"type": "object", "additionalProperties": form_of(parts[1])}
+    if parts:
+        return {"anyOf": [form_of(each) for each in parts]}
+    return {"type": NAMES[kind]}
 
 
 SCHEMA = {

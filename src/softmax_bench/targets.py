@@ -30,7 +30,7 @@ class Cell:
     """How far above the target, as a factor; below one is a miss."""
 
 
-def _reached(regime: str, case: str, asked: str, row: dict, margin: float | None, words: str):
+def _cell(regime: str, case: str, asked: str, row: dict, margin: float | None, words: str) -> Cell:
     """A target and what came of it; without a number, the state of our row says why."""
     if margin is None:
         return Cell(regime, case, asked, row["status"], False, 0.0)
@@ -39,15 +39,8 @@ def _reached(regime: str, case: str, asked: str, row: dict, margin: float | None
 
 def _share(regime: str, case: str, group: dict, least: float) -> Cell:
     share = ratio(group, COPY)
-    asked = f"at least {least:.2f} of the copy"
-    return _reached(
-        regime,
-        case,
-        asked,
-        group[CHOOSER],
-        share and share / least,
-        f"{share or 0:.3f} of the copy",
-    )
+    asked, words = f"at least {least:.2f} of the copy", f"{share or 0:.3f} of the copy"
+    return _cell(regime, case, asked, group[CHOOSER], share and share / least, words)
 
 
 def _peer(regime: str, case: str, group: dict, least: float) -> list[Cell]:
@@ -57,7 +50,7 @@ def _peer(regime: str, case: str, group: dict, least: float) -> list[Cell]:
     factor = ratio(group, peer)
     asked = f"at least {least:.2f} times as fast as the best other library"
     words = f"{factor or 0:.3f} ({label_of(peer)})"
-    return [_reached(regime, case, asked, group[CHOOSER], factor and factor / least, words)]
+    return [_cell(regime, case, asked, group[CHOOSER], factor and factor / least, words)]
 
 
 def _few_rows(case: str, group: dict) -> list[Cell]:
@@ -70,21 +63,7 @@ def _few_rows(case: str, group: dict) -> list[Cell]:
     if us is not None and copy is not None:
         margin = max(times * copy, FEW_ROWS_MICROSECONDS) / us
         words = f"{us / copy:.2f} times, {us:.1f} µs"
-    return [_reached(regime, case, asked, ours, margin, words), *_peer(regime, case, group, 1.0)]
-
-
-def _host(case: str, group: dict) -> Cell:
-    times = ratio(group, "torch")
-    asked = f"at most {HOST_AT_MOST} times torch.softmax"
-    words = f"{1 / times:.2f} times" if times else ""
-    return _reached("host time", case, asked, group[CHOOSER], times and times * HOST_AT_MOST, words)
-
-
-def _compiles(case: str, row: dict) -> Cell:
-    count = row["count"]
-    margin = None if count is None else COMPILES_AT_MOST / max(1, count)
-    asked = f"at most {COMPILES_AT_MOST} kernels"
-    return _reached("compiles", case, asked, row, margin, f"{count} kernels")
+    return [_cell(regime, case, asked, ours, margin, words), *_peer(regime, case, group, 1.0)]
 
 
 TOKENS_MICROSECONDS = {"forward": 640.0, "forward_backward": 1940.0}
@@ -94,30 +73,23 @@ LOSS_FORWARD = 0.95
 OVER_LIMIT = 1.10
 
 
-def _at_most(regime: str, case: str, row: dict, most: float) -> Cell:
-    us = timed(row)
-    return _reached(
-        regime, case, f"at most {most:g} µs", row, us and most / us, f"{us or 0:.1f} µs"
-    )
-
-
 def _loss_head(case: str, group: dict) -> Cell:
     ours = group[CHOOSER]
     op, direction, inputs = ours["op"], ours["direction"], ours["inputs"]
     regime = f"loss head, {op}, {direction}"
-    if op == "cross_entropy" and direction == "forward":
-        return _share(regime, case, group, LOSS_FORWARD)
     if op in ("cross_entropy", "linear_cross_entropy"):
-        return _share(regime, case, group, 1 / OVER_LIMIT)
-    if op == "token_logprobs":
-        return _at_most(regime, case, ours, TOKENS_MICROSECONDS[direction])
-    if inputs == "temperature":
-        return _at_most(regime, case, ours, TEMPERATURE_MICROSECONDS)
+        forward = op == "cross_entropy" and direction == "forward"
+        return _share(regime, case, group, LOSS_FORWARD if forward else 1 / OVER_LIMIT)
     if inputs == "causal":
         return _share(regime, case, group, 1.0)
-    share = ratio(group, "packed_rows")
-    asked = f"at least {OF_PLAIN:.2f} times as fast as plain softmax"
-    return _reached(regime, case, asked, ours, share and share / OF_PLAIN, f"{share or 0:.3f}")
+    if inputs == "mask":
+        share = ratio(group, "packed_rows")
+        asked = f"at least {OF_PLAIN:.2f} times as fast as plain softmax"
+        return _cell(regime, case, asked, ours, share and share / OF_PLAIN, f"{share or 0:.3f}")
+    tokens, us = op == "token_logprobs", timed(ours)
+    most = TOKENS_MICROSECONDS[direction] if tokens else TEMPERATURE_MICROSECONDS
+    words = f"{us or 0:.1f} µs"
+    return _cell(regime, case, f"at most {most:g} µs", ours, us and most / us, words)
 
 
 def _of_case(case: str, group: dict) -> list[Cell]:
@@ -132,9 +104,15 @@ def _of_case(case: str, group: dict) -> list[Cell]:
     if suite == "few_rows":
         return _few_rows(case, group)
     if suite == "host_time":
-        return [_host(case, group)]
+        times = ratio(group, "torch")
+        asked = f"at most {HOST_AT_MOST} times torch.softmax"
+        words = f"{1 / times:.2f} times" if times else ""
+        return [_cell("host time", case, asked, ours, times and times * HOST_AT_MOST, words)]
     if suite == "compiles":
-        return [_compiles(case, ours)]
+        count = ours["count"]
+        margin = None if count is None else COMPILES_AT_MOST / max(1, count)
+        asked = f"at most {COMPILES_AT_MOST} kernels"
+        return [_cell("compiles", case, asked, ours, margin, f"{count} kernels")]
     if suite == "loss_head":
         return [_loss_head(case, group)]
     if suite == "strided":
@@ -157,19 +135,16 @@ def means(
 ) -> dict[str, tuple]:
     """Geometric mean over all cases of our speed relative to the best peer, and to torch: (mean,
     cases, least)."""
-    over_peer, over_torch = [], []
-    for group in by_case([row for row in rows if row["suite"] in suites]).values():
-        peer = best_peer(group)
-        if CHOOSER not in group or peer is None:
-            continue
-        for values, name in ((over_peer, peer), (over_torch, "torch")):
-            value = ratio(group, name)
-            if value:
-                values.append(value)
-    return {
-        "best peer": (geometric_mean(over_peer), len(over_peer), min(over_peer, default=None)),
-        "torch": (geometric_mean(over_torch), len(over_torch), min(over_torch, default=None)),
-    }
+    groups = by_case([row for row in rows if row["suite"] in suites]).values()
+    groups = [group for group in groups if CHOOSER in group and best_peer(group)]
+    found = {}
+    for name in ("best peer", "torch"):
+        over = [
+            ratio(group, name if name == "torch" else best_peer(group) or "") for group in groups
+        ]
+        known = [factor for factor in over if factor]
+        found[name] = geometric_mean(known), len(known), min(known, default=None)
+    return found
 
 
 def reason_for(case: str, reasons: dict[str, str]) -> str:

@@ -34,6 +34,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,21 +202,17 @@ def count_elements() -> Iterator[Count]:
     count = Count()
     launching: list[object] = []
 
+    def elements(tree) -> int:
+        return sum(t.numel() for t in tree_leaves(tree) if isinstance(t, torch.Tensor))
+
     class CountOperations(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, arguments=(), kwargs=None):
             result = function(*arguments, **(kwargs or {}))
             moves_nothing = function.is_view or "empty" in function.__name__
-            if not (
-                moves_nothing or launching
-            ):  # the interpreter copies its arguments to the host and back
-                count.reads += sum(
-                    t.numel()
-                    for t in tree_leaves((arguments, kwargs))
-                    if isinstance(t, torch.Tensor)
-                )
-                count.writes += sum(
-                    t.numel() for t in tree_leaves(result) if isinstance(t, torch.Tensor)
-                )
+            # The interpreter copies a kernel's arguments to the host and back.
+            if not (moves_nothing or launching):
+                count.reads += elements((arguments, kwargs))
+                count.writes += elements(result)
             return result
 
     executor_class: Any = interpreter.GridExecutor
@@ -238,11 +235,10 @@ def count_elements() -> Iterator[Count]:
             launching.pop()
 
     original_launch = executor_class.__call__
-    executor_class.__call__ = launch
-    builder.create_masked_load, builder.create_masked_store = counted_load, counted_store
-    try:
-        with CountOperations():
-            yield count
-    finally:
-        del builder.create_masked_load, builder.create_masked_store
-        executor_class.__call__ = original_launch
+    with (
+        patch.object(executor_class, "__call__", launch),
+        patch.object(builder, "create_masked_load", counted_load),
+        patch.object(builder, "create_masked_store", counted_store),
+        CountOperations(),
+    ):
+        yield count

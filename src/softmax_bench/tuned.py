@@ -18,7 +18,7 @@ CHOOSERS = ("library", "model")
 """Who chose, by the name under which a cell says which choice it was."""
 
 KEPT = 10
-"""How many of the fastest choices are kept of a cell in which all kinds were tried."""
+"""How many of the fastest choices are kept of a cell of which many were tried."""
 
 LISTED = 0
 """The seed of cells that no seed has drawn, but somebody named."""
@@ -46,6 +46,18 @@ def read(path: Path) -> list[dict]:
         raise DataError(f"{path}: {type(error).__name__}: {error}") from error
 
 
+def _check(run: dict, cell: dict) -> None:
+    if cell["seed"] != run["seed"]:
+        raise DataError(f"a cell of seed {cell['seed']} in a run of seed {run['seed']}")
+    times = [time for each in cell["timed"] for time in each[1:] if time is not None]
+    if min(cell["copy"], *times) <= 0:
+        raise DataError(f"{cell['shape']}: a time that cannot be")
+    for name in CHOOSERS:
+        if cell[name] is not None and not (0 <= cell[name] < len(cell["timed"])):
+            raise DataError(f"{cell['shape']}: no choice {cell[name]} of the {name}")
+    best(cell["timed"])
+
+
 def write(path: Path, runs: list[dict]) -> None:
     """Write a file whole, a cell on each line."""
     parts = []
@@ -66,19 +78,6 @@ def pruned(cell: dict) -> dict:
     return {**cell, **chosen, "timed": [timed[at] for at in kept]}
 
 
-def _check(run: dict, cell: dict) -> None:
-    if cell["seed"] != run["seed"]:
-        raise DataError(f"a cell of seed {cell['seed']} in a run of seed {run['seed']}")
-    found = [[time for time in each[1:] if time is not None] for each in cell["timed"]]
-    if min(cell["copy"], *(time for each in found for time in each)) <= 0:
-        raise DataError(f"{cell['shape']}: a time that cannot be")
-    for name in CHOOSERS:
-        at = cell[name]
-        if at is not None and not (0 <= at < len(found)):
-            raise DataError(f"{cell['shape']}: no choice {at} of the {name}")
-    best(cell["timed"])
-
-
 def best(timed: Sequence[Sequence[Any]]) -> int:
     """Which of (choice, time, time) was fastest in the first round; what failed has no times.
 
@@ -91,10 +90,9 @@ def best(timed: Sequence[Sequence[Any]]) -> int:
     return min(known, key=lambda at: timed[at][1])
 
 
-def share(cell: dict, chooser: str) -> float | None:
-    """The speed of a chooser's choice over that of the best one, both in the second round; None if
-    its choice was not measured."""
-    at, timed = cell[chooser], cell["timed"]
+def share(timed: Sequence[Sequence[Any]], at: int | None) -> float | None:
+    """The speed of one of (choice, time, time) over that of the best one, both in the second round;
+    None if it was not measured."""
     if at is None or not timed[at][2]:
         return None
     return timed[best(timed)][2] / timed[at][2]

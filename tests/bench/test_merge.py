@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softmax_bench import merge
+from softmax_bench import compare, schema
 
 
 def file(case: str, started: str, us=None, **environment) -> dict:
@@ -16,39 +16,39 @@ def file(case: str, started: str, us=None, **environment) -> dict:
 
 
 def test_rows_of_all_files_and_the_first_environment():
-    found = merge.merged([file("a", "2026-01-02"), file("b", "2026-01-01")])
+    found = compare.merged([file("a", "2026-01-02"), file("b", "2026-01-01")])
     assert [row["case"] for row in found["rows"]] == ["a", "b"]
     assert {row["environment"] for row in found["rows"]} == {"run1"} == {*found["environments"]}
     assert found["environments"]["run1"]["started"] == "2026-01-01"
 
 
 def test_what_does_not_belong_together():
-    with pytest.raises(merge.Different, match="differ in gpu"):
-        merge.merged([file("a", ""), file("b", "", gpu="another")])
-    with pytest.raises(merge.Different, match="torch of a was measured twice"):
-        merge.merged([file("a", ""), file("a", "")])
+    with pytest.raises(compare.Different, match="differ in gpu"):
+        compare.merged([file("a", ""), file("b", "", gpu="another")])
+    with pytest.raises(compare.Different, match="torch of a was measured twice"):
+        compare.merged([file("a", ""), file("a", "")])
 
 
 @pytest.mark.parametrize("median, kept", [(2.0, True), (2.1, False)])
 def test_a_disturbed_row(median, kept):
     times = {"p20": 1.0, "p50": median, "p80": 9.0}
-    (row,) = merge.merged([file("a", "", times)])["rows"]
+    (row,) = compare.merged([file("a", "", times)])["rows"]
     assert (row["status"] == "ok") == kept == ("us_warm" in row) == (row["us"] is not None)
-    assert (row["reason"] == merge.REASON) != kept
+    assert (row["reason"] == compare.REASON) != kept
 
 
 def test_what_was_measured_again_takes_the_place_of_what_was_there():
     """Who was not installed then keeps his row; each row says which run it is of."""
-    software = dict.fromkeys(merge.SAME, "x")
+    software = dict.fromkeys(schema.SAME, "x")
     old, new = (file("a", day, **software) for day in ("2026-01-01", "2026-01-02"))
     old["rows"].append({**old["rows"][0], "provider": "quack"})
     new["rows"][0]["samples"] = 11
     new["rows"].append({**new["rows"][0], "provider": "quack", "status": "skipped", "us": None})
     new["rows"].append({**new["rows"][0], "case": "b", "provider": "quack", "status": "skipped"})
-    found = merge.renewed(merge.merged([old]), merge.merged([new]))
+    found = compare.renewed(compare.merged([old]), compare.merged([new]))
     assert {*found["environments"]} == {"run1", "run2"}
     kept = [(row["case"], row["provider"], row["environment"]) for row in found["rows"]]
     assert kept == [("a", "torch", "run2"), ("a", "quack", "run1"), ("b", "quack", "run2")]
     assert [row["samples"] for row in found["rows"][:2]] == [11, 9]
-    with pytest.raises(merge.Different, match="differ in triton"):
-        merge.renewed(old, file("a", "", **{**software, "triton": "y"}))
+    with pytest.raises(compare.Different, match="differ in triton"):
+        compare.renewed(old, file("a", "", **{**software, "triton": "y"}))

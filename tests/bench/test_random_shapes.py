@@ -60,17 +60,13 @@ def test_the_seed_is_handed_on_and_taken_up_again(tmp_path, capsys):
 
 
 def test_cells_may_be_named_in_a_file(tmp_path, capsys):
-    """To measure some again; the processes that compile ahead are told the same."""
+    """To measure some again."""
     named = tmp_path / "named"
     named.write_text("\n".join(case.id for case in draw(7)[3:5]), encoding="utf-8")
     selection = ["--suite", "random", "--seed", "7", "--cases", str(named)]
     assert __main__.main(["list", *selection]) == 0
     found = [line.split()[0] for line in capsys.readouterr().out.splitlines()[:-1]]
     assert found == [case.id for case in draw(7)[3:5]]
-    options = __main__.argparse.Namespace(
-        suites=["random"], providers=None, dtypes=None, columns=None, cases=str(named), seed=7
-    )
-    assert __main__._selection_arguments(options)[-4:-2] == ["--cases", str(named)]
 
 
 def test_a_seed_of_the_tuning_is_recorded_once(tmp_path):

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from softmax_bench import loss_head, measure, providers, runner, schema, targets
+from softmax_bench import inputs, measure, providers, results, runner, schema, targets
+from softmax_bench.__main__ import main
 from softmax_bench.cases import MODES, SUITES, Case, select
 from softmax_bench.roster import COPY
 
@@ -30,13 +31,11 @@ class MadeUpTimer:
 
 def start(path, **changes):
     timer = MadeUpTimer()
-    env = runner.environment("cpu", "0123456789", timer) | changes
+    env = results.environment("cpu", "0123456789", timer) | changes
     said = []
-    return (
-        runner.Runner(runner.Results(path, env), "cpu", timer, say=said.append, seed=0),
-        timer,
-        said,
-    )
+    made = inputs.Inputs("cpu", seed=0)
+    run = runner.Runner(results.Results(path, env), made, timer, say=said.append)
+    return run, timer, said
 
 
 def case(suite="forward", shape=(2, 5), who=(COPY, "torch"), **more):
@@ -81,7 +80,7 @@ def test_every_kind_of_case_runs(suite, tmp_path):
 
 def test_steps_inside_torch_compile(tmp_path, monkeypatch):
     """All of the suite but compiling, which takes a compiler minutes on a CPU."""
-    monkeypatch.setattr(providers, "compiled_step", providers.plain_step)
+    monkeypatch.setattr(torch, "compile", lambda step, **_: step)
     run, _, _ = start(tmp_path / "data.json")
     run.run([replace(case, shape=(3, 9)) for case in SUITES["compiled"]()])
     rows = schema.load(tmp_path / "data.json")["rows"]
@@ -91,7 +90,7 @@ def test_steps_inside_torch_compile(tmp_path, monkeypatch):
 
 def test_the_loss_head(tmp_path, monkeypatch):
     """Every kind of case with who needs no GPU; a layer is small."""
-    monkeypatch.setattr(loss_head, "WIDTH", 8)
+    monkeypatch.setattr(inputs, "WIDTH", 8)
     cases = {}
     for found in SUITES["loss_head"]():
         shape = (1, 2, 8, 8) if len(found.shape) == 4 else (4, 9)
@@ -109,7 +108,7 @@ def test_the_loss_head(tmp_path, monkeypatch):
 
 def test_a_wrong_answer_is_recorded_as_wrong(tmp_path, monkeypatch):
     monkeypatch.setitem(
-        providers.PREPARE, "liger", lambda case, t: lambda: torch.softmax(t.x, -1) * 1.01
+        providers.FUNCTIONS, "liger", lambda case, t: lambda x: torch.softmax(x, -1) * 1.01
     )
     run, _, _ = start(tmp_path / "data.json")
     run.run([case(who=(COPY, "torch", "liger"))])
@@ -119,14 +118,14 @@ def test_a_wrong_answer_is_recorded_as_wrong(tmp_path, monkeypatch):
 
 def test_an_element_left_unwritten_is_recorded_as_wrong(tmp_path, monkeypatch):
     def half(case, t):
-        def call():
-            out = torch.full_like(t.x, float("nan"))
-            out[:, :-1] = torch.softmax(t.x, -1)[:, :-1]
+        def function(x):
+            out = torch.full_like(x, float("nan"))
+            out[:, :-1] = torch.softmax(x, -1)[:, :-1]
             return out
 
-        return call
+        return function
 
-    monkeypatch.setitem(providers.PREPARE, "liger", half)
+    monkeypatch.setitem(providers.FUNCTIONS, "liger", half)
     run, _, _ = start(tmp_path / "data.json")
     run.run([case(who=(COPY, "liger"))])
     row = run.results.rows["forward/softmax/forward/float32/2x5", "liger"]
@@ -149,7 +148,7 @@ def test_a_provider_without_a_result_keeps_its_row_and_its_reason(
     def prepare(case, t):
         raise raised
 
-    monkeypatch.setitem(providers.PREPARE, "quack", prepare)
+    monkeypatch.setitem(providers.FUNCTIONS, "quack", prepare)
     run, _, _ = start(tmp_path / "data.json")
     run.run([case(who=(COPY, "quack"))])
     row = run.results.rows["forward/softmax/forward/float32/2x5", "quack"]
@@ -225,6 +224,19 @@ def test_what_the_time_did_not_allow_is_not_dropped(tmp_path):
     assert timer.calls == 2 * runner.TURNS
 
 
+def test_the_command_measures_and_compiles_a_share_ahead(tmp_path, capsys):
+    """By the same arguments; a share that is compiled ahead leaves no rows."""
+    named, out = tmp_path / "named", tmp_path / "data.json"
+    named.write_text("batch/softmax/forward/float32/1x1024")
+    arguments = ["run", "--device", "cpu", "--suites", "batch", "--providers", "triton_softmax"]
+    arguments += ["--cases", str(named), "--out", str(out)]
+    assert main([*arguments, "--part", "0/1"]) == 0 and not out.exists()
+    assert main(arguments) == 0
+    assert [row["status"] for row in schema.load(out)["rows"]] == ["ok", "ok"]
+    assert "0 of 1 cases" not in capsys.readouterr().out
+    assert main(arguments) == 0 and "0 of 1 cases" in capsys.readouterr().out
+
+
 def test_compiles_are_not_counted_without_a_gpu(tmp_path):
     run, _, _ = start(tmp_path / "data.json")
     run.run([case("compiles", (4, 10), ("triton_softmax",), inputs="sweep")])
@@ -279,10 +291,9 @@ def test_rows_stand_on_lines_of_their_own(tmp_path):
 @pytest.mark.gpu
 def test_a_short_run_on_the_device(tmp_path):
     timer = measure.CudaTimer(target_ms=2.0)
-    results = runner.Results(
-        tmp_path / "data.json", runner.environment("cuda", "0123456789", timer)
-    )
-    run = runner.Runner(results, "cuda", timer, seed=0)
+    env = results.environment("cuda", "0123456789", timer)
+    found = results.Results(tmp_path / "data.json", env)
+    run = runner.Runner(found, inputs.Inputs("cuda", seed=0), timer)
     who = (COPY, "triton_softmax", "torch")
     run.run(
         [
@@ -290,5 +301,5 @@ def test_a_short_run_on_the_device(tmp_path):
             case("backward", (4096, 1024), who, direction="backward"),
         ]
     )
-    assert {row["status"] for row in results.rows.values()} == {"ok"}
+    assert {row["status"] for row in found.rows.values()} == {"ok"}
     schema.load(tmp_path / "data.json")

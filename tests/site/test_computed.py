@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compiling import compiled
+from softmax_bench.compilation import compiled
 from softmax_site import computed
 
 ROOT = Path(__file__).resolve().parents[2]

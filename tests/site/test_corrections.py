@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from compiling import compiled
 from kernel_cases import DEVICE, quiet
-from softmax_bench.compilation import Request
+from softmax_bench.compilation import Request, compiled
 from softmax_bench.traffic import FORWARD, NAIVE_LINES, Traffic, best_gain, count_elements
 from softmax_site.computed import worked
 from softmax_tutorial import flash_attention, single_block, three_loops, two_loops

@@ -20,7 +20,8 @@ HEAD = [f"{who}: {what}" for who in ("constants", "model") for what in ("mean", 
 
 def shares(cells: list[dict], chooser: str) -> list[float]:
     """The share of the best speed that a chooser reaches, in each cell where it was measured."""
-    return [share for cell in cells if (share := tuned.share(cell, chooser)) is not None]
+    found = [tuned.share(cell["timed"], cell[chooser]) for cell in cells]
+    return [share for share in found if share is not None]
 
 
 def reached(cells: list[dict]) -> list[str]:

@@ -6,9 +6,9 @@ import re
 
 import triton
 
-from softmax_bench.compilation import Compilation, Request, compile_many, geometry_request
+from softmax_bench.compilation import Compilation, Request, compiled, launch_requests
 from softmax_tutorial.single_block import num_warps_for_block
-from triton_softmax.config.space import RowTile
+from triton_softmax.config.space import Choice, RowTile
 
 KERNEL = "softmax_tutorial.single_block:softmax_forward_single_block_kernel"
 INTEGERS = ("x_row_stride", "y_row_stride", "n_cols")
@@ -28,8 +28,9 @@ def single_block(size: int, num_warps: int = 4, aligned: bool = False) -> Reques
 
 def odd_row(name: str, vector: int) -> Request:
     """Softmax of one bfloat16 row per program; nothing is promised about strides or length."""
-    how = RowTile(block_rows=1, block_cols=BLOCK_COLS, vector=vector, barrier=False)
-    return geometry_request(name, "softmax", "bf16", how, num_warps=NUM_WARPS)
+    edges = name == "aligned_rows"
+    how = RowTile(1, BLOCK_COLS, vector, barrier=False, edges=edges)
+    return launch_requests(Choice(name, how, NUM_WARPS), "softmax", "bf16")[0]
 
 
 def first_of_each(result: Compilation) -> list[str]:
@@ -77,7 +78,7 @@ def generate() -> dict[str, str]:
     requests = [single_block(1024, aligned=True), single_block(1024)]
     requests += [odd_row(*kernel) for kernel in ODD_ROWS]
     requests += [single_block(size, num_warps=32) for size in BLOCKS]
-    aligned, anything, *rest = compile_many(requests)
+    aligned, anything, *rest = map(compiled, requests)
     odd = {f"`{name}`, vector {vector}": each for (name, vector), each in zip(ODD_ROWS, rest)}
     excerpt = ["\n".join([f"// {name}", *first_of_each(each)]) for name, each in odd.items()]
     of_odd = (

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from compiling import compiled
-from softmax_bench.compilation import Request
+from softmax_bench.compilation import Request, compiled
 from triton_softmax.composite import FINISH_OF
 from triton_softmax.config import Choice, Device, choose_rows
 from triton_softmax.config.space import RowTile

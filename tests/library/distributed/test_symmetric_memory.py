@@ -7,9 +7,8 @@ import importlib
 import pytest
 import torch
 
-from compiling import compiled
 from ranks import Failed, Ranks
-from softmax_bench.compilation import OPERATIONS, Request
+from softmax_bench.compilation import OPERATIONS, Request, compiled
 from triton_softmax.config import Device
 from triton_softmax.config.space import Rows
 from triton_softmax.distributed import symmetric_memory

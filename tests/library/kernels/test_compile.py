@@ -15,14 +15,12 @@ import triton
 
 import softmax_tutorial
 import triton_softmax
-from compiling import compiled
 from softmax_bench.compilation import (
     H200,
-    SHAPES,
     Request,
     access_bits,
     choose,
-    compile_ahead,
+    compiled,
     launch_requests,
 )
 from softmax_tutorial.single_block import num_warps_for_block
@@ -110,6 +108,17 @@ def test_rung(rung):
 
 # --- geometries, as the library launches them
 
+SHAPES: dict[str, tuple[int, ...]] = {
+    "packed_rows": (100_000, 4096),
+    "aligned_rows": (100_000, 4097),
+    "split_rows": (100_000, 2**17),
+    "split_rows, few and odd": (8, 2**20 - 1),
+    "strided": (64, 128, 256),
+    "split_strided": (16, 4096, 64),
+    "two_pass": (4, 200_000, 64),
+}
+"""(n_rows, n_cols), or (n_outer, n_cols, n_inner), by the geometry that is chosen for it on an
+H200."""
 GPUS = {
     "sm_80": Device(108, True),
     "sm_90": H200,
@@ -211,12 +220,12 @@ def test_the_cache_modifiers_reach_the_instructions():
 # --- the function itself
 
 
-def test_what_compile_ahead_refuses():
+def test_what_is_not_compiled():
     kernel = "softmax_tutorial.single_block:softmax_forward_single_block_kernel"
     with pytest.raises(ValueError, match="not sm_20"):
-        compile_ahead(kernel, {}, {}, "sm_20")
+        compiled(Request(kernel, {}, {}, "sm_20"))
     with pytest.raises(ValueError, match="missing: \\['y_ptr'"):
-        compile_ahead(kernel, {"x_ptr": "*fp32"}, {})
+        compiled(Request(kernel, {"x_ptr": "*fp32"}, {}))
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from compiling import compiled
-from softmax_bench.compilation import Request
+from softmax_bench.compilation import Request, compiled
 from triton_softmax.config import Device, choose_masked_rows
 from triton_softmax.config.space import Maps
 
