@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -21,9 +21,6 @@ from math_core import LatexError, LatexToMathML
 from softmax_site import source
 
 TESTS = Path("tests/site/test_equations.py")
-INDEX = "[[equation-index]]"
-"""The line of a page that becomes the index."""
-
 _EQUATION = re.compile(
     r"^/// equation \| (?P<label>\S+)[ ]*\n(?P<latex>.*?)\n///[ ]*$", re.M | re.S
 )
@@ -196,8 +193,9 @@ def _code(root: Path) -> list[tuple[str, Lines]]:
     return found
 
 
-@lru_cache(maxsize=2)
-def _load(root: Path, stamp: tuple) -> Registry:
+@source.kept("mkdocs.yml", TESTS.as_posix(), "docs/**/*.md", "src/**/*.py")
+def load(root: Path) -> Registry:
+    """Read the equations below `root`; after `source.forget`, again if a file has changed."""
     equations: dict[str, Equation] = {}
     problems: list[str] = []
     titles: dict[str, str] = {}
@@ -241,10 +239,3 @@ def _load(root: Path, stamp: tuple) -> Registry:
         else:
             problems.append(f"{lines.where}: comment names the unknown equation {label!r}")
     return Registry(equations, problems, titles)
-
-
-def load(root: Path | str = ".") -> Registry:
-    """Read the equations below `root`; after `source.forget`, again if a file has changed."""
-    root = Path(root).resolve()
-    stamp = source.stamp(root, "mkdocs.yml", TESTS.as_posix(), "docs/**/*.md", "src/**/*.py")
-    return _load(root, stamp)
