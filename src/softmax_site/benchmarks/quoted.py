@@ -1,10 +1,4 @@
-"""The numbers that pages quote, by name.
-
-A page writes `{{ forward.over_best:.2f }}`, and the build puts the number there. Names lead through
-attributes and, in brackets, through keys; what follows a colon is a format of Python's. A name that
-does not exist, or a number without a value, stops the build. So does a line `[[holds odd.over_best
-> 1.1]]` whose comparison no longer holds: the sentence after it has to be written anew.
-"""
+"""The numbers that pages quote, by name; `values` says how a page writes them."""
 
 from __future__ import annotations
 
@@ -90,6 +84,8 @@ class Stand:
     level = property(lambda self: self.states["level"])
     behind = property(lambda self: self.states["behind"])
     cases = property(lambda self: len(self.compared))
+    measured = property(lambda self: len(self.groups))
+    unanswered = property(lambda self: self.measured - self.cases)
     at_least_level = property(lambda self: (self.cases - self.behind) / self.cases)
 
     def values(self, of: Callable[[Group], float | None]) -> Values:
@@ -139,6 +135,20 @@ def of_rows(rows: Iterable[dict]) -> Stand:
 
 
 # Single pages
+
+
+def given(data: dict, kernel: str) -> list[Group]:
+    """The cases of softmax that the library gave to a kernel, where rows lie without gaps."""
+    suites = ("forward", "backward", "few_rows", "strided")
+    rows = (of_suite(data, suite, op="softmax", layout="contiguous") for suite in suites)
+    groups = (group for part in rows for group in by_case(part).values())
+    name = f"{kernel}_kernel"
+    return [group for group in groups if name in (group.get(CHOOSER) or {}).get("kernels", ())]
+
+
+def beside_clusters(data: dict) -> Stand:
+    """Split rows against QuACK, where that has an answer."""
+    return Stand(given(data, "split_rows"), lambda g: "quack" if ratio(g, "quack") else None)
 
 
 def right_answers(rows: list[dict]) -> Names:
@@ -430,6 +440,7 @@ class Quoted(Mapping):
             "tuning": lambda: [beside_tuning(s, self["random"]) for s in tuning_seeds(root)],
             "targets": lambda: asked(data["rows"]),
             "loss_head_targets": lambda: asked(rows("loss_head")),
+            "split_rows": lambda: beside_clusters(data),
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},
             "machine": lambda: machine(data, rows("forward", "backward")),
             "ranks": over_ranks,

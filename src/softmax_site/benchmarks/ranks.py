@@ -167,7 +167,7 @@ def compared(data: dict, call: str) -> Fragment:
         low, high = _us(ours.get("us_p20")), _us(ours.get("us_p80"))
         written = f'<b>{_us(ours.get("us"))}</b> <span class="quiet">{low}–{high}</span>'
         cells = [name_of(point), sign(point.factor(call)), written, *map(_us, us.values())]
-        body.append(Row([*cells, _us(ours.get("host_us"))], point.id(call)))
+        body.append(Row([*cells, _us(ours.get("host_us"))], f'id="{point.id(call)}"'))
         tip = [name_of(point)]
         tip += [f"ours {_us(ours.get('us'))} µs, processor {_us(ours.get('host_us'))} µs"]
         tip += [f"{columns[name]} {_us(value)} µs" for name, value in us.items() if value]

@@ -37,10 +37,10 @@ class Cell(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Cells as HTML, and where links find the row; or, of `kind` "why", a title of those below."""
+    """Cells as HTML, and an attribute; or, of `kind` "why", a title of those below."""
 
     cells: Sequence[str | Cell]
-    id: str | None = None
+    attribute: str = ""
     kind: str = ""
 
 
@@ -54,42 +54,38 @@ def table(
     roles: bool = False,
 ) -> str:
     """A table as HTML; the first `left` columns and those in `also` are words, the others numbers.
-    `roles` says aloud what a style sheet that moves rows and cells would hide."""
-    numbers = (
-        {at for at in range(left, len(head)) if at not in also} if css == "bench-table" else ()
-    )
+    Without a class its rows have no heads. `roles` says aloud what a style sheet that moves rows
+    and cells would hide."""
+    words = {*range(left), *also} if css == "bench-table" else {*range(len(head))}
     names = [each.text if isinstance(each, Cell) else each for each in head]
     labels = [escape(re.sub(r"<[^>]+>", "", name), quote=True) for name in names]
 
-    def element(tag: str, role: str, cell: str | Cell, at: int, more: str = "") -> str:
-        text, own = cell if isinstance(cell, Cell) else (cell, "n" if at in numbers else "")
-        of_class = f' class="{own}"' if own else ""
-        of_role = f' role="{role}"' if roles else ""
-        return f"<{tag}{of_role}{more}{of_class}>{text}</{tag}>"
+    def element(tag: str, role: str, cell: str | Cell = "", at: int = 0, more: str = "") -> str:
+        """The beginning of an element, or all of a cell."""
+        text, own = cell if isinstance(cell, Cell) else (cell, "" if at in words else "n")
+        more += f' role="{role}"' * roles + f' class="{own}"' * bool(own)
+        return f"<{tag}{more}>" + (f"{text}</{tag}>" if tag in ("th", "td") else "")
 
     def line(row: Row) -> str:
         if row.kind:
-            return (
-                f'<tr class="{row.kind}"><th colspan="{len(head)}" scope="rowgroup">'
-                f"{row.cells[0]}</th></tr>"
-            )
+            of_kind = f'class="{row.kind}"><th colspan="{len(head)}" scope="rowgroup"'
+            return f"<tr {of_kind}>{row.cells[0]}</th></tr>"
         first, *rest = row.cells
-        body = element("th", "rowheader", first, 0, ' scope="row"')
+        heads = ("th", "rowheader", first, 0, ' scope="row"') if css else ("td", "cell", first)
+        body = element(*heads)
         for at, cell in enumerate(rest, 1):
-            label = f' data-label="{labels[at]}"' if css == "bench-table" else ""
+            label = f' data-label="{labels[at]}"' if css in ("bench-table", "") else ""
             body += element("td", "cell", cell, at, label)
-        where = f' id="{row.id}"' if row.id else ""
-        return f"<tr{of_row}{where}>{body}</tr>"
+        return element("tr", "row", more=row.attribute and f" {row.attribute}") + f"{body}</tr>"
 
-    of_table, of_group, of_row = (
-        f' role="{role}"' if roles else "" for role in ("table", "rowgroup", "row")
-    )
-    heads = "".join(
+    top = "".join(
         element("th", "columnheader", cell, at, ' scope="col"') for at, cell in enumerate(head)
     )
+    opening = element("table", "table", more=f' class="{css}"' if css else "")
+    group = element("tbody", "rowgroup")
     lines = [
-        f'<table class="{css}"{of_table}>{f"<caption>{caption}</caption>" if caption else ""}'
-        f"<thead{of_group}><tr{of_row}>{heads}</tr></thead><tbody{of_group}>"
+        f"{opening}{f'<caption>{caption}</caption>' if caption else ''}"
+        f"{group.replace('tbody', 'thead')}{element('tr', 'row')}{top}</tr></thead>{group}"
     ]
     lines += [line(row if isinstance(row, Row) else Row(row)) for row in rows]
     return "\n".join([*lines, "</tbody></table>"])
@@ -156,7 +152,10 @@ def some(group: Group) -> dict:
 def of_cases(rows: list[dict], columns: Sequence[Column], linked: bool = True) -> str:
     """A table of cases; `linked` where links lead to its rows."""
     body = [
-        Row([column.cell(group) for column in columns], anchor(some(group)) if linked else None)
+        Row(
+            [column.cell(group) for column in columns],
+            f'id="{anchor(some(group))}"' if linked else "",
+        )
         for group in by_case(rows).values()
     ]
     words = tuple(at for at, column in enumerate(columns) if column.words)
