@@ -16,9 +16,8 @@ from softmax_bench import traffic
 from softmax_bench.report import by_case, geometric_mean, ratio, timed
 from softmax_bench.roster import COPY, label_of
 from softmax_site import equations
-from softmax_site.benchmarks.data import case_words, of_suite
+from softmax_site.benchmarks.data import case_words, given, of_suite
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, measured_by
-from softmax_site.benchmarks.quoted import given
 from softmax_site.benchmarks.tables import (
     Column,
     Columns,

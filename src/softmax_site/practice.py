@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import difflib
 import json
-from functools import lru_cache
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -154,22 +153,14 @@ def files(root: Path) -> dict[str, str]:
     return {f"checker/{name}": (checker / name).read_text("utf8") for name in CHECKER}
 
 
-@lru_cache(maxsize=2)
-def _render(root: Path, stamp: tuple) -> Rendered:
+def render(root: Path) -> Rendered:
+    """The fragments `exercises`, `exercise-NAME` and `solution-NAME`, and the file to load."""
     exercises = load(root)
     asset = {"files": files(root), "names": list(exercises)}
     text = json.dumps(asset, ensure_ascii=False, separators=(",", ":"))
     out = Rendered(assets={ASSET: text})
     out.fragments["exercises"] = Fragment(listing(exercises))
-    for _name, each in exercises.items():
+    for each in exercises.values():
         out.fragments[f"exercise-{each.anchor}"] = Fragment(exercise(each))
         out.fragments[f"solution-{each.anchor}"] = Fragment(solution(each))
     return out
-
-
-def render(root: Path) -> Rendered:
-    """The fragments `exercises`, `exercise-NAME` and `solution-NAME`, and the file to load; nothing
-    where there are no exercises below `root`."""
-    if not (root / FOLDER).is_dir():
-        return Rendered()
-    return _render(root, source.stamp(root, f"{FOLDER}/**/*.py"))

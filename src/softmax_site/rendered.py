@@ -18,7 +18,6 @@ also `logsumexp`. `reaches` and `moved` stand side by side when one line follows
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
 from softmax_playground import cells
@@ -28,6 +27,7 @@ from softmax_site import (
     kernel_map,
     modules,
     practice,
+    source,
     traffic,
 )
 from softmax_site.benchmarks import notice
@@ -37,49 +37,34 @@ from softmax_site.benchmarks.render import render
 from softmax_site.figures import home, moving
 from softmax_site.which_kernel import page as which_kernel
 
-READ = ("docs/benchmarks", "tests/site/test_corrections.py", checks.COUNTS)
-"""What everything rendered follows from, beside the modules in `src/`."""
+READ = (
+    *("docs/benchmarks/**/*.json", "src/**/*.py", f"{moving.FRAMES}/*.html"),
+    *(corrections.TESTS, checks.COUNTS, f"{practice.FOLDER}/**/*.py", f"{cells.FOLDER}/**/*.py"),
+)
+"""What everything rendered follows from."""
+
+forget = source.forget
 
 
-@lru_cache(maxsize=2)
-def _stamp(root: Path) -> tuple:
-    files = [root / name for name in READ]
-    files += [*(root / READ[0]).rglob("*.json"), *(root / "src").rglob("*.py")]
-    files += (root / moving.FRAMES).glob("*.html")
-    files += [*(root / practice.FOLDER).rglob("*.py"), *(root / cells.FOLDER).rglob("*.py")]
-    return tuple((path, path.stat().st_mtime_ns) for path in files if path.is_file())
-
-
-@lru_cache(maxsize=2)
-def _load(root: Path, stamp: tuple) -> Rendered:
+@source.kept(*READ)
+def load(root: Path) -> Rendered:
+    """Everything rendered for the repository below `root`; after `forget`, made again if a file
+    has changed."""
     out = render(root)
-    out.fragments["corrections"] = Fragment(corrections.listing(root))
-    out.fragments["checks"] = Fragment(checks.table(root))
-    out.fragments |= {name: Fragment(text) for name, text in traffic.tables().items()}
     found = newest(root)
-    out.fragments |= kernel_map.fragments(root, found and found[1])
-    out.fragments |= home.fragments(root)
-    out.fragments["cell-names"] = Fragment(cells.names_list())
+    out.fragments |= kernel_map.fragments(root, found and found[1]) | home.fragments(root)
+    texts = traffic.tables() | {
+        "corrections": corrections.listing(root),
+        "checks": checks.table(root),
+        "cell-names": cells.names_list(),
+        **{f"modules-{name}": modules.listing(root, name) for name in modules.PACKAGES},
+    }
+    out.fragments |= {name: Fragment(text) for name, text in texts.items()}
     if (root / which_kernel.LIBRARY).is_dir():
         out.add(which_kernel.render(root))
     if (root / practice.FOLDER).is_dir():
         out.add(practice.render(root))
-    out.fragments |= {
-        f"modules-{name}": Fragment(modules.listing(root, name)) for name in modules.PACKAGES
-    }
     return out
-
-
-def load(root: Path | str = ".") -> Rendered:
-    """Everything rendered for the repository below `root`; after `forget`, made again if a file
-    has changed."""
-    root = Path(root).resolve()
-    return _load(root, _stamp(root))
-
-
-def forget() -> None:
-    """Look at the files again at the next `load`."""
-    _stamp.cache_clear()
 
 
 def markdown(name: str, root: Path | str = ".") -> str:

@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from statistics import median, stdev
 from types import SimpleNamespace as Names
@@ -16,10 +16,12 @@ from softmax_bench import targets, traffic
 from softmax_bench.random_shapes import CELLS
 from softmax_bench.report import LEVEL, best_peer, by_case, gbs, ratio, standing, timed, warm
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
+from softmax_site import source
 from softmax_site.benchmarks import ranks, rungs
 from softmax_site.benchmarks.data import (
     DTYPES,
     case_words,
+    given,
     is_odd,
     n_cols,
     newest,
@@ -30,6 +32,7 @@ from softmax_site.benchmarks.data import (
 from softmax_site.benchmarks.tables import Group, some
 from softmax_site.benchmarks.values import Factor, Values
 from softmax_site.benchmarks.words import kernel_words, link
+from softmax_site.which_kernel.page import guesses
 
 SEEDS = "docs/benchmarks/tuning-seeds.json"
 """What earlier seeds gave, on which constants were tuned."""
@@ -135,15 +138,6 @@ def of_rows(rows: Iterable[dict]) -> Stand:
 
 
 # Single pages
-
-
-def given(data: dict, kernel: str) -> list[Group]:
-    """The cases of softmax that the library gave to a kernel, where rows lie without gaps."""
-    suites = ("forward", "backward", "few_rows", "strided")
-    rows = (of_suite(data, suite, op="softmax", layout="contiguous") for suite in suites)
-    groups = (group for part in rows for group in by_case(part).values())
-    name = f"{kernel}_kernel"
-    return [group for group in groups if name in (group.get(CHOOSER) or {}).get("kernels", ())]
 
 
 def beside_clusters(data: dict) -> Stand:
@@ -440,6 +434,7 @@ class Quoted(Mapping):
             "tuning": lambda: [beside_tuning(s, self["random"]) for s in tuning_seeds(root)],
             "targets": lambda: asked(data["rows"]),
             "loss_head_targets": lambda: asked(rows("loss_head")),
+            "guesses": lambda: guesses(data),
             "split_rows": lambda: beside_clusters(data),
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},
             "machine": lambda: machine(data, rows("forward", "backward")),
@@ -460,14 +455,8 @@ class Quoted(Mapping):
         return len(self.make)
 
 
-@lru_cache(maxsize=2)
-def _load(root: Path, data_of: int) -> Quoted:
+@source.kept("docs/benchmarks/**/*.json")
+def load(root: Path) -> Quoted:
+    """The names, with the newest data."""
     found = newest(root)
     return Quoted(root, found[1] if found else {"rows": [], "environments": {}})
-
-
-def load(root: Path | str = ".") -> Quoted:
-    """The names, with the newest data."""
-    root = Path(root).resolve()
-    found = newest(root)
-    return _load(root, id(found and found[1]))
