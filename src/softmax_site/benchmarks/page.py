@@ -64,27 +64,32 @@ def block(text: str, css: str = "bench", hidden: bool = True) -> str:
     return f'<div class="{css}"{search}>\n{text}\n</div>'
 
 
+def note(*facts: str) -> str:
+    """Facts as a line in small type."""
+    return f"{' · '.join(facts)}\n{{ .bench-note data-search-exclude }}\n"
+
+
 def origin(data: dict, rows: list[dict], csv: str = "") -> str:
-    """The machine, versions, days and commits of some rows, as a line in small type."""
+    """The machine, versions, days and commits of some rows."""
     *earlier, env = (data["environments"][name] for name in runs_used(data, rows))
-    day = time_text(max(row["utc"] for row in rows))
-    facts = [
+    links = (
+        f"[{len(rows)} rows as CSV](/{csv}){{ .bench-csv }}",
+        "[machine and versions](/benchmarks/environment.md)",
+        "[method](/benchmarks/method.md)",
+    )
+    return note(
         f"Measured: one {env['gpu']}",
         f"torch {env['torch'].split('+')[0]}",
         f"triton {env['triton']}",
-        f"{day} UTC",
+        f"{time_text(max(row['utc'] for row in rows))} UTC",
         f"commit `{env['commit'][:12]}`",
-    ]
-    facts += [
-        f"some rows on another {run['gpu']}, {time_text(run['started'])} UTC, "
-        f"commit `{run['commit'][:12]}`"
-        for run in earlier
-    ]
-    if csv:
-        facts.append(f"[{len(rows)} rows as CSV](/{csv}){{ .bench-csv }}")
-        facts.append("[machine and versions](/benchmarks/environment.md)")
-        facts.append("[method](/benchmarks/method.md)")
-    return f"{' · '.join(facts)}\n{{ .bench-note data-search-exclude }}\n"
+        *(
+            f"some rows on another {run['gpu']}, {time_text(run['started'])} UTC, "
+            f"commit `{run['commit'][:12]}`"
+            for run in earlier
+        ),
+        *(links if csv else ()),
+    )
 
 
 def origin_of(data: dict, suite: str, rows: list[dict], measured: Measured | None) -> Rendered:
