@@ -14,7 +14,7 @@ import yaml
 
 from softmax_bench import traffic
 from softmax_bench.report import by_case, geometric_mean, ratio, timed
-from softmax_bench.roster import COPY, label_of
+from softmax_bench.roster import label_of
 from softmax_site import equations
 from softmax_site.benchmarks.data import case_words, given, of_suite
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, measured_by
@@ -26,6 +26,7 @@ from softmax_site.benchmarks.tables import (
     Row,
     folded,
     of_cases,
+    share_of,
     some,
     table,
 )
@@ -86,9 +87,9 @@ def _rung_speed(data: dict, module: str) -> str:
     for shape in LADDER:
         rows = of_suite(data, "ladder", direction="forward", dtype="float32", shape=list(shape))
         group = next(iter(by_case(rows).values()), {})
-        mine, copy = timed(group.get(module)), timed(group.get(COPY))
-        share = f"<b>{copy / mine:.2f}</b>" if mine and copy else "–"
-        lines.append(f"{share} <small>{shape[1]:,} columns</small>")
+        share = share_of(group, module)
+        text = f"<b>{share:.2f}</b>" if share else "–"
+        lines.append(f"{text} <small>{shape[1]:,} columns</small>")
     return "<br>".join(lines)
 
 
@@ -98,7 +99,7 @@ def _geometry_speed(data: dict, module: str) -> str:
     lines = []
     for way in ("forward", "backward"):
         groups = [group for group in given(data, module) if some(group)["direction"] == way]
-        shares = [share for group in groups if (share := ratio(group, COPY))]
+        shares = [share for group in groups if (share := share_of(group))]
         lines.append(
             f"{way} <b>{median(shares):.2f}</b> "
             f"<small>({min(shares):.2f}–{max(shares):.2f}, {len(shares)} shapes)</small>"

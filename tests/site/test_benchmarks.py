@@ -27,9 +27,9 @@ from softmax_site.benchmarks.data import DATA, REASONS, anchor, newest, shape_wo
 from softmax_site.benchmarks.page import ASSETS, Measured, measured_by
 from softmax_site.benchmarks.render import render
 from softmax_site.benchmarks.rungs import HEADLINES, Rung, headline
-from softmax_site.benchmarks.tables import Columns, Reasons, heat_map
+from softmax_site.benchmarks.tables import Columns, Reasons, heat_map, share_of
 from softmax_site.benchmarks.values import QuoteError, filled
-from softmax_site.benchmarks.views import INPUTS, SUITES, full_table, gap_share, share_of
+from softmax_site.benchmarks.views import INPUTS, SUITES, full_table, gap_share
 from softmax_site.benchmarks.words import PAGES, reason_groups
 
 ROOT = Path(__file__).resolve().parents[2]

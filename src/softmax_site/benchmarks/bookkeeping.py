@@ -18,7 +18,7 @@ from softmax_site.benchmarks.page import (
     origin,
 )
 from softmax_site.benchmarks.quoted import of_rows
-from softmax_site.benchmarks.tables import Row, of_copy, share_text, table
+from softmax_site.benchmarks.tables import Row, share_of, share_text, table
 from softmax_site.benchmarks.views import HOST_CALLS
 from softmax_site.benchmarks.words import link, reason_groups, verdict
 
@@ -88,7 +88,7 @@ def weak_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
             picked.append(without_gaps.slowest)
         for row, group in {each.row["case"]: (each.row, each.group) for each in picked}.values():
             why = targets.reason_for(row["case"], reasons) or "not explained yet"
-            body.append([_where(row), verdict(group), share_text(of_copy(group)), escape(why)])
+            body.append([_where(row), verdict(group), share_text(share_of(group)), escape(why)])
     head = ["where", "against the best other", "of a copy", "why, as far as we know"]
     return Fragment(block(table(head, body, 2, also=(3,)), hidden=False) + "\n")
 

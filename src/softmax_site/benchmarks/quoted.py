@@ -29,7 +29,7 @@ from softmax_site.benchmarks.data import (
     runs_used,
     time_text,
 )
-from softmax_site.benchmarks.tables import Group, some
+from softmax_site.benchmarks.tables import Group, share_of, some
 from softmax_site.benchmarks.values import Factor, Values
 from softmax_site.benchmarks.words import kernel_words, link
 from softmax_site.which_kernel.page import guesses
@@ -106,13 +106,12 @@ class Stand:
     @cached_property
     def of_copy(self) -> Values:
         """Ours over the copy."""
-        return Values(share for group in self.groups if (share := ratio(group, COPY)))
+        return Values(share for group in self.groups if (share := share_of(group)))
 
     @cached_property
     def best_of_copy(self) -> Values:
         """The best other over the copy."""
-        found = ((timed(group.get(COPY)), timed(group[other])) for group, other in self.compared)
-        return Values(copy / own for copy, own in found if copy and own)
+        return Values(share for each in self.compared if (share := share_of(*each)))
 
     @property
     def worst(self) -> Case:
@@ -122,8 +121,8 @@ class Stand:
     @property
     def slowest(self) -> Case:
         """The case that is furthest below the copy."""
-        found = [group for group in self.groups if ratio(group, COPY)]
-        return Case(min(found, key=lambda group: ratio(group, COPY) or 0.0), COPY)
+        found = [group for group in self.groups if share_of(group)]
+        return Case(min(found, key=lambda group: share_of(group) or 0.0), COPY)
 
     @property
     def best_others(self) -> str:
@@ -154,10 +153,10 @@ def right_answers(rows: list[dict]) -> Names:
 def ladder(rows: list[dict]) -> Names:
     """How near to the copy each rung comes, and where the library's choice is not the best rung."""
     groups = list(by_case(rows).values())
-    of = {}
-    for name in (*RUNGS, CHOOSER):
-        found = ((timed(group.get(COPY)), timed(group.get(name))) for group in groups)
-        of[name] = Values(copy / own for copy, own in found if copy and own)
+    of = {
+        name: Values(share for group in groups if (share := share_of(group, name)))
+        for name in (*RUNGS, CHOOSER)
+    }
 
     def best_rung(group: Group) -> str | None:
         found = {name: us for name in RUNGS if (us := timed(group.get(name)))}
@@ -276,6 +275,18 @@ def host(rows: list[dict]) -> dict[str, Names]:
         some(group)["direction"]: Names(ours=timed(group[CHOOSER]), torch=timed(group["torch"]))
         for group in groups
     }
+
+
+def eager(data: dict) -> Names:
+    """From how many rows of 1,024 numbers on a call takes the GPU longer than the host."""
+    (host,) = by_case(of_suite(data, "host_time", direction="forward")).values()
+    groups = by_case(of_suite(data, "batch", direction="forward")).values()
+
+    def first(name: str) -> int:
+        longer = (group for group in groups if (timed(group[name]) or 0) > (timed(host[name]) or 0))
+        return min(some(group)["shape"][0] for group in longer)
+
+    return Names(ours=first(CHOOSER), torch=first("torch"))
 
 
 # Shapes drawn at random
@@ -430,6 +441,7 @@ class Quoted(Mapping):
             "gain": lambda: gain(rows("article")),
             "article": lambda: article(rows("article")),
             "host": lambda: host(rows("host_time")),
+            "eager": lambda: eager(data),
             "random": lambda: Drawn(rows("random")),
             "tuning": lambda: [beside_tuning(s, self["random"]) for s in tuning_seeds(root)],
             "targets": lambda: asked(data["rows"]),

@@ -8,11 +8,11 @@ from types import SimpleNamespace as Names
 from typing import NamedTuple
 
 from softmax_bench import traffic
-from softmax_bench.report import LEVEL, best_peer, by_case, standing, timed
-from softmax_bench.roster import CHOOSER, COPY, RUNGS, label_of
+from softmax_bench.report import LEVEL, best_peer, by_case, ratio, standing
+from softmax_bench.roster import CHOOSER, RUNGS, label_of
 from softmax_site.benchmarks.data import DTYPES, SHORT, n_cols, of_suite, shape_words
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, measured_by, origin
-from softmax_site.benchmarks.tables import Cell, Group, table
+from softmax_site.benchmarks.tables import Cell, Group, share_of, table
 from softmax_site.benchmarks.values import Factor
 from softmax_site.benchmarks.words import SIGNS, percent
 
@@ -67,9 +67,8 @@ def headline(data: dict, name: str) -> tuple[float, dict] | None:
     fields = dict(zip(("dim", "op", "direction", "dtype"), rest, strict=True))
     rows = of_suite(data, suite, shape=list(shape), layout="contiguous", **fields)
     for group in by_case(rows).values():
-        own, copy = timed(group.get(provider)), timed(group.get(COPY))
-        if own and copy:
-            return copy / own, group[provider]
+        if share := share_of(group, provider):
+            return share, group[provider]
     return None
 
 
@@ -146,8 +145,7 @@ class Rung:
 
     def factor(self, group: Group) -> float | None:
         """Its speed over that of whom it is compared with."""
-        own, other = (timed(group.get(name)) for name in (self.provider, self.other(group)))
-        return other / own if own and other else None
+        return ratio(group, self.other(group), self.provider)
 
     @property
     def factors(self) -> list[tuple[float, Group]]:
@@ -170,12 +168,12 @@ class Rung:
         """The share of a case with a sign."""
         if not group:
             return Cell("·", "none")
-        own, copy = (timed(group.get(name)) for name in (self.provider, COPY))
-        if not own or not copy:
+        share = share_of(group, self.provider)
+        if not share:
             return Cell(group[self.provider]["status"], "none")
         factor = self.factor(group)
         state = standing(factor) if factor else "level"
-        return Cell(f"{SIGNS[state]} {copy / own:.2f}", state)
+        return Cell(f"{SIGNS[state]} {share:.2f}", state)
 
     def table(self) -> str:
         """Shares of the copy's speed by shape, direction and type."""

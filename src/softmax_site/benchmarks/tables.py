@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from softmax_bench.report import LEVEL, best_peer, by_case, ratio, standing, timed
+from softmax_bench.report import LEVEL, best_peer, by_case, gbs, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, label_of
 from softmax_site.benchmarks.data import DTYPES, anchor, case_words, n_cols, shape_words
 from softmax_site.benchmarks.words import (
@@ -63,8 +63,8 @@ def table(
     def element(tag: str, role: str, cell: str | Cell = "", at: int = 0, more: str = "") -> str:
         """The beginning of an element, or all of a cell."""
         text, own = cell if isinstance(cell, Cell) else (cell, "" if at in words else "n")
-        more += f' role="{role}"' * roles + f' class="{own}"' * bool(own)
-        return f"<{tag}{more}>" + (f"{text}</{tag}>" if tag in ("th", "td") else "")
+        named = f' role="{role}"' * roles + more + f' class="{own}"' * bool(own)
+        return f"<{tag}{named}>" + (f"{text}</{tag}>" if tag in ("th", "td") else "")
 
     def line(row: Row) -> str:
         if row.kind:
@@ -162,11 +162,6 @@ def of_cases(rows: list[dict], columns: Sequence[Column], linked: bool = True) -
     return table([column.head for column in columns], body, also=words)
 
 
-def ours_of(group: Group) -> dict | None:
-    """Our row."""
-    return group.get(CHOOSER)
-
-
 def share_text(value: float | None) -> str:
     """A share of the copy's speed."""
     return f"{value:.2f}" if value else "–"
@@ -182,9 +177,15 @@ def spread_text(row: dict | None) -> str:
     return f'{us["p50"]:,.{digits}f} <span class="quiet">{low}–{high}</span>'
 
 
-def of_copy(group: Group) -> float | None:
-    """Our share of the copy's speed."""
-    return ratio(group, COPY)
+def share_of(group: Group, name: str = CHOOSER) -> float | None:
+    """A provider's share of the copy's speed."""
+    return ratio(group, COPY, name)
+
+
+def present(rows: list[dict], names: Iterable[str]) -> list[str]:
+    """Those of the providers that have rows."""
+    there = {row["provider"] for row in rows}
+    return [name for name in names if name in there]
 
 
 class Columns:
@@ -196,35 +197,33 @@ class Columns:
     shape = Column("shape", lambda group: shape_words(some(group)))
     verdict = Column("against the best other", verdict, True)
     spread = Column(
-        'µs <span class="quiet">p20–p80</span>', lambda group: spread_text(ours_of(group))
+        'µs <span class="quiet">p20–p80</span>', lambda group: spread_text(group.get(CHOOSER))
     )
-    kernel = Column("kernel", lambda group: kernel_words(ours_of(group)), True)
-    error = Column("error", lambda group: error_text((ours_of(group) or {}).get("max_rel_error")))
+    kernel = Column("kernel", lambda group: kernel_words(group.get(CHOOSER)), True)
+    error = Column("error", lambda group: error_text(group.get(CHOOSER, {}).get("max_rel_error")))
 
     @staticmethod
-    def share(of: Callable[[Group], float | None] = of_copy, head: str = "of a copy") -> Column:
+    def share(of: Callable[[Group, str], float | None] = share_of) -> Column:
         """Our share of the copy's speed."""
-        return Column(head, lambda group: share_text(of(group)))
+        return Column("of a copy", lambda group: share_text(of(group, CHOOSER)))
 
     def us(self, row: dict | None) -> str:
         """Microseconds, or the state of a row that has none."""
         value = timed(row)
         return f"{value:,.1f}" if value else self.reasons.cell(row)
 
-    def gbs(self, row: dict | None) -> str:
-        """GB/s, or the state of a row that has none."""
-        value = timed(row)
-        if not row or not value or not row["bytes"]:
-            return self.reasons.cell(row)
-        return f"{row['bytes'] / value / 1e3:,.0f}"
-
     def time(self, name: str, head: str | None = None) -> Column:
         """The time of a provider."""
         return Column(head or label_of(name), lambda group: self.us(group.get(name)))
 
     def speed(self, name: str, head: str | None = None) -> Column:
-        """The speed of a provider."""
-        return Column(head or label_of(name), lambda group: self.gbs(group.get(name)))
+        """The speed of a provider in GB/s."""
+
+        def cell(group: Group) -> str:
+            speed = gbs(group.get(name)) if timed(group.get(name)) else None
+            return f"{speed:,.0f}" if speed else self.reasons.cell(group.get(name))
+
+        return Column(head or label_of(name), cell)
 
     def best_time(self) -> Column:
         """The time of the best other library."""

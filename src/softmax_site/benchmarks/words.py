@@ -53,11 +53,14 @@ def percent(share: float) -> str:
     return f"{share * 100:.0f} %"
 
 
+def marked(state: str, text: str) -> str:
+    """Words with the sign and the colour of a state, as HTML."""
+    return f'<span class="{state}">{SIGNS[state]} {text}</span>'
+
+
 def sign(factor: float | None) -> str:
     """A ratio with its sign and its colour, as HTML; no right answer of ours is a loss."""
-    state = standing(factor)
-    said = "no right answer" if factor is None else times(factor)
-    return f'<span class="{state}">{SIGNS[state]} {said}</span>'
+    return marked(standing(factor), "no right answer" if factor is None else times(factor))
 
 
 def verdict(group: dict[str, dict], over: str | None = None) -> str:
