@@ -225,7 +225,8 @@ class _Directives(Preprocessor):
             rows = (f'<tr id="index-{each.label}">{_index_cells(each)}</tr>' for each in named)
             table = f'<table data-search-exclude="">{head}<tbody>{"".join(rows)}</tbody></table>'
             out += [f"## [{registry.titles[page].replace('$', '')}](/{page})", ""]
-            out += [self.store(table), "", self.store(f"<div>{formulas(named, set())}</div>"), ""]
+            # As HTML, in which MkDocs finds the anchors.
+            out += [table, "", self.store(f"<div>{formulas(named, set())}</div>"), ""]
         return out
 
 
