@@ -17,7 +17,7 @@ from softmax_bench.report import by_case, geometric_mean, ratio, timed
 from softmax_bench.roster import label_of
 from softmax_site import equations
 from softmax_site.benchmarks.data import case_words, given, of_suite
-from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, measured_by
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, measured_by, shown
 from softmax_site.benchmarks.tables import (
     Column,
     Columns,
@@ -183,7 +183,7 @@ def against(data: dict) -> Fragment:
     case = Column("case", lambda group: case_words(some(group)))
     others = map(over, ("quack", "torch", "liger"))
     every = of_cases(rows, [case, columns.share(), *others], linked=False)
-    return Fragment(block(folded("Every shape", every)) + "\n", measured_by(rows))
+    return shown(folded("Every shape", every), rows)
 
 
 def where_clusters_win(data: dict) -> Fragment:
@@ -200,7 +200,7 @@ def where_clusters_win(data: dict) -> Fragment:
         + [sign(each) for each in (geometric_mean(factors), min(factors), max(factors))]
         for (few, direction, dtype), factors in sorted(kinds.items())
     ]
-    return Fragment(block(table([*head, "lowest", "highest"], body, 3)) + "\n")
+    return shown(table([*head, "lowest", "highest"], body, 3))
 
 
 def fragments(root: Path, data: dict | None) -> dict[str, Fragment]:

@@ -8,7 +8,7 @@ Names, besides those of `benchmarks.views` and its neighbours:
 * `bench-rung-KERNEL`: what a kernel reaches, length by length, with a sign against torch (or all);
 * `reaches-NAME`: one number for beside a title, the share of a copy's speed at one named shape;
 * `which-kernel`: the form that asks the planner, with its first answer; `which-kernel-usual`, a
-  table of usual shapes; `which-kernel-guesses`, how good its times are;
+  table of usual shapes;
 * `exercise-NAME` and `solution-NAME`, with a dash for each underscore; `exercises`, their list;
 * `moved-NAME`: the elements that a kernel reads and writes, as blocks, below those it improves on.
 
@@ -20,42 +20,53 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from softmax_bench import schema
+from softmax_bench.roster import PROVIDERS
 from softmax_playground import cells
-from softmax_site import (
-    checks,
-    corrections,
-    kernel_map,
-    modules,
-    practice,
-    source,
-    traffic,
-)
-from softmax_site.benchmarks import notice
-from softmax_site.benchmarks.data import newest
+from softmax_site import corrections, kernel_map, modules, practice, source, traffic
+from softmax_site.benchmarks import bookkeeping, page, ranks, rungs, tuning, views
+from softmax_site.benchmarks.data import newest, read_reasons, size_key
 from softmax_site.benchmarks.page import Fragment, Rendered
-from softmax_site.benchmarks.render import render
 from softmax_site.figures import home, moving
 from softmax_site.which_kernel import page as which_kernel
 
 READ = (
-    *("docs/benchmarks/**/*.json", "src/**/*.py", f"{moving.FRAMES}/*.html"),
-    *(corrections.TESTS, checks.COUNTS, f"{practice.FOLDER}/**/*.py", f"{cells.FOLDER}/**/*.py"),
+    *("docs/benchmarks/**/*.json", bookkeeping.COUNTS, corrections.TESTS, "src/**/*.py"),
+    *(f"{moving.FRAMES}/*.html", f"{practice.FOLDER}/**/*.py", f"{cells.FOLDER}/**/*.py"),
 )
 """What everything rendered follows from."""
 
 forget = source.forget
 
 
+def measurements(root: Path) -> Rendered:
+    """What follows from the measurements; without data the fragments say so."""
+    found = newest(root)
+    path, data = found if found else (None, {"rows": []})
+    order = {case: at for at, case in enumerate(dict.fromkeys(r["case"] for r in data["rows"]))}
+    rank = {name: at for at, name in enumerate(PROVIDERS)}
+    data["rows"].sort(
+        key=lambda row: (size_key(row), order[row["case"]], rank.get(row["provider"], len(rank)))
+    )
+    out = views.fragments(data)
+    out.assets["benchmarks/schema.json"] = schema.schema_text()
+    out.fragments |= rungs.fragments(data)
+    out.fragments |= ranks.fragments(root)
+    out.fragments |= bookkeeping.fragments(root, path, data, read_reasons(root))
+    out.fragments |= {"tuning-choices": tuning.choices(root), "tuning-seeds": tuning.seeds(root)}
+    return out
+
+
 @source.kept(*READ)
 def load(root: Path) -> Rendered:
     """Everything rendered for the repository below `root`; after `forget`, made again if a file
     has changed."""
-    out = render(root)
+    out = measurements(root)
     found = newest(root)
     out.fragments |= kernel_map.fragments(root, found and found[1]) | home.fragments(root)
     texts = traffic.tables() | {
         "corrections": corrections.listing(root),
-        "checks": checks.table(root),
+        "checks": bookkeeping.checks(root),
         "cell-names": cells.names_list(),
         **{f"modules-{name}": modules.listing(root, name) for name in modules.PACKAGES},
     }
@@ -76,5 +87,5 @@ def markdown(name: str, root: Path | str = ".") -> str:
     if not measured:
         return text
     if brief:
-        return notice.briefly(text, measured)
-    return notice.markdown(measured) + text
+        return page.briefly(text, measured)
+    return page.warnings(measured) + text

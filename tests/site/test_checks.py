@@ -9,27 +9,27 @@ import pytest
 
 import counting
 from site_build import ROOT
-from softmax_site import checks
+from softmax_site.benchmarks import bookkeeping
 
 
 def test_every_kind_of_check_has_words():
     kinds = {*counting.FOLDERS.values(), "gpu", "browser", "sessions", "programs", "docstrings"}
-    assert kinds == set(checks.WORDS)
+    assert kinds == set(bookkeeping.WORDS)
 
 
 def test_without_a_run_the_page_says_so(tmp_path):
-    assert "No whole run" in checks.table(tmp_path)
+    assert "No whole run" in bookkeeping.checks(tmp_path)
 
 
 def test_the_table_adds_up(tmp_path):
-    path = tmp_path / checks.COUNTS
+    path = tmp_path / bookkeeping.COUNTS
     path.parent.mkdir(parents=True)
     counts = {
         "equations": {"passed": 1200, "skipped": 0},
         "gpu": {"passed": 0, "skipped": 7},
     }
     path.write_text(json.dumps(counts))
-    text = checks.table(tmp_path)
+    text = bookkeeping.checks(tmp_path)
     assert "passed 1,200 checks" in text and "| 1,200 | – | equations" in text
     assert "| 0 | 7 | tests that need a GPU |" in text
 

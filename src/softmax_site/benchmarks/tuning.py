@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from softmax_bench import tuned
-from softmax_site.benchmarks.page import Fragment, block
+from softmax_site.benchmarks.page import Fragment, block, shown
 from softmax_site.benchmarks.quoted import tuning_seeds
 from softmax_site.benchmarks.tables import folded, table
 from softmax_site.benchmarks.words import percent
@@ -97,4 +97,4 @@ def seeds(root: Path) -> Fragment:
         for each in found
     ]
     head = ["seed", "cells", "at least level", "× the best other", "worst", "× torch", "of a copy"]
-    return Fragment(block(table(head, body)) + "\n")
+    return shown(table(head, body))

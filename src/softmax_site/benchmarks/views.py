@@ -34,6 +34,7 @@ from softmax_site.benchmarks.page import (
     measured_by,
     origin,
     origin_of,
+    shown,
 )
 from softmax_site.benchmarks.quoted import (
     TUTORIAL_COLUMNS,
@@ -189,7 +190,7 @@ def speed_lines(
 
 def full_table(rows: list[dict], columns: Columns, share: Share, in_time: bool) -> str:
     """Every case in full: verdict, share of the copy, time, kernel, error, and the others."""
-    shown = columns.time if in_time else columns.speed
+    number = columns.time if in_time else columns.speed
     return of_cases(
         rows,
         [
@@ -199,8 +200,8 @@ def full_table(rows: list[dict], columns: Columns, share: Share, in_time: bool) 
             columns.spread,
             columns.kernel,
             columns.error,
-            bold(shown(CHOOSER, f"{'µs' if in_time else 'GB/s'}: ours")),
-            *map(shown, present(rows, (COPY, *LIBRARIES))),
+            bold(number(CHOOSER, f"{'µs' if in_time else 'GB/s'}: ours")),
+            *map(number, present(rows, (COPY, *LIBRARIES))),
         ],
     )
 
@@ -592,6 +593,8 @@ def masked(data: dict) -> str:
 
 # By name
 
+GRID = "Softmax over rows that lie one after another"
+
 PARTED = ("forward", "backward", "few_rows", "log_softmax", "strided", "ladder")
 
 TABLES: dict[str, Callable[[list[dict], Columns], str]] = {
@@ -642,13 +645,12 @@ def fragments(data: dict) -> Rendered:
             texts = {name: text and block(text) for name, text in of_a_suite(rows, suite).items()}
         out.fragments |= {name: Fragment(text and f"{text}\n") for name, text in texts.items()}
     if grid := [row for suite in ("forward", "backward") for row in of_suite(data, suite)]:
-        drawn = block(heat_map("Softmax over rows that lie one after another", grid))
-        out.fragments["heat-grid"] = Fragment(drawn + "\n")
+        out.fragments["heat-grid"] = shown(heat_map(GRID, grid))
         out.fragments["origin-grid"] = Fragment(origin(data, grid), measured_by(grid))
     if rows := of_suite(data, "article"):
-        out.fragments["bench-tutorial"] = Fragment(block(tutorial(rows)) + "\n")
+        out.fragments["bench-tutorial"] = shown(tutorial(rows))
     if of_suite(data, "host_time") and (rows := of_suite(data, "batch")):
-        out.fragments["host-paid"] = Fragment(block(paid(data)) + "\n", measured_by(rows))
+        out.fragments["host-paid"] = shown(paid(data), rows)
     if rows := of_suite(data, "loss_head"):
         for name, make in (("loss-head-speeds", loss_speeds), ("masked-speeds", masked)):
             text = f"{block(make(data))}\n\n{origin(data, rows)}"
