@@ -17,7 +17,7 @@ from softmax_bench.report import by_case, geometric_mean, ratio, timed
 from softmax_bench.roster import label_of
 from softmax_site import equations
 from softmax_site.benchmarks.data import case_words, given, of_suite
-from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, measured_by, shown
+from softmax_site.benchmarks.page import Fragment, measured_by, shown
 from softmax_site.benchmarks.tables import (
     Column,
     Columns,
@@ -130,28 +130,24 @@ def _table(entries: list[Entry], caption: str, speeds: list[str]) -> str:
     return f'<div class="kernel-map">\n{table(HEAD, rows, css="", caption=caption)}\n</div>\n'
 
 
-def tables(listed: list[Entry], data: dict | None) -> dict[str, Fragment]:
+def tables(listed: list[Entry], data: dict) -> dict[str, Fragment]:
     """The map in three tables, with speeds where there are measurements."""
     *first, last = (f"{shape[0]:,} × {shape[1]:,}" for shape in LADDER)
-
-    def made(group: str, caption: str, speed: Callable[[dict, str], str] | None) -> str:
-        entries = [entry for entry in listed if entry.group == group]
-        speeds = [speed(data, each.kernel) if data and speed else "–" for each in entries]
-        return _table(entries, caption, speeds)
-
     rungs = f"The ladder, measured on {', '.join(first)} and {last}, float32, forward"
     geometries = "The geometries, each measured on the shapes that the library gives it"
-    rows = data["rows"] if data else []
+    groups: dict[str, list[Entry]] = {}
+    for entry in listed:
+        groups.setdefault(entry.group, []).append(entry)
+
+    def made(group: str, caption: str, speed: Callable[[dict, str], str], rows: list[dict]):
+        speeds = [speed(data, entry.kernel) for entry in groups[group]]
+        return Fragment(_table(groups[group], caption, speeds), measured_by(rows))
+
+    sized = [row for row in data["rows"] if row["bytes"]]
     return {
-        "map-rungs": Fragment(
-            made("rungs", rungs, _rung_speed),
-            measured_by([row for row in rows if row["suite"] == "ladder"]),
-        ),
-        "map-geometries": Fragment(
-            made("geometries", geometries, _geometry_speed),
-            measured_by([row for row in rows if row["bytes"]]),
-        ),
-        "map-others": Fragment(made("others", "Kernels beside the geometries", None)),
+        "map-rungs": made("rungs", rungs, _rung_speed, of_suite(data, "ladder")),
+        "map-geometries": made("geometries", geometries, _geometry_speed, sized),
+        "map-others": made("others", "Kernels beside the geometries", lambda *_: "–", []),
     }
 
 
@@ -203,14 +199,14 @@ def where_clusters_win(data: dict) -> Fragment:
     return shown(table([*head, "lowest", "highest"], body, 3))
 
 
-def fragments(root: Path, data: dict | None) -> dict[str, Fragment]:
+def fragments(root: Path, data: dict) -> dict[str, Fragment]:
     """Everything above by the name that a page includes it by."""
-    suites = of_suite(data, "ladder") + of_suite(data, "strided") if data else []
+    suites = of_suite(data, "ladder") + of_suite(data, "strided")
     listed = entries(root)
     return {
         **tables(listed, data),
         "roofline-measured": Fragment("", measured_by(suites)),
         "figure-six": six(listed),
-        "split-rows-against": against(data) if data else NOT_MEASURED,
-        "where-clusters-win": where_clusters_win(data) if data else NOT_MEASURED,
+        "split-rows-against": against(data),
+        "where-clusters-win": where_clusters_win(data),
     }

@@ -136,8 +136,7 @@ class FigureBlock(Block):
         if self.argument in moving.FIGURES:
             around, picture, data = moving.figure(self.argument, root)
         else:
-            found = newest(root)
-            environment = list(found[1]["environments"].values())[-1] if found else None
+            *_, environment = (None, *newest(root)[1]["environments"].values())
             picture = drawings.drawing(self.argument, environment)
             around, picture = {"class": "drawing"}, f'<div class="drawing-parts">{picture}</div>'
         box = etree.SubElement(parent, "div", {**around, "data-search-exclude": ""})

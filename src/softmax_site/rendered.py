@@ -41,8 +41,7 @@ forget = source.forget
 
 def measurements(root: Path) -> Rendered:
     """What follows from the measurements; without data the fragments say so."""
-    found = newest(root)
-    path, data = found if found else (None, {"rows": []})
+    path, data = newest(root)
     order = {case: at for at, case in enumerate(dict.fromkeys(r["case"] for r in data["rows"]))}
     rank = {name: at for at, name in enumerate(PROVIDERS)}
     data["rows"].sort(
@@ -62,8 +61,7 @@ def load(root: Path) -> Rendered:
     """Everything rendered for the repository below `root`; after `forget`, made again if a file
     has changed."""
     out = measurements(root)
-    found = newest(root)
-    out.fragments |= kernel_map.fragments(root, found and found[1]) | home.fragments(root)
+    out.fragments |= kernel_map.fragments(root, newest(root)[1]) | home.fragments(root)
     texts = traffic.tables() | {
         "corrections": corrections.listing(root),
         "checks": bookkeeping.checks(root),

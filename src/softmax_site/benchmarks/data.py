@@ -23,14 +23,14 @@ RENAMED = re.compile(r"\bstrided_loops(?=_kernel\b)")
 
 
 @source.kept(f"{DATA}/*.json", replay.FILE)
-def newest(root: Path) -> tuple[Path, dict] | None:
+def newest(root: Path) -> tuple[Path | None, dict]:
     """The data file with the latest measurement, to be read alone, with a mark on calls that launch
-    something else today; None without data. A test validates the files."""
+    something else today; no rows without a file. A test validates the files."""
     paths = sorted((root / DATA).glob("*.json"))
     texts = ((path, RENAMED.sub("two_pass", path.read_text("utf8"))) for path in paths)
     loaded = [(path, data) for path, text in texts if (data := json.loads(text))["rows"]]
     if not loaded:
-        return None
+        return None, {"rows": [], "environments": {}}
     path, data = max(loaded, key=lambda item: max(row["utc"] for row in item[1]["rows"]))
     changed = replay.read(root).changed
     for row in data["rows"]:

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from statistics import median, stdev
 from types import SimpleNamespace as Names
@@ -171,7 +172,7 @@ def fastest_copy(rows: list[dict]) -> dict[str, float]:
     best: dict[tuple, float] = {}
     for row in copies:
         key = row["direction"], row["dtype"]
-        best[key] = max(best.get(key, 0.0), (gbs(row) or 0.0) if row["status"] == "ok" else 0.0)
+        best[key] = max(best.get(key, 0.0), gbs(row) or 0.0 if timed(row) else 0.0)
     return {
         row["case"]: row["bytes"] / best[row["direction"], row["dtype"]] / 1e3 for row in copies
     }
@@ -213,41 +214,25 @@ def spans(lengths: list[int], holds: Callable[[int], bool]) -> str:
     >>> spans([256, 384], lambda n: False)
     'none'
     """
-    runs: list[list[int]] = []
-    previous = False
-    for n in lengths:
-        now = holds(n)
-        if now and previous:
-            runs[-1].append(n)
-        elif now:
-            runs.append([n])
-        previous = now
-    words = [f"{run[0]:,}" + (f" to {run[-1]:,}" if len(run) > 1 else "") for run in runs]
+    found = [list(run) for held, run in groupby(lengths, holds) if held]
+    words = [f"{run[0]:,}" + (f" to {run[-1]:,}" if len(run) > 1 else "") for run in found]
     return " and ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words) or "none"
 
 
 def article(rows: list[dict]) -> Names:
-    """The article's kernels on its lengths: where one is faster than another, how near two loops
-    come to the copy, and how fast they are."""
+    """The article's kernels on its lengths: where one is faster than another, and how fast they
+    are."""
     groups = {n_cols(some(group)): group for group in by_case(rows).values()}
     us = {
-        n: {name: timed(group.get(name)) or 0.0 for name in (COPY, *ARTICLE)}
+        n: {name: timed(group.get(name)) or 0.0 for name in ARTICLE}
         for n, group in sorted(groups.items())
-        if all(timed(group.get(name)) for name in (COPY, *ARTICLE))
+        if all(timed(group.get(name)) for name in ARTICLE)
     }
     speed = {n: gbs(groups[n]["two_loops"]) or 0.0 for n in us}
-    share = {n: each[COPY] / each["two_loops"] for n, each in us.items()}
     fastest = max(us, key=lambda n: speed[n])
 
     def faster(one: str, other: str) -> str:
         return spans(list(us), lambda n: us[n][one] < us[n][other])
-
-    def ahead(other: str, low: int, high: float = math.inf) -> Names:
-        found = [us[n]["two_loops"] < us[n][other] for n in us if low < n <= high]
-        return Names(won=sum(found), of=len(found))
-
-    def reached(low: int, high: float = math.inf) -> Values:
-        return Values(share[n] for n in us if low < n <= high)
 
     return Names(
         torch_over_two_loops=faster("torch", "two_loops"),
@@ -257,14 +242,6 @@ def article(rows: list[dict]) -> Names:
         fastest_speed=speed[fastest],
         longest=max(us),
         longest_speed=speed[max(us)],
-        short=reached(0, 6_000),
-        middle=reached(6_000, 12_672),
-        long=reached(12_672),
-        long_speed=Values(speed[n] for n in us if n > 60_000),
-        torch_beyond_30=ahead("torch", 30_000),
-        torch_to_30=ahead("torch", 0, 30_000),
-        torch_beyond_60=ahead("torch", 60_000),
-        single_block_beyond_60=ahead("single_block", 60_000),
     )
 
 
@@ -347,16 +324,9 @@ class Drawn(Stand):
         ]
         cold, copied = (median(pair[at]["us"]["p50"] for pair in rows) for at in (0, 1))
         hot, copied_hot = (median(warm(pair[at]) or 0.0 for pair in rows) for at in (0, 1))
-        return Names(
-            count=len(rows),
-            kibibytes=TINY_BYTES // 1024,
-            cold=cold,
-            copied=copied,
-            hot=hot,
-            copied_hot=copied_hot,
-            fetching=cold - hot,
-            softmax=hot - copied_hot,
-        )
+        found = {"cold": cold, "copied": copied, "hot": hot, "copied_hot": copied_hot}
+        apart = {"fetching": cold - hot, "softmax": hot - copied_hot}
+        return Names(count=len(rows), kibibytes=TINY_BYTES // 1024, **found, **apart)
 
 
 def tuning_seeds(root: Path) -> list[dict]:
@@ -470,5 +440,4 @@ class Quoted(Mapping):
 @source.kept("docs/benchmarks/**/*.json")
 def load(root: Path) -> Quoted:
     """The names, with the newest data."""
-    found = newest(root)
-    return Quoted(root, found[1] if found else {"rows": [], "environments": {}})
+    return Quoted(root, newest(root)[1])

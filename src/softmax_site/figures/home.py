@@ -60,11 +60,10 @@ def heat(data: dict) -> str:
 
 def fragments(root: Path) -> dict[str, Fragment]:
     """What the front page includes."""
-    found = newest(root)
+    data = newest(root)[1]
     out = {f"door-{name}": Fragment(_door(drawing(name))) for name in ("matrix", "bars")}
-    if found is None or not share.rows(found[1]):
+    if not share.rows(data):
         return out | {"home-figure": Fragment(""), "door-heat": Fragment("")}
-    data = found[1]
     measured = measured_by([row for suite in SUITES for row in of_suite(data, suite)])
     return out | {
         "home-figure": Fragment(figure(data), measured),

@@ -59,10 +59,9 @@ def moved_by(way: str) -> dict[str, float]:
 def roofline(root: Path) -> dict:
     """What was measured of each kernel: (way, type, columns or length of a strand, name, elements a
     second, how often it moves an element, bytes a second of the copy in the same case)."""
-    found = newest(root)
-    points = {}
+    points, data = {}, newest(root)[1]
     for suite in ("ladder", "strided"):
-        for group in by_case(of_suite(found[1], suite) if found else []).values():
+        for group in by_case(of_suite(data, suite)).values():
             copy = group["copy"]
             way, shape = copy["direction"], copy["shape"]
             for provider, row in group.items():

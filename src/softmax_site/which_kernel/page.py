@@ -211,10 +211,8 @@ def guesses(data: dict) -> Names:
 
 def render(root: Path) -> Rendered:
     """The fragments `which-kernel-…`, and the file that the script of the page loads."""
-    found = newest(root)
-    data = found[1] if found else None
-    rows = measured(data) if data else []
-    from_rows = measured_by([row for row in data["rows"] if row["bytes"]]) if data else None
+    data = newest(root)[1]
+    rows = measured(data)
     known = {"tables": tables(root), "fields": field_words(root)}
     known |= {"pages": kernel_pages(), "operations": OPERATION_WORDS}
     first = answer.answer(FIRST, rows)
@@ -223,6 +221,8 @@ def render(root: Path) -> Rendered:
     form = f'<script type="application/json" id="which-kernel-start">{start}</script>\n'
     form = f'<div class="which-kernel" data-asset="../../{ASSET}" hidden>\n{form}</div>\n'
     out = Rendered(assets={ASSET: json.dumps(asset, ensure_ascii=False, separators=(",", ":"))})
-    out.fragments["which-kernel"] = Fragment(form, from_rows)
+    out.fragments["which-kernel"] = Fragment(
+        form, measured_by([row for row in data["rows"] if row["bytes"]])
+    )
     out.fragments["which-kernel-usual"] = Fragment(usual(rows))
     return out
