@@ -47,8 +47,8 @@ def on_config(config):
     config.extra_css = [each for each in config.extra_css if "mkdocstrings" not in str(each)]
     config.mdx_configs[markdown.__name__] = {"root": str(_root(config))}
     config.mdx_configs["abbr"] = {"glossary": glossary.abbreviations(_terms)}
-    for each in (source, cells):
-        each.forget()
+    source.forget()
+    cells.forget()
     return config
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 from math_core import LatexError, LatexToMathML
@@ -52,8 +53,7 @@ def to_mathml(latex: str, *, display: bool) -> str:
     return _SCRIPTED.sub(r"<\1><mrow>\2<mspace/></mrow>", mathml)
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(NamedTuple):
     """Where a run of lines of a file of the repository begins."""
 
     path: str
@@ -149,11 +149,8 @@ _Loader.add_multi_constructor("", lambda loader, suffix, node: None)
 def _nav_pages(nav: object) -> list[str]:
     if isinstance(nav, str):
         return [nav]
-    if isinstance(nav, dict):
-        return [page for value in nav.values() for page in _nav_pages(value)]
-    if isinstance(nav, list):
-        return [page for item in nav for page in _nav_pages(item)]
-    return []
+    inner = nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ()
+    return [page for item in inner for page in _nav_pages(item)]
 
 
 def reading_order(root: Path) -> list[str]:

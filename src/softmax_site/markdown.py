@@ -75,6 +75,13 @@ class _Shown(Block):
         )
 
 
+def _names(equation: equations.Equation, number: str, label: str) -> str:
+    return (
+        f'<a class="equation-number" href="{number}">({equation.number})</a>'
+        f'<a class="equation-label" href="{label}">{equation.label}</a>'
+    )
+
+
 def code_links(equation: equations.Equation) -> str:
     """Links to the lines that compute an equation, by file."""
     out, last = [], None
@@ -99,8 +106,7 @@ class EquationBlock(_Shown):
             )
         block.set("id", equation.anchor)
         index = f"/reference/equations/#index-{equation.label}"
-        meta = f'<a class="equation-number" href="#{equation.anchor}">({equation.number})</a>'
-        meta += f'<a class="equation-label" href="{index}">{equation.label}</a>'
+        meta = _names(equation, f"#{equation.anchor}", index)
         if equation.test:
             meta += f'<a href="{source.link(equation.test.path, equation.test.first)}">test</a>'
         if equation.code:
@@ -120,9 +126,7 @@ class EquationRefBlock(_Shown):
             raise EquationError(
                 f"equation-ref | {equation.label} must be empty: the LaTeX stands at its home"
             )
-        meta = f'<a class="equation-number" href="{equation.address}">({equation.number})</a>'
-        meta += f'<a class="equation-label" href="{equation.address}">{equation.label}</a>'
-        self.show(block, equation, meta)
+        self.show(block, equation, _names(equation, equation.address, equation.address))
 
 
 class FigureBlock(Block):

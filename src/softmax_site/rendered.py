@@ -23,7 +23,7 @@ from pathlib import Path
 from softmax_bench import schema
 from softmax_bench.roster import PROVIDERS
 from softmax_playground import cells
-from softmax_site import corrections, kernel_map, modules, practice, source, traffic
+from softmax_site import corrections, kernel_map, modules, practice, source
 from softmax_site.benchmarks import bookkeeping, page, ranks, rungs, tuning, views
 from softmax_site.benchmarks.data import newest, read_reasons, size_key
 from softmax_site.benchmarks.page import Fragment, Rendered
@@ -62,7 +62,7 @@ def load(root: Path) -> Rendered:
     has changed."""
     out = measurements(root)
     out.fragments |= kernel_map.fragments(root, newest(root)[1]) | home.fragments(root)
-    texts = traffic.tables() | {
+    texts = {
         "corrections": corrections.listing(root),
         "checks": bookkeeping.checks(root),
         "cell-names": cells.names_list(),

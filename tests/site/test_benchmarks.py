@@ -36,7 +36,8 @@ from softmax_site.benchmarks.rungs import HEADLINES, Rung, headline
 from softmax_site.benchmarks.tables import Columns, Reasons, heat_map, share_of
 from softmax_site.benchmarks.values import QuoteError, filled
 from softmax_site.benchmarks.views import INPUTS, SUITES, full_table, gap_share
-from softmax_site.benchmarks.words import PAGES, reason_groups
+from softmax_site.benchmarks.words import page_of as page_of_suite
+from softmax_site.benchmarks.words import reason_groups
 
 ROOT = Path(__file__).resolve().parents[2]
 ON_THE_MAP = {entry.kernel for entry in kernel_map.entries(ROOT) if entry.group == "geometries"}
@@ -182,17 +183,17 @@ def test_every_row_is_in_the_csv_of_its_page_and_every_case_in_its_table(made):
 
 def test_every_cell_opens_a_row_that_is_there(made):
     """Links that are HTML already, which the strict build does not follow."""
-    suites = {
-        f"/benchmarks/{page}/": [s for s in PAGES if PAGES[s] == page] for page in PAGES.values()
-    }
+    suites: dict[str, list[str]] = {}
+    for suite in SUITES:
+        suites.setdefault(f"/benchmarks/{page_of_suite(suite)}/", []).append(suite)
     followed = 0
     for there in (made, rendered.measurements(ROOT)):
-        ids = {s: set(re.findall(r'\bid="([^"]+)"', page_of(there, s))) for s in PAGES}
+        ids = {s: set(re.findall(r'\bid="([^"]+)"', page_of(there, s))) for s in SUITES}
         for name, fragment in there.fragments.items():
             own = set(re.findall(r'\bid="([^"]+)"', fragment.text))
             for link in re.findall(r'href="([^"]*#[^"]+)"', fragment.text):
                 page, _, target = link.partition("#")
-                places = suites[page] if page else [s for s in PAGES if s in name.split("-")]
+                places = suites[page] if page else [s for s in SUITES if s in name.split("-")]
                 assert target in own or any(target in ids[s] for s in places), f"{name}: {link}"
                 followed += 1
     assert followed > 1000

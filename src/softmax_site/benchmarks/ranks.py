@@ -192,9 +192,8 @@ def formula(data: dict) -> Fragment:
 def constants(data: dict) -> tuple[float, float, float]:
     """Bytes a second of memory, seconds of latency, and bytes a second of the links: of the largest
     copy over the most ranks, and of the line through their shortest and longest message."""
-    last = list(points(data))
-    most = [point for point in last if point.ranks == max(each.ranks for each in last)]
-    few, many = (pick(most, key=lambda point: point.rows) for pick in (min, max))
+    many = max(points(data), key=lambda point: (point.ranks, point.rows))
+    few = min((p for p in points(data) if p.ranks == many.ranks), key=lambda point: point.rows)
     short, long = (point.calls["message"]["us"] * 1e-6 for point in (few, many))
     link = (many.words - few.words) / (long - short) if long > short else float("inf")
     return many.memory, short - few.words / link, link

@@ -3,6 +3,7 @@ moves as blocks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from types import SimpleNamespace as Names
 from typing import NamedTuple
@@ -118,6 +119,12 @@ def bytes_fragment(name: str) -> Fragment:
     return Fragment(block(text, "moved") + "\n")
 
 
+def naive_fragment(lines: Sequence[traffic.Line], total: traffic.Traffic) -> Fragment:
+    """What each line of PyTorch moves."""
+    rows = "".join(f"| `{line.code}` | {line.traffic} |\n" for line in lines)
+    return Fragment(f"| line | elements |\n| --- | --- |\n{rows}| together | {total} |\n")
+
+
 class Rung:
     """What one kernel reaches on every shape, against torch, or against the fastest other library
     where all of them were asked."""
@@ -212,5 +219,10 @@ def fragments(data: dict) -> dict[str, Fragment]:
     """Everything that the pages of the kernels include, by name."""
     found = {f"bench-rung-{name}": Rung(data, name).fragment(data) for name in NAMES}
     found |= {f"reaches-{name}": headline_fragment(data, name) for name in HEADLINES}
+    for way, lines, all_of in (
+        ("forward", traffic.NAIVE_LINES, traffic.FORWARD),
+        ("backward", traffic.NAIVE_BACKWARD_LINES, traffic.BACKWARD),
+    ):
+        found[f"traffic-naive-{way}"] = naive_fragment(lines, all_of["naive"])
     moving = [name for name in HEADLINES if name != "logsumexp"]
     return found | {f"moved-{name}": bytes_fragment(name) for name in moving}

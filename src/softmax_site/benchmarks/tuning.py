@@ -30,10 +30,8 @@ def reached(cells: list[dict]) -> list[str]:
     for chooser in tuned.CHOOSERS:
         found = shares(cells, chooser)
         near = sum(share >= NEAR for share in found) / max(1, len(found))
-        every = (
-            [f"{geometric_mean(found):.3f}", f"{min(found):.2f}", percent(near)] if found else []
-        )
-        out += every or ["–"] * 3
+        means = found and [f"{geometric_mean(found):.3f}", f"{min(found):.2f}", percent(near)]
+        out += means or ["–"] * 3
     return out
 
 
@@ -42,19 +40,12 @@ def runs_table(runs: list[dict]) -> str:
     body = []
     for run in runs:
         cells = run["cells"]
-        listed = run["seed"] == tuned.LISTED
-        tried = sum(len(cell["timed"]) for cell in cells) / len(cells)
-        timed = [len(shares(cells, who)) for who in tuned.CHOOSERS]
-        body.append(
-            [
-                "a list of shapes" if listed else f"seed {run['seed']}",
-                "no" if run["unseen"] else "yes",
-                str(len(cells)),
-                f"fastest {tuned.KEPT} of all" if listed else f"{tried:.0f}",
-                " and ".join(map(str, timed)),
-                *reached(cells),
-            ]
-        )
+        tried = f"{sum(len(cell['timed']) for cell in cells) / len(cells):.0f}"
+        what = [f"seed {run['seed']}", "no" if run["unseen"] else "yes", str(len(cells)), tried]
+        if run["seed"] == tuned.LISTED:
+            what[0], what[3] = "a list of shapes", f"fastest {tuned.KEPT} of all"
+        timed = " and ".join(str(len(shares(cells, who))) for who in tuned.CHOOSERS)
+        body.append([*what, timed, *reached(cells)])
     head = ["cells of", "learnt from", "cells", "choices in each", "timed for both"]
     return table([*head, *HEAD], body)
 

@@ -12,23 +12,15 @@ from softmax_site.benchmarks.data import anchor
 SIGNS = {"ahead": "▲", "level": "=", "behind": "▼"}
 """A verdict is a sign first and a colour second."""
 
-PAGES = {
-    "forward": "forward",
-    "backward": "backward",
-    "few_rows": "few-rows",
-    "log_softmax": "log-softmax",
-    "strided": "strides",
-    "ladder": "ladder",
-    "host_time": "host-time",
-    "accuracy": "accuracy",
-    "article": "sources",
-    "batch": "sources",
-    "compiled": "host-time",
-    "random": "random",
-    "longest": "random",
-    "loss_head": "loss-head",
+ELSEWHERE = {
+    **{"strided": "strides", "compiled": "host-time", "longest": "random"},
+    **{"article": "sources", "batch": "sources"},
 }
-"""The page of each suite, below `benchmarks/`."""
+
+
+def page_of(suite: str) -> str:
+    """The page of a suite, below `benchmarks/`."""
+    return ELSEWHERE.get(suite, suite.replace("_", "-"))
 
 
 def times(factor: float) -> str:
@@ -75,7 +67,7 @@ def verdict(group: dict[str, dict], over: str | None = None) -> str:
 
 def address(row: dict) -> str:
     """Where a page has the row of a case in full, from the root of the site."""
-    return f"/benchmarks/{PAGES[row['suite']]}/#{anchor(row)}"
+    return f"/benchmarks/{page_of(row['suite'])}/#{anchor(row)}"
 
 
 def link(row: dict, text: str) -> str:
