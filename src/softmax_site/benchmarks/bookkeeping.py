@@ -9,14 +9,7 @@ from pathlib import Path
 from softmax_bench import gpu_report, replay, targets
 from softmax_bench.roster import CHOOSER, label_of
 from softmax_site.benchmarks.data import DATA, case_words, n_cols, of_suite, runs_used, time_text
-from softmax_site.benchmarks.page import (
-    NOT_MEASURED,
-    Fragment,
-    Measured,
-    block,
-    origin,
-    shown,
-)
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, origin, shown
 from softmax_site.benchmarks.quoted import of_rows
 from softmax_site.benchmarks.tables import Row, share_of, share_text, table
 from softmax_site.benchmarks.views import HOST_CALLS

@@ -38,6 +38,9 @@ from softmax_site.which_kernel.page import guesses
 SEEDS = "docs/benchmarks/tuning-seeds.json"
 """What earlier seeds gave, on which constants were tuned."""
 
+ROUNDING = "docs/_computed/rounding.json"
+"""What each choice of arithmetic costs."""
+
 ARTICLE = ("two_loops", "single_block", "torch")
 """Whom the article compares: its multi-block kernel and its single-block kernel, as they are here,
 and torch."""
@@ -416,6 +419,7 @@ class Quoted(Mapping):
             "tuning": lambda: [beside_tuning(s, self["random"]) for s in tuning_seeds(root)],
             "targets": lambda: asked(data["rows"]),
             "loss_head_targets": lambda: asked(rows("loss_head")),
+            "rounding": lambda: json.loads((root / ROUNDING).read_text("utf8")),
             "guesses": lambda: guesses(data),
             "split_rows": lambda: beside_clusters(data),
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},
@@ -437,7 +441,7 @@ class Quoted(Mapping):
         return len(self.make)
 
 
-@source.kept("docs/benchmarks/**/*.json")
+@source.kept("docs/benchmarks/**/*.json", ROUNDING)
 def load(root: Path) -> Quoted:
     """The names, with the newest data."""
     return Quoted(root, newest(root)[1])

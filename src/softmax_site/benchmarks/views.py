@@ -16,16 +16,9 @@ from softmax_bench.report import best_peer, by_case, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
 from softmax_bench.targets import Cell as Target
 from softmax_bench.targets import cells as targets_of
-from softmax_site.benchmarks import charts
+from softmax_site.benchmarks import charts, words
 from softmax_site.benchmarks.charts import BEST, Series, over_columns
-from softmax_site.benchmarks.data import (
-    anchor,
-    case_words,
-    is_odd,
-    n_cols,
-    of_suite,
-    shape_words,
-)
+from softmax_site.benchmarks.data import anchor, case_words, is_odd, n_cols, of_suite, shape_words
 from softmax_site.benchmarks.page import (
     NOT_MEASURED,
     Fragment,
@@ -57,16 +50,6 @@ from softmax_site.benchmarks.tables import (
     share_text,
     some,
     table,
-)
-from softmax_site.benchmarks.words import (
-    error_text,
-    kernel_words,
-    link,
-    marked,
-    percent,
-    sign,
-    times,
-    verdict,
 )
 
 Share = Callable[[Group, str], float | None]
@@ -118,7 +101,7 @@ def length(row: dict) -> str:
 LENGTH = Column("length", lambda group: length(some(group)))
 
 
-def bold(column: Column) -> Column:
+def strong(column: Column) -> Column:
     """A column in bold."""
     return column._replace(cell=lambda group: f"<b>{column.cell(group)}</b>")
 
@@ -200,7 +183,7 @@ def full_table(rows: list[dict], columns: Columns, share: Share, in_time: bool) 
             columns.spread,
             columns.kernel,
             columns.error,
-            bold(number(CHOOSER, f"{'µs' if in_time else 'GB/s'}: ours")),
+            strong(number(CHOOSER, f"{'µs' if in_time else 'GB/s'}: ours")),
             *map(number, present(rows, (COPY, *LIBRARIES))),
         ],
     )
@@ -208,7 +191,7 @@ def full_table(rows: list[dict], columns: Columns, share: Share, in_time: bool) 
 
 def short_table(rows: list[dict], columns: Columns, share: Share) -> str:
     """What a reader looks at first: verdict, share of a copy, times."""
-    linked = Column("shape", lambda group: link(some(group), shape_words(some(group))))
+    linked = Column("shape", lambda group: words.link(some(group), shape_words(some(group))))
     ours = [columns.verdict, columns.share(share), columns.time(CHOOSER, "µs, ours")]
     return of_cases(rows, [linked, *ours, columns.best_time(), columns.time("torch")], linked=False)
 
@@ -263,8 +246,8 @@ def parts(rows: list[dict], suite: str, columns: Columns) -> dict[str, str]:
 def cost(group: Group) -> str:
     """Our time as a multiple of torch's, with its sign, as HTML."""
     factor = ratio(group, "torch")
-    said = f"{times(1 / factor)} × torch’s time" if factor else ""
-    return marked(standing(factor), said) if factor else "–"
+    said = f"{words.times(1 / factor)} × torch’s time" if factor else ""
+    return words.marked(standing(factor), said) if factor else "–"
 
 
 def host_time(rows: list[dict], columns: Columns) -> str:
@@ -328,7 +311,7 @@ def compiles(rows: list[dict], columns: Columns) -> str:
     body = [
         [
             f"{row['direction']}, {row['dtype']}",
-            kernel_words(row),
+            words.kernel_words(row),
             columns.reasons.cell(row) if row["count"] is None else str(row["count"]),
             f"{row['samples']:,}",
         ]
@@ -364,7 +347,7 @@ def batch(rows: list[dict], columns: Columns, direction: str) -> str:
     drawn = share_chart(
         part, title, lambda row: f"{row['shape'][0]:,}", others=who, shown=("torch", "naive")
     )
-    against = Column("against torch", lambda group: verdict(group, "torch"), True)
+    against = Column("against torch", lambda group: words.verdict(group, "torch"), True)
     every = [columns.shape, against, columns.spread, *map(columns.time, (*who, COPY))]
     return drawn + of_cases(part, every)
 
@@ -390,8 +373,8 @@ def accuracy(rows: list[dict], columns: Columns, dtype: str) -> str:
             f'<a href="{columns.reasons.href(each[0])}">{len(each)}</a>' if each else "–"
             for each in without
         )
-        right = marked("behind", answers) if any(without) else answers
-        errs = [error_text(of(found)) if found else "–" for of in (median, max)]
+        right = words.marked("behind", answers) if any(without) else answers
+        errs = [words.error_text(of(found)) if found else "–" for of in (median, max)]
         body.append([label_of(name), right, *links, *errs, where])
     every = [error for found in errors.values() for error in found]
     finite = [error for error in every if 0 < error < math.inf]
@@ -417,7 +400,7 @@ def scatter(drawn: Stand) -> str:
     points = []
     for group, other in drawn.compared:
         row, factor = group[CHOOSER], ratio(group, other)
-        said = f"{case_words(row)}: {times(factor)} ×" if factor else case_words(row)
+        said = f"{case_words(row)}: {words.times(factor)} ×" if factor else case_words(row)
         points.append((n_cols(row), factor or ENDS[0], said, standing(factor) == "behind"))
     return charts.scatter(
         "Speed over the best other library’s, by the length of a row",
@@ -449,9 +432,9 @@ def random_kinds(drawn: Stand) -> str:
             [
                 kind,
                 str(part.cases),
-                percent(part.at_least_level),
+                words.percent(part.at_least_level),
                 share_text(part.over_best if part.factors else None),
-                sign(min(part.factors, default=None)),
+                words.sign(min(part.factors, default=None)),
                 share_text(shares.mean if shares else None),
                 share_text(min(shares, default=None)),
             ]
@@ -532,7 +515,7 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
         if cell is None:
             return "–"
         asked = cell.asked.replace("at least ", "≥&nbsp;").replace("at most ", "≤&nbsp;")
-        return f'<span class="level">{asked}</span>' if cell.met else marked("behind", asked)
+        return f'<span class="level">{asked}</span>' if cell.met else words.marked("behind", asked)
 
     def share(group: Group) -> str:
         """With a digit more where it would be rounded to a bound that it misses."""
@@ -555,7 +538,7 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
             STEP,
             Column("asked for", bound, True),
             Column("of a copy", share),
-            bold(columns.time(CHOOSER, "µs: ours")),
+            strong(columns.time(CHOOSER, "µs: ours")),
             columns.time(COPY),
             *(columns.time(name, ours_named(name)) for name in others),
             columns.error,
@@ -574,7 +557,7 @@ def loss_speeds(data: dict) -> str:
     ]
     reasons = Reasons("loss-head-speeds", rows)
     columns = Columns(reasons)
-    logits = Column("logits", lambda group: link(some(group), f"{SIZE.cell(group)}"))
+    logits = Column("logits", lambda group: words.link(some(group), f"{SIZE.cell(group)}"))
     ours = [columns.verdict, columns.share(), columns.time(CHOOSER, "µs: ours")]
     others = map(columns.time, present(rows, LIBRARIES))
     return of_cases(rows, [logits, *ours, *others], False) + reasons.listing()
