@@ -111,12 +111,6 @@ class Registry:
     def __iter__(self) -> Iterator[Equation]:
         return iter(self.equations.values())
 
-    def pages(self) -> dict[str, list[Equation]]:
-        pages: dict[str, list[Equation]] = {}
-        for equation in self.equations.values():
-            pages.setdefault(equation.page, []).append(equation)
-        return pages
-
 
 def test_name(label: str) -> str:
     """Name of the test of an equation.

@@ -135,13 +135,11 @@ def tables(listed: list[Entry], data: dict) -> dict[str, Fragment]:
     *first, last = (f"{shape[0]:,} × {shape[1]:,}" for shape in LADDER)
     rungs = f"The ladder, measured on {', '.join(first)} and {last}, float32, forward"
     geometries = "The geometries, each measured on the shapes that the library gives it"
-    groups: dict[str, list[Entry]] = {}
-    for entry in listed:
-        groups.setdefault(entry.group, []).append(entry)
 
     def made(group: str, caption: str, speed: Callable[[dict, str], str], rows: list[dict]):
-        speeds = [speed(data, entry.kernel) for entry in groups[group]]
-        return Fragment(_table(groups[group], caption, speeds), measured_by(rows))
+        entries = [entry for entry in listed if entry.group == group]
+        speeds = [speed(data, entry.kernel) for entry in entries]
+        return Fragment(_table(entries, caption, speeds), measured_by(rows))
 
     sized = [row for row in data["rows"] if row["bytes"]]
     return {

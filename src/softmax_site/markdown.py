@@ -25,6 +25,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as etree
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +225,8 @@ class _Directives(Preprocessor):
         registry, out = equations.load(self.root), []
         heads = (f'<th scope="col">{title}</th>' for title in _INDEX)
         head = f"<thead><tr>{''.join(heads)}</tr></thead>"
-        for page, named in registry.pages().items():
+        for page, found in groupby(registry, key=lambda each: each.page):
+            named = list(found)
             rows = (f'<tr id="index-{each.label}">{_index_cells(each)}</tr>' for each in named)
             table = f'<table data-search-exclude="">{head}<tbody>{"".join(rows)}</tbody></table>'
             out += [f"## [{registry.titles[page].replace('$', '')}](/{page})", ""]

@@ -25,13 +25,13 @@ from softmax_bench.roster import PROVIDERS
 from softmax_playground import cells
 from softmax_site import corrections, kernel_map, modules, practice, source
 from softmax_site.benchmarks import bookkeeping, page, ranks, rungs, tuning, views
-from softmax_site.benchmarks.data import newest, read_reasons, size_key
+from softmax_site.benchmarks.data import REASONS, newest, read, size_key
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.figures import home, moving
 from softmax_site.which_kernel import page as which_kernel
 
 READ = (
-    *("docs/benchmarks/**/*.json", bookkeeping.COUNTS, corrections.TESTS, "src/**/*.py"),
+    *("docs/benchmarks/**/*.json", corrections.TESTS, "src/**/*.py"),
     *(f"{moving.FRAMES}/*.html", f"{practice.FOLDER}/**/*.py", f"{cells.FOLDER}/**/*.py"),
 )
 """What everything rendered follows from."""
@@ -51,7 +51,7 @@ def measurements(root: Path) -> Rendered:
     out.assets["benchmarks/schema.json"] = schema.schema_text()
     out.fragments |= rungs.fragments(data)
     out.fragments |= ranks.fragments(root)
-    out.fragments |= bookkeeping.fragments(root, path, data, read_reasons(root))
+    out.fragments |= bookkeeping.fragments(root, path, data, read(root, REASONS, {}))
     out.fragments |= {"tuning-choices": tuning.choices(root), "tuning-seeds": tuning.seeds(root)}
     return out
 
@@ -64,7 +64,6 @@ def load(root: Path) -> Rendered:
     out.fragments |= kernel_map.fragments(root, newest(root)[1]) | home.fragments(root)
     texts = {
         "corrections": corrections.listing(root),
-        "checks": bookkeeping.checks(root),
         "cell-names": cells.names_list(),
         **{f"modules-{name}": modules.listing(root, name) for name in modules.PACKAGES},
     }

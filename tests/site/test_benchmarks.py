@@ -120,13 +120,17 @@ def test_every_include_of_the_pages_is_rendered_and_every_measurement_is_include
     assert not {name for name in there - named if not OFFERED.match(name)}
 
 
+NO_SPEEDS = {"machine.gpu", "rounding", "checks", "checks_passed"}
+"""What pages quote that no GPU was timed for."""
+
+
 def test_a_page_with_numbers_says_what_was_measured_when():
     """In the line that carries the notices; the others have a fragment with notices of its own."""
     for page in (ROOT / "docs").rglob("*.md"):
         text = re.sub("`[^`]*`", "", page.read_text("utf8"))
         if "{{ " in text:
-            if set(re.findall(r"\{\{ ([\w.]+)", text)) in ({"machine.gpu"}, {"rounding"}):
-                continue  # a name, and numbers of a CPU
+            if set(re.findall(r"\{\{ ([\w.]+)", text)) <= NO_SPEEDS:
+                continue
             names = re.findall(r"^ *\[\[rendered (.+)\]\]$", text, re.M)
             there = rendered.load(ROOT).fragments
             assert any(there[name].measured for name in names), page

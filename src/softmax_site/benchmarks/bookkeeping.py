@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from html import escape
 from pathlib import Path
 
 from softmax_bench import gpu_report, replay, targets
 from softmax_bench.roster import CHOOSER, label_of
-from softmax_site.benchmarks.data import DATA, case_words, n_cols, of_suite, runs_used, time_text
+from softmax_site.benchmarks.data import (
+    DATA,
+    case_words,
+    n_cols,
+    of_suite,
+    read,
+    runs_used,
+    time_text,
+)
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, origin, shown
 from softmax_site.benchmarks.quoted import of_rows
 from softmax_site.benchmarks.tables import Row, share_of, share_text, table
@@ -17,25 +24,6 @@ from softmax_site.benchmarks.words import link, marked, reason_groups, verdict
 
 TESTS = "docs/benchmarks/gpu-tests.json"
 SANITIZER = "docs/benchmarks/sanitizer/run.json"
-COUNTS = "docs/reference/checks.json"
-"""Written by the run itself, see `tests/counting.py`."""
-
-WORDS = {
-    "programs": "blocks of Python on a page, each run as a program of its own",
-    "sessions": "sessions with a prompt on a page, whose output is compared",
-    "docstrings": "docstrings with examples, whose output is compared",
-    "equations": "equations, both sides evaluated in float64",
-    "corrections": "corrections of the sources, each with the mistake reproduced",
-    "kernels": "tests of kernels in the interpreter: values, accesses, hostile rows",
-    "compiled": "tests of kernels compiled for GPUs that are not there",
-    "library": "tests of the library around the kernels",
-    "benchmarks": "tests of what measures, and of the bytes that are counted",
-    "site": "tests of the pages, their data and their source",
-    "browser": "checks of pages in a browser",
-    "mistakes": "mistakes planted, each of which has to be found",
-    "gpu": "tests that need a GPU",
-}
-"""The kinds of check, in the order of the table."""
 
 
 def _ours(data: dict) -> dict[str, dict]:
@@ -208,10 +196,9 @@ def reasons_fragment(data: dict) -> Fragment:
 
 def gpu_tests_fragment(root: Path) -> Fragment:
     """The last run of the GPU tests in a sentence and by module, with what the code was then."""
-    path = root / TESTS
-    if not path.is_file():
+    data = read(root, TESTS)
+    if data is None:
         return Fragment("No run of the GPU tests is recorded yet.\n")
-    data = json.loads(path.read_text(encoding="utf-8"))
     body = [[f"<code>{name}</code>", *map(str, counts)] for name, counts in data["modules"].items()]
     counts = block(table(["test module", "passed", "failed", "skipped"], body))
     failed = "".join(f"* `{name}`\n" for name in data["failures"])
@@ -221,28 +208,11 @@ def gpu_tests_fragment(root: Path) -> Fragment:
 
 def sanitizer_fragment(root: Path) -> Fragment:
     """Which code the sanitizer saw, and when."""
-    path = root / SANITIZER
-    if not path.is_file():
+    run = read(root, SANITIZER)
+    if run is None:
         return Fragment("No run of the sanitizer is recorded yet.\n")
-    run = json.loads(path.read_text(encoding="utf-8"))
     text = f"Last run: commit `{run['commit'][:12]}`, {time_text(run['utc'])} UTC.\n"
     return Fragment(text, Measured(run["utc"]))
-
-
-def checks(root: Path) -> str:
-    """How many checks of each kind passed in the last whole run, or that none is recorded."""
-    path = root / COUNTS
-    if not path.is_file():
-        return "No whole run is recorded for this state of the repository.\n"
-    counts = json.loads(path.read_text("utf8"))
-    total = sum(each["passed"] for each in counts.values())
-    said = f"The last run of everything on a CPU passed {total:,} checks and failed none:\n\n"
-    rows = [
-        f"| {counts[kind]['passed']:,} | {counts[kind]['skipped'] or '–'} | {words} |\n"
-        for kind, words in WORDS.items()
-        if kind in counts
-    ]
-    return "".join([said, "| passed | skipped | what |\n|--:|--:|---|\n", *rows])
 
 
 def fragments(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from softmax_bench import replay
 from softmax_bench.report import by_case
@@ -14,6 +15,7 @@ from softmax_site import source
 DATA = "docs/benchmarks/data"
 
 REASONS = "docs/benchmarks/reasons.json"
+"""Why a target is missed, by pattern of cases."""
 
 DIRECTIONS = ("forward", "backward", "forward_grad", "forward_backward")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -39,10 +41,10 @@ def newest(root: Path) -> tuple[Path | None, dict]:
     return path, data
 
 
-def read_reasons(root: Path) -> dict[str, str]:
-    """Why a target is missed, by pattern of cases."""
-    path = root / REASONS
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+def read(root: Path, name: str, missing: Any = None) -> Any:
+    """What a JSON file of the repository holds."""
+    path = root / name
+    return json.loads(path.read_text("utf8")) if path.is_file() else missing
 
 
 def of_suite(data: dict, suite: str, **fields) -> list[dict]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -27,16 +26,20 @@ from softmax_site.benchmarks.data import (
     n_cols,
     newest,
     of_suite,
+    read,
     runs_used,
     time_text,
 )
-from softmax_site.benchmarks.tables import Group, share_of, some
+from softmax_site.benchmarks.tables import Group, present, share_of, some
 from softmax_site.benchmarks.values import Factor, Values
 from softmax_site.benchmarks.words import kernel_words, link
 from softmax_site.which_kernel.page import guesses
 
 SEEDS = "docs/benchmarks/tuning-seeds.json"
 """What earlier seeds gave, on which constants were tuned."""
+
+CHECKS = "docs/reference/checks.json"
+"""The counts of the last whole run of the tests, see `tests/counting.py`."""
 
 ROUNDING = "docs/_computed/rounding.json"
 """What each choice of arithmetic costs."""
@@ -334,8 +337,7 @@ class Drawn(Stand):
 
 def tuning_seeds(root: Path) -> list[dict]:
     """The seeds on which constants were tuned."""
-    path = root / SEEDS
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    return read(root, SEEDS, [])
 
 
 def beside_tuning(seed: dict, drawn: Drawn) -> Names:
@@ -366,8 +368,7 @@ def beside_tuning(seed: dict, drawn: Drawn) -> Names:
 def machine(data: dict, rows: list[dict]) -> Names:
     """What some rows were measured on, and beside whom."""
     run = data["environments"][runs_used(data, rows)[-1]]
-    present = {row["provider"] for row in rows}
-    *libraries, last = (label_of(name) for name in LIBRARIES if name in present)
+    *libraries, last = map(label_of, present(rows, LIBRARIES))
     torch, triton = (".".join(run[name].split(".")[:2]) for name in ("torch", "triton"))
     return Names(
         gpu=run["gpu"].removeprefix("NVIDIA "),
@@ -383,7 +384,7 @@ def asked(rows: list[dict]) -> Names:
     return Names(of=len(cells), missed=sum(not cell.met for cell in cells))
 
 
-class Quoted(Mapping):
+class Quoted(dict[str, Any]):
     """Every name that a page may use, each made when it is first asked for."""
 
     def __init__(self, root: Path, data: dict) -> None:
@@ -393,12 +394,7 @@ class Quoted(Mapping):
         def grid(holds: Callable[[dict], bool] = lambda row: True) -> Stand:
             return of_rows(row for row in rows("forward", "backward") if holds(row))
 
-        def over_ranks() -> Names | None:
-            found = ranks.read(root)
-            return ranks.quoted(found) if found else None
-
         suites = ("forward", "backward", "few_rows", "log_softmax", "strided", "loss_head")
-        self.kept: dict[str, Any] = {}
         self.make: dict[str, Callable[[], Any]] = {
             **{name: lambda name=name: of_rows(rows(name)) for name in (*suites, "longest")},
             "grid": grid,
@@ -419,29 +415,24 @@ class Quoted(Mapping):
             "tuning": lambda: [beside_tuning(s, self["random"]) for s in tuning_seeds(root)],
             "targets": lambda: asked(data["rows"]),
             "loss_head_targets": lambda: asked(rows("loss_head")),
-            "rounding": lambda: json.loads((root / ROUNDING).read_text("utf8")),
+            "checks": lambda: read(root, CHECKS),
+            "checks_passed": lambda: sum(each["passed"] for each in self["checks"].values()),
+            "rounding": lambda: read(root, ROUNDING),
             "guesses": lambda: guesses(data),
             "split_rows": lambda: beside_clusters(data),
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},
             "machine": lambda: machine(data, rows("forward", "backward")),
-            "ranks": over_ranks,
+            "ranks": lambda: ranks.quoted(ranks.read(root)),
             "bound": lambda: targets,
             "level": lambda: LEVEL,
         }
 
-    def __getitem__(self, name: str) -> Any:
-        if name not in self.kept:
-            self.kept[name] = self.make[name]()
-        return self.kept[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.make)
-
-    def __len__(self) -> int:
-        return len(self.make)
+    def __missing__(self, name: str) -> Any:
+        self[name] = value = self.make[name]()
+        return value
 
 
-@source.kept("docs/benchmarks/**/*.json", ROUNDING)
+@source.kept("docs/benchmarks/**/*.json", ROUNDING, CHECKS)
 def load(root: Path) -> Quoted:
     """The names, with the newest data."""
     return Quoted(root, newest(root)[1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace as Names
@@ -12,6 +11,7 @@ from softmax_bench import replay
 from softmax_bench.report import standing
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site.benchmarks.charts import BEST, Column, Series, over_columns
+from softmax_site.benchmarks.data import read as read_json
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, note
 from softmax_site.benchmarks.tables import Row, table
 from softmax_site.benchmarks.values import Values
@@ -78,10 +78,6 @@ class Point(NamedTuple):
         """In words."""
         return f"{self.ranks} ranks, {self.rows:,} rows"
 
-    def held_up(self, call: str) -> bool:
-        """Whether the processor takes longer for a call than the GPU does."""
-        return self.calls[call]["host_us"] > self.calls[call]["us"]
-
 
 def points(data: dict) -> Iterator[Point]:
     """The points of all runs."""
@@ -91,13 +87,6 @@ def points(data: dict) -> Iterator[Point]:
             new = Point(run["ranks"], row["rows"], row["columns"], {})
             found.setdefault(row["rows"], new).calls[row["call"]] = row
         yield from found.values()
-
-
-def today(data: dict) -> dict:
-    """The runs whose calls launch as much of the same today as those of the first, which is the
-    newest. The numbers of others are shown, but no sentence is made of them."""
-    least = data["runs"][0]["changed"]
-    return {**data, "runs": [run for run in data["runs"] if run["changed"] <= least]}
 
 
 def seconds(R: int, n: int, N: int, b: int, memory: float, latency: float, link: float) -> float:
@@ -237,7 +226,8 @@ class Quote:
         self.pushed_gain = self._over(call, f"{call}, {PUSHED}")
         self.pushed_alone = self._over(f"{call}, {PUSHED}", f"{call}, part alone")
         self.of_formula = Values(us / predicted_us(p) for p in found if (us := p.us(call)))
-        self.held_up = sum(point.held_up(call) for point in found)
+        calls = (point.calls[call] for point in found)
+        self.held_up = sum(each["host_us"] > each["us"] for each in calls)
         self.host, *self.host_of_others = (
             Values(us for point in found if (us := point.calls[name].get("host_us")))
             for name in (call, *OTHERS[call])
@@ -252,8 +242,10 @@ class Quote:
 
 
 def quoted(data: dict) -> Names:
-    """The numbers that pages quote."""
-    found = list(points(today(data)))
+    """The numbers that pages quote: of the runs whose calls launch as much of the same today as
+    those of the first, which is the newest. Others are shown, but no sentence is made of them."""
+    least = data["runs"][0]["changed"]
+    found = list(points({"runs": [run for run in data["runs"] if run["changed"] <= least]}))
     memory, latency, link = constants(data)
     units = {"memory": memory / 1e12, "latency": latency * 1e6, "link": memory / link}
     return Names(softmax=Quote(found, SOFTMAX), loss=Quote(found, LOSS), **units)
@@ -262,11 +254,8 @@ def quoted(data: dict) -> Names:
 def read(root: Path) -> dict | None:
     """The file of the measurement, where each run says how many of its calls launch something else
     today; None without one."""
-    path = root / FILE
-    if not path.is_file():
-        return None
-    data, changed = json.loads(path.read_text(encoding="utf-8")), replay.read(root).changed
-    for run in data["runs"]:
+    data, changed = read_json(root, FILE), replay.read(root).changed
+    for run in data["runs"] if data else ():
         cells = [replay.cell_of_ranks(run, row) for row in run["rows"]]
         followed = [cell for cell in cells if cell is not None]
         run["calls"], run["changed"] = len(followed), len(changed.intersection(followed))

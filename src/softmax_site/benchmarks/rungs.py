@@ -64,10 +64,9 @@ the kernel of that name, if it gives it any."""
 
 def headline(data: dict, name: str) -> tuple[float, dict] | None:
     """A kernel's share of the copy's speed at its named shape, and the row it comes from."""
-    suite, provider, shape, *rest = HEADLINES[name]
-    fields = dict(zip(("dim", "op", "direction", "dtype"), rest, strict=True))
-    rows = of_suite(data, suite, shape=list(shape), layout="contiguous", **fields)
-    for group in by_case(rows).values():
+    asked = HEADLINES[name]._asdict()
+    suite, provider, asked["shape"] = asked.pop("suite"), asked.pop("provider"), [*asked["shape"]]
+    for group in by_case(of_suite(data, suite, layout="contiguous", **asked)).values():
         if share := share_of(group, provider):
             return share, group[provider]
     return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from softmax_bench import tuned
-from softmax_site.benchmarks.page import Fragment, block, shown
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, shown
 from softmax_site.benchmarks.quoted import tuning_seeds
 from softmax_site.benchmarks.tables import folded, table
 from softmax_site.benchmarks.words import percent
@@ -68,7 +68,7 @@ def choices(root: Path) -> Fragment:
     path = root / tuned.FILE
     runs = tuned.read(path) if path.is_file() else []
     if not runs:
-        return Fragment("The choices beside the library’s own have not been measured yet.\n")
+        return NOT_MEASURED
     parts = [block(runs_table(runs))]
     for run in runs:
         name = "the list of shapes" if run["seed"] == tuned.LISTED else f"seed {run['seed']}"
@@ -80,7 +80,7 @@ def seeds(root: Path) -> Fragment:
     """The seeds on which constants were tuned, beside which the published one stands."""
     found = tuning_seeds(root)
     if not found:
-        return Fragment("No seed of the tuning has been recorded yet.\n")
+        return NOT_MEASURED
     means = ("over_best", "worst", "over_torch", "of_copy")
     body = [
         [str(each["seed"]), str(each["cells"]), percent(each["level"])]
