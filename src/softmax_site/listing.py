@@ -83,7 +83,7 @@ class Listings:
             beside = str(PurePosixPath(file.path).with_name(f"{since}.py"))
             changed = source.changed(file, match["name"], source.read(beside, self.root))
         shown = self.head(file, piece, since) + self.body(file, piece, changed)
-        return f'<div class="listing highlight">{shown}</div>'
+        return f'<div class="listing highlight" data-search-exclude>{shown}</div>'
 
     def head(self, file: source.File, piece: source.Piece, since: str | None) -> str:
         """Where the first listing of a file on a page leads, and what its reader can switch on."""

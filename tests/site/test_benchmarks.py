@@ -526,7 +526,7 @@ def test_the_notice_is_a_warning_above_the_text(monkeypatch):
     text = "Before.\n\n" + warnings(measured(1)) + "After."
     html = markdown.markdown(text, extensions=["admonition"])
     assert (
-        '<div class="admonition warning">' in html
+        '<div class="admonition warning" data-search-exclude>' in html
         and "Changed since measured on 2026-11-20" in html
     )
     assert "<p>After.</p>" in html

@@ -185,10 +185,10 @@ def reasons_fragment(data: dict) -> Fragment:
     lines = []
     for (provider, state), items in merged.items():
         rows = [row for _, some in items for row in some]
-        lengths = [n_cols(row) for row in rows]
+        lengths = sorted(map(n_cols, rows))
         suites = dict.fromkeys(row["suite"].replace("_", " ") for row in rows)
         said = "<br>".join(f"<q>{escape(reason)}</q>" for reason, _ in items)
-        span = f"{min(lengths):,} … {max(lengths):,}"
+        span = f"{lengths[0]:,} … {lengths[-1]:,}"
         counted = f"{state.replace('_', ' ')}, {len(rows)} rows"
         lines.append([label_of(provider), counted, said, ", ".join(suites), span])
     return shown(table(["who", "state", "what it said", "where", "lengths"], lines, 5))

@@ -107,14 +107,6 @@ def origin(data: dict, rows: list[dict], path: str = "") -> str:
     )
 
 
-def origin_of(data: dict, suite: str, rows: list[dict], measured: Measured | None) -> Rendered:
-    """The line of a suite's rows, `origin-SUITE`, which carries the notices of its page, and the
-    rows as CSV."""
-    path = f"{ASSETS}/{suite}.csv"
-    line = Fragment(origin(data, rows, path), measured)
-    return Rendered({f"origin-{suite}": line}, {path: csv_text(data, rows)})
-
-
 # What a reader must know of a measurement
 
 OLD_DAYS = 90
@@ -123,9 +115,7 @@ OLD_DAYS = 90
 def today() -> datetime:
     """The time of the build; `SOURCE_DATE_EPOCH` sets it, for builds that can be repeated."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    if epoch:
-        return datetime.fromtimestamp(int(epoch), UTC)
-    return datetime.now(UTC)
+    return datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
 
 
 def notices(measured: Measured, now: datetime) -> list[tuple[str, str]]:
@@ -134,10 +124,9 @@ def notices(measured: Measured, now: datetime) -> list[tuple[str, str]]:
     then = datetime.strptime(measured.utc, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     day = then.strftime("%Y-%m-%d")
     if measured.changed:
-        text = (
-            f"{measured.changed} of the {measured.calls} calls of ours behind these numbers launch "
-            "something else today. [Which](/benchmarks/environment.md#what-is-launched-today)"
-        )
+        which = '<a href="/benchmarks/environment/#what-is-launched-today">Which</a>'
+        calls = f"{measured.changed} of the {measured.calls} calls of ours behind these numbers"
+        text = f"{calls} launch something else today. {which}"
         found.append((f"Changed since measured on {day}", text))
     age = (now - then).days
     if age > OLD_DAYS:
@@ -147,9 +136,12 @@ def notices(measured: Measured, now: datetime) -> list[tuple[str, str]]:
 
 
 def warnings(measured: Measured) -> str:
-    """The notices as admonitions; empty while all is well."""
-    found = notices(measured, today())
-    return "".join(f'!!! warning "{title}"\n\n    {text}\n\n' for title, text in found)
+    """The notices as admonitions, which the search leaves out; empty while all is well."""
+    return "".join(
+        f'<div class="admonition warning" data-search-exclude>\n'
+        f'<p class="admonition-title">{title}</p>\n<p>{text}</p>\n</div>\n\n'
+        for title, text in notices(measured, today())
+    )
 
 
 def briefly(text: str, measured: Measured) -> str:

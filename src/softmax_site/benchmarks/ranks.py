@@ -69,7 +69,7 @@ class Point(NamedTuple):
         return 2 * self.rows * self.columns * ITEMSIZE / (self.calls["copy"]["us"] * 1e-6)
 
     @property
-    def words(self) -> int:
+    def received(self) -> int:
         """Bytes that a rank receives."""
         return 8 * self.rows * (self.ranks - 1)
 
@@ -96,7 +96,7 @@ def seconds(R: int, n: int, N: int, b: int, memory: float, latency: float, link:
 
 def predicted_us(point: Point) -> float:
     """The formula at a measured point, with the rate of the copy there, and the message there for
-    the latency and the words together."""
+    the latency and the partials together."""
     R, n, N = point.ranks, point.rows, point.columns * point.ranks
     passes = seconds(R, n, N, ITEMSIZE, point.memory, 0.0, float("inf"))
     return passes * 1e6 + point.calls["message"]["us"]
@@ -137,7 +137,7 @@ def compared(data: dict, call: str) -> Fragment:
     found = list(points(data))
     columns = {f"{call}, part alone": ("its part alone", COPY), **OTHERS[call]}
     if any(point.us(f"{call}, {PUSHED}") for point in found):
-        columns = {f"{call}, {PUSHED}": (PUSHED, "pushed"), **columns}
+        columns = {f"{call}, {PUSHED}": ("symmetric memory", "pushed"), **columns}
     body, places = [], []
     for point in found:
         ours, us = point.calls[call], {name: point.us(name) for name in columns}
@@ -184,8 +184,8 @@ def constants(data: dict) -> tuple[float, float, float]:
     many = max(points(data), key=lambda point: (point.ranks, point.rows))
     few = min((p for p in points(data) if p.ranks == many.ranks), key=lambda point: point.rows)
     short, long = (point.calls["message"]["us"] * 1e-6 for point in (few, many))
-    link = (many.words - few.words) / (long - short) if long > short else float("inf")
-    return many.memory, short - few.words / link, link
+    link = (many.received - few.received) / (long - short) if long > short else float("inf")
+    return many.memory, short - few.received / link, link
 
 
 def prediction(data: dict) -> Fragment:
@@ -194,16 +194,16 @@ def prediction(data: dict) -> Fragment:
     n, N = MATRIX
 
     def terms(R: int) -> tuple[float, float, float]:
-        """The elements, the words without the latency, and everything, in µs."""
+        """The elements, the partials without the latency, and everything, in µs."""
         elements = seconds(R, n, N, ITEMSIZE, memory, 0.0, float("inf"))
-        words = seconds(R, n, 0, ITEMSIZE, memory, 0.0, link)
-        return elements * 1e6, words * 1e6, (elements + latency + words) * 1e6
+        partials = seconds(R, n, 0, ITEMSIZE, memory, 0.0, link)
+        return elements * 1e6, partials * 1e6, (elements + latency + partials) * 1e6
 
     body = [[f"{R:,} ranks", f"{N // R:,} columns each", *map(_us, terms(R))] for R in PREDICTED]
     columns = []
     for R in (2**i for i in range(1, 11)):
-        elements, words, whole = terms(R)
-        message = words + latency * 1e6
+        elements, partials, whole = terms(R)
+        message = partials + latency * 1e6
         tip = [f"{R:,} ranks, predicted", f"all: {_us(whole)} µs"]
         tip.append(f"elements {_us(elements)} µs, message {_us(message)} µs")
         values = {CHOOSER: whole, COPY: elements, BEST: message}
@@ -212,7 +212,13 @@ def prediction(data: dict) -> Fragment:
     alt = f"{title}: all, the elements alone, the message alone."
     series = [Series(CHOOSER, "all"), Series(COPY, "elements"), Series(BEST, "message")]
     drawn = over_columns(title, alt, columns, series, unit="us", lines=True, log=True)
-    head = ["over", "part of a rank", "µs, predicted: elements", "words", "all, with the latency"]
+    head = [
+        "over",
+        "part of a rank",
+        "µs, predicted: elements",
+        "partials",
+        "all, with the latency",
+    ]
     return _fragment(data, drawn + table(head, body, 2))
 
 

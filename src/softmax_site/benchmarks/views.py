@@ -20,13 +20,14 @@ from softmax_site.benchmarks import charts, words
 from softmax_site.benchmarks.charts import BEST, Series, over_columns
 from softmax_site.benchmarks.data import anchor, case_words, is_odd, n_cols, of_suite, shape_words
 from softmax_site.benchmarks.page import (
+    ASSETS,
     NOT_MEASURED,
     Fragment,
     Rendered,
     block,
+    csv_text,
     measured_by,
     origin,
-    origin_of,
     shown,
 )
 from softmax_site.benchmarks.quoted import (
@@ -477,7 +478,6 @@ WHAT = {
     "cross_entropy": "cross-entropy",
     "token_logprobs": "log-probability and entropy",
     "linear_cross_entropy": "linear cross-entropy",
-    "mapped_softmax": "softmax with",
 }
 
 
@@ -489,10 +489,8 @@ def what(row: dict) -> str:
     ('softmax with mask', 'cross-entropy, in place')
     """
     inputs = "" if row["inputs"] == "normal" else row["inputs"].replace("_", " ")
-    if inputs == "causal":
-        return "causal softmax"
     if row["op"] == "mapped_softmax":
-        return f"{WHAT[row['op']]} {inputs}"
+        return "causal softmax" if inputs == "causal" else f"softmax with {inputs}"
     return WHAT[row["op"]] + (f", {inputs}" if inputs else "")
 
 
@@ -619,7 +617,9 @@ def fragments(data: dict) -> Rendered:
             out.fragments |= dict.fromkeys((f"origin-{suite}", f"bench-{suite}"), NOT_MEASURED)
             continue
         rows = newest_seed(rows) if suite == "random" else rows
-        out.add(origin_of(data, suite, rows, measured_by(rows)))
+        path = f"{ASSETS}/{suite}.csv"
+        out.assets[path] = csv_text(data, rows)
+        out.fragments[f"origin-{suite}"] = Fragment(origin(data, rows, path), measured_by(rows))
         if suite in PARTED:
             reasons = Reasons(suite, rows)
             texts = parts(rows, suite, Columns(reasons))

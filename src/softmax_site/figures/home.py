@@ -30,12 +30,6 @@ def _door(picture: str) -> str:
     return block(picture, "door-picture") + "\n"
 
 
-def _cell(x: float, y: float, size: tuple[float, float], colour: str, tint: float) -> str:
-    width, height = size
-    fill = {"fill": f"var(--{colour})", "fill_opacity": tint}
-    return tag("rect", x=x, y=y, width=width, height=height, rx=1.5, **fill)
-
-
 def heat(data: dict) -> str:
     """Ours against the best other library: a row per direction and type, a column per length."""
     lines = [(suite, dtype) for suite in SUITES for dtype in ("float32", "bfloat16")]
@@ -49,7 +43,9 @@ def heat(data: dict) -> str:
             stand = standing(factor)
             colour = {"ahead": "ours", "level": "torch", "behind": "behind"}[stand]
             tint = 0.25 if stand == "level" else min(1, 0.35 + 0.8 * abs(log(factor or 0.5)))
-            cells.append(_cell(4.4 * j, 14.3 * i, (3.6, 12.6), colour, tint))
+            fill = {"fill": f"var(--{colour})", "fill_opacity": tint}
+            at = {"x": 4.4 * j, "y": 14.3 * i, "width": 3.6, "height": 12.6, "rx": 1.5}
+            cells.append(tag("rect", **at, **fill))
     return _door(f"{SVG}{''.join(cells)}</svg>")
 
 
