@@ -341,10 +341,8 @@ def batch(rows: list[dict], columns: Columns, direction: str) -> str:
     """Across batch sizes."""
     part = [row for row in rows if row["direction"] == direction]
     who = present(part, ("torch", "torch.compile", "naive", "single_block"))
-    title = (
-        f"{direction.capitalize()}, {part[0]['dtype']}, rows of {length(part[0])}: share of the "
-        "copy's speed over the number of rows"
-    )
+    kind = f"{direction.capitalize()}, {part[0]['dtype']}, rows of {length(part[0])}"
+    title = f"{kind}: share of the copy's speed over the number of rows"
     drawn = share_chart(
         part, title, lambda row: f"{row['shape'][0]:,}", others=who, shown=("torch", "naive")
     )
@@ -574,8 +572,6 @@ def masked(data: dict) -> str:
 
 # By name
 
-GRID = "Softmax over rows that lie one after another"
-
 PARTED = ("forward", "backward", "few_rows", "log_softmax", "strided", "ladder")
 
 TABLES: dict[str, Callable[[list[dict], Columns], str]] = {
@@ -628,14 +624,18 @@ def fragments(data: dict) -> Rendered:
             texts = {name: text and block(text) for name, text in of_a_suite(rows, suite).items()}
         out.fragments |= {name: Fragment(text and f"{text}\n") for name, text in texts.items()}
     if grid := [row for suite in ("forward", "backward") for row in of_suite(data, suite)]:
-        out.fragments["heat-grid"] = shown(heat_map(GRID, grid))
+        drawn = heat_map("Softmax over rows that lie one after another", grid)
+        out.fragments["heat-grid"] = shown(drawn)
         out.fragments["origin-grid"] = Fragment(origin(data, grid), measured_by(grid))
     if rows := of_suite(data, "article"):
         out.fragments["bench-tutorial"] = shown(tutorial(rows))
-    if of_suite(data, "host_time") and (rows := of_suite(data, "batch")):
-        out.fragments["host-paid"] = shown(paid(data), rows)
-    if rows := of_suite(data, "loss_head"):
-        for name, make in (("loss-head-speeds", loss_speeds), ("masked-speeds", masked)):
+    loss, host, batched = (of_suite(data, name) for name in ("loss_head", "host_time", "batch"))
+    for name, make, rows in (
+        ("loss-head-speeds", loss_speeds, loss),
+        ("masked-speeds", masked, loss),
+        ("host-paid", paid, host and batched and host + batched),
+    ):
+        if rows:
             text = f"{block(make(data))}\n\n{origin(data, rows)}"
             out.fragments[name] = Fragment(text, measured_by(rows))
     return out
