@@ -422,7 +422,7 @@ class Quoted(dict[str, Any]):
             "split_rows": lambda: beside_clusters(data),
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},
             "machine": lambda: machine(data, rows("forward", "backward")),
-            "ranks": lambda: ranks.quoted(ranks.read(root)),
+            "ranks": lambda: ranks.quoted(ranks.read(root) or {}),
             "bound": lambda: targets,
             "level": lambda: LEVEL,
         }

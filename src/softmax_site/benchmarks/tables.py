@@ -71,8 +71,8 @@ def table(
             of_kind = f'class="{row.kind}"><th colspan="{len(head)}" scope="rowgroup"'
             return f"<tr {of_kind}>{row.cells[0]}</th></tr>"
         first, *rest = row.cells
-        heads = ("th", "rowheader", first, 0, ' scope="row"') if css else ("td", "cell", first)
-        body = element(*heads)
+        tag, role, more = ("th", "rowheader", ' scope="row"') if css else ("td", "cell", "")
+        body = element(tag, role, first, 0, more)
         for at, cell in enumerate(rest, 1):
             label = f' data-label="{labels[at]}"' if css in ("bench-table", "") else ""
             body += element("td", "cell", cell, at, label)
