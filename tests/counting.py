@@ -1,7 +1,7 @@
 """Count what a run has checked, for the page that says how the site is verified.
 
 A run of everything on a CPU in which nothing fails leaves `docs/reference/checks.json`: how many
-checks of each kind passed, and how many were skipped. `softmax_site.checks` makes a table of it.
+checks of each kind passed, and how many were skipped. `docs/reference/verified.md` quotes it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Softmax down the columns
 
-The strands are the columns of this matrix, whose elements lie four apart. Step through: a program reads two strands at once, so that neighbours in memory are read together. With block_inner=1 they are not.
+The elements of a column of this matrix lie four apart. Step through: a program reads two columns at once, so that neighbours in memory are read together. With block_inner=1 they are not.
 """
 # code: src/triton_softmax/kernels/strided.py:tile
 # code: src/triton_softmax/kernels/strided.py:kernel
@@ -12,5 +12,5 @@ out = empty((3, 4), name="out")
 how = StridedTile(
     block_cols=4, block_inner=2, vector=1, barrier=False, wide_index=False, tiles=1
 )
-strides = (12, 4, 1)  # to the next matrix, to the next element of a strand, to the next strand
+strides = (12, 4, 1)  # to the next matrix, to the next element of a column, to the next column
 strided_kernel[(2,)]((x,), (out,), (strides,), (strides,), 3, 4, OP=SOFTMAX, HOW=how)

@@ -194,9 +194,9 @@ function sentence(answer, field) {
   const each = {
     RowTile: () => `Each program takes ${rows}, in ${tiles}.`,
     SplitRows: () => `A row of ${count(answer.columns)} is cut into ${plural(answer.chunks, "chunk")} of ${count(answer.chunk_cols)} at most; ${answer.warps === 1 ? "one warp holds" : `${answer.warps} warps hold`} one${get("depth") ? ", and load the next while they wait" : ""}.`,
-    StridedTile: () => `Each program takes ${count(get("block_inner"))} strands side by side, whole, in a tile of ${count(get("block_cols"))} × ${count(get("block_inner"))}.`,
-    SplitStrided: () => `The strands are cut into ${plural(answer.chunks, "chunk")} of ${count(get("block_cols"))}; a program holds one chunk of ${count(get("block_inner"))} strands side by side.`,
-    TwoPass: () => `Programs walk down ${answer.chunks > 1 ? `${count(answer.chunks)} chunks` : "the strands"} in tiles of ${count(get("block_cols"))} × ${count(get("block_inner"))}, twice.`,
+    StridedTile: () => `Each program takes ${count(get("block_inner"))} columns side by side, whole, in a tile of ${count(get("block_cols"))} × ${count(get("block_inner"))}.`,
+    SplitStrided: () => `The columns are cut into ${plural(answer.chunks, "chunk")} of ${count(get("block_cols"))}; a program holds one chunk of ${count(get("block_inner"))} columns side by side.`,
+    TwoPass: () => `Programs walk down ${answer.chunks > 1 ? `${count(answer.chunks)} chunks` : "the columns"} in tiles of ${count(get("block_cols"))} × ${count(get("block_inner"))}, twice.`,
   }[field];
   const first = each ? each() : "One program takes one row and walks it twice.";
   const around = {

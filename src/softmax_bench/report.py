@@ -39,10 +39,10 @@ def best_peer(group: dict[str, dict]) -> str | None:
     return min(times, key=times.get) if times else None
 
 
-def ratio(group: dict[str, dict], over: str) -> float | None:
-    """How many times faster ours is than another provider; above one is a win."""
-    ours, other = timed(group.get(CHOOSER)), timed(group.get(over))
-    return other / ours if ours and other else None
+def ratio(group: dict[str, dict], over: str, name: str = CHOOSER) -> float | None:
+    """How many times faster ours, or the provider `name`, is than another; above one is a win."""
+    own, other = timed(group.get(name)), timed(group.get(over))
+    return other / own if own and other else None
 
 
 LEVEL = 0.02

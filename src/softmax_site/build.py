@@ -21,6 +21,11 @@ _terms: dict[str, glossary.Term] = {}
 _unread: dict[str, str] = {}
 """The HTML of pages, while the search reads what it is to read of them."""
 
+MOVED = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Moved</title>
+<meta http-equiv="refresh" content="1; url={to}"><a href="{to}">This page has moved.</a>
+<script>location.replace("{to}" + location.hash)</script>"""
+"""What stands at the old address of a page; with a script it keeps the anchor."""
+
 _BETWEEN = (
     r"(?<=\w[_/(])(?=\w)|(?<=\w::)(?=\w)|(?<=[\w)]\.)(?!py\b)(?=[^\W\d])|(?<=[a-z])(?=[A-Z][a-z])"
 )
@@ -47,14 +52,14 @@ def on_config(config):
     config.extra_css = [each for each in config.extra_css if "mkdocstrings" not in str(each)]
     config.mdx_configs[markdown.__name__] = {"root": str(_root(config))}
     config.mdx_configs["abbr"] = {"glossary": glossary.abbreviations(_terms)}
-    for each in (source, rendered, cells):
-        each.forget()
+    source.forget()
+    cells.forget()
     return config
 
 
 def on_files(files, config):
-    """Add the tables that follow from the measurements, and the pages that show files of the
-    repository whole."""
+    """Add the tables that follow from the measurements, the pages that show files of the repository
+    whole, and the old addresses of pages."""
     file: Any = type(next(iter(files)))  # of MkDocs or of ProperDocs, whichever runs
     root = _root(config)
     if "mkdocstrings" in config.plugins:  # which compiles its templates in each build otherwise
@@ -65,6 +70,9 @@ def on_files(files, config):
     files.append(file.generated(config, cells.RUNTIME, content=cells.runtime(root)))
     for path in listing.paths(root):
         files.append(file.generated(config, source.page_of(path), content=""))
+    for old, new in config.extra["moved"].items():
+        content = MOVED.format(to=f"{'../' * (old.count('/') + 1)}{new}/")
+        files.append(file.generated(config, f"{old}/index.html", content=content))
     return files
 
 

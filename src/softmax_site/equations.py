@@ -12,8 +12,9 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 from math_core import LatexError, LatexToMathML
@@ -21,9 +22,6 @@ from math_core import LatexError, LatexToMathML
 from softmax_site import source
 
 TESTS = Path("tests/site/test_equations.py")
-INDEX = "[[equation-index]]"
-"""The line of a page that becomes the index."""
-
 _EQUATION = re.compile(
     r"^/// equation \| (?P<label>\S+)[ ]*\n(?P<latex>.*?)\n///[ ]*$", re.M | re.S
 )
@@ -55,8 +53,7 @@ def to_mathml(latex: str, *, display: bool) -> str:
     return _SCRIPTED.sub(r"<\1><mrow>\2<mspace/></mrow>", mathml)
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(NamedTuple):
     """Where a run of lines of a file of the repository begins."""
 
     path: str
@@ -114,12 +111,6 @@ class Registry:
     def __iter__(self) -> Iterator[Equation]:
         return iter(self.equations.values())
 
-    def pages(self) -> dict[str, list[Equation]]:
-        pages: dict[str, list[Equation]] = {}
-        for equation in self.equations.values():
-            pages.setdefault(equation.page, []).append(equation)
-        return pages
-
 
 def test_name(label: str) -> str:
     """Name of the test of an equation.
@@ -152,11 +143,8 @@ _Loader.add_multi_constructor("", lambda loader, suffix, node: None)
 def _nav_pages(nav: object) -> list[str]:
     if isinstance(nav, str):
         return [nav]
-    if isinstance(nav, dict):
-        return [page for value in nav.values() for page in _nav_pages(value)]
-    if isinstance(nav, list):
-        return [page for item in nav for page in _nav_pages(item)]
-    return []
+    inner = nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ()
+    return [page for item in inner for page in _nav_pages(item)]
 
 
 def reading_order(root: Path) -> list[str]:
@@ -196,8 +184,9 @@ def _code(root: Path) -> list[tuple[str, Lines]]:
     return found
 
 
-@lru_cache(maxsize=2)
-def _load(root: Path, stamp: tuple) -> Registry:
+@source.kept("mkdocs.yml", TESTS.as_posix(), "docs/**/*.md", "src/**/*.py")
+def load(root: Path) -> Registry:
+    """Read the equations below `root`; after `source.forget`, again if a file has changed."""
     equations: dict[str, Equation] = {}
     problems: list[str] = []
     titles: dict[str, str] = {}
@@ -241,10 +230,3 @@ def _load(root: Path, stamp: tuple) -> Registry:
         else:
             problems.append(f"{lines.where}: comment names the unknown equation {label!r}")
     return Registry(equations, problems, titles)
-
-
-def load(root: Path | str = ".") -> Registry:
-    """Read the equations below `root`; after `source.forget`, again if a file has changed."""
-    root = Path(root).resolve()
-    stamp = source.stamp(root, "mkdocs.yml", TESTS.as_posix(), "docs/**/*.md", "src/**/*.py")
-    return _load(root, stamp)

@@ -27,8 +27,7 @@ _ENTRY = re.compile(
 _HOME = re.compile(r"(?<=\.) \[[^\]]*\]\(\.\./(?P<page>[\w/-]+\.md)[^)]*\)$")
 _ABBR = r'<abbr title="(?P<meaning>[^"]*)">(?P<form>.*?)</abbr>'
 _MARKED = re.compile(
-    rf"<(?P<tag>{NOT_PROSE})\b.*?</(?P=tag)>|(?P<part>(?<=[\w-]))?{_ABBR}(?P<more>(?=[\w-]))?",
-    re.S,
+    rf"<(?P<tag>{NOT_PROSE})\b.*?</(?P=tag)>|(?P<part>(?<=[\w-]))?{_ABBR}(?P<more>(?=[\w-]))?", re.S
 )
 
 

@@ -4,7 +4,7 @@ how fast it was measured; and split rows compared with those who share a row in 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from statistics import median
@@ -13,13 +13,24 @@ from typing import NamedTuple
 import yaml
 
 from softmax_bench import traffic
-from softmax_bench.report import by_case, geometric_mean, ratio, standing, timed
-from softmax_bench.roster import CHOOSER, COPY, label_of
+from softmax_bench.report import by_case, geometric_mean, ratio, timed
+from softmax_bench.roster import label_of
 from softmax_site import equations
-from softmax_site.benchmarks.data import case_words, of_suite, shape_words
-from softmax_site.benchmarks.page import Fragment, block, measured_by
-from softmax_site.benchmarks.tables import Row, table
-from softmax_site.benchmarks.words import SIGNS, sign
+from softmax_site.benchmarks.data import case_words, given, of_suite
+from softmax_site.benchmarks.page import Fragment, measured_by, shown
+from softmax_site.benchmarks.tables import (
+    Column,
+    Columns,
+    Group,
+    Reasons,
+    Row,
+    folded,
+    of_cases,
+    share_of,
+    some,
+    table,
+)
+from softmax_site.benchmarks.words import sign
 from softmax_site.figures.drawings import drawing
 
 LADDER = ((32768, 4096), (8192, 16384), (2048, 65536))
@@ -76,91 +87,65 @@ def _rung_speed(data: dict, module: str) -> str:
     for shape in LADDER:
         rows = of_suite(data, "ladder", direction="forward", dtype="float32", shape=list(shape))
         group = next(iter(by_case(rows).values()), {})
-        mine, copy = timed(group.get(module)), timed(group.get(COPY))
-        share = f"<b>{copy / mine:.2f}</b>" if mine and copy else "–"
-        lines.append(f"{share} <small>{shape[1]:,} columns</small>")
+        share = share_of(group, module)
+        text = f"<b>{share:.2f}</b>" if share else "–"
+        lines.append(f"{text} <small>{shape[1]:,} columns</small>")
     return "<br>".join(lines)
 
 
-def _chosen(data: dict, module: str) -> Iterator[tuple[dict[str, dict], dict]]:
-    """The cases of softmax that the library gave to this kernel, where rows lie without gaps."""
-    for suite in ("forward", "backward", "few_rows", "strided"):
-        for group in by_case(of_suite(data, suite, op="softmax", layout="contiguous")).values():
-            row = group.get(CHOOSER)
-            if row and row["kernels"] and f"{module}_kernel" in row["kernels"]:
-                yield group, row
-
-
-def _geometry_speed(data: dict, module: str, direction: str) -> str:
-    """The median share of the copy's speed, and the range, over the shapes that got this kernel."""
-    shares = [
-        share
-        for group, row in _chosen(data, module)
-        if row["direction"] == direction and (share := ratio(group, COPY))
-    ]
-    if not shares:
-        return "–"
-    return (
-        f"<b>{median(shares):.2f}</b> "
-        f"<small>({min(shares):.2f}–{max(shares):.2f}, {len(shares)} shapes)</small>"
-    )
-
-
-def _table(entries: list[Entry], caption: str, speeds) -> str:
-    lines = [
-        '<div class="kernel-map">',
-        f"<table><caption>{caption}</caption><thead><tr><th></th><th>kernel</th>"
-        "<th>moves forward</th><th>backward</th><th>shapes that get it</th>"
-        "<th>share of a copy’s speed</th></tr></thead><tbody>",
-    ]
-    for entry in entries:
-        picture = drawing(entry.picture)
+def _geometry_speed(data: dict, module: str) -> str:
+    """The median share of the copy's speed, and the range, over the shapes that got this kernel,
+    forward and backward."""
+    lines = []
+    for way in ("forward", "backward"):
+        groups = [group for group in given(data, module) if some(group)["direction"] == way]
+        shares = [share for group in groups if (share := share_of(group))]
         lines.append(
-            f'<tr id="map-{entry.kernel}"><td>{picture}</td>'
-            f'<td><a href="{entry.page}/"><code>{entry.kernel}</code></a> {escape(entry.idea)}</td>'
-            f'<td data-label="moves forward">{_formula(entry.forward)}</td>'
-            f'<td data-label="moves backward">{_formula(entry.backward)}</td>'
-            f'<td data-label="shapes that get it">{escape(entry.shapes)}</td>'
-            f'<td data-label="share of a copy’s speed">{speeds(entry)}</td></tr>'
+            f"{way} <b>{median(shares):.2f}</b> "
+            f"<small>({min(shares):.2f}–{max(shares):.2f}, {len(shares)} shapes)</small>"
+            if shares
+            else f"{way} –"
         )
-    lines += ["</tbody></table>", "</div>", ""]
-    return "\n".join(lines)
+    return "<br>".join(lines)
 
 
-def tables(listed: list[Entry], data: dict | None) -> dict[str, Fragment]:
+HEAD = ("", "kernel", "moves forward", "backward", "shapes that get it", "share of a copy’s speed")
+
+
+def _table(entries: list[Entry], caption: str, speeds: list[str]) -> str:
+    rows = [
+        Row(
+            [
+                drawing(entry.picture),
+                f'<a href="{entry.page}/"><code>{entry.kernel}</code></a> {escape(entry.idea)}',
+                _formula(entry.forward),
+                _formula(entry.backward),
+                escape(entry.shapes),
+                speed,
+            ],
+            f'id="map-{entry.kernel}"',
+        )
+        for entry, speed in zip(entries, speeds, strict=True)
+    ]
+    return f'<div class="kernel-map">\n{table(HEAD, rows, css="", caption=caption)}\n</div>\n'
+
+
+def tables(listed: list[Entry], data: dict) -> dict[str, Fragment]:
     """The map in three tables, with speeds where there are measurements."""
     *first, last = (f"{shape[0]:,} × {shape[1]:,}" for shape in LADDER)
-    named = f"{', '.join(first)} and {last}"
-    rungs, geometries, others = (
-        [entry for entry in listed if entry.group == group]
-        for group in ("rungs", "geometries", "others")
-    )
-    of_rungs = measured_by(of_suite(data, "ladder")) if data else None
-    of_library = measured_by([row for row in data["rows"] if row["bytes"]]) if data else None
+    rungs = f"The ladder, measured on {', '.join(first)} and {last}, float32, forward"
+    geometries = "The geometries, each measured on the shapes that the library gives it"
 
-    def rung(entry: Entry) -> str:
-        return _rung_speed(data, entry.kernel) if data else "–"
+    def made(group: str, caption: str, speed: Callable[[dict, str], str], rows: list[dict]):
+        entries = [entry for entry in listed if entry.group == group]
+        speeds = [speed(data, entry.kernel) for entry in entries]
+        return Fragment(_table(entries, caption, speeds), measured_by(rows))
 
-    def geometry(entry: Entry) -> str:
-        if not data:
-            return "–"
-        forward = _geometry_speed(data, entry.kernel, "forward")
-        backward = _geometry_speed(data, entry.kernel, "backward")
-        return f"forward {forward}<br>backward {backward}"
-
+    sized = [row for row in data["rows"] if row["bytes"]]
     return {
-        "map-rungs": Fragment(
-            _table(rungs, f"The ladder, measured on {named}, float32, forward", rung), of_rungs
-        ),
-        "map-geometries": Fragment(
-            _table(
-                geometries,
-                "The geometries, each measured on the shapes that the library gives it",
-                geometry,
-            ),
-            of_library,
-        ),
-        "map-others": Fragment(_table(others, "Kernels beside the geometries", lambda entry: "–")),
+        "map-rungs": made("rungs", rungs, _rung_speed, of_suite(data, "ladder")),
+        "map-geometries": made("geometries", geometries, _geometry_speed, sized),
+        "map-others": made("others", "Kernels beside the geometries", lambda *_: "–", []),
     }
 
 
@@ -177,83 +162,49 @@ def six(listed: list[Entry]) -> Fragment:
     return Fragment(f'<ol class="kernel-map six">\n{items}\n</ol>\n')
 
 
-def _against(group: dict[str, dict], name: str) -> str:
-    """Ours against another library, or why that has no time."""
-    if timed(group.get(name)):
-        return sign(ratio(group, name))
-    row = group.get(name)
-    return escape(row["status"]) if row else "–"
-
-
 def against(data: dict) -> Fragment:
     """Ours against those who share a row otherwise, on every shape that split rows takes."""
-    others = ("quack", "torch", "liger")
-    body, factors, losses, unanswered = [], [], [], 0
-    cases = [(group, row) for group, row in _chosen(data, "split_rows")]
-    for group, row in cases:
-        ours = ratio(group, COPY)
-        quack = ratio(group, "quack")
-        if quack:
-            factors.append(quack)
-            if standing(quack) == "behind":
-                losses.append((quack, row))
-        else:
-            unanswered += 1
-        cells = "".join(f"<td>{_against(group, name)}</td>" for name in others)
-        body.append(
-            f"<tr><td>{case_words(row)}</td><td>{f'{ours:.2f}' if ours else '–'}</td>{cells}</tr>"
-        )
-    if not factors:
-        return Fragment("Not measured yet.\n")
-    count = {name: sum(standing(each) == name for each in factors) for name in SIGNS}
-    text = (
-        f"Split rows takes {len(cases)} of the measured shapes. QuACK refuses or fails on "
-        f"{unanswered} of them. On the other {len(factors)} our words are ahead of its clusters in "
-        f"{count['ahead']}, level in {count['level']} and behind in {count['behind']}, and "
-        f"{geometric_mean(factors):.2f} times as fast in the geometric mean."
-    )
-    if losses:
-        listed = "\n".join(
-            f"- {row['direction']}, {row['dtype']}, {shape_words(row)}: {factor:.2f} of its speed"
-            for factor, row in sorted(losses, key=lambda each: each[0])
-        )
-        text += f" Where we are behind:\n\n{listed}"
-    head = "".join(f"<th>{label_of(name)}</th>" for name in others)
-    html = (
-        "<details>\n<summary>Every shape</summary>\n"
-        '<table class="against"><thead><tr><th>case</th>'
-        f"<th>copy</th>{head}</tr></thead><tbody>\n" + "\n".join(body) + "\n</tbody></table>\n"
-        "<p>Our speed over that of a copy, of QuACK, of torch and of Liger; ▲ ours is faster by "
-        "more than 2 %, = level, ▼ ours is slower.</p>\n</details>\n"
-    )
-    return Fragment(f"{text}\n\n{html}", measured_by([row for _, row in cases]))
+    rows = [row for group in given(data, "split_rows") for row in group.values()]
+    columns = Columns(Reasons("", []))
+
+    def over(name: str) -> Column:
+        def cell(group: Group) -> str:
+            answered = timed(group.get(name))
+            return sign(ratio(group, name)) if answered else columns.reasons.cell(group.get(name))
+
+        return Column(label_of(name), cell)
+
+    case = Column("case", lambda group: case_words(some(group)))
+    others = map(over, ("quack", "torch", "liger"))
+    every = of_cases(rows, [case, columns.share(), *others], linked=False)
+    return shown(folded("Every shape", every), rows)
 
 
 def where_clusters_win(data: dict) -> Fragment:
     """Ours against QuACK by direction, dtype and number of rows, as signs."""
     kinds: dict[tuple, list[float]] = {}
-    for group, row in _chosen(data, "split_rows"):
-        factor = ratio(group, "quack")
-        if factor:
+    for group in given(data, "split_rows"):
+        row = some(group)
+        if factor := ratio(group, "quack"):
             few = "few rows (64 at most)" if row["shape"][0] <= 64 else "many rows"
             kinds.setdefault((few, row["direction"], row["dtype"]), []).append(factor)
     head = ["rows", "direction", "dtype", "shapes", "our speed over QuACK’s: mean"]
-    body: list[Row | list[str]] = [
+    body = [
         [few, direction, dtype, str(len(factors))]
         + [sign(each) for each in (geometric_mean(factors), min(factors), max(factors))]
         for (few, direction, dtype), factors in sorted(kinds.items())
     ]
-    return Fragment(block(table([*head, "lowest", "highest"], body, 3)) + "\n")
+    return shown(table([*head, "lowest", "highest"], body, 3))
 
 
-def fragments(root: Path, data: dict | None) -> dict[str, Fragment]:
+def fragments(root: Path, data: dict) -> dict[str, Fragment]:
     """Everything above by the name that a page includes it by."""
-    suites = of_suite(data, "ladder") + of_suite(data, "strided") if data else []
-    out = {"roofline-measured": Fragment("", measured_by(suites))}
+    suites = of_suite(data, "ladder") + of_suite(data, "strided")
     listed = entries(root)
-    out |= tables(listed, data)
-    out["figure-six"] = six(listed)
-    empty = Fragment("Not measured yet.\n")
-    out["split-rows-against"] = against(data) if data else empty
-    out["where-clusters-win"] = where_clusters_win(data) if data else empty
-    return out
+    return {
+        **tables(listed, data),
+        "roofline-measured": Fragment("", measured_by(suites)),
+        "figure-six": six(listed),
+        "split-rows-against": against(data),
+        "where-clusters-win": where_clusters_win(data),
+    }

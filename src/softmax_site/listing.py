@@ -13,13 +13,10 @@ makes them relative.
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as etree
+import re
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path, PurePosixPath
-
-from markdown import Markdown
-from markdown.blockprocessors import BlockProcessor
 
 from softmax_site import equations, source
 
@@ -63,30 +60,21 @@ def _indent(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
-class CodeBlocks(BlockProcessor):
-    """`[[code …]]`: a part of a file, in its own lines."""
+class Listings:
+    """The parts of files that a page shows: `[[code …]]`."""
 
-    def __init__(self, md: Markdown, root: str) -> None:
-        super().__init__(md.parser)
-        self.stash, self.root = md.htmlStash, Path(root)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget what the page before has shown: files and modules named, lines, formulas."""
+    def __init__(self, root: str) -> None:
+        self.root = Path(root)
+        # What the page has shown before: files and modules named, lines, formulas.
         self.named: set[str] = set()
         self.numbered: set[tuple[str, int]] = set()
         self.waiting: set[str] = set()
 
-    def test(self, parent: etree.Element, block: str) -> bool:
-        return block.startswith("[[code ")
-
-    def run(self, parent: etree.Element, blocks: list[str]) -> None:
-        line, _, rest = blocks.pop(0).partition("\n")
-        if rest.strip():
-            blocks.insert(0, rest)
-        match = source.DIRECTIVE.fullmatch(line.strip())
+    def html(self, asked: str) -> str:
+        """A part of a file, in its own lines."""
+        match = source.DIRECTIVE.fullmatch(f"[[code {asked}]]")
         if match is None:
-            raise source.SourceError(f"not understood: {line.strip()}")
+            raise source.SourceError(f"not understood: [[code {asked}]]")
         file, since = source.read(match["path"], self.root), match["since"]
         first, last = (int(match[name]) if match[name] else None for name in ("first", "last"))
         piece = file.piece(match["name"], first, last)
@@ -95,8 +83,7 @@ class CodeBlocks(BlockProcessor):
             beside = str(PurePosixPath(file.path).with_name(f"{since}.py"))
             changed = source.changed(file, match["name"], source.read(beside, self.root))
         shown = self.head(file, piece, since) + self.body(file, piece, changed)
-        html = f'<div class="listing highlight">{shown}</div>'
-        etree.SubElement(parent, "p").text = self.stash.store(html)
+        return f'<div class="listing highlight" data-search-exclude>{shown}</div>'
 
     def head(self, file: source.File, piece: source.Piece, since: str | None) -> str:
         """Where the first listing of a file on a page leads, and what its reader can switch on."""
@@ -133,13 +120,11 @@ class CodeBlocks(BlockProcessor):
     ) -> str:
         """Lines `first` to `last`; the equations that their comments name are added to `named`."""
         shown = [number for number in range(first, last + 1) if not file.marker(number)]
-        while shown and not file.lines[shown[0] - 1].strip():
-            del shown[0]
-        while shown and not file.lines[shown[-1] - 1].strip():
-            del shown[-1]
-        if not shown:
+        written = [number for number in shown if not file.blank(number)]
+        if not written:
             return ""
-        indent = min(_indent(text) for number in shown if (text := file.lines[number - 1]).strip())
+        shown = shown[shown.index(written[0]) : shown.index(written[-1]) + 1]
+        indent = min(_indent(file.lines[number - 1]) for number in written)
         registry = equations.load(self.root)
         pending: list[equations.Equation] = []
         out = []
@@ -157,8 +142,7 @@ class CodeBlocks(BlockProcessor):
             inner = _indent(text) - indent if text.strip() else 0
             style = f' style="--i:{inner}ch"' if inner else ""
             anchor = f' id="{PurePosixPath(file.path).stem}-L{number}"'
-            if (file.path, number) in self.numbered:
-                anchor = ""
+            anchor = "" if (file.path, number) in self.numbered else anchor
             self.numbered.add((file.path, number))
             href = source.link(file.path, number)
             out.append(
@@ -173,6 +157,21 @@ class CodeBlocks(BlockProcessor):
         return code(out)
 
 
+_INCLUDED = re.compile(r'--8<-- "(?P<path>src/[\w/]+\.py)')
+
+
+@source.kept("mkdocs.yml", "docs/**/*.md")
+def shown_on(root: Path) -> dict[str, list[str]]:
+    """The pages that show parts of each file."""
+    found: dict[str, list[str]] = {}
+    for page in equations.load(root).titles:
+        text = (root / "docs" / page).read_text("utf8")
+        for match in (*source.DIRECTIVE.finditer(text), *_INCLUDED.finditer(text)):
+            pages = found.setdefault(match["path"], [])
+            pages += [page] if page not in pages else []
+    return found
+
+
 def paths(root: Path) -> list[str]:
     """The files that have a page: all of the library, and whatever an equation or a page names."""
     registry = equations.load(root)
@@ -181,7 +180,7 @@ def paths(root: Path) -> list[str]:
         for folder in source.SHOWN
         for path in (root / folder).rglob("*.py")
     }
-    found |= {*source.shown_on(root, list(registry.titles))}
+    found |= {*shown_on(root)}
     found |= {lines.path for each in registry for lines in each.code}
     found |= {each.test.path for each in registry if each.test}
     return sorted(found)
@@ -206,7 +205,7 @@ def whole(path: str, root: Path) -> dict[str, str]:
         named += labels
         out.append(f'<a class="num" id="L{number}" href="#L{number}" tabindex="-1">{number}</a>')
         out.append(f"{line}\n")
-    pages = source.shown_on(root, list(registry.titles)).get(path, [])
+    pages = shown_on(root).get(path, [])
     links = [f'<a href="/{source.url_of(page)}">{registry.titles[page]}</a>' for page in pages]
     return {
         "path": path,

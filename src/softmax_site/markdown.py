@@ -24,14 +24,14 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as etree
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from markdown import Extension, Markdown
-from markdown.blockprocessors import BlockProcessor
 from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
-from markdown.util import AtomicString
 from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block
 
@@ -41,7 +41,7 @@ from softmax_site.benchmarks import quoted, values
 from softmax_site.benchmarks.data import newest
 from softmax_site.equations import EquationError, to_mathml
 from softmax_site.figures import drawings, moving
-from softmax_site.listing import CodeBlocks, chip, formulas
+from softmax_site.listing import Listings, chip, formulas
 
 _INLINE = (
     r"(\((?=\$))?(?<![\\$\w])\$(?![\s$])((?:\\.|[^\\$\n]|\n(?!\n))+?)(?<![\s\\])\$(?![\d$])"
@@ -51,7 +51,7 @@ _INLINE = (
 _EQREF = r"\\eqref\{([^}\s]+)\}"
 _HTML = re.compile(r"^(?:<(?P<tag>details|div)\b.*?^</(?P=tag)>|<!-- [^\n]* -->)$", re.M | re.S)
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
-_RENDERED = re.compile(r"([ ]*)\[\[rendered ([\w-]+)\]\]")
+_DIRECTIVE = re.compile(r"([ ]*)\[\[(code|run|rendered|equation-index)(?: (.+))?\]\]")
 
 
 class _Shown(Block):
@@ -74,6 +74,13 @@ class _Shown(Block):
             f'<div class="equation-body" tabindex="0" role="group" aria-label="{name}">'
             f'{equation.mathml}</div><div class="equation-meta">{meta}</div>'
         )
+
+
+def _names(equation: equations.Equation, number: str, label: str) -> str:
+    return (
+        f'<a class="equation-number" href="{number}">({equation.number})</a>'
+        f'<a class="equation-label" href="{label}">{equation.label}</a>'
+    )
 
 
 def code_links(equation: equations.Equation) -> str:
@@ -100,8 +107,7 @@ class EquationBlock(_Shown):
             )
         block.set("id", equation.anchor)
         index = f"/reference/equations/#index-{equation.label}"
-        meta = f'<a class="equation-number" href="#{equation.anchor}">({equation.number})</a>'
-        meta += f'<a class="equation-label" href="{index}">{equation.label}</a>'
+        meta = _names(equation, f"#{equation.anchor}", index)
         if equation.test:
             meta += f'<a href="{source.link(equation.test.path, equation.test.first)}">test</a>'
         if equation.code:
@@ -121,9 +127,7 @@ class EquationRefBlock(_Shown):
             raise EquationError(
                 f"equation-ref | {equation.label} must be empty: the LaTeX stands at its home"
             )
-        meta = f'<a class="equation-number" href="{equation.address}">({equation.number})</a>'
-        meta += f'<a class="equation-label" href="{equation.address}">{equation.label}</a>'
-        self.show(block, equation, meta)
+        self.show(block, equation, _names(equation, equation.address, equation.address))
 
 
 class FigureBlock(Block):
@@ -137,8 +141,7 @@ class FigureBlock(Block):
         if self.argument in moving.FIGURES:
             around, picture, data = moving.figure(self.argument, root)
         else:
-            found = newest(root)
-            environment = list(found[1]["environments"].values())[-1] if found else None
+            *_, environment = (None, *newest(root)[1]["environments"].values())
             picture = drawings.drawing(self.argument, environment)
             around, picture = {"class": "drawing"}, f'<div class="drawing-parts">{picture}</div>'
         box = etree.SubElement(parent, "div", {**around, "data-search-exclude": ""})
@@ -171,91 +174,77 @@ class _EqRef(InlineProcessor):
         return self.md.htmlStash.store(html), match.start(0), match.end(0)
 
 
-class _Cells(BlockProcessor):
-    """`[[run …]]`: a cell."""
-
-    def __init__(self, md: Markdown, root: str) -> None:
-        super().__init__(md.parser)
-        self.stash, self.root = md.htmlStash, Path(root)
-
-    def test(self, parent: etree.Element, block: str) -> bool:
-        return cells.DIRECTIVE.fullmatch(block.strip()) is not None
-
-    def run(self, parent: etree.Element, blocks: list[str]) -> None:
-        match = cells.DIRECTIVE.fullmatch(blocks.pop(0).strip())
-        assert match is not None
-        html = cells.html(self.root, match["name"])
-        etree.SubElement(parent, "p").text = self.stash.store(html)
+def _fences(lines: list[str]) -> Iterator[tuple[str, bool]]:
+    """Lines, and whether each lies in a fence."""
+    fence = None
+    for line in lines:
+        if mark := _FENCE.match(line):
+            fence = None if fence and line.strip().startswith(fence) else fence or mark[1]
+        yield line, fence is not None
 
 
-class _Index(BlockProcessor):
-    """The index of equations: a table for each page, from name to home, code and test."""
+class _Directives(Preprocessor):
+    """Lines in two brackets, and numbers by name in all others."""
 
-    HEAD = "".join(
-        f'<th scope="col">{title}</th>' for title in ("no.", "equation", "computed at", "test")
-    )
-
-    def __init__(self, md: Markdown, root: str) -> None:
-        super().__init__(md.parser)
-        self.stash, self.root = md.htmlStash, root
-
-    def test(self, parent: etree.Element, block: str) -> bool:
-        return block.strip() == equations.INDEX
-
-    def run(self, parent: etree.Element, blocks: list[str]) -> None:
-        blocks.pop(0)
-        registry = equations.load(self.root)
-        for page, named in registry.pages().items():
-            heading = etree.SubElement(parent, "h2")
-            link = etree.SubElement(heading, "a", href=f"/{page}")
-            link.text = AtomicString(registry.titles[page].replace("$", ""))
-            table = etree.SubElement(parent, "table", {"data-search-exclude": ""})
-            etree.SubElement(table, "thead").text = self.stash.store(f"<tr>{self.HEAD}</tr>")
-            body = etree.SubElement(table, "tbody")
-            for each in named:
-                row = etree.SubElement(body, "tr", id=f"index-{each.label}")
-                row.text = self.stash.store(self.cells(each))
-            waiting = f"<div>{formulas(named, set())}</div>"
-            etree.SubElement(parent, "p").text = self.stash.store(waiting)
-
-    def cells(self, each: equations.Equation) -> str:
-        test = ""
-        if each.test:
-            line, href = each.test.first, source.link(each.test.path, each.test.first)
-            test = f'<a href="{href}" aria-label="line {line} of the tests">{line}</a>'
-        cells = (each.number, chip(each, each.label), code_links(each), test)
-        return "".join(f"<td>{cell}</td>" for cell in cells)
-
-
-class _Rendered(Preprocessor):
     def __init__(self, md: Markdown, root: str) -> None:
         super().__init__(md)
-        self.root = root
+        self.root, self.store = root, md.htmlStash.store
+        self.listings = Listings(root)
+        self.makes = {
+            "code": lambda name: [self.store(self.listings.html(name)), ""],
+            "run": lambda name: [self.store(cells.html(Path(root), name)), ""],
+            "rendered": self.fragment,
+            "equation-index": lambda name: self.index(),
+        }
 
     def run(self, lines: list[str]) -> list[str]:
         out: list[str] = []
-        fence, names = None, None
-        for line in lines:
-            match, mark = _RENDERED.fullmatch(line), _FENCE.match(line)
-            if mark:
-                fence = None if fence and line.strip().startswith(fence) else fence or mark[1]
-            shown = self.fragment(match[2]) if match else [line]
-            if fence is None and ("{{ " in line or "[[holds " in line):
+        names = None
+        for line, fenced in _fences(lines):
+            match = None if fenced else _DIRECTIVE.fullmatch(line)
+            if match:
+                made = self.makes[match[2]](match[3])
+                out += [f"{match[1]}{each}".rstrip() for each in made]
+            elif not fenced and ("{{ " in line or "[[holds " in line):
                 names = names or quoted.load(self.root)
-                shown = [values.filled(line, names)]
-            out += [f"{match[1]}{each}" for each in shown] if match else shown
+                out.append(values.filled(line, names))
+            else:
+                out.append(line)
         return out
 
     def fragment(self, name: str) -> list[str]:
         """The lines of a fragment, between comments that tell it from what is typed; what is HTML
         already is not parsed again."""
         text = rendered.markdown(name, self.root)
-        first, last = (
-            self.md.htmlStash.store(f"<!-- {mark} -->")
-            for mark in (f"rendered {name}", "/rendered")
-        )
+        first, last = (self.store(f"<!-- {mark} -->") for mark in (f"rendered {name}", "/rendered"))
         text = f"{first}\n\n{text}\n\n{last}\n"
-        return _HTML.sub(lambda match: self.md.htmlStash.store(match[0]), text).split("\n")
+        return _HTML.sub(lambda match: self.store(match[0]), text).split("\n")
+
+    def index(self) -> list[str]:
+        """The index of equations: a table for each page, from name to home, code and test."""
+        registry, out = equations.load(self.root), []
+        heads = (f'<th scope="col">{title}</th>' for title in _INDEX)
+        head = f"<thead><tr>{''.join(heads)}</tr></thead>"
+        for page, found in groupby(registry, key=lambda each: each.page):
+            named = list(found)
+            rows = (f'<tr id="index-{each.label}">{_index_cells(each)}</tr>' for each in named)
+            table = f'<table data-search-exclude="">{head}<tbody>{"".join(rows)}</tbody></table>'
+            out += [f"## [{registry.titles[page].replace('$', '')}](/{page})", ""]
+            # As HTML, in which MkDocs finds the anchors.
+            out += [table, "", self.store(f"<div>{formulas(named, set())}</div>"), ""]
+        return out
+
+
+_INDEX = ("no.", "equation", "computed at", "test")
+
+
+def _index_cells(each: equations.Equation) -> str:
+    test = ""
+    if each.test:
+        line, href = each.test.first, source.link(each.test.path, each.test.first)
+        test = f'<a href="{href}" aria-label="line {line} of the tests">{line}</a>'
+    cells = (each.number, chip(each, each.label), code_links(each), test)
+    return "".join(f"<td>{cell}</td>" for cell in cells)
 
 
 class _Doctests(Preprocessor):
@@ -263,15 +252,12 @@ class _Doctests(Preprocessor):
 
     def run(self, lines: list[str]) -> list[str]:
         out: list[str] = []
-        fence = session = None
-        for line in lines:
-            mark = _FENCE.match(line)
+        session = None
+        for line, fenced in _fences(lines):
             if session is not None and not line.strip():
                 out.append(f"{session}```")
                 session = None
-            elif session is None and mark:
-                fence = None if fence and line.strip().startswith(fence) else fence or mark[1]
-            elif session is None and fence is None and line.lstrip().startswith(">>> "):
+            elif session is None and not fenced and line.lstrip().startswith(">>> "):
                 session = line[: len(line) - len(line.lstrip())]
                 out += ["", f"{session}```pycon"]
             out.append(line)
@@ -287,7 +273,7 @@ class SiteExtension(BlocksExtension):
 
     def reset(self) -> None:
         """Forget what the page before has shown."""
-        self.pieces.reset()
+        self.directives.listings = Listings(self.directives.root)
 
     def extendMarkdownBlocks(self, md: Markdown, block_mgr: Any) -> None:  # noqa: N802
         root = str(Path(self.getConfig("root") or ".").resolve())
@@ -298,15 +284,12 @@ class SiteExtension(BlocksExtension):
         # Above backslash escapes (180), below code spans (190).
         md.inlinePatterns.register(_Inline(_INLINE, md), "site-math", 187)
         md.inlinePatterns.register(_EqRef(_EQREF, md, root), "site-eqref", 186)
-        self.pieces = CodeBlocks(md, root)
+        self.directives = _Directives(md, root)
         md.registerExtension(self)
-        md.parser.blockprocessors.register(_Index(md, root), "site-index", 110)
-        md.parser.blockprocessors.register(self.pieces, "site-code", 111)
-        md.parser.blockprocessors.register(_Cells(md, root), "site-cells", 113)
         # Above snippets (32) and fences (25).
         md.preprocessors.register(_Doctests(md), "site-doctests", 39)
         # Below snippets (32), for it includes no more, and below what drops placeholders (30).
-        md.preprocessors.register(_Rendered(md, root), "site-rendered", 28)
+        md.preprocessors.register(self.directives, "site-directives", 28)
 
 
 def makeExtension(**kwargs: object) -> Extension:  # noqa: N802

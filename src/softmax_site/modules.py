@@ -9,7 +9,6 @@ module's row of `docs/reference/internals.md`. Functions and classes for users a
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,10 +34,14 @@ class Module(NamedTuple):
     """Where the site shows it and what it defines, by dotted name."""
 
 
-@lru_cache(maxsize=1)
-def _load(root: Path, stamp: tuple) -> dict[str, Module]:
+OF_PACKAGES = tuple(f"src/{name}/**/*.py" for name in PACKAGES)
+
+
+@source.kept(*OF_PACKAGES)
+def load(root: Path) -> dict[str, Module]:
+    """Every module of the repository below `root` by name, folder by folder."""
     found = {}
-    for path, _ in stamp:
+    for path, _ in source.stamp(root, *OF_PACKAGES):
         relative = path.relative_to(root / "src")
         name = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
         tree = ast.parse(path.read_text("utf8"))
@@ -58,15 +61,6 @@ def _load(root: Path, stamp: tuple) -> dict[str, Module]:
     return found
 
 
-def _stamp(root: Path) -> tuple:
-    return source.stamp(root, *(f"src/{name}/**/*.py" for name in PACKAGES))
-
-
-def load(root: Path) -> dict[str, Module]:
-    """Every module of the repository below `root` by name, folder by folder."""
-    return _load(root, _stamp(root))
-
-
 def listing(root: Path, package: str) -> str:
     """The modules of a package as a Markdown table, each row with its name as its anchor."""
     rows = ["| module | what it is for |", "|---|---|"]
@@ -79,9 +73,10 @@ def listing(root: Path, package: str) -> str:
     return "\n".join(rows) + "\n"
 
 
-@lru_cache(maxsize=1)
-def _addresses(root: Path, stamp: tuple) -> dict[str, str]:
-    known = [each for module in _load(root, stamp).values() for each in module.addresses.items()]
+@source.kept(*OF_PACKAGES)
+def addresses(root: Path) -> dict[str, str]:
+    """Where each dotted name leads, as written and in lower case."""
+    known = [each for module in load(root).values() for each in module.addresses.items()]
     return {form: to for name, to in known if "." in name for form in (name, name.lower())}
 
 
@@ -94,7 +89,7 @@ class Links(dict):
         self.root = root
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or name in _addresses(self.root, _stamp(self.root))
+        return super().__contains__(name) or name in addresses(self.root)
 
     def __missing__(self, name: str) -> tuple[str, str]:
-        return _addresses(self.root, _stamp(self.root))[name], ""
+        return addresses(self.root)[name], ""

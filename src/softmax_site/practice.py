@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import ast
 import difflib
+import itertools
 import json
-from functools import lru_cache
+import re
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
 from softmax_playground.checker.exercise_checks import EXERCISES
-from softmax_site import source
+from softmax_site import equations, source
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.listing import coloured
 
@@ -23,21 +24,7 @@ CHECKER = ("judge.py", "exercise_checks.py", "with_small_triton.py", "in_page.py
 
 KINDS = {"predict": "Predict", "fill in": "Fill in", "find the bug": "Find the bug"}
 
-TITLES = {
-    "mathematics": "Mathematics",
-    "one-row": "One row, one program",
-    "long-rows": "Longer rows",
-}
-
-PAGES = {
-    "mathematics": ("shift", "jacobian", "vjp", "rescale", "merge"),
-    "one-row": ("lanes", "first_kernel", "padding", "single_block", "stride", "backward"),
-    "long-rows": (
-        *("traffic", "long_softmax", "online_softmax", "zero_start"),
-        *("edge", "chunks", "attention"),
-    ),
-}
-"""The exercises of each page below docs/practice, in order."""
+_SHOWN = re.compile(r"^\[\[rendered exercise-([\w-]+)\]\]$", re.M)
 
 
 class Exercise(NamedTuple):
@@ -130,46 +117,44 @@ def solution(each: Exercise) -> str:
     )
 
 
-def listing(exercises: dict[str, Exercise]) -> str:
+def pages(root: Path) -> dict[str, list[str]]:
+    """The exercises of each page that has some, in order."""
+    found = {}
+    for page in equations.load(root).titles:
+        text = (root / "docs" / page).read_text("utf8")
+        if names := [name.replace("-", "_") for name in _SHOWN.findall(text)]:
+            found[page] = names
+    return found
+
+
+def listing(exercises: dict[str, Exercise], root: Path) -> str:
     """All exercises as the index of the practice has them."""
-    out, number = [], 0
-    for page, names in PAGES.items():
-        items = []
-        for name in names:
+    out, count = [], itertools.count(1)
+    for path, names in pages(root).items():
+        items, page = [], Path(path).stem
+        for name, number in zip(names, count):
             each = exercises[name]
-            number += 1
             items.append(
                 f'<li value="{number}" data-exercise-name="{name}">'
                 f'<a href="{page}/#{each.anchor}">{escape(each.title)}</a> '
                 f'<span class="exercise-kind">{KINDS[each.kind].lower()}</span></li>'
             )
-        title = f'<p class="exercise-group"><a href="{page}/">{TITLES[page]}</a></p>'
+        of_page = equations.load(root).titles[path].partition(":")[0]
+        title = f'<p class="exercise-group"><a href="{page}/">{of_page}</a></p>'
         out.append(f"<div>{title}<ol>{''.join(items)}</ol></div>")
     return '<div class="exercise-list" data-search-exclude>\n' + "\n".join(out) + "\n</div>\n"
 
 
-def files(root: Path) -> dict[str, str]:
-    """What a page runs to check, by path."""
-    checker = root / "src/softmax_playground/checker"
-    return {f"checker/{name}": (checker / name).read_text("utf8") for name in CHECKER}
-
-
-@lru_cache(maxsize=2)
-def _render(root: Path, stamp: tuple) -> Rendered:
+def render(root: Path) -> Rendered:
+    """The fragments `exercises`, `exercise-NAME` and `solution-NAME`, and the file to load."""
     exercises = load(root)
-    asset = {"files": files(root), "names": list(exercises)}
+    checker = root / "src/softmax_playground/checker"
+    files = {f"checker/{name}": (checker / name).read_text("utf8") for name in CHECKER}
+    asset = {"files": files, "names": list(exercises)}
     text = json.dumps(asset, ensure_ascii=False, separators=(",", ":"))
     out = Rendered(assets={ASSET: text})
-    out.fragments["exercises"] = Fragment(listing(exercises))
-    for _name, each in exercises.items():
+    out.fragments["exercises"] = Fragment(listing(exercises, root))
+    for each in exercises.values():
         out.fragments[f"exercise-{each.anchor}"] = Fragment(exercise(each))
         out.fragments[f"solution-{each.anchor}"] = Fragment(solution(each))
     return out
-
-
-def render(root: Path) -> Rendered:
-    """The fragments `exercises`, `exercise-NAME` and `solution-NAME`, and the file to load; nothing
-    where there are no exercises below `root`."""
-    if not (root / FOLDER).is_dir():
-        return Rendered()
-    return _render(root, source.stamp(root, f"{FOLDER}/**/*.py"))

@@ -8,7 +8,7 @@ Names, besides those of `benchmarks.views` and its neighbours:
 * `bench-rung-KERNEL`: what a kernel reaches, length by length, with a sign against torch (or all);
 * `reaches-NAME`: one number for beside a title, the share of a copy's speed at one named shape;
 * `which-kernel`: the form that asks the planner, with its first answer; `which-kernel-usual`, a
-  table of usual shapes; `which-kernel-guesses`, how good its times are;
+  table of usual shapes;
 * `exercise-NAME` and `solution-NAME`, with a dash for each underscore; `exercises`, their list;
 * `moved-NAME`: the elements that a kernel reads and writes, as blocks, below those it improves on.
 
@@ -18,68 +18,61 @@ also `logsumexp`. `reaches` and `moved` stand side by side when one line follows
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
+from softmax_bench import schema
+from softmax_bench.roster import PROVIDERS
 from softmax_playground import cells
-from softmax_site import (
-    checks,
-    corrections,
-    kernel_map,
-    modules,
-    practice,
-    traffic,
-)
-from softmax_site.benchmarks import notice
-from softmax_site.benchmarks.data import newest
+from softmax_site import corrections, kernel_map, modules, practice, source
+from softmax_site.benchmarks import bookkeeping, page, ranks, rungs, tuning, views
+from softmax_site.benchmarks.data import REASONS, newest, read, size_key
 from softmax_site.benchmarks.page import Fragment, Rendered
-from softmax_site.benchmarks.render import render
 from softmax_site.figures import home, moving
 from softmax_site.which_kernel import page as which_kernel
 
-READ = ("docs/benchmarks", "tests/site/test_corrections.py", checks.COUNTS)
-"""What everything rendered follows from, beside the modules in `src/`."""
+READ = (
+    *("docs/benchmarks/**/*.json", corrections.TESTS, "src/**/*.py"),
+    *(f"{moving.FRAMES}/*.html", f"{practice.FOLDER}/**/*.py", f"{cells.FOLDER}/**/*.py"),
+)
+"""What everything rendered follows from."""
+
+forget = source.forget
 
 
-@lru_cache(maxsize=2)
-def _stamp(root: Path) -> tuple:
-    files = [root / name for name in READ]
-    files += [*(root / READ[0]).rglob("*.json"), *(root / "src").rglob("*.py")]
-    files += (root / moving.FRAMES).glob("*.html")
-    files += [*(root / practice.FOLDER).rglob("*.py"), *(root / cells.FOLDER).rglob("*.py")]
-    return tuple((path, path.stat().st_mtime_ns) for path in files if path.is_file())
+def measurements(root: Path) -> Rendered:
+    """What follows from the measurements; without data the fragments say so."""
+    path, data = newest(root)
+    order = {case: at for at, case in enumerate(dict.fromkeys(r["case"] for r in data["rows"]))}
+    rank = {name: at for at, name in enumerate(PROVIDERS)}
+    data["rows"].sort(
+        key=lambda row: (size_key(row), order[row["case"]], rank.get(row["provider"], len(rank)))
+    )
+    out = views.fragments(data)
+    out.assets["benchmarks/schema.json"] = schema.schema_text()
+    out.fragments |= rungs.fragments(data)
+    out.fragments |= ranks.fragments(root)
+    out.fragments |= bookkeeping.fragments(root, path, data, read(root, REASONS, {}))
+    out.fragments |= {"tuning-choices": tuning.choices(root), "tuning-seeds": tuning.seeds(root)}
+    return out
 
 
-@lru_cache(maxsize=2)
-def _load(root: Path, stamp: tuple) -> Rendered:
-    out = render(root)
-    out.fragments["corrections"] = Fragment(corrections.listing(root))
-    out.fragments["checks"] = Fragment(checks.table(root))
-    out.fragments |= {name: Fragment(text) for name, text in traffic.tables().items()}
-    found = newest(root)
-    out.fragments |= kernel_map.fragments(root, found and found[1])
-    out.fragments |= home.fragments(root)
-    out.fragments["cell-names"] = Fragment(cells.names_list())
+@source.kept(*READ)
+def load(root: Path) -> Rendered:
+    """Everything rendered for the repository below `root`; after `forget`, made again if a file
+    has changed."""
+    out = measurements(root)
+    out.fragments |= kernel_map.fragments(root, newest(root)[1]) | home.fragments(root)
+    texts = {
+        "corrections": corrections.listing(root),
+        "cell-names": cells.names_list(),
+        **{f"modules-{name}": modules.listing(root, name) for name in modules.PACKAGES},
+    }
+    out.fragments |= {name: Fragment(text) for name, text in texts.items()}
     if (root / which_kernel.LIBRARY).is_dir():
         out.add(which_kernel.render(root))
     if (root / practice.FOLDER).is_dir():
         out.add(practice.render(root))
-    out.fragments |= {
-        f"modules-{name}": Fragment(modules.listing(root, name)) for name in modules.PACKAGES
-    }
     return out
-
-
-def load(root: Path | str = ".") -> Rendered:
-    """Everything rendered for the repository below `root`; after `forget`, made again if a file
-    has changed."""
-    root = Path(root).resolve()
-    return _load(root, _stamp(root))
-
-
-def forget() -> None:
-    """Look at the files again at the next `load`."""
-    _stamp.cache_clear()
 
 
 def markdown(name: str, root: Path | str = ".") -> str:
@@ -91,5 +84,5 @@ def markdown(name: str, root: Path | str = ".") -> str:
     if not measured:
         return text
     if brief:
-        return notice.briefly(text, measured)
-    return notice.markdown(measured) + text
+        return page.briefly(text, measured)
+    return page.warnings(measured) + text

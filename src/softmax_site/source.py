@@ -13,11 +13,15 @@ import io
 import keyword
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import lru_cache
+from functools import cached_property, lru_cache, wraps
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 FOLDER = "source"
 """The folder of the site with a page for each file shown."""
@@ -32,7 +36,6 @@ DIRECTIVE = re.compile(
 )
 EQUATIONS = re.compile(r"(?P<reason>^\s*#.*?)(?:;\s*|\s*)\beq: (?P<labels>.+?)\s*$")
 _MARKER = re.compile(r"\s*# --8<-- \[(?P<edge>start|end):(?P<name>[\w-]+)\]\s*")
-_INCLUDED = re.compile(r'--8<-- "(?P<path>src/[\w/]+\.py)')
 _WORDS = ("and", "or", "not", "in", "is")
 _BUILTINS = {name for name in dir(builtins) if name.islower()}
 
@@ -41,21 +44,13 @@ class SourceError(ValueError):
     """A file or a part of one that cannot be shown."""
 
 
-@dataclass(frozen=True)
-class Head:
-    """Decorators, signature and docstring of a function: lines `first` to `last`, from 1."""
-
-    first: int
-    last: int
-    summary: str
-
-
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """Lines `first` to `last` of a file, from 1."""
 
     first: int
     last: int
+    summary: str = ""
+    """Of the head of a function: its decorators, signature and docstring."""
 
 
 @dataclass(frozen=True)
@@ -66,27 +61,32 @@ class File:
     lines: tuple[str, ...]
     tokens: tuple[tuple[tuple[str, str], ...], ...]
     """What each line is made of: classes of colour, empty for none, and texts."""
-    heads: tuple[Head, ...]
+    heads: tuple[Piece, ...]
     """Of the functions that have a docstring."""
-    functions: dict[str, int]
-    """The lines that the functions at the top begin on, by name."""
-
-    @property
-    def page(self) -> str:
-        """The page that shows it whole, below the root of the site."""
-        return page_of(self.path)
 
     @property
     def name(self) -> str:
         """What a reader calls it.
 
-        >>> File("src/triton_softmax/kernels/strided.py", (), (), (), {}).name
+        >>> File("src/triton_softmax/kernels/strided.py", (), (), ()).name
         'kernels/strided.py'
+        >>> File("src/softmax_tutorial/matrices.py", (), (), ()).name
+        'softmax_tutorial/matrices.py'
         """
-        return name_of(self.path)
+        return self.path.removeprefix(f"{LIBRARY}/").removeprefix("src/")
 
     def marker(self, number: int) -> re.Match | None:
+        """The match of a line that marks where a section starts or ends."""
         return _MARKER.fullmatch(self.lines[number - 1])
+
+    @cached_property
+    def in_heads(self) -> set[int]:
+        """The lines of heads."""
+        return {at for head in self.heads for at in range(head.first, head.last + 1)}
+
+    def blank(self, number: int) -> bool:
+        """Whether there is nothing in a line."""
+        return not self.lines[number - 1].strip()
 
     def equations(self, number: int) -> tuple[str, list[str]]:
         """What a comment says before it names equations, and the labels; none if it names none."""
@@ -99,40 +99,27 @@ class File:
 
     def section(self, name: str) -> Piece:
         """A named section, without the blank lines at its ends."""
-        first = last = 0
+        edges: dict[str, dict[str, int]] = {}
         for number in range(1, len(self.lines) + 1):
-            match = self.marker(number)
-            if match and match["name"] == name:
-                if match["edge"] == "start":
-                    first = number + 1
-                else:
-                    last = number - 1
-        if not 0 < first <= last:
-            names = [
-                match["name"]
-                for number in range(1, len(self.lines) + 1)
-                if (match := self.marker(number)) and match["edge"] == "start"
-            ]
-            known = ", ".join(names) or "none"
+            if match := self.marker(number):
+                edges.setdefault(match["name"], {})[match["edge"]] = number
+        if len(edges.get(name, ())) < 2:
+            known = ", ".join(edges) or "none"
             raise SourceError(f"{self.path} has no section {name!r}; it has {known}")
-        return self._trimmed(first, last)
+        first, last = edges[name]["start"], edges[name]["end"]
+        shown = [at for at in range(first + 1, last) if not self.blank(at)]
+        return Piece(shown[0], shown[-1])
 
     def paragraphs(self, name: str) -> list[Piece]:
         """The parts of a section between its blank lines, heads together with what follows."""
         whole = self.section(name)
-        in_head = {number for head in self.heads for number in range(head.first, head.last + 1)}
-        parts: list[Piece] = []
-        start = None
-        for number in range(whole.first, whole.last + 2):
-            ends = number > whole.last or (
-                not self.lines[number - 1].strip() and number not in in_head
-            )
-            if ends and start is not None and number - 1 not in in_head:
-                parts.append(Piece(start, number - 1))
-                start = None
-            elif not ends and start is None:
-                start = number
-        return parts
+
+        def parts(at: int) -> bool:
+            return self.blank(at) and not self.in_heads & {at - 1, at}
+
+        runs = groupby(range(whole.first, whole.last + 1), parts)
+        found = [list(run) for between, run in runs if not between]
+        return [Piece(run[0], run[-1]) for run in found]
 
     def piece(self, name: str, first: int | None = None, last: int | None = None) -> Piece:
         """A section, or its paragraphs `first` to `last`, counted from 1."""
@@ -148,21 +135,9 @@ class File:
 
     def code(self, piece: Piece) -> dict[int, str]:
         """The lines of a piece that compute, by number: no head, no comment, nothing blank."""
-        in_head = {number for head in self.heads for number in range(head.first, head.last + 1)}
-        return {
-            number: text
-            for number in range(piece.first, piece.last + 1)
-            if number not in in_head
-            and (text := self.lines[number - 1].strip())
-            and not text.startswith("#")
-        }
-
-    def _trimmed(self, first: int, last: int) -> Piece:
-        while first < last and not self.lines[first - 1].strip():
-            first += 1
-        while first < last and not self.lines[last - 1].strip():
-            last -= 1
-        return Piece(first, last)
+        texts = {at: self.lines[at - 1].strip() for at in range(piece.first, piece.last + 1)}
+        computes = ((at, text) for at, text in texts.items() if at not in self.in_heads)
+        return {at: text for at, text in computes if text and not text.startswith("#")}
 
 
 def page_of(path: str) -> str:
@@ -177,15 +152,6 @@ def url_of(page: str) -> str:
     ('math/softmax/', 'math/')
     """
     return page.removesuffix(".md").removesuffix("index").rstrip("/") + "/"
-
-
-def name_of(path: str) -> str:
-    """What a reader calls a file.
-
-    >>> name_of("src/softmax_tutorial/matrices.py"), name_of("tests/site/test_site.py")
-    ('softmax_tutorial/matrices.py', 'tests/site/test_site.py')
-    """
-    return path.removeprefix(f"{LIBRARY}/").removeprefix("src/")
 
 
 def link(path: str, line: int) -> str:
@@ -279,27 +245,37 @@ def stamp(root: Path, *patterns: str) -> tuple[tuple[Path, int], ...]:
     return tuple((path, path.stat().st_mtime_ns) for path in files)
 
 
-def forget() -> None:
-    """Look at the files again at the next `stamp`."""
-    stamp.cache_clear()
+forget = stamp.cache_clear
+
+
+def kept(*patterns: str) -> Callable[[Callable[[Path], T]], Callable[..., T]]:
+    """Keep what a function makes of a root, until a file that the patterns match has changed."""
+
+    def of(make: Callable[[Path], T]) -> Callable[..., T]:
+        made: dict[Path, tuple[tuple, T]] = {}
+
+        @wraps(make)
+        def load(root: Path | str = ".") -> T:
+            root = Path(root).resolve()
+            now = stamp(root, *patterns)
+            if root not in made or made[root][0] != now:
+                made[root] = now, make(root)
+            return made[root][1]
+
+        return load
+
+    return of
 
 
 @lru_cache(maxsize=256)
 def _read(root: Path, path: str, stamp: int) -> File:
     text = (root / path).read_text("utf8")
-    tree = ast.parse(text)
     heads = []
-    for node in _functions(tree.body):
+    for node in _functions(ast.parse(text).body):
         if ast.get_docstring(node) is not None:
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            heads.append(Head(first, node.body[0].end_lineno or first, _summary(node)))
-    heads.sort(key=lambda head: head.first)
-    functions = {
-        node.name: node.lineno
-        for node in tree.body
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
-    }
-    return File(path, tuple(text.splitlines()), tokens(text), tuple(heads), functions)
+            heads.append(Piece(first, node.body[0].end_lineno or first, _summary(node)))
+    return File(path, tuple(text.splitlines()), tokens(text), tuple(sorted(heads)))
 
 
 def read(path: str, root: Path | str = ".") -> File:
@@ -318,22 +294,3 @@ def changed(mine: File, section: str, other: File) -> set[int]:
         at for _, first, size in matcher.get_matching_blocks() for at in range(first, first + size)
     }
     return {number for at, number in enumerate(new) if at not in kept}
-
-
-@lru_cache(maxsize=4)
-def _shown_on(root: Path, stamp: tuple) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for page, _ in stamp:
-        text = (root / "docs" / page).read_text("utf8")
-        paths = [match["path"] for match in DIRECTIVE.finditer(text)]
-        paths += [match["path"] for match in _INCLUDED.finditer(text)]
-        for path in dict.fromkeys(paths):
-            found.setdefault(path, []).append(page)
-    return found
-
-
-def shown_on(root: Path | str, pages: list[str]) -> dict[str, list[str]]:
-    """The pages, of those given, that show parts of each file."""
-    root = Path(root).resolve()
-    stamps = tuple((page, (root / "docs" / page).stat().st_mtime_ns) for page in pages)
-    return _shown_on(root, stamps)

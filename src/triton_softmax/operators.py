@@ -481,7 +481,7 @@ def _modified_backward(ctx, dy, _):
         if of_sink:
             total, share = total.unsqueeze(dim), share.unsqueeze(dim)
     found: list[Any] = [dx.to(ctx.in_dtype)] + [None] * 12
-    # eq: maps-sink-gradient
+    # eq: modifiers-sink-gradient
     dsink = -share * total if of_sink else None
     for i, t, like, wanted in zip((1, 4, 7), (dscale, dz, dsink), ctx.like, ctx.needs):
         if wanted:

@@ -21,16 +21,23 @@ from softmax_bench.compilation import choose
 from softmax_bench.report import best_peer, by_case
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site import kernel_map, rendered
-from softmax_site.benchmarks import bookkeeping, notice, quoted
+from softmax_site.benchmarks import bookkeeping, quoted
 from softmax_site.benchmarks.charts import Column, Series, over_columns
 from softmax_site.benchmarks.data import DATA, REASONS, anchor, newest, shape_words
-from softmax_site.benchmarks.page import ASSETS, Measured, measured_by
-from softmax_site.benchmarks.render import render
+from softmax_site.benchmarks.page import (
+    ASSETS,
+    Measured,
+    briefly,
+    measured_by,
+    notices,
+    warnings,
+)
 from softmax_site.benchmarks.rungs import HEADLINES, Rung, headline
-from softmax_site.benchmarks.tables import Columns, Reasons, heat_map
+from softmax_site.benchmarks.tables import Columns, Reasons, heat_map, share_of
 from softmax_site.benchmarks.values import QuoteError, filled
-from softmax_site.benchmarks.views import INPUTS, SUITES, full_table, gap_share, share_of
-from softmax_site.benchmarks.words import PAGES, reason_groups
+from softmax_site.benchmarks.views import INPUTS, SUITES, full_table, gap_share
+from softmax_site.benchmarks.words import page_of as page_of_suite
+from softmax_site.benchmarks.words import reason_groups
 
 ROOT = Path(__file__).resolve().parents[2]
 ON_THE_MAP = {entry.kernel for entry in kernel_map.entries(ROOT) if entry.group == "geometries"}
@@ -47,7 +54,7 @@ def put(root: Path, made: dict, name: str = "made.json") -> Path:
 def made(tmp_path_factory):
     root = tmp_path_factory.mktemp("repository")
     put(root, data())
-    return render(root)
+    return rendered.measurements(root)
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +82,11 @@ def test_the_committed_data_keep_to_the_schema_and_hold_one_row_a_line():
 
 def test_rendering_is_stable(tmp_path, made):
     put(tmp_path, data())
-    assert render(tmp_path) == made
+    assert rendered.measurements(tmp_path) == made
 
 
 def test_without_data_the_pages_say_so(tmp_path):
-    there = render(tmp_path).fragments
+    there = rendered.measurements(tmp_path).fragments
     assert there["origin-forward"].text == there["bench-rung-naive"].text == "Not measured yet.\n"
 
 
@@ -113,13 +120,17 @@ def test_every_include_of_the_pages_is_rendered_and_every_measurement_is_include
     assert not {name for name in there - named if not OFFERED.match(name)}
 
 
+NO_SPEEDS = {"machine.gpu", "rounding", "checks", "checks_passed"}
+"""What pages quote that no GPU was timed for."""
+
+
 def test_a_page_with_numbers_says_what_was_measured_when():
     """In the line that carries the notices; the others have a fragment with notices of its own."""
     for page in (ROOT / "docs").rglob("*.md"):
         text = re.sub("`[^`]*`", "", page.read_text("utf8"))
         if "{{ " in text:
-            if set(re.findall(r"\{\{ ([\w.]+)", text)) == {"machine.gpu"}:
-                continue  # a name, and no number
+            if set(re.findall(r"\{\{ ([\w.]+)", text)) <= NO_SPEEDS:
+                continue
             names = re.findall(r"^ *\[\[rendered (.+)\]\]$", text, re.M)
             there = rendered.load(ROOT).fragments
             assert any(there[name].measured for name in names), page
@@ -176,17 +187,17 @@ def test_every_row_is_in_the_csv_of_its_page_and_every_case_in_its_table(made):
 
 def test_every_cell_opens_a_row_that_is_there(made):
     """Links that are HTML already, which the strict build does not follow."""
-    suites = {
-        f"/benchmarks/{page}/": [s for s in PAGES if PAGES[s] == page] for page in PAGES.values()
-    }
+    suites: dict[str, list[str]] = {}
+    for suite in SUITES:
+        suites.setdefault(f"/benchmarks/{page_of_suite(suite)}/", []).append(suite)
     followed = 0
-    for there in (made, render(ROOT)):
-        ids = {s: set(re.findall(r'\bid="([^"]+)"', page_of(there, s))) for s in PAGES}
+    for there in (made, rendered.measurements(ROOT)):
+        ids = {s: set(re.findall(r'\bid="([^"]+)"', page_of(there, s))) for s in SUITES}
         for name, fragment in there.fragments.items():
             own = set(re.findall(r'\bid="([^"]+)"', fragment.text))
             for link in re.findall(r'href="([^"]*#[^"]+)"', fragment.text):
                 page, _, target = link.partition("#")
-                places = suites[page] if page else [s for s in PAGES if s in name.split("-")]
+                places = suites[page] if page else [s for s in SUITES if s in name.split("-")]
                 assert target in own or any(target in ids[s] for s in places), f"{name}: {link}"
                 followed += 1
     assert followed > 1000
@@ -270,7 +281,7 @@ def test_reasons_that_differ_in_numbers_alone_are_one():
 
 
 def test_the_reasons_on_the_page_of_the_environment_are_few():
-    assert render(ROOT).fragments["bench-reasons"].text.count("<tr>") <= 20
+    assert rendered.measurements(ROOT).fragments["bench-reasons"].text.count("<tr>") <= 20
 
 
 def test_a_copy_that_is_slow_itself_is_no_baseline():
@@ -412,7 +423,7 @@ def test_the_newest_file_is_shown(tmp_path):
     for r in new["rows"]:
         r["utc"] = "2026-12-01T00:00:00Z"
     put(tmp_path, new, "b.json")
-    there = render(tmp_path).fragments
+    there = rendered.measurements(tmp_path).fragments
     assert "New GPU" in there["origin-host_time"].text
     listed = "[a.json](data/a.json), [b.json](data/b.json) (shown)"
     assert listed in there["bench-files"].text
@@ -475,7 +486,7 @@ def test_missed_targets_keep_number_and_reason(tmp_path):
     made = data(("compiles",))
     put(tmp_path, made)
     (tmp_path / REASONS).write_text('{"compiles/*float16*": "made up to miss"}')
-    there = render(tmp_path).fragments
+    there = rendered.measurements(tmp_path).fragments
     text = there["bench-targets"].text + there["targets-missed"].text
     assert (
         ">▼ 32 kernels<" in text
@@ -495,39 +506,39 @@ def measured(changed: int = 0) -> Measured:
 
 
 def test_fresh_numbers_of_unchanged_launches_need_no_notice():
-    assert notice.notices(measured(), datetime(2026, 11, 21, tzinfo=UTC)) == []
+    assert notices(measured(), datetime(2026, 11, 21, tzinfo=UTC)) == []
 
 
 def test_changed_launches_are_counted_with_the_day_of_measurement():
-    ((title, text),) = notice.notices(measured(3), datetime(2026, 11, 21, tzinfo=UTC))
+    ((title, text),) = notices(measured(3), datetime(2026, 11, 21, tzinfo=UTC))
     assert title == "Changed since measured on 2026-11-20" and "3 of the 7 calls" in text
 
 
 def test_numbers_older_than_ninety_days_say_so():
     day = datetime(2026, 11, 20, 20, tzinfo=UTC)
-    assert notice.notices(measured(), day + timedelta(days=90)) == []
-    ((title, text),) = notice.notices(measured(), day + timedelta(days=91))
+    assert notices(measured(), day + timedelta(days=90)) == []
+    ((title, text),) = notices(measured(), day + timedelta(days=91))
     assert title == "Measured long ago" and "91 days" in text
 
 
 def test_the_notice_is_a_warning_above_the_text(monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795200000")
-    text = "Before.\n\n" + notice.markdown(measured(1)) + "After."
+    text = "Before.\n\n" + warnings(measured(1)) + "After."
     html = markdown.markdown(text, extensions=["admonition"])
     assert (
-        '<div class="admonition warning">' in html
+        '<div class="admonition warning" data-search-exclude>' in html
         and "Changed since measured on 2026-11-20" in html
     )
     assert "<p>After.</p>" in html
-    assert notice.markdown(measured()) == ""
+    assert warnings(measured()) == ""
 
 
 def test_a_number_beside_a_title_says_in_a_word_that_the_code_has_changed(made, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795200000")
     text, fresh, brief = made.fragments["reaches-two_loops"]
-    assert brief and notice.briefly(text, fresh) == text
+    assert brief and briefly(text, fresh) == text
     stale = fresh._replace(changed=1)
-    assert ", before the last change</span>" in notice.briefly(text, stale)
+    assert ", before the last change</span>" in briefly(text, stale)
 
 
 def test_a_call_that_launches_something_else_is_marked_and_listed(made, tmp_path):
@@ -624,7 +635,6 @@ def test_the_report_counts_by_state_and_module(tmp_path, capsys):
     )
     assert loaded["failures"] == ["tests.gpu.test_a::test_two"]
     assert "1 passed, 1 failed, 1 skipped" in capsys.readouterr().out
-    assert "* `tests.gpu.test_a::test_two`" in bookkeeping.gpu_tests_text(made_report())
 
 
 def test_the_page_names_the_commit_of_the_gpu_tests(tmp_path, monkeypatch):
@@ -634,6 +644,7 @@ def test_the_page_names_the_commit_of_the_gpu_tests(tmp_path, monkeypatch):
     path.write_text(gpu_report.text(made_report()))
     fragment = bookkeeping.gpu_tests_fragment(tmp_path)
     assert "commit `0123456789`" in fragment.text
+    assert "* `tests.gpu.test_a::test_two`" in fragment.text
     assert fragment.measured == Measured(made_report()["utc"])
 
 

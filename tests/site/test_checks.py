@@ -9,29 +9,22 @@ import pytest
 
 import counting
 from site_build import ROOT
-from softmax_site import checks
+from softmax_site.benchmarks import quoted
+from softmax_site.benchmarks.values import filled
+
+PAGE = (ROOT / "docs/reference/verified.md").read_text("utf8")
 
 
-def test_every_kind_of_check_has_words():
+def test_every_kind_of_check_is_in_the_table():
     kinds = {*counting.FOLDERS.values(), "gpu", "browser", "sessions", "programs", "docstrings"}
-    assert kinds == set(checks.WORDS)
+    assert kinds == set(re.findall(r"checks\[(\w+)\]\[passed\]", PAGE))
 
 
-def test_without_a_run_the_page_says_so(tmp_path):
-    assert "No whole run" in checks.table(tmp_path)
-
-
-def test_the_table_adds_up(tmp_path):
-    path = tmp_path / checks.COUNTS
-    path.parent.mkdir(parents=True)
-    counts = {
-        "equations": {"passed": 1200, "skipped": 0},
-        "gpu": {"passed": 0, "skipped": 7},
-    }
-    path.write_text(json.dumps(counts))
-    text = checks.table(tmp_path)
-    assert "passed 1,200 checks" in text and "| 1,200 | – | equations" in text
-    assert "| 0 | 7 | tests that need a GPU |" in text
+def test_the_table_adds_up():
+    names = quoted.load(ROOT)
+    counts = json.loads((ROOT / quoted.CHECKS).read_text("utf8"))
+    assert names["checks_passed"] == sum(each["passed"] for each in counts.values())
+    assert filled("{{ checks[gpu][skipped] }}", names, bare=True) == f"{counts['gpu']['skipped']:,}"
 
 
 RUN = """
@@ -64,7 +57,6 @@ def test_a_whole_run_writes_what_passed(pytester, monkeypatch, chosen):
 
 
 def test_every_file_that_the_page_names_exists():
-    page = (ROOT / "docs/reference/verified.md").read_text("utf8")
-    named = set(re.findall(r"`(tests/[\w/]+\.py)`", page))
+    named = set(re.findall(r"`(tests/[\w/]+\.py)`", PAGE))
     assert len(named) > 10
     assert not [path for path in named if not (ROOT / path).is_file()]

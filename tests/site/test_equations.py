@@ -1411,7 +1411,7 @@ def maps_of(x, scale=0.7, cap=2.0):
     return cap * np.tanh(scale * x / cap)
 
 
-def test_maps_definition():
+def test_modifiers_definition():
     """The cap bends what is large, and leaves what is small; without one there is only the
     scale."""
     for x, bias in rows_with(1):
@@ -1425,7 +1425,7 @@ def test_maps_definition():
         close(softmax(mapped), probabilities.numpy())
 
 
-def test_maps_masked():
+def test_modifiers_masked():
     """Softmax of what is kept, and 0 elsewhere, is softmax with −∞ in the other places."""
     for x, random in rows_with(1, n_min=2):
         kept = random > np.median(random)
@@ -1435,7 +1435,7 @@ def test_maps_masked():
         close(softmax_of(np.where(kept, x, -math.inf)), y)
 
 
-def test_maps_sink():
+def test_modifiers_sink():
     """The pair with the sink merged in is that of the row with one more element."""
     for x in rows():
         for sink in (-3.0, 0.0, x.max() + 1.0):
@@ -1445,7 +1445,7 @@ def test_maps_sink():
             same_pair((m, d), merge((sink, 1.0), pair(x)))
 
 
-def test_maps_sink_share():
+def test_modifiers_sink_share():
     """The share of the sink is what the others leave."""
     for x in rows():
         for sink in (-3.0, 0.0, x.max()):
@@ -1465,7 +1465,7 @@ def test_softcap_derivative():
         close(4 * 0.7 * e / (1 + e) ** 2, by_steps)
 
 
-def test_maps_scale_gradient():
+def test_modifiers_scale_gradient():
     """The gradient at the scale is a sum over the row."""
     for x, dy in rows_with(1):
         dz = gradient(lambda z, dy=dy: (torch.softmax(z, 0) * torch.tensor(dy)).sum(), maps_of(x))
@@ -1478,7 +1478,7 @@ def test_maps_scale_gradient():
         close(np.sum(dz * (1 - np.tanh(0.7 * x / 2.0) ** 2) * x), wanted, atol=1e-12)
 
 
-def test_maps_sink_gradient():
+def test_modifiers_sink_gradient():
     """Minus the sink's share of the inner product."""
     for x, dy in rows_with(1):
         y = softmax_of(np.append(x, 0.3))

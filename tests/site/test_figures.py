@@ -14,9 +14,9 @@ import torch
 from browser import DESKTOP, HEIGHT, PHONE
 from site_build import ROOT
 from softmax_bench import traffic
+from softmax_site.benchmarks.rungs import LADDER
 from softmax_site.computed import split_rows_trace
 from softmax_site.figures import moving
-from softmax_site.figures.moved import LADDER
 from softmax_tutorial import reference
 from triton_softmax.config import Device, Traits
 from triton_softmax.config.choose import row_tile

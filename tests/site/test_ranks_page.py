@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from softmax_site.benchmarks import notice, ranks
+from softmax_site.benchmarks import page, ranks
 from softmax_site.benchmarks.page import NOT_MEASURED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -170,6 +170,6 @@ def test_a_changed_library_is_said():
     """Of calls that launch something else today a notice stands above."""
     measured = ranks.compared(ranks.read(ROOT), ranks.SOFTMAX).measured._replace(changed=0)
     day = datetime.strptime(measured.utc, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-    assert not notice.notices(measured, day)
-    ((title, _),) = notice.notices(measured._replace(changed=1), day)
+    assert not page.notices(measured, day)
+    ((title, _),) = page.notices(measured._replace(changed=1), day)
     assert "Changed since" in title

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from browser import PHONE
+from browser import PHONE, ROOT
 from softmax_playground.checker.exercise_checks import EXERCISES
 from softmax_site import practice
 from softmax_site.which_kernel import answer, page
@@ -122,8 +122,8 @@ def checked(view, name: str) -> str:
 def test_exercises_are_solved_in_the_page_and_remembered(tab):
     view = tab.open("practice/index").view
     assert "0 of 18 solved" in view.locator(".exercise-progress").inner_text()
-    for which, names in practice.PAGES.items():
-        tab.open(f"practice/{which}")
+    for which, names in practice.pages(ROOT).items():
+        tab.open(which.removesuffix(".md"))
         assert view.locator(".exercise").count() == len(names)
         for name in names:
             assert checked(view, name).startswith("✗"), name

@@ -15,6 +15,7 @@ import torch
 from kernel_cases import launched
 from site_build import ROOT
 from softmax_site.benchmarks.data import newest
+from softmax_site.benchmarks.words import kernel_words
 from softmax_site.which_kernel import answer as planner
 from softmax_site.which_kernel import page
 from triton_softmax import arguments, plan
@@ -112,7 +113,7 @@ def told(made) -> tuple:
         )
         for launch in getattr(made, "launches", ())
     ]
-    names = {page._kernel(name) for name in launched(made)}
+    names = {kernel_words({"kernels": [name]}, "_") for name in launched(made)}
     return names, launches, around
 
 
@@ -275,7 +276,8 @@ def test_times_are_measured_or_said_to_be_guessed():
     other = planner.answer(same | {"shape": [row["shape"][0], 5000]}, rows)["time"]
     assert other["far"] > 0 and other["near"]
     assert planner.answer(same | {"out_dtype": "float64"}, rows)["time"] is None
-    assert page.guessing(rows).count("nine in ten within") == 2
+    near, far = page.guesses(data).near, page.guesses(data).far
+    assert near.half < far.half and near.half < near.most and near.count + far.count <= len(rows)
 
 
 def test_measured_kernels_are_those_that_the_planner_names():

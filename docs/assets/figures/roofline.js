@@ -7,7 +7,7 @@ const NAMES = {
   strided: "strided", split_strided: "split strided", two_pass: "strided loops", torch: "PyTorch",
 };
 
-/** What was measured of each kernel at this length, or of its strands at the nearest. */
+/** What was measured of each kernel at this length, or of its columns at the nearest. */
 function measured({ way, dtype, length }, { points }) {
   const near = (each) => Math.abs(Math.log(each[2] / length));
   const rows = points.filter((each) => each[0] === way && each[1] === dtype);

@@ -1,4 +1,4 @@
-/* Tiles over neighbouring strands, and the sectors of 32 bytes that each line of a tile touches. */
+/* Tiles over neighbouring columns, and the sectors of 32 bytes that each line of a tile touches. */
 import { fixed, line, rect, svg, text } from "./moving.js";
 
 const ALONG = 6;
@@ -7,8 +7,8 @@ export default {
   start: () => ({ across: 24, wide: 8, size: 4 }),
 
   controls: () => [
-    { kind: "slider", key: "across", label: "strands", min: 4, max: 32, step: 1 },
-    { kind: "choice", key: "wide", label: "strands of a tile", options: [[1, "1"], [2, "2"], [4, "4"], [8, "8"], [16, "16"]] },
+    { kind: "slider", key: "across", label: "columns", min: 4, max: 32, step: 1 },
+    { kind: "choice", key: "wide", label: "columns of a tile", options: [[1, "1"], [2, "2"], [4, "4"], [8, "8"], [16, "16"]] },
     { kind: "choice", key: "size", label: "elements", options: [[4, "32 bits"], [2, "16 bits"]] },
   ],
 
@@ -47,9 +47,9 @@ export default {
         parts.push(line(left + at * cell - 1, top + down * tall - 2, left + at * cell - 1, top + down * tall + tall - 1, "ink sector"));
       }
     }
-    return [svg(width, top + ALONG * tall + 4, `${across} strands of ${ALONG} elements in tiles of ${wide} strands: ${programs} programs touch ${sectors} sectors of 32 bytes and use ${fixed(100 * share, 0)} % of them.`, parts)];
+    return [svg(width, top + ALONG * tall + 4, `${across} columns of ${ALONG} elements in tiles of ${wide} columns: ${programs} programs touch ${sectors} sectors of 32 bytes and use ${fixed(100 * share, 0)} % of them.`, parts)];
   },
 
   says: ({ wide }, { programs, sectors, bytes, moved, share }) =>
-    `${programs} program${programs > 1 ? "s" : ""} of ${wide} strand${wide > 1 ? "s" : ""}. Their lines touch ${sectors} sectors, ${moved} bytes, for ${bytes} bytes that are wanted: ${fixed(100 * share, 0)} % of what memory would move is used, if no cache helps.`,
+    `${programs} program${programs > 1 ? "s" : ""} of ${wide} column${wide > 1 ? "s" : ""}. Their lines touch ${sectors} sectors, ${moved} bytes, for ${bytes} bytes that are wanted: ${fixed(100 * share, 0)} % of what memory would move is used, if no cache helps.`,
 };

@@ -6,9 +6,7 @@ stand in the pages themselves and take their numbers by name.
 * `words`, `tables`, `charts`: how a verdict, a table and a chart are written;
 * `views`: the tables and charts of each suite; `rungs`, `ranks`, `tuning`, `bookkeeping`: those of
   kernels, of several GPUs, of the constants, and of targets, machines and tests;
-* `page`: what a page includes; `export`: CSV; `render`: all of it by name;
-* `notice`: what a reader must know when numbers are old or the code has changed.
+* `page`: what a page includes, and what a reader must know when numbers are old.
 
-Everything but `notice` depends on the committed data alone: not on the date, and not on the kernels
-as they stand now.
+Everything depends on the committed data alone, but for what is said of their age.
 """

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import json
 from html import escape
 from pathlib import Path
 
 from softmax_bench import gpu_report, replay, targets
 from softmax_bench.roster import CHOOSER, label_of
-from softmax_site.benchmarks.data import DATA, case_words, n_cols, of_suite, runs_used, time_text
-from softmax_site.benchmarks.page import (
-    NOT_MEASURED,
-    Fragment,
-    Measured,
-    block,
-    measured_by,
-    origin,
+from softmax_site.benchmarks.data import (
+    DATA,
+    case_words,
+    n_cols,
+    of_suite,
+    read,
+    runs_used,
+    time_text,
 )
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, origin, shown
 from softmax_site.benchmarks.quoted import of_rows
-from softmax_site.benchmarks.tables import Row, of_copy, share_text, table
+from softmax_site.benchmarks.tables import Row, share_of, share_text, table
 from softmax_site.benchmarks.views import HOST_CALLS
-from softmax_site.benchmarks.words import link, reason_groups, verdict
+from softmax_site.benchmarks.words import link, marked, reason_groups, verdict
 
 TESTS = "docs/benchmarks/gpu-tests.json"
 SANITIZER = "docs/benchmarks/sanitizer/run.json"
 
 
+def _ours(data: dict) -> dict[str, dict]:
+    """Our rows by case."""
+    return {row["case"]: row for row in data["rows"] if row["provider"] == CHOOSER}
+
+
 def targets_fragment(data: dict) -> Fragment:
     """The targets, met and missed."""
-    found = targets.cells(data["rows"])
-    of_case = {row["case"]: row for row in data["rows"] if row["provider"] == CHOOSER}
-    wanted: dict[tuple[str, str], list[targets.Cell]] = {}
-    for cell in found:
+    of_case, wanted = _ours(data), {}
+    for cell in targets.cells(data["rows"]):
         wanted.setdefault((cell.regime, cell.asked), []).append(cell)
     body = []
     for (regime, asked), cells in sorted(wanted.items(), key=lambda item: _place(item[0][0])):
@@ -47,15 +50,15 @@ def targets_fragment(data: dict) -> Fragment:
         if mean is not None:
             asked = f"geometric mean over {name} at least {least}"
             tick = _tick(mean >= least, f"{mean:.2f}")
-            lowest = f"lowest {low:.2f}"
-            body.append(["forward, backward and few rows", tick, asked, lowest, f"{cases} cases"])
+            where = [f"lowest {low:.2f}", f"{cases} cases"]
+            body.append(["forward, backward and few rows", tick, asked, *where])
     head = ["calls", "met", "asked for", "worst", "where"]
-    return Fragment(block(table(head, body, 5)) + "\n", measured_by(list(of_case.values())))
+    return shown(table(head, body, 5), list(of_case.values()))
 
 
 def missed_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
     """The cells that missed, worst first, gathered below the reasons that they share."""
-    of_case = {row["case"]: row for row in data["rows"] if row["provider"] == CHOOSER}
+    of_case = _ours(data)
     missed = [cell for cell in targets.cells(data["rows"]) if not cell.met]
     by_reason: dict[str, list[targets.Cell]] = {}
     for cell in sorted(missed, key=lambda cell: cell.margin):
@@ -65,9 +68,9 @@ def missed_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
     for reason, cells in by_reason.items():
         body.append(Row([escape(reason)], kind="why"))
         for cell in cells:
-            reached = f'<span class="behind">▼ {cell.reached}</span>'
             name = escape(cell.case).replace("/", "/<wbr>")
             case = f'<code class="case">{name}</code>'
+            reached = marked("behind", cell.reached)
             body.append(Row([_where(of_case[cell.case]), reached, cell.asked, case]))
     head = ["where", "reached", "asked for", "name in the data"]
     return Fragment(f"{block(table(head, body, 4))}\n\n{origin(data, list(of_case.values()))}")
@@ -88,7 +91,7 @@ def weak_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
             picked.append(without_gaps.slowest)
         for row, group in {each.row["case"]: (each.row, each.group) for each in picked}.values():
             why = targets.reason_for(row["case"], reasons) or "not explained yet"
-            body.append([_where(row), verdict(group), share_text(of_copy(group)), escape(why)])
+            body.append([_where(row), verdict(group), share_text(share_of(group)), escape(why)])
     head = ["where", "against the best other", "of a copy", "why, as far as we know"]
     return Fragment(block(table(head, body, 2, also=(3,)), hidden=False) + "\n")
 
@@ -137,10 +140,9 @@ def environment_fragment(data: dict) -> Fragment:
     """The machines and versions."""
     names = runs_used(data, data["rows"])
     environments = [data["environments"][name] for name in names]
-    body = []
-    for key, title in FIELDS.items():
-        values = [env[key] for env in environments]
-        body.append([title, *(f"{v:,}" if isinstance(v, int) else _value(key, v) for v in values)])
+    body = [
+        [title, *(_value(key, env[key]) for env in environments)] for key, title in FIELDS.items()
+    ]
     for peer in dict.fromkeys(peer for env in environments for peer in env["peers"]):
         versions = (env["peers"].get(peer) or "not installed" for env in environments)
         body.append([label_of(peer), *versions])
@@ -149,7 +151,7 @@ def environment_fragment(data: dict) -> Fragment:
         suites[row["environment"]][row["suite"].replace("_", " ")] = None
     body.append(["measured in it", *map(", ".join, suites.values())])
     heads = ["", *(f"run {at}" for at in range(1, len(names) + 1))]
-    return Fragment(block(table(heads, body, len(heads))) + "\n", measured_by(data["rows"]))
+    return shown(table(heads, body, len(heads)), data["rows"])
 
 
 def files_fragment(root: Path, path: Path) -> Fragment:
@@ -171,7 +173,7 @@ def launched_fragment(root: Path) -> Fragment:
 
 
 def _value(key: str, value) -> str:
-    text = escape(str(value))
+    text = f"{value:,}" if isinstance(value, int) else escape(str(value))
     return f"<code>{text[:12]}</code>" if key == "commit" else text
 
 
@@ -183,41 +185,32 @@ def reasons_fragment(data: dict) -> Fragment:
     lines = []
     for (provider, state), items in merged.items():
         rows = [row for _, some in items for row in some]
-        lengths = [n_cols(row) for row in rows]
+        lengths = sorted(map(n_cols, rows))
         suites = dict.fromkeys(row["suite"].replace("_", " ") for row in rows)
         said = "<br>".join(f"<q>{escape(reason)}</q>" for reason, _ in items)
-        span = f"{min(lengths):,} … {max(lengths):,}"
+        span = f"{lengths[0]:,} … {lengths[-1]:,}"
         counted = f"{state.replace('_', ' ')}, {len(rows)} rows"
         lines.append([label_of(provider), counted, said, ", ".join(suites), span])
-    return Fragment(block(table(["who", "state", "what it said", "where", "lengths"], lines, 5)))
+    return shown(table(["who", "state", "what it said", "where", "lengths"], lines, 5))
 
 
 def gpu_tests_fragment(root: Path) -> Fragment:
     """The last run of the GPU tests in a sentence and by module, with what the code was then."""
-    path = root / TESTS
-    if not path.is_file():
+    data = read(root, TESTS)
+    if data is None:
         return Fragment("No run of the GPU tests is recorded yet.\n")
-    data = json.loads(path.read_text(encoding="utf-8"))
-    return Fragment(gpu_tests_text(data), Measured(data["utc"]))
-
-
-def gpu_tests_text(data: dict) -> str:
-    """The run as Markdown."""
-    body = [
-        [f"<code>{name}</code>", *map(str, numbers)] for name, numbers in data["modules"].items()
-    ]
+    body = [[f"<code>{name}</code>", *map(str, counts)] for name, counts in data["modules"].items()]
     counts = block(table(["test module", "passed", "failed", "skipped"], body))
     failed = "".join(f"* `{name}`\n" for name in data["failures"])
     more = f"\n\nFailed:\n\n{failed}" if failed else "\n"
-    return f"{gpu_report.sentence(data)}\n\n{counts}{more}"
+    return Fragment(f"{gpu_report.sentence(data)}\n\n{counts}{more}", Measured(data["utc"]))
 
 
 def sanitizer_fragment(root: Path) -> Fragment:
     """Which code the sanitizer saw, and when."""
-    path = root / SANITIZER
-    if not path.is_file():
+    run = read(root, SANITIZER)
+    if run is None:
         return Fragment("No run of the sanitizer is recorded yet.\n")
-    run = json.loads(path.read_text(encoding="utf-8"))
     text = f"Last run: commit `{run['commit'][:12]}`, {time_text(run['utc'])} UTC.\n"
     return Fragment(text, Measured(run["utc"]))
 

@@ -135,52 +135,35 @@ def over_columns(
     else:
         scale = Scale(rising(max(values), min(values), log), log)
 
-    def x_of(at: int, each: Series) -> float:
-        aside = 0.8 * ((drawn.index(each) + 0.5) / len(drawn) - 0.5) if spread else 0.0
-        return 100 * (at + 0.5 + aside) / len(columns)
+    def tick(value: float) -> str:
+        return f"{value:.0%}".replace("%", " %") if unit == "share" else f"{value:,.0f}"
 
-    def points(each: Series) -> list[tuple[float, float]]:
-        return [
-            (x_of(at, each), 100 - scale(column.values[each.key]))
+    parts, bands = [_grid(scale, tick)], []
+    width, every = 100 / len(columns), max(1, round(len(columns) / 22))
+    for at, column in enumerate(columns):
+        place = {"x": per_cent(at * width), "y": 0, "width": per_cent(width), "height": "100%"}
+        middle = per_cent((at + 0.5) * width)
+        if column.bold and not lines:
+            parts.append(tag("rect", class_="odd", **place))
+        if column.bold or at % every == 0:
+            text = tag("text", escape(column.label), class_="bold" if column.bold else None)
+            parts.append(tag("svg", text, class_="tick", x=middle, y="100%"))
+        there = (s for s in drawn if s.shown and s.key in column.values and s.key in SIGNED)
+        seen = [scale(column.values[s.key]) for s in there]
+        if len(seen) > 1 and not lines and not spread:
+            ends = {"y1": per_cent(100 - min(seen)), "y2": per_cent(100 - max(seen))}
+            parts.append(tag("line", class_="stem", x1=middle, x2=middle, **ends))
+        tip = escape("\n".join(column.tip[:4]), quote=True).replace("\n", "&#10;")
+        href = escape(column.href)
+        bands.append(tag("rect", class_="band", **place, data_tip=tip, data_href=href))
+    for order, each in reversed(list(enumerate(drawn))):
+        aside = 0.8 * ((order + 0.5) / len(drawn) - 0.5) if spread else 0.0
+        found = [
+            ((at + 0.5 + aside) * width, 100 - scale(column.values[each.key]))
             for at, column in enumerate(columns)
             if each.key in column.values
         ]
-
-    parts = [
-        _grid(
-            scale,
-            lambda value: f"{value:.0%}".replace("%", " %") if unit == "share" else f"{value:,.0f}",
-        )
-    ]
-    width, every = 100 / len(columns), max(1, round(len(columns) / 22))
-    for at, column in enumerate(columns):
-        if column.bold and not lines:
-            place = {"x": per_cent(at * width), "width": per_cent(width)}
-            parts.append(tag("rect", class_="odd", **place, y=0, height="100%"))
-        if column.bold or at % every == 0:
-            text = tag("text", escape(column.label), class_="bold" if column.bold else None)
-            parts.append(tag("svg", text, class_="tick", x=per_cent((at + 0.5) * width), y="100%"))
-        seen = [
-            scale(column.values[s.key])
-            for s in drawn
-            if s.shown and s.key in column.values and s.key in SIGNED
-        ]
-        if len(seen) > 1 and not lines and not spread:
-            x = per_cent((at + 0.5) * width)
-            parts.append(
-                tag(
-                    "line",
-                    class_="stem",
-                    x1=x,
-                    x2=x,
-                    y1=per_cent(100 - min(seen)),
-                    y2=per_cent(100 - max(seen)),
-                )
-            )
-    for order, each in reversed(list(enumerate(drawn))):
-        side = "" if spread or lines else (" left", " right")[order % 2]
-        found = points(each)
-        content = ""
+        side, content = "" if spread or lines else (" left", " right")[order % 2], ""
         if lines:
             path = " ".join(f"{x:.2f},{y:.2f}" for x, y in found)
             line = tag("polyline", class_=SIGNED.get(each.key, "other"), points=path)
@@ -190,12 +173,6 @@ def over_columns(
         parts.append(tag("g", content, data_series=each.key, class_=None if each.shown else "off"))
     if not spread:
         parts.append(_labels(drawn, columns[-1], scale))
-    for at, column in enumerate(columns):
-        tip = escape("\n".join(column.tip[:4]), quote=True).replace("\n", "&#10;")
-        place = {"x": per_cent(at * width), "y": 0, "width": per_cent(width), "height": "100%"}
-        parts.append(
-            tag("rect", class_="band", **place, data_tip=tip, data_href=escape(column.href))
-        )
     keys = ""
     for each in drawn:
         sample = tag("svg", mark(each.key, 50, 50), class_="key", aria_hidden="true")
@@ -204,7 +181,7 @@ def over_columns(
             f'data-series="{each.key}">{sample}{escape(each.label)}</button>'
         )
     longest = max(len(column.label) for column in columns)
-    picture = tag("svg", "\n".join(parts), role="img", aria_label=escape(alt))
+    picture = tag("svg", "\n".join(parts + bands), role="img", aria_label=escape(alt))
     name = escape(title)
     return (
         f'<div class="plot{" lines" if lines else ""}">\n<p class="plot-title">{name}</p>\n'
@@ -236,10 +213,8 @@ def _labels(drawn: Sequence[Series], last: Column, scale: Scale) -> str:
 
 
 def _framed(title: str, rest: str, css: str, height: int, parts: Iterable[str]) -> str:
-    alt = escape(f"{title}. {rest}")
-    picture = tag(
-        "svg", "\n".join(parts), role="img", aria_label=alt, style=f"height: {height + 30}px"
-    )
+    said = {"role": "img", "aria_label": escape(f"{title}. {rest}")}
+    picture = tag("svg", "\n".join(parts), **said, style=f"height: {height + 30}px")
     return f'<div class="{css}"><p class="plot-title">{escape(title)}</p>{picture}</div>'
 
 
@@ -286,17 +261,12 @@ def scatter(
     of lengths ends at the power `longest` of two."""
     height = 280
     across = Scale([2.0**power for power in range(1, longest + 1)], log=True)
-    up = Scale(
-        [2.0**power for power in range(*(round(math.log2(end)) for end in ends))] + [ends[1]],
-        log=True,
-    )
+    first, last = (round(math.log2(end)) for end in ends)
+    up = Scale([2.0**power for power in range(first, last + 1)], log=True)
     parts = [_grid(up, lambda tick: f"{tick:g} ×")]
     for length, factor, words, behind in points:
-        x, y, said = (
-            per_cent(across(length)),
-            per_cent(100 - up(factor)),
-            tag("title", escape(words)),
-        )
+        x, y = per_cent(across(length)), per_cent(100 - up(factor))
+        said = tag("title", escape(words))
         if behind:
             triangle = tag("path", said, class_="behind", d="M-5 -4h10l-5 9z")
             parts.append(tag("svg", triangle, x=x, y=y, class_="at"))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from softmax_bench import replay
+from softmax_bench.report import by_case
+from softmax_bench.roster import CHOOSER
+from softmax_site import source
 
 DATA = "docs/benchmarks/data"
 
 REASONS = "docs/benchmarks/reasons.json"
+"""Why a target is missed, by pattern of cases."""
 
 DIRECTIONS = ("forward", "backward", "forward_grad", "forward_backward")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -20,36 +24,27 @@ RENAMED = re.compile(r"\bstrided_loops(?=_kernel\b)")
 """What the kernel of two passes was called in earlier measurements."""
 
 
-def newest(root: Path) -> tuple[Path, dict] | None:
+@source.kept(f"{DATA}/*.json", replay.FILE)
+def newest(root: Path) -> tuple[Path | None, dict]:
     """The data file with the latest measurement, to be read alone, with a mark on calls that launch
-    something else today; None without data. A test validates the files."""
-    files = [*sorted((root / DATA).glob("*.json")), root / replay.FILE]
-    stamp = tuple((path, path.stat().st_mtime_ns) for path in files if path.is_file())
-    return _newest(root, stamp)
-
-
-@lru_cache(maxsize=2)
-def _newest(root: Path, stamp: tuple[tuple[Path, int], ...]) -> tuple[Path, dict] | None:
-    loaded = [
-        (path, json.loads(RENAMED.sub("two_pass", path.read_text(encoding="utf-8"))))
-        for path, _ in stamp
-        if path != root / replay.FILE
-    ]
-    loaded = [(path, data) for path, data in loaded if data["rows"]]
-    changed = replay.read(root).changed
+    something else today; no rows without a file. A test validates the files."""
+    paths = sorted((root / DATA).glob("*.json"))
+    texts = ((path, RENAMED.sub("two_pass", path.read_text("utf8"))) for path in paths)
+    loaded = [(path, data) for path, text in texts if (data := json.loads(text))["rows"]]
     if not loaded:
-        return None
+        return None, {"rows": [], "environments": {}}
     path, data = max(loaded, key=lambda item: max(row["utc"] for row in item[1]["rows"]))
+    changed = replay.read(root).changed
     for row in data["rows"]:
         if replay.cell_of(row) in changed:
             row["changed"] = True
     return path, data
 
 
-def read_reasons(root: Path) -> dict[str, str]:
-    """Why a target is missed, by pattern of cases."""
-    path = root / REASONS
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+def read(root: Path, name: str, missing: Any = None) -> Any:
+    """What a JSON file of the repository holds."""
+    path = root / name
+    return json.loads(path.read_text("utf8")) if path.is_file() else missing
 
 
 def of_suite(data: dict, suite: str, **fields) -> list[dict]:
@@ -59,6 +54,15 @@ def of_suite(data: dict, suite: str, **fields) -> list[dict]:
         for row in data["rows"]
         if row["suite"] == suite and all(row[name] == value for name, value in fields.items())
     ]
+
+
+def given(data: dict, kernel: str) -> list[dict[str, dict]]:
+    """The cases of softmax that the library gave to a kernel, where rows lie without gaps."""
+    suites = ("forward", "backward", "few_rows", "strided")
+    rows = (of_suite(data, suite, op="softmax", layout="contiguous") for suite in suites)
+    groups = (group for part in rows for group in by_case(part).values())
+    name = f"{kernel}_kernel"
+    return [group for group in groups if name in (group.get(CHOOSER) or {}).get("kernels", ())]
 
 
 def n_cols(row: dict) -> int:

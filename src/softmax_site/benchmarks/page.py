@@ -1,13 +1,23 @@
-"""What a page includes: text, the measurement that it speaks of, and the files that it links to."""
+"""What a page includes: text, the measurement that it speaks of, and the files that it links to.
+
+Above the text stands what a reader must know of the measurement, decided when the site is built:
+nothing while all is well; a warning when some of the calls that were measured launch something else
+today, or when the measurement is older than 90 days.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import NamedTuple
 
+from softmax_bench.report import gbs
 from softmax_bench.roster import CHOOSER, RUNGS
 from softmax_site.benchmarks.data import runs_used, time_text
-from softmax_site.benchmarks.export import csv_text
 
 ASSETS = "assets/bench"
 """Where the CSV files lie in the site."""
@@ -49,7 +59,7 @@ class Rendered:
         self.assets |= other.assets
 
 
-def measured_by(rows: list[dict]) -> Measured | None:
+def measured_by(rows: Sequence[dict]) -> Measured | None:
     """What these rows rest on; None of no rows."""
     if not rows:
         return None
@@ -64,32 +74,107 @@ def block(text: str, css: str = "bench", hidden: bool = True) -> str:
     return f'<div class="{css}"{search}>\n{text}\n</div>'
 
 
-def origin(data: dict, rows: list[dict], csv: str = "") -> str:
-    """The machine, versions, days and commits of some rows, as a line in small type."""
-    *earlier, env = (data["environments"][name] for name in runs_used(data, rows))
-    day = time_text(max(row["utc"] for row in rows))
-    facts = [
-        f"Measured: one {env['gpu']}",
-        f"torch {env['torch'].split('+')[0]}",
-        f"triton {env['triton']}",
-        f"{day} UTC",
-        f"commit `{env['commit'][:12]}`",
-    ]
-    facts += [
-        f"some rows on another {run['gpu']}, {time_text(run['started'])} UTC, "
-        f"commit `{run['commit'][:12]}`"
-        for run in earlier
-    ]
-    if csv:
-        facts.append(f"[{len(rows)} rows as CSV](/{csv}){{ .bench-csv }}")
-        facts.append("[machine and versions](/benchmarks/environment.md)")
-        facts.append("[method](/benchmarks/method.md)")
+def shown(html: str, rows: Sequence[dict] = ()) -> Fragment:
+    """HTML as a fragment that speaks of some rows."""
+    return Fragment(block(html) + "\n", measured_by(rows))
+
+
+def note(*facts: str) -> str:
+    """Facts as a line in small type."""
     return f"{' · '.join(facts)}\n{{ .bench-note data-search-exclude }}\n"
 
 
-def origin_of(data: dict, suite: str, rows: list[dict], measured: Measured | None) -> Rendered:
-    """The line of a suite's rows, `origin-SUITE`, which carries the notices of its page, and the
-    rows as CSV."""
-    path = f"{ASSETS}/{suite}.csv"
-    line = Fragment(origin(data, rows, path), measured)
-    return Rendered({f"origin-{suite}": line}, {path: csv_text(data, rows)})
+def origin(data: dict, rows: list[dict], path: str = "") -> str:
+    """The machine, versions, days and commits of some rows."""
+    *earlier, env = (data["environments"][name] for name in runs_used(data, rows))
+    links = (
+        f"[{len(rows)} rows as CSV](/{path}){{ .bench-csv }}",
+        "[machine and versions](/benchmarks/environment.md)",
+        "[method](/benchmarks/method.md)",
+    )
+    return note(
+        f"Measured: one {env['gpu']}",
+        f"torch {env['torch'].split('+')[0]}",
+        f"triton {env['triton']}",
+        f"{time_text(max(row['utc'] for row in rows))} UTC",
+        f"commit `{env['commit'][:12]}`",
+        *(
+            f"some rows on another {run['gpu']}, {time_text(run['started'])} UTC, "
+            f"commit `{run['commit'][:12]}`"
+            for run in earlier
+        ),
+        *(links if path else ()),
+    )
+
+
+# What a reader must know of a measurement
+
+OLD_DAYS = 90
+
+
+def today() -> datetime:
+    """The time of the build; `SOURCE_DATE_EPOCH` sets it, for builds that can be repeated."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    return datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+
+
+def notices(measured: Measured, now: datetime) -> list[tuple[str, str]]:
+    """Title and text of each thing a reader must know about a measurement."""
+    found = []
+    then = datetime.strptime(measured.utc, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    day = then.strftime("%Y-%m-%d")
+    if measured.changed:
+        which = '<a href="/benchmarks/environment/#what-is-launched-today">Which</a>'
+        calls = f"{measured.changed} of the {measured.calls} calls of ours behind these numbers"
+        text = f"{calls} launch something else today. {which}"
+        found.append((f"Changed since measured on {day}", text))
+    age = (now - then).days
+    if age > OLD_DAYS:
+        text = f"These numbers were taken on {day}, {age} days before this page was built."
+        found.append(("Measured long ago", text))
+    return found
+
+
+def warnings(measured: Measured) -> str:
+    """The notices as admonitions, which the search leaves out; empty while all is well."""
+    return "".join(
+        f'<div class="admonition warning" data-search-exclude>\n'
+        f'<p class="admonition-title">{title}</p>\n<p>{text}</p>\n</div>\n\n'
+        for title, text in notices(measured, today())
+    )
+
+
+def briefly(text: str, measured: Measured) -> str:
+    """A short fragment, whose last line says so if its number is of an earlier launch, or old."""
+    if not notices(measured, today()):
+        return text
+    return text.replace("</span></p>", ", before the last change</span></p>")
+
+
+# The rows as CSV
+
+BEFORE = "case suite op direction dtype shape dim layout inputs provider status".split()
+AFTER = "max_abs_error max_rel_error kernels count utc".split()
+MACHINE = "gpu driver cuda torch triton commit".split()
+TIMES = ("p20", "p50", "p80")
+RENAMED = {"count": "compiled", **{name: f"{name}_us" for name in TIMES}}
+
+
+def csv_text(data: dict, rows: list[dict]) -> str:
+    """The rows of a page as CSV, with machine and software in every line."""
+    speeds = ["samples", "gb_per_s", "gb_per_s_counting_m_n"]
+    names = [*BEFORE, "reason", "bytes", *TIMES, *speeds, *AFTER, *MACHINE, "peer_version"]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
+    writer.writerow({name: RENAMED.get(name, name) for name in names})
+    for row in rows:
+        env, speed = data["environments"][row["environment"]], gbs(row)
+        moved = 3 if row["direction"] == "backward" else 2
+        writer.writerow(
+            {**row, **(row["us"] or {}), **{name: env[name] for name in MACHINE}}
+            | {"shape": "x".join(map(str, row["shape"])), "kernels": " ".join(row["kernels"])}
+            | {"gb_per_s": round(speed, 1) if speed else None}
+            | {"gb_per_s_counting_m_n": round(speed / moved, 1) if speed else None}
+            | {"peer_version": env["peers"].get(row["provider"])}
+        )
+    return out.getvalue()

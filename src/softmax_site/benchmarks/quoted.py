@@ -1,18 +1,12 @@
-"""The numbers that pages quote, by name.
-
-A page writes `{{ forward.over_best:.2f }}`, and the build puts the number there. Names lead through
-attributes and, in brackets, through keys; what follows a colon is a format of Python's. A name that
-does not exist, or a number without a value, stops the build. So does a line `[[holds odd.over_best
-> 1.1]]` whose comparison no longer holds: the sentence after it has to be written anew.
-"""
+"""The numbers that pages quote, by name; `values` says how a page writes them."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from statistics import median, stdev
 from types import SimpleNamespace as Names
@@ -22,23 +16,33 @@ from softmax_bench import targets, traffic
 from softmax_bench.random_shapes import CELLS
 from softmax_bench.report import LEVEL, best_peer, by_case, gbs, ratio, standing, timed, warm
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
+from softmax_site import source
 from softmax_site.benchmarks import ranks, rungs
 from softmax_site.benchmarks.data import (
     DTYPES,
     case_words,
+    given,
     is_odd,
     n_cols,
     newest,
     of_suite,
+    read,
     runs_used,
     time_text,
 )
-from softmax_site.benchmarks.tables import Group, some
+from softmax_site.benchmarks.tables import Group, present, share_of, some
 from softmax_site.benchmarks.values import Factor, Values
 from softmax_site.benchmarks.words import kernel_words, link
+from softmax_site.which_kernel.page import guesses
 
 SEEDS = "docs/benchmarks/tuning-seeds.json"
 """What earlier seeds gave, on which constants were tuned."""
+
+CHECKS = "docs/reference/checks.json"
+"""The counts of the last whole run of the tests, see `tests/counting.py`."""
+
+ROUNDING = "docs/_computed/rounding.json"
+"""What each choice of arithmetic costs."""
 
 ARTICLE = ("two_loops", "single_block", "torch")
 """Whom the article compares: its multi-block kernel and its single-block kernel, as they are here,
@@ -90,6 +94,8 @@ class Stand:
     level = property(lambda self: self.states["level"])
     behind = property(lambda self: self.states["behind"])
     cases = property(lambda self: len(self.compared))
+    measured = property(lambda self: len(self.groups))
+    unanswered = property(lambda self: self.measured - self.cases)
     at_least_level = property(lambda self: (self.cases - self.behind) / self.cases)
 
     def values(self, of: Callable[[Group], float | None]) -> Values:
@@ -107,13 +113,12 @@ class Stand:
     @cached_property
     def of_copy(self) -> Values:
         """Ours over the copy."""
-        return Values(share for group in self.groups if (share := ratio(group, COPY)))
+        return Values(share for group in self.groups if (share := share_of(group)))
 
     @cached_property
     def best_of_copy(self) -> Values:
         """The best other over the copy."""
-        found = ((timed(group.get(COPY)), timed(group[other])) for group, other in self.compared)
-        return Values(copy / own for copy, own in found if copy and own)
+        return Values(share for each in self.compared if (share := share_of(*each)))
 
     @property
     def worst(self) -> Case:
@@ -123,8 +128,8 @@ class Stand:
     @property
     def slowest(self) -> Case:
         """The case that is furthest below the copy."""
-        found = [group for group in self.groups if ratio(group, COPY)]
-        return Case(min(found, key=lambda group: ratio(group, COPY) or 0.0), COPY)
+        found = [group for group in self.groups if share_of(group)]
+        return Case(min(found, key=lambda group: share_of(group) or 0.0), COPY)
 
     @property
     def best_others(self) -> str:
@@ -141,6 +146,11 @@ def of_rows(rows: Iterable[dict]) -> Stand:
 # Single pages
 
 
+def beside_clusters(data: dict) -> Stand:
+    """Split rows against QuACK, where that has an answer."""
+    return Stand(given(data, "split_rows"), lambda g: "quack" if ratio(g, "quack") else None)
+
+
 def right_answers(rows: list[dict]) -> Names:
     """How many answers are right, by provider."""
     right = Counter(row["provider"] for row in rows if row["status"] == "ok")
@@ -150,10 +160,10 @@ def right_answers(rows: list[dict]) -> Names:
 def ladder(rows: list[dict]) -> Names:
     """How near to the copy each rung comes, and where the library's choice is not the best rung."""
     groups = list(by_case(rows).values())
-    of = {}
-    for name in (*RUNGS, CHOOSER):
-        found = ((timed(group.get(COPY)), timed(group.get(name))) for group in groups)
-        of[name] = Values(copy / own for copy, own in found if copy and own)
+    of = {
+        name: Values(share for group in groups if (share := share_of(group, name)))
+        for name in (*RUNGS, CHOOSER)
+    }
 
     def best_rung(group: Group) -> str | None:
         found = {name: us for name in RUNGS if (us := timed(group.get(name)))}
@@ -168,7 +178,7 @@ def fastest_copy(rows: list[dict]) -> dict[str, float]:
     best: dict[tuple, float] = {}
     for row in copies:
         key = row["direction"], row["dtype"]
-        best[key] = max(best.get(key, 0.0), (gbs(row) or 0.0) if row["status"] == "ok" else 0.0)
+        best[key] = max(best.get(key, 0.0), gbs(row) or 0.0 if timed(row) else 0.0)
     return {
         row["case"]: row["bytes"] / best[row["direction"], row["dtype"]] / 1e3 for row in copies
     }
@@ -210,41 +220,25 @@ def spans(lengths: list[int], holds: Callable[[int], bool]) -> str:
     >>> spans([256, 384], lambda n: False)
     'none'
     """
-    runs: list[list[int]] = []
-    previous = False
-    for n in lengths:
-        now = holds(n)
-        if now and previous:
-            runs[-1].append(n)
-        elif now:
-            runs.append([n])
-        previous = now
-    words = [f"{run[0]:,}" + (f" to {run[-1]:,}" if len(run) > 1 else "") for run in runs]
+    found = [list(run) for held, run in groupby(lengths, holds) if held]
+    words = [f"{run[0]:,}" + (f" to {run[-1]:,}" if len(run) > 1 else "") for run in found]
     return " and ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words) or "none"
 
 
 def article(rows: list[dict]) -> Names:
-    """The article's kernels on its lengths: where one is faster than another, how near two loops
-    come to the copy, and how fast they are."""
+    """The article's kernels on its lengths: where one is faster than another, and how fast they
+    are."""
     groups = {n_cols(some(group)): group for group in by_case(rows).values()}
     us = {
-        n: {name: timed(group.get(name)) or 0.0 for name in (COPY, *ARTICLE)}
+        n: {name: timed(group.get(name)) or 0.0 for name in ARTICLE}
         for n, group in sorted(groups.items())
-        if all(timed(group.get(name)) for name in (COPY, *ARTICLE))
+        if all(timed(group.get(name)) for name in ARTICLE)
     }
     speed = {n: gbs(groups[n]["two_loops"]) or 0.0 for n in us}
-    share = {n: each[COPY] / each["two_loops"] for n, each in us.items()}
     fastest = max(us, key=lambda n: speed[n])
 
     def faster(one: str, other: str) -> str:
         return spans(list(us), lambda n: us[n][one] < us[n][other])
-
-    def ahead(other: str, low: int, high: float = math.inf) -> Names:
-        found = [us[n]["two_loops"] < us[n][other] for n in us if low < n <= high]
-        return Names(won=sum(found), of=len(found))
-
-    def reached(low: int, high: float = math.inf) -> Values:
-        return Values(share[n] for n in us if low < n <= high)
 
     return Names(
         torch_over_two_loops=faster("torch", "two_loops"),
@@ -254,14 +248,6 @@ def article(rows: list[dict]) -> Names:
         fastest_speed=speed[fastest],
         longest=max(us),
         longest_speed=speed[max(us)],
-        short=reached(0, 6_000),
-        middle=reached(6_000, 12_672),
-        long=reached(12_672),
-        long_speed=Values(speed[n] for n in us if n > 60_000),
-        torch_beyond_30=ahead("torch", 30_000),
-        torch_to_30=ahead("torch", 0, 30_000),
-        torch_beyond_60=ahead("torch", 60_000),
-        single_block_beyond_60=ahead("single_block", 60_000),
     )
 
 
@@ -272,6 +258,18 @@ def host(rows: list[dict]) -> dict[str, Names]:
         some(group)["direction"]: Names(ours=timed(group[CHOOSER]), torch=timed(group["torch"]))
         for group in groups
     }
+
+
+def eager(data: dict) -> Names:
+    """From how many rows of 1,024 numbers on a call takes the GPU longer than the host."""
+    (host,) = by_case(of_suite(data, "host_time", direction="forward")).values()
+    groups = by_case(of_suite(data, "batch", direction="forward")).values()
+
+    def first(name: str) -> int:
+        longer = (group for group in groups if (timed(group[name]) or 0) > (timed(host[name]) or 0))
+        return min(some(group)["shape"][0] for group in longer)
+
+    return Names(ours=first(CHOOSER), torch=first("torch"))
 
 
 # Shapes drawn at random
@@ -332,22 +330,14 @@ class Drawn(Stand):
         ]
         cold, copied = (median(pair[at]["us"]["p50"] for pair in rows) for at in (0, 1))
         hot, copied_hot = (median(warm(pair[at]) or 0.0 for pair in rows) for at in (0, 1))
-        return Names(
-            count=len(rows),
-            kibibytes=TINY_BYTES // 1024,
-            cold=cold,
-            copied=copied,
-            hot=hot,
-            copied_hot=copied_hot,
-            fetching=cold - hot,
-            softmax=hot - copied_hot,
-        )
+        found = {"cold": cold, "copied": copied, "hot": hot, "copied_hot": copied_hot}
+        apart = {"fetching": cold - hot, "softmax": hot - copied_hot}
+        return Names(count=len(rows), kibibytes=TINY_BYTES // 1024, **found, **apart)
 
 
 def tuning_seeds(root: Path) -> list[dict]:
     """The seeds on which constants were tuned."""
-    path = root / SEEDS
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    return read(root, SEEDS, [])
 
 
 def beside_tuning(seed: dict, drawn: Drawn) -> Names:
@@ -378,8 +368,7 @@ def beside_tuning(seed: dict, drawn: Drawn) -> Names:
 def machine(data: dict, rows: list[dict]) -> Names:
     """What some rows were measured on, and beside whom."""
     run = data["environments"][runs_used(data, rows)[-1]]
-    present = {row["provider"] for row in rows}
-    *libraries, last = (label_of(name) for name in LIBRARIES if name in present)
+    *libraries, last = map(label_of, present(rows, LIBRARIES))
     torch, triton = (".".join(run[name].split(".")[:2]) for name in ("torch", "triton"))
     return Names(
         gpu=run["gpu"].removeprefix("NVIDIA "),
@@ -395,7 +384,7 @@ def asked(rows: list[dict]) -> Names:
     return Names(of=len(cells), missed=sum(not cell.met for cell in cells))
 
 
-class Quoted(Mapping):
+class Quoted(dict[str, Any]):
     """Every name that a page may use, each made when it is first asked for."""
 
     def __init__(self, root: Path, data: dict) -> None:
@@ -405,12 +394,7 @@ class Quoted(Mapping):
         def grid(holds: Callable[[dict], bool] = lambda row: True) -> Stand:
             return of_rows(row for row in rows("forward", "backward") if holds(row))
 
-        def over_ranks() -> Names | None:
-            found = ranks.read(root)
-            return ranks.quoted(found) if found else None
-
         suites = ("forward", "backward", "few_rows", "log_softmax", "strided", "loss_head")
-        self.kept: dict[str, Any] = {}
         self.make: dict[str, Callable[[], Any]] = {
             **{name: lambda name=name: of_rows(rows(name)) for name in (*suites, "longest")},
             "grid": grid,
@@ -426,37 +410,29 @@ class Quoted(Mapping):
             "gain": lambda: gain(rows("article")),
             "article": lambda: article(rows("article")),
             "host": lambda: host(rows("host_time")),
+            "eager": lambda: eager(data),
             "random": lambda: Drawn(rows("random")),
             "tuning": lambda: [beside_tuning(s, self["random"]) for s in tuning_seeds(root)],
             "targets": lambda: asked(data["rows"]),
             "loss_head_targets": lambda: asked(rows("loss_head")),
+            "checks": lambda: read(root, CHECKS),
+            "checks_passed": lambda: sum(each["passed"] for each in self["checks"].values()),
+            "rounding": lambda: read(root, ROUNDING),
+            "guesses": lambda: guesses(data),
+            "split_rows": lambda: beside_clusters(data),
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},
             "machine": lambda: machine(data, rows("forward", "backward")),
-            "ranks": over_ranks,
+            "ranks": lambda: ranks.quoted(ranks.read(root) or {}),
             "bound": lambda: targets,
             "level": lambda: LEVEL,
         }
 
-    def __getitem__(self, name: str) -> Any:
-        if name not in self.kept:
-            self.kept[name] = self.make[name]()
-        return self.kept[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.make)
-
-    def __len__(self) -> int:
-        return len(self.make)
+    def __missing__(self, name: str) -> Any:
+        self[name] = value = self.make[name]()
+        return value
 
 
-@lru_cache(maxsize=2)
-def _load(root: Path, data_of: int) -> Quoted:
-    found = newest(root)
-    return Quoted(root, found[1] if found else {"rows": [], "environments": {}})
-
-
-def load(root: Path | str = ".") -> Quoted:
+@source.kept("docs/benchmarks/**/*.json", ROUNDING, CHECKS)
+def load(root: Path) -> Quoted:
     """The names, with the newest data."""
-    root = Path(root).resolve()
-    found = newest(root)
-    return _load(root, id(found and found[1]))
+    return Quoted(root, newest(root)[1])

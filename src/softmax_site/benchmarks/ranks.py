@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import SimpleNamespace as Names
 from typing import NamedTuple
 
 from softmax_bench import replay
 from softmax_bench.report import standing
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site.benchmarks.charts import BEST, Column, Series, over_columns
-from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block
+from softmax_site.benchmarks.data import read as read_json
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, note
 from softmax_site.benchmarks.tables import Row, table
 from softmax_site.benchmarks.values import Values
 from softmax_site.benchmarks.words import sign
@@ -26,23 +26,16 @@ PUSHED = "words pushed"
 """Softmax in one launch: measured where GPUs see each other's memory."""
 
 OTHERS = {
-    SOFTMAX: {"softmax, DTensor of PyTorch": "softmax of a DTensor"},
+    SOFTMAX: {"softmax, DTensor of PyTorch": ("softmax of a DTensor", "torch")},
     LOSS: {
-        "cross-entropy, Megatron-LM's formula": "Megatron-LM’s formula",
-        "cross-entropy, loss_parallel": "loss_parallel",
+        "cross-entropy, Megatron-LM's formula": ("Megatron-LM’s formula", "megatron"),
+        "cross-entropy, loss_parallel": ("loss_parallel", "torch"),
     },
 }
-"""Whom each function is compared with, by the name of the call, as the page names them."""
+"""Whom each function is compared with, by the name of the call: the page's name, and the mark."""
 
 ITEMSIZE = 2
 """Bytes of an element: bfloat16."""
-
-MARKS = {
-    "softmax, DTensor of PyTorch": "torch",
-    "cross-entropy, loss_parallel": "torch",
-    "cross-entropy, Megatron-LM's formula": "megatron",
-}
-"""What stands for the others in a plot."""
 
 PREDICTED = (2, 8, 64, 1024)
 """Numbers of ranks for which the page counts bytes, and the formula gives times."""
@@ -76,17 +69,14 @@ class Point(NamedTuple):
         return 2 * self.rows * self.columns * ITEMSIZE / (self.calls["copy"]["us"] * 1e-6)
 
     @property
-    def words(self) -> int:
+    def received(self) -> int:
         """Bytes that a rank receives."""
         return 8 * self.rows * (self.ranks - 1)
 
-    def id(self, call: str) -> str:
-        """Of the row of a table."""
-        return f"ranks-{call}-{self.ranks}-{self.rows}"
-
-    def held_up(self, call: str) -> bool:
-        """Whether the processor takes longer for a call than the GPU does."""
-        return self.calls[call]["host_us"] > self.calls[call]["us"]
+    @property
+    def name(self) -> str:
+        """In words."""
+        return f"{self.ranks} ranks, {self.rows:,} rows"
 
 
 def points(data: dict) -> Iterator[Point]:
@@ -99,13 +89,6 @@ def points(data: dict) -> Iterator[Point]:
         yield from found.values()
 
 
-def today(data: dict) -> dict:
-    """The runs whose calls launch as much of the same today as those of the first, which is the
-    newest. The numbers of others are shown, but no sentence is made of them."""
-    least = data["runs"][0]["changed"]
-    return {**data, "runs": [run for run in data["runs"] if run["changed"] <= least]}
-
-
 def seconds(R: int, n: int, N: int, b: int, memory: float, latency: float, link: float) -> float:
     """The formula of the page."""
     return 3 * n * N * b / R / memory + latency + 8 * n * (R - 1) / link
@@ -113,15 +96,10 @@ def seconds(R: int, n: int, N: int, b: int, memory: float, latency: float, link:
 
 def predicted_us(point: Point) -> float:
     """The formula at a measured point, with the rate of the copy there, and the message there for
-    the latency and the words together."""
+    the latency and the partials together."""
     R, n, N = point.ranks, point.rows, point.columns * point.ranks
     passes = seconds(R, n, N, ITEMSIZE, point.memory, 0.0, float("inf"))
     return passes * 1e6 + point.calls["message"]["us"]
-
-
-def name_of(point: Point) -> str:
-    """A point in words."""
-    return f"{point.ranks} ranks, {point.rows:,} rows"
 
 
 def _us(value: float | None) -> str:
@@ -131,61 +109,60 @@ def _us(value: float | None) -> str:
 def _origin(data: dict) -> str:
     """On what, when, and which code."""
     run = data["runs"][0]
-    facts = [
-        f"Measured: {' and '.join(str(each['ranks']) for each in data['runs'])} GPUs of one "
-        f"machine ({run['gpu']}), over NCCL",
+    ranks = " and ".join(str(each["ranks"]) for each in data["runs"])
+    return note(
+        f"Measured: {ranks} GPUs of one machine ({run['gpu']}), over NCCL",
         f"torch {run['torch'].split('+')[0]}",
         f"triton {run['triton']}",
         run["date"],
         f"commit `{run['commit']}`",
         "medians on the slowest rank, with nothing in the L2 cache before",
-    ]
-    facts += [
-        f"{old['ranks']} GPUs with an older version of ours, commit `{old['commit']}`, of which "
-        "no sentence speaks"
-        for old in data["runs"]
-        if old["changed"] > run["changed"]
-    ]
-    return f"{' · '.join(facts)}\n{{ .bench-note data-search-exclude }}\n"
+        *(
+            f"{old['ranks']} GPUs with an older version of ours, commit `{old['commit']}`, of "
+            "which no sentence speaks"
+            for old in data["runs"]
+            if old["changed"] > run["changed"]
+        ),
+    )
 
 
-def _measured(data: dict) -> Measured:
+def _fragment(data: dict, shown: str, below: str = "") -> Fragment:
     run = data["runs"][0]
-    return Measured(f"{run['date']}T00:00:00Z", run["changed"], run["calls"])
+    measured = Measured(f"{run['date']}T00:00:00Z", run["changed"], run["calls"])
+    return Fragment(f"{block(shown)}\n{below}", measured)
 
 
 def compared(data: dict, call: str) -> Fragment:
     """Ours, the part of a rank alone, and the others, at every point, as a chart and a table."""
     found = list(points(data))
-    pushed, alone = f"{call}, {PUSHED}", f"{call}, part alone"
-    columns = {pushed: PUSHED} if any(point.us(pushed) for point in found) else {}
-    columns |= {alone: "its part alone", **OTHERS[call]}
-    keys = {call: CHOOSER, pushed: "pushed", alone: COPY, **MARKS}
+    columns = {f"{call}, part alone": ("its part alone", COPY), **OTHERS[call]}
+    if any(point.us(f"{call}, {PUSHED}") for point in found):
+        columns = {f"{call}, {PUSHED}": ("symmetric memory", "pushed"), **columns}
     body, places = [], []
     for point in found:
         ours, us = point.calls[call], {name: point.us(name) for name in columns}
-        low, high = _us(ours.get("us_p20")), _us(ours.get("us_p80"))
-        written = f'<b>{_us(ours.get("us"))}</b> <span class="quiet">{low}–{high}</span>'
-        cells = [name_of(point), sign(point.factor(call)), written, *map(_us, us.values())]
-        body.append(Row([*cells, _us(ours.get("host_us"))], point.id(call)))
-        tip = [name_of(point)]
-        tip += [f"ours {_us(ours.get('us'))} µs, processor {_us(ours.get('host_us'))} µs"]
-        tip += [f"{columns[name]} {_us(value)} µs" for name, value in us.items() if value]
-        values = {
-            keys[name]: value for name, value in {call: point.us(call), **us}.items() if value
-        }
-        label = f"{point.ranks} ranks, {point.rows:,}"
-        places.append(Column(label, values, tip, f"#{point.id(call)}"))
-    ours_head = 'µs: ours <span class="quiet">p20–p80</span>'
-    head = ["ranks, rows", "against the best other", ours_head, *columns.values()]
+        low, high, mine, host = (
+            _us(ours.get(name)) for name in ("us_p20", "us_p80", "us", "host_us")
+        )
+        written = f'<b>{mine}</b> <span class="quiet">{low}–{high}</span>'
+        cells = [point.name, sign(point.factor(call)), written, *map(_us, us.values()), host]
+        anchor = f"ranks-{call}-{point.ranks}-{point.rows}"
+        body.append(Row(cells, f'id="{anchor}"'))
+        tip = [point.name, f"ours {mine} µs, processor {host} µs"]
+        tip += [f"{columns[name][0]} {_us(value)} µs" for name, value in us.items() if value]
+        values = {columns[name][1]: value for name, value in us.items() if value}
+        values |= {CHOOSER: ours["us"]} if ours.get("us") else {}
+        places.append(Column(f"{point.ranks} ranks, {point.rows:,}", values, tip, f"#{anchor}"))
+    labels = [label for label, _ in columns.values()]
+    head = ["ranks, rows", "against the best other", 'µs: ours <span class="quiet">p20–p80</span>']
     what = f"{call.capitalize()}{' with its gradient' if call == LOSS else ''}"
     title = f"{what}: µs over ranks and rows, less is better"
-    alt = f"{title}: {', '.join(columns.values())}. Every number is in the table below."
+    alt = f"{title}: {', '.join(labels)}. Every number is in the table below."
     series = [Series(CHOOSER, "triton_softmax")]
-    series += [Series(keys[name], label) for name, label in columns.items()]
+    series += [Series(key, label) for label, key in columns.values()]
     drawn = over_columns(title, alt, places, series, unit="us", log=True)
-    text = block(f"{drawn}\n{table([*head, 'processor, ours'], body, 2)}")
-    return Fragment(f"{text}\n\n{_origin(data)}", _measured(data))
+    every = table([*head, *labels, "processor, ours"], body, 2)
+    return _fragment(data, f"{drawn}\n{every}", f"\n{_origin(data)}")
 
 
 def formula(data: dict) -> Fragment:
@@ -193,32 +170,22 @@ def formula(data: dict) -> Fragment:
     body = []
     for point in points(data):
         wanted, message = predicted_us(point), point.calls["message"]["us"]
-        softmax, loss = point.calls[SOFTMAX]["us"], point.calls[LOSS]["us"]
-        body.append(
-            [
-                name_of(point),
-                f"{point.rows * point.columns * ITEMSIZE / 2**20:,.0f} MiB each",
-                _us(wanted - message),
-                _us(message),
-                f"<b>{_us(wanted)}</b>",
-                f"{_us(softmax)} ({softmax / wanted:.2f} ×)",
-                f"{_us(loss)} ({loss / wanted:.2f} ×)",
-            ]
-        )
+        part = f"{point.rows * point.columns * ITEMSIZE / 2**20:,.0f} MiB each"
+        cells = [point.name, part, _us(wanted - message), _us(message), f"<b>{_us(wanted)}</b>"]
+        found = [point.calls[call]["us"] for call in (SOFTMAX, LOSS)]
+        body.append([*cells, *(f"{_us(us)} ({us / wanted:.2f} ×)" for us in found)])
     head = ["ranks, rows", "part of a rank", "µs: elements", "message", "formula"]
-    drawn = table([*head, "softmax, measured", "cross-entropy, measured"], body, 2)
-    return Fragment(f"{block(drawn)}\n", _measured(data))
+    return _fragment(data, table([*head, *(f"{c}, measured" for c in (SOFTMAX, LOSS))], body, 2))
 
 
 def constants(data: dict) -> tuple[float, float, float]:
     """Bytes a second of memory, seconds of latency, and bytes a second of the links: of the largest
     copy over the most ranks, and of the line through their shortest and longest message."""
-    last = list(points(data))
-    most = [point for point in last if point.ranks == max(each.ranks for each in last)]
-    few, many = (pick(most, key=lambda point: point.rows) for pick in (min, max))
+    many = max(points(data), key=lambda point: (point.ranks, point.rows))
+    few = min((p for p in points(data) if p.ranks == many.ranks), key=lambda point: point.rows)
     short, long = (point.calls["message"]["us"] * 1e-6 for point in (few, many))
-    link = (many.words - few.words) / (long - short) if long > short else float("inf")
-    return many.memory, short - few.words / link, link
+    link = (many.received - few.received) / (long - short) if long > short else float("inf")
+    return many.memory, short - few.received / link, link
 
 
 def prediction(data: dict) -> Fragment:
@@ -227,16 +194,16 @@ def prediction(data: dict) -> Fragment:
     n, N = MATRIX
 
     def terms(R: int) -> tuple[float, float, float]:
-        """The elements, the words without the latency, and everything, in µs."""
+        """The elements, the partials without the latency, and everything, in µs."""
         elements = seconds(R, n, N, ITEMSIZE, memory, 0.0, float("inf"))
-        words = seconds(R, n, 0, ITEMSIZE, memory, 0.0, link)
-        return elements * 1e6, words * 1e6, (elements + latency + words) * 1e6
+        partials = seconds(R, n, 0, ITEMSIZE, memory, 0.0, link)
+        return elements * 1e6, partials * 1e6, (elements + latency + partials) * 1e6
 
     body = [[f"{R:,} ranks", f"{N // R:,} columns each", *map(_us, terms(R))] for R in PREDICTED]
     columns = []
     for R in (2**i for i in range(1, 11)):
-        elements, words, whole = terms(R)
-        message = words + latency * 1e6
+        elements, partials, whole = terms(R)
+        message = partials + latency * 1e6
         tip = [f"{R:,} ranks, predicted", f"all: {_us(whole)} µs"]
         tip.append(f"elements {_us(elements)} µs, message {_us(message)} µs")
         values = {CHOOSER: whole, COPY: elements, BEST: message}
@@ -245,58 +212,56 @@ def prediction(data: dict) -> Fragment:
     alt = f"{title}: all, the elements alone, the message alone."
     series = [Series(CHOOSER, "all"), Series(COPY, "elements"), Series(BEST, "message")]
     drawn = over_columns(title, alt, columns, series, unit="us", lines=True, log=True)
-    head = ["over", "part of a rank", "µs, predicted: elements", "words", "all, with the latency"]
-    return Fragment(f"{block(f'{drawn}{table(head, body, 2)}')}\n", _measured(data))
+    head = [
+        "over",
+        "part of a rank",
+        "µs, predicted: elements",
+        "partials",
+        "all, with the latency",
+    ]
+    return _fragment(data, drawn + table(head, body, 2))
 
 
 class Quote:
     """What may be said of a call at the points of today's code."""
 
     def __init__(self, found: list[Point], call: str) -> None:
-        self.points, self.call, self.count = found, call, len(found)
-        self.factors = [factor for point in found if (factor := point.factor(call))]
+        self.points, self.count = found, len(found)
+        self.range = Values(factor for point in found if (factor := point.factor(call)))
         self.alone = self._over(call, f"{call}, part alone")
         self.pushed_gain = self._over(call, f"{call}, {PUSHED}")
         self.pushed_alone = self._over(f"{call}, {PUSHED}", f"{call}, part alone")
         self.of_formula = Values(us / predicted_us(p) for p in found if (us := p.us(call)))
-        self.held_up = sum(point.held_up(call) for point in found)
-        hosts = {name: Values() for name in (call, *OTHERS[call])}
-        for point in found:
-            for name, times in hosts.items():
-                if us := point.calls[name].get("host_us"):
-                    times.append(us)
-        self.host, *self.host_of_others = hosts.values()
+        calls = (point.calls[call] for point in found)
+        self.held_up = sum(each["host_us"] > each["us"] for each in calls)
+        self.host, *self.host_of_others = (
+            Values(us for point in found if (us := point.calls[name].get("host_us")))
+            for name in (call, *OTHERS[call])
+        )
 
     def _over(self, one: str, other: str) -> Values:
         pairs = ((point.us(one), point.us(other)) for point in self.points)
         return Values(first / second for first, second in pairs if first and second)
 
-    ahead = property(lambda self: sum(standing(each) == "ahead" for each in self.factors))
-    behind = property(lambda self: sum(standing(each) == "behind" for each in self.factors))
-    range = property(lambda self: Values(self.factors))
+    ahead = property(lambda self: sum(standing(each) == "ahead" for each in self.range))
+    behind = property(lambda self: sum(standing(each) == "behind" for each in self.range))
 
 
-def quoted(data: dict) -> SimpleNamespace:
-    """The numbers that pages quote."""
-    found = list(points(today(data)))
+def quoted(data: dict) -> Names:
+    """The numbers that pages quote: of the runs whose calls launch as much of the same today as
+    those of the first, which is the newest. Others are shown, but no sentence is made of them."""
+    least = data["runs"][0]["changed"]
+    found = list(points({"runs": [run for run in data["runs"] if run["changed"] <= least]}))
     memory, latency, link = constants(data)
-    return SimpleNamespace(
-        softmax=Quote(found, SOFTMAX),
-        loss=Quote(found, LOSS),
-        memory=memory / 1e12,
-        latency=latency * 1e6,
-        link=memory / link,
-    )
+    units = {"memory": memory / 1e12, "latency": latency * 1e6, "link": memory / link}
+    return Names(softmax=Quote(found, SOFTMAX), loss=Quote(found, LOSS), **units)
 
 
 def read(root: Path) -> dict | None:
     """The file of the measurement, where each run says how many of its calls launch something else
     today; None without one."""
-    path = root / FILE
-    if not path.is_file():
-        return None
-    data, changed = json.loads(path.read_text(encoding="utf-8")), replay.read(root).changed
-    for run in data["runs"]:
+    data, changed = read_json(root, FILE), replay.read(root).changed
+    for run in data["runs"] if data else ():
         cells = [replay.cell_of_ranks(run, row) for row in run["rows"]]
         followed = [cell for cell in cells if cell is not None]
         run["calls"], run["changed"] = len(followed), len(changed.intersection(followed))

@@ -3,16 +3,17 @@ moves as blocks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from types import SimpleNamespace as Names
 from typing import NamedTuple
 
 from softmax_bench import traffic
-from softmax_bench.report import LEVEL, best_peer, by_case, standing, timed
-from softmax_bench.roster import CHOOSER, COPY, RUNGS, label_of
+from softmax_bench.report import LEVEL, best_peer, by_case, ratio, standing
+from softmax_bench.roster import CHOOSER, RUNGS, label_of
 from softmax_site.benchmarks.data import DTYPES, SHORT, n_cols, of_suite, shape_words
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, measured_by, origin
-from softmax_site.benchmarks.tables import Cell, Group, table
+from softmax_site.benchmarks.tables import Cell, Group, share_of, table
 from softmax_site.benchmarks.values import Factor
 from softmax_site.benchmarks.words import SIGNS, percent
 
@@ -63,13 +64,11 @@ the kernel of that name, if it gives it any."""
 
 def headline(data: dict, name: str) -> tuple[float, dict] | None:
     """A kernel's share of the copy's speed at its named shape, and the row it comes from."""
-    suite, provider, shape, *rest = HEADLINES[name]
-    fields = dict(zip(("dim", "op", "direction", "dtype"), rest, strict=True))
-    rows = of_suite(data, suite, shape=list(shape), layout="contiguous", **fields)
-    for group in by_case(rows).values():
-        own, copy = timed(group.get(provider)), timed(group.get(COPY))
-        if own and copy:
-            return copy / own, group[provider]
+    asked = HEADLINES[name]._asdict()
+    suite, provider, asked["shape"] = asked.pop("suite"), asked.pop("provider"), [*asked["shape"]]
+    for group in by_case(of_suite(data, suite, layout="contiguous", **asked)).values():
+        if share := share_of(group, provider):
+            return share, group[provider]
     return None
 
 
@@ -119,6 +118,12 @@ def bytes_fragment(name: str) -> Fragment:
     return Fragment(block(text, "moved") + "\n")
 
 
+def naive_fragment(lines: Sequence[traffic.Line], total: traffic.Traffic) -> Fragment:
+    """What each line of PyTorch moves."""
+    rows = "".join(f"| `{line.code}` | {line.traffic} |\n" for line in lines)
+    return Fragment(f"| line | elements |\n| --- | --- |\n{rows}| together | {total} |\n")
+
+
 class Rung:
     """What one kernel reaches on every shape, against torch, or against the fastest other library
     where all of them were asked."""
@@ -146,8 +151,7 @@ class Rung:
 
     def factor(self, group: Group) -> float | None:
         """Its speed over that of whom it is compared with."""
-        own, other = (timed(group.get(name)) for name in (self.provider, self.other(group)))
-        return other / own if own and other else None
+        return ratio(group, self.other(group), self.provider)
 
     @property
     def factors(self) -> list[tuple[float, Group]]:
@@ -170,12 +174,12 @@ class Rung:
         """The share of a case with a sign."""
         if not group:
             return Cell("·", "none")
-        own, copy = (timed(group.get(name)) for name in (self.provider, COPY))
-        if not own or not copy:
+        share = share_of(group, self.provider)
+        if not share:
             return Cell(group[self.provider]["status"], "none")
         factor = self.factor(group)
         state = standing(factor) if factor else "level"
-        return Cell(f"{SIGNS[state]} {copy / own:.2f}", state)
+        return Cell(f"{SIGNS[state]} {share:.2f}", state)
 
     def table(self) -> str:
         """Shares of the copy's speed by shape, direction and type."""
@@ -214,5 +218,10 @@ def fragments(data: dict) -> dict[str, Fragment]:
     """Everything that the pages of the kernels include, by name."""
     found = {f"bench-rung-{name}": Rung(data, name).fragment(data) for name in NAMES}
     found |= {f"reaches-{name}": headline_fragment(data, name) for name in HEADLINES}
+    for way, lines, all_of in (
+        ("forward", traffic.NAIVE_LINES, traffic.FORWARD),
+        ("backward", traffic.NAIVE_BACKWARD_LINES, traffic.BACKWARD),
+    ):
+        found[f"traffic-naive-{way}"] = naive_fragment(lines, all_of["naive"])
     moving = [name for name in HEADLINES if name != "logsumexp"]
     return found | {f"moved-{name}": bytes_fragment(name) for name in moving}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from softmax_bench.report import LEVEL, best_peer, by_case, ratio, standing, timed
+from softmax_bench.report import LEVEL, best_peer, by_case, gbs, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, label_of
 from softmax_site.benchmarks.data import DTYPES, anchor, case_words, n_cols, shape_words
 from softmax_site.benchmarks.words import (
@@ -37,10 +37,10 @@ class Cell(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Cells as HTML, and where links find the row; or, of `kind` "why", a title of those below."""
+    """Cells as HTML, and an attribute; or, of `kind` "why", a title of those below."""
 
     cells: Sequence[str | Cell]
-    id: str | None = None
+    attribute: str = ""
     kind: str = ""
 
 
@@ -54,42 +54,38 @@ def table(
     roles: bool = False,
 ) -> str:
     """A table as HTML; the first `left` columns and those in `also` are words, the others numbers.
-    `roles` says aloud what a style sheet that moves rows and cells would hide."""
-    numbers = (
-        {at for at in range(left, len(head)) if at not in also} if css == "bench-table" else ()
-    )
+    Without a class its rows have no heads. `roles` says aloud what a style sheet that moves rows
+    and cells would hide."""
+    words = {*range(left), *also} if css == "bench-table" else {*range(len(head))}
     names = [each.text if isinstance(each, Cell) else each for each in head]
     labels = [escape(re.sub(r"<[^>]+>", "", name), quote=True) for name in names]
 
-    def element(tag: str, role: str, cell: str | Cell, at: int, more: str = "") -> str:
-        text, own = cell if isinstance(cell, Cell) else (cell, "n" if at in numbers else "")
-        of_class = f' class="{own}"' if own else ""
-        of_role = f' role="{role}"' if roles else ""
-        return f"<{tag}{of_role}{more}{of_class}>{text}</{tag}>"
+    def element(tag: str, role: str, cell: str | Cell = "", at: int = 0, more: str = "") -> str:
+        """The beginning of an element, or all of a cell."""
+        text, own = cell if isinstance(cell, Cell) else (cell, "" if at in words else "n")
+        named = f' role="{role}"' * roles + more + f' class="{own}"' * bool(own)
+        return f"<{tag}{named}>" + (f"{text}</{tag}>" if tag in ("th", "td") else "")
 
     def line(row: Row) -> str:
         if row.kind:
-            return (
-                f'<tr class="{row.kind}"><th colspan="{len(head)}" scope="rowgroup">'
-                f"{row.cells[0]}</th></tr>"
-            )
+            of_kind = f'class="{row.kind}"><th colspan="{len(head)}" scope="rowgroup"'
+            return f"<tr {of_kind}>{row.cells[0]}</th></tr>"
         first, *rest = row.cells
-        body = element("th", "rowheader", first, 0, ' scope="row"')
+        tag, role, more = ("th", "rowheader", ' scope="row"') if css else ("td", "cell", "")
+        body = element(tag, role, first, 0, more)
         for at, cell in enumerate(rest, 1):
-            label = f' data-label="{labels[at]}"' if css == "bench-table" else ""
+            label = f' data-label="{labels[at]}"' if css in ("bench-table", "") else ""
             body += element("td", "cell", cell, at, label)
-        where = f' id="{row.id}"' if row.id else ""
-        return f"<tr{of_row}{where}>{body}</tr>"
+        return element("tr", "row", more=row.attribute and f" {row.attribute}") + f"{body}</tr>"
 
-    of_table, of_group, of_row = (
-        f' role="{role}"' if roles else "" for role in ("table", "rowgroup", "row")
-    )
-    heads = "".join(
+    top = "".join(
         element("th", "columnheader", cell, at, ' scope="col"') for at, cell in enumerate(head)
     )
+    opening = element("table", "table", more=f' class="{css}"' if css else "")
+    group = element("tbody", "rowgroup")
     lines = [
-        f'<table class="{css}"{of_table}>{f"<caption>{caption}</caption>" if caption else ""}'
-        f"<thead{of_group}><tr{of_row}>{heads}</tr></thead><tbody{of_group}>"
+        f"{opening}{f'<caption>{caption}</caption>' if caption else ''}"
+        f"{group.replace('tbody', 'thead')}{element('tr', 'row')}{top}</tr></thead>{group}"
     ]
     lines += [line(row if isinstance(row, Row) else Row(row)) for row in rows]
     return "\n".join([*lines, "</tbody></table>"])
@@ -156,16 +152,14 @@ def some(group: Group) -> dict:
 def of_cases(rows: list[dict], columns: Sequence[Column], linked: bool = True) -> str:
     """A table of cases; `linked` where links lead to its rows."""
     body = [
-        Row([column.cell(group) for column in columns], anchor(some(group)) if linked else None)
+        Row(
+            [column.cell(group) for column in columns],
+            f'id="{anchor(some(group))}"' if linked else "",
+        )
         for group in by_case(rows).values()
     ]
     words = tuple(at for at, column in enumerate(columns) if column.words)
     return table([column.head for column in columns], body, also=words)
-
-
-def ours_of(group: Group) -> dict | None:
-    """Our row."""
-    return group.get(CHOOSER)
 
 
 def share_text(value: float | None) -> str:
@@ -183,9 +177,15 @@ def spread_text(row: dict | None) -> str:
     return f'{us["p50"]:,.{digits}f} <span class="quiet">{low}–{high}</span>'
 
 
-def of_copy(group: Group) -> float | None:
-    """Our share of the copy's speed."""
-    return ratio(group, COPY)
+def share_of(group: Group, name: str = CHOOSER) -> float | None:
+    """A provider's share of the copy's speed."""
+    return ratio(group, COPY, name)
+
+
+def present(rows: list[dict], names: Iterable[str]) -> list[str]:
+    """Those of the providers that have rows."""
+    there = {row["provider"] for row in rows}
+    return [name for name in names if name in there]
 
 
 class Columns:
@@ -197,35 +197,33 @@ class Columns:
     shape = Column("shape", lambda group: shape_words(some(group)))
     verdict = Column("against the best other", verdict, True)
     spread = Column(
-        'µs <span class="quiet">p20–p80</span>', lambda group: spread_text(ours_of(group))
+        'µs <span class="quiet">p20–p80</span>', lambda group: spread_text(group.get(CHOOSER))
     )
-    kernel = Column("kernel", lambda group: kernel_words(ours_of(group)), True)
-    error = Column("error", lambda group: error_text((ours_of(group) or {}).get("max_rel_error")))
+    kernel = Column("kernel", lambda group: kernel_words(group.get(CHOOSER)), True)
+    error = Column("error", lambda group: error_text(group.get(CHOOSER, {}).get("max_rel_error")))
 
     @staticmethod
-    def share(of: Callable[[Group], float | None] = of_copy, head: str = "of a copy") -> Column:
+    def share(of: Callable[[Group, str], float | None] = share_of) -> Column:
         """Our share of the copy's speed."""
-        return Column(head, lambda group: share_text(of(group)))
+        return Column("of a copy", lambda group: share_text(of(group, CHOOSER)))
 
     def us(self, row: dict | None) -> str:
         """Microseconds, or the state of a row that has none."""
         value = timed(row)
         return f"{value:,.1f}" if value else self.reasons.cell(row)
 
-    def gbs(self, row: dict | None) -> str:
-        """GB/s, or the state of a row that has none."""
-        value = timed(row)
-        if not row or not value or not row["bytes"]:
-            return self.reasons.cell(row)
-        return f"{row['bytes'] / value / 1e3:,.0f}"
-
     def time(self, name: str, head: str | None = None) -> Column:
         """The time of a provider."""
         return Column(head or label_of(name), lambda group: self.us(group.get(name)))
 
     def speed(self, name: str, head: str | None = None) -> Column:
-        """The speed of a provider."""
-        return Column(head or label_of(name), lambda group: self.gbs(group.get(name)))
+        """The speed of a provider in GB/s."""
+
+        def cell(group: Group) -> str:
+            speed = gbs(group.get(name)) if timed(group.get(name)) else None
+            return f"{speed:,.0f}" if speed else self.reasons.cell(group.get(name))
+
+        return Column(head or label_of(name), cell)
 
     def best_time(self) -> Column:
         """The time of the best other library."""

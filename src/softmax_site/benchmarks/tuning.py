@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from softmax_bench import tuned
-from softmax_site.benchmarks.page import Fragment, block
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, shown
 from softmax_site.benchmarks.quoted import tuning_seeds
 from softmax_site.benchmarks.tables import folded, table
 from softmax_site.benchmarks.words import percent
@@ -31,10 +31,8 @@ def reached(cells: list[dict]) -> list[str]:
     for chooser in tuned.CHOOSERS:
         found = shares(cells, chooser)
         near = sum(share >= NEAR for share in found) / max(1, len(found))
-        every = (
-            [f"{geometric_mean(found):.3f}", f"{min(found):.2f}", percent(near)] if found else []
-        )
-        out += every or ["–"] * 3
+        means = found and [f"{geometric_mean(found):.3f}", f"{min(found):.2f}", percent(near)]
+        out += means or ["–"] * 3
     return out
 
 
@@ -43,19 +41,12 @@ def runs_table(runs: list[dict]) -> str:
     body = []
     for run in runs:
         cells = run["cells"]
-        listed = run["seed"] == tuned.LISTED
-        tried = sum(len(cell["timed"]) for cell in cells) / len(cells)
-        timed = [len(shares(cells, who)) for who in tuned.CHOOSERS]
-        body.append(
-            [
-                "a list of shapes" if listed else f"seed {run['seed']}",
-                "no" if run["unseen"] else "yes",
-                str(len(cells)),
-                f"fastest {tuned.KEPT} of all" if listed else f"{tried:.0f}",
-                " and ".join(map(str, timed)),
-                *reached(cells),
-            ]
-        )
+        tried = f"{sum(len(cell['timed']) for cell in cells) / len(cells):.0f}"
+        what = [f"seed {run['seed']}", "no" if run["unseen"] else "yes", str(len(cells)), tried]
+        if run["seed"] == tuned.LISTED:
+            what[0], what[3] = "a list of shapes", f"fastest {tuned.KEPT} of all"
+        timed = " and ".join(str(len(shares(cells, who))) for who in tuned.CHOOSERS)
+        body.append([*what, timed, *reached(cells)])
     head = ["cells of", "learnt from", "cells", "choices in each", "timed for both"]
     return table([*head, *HEAD], body)
 
@@ -78,7 +69,7 @@ def choices(root: Path) -> Fragment:
     path = root / tuned.FILE
     runs = tuned.read(path) if path.is_file() else []
     if not runs:
-        return Fragment("The choices beside the library’s own have not been measured yet.\n")
+        return NOT_MEASURED
     parts = [block(runs_table(runs))]
     for run in runs:
         name = "the list of shapes" if run["seed"] == tuned.LISTED else f"seed {run['seed']}"
@@ -90,7 +81,7 @@ def seeds(root: Path) -> Fragment:
     """The seeds on which constants were tuned, beside which the published one stands."""
     found = tuning_seeds(root)
     if not found:
-        return Fragment("No seed of the tuning has been recorded yet.\n")
+        return NOT_MEASURED
     means = ("over_best", "worst", "over_torch", "of_copy")
     body = [
         [str(each["seed"]), str(each["cells"]), percent(each["level"])]
@@ -98,4 +89,4 @@ def seeds(root: Path) -> Fragment:
         for each in found
     ]
     head = ["seed", "cells", "at least level", "× the best other", "worst", "× torch", "of a copy"]
-    return Fragment(block(table(head, body)) + "\n")
+    return shown(table(head, body))

@@ -8,11 +8,10 @@ does not exist, or a number without a value, stops the build. So does a line `[[
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from collections.abc import Mapping
-from statistics import median
+from statistics import geometric_mean, median
 from string import Formatter
 from typing import Any
 
@@ -27,16 +26,12 @@ class Factor(float):
 
 
 class Values(list[float]):
-    """Some numbers: the ends, the middle, the mean."""
+    """Some numbers: the ends, the middle, the geometric mean."""
 
     low = property(min)
     high = property(max)
     median = property(median)
-
-    @property
-    def mean(self) -> float:
-        """The geometric mean."""
-        return math.exp(sum(map(math.log, self)) / len(self))
+    mean = property(geometric_mean)
 
 
 class QuoteError(ValueError):

@@ -16,24 +16,19 @@ from softmax_bench.report import best_peer, by_case, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
 from softmax_bench.targets import Cell as Target
 from softmax_bench.targets import cells as targets_of
-from softmax_site.benchmarks import charts
+from softmax_site.benchmarks import charts, words
 from softmax_site.benchmarks.charts import BEST, Series, over_columns
-from softmax_site.benchmarks.data import (
-    anchor,
-    case_words,
-    is_odd,
-    n_cols,
-    of_suite,
-    shape_words,
-)
+from softmax_site.benchmarks.data import anchor, case_words, is_odd, n_cols, of_suite, shape_words
 from softmax_site.benchmarks.page import (
+    ASSETS,
     NOT_MEASURED,
     Fragment,
     Rendered,
     block,
+    csv_text,
     measured_by,
     origin,
-    origin_of,
+    shown,
 )
 from softmax_site.benchmarks.quoted import (
     TUTORIAL_COLUMNS,
@@ -51,20 +46,11 @@ from softmax_site.benchmarks.tables import (
     folded,
     heat_map,
     of_cases,
-    of_copy,
+    present,
+    share_of,
     share_text,
     some,
     table,
-)
-from softmax_site.benchmarks.words import (
-    SIGNS,
-    error_text,
-    kernel_words,
-    link,
-    percent,
-    sign,
-    times,
-    verdict,
 )
 
 Share = Callable[[Group, str], float | None]
@@ -93,12 +79,6 @@ ENDS = (0.5, 8.0)
 """Of the axis of the chart of random shapes; what lies beyond stands on them."""
 
 
-def share_of(group: Group, name: str) -> float | None:
-    """A provider's share of the copy's speed."""
-    copy, own = timed(group.get(COPY)), timed(group.get(name))
-    return copy / own if copy and own else None
-
-
 def gap_share(rows: list[dict]) -> Share:
     """Shares of the copy's speed, where a copy of rows with gaps, which PyTorch does slowly, gives
     way to a copy of as many bytes without gaps."""
@@ -117,6 +97,14 @@ def gap_share(rows: list[dict]) -> Share:
 def length(row: dict) -> str:
     """The length of a row, as an axis writes it."""
     return f"{n_cols(row):,}"
+
+
+LENGTH = Column("length", lambda group: length(some(group)))
+
+
+def strong(column: Column) -> Column:
+    """A column in bold."""
+    return column._replace(cell=lambda group: f"<b>{column.cell(group)}</b>")
 
 
 def shape(row: dict) -> str:
@@ -186,30 +174,27 @@ def speed_lines(
 
 def full_table(rows: list[dict], columns: Columns, share: Share, in_time: bool) -> str:
     """Every case in full: verdict, share of the copy, time, kernel, error, and the others."""
-    there = {row["provider"] for row in rows}
-    shown = columns.time if in_time else columns.speed
-    ours = shown(CHOOSER, f"{'µs' if in_time else 'GB/s'}: ours")
+    number = columns.time if in_time else columns.speed
     return of_cases(
         rows,
         [
             columns.shape,
             columns.verdict,
-            columns.share(lambda group: share(group, CHOOSER)),
+            columns.share(share),
             columns.spread,
             columns.kernel,
             columns.error,
-            ours._replace(cell=lambda group: f"<b>{ours.cell(group)}</b>"),
-            *(shown(name) for name in (COPY, *LIBRARIES) if name in there),
+            strong(number(CHOOSER, f"{'µs' if in_time else 'GB/s'}: ours")),
+            *map(number, present(rows, (COPY, *LIBRARIES))),
         ],
     )
 
 
 def short_table(rows: list[dict], columns: Columns, share: Share) -> str:
     """What a reader looks at first: verdict, share of a copy, times."""
-    linked = Column("shape", lambda group: link(some(group), shape_words(some(group))))
-    ours = [columns.verdict, columns.share(lambda group: share(group, CHOOSER))]
-    others = [columns.time(CHOOSER, "µs, ours"), columns.best_time(), columns.time("torch")]
-    return of_cases(rows, [linked, *ours, *others], linked=False)
+    linked = Column("shape", lambda group: words.link(some(group), shape_words(some(group))))
+    ours = [columns.verdict, columns.share(share), columns.time(CHOOSER, "µs, ours")]
+    return of_cases(rows, [linked, *ours, columns.best_time(), columns.time("torch")], linked=False)
 
 
 def ladder_table(rows: list[dict], columns: Columns, rungs: Sequence[str]) -> str:
@@ -222,27 +207,22 @@ def ladder_table(rows: list[dict], columns: Columns, rungs: Sequence[str]) -> st
 
         return Column(label_of(name), cell)
 
-    ours = Column(CHOOSER, lambda group: f'<b class="ahead">{share_text(of_copy(group))}</b>')
-    first = Column("length", lambda group: length(some(group)))
-    every = [first, ours, *map(rung, (*rungs, "torch")), columns.speed(COPY, "copy, GB/s")]
+    ours = Column(CHOOSER, lambda group: f'<b class="ahead">{share_text(share_of(group))}</b>')
+    every = [LENGTH, ours, *map(rung, (*rungs, "torch")), columns.speed(COPY, "copy, GB/s")]
     return of_cases(rows, every)
 
 
-def parts(data: dict, suite: str) -> Rendered:
+def parts(rows: list[dict], suite: str, columns: Columns) -> dict[str, str]:
     """A chart and tables for each operation, direction and type."""
-    rows = of_suite(data, suite)
-    reasons = Reasons(suite, rows)
-    columns, out = Columns(reasons), Rendered()
-    rungs = [name for name in RUNGS if any(row["provider"] == name for row in rows)]
+    out = {}
+    rungs = present(rows, RUNGS)
     few, strided, ladder = (suite == name for name in ("few_rows", "strided", "ladder"))
     share = gap_share(rows) if strided else share_of
-    label = shape if few or strided else length
     kinds = dict.fromkeys((row["op"], row["direction"], row["dtype"]) for row in rows)
     for op, direction, dtype in kinds:
         part = [r for r in rows if (r["op"], r["direction"], r["dtype"]) == (op, direction, dtype)]
-        named = "" if op == "softmax" else f"{op} "
-        title = f"{named}{direction}, {dtype}: share of the copy's speed"
-        title = title if named else title.capitalize()
+        title = f"{direction}, {dtype}: share of the copy's speed"
+        title = title.capitalize() if op == "softmax" else f"{op} {title}"
         if ladder:
             others, shown = (*rungs, "torch"), ("naive", "three_loops", "two_loops")
             drawn = share_chart(part, f"{title}, rung by rung", others=others, shown=shown)
@@ -252,13 +232,12 @@ def parts(data: dict, suite: str) -> Rendered:
             full = full_table(part, columns, share, in_time=few)
             unit = "times" if few else "GB/s"
             fold = folded(f"Every cell, {dtype}: percentiles, kernels, errors, {unit}", full)
+            label = shape if few or strided else length
             content = [*first, share_chart(part, title, label, share), fold]
-        name = f"{suite}-{op if named else direction}-{dtype}"
-        if op == "log_softmax":
-            name = f"{suite}-{direction}-{dtype}"
-        out.fragments[name] = Fragment("\n\n".join(map(block, content)) + "\n")
+        kind = op if op == "logsumexp" else direction
+        out[f"{suite}-{kind}-{dtype}"] = "\n\n".join(map(block, content))
     if not (few or strided or ladder):
-        out.fragments[f"heat-{suite}"] = Fragment(block(heat_map("By length", rows)) + "\n")
+        out[f"heat-{suite}"] = block(heat_map("By length", rows))
     return out
 
 
@@ -268,42 +247,64 @@ def parts(data: dict, suite: str) -> Rendered:
 def cost(group: Group) -> str:
     """Our time as a multiple of torch's, with its sign, as HTML."""
     factor = ratio(group, "torch")
-    if factor is None:
-        return "–"
-    state = standing(factor)
-    return f'<span class="{state}">{SIGNS[state]} {times(1 / factor)} × torch’s time</span>'
+    said = f"{words.times(1 / factor)} × torch’s time" if factor else ""
+    return words.marked(standing(factor), said) if factor else "–"
 
 
-def cases_of(suite: str, columns: Columns, there: set[str]) -> list[Column]:
-    """The columns of a suite whose page is one table of its cases."""
+def host_time(rows: list[dict], columns: Columns) -> str:
+    """A call on the host."""
+    call = Column("call", lambda group: HOST_CALLS[some(group)["direction"]])
+    everyone = present(rows, (CHOOSER, *LIBRARIES))
+    takes = Column("triton_softmax takes", cost, True)
+    return of_cases(rows, [call, takes, *map(columns.time, everyone)])
+
+
+def compiled(rows: list[dict], columns: Columns) -> str:
+    """A step inside torch.compile, on the host."""
+    step = Column("step", lambda group: STEPS[some(group)["direction"]], True)
+    mode = Column("mode", lambda group: some(group)["inputs"], True)
+    takes = Column("ours takes", cost, True)
+    ours = columns.time(CHOOSER, "µs, ours")
+    return of_cases(rows, [SIZE, step, mode, takes, ours, columns.time("torch")])
+
+
+def longest(rows: list[dict], columns: Columns) -> str:
+    """Rows past every limit, beside the copy."""
 
     def beside_copy(group: Group) -> str:
-        factor = ratio(group, COPY)
-        if factor is None:
+        share = share_of(group)
+        if share is None:
             return columns.reasons.cell(group.get(CHOOSER))
-        return f"{1 / factor:.1f} × the copy’s time"
+        return f"{1 / share:.1f} × the copy’s time"
 
-    def field(head: str, name: str) -> Column:
-        return Column(head, lambda group: some(group)[name], True)
-
-    ours = columns.time(CHOOSER, "µs, ours")
-    if suite == "host_time":
-        call = Column("call", lambda group: HOST_CALLS[some(group)["direction"]])
-        everyone = [name for name in (CHOOSER, *LIBRARIES) if name in there]
-        return [call, Column("triton_softmax takes", cost, True), *map(columns.time, everyone)]
-    if suite == "compiled":
-        step = Column("step", lambda group: STEPS[some(group)["direction"]], True)
-        takes = Column("ours takes", cost, True)
-        return [SIZE, step, field("mode", "inputs"), takes, ours, columns.time("torch")]
     cell = Column("cell", lambda group: case_words(some(group)))
     takes = Column("ours takes", beside_copy, True)
-    return [cell, takes, columns.kernel, ours, *map(columns.time, (COPY, "torch"))]
+    ours = [takes, columns.kernel, columns.time(CHOOSER, "µs, ours")]
+    return of_cases(rows, [cell, *ours, *map(columns.time, (COPY, "torch"))])
 
 
-def own_table(rows: list[dict], columns: Columns) -> str:
-    """The table of a suite whose page is one table of its cases."""
-    there = {row["provider"] for row in rows}
-    return of_cases(rows, cases_of(rows[0]["suite"], columns, there))
+def paid(data: dict) -> str:
+    """What a call in an eager loop takes over the number of rows, beside its time on the host and
+    on the GPU, of which it is the longer."""
+    (host,) = by_case(of_suite(data, "host_time", direction="forward")).values()
+    columns = []
+    for group in by_case(of_suite(data, "batch", direction="forward")).values():
+        gpu = {name: timed(group.get(name)) or 0.0 for name in (CHOOSER, "torch")}
+        on_host = {name: timed(host[name]) or 0.0 for name in gpu}
+        values = {name: max(gpu[name], on_host[name]) for name in gpu}
+        said = [
+            f"{label_of(name)} {values[name]:,.1f} µs: host {on_host[name]:,.1f}, "
+            f"GPU {gpu[name]:,.1f}"
+            for name in gpu
+        ]
+        values |= {BEST: on_host[CHOOSER], COPY: gpu[CHOOSER]}
+        rows = f"{some(group)['shape'][0]:,}"
+        columns.append(charts.Column(rows, values, [shape_words(some(group)), *said]))
+    title = "Softmax in an eager loop, float32, rows of 1,024: µs over the number of rows"
+    series = [Series(CHOOSER, "triton_softmax"), Series("torch", "torch")]
+    series += [Series(BEST, "ours, host"), Series(COPY, "ours, GPU")]
+    alt = f"{title}: the longer of host and GPU, ours and torch’s; and both of ours."
+    return over_columns(title, alt, columns, series, unit="us", lines=True, log=True)
 
 
 def compiles(rows: list[dict], columns: Columns) -> str:
@@ -311,7 +312,7 @@ def compiles(rows: list[dict], columns: Columns) -> str:
     body = [
         [
             f"{row['direction']}, {row['dtype']}",
-            kernel_words(row),
+            words.kernel_words(row),
             columns.reasons.cell(row) if row["count"] is None else str(row["count"]),
             f"{row['samples']:,}",
         ]
@@ -322,18 +323,10 @@ def compiles(rows: list[dict], columns: Columns) -> str:
 
 def article(rows: list[dict], columns: Columns) -> str:
     """GB/s over the length as in the article, which counts 2·M·N elements."""
-    order = (COPY, CHOOSER, "torch", "naive", "single_block", "two_loops")
-    there = {row["provider"] for row in rows}
-    who = [name for name in order if name in there]
-    drawn = speed_lines(
-        rows,
-        who,
-        "Softmax forward, float32, 4,096 rows: GB/s over the length",
-        1.0,
-        (COPY, "naive"),
-    )
-    first = Column("length", lambda group: length(some(group)))
-    every = of_cases(rows, [first, *map(columns.speed, who)], linked=False)
+    who = present(rows, (COPY, CHOOSER, "torch", "naive", "single_block", "two_loops"))
+    title = "Softmax forward, float32, 4,096 rows: GB/s over the length"
+    drawn = speed_lines(rows, who, title, 1.0, (COPY, "naive"))
+    every = of_cases(rows, [LENGTH, *map(columns.speed, who)], linked=False)
     return drawn + folded("GB/s, 2·M·N elements counted; half of it counting M·N", every)
 
 
@@ -347,16 +340,13 @@ def tutorial(rows: list[dict]) -> str:
 def batch(rows: list[dict], columns: Columns, direction: str) -> str:
     """Across batch sizes."""
     part = [row for row in rows if row["direction"] == direction]
-    order = ("torch", "torch.compile", "naive", "single_block")
-    who = [name for name in order if any(row["provider"] == name for row in part)]
-    title = (
-        f"{direction.capitalize()}, {part[0]['dtype']}, rows of {length(part[0])}: share of the "
-        "copy's speed over the number of rows"
-    )
+    who = present(part, ("torch", "torch.compile", "naive", "single_block"))
+    kind = f"{direction.capitalize()}, {part[0]['dtype']}, rows of {length(part[0])}"
+    title = f"{kind}: share of the copy's speed over the number of rows"
     drawn = share_chart(
         part, title, lambda row: f"{row['shape'][0]:,}", others=who, shown=("torch", "naive")
     )
-    against = Column("against torch", lambda group: verdict(group, "torch"), True)
+    against = Column("against torch", lambda group: words.verdict(group, "torch"), True)
     every = [columns.shape, against, columns.spread, *map(columns.time, (*who, COPY))]
     return drawn + of_cases(part, every)
 
@@ -365,38 +355,26 @@ def accuracy(rows: list[dict], columns: Columns, dtype: str) -> str:
     """Largest relative error of a row against float64: how it is distributed, and where it is
     worst."""
     part = [row for row in rows if row["dtype"] == dtype]
-    there = [name for name in (CHOOSER, *LIBRARIES) if any(row["provider"] == name for row in rows)]
     errors: dict[str, list[float]] = {}
     body = []
-    for name in there:
+    for name in present(rows, (CHOOSER, *LIBRARIES)):
         mine = [row for row in part if row["provider"] == name]
-        known = {
-            float(row["max_rel_error"]): row for row in mine if row["max_rel_error"] is not None
-        }
-        found = errors[label_of(name)] = sorted(
-            float(row["max_rel_error"]) for row in mine if row["max_rel_error"] is not None
-        )
-        without = [
-            [row for row in mine if row["status"] == state]
-            for state in ("wrong", "refused", "failed")
-        ]
+        known = [row for row in mine if row["max_rel_error"] is not None]
+        found = errors[label_of(name)] = [float(row["max_rel_error"]) for row in known]
+        states = ("wrong", "refused", "failed")
+        without = [[row for row in mine if row["status"] == state] for state in states]
         answers = f"{sum(row['status'] == 'ok' for row in mine)} of {len(mine)}"
-        worst = known.get(found[-1]) if found else None
-        body.append(
-            [
-                label_of(name),
-                f'<span class="behind">▼ {answers}</span>' if any(without) else answers,
-                *(
-                    f'<a href="{columns.reasons.href(each[0])}">{len(each)}</a>' if each else "–"
-                    for each in without
-                ),
-                error_text(median(found)) if found else "–",
-                error_text(found[-1]) if found else "–",
-                f"{worst['direction']}, {shape_words(worst)}, {INPUTS[worst['inputs']]}"
-                if worst
-                else "–",
-            ]
+        where = "–"
+        if found:
+            worst = max(reversed(known), key=lambda row: float(row["max_rel_error"]))
+            where = f"{worst['direction']}, {shape_words(worst)}, {INPUTS[worst['inputs']]}"
+        links = (
+            f'<a href="{columns.reasons.href(each[0])}">{len(each)}</a>' if each else "–"
+            for each in without
         )
+        right = words.marked("behind", answers) if any(without) else answers
+        errs = [words.error_text(of(found)) if found else "–" for of in (median, max)]
+        body.append([label_of(name), right, *links, *errs, where])
     every = [error for found in errors.values() for error in found]
     finite = [error for error in every if 0 < error < math.inf]
     endless = any(map(math.isinf, every))
@@ -421,7 +399,7 @@ def scatter(drawn: Stand) -> str:
     points = []
     for group, other in drawn.compared:
         row, factor = group[CHOOSER], ratio(group, other)
-        said = f"{case_words(row)}: {times(factor)} ×" if factor else case_words(row)
+        said = f"{case_words(row)}: {words.times(factor)} ×" if factor else case_words(row)
         points.append((n_cols(row), factor or ENDS[0], said, standing(factor) == "behind"))
     return charts.scatter(
         "Speed over the best other library’s, by the length of a row",
@@ -448,14 +426,14 @@ def random_kinds(drawn: Stand) -> str:
     body = []
     for kind in sorted(kinds, key=lambda kind: ("," not in kind, kind)):
         part = Stand(kinds[kind])
-        shares = part.values(of_copy)
+        shares = part.values(share_of)
         body.append(
             [
                 kind,
                 str(part.cases),
-                percent(part.at_least_level),
-                f"{part.over_best:.2f}" if part.factors else "–",
-                sign(min(part.factors, default=None)),
+                words.percent(part.at_least_level),
+                share_text(part.over_best if part.factors else None),
+                words.sign(min(part.factors, default=None)),
                 share_text(shares.mean if shares else None),
                 share_text(min(shares, default=None)),
             ]
@@ -473,15 +451,14 @@ def random_worst(drawn: Stand, columns: Columns, count: int = 10) -> str:
     return of_cases(rows, [cell, *ours, columns.best_time()])
 
 
-def random_fragments(rows: list[dict]) -> dict[str, str]:
+def random_fragments(rows: list[dict], columns: Columns) -> dict[str, str]:
     """The chart, the kinds, the worst ten, and who gave no answer."""
-    drawn, rows = Drawn(rows), newest_seed(rows)
-    reasons = Reasons("random", rows)
-    listing = reasons.listing() or "<p>Nobody.</p>"
+    drawn = Drawn(rows)
+    listing = columns.reasons.listing() or "<p>Nobody.</p>"
     return {
         "bench-random": scatter(drawn),
         "random-kinds": random_kinds(drawn),
-        "random-worst": random_worst(drawn, Columns(reasons)),
+        "random-worst": random_worst(drawn, columns),
         "reasons-random": folded("Who gave no answer, and why", listing),
     }
 
@@ -499,7 +476,6 @@ WHAT = {
     "cross_entropy": "cross-entropy",
     "token_logprobs": "log-probability and entropy",
     "linear_cross_entropy": "linear cross-entropy",
-    "mapped_softmax": "softmax with",
 }
 
 
@@ -511,10 +487,8 @@ def what(row: dict) -> str:
     ('softmax with mask', 'cross-entropy, in place')
     """
     inputs = "" if row["inputs"] == "normal" else row["inputs"].replace("_", " ")
-    if inputs == "causal":
-        return "causal softmax"
     if row["op"] == "mapped_softmax":
-        return f"{WHAT[row['op']]} {inputs}"
+        return "causal softmax" if inputs == "causal" else f"softmax with {inputs}"
     return WHAT[row["op"]] + (f", {inputs}" if inputs else "")
 
 
@@ -530,20 +504,18 @@ def ours_named(name: str) -> str:
 def loss_head(rows: list[dict], columns: Columns) -> str:
     """Every case with its bound and the times of all; and what each allocates at most."""
     bounds: dict[str, Target] = {cell.case: cell for cell in targets_of(rows)}
-    timed_ones = {row["provider"] for row in rows if row["us"]}
-    others = [name for name in (PLAIN, *LIBRARIES) if name in timed_ones]
+    others = present([row for row in rows if row["us"]], (PLAIN, *LIBRARIES))
 
     def bound(group: Group) -> str:
         cell = bounds.get(some(group)["case"])
         if cell is None:
             return "–"
-        css, mark = ("level", "") if cell.met else ("behind", "▼ ")
         asked = cell.asked.replace("at least ", "≥&nbsp;").replace("at most ", "≤&nbsp;")
-        return f'<span class="{css}">{mark}{asked}</span>'
+        return f'<span class="level">{asked}</span>' if cell.met else words.marked("behind", asked)
 
     def share(group: Group) -> str:
         """With a digit more where it would be rounded to a bound that it misses."""
-        cell, value = bounds.get(some(group)["case"]), of_copy(group)
+        cell, value = bounds.get(some(group)["case"]), share_of(group)
         close = cell is not None and not cell.met and cell.margin > 0.99
         return f"{value:.3f}" if value and close else share_text(value)
 
@@ -554,9 +526,7 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
 
         return Column(ours_named(name), cell)
 
-    measured = {row["provider"] for row in rows if "peak_bytes" in row}
-    names = [name for name in (CHOOSER, *LIBRARIES) if name in measured]
-    ours = columns.time(CHOOSER, "µs: ours")
+    names = present([row for row in rows if "peak_bytes" in row], (CHOOSER, *LIBRARIES))
     every = of_cases(
         rows,
         [
@@ -564,7 +534,7 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
             STEP,
             Column("asked for", bound, True),
             Column("of a copy", share),
-            ours._replace(cell=lambda group: f"<b>{ours.cell(group)}</b>"),
+            strong(columns.time(CHOOSER, "µs: ours")),
             columns.time(COPY),
             *(columns.time(name, ours_named(name)) for name in others),
             columns.error,
@@ -583,10 +553,10 @@ def loss_speeds(data: dict) -> str:
     ]
     reasons = Reasons("loss-head-speeds", rows)
     columns = Columns(reasons)
-    there = [name for name in LIBRARIES if any(row["provider"] == name for row in rows)]
-    logits = Column("logits", lambda group: link(some(group), f"{SIZE.cell(group)}"))
+    logits = Column("logits", lambda group: words.link(some(group), f"{SIZE.cell(group)}"))
     ours = [columns.verdict, columns.share(), columns.time(CHOOSER, "µs: ours")]
-    return of_cases(rows, [logits, *ours, *map(columns.time, there)], False) + reasons.listing()
+    others = map(columns.time, present(rows, LIBRARIES))
+    return of_cases(rows, [logits, *ours, *others], False) + reasons.listing()
 
 
 def masked(data: dict) -> str:
@@ -605,15 +575,33 @@ def masked(data: dict) -> str:
 PARTED = ("forward", "backward", "few_rows", "log_softmax", "strided", "ladder")
 
 TABLES: dict[str, Callable[[list[dict], Columns], str]] = {
-    "host_time": own_table,
+    "host_time": host_time,
     "compiles": compiles,
-    "compiled": own_table,
-    "longest": own_table,
+    "compiled": compiled,
+    "longest": longest,
     "article": article,
     "loss_head": loss_head,
 }
 
 SUITES = (*PARTED, *TABLES, "batch", "accuracy", "random")
+
+
+def of_a_suite(rows: list[dict], suite: str) -> dict[str, str]:
+    """Everything of a suite but its origin, as HTML by name."""
+    reasons = Reasons(suite, rows)
+    columns, listing = Columns(reasons), {f"reasons-{suite}": reasons.listing()}
+    if suite in TABLES:
+        return {f"bench-{suite}": TABLES[suite](rows, columns) + reasons.listing()}
+    if suite == "random":
+        return random_fragments(rows, columns)
+    if suite == "batch":
+        return listing | {
+            f"batch-{way}": batch(rows, columns, way) for way in ("forward", "backward")
+        }
+    return listing | {
+        f"accuracy-{dtype}": accuracy(rows, columns, dtype)
+        for dtype in dict.fromkeys(row["dtype"] for row in rows)
+    }
 
 
 def fragments(data: dict) -> Rendered:
@@ -625,32 +613,29 @@ def fragments(data: dict) -> Rendered:
             out.fragments |= dict.fromkeys((f"origin-{suite}", f"bench-{suite}"), NOT_MEASURED)
             continue
         rows = newest_seed(rows) if suite == "random" else rows
-        out.add(origin_of(data, suite, rows, measured_by(rows)))
-        reasons = Reasons(suite, rows)
-        columns, texts = Columns(reasons), {f"reasons-{suite}": reasons.listing()}
+        path = f"{ASSETS}/{suite}.csv"
+        out.assets[path] = csv_text(data, rows)
+        out.fragments[f"origin-{suite}"] = Fragment(origin(data, rows, path), measured_by(rows))
         if suite in PARTED:
-            out.add(parts(data, suite))
-        elif suite in TABLES:
-            texts = {f"bench-{suite}": TABLES[suite](rows, columns) + reasons.listing()}
-        elif suite == "random":
-            texts = random_fragments(rows)
-        elif suite == "batch":
-            for way in ("forward", "backward"):
-                texts[f"batch-{way}"] = batch(rows, columns, way)
+            reasons = Reasons(suite, rows)
+            texts = parts(rows, suite, Columns(reasons))
+            texts[f"reasons-{suite}"] = reasons.listing() and block(reasons.listing())
         else:
-            for dtype in dict.fromkeys(row["dtype"] for row in rows):
-                texts[f"accuracy-{dtype}"] = accuracy(rows, columns, dtype)
-        for name, text in texts.items():
-            out.fragments[name] = Fragment(block(text) + "\n" if text else "")
+            texts = {name: text and block(text) for name, text in of_a_suite(rows, suite).items()}
+        out.fragments |= {name: Fragment(text and f"{text}\n") for name, text in texts.items()}
     if grid := [row for suite in ("forward", "backward") for row in of_suite(data, suite)]:
-        drawn = block(heat_map("Softmax over rows that lie one after another", grid))
-        out.fragments["heat-grid"] = Fragment(drawn + "\n")
+        drawn = heat_map("Softmax over rows that lie one after another", grid)
+        out.fragments["heat-grid"] = shown(drawn)
         out.fragments["origin-grid"] = Fragment(origin(data, grid), measured_by(grid))
     if rows := of_suite(data, "article"):
-        out.fragments["bench-tutorial"] = Fragment(block(tutorial(rows)) + "\n")
-    if rows := of_suite(data, "loss_head"):
-        measured = measured_by(rows)
-        for name, make in (("loss-head-speeds", loss_speeds), ("masked-speeds", masked)):
+        out.fragments["bench-tutorial"] = shown(tutorial(rows))
+    loss, host, batched = (of_suite(data, name) for name in ("loss_head", "host_time", "batch"))
+    for name, make, rows in (
+        ("loss-head-speeds", loss_speeds, loss),
+        ("masked-speeds", masked, loss),
+        ("host-paid", paid, host and batched and host + batched),
+    ):
+        if rows:
             text = f"{block(make(data))}\n\n{origin(data, rows)}"
-            out.fragments[name] = Fragment(text, measured)
+            out.fragments[name] = Fragment(text, measured_by(rows))
     return out

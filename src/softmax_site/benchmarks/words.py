@@ -12,23 +12,15 @@ from softmax_site.benchmarks.data import anchor
 SIGNS = {"ahead": "▲", "level": "=", "behind": "▼"}
 """A verdict is a sign first and a colour second."""
 
-PAGES = {
-    "forward": "forward",
-    "backward": "backward",
-    "few_rows": "few-rows",
-    "log_softmax": "log-softmax",
-    "strided": "strides",
-    "ladder": "ladder",
-    "host_time": "host-time",
-    "accuracy": "accuracy",
-    "article": "sources",
-    "batch": "sources",
-    "compiled": "host-time",
-    "random": "random",
-    "longest": "random",
-    "loss_head": "loss-head",
+ELSEWHERE = {
+    **{"strided": "strides", "compiled": "host-time", "longest": "random"},
+    **{"article": "sources", "batch": "sources"},
 }
-"""The page of each suite, below `benchmarks/`."""
+
+
+def page_of(suite: str) -> str:
+    """The page of a suite, below `benchmarks/`."""
+    return ELSEWHERE.get(suite, suite.replace("_", "-"))
 
 
 def times(factor: float) -> str:
@@ -53,11 +45,14 @@ def percent(share: float) -> str:
     return f"{share * 100:.0f} %"
 
 
+def marked(state: str, text: str) -> str:
+    """Words with the sign and the colour of a state, as HTML."""
+    return f'<span class="{state}">{SIGNS[state]} {text}</span>'
+
+
 def sign(factor: float | None) -> str:
     """A ratio with its sign and its colour, as HTML; no right answer of ours is a loss."""
-    state = standing(factor)
-    said = "no right answer" if factor is None else times(factor)
-    return f'<span class="{state}">{SIGNS[state]} {said}</span>'
+    return marked(standing(factor), "no right answer" if factor is None else times(factor))
 
 
 def verdict(group: dict[str, dict], over: str | None = None) -> str:
@@ -72,7 +67,7 @@ def verdict(group: dict[str, dict], over: str | None = None) -> str:
 
 def address(row: dict) -> str:
     """Where a page has the row of a case in full, from the root of the site."""
-    return f"/benchmarks/{PAGES[row['suite']]}/#{anchor(row)}"
+    return f"/benchmarks/{page_of(row['suite'])}/#{anchor(row)}"
 
 
 def link(row: dict, text: str) -> str:
@@ -87,8 +82,8 @@ def error_text(value: float | str | None) -> str:
     return "∞" if float(value) == float("inf") else f"{float(value):.1e}"
 
 
-def kernel_words(row: dict | None) -> str:
-    """The kernels that were launched, as the site calls them.
+def kernel_words(row: dict | None, between: str = " ") -> str:
+    """The kernels that were launched, as the site calls them; or, with "_", their modules.
 
     >>> kernel_words({"kernels": ["softmax_forward_aligned_rows_kernel", "single_block"]})
     'aligned rows, single block'
@@ -99,7 +94,7 @@ def kernel_words(row: dict | None) -> str:
         re.sub(r"^(softmax|log_softmax|logsumexp)_(forward_|backward_)?|_kernel$", "", name)
         for name in row["kernels"]
     ]
-    return ", ".join(dict.fromkeys(name.replace("_", " ") for name in names))
+    return ", ".join(dict.fromkeys(name.replace("_", between) for name in names))
 
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")

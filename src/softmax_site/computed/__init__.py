@@ -7,11 +7,4 @@ one part of `softmax_site` that imports the library, torch and triton.
 
 from __future__ import annotations
 
-import importlib
-
 NAMES = ("compiled", "primer", "rounding_table", "split_rows_trace", "worked_views")
-
-
-def generate(name: str) -> dict[str, str]:
-    """The files of one module as text by path."""
-    return importlib.import_module(f"{__name__}.{name}").generate()

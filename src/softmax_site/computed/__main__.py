@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
 
-from softmax_site.computed import NAMES, generate
+from softmax_site.computed import NAMES
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -14,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[3]
 def main(arguments: list[str]) -> None:
     """Write every file of the modules named, or of all of them."""
     for name in arguments or NAMES:
-        for path, text in generate(name).items():
+        module = importlib.import_module(f"softmax_site.computed.{name}")
+        for path, text in module.generate().items():
             target = ROOT / path
             changed = not target.is_file() or target.read_text("utf8") != text
             if changed:

@@ -1,12 +1,12 @@
-"""The table that opens the page of numerics: what each choice of arithmetic costs, and its bound.
+"""The numbers that open the page of numerics: what each choice of arithmetic costs, and its bound.
 
 Errors are relative and measured in float32 beside float64; each is the worst of the numbers tried.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -28,18 +28,6 @@ class Error(NamedTuple):
 
     measured: float
     bound: float
-
-
-class Choice(NamedTuple):
-    """One decision, both ways."""
-
-    what: str
-    shown: str
-    """Where the page proves the bounds."""
-    otherwise: str
-    here: str
-    measure: Callable[[], tuple[Error, Error]]
-    """What it costs otherwise, and here."""
 
 
 def power(value: float) -> str:
@@ -193,58 +181,17 @@ def logsumexp(n: int = 128) -> tuple[Error, Error]:
     )
 
 
-CHOICES = (
-    Choice(
-        "statistics, bfloat16 input",
-        r"\eqref{round-once}",
-        "1,000 equal terms summed in bfloat16",
-        "float32, one rounding at the end",
-        statistics,
-    ),
-    Choice(
-        "exponent of a row with an offset of 10,000",
-        r"\eqref{exp2-scale-first-error} \eqref{exp2-subtract-first-error}",
-        r"$x \kappa - m \kappa$",
-        r"$(x - m)\, \kappa$",
-        order,
-    ),
-    Choice(
-        "sum of a row of 2¹⁸ numbers",
-        r"\eqref{softmax-error-bound}",
-        "in order",
-        "in a tree",
-        summation,
-    ),
-    Choice(
-        "online denominator of 2¹⁴ numbers",
-        r"\eqref{online-error-bound}",
-        "number by number",
-        "tiles of 1,024, merged in a tree",
-        online,
-    ),
-    Choice(
-        r"products $y_j\, \mathit{dy}_j$ of the backward pass",
-        r"\eqref{vjp-error-bound}",
-        "rounded to bfloat16",
-        "float32",
-        gradient,
-    ),
-    Choice(
-        "gradient of log-sum-exp, offset 10,000",
-        "([below](#the-gradient-of-log-sum-exp))",
-        r"from the rounded $\ell$",
-        "from $m$ and $d$",
-        logsumexp,
-    ),
-)
+CHOICES = (statistics, order, summation, online, gradient, logsumexp)
+"""Decisions by where rounding enters; each costs (one way, a better way)."""
 
 
 def generate() -> dict[str, str]:
-    """The table in Markdown."""
-    lines = ["| where rounding enters | one way | a better way |", "|---|---|---|"]
-    for what, shown, otherwise, here, measure in CHOICES:
-        worse, better = (
-            f"{power(each.measured)}{SPACE}≤{SPACE}{power(each.bound)}" for each in measure()
-        )
-        lines.append(f"| {what} {shown} | {otherwise}<br>{worse} | {here}<br>**{better}** |")
-    return {"docs/_computed/rounding-table.md": "\n".join([*lines, ""])}
+    """What each choice costs, and its bound, as the page quotes them."""
+    found = {
+        choice.__name__: [
+            f"{power(each.measured)}{SPACE}≤{SPACE}{power(each.bound)}" for each in choice()
+        ]
+        for choice in CHOICES
+    }
+    text = json.dumps(found, ensure_ascii=False, indent=1)
+    return {"docs/_computed/rounding.json": f"{text}\n"}

@@ -92,11 +92,8 @@ def side_by_side(turns: Turns, x: torch.Tensor, words: torch.Tensor) -> Iterator
     executor: Any = interpreter.GridExecutor
     builder: Any = interpreter.interpreter_builder
     launch = executor.__call__
-    load, store, update = (
-        builder.create_masked_load,
-        builder.create_masked_store,
-        builder.create_atomic_rmw,
-    )
+    load, store = builder.create_masked_load, builder.create_masked_store
+    update = builder.create_atomic_rmw
 
     def first(pointers, tensor) -> int:
         return int(pointers.data.flat[0] - tensor.data_ptr()) // tensor.element_size()

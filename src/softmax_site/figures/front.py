@@ -20,17 +20,9 @@ SANS = 'font-family="Inter, system-ui, -apple-system, Segoe UI, Roboto, Arial, s
 _MADE = re.compile(r"(<!-- made from the data -->\n).*?(<!-- until here -->)", re.S)
 
 
-def data_of(root: Path) -> dict:
-    """The newest measurements."""
-    found = newest(root)
-    if found is None:
-        raise FileNotFoundError("no benchmark data to draw from")
-    return found[1]
-
-
 def drawings(root: Path) -> dict[str, str]:
     """The figure as files of their own, by path, in both schemes."""
-    every = share.rows(data_of(root))
+    every = share.rows(newest(root)[1])
     words = f'xmlns="http://www.w3.org/2000/svg" width="720" {SANS} role="img"'
     drawn = share.svg(every, 640, 17, f'{words} aria-label="{share.alt(every)}"', TITLE)
     return {
@@ -49,20 +41,16 @@ def said(root: Path, part: str) -> str:
 
 def readme(root: Path) -> str:
     """The README with what the home page says of the data."""
-    alt = share.alt(share.rows(data_of(root)))
-    made = "\n".join(
-        [
-            said(root, "claim"),
-            "",
-            "<picture>",
-            f'  <source media="(prefers-color-scheme: dark)" srcset="{DRAWINGS["dark"]}">',
-            f'  <img src="{DRAWINGS["light"]}" width="720" alt="{alt}">',
-            "</picture>",
-            "",
-            said(root, "caption"),
-            "",
-        ]
-    )
+    alt = share.alt(share.rows(newest(root)[1]))
+    made = f"""{said(root, "claim")}
+
+<picture>
+  <source media="(prefers-color-scheme: dark)" srcset="{DRAWINGS["dark"]}">
+  <img src="{DRAWINGS["light"]}" width="720" alt="{alt}">
+</picture>
+
+{said(root, "caption")}
+"""
     text = (root / README).read_text("utf8")
     changed, count = _MADE.subn(lambda found: found[1] + made + found[2], text)
     if count != 1:
@@ -72,7 +60,7 @@ def readme(root: Path) -> str:
 
 def social_page(root: Path) -> str:
     """The picture of a shared link as a page of 1,200 by 630 pixels that needs nothing else."""
-    data = data_of(root)
+    data = newest(root)[1]
     names = quoted.load(root)
     grid, machine = names["grid"], names["machine"]
     colours = share.palettes(root)["light"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from softmax_bench.report import best_peer, by_case, ratio, standing
 from softmax_site.benchmarks.charts import tag
 from softmax_site.benchmarks.data import n_cols, newest, of_suite
-from softmax_site.benchmarks.page import Fragment, measured_by
+from softmax_site.benchmarks.page import Fragment, block, measured_by
 from softmax_site.figures import share
 from softmax_site.figures.drawings import drawing
 
@@ -20,24 +20,14 @@ def figure(data: dict) -> str:
     """The figure in two widths, of which the style sheet shows one."""
     every = share.rows(data)
     alt = f'role="img" aria-label="{share.alt(every)}"'
-    return (
-        '<div class="copy-share" data-search-exclude>\n'
-        '<p class="figure-title">Share of a plain copy’s speed, by row length</p>\n'
-        + share.svg(every, 640, 16, f'class="for-wide" {alt}')
-        + "\n"
-        + share.svg(share.few(every), 358, 18, f'class="for-narrow" {alt}')
-        + "\n</div>\n"
-    )
+    title = '<p class="figure-title">Share of a plain copy’s speed, by row length</p>'
+    wide = share.svg(every, 640, 16, f'class="for-wide" {alt}')
+    narrow = share.svg(share.few(every), 358, 18, f'class="for-narrow" {alt}')
+    return block(f"{title}\n{wide}\n{narrow}", "copy-share") + "\n"
 
 
 def _door(picture: str) -> str:
-    return f'<div class="door-picture" data-search-exclude>\n{picture}\n</div>\n'
-
-
-def _cell(x: float, y: float, size: tuple[float, float], colour: str, tint: float) -> str:
-    width, height = size
-    fill = {"fill": f"var(--{colour})", "fill_opacity": tint}
-    return tag("rect", x=x, y=y, width=width, height=height, rx=1.5, **fill)
+    return block(picture, "door-picture") + "\n"
 
 
 def heat(data: dict) -> str:
@@ -53,18 +43,18 @@ def heat(data: dict) -> str:
             stand = standing(factor)
             colour = {"ahead": "ours", "level": "torch", "behind": "behind"}[stand]
             tint = 0.25 if stand == "level" else min(1, 0.35 + 0.8 * abs(log(factor or 0.5)))
-            cells.append(_cell(4.4 * j, 14.3 * i, (3.6, 12.6), colour, tint))
-    picture = f"{SVG}{''.join(cells)}</svg>"
-    return _door(picture)
+            fill = {"fill": f"var(--{colour})", "fill_opacity": tint}
+            at = {"x": 4.4 * j, "y": 14.3 * i, "width": 3.6, "height": 12.6, "rx": 1.5}
+            cells.append(tag("rect", **at, **fill))
+    return _door(f"{SVG}{''.join(cells)}</svg>")
 
 
 def fragments(root: Path) -> dict[str, Fragment]:
     """What the front page includes."""
-    found = newest(root)
+    data = newest(root)[1]
     out = {f"door-{name}": Fragment(_door(drawing(name))) for name in ("matrix", "bars")}
-    if found is None or not share.rows(found[1]):
+    if not share.rows(data):
         return out | {"home-figure": Fragment(""), "door-heat": Fragment("")}
-    data = found[1]
     measured = measured_by([row for suite in SUITES for row in of_suite(data, suite)])
     return out | {
         "home-figure": Fragment(figure(data), measured),

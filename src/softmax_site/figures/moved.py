@@ -7,7 +7,6 @@ from pathlib import Path
 from softmax_playground import cells, kernel_source, small_triton
 from softmax_playground.small_triton import Tensor, library
 
-LADDER = ("naive", "three_loops", "two_loops", "single_block")
 ROWS, COLS = 2, 6
 TILE = {"BLOCK_ROWS": 2, "BLOCK_COLS": 4}
 

@@ -41,7 +41,7 @@ clock (CUDA C++ programming guide, arithmetic instructions, compute capability 9
 
 
 STRIDED = {"strided": "strided", "split_strided": "strided", "two_pass": "two_loops"}
-"""Kernels over strands, and which kernel over rows moves as much."""
+"""Kernels over columns, and which kernel over rows moves as much."""
 
 
 def moved_by(way: str) -> dict[str, float]:
@@ -57,12 +57,11 @@ def moved_by(way: str) -> dict[str, float]:
 
 
 def roofline(root: Path) -> dict:
-    """What was measured of each kernel: (way, type, columns or length of a strand, name, elements a
+    """What was measured of each kernel: (way, type, length of a row or column, name, elements a
     second, how often it moves an element, bytes a second of the copy in the same case)."""
-    found = newest(root)
-    points = {}
+    points, data = {}, newest(root)[1]
     for suite in ("ladder", "strided"):
-        for group in by_case(of_suite(found[1], suite) if found else []).values():
+        for group in by_case(of_suite(data, suite)).values():
             copy = group["copy"]
             way, shape = copy["direction"], copy["shape"]
             for provider, row in group.items():
@@ -76,7 +75,7 @@ def roofline(root: Path) -> dict:
                     of_copy = round((gbs(copy) or 0) * 1e9)
                     moves = moved_by(way)[name]
                     key = way, copy["dtype"], shape[copy["dim"]], name
-                    known = points.get(key)  # of two shapes with strands of this length
+                    known = points.get(key)  # of two shapes with columns of this length
                     if known is None or speed > known[4]:
                         points[key] = [*key, speed, moves, of_copy]
     lengths = sorted({length for _, _, length, name in points if name == "naive"})

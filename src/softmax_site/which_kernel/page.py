@@ -9,13 +9,16 @@ import re
 from html import escape
 from pathlib import Path
 from statistics import median, quantiles
+from types import SimpleNamespace as Names
 
 from softmax_bench.cases import ITEM_SIZE
 from softmax_bench.report import by_case, ratio, timed
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site import kernel_map
-from softmax_site.benchmarks.data import newest, shape_words
-from softmax_site.benchmarks.page import Fragment, Rendered, measured_by
+from softmax_site.benchmarks.data import newest, of_suite, shape_words
+from softmax_site.benchmarks.page import Fragment, Rendered, block, measured_by
+from softmax_site.benchmarks.tables import Row, table
+from softmax_site.benchmarks.words import kernel_words
 from softmax_site.which_kernel import answer, micro
 
 LIBRARY = "src/triton_softmax"
@@ -55,59 +58,34 @@ def question(shape: list[int], dim: int, dtype: str, operation: str, **more) -> 
     return {"shape": shape, "dim": dim, "dtype": dtype, "operation": operation} | more
 
 
-def _operation(row: dict) -> str:
-    return row["op"] + ("_backward" if row["direction"] == "backward" else "")
-
-
 def measured(data: dict) -> list[dict]:
     """What was measured of the library's own choice, a line for each case."""
-    out, seen = [], set()
+    out: dict[tuple, dict] = {}
     for suite in SUITES:
-        rows = [row for row in data["rows"] if row["suite"] == suite]
-        for group in by_case(rows).values():
-            row = group.get(CHOOSER)
-            us = timed(row)
-            if row is None or not us or not row["kernels"] or row["layout"] != "contiguous":
+        for group in by_case(of_suite(data, suite, layout="contiguous")).values():
+            row, us = group.get(CHOOSER), timed(group.get(CHOOSER))
+            if row is None or not us or not row["kernels"]:
                 continue
             shape, dim = row["shape"], row["dim"] % len(row["shape"])
-            what = (_operation(row), row["dtype"], tuple(shape), dim)
-            if what in seen:
-                continue
-            seen.add(what)
-            n_cols = shape[dim]
+            operation = row["op"] + ("_backward" if row["direction"] == "backward" else "")
             copy = ratio(group, COPY)
-            rows_of_it = 1
-            for size in shape:
-                rows_of_it *= size
-            out.append(
-                {
-                    "operation": _operation(row),
-                    "dtype": row["dtype"],
-                    "itemsize": ITEM_SIZE[row["dtype"]],
-                    "shape": shape,
-                    "dim": row["dim"],
-                    "text": shape_words(row),
-                    "kernel": _kernel(row["kernels"][0]),
-                    "rows": rows_of_it // n_cols,
-                    "columns": n_cols,
-                    "inner": math.prod(shape[dim + 1 :]),
-                    "bytes": row["bytes"],
-                    "us": us,
-                    "copy": round(copy, 3) if copy else None,
-                }
-            )
-    return out
-
-
-def _kernel(name: str) -> str:
-    """A kernel's module.
-
-    >>> _kernel("packed_rows_kernel"), _kernel("softmax_forward_two_loops_kernel")
-    ('packed_rows', 'two_loops')
-    """
-    for prefix in ("softmax_forward_", "softmax_backward_"):
-        name = name.removeprefix(prefix)
-    return name.removesuffix("_kernel")
+            line = {
+                "operation": operation,
+                "dtype": row["dtype"],
+                "itemsize": ITEM_SIZE[row["dtype"]],
+                "shape": shape,
+                "dim": row["dim"],
+                "text": shape_words(row),
+                "kernel": kernel_words(row, "_").split(", ")[0],
+                "rows": math.prod(shape) // shape[dim],
+                "columns": shape[dim],
+                "inner": math.prod(shape[dim + 1 :]),
+                "bytes": row["bytes"],
+                "us": us,
+                "copy": round(copy, 3) if copy else None,
+            }
+            out.setdefault((operation, row["dtype"], tuple(shape), dim), line)
+    return list(out.values())
 
 
 def field_words(root: Path) -> dict[str, dict[str, str]]:
@@ -153,14 +131,12 @@ def tables(root: Path) -> dict[str, dict]:
 def files(root: Path) -> dict[str, str]:
     """What the page's Python finds, by path: the chooser's files as they are, and what stands
     around them."""
-    here = Path(__file__).parent
     out = dict(micro.MODULES)
     for path in sorted([*(root / CONFIG).glob("*.py"), root / CONFIG / "measured.txt"]):
         out[f"chooser/{path.name}"] = path.read_text("utf8")
-    return out | {f"{name}.py": (here / f"{name}.py").read_text("utf8") for name in BESIDE}
-
-
-BESIDE = "answer", "micro"
+    for name in ("answer.py", "micro.py"):
+        out[name] = Path(__file__).with_name(name).read_text("utf8")
+    return out
 
 
 def kernel_pages() -> dict[str, str]:
@@ -187,31 +163,24 @@ OPERATION_WORDS = {
 
 def usual(rows: list[dict]) -> str:
     """The table that stands on the page with and without a script."""
-    pages = kernel_pages()
-    lines = [
-        '<div class="usual-shapes"><table>',
-        "<thead><tr><th>what</th><th>shape</th><th>operation</th><th>kernel</th>"
-        "<th>programs</th><th>moves</th><th>time to expect</th></tr></thead><tbody>",
-    ]
+    pages, lines = kernel_pages(), []
     for what, shape, dim, dtype, operation in USUAL:
         asked = question(shape, dim, dtype, operation)
         got = answer.answer(asked, rows)
-        sizes = " × ".join(f"{size:,}" for size in shape) + (f", dim {dim}" if dim != -1 else "")
+        sizes = shape_words({"shape": shape, "dim": dim, "layout": "contiguous"})
         time = got["time"]
-        programs = " + ".join(f"{count:,}" for count in got["programs"])
-        shown = f"{'' if time['far'] == 0 else '≈ '}{time_words(time['us'])}" if time else "–"
-        lines.append(
-            f'<tr data-ask="{escape(json.dumps(asked))}"><td>{what}</td>'
-            f'<td data-label="shape">{sizes}<br><small>{dtype}</small></td>'
-            f'<td data-label="operation">{OPERATION_WORDS[operation]}</td>'
-            f'<td data-label="kernel"><a href="../{pages[got["kernel"]]}/">'
-            f"<code>{got['kernel']}</code></a></td>"
-            f'<td data-label="programs">{programs}</td>'
-            f'<td data-label="moves">{got["bytes"]["useful"] / 1e6:,.1f} MB</td>'
-            f'<td data-label="time">{shown}</td></tr>'
-        )
-    lines.append("</tbody></table></div>\n")
-    return "\n".join(lines)
+        cells = [
+            what,
+            f"{sizes}<br><small>{dtype}</small>",
+            OPERATION_WORDS[operation],
+            f'<a href="../{pages[got["kernel"]]}/"><code>{got["kernel"]}</code></a>',
+            " + ".join(f"{count:,}" for count in got["programs"]),
+            f"{got['bytes']['useful'] / 1e6:,.1f} MB",
+            f"{'' if time['far'] == 0 else '≈ '}{time_words(time['us'])}" if time else "–",
+        ]
+        lines.append(Row(cells, f'data-ask="{escape(json.dumps(asked))}"'))
+    head = ["what", "shape", "operation", "kernel", "programs", "moves", "time to expect"]
+    return block(table(head, lines, css=""), "usual-shapes", hidden=False) + "\n"
 
 
 def guess_errors(rows: list[dict]) -> list[tuple[float, float]]:
@@ -220,55 +189,30 @@ def guess_errors(rows: list[dict]) -> list[tuple[float, float]]:
     out = []
     for row in rows:
         rest = [other for other in rows if other["shape"] != row["shape"]]
-        mine = {
-            "kernel": row["kernel"],
-            "around": [],
-            "rows": row["rows"],
-            "columns": row["columns"],
-            "inner": row["inner"],
-            "dtype": row["dtype"],
-            "bytes": {"useful": row["bytes"]},
-        }
-        got = answer.expected(row, mine, row["itemsize"], rest)
-        if got:
+        mine = row | {"around": [], "bytes": {"useful": row["bytes"]}}
+        if got := answer.expected(row, mine, row["itemsize"], rest):
             wrong = max(got["us"] / row["us"], row["us"] / got["us"])
             out.append((got["near"][0]["far"], wrong))
     return out
 
 
-def guessing(rows: list[dict]) -> str:
-    """How well times are guessed, near and far, in words."""
-    errors = guess_errors(rows)
+def guesses(data: dict) -> Names:
+    """How well times are guessed, near and far: by how much half of them are off, and nine in
+    ten."""
+    errors = guess_errors(measured(data))
+
+    def of(found: list[float]) -> Names:
+        half, most = median(found) - 1, quantiles(found, n=10)[-1] - 1
+        return Names(count=len(found), half=half, most=most)
+
     near = [wrong for far, wrong in errors if far < NEARBY]
-    far = [wrong for far, wrong in errors if far >= NEARBY]
-    if min(len(near), len(far)) < 10:
-        return "Too little is measured yet to say how good the guesses are.\n"
-
-    def words(group: list[float]) -> str:
-        half, most = (
-            f"{100 * (each - 1):.{1 if each < 1.02 else 0}f} %"
-            for each in (median(group), quantiles(group, n=10)[-1])
-        )
-        return (
-            f"half of them come out within {half} of the measured time, nine in ten within {most}"
-        )
-
-    return (
-        "To see how good that is, each measured case is guessed from all cases of other shapes. "
-        f"Of the {len(near)} that have another one less than a doubling away, {words(near)}; of "
-        f"the {len(far)} without one so near, {words(far)}.\n"
-    )
+    return Names(near=of(near), far=of([wrong for far, wrong in errors if far >= NEARBY]))
 
 
 def render(root: Path) -> Rendered:
-    """The fragments `which-kernel-…`, and the file that the script of the page loads; nothing where
-    the library is not below `root`."""
-    if not (root / LIBRARY).is_dir():
-        return Rendered()
-    found = newest(root)
-    data = found[1] if found else None
-    rows = measured(data) if data else []
-    from_rows = measured_by([row for row in data["rows"] if row["bytes"]]) if data else None
+    """The fragments `which-kernel-…`, and the file that the script of the page loads."""
+    data = newest(root)[1]
+    rows = measured(data)
     known = {"tables": tables(root), "fields": field_words(root)}
     known |= {"pages": kernel_pages(), "operations": OPERATION_WORDS}
     first = answer.answer(FIRST, rows)
@@ -277,7 +221,8 @@ def render(root: Path) -> Rendered:
     form = f'<script type="application/json" id="which-kernel-start">{start}</script>\n'
     form = f'<div class="which-kernel" data-asset="../../{ASSET}" hidden>\n{form}</div>\n'
     out = Rendered(assets={ASSET: json.dumps(asset, ensure_ascii=False, separators=(",", ":"))})
-    out.fragments["which-kernel"] = Fragment(form, from_rows)
+    out.fragments["which-kernel"] = Fragment(
+        form, measured_by([row for row in data["rows"] if row["bytes"]])
+    )
     out.fragments["which-kernel-usual"] = Fragment(usual(rows))
-    out.fragments["which-kernel-guesses"] = Fragment(guessing(rows))
     return out

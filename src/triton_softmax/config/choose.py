@@ -58,7 +58,7 @@ def timed(call: Rows | Columns, traits: Traits, device: Device) -> list[tuple[fl
 
 
 def facts_of(call: Rows | Columns, traits: Traits, device: Device) -> dict[str, Any]:
-    """A call as the tables ask for it: `load` is rows, or groups of 32 strands, per
+    """A call as the tables ask for it: `load` is rows, or groups of 32 columns, per
     multiprocessor."""
     if isinstance(call, Rows):
         groups = call.n_rows
@@ -220,7 +220,7 @@ def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:
     return two_pass(columns, traits, device)
 
 
-# --- strands
+# --- columns
 
 
 def choose_strided(
@@ -252,7 +252,7 @@ def choose_strided(
         (n_cols - 1) * col_strides[i] + (n_inner - 1) * inner_strides[i]
         for i in range(len(col_strides))
     ]
-    # The last tile reaches beyond the last strand.
+    # The last tile reaches beyond the last column.
     wide_index = max(offsets + [n_inner + space.MOST_STRANDS - 1]) >= 2**31
     columns = Columns(n_outer, n_cols, n_inner, held or itemsize, vector, stated, wide_index)
     return chosen(columns, traits, device)
@@ -260,7 +260,7 @@ def choose_strided(
 
 # --8<-- [start:columns]
 def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """Chunks of strands if they should be split and all run at once; else a tile of whole strands
+    """Chunks of columns if they should be split and all run at once; else a tile of whole columns
     if they are short, else loops."""
     if traits.any_order:
         columns = columns._replace(n_outer=1)
@@ -280,7 +280,7 @@ def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice
 
 # --8<-- [start:tile]
 def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """Whole strands, and as many side by side as make whole cache lines, or as registers allow."""
+    """Whole columns, and as many side by side as make whole cache lines, or as registers allow."""
     facts = facts_of(columns, traits, device)
     power = next_power_of_2(columns.n_cols)
     block_cols = power if columns.n_cols == power else max(1, power // 8)
@@ -308,16 +308,16 @@ def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
 
 # --8<-- [start:loops]
 def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """Long strands walked along twice, in as many chunks as keep the device busy.
+    """Long columns walked along twice, in as many chunks as keep the device busy.
 
-    But every program of the second launch reads the summaries of all chunks of its strands, which
+    But every program of the second launch reads the summaries of all chunks of its columns, which
     should be no more than the elements of its own chunk.
     """
     tile, n_cols = said("strand_loops", facts_of(columns, traits, device)), columns.n_cols
     block_inner = min(tile["wide"], next_power_of_2(columns.n_inner))
-    block_cols = tile["tall"] * tile["wide"] // block_inner  # the fewer strands, the taller
+    block_cols = tile["tall"] * tile["wide"] // block_inner  # the fewer columns, the taller
     groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
-    # n summaries of 8 bytes are as much as a chunk if 8 · n is the bytes of a strand over n.
+    # n summaries of 8 bytes are as much as a chunk if 8 · n is the bytes of a column over n.
     as_much = int(math.sqrt(n_cols * columns.itemsize * traits.inputs // 8))
     few_summaries = min(as_much, max(256, 512 // groups))
     busy = 32 * device.multiprocessors // groups

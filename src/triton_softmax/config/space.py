@@ -35,7 +35,7 @@ MAX_TILE_COLS, INVARIANT_TILE_COLS = 65536, 8192
 
 MOST_STRANDS = 1024  # side by side in any tile
 
-# Registers per thread: of a program that holds a chunk of strands, and those that a sum of integers
+# Registers per thread: of a program that holds a chunk of columns, and those that a sum of integers
 # takes besides, which no order changes.
 CHUNK_REGISTERS, INTEGER_SUM_REGISTERS = 128, 40
 
@@ -127,14 +127,14 @@ class Rows(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Strands, whose elements do not lie side by side: the middle dimension of (n_outer, n_cols,
+    """Columns, whose elements do not lie side by side: the middle dimension of (n_outer, n_cols,
     n_inner)."""
 
     n_outer: int
     n_cols: int
     n_inner: int
     itemsize: int
-    vector: int  # elements that one access across strands may move
+    vector: int  # elements that one access across columns may move
     stated_vector: int  # what the kernel is told of it: 1 where Triton sees it by itself
     wide_index: bool  # offsets within one outer slice need 64 bits
 
@@ -200,12 +200,12 @@ class RowTile(NamedTuple):
     """Whole rows in one program's registers: packed rows or, with edges, aligned rows."""
 
     block_rows: int  # rows per program, a power of two
-    block_cols: int  # elements along a row or strand in a tile, a power of two
+    block_cols: int  # elements along a row or column in a tile, a power of two
     vector: int  # elements that one access moves; without edges it divides lengths and strides
     # Keep 16-bit elements in registers as they came, behind a barrier that the optimiser does not
     # look through: else it keeps the float32 numbers, in twice the registers.
     barrier: bool
-    tiles: int = 1  # tiles that together hold a row (aligned rows: its body) or a strand
+    tiles: int = 1  # tiles that together hold a row (aligned rows: its body) or a column
     edges: bool = False  # rows may start and end between vectors: aligned rows
 
 
@@ -238,10 +238,10 @@ class SplitRows(NamedTuple):
 
 
 class StridedTile(NamedTuple):
-    """Whole strands side by side: `strided`."""
+    """Whole columns side by side: `strided`."""
 
     block_cols: int
-    block_inner: int  # strands side by side, a power of two
+    block_inner: int  # columns side by side, a power of two
     vector: int  # what lengths and strides allow; 1 where Triton sees it by itself
     barrier: bool
     wide_index: bool
@@ -249,7 +249,7 @@ class StridedTile(NamedTuple):
 
 
 class SplitStrided(NamedTuple):
-    """Chunks of strands, on as many programs at the same time: `split_strided`."""
+    """Chunks of columns, on as many programs at the same time: `split_strided`."""
 
     block_cols: int
     block_inner: int
@@ -257,12 +257,12 @@ class SplitStrided(NamedTuple):
     barrier: bool
     wide_index: bool
     wait: bool
-    chunks: int  # lanes per strand that read its words: a power of two, at least their number
+    chunks: int  # lanes per column that read its words: a power of two, at least their number
     polls: int
 
 
 class TwoPass(NamedTuple):
-    """Chunks of very long strands, each walked along tile by tile: `two_pass`."""
+    """Chunks of very long columns, each walked along tile by tile: `two_pass`."""
 
     block_cols: int
     block_inner: int
@@ -327,14 +327,14 @@ class Choice(NamedTuple):
     how: Constants  # its constants
     num_warps: int  # warps per program
     max_registers: int | None = None  # registers per thread; None lets the compiler choose
-    n_chunks: int = 1  # chunks of a row, or of a strand
+    n_chunks: int = 1  # chunks of a row, or of a column
     chunk_cols: int = 0  # columns of a chunk, the last may have fewer; 0 where chunks fill tiles
     max_programs: int | None = None  # programs that are launched at most; None: one per chunk
     two_launches: bool = False  # the chunks are published by one launch and written by another
 
     def programs(self, n_groups: int) -> int:
         """How many programs each launch has, of so many groups that are cut into chunks: tiles of
-        rows, rows that are split, or tiles of strands."""
+        rows, rows that are split, or tiles of columns."""
         n_tasks = n_groups * self.n_chunks
         return n_tasks if self.max_programs is None else min(n_tasks, self.max_programs)
 
@@ -376,7 +376,7 @@ def runs_at_once(n_cols: int, candidate: Candidate, device: Device) -> bool:
 def lanes_and_polls(n_chunks: int, num_warps: int, width: int = 1) -> tuple[int, int]:
     """(lanes, polls): a tile of lanes × width that reads a word in each lane, and how many of its
     words one thread polls at once. There are at least as many lanes as threads, so that no two
-    threads poll the same word. A chunk has as many words as a tile has strands: `width`.
+    threads poll the same word. A chunk has as many words as a tile has columns: `width`.
 
     >>> lanes_and_polls(16, num_warps=4), lanes_and_polls(300, num_warps=4)
     ((128, 1), (512, 4))
@@ -433,7 +433,7 @@ def split_in_two_launches(rows: Rows, traits: Traits, device: Device) -> Choice:
 def split_strided(
     block_cols: int, block_inner: int, num_warps: int, columns: Columns, device: Device
 ) -> Choice | None:
-    """Strands split in a given way; None if the chunks of a strand, which wait for each other, do
+    """Columns split in a given way; None if the chunks of a column, which wait for each other, do
     not run at once."""
     block_inner = min(block_inner, next_power_of_2(columns.n_inner))
     n_chunks = ceil_div(columns.n_cols, block_cols)
@@ -531,7 +531,7 @@ def row_choices(rows: Rows, traits: Traits, device: Device) -> list[Choice]:
 
 
 def strided_choices(columns: Columns, traits: Traits, device: Device) -> Iterator[Choice]:
-    """Tiles of whole strands and chunks of them."""
+    """Tiles of whole columns and chunks of them."""
     n_cols, itemsize = columns.n_cols, columns.itemsize
     for wide in (8, 16, 32, 64, 128):
         block_inner = min(wide, next_power_of_2(columns.n_inner))

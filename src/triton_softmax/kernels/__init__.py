@@ -9,8 +9,8 @@ pass; `softmax_bench.traffic` derives and tests them:
 | `packed_rows` | `tile` | several short rows per program | 2MN | 3MN |
 | `aligned_rows` | `tile` | wide accesses whatever the row stride | 2MN | 3MN |
 | `split_rows` | `split_rows` | a long row over several programs, still read once | 2MN | 3MN |
-| `strided` | `strided` | elements that lie apart: strands side by side | 2MN | 3MN |
-| `split_strided` | `split_strided` | a long strand over several programs | 2MN | 3MN |
+| `strided` | `strided` | elements that lie apart: columns side by side | 2MN | 3MN |
+| `split_strided` | `split_strided` | a long column over several programs | 2MN | 3MN |
 | `two_pass` | `two_pass` | a very long one, walked twice in chunks | 3MN | 5MN |
 
 `masked_rows` is a geometry of its own, for rows that are scaled, capped, biased or masked on their

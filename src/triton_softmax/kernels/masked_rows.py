@@ -81,7 +81,7 @@ def scaled(x, scale, MAPS: tl.constexpr):
 @triton.jit
 def mapped(x, scale, bias, MAPS: tl.constexpr):
     """What the operation is taken of at places that are not masked."""
-    # eq: maps-definition
+    # eq: modifiers-definition
     z = scaled(x, scale, MAPS)
     if MAPS.softcap > 0.0:
         z = softcapped(z, MAPS.softcap)
@@ -106,7 +106,7 @@ def start_of_sink(sink):
     """The summary (m, d) that a row with a sink starts from: (sink, 1), and that of nothing for a
     sink of −∞. A sink of +∞ takes everything; so does the largest number, and it can be
     subtracted."""
-    # eq: maps-sink
+    # eq: modifiers-sink
     LARGEST: tl.constexpr = 1.7976931348623157e308 if sink.dtype == tl.float64 else 3.4028234e38
     m = tl.where(sink == float("inf"), LARGEST, sink).to(sink.dtype)
     return m, tl.where(m == float("-inf"), 0.0, 1.0).to(sink.dtype)
@@ -167,7 +167,7 @@ def values_of(raw, kept, cols, scale, OP: tl.constexpr, MAPS: tl.constexpr, INNE
         # What is −∞ counts as masked; backward, what the result is at such places.
         EMPTY: tl.constexpr = float("-inf") if MAPS.before else MAPS.empty
         kept = kept & (first != EMPTY)
-    # eq: maps-masked
+    # eq: modifiers-masked
     values = (tl.where(kept, first, OP.padding).to(ACC),)
     for i in tl.static_range(1, INPUTS):
         values = values + (tl.where(kept, raw[i].to(ACC), 0.0),)
@@ -241,7 +241,7 @@ def finish_tile(
         x = raw[X].to(OUT).to(result.dtype)
         result = through_softcap(result, x, scale, MAPS)
         if MAPS.of_scale:
-            # eq: maps-scale-gradient
+            # eq: modifiers-scale-gradient
             of_scale = sum_of_tile(tl.where(result == 0.0, 0.0, result * x), OP)
         result = scaled(result, scale, MAPS)
     elif blank is not None:
@@ -419,7 +419,7 @@ def masked_rows_kernel(
             LAST: tl.constexpr = AFTER + MAPS.of_mapped + MAPS.of_scale
             of_sink = totals[0]
             if MAPS.before:
-                # eq: maps-sink-share
+                # eq: modifiers-sink-share
                 of_sink = exp_shifted(start_of_sink(sink)[0], m) / totals[0]
             tl.store(ends[LAST], of_sink.to(ends[LAST].dtype.element_ty), mask=writes)
         if MAPS.sink:

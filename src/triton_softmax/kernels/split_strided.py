@@ -1,9 +1,9 @@
-"""Long strands: the tile of `strided`, the words of `split_rows`.
+"""Long columns: the tile of `strided`, the words of `split_rows`.
 
-A tile of whole strands would be too narrow if they are long, or too large for the registers. So
-strands are cut into chunks of block_cols elements, and a program takes one chunk of block_inner
-strands side by side. It publishes a word for each of its strands, polls until all words of its
-strands are there, merges them, and writes its tile from registers. The input is read once.
+A tile of whole columns would be too narrow if they are long, or too large for the registers. So
+columns are cut into chunks of block_cols elements, and a program takes one chunk of block_inner
+columns side by side. It publishes a word for each of its columns, polls until all words of its
+columns are there, merges them, and writes its tile from registers. The input is read once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .strided import inner_strides, offsets_in_slice, slices_of
 
 # --8<-- [start:columns]
 class Columns(NamedTuple):
-    """The strands of one program, as the functions below pass them on."""
+    """The columns of one program, as the functions below pass them on."""
 
     in_ptrs: Any  # of the outer slice
     in_strides: Any
@@ -78,7 +78,7 @@ def load_tile(chunk, columns, OP: tl.constexpr, HOW: tl.constexpr, AGAIN: tl.con
 
 @triton.jit
 def summarise(raw, chunk, columns, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
-    """(m, totals) of each strand of a tile."""
+    """(m, totals) of each column of a tile."""
     m = 0.0
     m_cols = m
     if OP.shifted:
@@ -103,8 +103,8 @@ def write_tile(
     HOW: tl.constexpr,
     AGAIN: tl.constexpr,
 ):
-    """Write a chunk's tile from its elements and the summaries of its strands; and with the last
-    chunk the strands' numbers."""
+    """Write a chunk's tile from its elements and the summaries of its columns; and with the last
+    chunk the columns' numbers."""
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else columns.in_ptrs[0].dtype.element_ty
     inner = columns.first + tl.arange(0, HOW.block_inner)
@@ -140,7 +140,7 @@ def write_tile(
 # --8<-- [start:words]
 @triton.jit
 def missing_words(columns, max_polls, OP: tl.constexpr, HOW: tl.constexpr):
-    """1 where a word of the strands is missing, a vector of chunks · block_inner.
+    """1 where a word of the columns is missing, a vector of chunks · block_inner.
 
     A vector and not chunks × block_inner, like what the words are loaded into: the compiler may lay
     that out as it lays out the tile, and then several threads would poll for the same word.
@@ -158,7 +158,7 @@ def missing_words(columns, max_polls, OP: tl.constexpr, HOW: tl.constexpr):
 
 @triton.jit
 def merge_columns(columns, OP: tl.constexpr, HOW: tl.constexpr):
-    """(m, totals) of the strands from their words, none of which is missing.
+    """(m, totals) of the columns from their words, none of which is missing.
 
     Across the tile, not along it: what comes out of a reduction is then moved to the layout of the
     tile as a vector. Along it, the compiler moves the tile.
@@ -195,20 +195,20 @@ def split_strided_kernel(
     OP: tl.constexpr,
     HOW: tl.constexpr,
 ):
-    """An operation along the middle dimension, a program for each chunk of block_inner strands.
+    """An operation along the middle dimension, a program for each chunk of block_inner columns.
 
     Args:
         in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`.
         words_ptr: workspace of block_inner int64 words per program, zero at the start; as many
             again for each further sum.
-        n_chunks: chunks of a strand.
+        n_chunks: chunks of a column.
         max_polls: how often to poll again for missing words before going on without partners.
         OP: what is computed, an `Operation`.
         HOW: a `SplitStrided`.
     """
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
-    # Chunks of the same strands are neighbours among the programs, so that those who wait for each
+    # Chunks of the same columns are neighbours among the programs, so that those who wait for each
     # other start together.
     task = tl.program_id(0)
     chunk = task % n_chunks
@@ -230,7 +230,7 @@ def split_strided_kernel(
     publish(words_ptr + chunk * HOW.block_inner + lane, apart, m, totals, live, OP, True)
     mine = chunk >= 0
     if OP.reduces:
-        # One program writes the strands' numbers: the last to start, which waits least.
+        # One program writes the columns' numbers: the last to start, which waits least.
         mine = chunk == n_chunks - 1
     if mine:
         missing = tl.sum(missing_words(columns, max_polls, OP, HOW), axis=0)

@@ -1,11 +1,11 @@
 """A dimension whose elements lie apart, without a transposing copy.
 
-The tensor is seen as (n_outer, n_cols, n_inner) with free strides. A strand is what one softmax is
+The tensor is seen as (n_outer, n_cols, n_inner) with free strides. A column is what one softmax is
 taken of: n_cols elements along the middle dimension. Neighbours in memory are, as a rule,
-neighbours along n_inner and belong to different strands. So a program takes block_inner strands
+neighbours along n_inner and belong to different columns. So a program takes block_inner columns
 side by side, reads whole cache lines across them, and reduces along them, over the tile's first
-axis. Its tiles have room for whole strands. Longer ones are the business of `split_strided`, and
-very long ones that of `two_pass`. In names, `cols` counts along a strand and `inner` across.
+axis. Its tiles have room for whole columns. Longer ones are the business of `split_strided`, and
+very long ones that of `two_pass`. In names, `cols` counts along a column and `inner` across.
 
 Triton specialises an argument that is 1, and so sees which axis is contiguous. That the lines of a
 tile start on vectors it sees only if the other strides are multiples of 16, and those of images of
@@ -52,7 +52,7 @@ def inner_strides(strides):
 
 @triton.jit
 def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
-    """Offsets of a tile within an outer slice: cols along the strands, inner across them."""
+    """Offsets of a tile within an outer slice: cols along the columns, inner across them."""
     return cols * multiple_of(strides[1], VECTOR) + inner * strides[2]
 
 
@@ -64,7 +64,7 @@ def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
 def strided_kernel(
     in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner, OP: tl.constexpr, HOW: tl.constexpr
 ):
-    """An operation along the middle dimension, block_inner strands per program.
+    """An operation along the middle dimension, block_inner columns per program.
 
     Args:
         in_ptrs: the inputs, a tuple; (n_outer, n_cols, n_inner) each, then those that have a number
@@ -73,8 +73,8 @@ def strided_kernel(
         in_strides: elements from one to the next along each dimension, a triple for each input;
             any, 0 included.
         out_strides: the same of the results.
-        n_cols: length of a strand.
-        n_inner: strands of an outer slice.
+        n_cols: length of a column.
+        n_inner: columns of an outer slice.
         OP: what is computed, an `Operation`.
         HOW: a `StridedTile`: block_cols and block_inner, powers of two; tiles, as many as hold
             n_cols; vector, which divides n_inner and all strides but the inner ones; barrier, see

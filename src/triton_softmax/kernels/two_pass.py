@@ -1,10 +1,10 @@
-"""Strands too long for registers, walked along twice by as many programs as are useful.
+"""Columns too long for registers, walked along twice by as many programs as are useful.
 
 The tensor is seen as (n_outer, n_cols, n_inner), as in `strided`. A program takes block_inner
-strands side by side and walks along them with the online recurrence, then again to write. A tensor
-with very long strands has few of them, too few for all multiprocessors, so they are cut into
+columns side by side and walks along them with the online recurrence, then again to write. A tensor
+with very long columns has few of them, too few for all multiprocessors, so they are cut into
 chunks. The first launch leaves the summaries of all chunks in memory, the second merges those of
-its strands and writes. With a single chunk one launch does both.
+its columns and writes. With a single chunk one launch does both.
 
 `split_strided` reads once, and waits. Here nobody waits for anybody, so this runs on every device,
 and in float64 too. Rows may be walked like this as well, with n_inner = 1.
@@ -48,7 +48,7 @@ def load_tile(in_ptrs, in_strides, cols, end, inner, n_inner, OP: tl.constexpr, 
 def summary_offsets(
     group, chunks, n_chunks, WHICH: tl.constexpr, OP: tl.constexpr, BLOCK_INNER: tl.constexpr
 ):
-    """Where one of the numbers of the summaries of a group's strands lies, for some chunks: m, or
+    """Where one of the numbers of the summaries of a group's columns lies, for some chunks: m, or
     one of the sums."""
     line = (group * n_chunks + chunks) * (1 + OP.sums) + WHICH
     return line * BLOCK_INNER + tl.arange(0, BLOCK_INNER)[None, :]
@@ -82,13 +82,13 @@ def two_pass_kernel(
     OP: tl.constexpr,
     HOW: tl.constexpr,
 ):
-    """An operation along the middle dimension, a program for each chunk of block_inner strands.
+    """An operation along the middle dimension, a program for each chunk of block_inner columns.
 
     Args:
         in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`.
         words_ptr: workspace of block_inner int64 words per program for m and for each sum; not
             looked at if one launch does both.
-        n_chunks: chunks of a strand; 1 if one launch does both.
+        n_chunks: chunks of a column; 1 if one launch does both.
         chunk_cols: length of a chunk.
         OP: what is computed, an `Operation`.
         HOW: a `TwoPass`: block_cols and block_inner, powers of two; vector and wide_index as
@@ -137,7 +137,7 @@ def two_pass_kernel(
     else:
         parts = n_chunks
         if OP.reduces:
-            # One program writes the strands' numbers.
+            # One program writes the columns' numbers.
             parts = tl.where(chunk == 0, n_chunks, 0)
         for start in range(0, parts, BLOCK_COLS):
             there = start + tile < parts
