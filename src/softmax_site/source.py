@@ -1,8 +1,10 @@
 """Files of the repository as the pages show them: in named sections, by their own line numbers.
 
-A section lies between the comments `--8<-- [start:name]` and `--8<-- [end:name]`.  The blank
-lines of a section part it into paragraphs, the pieces of a kernel; signature and docstring of a
-function belong to the paragraph that they open.  Files are read as text and never imported.
+A section is what a file defines under a name, `merge`, or from one name to another,
+`load_tile..finish_tile`; or it lies between the comments `--8<-- [start:name]` and `--8<--
+[end:name]`.  The blank lines of a section part it into paragraphs, the pieces of a kernel;
+signature and docstring of a function belong to the paragraph that they open.  Files are read as
+text and never imported.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
 
+from softmax_playground.cells import definitions
+
 FOLDER = "source"
 """The folder of the site with a page for each file shown."""
 
@@ -27,7 +31,7 @@ SHOWN = (LIBRARY, "src/softmax_tutorial")
 """Packages whose every file is shown whole; of others those that something links to."""
 
 DIRECTIVE = re.compile(
-    r"\[\[code (?P<path>[\w/]+\.py):(?P<name>[\w-]+)(?:/(?P<first>\d+)(?:-(?P<last>\d+))?)?"
+    r"\[\[code (?P<path>[\w/]+\.py):(?P<name>[\w-]+(?:\.\.\w+)?)(?:/(?P<first>\d+)(?:-(?P<last>\d+))?)?"
     r"(?: since=(?P<since>\w+))?\]\]"
 )
 EQUATIONS = re.compile(r"(?P<reason>^\s*#.*?)(?:;\s*|\s*)\beq: (?P<labels>.+?)\s*$")
@@ -68,8 +72,8 @@ class File:
     """What each line is made of: classes of colour, empty for none, and texts."""
     heads: tuple[Head, ...]
     """Of the functions that have a docstring."""
-    functions: dict[str, int]
-    """The lines that the functions at the top begin on, by name."""
+    definitions: dict[str, Piece]
+    """What is defined at the top, by name."""
 
     @property
     def page(self) -> str:
@@ -107,8 +111,11 @@ class File:
                     first = number + 1
                 else:
                     last = number - 1
+        begin, _, end = name.partition("..")
+        if not first and {begin, end or begin} <= self.definitions.keys():
+            return Piece(self.definitions[begin].first, self.definitions[end or begin].last)
         if not 0 < first <= last:
-            names = [
+            names = [*self.definitions] + [
                 match["name"]
                 for number in range(1, len(self.lines) + 1)
                 if (match := self.marker(number)) and match["edge"] == "start"
@@ -294,12 +301,8 @@ def _read(root: Path, path: str, stamp: int) -> File:
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
             heads.append(Head(first, node.body[0].end_lineno or first, _summary(node)))
     heads.sort(key=lambda head: head.first)
-    functions = {
-        node.name: node.lineno
-        for node in tree.body
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
-    }
-    return File(path, tuple(text.splitlines()), tokens(text), tuple(heads), functions)
+    defined = {name: Piece(*lines) for name, *lines in definitions(tree)}
+    return File(path, tuple(text.splitlines()), tokens(text), tuple(heads), defined)
 
 
 def read(path: str, root: Path | str = ".") -> File:

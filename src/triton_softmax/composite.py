@@ -60,7 +60,6 @@ def weighted(e: Tensor, distance: Tensor) -> Tensor:
     return e * torch.where(e == 0.0, 0.0, distance)
 
 
-# --8<-- [start:composites]
 def softmax(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     return torch.softmax(x, dim, dtype)
 
@@ -116,13 +115,9 @@ def logsumexp_backward(x: Tensor, dlse: Tensor, dim: int, dtype: torch.dtype) ->
     return (p * dlse).to(dtype)
 
 
-# --8<-- [end:composites]
-
-
 # Score modifiers.
 
 
-# --8<-- [start:modifiers]
 def kept_places(x: Tensor, modifiers: Modifiers) -> Tensor | None:
     """Return a mask, broadcast to x, of the places that count; None if all do."""
     kept = modifiers.where
@@ -174,9 +169,6 @@ def modified_softmax(
     elif kept is not None:
         y = torch.where(kept, y, torch.where(dead, math.nan, empty).to(y.dtype))
     return y.to(dtype).contiguous()
-
-
-# --8<-- [end:modifiers]
 
 
 def modified_softmax_backward(
@@ -265,6 +257,14 @@ def scalars_of_probabilities(x: Tensor, options: LossOptions) -> RowScalars:
     return RowScalars(marked, zero, zero, zero, everywhere)
 
 
+def scalars(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> RowScalars:
+    """Return the scalars of rows of logits."""
+    if target.is_floating_point():
+        return scalars_of_probabilities(x, options)
+    dtype = accumulator(x.dtype)
+    return scalars_of_classes(target, weight, x.shape[options.dim], dtype, options)
+
+
 def distribution_of(
     x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions
 ) -> Tensor | None:
@@ -344,16 +344,12 @@ def cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """Return the losses of rows, divided by n for a mean, and their log-sum-exps; the logits have
     been scaled and capped."""
-    if target.is_floating_point():
-        if not x.numel():
-            losses = (upcast(x) * target).sum(options.dim)  # 0, and their mean is NaN
-            losses = losses.sum() / 0.0 if options.reduction == "mean" else losses
-            return losses, torch.logsumexp(upcast(x), options.dim)
-        scalars = scalars_of_probabilities(x, options)
-    else:
-        dtype = accumulator(x.dtype)
-        scalars = scalars_of_classes(target, weight, x.shape[options.dim], dtype, options)
-    return row_losses(x, scalars, options.dim, distribution_of(x, target, weight, options))
+    if target.is_floating_point() and not x.numel():
+        losses = (upcast(x) * target).sum(options.dim)  # 0, and their mean is NaN
+        losses = losses.sum() / 0.0 if options.reduction == "mean" else losses
+        return losses, torch.logsumexp(upcast(x), options.dim)
+    of_rows = scalars(x, target, weight, options)
+    return row_losses(x, of_rows, options.dim, distribution_of(x, target, weight, options))
 
 
 # Log-probabilities and entropies.

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 
-# --8<-- [start:normalize]
 def _normalize(
     function: Callable[..., Tensor],
     op: Operator,
@@ -52,9 +51,6 @@ def _normalize(
     if dtype is not None:
         x = cast(x, dtype)
     return op.overload(x, dim, dtype, implementation, invariant)
-
-
-# --8<-- [end:normalize]
 
 
 def _pass_on(

@@ -31,6 +31,7 @@ from .operators import (
     Operator,
     differentiable_modified,
     modified_forward,
+    modified_softmax,
     nobody_watches,
     transformed,
 )
@@ -140,23 +141,21 @@ def with_modifiers(
     on_cpu = not arguments.INTERPRETED and x.device.type == "cpu"
     if on_cpu or not x.numel() or (not plain and transformed()):
         return composite.modified_softmax(log, x, dim, dtype, modifiers)
-    scale, softcap, bias, where, causal, sink, safe = modifiers
-    factor = 1.0
-    if not isinstance(scale, Tensor):
-        scale, factor = None, scale
+    scale, *others = modifiers
     if plain:
         wanted = torch.is_grad_enabled() and (
             x.requires_grad
-            or (scale is not None and scale.requires_grad)
-            or (bias is not None and bias.requires_grad)
-            or (sink is not None and sink.requires_grad)
+            or (isinstance(scale, Tensor) and scale.requires_grad)
+            or (modifiers.bias is not None and modifiers.bias.requires_grad)
+            or (modifiers.sink is not None and modifiers.sink.requires_grad)
         )
         if not wanted:
             return modified_forward(log, x, dim, dtype, modifiers, invariant)[0]
-    call = differentiable_modified if plain else operators.modified_softmax.overload
-    return call(
-        x, scale, factor, softcap, bias, where, causal, sink, safe, log, dim, dtype, invariant
-    )[0]
+    scales = (scale, 1.0) if isinstance(scale, Tensor) else (None, scale)
+    given = (x, *scales, *others, log, dim, dtype, invariant)
+    if plain:
+        return differentiable_modified(modifiers, *given)[0]
+    return modified_softmax.overload(*given)[0]
 
 
 def _into(
@@ -173,17 +172,18 @@ def _into(
     Raises:
         TypeError, ValueError, RuntimeError: see `check_out`; or the call is transformed.
     """
+    if isinstance(out, Tensor) and x.dim() == out.dim() == 0:
+        rows = [each.reshape(1) if isinstance(each, Tensor) else each for each in modifiers]
+        _into(out.view(1), op, x.reshape(1), 0, dtype, Modifiers(*rows), invariant)
+        return out
     tensors = [each for each in (x, out, *modifiers) if isinstance(each, Tensor)]
     wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
     check_out(out, x, dtype, wanted)
     if transformed():
         raise RuntimeError("out goes with no transform of torch.func, and not with forward mode")
-    scale, softcap, bias, where, causal, sink, safe = modifiers
-    scale, factor = (scale, 1.0) if isinstance(scale, Tensor) else (None, scale)
-    options = (
-        scale, factor, softcap, bias, where, causal, sink, safe, op is operators.log_softmax, dim,
-        invariant,
-    )  # fmt: skip
+    scale, *others = modifiers
+    scales = (scale, 1.0) if isinstance(scale, Tensor) else (None, scale)
+    options = (*scales, *others, op is operators.log_softmax, dim, invariant)
     if out is x:
         operators.modified_softmax_in_place.overload(out, *options)
     else:

@@ -31,7 +31,6 @@ from .device.sums import _largest, _sum_of_integers, sums_of
 from .device.vectors import multiple_of
 
 
-# --8<-- [start:places]
 @triton.jit
 def starts_of_rows(
     ptrs, strides, rows, sizes, LEADING: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr,
@@ -65,10 +64,6 @@ def starts_of_rows(
     return starts
 
 
-# --8<-- [end:places]
-
-
-# --8<-- [start:maps]
 @triton.jit
 def scaled(x, scale, MAPS: tl.constexpr):
     """The first map."""
@@ -112,10 +107,6 @@ def start_of_sink(sink):
     return m, tl.where(m == float("-inf"), 0.0, 1.0).to(sink.dtype)
 
 
-# --8<-- [end:maps]
-
-
-# --8<-- [start:tile]
 @triton.jit
 def load_tile(starts, strides, cols, inside, query, OP: tl.constexpr, MAPS: tl.constexpr,
     HOW: tl.constexpr,
@@ -250,10 +241,6 @@ def finish_tile(
     return of_scale
 
 
-# --8<-- [end:tile]
-
-
-# --8<-- [start:summaries]
 @triton.jit
 def words_of(words_ptr, program, WHICH: tl.constexpr, OP: tl.constexpr, BLOCK_ROWS: tl.constexpr):
     """Where one of the numbers of a program's summaries lies: m, or one of the sums."""
@@ -280,10 +267,6 @@ def store_summary(words_ptr, program, m, totals, OP: tl.constexpr, BLOCK_ROWS: t
         tl.store(words_of(words_ptr, program, 1 + k, OP, BLOCK_ROWS), totals[k])
 
 
-# --8<-- [end:summaries]
-
-
-# --8<-- [start:kernel]
 @triton.jit(repr=with_operation("masked_rows"), do_not_specialize=["chunks"])
 def masked_rows_kernel(
     in_ptrs,
@@ -466,6 +449,3 @@ def masked_rows_kernel(
             AT_SCALE: tl.constexpr = AFTER + MAPS.of_mapped
             there_too = ends[AT_SCALE] + chunk * out_strides[AT_SCALE][0]
             tl.store(there_too, of_scale.to(there_too.dtype.element_ty), mask=there)
-
-
-# --8<-- [end:kernel]

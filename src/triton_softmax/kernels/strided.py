@@ -25,7 +25,6 @@ from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
 from .device.vectors import multiple_of
 
 
-# --8<-- [start:tile]
 @triton.jit
 def slice_of(ptr, strides, outer, VECTOR: tl.constexpr):
     """Where an outer slice of a tensor with strides (outer, along, across) begins."""
@@ -56,10 +55,6 @@ def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
     return cols * multiple_of(strides[1], VECTOR) + inner * strides[2]
 
 
-# --8<-- [end:tile]
-
-
-# --8<-- [start:kernel]
 @triton.jit(repr=with_operation("strided"))
 def strided_kernel(
     in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner, OP: tl.constexpr, HOW: tl.constexpr
@@ -136,6 +131,3 @@ def strided_kernel(
             mask = across & is_column(col, 0, n_cols)
             tl.debug_barrier()
             tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
-
-
-# --8<-- [end:kernel]

@@ -27,7 +27,6 @@ from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
 from .device.vectors import edge_of_row, multiple_of, round_up
 
 
-# --8<-- [start:body]
 @triton.jit
 def start_of_body(rows, stride, HOW: tl.constexpr):
     """Where whole vectors begin in each row, visibly a multiple of one."""
@@ -37,10 +36,6 @@ def start_of_body(rows, stride, HOW: tl.constexpr):
         return rows * multiple_of(stride, HOW.vector)
 
 
-# --8<-- [end:body]
-
-
-# --8<-- [start:kernel]
 @triton.jit(
     repr=with_operation("tile"),
     do_not_specialize=["in_strides", "out_strides", "n_rows", "n_cols"],
@@ -140,6 +135,3 @@ def tile_kernel(
             mask = (rows < n_rows) & is_column(col, 0, n_cols)
             tl.debug_barrier()
             tl.store(out_ptrs[0] + begin + col, result.to(INNER).to(OUT), mask=mask)
-
-
-# --8<-- [end:kernel]

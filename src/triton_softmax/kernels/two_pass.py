@@ -32,7 +32,6 @@ from .device.vectors import multiple_of
 from .strided import inner_strides, offsets_in_slice, slices_of
 
 
-# --8<-- [start:walk]
 @triton.jit
 def load_tile(in_ptrs, in_strides, cols, end, inner, n_inner, OP: tl.constexpr, HOW: tl.constexpr):
     """The elements of a tile, a block of each input, as they lie in memory."""
@@ -64,10 +63,6 @@ def zeros_for(shape: tl.constexpr, TYPE: tl.constexpr, OP: tl.constexpr):
     return totals
 
 
-# --8<-- [end:walk]
-
-
-# --8<-- [start:kernel]
 @triton.jit(repr=with_operation("two_pass"), do_not_specialize=["n_cols", "n_chunks", "chunk_cols"])
 def two_pass_kernel(
     in_ptrs,
@@ -180,6 +175,3 @@ def two_pass_kernel(
             mine = (inner < n_inner) & is_column(col, begin, end)
             tl.debug_barrier()
             tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mine)
-
-
-# --8<-- [end:kernel]

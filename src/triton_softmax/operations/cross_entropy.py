@@ -20,7 +20,6 @@ from .operation import Operation
 from .softmax import SOFTMAX, exponentials, to_maximum
 
 
-# --8<-- [start:forward]
 @triton.jit
 def _loss(m, totals, numbers):
     """(loss, lse) of a row: r·(lse − x_t) + z·lse². Of an ignored row z is 0, or NaN if it is the
@@ -44,10 +43,8 @@ CROSS_ENTROPY = replace(
     numbers=4,
 )
 """The loss and log-sum-exp of a row."""
-# --8<-- [end:forward]
 
 
-# --8<-- [start:gradient]
 @triton.jit
 def _of_gradient(m, totals, numbers):
     """What an element of the gradient needs of its row: the factor of exp(x − m), and whether the
@@ -81,10 +78,8 @@ CROSS_ENTROPY_GRADIENT = replace(
     adjust=_of_gradient,
 )
 """The gradient of the loss, and the loss and log-sum-exp of the row."""
-# --8<-- [end:gradient]
 
 
-# --8<-- [start:smoothing]
 @triton.jit
 def _exponentials_and_elements(values, m, EXACT: tl.constexpr):
     """exp(x − m), and x itself inside the row."""
@@ -154,4 +149,3 @@ CROSS_ENTROPY_SMOOTHED_GRADIENT: Operation = replace(
     finish_at=_smoothed_gradient_at_target,
     adjust=_of_smoothed_gradient,
 )
-# --8<-- [end:smoothing]

@@ -20,7 +20,6 @@ from .operation import Operation
 from .softmax import exponentials, to_maximum
 
 
-# --8<-- [start:forward]
 @triton.jit
 def _terms(values, m, EXACT: tl.constexpr):
     """exp(x − m), q and q·(x − m)."""
@@ -67,10 +66,8 @@ DISTRIBUTION = Operation(
     placed=True,
 )
 """The loss and log-sum-exp of a row."""
-# --8<-- [end:forward]
 
 
-# --8<-- [start:gradient]
 @triton.jit
 def _of_gradient(m, totals, numbers):
     """The factors of exp(x − m) and of q, and of the target and where it is."""
@@ -98,4 +95,3 @@ DISTRIBUTION_GRADIENT = replace(
     adjust=_of_gradient,
 )
 """The gradient of the loss, and the loss and log-sum-exp of the row."""
-# --8<-- [end:gradient]

@@ -29,7 +29,6 @@ import triton
 import triton.language as tl
 
 
-# --8<-- [start:operation]
 @dataclass(frozen=True, eq=False, repr=False)
 class Operation(str):
     """An operation along a row, handed to a kernel as one compile-time constant.
@@ -114,9 +113,6 @@ class Operation(str):
         The key of a function follows its text, and that of all functions it calls.
         """
         return "-".join(str(getattr(each, "cache_key", each)) for each in vars(self).values())
-
-
-# --8<-- [end:operation]
 
 
 _in_any_order: dict[Operation, Operation] = {}
