@@ -31,7 +31,8 @@ SHOWN = (LIBRARY, "src/softmax_tutorial")
 """Packages whose every file is shown whole; of others those that something links to."""
 
 DIRECTIVE = re.compile(
-    r"\[\[code (?P<path>[\w/]+\.py):(?P<name>[\w-]+(?:\.\.\w+)?)(?:/(?P<first>\d+)(?:-(?P<last>\d+))?)?"
+    r"\[\[code (?P<path>[\w/]+\.py):(?P<name>[\w-]+(?:\.\.\w+)?)"
+    r"(?:/(?P<first>\d+)(?:-(?P<last>\d+))?)?"
     r"(?: since=(?P<since>\w+))?\]\]"
 )
 EQUATIONS = re.compile(r"(?P<reason>^\s*#.*?)(?:;\s*|\s*)\beq: (?P<labels>.+?)\s*$")

@@ -35,8 +35,9 @@ from .operations.cross_entropy import (
     CROSS_ENTROPY_GRADIENT,
     CROSS_ENTROPY_SMOOTHED,
     CROSS_ENTROPY_SMOOTHED_GRADIENT,
+    DISTRIBUTION,
+    DISTRIBUTION_GRADIENT,
 )
-from .operations.distribution import DISTRIBUTION, DISTRIBUTION_GRADIENT
 from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import Operation

@@ -21,8 +21,7 @@ from .. import arguments
 from ..arguments import Modifiers, check_device
 from ..composite import accumulator, exponentials, maximum, upcast, weighted
 from ..launch import Launch, plans
-from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED
-from ..operations.distribution import DISTRIBUTION
+from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION
 from ..operations.log_softmax import LOG_SOFTMAX_VJP
 from ..operations.logsumexp import LOGSUMEXP
 from ..operations.operation import Operation

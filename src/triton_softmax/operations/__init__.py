@@ -6,8 +6,7 @@
 | `softmax` | `SOFTMAX`, `SOFTMAX_VJP` | softmax-safe, softmax-vjp |
 | `log_softmax` | `LOG_SOFTMAX`, `LOG_SOFTMAX_VJP` | log-softmax-definition, log-softmax-vjp |
 | `logsumexp` | `LOGSUMEXP`, `LOGSUMEXP_VJP` | lse-from-summary, logsumexp-gradient |
-| `cross_entropy` | `CROSS_ENTROPY`, … | cross-entropy-from-summary, cross-entropy-gradient |
-| `distribution` | `DISTRIBUTION`, … | cross-entropy-distribution |
+| `cross_entropy` | `CROSS_ENTROPY`, `DISTRIBUTION`, … | cross-entropy-from-summary, … |
 | `token_statistics` | `STATISTICS`, `ENTROPY`, … | entropy-from-summary, entropy-gradient |
 | `gradients` | `GRADIENT`, `TOKENS_GRADIENT` | entropy-gradient, cross-entropy-gradient |
 
