@@ -19,12 +19,7 @@ import torch
 from torch import Tensor
 
 from .arguments import LossOptions, Modifiers
-from .operations.cross_entropy import (
-    CROSS_ENTROPY,
-    CROSS_ENTROPY_GRADIENT,
-    CROSS_ENTROPY_SMOOTHED,
-    CROSS_ENTROPY_SMOOTHED_GRADIENT,
-)
+from .operations.cross_entropy import PLAIN, SMOOTHED
 from .operations.gradients import GRADIENT, TOKENS_GRADIENT
 from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
@@ -58,14 +53,6 @@ def exponentials(x: Tensor, m: Tensor) -> Tensor:
 def weighted(e: Tensor, distance: Tensor) -> Tensor:
     """Return e · distance, and 0 where e is 0, whatever the distance."""
     return e * torch.where(e == 0.0, 0.0, distance)
-
-
-def softmax(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    return torch.softmax(x, dim, dtype)
-
-
-def log_softmax(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    return torch.log_softmax(x, dim, dtype)
 
 
 def logsumexp(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
@@ -386,54 +373,37 @@ def token_logprobs(logits: Tensor, index: Tensor | None, entropy: bool) -> tuple
 
 
 def _losses(x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
-    target, _, r, z, *smoothing, dim, dtype = inputs
+    target, _, r, z, *smoothing, dim, _ = inputs
     b, c = smoothing or (None, None)
-    losses, lse = row_losses(x, RowScalars(target, r, z, b, c), dim)
-    return losses.to(dtype), lse.to(dtype)
+    return row_losses(x, RowScalars(target, r, z, b, c), dim)
 
 
 def _losses_with_gradient(x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
-    *inputs, dtype = inputs  # pyright: ignore[reportAssignmentType]
     with torch.enable_grad():
-        x = upcast(x.detach()).requires_grad_()
-        losses, lse = _losses(x, *inputs, x.dtype)
-        (dx,) = torch.autograd.grad(losses.sum(), x)
-    return dx.to(dtype), losses.detach(), lse.detach()
-
-
-def _statistics(x: Tensor, dim: int, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    return tuple(each.to(dtype) for each in row_statistics(x, dim)[:2])
-
-
-def _entropy(x: Tensor, dim: int, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    return tuple(each.to(dtype) for each in row_statistics(x, dim))
+        wide = upcast(x.detach()).requires_grad_()
+        losses, lse = _losses(wide, *inputs)
+        (dx,) = torch.autograd.grad(losses.sum(), wide)
+    return dx.to(x.dtype), losses.detach(), lse.detach()
 
 
 KERNEL_OF: dict[Operation, Callable[..., Any]] = {
-    SOFTMAX: softmax,
+    SOFTMAX: torch.softmax,
     SOFTMAX_VJP: softmax_backward,
-    LOG_SOFTMAX: log_softmax,
+    LOG_SOFTMAX: torch.log_softmax,
     LOG_SOFTMAX_VJP: log_softmax_backward,
     LOGSUMEXP: logsumexp,
     LOGSUMEXP_VJP: logsumexp_backward,
-    CROSS_ENTROPY: _losses,
-    CROSS_ENTROPY_SMOOTHED: _losses,
-    CROSS_ENTROPY_GRADIENT: _losses_with_gradient,
-    CROSS_ENTROPY_SMOOTHED_GRADIENT: _losses_with_gradient,
-    STATISTICS: _statistics,
-    ENTROPY: _entropy,
+    PLAIN[False]: _losses,
+    SMOOTHED[False]: _losses,
+    PLAIN[True]: _losses_with_gradient,
+    SMOOTHED[True]: _losses_with_gradient,
+    STATISTICS: lambda x, dim, dtype: row_statistics(x, dim)[:2],
+    ENTROPY: lambda x, dim, dtype: row_statistics(x, dim),
 }
 """What takes the place of each operation's kernel."""
 
 
 # The same from a summary that is known, as a number for each row of a matrix.
-
-
-def _of_rows(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def of_tensors(*tensors: Tensor) -> Tensor:
-        return function(*[upcast(t) if t.dim() == 2 else t.unsqueeze(1) for t in tensors])
-
-    return of_tensors
 
 
 def _here(x: Tensor, target: Tensor, gained: Tensor) -> Tensor:
@@ -455,12 +425,12 @@ def _tokens_gradient(
 
 
 FINISH_OF: dict[Operation, Callable[..., Tensor]] = {
-    SOFTMAX: _of_rows(lambda x, m, d: exponentials(x, m) * (1.0 / d)),
-    SOFTMAX_VJP: _of_rows(softmax_vjp),
-    LOG_SOFTMAX: _of_rows(lambda x, m, d: (x - m) - d.log()),
-    LOG_SOFTMAX_VJP: _of_rows(log_softmax_vjp),
-    GRADIENT: _of_rows(_gradient),
-    TOKENS_GRADIENT: _of_rows(_tokens_gradient),
+    SOFTMAX: lambda x, m, d: exponentials(x, m) * (1.0 / d),
+    SOFTMAX_VJP: softmax_vjp,
+    LOG_SOFTMAX: lambda x, m, d: (x - m) - d.log(),
+    LOG_SOFTMAX_VJP: log_softmax_vjp,
+    GRADIENT: _gradient,
+    TOKENS_GRADIENT: _tokens_gradient,
 }
-"""What takes the place of `plan.finish` for each operation: a function of its elements and then its
-numbers."""
+"""What takes the place of `plan.finish` for each operation: a function of its elements, in the
+accumulator's dtype, and then its numbers, as columns."""

@@ -31,12 +31,7 @@ from .arguments import (
 )
 from .composite import RowScalars, distribution_of, picked
 from .launch import Memo
-from .operations.cross_entropy import (
-    CROSS_ENTROPY,
-    CROSS_ENTROPY_GRADIENT,
-    CROSS_ENTROPY_SMOOTHED,
-    CROSS_ENTROPY_SMOOTHED_GRADIENT,
-)
+from .operations.cross_entropy import PLAIN, SMOOTHED
 from .operators import direct, keeps_graph, nobody_watches, transformed
 from .plan import LossPlan, scale_rows
 
@@ -242,10 +237,7 @@ def _planned(
     on_gpu = x.numel() > 0 and (x.is_cuda or arguments.INTERPRETED)
     if not on_gpu or _has_distribution(target, weight, options):
         return None
-    if options.label_smoothing == 0.0:
-        op = CROSS_ENTROPY_GRADIENT if gradient else CROSS_ENTROPY
-    else:
-        op = CROSS_ENTROPY_SMOOTHED_GRADIENT if gradient else CROSS_ENTROPY_SMOOTHED
+    op = (SMOOTHED if options.label_smoothing else PLAIN)[gradient]
     plan = LossPlan(op, x, target, weight, options, in_place)
     return plan if plan.targets else None
 

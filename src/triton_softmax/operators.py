@@ -30,14 +30,7 @@ from torch.nn import Parameter
 from . import arguments, composite, plan
 from .arguments import Modifiers, check_arguments, check_dim
 from .composite import accumulator
-from .operations.cross_entropy import (
-    CROSS_ENTROPY,
-    CROSS_ENTROPY_GRADIENT,
-    CROSS_ENTROPY_SMOOTHED,
-    CROSS_ENTROPY_SMOOTHED_GRADIENT,
-    DISTRIBUTION,
-    DISTRIBUTION_GRADIENT,
-)
+from .operations.cross_entropy import OF_DISTRIBUTION, PLAIN, SMOOTHED
 from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import Operation
@@ -536,14 +529,11 @@ def _cross_entropy_kernel(
     """Return the gradient of the losses, if it is wanted, and the losses and log-sum-exps of rows.
     In place the gradient is written over x."""
     if distribution is not None:
-        op = DISTRIBUTION_GRADIENT if gradient else DISTRIBUTION
-        inputs = (target, picked, at_target, everywhere, z_factor)
+        op, inputs = OF_DISTRIBUTION[gradient], (target, picked, at_target, everywhere, z_factor)
     elif at_target is None:
-        op = CROSS_ENTROPY_GRADIENT if gradient else CROSS_ENTROPY
-        inputs = (target, picked, factor, z_factor)
+        op, inputs = PLAIN[gradient], (target, picked, factor, z_factor)
     else:
-        op = CROSS_ENTROPY_SMOOTHED_GRADIENT if gradient else CROSS_ENTROPY_SMOOTHED
-        inputs = (target, picked, factor, z_factor, at_target, everywhere)
+        op, inputs = SMOOTHED[gradient], (target, picked, factor, z_factor, at_target, everywhere)
     dtype = x.dtype if gradient else promote_types(x.dtype, float32)
     if scale == 1.0 and softcap is None and distribution is None:
         inputs = (x, *inputs)

@@ -24,10 +24,6 @@ from . import arguments, composite
 from .arguments import DTYPES, LossOptions, Modifiers, check_alike, check_arguments, check_device
 from .config import Choice, Device, Traits, choose_masked_rows, choose_rows, choose_strided, space
 from .config.space import (
-    NO_SCALE,
-    ONE_SCALE,
-    SCALES,
-    Maps,
     RowTile,
     SplitStrided,
     StridedTile,
@@ -36,6 +32,7 @@ from .config.space import (
 )
 from .kernels import masked_rows, split_rows, split_strided, strided, tile, two_pass
 from .kernels import row_scalars as scalars
+from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps
 from .launch import Launch, Workspace, cuda_index, current_device, plans
 from .layout import (
     as_matrix,
@@ -644,7 +641,8 @@ def finish(
     if not x.numel():
         return torch.empty(x.shape, dtype=dtype, device=x.device) if out is None else out
     if x.device.type == "cpu" and not arguments.INTERPRETED:
-        result = composite.FINISH_OF[op](*inputs, *numbers).to(dtype)
+        columns = [each.unsqueeze(1) for each in numbers]
+        result = composite.FINISH_OF[op](*map(composite.upcast, inputs), *columns).to(dtype)
         return result if out is None else out.copy_(result)
     tensors = []
     for each in inputs:

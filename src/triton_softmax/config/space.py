@@ -268,31 +268,6 @@ class TwoPass(NamedTuple):
     write: bool
 
 
-NO_SCALE, ONE_SCALE, SCALES = 0, 1, 2  # `Maps.scaled`: not, by a number, by a number for each row
-
-
-class Maps(NamedTuple):
-    """What happens to the elements before an operation sees them, or to a gradient behind it; in
-    the order in which it happens. A kernel takes it as a single compile-time constant, `MAPS`."""
-
-    before: bool = True  # the first input of the operation is mapped; else it is taken as it is
-    after: bool = False  # the result is a gradient at mapped elements, and becomes one at elements
-    scaled: int = NO_SCALE
-    softcap: float = 0.0  # the cap; 0 is none
-    bias: bool = False
-    where: bool = False
-    causal: bool = False
-    sink: bool = False
-    safe: bool = False
-    empty: float = 0.0  # the result at a masked place
-
-    x: bool = False  # the elements before the maps are an input of their own
-    of_mapped: bool = False  # the gradient at the mapped elements is a result as well,
-    of_scale: bool = False  # and that at the scale of a row, a number for each chunk,
-    # and what the gradient at the sink follows from: forward its share, backward the row's sum.
-    of_sink: bool = False
-
-
 class MaskedRows(NamedTuple):
     """Whole rows in one program's registers, or rows walked along twice: `masked_rows`."""
 

@@ -19,6 +19,8 @@ and writes. Nobody waits, so this runs on every device and in float64.
 # (tuples that a kernel makes longer)
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import triton
 import triton.language as tl
 
@@ -29,6 +31,30 @@ from .device.softcap import softcap_derivative, softcapped
 from .device.summaries import added, adjusted, merged, placed, spread
 from .device.sums import _largest, _sum_of_integers, sums_of
 from .device.vectors import multiple_of
+
+NO_SCALE, ONE_SCALE, SCALES = 0, 1, 2  # `Maps.scaled`: not, by a number, by a number for each row
+
+
+class Maps(NamedTuple):
+    """What happens to the elements before an operation sees them, or to a gradient behind it; in
+    the order in which it happens. A kernel takes it as a single compile-time constant, `MAPS`."""
+
+    before: bool = True  # the first input of the operation is mapped; else it is taken as it is
+    after: bool = False  # the result is a gradient at mapped elements, and becomes one at elements
+    scaled: int = NO_SCALE
+    softcap: float = 0.0  # the cap; 0 is none
+    bias: bool = False
+    where: bool = False
+    causal: bool = False
+    sink: bool = False
+    safe: bool = False
+    empty: float = 0.0  # the result at a masked place
+
+    x: bool = False  # the elements before the maps are an input of their own
+    of_mapped: bool = False  # the gradient at the mapped elements is a result as well,
+    of_scale: bool = False  # and that at the scale of a row, a number for each chunk,
+    # and what the gradient at the sink follows from: forward its share, backward the row's sum.
+    of_sink: bool = False
 
 
 @triton.jit
@@ -45,7 +71,7 @@ def starts_of_rows(
         sizes: these dimensions, the innermost first.
         LEADING, FIRST, LAST: the first LEADING tensors and those from FIRST to before LAST have
             elements along a row; the others a number for it.
-        HOW: a `MappedRows`.
+        HOW: a `MaskedRows`.
     """
     starts = ()
     for i in tl.static_range(len(ptrs)):
@@ -300,7 +326,7 @@ def masked_rows_kernel(
         scale: if it is one for all.
         OP: what is computed, an `Operation`.
         MAPS: the `Maps`.
-        HOW: a `MappedRows`.
+        HOW: a `MaskedRows`.
     """
     SUMS: tl.constexpr = OP.sums
     NUMBERS: tl.constexpr = OP.numbers

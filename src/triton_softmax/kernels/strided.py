@@ -71,9 +71,7 @@ def strided_kernel(
         n_cols: length of a strand.
         n_inner: strands of an outer slice.
         OP: what is computed, an `Operation`.
-        HOW: a `StridedTile`: block_cols and block_inner, powers of two; tiles, as many as hold
-            n_cols; vector, which divides n_inner and all strides but the inner ones; barrier, see
-            `optimization_barrier`; wide_index, whether offsets in a slice need 64 bits.
+        HOW: a `StridedTile`, whose vector divides n_inner and all strides but the inner ones.
     """
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty

@@ -55,10 +55,7 @@ def tile_kernel(
         n_rows: number of rows.
         n_cols: number of columns.
         OP: what is computed, an `Operation`.
-        HOW: a `RowTile`: block_rows and block_cols, powers of two; edges, whether rows may start
-            and end between vectors; tiles, as many as hold a row, or its body; vector, which
-            divides n_cols and the strides if there are no edges; barrier, see
-            `optimization_barrier`.
+        HOW: a `RowTile`, whose vector divides n_cols and the strides if there are no edges.
     """
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty

@@ -86,8 +86,7 @@ def two_pass_kernel(
         n_chunks: chunks of a strand; 1 if one launch does both.
         chunk_cols: length of a chunk.
         OP: what is computed, an `Operation`.
-        HOW: a `TwoPass`: block_cols and block_inner, powers of two; vector and wide_index as
-            for `strided_kernel`; publish, write: what this launch does.
+        HOW: a `TwoPass`, which says also what this launch does.
     """
     SUMS: tl.constexpr = OP.sums
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty

@@ -235,3 +235,8 @@ DISTRIBUTION_GRADIENT = replace(
     adjust=_of_distribution_gradient,
 )
 """The gradient of the loss, and the loss and log-sum-exp of the row."""
+
+PLAIN = CROSS_ENTROPY, CROSS_ENTROPY_GRADIENT
+SMOOTHED = CROSS_ENTROPY_SMOOTHED, CROSS_ENTROPY_SMOOTHED_GRADIENT
+OF_DISTRIBUTION = DISTRIBUTION, DISTRIBUTION_GRADIENT
+"""Without the gradient and with it."""
