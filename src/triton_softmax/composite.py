@@ -8,7 +8,6 @@ tests compare the kernels with them.
 A dimension counts from the front. 16-bit elements are computed with in float32.
 """
 
-# pyright: reportOptionalOperand=false
 from __future__ import annotations
 
 import math
@@ -315,12 +314,12 @@ def losses_of_sums(
     log_d = d.log()
     lse = m + log_d
     # eq: cross-entropy-from-summary, cross-entropy-smoothed, cross-entropy-distribution
-    b = r if b is None else b
+    b, c = (r, r) if b is None or c is None else (b, c)
     losses = b * ((m - at_target) + log_d)
     if len(more) == 2:
         losses = torch.where(target >= 0, losses, 0.0) + c * (more[0] * log_d - more[1])
     elif more:
-        losses = losses + (r - b) * log_d + ((r - b) * m - c * more[0])  # pyright: ignore
+        losses = losses + (r - b) * log_d + ((r - b) * m - c * more[0])
     losses = losses + z * lse * lse
     kept = target != -1
     return torch.where(kept, losses, z), torch.where(kept, lse, 0.0)

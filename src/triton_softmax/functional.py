@@ -6,7 +6,6 @@ input that is not a tensor but has `__torch_function__`, such as a proxy of `tor
 call itself.
 """
 
-# pyright: reportArgumentType=false, reportReturnType=false
 from __future__ import annotations
 
 import math
@@ -22,7 +21,7 @@ from .arguments import cast, check_axis, check_dim, check_int, check_invariant
 from .distributed import PLAIN
 from .operations.log_softmax import LOG_SOFTMAX
 from .operations.softmax import SOFTMAX
-from .operators import Operator, differentiable, nobody_watches
+from .operators import Normalization, differentiable, nobody_watches
 from .plan import plan_of
 from .score_modifiers import normalize_modified
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 def _normalize(
     function: Callable[..., Tensor],
-    op: Operator,
+    op: Normalization,
     x: Tensor,
     dim: int,
     dtype: torch.dtype | None,

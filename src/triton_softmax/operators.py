@@ -453,8 +453,8 @@ class ModifiedDerivative(Function):
                 total, share = total.unsqueeze(dim), share.unsqueeze(dim)
         found[1] = dx.to(ctx.in_dtype)
         # eq: maps-sink-gradient
-        dsink = -share * total if of_sink else None
-        for i, t, like, wanted in zip((2, 5, 8), (dscale, dz, dsink), ctx.like, ctx.needs):
+        gradients: Any = dscale, dz, -share * total if of_sink else None
+        for i, t, like, wanted in zip((2, 5, 8), gradients, ctx.like, ctx.needs):
             if wanted:
                 found[i] = t.sum_to_size(like[0]).to(like[1])
         return tuple(found)
@@ -706,8 +706,8 @@ def enter_in_inductor() -> None:
     except (AttributeError, ImportError):
         return
     lowered = getattr(sys.modules.get("torch._inductor.lowering"), "lowerings", {})
-    for op in (softmax, log_softmax, logsumexp):
-        for each in (op, op.vjp):
-            if each.overload not in lowered:
-                for table in tables:
-                    table[each.overload] = _taken_apart(each)
+    backward = softmax_backward, log_softmax_backward, logsumexp_backward
+    for op in (softmax, log_softmax, logsumexp, *backward):
+        if op.overload not in lowered:
+            for table in tables:
+                table[op.overload] = _taken_apart(op)

@@ -9,7 +9,6 @@ but their pointers; calling it allocates the results and launches.
 kernel for that. `row_scalars`, `scale_rows` and `finish` are the small kernels around a loss.
 """
 
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 from __future__ import annotations
 
 import math
@@ -183,7 +182,7 @@ class ByPyTorch:
         self.arguments = dim, dtype
         self.in_place = in_place
 
-    def __call__(self, *inputs: Tensor):
+    def __call__(self, *inputs: Tensor) -> Any:
         result = self.function(*inputs, *self.arguments)
         if self.in_place:
             first, *others = result if isinstance(result, tuple) else (result,)
@@ -853,7 +852,7 @@ class LossPlan:
             )  # fmt: skip
         inputs = (x, *numbers)
         further = (None, options.invariant, self.in_place)
-        main = plan_of(op, inputs, options.dim, self.dtype, *further)
+        main: Any = plan_of(op, inputs, options.dim, self.dtype, *further)
         results = main(*inputs)
         known = self.same and type(main) is Plan
         for plan in (*self.targets, main):

@@ -6,7 +6,6 @@ all of it (`kernels.masked_rows`). A transform of `torch.func`, forward mode, an
 CPU without Triton's interpreter get the same from PyTorch's operators (`composite`).
 """
 
-# pyright: reportArgumentType=false
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -136,8 +135,9 @@ def with_modifiers(
     watches the call."""
     log = op is operators.log_softmax
     if x.dim() == 0:
-        rows = [each.reshape(1) if isinstance(each, Tensor) else each for each in modifiers]
-        return with_modifiers(op, x.reshape(1), 0, dtype, Modifiers(*rows), invariant).reshape(())
+        return with_modifiers(op, x.reshape(1), 0, dtype, _of_vector(modifiers), invariant).reshape(
+            ()
+        )
     on_cpu = not arguments.INTERPRETED and x.device.type == "cpu"
     if on_cpu or not x.numel() or (not plain and transformed()):
         return composite.modified_softmax(log, x, dim, dtype, modifiers)
@@ -158,6 +158,12 @@ def with_modifiers(
     return modified_softmax.overload(*given)[0]
 
 
+def _of_vector(modifiers: Modifiers) -> Modifiers:
+    """Return the modifiers of a 0-d tensor, which is taken as a vector of one element."""
+    rows: list[Any] = [each.reshape(1) if isinstance(each, Tensor) else each for each in modifiers]
+    return Modifiers(*rows)
+
+
 def _into(
     out: Any,
     op: Operator,
@@ -173,8 +179,7 @@ def _into(
         TypeError, ValueError, RuntimeError: see `check_out`; or the call is transformed.
     """
     if isinstance(out, Tensor) and x.dim() == out.dim() == 0:
-        rows = [each.reshape(1) if isinstance(each, Tensor) else each for each in modifiers]
-        _into(out.view(1), op, x.reshape(1), 0, dtype, Modifiers(*rows), invariant)
+        _into(out.view(1), op, x.reshape(1), 0, dtype, _of_vector(modifiers), invariant)
         return out
     tensors = [each for each in (x, out, *modifiers) if isinstance(each, Tensor)]
     wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
