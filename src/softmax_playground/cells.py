@@ -100,22 +100,16 @@ def without_docstrings(source: str) -> str:
 
 
 def definitions(tree: ast.Module) -> Iterator[tuple[str, int, int]]:
-    """(name, first line, last line) of what a file defines, decorators and docstring included.
-
-    >>> [*definitions(ast.parse("@f\\ndef g():\\n    pass\\n\\n\\na, b = 1, 2"))]
-    [('g', 1, 3), ('a', 6, 6)]
-    """
+    """(name, first line, last line) of what a file defines, decorators and docstring included."""
     for node, after in zip(tree.body, [*tree.body[1:], None]):
         first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
-        documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-        last = after.end_lineno if after and documented else node.end_lineno
-        names = [getattr(node, "name", None)]
-        names += [getattr(node, "target", None), *getattr(node, "targets", ())]
-        for name in names:
-            name = name.elts[0] if isinstance(name, ast.Tuple) else name
-            name = name.id if isinstance(name, ast.Name) else name
-            if isinstance(name, str):
-                yield name, first, last or first
+        last = after if isinstance(after, ast.Expr) else node
+        targets = [getattr(node, "target", None), *getattr(node, "targets", ())]
+        found = [each for target in targets if target for each in ast.walk(target)]
+        names = [each.id for each in found if isinstance(each, ast.Name)]
+        for name in [getattr(node, "name", None)] + names:
+            if name is not None:
+                yield name, first, last.end_lineno or first
 
 
 def section(text: str, name: str) -> str:

@@ -32,9 +32,6 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 CLASS_DTYPES = (torch.int64, torch.int32)
 """The dtypes of class indices."""
 
-REDUCTIONS = ("none", "mean", "sum")
-"""What becomes of the losses of all rows."""
-
 INTERPRETED = not isinstance(tl.sum, triton.JITFunction)
 """Whether Triton was imported with TRITON_INTERPRET=1, so that kernels run on CPU tensors."""
 
@@ -374,7 +371,7 @@ def check_loss(
     """
     check_same_device(x, target=target, weight=weight)
     check_dtype(x.dtype, "the input")
-    if reduction not in REDUCTIONS:
+    if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     check_number(scale, "scale")
     check_number(z_loss, "z_loss")

@@ -232,23 +232,17 @@ def scalars_of_classes(
     )
 
 
-def scalars_of_probabilities(x: Tensor, options: LossOptions) -> RowScalars:
-    """Return the scalars of rows whose targets are distributions."""
+def scalars(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> RowScalars:
+    """Return the scalars of rows of logits, whose targets are classes or distributions."""
     dim, dtype = options.dim, accumulator(x.dtype)
+    if not target.is_floating_point():
+        return scalars_of_classes(target, weight, x.shape[dim], dtype, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     share = 1.0 / max(1, math.prod(shape)) if options.reduction == "mean" else 1.0
     marked = torch.full((), -2, device=x.device).expand(shape)
     zero = torch.zeros((), dtype=dtype, device=x.device).expand(shape)
     everywhere = torch.full((), share, dtype=dtype, device=x.device).expand(shape)
     return RowScalars(marked, zero, zero, zero, everywhere)
-
-
-def scalars(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> RowScalars:
-    """Return the scalars of rows of logits."""
-    if target.is_floating_point():
-        return scalars_of_probabilities(x, options)
-    dtype = accumulator(x.dtype)
-    return scalars_of_classes(target, weight, x.shape[options.dim], dtype, options)
 
 
 def distribution_of(

@@ -166,46 +166,22 @@ class Plan:
                 launch.run(inputs, outs, words)
         return outs if self.further else out
 
-    def new_first(self, x: Tensor) -> Tensor:
-        """Memory for the first result, on the device of x."""
-        return x.new_empty(self.shape, dtype=self.dtype)
-
 
 class ByPyTorch:
-    """Call PyTorch's own operators: for a CPU tensor where Triton compiles."""
+    """Call a function of PyTorch's own operators: for a CPU tensor where Triton compiles."""
 
     kernels = ()
     launches = ()
 
-    def __init__(self, op: Operation, dim: int, dtype: torch.dtype, in_place: bool):
-        self.function = composite.KERNEL_OF[op]
-        self.arguments = dim, dtype
+    def __init__(self, function: Callable[..., Any], in_place: bool):
+        self.function = function
         self.in_place = in_place
 
     def __call__(self, *inputs: Tensor) -> Any:
-        result = self.function(*inputs, *self.arguments)
-        if self.in_place:
-            first, *others = result if isinstance(result, tuple) else (result,)
-            inputs[0].copy_(first)
-            return (inputs[0], *others) if others else inputs[0]
-        if isinstance(result, tuple):
-            return tuple([each.contiguous() for each in result])
-        return result.contiguous()
-
-
-class Filled:
-    """Nothing goes in, so nothing is computed: the result is empty, or the sum over nothing."""
-
-    kernels = ()
-    launches = ()
-
-    def __init__(self, shape: torch.Size, value: float, dtype: torch.dtype):
-        self.shape = shape
-        self.value = value
-        self.dtype = dtype
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        return inputs[0].new_full(self.shape, self.value, dtype=self.dtype)
+        result = self.function(*inputs)
+        first, *others = result if isinstance(result, tuple) else (result,)
+        first = inputs[0].copy_(first) if self.in_place else first.contiguous()
+        return (first, *[each.contiguous() for each in others]) if others else first
 
 
 class Around:
@@ -237,7 +213,7 @@ class Around:
         return result if self.after is None else self.after(result, inputs[0])
 
 
-AnyPlan: TypeAlias = Plan | ByPyTorch | Filled | Around
+AnyPlan: TypeAlias = Plan | ByPyTorch | Around
 
 
 def device_of(tensor: Tensor) -> Device:
@@ -274,9 +250,11 @@ def make_plan(
     check_alike(x, *inputs[op.inputs :], shape=without)
     further = invariant, in_place
     if x.numel() == 0:
-        return Filled(shape, -math.inf, dtype)
+        # The result is empty, or the sum over nothing.
+        return ByPyTorch(lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype), in_place=False)
     if x.device.type == "cpu" and implementation is None and not arguments.INTERPRETED:
-        return ByPyTorch(op, dim, dtype, in_place)
+        function = composite.KERNEL_OF[op]
+        return ByPyTorch(lambda *inputs: function(*inputs, dim, dtype), in_place)
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
         plan = make_plan(op, vector, 0, dtype, implementation, *further)
@@ -815,7 +793,7 @@ class LossPlan:
         if weight is not None:
             addresses += (weight.data_ptr(),)
         if len(self.targets) == 2:
-            parts = self.targets[0].new_first(x)
+            parts = x.new_empty(self.targets[0].shape, dtype=self.accumulator)
             self.targets[0].first.at(addresses, (parts.data_ptr(),))
             addresses += (parts.data_ptr(),)
         self.targets[-1].first.at(addresses, (base, base + self.offsets[1]))

@@ -35,8 +35,6 @@ from .operators import (
     transformed,
 )
 
-NAMES = ("scale", "softcap", "bias", "where", "causal", "sink", "safe", "out")
-
 _checked = Memo()
 """Dimensions, counted from the front, of plain calls that have been checked, by all that the checks
 look at."""
@@ -73,7 +71,9 @@ def normalize_modified(
     if not plain:
         watched = has_torch_function(tensors) and not torch.compiler.is_compiling()
         if watched or not isinstance(x, Tensor):
-            keywords: dict[str, Any] = dict(zip(NAMES, (*modifiers, out), strict=True))
+            keywords: dict[str, Any] = dict(
+                zip((*Modifiers._fields, "out"), (*modifiers, out), strict=True)
+            )
             if implementation is not None or not watched:
                 keywords["implementation"] = implementation
             if invariant:
