@@ -125,14 +125,27 @@ class Operator:
         schema: in the namespace `triton_softmax`.
         kernel: what it does with plain tensors, on every backend; refuses what is wrong.
         shape: what it does with tensors that are traced: results without data.
+        composite: the same function in PyTorch's operators.
+        differentiable: the same with a first derivative by kernels. Only operators that may be
+            asked for a derivative have these two.
 
     Attributes:
         overload: the operator itself.
     """
 
-    def __init__(self, schema: str, kernel: Callable[..., Any], shape: Callable[..., Any]):
+    def __init__(
+        self,
+        schema: str,
+        kernel: Callable[..., Any],
+        shape: Callable[..., Any],
+        composite: Callable[..., Any] | None = None,
+        differentiable: Callable[..., Any] | None = None,
+    ):
         self.kernel, self.shape = kernel, shape
         self.overload = _define(schema, kernel, shape)
+        if composite is not None and differentiable is not None:
+            rule = _differentiably(self.overload, composite, differentiable)
+            _library.impl(self.overload, rule, "Autograd")
 
 
 def _like_rows(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -146,8 +159,11 @@ def _nothing(x: Tensor) -> Tensor:
     return x.new_empty(0, dtype=accumulator(x.dtype))
 
 
-def _differentiably(op: Any):
-    """Return what `op` does where a derivative may be asked for: the kernel of the Autograd key.
+def _differentiably(
+    overload: Any, composite: Callable[..., Any], differentiable: Callable[..., Any]
+):
+    """Return what an operator does where a derivative may be asked for: its kernel of the Autograd
+    key.
 
     PyTorch's `register_autograd` covers reverse mode only: under `torch.func.jvp` such an operator
     returns a tangent of zero, in silence, and under `torch.func.grad` it raises. A composite has
@@ -156,11 +172,11 @@ def _differentiably(op: Any):
 
     def kernel(*args):
         if transformed():
-            return op.composite(*args)
+            return composite(*args)
         if torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
-            return op.differentiable(*args)
+            return differentiable(*args)
         with torch._C._AutoDispatchBelowAutograd():
-            return op.overload(*args)
+            return overload(*args)
 
     return kernel
 
@@ -188,10 +204,11 @@ class Normalization(Operator):
         if vjp is not None:
             given = "Tensor x, int dim, ScalarType? dtype=None"
         schema = f"{name}({given}, str? implementation=None, bool batch_invariant=False) -> Tensor"
-        super().__init__(schema, self._kernel, self._shape)
+        super().__init__(
+            schema, self._kernel, self._shape, self.composite, self._with_first_derivative
+        )
         self.alone = _define(f"_{schema}", self._kernel, self._shape)
         torch.library.register_vmap(self.overload, self._batched, lib=_library)
-        _library.impl(self.overload, _differentiably(self), "Autograd")
         if vjp is not None:
             for device, key in (("cuda", "AutocastCUDA"), ("xpu", "AutocastXPU")):
                 _library.impl(self.overload, _autocast(self, device), key)
@@ -221,8 +238,7 @@ class Normalization(Operator):
         dim = check_arguments(x, dim, dtype, implementation)
         return composite.KERNEL_OF[self.operation](x, *more, dim, dtype or x.dtype)
 
-    def differentiable(self, *args):
-        """Return the result, with its first derivative by kernels."""
+    def _with_first_derivative(self, *args):
         if self.vjp is None:
             return self.composite(*args)
         (x,), options = self.inputs_and_options(args)
@@ -237,12 +253,12 @@ class Normalization(Operator):
             for each, at in zip(inputs, in_dims[: len(inputs)][::-1])
         ]
         dim = check_dim(dim, x.dim() - 1) + 1
-        shape, of_rows = x.shape, self.operation.reduces or self.operation.numbers
-        if x.dim() == 1:
-            x, shape = x.unsqueeze(1), x.shape
-            others = others if of_rows else [each.unsqueeze(1) for each in others]
-        y = self.overload(*others, x, dim, *options)
-        return (y.reshape(shape) if len(shape) == 1 else y), 0
+        if x.dim() > 1:
+            return self.overload(*others, x, dim, *options), 0
+        if not self.operation.numbers:
+            others = [each.unsqueeze(1) for each in others]
+        y = self.overload(*others, x.unsqueeze(1), dim, *options)
+        return y.reshape(info.batch_size), 0
 
 
 def _autocast(op: Operator, device_type: str):
@@ -463,27 +479,21 @@ class ModifiedDerivative(Function):
 differentiable_modified = direct(ModifiedDerivative)
 
 
-class _ModifiedSoftmax(Operator):
-    """Softmax or log-softmax, and what the gradient at a sink follows from."""
-
-    def composite(self, x, *args):
-        """Return the same, in PyTorch's operators; nobody asks these for the second result."""
-        modifiers, (log, dim, dtype, _) = _modifiers(*args[:_MODIFIED]), args[_MODIFIED:]
-        y = composite.modified_softmax(log, x, dim, dtype, modifiers)
-        return y, _nothing(y) if modifiers.sink is None else _like_rows(y, dim)
-
-    def differentiable(self, *args):
-        """Return the result, with its first derivative by kernels."""
-        return differentiable_modified(None, *args)
+def _modified_composite(x, *args):
+    """The same, in PyTorch's operators; nobody asks these for the second result."""
+    modifiers, (log, dim, dtype, _) = _modifiers(*args[:_MODIFIED]), args[_MODIFIED:]
+    y = composite.modified_softmax(log, x, dim, dtype, modifiers)
+    return y, _nothing(y) if modifiers.sink is None else _like_rows(y, dim)
 
 
-modified_softmax = _ModifiedSoftmax(
+modified_softmax = Operator(
     f"modified_softmax(Tensor x, {_MODIFIERS}, ScalarType dtype, bool batch_invariant)"
     " -> (Tensor, Tensor)",
     _modified_kernel,
     _modified_shape,
+    _modified_composite,
+    lambda *args: differentiable_modified(None, *args),
 )
-_library.impl(modified_softmax.overload, _differentiably(modified_softmax), "Autograd")
 modified_softmax_in_place = Operator(
     f"modified_softmax_(Tensor(a!) x, {_MODIFIERS}, bool batch_invariant) -> ()",
     lambda x, *args: _modified_out_kernel(x, *args, x),
