@@ -18,12 +18,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as torch_functional
 
-IMPLEMENTATIONS = (
-    "packed_rows",
-    "aligned_rows",
-    "split_rows",
-    "strided",
-)
+IMPLEMENTATIONS = ("packed_rows", "aligned_rows", "split_rows", "strided")
 """The names that `implementation=` accepts. `None` lets the library choose."""
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

@@ -22,13 +22,7 @@ from torch import Tensor, empty_like, empty_strided
 from . import arguments, composite
 from .arguments import DTYPES, LossOptions, Modifiers, check_alike, check_arguments, check_device
 from .config import Choice, Device, Traits, choose_masked_rows, choose_rows, choose_strided, space
-from .config.space import (
-    RowTile,
-    SplitStrided,
-    StridedTile,
-    TwoPass,
-    vector_of_lines,
-)
+from .config.space import RowTile, SplitStrided, StridedTile, TwoPass, vector_of_lines
 from .kernels import masked_rows, split_rows, split_strided, strided, tile, two_pass
 from .kernels import row_scalars as scalars
 from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps

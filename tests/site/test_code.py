@@ -30,6 +30,15 @@ def test_paragraphs_begin_with_their_heads_and_end_at_blank_lines():
         file.section("ahead")
 
 
+def test_a_piece_is_named_by_what_it_defines():
+    file = source.read("src/triton_softmax/operations/softmax.py", ROOT)
+    whole = file.section("exponentials..SOFTMAX")
+    assert file.lines[whole.first - 1] == "@triton.jit"
+    assert file.lines[whole.last - 1] == '"""y = exp(x − m) / d."""'
+    with pytest.raises(source.SourceError, match=r"no section 'exponentials\.\.ahead'"):
+        file.section("exponentials..ahead")
+
+
 def test_what_is_shown_in_pieces_is_shown_whole():
     """A page that parts a section shows each piece, once and in order."""
     for page in (ROOT / "docs/kernels").glob("*.md"):

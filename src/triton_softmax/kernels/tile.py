@@ -37,8 +37,7 @@ def start_of_body(rows, stride, HOW: tl.constexpr):
 
 
 @triton.jit(
-    repr=with_operation("tile"),
-    do_not_specialize=["in_strides", "out_strides", "n_rows", "n_cols"],
+    repr=with_operation("tile"), do_not_specialize=["in_strides", "out_strides", "n_rows", "n_cols"]
 )
 def tile_kernel(
     in_ptrs, out_ptrs, in_strides, out_strides, n_rows, n_cols, OP: tl.constexpr, HOW: tl.constexpr

@@ -143,12 +143,7 @@ def product(a, b, EXACT: tl.constexpr):
     """a·b. EXACT: rounded by itself, which in float32 takes an instruction that is not fused."""
     if EXACT:
         return tl.inline_asm_elementwise(
-            "mul.rn.f32 $0, $1, $2;",
-            "=f,f,f",
-            [a, b],
-            dtype=tl.float32,
-            is_pure=True,
-            pack=1,
+            "mul.rn.f32 $0, $1, $2;", "=f,f,f", [a, b], dtype=tl.float32, is_pure=True, pack=1
         )
     else:
         return b * a
