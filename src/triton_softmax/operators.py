@@ -105,7 +105,6 @@ def direct(function):
 
 # --- the table
 
-
 _library = torch.library.Library("triton_softmax", "DEF")
 
 
@@ -594,9 +593,11 @@ def _tokens_backward_kernel(
     return results if of_scale else (*results, _nothing(x))
 
 
-def _tokens_backward_shape(x, target, picked, g, g_entropy, dim, *rest):
+def _tokens_backward_shape(
+    x, target, picked, g, g_entropy, dim, scale=None, factor=1.0, of_scale=False, *_
+):
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    return dx, _like_rows(x, dim).unsqueeze(dim) if True in rest[2:3] else _nothing(x)
+    return dx, _like_rows(x, dim).unsqueeze(dim) if of_scale else _nothing(x)
 
 
 FINISHES = {op.name: op for op in composite.FINISH_OF}
