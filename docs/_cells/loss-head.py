@@ -2,8 +2,8 @@
 
 Three tokens with four classes each; the third is ignored. Each row of dx adds up to 0. Move a target, or let the first token count three times as much as the second.
 """
-# code: src/triton_softmax/operations/cross_entropy.py:forward
-# code: src/triton_softmax/operations/cross_entropy.py:gradient
+# code: src/triton_softmax/operations/cross_entropy.py:_loss_and_lse..CROSS_ENTROPY
+# code: src/triton_softmax/operations/cross_entropy.py:_of_gradient..CROSS_ENTROPY_GRADIENT
 # given: src/triton_softmax/kernels/tile.py: tile_kernel
 # given: src/triton_softmax/config/space.py: RowTile
 targets = [0, 3, -1]  # -1: the row is ignored

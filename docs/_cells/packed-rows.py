@@ -2,8 +2,8 @@
 
 The third program has only one row left. Let OP be LOG_SOFTMAX or LOGSUMEXP, whose result is one number for a row (then out has the shape (5, 1), and the second (3,) becomes (1,)), or put one row into a program.
 """
-# code: src/triton_softmax/kernels/tile.py:body
-# code: src/triton_softmax/kernels/tile.py:kernel
+# code: src/triton_softmax/kernels/tile.py:start_of_body
+# code: src/triton_softmax/kernels/tile.py:tile_kernel
 # given: src/triton_softmax/operations/softmax.py: SOFTMAX
 # given: src/triton_softmax/operations/log_softmax.py: LOG_SOFTMAX
 # given: src/triton_softmax/operations/logsumexp.py: LOGSUMEXP

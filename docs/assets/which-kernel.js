@@ -200,8 +200,8 @@ function sentence(answer, field) {
   }[field];
   const first = each ? each() : "One program takes one row and walks it twice.";
   const around = {
-    CopyFirst: "The inputs are copied first, since no kernel takes their layout.",
-    Convert: "The inputs are converted to float64 first.",
+    copy: "The inputs are copied first, since no kernel takes their layout.",
+    convert: "The inputs are converted to float64 first.",
   };
   return [first, vector ? `${vector}.` : "", ...answer.around.map((name) => around[name] || "")].filter(Boolean).join(" ");
 }

@@ -28,6 +28,7 @@ import ast
 import functools
 import json
 import re
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -43,7 +44,7 @@ FOLDER = "docs/_cells"
 DIRECTIVE = re.compile(r"\[\[run (?P<name>[\w/-]+)\]\]")
 RUNTIME = "assets/run/runtime.json"
 
-_CODE = re.compile(r"# code: src/(?P<path>[\w/]+)\.py:(?P<section>[\w-]+)")
+_CODE = re.compile(r"# code: src/(?P<path>[\w/]+)\.py:(?P<section>[\w-]+(?:\.\.\w+)?)")
 _GIVEN = re.compile(r"# given: src/(?P<path>[\w/]+)\.py: (?P<names>[\w ]+)")
 _PLAIN = re.compile(r'<span class="(?:n|p|w|o|nn)">([^<]*)</span>')
 _HEAD = re.compile(r'"""(?P<text>.+?)"""\n', re.S)
@@ -98,13 +99,31 @@ def without_docstrings(source: str) -> str:
     return "\n".join(line for line in lines if line is not None).strip("\n") + "\n"
 
 
+def definitions(tree: ast.Module) -> Iterator[tuple[str, int, int]]:
+    """(name, first line, last line) of what a file defines, decorators and docstring included."""
+    for node, after in zip(tree.body, [*tree.body[1:], None]):
+        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+        last = after if isinstance(after, ast.Expr) else node
+        targets = [getattr(node, "target", None), *getattr(node, "targets", ())]
+        found = [each for target in targets if target for each in ast.walk(target)]
+        names = [each.id for each in found if isinstance(each, ast.Name)]
+        for name in [getattr(node, "name", None)] + names:
+            if name is not None:
+                yield name, first, last.end_lineno or first
+
+
 def section(text: str, name: str) -> str:
-    """A named section of a file, without the lines that mark sections."""
+    """A named section of a file: a definition, from one definition to another, or what lies between
+    two comments; without the lines that mark sections."""
     start, end = (f"# --8<-- [{which}:{name}]\n" for which in ("start", "end"))
-    if start not in text or end not in text:
+    if start in text and end in text:
+        inside = text.split(start)[1].split(end)[0]
+        return re.sub(r"^ *# --8<-- .*\n", "", inside, flags=re.M)
+    lines = {each: (first, last) for each, first, last in definitions(ast.parse(text))}
+    begin, _, end = name.partition("..")
+    if not {begin, end or begin} <= lines.keys():
         raise CellError(f"no section {name}")
-    inside = text.split(start)[1].split(end)[0]
-    return re.sub(r"^ *# --8<-- .*\n", "", inside, flags=re.M)
+    return "\n".join(text.split("\n")[lines[begin][0] - 1 : lines[end or begin][1]]) + "\n"
 
 
 def _module(path: str) -> str:

@@ -1,7 +1,7 @@
 """Code of the repository, shown in pieces by a Python-Markdown syntax, and whole.
 
-* ``[[code src/…/file.py:section]]`` shows a named section, ``…:section/2`` its second paragraph and
-  ``…:section/2-3`` both;
+* ``[[code src/…/file.py:name]]`` shows what the file defines under a name, ``…:first..last`` from
+  one name to another, ``…:name/2`` the second paragraph of that and ``…:name/2-3`` both;
 * ``since=module`` after it marks, once a reader asks for it, the lines that the section of the same
   name in the module beside does not have.
 

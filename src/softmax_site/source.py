@@ -1,8 +1,10 @@
 """Files of the repository as the pages show them: in named sections, by their own line numbers.
 
-A section lies between the comments `--8<-- [start:name]` and `--8<-- [end:name]`.  The blank
-lines of a section part it into paragraphs, the pieces of a kernel; signature and docstring of a
-function belong to the paragraph that they open.  Files are read as text and never imported.
+A section is what a file defines under a name, `merge`, or from one name to another,
+`load_tile..finish_tile`; or it lies between the comments `--8<-- [start:name]` and `--8<--
+[end:name]`.  The blank lines of a section part it into paragraphs, the pieces of a kernel;
+signature and docstring of a function belong to the paragraph that they open.  Files are read as
+text and never imported.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from softmax_playground.cells import definitions
+
 T = TypeVar("T")
 
 FOLDER = "source"
@@ -31,7 +35,8 @@ SHOWN = (LIBRARY, "src/softmax_tutorial")
 """Packages whose every file is shown whole; of others those that something links to."""
 
 DIRECTIVE = re.compile(
-    r"\[\[code (?P<path>[\w/]+\.py):(?P<name>[\w-]+)(?:/(?P<first>\d+)(?:-(?P<last>\d+))?)?"
+    r"\[\[code (?P<path>[\w/]+\.py):(?P<name>[\w-]+(?:\.\.\w+)?)"
+    r"(?:/(?P<first>\d+)(?:-(?P<last>\d+))?)?"
     r"(?: since=(?P<since>\w+))?\]\]"
 )
 EQUATIONS = re.compile(r"(?P<reason>^\s*#.*?)(?:;\s*|\s*)\beq: (?P<labels>.+?)\s*$")
@@ -63,6 +68,8 @@ class File:
     """What each line is made of: classes of colour, empty for none, and texts."""
     heads: tuple[Piece, ...]
     """Of the functions that have a docstring."""
+    definitions: dict[str, Piece]
+    """What is defined at the top, by name."""
 
     @property
     def name(self) -> str:
@@ -103,8 +110,11 @@ class File:
         for number in range(1, len(self.lines) + 1):
             if match := self.marker(number):
                 edges.setdefault(match["name"], {})[match["edge"]] = number
+        begin, _, end = name.partition("..")
+        if name not in edges and {begin, end or begin} <= self.definitions.keys():
+            return Piece(self.definitions[begin].first, self.definitions[end or begin].last)
         if len(edges.get(name, ())) < 2:
-            known = ", ".join(edges) or "none"
+            known = ", ".join([*self.definitions, *edges]) or "none"
             raise SourceError(f"{self.path} has no section {name!r}; it has {known}")
         first, last = edges[name]["start"], edges[name]["end"]
         shown = [at for at in range(first + 1, last) if not self.blank(at)]
@@ -270,12 +280,13 @@ def kept(*patterns: str) -> Callable[[Callable[[Path], T]], Callable[..., T]]:
 @lru_cache(maxsize=256)
 def _read(root: Path, path: str, stamp: int) -> File:
     text = (root / path).read_text("utf8")
-    heads = []
-    for node in _functions(ast.parse(text).body):
+    tree, heads = ast.parse(text), []
+    for node in _functions(tree.body):
         if ast.get_docstring(node) is not None:
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
             heads.append(Piece(first, node.body[0].end_lineno or first, _summary(node)))
-    return File(path, tuple(text.splitlines()), tokens(text), tuple(sorted(heads)))
+    defined = {name: Piece(*lines) for name, *lines in definitions(tree)}
+    return File(path, tuple(text.splitlines()), tokens(text), tuple(sorted(heads)), defined)
 
 
 def read(path: str, root: Path | str = ".") -> File:

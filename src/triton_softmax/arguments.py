@@ -20,12 +20,7 @@ from torch.distributed import ProcessGroup
 from torch.nn import Parameter
 from torch.nn import functional as torch_functional
 
-IMPLEMENTATIONS = (
-    "packed_rows",
-    "aligned_rows",
-    "split_rows",
-    "strided",
-)
+IMPLEMENTATIONS = ("packed_rows", "aligned_rows", "split_rows", "strided")
 """The names that `implementation=` accepts. `None` lets the library choose."""
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -33,9 +28,6 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 CLASS_DTYPES = (torch.int64, torch.int32)
 """The dtypes of class indices."""
-
-REDUCTIONS = ("none", "mean", "sum")
-"""What becomes of the losses of all rows."""
 
 PLAIN = (Tensor, Parameter)
 """Types of tensors that lie on one device."""
@@ -379,7 +371,7 @@ def check_loss(
     """
     check_same_device(x, target=target, weight=weight)
     check_dtype(x.dtype, "the input")
-    if reduction not in REDUCTIONS:
+    if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     check_number(scale, "scale")
     check_number(z_loss, "z_loss")

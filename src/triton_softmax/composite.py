@@ -8,7 +8,6 @@ tests compare the kernels with them.
 A dimension counts from the front. 16-bit elements are computed with in float32.
 """
 
-# pyright: reportOptionalOperand=false
 from __future__ import annotations
 
 import math
@@ -19,13 +18,7 @@ import torch
 from torch import Tensor
 
 from .arguments import LossOptions, Modifiers
-from .operations.cross_entropy import (
-    CROSS_ENTROPY,
-    CROSS_ENTROPY_GRADIENT,
-    CROSS_ENTROPY_SMOOTHED,
-    CROSS_ENTROPY_SMOOTHED_GRADIENT,
-)
-from .operations.distribution import DISTRIBUTION
+from .operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, PLAIN, SMOOTHED
 from .operations.gradients import GRADIENT, TOKENS_GRADIENT
 from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
@@ -106,15 +99,6 @@ def merged(op: Operation, m_parts: Tensor, *parts: Tensor) -> tuple[Tensor, ...]
     return m, *[each.sum(0) for each in RESCALE_OF[op](t.exp(), t, *parts)]
 
 
-# --8<-- [start:composites]
-def softmax(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    return torch.softmax(x, dim, dtype)
-
-
-def log_softmax(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    return torch.log_softmax(x, dim, dtype)
-
-
 def logsumexp(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     """Return m + log Σ exp(x − m), whose gradient is the softmax of x.
 
@@ -162,13 +146,9 @@ def logsumexp_backward(x: Tensor, dlse: Tensor, dim: int, dtype: torch.dtype) ->
     return (p * dlse).to(dtype)
 
 
-# --8<-- [end:composites]
-
-
 # Score modifiers.
 
 
-# --8<-- [start:modifiers]
 def kept_places(x: Tensor, modifiers: Modifiers) -> Tensor | None:
     """Return a mask, broadcast to x, of the places that count; None if all do."""
     kept = modifiers.where
@@ -220,9 +200,6 @@ def modified_softmax(
     elif kept is not None:
         y = torch.where(kept, y, torch.where(dead, math.nan, empty).to(y.dtype))
     return y.to(dtype).contiguous()
-
-
-# --8<-- [end:modifiers]
 
 
 def modified_softmax_backward(
@@ -300,9 +277,11 @@ def scalars_of_classes(
     )
 
 
-def scalars_of_probabilities(x: Tensor, options: LossOptions) -> RowScalars:
-    """Return the scalars of rows whose targets are distributions."""
+def scalars(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> RowScalars:
+    """Return the scalars of rows of logits, whose targets are classes or distributions."""
     dim, dtype = options.dim, accumulator(x.dtype)
+    if not target.is_floating_point():
+        return scalars_of_classes(target, weight, x.shape[dim], dtype, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     share = 1.0 / max(1, math.prod(shape)) if options.reduction == "mean" else 1.0
     marked = torch.full((), -2, device=x.device).expand(shape)
@@ -371,12 +350,12 @@ def losses_of_sums(
     log_d = d.log()
     lse = m + log_d
     # eq: cross-entropy-from-summary, cross-entropy-smoothed, cross-entropy-distribution
-    b = r if b is None else b
+    b, c = (r, r) if b is None or c is None else (b, c)
     losses = b * ((m - at_target) + log_d)
     if len(more) == 2:
         losses = torch.where(target >= 0, losses, 0.0) + c * (more[0] * log_d - more[1])
     elif more:
-        losses = losses + (r - b) * log_d + ((r - b) * m - c * more[0])  # pyright: ignore
+        losses = losses + (r - b) * log_d + ((r - b) * m - c * more[0])
     losses = losses + z * lse * lse
     kept = target != -1
     return torch.where(kept, losses, z), torch.where(kept, lse, 0.0)
@@ -387,16 +366,12 @@ def cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """Return the losses of rows, divided by n for a mean, and their log-sum-exps; the logits have
     been scaled and capped."""
-    if target.is_floating_point():
-        if not x.numel():
-            losses = (upcast(x) * target).sum(options.dim)  # 0, and their mean is NaN
-            losses = losses.sum() / 0.0 if options.reduction == "mean" else losses
-            return losses, torch.logsumexp(upcast(x), options.dim)
-        scalars = scalars_of_probabilities(x, options)
-    else:
-        dtype = accumulator(x.dtype)
-        scalars = scalars_of_classes(target, weight, x.shape[options.dim], dtype, options)
-    return row_losses(x, scalars, options.dim, distribution_of(x, target, weight, options))
+    if target.is_floating_point() and not x.numel():
+        losses = (upcast(x) * target).sum(options.dim)  # 0, and their mean is NaN
+        losses = losses.sum() / 0.0 if options.reduction == "mean" else losses
+        return losses, torch.logsumexp(upcast(x), options.dim)
+    of_rows = scalars(x, target, weight, options)
+    return row_losses(x, of_rows, options.dim, distribution_of(x, target, weight, options))
 
 
 # Log-probabilities and entropies.
@@ -429,54 +404,37 @@ def token_logprobs(logits: Tensor, index: Tensor | None, entropy: bool) -> tuple
 
 
 def _losses(x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
-    target, _, r, z, *smoothing, dim, dtype = inputs
+    target, _, r, z, *smoothing, dim, _ = inputs
     b, c = smoothing or (None, None)
-    losses, lse = row_losses(x, RowScalars(target, r, z, b, c), dim)
-    return losses.to(dtype), lse.to(dtype)
+    return row_losses(x, RowScalars(target, r, z, b, c), dim)
 
 
 def _losses_with_gradient(x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
-    *inputs, dtype = inputs  # pyright: ignore[reportAssignmentType]
     with torch.enable_grad():
-        x = upcast(x.detach()).requires_grad_()
-        losses, lse = _losses(x, *inputs, x.dtype)
-        (dx,) = torch.autograd.grad(losses.sum(), x)
-    return dx.to(dtype), losses.detach(), lse.detach()
-
-
-def _statistics(x: Tensor, dim: int, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    return tuple(each.to(dtype) for each in row_statistics(x, dim)[:2])
-
-
-def _entropy(x: Tensor, dim: int, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    return tuple(each.to(dtype) for each in row_statistics(x, dim))
+        wide = upcast(x.detach()).requires_grad_()
+        losses, lse = _losses(wide, *inputs)
+        (dx,) = torch.autograd.grad(losses.sum(), wide)
+    return dx.to(x.dtype), losses.detach(), lse.detach()
 
 
 KERNEL_OF: dict[Operation, Callable[..., Any]] = {
-    SOFTMAX: softmax,
+    SOFTMAX: torch.softmax,
     SOFTMAX_VJP: softmax_backward,
-    LOG_SOFTMAX: log_softmax,
+    LOG_SOFTMAX: torch.log_softmax,
     LOG_SOFTMAX_VJP: log_softmax_backward,
     LOGSUMEXP: logsumexp,
     LOGSUMEXP_VJP: logsumexp_backward,
-    CROSS_ENTROPY: _losses,
-    CROSS_ENTROPY_SMOOTHED: _losses,
-    CROSS_ENTROPY_GRADIENT: _losses_with_gradient,
-    CROSS_ENTROPY_SMOOTHED_GRADIENT: _losses_with_gradient,
-    STATISTICS: _statistics,
-    ENTROPY: _entropy,
+    PLAIN[False]: _losses,
+    SMOOTHED[False]: _losses,
+    PLAIN[True]: _losses_with_gradient,
+    SMOOTHED[True]: _losses_with_gradient,
+    STATISTICS: lambda x, dim, dtype: row_statistics(x, dim)[:2],
+    ENTROPY: lambda x, dim, dtype: row_statistics(x, dim),
 }
 """What takes the place of each operation's kernel."""
 
 
 # The same from a summary that is known, as a number for each row of a matrix.
-
-
-def _of_rows(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def of_tensors(*tensors: Tensor) -> Tensor:
-        return function(*[upcast(t) if t.dim() == 2 else t.unsqueeze(1) for t in tensors])
-
-    return of_tensors
 
 
 def _here(x: Tensor, target: Tensor, gained: Tensor) -> Tensor:
@@ -498,12 +456,12 @@ def _tokens_gradient(
 
 
 FINISH_OF: dict[Operation, Callable[..., Tensor]] = {
-    SOFTMAX: _of_rows(lambda x, m, d: exponentials(x, m) * (1.0 / d)),
-    SOFTMAX_VJP: _of_rows(softmax_vjp),
-    LOG_SOFTMAX: _of_rows(lambda x, m, d: (x - m) - d.log()),
-    LOG_SOFTMAX_VJP: _of_rows(log_softmax_vjp),
-    GRADIENT: _of_rows(_gradient),
-    TOKENS_GRADIENT: _of_rows(_tokens_gradient),
+    SOFTMAX: lambda x, m, d: exponentials(x, m) * (1.0 / d),
+    SOFTMAX_VJP: softmax_vjp,
+    LOG_SOFTMAX: lambda x, m, d: (x - m) - d.log(),
+    LOG_SOFTMAX_VJP: log_softmax_vjp,
+    GRADIENT: _gradient,
+    TOKENS_GRADIENT: _tokens_gradient,
 }
-"""What takes the place of `plan.finish` for each operation: a function of its elements and then its
-numbers."""
+"""What takes the place of `plan.finish` for each operation: a function of its elements, in the
+accumulator's dtype, and then its numbers, as columns."""

@@ -6,7 +6,6 @@ input that is not a tensor but has `__torch_function__`, such as a proxy of `tor
 call itself.
 """
 
-# pyright: reportArgumentType=false, reportReturnType=false
 from __future__ import annotations
 
 import math
@@ -19,7 +18,7 @@ from torch.overrides import handle_torch_function
 
 from . import arguments, distributed, operators
 from .arguments import PLAIN, cast, check_axis, check_dim, check_int, check_invariant
-from .operators import Operator, differentiable, nobody_watches
+from .operators import Normalization, differentiable, nobody_watches
 from .plan import plan_of
 from .score_modifiers import normalize_modified
 
@@ -27,10 +26,9 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 
-# --8<-- [start:normalize]
 def _normalize(
     function: Callable[..., Tensor],
-    op: Operator,
+    op: Normalization,
     x: Tensor,
     dim: int,
     dtype: torch.dtype | None,
@@ -49,9 +47,6 @@ def _normalize(
     if dtype is not None:
         x = cast(x, dtype)
     return op.overload(x, dim, dtype, implementation, invariant)
-
-
-# --8<-- [end:normalize]
 
 
 def _pass_on(

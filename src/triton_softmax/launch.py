@@ -61,7 +61,6 @@ plans = Memo()
 """The plans of all calls."""
 
 
-# --8<-- [start:launch]
 class Launch:
     """One kernel with everything but its pointers, for tensors of the same dtypes, alignment and
     device.
@@ -175,10 +174,6 @@ def fast_form(compiled):
         return None
 
 
-# --8<-- [end:launch]
-
-
-# --8<-- [start:words]
 class WordPool:
     """Zeroed int64 words, each handed out once.
 
@@ -214,9 +209,6 @@ class WordPool:
             begin = block[1]
             block[1] = begin + -(-n_words // self.ALIGNMENT) * self.ALIGNMENT
             return block[0][begin : begin + n_words]
-
-
-# --8<-- [end:words]
 
 
 words = WordPool()

@@ -129,15 +129,13 @@ class _LinearCrossEntropy(Function):
             target: Any = of_chunk[0]
             distribution = distribution_of(logits, target, weight, options)
             further = (options.scale, options.softcap, distribution, options.invariant)
-            if not any(wanted[:3]):
-                op = operators.cross_entropy_rows
-                call = op.kernel if plain else op.overload
-                losses.append(call(logits, *of_chunk, 1, False, *further)[0])
-                continue
-            op = operators.cross_entropy_rows_in_place
+            gradient = any(wanted[:3])
+            op = operators.cross_entropy_rows
+            op = operators.cross_entropy_rows_in_place if gradient else op
             call = op.kernel if plain else op.overload
-            losses.append(call(logits, *of_chunk, 1, *further)[0])
-            # The buffer holds the gradient of the logits now.
+            *_, loss, _ = call(logits, *of_chunk, 1, gradient, *further)
+            losses.append(loss)
+            # If a gradient is wanted, the buffer holds the gradient of the logits now.
             if dx is not None:
                 torch.mm(logits, linear_weight, out=dx[start : start + n])
             if dw is not None:

@@ -24,11 +24,7 @@ _checked = Memo()
 
 
 def selective_log_softmax(
-    logits: Tensor,
-    index: Tensor,
-    *,
-    inplace_backward: bool = False,
-    batch_invariant: bool = False,
+    logits: Tensor, index: Tensor, *, inplace_backward: bool = False, batch_invariant: bool = False
 ) -> Tensor:
     """Return `log_softmax(logits, -1).gather(-1, index)`, without the log-softmax of all others.
 

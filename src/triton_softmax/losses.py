@@ -31,17 +31,12 @@ from .arguments import (
 )
 from .composite import RowScalars, distribution_of, picked
 from .launch import Memo
-from .operations.cross_entropy import (
-    CROSS_ENTROPY,
-    CROSS_ENTROPY_GRADIENT,
-    CROSS_ENTROPY_SMOOTHED,
-    CROSS_ENTROPY_SMOOTHED_GRADIENT,
-)
+from .operations.cross_entropy import PLAIN, SMOOTHED
 from .operators import direct, keeps_graph, nobody_watches, transformed
-from .plan import LossPlan, row_scalars, scale_rows
+from .plan import LossPlan, scale_rows
 
 _checked = Memo()
-"""What `_decided` has found for plain calls that have been checked, by all that this looks at."""
+"""The options and plan of plain calls that have been checked, by all that the checks look at."""
 
 
 def cross_entropy(
@@ -153,19 +148,11 @@ def cross_entropy(
                 loss_dtype = composite.accumulator(loss_dtype)
     invariant = bool(batch_invariant or arguments.contexts)
     elsewhere = vocab_start is not None or not plain
-    if group is not None or (elsewhere and distributed.on_mesh(input, vocab_start)):
-        options = LossOptions(
-            0 if input.dim() == 1 else 1, ignore_index, reduction, label_smoothing, z_loss,
-            loss_dtype, scale, softcap, invariant,
-        )  # fmt: skip
-        loss, lse = distributed.cross_entropy(
-            input, target, weight, group, vocab_start, vocab_size, options, inplace_backward
-        )
-        return (loss, lse.detach()) if return_lse else loss
+    divided = group is not None or (elsewhere and distributed.on_mesh(input, vocab_start))
     key = known = None
     wanted = input.requires_grad and torch.is_grad_enabled()
-    in_place = inplace_backward and wanted and not input.is_leaf
-    if plain:
+    in_place = inplace_backward and wanted and not input.is_leaf and input.is_contiguous()
+    if plain and not divided:
         key = (
             input.dtype, input.shape, input.stride(), input.device, input.data_ptr() & 15,
             target.dtype, target.shape, target.stride(), target.device, target.data_ptr() & 15,
@@ -180,74 +167,65 @@ def cross_entropy(
         except TypeError:  # what cannot be hashed is refused below
             key = None
     if known is None:
+        options = LossOptions(
+            0 if input.dim() == 1 else 1, ignore_index, reduction, label_smoothing, z_loss,
+            loss_dtype, scale, softcap, invariant,
+        )  # fmt: skip
+        if divided:
+            loss, lse = distributed.cross_entropy(
+                input, target, weight, group, vocab_start, vocab_size, options, inplace_backward
+            )
+            return (loss, lse.detach()) if return_lse else loss
         check_loss(
             input, target, weight, reduction, label_smoothing, z_loss, softcap, scale, ignore_index
         )
-        options = LossOptions(
-            0 if input.dim() == 1 else 1, ignore_index, reduction, label_smoothing, z_loss,
-            loss_dtype, float(scale), None if softcap is None else float(softcap), invariant,
-        )  # fmt: skip
-        known = _decided(input, target, weight, options, wanted, in_place, plain)
+        softcap = None if softcap is None else float(softcap)
+        options = options._replace(scale=float(scale), softcap=softcap)
+        planned = _planned(input, target, weight, options, wanted, in_place) if plain else None
+        readable = target.device.type == "cpu" and not target.is_floating_point()
+        if readable and not plain:
+            readable = not (torch.compiler.is_compiling() or transformed() or target.is_meta)
+        known = options, planned, readable
         if key is not None:
             known = _checked.of(key, lambda: known)
-    options, by_kernels, with_distribution, planned = known
+    options, planned, readable = known
+    if readable:
+        n_classes = input.shape[options.dim]
+        check_classes(target, n_classes, "Target {} is out of bounds.", ignore_index)
+    in_one = reduction != "none"
     if planned is not None:
-        in_one = reduction != "none"
         if wanted:
             loss, lse = _differentiable_plan(input, planned, target, weight, options.dim, in_one)
         else:
             loss, lse = planned(input, target, weight)
             loss = loss.sum() if in_one else loss
-        loss = loss if loss.dtype == loss_dtype else loss.to(loss_dtype)
-        return (loss, lse.detach()) if return_lse else loss
-    probabilities = target.is_floating_point()
-    if target.device.type == "cpu" and not probabilities:
-        if plain or not (torch.compiler.is_compiling() or transformed() or target.is_meta):
-            message = "Target {} is out of bounds."
-            check_classes(target, input.shape[options.dim], message, ignore_index)
-    of_target = probabilities and target.requires_grad and torch.is_grad_enabled()
-    if by_kernels and not of_target and (plain or not transformed()):
-        distribution = None
-        if with_distribution:
-            distribution = distribution_of(input, target, weight, options)
-        losses, lse = _by_kernels(
-            input, target, weight, options, distribution, inplace_backward, plain
-        )
     else:
-        x = composite.modified_elements(input, Modifiers(options.scale, options.softcap))
-        losses, lse = composite.cross_entropy(x, target, weight, options)
-    loss = losses if reduction == "none" else losses.sum()
+        of_target = target.requires_grad and torch.is_grad_enabled()
+        beyond = of_target or (not plain and transformed())
+        if not beyond and _by_kernels(input, target, weight, options):
+            loss, lse = _by_operators(input, target, weight, options, in_place, plain)
+        else:
+            x = composite.modified_elements(input, Modifiers(options.scale, options.softcap))
+            loss, lse = composite.cross_entropy(x, target, weight, options)
+        loss = loss.sum() if in_one else loss
     if loss.dtype != loss_dtype:
         loss = loss.to(loss_dtype)
     return (loss, lse.detach()) if return_lse else loss
 
 
-def _decided(
-    x: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    options: LossOptions,
-    gradient: bool,
-    in_place: bool,
-    plain: bool,
-) -> tuple[LossOptions, bool, bool, LossPlan | None]:
-    """Decide whether kernels take a call, whether they take a distribution, and whether one plan
-    does all of it."""
-    with_distribution = target.is_floating_point()
-    with_distribution |= weight is not None and options.label_smoothing > 0.0
-    by_kernels = x.numel() > 0
-    if not (x.is_cuda or arguments.INTERPRETED):
-        modified = options.scale != 1.0 or options.softcap is not None
-        by_kernels = by_kernels and not (with_distribution or modified)
-    planned = None
-    if plain and x.is_cuda and by_kernels and not with_distribution:
-        as_they_lie = target.is_contiguous() and (weight is None or weight.is_contiguous())
-        if as_they_lie and options.scale == 1.0 and options.softcap is None:
-            planned = _plan(x, target, weight, options, gradient, in_place and x.is_contiguous())
-    return options, by_kernels, with_distribution, planned
+def _has_distribution(target: Tensor, weight: Tensor | None, options: LossOptions) -> bool:
+    """Return whether a second element counts for each class."""
+    return target.is_floating_point() or (weight is not None and options.label_smoothing > 0.0)
 
 
-def _plan(
+def _by_kernels(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> bool:
+    """Return whether kernels, or what stands for them on a CPU, take a call."""
+    modified = options.scale != 1.0 or options.softcap is not None
+    modified = modified or _has_distribution(target, weight, options)
+    return x.numel() > 0 and (x.is_cuda or arguments.INTERPRETED or not modified)
+
+
+def _planned(
     x: Tensor,
     target: Tensor,
     weight: Tensor | None,
@@ -255,38 +233,32 @@ def _plan(
     gradient: bool,
     in_place: bool,
 ) -> LossPlan | None:
-    """Return the plan of a call whose kernels are those of softmax; None if `targets_kernel` does
-    not take it."""
-    if options.label_smoothing == 0.0:
-        op = CROSS_ENTROPY_GRADIENT if gradient else CROSS_ENTROPY
-    else:
-        op = CROSS_ENTROPY_SMOOTHED_GRADIENT if gradient else CROSS_ENTROPY_SMOOTHED
-    dtype = None if gradient else composite.accumulator(x.dtype)
-    plan = LossPlan(op, x, target, weight, options, dtype, in_place)
+    """Return the plan of a plain call; None if there is none for it."""
+    on_gpu = x.numel() > 0 and (x.is_cuda or arguments.INTERPRETED)
+    if not on_gpu or _has_distribution(target, weight, options):
+        return None
+    op = (SMOOTHED if options.label_smoothing else PLAIN)[gradient]
+    plan = LossPlan(op, x, target, weight, options, in_place)
     return plan if plan.targets else None
 
 
-# --8<-- [start:gradient-function]
 class _CrossEntropy(Function):
     """The losses of rows, whose gradient is written by the pass that computes them."""
 
     @staticmethod
-    def forward(ctx, x, plain, in_place, dim, *rest):
-        scalars, further = rest[:6], rest[6:]
+    def forward(ctx, x, plain, in_place, *rest):
         if in_place:
-            dx = x.detach()
-            call = operators.cross_entropy_rows_in_place
-            loss, lse = (call.kernel if plain else call.overload)(dx, *scalars, dim, *further)
+            op, dx = operators.cross_entropy_rows_in_place, x.detach()
+            losses, lse = (op.kernel if plain else op.overload)(dx, *rest)
             torch.autograd.graph.increment_version(dx)
         else:
-            call = operators.cross_entropy_rows
-            call = call.kernel if plain else call.overload
-            loss, lse, dx = call(x, *scalars, dim, True, *further)
+            op = operators.cross_entropy_rows
+            dx, losses, lse = (op.kernel if plain else op.overload)(x, *rest)
         ctx.save_for_backward(dx)
-        ctx.dim = dim
+        ctx.dim = rest[6]
         ctx.mark_non_differentiable(lse)
         ctx.set_materialize_grads(False)
-        return loss, lse
+        return losses, lse
 
     @staticmethod
     def backward(ctx, g, _):
@@ -319,9 +291,13 @@ def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
     """Return a gradient times what arrived for its rows, or for all of them: in place if it is not
     needed again, and then without a pass over it where that is 1."""
     if torch.compiler.is_compiling() or not nobody_watches(g) or keeps_graph():
-        return (dx * (g.unsqueeze(dim) if g.dim() else g)).to(dx.dtype)
+        return _product(dx, g, dim)
     scale_rows(dx, g, dim)
     return dx
+
+
+def _product(dx: Tensor, g: Tensor, dim: int) -> Tensor:
+    return (dx * (g.unsqueeze(dim) if g.dim() else g)).to(dx.dtype)
 
 
 class _Final(Function):
@@ -329,7 +305,7 @@ class _Final(Function):
 
     @staticmethod
     def forward(ctx, dx, g, dim):
-        return (dx * (g.unsqueeze(dim) if g.dim() else g)).to(dx.dtype)
+        return _product(dx, g, dim)
 
     @staticmethod
     def backward(ctx, _):
@@ -340,56 +316,38 @@ class _Final(Function):
         )
 
 
-# --8<-- [end:gradient-function]
-
 _differentiable = direct(_CrossEntropy)
 _differentiable_plan = direct(_Planned)
 
 
-def _by_kernels(
+def _by_operators(
     x: Tensor,
     target: Tensor,
     weight: Tensor | None,
     options: LossOptions,
-    distribution: Tensor | None,
     in_place: bool,
     plain: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Return the losses of rows and their log-sum-exps."""
-    dim, ignore_index, reduction, smoothing, z_loss, _, scale, softcap, invariant = options
-    found = None
-    if distribution is None and plain and (x.is_cuda or arguments.INTERPRETED):
-        mean = reduction == "mean"
-        found = row_scalars(x, target, weight, dim, ignore_index, mean, smoothing, z_loss)
-    if found is None:
-        scalars = _scalars(x.detach(), target, weight, options)
-    else:
-        marked, of_each = found
-        scalars = (marked, *of_each.unbind())
-        if smoothing == 0.0:
-            scalars = scalars[:4] + (None, None)
-    further = (scale, softcap, distribution, invariant)
-    if x.requires_grad and torch.is_grad_enabled():
-        in_place = in_place and not x.is_leaf and x.is_contiguous()
+    """Return the losses of rows and their log-sum-exps, where PyTorch's operators find out what
+    has to be known of the targets."""
+    gradient = x.requires_grad and torch.is_grad_enabled()
+    scalars = with_logits(x.detach(), composite.scalars(x, target, weight, options), options.dim)
+    distribution = distribution_of(x, target, weight, options)
+    further = (
+        options.dim,
+        gradient,
+        options.scale,
+        options.softcap,
+        distribution,
+        options.invariant,
+    )
+    if gradient:
         in_place = in_place and not torch.compiler.is_compiling()
         apply = _differentiable if plain else _CrossEntropy.apply
-        return apply(x, plain, in_place, dim, *scalars, *further)
-    call = operators.cross_entropy_rows
-    if plain:
-        return call.kernel(x, *scalars, dim, None, *further)
-    return call.overload(x.detach(), *scalars, dim, False, *further)[:2]
-
-
-def _scalars(
-    x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions
-) -> tuple[Tensor | None, ...]:
-    """Return the numbers of rows that the kernel takes, by PyTorch's operators."""
-    if target.is_floating_point():
-        found = composite.scalars_of_probabilities(x, options)
-    else:
-        dtype = composite.accumulator(x.dtype)
-        found = composite.scalars_of_classes(target, weight, x.shape[options.dim], dtype, options)
-    return with_logits(x, found, options.dim)
+        return apply(x, plain, in_place, *scalars, *further)
+    op = operators.cross_entropy_rows
+    _, losses, lse = (op.kernel if plain else op.overload)(x.detach(), *scalars, *further)
+    return losses, lse
 
 
 def with_logits(x: Tensor, scalars: RowScalars, dim: int) -> tuple[Tensor | None, ...]:

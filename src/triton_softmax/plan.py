@@ -9,11 +9,10 @@ but their pointers; calling it allocates the results and launches.
 kernel for that. `row_scalars`, `scale_rows` and `finish` are the small kernels around a loss.
 """
 
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -23,19 +22,10 @@ from torch import Tensor, empty_like, empty_strided
 from . import arguments, composite
 from .arguments import DTYPES, LossOptions, Modifiers, check_alike, check_arguments, check_device
 from .config import Choice, Device, Traits, choose_masked_rows, choose_rows, choose_strided, space
-from .config.space import (
-    NO_SCALE,
-    ONE_SCALE,
-    SCALES,
-    Maps,
-    RowTile,
-    SplitStrided,
-    StridedTile,
-    TwoPass,
-    vector_of_lines,
-)
+from .config.space import RowTile, SplitStrided, StridedTile, TwoPass, vector_of_lines
 from .kernels import masked_rows, split_rows, split_strided, strided, tile, two_pass
 from .kernels import row_scalars as scalars
+from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps
 from .launch import Launch, Workspace, cuda_index, current_device, plans
 from .layout import (
     as_matrix,
@@ -66,7 +56,6 @@ def key_of(head: tuple, tensors: Sequence[Tensor]) -> tuple:
     return head
 
 
-# --8<-- [start:plan-of]
 def plan_of(
     op: Operation,
     inputs: tuple[Tensor, ...],
@@ -104,9 +93,6 @@ def plan_of(
     return plan
 
 
-# --8<-- [end:plan-of]
-
-
 def run(op: Operation, inputs: tuple[Tensor, ...], *arguments: Any) -> Any:
     """The result of a call on plain tensors, outside autograd; the arguments are those of
     `plan_of`.
@@ -122,7 +108,6 @@ def clear_plans() -> None:
     plans.clear()
 
 
-# --8<-- [start:plans]
 class Plan:
     """Launch kernels on the tensors as they are.
 
@@ -175,97 +160,54 @@ class Plan:
                 launch.run(inputs, outs, words)
         return outs if self.further else out
 
-    def new_first(self, x: Tensor) -> Tensor:
-        """Memory for the first result, on the device of x."""
-        return x.new_empty(self.shape, dtype=self.dtype)
-
 
 class ByPyTorch:
-    """Call PyTorch's own operators: for a CPU tensor where Triton compiles."""
+    """Call a function of PyTorch's own operators: for a CPU tensor where Triton compiles."""
 
     kernels = ()
     launches = ()
 
-    def __init__(self, op: Operation, dim: int, dtype: torch.dtype, in_place: bool):
-        self.function = composite.KERNEL_OF[op]
-        self.arguments = dim, dtype
+    def __init__(self, function: Callable[..., Any], in_place: bool):
+        self.function = function
         self.in_place = in_place
 
-    def __call__(self, *inputs: Tensor):
-        result = self.function(*inputs, *self.arguments)
-        if self.in_place:
-            first, *others = result if isinstance(result, tuple) else (result,)
-            inputs[0].copy_(first)
-            return (inputs[0], *others) if others else inputs[0]
-        if isinstance(result, tuple):
-            return tuple([each.contiguous() for each in result])
-        return result.contiguous()
-
-
-class Filled:
-    """Nothing goes in, so nothing is computed: the result is empty, or the sum over nothing."""
-
-    kernels = ()
-    launches = ()
-
-    def __init__(self, shape: torch.Size, value: float, dtype: torch.dtype):
-        self.shape = shape
-        self.value = value
-        self.dtype = dtype
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        return inputs[0].new_full(self.shape, self.value, dtype=self.dtype)
+    def __call__(self, *inputs: Tensor) -> Any:
+        result = self.function(*inputs)
+        first, *others = result if isinstance(result, tuple) else (result,)
+        first = inputs[0].copy_(first) if self.in_place else first.contiguous()
+        return (first, *[each.contiguous() for each in others]) if others else first
 
 
 class Around:
-    """Another plan, with something done before it and after it."""
+    """Another plan, with something done to its inputs before it, and to its result after it.
 
-    def __init__(self, plan: AnyPlan):
+    Args:
+        what: is done, in a word.
+        plan: the other plan.
+        before: an input as the other plan takes it.
+        after: from its result, and the first input as it came, the result; None if it is that.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        plan: AnyPlan,
+        before: Callable[[Tensor], Tensor],
+        after: Callable[[Tensor, Tensor], Tensor] | None = None,
+    ):
+        self.what = what
         self.plan = plan
+        self.before = before
+        self.after = after
         self.kernels = plan.kernels
         self.launches = plan.launches
 
-
-class CopyFirst(Around):
-    """Run a plan on contiguous inputs that start on a vector: copies where they do not."""
-
-    def __call__(self, *inputs: Tensor):
-        return self.plan(*map(on_vectors, inputs))
+    def __call__(self, *inputs: Tensor) -> Any:
+        result = self.plan(*map(self.before, inputs))
+        return result if self.after is None else self.after(result, inputs[0])
 
 
-class Convert(Around):
-    """Run a plan on inputs of one dtype, and convert its result."""
-
-    def __init__(self, plan: AnyPlan, dtype: torch.dtype, out_dtype: torch.dtype):
-        Around.__init__(self, plan)
-        self.dtype = dtype
-        self.out_dtype = out_dtype
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        return self.plan(*[each.to(self.dtype) for each in inputs]).to(self.out_dtype)
-
-
-class OnMatrices(Around):
-    """Run a plan on the inputs as matrices whose rows lie along `dim`."""
-
-    def __init__(self, plan: AnyPlan, dim: int):
-        Around.__init__(self, plan)
-        self.dim = dim
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        result = self.plan(*[as_matrix(each, self.dim) for each in inputs])
-        return from_matrix(result, inputs[0].shape, self.dim)  # pyright: ignore[reportArgumentType]
-
-
-class OfScalar(Around):
-    """Run a plan on a 0-d tensor as on a vector of one element."""
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        return own(self.plan(*[each.reshape(1) for each in inputs]), inputs[0].shape)
-
-
-AnyPlan: TypeAlias = Plan | ByPyTorch | Filled | CopyFirst | Convert | OnMatrices | OfScalar
-# --8<-- [end:plans]
+AnyPlan: TypeAlias = Plan | ByPyTorch | Around
 
 
 def device_of(tensor: Tensor) -> Device:
@@ -276,7 +218,6 @@ def device_of(tensor: Tensor) -> Device:
     return Device()
 
 
-# --8<-- [start:make-plan]
 def make_plan(
     op: Operation,
     inputs: tuple[Tensor, ...],
@@ -303,19 +244,22 @@ def make_plan(
     check_alike(x, *inputs[op.inputs :], shape=without)
     further = invariant, in_place
     if x.numel() == 0:
-        return Filled(shape, -math.inf, dtype)
+        # The result is empty, or the sum over nothing.
+        return ByPyTorch(lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype), in_place=False)
     if x.device.type == "cpu" and implementation is None and not arguments.INTERPRETED:
-        return ByPyTorch(op, dim, dtype, in_place)
+        function = composite.KERNEL_OF[op]
+        return ByPyTorch(lambda *inputs: function(*inputs, dim, dtype), in_place)
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
-        return OfScalar(make_plan(op, vector, 0, dtype, implementation, *further))
+        plan = make_plan(op, vector, 0, dtype, implementation, *further)
+        return Around("vector", plan, lambda t: t.reshape(1), lambda y, x: own(y, x.shape))
     floats = [each.dtype for each in inputs if each.dtype in DTYPES]
     if torch.float64 in (dtype, *floats):
         wide = dtype if len(inputs) == 1 else x.dtype
         if dtype != wide or any(each != wide for each in floats):
             converted = tuple(each.to(wide) for each in inputs)
             plan = make_plan(op, converted, dim, None, implementation, *further)
-            return Convert(plan, wide, dtype)
+            return Around("convert", plan, lambda t: t.to(wide), lambda y, _: y.to(dtype))
     outs = [torch.empty(shape, dtype=dtype, device="meta")]
     of_rows = torch.promote_types(dtype, torch.float32)
     outs += [torch.empty(without, dtype=of_rows, device="meta")] * (op.results - 1)
@@ -324,13 +268,15 @@ def make_plan(
         return plan
     if implementation in (None, "strided"):
         contiguous = tuple(map(on_vectors, inputs))
-        return CopyFirst(make_plan(op, contiguous, dim, dtype, implementation, *further))
-    rows = tuple(as_matrix(each, dim).contiguous() for each in inputs)
-    plan = make_plan(op, rows, 1, dtype, implementation, *further)
-    return OnMatrices(CopyFirst(plan), dim)
-
-
-# --8<-- [end:make-plan]
+        plan = make_plan(op, contiguous, dim, dtype, implementation, *further)
+        return Around("copy", plan, on_vectors)
+    rows = tuple(on_vectors(as_matrix(each, dim)) for each in inputs)
+    return Around(
+        "matrix",
+        make_plan(op, rows, 1, dtype, implementation, *further),
+        lambda t: on_vectors(as_matrix(t, dim)),
+        lambda y, x: from_matrix(y, x.shape, dim),
+    )
 
 
 def traits_of(op: Operation) -> Traits:
@@ -514,18 +460,6 @@ def run_modified(
         The operation's results; then the gradient at the modified elements, that at the scale (with
         1 along `dim`), and what that at the sink follows from (without `dim`), as far as wanted.
     """
-    first = elements[0]
-    if first.dim() == 0:
-        elements = tuple([each.reshape(1) for each in elements])
-        values: list[Any] = [t.reshape(1) if isinstance(t, Tensor) else t for t in modifiers]
-        modifiers = Modifiers(*values)
-        x = None if x is None else x.reshape(1)
-        results = run_modified(
-            op, elements, numbers, modifiers, 0, dtype, before=before, after=after, empty=empty,
-            x=x, of_mapped=of_mapped, of_scale=of_scale, of_sink=of_sink, invariant=invariant,
-            out=None if out is None else out.view(1),
-        )  # fmt: skip
-        return tuple([each.reshape(()) for each in results])
     scale, softcap, bias, where, causal, sink, safe = modifiers
     if isinstance(scale, Tensor):
         factor, kind = 1.0, SCALES
@@ -533,7 +467,7 @@ def run_modified(
         factor, scale, kind = float(scale), None, NO_SCALE if scale == 1.0 else ONE_SCALE
         if kind == ONE_SCALE and dtype == torch.float64:
             # Scalar arguments of a launch are float32.
-            scale = torch.full((), factor, dtype=dtype, device=first.device)
+            scale = torch.full((), factor, dtype=dtype, device=elements[0].device)
             factor, kind = 1.0, SCALES
     sink = sink if before else None
     maps = Maps(
@@ -678,7 +612,8 @@ def finish(
     if not x.numel():
         return torch.empty(x.shape, dtype=dtype, device=x.device) if out is None else out
     if x.device.type == "cpu" and not arguments.INTERPRETED:
-        result = composite.FINISH_OF[op](*inputs, *numbers).to(dtype)
+        columns = [each.unsqueeze(1) for each in numbers]
+        result = composite.FINISH_OF[op](*map(composite.upcast, inputs), *columns).to(dtype)
         return result if out is None else out.copy_(result)
     tensors = []
     for each in inputs:
@@ -766,41 +701,9 @@ FEW = 8 * BLOCK
 """So many targets every program counts itself; of more, a launch before counts a part each."""
 
 
-def row_scalars(
-    x: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    dim: int,
-    ignore_index: int,
-    mean: bool,
-    smoothing: float,
-    z_loss: float,
-) -> tuple[Tensor, Tensor] | None:
-    """(marked targets, five numbers of each), the second with a first dimension of 5; None where
-    the kernel does not do. See `targets_kernel`."""
-    inputs = (x, target.contiguous())
-    if weight is not None:
-        inputs += (weight.contiguous(),)
-    head = (scalars.targets_kernel, dim, ignore_index, mean, smoothing, z_loss)
-    found = plans.get(key := key_of(head, inputs))
-    if found is None:
-        found = plans.keep(key, _plan_targets(inputs, *head[1:]))
-    if not found:
-        return None
-    for plan in found[:-1]:
-        inputs += (plan(*inputs),)
-    return found[-1](*inputs)
-
-
-def _plan_targets(
-    inputs: tuple[Tensor, ...],
-    dim: int,
-    ignore_index: int,
-    mean: bool,
-    smoothing: float,
-    z_loss: float,
-) -> tuple[Plan, ...]:
+def plan_targets(inputs: tuple[Tensor, ...], options: LossOptions) -> tuple[Plan, ...]:
     """One plan, or two if the targets are counted before; none where the kernel does not do."""
+    dim, ignore_index, reduction, smoothing, z_loss, *_ = options
     x, target = inputs[:2]
     seen = _as_three(x, dim)
     n_rows = target.numel()
@@ -810,7 +713,7 @@ def _plan_targets(
     n_cols = x.shape[dim]
     programs = triton.cdiv(n_rows, BLOCK)
     accumulator = torch.promote_types(x.dtype, torch.float32)
-    count = "none" if not mean else "here" if n_rows <= FEW else "parts"
+    count = "none" if reduction != "mean" else "here" if n_rows <= FEW else "parts"
     numbers = (tuple(strides), n_rows, n_cols, n_inner, ignore_index)
     constants = {"SMOOTHING": smoothing, "Z_LOSS": z_loss, "COUNT": count, "BLOCK": BLOCK}
     launch = Launch(scalars.targets_kernel, programs, numbers, constants, {})
@@ -826,16 +729,19 @@ def _plan_targets(
 class LossPlan:
     """A cross-entropy of classes, from the targets to the losses of rows, as one plan.
 
-    What `row_scalars` and an operation are called for one after the other, with what lies between
-    them in one piece of memory of which only addresses are handed on: each tensor and each key that
-    is spared is a microsecond or several of the host.
+    Kernels find out what the operation has to know of the targets, and then it runs. What lies
+    between them is one piece of memory of which only addresses are handed on: each tensor and each
+    key that is spared is a microsecond or several of the host. So it is wherever the logits and
+    targets lie as the kernels take them, and none is modified; else tensors are handed on.
 
     Args:
         op: the operation, whose numbers of the row are those of `targets_kernel`.
-        x, target, weight: tensors like those of all calls; target and weight contiguous.
+        x, target, weight: tensors like those of all calls.
         options: of the loss.
-        dtype: of the result; None for that of x.
         in_place: as for `plan_of`.
+
+    Attributes:
+        targets: the plans of the targets; none where the kernel does not do.
     """
 
     def __init__(
@@ -845,15 +751,16 @@ class LossPlan:
         target: Tensor,
         weight: Tensor | None,
         options: LossOptions,
-        dtype: torch.dtype | None,
         in_place: bool,
     ):
-        dim, ignore_index, reduction, smoothing, z_loss, *_, invariant = options
-        self.op, self.arguments = op, (dim, dtype, None, invariant, in_place)
-        inputs = (x, target) if weight is None else (x, target, weight)
-        mean = reduction == "mean"
-        self.targets = _plan_targets(inputs, dim, ignore_index, mean, smoothing, z_loss)
+        self.op, self.options, self.in_place = op, options, in_place
+        given = (target,) if weight is None else (target, weight)
+        as_they_lie = [each.is_contiguous() for each in given]
+        inputs = (x, *[each.contiguous() for each in given])
+        self.targets = plan_targets(inputs, options)
         self.accumulator = torch.promote_types(x.dtype, torch.float32)
+        self.dtype = self.accumulator if op.reduces else x.dtype
+        self.modifiers = Modifiers(options.scale, options.softcap)
         self.shape, self.strides = target.shape, target.stride()
         n = target.numel()
         size = self.accumulator.itemsize
@@ -863,14 +770,14 @@ class LossPlan:
         self.offsets = starts[: op.numbers]
         self.index = cuda_index(x)
         self.device = x.device
-        self.same = in_place or x.is_contiguous()
+        self.same = all(as_they_lie) and (in_place or x.is_contiguous())
         self.main: Any = None
 
     def __call__(self, x: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
         """The results of the operation."""
         main, index = self.main, self.index
-        if main is None or not self.same:
-            return self._first(x, target, weight)
+        if main is None:
+            return self._by_tensors(x, target, weight)
         if index != current_device():
             with torch.cuda.device(index):
                 return self(x, target, weight)
@@ -880,7 +787,7 @@ class LossPlan:
         if weight is not None:
             addresses += (weight.data_ptr(),)
         if len(self.targets) == 2:
-            parts = self.targets[0].new_first(x)
+            parts = x.new_empty(self.targets[0].shape, dtype=self.accumulator)
             self.targets[0].first.at(addresses, (parts.data_ptr(),))
             addresses += (parts.data_ptr(),)
         self.targets[-1].first.at(addresses, (base, base + self.offsets[1]))
@@ -901,19 +808,29 @@ class LossPlan:
                 launch.at(addresses, results, words.data_ptr())
         return outs
 
-    def _first(self, x: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
+    def _by_tensors(self, x: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
         """The same by tensors, which is how a kernel is launched for the first time."""
-        inputs = (x, target) if weight is None else (x, target, weight)
+        op, options = self.op, self.options
+        inputs = (x, target.contiguous())
+        inputs += () if weight is None else (weight.contiguous(),)
         for plan in self.targets[:-1]:
             inputs += (plan(*inputs),)
         marked, of_each = self.targets[-1](*inputs)
-        inputs = (x, marked, *of_each.unbind()[: self.op.numbers - 1])
-        main = plan_of(self.op, inputs, *self.arguments)
+        numbers = (marked, *of_each.unbind()[: op.numbers - 1])
+        if options.scale != 1.0 or options.softcap is not None:
+            return run_modified(
+                op, (x,), numbers, self.modifiers, options.dim, self.dtype, after=not op.reduces,
+                invariant=options.invariant, out=x if self.in_place else None,
+            )  # fmt: skip
+        inputs = (x, *numbers)
+        further = (None, options.invariant, self.in_place)
+        main: Any = plan_of(op, inputs, options.dim, self.dtype, *further)
         results = main(*inputs)
-        launches = [each.first for each in self.targets] + [*main.launches]
-        if type(main) is Plan and all(launch.at is not None for launch in launches):
-            self.main = main
-        return results  # pyright: ignore[reportReturnType]
+        known = self.same and type(main) is Plan
+        for plan in (*self.targets, main):
+            known = known and plan.first.at is not None
+        self.main = main if known else None
+        return results
 
 
 def _as_three(x: Tensor, dim: int) -> tuple[int, int, int, int] | None:

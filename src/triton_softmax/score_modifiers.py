@@ -6,7 +6,6 @@ all of it (`kernels.masked_rows`). A transform of `torch.func`, forward mode, an
 CPU without Triton's interpreter get the same from PyTorch's operators (`composite`).
 """
 
-# pyright: reportArgumentType=false
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -31,11 +30,10 @@ from .operators import (
     Operator,
     differentiable_modified,
     modified_forward,
+    modified_softmax,
     nobody_watches,
     transformed,
 )
-
-NAMES = ("scale", "softcap", "bias", "where", "causal", "sink", "safe", "out")
 
 _checked = Memo()
 """Dimensions, counted from the front, of plain calls that have been checked, by all that the checks
@@ -73,7 +71,9 @@ def normalize_modified(
     if not plain:
         watched = has_torch_function(tensors) and not torch.compiler.is_compiling()
         if watched or not isinstance(x, Tensor):
-            keywords: dict[str, Any] = dict(zip(NAMES, (*modifiers, out), strict=True))
+            keywords: dict[str, Any] = dict(
+                zip((*Modifiers._fields, "out"), (*modifiers, out), strict=True)
+            )
             if implementation is not None or not watched:
                 keywords["implementation"] = implementation
             if invariant:
@@ -135,28 +135,33 @@ def with_modifiers(
     watches the call."""
     log = op is operators.log_softmax
     if x.dim() == 0:
-        rows = [each.reshape(1) if isinstance(each, Tensor) else each for each in modifiers]
-        return with_modifiers(op, x.reshape(1), 0, dtype, Modifiers(*rows), invariant).reshape(())
+        return with_modifiers(op, x.reshape(1), 0, dtype, _of_vector(modifiers), invariant).reshape(
+            ()
+        )
     on_cpu = not arguments.INTERPRETED and x.device.type == "cpu"
     if on_cpu or not x.numel() or (not plain and transformed()):
         return composite.modified_softmax(log, x, dim, dtype, modifiers)
-    scale, softcap, bias, where, causal, sink, safe = modifiers
-    factor = 1.0
-    if not isinstance(scale, Tensor):
-        scale, factor = None, scale
+    scale, *others = modifiers
     if plain:
         wanted = torch.is_grad_enabled() and (
             x.requires_grad
-            or (scale is not None and scale.requires_grad)
-            or (bias is not None and bias.requires_grad)
-            or (sink is not None and sink.requires_grad)
+            or (isinstance(scale, Tensor) and scale.requires_grad)
+            or (modifiers.bias is not None and modifiers.bias.requires_grad)
+            or (modifiers.sink is not None and modifiers.sink.requires_grad)
         )
         if not wanted:
             return modified_forward(log, x, dim, dtype, modifiers, invariant)[0]
-    call = differentiable_modified if plain else operators.modified_softmax.overload
-    return call(
-        x, scale, factor, softcap, bias, where, causal, sink, safe, log, dim, dtype, invariant
-    )[0]
+    scales = (scale, 1.0) if isinstance(scale, Tensor) else (None, scale)
+    given = (x, *scales, *others, log, dim, dtype, invariant)
+    if plain:
+        return differentiable_modified(modifiers, *given)[0]
+    return modified_softmax.overload(*given)[0]
+
+
+def _of_vector(modifiers: Modifiers) -> Modifiers:
+    """Return the modifiers of a 0-d tensor, which is taken as a vector of one element."""
+    rows: list[Any] = [each.reshape(1) if isinstance(each, Tensor) else each for each in modifiers]
+    return Modifiers(*rows)
 
 
 def _into(
@@ -173,17 +178,17 @@ def _into(
     Raises:
         TypeError, ValueError, RuntimeError: see `check_out`; or the call is transformed.
     """
+    if isinstance(out, Tensor) and x.dim() == out.dim() == 0:
+        _into(out.view(1), op, x.reshape(1), 0, dtype, _of_vector(modifiers), invariant)
+        return out
     tensors = [each for each in (x, out, *modifiers) if isinstance(each, Tensor)]
     wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
     check_out(out, x, dtype, wanted)
     if transformed():
         raise RuntimeError("out goes with no transform of torch.func, and not with forward mode")
-    scale, softcap, bias, where, causal, sink, safe = modifiers
-    scale, factor = (scale, 1.0) if isinstance(scale, Tensor) else (None, scale)
-    options = (
-        scale, factor, softcap, bias, where, causal, sink, safe, op is operators.log_softmax, dim,
-        invariant,
-    )  # fmt: skip
+    scale, *others = modifiers
+    scales = (scale, 1.0) if isinstance(scale, Tensor) else (None, scale)
+    options = (*scales, *others, op is operators.log_softmax, dim, invariant)
     if out is x:
         operators.modified_softmax_in_place.overload(out, *options)
     else:

@@ -240,14 +240,14 @@ def strided_tensor():
 
 
 KINDS = {
-    "packed": (lambda: torch.randn(4, 32), 1, None, None, plan.Plan),
-    "strided": (lambda: torch.randn(4, 3, 8), 1, None, None, plan.Plan),
-    "copy": (strided_tensor, 3, None, None, plan.CopyFirst),
-    "copy-named": (lambda: torch.randn(2, 33, 2), 1, None, "packed_rows", plan.OnMatrices),
-    "float64": (lambda: torch.randn(4, 32), 1, torch.float64, None, plan.Convert),
-    "scalar": (lambda: torch.randn(()), 0, None, None, plan.OfScalar),
-    "empty": (lambda: torch.randn(3, 0), 0, None, None, plan.Filled),
-    "long-float64": (lambda: torch.randn(1, 8193).double(), 1, None, None, plan.Plan),
+    "packed": (lambda: torch.randn(4, 32), 1, None, None, None),
+    "strided": (lambda: torch.randn(4, 3, 8), 1, None, None, None),
+    "copy": (strided_tensor, 3, None, None, "copy"),
+    "copy-named": (lambda: torch.randn(2, 33, 2), 1, None, "packed_rows", "matrix"),
+    "float64": (lambda: torch.randn(4, 32), 1, torch.float64, None, "convert"),
+    "scalar": (lambda: torch.randn(()), 0, None, None, "vector"),
+    "empty": (lambda: torch.randn(3, 0), 0, None, None, None),
+    "long-float64": (lambda: torch.randn(1, 8193).double(), 1, None, None, None),
 }
 
 
@@ -273,7 +273,8 @@ def test_every_kind_of_call_is_planned_once(operation, kind, monkeypatch):
         probe.run(operation, (x,), dim, dtype, implementation)
         probe.run(*arguments)
     assert len(made) == 2 == len(plan.plans)
-    assert type(probe.plan_of(operation, (x,), dim, dtype, implementation)) is expected
+    made = probe.plan_of(operation, (x,), dim, dtype, implementation)
+    assert getattr(made, "what", None) == expected
 
 
 def test_the_three_strided_kernels_have_names_of_their_own():

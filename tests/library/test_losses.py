@@ -399,7 +399,7 @@ def test_operators_and_compilation():
     tests = ("test_schema", "test_faketensor")
     for op, arguments in (
         (operators.cross_entropy_rows.overload, (x.detach(), *rows, 1, True)),
-        (operators.cross_entropy_rows_in_place.overload, (x.detach().clone(), *rows, 1)),
+        (operators.cross_entropy_rows_in_place.overload, (x.detach().clone(), *rows, 1, True)),
         (operators.row_statistics.overload, (x.detach(), 1, True)),
         (operators.tokens_backward.overload, (x.detach(), target, rows[1], rows[2], None, 1)),
     ):

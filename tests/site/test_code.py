@@ -26,15 +26,24 @@ def test_paragraphs_begin_with_their_heads_and_end_at_blank_lines():
         assert between and not any(line.strip() for line in between)
     with pytest.raises(source.SourceError, match="has 4 paragraphs, not 5"):
         file.piece("forward", 5)
-    with pytest.raises(source.SourceError, match="no section 'ahead'; it has heuristic, "):
+    with pytest.raises(source.SourceError, match="no section 'ahead'; it has .*heuristic, "):
         file.section("ahead")
+
+
+def test_a_piece_is_named_by_what_it_defines():
+    file = source.read("src/triton_softmax/operations/softmax.py", ROOT)
+    whole = file.section("exponentials..SOFTMAX")
+    assert file.lines[whole.first - 1] == "@triton.jit"
+    assert file.lines[whole.last - 1] == '"""y = exp(x − m) / d."""'
+    with pytest.raises(source.SourceError, match=r"no section 'exponentials\.\.ahead'"):
+        file.section("exponentials..ahead")
 
 
 def test_what_is_shown_in_pieces_is_shown_whole():
     """A page that parts a section shows each piece, once and in order."""
     for page in (ROOT / "docs/kernels").glob("*.md"):
         shown: dict[tuple[str, str], list[int]] = {}
-        pieces = re.findall(r"\[\[code (\S+?):([\w-]+)/(\d+)(?:-(\d+))?", page.read_text("utf8"))
+        pieces = re.findall(r"\[\[code (\S+?):([\w.-]+)/(\d+)(?:-(\d+))?", page.read_text("utf8"))
         for path, section, first, last in pieces:
             shown.setdefault((path, section), []).extend(range(int(first), int(last or first) + 1))
         for (path, section), numbers in shown.items():

@@ -87,7 +87,7 @@ NOTICED_BY_TESTS = {
         "worked.py",
     ),
     "a section without its end": Mistake(
-        replace("src/triton_softmax/kernels/device/monoid.py", r"^# --8<-- \[end:merge\]\n", ""),
+        replace("src/softmax_tutorial/reference.py", r"^# --8<-- \[end:merge\]\n", ""),
         r"never closed: \['merge'\]",
         "tests/site/test_fences.py",
         "well_formed",

@@ -102,7 +102,7 @@ def told(made) -> tuple:
     """What the library does: the kernel's launches and what is done around them."""
     around = []
     while hasattr(made, "plan"):
-        around.append(type(made).__name__)
+        around.append(made.what)
         made = made.plan
     launches = [
         (

@@ -186,7 +186,7 @@ def answer(question, measured=()):
     sizes, result = [x] + [out] * backward, mine if backward else out
     around, wide = [], x if backward else out
     if 8 in sizes + [result] and any([each != wide for each in sizes + [result]]):
-        around.append("Convert")  # all in one dtype
+        around.append("convert")  # all in one dtype
         address, sizes, result = 0, [wide] * len(sizes), wide
     traits = traits_of(operation, question.get("invariant"))
     device = Device(question.get("multiprocessors") or 132, True)
@@ -204,7 +204,7 @@ def answer(question, measured=()):
     try:
         found = chosen(shape, dim, tensors(strides, address), written, traits, device)
         if found is None:
-            around.append("CopyFirst")
+            around.append("copy")
             found = chosen(shape, dim, tensors(None, 0), written, traits, device)
     finally:
         choose.first, choose.holding = own

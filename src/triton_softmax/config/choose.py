@@ -136,7 +136,6 @@ def choose_rows(
     return split_rows(rows, traits, device) if split else row_tile(rows, edges, traits, device)
 
 
-# --8<-- [start:rows]
 def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
     """One program's if it should hold them, else chunks on several programs, else loops."""
     n_rows = rows.n_rows
@@ -155,10 +154,6 @@ def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
     return split_rows(rows._replace(n_rows=n_rows), traits, device)
 
 
-# --8<-- [end:rows]
-
-
-# --8<-- [start:row-tile]
 def row_tile(rows: Rows, edges: bool, traits: Traits, device: Device) -> Choice:
     """Whole rows in one program: `aligned_rows` if they are to have edges, else `packed_rows`.
 
@@ -187,10 +182,6 @@ def row_tile(rows: Rows, edges: bool, traits: Traits, device: Device) -> Choice:
     return Choice(space.TILE_KERNELS[edges], how, num_warps)
 
 
-# --8<-- [end:row-tile]
-
-
-# --8<-- [start:split-rows]
 def split_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
     """Chunks of rows: the first candidate of the tables whose chunks run at once; else two
     launches."""
@@ -208,9 +199,6 @@ def split_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
         if space.runs_at_once(rows.n_cols, taken, device):
             return space.split_rows(taken, rows, traits, device)
     return space.split_in_two_launches(rows, traits, device)
-
-
-# --8<-- [end:split-rows]
 
 
 def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:
@@ -258,7 +246,6 @@ def choose_strided(
     return chosen(columns, traits, device)
 
 
-# --8<-- [start:columns]
 def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
     """Chunks of columns if they should be split and all run at once; else a tile of whole columns
     if they are short, else loops."""
@@ -275,10 +262,6 @@ def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice
     return two_pass(columns, traits, device)
 
 
-# --8<-- [end:columns]
-
-
-# --8<-- [start:tile]
 def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
     """Whole columns, and as many side by side as make whole cache lines, or as registers allow."""
     facts = facts_of(columns, traits, device)
@@ -303,10 +286,6 @@ def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
     return Choice("strided", how, min(16, num_warps * threads["times"]))
 
 
-# --8<-- [end:tile]
-
-
-# --8<-- [start:loops]
 def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
     """Long columns walked along twice, in as many chunks as keep the device busy.
 
@@ -326,9 +305,6 @@ def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
     how = TwoPass(*shape, publish=True, write=True)
     tiles = ceil_div(n_cols, n_chunks * block_cols)
     return in_loops("two_pass", how, tile["warps"], n_cols, tiles)
-
-
-# --8<-- [end:loops]
 
 
 def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, tiles: int) -> Choice:

@@ -1,6 +1,5 @@
 """Measured constants: the lines of `measured.txt`, and the one rule by which they are read."""
 
-# pyright: reportCallIssue=false
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -46,10 +45,11 @@ def limits(name: str, text: str) -> Limits:
     >>> limits("cols", "..<8")
     Limits(name='cols', low=0, high=8, below=True)
     """
-    low, high = text.split("..") if ".." in text else (text, text)
-    below = high[:1] == "<"
-    ends = low or "0", high[below:] or str(ANY)
-    return Limits(name, *[float(end) if "." in end else int(end) for end in ends], below)
+    first, last = text.split("..") if ".." in text else (text, text)
+    below = last[:1] == "<"
+    ends = first or "0", last[below:] or str(ANY)
+    low, high = [float(end) if "." in end else int(end) for end in ends]
+    return Limits(name, low, high, below)
 
 
 def parsed(text: str) -> dict[str, list[Line]]:

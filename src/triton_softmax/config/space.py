@@ -195,7 +195,6 @@ def rows_of(
 # different one.
 
 
-# --8<-- [start:row-tile]
 class RowTile(NamedTuple):
     """Whole rows in one program's registers: packed rows or, with edges, aligned rows."""
 
@@ -207,9 +206,6 @@ class RowTile(NamedTuple):
     barrier: bool
     tiles: int = 1  # tiles that together hold a row (aligned rows: its body) or a column
     edges: bool = False  # rows may start and end between vectors: aligned rows
-
-
-# --8<-- [end:row-tile]
 
 
 class SplitRows(NamedTuple):
@@ -272,35 +268,6 @@ class TwoPass(NamedTuple):
     write: bool
 
 
-NO_SCALE, ONE_SCALE, SCALES = 0, 1, 2  # `Maps.scaled`: not, by a number, by a number for each row
-
-
-# --8<-- [start:maps]
-class Maps(NamedTuple):
-    """What happens to the elements before an operation sees them, or to a gradient behind it; in
-    the order in which it happens. A kernel takes it as a single compile-time constant, `MAPS`."""
-
-    before: bool = True  # the first input of the operation is mapped; else it is taken as it is
-    after: bool = False  # the result is a gradient at mapped elements, and becomes one at elements
-    scaled: int = NO_SCALE
-    softcap: float = 0.0  # the cap; 0 is none
-    bias: bool = False
-    where: bool = False
-    causal: bool = False
-    sink: bool = False
-    safe: bool = False
-    empty: float = 0.0  # the result at a masked place
-
-    x: bool = False  # the elements before the maps are an input of their own
-    of_mapped: bool = False  # the gradient at the mapped elements is a result as well,
-    of_scale: bool = False  # and that at the scale of a row, a number for each chunk,
-    # and what the gradient at the sink follows from: forward its share, backward the row's sum.
-    of_sink: bool = False
-
-
-# --8<-- [end:maps]
-
-
 class MaskedRows(NamedTuple):
     """Whole rows in one program's registers, or rows walked along twice: `masked_rows`."""
 
@@ -349,7 +316,6 @@ class Choice(NamedTuple):
 # --- what is possible
 
 
-# --8<-- [start:candidate]
 class Candidate(NamedTuple):
     """One way to split rows: what a program takes, and what it does while it waits."""
 
@@ -361,9 +327,6 @@ class Candidate(NamedTuple):
     keep_terms: bool = False
     depth: int = 0
     backoff: int = 0
-
-
-# --8<-- [end:candidate]
 
 
 def runs_at_once(n_cols: int, candidate: Candidate, device: Device) -> bool:
@@ -388,7 +351,6 @@ def lanes_and_polls(n_chunks: int, num_warps: int, width: int = 1) -> tuple[int,
     return lanes, lanes * width // threads
 
 
-# --8<-- [start:split]
 def split_rows(
     taken: Candidate, rows: Rows, traits: Traits, device: Device, two_launches: bool = False
 ) -> Choice:
@@ -412,9 +374,6 @@ def split_rows(
         max_programs=device.resident_programs(registers, num_warps) if depth else None,
         two_launches=two_launches,
     )
-
-
-# --8<-- [end:split]
 
 
 def split_in_two_launches(rows: Rows, traits: Traits, device: Device) -> Choice:

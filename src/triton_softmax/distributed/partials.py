@@ -22,8 +22,7 @@ from .. import arguments, composite, operators
 from ..arguments import Modifiers, check_device
 from ..composite import accumulator, upcast, weighted
 from ..launch import Launch, plans
-from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED
-from ..operations.distribution import DISTRIBUTION
+from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION
 from ..operations.gradients import GRADIENT, TOKENS_GRADIENT
 from ..operations.log_softmax import LOG_SOFTMAX_VJP
 from ..operations.logsumexp import LOGSUMEXP

@@ -19,6 +19,8 @@ and writes. Nobody waits, so this runs on every device and in float64.
 # (tuples that a kernel makes longer)
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import triton
 import triton.language as tl
 
@@ -30,8 +32,31 @@ from .device.summaries import added, adjusted, merged, placed, spread
 from .device.sums import _largest, _sum_of_integers, sums_of
 from .device.vectors import multiple_of
 
+NO_SCALE, ONE_SCALE, SCALES = 0, 1, 2  # `Maps.scaled`: not, by a number, by a number for each row
 
-# --8<-- [start:places]
+
+class Maps(NamedTuple):
+    """What happens to the elements before an operation sees them, or to a gradient behind it; in
+    the order in which it happens. A kernel takes it as a single compile-time constant, `MAPS`."""
+
+    before: bool = True  # the first input of the operation is mapped; else it is taken as it is
+    after: bool = False  # the result is a gradient at mapped elements, and becomes one at elements
+    scaled: int = NO_SCALE
+    softcap: float = 0.0  # the cap; 0 is none
+    bias: bool = False
+    where: bool = False
+    causal: bool = False
+    sink: bool = False
+    safe: bool = False
+    empty: float = 0.0  # the result at a masked place
+
+    x: bool = False  # the elements before the maps are an input of their own
+    of_mapped: bool = False  # the gradient at the mapped elements is a result as well,
+    of_scale: bool = False  # and that at the scale of a row, a number for each chunk,
+    # and what the gradient at the sink follows from: forward its share, backward the row's sum.
+    of_sink: bool = False
+
+
 @triton.jit
 def starts_of_rows(
     ptrs, strides, rows, sizes, LEADING: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr,
@@ -46,7 +71,7 @@ def starts_of_rows(
         sizes: these dimensions, the innermost first.
         LEADING, FIRST, LAST: the first LEADING tensors and those from FIRST to before LAST have
             elements along a row; the others a number for it.
-        HOW: a `MappedRows`.
+        HOW: a `MaskedRows`.
     """
     starts = ()
     for i in tl.static_range(len(ptrs)):
@@ -65,10 +90,6 @@ def starts_of_rows(
     return starts
 
 
-# --8<-- [end:places]
-
-
-# --8<-- [start:maps]
 @triton.jit
 def scaled(x, scale, MAPS: tl.constexpr):
     """The first map."""
@@ -112,10 +133,6 @@ def start_of_sink(sink):
     return m, tl.where(m == float("-inf"), 0.0, 1.0).to(sink.dtype)
 
 
-# --8<-- [end:maps]
-
-
-# --8<-- [start:tile]
 @triton.jit
 def load_tile(starts, strides, cols, inside, query, OP: tl.constexpr, MAPS: tl.constexpr,
     HOW: tl.constexpr,
@@ -250,10 +267,6 @@ def finish_tile(
     return of_scale
 
 
-# --8<-- [end:tile]
-
-
-# --8<-- [start:summaries]
 @triton.jit
 def words_of(words_ptr, program, WHICH: tl.constexpr, OP: tl.constexpr, BLOCK_ROWS: tl.constexpr):
     """Where one of the numbers of a program's summaries lies: m, or one of the sums."""
@@ -280,10 +293,6 @@ def store_summary(words_ptr, program, m, totals, OP: tl.constexpr, BLOCK_ROWS: t
         tl.store(words_of(words_ptr, program, 1 + k, OP, BLOCK_ROWS), totals[k])
 
 
-# --8<-- [end:summaries]
-
-
-# --8<-- [start:kernel]
 @triton.jit(repr=with_operation("masked_rows"), do_not_specialize=["chunks"])
 def masked_rows_kernel(
     in_ptrs,
@@ -317,7 +326,7 @@ def masked_rows_kernel(
         scale: if it is one for all.
         OP: what is computed, an `Operation`.
         MAPS: the `Maps`.
-        HOW: a `MappedRows`.
+        HOW: a `MaskedRows`.
     """
     SUMS: tl.constexpr = OP.sums
     NUMBERS: tl.constexpr = OP.numbers
@@ -466,6 +475,3 @@ def masked_rows_kernel(
             AT_SCALE: tl.constexpr = AFTER + MAPS.of_mapped
             there_too = ends[AT_SCALE] + chunk * out_strides[AT_SCALE][0]
             tl.store(there_too, of_scale.to(there_too.dtype.element_ty), mask=there)
-
-
-# --8<-- [end:kernel]

@@ -26,7 +26,6 @@ from .device.registers import upcast
 from .device.summaries import is_column
 
 
-# --8<-- [start:targets]
 @triton.jit(do_not_specialize=["n_rows", "n_cols", "ignore_index"])
 def count_targets_kernel(in_ptrs, out_ptrs, n_rows, n_cols, ignore_index, BLOCK: tl.constexpr):
     """How many of BLOCK rows are not ignored, and the sum of their factors, for each program.
@@ -130,10 +129,6 @@ def target_and_factor(in_ptrs, rows, n_rows, n_cols, ignore_index, ACC: tl.const
     return target, kept, factor
 
 
-# --8<-- [end:targets]
-
-
-# --8<-- [start:scale]
 @triton.jit(do_not_specialize=["n_chunks", "n_tasks"])
 def scale_rows_kernel(
     in_ptrs,
@@ -184,10 +179,6 @@ def scale_rows_kernel(
             tl.store(pointers, (x.to(ACC) * factor.to(ACC)).to(x.dtype), mask=inside)
 
 
-# --8<-- [end:scale]
-
-
-# --8<-- [start:finish]
 @triton.jit(do_not_specialize=["n_rows", "n_chunks"])
 def finish_rows_kernel(
     in_ptrs,
@@ -240,6 +231,3 @@ def finish_rows_kernel(
     result = OP.finish(values, terms, m, totals)
     out = out_ptrs[0] + rows * n_cols + cols
     tl.store(out, result.to(out.dtype.element_ty), mask=mask)
-
-
-# --8<-- [end:finish]

@@ -38,7 +38,6 @@ from .device.sums import sums_of
 from .device.vectors import edge_of_row, round_up
 
 
-# --8<-- [start:rows]
 class Rows(NamedTuple):
     """The rows of all inputs and how they are cut, as the functions below pass it on."""
 
@@ -186,10 +185,6 @@ def blank_like(blocks):
     return blank
 
 
-# --8<-- [end:rows]
-
-
-# --8<-- [start:summary]
 @triton.jit
 def summarise(body, edge, task, rows, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
     """(m, totals, terms): the summary of a chunk, its edge included, and the terms of its body."""
@@ -247,10 +242,6 @@ def merge_row(words_ptr, task, rows, max_polls, OP: tl.constexpr, HOW: tl.conste
     return m, totals, missing
 
 
-# --8<-- [end:summary]
-
-
-# --8<-- [start:write]
 @triton.jit
 def write_chunk(
     out_ptrs,
@@ -301,10 +292,6 @@ def write_chunk(
             tl.store(out_ptrs[0] + begin + col, result.to(INNER).to(OUT), mask=mine)
 
 
-# --8<-- [end:write]
-
-
-# --8<-- [start:kernel]
 @triton.jit(
     repr=with_operation("split_rows"),
     do_not_specialize=[
@@ -420,6 +407,3 @@ def split_rows_kernel(
                 out_ptrs, out_strides, task, kept, edge, m_own, m, totals, numbers, rows, OP, HOW
             )
             task += programs
-
-
-# --8<-- [end:kernel]

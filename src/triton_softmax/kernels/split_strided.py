@@ -30,7 +30,6 @@ from .device.vectors import multiple_of
 from .strided import inner_strides, offsets_in_slice, slices_of
 
 
-# --8<-- [start:columns]
 class Columns(NamedTuple):
     """The columns of one program, as the functions below pass them on."""
 
@@ -134,10 +133,6 @@ def write_tile(
             tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=across & mine)
 
 
-# --8<-- [end:columns]
-
-
-# --8<-- [start:words]
 @triton.jit
 def missing_words(columns, max_polls, OP: tl.constexpr, HOW: tl.constexpr):
     """1 where a word of the columns is missing, a vector of chunks · block_inner.
@@ -175,10 +170,6 @@ def merge_columns(columns, OP: tl.constexpr, HOW: tl.constexpr):
     return m, summed(totals, 1)
 
 
-# --8<-- [end:words]
-
-
-# --8<-- [start:kernel]
 @triton.jit(
     repr=with_operation("split_strided"), do_not_specialize=["n_cols", "n_chunks", "max_polls"]
 )
@@ -253,6 +244,3 @@ def split_strided_kernel(
             m, totals = merge_columns(columns, OP, HOW)
             raw = load_tile(chunk, columns, OP, HOW, HOW.wait)
             write_tile(out_slices, out_strides, chunk, raw, m, totals, columns, OP, HOW, HOW.wait)
-
-
-# --8<-- [end:kernel]

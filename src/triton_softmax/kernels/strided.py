@@ -25,7 +25,6 @@ from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
 from .device.vectors import multiple_of
 
 
-# --8<-- [start:tile]
 @triton.jit
 def slice_of(ptr, strides, outer, VECTOR: tl.constexpr):
     """Where an outer slice of a tensor with strides (outer, along, across) begins."""
@@ -56,10 +55,6 @@ def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
     return cols * multiple_of(strides[1], VECTOR) + inner * strides[2]
 
 
-# --8<-- [end:tile]
-
-
-# --8<-- [start:kernel]
 @triton.jit(repr=with_operation("strided"))
 def strided_kernel(
     in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner, OP: tl.constexpr, HOW: tl.constexpr
@@ -76,9 +71,7 @@ def strided_kernel(
         n_cols: length of a column.
         n_inner: columns of an outer slice.
         OP: what is computed, an `Operation`.
-        HOW: a `StridedTile`: block_cols and block_inner, powers of two; tiles, as many as hold
-            n_cols; vector, which divides n_inner and all strides but the inner ones; barrier, see
-            `optimization_barrier`; wide_index, whether offsets in a slice need 64 bits.
+        HOW: a `StridedTile`, whose vector divides n_inner and all strides but the inner ones.
     """
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
@@ -136,6 +129,3 @@ def strided_kernel(
             mask = across & is_column(col, 0, n_cols)
             tl.debug_barrier()
             tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
-
-
-# --8<-- [end:kernel]

@@ -27,7 +27,6 @@ from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
 from .device.vectors import edge_of_row, multiple_of, round_up
 
 
-# --8<-- [start:body]
 @triton.jit
 def start_of_body(rows, stride, HOW: tl.constexpr):
     """Where whole vectors begin in each row, visibly a multiple of one."""
@@ -37,13 +36,8 @@ def start_of_body(rows, stride, HOW: tl.constexpr):
         return rows * multiple_of(stride, HOW.vector)
 
 
-# --8<-- [end:body]
-
-
-# --8<-- [start:kernel]
 @triton.jit(
-    repr=with_operation("tile"),
-    do_not_specialize=["in_strides", "out_strides", "n_rows", "n_cols"],
+    repr=with_operation("tile"), do_not_specialize=["in_strides", "out_strides", "n_rows", "n_cols"]
 )
 def tile_kernel(
     in_ptrs, out_ptrs, in_strides, out_strides, n_rows, n_cols, OP: tl.constexpr, HOW: tl.constexpr
@@ -60,10 +54,7 @@ def tile_kernel(
         n_rows: number of rows.
         n_cols: number of columns.
         OP: what is computed, an `Operation`.
-        HOW: a `RowTile`: block_rows and block_cols, powers of two; edges, whether rows may start
-            and end between vectors; tiles, as many as hold a row, or its body; vector, which
-            divides n_cols and the strides if there are no edges; barrier, see
-            `optimization_barrier`.
+        HOW: a `RowTile`, whose vector divides n_cols and the strides if there are no edges.
     """
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
@@ -140,6 +131,3 @@ def tile_kernel(
             mask = (rows < n_rows) & is_column(col, 0, n_cols)
             tl.debug_barrier()
             tl.store(out_ptrs[0] + begin + col, result.to(INNER).to(OUT), mask=mask)
-
-
-# --8<-- [end:kernel]

@@ -32,7 +32,6 @@ from .device.vectors import multiple_of
 from .strided import inner_strides, offsets_in_slice, slices_of
 
 
-# --8<-- [start:walk]
 @triton.jit
 def load_tile(in_ptrs, in_strides, cols, end, inner, n_inner, OP: tl.constexpr, HOW: tl.constexpr):
     """The elements of a tile, a block of each input, as they lie in memory."""
@@ -64,10 +63,6 @@ def zeros_for(shape: tl.constexpr, TYPE: tl.constexpr, OP: tl.constexpr):
     return totals
 
 
-# --8<-- [end:walk]
-
-
-# --8<-- [start:kernel]
 @triton.jit(repr=with_operation("two_pass"), do_not_specialize=["n_cols", "n_chunks", "chunk_cols"])
 def two_pass_kernel(
     in_ptrs,
@@ -91,8 +86,7 @@ def two_pass_kernel(
         n_chunks: chunks of a column; 1 if one launch does both.
         chunk_cols: length of a chunk.
         OP: what is computed, an `Operation`.
-        HOW: a `TwoPass`: block_cols and block_inner, powers of two; vector and wide_index as
-            for `strided_kernel`; publish, write: what this launch does.
+        HOW: a `TwoPass`, which says also what this launch does.
     """
     SUMS: tl.constexpr = OP.sums
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
@@ -180,6 +174,3 @@ def two_pass_kernel(
             mine = (inner < n_inner) & is_column(col, begin, end)
             tl.debug_barrier()
             tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mine)
-
-
-# --8<-- [end:kernel]

@@ -6,8 +6,7 @@
 | `softmax` | `SOFTMAX`, `SOFTMAX_VJP` | softmax-safe, softmax-vjp |
 | `log_softmax` | `LOG_SOFTMAX`, `LOG_SOFTMAX_VJP` | log-softmax-definition, log-softmax-vjp |
 | `logsumexp` | `LOGSUMEXP`, `LOGSUMEXP_VJP` | lse-from-summary, logsumexp-gradient |
-| `cross_entropy` | `CROSS_ENTROPY`, … | cross-entropy-from-summary, cross-entropy-gradient |
-| `distribution` | `DISTRIBUTION`, … | cross-entropy-distribution |
+| `cross_entropy` | `CROSS_ENTROPY`, `DISTRIBUTION`, … | cross-entropy-from-summary, … |
 | `token_statistics` | `STATISTICS`, `ENTROPY`, … | entropy-from-summary, entropy-gradient |
 | `gradients` | `GRADIENT`, `TOKENS_GRADIENT` | entropy-gradient, cross-entropy-gradient |
 
@@ -16,12 +15,7 @@ geometry takes every operation. Those of `gradients` begin where a summary is kn
 kernel for that.
 """
 
-from .cross_entropy import (
-    CROSS_ENTROPY,
-    CROSS_ENTROPY_GRADIENT,
-    CROSS_ENTROPY_SMOOTHED,
-    CROSS_ENTROPY_SMOOTHED_GRADIENT,
-)
+from .cross_entropy import PLAIN, SMOOTHED
 from .log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .softmax import SOFTMAX, SOFTMAX_VJP
@@ -37,13 +31,6 @@ OPERATIONS = {
 }
 """The operations of softmax and its relatives, by the names that benchmarks and tests give them."""
 
-LOSSES = {
-    "cross_entropy": CROSS_ENTROPY,
-    "cross_entropy_smoothed": CROSS_ENTROPY_SMOOTHED,
-    "cross_entropy_gradient": CROSS_ENTROPY_GRADIENT,
-    "cross_entropy_smoothed_gradient": CROSS_ENTROPY_SMOOTHED_GRADIENT,
-    "statistics": STATISTICS,
-    "entropy": ENTROPY,
-}
+LOSSES = {op.name: op for op in (*PLAIN, *SMOOTHED, STATISTICS, ENTROPY)}
 """What stands around a softmax: operations with numbers of the row, among the inputs or the
 results."""

@@ -1,4 +1,4 @@
-"""Cross-entropy with a class as target: the loss of a row, and its gradient in the same pass.
+"""Cross-entropy: the loss of a row, and its gradient in the same pass.
 
 The loss takes the summary of softmax, and its gradient is softmax with another finish: it needs
 nothing that is not there when the loss is. So it is written while the row is in registers.
@@ -6,6 +6,13 @@ nothing that is not there when the loss is. So it is written while the row is in
 The numbers of a row: its target, −1 where the row is ignored; the element there; the factor r of
 its loss; that of its squared log-sum-exp; and, with label smoothing, the share b of r that the
 target has and the share c that every class has.
+
+If the target is a distribution, or with class weights under label smoothing, every class counts in
+the loss, so a second input q is read beside x: the target's probabilities, or the weights of the
+classes (the same for all rows: a stride of 0). Their sums are carried along with the denominator,
+w = Σ q and a = Σ q·(x − m), and Σ q·(lse − x) = w·log d − a, in which nothing large is subtracted.
+Then the numbers are the target, −2 where no class counts more than q says; the element there; its
+factor b; the factor c of q; and that of the squared log-sum-exp.
 """
 
 from __future__ import annotations
@@ -20,18 +27,23 @@ from .operation import Operation
 from .softmax import SOFTMAX, exponentials, to_maximum
 
 
-# --8<-- [start:forward]
+@triton.jit
+def _loss_and_lse(kept, loss, lse, z):
+    """(loss + z·lse², lse) of a row. Of an ignored row z is 0, or NaN if it is the mean of nothing,
+    and so is the loss."""
+    return tl.where(kept, loss + z * lse * lse, z), tl.where(kept, lse, 0.0)
+
+
 @triton.jit
 def _loss(m, totals, numbers):
-    """(loss, lse) of a row: r·(lse − x_t) + z·lse². Of an ignored row z is 0, or NaN if it is the
-    mean of nothing, and so is the loss."""
+    """(loss, lse) of a row: r·(lse − x_t) + z·lse²."""
     # eq: cross-entropy-from-summary
     target, picked, r, z = numbers
     kept = target >= 0
     log_d = tl.log(totals[0])
     lse = m + log_d
-    loss = r.to(m.dtype) * ((m - picked.to(m.dtype)) + log_d) + z.to(m.dtype) * lse * lse
-    return tl.where(kept, loss, z.to(m.dtype)), tl.where(kept, lse, 0.0)
+    loss = r.to(m.dtype) * ((m - picked.to(m.dtype)) + log_d)
+    return _loss_and_lse(kept, loss, lse, z.to(m.dtype))
 
 
 CROSS_ENTROPY = replace(
@@ -44,10 +56,8 @@ CROSS_ENTROPY = replace(
     numbers=4,
 )
 """The loss and log-sum-exp of a row."""
-# --8<-- [end:forward]
 
 
-# --8<-- [start:gradient]
 @triton.jit
 def _of_gradient(m, totals, numbers):
     """What an element of the gradient needs of its row: the factor of exp(x − m), and whether the
@@ -81,10 +91,8 @@ CROSS_ENTROPY_GRADIENT = replace(
     adjust=_of_gradient,
 )
 """The gradient of the loss, and the loss and log-sum-exp of the row."""
-# --8<-- [end:gradient]
 
 
-# --8<-- [start:smoothing]
 @triton.jit
 def _exponentials_and_elements(values, m, EXACT: tl.constexpr):
     """exp(x − m), and x itself inside the row."""
@@ -108,8 +116,8 @@ def _smoothed_loss(m, totals, numbers):
     log_d = tl.log(totals[0])
     lse = m + log_d
     elsewhere = (r - b) * m - c * totals[1]
-    loss = r * log_d + b * (m - picked.to(m.dtype)) + elsewhere + z.to(m.dtype) * lse * lse
-    return tl.where(kept, loss, z.to(m.dtype)), tl.where(kept, lse, 0.0)
+    loss = r * log_d + b * (m - picked.to(m.dtype)) + elsewhere
+    return _loss_and_lse(kept, loss, lse, z.to(m.dtype))
 
 
 @triton.jit
@@ -154,4 +162,81 @@ CROSS_ENTROPY_SMOOTHED_GRADIENT: Operation = replace(
     finish_at=_smoothed_gradient_at_target,
     adjust=_of_smoothed_gradient,
 )
-# --8<-- [end:smoothing]
+
+
+@triton.jit
+def _exponentials_and_distribution(values, m, EXACT: tl.constexpr):
+    """exp(x − m), q and q·(x − m)."""
+    # eq: distribution-terms
+    x, q, places = values
+    distance = x - tl.where(m == float("-inf"), 0.0, m)
+    return exponentials(values, m, EXACT)[0], q, tl.where(places >= 0, q * distance, 0.0)
+
+
+@triton.jit
+def _distribution_to_maximum(totals, m_part, m):
+    """The sums of a part, relative to another maximum: x − m has changed by m_part − m."""
+    # eq: distribution-merge
+    w, a = totals[1], totals[2]
+    moved = tl.where((m_part == float("-inf")) | (m_part == m), 0.0, w * (m_part - m))
+    return to_maximum(totals, m_part, m)[0], w, a + moved
+
+
+@triton.jit
+def _distribution_loss(m, totals, numbers):
+    """(loss, lse) of a row: b·(lse − x_t) + c·(w·log d − a) + z·lse²."""
+    # eq: cross-entropy-distribution
+    target, picked, b, c, z = numbers
+    b, c, z = b.to(m.dtype), c.to(m.dtype), z.to(m.dtype)
+    kept = target != -1
+    log_d = tl.log(totals[0])
+    lse = m + log_d
+    of_target = tl.where(target >= 0, b * ((m - picked.to(m.dtype)) + log_d), 0.0)
+    loss = of_target + c * (totals[1] * log_d - totals[2])
+    return _loss_and_lse(kept, loss, lse, z)
+
+
+@triton.jit
+def _of_distribution_gradient(m, totals, numbers):
+    """The factors of exp(x − m) and of q, and of the target and where it is."""
+    target, _, b, c, z = numbers
+    b, c, z = b.to(m.dtype), c.to(m.dtype), z.to(m.dtype)
+    lse = m + tl.log(totals[0])
+    b = tl.where(target >= 0, b, 0.0)
+    factor = (b + c * totals[1] + 2.0 * z * lse) / totals[0]
+    return factor, c, b, target
+
+
+@triton.jit
+def _distribution_gradient(values, terms, m, totals):
+    """(b + c·w + 2·z·lse)·y − c·q, b less at the target, and 0 where the row is ignored."""
+    # eq: cross-entropy-distribution-gradient
+    factor, c, b, target = totals
+    dx = terms[0] * factor - c * values[1] - tl.where(values[-1] == target, b, 0.0)
+    return tl.where(target != -1, dx, 0.0)
+
+
+DISTRIBUTION = replace(
+    CROSS_ENTROPY_SMOOTHED,
+    name="cross_entropy_distribution",
+    inputs=2,
+    terms=_exponentials_and_distribution,
+    rescale=_distribution_to_maximum,
+    finish_row=_distribution_loss,
+    sums=3,
+    numbers=5,
+)
+"""The loss and log-sum-exp of a row."""
+
+DISTRIBUTION_GRADIENT = replace(
+    DISTRIBUTION,
+    name="cross_entropy_distribution_gradient",
+    finish=_distribution_gradient,
+    adjust=_of_distribution_gradient,
+)
+"""The gradient of the loss, and the loss and log-sum-exp of the row."""
+
+PLAIN = CROSS_ENTROPY, CROSS_ENTROPY_GRADIENT
+SMOOTHED = CROSS_ENTROPY_SMOOTHED, CROSS_ENTROPY_SMOOTHED_GRADIENT
+OF_DISTRIBUTION = DISTRIBUTION, DISTRIBUTION_GRADIENT
+"""Without the gradient and with it."""

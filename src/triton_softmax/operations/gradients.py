@@ -15,7 +15,6 @@ from .softmax import SOFTMAX
 from .token_statistics import distances
 
 
-# --8<-- [start:gradients]
 @triton.jit
 def _gradient(values, terms, m, totals):
     """f·exp(x − m) − c, and less where the target is. A factor of 0 is one whatever the row
@@ -41,4 +40,3 @@ TOKENS_GRADIENT = replace(
     SOFTMAX, name="given_tokens_gradient", finish=_gradient_of_tokens, placed=True
 )
 """Of log-probabilities and entropies; the totals likewise, with the factor of the second term."""
-# --8<-- [end:gradients]

@@ -12,7 +12,6 @@ from .operation import Operation, same
 from .softmax import SOFTMAX
 
 
-# --8<-- [start:forward]
 @triton.jit
 def _log_softmax(values, terms, m, totals):
     """x − m − log d, which does not take the logarithm of a quotient that is 0."""
@@ -22,10 +21,8 @@ def _log_softmax(values, terms, m, totals):
 
 LOG_SOFTMAX = replace(SOFTMAX, name="log_softmax", finish=_log_softmax, finish_terms=None)
 """y = (x − m) − log(d), of the same summary as softmax."""
-# --8<-- [end:forward]
 
 
-# --8<-- [start:backward]
 @triton.jit
 def _gradient(values, m, EXACT: tl.constexpr):
     """dy, whose sum over the row is s."""
@@ -50,4 +47,3 @@ LOG_SOFTMAX_VJP = Operation(
     exp_in_finish=True,
 )
 """dx = dy − exp(y)·s, s = sum(dy)."""
-# --8<-- [end:backward]

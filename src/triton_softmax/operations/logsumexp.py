@@ -16,7 +16,6 @@ from ..kernels.device.monoid import exp_shifted
 from .operation import Operation
 
 
-# --8<-- [start:forward]
 @triton.jit
 def _shift(m):
     """m, or the largest number where m is +inf: then the terms of such a row are 0, +inf where x
@@ -62,10 +61,8 @@ LOGSUMEXP = Operation(
     row_results=1,
 )
 """lse = m + log(d)."""
-# --8<-- [end:forward]
 
 
-# --8<-- [start:backward]
 @triton.jit
 def _over_dl(m, totals, numbers):
     """d / dl: what is divided by it is divided by d and multiplied by dl."""
@@ -89,4 +86,3 @@ LOGSUMEXP_VJP = replace(
     adjust=_over_dl,
 )
 """dx = dl·exp(x − m) / d."""
-# --8<-- [end:backward]

@@ -29,7 +29,6 @@ import triton
 import triton.language as tl
 
 
-# --8<-- [start:operation]
 @dataclass(frozen=True, eq=False, repr=False)
 class Operation(str):
     """An operation along a row, handed to a kernel as one compile-time constant.
@@ -116,9 +115,6 @@ class Operation(str):
         return "-".join(str(getattr(each, "cache_key", each)) for each in vars(self).values())
 
 
-# --8<-- [end:operation]
-
-
 _in_any_order: dict[Operation, Operation] = {}
 
 
@@ -147,12 +143,7 @@ def product(a, b, EXACT: tl.constexpr):
     """a·b. EXACT: rounded by itself, which in float32 takes an instruction that is not fused."""
     if EXACT:
         return tl.inline_asm_elementwise(
-            "mul.rn.f32 $0, $1, $2;",
-            "=f,f,f",
-            [a, b],
-            dtype=tl.float32,
-            is_pure=True,
-            pack=1,
+            "mul.rn.f32 $0, $1, $2;", "=f,f,f", [a, b], dtype=tl.float32, is_pure=True, pack=1
         )
     else:
         return b * a

@@ -9,7 +9,6 @@ from ..kernels.device.monoid import exp_shifted
 from .operation import Operation, product, same
 
 
-# --8<-- [start:forward]
 @triton.jit
 def exponentials(values, m, EXACT: tl.constexpr):
     """exp(x − m), whose sum over the row is d."""
@@ -47,10 +46,8 @@ SOFTMAX = Operation(
     finish_terms=_softmax_of_terms,
 )
 """y = exp(x − m) / d."""
-# --8<-- [end:forward]
 
 
-# --8<-- [start:backward]
 @triton.jit
 def _products(values, m, EXACT: tl.constexpr):
     """y·dy, whose sum over the row is s."""
@@ -74,4 +71,3 @@ SOFTMAX_VJP = Operation(
     finish=_softmax_vjp,
 )
 """dx = y·(dy − s), s = sum(y·dy)."""
-# --8<-- [end:backward]

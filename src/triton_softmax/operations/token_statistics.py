@@ -37,7 +37,6 @@ LOWEST = tl.constexpr(-1e30)
 """Lower than any distance from the maximum whose exponential is not 0, and no infinity."""
 
 
-# --8<-- [start:entropy]
 @triton.jit
 def _weighted(e, distance, EXACT: tl.constexpr):
     """exp(x − m)·(x − m), and 0 where exp(x − m) is: 0·log 0 counts as 0."""
@@ -89,7 +88,6 @@ ENTROPY = Operation(
     row_results=3,
 )
 """The maximum, the logarithm of the denominator and the entropy of a row."""
-# --8<-- [end:entropy]
 
 
 @triton.jit

@@ -8,7 +8,7 @@ import pytest
 
 from softmax_bench.compilation import Request, compiled
 from triton_softmax.config import Device, choose_masked_rows
-from triton_softmax.config.space import Maps
+from triton_softmax.kernels.masked_rows import Maps
 
 pytestmark = pytest.mark.slow
 KERNEL = "triton_softmax.kernels.masked_rows:masked_rows_kernel"

@@ -17,7 +17,6 @@ import triton.language as tl
 from .summaries import to_common_maximum
 
 
-# --8<-- [start:word]
 @triton.jit
 def pack_word(m, total):
     """A summary as one word: the bits of m in the high half, those of the sum in the low half."""
@@ -33,10 +32,6 @@ def unpack_word(word):
     return m, total
 
 
-# --8<-- [end:word]
-
-
-# --8<-- [start:publish]
 @triton.jit
 def word_of(m, total, WITH_MAXIMUM: tl.constexpr):
     """A sum as a word, with m or with a 1 beside it."""
@@ -94,10 +89,6 @@ def prefetch(pointers, WAIT: tl.constexpr):
         )
 
 
-# --8<-- [end:publish]
-
-
-# --8<-- [start:poll]
 @triton.constexpr_function
 def _poll_assembly(n_words, backoff, scope="gpu"):
     """PTX that polls for n_words words at once, which programs of the scope write.
@@ -176,10 +167,6 @@ def poll(
         return tl.load(pointers, mask=wanted, other=1, volatile=True)
 
 
-# --8<-- [end:poll]
-
-
-# --8<-- [start:merge]
 @triton.jit
 def unpack_summaries(words, live, AXIS: tl.constexpr, OP: tl.constexpr):
     """(m, totals): the maximum of all parts along an axis, and their sums relative to it, 0 for
@@ -197,6 +184,3 @@ def unpack_summaries(words, live, AXIS: tl.constexpr, OP: tl.constexpr):
     if OP.shifted:
         m, totals = to_common_maximum(tl.where(live, m_parts, float("-inf")), totals, AXIS, OP)
     return m, totals
-
-
-# --8<-- [end:merge]

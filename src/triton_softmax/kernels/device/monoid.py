@@ -27,7 +27,6 @@ LOG2E = tl.constexpr(1.4426950408889634)
 precision for float64."""
 
 
-# --8<-- [start:exp-shifted]
 @triton.jit
 def exp_shifted(x, m):
     """exp(x - m), and 0 (not NaN) where x = m = -inf.
@@ -40,10 +39,6 @@ def exp_shifted(x, m):
     return tl.exp2((x - m_safe) * LOG2E)
 
 
-# --8<-- [end:exp-shifted]
-
-
-# --8<-- [start:merge]
 @triton.jit
 def merge(m1, d1, m2, d2):
     """The summary of a union, m = max(m1, m2) and d = d1·exp(m1 - m) + d2·exp(m2 - m).
@@ -55,6 +50,3 @@ def merge(m1, d1, m2, d2):
     m = tl.maximum(m1, m2)
     d = d1 * exp_shifted(m1, m) + d2 * exp_shifted(m2, m)
     return m, d
-
-
-# --8<-- [end:merge]

@@ -44,7 +44,6 @@ def in_registers(raw, INNER: tl.constexpr):
     return values
 
 
-# --8<-- [start:barrier]
 @triton.jit
 def optimization_barrier(raw, BARRIER: tl.constexpr):
     """The blocks of a tuple, hidden from the optimiser if BARRIER is set (NVIDIA only).
@@ -72,10 +71,6 @@ def _barrier(x):
     )
 
 
-# --8<-- [end:barrier]
-
-
-# --8<-- [start:pairs]
 @triton.jit
 def load_pairs(ptr, offsets, mask, PADDING: tl.constexpr):
     """Two 16-bit elements at a time, each two as one 32-bit number.
@@ -130,6 +125,3 @@ def max_of_pairs(pairs, ELEMENT: tl.constexpr):
     low = pair.to(tl.int16).to(ELEMENT, bitcast=True).to(tl.float32)
     high = (pair >> 16).to(tl.int16).to(ELEMENT, bitcast=True).to(tl.float32)
     return tl.maximum(low, high)
-
-
-# --8<-- [end:pairs]

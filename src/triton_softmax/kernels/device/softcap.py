@@ -13,7 +13,6 @@ import triton.language as tl
 from .monoid import LOG2E
 
 
-# --8<-- [start:softcap]
 @triton.jit
 def tanh(t):
     """tanh(t) for float32 and float64, to a few units in the last place everywhere."""
@@ -38,6 +37,3 @@ def softcap_derivative(u, CAP: tl.constexpr):
     # eq: softcap-derivative
     e = tl.exp2(-2.0 * tl.abs(u / CAP) * LOG2E)
     return 4.0 * e / ((1.0 + e) * (1.0 + e))
-
-
-# --8<-- [end:softcap]

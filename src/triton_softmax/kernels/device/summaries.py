@@ -37,7 +37,6 @@ def spread(totals, AXIS: tl.constexpr):
     return blocks
 
 
-# --8<-- [start:merge]
 @triton.jit
 def merged(m, totals, m_parts, parts, AXIS: tl.constexpr, OP: tl.constexpr):
     """The summary of a part of a row and of another one, or of many that lie along an axis: the
@@ -71,10 +70,6 @@ def across(reduced, block, AXIS: tl.constexpr):
         return reduced
 
 
-# --8<-- [end:merge]
-
-
-# --8<-- [start:numbers]
 @triton.jit
 def load_numbers(in_ptrs, in_strides, rows, mask, OP: tl.constexpr):
     """The numbers of rows: what the operation's further inputs hold for them."""
@@ -119,6 +114,3 @@ def placed(values, places, OP: tl.constexpr):
         return values + (places,)
     else:
         return values
-
-
-# --8<-- [end:numbers]

@@ -22,7 +22,6 @@ TO_INTEGER = tl.constexpr(2.0**48)
 """What makes an integer of a term's next FRACTION bits, which float64 has too."""
 
 
-# --8<-- [start:any-order]
 @triton.jit
 def _to_bits(x):
     """The exponent of a float32 or float64 in its place, as an integer: its largest power of
@@ -96,10 +95,6 @@ def _in_any_order(parts, total, K: tl.constexpr, AXIS: tl.constexpr, OP: tl.cons
     return tl.where(total - total == 0.0, _sum_of_integers(parts, largest, K, AXIS), total)
 
 
-# --8<-- [end:any-order]
-
-
-# --8<-- [start:sum]
 @triton.jit
 def _sums_of_tiles(tiles, AXIS: tl.constexpr):
     """The sums of blocks of one shape: block to block first, and then along AXIS."""
@@ -132,6 +127,3 @@ def sums_of(parts, AXIS: tl.constexpr, OP: tl.constexpr):
             exact = exact + (_in_any_order(parts, totals[k], k, AXIS, OP),)
         totals = exact
     return totals
-
-
-# --8<-- [end:sum]

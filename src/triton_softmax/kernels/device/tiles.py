@@ -18,7 +18,6 @@ from .registers import in_registers, optimization_barrier
 from .summaries import placed
 
 
-# --8<-- [start:tiles]
 @triton.jit
 def barrier_of_tiles(raw, BARRIER: tl.constexpr):
     """`optimization_barrier` for every tile."""
@@ -45,6 +44,3 @@ def terms_of_tiles(raw, places, m, INNER: tl.constexpr, OP: tl.constexpr):
         values = placed(in_registers(raw[t], INNER), places[t], OP)
         terms = terms + (OP.terms(values, m, False),)
     return terms
-
-
-# --8<-- [end:tiles]

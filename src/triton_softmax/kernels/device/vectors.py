@@ -11,7 +11,6 @@ import triton
 import triton.language as tl
 
 
-# --8<-- [start:multiple-of]
 @triton.jit
 def multiple_of(n, VECTOR: tl.constexpr):
     """n, which VECTOR divides, visibly so."""
@@ -24,10 +23,6 @@ def round_up(begin, VECTOR: tl.constexpr):
     return (begin + (VECTOR - 1)) // VECTOR * VECTOR
 
 
-# --8<-- [end:multiple-of]
-
-
-# --8<-- [start:edges]
 @triton.jit
 def edge_of_row(begin, n_cols, VECTOR: tl.constexpr):
     """Columns of a row's head (the first VECTOR lanes) and tail (the others), and which lanes live.
@@ -48,6 +43,3 @@ def edge_of_row(begin, n_cols, VECTOR: tl.constexpr):
     tail = tl.maximum((begin + n_cols) // VECTOR * VECTOR - begin, head)
     cols = tl.where(lane < VECTOR, lane, tail + lane - VECTOR)
     return cols, tl.where(lane < VECTOR, cols < head, cols < n_cols)
-
-
-# --8<-- [end:edges]
