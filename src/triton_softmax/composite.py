@@ -236,7 +236,7 @@ def scalars_of_classes(
 ) -> RowScalars:
     """Return the scalars of rows whose targets are classes, of the dtype of the accumulator."""
     kept = target != options.ignore_index
-    classes = torch.where(kept, target, 0).long()
+    classes = target.masked_fill(~kept, 0).long()
     each = kept.to(dtype)
     factor = each if weight is None else weight.to(dtype)[classes] * each
     z_factor = options.z_loss * each
@@ -245,7 +245,7 @@ def scalars_of_classes(
         z_factor = z_factor / each.sum()
         spread = spread / factor.sum()
         factor = factor / factor.sum()
-    marked = torch.where(kept, classes, -1)
+    marked = classes.masked_fill(~kept, -1)
     if options.label_smoothing == 0.0:
         return RowScalars(marked, factor, z_factor, None, None)
     everywhere = spread * (options.label_smoothing / n_classes)
@@ -259,10 +259,10 @@ def scalars_of_probabilities(x: Tensor, options: LossOptions) -> RowScalars:
     dim, dtype = options.dim, accumulator(x.dtype)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     share = 1.0 / max(1, math.prod(shape)) if options.reduction == "mean" else 1.0
-    marked = torch.full((), -2, device=x.device).expand(shape)
-    zero = torch.zeros((), dtype=dtype, device=x.device).expand(shape)
-    everywhere = torch.full((), share, dtype=dtype, device=x.device).expand(shape)
-    return RowScalars(marked, zero, zero, zero, everywhere)
+    marked = x.new_full((), -2, dtype=torch.int64).expand(shape)
+    # Three tensors: a compiler refuses to pass one twice.
+    none = [x.new_zeros((), dtype=dtype).expand(shape) for _ in range(3)]
+    return RowScalars(marked, *none, x.new_full((), share, dtype=dtype).expand(shape))
 
 
 def distribution_of(

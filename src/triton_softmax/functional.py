@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.overrides import handle_torch_function
 
 from . import arguments, distributed, operators
-from .arguments import cast, check_axis, check_dim, check_int, check_invariant
+from .arguments import cast, check_axis, check_dense, check_dim, check_int, check_invariant
 from .distributed import PLAIN
 from .operations.log_softmax import LOG_SOFTMAX
 from .operations.softmax import SOFTMAX
@@ -48,6 +48,7 @@ def _normalize(
         return plan_of(op.operation, (x,), dim, dtype, implementation, invariant)(x)
     if not isinstance(x, Tensor):
         return _pass_on(function, invariant, x, dim, dtype, implementation=implementation)
+    check_dense(x, "the input")
     dim = check_int(dim)
     if dtype is not None:
         x = cast(x, dtype)
@@ -309,6 +310,7 @@ def logsumexp(
         return lse.unsqueeze(dim) if keepdim and x.dim() else lse  # pyright: ignore
     if not isinstance(x, Tensor):
         return _pass_on(logsumexp, invariant, x, dim, keepdim)
+    check_dense(x, "the input")
     x = _promoted(x)
     if isinstance(dim, (tuple, list)):
         dims = [check_dim(check_int(each), x.dim()) for each in dim]

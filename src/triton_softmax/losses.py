@@ -24,7 +24,10 @@ from . import arguments, composite, distributed, operators
 from .arguments import (
     LossOptions,
     Modifiers,
+    autocasts,
     check_classes,
+    check_dense,
+    check_dtype,
     check_loss,
     comparable,
     reduction_of_flags,
@@ -37,7 +40,7 @@ from .operations.cross_entropy import (
     CROSS_ENTROPY_SMOOTHED,
     CROSS_ENTROPY_SMOOTHED_GRADIENT,
 )
-from .operators import direct, keeps_graph, nobody_watches, transformed
+from .operators import direct, keeps_graph, nobody_watches, readable, transformed
 from .plan import LossPlan, row_scalars, scale_rows
 
 _checked = Memo()
@@ -75,13 +78,14 @@ def cross_entropy(
     take PyTorch's operators around our log-softmax.
 
     The first derivative is exact, and a second one raises: the gradient is a number by then. Inside
-    a transform of `torch.func`, and in forward mode, every derivative exists.
+    a transform of `torch.func`, in forward mode and in an exported program every derivative exists.
 
     Args:
         input: Logits, (C,), (N, C) or (N, C, d1, …), float16, bfloat16, float32 or float64.
         target: Classes (int64, int32 or uint8), of the shape of the input without C; or
             probabilities, of the shape of the input.
-        weight: A factor for each class, (C,), of any floating-point dtype.
+        weight: A factor for each class, (C,), of the dtype of the logits; under autocast, and with
+            probabilities as targets, of any floating-point dtype.
         size_average: As in PyTorch, and deprecated as there.
         ignore_index: Rows with this target have neither loss nor gradient, whatever they hold.
         reduce: As in PyTorch, and deprecated as there.
@@ -92,8 +96,8 @@ def cross_entropy(
         softcap: If given, logits x become softcap · tanh(x / softcap), after the scale.
         scale: Logits are multiplied by it before anything else.
         inplace_backward: Write the gradient over the logits, if they are a contiguous tensor that
-            needs a gradient and is no leaf. Whoever uses them later in autograd gets PyTorch's
-            error.
+            needs a gradient and is no leaf. Whoever has saved them for a backward pass gets
+            PyTorch's error; whoever reads them afterwards reads the gradient.
         return_lse: Return the log-sum-exp of each row as well.
         loss_dtype: Of the loss; by default that of the input, or float32 under autocast.
         batch_invariant: As for `softmax`: of the losses and gradients of rows. A mean depends on
@@ -128,12 +132,11 @@ def cross_entropy(
         >>> cross_entropy(logits, torch.tensor([2, -100]), return_lse=True)
         (tensor(0.4076), tensor([3.4076, 0.0000]))
     """
-    if not (isinstance(input, Tensor) and isinstance(target, Tensor)):
-        raise TypeError("cross_entropy takes tensors as input and target")
+    tensors = isinstance(input, Tensor) and isinstance(target, Tensor)
     if weight is None:
-        plain = nobody_watches(input, target)
+        plain = tensors and nobody_watches(input, target)
     else:
-        plain = nobody_watches(input, target, weight)
+        plain = tensors and nobody_watches(input, target, weight)
     if not plain and not torch.compiler.is_compiling():
         if has_torch_function_variadic(input, target, weight):
             return handle_torch_function(
@@ -142,15 +145,21 @@ def cross_entropy(
                 scale=scale, inplace_backward=inplace_backward, return_lse=return_lse,
                 loss_dtype=loss_dtype, batch_invariant=batch_invariant,
             )  # fmt: skip
+    if not plain:
+        check_dense(input, "the input")
+        check_dense(target, "target")
     if target.dtype == torch.uint8:
         target = comparable(target)
+    if target.shape == (1,) and input.dim() == 1 and not target.is_floating_point():
+        target = target.squeeze(0)
     if size_average is not None or reduce is not None:
         reduction = reduction_of_flags(size_average, reduce)
     if loss_dtype is None:
         loss_dtype = input.dtype
-        if not plain and input.device.type != "cpu":
-            if torch.is_autocast_enabled(input.device.type):
-                loss_dtype = composite.accumulator(loss_dtype)
+        if not plain and autocasts(input):
+            loss_dtype = composite.accumulator(loss_dtype)
+    else:
+        check_dtype(loss_dtype, "the loss")
     invariant = bool(batch_invariant or arguments.contexts)
     elsewhere = vocab_start is not None or not plain
     if group is not None or (elsewhere and distributed.on_mesh(input, vocab_start)):
@@ -174,7 +183,7 @@ def cross_entropy(
         )  # fmt: skip
         if weight is not None:
             key += (weight.dtype, weight.shape, weight.stride(), weight.device)
-            key += (weight.data_ptr() & 15,)
+            key += (weight.data_ptr() & 15, weight.requires_grad and torch.is_grad_enabled())
         try:
             known = _checked.get(key)
         except TypeError:  # what cannot be hashed is refused below
@@ -202,11 +211,11 @@ def cross_entropy(
         return (loss, lse.detach()) if return_lse else loss
     probabilities = target.is_floating_point()
     if target.device.type == "cpu" and not probabilities:
-        if plain or not (torch.compiler.is_compiling() or transformed() or target.is_meta):
+        if plain or readable(target):
             message = "Target {} is out of bounds."
             check_classes(target, input.shape[options.dim], message, ignore_index)
-    of_target = probabilities and target.requires_grad and torch.is_grad_enabled()
-    if by_kernels and not of_target and (plain or not transformed()):
+    others = probabilities and (target.requires_grad or weight is not None and weight.requires_grad)
+    if by_kernels and not (others and torch.is_grad_enabled()) and (plain or not transformed()):
         distribution = None
         if with_distribution:
             distribution = distribution_of(input, target, weight, options)
@@ -217,6 +226,8 @@ def cross_entropy(
         x = composite.modified_elements(input, Modifiers(options.scale, options.softcap))
         losses, lse = composite.cross_entropy(x, target, weight, options)
     loss = losses if reduction == "none" else losses.sum()
+    if reduction == "mean" and not losses.numel():
+        loss = loss / 0.0  # NaN, as a mean of nothing is
     if loss.dtype != loss_dtype:
         loss = loss.to(loss_dtype)
     return (loss, lse.detach()) if return_lse else loss
@@ -282,9 +293,8 @@ class _CrossEntropy(Function):
             call = operators.cross_entropy_rows
             call = call.kernel if plain else call.overload
             loss, lse, dx = call(x, *scalars, dim, True, *further)
-        ctx.save_for_backward(dx)
+        ctx.save_for_backward(dx, lse)
         ctx.dim = dim
-        ctx.mark_non_differentiable(lse)
         ctx.set_materialize_grads(False)
         return loss, lse
 
@@ -293,9 +303,9 @@ class _CrossEntropy(Function):
         others = (None,) * (len(ctx.needs_input_grad) - 1)
         if g is None:
             return None, *others
-        (dx,) = ctx.saved_tensors
+        dx, lse = ctx.saved_tensors
         if not torch.compiler.is_compiling() and torch.is_grad_enabled():
-            return _Final.apply(dx.detach().requires_grad_(), g, ctx.dim), *others
+            return Final.apply(dx, g, ctx.dim, lse), *others
         return scaled(dx, g, ctx.dim), *others
 
 
@@ -308,11 +318,11 @@ class _Planned(_CrossEntropy):
         if dx is x:
             dx = x.detach()
             torch.autograd.graph.increment_version(dx)
-        ctx.save_for_backward(dx)
+        loss = losses.sum() if in_one else losses
+        ctx.save_for_backward(dx, lse)
         ctx.dim = dim
-        ctx.mark_non_differentiable(lse)
         ctx.set_materialize_grads(False)
-        return losses.sum() if in_one else losses, lse
+        return loss, lse
 
 
 def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
@@ -324,11 +334,12 @@ def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
     return dx
 
 
-class _Final(Function):
-    """A gradient times what arrived for its rows, which cannot be differentiated again."""
+class Final(Function):
+    """A gradient times what arrived for its rows, which cannot be differentiated again. It takes an
+    output of the loss's Function only so that a second derivative comes this way."""
 
     @staticmethod
-    def forward(ctx, dx, g, dim):
+    def forward(ctx, dx, g, dim, lse):
         return (dx * (g.unsqueeze(dim) if g.dim() else g)).to(dx.dtype)
 
     @staticmethod
