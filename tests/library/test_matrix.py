@@ -185,7 +185,7 @@ FORMS: dict[str, Callable[[Tensor], Any]] = {
 
 OTHERWISE = {
     # Ours refuses.
-    r"(softmax|log_softmax|logsumexp|where|scale)\.(input|where):(mkldnn|nested|jagged)": "no strides",
+    r"(softmax|log_softmax|logsumexp|where|scale)\.(input|where):(mkldnn|nested|jagged)": "dense",
     r"linear\.input:sparse": "no kernel reads it",
     r"probabilities\.weight:(int8|int32|int64|uint8|bool|complex64)": "weights are floats",
     r"linear\.linear_bias:one dimension more": "a bias has one dimension",
