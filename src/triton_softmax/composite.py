@@ -156,8 +156,7 @@ def modified_softmax(
     kept = kept_places(x, modifiers)
     if kept is not None:
         z = torch.where(kept, z, -math.inf)
-    gone = z == -math.inf
-    dead = gone.all(dim, keepdim=True)
+    dead = (z == -math.inf).all(dim, keepdim=True)
     if modifiers.safe:
         z = torch.where(dead, 0.0, z)  # any number: these results are replaced below
     if modifiers.sink is None:
@@ -170,9 +169,10 @@ def modified_softmax(
         y = function(torch.cat([z, sink.expand(shape)], dim), dim).narrow(dim, 0, z.shape[dim])
         y = torch.where((modifiers.sink == math.inf) & (y == y), empty, y)
     if modifiers.safe:
-        y = torch.where(gone, empty, y)
-    elif kept is not None:
-        y = torch.where(kept, y, torch.where(dead, math.nan, empty).to(y.dtype))
+        y = torch.where(dead, empty, y)
+    if kept is not None:
+        blank = empty if modifiers.safe else torch.where(dead, math.nan, empty).to(y.dtype)
+        y = torch.where(kept, y, blank)
     return y.to(dtype).contiguous()
 
 

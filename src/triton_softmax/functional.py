@@ -121,7 +121,7 @@ def softmax(
         causal: Leave out what is above the diagonal of the last two dimensions, which are of one
             size, with `dim` the last. It is not read.
         safe: A row of which nothing is left, or nothing but -inf, is 0 (of log-softmax -inf) and
-            has no gradient; elements of -inf count as masked. A NaN that is not masked stays NaN.
+            has no gradient. A row with a NaN or +inf that is not masked stays NaN.
         sink: One more element of each row, which takes its share and is not in the result: a
             number, or a floating-point tensor that broadcasts to the input with 1 along `dim`; for
             4-d scores also one number for each head, the second dimension. Gets a gradient. +inf
