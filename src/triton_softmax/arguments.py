@@ -116,15 +116,15 @@ def check_invariant(implementation: str | None) -> bool:
 # Any call.
 
 
-def check_int(dim: Any) -> int:
-    """Return `dim` as an int, or raise a TypeError. While shapes are traced a symbolic one becomes
-    the number it is, since the shape of a result depends on it."""
+def check_int(value: Any, name: str = "dim") -> int:
+    """Return an argument as an int, or raise a TypeError. While shapes are traced a symbolic one
+    becomes the number it is, since the shape of a result depends on it."""
     try:
-        if isinstance(dim, bool):
+        if isinstance(value, bool):
             raise TypeError
-        return operator.index(dim)
+        return operator.index(value)
     except TypeError:
-        raise TypeError(f"dim must be an int, not {type(dim).__name__}") from None
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}") from None
 
 
 def check_axis(dim: Any, axis: Any) -> Any:
@@ -149,6 +149,12 @@ def check_dim(dim: int, ndim: int) -> int:
             f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})"
         )
     return dim % n
+
+
+def check_input(x: Any) -> None:
+    """Raise a TypeError unless x is a dense tensor of one of `DTYPES`."""
+    check_dense(x, "the input")
+    check_dtype(x.dtype, "the input")
 
 
 def check_dtype(dtype: torch.dtype, what: str) -> None:
@@ -202,19 +208,35 @@ def check_arguments(
     x: Tensor, dim: int, dtype: torch.dtype | None = None, implementation: str | None = None
 ) -> int:
     """Check what every function takes, and return `dim` counted from the front."""
-    check_dtype(x.dtype, "the input")
+    check_input(x)
     if dtype is not None:
         check_dtype(dtype, "the argument dtype")
     check_implementation(implementation)
     return check_dim(dim, x.dim())
 
 
-def check_same_device(x: Tensor, **others: object) -> None:
-    """Raise a RuntimeError unless the tensors among the named arguments lie on the device of the
-    input x: a kernel takes addresses, and cannot tell those of another device, or of no memory,
-    from its own."""
+def check_dense(t: Any, what: str) -> None:
+    """Raise a TypeError unless t, which is `what`, is a tensor with strides."""
+    if not isinstance(t, Tensor):
+        raise TypeError(f"{what} must be a tensor, not {type(t).__name__}")
+    if t.is_nested or t.layout != torch.strided or t.is_quantized:
+        kind = "nested" if t.is_nested else "quantized" if t.is_quantized else t.layout
+        raise TypeError(f"{what} must be a dense tensor, not a {kind} one")
+
+
+def check_operands(x: Tensor, **others: Any) -> None:
+    """Require dense tensors on the device of the input x; None is left out. A kernel takes
+    addresses, and cannot tell those of another device, or of no memory, from its own.
+
+    Raises:
+        TypeError: an argument is not a dense tensor.
+        RuntimeError: it lies on another device.
+    """
     for name, other in others.items():
-        if isinstance(other, Tensor) and other.device != x.device:
+        if other is None:
+            continue
+        check_dense(other, name)
+        if other.device != x.device:
             raise RuntimeError(f"{name} is on {other.device}, and the input on {x.device}")
 
 
@@ -224,7 +246,7 @@ def check_alike(x: Tensor, *others: Tensor, shape: torch.Size) -> None:
     for other in others:
         if other.shape != shape:
             raise ValueError(f"expected a tensor of shape {tuple(shape)}, not {tuple(other.shape)}")
-        check_same_device(x, **{"another input": other})
+        check_operands(x, **{"another input": other})
 
 
 # Score modifiers.
@@ -253,8 +275,7 @@ def check_softcap(softcap: Any) -> float | None:
 def check_tensor(t: Any, name: str, x: Tensor, shape: torch.Size) -> Tensor:
     """Return a tensor that broadcasts to `shape`, of bool for `where` and else of floating-point
     numbers, on the device of the input x; see `softmax` for what it raises."""
-    if not isinstance(t, Tensor):
-        raise TypeError(f"{name} must be a tensor, not {type(t).__name__}")
+    check_operands(x, **{name: t})
     if name == "where" and t.dtype != torch.bool:
         raise TypeError(f"where must hold bool, not {t.dtype}")
     if name != "where" and not t.is_floating_point():
@@ -265,7 +286,6 @@ def check_tensor(t: Any, name: str, x: Tensor, shape: torch.Size) -> Tensor:
             f"{name} of shape {tuple(t.shape)} does not broadcast to {tuple(shape)}, for an input "
             f"of shape {tuple(x.shape)}"
         )
-    check_same_device(x, **{name: t})
     return t
 
 
@@ -325,16 +345,17 @@ def check_out(out: Any, x: Tensor, dtype: torch.dtype, wants_gradient: bool) -> 
         ValueError: it has another shape or dtype, or overlaps itself.
         RuntimeError: it is on another device, or a gradient is wanted.
     """
-    if not isinstance(out, Tensor):
-        raise TypeError(f"out must be a tensor, not {type(out).__name__}")
+    check_operands(x, out=out)
     if out.shape != x.shape or out.dtype != dtype:
         raise ValueError(
             f"out must have shape {tuple(x.shape)} and dtype {dtype}, not {tuple(out.shape)} and "
             f"{out.dtype}"
         )
-    check_same_device(x, out=out)
-    if any(stride == 0 and size > 1 for stride, size in zip(out.stride(), out.shape)):
-        raise ValueError("out overlaps itself: it is expanded")
+    reach = 0  # how far the dimensions of smaller strides go
+    for stride, size in sorted(zip(out.stride(), out.shape)):
+        if size > 1 and stride <= reach:
+            raise ValueError(f"out overlaps itself: its strides are {out.stride()}")
+        reach += stride * (size - 1)
     if wants_gradient:
         raise RuntimeError("out goes without gradients, and an argument needs one")
 
@@ -369,22 +390,24 @@ def check_loss(
         TypeError, ValueError, RuntimeError: see `cross_entropy`. Where PyTorch refuses the same,
             the message is PyTorch's.
     """
-    check_same_device(x, target=target, weight=weight)
-    check_dtype(x.dtype, "the input")
+    check_input(x)
+    check_operands(x, target=target, weight=weight)
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
+    check_int(ignore_index, "ignore_index")
     check_number(scale, "scale")
     check_number(z_loss, "z_loss")
     check_softcap(softcap)
+    if not 0.0 <= check_number(label_smoothing, "label_smoothing") <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     probabilities = target.shape == x.shape and x.dim() > 0
     if probabilities and z_loss and target.is_floating_point():
         raise ValueError("z_loss goes with classes as targets, not with probabilities")
     dim = 0 if x.dim() == 1 else 1
-    fits = probabilities and target.is_floating_point() and ignore_index < 0
+    fits = probabilities and target.dtype in DTYPES and ignore_index < 0
     if not probabilities and x.dim() > 0:
         fits = target.shape == x.shape[:dim] + x.shape[dim + 1 :]
         fits = fits and target.dtype in CLASS_DTYPES
-    fits = fits and 0.0 <= label_smoothing <= 1.0
     fits = fits and (weight is None or weight.shape == (x.shape[dim],))
     if not fits:
         torch_functional.cross_entropy(
@@ -395,7 +418,36 @@ def check_loss(
             reduction=reduction,
             label_smoothing=label_smoothing,
         )
-        raise ValueError("these arguments do not go together")
+        raise ValueError(
+            f"target of shape {tuple(target.shape)} and dtype {target.dtype} does not go with "
+            f"logits of shape {tuple(x.shape)}"
+        )
+    if weight is not None:
+        check_weight(weight, x, target)
+
+
+def check_weight(weight: Tensor, x: Tensor, target: Tensor) -> None:
+    """Check the type of class weights, as PyTorch does.
+
+    Raises:
+        RuntimeError: they have another dtype than the logits x, outside autocast and with classes
+            as targets; or no floating-point dtype; or they need a gradient, which only
+            probabilities as targets give them.
+    """
+    classes = not target.is_floating_point()
+    same = weight.dtype == x.dtype or not classes or (autocasts(x) and x.dtype != torch.float64)
+    if not same or weight.dtype not in DTYPES:
+        raise RuntimeError(
+            f"weight must have the dtype of the logits, {x.dtype}, not {weight.dtype}"
+        )
+    if classes and weight.requires_grad and torch.is_grad_enabled():
+        raise RuntimeError("weight needs a gradient, and with classes as targets it has none")
+
+
+def autocasts(x: Tensor) -> bool:
+    """Return whether autocast is on for the device of x."""
+    device = x.device.type
+    return device in ("cpu", "cuda", "xpu") and torch.is_autocast_enabled(device)
 
 
 def comparable(target: Tensor) -> Tensor:
@@ -422,29 +474,39 @@ def check_linear(
     chunk_size: int | None,
 ) -> None:
     """Check the layer and the targets of a `linear_cross_entropy`; see there for what it raises."""
-    check_dtype(input.dtype, "the input")
+    check_input(input)
+    check_dense(linear_weight, "linear_weight")
+    check_dense(target, "target")
+    check_operands(
+        input, linear_weight=linear_weight, target=target, linear_bias=linear_bias, weight=weight
+    )
+    for name, each in (("linear_weight", linear_weight), ("linear_bias", linear_bias)):
+        if each is not None and each.dtype != input.dtype:
+            raise RuntimeError(f"{name} has dtype {each.dtype}, and the input {input.dtype}")
     if input.shape[-1:] != linear_weight.shape[1:] or linear_weight.dim() != 2:
         raise ValueError(
             f"linear_weight of shape {tuple(linear_weight.shape)} does not go with an input of "
             f"shape {tuple(input.shape)}"
+        )
+    if linear_bias is not None and linear_bias.shape not in ((), (1,), linear_weight.shape[:1]):
+        raise ValueError(
+            f"linear_bias of shape {tuple(linear_bias.shape)} does not go with a linear_weight of "
+            f"shape {tuple(linear_weight.shape)}"
         )
     if target.shape != input.shape[:-1]:
         raise ValueError(
             f"target of shape {tuple(target.shape)} does not go with an input of shape "
             f"{tuple(input.shape)}"
         )
-    check_same_device(
-        input, linear_weight=linear_weight, target=target, linear_bias=linear_bias, weight=weight
-    )
-    if chunk_size is not None and chunk_size < 1:
+    if chunk_size is not None and check_int(chunk_size, "chunk_size") < 1:
         raise ValueError(f"chunk_size must be positive, not {chunk_size}")
 
 
 def check_index(logits: Tensor, index: Tensor | None) -> None:
-    """Check logits and tokens, except for the values of the tokens; see `selective_log_softmax` for
-    what it raises."""
-    check_dtype(logits.dtype, "the input")
-    check_same_device(logits, index=index)
+    """Check logits, and tokens unless there are none, except for the values of the tokens; see
+    `selective_log_softmax` for what it raises."""
+    check_input(logits)
+    check_operands(logits, index=index)
     if logits.dim() == 0:
         raise ValueError("logits need a dimension of classes")
     if index is None:
@@ -462,11 +524,10 @@ def check_temperature(temperature: Any, logits: Tensor) -> None:
     """Check a temperature: a positive number, or a floating-point tensor with one number in all or
     for each row. See `token_logprobs` for what it raises."""
     if not isinstance(temperature, Tensor):
-        if not (isinstance(temperature, (int, float)) and 0 < temperature < math.inf):
-            raise ValueError(f"temperature must be a positive number, not {temperature}")
+        check_number(temperature, "temperature", positive=True)
         return
-    check_same_device(logits, temperature=temperature)
-    if not temperature.is_floating_point():
+    check_operands(logits, temperature=temperature)
+    if temperature.dtype not in DTYPES:
         raise TypeError(f"temperature must hold floating-point numbers, not {temperature.dtype}")
     if temperature.dim() and temperature.shape != (*logits.shape[:-1], 1):
         raise ValueError(

@@ -182,8 +182,7 @@ def modified_softmax(
     kept = kept_places(x, modifiers)
     if kept is not None:
         z = torch.where(kept, z, -math.inf)
-    gone = z == -math.inf
-    dead = gone.all(dim, keepdim=True)
+    dead = (z == -math.inf).all(dim, keepdim=True)
     if modifiers.safe:
         z = torch.where(dead, 0.0, z)  # any number: these results are replaced below
     if modifiers.sink is None:
@@ -196,9 +195,10 @@ def modified_softmax(
         y = function(torch.cat([z, sink.expand(shape)], dim), dim).narrow(dim, 0, z.shape[dim])
         y = torch.where((modifiers.sink == math.inf) & (y == y), empty, y)
     if modifiers.safe:
-        y = torch.where(gone, empty, y)
-    elif kept is not None:
-        y = torch.where(kept, y, torch.where(dead, math.nan, empty).to(y.dtype))
+        y = torch.where(dead, empty, y)
+    if kept is not None:
+        blank = empty if modifiers.safe else torch.where(dead, math.nan, empty).to(y.dtype)
+        y = torch.where(kept, y, blank)
     return y.to(dtype).contiguous()
 
 
@@ -259,7 +259,7 @@ def scalars_of_classes(
 ) -> RowScalars:
     """Return the scalars of rows whose targets are classes, of the dtype of the accumulator."""
     kept = target != options.ignore_index
-    classes = torch.where(kept, target, 0).long()
+    classes = target.masked_fill(~kept, 0).long()
     each = kept.to(dtype)
     factor = each if weight is None else weight.to(dtype)[classes] * each
     z_factor = options.z_loss * each
@@ -268,7 +268,7 @@ def scalars_of_classes(
         z_factor = z_factor / each.sum()
         spread = spread / factor.sum()
         factor = factor / factor.sum()
-    marked = torch.where(kept, classes, -1)
+    marked = classes.masked_fill(~kept, -1)
     if options.label_smoothing == 0.0:
         return RowScalars(marked, factor, z_factor, None, None)
     everywhere = spread * (options.label_smoothing / n_classes)
@@ -284,10 +284,10 @@ def scalars(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptio
         return scalars_of_classes(target, weight, x.shape[dim], dtype, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     share = 1.0 / max(1, math.prod(shape)) if options.reduction == "mean" else 1.0
-    marked = torch.full((), -2, device=x.device).expand(shape)
-    zero = torch.zeros((), dtype=dtype, device=x.device).expand(shape)
-    everywhere = torch.full((), share, dtype=dtype, device=x.device).expand(shape)
-    return RowScalars(marked, zero, zero, zero, everywhere)
+    marked = x.new_full((), -2, dtype=torch.int64).expand(shape)
+    # Three tensors: a compiler refuses to pass one twice.
+    none = [x.new_zeros((), dtype=dtype).expand(shape) for _ in range(3)]
+    return RowScalars(marked, *none, x.new_full((), share, dtype=dtype).expand(shape))
 
 
 def distribution_of(

@@ -17,7 +17,15 @@ from torch import Tensor
 from torch.overrides import handle_torch_function
 
 from . import arguments, distributed, operators
-from .arguments import PLAIN, cast, check_axis, check_dim, check_int, check_invariant
+from .arguments import (
+    PLAIN,
+    cast,
+    check_axis,
+    check_dense,
+    check_dim,
+    check_int,
+    check_invariant,
+)
 from .operators import Normalization, differentiable, nobody_watches
 from .plan import plan_of
 from .score_modifiers import normalize_modified
@@ -43,6 +51,7 @@ def _normalize(
         return plan_of(op.operation, (x,), dim, dtype, implementation, invariant)(x)
     if not isinstance(x, Tensor):
         return _pass_on(function, invariant, x, dim, dtype, implementation=implementation)
+    check_dense(x, "the input")
     dim = check_int(dim)
     if dtype is not None:
         x = cast(x, dtype)
@@ -112,7 +121,7 @@ def softmax(
         causal: Leave out what is above the diagonal of the last two dimensions, which are of one
             size, with `dim` the last. It is not read.
         safe: A row of which nothing is left, or nothing but -inf, is 0 (of log-softmax -inf) and
-            has no gradient; elements of -inf count as masked. A NaN that is not masked stays NaN.
+            has no gradient. A row with a NaN or +inf that is not masked stays NaN.
         sink: One more element of each row, which takes its share and is not in the result: a
             number, or a floating-point tensor that broadcasts to the input with 1 along `dim`; for
             4-d scores also one number for each head, the second dimension. Gets a gradient. +inf
@@ -302,6 +311,7 @@ def logsumexp(
         return lse.unsqueeze(dim) if keepdim and x.dim() else lse  # pyright: ignore
     if not isinstance(x, Tensor):
         return _pass_on(logsumexp, invariant, x, dim, keepdim)
+    check_dense(x, "the input")
     x = _promoted(x)
     if isinstance(dim, (tuple, list)):
         dims = [check_dim(check_int(each), x.dim()) for each in dim]

@@ -13,13 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.nn import Parameter
+from torch.overrides import handle_torch_function, has_torch_function
 from torch.utils.checkpoint import checkpoint
 
 from . import arguments, operators
-from .arguments import LossOptions, check_classes, check_linear, comparable
+from .arguments import LossOptions, autocasts, check_classes, check_linear, comparable
 from .composite import RowScalars, accumulator, distribution_of, scalars_of_classes
-from .losses import cross_entropy, scaled, with_logits
-from .operators import nobody_watches, transformed
+from .losses import Final, cross_entropy, scaled, with_logits
+from .operators import nobody_watches, readable, transformed
 
 BYTES = 1 << 28
 """Of the buffer of logits, if the caller names no number of rows: large enough that matrix products
@@ -50,7 +52,7 @@ def linear_cross_entropy(
 
     Args:
         input: (N, K) or (…, K).
-        linear_weight: (C, K), of the dtype of the input.
+        linear_weight: (C, K), of the dtype of the input. Autocast converts both, and the bias.
         target: Classes, int64, int32 or uint8, of the shape of the input without K.
         linear_bias: (C,).
         weight, reduction, ignore_index, label_smoothing, z_loss, softcap, scale: As for
@@ -70,7 +72,23 @@ def linear_cross_entropy(
         >>> linear_cross_entropy(torch.eye(2), torch.eye(2), torch.tensor([0, 1]))
         tensor(0.3133)
     """
+    operands = (input, linear_weight, target, linear_bias, weight)
+    if has_torch_function(operands) and not torch.compiler.is_compiling():
+        return handle_torch_function(
+            linear_cross_entropy, operands, input, linear_weight, target, linear_bias=linear_bias,
+            weight=weight, reduction=reduction, ignore_index=ignore_index,
+            label_smoothing=label_smoothing, z_loss=z_loss, softcap=softcap, scale=scale,
+            chunk_size=chunk_size,
+        )  # fmt: skip
+    loss_dtype = None
+    if isinstance(input, Tensor) and autocasts(input) and input.dtype != torch.float64:
+        dtype = torch.get_autocast_dtype(input.device.type)
+        input, linear_weight, linear_bias = [
+            t.to(dtype) if isinstance(t, Tensor) else t for t in (input, linear_weight, linear_bias)
+        ]
+        loss_dtype = torch.float32
     check_linear(input, linear_weight, target, linear_bias, weight, chunk_size)
+    loss_dtype = loss_dtype or input.dtype
     ignore_index = -(2**31) if ignore_index is None else ignore_index
     extras: dict[str, Any] = {
         "weight": weight,
@@ -84,22 +102,24 @@ def linear_cross_entropy(
     modified = softcap is not None or scale != 1.0
     modified = modified or (weight is not None and label_smoothing > 0.0)
     by_kernels = x.is_cuda or arguments.INTERPRETED or not modified
-    usual = reduction != "none" and x.numel() > 0 and by_kernels
-    if not usual or transformed() or torch.compiler.is_compiling():
+    usual = reduction != "none" and x.numel() > 0 and by_kernels and readable(flat)
+    plain = all(each is None or type(each) in (Tensor, Parameter) for each in operands)
+    if not (usual and plain) or transformed() or torch.compiler.is_compiling():
         losses = _recomputed(x, linear_weight, linear_bias, flat, chunk_size, reduction, extras)
+        losses = losses.to(loss_dtype)
         return losses.view(target.shape) if reduction == "none" else losses
     nothing = linear_weight.detach()[:, :0].T  # no rows of the right length
     cross_entropy(nothing, flat[:0], reduction=reduction, **extras)  # refuses what it refuses
     if flat.device.type == "cpu":
         check_classes(flat, len(linear_weight), "Target {} is out of bounds.", ignore_index)
     options = LossOptions(
-        1, ignore_index, reduction, label_smoothing, z_loss, input.dtype, float(scale), softcap,
+        1, ignore_index, reduction, label_smoothing, z_loss, loss_dtype, float(scale), softcap,
         arguments.contexts > 0,
     )  # fmt: skip
     scalars = scalars_of_classes(flat, weight, len(linear_weight), accumulator(x.dtype), options)
     rest = (linear_bias, chunk_size, weight, options, *scalars)
     losses = _LinearCrossEntropy.apply(x, linear_weight, *rest)
-    return losses.sum().to(input.dtype)
+    return losses.sum().to(loss_dtype)
 
 
 def _rows_at_once(x: Tensor, n_classes: int, chunk_size: int | None) -> int:
@@ -115,8 +135,8 @@ class _LinearCrossEntropy(Function):
         n = _rows_at_once(x, len(linear_weight), chunk_size)
         buffer = x.new_empty(min(n, len(x)), len(linear_weight))
         wanted = ctx.needs_input_grad
-        dx = torch.empty_like(x) if wanted[0] else None
-        dw = torch.zeros_like(linear_weight) if wanted[1] else None
+        dx = x.new_empty(x.shape) if wanted[0] else None
+        dw = linear_weight.new_zeros(linear_weight.shape) if wanted[1] else None
         db = torch.zeros_like(bias) if bias is not None and wanted[2] else None
         plain = nobody_watches(x, linear_weight)
         losses = []
@@ -142,22 +162,29 @@ class _LinearCrossEntropy(Function):
                 dw.addmm_(logits.T, chunk)
             if db is not None:
                 db += logits.sum(0)
-        ctx.save_for_backward(dx, dw, db)
+        of_rows = torch.cat(losses)
+        ctx.save_for_backward(dx, dw, db, of_rows)
         ctx.n_more = len(scalars) + 3
-        return torch.cat(losses)
+        return of_rows
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, g):
         # What arrives is the same for all rows: their losses are added up.
         each = g[:1]
+        *gradients, of_rows = ctx.saved_tensors
+        again = torch.is_grad_enabled()
         found = []
-        for gradient in ctx.saved_tensors:
+        for gradient in gradients:
             if gradient is not None:
-                flat = gradient.view(1, -1)
-                gradient = scaled(flat, each, 1).view(gradient.shape)
+                flat = gradient.reshape(1, -1)
+                flat = Final.apply(flat, each, 1, of_rows) if again else scaled(flat, each, 1)
+                gradient = flat.view(gradient.shape)
             found.append(gradient)
         return *found, *(None,) * ctx.n_more
+
+
+def _version(t: Tensor) -> int:
+    return -1 if torch.compiler.is_compiling() or t.is_inference() else t._version
 
 
 def _recomputed(
@@ -171,9 +198,16 @@ def _recomputed(
 ) -> Tensor:
     """Call `cross_entropy` for each chunk, whose logits the backward pass makes again: for calls
     whose gradient at the logits is not known in the forward pass."""
+    tensors = [t for t in (x, linear_weight, bias, target, extras["weight"]) if t is not None]
+    versions = [_version(t) for t in tensors]
     apart = reduction == "mean" and extras["weight"] is not None and extras["z_loss"] != 0.0
 
     def losses_of(chunk: Tensor, targets: Tensor) -> Tensor:
+        if versions != [_version(t) for t in tensors]:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an "
+                "inplace operation: an argument of linear_cross_entropy"
+            )
         logits = torch.nn.functional.linear(chunk, linear_weight, bias)
         kinds = [extras]
         if apart:  # the mean of the loss is weighted, and that of the z-loss is not
@@ -194,12 +228,12 @@ def _recomputed(
         )
     rows = torch.cat(losses)  # type: ignore[arg-type]
     if reduction == "none":
-        return rows[:, 0].to(x.dtype)
+        return rows[:, 0]
     totals = rows.sum(0)
     if reduction == "mean":
         kept = target != extras["ignore_index"]
         each = share = kept.to(rows.dtype)
         if extras["weight"] is not None:
-            share = share * extras["weight"].to(rows.dtype)[torch.where(kept, target, 0).long()]
+            share = share * extras["weight"].to(rows.dtype)[target.masked_fill(~kept, 0).long()]
         totals = totals / torch.stack([share.sum(), each.sum()])[: len(totals)]
-    return totals.sum().to(x.dtype)
+    return totals.sum()

@@ -12,12 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.compiler import is_compiling
+from torch.overrides import handle_torch_function, has_torch_function_variadic
 
 from . import arguments, composite, distributed, operators
 from .arguments import check_classes, check_index, check_temperature
 from .launch import Memo
 from .operations.gradients import GRADIENT, TOKENS_GRADIENT
-from .operators import direct, finish, nobody_watches, transformed
+from .operators import direct, finish, nobody_watches, readable, transformed
 
 _checked = Memo()
 """What plain calls have been checked for, by all that the checks look at."""
@@ -50,6 +52,13 @@ def selective_log_softmax(
         >>> selective_log_softmax(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([2]))
         tensor([-0.4076])
     """
+    if not is_compiling() and has_torch_function_variadic(logits, index):
+        return handle_torch_function(
+            selective_log_softmax, (logits, index), logits, index,
+            inplace_backward=inplace_backward, batch_invariant=batch_invariant,
+        )  # fmt: skip
+    if index is None:
+        raise TypeError("index must be a tensor, not NoneType")
     found, _ = _of_tokens(logits, index, False, inplace_backward, batch_invariant)
     return found.to(logits.dtype)
 
@@ -77,6 +86,11 @@ def entropy_from_logits(
         >>> entropy_from_logits(torch.tensor([[1e4, 1e4], [0.0, float("-inf")]]))
         tensor([0.6931, 0.0000])
     """
+    if not is_compiling() and has_torch_function_variadic(logits):
+        return handle_torch_function(
+            entropy_from_logits, (logits,), logits, inplace_backward=inplace_backward,
+            batch_invariant=batch_invariant,
+        )  # fmt: skip
     _, entropy = _of_tokens(logits, None, True, inplace_backward, batch_invariant)
     return entropy.to(logits.dtype)
 
@@ -120,6 +134,14 @@ def token_logprobs(
         >>> token_logprobs(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), return_entropy=True)
         (tensor([-0.6931]), tensor([0.6931]))
     """
+    if not is_compiling() and has_torch_function_variadic(logits, index, temperature):
+        return handle_torch_function(
+            token_logprobs, (logits, index, temperature), logits, index, temperature=temperature,
+            return_entropy=return_entropy, inplace_backward=inplace_backward,
+            batch_invariant=batch_invariant,
+        )  # fmt: skip
+    if index is None:
+        raise TypeError("index must be a tensor, not NoneType")
     elsewhere = vocab_start is not None or type(logits) is not Tensor
     if group is not None or (elsewhere and distributed.on_mesh(logits, vocab_start)):
         if isinstance(temperature, Tensor) or temperature != 1.0:
@@ -171,7 +193,7 @@ def _of_tokens(
         if key is not None:
             _checked.of(key, lambda: True)
     if index is not None and index.device.type == "cpu":
-        if plain or not (torch.compiler.is_compiling() or transformed()):
+        if plain or readable(index):
             check_classes(index, logits.shape[-1], "index {} is out of bounds", None)
     tempered = by_rows or temperature != 1.0
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
@@ -192,7 +214,7 @@ def _of_tokens(
     wanted = logits.requires_grad or (scale is not None and scale.requires_grad)
     if wanted and torch.is_grad_enabled():
         in_place = in_place and not logits.is_leaf and logits.is_contiguous()
-        in_place = in_place and not torch.compiler.is_compiling()
+        in_place = in_place and not is_compiling()
         apply = _differentiable if plain else _Tokens.apply
         found, entropies = apply(x, *options, in_place)
     else:
@@ -244,8 +266,10 @@ class _Tokens(Function):
         x, index, scale, *summary = ctx.saved_tensors
         entropy, factor, invariant = ctx.options
         g_entropy = g_entropy if entropy else None
-        if not torch.compiler.is_compiling() and torch.is_grad_enabled():
-            # A derivative of this is wanted as well, and composites have one.
+        if not is_compiling() and (
+            torch.is_grad_enabled() or not nobody_watches(g if g_entropy is None else g_entropy)
+        ):
+            # A derivative of this is wanted as well, or several at once, and composites have these.
             dx, dscale = _differentiated(x, index, scale, factor, g, g_entropy)
             return dx, None, dscale, *(None,) * 5
         picked = None
@@ -322,10 +346,12 @@ def _differentiated(
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return the gradients at x and at the scale, as functions that can be differentiated."""
     leaves = [t for t in (x, scale) if t is not None and t.requires_grad]
-    z = composite.upcast(x) * (factor if scale is None else scale)
-    results = composite.token_logprobs(z, index, g_entropy is not None)
-    pairs = [(r, v) for r, v in zip(results, (g, g_entropy), strict=True) if r.numel()]
-    outputs, arrived = zip(*pairs, strict=True)
-    found = iter(torch.autograd.grad(outputs, leaves, arrived, create_graph=True))
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        z = composite.upcast(x) * (factor if scale is None else scale)
+        results = composite.token_logprobs(z, index, g_entropy is not None)
+        pairs = [(r, v) for r, v in zip(results, (g, g_entropy), strict=True) if r.numel()]
+        outputs, arrived = zip(*pairs, strict=True)
+        found = iter(torch.autograd.grad(outputs, leaves, arrived, create_graph=again))
     dx = next(found) if x.requires_grad else None
     return dx, next(found) if scale is not None and scale.requires_grad else None

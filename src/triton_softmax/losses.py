@@ -24,7 +24,10 @@ from . import arguments, composite, distributed, operators
 from .arguments import (
     LossOptions,
     Modifiers,
+    autocasts,
     check_classes,
+    check_dense,
+    check_dtype,
     check_loss,
     comparable,
     reduction_of_flags,
@@ -32,7 +35,7 @@ from .arguments import (
 from .composite import RowScalars, distribution_of, picked
 from .launch import Memo
 from .operations.cross_entropy import PLAIN, SMOOTHED
-from .operators import direct, keeps_graph, nobody_watches, transformed
+from .operators import direct, keeps_graph, nobody_watches, readable, transformed
 from .plan import LossPlan, scale_rows
 
 _checked = Memo()
@@ -70,13 +73,14 @@ def cross_entropy(
     take PyTorch's operators around our log-softmax.
 
     The first derivative is exact, and a second one raises: the gradient is a number by then. Inside
-    a transform of `torch.func`, and in forward mode, every derivative exists.
+    a transform of `torch.func`, in forward mode and in an exported program every derivative exists.
 
     Args:
         input: Logits, (C,), (N, C) or (N, C, d1, …), float16, bfloat16, float32 or float64.
         target: Classes (int64, int32 or uint8), of the shape of the input without C; or
             probabilities, of the shape of the input.
-        weight: A factor for each class, (C,), of any floating-point dtype.
+        weight: A factor for each class, (C,), of the dtype of the logits; under autocast, and with
+            probabilities as targets, of any floating-point dtype.
         size_average: As in PyTorch, and deprecated as there.
         ignore_index: Rows with this target have neither loss nor gradient, whatever they hold.
         reduce: As in PyTorch, and deprecated as there.
@@ -87,8 +91,8 @@ def cross_entropy(
         softcap: If given, logits x become softcap · tanh(x / softcap), after the scale.
         scale: Logits are multiplied by it before anything else.
         inplace_backward: Write the gradient over the logits, if they are a contiguous tensor that
-            needs a gradient and is no leaf. Whoever uses them later in autograd gets PyTorch's
-            error.
+            needs a gradient and is no leaf. Whoever has saved them for a backward pass gets
+            PyTorch's error; whoever reads them afterwards reads the gradient.
         return_lse: Return the log-sum-exp of each row as well.
         loss_dtype: Of the loss; by default that of the input, or float32 under autocast.
         batch_invariant: As for `softmax`: of the losses and gradients of rows. A mean depends on
@@ -123,12 +127,11 @@ def cross_entropy(
         >>> cross_entropy(logits, torch.tensor([2, -100]), return_lse=True)
         (tensor(0.4076), tensor([3.4076, 0.0000]))
     """
-    if not (isinstance(input, Tensor) and isinstance(target, Tensor)):
-        raise TypeError("cross_entropy takes tensors as input and target")
+    tensors = isinstance(input, Tensor) and isinstance(target, Tensor)
     if weight is None:
-        plain = nobody_watches(input, target)
+        plain = tensors and nobody_watches(input, target)
     else:
-        plain = nobody_watches(input, target, weight)
+        plain = tensors and nobody_watches(input, target, weight)
     if not plain and not torch.compiler.is_compiling():
         if has_torch_function_variadic(input, target, weight):
             return handle_torch_function(
@@ -137,15 +140,21 @@ def cross_entropy(
                 scale=scale, inplace_backward=inplace_backward, return_lse=return_lse,
                 loss_dtype=loss_dtype, batch_invariant=batch_invariant,
             )  # fmt: skip
+    if not plain:
+        check_dense(input, "the input")
+        check_dense(target, "target")
     if target.dtype == torch.uint8:
         target = comparable(target)
+    if target.shape == (1,) and input.dim() == 1 and not target.is_floating_point():
+        target = target.squeeze(0)
     if size_average is not None or reduce is not None:
         reduction = reduction_of_flags(size_average, reduce)
     if loss_dtype is None:
         loss_dtype = input.dtype
-        if not plain and input.device.type != "cpu":
-            if torch.is_autocast_enabled(input.device.type):
-                loss_dtype = composite.accumulator(loss_dtype)
+        if not plain and autocasts(input):
+            loss_dtype = composite.accumulator(loss_dtype)
+    else:
+        check_dtype(loss_dtype, "the loss")
     invariant = bool(batch_invariant or arguments.contexts)
     elsewhere = vocab_start is not None or not plain
     divided = group is not None or (elsewhere and distributed.on_mesh(input, vocab_start))
@@ -161,7 +170,7 @@ def cross_entropy(
         )  # fmt: skip
         if weight is not None:
             key += (weight.dtype, weight.shape, weight.stride(), weight.device)
-            key += (weight.data_ptr() & 15,)
+            key += (weight.data_ptr() & 15, weight.requires_grad and torch.is_grad_enabled())
         try:
             known = _checked.get(key)
         except TypeError:  # what cannot be hashed is refused below
@@ -182,14 +191,13 @@ def cross_entropy(
         softcap = None if softcap is None else float(softcap)
         options = options._replace(scale=float(scale), softcap=softcap)
         planned = _planned(input, target, weight, options, wanted, in_place) if plain else None
-        readable = target.device.type == "cpu" and not target.is_floating_point()
-        if readable and not plain:
-            readable = not (torch.compiler.is_compiling() or transformed() or target.is_meta)
-        known = options, planned, readable
+        classes_here = target.device.type == "cpu" and not target.is_floating_point()
+        classes_here = classes_here and (plain or readable(target))
+        known = options, planned, classes_here
         if key is not None:
             known = _checked.of(key, lambda: known)
-    options, planned, readable = known
-    if readable:
+    options, planned, classes_here = known
+    if classes_here:
         n_classes = input.shape[options.dim]
         check_classes(target, n_classes, "Target {} is out of bounds.", ignore_index)
     in_one = reduction != "none"
@@ -200,14 +208,18 @@ def cross_entropy(
             loss, lse = planned(input, target, weight)
             loss = loss.sum() if in_one else loss
     else:
-        of_target = target.requires_grad and torch.is_grad_enabled()
-        beyond = of_target or (not plain and transformed())
+        others = target.is_floating_point() and any(
+            t is not None and t.requires_grad for t in (target, weight)
+        )
+        beyond = (others and torch.is_grad_enabled()) or (not plain and transformed())
         if not beyond and _by_kernels(input, target, weight, options):
             loss, lse = _by_operators(input, target, weight, options, in_place, plain)
         else:
             x = composite.modified_elements(input, Modifiers(options.scale, options.softcap))
             loss, lse = composite.cross_entropy(x, target, weight, options)
         loss = loss.sum() if in_one else loss
+        if reduction == "mean" and not lse.numel():
+            loss = loss / 0.0  # NaN, as a mean of nothing is
     if loss.dtype != loss_dtype:
         loss = loss.to(loss_dtype)
     return (loss, lse.detach()) if return_lse else loss
@@ -254,9 +266,8 @@ class _CrossEntropy(Function):
         else:
             op = operators.cross_entropy_rows
             dx, losses, lse = (op.kernel if plain else op.overload)(x, *rest)
-        ctx.save_for_backward(dx)
+        ctx.save_for_backward(dx, lse)
         ctx.dim = rest[6]
-        ctx.mark_non_differentiable(lse)
         ctx.set_materialize_grads(False)
         return losses, lse
 
@@ -265,9 +276,9 @@ class _CrossEntropy(Function):
         others = (None,) * (len(ctx.needs_input_grad) - 1)
         if g is None:
             return None, *others
-        (dx,) = ctx.saved_tensors
+        dx, lse = ctx.saved_tensors
         if not torch.compiler.is_compiling() and torch.is_grad_enabled():
-            return _Final.apply(dx.detach().requires_grad_(), g, ctx.dim), *others
+            return Final.apply(dx, g, ctx.dim, lse), *others
         return scaled(dx, g, ctx.dim), *others
 
 
@@ -280,11 +291,11 @@ class _Planned(_CrossEntropy):
         if dx is x:
             dx = x.detach()
             torch.autograd.graph.increment_version(dx)
-        ctx.save_for_backward(dx)
+        loss = losses.sum() if in_one else losses
+        ctx.save_for_backward(dx, lse)
         ctx.dim = dim
-        ctx.mark_non_differentiable(lse)
         ctx.set_materialize_grads(False)
-        return losses.sum() if in_one else losses, lse
+        return loss, lse
 
 
 def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
@@ -300,11 +311,12 @@ def _product(dx: Tensor, g: Tensor, dim: int) -> Tensor:
     return (dx * (g.unsqueeze(dim) if g.dim() else g)).to(dx.dtype)
 
 
-class _Final(Function):
-    """A gradient times what arrived for its rows, which cannot be differentiated again."""
+class Final(Function):
+    """A gradient times what arrived for its rows, which cannot be differentiated again. It takes an
+    output of the loss's Function only so that a second derivative comes this way."""
 
     @staticmethod
-    def forward(ctx, dx, g, dim):
+    def forward(ctx, dx, g, dim, lse):
         return _product(dx, g, dim)
 
     @staticmethod

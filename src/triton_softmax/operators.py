@@ -74,6 +74,7 @@ def nobody_watches(x: Tensor, *others: Tensor) -> bool:
             # A wrapper, such as `torch.autograd.grad(..., is_grads_batched=True)` sends backward.
             or not _has_storage(t)
             or t.is_meta
+            or t.is_nested
             # The sign of such a view (the imaginary part of a conjugate) is not in its memory.
             or t.is_neg()
         ):
@@ -82,11 +83,26 @@ def nobody_watches(x: Tensor, *others: Tensor) -> bool:
 
 
 def transformed() -> bool:
-    """Return whether more than the plain first derivative is asked for: a transform of
-    `torch.func`, or forward mode."""
+    """Return whether a call must be one of PyTorch's operators, which have every derivative: in a
+    transform of `torch.func`, in forward mode, and where a program with derivatives to be taken
+    later is exported or traced."""
+    if torch.compiler.is_exporting():
+        return True
     if is_dynamo_compiling():
         return False
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return (
+        torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or torch._C._get_tracing_state() is not None
+    )
+
+
+def readable(t: Tensor) -> bool:
+    """Return whether a tensor has values that can be looked at: it is neither traced nor fake."""
+    if torch.compiler.is_compiling() or transformed() or t.is_meta:
+        return False
+    fake = getattr(t, "fake_mode", None) is not None
+    return not fake and not torch._C._len_torch_dispatch_stack()
 
 
 def keeps_graph() -> bool:
@@ -611,9 +627,9 @@ def finish(
     dtype: torch.dtype,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return the elements of a result from a summary that is known: `plan.finish`, or while a call
-    is traced an operator, into which a compiler does not look."""
-    if torch.compiler.is_compiling():
+    """Return the elements of a result from a summary that is known: `plan.finish`, or where a call
+    is watched an operator, into which nobody looks."""
+    if not nobody_watches(inputs[0]):
         return finish_rows.overload(list(inputs), list(numbers), op.name, dtype)
     return plan.finish(op, inputs, numbers, dtype, out)
 

@@ -18,6 +18,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 from . import arguments, composite, operators
 from .arguments import (
     Modifiers,
+    autocasts,
     cast,
     check_arguments,
     check_device,
@@ -90,7 +91,7 @@ def normalize_modified(
         )
     if dtype is not None:
         x = cast(x, dtype)
-    elif not plain and x.device.type != "cpu" and torch.is_autocast_enabled(x.device.type):
+    elif not plain and x.device.type != "cpu" and autocasts(x):
         dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
     scale, softcap, bias, where, causal, sink, safe = modifiers
     key = None
@@ -113,7 +114,8 @@ def normalize_modified(
             checked = Modifiers(scale, softcap, bias, where, bool(causal), sink, bool(safe))
             return with_modifiers(op, x, known, dtype or x.dtype, checked, invariant, plain)
     dim = check_arguments(x, check_int(dim), dtype)
-    check_device(x.device)
+    if not x.is_meta:
+        check_device(x.device)
     checked = check_modifiers(x, dim, *modifiers)
     if key is not None:
         _checked.of(key, lambda: dim)
@@ -186,6 +188,9 @@ def _into(
     check_out(out, x, dtype, wanted)
     if transformed():
         raise RuntimeError("out goes with no transform of torch.func, and not with forward mode")
+    if out.is_neg():
+        # Its sign is not in its memory.
+        return out.copy_(with_modifiers(op, x, dim, dtype, modifiers, invariant))
     scale, *others = modifiers
     scales = (scale, 1.0) if isinstance(scale, Tensor) else (None, scale)
     options = (*scales, *others, op is operators.log_softmax, dim, invariant)

@@ -5,21 +5,17 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.nn import functional
 
 import probe
-from kernel_cases import DEVICE, mapped_by_operators, quiet, small_tiles
+from kernel_cases import DEVICE, quiet, small_tiles
 from triton_softmax import (
     batch_invariant,
     composite,
     cross_entropy,
     entropy_from_logits,
     linear_cross_entropy,
-    log_softmax,
     selective_log_softmax,
-    softmax,
     token_logprobs,
 )
 from triton_softmax.logprobs import _of_tokens
@@ -283,100 +279,6 @@ def test_what_is_refused():
             token_logprobs(x, target, temperature=temperature)
     with pytest.raises(TypeError, match="temperature must hold"):
         token_logprobs(x, target, temperature=torch.ones(2, 1, dtype=torch.int64, device=DEVICE))
-
-
-# --- arguments drawn at random ---
-
-
-def strided(draw, shape: tuple[int, ...], seed: int, dtype: torch.dtype) -> torch.Tensor:
-    """A tensor of the shape, whose dimensions lie in any order, with gaps or not."""
-    order = draw(st.permutations(range(len(shape))))
-    step = draw(st.integers(1, 2))
-    sizes = [shape[i] for i in order]
-    sizes[-1] *= step
-    base = tensor(*sizes, dtype=dtype, seed=seed).detach()[..., ::step]
-    return base.permute([order.index(i) for i in range(len(shape))])
-
-
-@st.composite
-def softmaxes(draw):
-    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
-    if draw(st.booleans()) and len(shape) > 1:
-        shape = (*shape[:-1], shape[-2])
-    dim = draw(st.integers(-len(shape), len(shape) - 1))
-    dtype = draw(st.sampled_from([torch.float32, torch.float64]))
-    of_rows = [1 if i == dim % len(shape) else n for i, n in enumerate(shape)]
-    some = [n if draw(st.booleans()) else 1 for n in shape][draw(st.integers(0, len(shape) - 1)) :]
-    given = {"safe": draw(st.booleans())}
-    if draw(st.booleans()):
-        given["where"] = strided(draw, tuple(some), 1, dtype) > -1.0
-    if draw(st.booleans()):
-        given["bias"] = strided(draw, tuple(some), 2, dtype)
-    if draw(st.booleans()):
-        given["softcap"] = draw(st.floats(0.5, 50))
-    given["scale"] = draw(st.sampled_from([1.0, -0.3, None]))
-    if given["scale"] is None:
-        given["scale"] = strided(draw, tuple(of_rows), 3, dtype)
-    if draw(st.booleans()):
-        given["sink"] = draw(st.sampled_from([0.0, INF, -INF, None]))
-        given["sink"] = tensor(*of_rows, dtype=dtype) if given["sink"] is None else given["sink"]
-    if len(shape) > 1 and shape[-1] == shape[-2] and dim % len(shape) == len(shape) - 1:
-        given["causal"] = draw(st.booleans())
-    return strided(draw, shape, 0, dtype), dim, given, draw(st.booleans())
-
-
-@settings(max_examples=15, deadline=None, derandomize=True)
-@given(softmaxes())
-def test_softmax_of_anything(drawn):
-    x, dim, given, log = drawn
-    x = x.requires_grad_()
-    y = (log_softmax if log else softmax)(x, dim, **given)
-    wanted = mapped_by_operators("log_softmax" if log else "softmax", x, dim, given)
-    torch.testing.assert_close(y, wanted, equal_nan=True)
-    assert y.is_contiguous()
-    along = torch.where(
-        torch.isfinite(wanted), torch.linspace(0, 1, y.numel()).view(y.shape).to(y), 0
-    )
-    for a, b in zip(
-        torch.autograd.grad(y, x, along), torch.autograd.grad(wanted, x, along), strict=True
-    ):
-        torch.testing.assert_close(a, torch.where(torch.isnan(b), a, b), equal_nan=True)
-
-
-@st.composite
-def cross_entropies(draw):
-    n, c = draw(st.integers(1, 4)), draw(st.integers(1, 9))
-    inner = draw(st.lists(st.integers(1, 3), max_size=2))
-    x = strided(draw, (n, c, *inner), 0, torch.float64)
-    options = {
-        "reduction": draw(st.sampled_from(["none", "mean", "sum"])),
-        "label_smoothing": draw(st.sampled_from([0.0, 0.3])),
-    }
-    if draw(st.booleans()):
-        options["weight"] = torch.linspace(0.5, 2, c, dtype=x.dtype, device=DEVICE)
-    if draw(st.booleans()):
-        target = torch.softmax(strided(draw, tuple(x.shape), 1, x.dtype), 1)
-    else:
-        target = torch.randint(0, c, (n, *inner), generator=torch.Generator().manual_seed(n))
-        target = target.to(DEVICE)
-        if draw(st.booleans()):
-            options["ignore_index"] = int(target.view(-1)[0])
-    return x, target, options
-
-
-@settings(max_examples=15, deadline=None, derandomize=True)
-@given(cross_entropies())
-def test_cross_entropy_of_anything(drawn):
-    x, target, options = drawn
-    x = x.requires_grad_()
-    ours = cross_entropy(x, target, **options)
-    theirs = functional.cross_entropy(x, target, **options)
-    torch.testing.assert_close(ours, theirs, equal_nan=True)
-    if torch.isfinite(theirs).all():
-        along = torch.ones_like(theirs)
-        torch.testing.assert_close(
-            torch.autograd.grad(ours, x, along), torch.autograd.grad(theirs, x, along)
-        )
 
 
 # --- other libraries, where they are installed ---

@@ -279,7 +279,9 @@ ELSEWHERE = {
         x * 1, t(i), inplace_backward=True
     ),
     "weight": lambda x, i, t: cross_entropy(x, i, t(x[0].detach())),
-    "weight of smoothed": lambda x, i, t: cross_entropy(x, i, t(x[0]), label_smoothing=0.1),
+    "weight of smoothed": lambda x, i, t: cross_entropy(
+        x, i, t(x[0].detach()), label_smoothing=0.1
+    ),
     "index": lambda x, i, t: selective_log_softmax(x, t(i)),
     "index of several": lambda x, i, t: token_logprobs(x, t(i[:, None]), return_entropy=True),
     "temperature": lambda x, i, t: token_logprobs(x, i, temperature=t(x[:, :1].exp().detach())),
@@ -287,7 +289,7 @@ ELSEWHERE = {
     "linear_weight": lambda x, i, t: linear_cross_entropy(x, t(x.detach()), i),
     "target of a layer": lambda x, i, t: linear_cross_entropy(x, x.detach(), t(i)),
     "linear_bias": lambda x, i, t: linear_cross_entropy(x, x, i, linear_bias=t(x[:, 0])),
-    "weight of a layer": lambda x, i, t: linear_cross_entropy(x, x, i, weight=t(x[:, 0])),
+    "weight of a layer": lambda x, i, t: linear_cross_entropy(x, x, i, weight=t(x[:, 0].detach())),
 }
 
 

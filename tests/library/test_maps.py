@@ -173,6 +173,19 @@ def test_hostile_rows(name, safe, geometry):
     torch.testing.assert_close(again, y, equal_nan=True)
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_safe_row_with_nan_or_infinity_is_nan_as_in_torch(name, geometry):
+    """Beside −∞ too, which counts as masked in other rows."""
+    rows = [[NAN, -INF, 1.0], [INF, -INF, 1.0], [-INF] * 3, [1.0, -INF, 2.0]]
+    x = torch.tensor(rows, device=DEVICE)
+    wanted = torch._safe_softmax(x, -1)
+    wanted = wanted.log() if name == "log_softmax" else wanted
+    torch.testing.assert_close(FUNCTIONS[name](x, safe=True), wanted, equal_nan=True)
+    torch.testing.assert_close(
+        mapped_by_operators(name, x, -1, {"safe": True}), wanted, equal_nan=True
+    )
+
+
 @both
 def test_a_row_that_is_masked_or_empty_has_no_gradient(name):
     x = HOSTILE[:2].to(DEVICE).requires_grad_()

@@ -180,10 +180,8 @@ def values_of(raw, kept, cols, scale, OP: tl.constexpr, MAPS: tl.constexpr, INNE
     first = raw[0].to(INNER).to(ACC)
     if MAPS.before:
         first = mapped(first, scale, raw[BIAS], MAPS)
-    if MAPS.safe:
-        # What is −∞ counts as masked; backward, what the result is at such places.
-        EMPTY: tl.constexpr = float("-inf") if MAPS.before else MAPS.empty
-        kept = kept & (first != EMPTY)
+    if MAPS.safe and not MAPS.before:
+        kept = kept & (first != MAPS.empty)  # a result that had nothing, of an element of −∞
     # eq: modifiers-masked
     values = (tl.where(kept, first, OP.padding).to(ACC),)
     for i in tl.static_range(1, INPUTS):
@@ -263,6 +261,8 @@ def finish_tile(
         result = scaled(result, scale, MAPS)
     elif blank is not None:
         result = tl.where(kept, result, blank)
+        if OP.shifted and MAPS.safe:
+            result = tl.where(m == float("-inf"), MAPS.empty, result)
     tl.store(ends[0] + cols * strides[0][0], result.to(INNER).to(OUT), mask=inside)
     return of_scale
 

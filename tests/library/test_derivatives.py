@@ -1,0 +1,265 @@
+"""Values and first derivatives of every function, with options that are drawn at random, against
+the same in float64 by PyTorch's operators."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import triton_softmax as ours
+from kernel_cases import DEVICE, quiet
+
+pytestmark = quiet
+INF = math.inf
+DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+drawn = settings(max_examples=25, deadline=None, derandomize=True, print_blob=True)
+
+
+# --- in float64 -----------------------------------------------------------------------------------
+
+
+def mapped(x: Tensor, scale: Any = 1.0, softcap: float | None = None) -> Tensor:
+    x = x * scale
+    return x if softcap is None else softcap * torch.tanh(x / softcap)
+
+
+def softmax_of(
+    x, dim, log, *, scale=1.0, softcap=None, bias=None, where=None, causal=False, safe, sink=None
+):
+    z = mapped(x, scale, softcap)
+    z = z if bias is None else z + bias
+    kept = torch.ones(x.shape, dtype=torch.bool) if where is None else where.expand(x.shape)
+    kept = kept.tril() if causal else kept
+    z = z.masked_fill(~kept, -INF)
+    empty = -INF if log else 0.0
+    dead = (z == -INF).all(dim, keepdim=True)
+    if sink is not None:
+        sink = torch.as_tensor(sink, dtype=z.dtype).expand(z.sum(dim, keepdim=True).shape)
+        kept = kept & (sink != INF)  # which takes everything
+        z = torch.cat([z, torch.where(sink == INF, 0.0, sink)], dim)
+        dead = dead & (sink == -INF)
+    z = torch.where(dead, 0.0, z) if safe else z
+    y = (torch.log_softmax if log else torch.softmax)(z, dim).narrow(dim, 0, x.shape[dim])
+    y = torch.where(kept, y, torch.where(dead, math.nan, empty).to(y.dtype))
+    return torch.where(dead, empty, y) if safe else y
+
+
+def cross_entropy_of(x, target, *, z_loss=0.0, scale=1.0, softcap=None, **options):
+    x = mapped(x, scale, softcap)
+    loss = F.cross_entropy(x, target, **options)
+    if z_loss:
+        kept = target != options.get("ignore_index", -100)
+        squares = torch.where(kept, z_loss * torch.logsumexp(x, 1) ** 2, 0.0)
+        reduction = options["reduction"]
+        loss = loss + (
+            squares if reduction == "none" else squares.sum() / kept.sum() ** (reduction == "mean")
+        )
+    return loss
+
+
+def linear_of(x, layer, target, *, linear_bias=None, **options):
+    return cross_entropy_of(F.linear(x, layer, linear_bias), target, **options)
+
+
+def tokens_of(x, index, *, temperature=1.0):
+    y = torch.log_softmax(x / temperature, -1)
+    several = index.dim() == x.dim()
+    found = y.gather(-1, index if several else index.unsqueeze(-1))
+    return found if several else found.squeeze(-1), -(y.exp() * y).sum(-1)
+
+
+# --- drawn ----------------------------------------------------------------------------------------
+
+
+class Drawn:
+    """Arguments of a call: floating-point tensors get a gradient, and lie in any order."""
+
+    def __init__(self, draw):
+        self.draw, self.seed = draw, draw(st.integers(0, 2**31))
+        self.dtype = draw(st.sampled_from(DTYPES))
+
+    def chance(self) -> bool:
+        return self.draw(st.booleans())
+
+    def one_of(self, *values: Any) -> Any:
+        return self.draw(st.sampled_from(values))
+
+    def values(self, *shape: int) -> Tensor:
+        self.seed += 1
+        generator = torch.Generator().manual_seed(self.seed)
+        order = self.draw(st.permutations(range(len(shape))))
+        sizes, step = [shape[i] for i in order], self.draw(st.integers(1, 2))
+        if sizes:
+            sizes[-1] *= step
+        base = torch.randn(sizes, generator=generator, dtype=torch.float64).to(self.dtype)
+        base = base[..., ::step] if sizes else base
+        return base.permute([order.index(i) for i in range(len(shape))])
+
+    def leaf(self, *shape: int) -> Tensor:
+        return self.values(*shape).to(DEVICE).requires_grad_()
+
+    def classes(self, n: int, *shape: int) -> Tensor:
+        self.seed += 1
+        generator = torch.Generator().manual_seed(self.seed)
+        return torch.randint(0, n, shape, generator=generator).to(DEVICE)
+
+
+@st.composite
+def softmaxes(draw):
+    d = Drawn(draw)
+    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
+    if len(shape) > 1 and d.chance():
+        shape = (*shape[:-1], shape[-2])
+    dim = draw(st.integers(-len(shape), len(shape) - 1))
+    of_rows = [1 if i == dim % len(shape) else n for i, n in enumerate(shape)]
+    some = [n if d.chance() else 1 for n in shape][draw(st.integers(0, len(shape) - 1)) :]
+    options: dict[str, Any] = {"safe": d.chance()}
+    options["scale"] = d.one_of(1.0, -0.3, None) or d.leaf(*of_rows)
+    if d.chance():
+        options["where"] = (d.values(*some) > -1.0).to(DEVICE)
+    if d.chance():
+        options["bias"] = d.leaf(*some)
+    if d.chance():
+        options["softcap"] = draw(st.floats(0.5, 50))
+    if d.chance():
+        options["sink"] = d.one_of(0.0, INF, -INF, d.leaf(*of_rows))
+    if len(shape) > 1 and shape[-1] == shape[-2] and dim % len(shape) == len(shape) - 1:
+        options["causal"] = d.chance()
+    log = d.chance()
+    function = ours.log_softmax if log else ours.softmax
+    return (
+        lambda x, **options: function(x, dim, **options),
+        lambda x, **options: softmax_of(x, dim, log, **options),
+        (d.leaf(*shape),),
+        options,
+    )
+
+
+def loss_options(d: Drawn, n: int) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "reduction": d.one_of("none", "mean", "sum"),
+        "label_smoothing": d.one_of(0.0, 0.3),
+        "scale": d.one_of(1.0, 0.7),
+        "softcap": d.one_of(None, 3.0),
+    }
+    if d.chance():
+        options["weight"] = torch.linspace(0.5, 2, n, dtype=d.dtype, device=DEVICE)
+    if d.chance():
+        options["ignore_index"] = 0
+    return options
+
+
+@st.composite
+def cross_entropies(draw):
+    d = Drawn(draw)
+    n, c = draw(st.integers(1, 4)), draw(st.integers(1, 9))
+    inner = draw(st.lists(st.integers(1, 3), max_size=2))
+    options = loss_options(d, c)
+    x = d.leaf(n, c, *inner)
+    if d.chance():
+        options.pop("ignore_index", None)
+        target = torch.softmax(d.values(*x.shape), 1).detach().to(DEVICE).requires_grad_()
+    else:
+        target = d.classes(c, n, *inner)
+        options["z_loss"] = d.one_of(0.0, 0.1)
+    return ours.cross_entropy, cross_entropy_of, (x, target), options
+
+
+@st.composite
+def linear_losses(draw):
+    d = Drawn(draw)
+    n, k, c = (draw(st.integers(1, 5)) for _ in range(3))
+    options = {**loss_options(d, c), "z_loss": d.one_of(0.0, 0.1)}
+    if d.chance():
+        options["linear_bias"] = d.leaf(c)
+    chunk = draw(st.integers(1, 5))
+    return (
+        lambda *tensors, **options: ours.linear_cross_entropy(
+            *tensors, chunk_size=chunk, **options
+        ),
+        linear_of,
+        (d.leaf(n, k), d.leaf(c, k), d.classes(c, n)),
+        options,
+    )
+
+
+@st.composite
+def tokens(draw):
+    d = Drawn(draw)
+    shape, c = draw(st.lists(st.integers(1, 3), max_size=2)), draw(st.integers(1, 9))
+    index = d.classes(c, *shape, *d.one_of((), (1,), (3,)))
+    temperature = d.one_of(1.0, 0.7, None) or d.leaf(*shape, 1).exp()
+    return (
+        lambda x, index, **options: ours.token_logprobs(x, index, return_entropy=True, **options),
+        tokens_of,
+        (d.leaf(*shape, c), index),
+        {"temperature": temperature},
+    )
+
+
+def doubled(value: Any) -> Any:
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return value.cpu() if isinstance(value, Tensor) else value
+    return value.detach().cpu().double().requires_grad_(value.requires_grad)
+
+
+def check(function, reference, tensors, options) -> None:
+    options = {
+        name: value.detach().requires_grad_() if isinstance(value, Tensor) and value.requires_grad
+        else value for name, value in options.items()
+    }  # fmt: skip
+    exact, exact_options = (
+        [doubled(t) for t in tensors],
+        {n: doubled(v) for n, v in options.items()},
+    )
+    got, want = function(*tensors, **options), reference(*exact, **exact_options)
+    got, want = (each if isinstance(each, tuple) else (each,) for each in (got, want))
+    dtype = tensors[0].dtype
+    eps = max(torch.finfo(dtype).eps, 1e-13)
+    for a, b in zip(got, want, strict=True):
+        near(a, b, 8 * eps)
+    leaves, exact_leaves = (
+        [t for t in (*ts, *os.values()) if isinstance(t, Tensor) and t.requires_grad]
+        for ts, os in ((tensors, options), (exact, exact_options))
+    )
+    dy = [torch.where(torch.isfinite(b), torch.linspace(-1, 1, b.numel()).view(b.shape), 0.0)
+          for b in want]  # fmt: skip
+    found = torch.autograd.grad(got, leaves, [g.to(a) for g, a in zip(dy, got)])
+    wanted = torch.autograd.grad(want, exact_leaves, [g.to(b) for g, b in zip(dy, want)])
+    for a, b in zip(found, wanted, strict=True):
+        # Where PyTorch differentiates through 0/0 it has NaN, where ours has the limit.
+        near(a, torch.where(torch.isnan(b), a.double().cpu(), b), 64 * eps)
+
+
+def near(got: Tensor, want: Tensor, relative: float) -> None:
+    got, want = got.detach().double().cpu(), want.detach()
+    finite = want[torch.isfinite(want)]
+    size = float(finite.abs().max()) if finite.numel() else 1.0
+    torch.testing.assert_close(
+        got, want, rtol=relative, atol=relative * max(size, 1.0), equal_nan=True
+    )
+
+
+FAMILIES = {
+    "softmax": softmaxes(),
+    "cross_entropy": cross_entropies(),
+    "linear_cross_entropy": linear_losses(),
+    "token_logprobs": tokens(),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_values_and_derivatives_of_anything(family):
+    @drawn
+    @given(FAMILIES[family])
+    def run(call):
+        check(*call)
+
+    run()
