@@ -98,7 +98,7 @@ def test_a_row_of_several_programs(name, n_cols, dtype):
     x, g = rows(n_cols, dtype), rows(n_cols, dtype, seed=1)
     if name == "logsumexp":
         g = g[:, 0].contiguous()
-    check(name, x, g, which=(3,))
+    check(name, x[:3], g[:3], which=(2,))
 
 
 @pytest.mark.parametrize("n_cols", [300, 2_049])

@@ -33,7 +33,7 @@ def geometry(request, monkeypatch):
     if request.param != "whole":
         small_tiles(monkeypatch, 16, rows=2)
     probe.forget()
-    yield
+    yield request.param
     probe.forget()
 
 
@@ -140,18 +140,19 @@ def test_ignored_rows_have_no_gradient_whatever_they_hold():
 
 
 @pytest.mark.parametrize(
-    "tokens, entropy, in_place",
+    "tokens, entropy, in_place, temperatures",
     [
-        ("one", False, False),
-        ("one", True, True),
-        ("several", False, True),
-        ("several", True, False),
-        ("none", True, True),
+        ("one", False, False, (1.0, "rows")),
+        ("one", True, True, ("rows", 0.7)),
+        ("several", False, True, (0.7, "one")),
+        ("several", True, False, ("one", 1.0)),
+        ("none", True, True, ("rows", 0.7)),
+        ("several", True, True, ("one", "rows")),
     ],
 )
-@pytest.mark.parametrize("temperature", [1.0, 0.7, "rows", "one"], ids=str)
-def test_tokens_and_temperatures(temperature, tokens, entropy, in_place, geometry):
+def test_tokens_and_temperatures(tokens, entropy, in_place, temperatures, geometry):
     """Values and gradients, against PyTorch's operators in float64."""
+    temperature = temperatures[geometry == "chunks"]
     x = tensor(2, 2, 19)
     index = torch.tensor([[[3, 0, 3], [1, 2, 18]]], device=DEVICE).expand(2, -1, -1)
     several = index if tokens == "several" else index[..., 2:]
@@ -300,7 +301,7 @@ def strided(draw, shape: tuple[int, ...], seed: int, dtype: torch.dtype) -> torc
 
 @st.composite
 def softmaxes(draw):
-    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
+    shape = tuple(draw(st.lists(st.integers(1, 3), min_size=1, max_size=4)))
     if draw(st.booleans()) and len(shape) > 1:
         shape = (*shape[:-1], shape[-2])
     dim = draw(st.integers(-len(shape), len(shape) - 1))
