@@ -200,28 +200,6 @@ def test_gradients_laid_out_unlike_the_result(view, log):
 
 
 @pytest.mark.parametrize(
-    "shape, log", [((1, 1, 1), False), ((2, 1, 8), True), ((1, 3, 1), False)], ids=str
-)
-def test_expanded(shape, log):
-    x = tensor(*shape).expand(2, 3, 8)
-    dy = tensor(*shape, seed=3, scale=1.0).expand(2, 3, 8)
-    for dim in range(3):
-        y = forward(x, dim, log=log)
-        assert_near(y, (torch.log_softmax if log else torch.softmax)(x.double(), dim))
-        dx = backward(y, dy, dim, log=log)
-        flat = [t.movedim(dim, -1).flatten(0, 1) for t in (y, dy, dx)]
-        assert_near(flat[2], expected_backward(*flat[:2], log=log), atol=2e-5)
-
-
-def test_a_gradient_of_ones():
-    """sum().backward() hands one expanded number to the kernel: all strides zero, and nothing to
-    copy."""
-    y = torch.softmax(tensor(4, 48), 1)
-    dx = backward(y, torch.ones((), device=DEVICE).expand(4, 48), 1)
-    assert_near(dx, torch.zeros(4, 48, device=DEVICE), atol=1e-6)
-
-
-@pytest.mark.parametrize(
     "implementation, log", [(None, False), ("strided", True), ("packed_rows", False)], ids=str
 )
 def test_three_groups_are_copied(implementation, log):
