@@ -262,15 +262,6 @@ def forward_kernels(x: torch.Tensor, dim: int, *, log=False, out_dtype=None, imp
     )
 
 
-def backward_kernels(
-    y: torch.Tensor, dy: torch.Tensor, dim: int, *, log=False, in_dtype=None, implementation=None
-):
-    """Likewise of `backward`."""
-    operation = "log_softmax_backward" if log else "softmax_backward"
-    plan = probe.plan_of(operation, (y, dy), dim, in_dtype, implementation)
-    return tuple(dict.fromkeys(launched(plan)))
-
-
 def kernel_name(name: str, direction: str = "forward") -> tuple[str, ...]:
     """What `forward_kernels` says of an implementation: a geometry has one kernel for both
     directions, a rung one for each, and the naive one none of ours."""
