@@ -352,19 +352,6 @@ def test_wide_indices_change_nothing(monkeypatch):
     assert torch.equal(*results)
 
 
-def test_a_linear_layer_in_chunks():
-    x, weight, bias = logits(2, 3, 4), logits(5, 4, seed=2), logits(5, seed=3)
-    target = targets(2, 3, classes=5)
-    for arguments in ({}, {"reduction": "none"}, {"label_smoothing": 0.1, "softcap": 3.0}):
-        loss = linear_cross_entropy(x, weight, target, linear_bias=bias, chunk_size=4, **arguments)
-        y = functional.linear(x, weight, bias).movedim(-1, 1)
-        wanted = cross_entropy(y, target, **arguments)
-        torch.testing.assert_close(loss, wanted)
-        g = torch.rand(loss.shape, dtype=x.dtype, device=DEVICE)
-        pair = [torch.autograd.grad(each, (x, weight, bias), g) for each in (loss, wanted)]
-        torch.testing.assert_close(*pair)
-
-
 def test_operators_and_compilation():
     x, target = logits(2, 3), torch.tensor([2, 0], device=DEVICE)
     options = LossOptions(1, -100, "mean", 0.1, 0.1, torch.float64)
