@@ -131,8 +131,12 @@ def check(operation, x, dim, ran, *, out_dtype=None, implementation=None):
     assert_near(dx, expected(back, tuple(inputs), dim), dtype=coarse, atol=atol)
 
 
-@OPERATION
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "call, operation",
+    [(call, "softmax") for call in CALLS]
+    + [(call, ("log_softmax", "logsumexp")[i % 2]) for i, call in enumerate(CALLS)]
+    + [(call, "logsumexp") for call in ("packed_rows-float32", "aligned_rows-float32", "copied")],
+)
 def test_what_computes_a_call(call, operation, monkeypatch):
     """Rows that start on a vector are packed, others aligned; long ones are split or read twice."""
     make, dim, *ran = CALLS[call]
