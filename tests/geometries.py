@@ -1,7 +1,7 @@
-"""Every geometry, launched by hand: any operation on small tensors, without dispatch.
+"""Every geometry in each of its forms: any operation on small tensors by a choice of our own,
+launched as a plan launches it.
 
-A tile here is smaller than any that is chosen, so that a few elements make several programs, chunks
-and tiles.
+Tiles and chunks are smaller than any that are chosen, so that few elements make several of them.
 """
 
 from __future__ import annotations
@@ -9,238 +9,220 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import pytest
 import torch
 import triton
 
-from kernel_cases import DEVICE
-from triton_softmax.config.space import (
-    RowTile,
-    SplitRows,
-    SplitStrided,
-    StridedTile,
-    TwoPass,
-)
-from triton_softmax.kernels.split_rows import split_rows_kernel
-from triton_softmax.kernels.split_strided import split_strided_kernel
-from triton_softmax.kernels.strided import strided_kernel
-from triton_softmax.kernels.tile import tile_kernel
-from triton_softmax.kernels.two_pass import two_pass_kernel
+from kernel_cases import DEVICE, INTERPRETED, NAN, OPERATIONS, matrix
+from triton_softmax.config import Choice
+from triton_softmax.config.space import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
 from triton_softmax.operations.operation import Operation
+from triton_softmax.plan import row_launches, strided_launches
 
 Inputs = tuple[torch.Tensor, ...]
-BLOCK_INNER = 4
+CHUNK = 16
+LANES = 1 if INTERPRETED else 128
+"""On a GPU every thread that polls needs a word of its own."""
 
 
-class Geometry(NamedTuple):
-    """A kernel and one way to launch it."""
+# --- choices, from the columns, the elements of a vector, and whether rows have edges
 
-    label: str
-    kernel: str
-    """Its module in `kernels`."""
-    launch: Callable[..., None]
-    """Takes an operation, its inputs, the results, and the words of the workspace if it has any."""
-    dim: int = 1
-    """Along which the operation runs, of (n_rows, n_cols) and of (n_outer, n_cols, n_inner)."""
-    shape: tuple[int, ...] = (3, 77)
-    """An odd length, several programs, and chunks of which the last is not full."""
-    dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float64)
-    """Some that it takes: all, or those of which a summary fits one word."""
-    n_words: int = 0
-    """Of the workspace, in which programs look for the summaries of others."""
-    zeroed: bool = True
-    """Whether they look for words that nobody may have written."""
 
-    def workspace(self) -> tuple[torch.Tensor, ...]:
-        """The words, if there are any; rubbish if they need not be zero."""
-        fill = 0 if self.zeroed else -1
-        words = torch.full((self.n_words,), fill, dtype=torch.int64, device=DEVICE)
-        return (words,) if self.n_words else ()
+def whole(n_cols: int) -> int:
+    return max(16, triton.next_power_of_2(n_cols))
 
-    def __call__(self, op: Operation, *inputs: torch.Tensor) -> torch.Tensor:
-        """The result; what is not written stays NaN."""
-        shape = list(inputs[0].shape)
-        if op.reduces:
-            del shape[self.dim]
-        out = torch.full(shape, float("nan"), dtype=inputs[0].dtype, device=inputs[0].device)
-        self.launch(op, inputs, (out,), *self.workspace())
+
+def packed_rows(n_cols: int, vector: int, edges: bool, *, tiles=1, rows=4, of=1) -> Choice:
+    """`of` is the vector, where something divides all rows."""
+    how = RowTile(rows, 16 if tiles > 1 else whole(n_cols), of, False, tiles)
+    return Choice("packed_rows", how, 4)
+
+
+def aligned_rows(n_cols: int, vector: int, edges: bool, *, tiles=1, rows=4) -> Choice:
+    body = n_cols // vector * vector
+    how = RowTile(rows, 16 if tiles > 1 else whole(body), vector, False, tiles, edges=True)
+    return Choice("aligned_rows", how, 4)
+
+
+def split_rows(
+    n_cols: int,
+    vector: int,
+    edges: bool,
+    *,
+    chunk=CHUNK,
+    depth=0,
+    pairs=False,
+    keep_terms=False,
+    two_launches=False,
+) -> Choice:
+    n_chunks = triton.cdiv(n_cols, chunk)
+    words = max(triton.next_power_of_2(n_chunks), LANES)
+    how = SplitRows(
+        block=triton.next_power_of_2(chunk),
+        vector=vector,
+        edges=edges,
+        pairs=pairs,
+        barrier=False,
+        keep_terms=keep_terms,
+        depth=depth,
+        wait=not INTERPRETED and not two_launches,
+        backoff=0,
+        publish=True,
+        write=True,
+        words=words,
+        polls=max(1, words // 128),
+    )
+    return Choice(
+        "split_rows", how, 4, n_chunks=n_chunks, chunk_cols=chunk, two_launches=two_launches
+    )
+
+
+def strided(n_cols: int, vector: int, edges: bool, *, inner=4, cols=0, of=1, wide=False) -> Choice:
+    """`inner` strands side by side, of which a program holds all; `of` is the vector."""
+    return Choice("strided", StridedTile(whole(n_cols), inner, of, False, wide), 4)
+
+
+def split_strided(
+    n_cols: int, vector: int, edges: bool, *, inner=4, cols=CHUNK, of=1, wide=False
+) -> Choice:
+    n_chunks = triton.cdiv(n_cols, cols)
+    chunks = max(triton.next_power_of_2(n_chunks), LANES // inner)
+    polls = max(1, chunks * inner // 128)
+    how = SplitStrided(
+        cols, inner, of, False, wide, wait=not INTERPRETED, chunks=chunks, polls=polls
+    )
+    return Choice("split_strided", how, 4, n_chunks=n_chunks)
+
+
+def two_pass(
+    n_cols: int,
+    vector: int,
+    edges: bool,
+    *,
+    inner=4,
+    cols=CHUNK // 2,
+    of=1,
+    wide=False,
+    two_launches=False,
+) -> Choice:
+    """All tiles of `cols` in one launch, or chunks of two of them in two."""
+    chunk = 2 * cols if two_launches else triton.cdiv(n_cols, cols) * cols
+    n_chunks = triton.cdiv(n_cols, chunk)
+    how = TwoPass(cols, inner, of, wide, publish=True, write=True)
+    return Choice(
+        "two_pass", how, 4, n_chunks=n_chunks, chunk_cols=chunk, two_launches=n_chunks > 1
+    )
+
+
+# --- launches
+
+
+class Form(NamedTuple):
+    """A geometry in one of its forms; called with inputs that are laid out for it."""
+
+    choose: Callable[..., Choice]
+    options: dict = {}
+    float64: bool = True
+    """Whether it takes float64, whose summaries do not fit the words that programs exchange."""
+
+    @property
+    def by_columns(self) -> bool:
+        return self.choose in (strided, split_strided, two_pass)
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether programs tell each other of their parts."""
+        return self.choose in (split_rows, split_strided, two_pass)
+
+    def lay_out(self, inputs: Inputs) -> Inputs:
+        """Rows as they are, or as columns whose elements lie apart, amid NaN."""
+
+        def columns(x: torch.Tensor) -> torch.Tensor:
+            return (matrix(*x.T.shape, x.dtype, gap=3).copy_(x.T) if x.dim() > 1 else x)[None]
+
+        return tuple(map(columns, inputs)) if self.by_columns else inputs
+
+    def launch(
+        self,
+        op: Operation,
+        inputs: Inputs,
+        outs: Inputs,
+        *,
+        words: torch.Tensor | None = None,
+        programs: int | None = None,
+        **options,
+    ) -> None:
+        """Write the results of an operation.
+
+        Args:
+            op: the operation.
+            inputs, outs: (n_rows, n_cols), or (n_outer, n_cols, n_inner); numbers of the row
+                without the columns.
+            words: workspace in place of a fresh one, whose contents are those of old memory where
+                nothing is read before it is written.
+            programs: how many, whatever the choice says; more than there are tasks, for example.
+            options: of the choice.
+        """
+        x = inputs[0]
+        n_rows, n_cols = x.shape[:2]
+        vector = 16 // min(x.element_size(), outs[0].element_size())
+        strides = [each.stride(0) for each in (*inputs, *outs)]
+        of_elements = [each.stride(0) for each in (*inputs, *outs) if each.dim() == x.dim()]
+        edges = any(n % vector for n in (n_cols, *of_elements))
+        choice = self.choose(n_cols, vector, edges, **{**self.options, **options})
+        if self.by_columns:
+            spread = [
+                t if t.dim() == 3 else t.unsqueeze(1).expand(x.shape) for t in (*inputs, *outs)
+            ]
+            outer, cols, inner = zip(*(each.stride() for each in spread), strict=True)
+            launches, workspace = strided_launches(
+                op, choice, (n_rows, *outer), (x.shape[2], *inner), cols, n_cols
+            )
+        else:
+            in_step = len({stride % vector for stride in of_elements}) == 1
+            assert in_step or choice.kernel == "packed_rows"
+            launches, workspace = row_launches(op, choice, n_rows, n_cols, tuple(strides))
+        if workspace is not None and words is None:
+            words = workspace.take(x.device) if workspace.zeroed else used(workspace.n_words)
+        for launch in launches:
+            launch.grid = programs or launch.grid
+            launch.run(inputs, outs, *(() if words is None else (words,)))
+
+    def __call__(
+        self, operation: str, inputs: Inputs, *, out_dtype: torch.dtype | None = None, **options
+    ) -> torch.Tensor:
+        """The result, a row of it for each row. It lies amid NaN and is NaN itself before."""
+        op, x = OPERATIONS.get(operation, operation), inputs[0]
+        out_dtype = out_dtype or x.dtype
+        if self.by_columns:
+            shape = (1, x.shape[2]) if op.reduces else x.shape
+            out = torch.full(shape, NAN, dtype=out_dtype, device=DEVICE)
+            self.launch(op, inputs, (out,), **options)
+            return out[0].T if out.dim() > 2 else out[0]
+        width = 1 if op.reduces else x.shape[1]
+        gap = x.stride(0) - x.shape[1] + 16 // min(x.element_size(), out_dtype.itemsize)
+        out = matrix(len(x), width, out_dtype, gap=gap).fill_(NAN)  # in step with x
+        out = out[:, 0] if op.reduces else out
+        self.launch(op, inputs, (out,), **options)
         return out
 
 
-def row_strides(inputs: Inputs) -> tuple[int, ...]:
-    return tuple(x.stride(0) for x in inputs)
+def used(n_words: int) -> torch.Tensor:
+    """Words as others have left them: every summary among them is NaN."""
+    return torch.full((n_words,), -1, dtype=torch.int64, device=DEVICE)
 
 
-def tile(*, vector: int, edges: bool):
-    """Whole rows, two to a program."""
-
-    def launch(op: Operation, inputs: Inputs, outs: Inputs) -> None:
-        n_rows, n_cols = inputs[0].shape
-        how = RowTile(2, triton.next_power_of_2(n_cols), vector, barrier=False, edges=edges)
-        tile_kernel[(triton.cdiv(n_rows, how.block_rows),)](
-            inputs, outs, row_strides(inputs), row_strides(outs), n_rows, n_cols, op, how
-        )
-
-    return launch
-
-
-def split_rows(*, depth: int = 0, keep_terms: bool = False, two_launches: bool = False):
-    """Rows in chunks of 20 columns. With a pipeline, three programs do all of them."""
-    chunk_cols = 20
-
-    def launch(op: Operation, inputs: Inputs, outs: Inputs, words: torch.Tensor) -> None:
-        n_rows, n_cols = inputs[0].shape
-        n_chunks = triton.cdiv(n_cols, chunk_cols)
-        how = SplitRows(
-            block=triton.next_power_of_2(chunk_cols),
-            vector=4,
-            edges=True,
-            pairs=inputs[0].element_size() == 2,
-            barrier=False,
-            keep_terms=keep_terms and op.finish_terms is not None,
-            depth=depth,
-            wait=False,
-            backoff=0,
-            publish=True,
-            write=True,
-            words=128,
-            polls=1,
-        )
-        launches = (how,)
-        if two_launches:
-            launches = how._replace(write=False), how._replace(publish=False)
-        for part in launches:
-            split_rows_kernel[(3 if depth else n_rows * n_chunks,)](
-                inputs,
-                outs,
-                words,
-                row_strides(inputs),
-                row_strides(outs),
-                n_rows,
-                n_cols,
-                n_chunks,
-                chunk_cols,
-                0,
-                op,
-                part,
-            )
-
-    return launch
-
-
-def triples(inputs: Inputs, outs: Inputs, op: Operation) -> tuple[tuple, tuple]:
-    """Strides along (outer, column, inner) of the inputs and of the results."""
-
-    def of(x: torch.Tensor) -> tuple[int, int, int]:
-        return x.stride() if x.dim() == 3 else (x.stride(0), 0, x.stride(1))
-
-    return tuple(map(of, inputs)), tuple(map(of, outs))
-
-
-def groups_of_columns(x: torch.Tensor) -> int:
-    return x.shape[0] * triton.cdiv(x.shape[2], BLOCK_INNER)
-
-
-def strided(op: Operation, inputs: Inputs, outs: Inputs) -> None:
-    _, n_cols, n_inner = inputs[0].shape
-    how = StridedTile(
-        block_cols=triton.next_power_of_2(n_cols),
-        block_inner=BLOCK_INNER,
-        vector=1,
-        barrier=False,
-        wide_index=False,
-    )
-    strided_kernel[(groups_of_columns(inputs[0]),)](
-        inputs, outs, *triples(inputs, outs, op), n_cols, n_inner, op, how
-    )
-
-
-def split_strided(op: Operation, inputs: Inputs, outs: Inputs, words: torch.Tensor) -> None:
-    _, n_cols, n_inner = inputs[0].shape
-    how = SplitStrided(
-        block_cols=32,
-        block_inner=BLOCK_INNER,
-        vector=1,
-        barrier=False,
-        wide_index=False,
-        wait=False,
-        chunks=4,
-        polls=1,
-    )
-    n_chunks = triton.cdiv(n_cols, how.block_cols)
-    programs = groups_of_columns(inputs[0]) * n_chunks
-    split_strided_kernel[(programs,)](
-        inputs, outs, words, *triples(inputs, outs, op), n_cols, n_inner, n_chunks, 0, op, how
-    )
-
-
-def two_pass(*, n_chunks: int):
-    """Tiles of 16 elements, in one launch, or in two that cut the dimension into chunks."""
-
-    def launch(op: Operation, inputs: Inputs, outs: Inputs, words: torch.Tensor) -> None:
-        _, n_cols, n_inner = inputs[0].shape
-        how = TwoPass(
-            block_cols=16,
-            block_inner=BLOCK_INNER,
-            vector=1,
-            wide_index=False,
-            publish=True,
-            write=True,
-        )
-        programs = groups_of_columns(inputs[0]) * n_chunks
-        launches = (how,)
-        if n_chunks > 1:
-            launches = how._replace(write=False), how._replace(publish=False)
-        for part in launches:
-            two_pass_kernel[(programs,)](
-                inputs,
-                outs,
-                words,
-                *triples(inputs, outs, op),
-                n_cols,
-                n_inner,
-                n_chunks,
-                triton.cdiv(n_cols, n_chunks),
-                op,
-                part,
-            )
-
-    return launch
-
-
-COLUMNS = (2, 77, 5)
-
-GEOMETRIES = (
-    Geometry("packed_rows", "tile", tile(vector=1, edges=False)),
-    Geometry("aligned_rows", "tile", tile(vector=4, edges=True)),
-    *(
-        Geometry(label, "split_rows", split_rows(**how), dtypes=(dtype,), n_words=3 * 4)
-        for label, dtype, how in (
-            ("split_rows-depth-0", torch.float16, {"depth": 0}),
-            ("split_rows-depth-1", torch.float32, {"depth": 1}),
-            ("split_rows-depth-2", torch.float32, {"depth": 2}),
-            ("split_rows-keep-terms", torch.float32, {"depth": 1, "keep_terms": True}),
-            ("split_rows-two-launches", torch.float32, {"two_launches": True}),
-        )
-    ),
-    Geometry("strided", "strided", strided, shape=COLUMNS),
-    Geometry(
-        "split_strided",
-        "split_strided",
-        split_strided,
-        shape=COLUMNS,
-        dtypes=(torch.float32,),
-        n_words=2 * 2 * 3 * BLOCK_INNER,
-    ),
-    *(
-        Geometry(
-            label,
-            "two_pass",
-            two_pass(n_chunks=n_chunks),
-            shape=COLUMNS,
-            n_words=2 * 2 * n_chunks * 2 * BLOCK_INNER,
-            zeroed=False,
-        )
-        for label, n_chunks in (("two_pass-one-launch", 1), ("two_pass-two-launches", 3))
-    ),
-)
-"""Each geometry, in each of its forms."""
+FORMS = {
+    "packed_rows": Form(packed_rows),
+    "packed_rows-tiles": Form(packed_rows, {"tiles": 3, "rows": 2}),
+    "aligned_rows": Form(aligned_rows),
+    "aligned_rows-tiles": Form(aligned_rows, {"tiles": 3, "rows": 2}),
+    "split_rows": Form(split_rows, float64=False),
+    "split_rows-pipeline": Form(split_rows, {"depth": 1}, float64=False),
+    "split_rows-two-launches": Form(split_rows, {"two_launches": True}, float64=False),
+    "strided": Form(strided),
+    "split_strided": Form(split_strided, float64=False),
+    "two_pass": Form(two_pass),
+    "two_pass-two-launches": Form(two_pass, {"two_launches": True}),
+}
+EVERY_FORM = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)

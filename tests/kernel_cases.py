@@ -12,9 +12,8 @@ import triton
 
 import probe
 from triton_softmax import arguments, composite
-from triton_softmax.config import Choice, measured
+from triton_softmax.config import measured
 from triton_softmax.operations import OPERATIONS
-from triton_softmax.plan import row_launches, strided_launches
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTERPRETED = triton.knobs.runtime.interpret
@@ -197,84 +196,6 @@ def assert_as_torch(
             assert_near(actual[i], wanted[i])
 
 
-# --- launches
-
-
-def run_rows(
-    operation: str,
-    choice: Choice,
-    inputs: tuple[torch.Tensor, ...],
-    *,
-    gap: int = 0,
-    words: torch.Tensor | None = None,
-    programs: int | None = None,
-    out_dtype: torch.dtype | None = None,
-) -> torch.Tensor:
-    """An operation on matrices by a choice of our own, launched as a plan launches it. The result
-    lies amid NaN and is NaN itself before.
-
-    Args:
-        gap: elements between rows of the result.
-        words: workspace in place of a fresh one.
-        programs: how many, whatever the choice says; more than there are tasks, for example.
-    """
-    op = OPERATIONS[operation]
-    n_rows, n_cols = inputs[0].shape
-    width = 1 if op.reduces else n_cols
-    out = matrix(n_rows, width, out_dtype or inputs[0].dtype, gap=gap).fill_(NAN)
-    strides = (*(each.stride(0) for each in inputs), out.stride(0))
-    if choice.kernel == "aligned_rows" or choice.kernel == "split_rows":
-        vector = choice.how.vector
-        in_step = strides[: op.inputs] + (() if op.reduces else strides[-1:])
-        assert len({stride % vector for stride in in_step}) == 1, "rows in step"
-    launches, workspace = row_launches(op, choice, n_rows, n_cols, strides)
-    if workspace is not None and words is None:
-        words = workspace.take(out.device)
-    for launch in launches:
-        launch.grid = programs or launch.grid
-        launch.run(inputs, (out,), *(() if words is None else (words,)))
-    return out[:, 0] if op.reduces else out
-
-
-def run_columns(
-    operation: str,
-    choice: Choice,
-    inputs: tuple[torch.Tensor, ...],
-    *,
-    out: torch.Tensor | None = None,
-    words: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """The same along the middle dimension of tensors (n_outer, n_cols, n_inner).
-
-    Args:
-        out: what to write, (n_outer, n_cols, n_inner) or (n_outer, n_inner) for an operation that
-            reduces.
-        words: workspace in place of a fresh one, whose contents are those of old memory where
-            nothing is read before it is written.
-    """
-    op = OPERATIONS[operation]
-    x = inputs[0]
-    n_outer, n_cols, n_inner = x.shape
-    if out is None:
-        shape = (n_outer, n_inner) if op.reduces else x.shape
-        out = torch.full(shape, NAN, dtype=x.dtype, device=x.device)
-    spread = [t if t.dim() == 3 else t.unsqueeze(1).expand(x.shape) for t in (*inputs, out)]
-    outer, cols, inner = zip(*(each.stride() for each in spread), strict=True)
-    launches, workspace = strided_launches(
-        op, choice, (n_outer, *outer), (n_inner, *inner), cols, n_cols
-    )
-    if workspace is not None and words is None:
-        words = workspace.take(out.device) if workspace.zeroed else used(workspace.n_words)
-    for launch in launches:
-        launch.run(inputs, (out,), *(() if words is None else (words,)))
-    return out
-
-
-def used(n_words: int) -> torch.Tensor:
-    """Words as others have left them: every summary among them is NaN."""
-    return torch.full((n_words,), -1, dtype=torch.int64, device=DEVICE)
-
-
 def assert_near(
     actual: torch.Tensor,
     expected: torch.Tensor,
@@ -341,15 +262,6 @@ def forward_kernels(x: torch.Tensor, dim: int, *, log=False, out_dtype=None, imp
     )
 
 
-def backward_kernels(
-    y: torch.Tensor, dy: torch.Tensor, dim: int, *, log=False, in_dtype=None, implementation=None
-):
-    """Likewise of `backward`."""
-    operation = "log_softmax_backward" if log else "softmax_backward"
-    plan = probe.plan_of(operation, (y, dy), dim, in_dtype, implementation)
-    return tuple(dict.fromkeys(launched(plan)))
-
-
 def kernel_name(name: str, direction: str = "forward") -> tuple[str, ...]:
     """What `forward_kernels` says of an implementation: a geometry has one kernel for both
     directions, a rung one for each, and the naive one none of ours."""
@@ -384,6 +296,11 @@ class Accesses:
         allowed = np.concatenate([self._addresses(tensor) for tensor in tensors])
         outside = np.setdiff1d(np.concatenate(self.loads), allowed)
         assert not len(outside), f"{len(outside)} reads outside of the operands"
+
+    def reads_of(self, *tensors: torch.Tensor) -> int:
+        """How often any element of these tensors was loaded."""
+        wanted = np.concatenate([self._addresses(tensor) for tensor in tensors])
+        return int(np.isin(np.concatenate(self.loads), wanted).sum())
 
     def assert_writes_once(
         self, *tensors: torch.Tensor, workspace: torch.Tensor | None = None

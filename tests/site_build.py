@@ -31,17 +31,8 @@ def build(target: Path, *, root: Path = ROOT, tool: str = "mkdocs") -> subproces
         "NO_MKDOCS_2_WARNING": "1",
         "PYTHONPATH": str(blocker),
     }
-    command = [
-        sys.executable,
-        "-m",
-        tool,
-        "build",
-        "--strict",
-        "-f",
-        str(root / "mkdocs.yml"),
-        "-d",
-        str(target),
-    ]
+    command = [sys.executable, "-m", tool, "build", "--strict"]
+    command += ["-f", str(root / "mkdocs.yml"), "-d", str(target)]
     return subprocess.run(
         command, cwd=root, env=environment, capture_output=True, text=True, timeout=300
     )
@@ -99,21 +90,7 @@ def sections(path: Path) -> dict[str, str]:
 class _CodeBlocks(HTMLParser):
     """Collect (language, classes, text) of each highlighted block outside API listings."""
 
-    VOID = {
-        "area",
-        "base",
-        "br",
-        "col",
-        "embed",
-        "hr",
-        "img",
-        "input",
-        "link",
-        "meta",
-        "source",
-        "track",
-        "wbr",
-    }
+    VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
 
     def __init__(self) -> None:
         super().__init__()

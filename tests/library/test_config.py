@@ -300,7 +300,7 @@ def test_chunks_of_invariant_calls_do_not_depend_on_the_number_of_rows(traits, n
     traits, device = traits._replace(any_order=True), Device(132, nvidia)
     longest = space.INVARIANT_TILE_COLS
     counts = of_load(LOADS, device)
-    for n_cols, itemsize in itertools.product((n for n in LENGTHS if n > 1024), (2, 4, 8)):
+    for n_cols, itemsize in itertools.product(LENGTHS, (2, 4, 8)):
         found = {choose(n_rows, n_cols, itemsize, traits, device) for n_rows in counts}
         assert len(found) == 1 or all(each.kernel in TILES for each in found)
         assert all(each.kernel in TILES for each in found) == (n_cols <= longest)
@@ -355,7 +355,7 @@ def test_a_larger_device_gets_no_fewer_programs():
 
 @quiet
 @pytest.mark.parametrize("operation", SOFTMAXES)
-@pytest.mark.parametrize("shape", [(5, 1), (5, 5), (5, 33), (5, 300), (5, 2500), (2, 40, 17)])
+@pytest.mark.parametrize("shape", [(5, 1), (5, 33), (2, 300), (2, 2500), (2, 40, 7)])
 def test_what_the_model_chooses_computes_what_is_asked(operation, shape, monkeypatch):
     """Without waiting and assembly, which a CPU has not."""
     monkeypatch.setattr(chooser, "measured_rows", chooser.modelled)
@@ -443,7 +443,7 @@ def test_loops_publish_before_they_write(op):
 @pytest.mark.parametrize("device", [Device(), H200], ids=["any", "H200"])
 def test_few_kernels_for_lengths_of_every_magnitude(device):
     """A kernel is compiled for each different constant and option."""
-    lengths = {round(2 ** (18 * i / 998)) for i in range(999)}
+    lengths = {round(2 ** (18 * i / 332)) for i in range(333)}
     for n_rows, itemsize, traits in itertools.product((1, 128, 4096), (2, 4), TRAITS.values()):
         choices = [choose(n_rows, n, itemsize, traits, device) for n in lengths]
         kernels = {(each.kernel, *each[2:4], how) for each in choices for how in each.launches}

@@ -9,10 +9,10 @@ from kernel_cases import (
     DEVICE,
     INTERPRETED,
     assert_near,
+    assert_result,
     backward,
-    backward_kernels,
     dtype_name,
-    expected_backward,
+    expected,
     expected_forward,
     forward,
     forward_kernels,
@@ -28,7 +28,6 @@ from triton_softmax.layout import collapse
 from triton_softmax.operations import OPERATIONS
 
 pytestmark = quiet
-BOTH = pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
 
 
 def tensor(*shape, dtype=torch.float32, seed=0, scale=3.0):
@@ -36,33 +35,6 @@ def tensor(*shape, dtype=torch.float32, seed=0, scale=3.0):
     return (
         (torch.randn(shape, generator=generator, dtype=torch.float64) * scale).to(dtype).to(DEVICE)
     )
-
-
-def check(x, dim, *, log=False, ran, out_dtype=None, implementation=None):
-    """Forward and backward of x along dim are right, and the named kernel computed them."""
-    function = torch.log_softmax if log else torch.softmax
-    options = {"log": log, "implementation": implementation}
-    y = forward(x, dim, out_dtype=out_dtype, **options)
-    assert forward_kernels(x, dim, out_dtype=out_dtype, **options) == kernel_name(ran)
-    assert y.shape == x.shape and y.is_contiguous() and y.dtype == (out_dtype or x.dtype)
-    wanted = function(x.to(y.dtype).double(), dim)
-    assert_near(y, wanted)
-    # the result and its gradient laid out as x is
-    y2, dy = torch.empty_like(x, dtype=y.dtype), torch.empty_like(x, dtype=y.dtype)
-    y2.copy_(wanted)
-    dy.copy_(tensor(*x.shape, seed=9, scale=1.0))
-    dx = backward(y2, dy, dim, in_dtype=x.dtype, **options)
-    assert dx.shape == x.shape and dx.is_contiguous() and dx.dtype == x.dtype
-    rows = [t.movedim(dim, -1).reshape(-1, x.shape[dim]) for t in (y2, dy, dx)]
-    exact = expected_backward(*rows[:2], log=log)
-    coarse = max((x.dtype, y.dtype), key=lambda dtype: torch.finfo(dtype).eps)
-    assert_near(
-        rows[2],
-        exact,
-        dtype=coarse,
-        atol=1e-5 if coarse == torch.float32 else 2e-3 if coarse != torch.float64 else None,
-    )
-    return y
 
 
 @pytest.mark.parametrize(
@@ -90,164 +62,140 @@ def test_collapse(shape, strides, dim, groups):
     assert collapse(shape, strides, dim) == groups
 
 
-@BOTH
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=dtype_name)
-def test_rows_that_start_on_a_vector_are_packed(dtype, log):
-    check(tensor(5, 48, dtype=dtype), 1, log=log, ran="packed_rows")
+def apart(dtype=torch.float32):
+    """Dimensions that do not join into two groups."""
+    return tensor(2, 3, 4, 5, dtype=dtype).permute(3, 1, 0, 2)[:, :2]
 
 
-@BOTH
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=dtype_name)
-def test_rows_that_start_anywhere_are_aligned(dtype, log):
-    check(tensor(5, 133, dtype=dtype), 1, log=log, ran="aligned_rows")
+# The input, dim, and the kernel that computes the result; where another reduces, that.
+CALLS = {
+    **{
+        f"{name}-{dtype_name(dtype)}": (lambda n=n, dtype=dtype: tensor(5, n, dtype=dtype), 1, name)
+        for name, n in (("packed_rows", 48), ("aligned_rows", 133))
+        for dtype in (torch.float16, torch.float32, torch.float64)
+    },
+    "rows-with-gaps": (lambda: tensor(4, 80)[:, :64], 1, "packed_rows"),
+    "one-long-row-float16": (lambda: tensor(8200, dtype=torch.float16), 0, "split_rows"),
+    "one-long-row": (lambda: tensor(1, 8200), 1, "split_rows"),
+    "float64": (lambda: tensor(1, 8192, dtype=torch.float64), 1, "packed_rows"),
+    "long-float64": (lambda: tensor(1, 8193, dtype=torch.float64), 1, "two_pass"),
+    "long-columns": (lambda: tensor(1, 2049, 3), 1, "two_pass"),
+    "columns-float16": (lambda: tensor(2, 40, 3, dtype=torch.float16), 1, "strided"),
+    # Views whose other dimensions join into two groups or fewer: no copy is made.
+    "middle": (lambda: tensor(4, 5, 6), 1, "strided"),
+    "first": (lambda: tensor(5, 4, 6), 0, "strided"),
+    "transposed": (lambda: tensor(6, 5).T, 1, "strided"),
+    "transposed-columns": (lambda: tensor(6, 5).T, 0, "strided", "packed_rows"),
+    "rows-in-another-order": (lambda: tensor(3, 4, 32).transpose(0, 1), 2, "strided"),
+    "channels-last": (
+        lambda: tensor(2, 3, 4, 8).permute(0, 3, 1, 2),
+        1,
+        "strided",
+        "packed_rows",
+    ),
+    "sliced-rows": (lambda: tensor(6, 40)[::2, :32], 1, "packed_rows"),
+    "sliced-columns": (lambda: tensor(6, 40)[:, ::2], 1, "strided"),
+    "sliced-middle": (lambda: tensor(3, 9, 6)[:, 2:8:2], 1, "strided"),
+    "sliced-start": (lambda: tensor(6, 41)[:, 1:33], 1, "packed_rows"),
+    "expanded-rows": (lambda: tensor(1, 1, 3).expand(2, 4, 3), 2, "packed_rows"),
+    "one-row": (lambda: tensor(1, 1, 33), 2, "aligned_rows", "packed_rows"),
+    "one-column": (lambda: tensor(5, 1, dtype=torch.bfloat16), 1, "packed_rows"),
+    "vector": (lambda: tensor(32), 0, "packed_rows"),
+    "strided-vector": (lambda: tensor(64)[::2], 0, "strided"),
+    "copied": (apart, 3, "packed_rows"),
+}
+OPERATION = pytest.mark.parametrize("operation", ["softmax", "log_softmax", "logsumexp"])
+
+
+def check(operation, x, dim, ran, *, out_dtype=None, implementation=None):
+    """Forward and backward of x along dim are right, and the named kernel computed the result."""
+    ways = {"dtype": out_dtype, "implementation": implementation}
+    y = probe.run(operation, (x,), dim, *ways.values())
+    kernels = launched(probe.plan_of(operation, (x,), dim, *ways.values()))
+    assert set(kernels) == set(kernel_name(ran))
+    assert y.is_contiguous() and y.dtype == (out_dtype or x.dtype)
+    assert_result(operation, y, (x.to(y.dtype),), dim)
+    dy = tensor(*y.shape, dtype=y.dtype, seed=9, scale=1.0)
+    inputs = (x, dy)
+    if operation != "logsumexp":  # the result and its gradient laid out as x is
+        wanted = expected(operation, (x.to(y.dtype),), dim)
+        inputs = [torch.empty_like(x, dtype=y.dtype).copy_(each) for each in (wanted, dy)]
+    back = f"{operation}_backward"
+    dx = probe.run(back, tuple(inputs), dim, x.dtype, implementation)
+    assert dx.shape == x.shape and dx.is_contiguous() and dx.dtype == x.dtype
+    if implementation:
+        kernels = launched(probe.plan_of(back, tuple(inputs), dim, x.dtype, implementation))
+        assert set(kernels) == set(kernel_name(ran, "backward"))
+    coarse = max((x.dtype, y.dtype), key=lambda dtype: torch.finfo(dtype).eps)
+    atol = {torch.float32: 2e-5, torch.float64: None}.get(coarse, 4e-3)
+    assert_near(dx, expected(back, tuple(inputs), dim), dtype=coarse, atol=atol)
 
 
 @pytest.mark.parametrize(
-    "dtype, log", [(torch.float16, True), (torch.float32, False)], ids=["float16-log", "float32"]
+    "call, operation",
+    [(call, "softmax") for call in CALLS]
+    + [(call, ("log_softmax", "logsumexp")[i % 2]) for i, call in enumerate(CALLS)]
+    + [(call, "logsumexp") for call in ("packed_rows-float32", "aligned_rows-float32", "copied")],
 )
-def test_one_long_row_is_split(dtype, log):
-    check(tensor(1, 8200, dtype=dtype)[0], 0, log=log, ran="split_rows")
+def test_what_computes_a_call(call, operation, monkeypatch):
+    """Rows that start on a vector are packed, others aligned; long ones are split or read twice."""
+    make, dim, *ran = CALLS[call]
+    x = make()
+    if call != "copied":
+        contiguous = torch.Tensor.contiguous
+        monkeypatch.setattr(
+            torch.Tensor,
+            "contiguous",
+            lambda t: pytest.fail("copied") if t is x else contiguous(t),
+        )
+    check(operation, x, dim, ran[-1] if operation == "logsumexp" else ran[0])
 
 
-@BOTH
-def test_long_float64_rows_are_read_twice(log):
-    check(tensor(1, 8193, dtype=torch.float64), 1, log=log, ran="two_pass")
+@pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
+@pytest.mark.parametrize(
+    "call", ["transposed", "channels-last", "sliced-rows", "sliced-start", "strided-vector"]
+)
+def test_gradients_laid_out_unlike_the_result(call, log):
+    """y contiguous, dy a view: whichever kernel the two layouts together allow."""
+    make, dim, *_ = CALLS[call]
+    operation, dy = "log_softmax" if log else "softmax", make()
+    y = expected(operation, (tensor(*dy.shape, seed=5),), dim).to(dy.dtype).contiguous()
+    dx = probe.run(f"{operation}_backward", (y, dy), dim)
+    assert_near(dx, expected(f"{operation}_backward", (y, dy), dim), atol=2e-5)
 
 
 @pytest.mark.parametrize(
     "implementation", [None, "split_rows", "packed_rows", "aligned_rows", "strided"], ids=str
 )
 @pytest.mark.parametrize(
-    "in_dtype, out_dtype, log",
+    "in_dtype, out_dtype, operation",
     [
-        (torch.float16, torch.float32, False),
-        (torch.float64, torch.float32, True),
-        (torch.float32, torch.float64, False),
+        (torch.float16, torch.float32, "softmax"),
+        (torch.float64, torch.float32, "log_softmax"),
+        (torch.float32, torch.float64, "softmax"),
     ],
     ids=str,
 )
-def test_out_dtype(in_dtype, out_dtype, log, implementation):
+def test_out_dtype(in_dtype, out_dtype, operation, implementation):
     """As when half-precision logits are summed in float32: rows of both widths in one kernel."""
-    x = tensor(1, 1030, dtype=in_dtype)
+    x, ways = tensor(1, 1030, dtype=in_dtype), {"implementation": implementation}
     if implementation == "split_rows" and out_dtype == torch.float64:
         with pytest.raises(ValueError, match="does not take float64"):
-            forward(x, 1, log=log, out_dtype=out_dtype, implementation=implementation)
+            check(operation, x, 1, "split_rows", out_dtype=out_dtype, **ways)
         return
     ran = implementation or "packed_rows"  # a single row of this length has no edges
     if implementation == "strided" and out_dtype == torch.float64:
         ran = "two_pass"
-    check(x, 1, log=log, out_dtype=out_dtype, implementation=implementation, ran=ran)
+    check(operation, x, 1, ran, out_dtype=out_dtype, **ways)
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_every_implementation_by_name(implementation):
-    x, dy = tensor(2, 1, 5), tensor(2, 1, 5, seed=1)
+    """Along any dimension; what a kernel cannot take as it lies is copied."""
     for dim in (0, 2):
-        options = {"implementation": implementation}
-        y = forward(x, dim, **options)
-        assert forward_kernels(x, dim, **options) == kernel_name(implementation)
-        assert_near(y, torch.softmax(x.double(), dim))
-        dx = backward(y, dy, dim, **options)
-        assert backward_kernels(y, dy, dim, **options) == kernel_name(implementation, "backward")
-        flat = [t.movedim(dim, -1).flatten(0, 1) for t in (y, dy, dx)]
-        assert_near(flat[2], expected_backward(*flat[:2]), atol=1e-5)
-
-
-# Views whose other dimensions join into two groups or fewer: no copy is made.
-VIEWS = {
-    "middle": (lambda: tensor(4, 5, 6), 1, "strided"),
-    "first": (lambda: tensor(5, 4, 6), 0, "strided"),
-    "transposed": (lambda: tensor(6, 5).T, 1, "strided"),
-    "transposed-columns": (lambda: tensor(6, 5).T, 0, "strided"),
-    "rows-in-another-order": (lambda: tensor(3, 4, 32).transpose(0, 1), 2, "strided"),
-    "channels-last": (lambda: tensor(2, 3, 4, 8).permute(0, 3, 1, 2), 1, "strided"),
-    "sliced-rows": (lambda: tensor(6, 40)[::2, :32], 1, "packed_rows"),
-    "sliced-columns": (lambda: tensor(6, 40)[:, ::2], 1, "strided"),
-    "sliced-middle": (lambda: tensor(3, 9, 6)[:, 2:8:2], 1, "strided"),
-    "sliced-start": (lambda: tensor(6, 41)[:, 1:33], 1, "packed_rows"),
-    "one-row": (lambda: tensor(1, 1, 33), 2, "aligned_rows"),
-    "one-column": (lambda: tensor(5, 1), 1, "packed_rows"),
-    "vector": (lambda: tensor(32), 0, "packed_rows"),
-    "strided-vector": (lambda: tensor(64)[::2], 0, "strided"),
-}
-
-
-EVERY_VIEW = pytest.mark.parametrize(
-    "view, log", [(view, i % 2 > 0) for i, view in enumerate(VIEWS)], ids=str
-)
-
-
-@EVERY_VIEW
-def test_views_without_a_copy(view, log, monkeypatch):
-    make, dim, ran = VIEWS[view]
-    x = make()
-    monkeypatch.setattr(torch.Tensor, "contiguous", lambda *_: pytest.fail("copied"))
-    y = forward(x, dim, log=log)
-    assert forward_kernels(x, dim, log=log) == kernel_name(ran)
-    assert_near(y, (torch.log_softmax if log else torch.softmax)(x.double(), dim))
-
-
-@EVERY_VIEW
-def test_gradients_laid_out_unlike_the_result(view, log):
-    """y contiguous, dy a view: whichever kernel the two layouts together allow."""
-    make, dim, _ = VIEWS[view]
-    dy = make()
-    y = torch.empty(dy.shape, device=DEVICE)
-    y.copy_((torch.log_softmax if log else torch.softmax)(tensor(*dy.shape, seed=5).double(), dim))
-    dx = backward(y, dy, dim, log=log)
-    flat = [t.movedim(dim, -1).reshape(-1, t.shape[dim]) for t in (y, dy, dx)]
-    assert_near(flat[2], expected_backward(*flat[:2], log=log), atol=2e-5)
-
-
-@pytest.mark.parametrize(
-    "shape, log", [((1, 1, 1), False), ((2, 1, 8), True), ((1, 3, 1), False)], ids=str
-)
-def test_expanded(shape, log):
-    x = tensor(*shape).expand(2, 3, 8)
-    dy = tensor(*shape, seed=3, scale=1.0).expand(2, 3, 8)
-    for dim in range(3):
-        y = forward(x, dim, log=log)
-        assert_near(y, (torch.log_softmax if log else torch.softmax)(x.double(), dim))
-        dx = backward(y, dy, dim, log=log)
-        flat = [t.movedim(dim, -1).flatten(0, 1) for t in (y, dy, dx)]
-        assert_near(flat[2], expected_backward(*flat[:2], log=log), atol=2e-5)
-
-
-def test_a_gradient_of_ones():
-    """sum().backward() hands one expanded number to the kernel: all strides zero, and nothing to
-    copy."""
-    y = torch.softmax(tensor(4, 48), 1)
-    dx = backward(y, torch.ones((), device=DEVICE).expand(4, 48), 1)
-    assert_near(dx, torch.zeros(4, 48, device=DEVICE), atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "implementation, log", [(None, False), ("strided", True), ("packed_rows", False)], ids=str
-)
-def test_three_groups_are_copied(implementation, log):
-    x = tensor(2, 3, 4, 5).permute(3, 1, 0, 2)[:, :2]
-    assert len(collapse(x.shape, [x.stride()], 3)) == 3
-    options = {"log": log, "implementation": implementation}
-    y = forward(x, 3, **options)
-    ran = kernel_name(implementation or "packed_rows")
-    assert forward_kernels(x, 3, **options) == ran
-    assert_near(y, (torch.log_softmax if log else torch.softmax)(x.double(), 3))
-    assert y.is_contiguous()
-    dx = backward(y, x, 3, **options)
-    ran = kernel_name(implementation or "packed_rows", "backward")
-    assert backward_kernels(y, x, 3, **options) == ran
-    assert_near(
-        dx.flatten(0, 2), expected_backward(y.flatten(0, 2), x.flatten(0, 2), log=log), atol=2e-5
-    )
-
-
-@pytest.mark.parametrize("implementation", ["packed_rows", "aligned_rows", "split_rows"])
-def test_rows_by_name_along_another_dimension_are_copied(implementation):
-    x = tensor(2, 33, 2)
-    y = forward(x, 1, implementation=implementation)
-    assert forward_kernels(x, 1, implementation=implementation) == kernel_name(implementation)
-    assert y.is_contiguous() and y.shape == x.shape
-    assert_near(y, torch.softmax(x.double(), 1))
+        check("softmax", tensor(2, 1, 5), dim, implementation, implementation=implementation)
+    for operation, x, dim in (("softmax", tensor(2, 33, 2), 1), ("log_softmax", apart(), 3)):
+        check(operation, x, dim, implementation, implementation=implementation)
 
 
 def test_plans_are_made_once(monkeypatch):
@@ -342,64 +290,7 @@ def test_poisoned_surroundings(shape, implementation, log, monkeypatch):
         accesses.assert_writes_once(dx)
 
 
-def check_logsumexp(x, dim, *, ran, back=None):
-    """Log-sum-exp of x along dim and its gradient are right, and the named kernels launched."""
-    lse = probe.run("logsumexp", (x,), dim)
-    assert launched(probe.plan_of("logsumexp", (x,), dim)) == ran
-    assert lse.is_contiguous() and lse.dtype == x.dtype
-    assert_near(lse, torch.logsumexp(x.double(), dim))
-    dlse = tensor(*lse.shape, seed=7, scale=1.0).to(x.dtype)
-    dx = probe.run("logsumexp_backward", (x, dlse), dim)
-    plan_back = probe.plan_of("logsumexp_backward", (x, dlse), dim)
-    assert launched(plan_back) == (back or ran)
-    assert dx.is_contiguous() and dx.shape == x.shape and dx.dtype == x.dtype
-    assert_near(dx, dlse.double().unsqueeze(dim) * torch.softmax(x.double(), dim), atol=1e-5)
-
-
-def test_logsumexp_along_every_dimension():
-    x = tensor(2, 4, 3)
-    views = {
-        "contiguous": (x, ("strided", "strided", "packed_rows")),
-        "transposed": (x.transpose(0, 2), ("strided",) * 3),
-        "sliced": (x[:, ::2], ("strided", "strided", "packed_rows")),
-        "expanded-rows": (x[:1, :1].expand(2, 4, 3), ("strided", "strided", "packed_rows")),
-    }
-    # The rows of the gradient are contiguous, and so out of step with these inputs.
-    otherwise = {("sliced", 2): "packed_rows", ("expanded-rows", 2): "packed_rows"}
-    for label, (view, names) in views.items():
-        for dim, name in enumerate(names):
-            back = kernel_name(otherwise.get((label, dim), name))
-            check_logsumexp(view, dim, ran=kernel_name(name), back=back)
-
-
-LOGSUMEXP = {
-    # shape, dtype, dim: kernels
-    "packed": ((4, 64), torch.float32, 1, kernel_name("packed_rows")),
-    "aligned": ((4, 133), torch.float16, 1, kernel_name("aligned_rows")),
-    "scalar-rows": ((5, 1), torch.bfloat16, 1, kernel_name("packed_rows")),
-    "split": ((1, 8200), torch.float32, 1, kernel_name("split_rows") * 2),
-    "float64": ((3, 8192), torch.float64, 1, kernel_name("packed_rows")),
-    "float64-loops": ((2, 8193), torch.float64, 1, kernel_name("two_pass") * 2),
-    "strided": ((2, 40, 3), torch.float16, 1, kernel_name("strided")),
-    "strided-loops": ((2, 2049, 3), torch.float32, 1, kernel_name("two_pass") * 2),
-}
-
-
-@pytest.mark.parametrize("case", LOGSUMEXP)
-def test_logsumexp_of_every_length_and_dtype(case):
-    shape, dtype, dim, ran = LOGSUMEXP[case]
-    check_logsumexp(tensor(*shape, dtype=dtype), dim, ran=ran)
-    if dim == 1 and len(shape) == 2 and shape[1] < 8192:
-        check_logsumexp(matrix(*shape, dtype, gap=16), dim, ran=ran)
-
-
-def test_logsumexp_of_three_groups_is_copied():
-    x = tensor(2, 3, 4, 5).permute(3, 1, 0, 2)[:, :2]
-    check_logsumexp(x, 3, ran=kernel_name("packed_rows"))
-    assert probe.plan_of("logsumexp", (x,), 3).what == "copy"
-
-
-@pytest.mark.parametrize("operation", ["softmax", "log_softmax", "logsumexp"])
+@OPERATION
 @pytest.mark.parametrize("n_cols, vector", [(1024, 4), (1023, 4), (8200, 4), (8201, 4)])
 def test_a_single_row_is_moved_in_vectors(operation, n_cols, vector):
     """It is in step with its result, whatever its length; but from 1,025 to 8,192 columns edges

@@ -29,7 +29,7 @@ def geometry(request, monkeypatch):
     if request.param != "whole":
         small_tiles(monkeypatch, 16, rows=2)
     probe.forget()
-    yield
+    yield request.param
     probe.forget()
 
 
@@ -136,18 +136,19 @@ def test_ignored_rows_have_no_gradient_whatever_they_hold():
 
 
 @pytest.mark.parametrize(
-    "tokens, entropy, in_place",
+    "tokens, entropy, in_place, temperatures",
     [
-        ("one", False, False),
-        ("one", True, True),
-        ("several", False, True),
-        ("several", True, False),
-        ("none", True, True),
+        ("one", False, False, (1.0, "rows")),
+        ("one", True, True, ("rows", 0.7)),
+        ("several", False, True, (0.7, "one")),
+        ("several", True, False, ("one", 1.0)),
+        ("none", True, True, ("rows", 0.7)),
+        ("several", True, True, ("one", "rows")),
     ],
 )
-@pytest.mark.parametrize("temperature", [1.0, 0.7, "rows", "one"], ids=str)
-def test_tokens_and_temperatures(temperature, tokens, entropy, in_place, geometry):
+def test_tokens_and_temperatures(tokens, entropy, in_place, temperatures, geometry):
     """Values and gradients, against PyTorch's operators in float64."""
+    temperature = temperatures[geometry == "chunks"]
     x = tensor(2, 2, 19)
     index = torch.tensor([[[3, 0, 3], [1, 2, 18]]], device=DEVICE).expand(2, -1, -1)
     several = index if tokens == "several" else index[..., 2:]
@@ -209,8 +210,8 @@ def test_tokens_in_place_and_twice():
 
 
 CORNERS = [
-    {"softcap": 3.0, "scale": 0.5},
-    {"label_smoothing": 0.2, "weight": True},
+    {"softcap": 3.0, "scale": 0.5, "label_smoothing": 0.1, "bias": True},
+    {"label_smoothing": 0.2, "weight": True, "reduction": "none", "bias": True},
     {"weight": True, "z_loss": 0.1, "softcap": 3.0},
     {"weight": True, "z_loss": 0.1, "compiled": True},
 ]
@@ -220,19 +221,21 @@ CORNERS = [
 def test_a_linear_layer_with_everything(options):
     options = dict(options)
     compiled = options.pop("compiled", False)
-    x, w = tensor(5, 3), tensor(7, 3, seed=1)
-    target = classes(5, n=7)
+    x, w = tensor(2, 3, 3), tensor(7, 3, seed=1)
+    leaves = (x, w, tensor(7, seed=2)) if options.pop("bias", False) else (x, w)
+    target = classes(2, 3, n=7)
     if "weight" in options:
         options["weight"] = torch.linspace(0.5, 2, 7, dtype=x.dtype, device=DEVICE)
-    wanted = cross_entropy(x @ w.T, target, **options)
+    wanted = cross_entropy(functional.linear(*leaves).movedim(-1, 1), target, **options)
 
-    def call(x, w):
-        return linear_cross_entropy(x, w, target, chunk_size=2, **options)
+    def call(x, w, bias=None):
+        return linear_cross_entropy(x, w, target, linear_bias=bias, chunk_size=4, **options)
 
-    ours = (torch.compile(call, backend="eager") if compiled else call)(x, w)
+    ours = (torch.compile(call, backend="eager") if compiled else call)(*leaves)
     torch.testing.assert_close(ours, wanted)
+    along = torch.rand(wanted.shape, dtype=x.dtype, device=DEVICE)
     torch.testing.assert_close(
-        torch.autograd.grad(ours, (x, w)), torch.autograd.grad(wanted, (x, w))
+        *(torch.autograd.grad(each, leaves, along) for each in (ours, wanted))
     )
 
 

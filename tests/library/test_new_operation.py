@@ -13,25 +13,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from geometries import GEOMETRIES
-from kernel_cases import DEVICE, assert_near, dtype_name, quiet
+from geometries import EVERY_FORM, FORMS
+from kernel_cases import DEVICE, assert_near, matrix, quiet
 from power_softmax import LOG_BASE, POWER_SOFTMAX, POWER_SOFTMAX_VJP
 from triton_softmax import plan
 from triton_softmax.arguments import Modifiers
 from triton_softmax.operations.softmax import SOFTMAX_VJP
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src/triton_softmax"
-CASES = [
-    pytest.param(geometry, dtype, id=f"{geometry.label}-{dtype_name(dtype)}")
-    for geometry in GEOMETRIES
-    for dtype in geometry.dtypes
-]
-
-
-def draw(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    values = torch.randn(shape, generator=generator, dtype=torch.float64)
-    return values.to(dtype).to(DEVICE)
 
 
 def test_every_geometry_takes_part():
@@ -45,41 +34,33 @@ def test_every_geometry_takes_part():
     geometries.remove("masked_rows")  # which has a test of its own
     launched = {kernel.__name__ for kernel in plan.GEOMETRIES.values()}
     assert {f"{name}_kernel" for name in geometries} == launched
-    assert geometries == {geometry.kernel for geometry in GEOMETRIES}
+    assert {form.choose.__name__ for form in FORMS.values()} == set(plan.GEOMETRIES)
 
 
 @quiet
-@pytest.mark.parametrize(("geometry", "dtype"), CASES)
-def test_a_new_operation_runs_on_every_geometry(geometry, dtype):
-    x = 3 * draw(geometry.shape, dtype, seed=0)
-    x[0, :50] = float("-inf")  # whole chunks of nothing, and whole tiles
-    powers = 10 ** (x.double() - x.double().amax(dim=1, keepdim=True))
-    expected = powers / powers.sum(dim=1, keepdim=True)
-    assert_near(geometry(POWER_SOFTMAX, x), expected, dtype=dtype)
+@EVERY_FORM
+def test_a_new_operation_runs_on_every_geometry(form):
+    """And so does its gradient."""
+    x, dy = matrix(2, 43, torch.float32), matrix(2, 43, torch.float32, scale=1.0, seed=1)
+    x[0, :20] = float("-inf")  # a whole chunk of nothing, and a whole tile
+    exact = x.double().requires_grad_()
+    y = torch.softmax(exact * LOG_BASE.value, dim=1)
+    assert_near(form(POWER_SOFTMAX, form.lay_out((x,))), y.detach())
+    (expected,) = torch.autograd.grad(y, exact, dy.double())
+    actual = form(POWER_SOFTMAX_VJP, form.lay_out((y.detach().float(), dy)))
+    assert_near(actual, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("n_cols", [50, 9000])
 def test_it_takes_maps(n_cols):
     """Scaled, and masked but for the first elements; in one tile, and along a row."""
-    x = 3 * draw((5, n_cols), torch.float32, seed=0)
+    x = matrix(5, n_cols, torch.float32)
     where = torch.arange(n_cols, device=DEVICE) < 40
     way = Modifiers(scale=0.5, where=where)
     (y,) = plan.run_modified(POWER_SOFTMAX, (x,), (), way, 1, torch.float32)
     expected = torch.softmax(0.5 * x[:, :40].double() * LOG_BASE.value, dim=1)
     assert_near(y[:, :40], expected, dtype=torch.float32)
     assert not y[:, 40:].any()
-
-
-@pytest.mark.parametrize(("geometry", "dtype"), CASES)
-def test_so_does_its_gradient(geometry, dtype):
-    x = draw(geometry.shape, torch.float64, seed=0).requires_grad_()
-    dy = draw(geometry.shape, dtype, seed=1)
-    y = torch.softmax(x * LOG_BASE.value, dim=1)
-    given = y.detach().to(dtype)
-    (expected,) = torch.autograd.grad(y, x, dy.double())
-    tolerance = {torch.float16: 2e-3, torch.float32: 1e-6, torch.float64: 1e-13}[dtype]
-    actual = geometry(POWER_SOFTMAX_VJP, given, dy)
-    assert_near(actual, expected, dtype=dtype, atol=tolerance)
 
 
 # --- the compiler's cache -------------------------------------------------------------------------

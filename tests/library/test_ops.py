@@ -50,8 +50,15 @@ def cases(name, *shape, dim=-1):
     return (forward, (x, dim)), (backward, (dy, y, dim, torch.float64))
 
 
-@pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.parametrize("shape, dim", [((2, 3), -1), ((3, 2), 0), ((3,), 0), ((), -1)], ids=str)
+@pytest.mark.parametrize(
+    "name, shape, dim",
+    [
+        *(("softmax", (2, 3), -1), ("softmax", (3,), 0)),
+        *(("log_softmax", (3, 2), 0), ("log_softmax", (), -1)),
+        *(("logsumexp", (2, 3), -1), ("logsumexp", (3, 2), 0)),
+    ],
+    ids=str,
+)
 def test_opcheck(name, shape, dim):
     for op, given in cases(name, *shape, dim=dim):
         torch.library.opcheck(op, given)
@@ -67,8 +74,7 @@ def test_opcheck_with_every_argument(name):
     torch.library.opcheck(backward, (dy, y, 1, torch.float32, None))
 
 
-@pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("name, dim", [("softmax", 0), ("log_softmax", 1), ("logsumexp", 0)])
 def test_every_operator_passes_gradcheck_in_both_modes(name, dim):
     for op, (*tensors, last) in (
         (op, [a for a in given]) for op, given in cases(name, 2, 2, dim=dim)
@@ -132,11 +138,10 @@ def test_transforms_compose_with_vmap(ours, theirs):
         torch.testing.assert_close(transform(scalar(ours))(x), transform(scalar(theirs))(x))
 
 
-@pairs
 @pytest.mark.parametrize("in_dim", [0, 1, -1])
 @pytest.mark.parametrize("dim", [0, -1, 1, -2])
-def test_vmap_shifts_the_dimension(ours, theirs, in_dim, dim):
-    x = random(3, 2, 2)
+def test_vmap_shifts_the_dimension(in_dim, dim):
+    x, (ours, theirs) = random(3, 2, 2), [*PAIRS.values()][(in_dim + dim) % 3]
     torch.testing.assert_close(
         vmap(lambda x: ours(x, dim), in_dim)(x), vmap(lambda x: theirs(x, dim), in_dim)(x)
     )
@@ -274,13 +279,8 @@ def test_compile_keeps_one_graph_for_changing_shapes():
 @pairs
 def test_compile_of_transforms(ours, theirs):
     x = random(2, 3)
-    for transform in (
-        lambda f: vmap(grad(f)),
-        lambda f: vmap(jacrev(grad(f))),
-    ):  # PyTorch cannot compile a hessian
-        torch.testing.assert_close(
-            compiled(transform(scalar(ours)))(x), transform(scalar(theirs))(x)
-        )
+    f, g = (vmap(jacrev(grad(scalar(each)))) for each in (ours, theirs))  # no hessian compiles
+    torch.testing.assert_close(compiled(f)(x), g(x))
 
 
 def test_compile_reports_bad_input():

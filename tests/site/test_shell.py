@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from site_build import ROOT, pages
+from site_build import ROOT
 from softmax_site.benchmarks import data as measured
 from softmax_site.benchmarks import quoted
 from softmax_site.figures import front, share
@@ -23,28 +23,8 @@ ADDRESS = "https://example.org/docs/softmax/"
 MOST_BYTES = {"share-light.svg": 16_000, "share-dark.svg": 16_000, "social.png": 120_000}
 
 
-def meta_of(page: Path) -> dict:
-    """The front matter of a page."""
-    found = re.match(r"---\n(.*?)\n---\n", page.read_text("utf8"), re.S)
-    return yaml.safe_load(found[1]) if found else {}
-
-
 def read(site: Path, page: str) -> str:
     return (site / page).read_text("utf8")
-
-
-def test_every_page_has_a_description_of_its_own():
-    """One plain sentence in its front matter, and no two alike."""
-    found: dict[str, list[str]] = {}
-    for page in pages():
-        name = page.relative_to(ROOT / "docs").as_posix()
-        found.setdefault((meta_of(page).get("description") or "").strip(), []).append(name)
-    missing = found.pop("", [])
-    assert not missing, f"no `description:` in the front matter of {', '.join(missing)}"
-    shared = [names for names in found.values() if len(names) > 1]
-    assert not shared, f"the same description on {shared}"
-    long = {names[0]: len(text) for text, names in found.items() if not 40 <= len(text) <= 200}
-    assert not long, f"a description has 40 to 200 characters: {long}"
 
 
 def test_a_page_says_what_it_is(site):

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-import geometries
-from geometries import GEOMETRIES
+from geometries import FORMS
 from kernel_cases import INF, INTERPRETED, NAN, quiet
 from softmax_playground import small_triton
 from softmax_playground.kernel_source import needed
@@ -24,6 +23,7 @@ from softmax_tutorial import (
     three_loops,
     two_loops,
 )
+from triton_softmax import plan
 from triton_softmax.operations import (
     LOSSES,
     OPERATIONS,
@@ -102,7 +102,7 @@ class Both:
     def __getitem__(self, grid):
         def launch(*arguments, **constants):
             copies = [small(each) for each in arguments]
-            named = {name: small(each) for name, each in constants.items()}
+            named = {name: small(constants[name]) for name in constants if name.isupper()}
             self.kernel[grid](*arguments, **constants)
             self.small[grid](*copies, **named)
             assert_same(arguments, copies)
@@ -194,56 +194,50 @@ def test_rungs(rung, x, log, monkeypatch):
 
 # Every operation where a page can run it, and one each way where programs exchange words.
 CASES = [
-    pytest.param(geometry, operation, id=f"{geometry.label}-{operation}")
-    for geometry in GEOMETRIES
+    pytest.param(form, operation, id=f"{label}-{operation}")
+    for label, form in FORMS.items()
     for operation in OPERATIONS
-    if not geometry.n_words or operation.startswith("softmax")
+    if not form.exchanges or operation in ("softmax", "softmax_backward")
 ]
 
 
-@pytest.mark.parametrize("geometry, operation", CASES)
-def test_geometries(geometry, operation, monkeypatch):
-    name = f"{geometry.kernel}_kernel"
-    both = Both(getattr(geometries, name))
-    monkeypatch.setattr(geometries, name, both)
+@pytest.fixture
+def both(monkeypatch) -> dict[str, Both]:
+    """Every geometry's kernel and the small Triton's, launched at once."""
+    made = {name: Both(kernel) for name, kernel in plan.GEOMETRIES.items()}
+    for name, each in made.items():
+        monkeypatch.setitem(plan.GEOMETRIES, name, each)
+    yield made
+    assert any(each.launches for each in made.values())
+
+
+@pytest.mark.parametrize("form, operation", CASES)
+def test_geometries(form, operation, both):
     op = OPERATIONS[operation]
-    shape = geometry.shape
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    x = torch.randn(2, 43, generator=torch.Generator().manual_seed(1))
     x.view(-1)[::11] = -INF if op.shifted else 0.0
-    inputs = [x, torch.randn(shape)][: op.inputs]
-    if op.numbers:
-        inputs.append(torch.randn(shape).select(geometry.dim, 0).contiguous())
-    geometry(op, *inputs)
-    assert both.launches
+    inputs = (x, torch.randn(2, 43))[: op.inputs] + (torch.randn(2),) * op.numbers
+    form(operation, form.lay_out(inputs))
 
 
 @pytest.mark.parametrize("operation", [name for name in LOSSES if "rank" not in name])
 @pytest.mark.parametrize("label", ["packed_rows", "split_rows-two-launches", "strided"])
-def test_losses(label, operation, monkeypatch):
+def test_losses(label, operation, both):
     """Numbers of the row go in and come out, and a target that is none is among them."""
-    (geometry,) = [each for each in GEOMETRIES if each.label == label]
-    name = f"{geometry.kernel}_kernel"
-    both = Both(getattr(geometries, name))
-    monkeypatch.setattr(geometries, name, both)
-    op, n_cols = LOSSES[operation], geometry.shape[geometry.dim]
-    x = 4 * torch.randn(geometry.shape, generator=torch.Generator().manual_seed(1))
-    of_rows = x.select(geometry.dim, 0).shape
-    numbers = [torch.randint(-1, n_cols, of_rows), *torch.rand(5, *of_rows)][: op.numbers]
+    op, form = LOSSES[operation], FORMS[label]
+    x = 4 * torch.randn(2, 43, generator=torch.Generator().manual_seed(1))
+    numbers = [torch.tensor([-1, 42]), *torch.rand(5, 2)][: op.numbers]
     outs = [torch.full_like(x, NAN)] * (not op.reduces)
-    outs += [torch.full(of_rows, NAN) for _ in range(op.row_results)]
-    words = [each.repeat(1 + op.sums) for each in geometry.workspace()]
-    geometry.launch(op, (x, *numbers), tuple(outs), *words)
-    assert both.launches and not any(out.isnan().any() for out in outs)
+    outs += [torch.full((2,), NAN) for _ in range(op.row_results)]
+    outs = form.lay_out(tuple(outs))
+    form.launch(op, form.lay_out((x, *numbers)), outs)
+    assert not any(out.isnan().any() for out in outs)
 
 
-def test_sums_in_any_order(monkeypatch):
-    both = Both(geometries.tile_kernel)
-    monkeypatch.setattr(geometries, "tile_kernel", both)
+def test_sums_in_any_order(both):
     for operation in ("softmax", "log_softmax_backward"):
         op = in_any_order(OPERATIONS[operation])
-        inputs = [torch.randn(3, 77), torch.randn(3, 77)][: op.inputs]
-        GEOMETRIES[0](op, *inputs)
-    assert both.launches == 2
+        FORMS["packed_rows"](op, (torch.randn(2, 43), torch.randn(2, 43))[: op.inputs])
 
 
 def test_attention(monkeypatch):

@@ -1,8 +1,9 @@
 """What holds for every rung: the right answer at every border, for every dtype, whatever surrounds
-the rows."""
+the rows; and what is particular to one."""
 
 import pytest
 import torch
+import triton
 
 from kernel_cases import (
     DEVICE,
@@ -211,3 +212,113 @@ def test_different_shapes_are_refused(rung):
         module.softmax_backward(
             torch.zeros(2, 3, device=DEVICE), torch.zeros(2, 4, device=DEVICE), **options
         )
+
+
+# --- three loops
+
+
+@pytest.mark.parametrize("block_rows, block_cols", [(1, 64), (2, 8), (16, 64)])
+def test_any_tile(block_rows, block_cols):
+    x = matrix(17, 50, torch.float32, gap=3)
+    y = three_loops.softmax_forward(x, block_rows=block_rows, block_cols=block_cols)
+    assert_near(y, expected_forward(x))
+
+
+def test_the_running_maximum_starts_at_minus_infinity():
+    """Started at 0, as the puzzle's solutions do it, this row is 0/0."""
+    x = torch.tensor([[-1000.0, -1001.0]])
+    y = three_loops.softmax_forward(x)
+    assert_near(y, torch.tensor([[0.7311, 0.2689]]), atol=5e-5)
+    assert torch.isnan(x.exp() / x.exp().sum()).all(), "m = 0"
+
+
+def test_the_backward_pass_is_that_of_two_loops():
+    assert three_loops.softmax_backward is two_loops.softmax_backward
+
+
+# --- two loops: the online recurrence over tiles, and the tuner
+
+
+@pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
+def test_rows_of_781(log):
+    """Enough rows to fill one tile and begin another."""
+    x, dy = (matrix(67, 781, torch.float32, seed=seed) for seed in (0, 1))
+    how = {"log": log, "block_rows": 64, "block_cols": 256}
+    y = two_loops.softmax_forward(x, **how)
+    assert_near(y, expected_forward(x, log=log))
+    dx = two_loops.softmax_backward(y, dy, **how)
+    assert_near(dx, expected_backward(y, dy, log=log), atol=1e-4 if log else 2e-6)
+
+
+@pytest.mark.parametrize("order", ["rising", "falling"])
+def test_the_maximum_in_every_tile_or_only_in_the_first(order):
+    x = torch.linspace(-300, 300, 300)[None, :].contiguous()
+    x = x if order == "rising" else x.flip(1).contiguous()
+    assert_near(two_loops.softmax_forward(x, block_cols=16), expected_forward(x))
+
+
+@pytest.mark.parametrize("n_cols, block_cols", [(257, 256), (4097, 1024), (4097, 8192)])
+def test_every_tile_of_the_tuner(block_cols, n_cols):
+    x = matrix(2, n_cols, torch.float32)
+    y = two_loops.softmax_forward(x, block_cols=block_cols)
+    assert_near(y, expected_forward(x))
+    assert_near(two_loops.softmax_backward(y, x, block_cols=block_cols), expected_backward(y, x))
+
+
+def test_the_tuning_space():
+    space = {(config.kwargs["BLOCK_COLS"], config.num_warps) for config in two_loops.tuning_space()}
+    lengths = (256, 512, 1024, 2048, 4096, 8192)
+    assert space == {(cols, warps) for cols in lengths for warps in (2, 4, 8, 16)}
+    assert len(two_loops.CONFIGS) == (1 if INTERPRETED else 24)
+    kernels = (
+        two_loops.softmax_forward_two_loops_kernel,
+        two_loops.softmax_backward_two_loops_kernel,
+    )
+    for kernel in kernels:
+        assert isinstance(kernel, triton.runtime.Autotuner) and kernel.keys == ["n_cols"]
+
+
+# --- a single block: the heuristic, its thresholds, and the longest row
+
+
+def test_num_warps_for_block():
+    said = {1: 4, 1024: 4, 2048: 8, 4096: 8, 8192: 16, 16384: 16, 32768: 32, 65536: 32, 1 << 20: 32}
+    assert {size: single_block.num_warps_for_block(size) for size in said} == said
+
+
+@pytest.mark.parametrize("threshold", [2048, 32768])
+@pytest.mark.parametrize("offset", [-1, 0, 1])
+def test_the_borders_of_the_heuristic(threshold, offset):
+    x = matrix(1, threshold + offset, torch.float32)
+    y = single_block.softmax_forward(x)
+    assert_near(y, expected_forward(x))
+    assert_near(single_block.softmax_backward(y, x), expected_backward(y, x))
+
+
+def test_through_a_cross_entropy():
+    """The validation of the source: forward against torch.softmax, backward through a cross-entropy
+    loss."""
+    x = matrix(64, 512, torch.float32, scale=1.0).contiguous().requires_grad_()
+    rows, target = torch.arange(64), torch.arange(64, device=DEVICE) * 8
+    torch.nn.functional.cross_entropy(x, target).backward()
+    y = single_block.softmax_forward(x.detach())
+    assert_near(y, torch.softmax(x.detach(), dim=1))
+    dy = torch.zeros_like(y)
+    dy[rows, target] = -1 / (64 * y[rows, target])
+    assert_near(single_block.softmax_backward(y, dy), x.grad, atol=1e-8)
+
+
+@pytest.mark.parametrize("n_cols", [single_block.MAX_COLS + 1, 1 << 22])
+def test_longer_rows_are_refused(n_cols):
+    x = torch.empty(1, n_cols, device=DEVICE)
+    for call in (
+        lambda: single_block.softmax_forward(x),
+        lambda: single_block.softmax_backward(x, x),
+    ):
+        with pytest.raises(ValueError, match="at most 1,048,576 columns"):
+            call()
+
+
+def test_the_longest_row():
+    x = matrix(1, single_block.MAX_COLS, torch.float32)
+    assert_near(single_block.softmax_forward(x), expected_forward(x), atol=1e-9)

@@ -13,25 +13,23 @@ import torch
 import triton
 import triton.language as tl
 
+from geometries import FORMS
 from kernel_cases import (
     DEVICE,
-    EVERY_OPERATION,
     INF,
     INTERPRETED,
     NAN,
+    OPERATIONS,
     assert_as_torch,
     assert_near,
     assert_result,
-    dtype_name,
     expected,
     hostile,
     matrix,
     operands,
     quiet,
-    run_rows,
 )
-from triton_softmax.config import Choice, space
-from triton_softmax.config.space import SplitRows
+from triton_softmax.config import space
 from triton_softmax.kernels.device.exchange import (
     _poll_assembly,
     _poll_constraints,
@@ -42,58 +40,11 @@ from triton_softmax.kernels.device.exchange import (
 from triton_softmax.operations.softmax import SOFTMAX_VJP
 
 pytestmark = quiet
-SIXTEEN = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=dtype_name)
-DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-FORWARD = ("softmax", "log_softmax", "logsumexp")
-# What a program keeps while it waits: elements, or for softmax the exponentials.
-KEPT = pytest.mark.parametrize(
-    "operation, keep_terms",
-    [*((operation, False) for operation in FORWARD), ("softmax", True)],
-    ids=[*FORWARD, "softmax-terms"],
-)
 
 
-def run(
-    operation,
-    inputs,
-    *,
-    edges=None,
-    pairs=False,
-    keep_terms=False,
-    depth=0,
-    chunk=32,
-    two_launches=False,
-    programs=None,
-    vector=None,
-    **options,
-):
-    n_rows, n_cols = inputs[0].shape
-    vector = vector or 16 // inputs[0].dtype.itemsize
-    if edges is None:
-        edges = bool(n_cols % vector or inputs[0].stride(0) % vector)
-    n_chunks = triton.cdiv(n_cols, chunk)
-    assert depth or programs is None, "at depth 0 a program for each task"
-    # On a GPU every thread needs a lane of its own to poll with.
-    words = max(triton.next_power_of_2(n_chunks), 1 if INTERPRETED else 128)
-    how = SplitRows(
-        block=triton.next_power_of_2(chunk),
-        vector=vector,
-        edges=edges,
-        pairs=pairs,
-        barrier=False,
-        keep_terms=keep_terms,
-        depth=depth,
-        wait=not INTERPRETED and not two_launches,
-        backoff=0,
-        publish=True,
-        write=True,
-        words=words,
-        polls=max(1, words // 128),
-    )
-    choice = Choice(
-        "split_rows", how, 4, n_chunks=n_chunks, chunk_cols=chunk, two_launches=two_launches
-    )
-    return run_rows(operation, choice, inputs, programs=programs, **options)
+def run(operation, inputs, **options):
+    """In chunks of 32 columns."""
+    return FORMS["split_rows"](operation, inputs, **{"chunk": 32, **options})
 
 
 def odd_operands(operation, n_rows, n_cols, dtype):
@@ -167,16 +118,24 @@ def test_no_sum_of_the_backward_pass_is_zero(total):
 # --- the row
 
 
-@EVERY_OPERATION
-@SIXTEEN
-@pytest.mark.parametrize("n_cols", [75])
-def test_pairs_change_nothing(n_cols, dtype, operation):
-    inputs = odd_operands(operation, 2, n_cols, dtype)
+def each_with(*parameters):
+    """Each operation with one of the others, in turn."""
+    return [(operation, *parameters[i % len(parameters)]) for i, operation in enumerate(OPERATIONS)]
+
+
+@pytest.mark.parametrize(
+    "operation, dtype", each_with((torch.float16,), (torch.bfloat16,)), ids=str
+)
+def test_pairs_change_nothing(operation, dtype):
+    inputs = odd_operands(operation, 2, 43, dtype)
     assert torch.equal(run(operation, inputs, pairs=True), run(operation, inputs))
 
 
-@SIXTEEN
-@pytest.mark.parametrize("operation", FORWARD)
+@pytest.mark.parametrize(
+    "operation, dtype",
+    [("softmax", torch.float16), ("log_softmax", torch.bfloat16), ("logsumexp", torch.float16)],
+    ids=str,
+)
 def test_pairs_of_special_values(operation, dtype):
     """Every element of a pair keeps its sign, its infinity, its NaN."""
     x = torch.full((6, 64), -INF, dtype=dtype)
@@ -187,98 +146,34 @@ def test_pairs_of_special_values(operation, dtype):
     assert_near(run(operation, (x,), pairs=True), expected(operation, (x,)), atol=1e-2)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
-@pytest.mark.parametrize("n_cols", [64, 75])
+# Exponentials that a program keeps while it waits, in place of the elements.
+
+
+@pytest.mark.parametrize(
+    "n_cols, dtype", [(64, torch.float16), (75, torch.bfloat16), (75, torch.float32)], ids=str
+)
 def test_exponentials_kept_instead_of_elements(n_cols, dtype):
     inputs = odd_operands("softmax", 2, n_cols, dtype)
     assert_result("softmax", run("softmax", inputs, keep_terms=True), inputs)
 
 
-@KEPT
-@pytest.mark.parametrize("place", [0, 2, 3])
-def test_minus_infinity_fills_a_chunk(place, operation, keep_terms):
-    x = matrix(2, 128, torch.float32)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_minus_infinity_fills_a_chunk(place):
+    x = matrix(2, 96, torch.float32)
     x[0, place * 32 : (place + 1) * 32] = -INF
     x[1, : place * 32] = -INF
     x[1, (place + 1) * 32 :] = -INF
-    assert_result(operation, run(operation, (x,), keep_terms=keep_terms), (x,))
+    assert_result("softmax", run("softmax", (x,), keep_terms=True), (x,))
 
 
-@KEPT
-@pytest.mark.parametrize(
-    "places",
-    [(0, 1, 2), (1, 20, 39)],
-    ids=["edge", "everywhere"],
-)
-def test_hostile_rows_as_torch(places, operation, keep_terms):
-    """In one chunk, with nothing but -inf (exponentials: zeros) in the others, or one in each; and
-    seen by all."""
-    x = hostile(41, places, fill=0.0 if keep_terms else -INF)
-    assert_as_torch(operation, run(operation, (x,), keep_terms=keep_terms), (x,))
+@pytest.mark.parametrize("places", [(0, 1, 2), (1, 20, 39)], ids=["edge", "everywhere"])
+def test_hostile_rows_as_torch(places):
+    """In one chunk, with exponentials of 0 in the other, or in both."""
+    x = hostile(41, places, fill=0.0)
+    assert_as_torch("softmax", run("softmax", (x,), keep_terms=True), (x,))
 
 
-@EVERY_OPERATION
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=dtype_name)
-@pytest.mark.parametrize("n_cols", [96, 101])
-def test_two_launches_give_the_same_bits(n_cols, dtype, operation):
-    inputs = odd_operands(operation, 1, n_cols, dtype)
-    assert torch.equal(run(operation, inputs, two_launches=True), run(operation, inputs))
-
-
-# --- partners
-
-
-@EVERY_OPERATION
-@pytest.mark.parametrize("n_cols", [101])
-@pytest.mark.parametrize("published", ["none", "first", "last", "all"])
-def test_doing_without_partners_does_not_change_a_bit(published, n_cols, operation, monkeypatch):
-    """Words that are there are believed, words that are not are computed; whoever does it, they are
-    the same."""
-    inputs = odd_operands(operation, 1, n_cols, torch.float32)
-    n_chunks = triton.cdiv(n_cols, 32)
-    words = torch.zeros(n_chunks, dtype=torch.int64, device=DEVICE)
-    result = run(operation, inputs, words=words)
-    before = words.clone()
-    assert (before != 0).all(), "all published"
-    keep = {
-        "none": slice(0, 0),
-        "first": slice(0, 1),
-        "last": slice(n_chunks - 1, None),
-        "all": slice(None),
-    }[published]
-    words.zero_()
-    words[keep] = before[keep]
-    monkeypatch.setattr(space, "MAX_POLLS", -1)
-    assert torch.equal(run(operation, inputs, words=words), result)
-    assert torch.equal(words, before)
-
-
-@pytest.mark.parametrize("operation", ["softmax", "softmax_backward", "logsumexp"])
-@pytest.mark.parametrize("programs, depth", [(1, 1), (2, 2), (7, 2)])
-def test_any_number_of_programs(programs, depth, operation):
-    """6 tasks in 2 rows: each is done once and alike, by whomever, in step or not, with words of
-    others or without."""
-    inputs = odd_operands(operation, 2, 69, torch.float32)
-    how = {"depth": depth, "programs": programs}
-    words = torch.zeros(6, dtype=torch.int64, device=DEVICE)
-    result = run(operation, inputs, words=words)
-    assert_result(operation, result, inputs)
-    assert torch.equal(run(operation, inputs, **how), result), "nothing published at first"
-    before = words.clone()
-    assert (before != 0).all(), "all published"
-    again = run(operation, inputs, **how, words=words)
-    assert torch.equal(again, result), "everything published at first"
-    assert torch.equal(words, before)
-    words[4] = 0
-    again = run(operation, inputs, **how, words=words)
-    assert torch.equal(again, result), "one word missing: half in step, half without partners"
-    assert torch.equal(words, before)
-    again = run(operation, inputs, **how, two_launches=True)
-    assert torch.equal(again, result), "two launches"
-
-
-@pytest.mark.parametrize("programs", [1, 2, 3])
-@pytest.mark.parametrize("published", [False, True], ids=["none", "all"])
+@pytest.mark.parametrize("programs, published", [(1, False), (2, True), (3, False)])
 def test_exponentials_of_the_chunk_that_is_written(published, programs):
     """With the next chunk already on its way, the maximum that goes with the exponentials is still
     the written chunk's own."""
@@ -289,6 +184,69 @@ def test_exponentials_of_the_chunk_that_is_written(published, programs):
     how = {"keep_terms": True, "depth": 1, "programs": programs}
     y = run("softmax", (x,), **how, words=words if published else None)
     assert torch.equal(y, first)
+
+
+# --- partners
+
+
+@pytest.mark.parametrize(
+    "operation, n_cols, dtype",
+    each_with((96, torch.float16), (101, torch.float32), (69, torch.float16), (64, torch.float32)),
+    ids=str,
+)
+def test_two_launches_give_the_same_bits(n_cols, dtype, operation):
+    inputs = odd_operands(operation, 1, n_cols, dtype)
+    assert torch.equal(run(operation, inputs, two_launches=True), run(operation, inputs))
+
+
+@pytest.mark.parametrize(
+    "operation, published",
+    [("softmax", ()), ("softmax", (0,)), ("softmax", (2,)), ("softmax", (0, 1, 2))]
+    + each_with(((),), ((0,),), ((2,),))[1:],
+    ids=str,
+)
+def test_doing_without_partners_does_not_change_a_bit(published, operation, monkeypatch):
+    """Words that are there are believed, words that are not are computed; whoever does it, they are
+    the same."""
+    inputs = odd_operands(operation, 1, 69, torch.float32)
+    words = torch.zeros(3, dtype=torch.int64, device=DEVICE)
+    result = run(operation, inputs, words=words)
+    before = words.clone()
+    assert (before != 0).all(), "all published"
+    for place in {0, 1, 2} - {*published}:
+        words[place] = 0
+    monkeypatch.setattr(space, "MAX_POLLS", -1)
+    assert torch.equal(run(operation, inputs, words=words), result)
+    assert torch.equal(words, before)
+
+
+@pytest.mark.parametrize(
+    "operation, programs, depth",
+    [
+        ("softmax", 1, 1),
+        ("softmax", 7, 2),
+        ("softmax_backward", 2, 2),
+        ("logsumexp", 2, 1),
+        ("logsumexp", 1, 2),
+    ],
+)
+def test_any_number_of_programs(operation, programs, depth):
+    """6 tasks in 2 rows: each is done once and alike, by whomever, in step or not, with words of
+    others or without."""
+    inputs = odd_operands(operation, 2, 69, torch.float32)
+    how = {"depth": depth, "programs": programs}
+    result = run(operation, inputs)
+    assert_result(operation, result, inputs)
+    words = torch.zeros(6, dtype=torch.int64, device=DEVICE)
+    assert torch.equal(run(operation, inputs, **how, words=words), result), "nothing published"
+    before = words.clone()
+    assert (before != 0).all(), "all published"
+    words[4] = 0
+    again = run(operation, inputs, **how, words=words)
+    assert torch.equal(again, result), "one word missing: half in step, half without partners"
+    assert torch.equal(words, before)
+    again = run(operation, inputs, **how, two_launches=True)
+    assert torch.equal(again, result), "two launches"
 
 
 def test_words_that_are_there_are_not_computed_again():

@@ -3,65 +3,32 @@ other, and in loops."""
 
 import pytest
 import torch
-import triton
 
+from geometries import FORMS
 from kernel_cases import (
     DEVICE,
     EVERY_OPERATION,
-    INTERPRETED,
     OPERATIONS,
     assert_near,
     expected,
     matrix,
     quiet,
-    run_columns,
 )
-from triton_softmax.config import Choice, space
-from triton_softmax.config.space import SplitStrided, StridedTile, TwoPass
+from triton_softmax.config import space
 
 pytestmark = quiet
-GEOMETRIES = ("whole", "split", "loops", "chunks")
-EVERY_GEOMETRY = pytest.mark.parametrize("geometry", GEOMETRIES)
+STRIDED = {label: form for label, form in FORMS.items() if form.by_columns}
+EVERY_FORM = pytest.mark.parametrize("form", STRIDED.values(), ids=STRIDED)
+ORDERS = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
 
 
-def run(
-    operation, inputs, geometry, *, inner=4, cols=8, vector=1, wide_index=False, **options
-) -> torch.Tensor:
-    """Tiles of cols × inner, or of the whole dimension; loops in one launch, or over chunks of two
-    tiles in two launches."""
-    n_cols = inputs[0].shape[1]
-    if geometry == "whole":
-        block_cols = triton.next_power_of_2(n_cols)
-        how = StridedTile(block_cols, inner, vector, barrier=False, wide_index=wide_index)
-        choice = Choice("strided", how, 4)
-    elif geometry == "split":
-        n_chunks = triton.cdiv(n_cols, cols)
-        # On a GPU every thread polls.
-        chunks = max(triton.next_power_of_2(n_chunks), 1 if INTERPRETED else 128 // inner)
-        how = SplitStrided(
-            cols,
-            inner,
-            vector,
-            barrier=False,
-            wide_index=wide_index,
-            wait=not INTERPRETED,
-            chunks=chunks,
-            polls=max(1, chunks * inner // 128),
-        )
-        choice = Choice("split_strided", how, 4, n_chunks=n_chunks)
-    else:
-        chunk_cols = 2 * cols if geometry == "chunks" else triton.cdiv(n_cols, cols) * cols
-        n_chunks = triton.cdiv(n_cols, chunk_cols)
-        how = TwoPass(cols, inner, vector, wide_index, publish=True, write=True)
-        choice = Choice(
-            "two_pass",
-            how,
-            4,
-            n_chunks=n_chunks,
-            chunk_cols=chunk_cols,
-            two_launches=n_chunks > 1,
-        )
-    return run_columns(operation, choice, inputs, **options)
+def run(operation, inputs, form, *, out=None, **options) -> torch.Tensor:
+    """Along the middle dimension of (n_outer, n_cols, n_inner)."""
+    op, x = OPERATIONS[operation], inputs[0]
+    if out is None:
+        out = torch.full_like(x[:, 0] if op.reduces else x, float("nan"))
+    form.launch(op, inputs, (out,), **options)
+    return out
 
 
 def cube(*shape, dtype=torch.float32, seed=0, scale=4.0):
@@ -84,51 +51,49 @@ def cubes(operation, *shape, dtype=torch.float32):
     return y, cube(*shape, dtype=dtype, seed=1, scale=1.0)
 
 
-@pytest.mark.parametrize("operation", ["softmax", "softmax_backward", "logsumexp"])
-@EVERY_GEOMETRY
-def test_every_order_of_dimensions(geometry, operation):
+@pytest.mark.parametrize(
+    "operation, orders",
+    [("softmax", ORDERS[:2]), ("softmax_backward", ORDERS[2:4]), ("logsumexp", ORDERS[4:])],
+    ids=str,
+)
+@EVERY_FORM
+def test_every_order_of_dimensions(form, operation, orders):
     """With a stride of 0 in dy, and a result in the same order."""
     storage = cube(2, 3, 5)
-    for order in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)):
+    for order in orders:
         x = storage.permute(order)
         out = torch.empty_like(storage).permute(order)
-        inputs = (x,)
-        if OPERATIONS[operation].numbers:
-            inputs = (x, storage.flip(2).permute(order)[:, 0])
-        elif operation.endswith("backward"):
-            inputs = (x, x[:1].expand(x.shape))
-        elif operation == "logsumexp":
-            out = out[:, 0]
-        result = run(operation, inputs, geometry, inner=8, cols=2, out=out)
+        inputs = (x, x[:1].expand(x.shape)) if operation.endswith("backward") else (x,)
+        out = out[:, 0] if operation == "logsumexp" else out
+        result = run(operation, inputs, form, inner=8, cols=2, out=out)
         assert_near(result, expected(operation, inputs), atol=1e-4)
 
 
 @EVERY_OPERATION
-@EVERY_GEOMETRY
-def test_offsets_in_64_bits(geometry, operation):
-    inputs = cubes(operation, 2, 9, 5)
-    wide = run(operation, inputs, geometry, wide_index=True)
-    assert torch.equal(wide, run(operation, inputs, geometry))
+@EVERY_FORM
+def test_vectors_and_wide_offsets_change_nothing(form, operation):
+    """A vector divides all lines; offsets take 64 bits."""
+    inputs = tuple(each[..., :8].contiguous() for each in cubes(operation, 2, 9, 12))
+    how = {"inner": 8, "cols": 4}
+    result = run(operation, inputs, form, **how)
+    for of, wide in ((2, True), (4, False)):
+        assert torch.equal(run(operation, inputs, form, of=of, wide=wide, **how), result)
 
 
-@EVERY_OPERATION
-@EVERY_GEOMETRY
-def test_a_vector_that_divides_the_lines_changes_nothing(geometry, operation):
-    inputs = tuple(each[..., :8].contiguous() for each in cubes(operation, 2, 19, 12))
-    result = run(operation, inputs, geometry, inner=8)
-    for vector in (2, 4):
-        again = run(operation, inputs, geometry, inner=8, vector=vector)
-        assert torch.equal(again, result)
-
-
-@EVERY_OPERATION
-@pytest.mark.parametrize("published", ["none", "some", "all"])
+@pytest.mark.parametrize(
+    "operation, published",
+    [
+        *(("softmax", "none"), ("softmax", "some"), ("softmax", "all")),
+        *(("log_softmax", "some"), ("softmax_backward", "none"), ("softmax_backward", "some")),
+        *(("log_softmax_backward", "some"), ("logsumexp", "none"), ("logsumexp_backward", "some")),
+    ],
+)
 def test_doing_without_partners_does_not_change_a_bit(published, operation, monkeypatch):
     """33 columns in 3 chunks, two groups of 4: words that are there are believed, words that are
     not are computed."""
-    inputs = cubes(operation, 1, 33, 6)
+    inputs, split = cubes(operation, 1, 33, 6), FORMS["split_strided"]
     words = torch.zeros(2 * 3 * 4, dtype=torch.int64, device=DEVICE)
-    result = run(operation, inputs, "split", cols=16, words=words)
+    result = run(operation, inputs, split, words=words)
     before = words.clone()
     by_group = before.view(2, 3, 4)
     assert (by_group[0] != 0).all() and (by_group[1, :, :2] != 0).all(), "all published"
@@ -137,6 +102,6 @@ def test_doing_without_partners_does_not_change_a_bit(published, operation, monk
     elif published == "some":
         words[::3] = 0
     monkeypatch.setattr(space, "MAX_POLLS", -1)
-    assert torch.equal(run(operation, inputs, "split", cols=16, words=words), result)
+    assert torch.equal(run(operation, inputs, split, words=words), result)
     after = words.view(2, 3, 4)
     assert torch.equal(after[0], by_group[0]) and torch.equal(after[1, :, :2], by_group[1, :, :2])
