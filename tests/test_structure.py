@@ -175,7 +175,8 @@ def private_names(path: Path) -> set[str]:
             while isinstance(value, ast.Attribute):
                 value = value.value
             own = isinstance(value, ast.Name) and value.id in ("self", "cls")
-            names = [] if own else [node.attr]
+            of_a_tuple = node.attr in ("_fields", "_replace")
+            names = [] if own or of_a_tuple else [node.attr]
         found |= {name for name in names if name.startswith("_") and not name.startswith("__")}
     return found - {"_replace", "_asdict"}  # public methods of named tuples
 

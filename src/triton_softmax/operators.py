@@ -105,6 +105,11 @@ def readable(t: Tensor) -> bool:
     return not fake and not torch._C._len_torch_dispatch_stack()
 
 
+def version_of(t: Tensor) -> int:
+    """Return how often a tensor was changed in place; −1 if that is unknown."""
+    return -1 if torch.compiler.is_compiling() or t.is_inference() else t._version
+
+
 def keeps_graph() -> bool:
     """Return whether the backward pass that runs may be repeated; True if that is unknown."""
     try:
