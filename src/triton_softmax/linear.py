@@ -21,7 +21,7 @@ from . import arguments, operators
 from .arguments import LossOptions, autocasts, check_classes, check_linear, comparable
 from .composite import RowScalars, accumulator, distribution_of, scalars_of_classes
 from .losses import Final, cross_entropy, scaled, with_logits
-from .operators import nobody_watches, readable, transformed, version_of
+from .operators import by_composite, nobody_watches, readable, version_of
 
 BYTES = 1 << 28
 """Of the buffer of logits, if the caller names no number of rows: large enough that matrix products
@@ -104,7 +104,7 @@ def linear_cross_entropy(
     by_kernels = x.is_cuda or arguments.INTERPRETED or not modified
     usual = reduction != "none" and x.numel() > 0 and by_kernels and readable(flat)
     plain = all(each is None or type(each) in (Tensor, Parameter) for each in operands)
-    if not (usual and plain) or transformed() or torch.compiler.is_compiling():
+    if not (usual and plain) or by_composite() or torch.compiler.is_compiling():
         losses = _recomputed(x, linear_weight, linear_bias, flat, chunk_size, reduction, extras)
         losses = losses.to(loss_dtype)
         return losses.view(target.shape) if reduction == "none" else losses
@@ -216,7 +216,7 @@ def _recomputed(
     losses = []
     for start in range(0, max(1, len(x)), n):
         arguments = x[start : start + n], target[start : start + n]
-        plain = torch.compiler.is_compiling() or transformed()
+        plain = torch.compiler.is_compiling() or by_composite()
         losses.append(
             losses_of(*arguments)
             if plain

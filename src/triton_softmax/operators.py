@@ -83,23 +83,26 @@ def nobody_watches(x: Tensor, *others: Tensor) -> bool:
 
 
 def transformed() -> bool:
-    """Return whether a call must be one of PyTorch's operators, which have every derivative: in a
-    transform of `torch.func`, in forward mode, and where a program with derivatives to be taken
-    later is exported or traced."""
-    if torch.compiler.is_exporting():
-        return True
+    """Return whether more than the plain first derivative is asked for: a transform of
+    `torch.func`, or forward mode."""
     if is_dynamo_compiling():
         return False
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def by_composite() -> bool:
+    """Return whether a call of an operator without a derivative must be one of PyTorch's operators
+    instead: transformed, or in a program that is exported or traced, and differentiated later."""
     return (
-        torch._C._are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-        or torch._C._get_tracing_state() is not None
+        torch.compiler.is_exporting()
+        or transformed()
+        or (not is_dynamo_compiling() and torch._C._get_tracing_state() is not None)
     )
 
 
 def readable(t: Tensor) -> bool:
     """Return whether a tensor has values that can be looked at: it is neither traced nor fake."""
-    if torch.compiler.is_compiling() or transformed() or t.is_meta:
+    if torch.compiler.is_compiling() or by_composite() or t.is_meta:
         return False
     fake = getattr(t, "fake_mode", None) is not None
     return not fake and not torch._C._len_torch_dispatch_stack()
