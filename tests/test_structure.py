@@ -177,7 +177,7 @@ def private_names(path: Path) -> set[str]:
             own = isinstance(value, ast.Name) and value.id in ("self", "cls")
             names = [] if own else [node.attr]
         found |= {name for name in names if name.startswith("_") and not name.startswith("__")}
-    return found - {"_replace", "_asdict"}  # public methods of named tuples
+    return found - {"_replace", "_asdict", "_fields"}  # public methods of named tuples
 
 
 def test_private_names_of_torch_and_triton_stand_in_few_files():

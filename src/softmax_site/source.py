@@ -75,9 +75,9 @@ class File:
     def name(self) -> str:
         """What a reader calls it.
 
-        >>> File("src/triton_softmax/kernels/strided.py", (), (), ()).name
+        >>> File("src/triton_softmax/kernels/strided.py", (), (), (), {}).name
         'kernels/strided.py'
-        >>> File("src/softmax_tutorial/matrices.py", (), (), ()).name
+        >>> File("src/softmax_tutorial/matrices.py", (), (), (), {}).name
         'softmax_tutorial/matrices.py'
         """
         return self.path.removeprefix(f"{LIBRARY}/").removeprefix("src/")

@@ -21,7 +21,7 @@ from . import arguments, operators
 from .arguments import LossOptions, autocasts, check_classes, check_linear, comparable
 from .composite import RowScalars, accumulator, distribution_of, scalars_of_classes
 from .losses import Final, cross_entropy, scaled, with_logits
-from .operators import nobody_watches, readable, transformed
+from .operators import by_composite, nobody_watches, readable, version_of
 
 BYTES = 1 << 28
 """Of the buffer of logits, if the caller names no number of rows: large enough that matrix products
@@ -104,7 +104,7 @@ def linear_cross_entropy(
     by_kernels = x.is_cuda or arguments.INTERPRETED or not modified
     usual = reduction != "none" and x.numel() > 0 and by_kernels and readable(flat)
     plain = all(each is None or type(each) in (Tensor, Parameter) for each in operands)
-    if not (usual and plain) or transformed() or torch.compiler.is_compiling():
+    if not (usual and plain) or by_composite() or torch.compiler.is_compiling():
         losses = _recomputed(x, linear_weight, linear_bias, flat, chunk_size, reduction, extras)
         losses = losses.to(loss_dtype)
         return losses.view(target.shape) if reduction == "none" else losses
@@ -183,10 +183,6 @@ class _LinearCrossEntropy(Function):
         return *found, *(None,) * ctx.n_more
 
 
-def _version(t: Tensor) -> int:
-    return -1 if torch.compiler.is_compiling() or t.is_inference() else t._version
-
-
 def _recomputed(
     x: Tensor,
     linear_weight: Tensor,
@@ -199,11 +195,11 @@ def _recomputed(
     """Call `cross_entropy` for each chunk, whose logits the backward pass makes again: for calls
     whose gradient at the logits is not known in the forward pass."""
     tensors = [t for t in (x, linear_weight, bias, target, extras["weight"]) if t is not None]
-    versions = [_version(t) for t in tensors]
+    versions = [version_of(t) for t in tensors]
     apart = reduction == "mean" and extras["weight"] is not None and extras["z_loss"] != 0.0
 
     def losses_of(chunk: Tensor, targets: Tensor) -> Tensor:
-        if versions != [_version(t) for t in tensors]:
+        if versions != [version_of(t) for t in tensors]:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an "
                 "inplace operation: an argument of linear_cross_entropy"
@@ -220,7 +216,7 @@ def _recomputed(
     losses = []
     for start in range(0, max(1, len(x)), n):
         arguments = x[start : start + n], target[start : start + n]
-        plain = torch.compiler.is_compiling() or transformed()
+        plain = torch.compiler.is_compiling() or by_composite()
         losses.append(
             losses_of(*arguments)
             if plain

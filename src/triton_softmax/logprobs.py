@@ -19,7 +19,7 @@ from . import arguments, composite, distributed, operators
 from .arguments import check_classes, check_index, check_temperature
 from .launch import Memo
 from .operations.gradients import GRADIENT, TOKENS_GRADIENT
-from .operators import direct, finish, nobody_watches, readable, transformed
+from .operators import by_composite, direct, finish, nobody_watches, readable
 
 _checked = Memo()
 """What plain calls have been checked for, by all that the checks look at."""
@@ -197,7 +197,7 @@ def _of_tokens(
             check_classes(index, logits.shape[-1], "index {} is out of bounds", None)
     tempered = by_rows or temperature != 1.0
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
-    if (on_cpu and tempered) or logits.numel() == 0 or (not plain and transformed()):
+    if (on_cpu and tempered) or logits.numel() == 0 or (not plain and by_composite()):
         scaled = composite.upcast(logits) / temperature if tempered else logits
         return composite.token_logprobs(scaled, index, entropy)
     x = logits if logits.dim() == 2 else logits.reshape(-1, logits.shape[-1])

@@ -34,7 +34,7 @@ from .arguments import (
 from .composite import RowScalars, distribution_of, picked
 from .launch import Memo
 from .operations.cross_entropy import PLAIN, SMOOTHED
-from .operators import direct, keeps_graph, nobody_watches, readable, transformed
+from .operators import by_composite, direct, keeps_graph, nobody_watches, readable
 from .plan import LossPlan, scale_rows
 
 _checked = Memo()
@@ -209,7 +209,7 @@ def cross_entropy(
         others = target.is_floating_point() and any(
             t is not None and t.requires_grad for t in (target, weight)
         )
-        beyond = (others and torch.is_grad_enabled()) or (not plain and transformed())
+        beyond = (others and torch.is_grad_enabled()) or (not plain and by_composite())
         if not beyond and _by_kernels(input, target, weight, options):
             loss, lse = _by_operators(input, target, weight, options, in_place, plain)
         else:

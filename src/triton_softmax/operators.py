@@ -81,26 +81,34 @@ def nobody_watches(x: Tensor, *others: Tensor) -> bool:
 
 
 def transformed() -> bool:
-    """Return whether a call must use the composite, which has every derivative: in a transform of
-    `torch.func`, in forward mode, or when exporting or tracing, as any derivative may be taken
-    later."""
-    if torch.compiler.is_exporting():
-        return True
+    """Return whether a call needs more than the first derivative of reverse mode: in a transform of
+    `torch.func`, or in forward mode."""
     if is_dynamo_compiling():
         return False
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def by_composite() -> bool:
+    """Return whether a call must use the composite because its operator has no derivative: if it is
+    transformed, or exported or traced, as the program may be differentiated later."""
     return (
-        torch._C._are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-        or torch._C._get_tracing_state() is not None
+        torch.compiler.is_exporting()
+        or transformed()
+        or (not is_dynamo_compiling() and torch._C._get_tracing_state() is not None)
     )
 
 
 def readable(t: Tensor) -> bool:
     """Return whether a tensor's values can be read: it is neither traced nor fake."""
-    if torch.compiler.is_compiling() or transformed() or t.is_meta:
+    if torch.compiler.is_compiling() or by_composite() or t.is_meta:
         return False
     fake = getattr(t, "fake_mode", None) is not None
     return not fake and not torch._C._len_torch_dispatch_stack()
+
+
+def version_of(t: Tensor) -> int:
+    """Return a tensor's version, its number of in-place changes; −1 if unknown."""
+    return -1 if torch.compiler.is_compiling() or t.is_inference() else t._version
 
 
 def keeps_graph() -> bool:
