@@ -107,7 +107,7 @@ def check_invariant(implementation: str | None) -> bool:
     """Return True for a batch-invariant call; raise a ValueError if it also names a kernel."""
     if implementation is not None:
         raise ValueError(
-            f"implementation={implementation!r} names a kernel, and a batch-invariant call chooses "
+            f"implementation={implementation!r} names a kernel, but a batch-invariant call chooses "
             "its own"
         )
     return True
@@ -167,7 +167,7 @@ def check_dtype(dtype: torch.dtype, what: str) -> None:
 
 
 def cast(x: Tensor, dtype: Any) -> Tensor:
-    """Return x, cast to `dtype` if kernels cannot read it, as PyTorch does: integers, bools, complex
+    """Return x, cast to `dtype` as in PyTorch if kernels cannot read it: integers, bools, complex
     numbers and 8-bit floats. Raise a TypeError if `dtype` is not one of `DTYPES`."""
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"dtype must be a torch.dtype or None, not {type(dtype).__name__}")
@@ -273,8 +273,8 @@ def check_softcap(softcap: Any) -> float | None:
 
 
 def check_tensor(t: Any, name: str, x: Tensor, shape: torch.Size) -> Tensor:
-    """Return a tensor if it broadcasts to `shape`, is on the device of the input x, and is bool (for
-    `where`) or floating-point; see `softmax` for the errors."""
+    """Return a tensor if it broadcasts to `shape`, is on the device of the input x, and is bool
+    (for `where`) or floating-point; see `softmax` for the errors."""
     check_operands(x, **{name: t})
     if name == "where" and t.dtype != torch.bool:
         raise TypeError(f"where must hold bool, not {t.dtype}")
@@ -357,7 +357,7 @@ def check_out(out: Any, x: Tensor, dtype: torch.dtype, wants_gradient: bool) -> 
             raise ValueError(f"out overlaps itself: its strides are {out.stride()}")
         reach += stride * (size - 1)
     if wants_gradient:
-        raise RuntimeError("out goes without gradients, and an argument needs one")
+        raise RuntimeError("out does not support gradients, and an argument requires one")
 
 
 # Losses and log-probabilities.
@@ -402,7 +402,7 @@ def check_loss(
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     probabilities = target.shape == x.shape and x.dim() > 0
     if probabilities and z_loss and target.is_floating_point():
-        raise ValueError("z_loss goes with classes as targets, not with probabilities")
+        raise ValueError("z_loss needs class targets, not probabilities")
     dim = 0 if x.dim() == 1 else 1
     fits = probabilities and target.dtype in DTYPES and ignore_index < 0
     if not probabilities and x.dim() > 0:
@@ -419,7 +419,7 @@ def check_loss(
             label_smoothing=label_smoothing,
         )
         raise ValueError(
-            f"target of shape {tuple(target.shape)} and dtype {target.dtype} does not go with "
+            f"target of shape {tuple(target.shape)} and dtype {target.dtype} does not match "
             f"logits of shape {tuple(x.shape)}"
         )
     if weight is not None:
@@ -441,7 +441,7 @@ def check_weight(weight: Tensor, x: Tensor, target: Tensor) -> None:
             f"weight must have the dtype of the logits, {x.dtype}, not {weight.dtype}"
         )
     if classes and weight.requires_grad and torch.is_grad_enabled():
-        raise RuntimeError("weight needs a gradient, and with classes as targets it has none")
+        raise RuntimeError("weight requires a gradient, which class targets do not give it")
 
 
 def autocasts(x: Tensor) -> bool:
@@ -485,17 +485,17 @@ def check_linear(
             raise RuntimeError(f"{name} has dtype {each.dtype}, and the input {input.dtype}")
     if input.shape[-1:] != linear_weight.shape[1:] or linear_weight.dim() != 2:
         raise ValueError(
-            f"linear_weight of shape {tuple(linear_weight.shape)} does not go with an input of "
+            f"linear_weight of shape {tuple(linear_weight.shape)} does not match an input of "
             f"shape {tuple(input.shape)}"
         )
     if linear_bias is not None and linear_bias.shape not in ((), (1,), linear_weight.shape[:1]):
         raise ValueError(
-            f"linear_bias of shape {tuple(linear_bias.shape)} does not go with a linear_weight of "
+            f"linear_bias of shape {tuple(linear_bias.shape)} does not match a linear_weight of "
             f"shape {tuple(linear_weight.shape)}"
         )
     if target.shape != input.shape[:-1]:
         raise ValueError(
-            f"target of shape {tuple(target.shape)} does not go with an input of shape "
+            f"target of shape {tuple(target.shape)} does not match an input of shape "
             f"{tuple(input.shape)}"
         )
     if chunk_size is not None and check_int(chunk_size, "chunk_size") < 1:
@@ -515,13 +515,13 @@ def check_index(logits: Tensor, index: Tensor | None) -> None:
         raise TypeError(f"index must hold int64 or int32, not {index.dtype}")
     if index.shape != logits.shape[:-1] and index.shape[:-1] != logits.shape[:-1]:
         raise ValueError(
-            f"index of shape {tuple(index.shape)} does not go with logits of shape "
+            f"index of shape {tuple(index.shape)} does not match logits of shape "
             f"{tuple(logits.shape)}"
         )
 
 
 def check_temperature(temperature: Any, logits: Tensor) -> None:
-    """Check a temperature: a positive number, or a floating-point tensor with a single number or one
+    """Check a temperature: a positive number, or a floating-point tensor with one number in all or
     per row. See `token_logprobs` for the errors."""
     if not isinstance(temperature, Tensor):
         check_number(temperature, "temperature", positive=True)
@@ -570,7 +570,7 @@ def check_cut(
     check_implementation(implementation)
     given = Modifiers() if modifiers is None else Modifiers(*modifiers)
     if given.causal or given.sink is not None or out is not None:
-        raise NotImplementedError("causal, sink and out do not work on rows that are cut")
+        raise NotImplementedError("causal, sink and out do not support sharded rows")
     if group is None:
         return
     if not isinstance(x, Tensor):
@@ -578,7 +578,7 @@ def check_cut(
     if type(x).__name__ == "DTensor":
         raise ValueError("a DTensor knows the group of each of its dimensions: leave out group=")
     if implementation is not None:
-        raise ValueError("implementation= names a kernel for whole rows; a group has parts of them")
+        raise ValueError("implementation= names a kernel for whole rows; a group shards them")
 
 
 def check_gradients_of_part(modifiers: Modifiers, dim: int) -> None:
@@ -586,7 +586,7 @@ def check_gradients_of_part(modifiers: Modifiers, dim: int) -> None:
     gradient; `dim` counts from the end."""
     for each in (modifiers.scale, modifiers.bias):
         if isinstance(each, Tensor) and each.requires_grad and each.shape[dim:][:1] in ((), (1,)):
-            raise NotImplementedError("a gradient is not summed over ranks for scale and bias")
+            raise NotImplementedError("gradients of scale and bias are not summed over ranks")
 
 
 def check_loss_of_part(
@@ -596,8 +596,8 @@ def check_loss_of_part(
     total: int,
     options: LossOptions,
 ) -> None:
-    """Check the arguments of a cross-entropy whose classes are sharded: expand tensors to the shapes
-    of all `total` classes, without memory, for `check_loss`."""
+    """Check the arguments of a cross-entropy with sharded classes: expand tensors to the shapes of
+    all `total` classes, without memory, for `check_loss`."""
     dim, ignore_index, reduction, smoothing, z_loss, _, scale, softcap, _ = options
     shape = [total if i == dim else size for i, size in enumerate(x.shape)]
     like = x.detach().new_empty(()).expand(shape)

@@ -147,7 +147,7 @@ def token_logprobs(
         if isinstance(temperature, Tensor) or temperature != 1.0:
             check_temperature(temperature, logits)
         if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
-            raise NotImplementedError("the gradient of a temperature is not summed over the ranks")
+            raise NotImplementedError("the gradient of a temperature is not summed over ranks")
         if isinstance(temperature, Tensor) or temperature != 1.0:
             logits = composite.upcast(logits) / temperature
         invariant = bool(batch_invariant or arguments.contexts)

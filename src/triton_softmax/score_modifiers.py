@@ -85,7 +85,7 @@ def normalize_modified(
             )
     if implementation is not None:
         raise ValueError(
-            f"implementation={implementation!r} names a kernel, and none of these takes scale, "
+            f"implementation={implementation!r} names a kernel, and none supports scale, "
             "softcap, where, bias, causal, safe, sink or out"
         )
     if dtype is not None:
@@ -186,7 +186,7 @@ def _into(
     wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
     check_out(out, x, dtype, wanted)
     if transformed():
-        raise RuntimeError("out goes with no transform of torch.func, and not with forward mode")
+        raise RuntimeError("out does not support transforms of torch.func or forward mode")
     if out.is_neg():
         # A lazily negated view has no sign in its memory.
         return out.copy_(with_modifiers(op, x, dim, dtype, modifiers, invariant))
