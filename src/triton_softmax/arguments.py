@@ -230,7 +230,7 @@ def check_operands(x: Tensor, **others: Any) -> None:
 
     Raises:
         TypeError: an argument is not a dense tensor.
-        RuntimeError: it lies on another device.
+        RuntimeError: it is on another device.
     """
     for name, other in others.items():
         if other is None:

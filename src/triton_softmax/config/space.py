@@ -311,7 +311,7 @@ class Choice(NamedTuple):
         return (self.how,)
 
 
-# --- what is possible
+# --- possible choices
 
 
 class Candidate(NamedTuple):
