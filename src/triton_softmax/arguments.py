@@ -357,7 +357,7 @@ def check_out(out: Any, x: Tensor, dtype: torch.dtype, wants_gradient: bool) -> 
             raise ValueError(f"out overlaps itself: its strides are {out.stride()}")
         reach += stride * (size - 1)
     if wants_gradient:
-        raise RuntimeError("out does not support gradients, and an argument requires one")
+        raise RuntimeError("out goes without gradients, and an argument requires one")
 
 
 # Losses and log-probabilities.
@@ -402,7 +402,7 @@ def check_loss(
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     probabilities = target.shape == x.shape and x.dim() > 0
     if probabilities and z_loss and target.is_floating_point():
-        raise ValueError("z_loss needs class targets, not probabilities")
+        raise ValueError("z_loss goes with class targets, not with probabilities")
     dim = 0 if x.dim() == 1 else 1
     fits = probabilities and target.dtype in DTYPES and ignore_index < 0
     if not probabilities and x.dim() > 0:
