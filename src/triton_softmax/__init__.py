@@ -1,22 +1,22 @@
-"""Softmax in Triton: `softmax`, `log_softmax`, `logsumexp` and the losses that stand around them,
-with PyTorch's meaning.
+"""Softmax in Triton: `softmax`, `log_softmax`, `logsumexp` and related losses, as drop-in
+replacements of PyTorch's functions.
 
-The modules, in the order in which a call passes them:
+The modules, in the order in which a call reaches them:
 
 - `functional`: `softmax`, `log_softmax`, `logsumexp`; `score_modifiers`: the first two with scale,
   masks and sinks; `losses`: `cross_entropy`; `linear`: `linear_cross_entropy`; `logprobs`:
   log-probabilities and entropies; `nn`: the modules
-- `arguments`: what is refused, and the context in which a row has the same bits in every batch
-- `operators`: a table of the operators that PyTorch knows, with their rules for autograd, vmap,
-  autocast and tracing; and the short cut of plain eager calls past PyTorch's dispatcher
+- `arguments`: checks, and the `batch_invariant` context
+- `operators`: the operators registered with PyTorch, with their rules for autograd, vmap, autocast
+  and tracing; plain eager calls bypass the dispatcher
 - `composite`: every operation in PyTorch's own operators, for CPUs, transforms and derivatives
   beyond the first
-- `plan`: what a call does, decided once and remembered; `layout`: how its tensors lie
+- `plan`: how to run a kind of call, decided once and cached; `layout`: memory layouts
 - `config`: from shape, strides, dtype and device to a kernel and its constants
 - `operations`: what is computed for a row
-- `kernels`: one for each way that rows lie in memory, for all operations
-- `launch`: Triton's launch and the workspace
-- `distributed`: rows of which each of several ranks has a part
+- `kernels`: one per memory layout, for all operations
+- `launch`: prepared launches of Triton kernels, and their workspace
+- `distributed`: rows sharded over several ranks
 
 Importing the package registers the operators.
 """

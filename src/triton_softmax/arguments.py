@@ -1,7 +1,7 @@
-"""Every check of an argument, the types that options travel in, and the batch-invariant context.
+"""Check arguments, define the option types, and provide the batch-invariant context.
 
-The functions here look at types, shapes, dtypes and devices, and at data only where that lies in
-the memory of a CPU. No other module refuses an argument.
+The checks look at types, shapes, dtypes and devices, and at values only in CPU memory. All checks
+of arguments are here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.nn import Parameter
 from torch.nn import functional as torch_functional
 
 IMPLEMENTATIONS = ("packed_rows", "aligned_rows", "split_rows", "strided")
-"""The names that `implementation=` accepts. `None` lets the library choose."""
+"""The names that `implementation=` accepts; `None` lets the library choose."""
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """The dtypes that the kernels read and write."""
@@ -30,7 +30,7 @@ CLASS_DTYPES = (torch.int64, torch.int32)
 """The dtypes of class indices."""
 
 PLAIN = (Tensor, Parameter)
-"""Types of tensors that lie on one device."""
+"""The tensor types that live on one device."""
 
 INTERPRETED = not isinstance(tl.sum, triton.JITFunction)
 """Whether Triton was imported with TRITON_INTERPRET=1, so that kernels run on CPU tensors."""
@@ -40,10 +40,10 @@ INTERPRETED = not isinstance(tl.sum, triton.JITFunction)
 
 
 class Modifiers(NamedTuple):
-    """The score modifiers and masks of a softmax, in the order in which they apply.
+    """The score modifiers of a softmax, in the order in which they apply.
 
-    Tensors broadcast to the input. `scale` and `sink` have one number for each row (size 1 along
-    the softmax dimension), or no dimension.
+    Tensors broadcast to the input. `scale` and `sink` have one number per row (size 1 along the
+    softmax dimension), or are 0-d.
     """
 
     scale: float | Tensor = 1.0
@@ -56,7 +56,7 @@ class Modifiers(NamedTuple):
 
 
 class LossOptions(NamedTuple):
-    """The arguments of a cross-entropy that are not tensors, checked."""
+    """The checked non-tensor arguments of a cross-entropy."""
 
     dim: int
     """The dimension of the classes."""
@@ -72,16 +72,16 @@ class LossOptions(NamedTuple):
 
 
 contexts = 0
-"""How many `batch_invariant` contexts are open."""
+"""The number of open `batch_invariant` contexts."""
 
 
 class batch_invariant(contextlib.ContextDecorator):  # noqa: N801
-    """Within this context, or in a function decorated with it, every call of this library is
-    `batch_invariant`, in all threads.
+    """Make every call of this library `batch_invariant`, in all threads, within this context or a
+    function decorated with it.
 
-    A batch-invariant call gives a row the same bits in every batch, wherever it lies. By default
-    the number of rows and the place of a row decide the order in which it is summed, and another
-    order may round differently. The backward pass of a call is what the call was, wherever it runs.
+    A batch-invariant call gives a row the same bits in every batch and at every position. By
+    default the number of rows and a row's position determine the order of its sums, and another
+    order may round differently. A backward pass follows its forward call, wherever it runs.
 
     Examples:
         >>> import torch
@@ -104,10 +104,10 @@ class batch_invariant(contextlib.ContextDecorator):  # noqa: N801
 
 
 def check_invariant(implementation: str | None) -> bool:
-    """Return True for a batch-invariant call; a ValueError if it also names a kernel."""
+    """Return True for a batch-invariant call; raise a ValueError if it also names a kernel."""
     if implementation is not None:
         raise ValueError(
-            f"implementation={implementation!r} names a kernel, and a batch-invariant call chooses "
+            f"implementation={implementation!r} names a kernel, but a batch-invariant call chooses "
             "its own"
         )
     return True
@@ -117,8 +117,8 @@ def check_invariant(implementation: str | None) -> bool:
 
 
 def check_int(value: Any, name: str = "dim") -> int:
-    """Return an argument as an int, or raise a TypeError. While shapes are traced a symbolic one
-    becomes the number it is, since the shape of a result depends on it."""
+    """Return an argument as an int, or raise a TypeError. Under tracing, a symbolic int becomes its
+    value, since the shape of a result depends on it."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -128,14 +128,14 @@ def check_int(value: Any, name: str = "dim") -> int:
 
 
 def check_axis(dim: Any, axis: Any) -> Any:
-    """Return `axis`, NumPy's name for `dim`; a TypeError if both are given."""
+    """Return `axis`, NumPy's name for `dim`; raise a TypeError if both are given."""
     if dim != -1:
         raise TypeError("dim and axis are two names of one argument; give one of them")
     return axis
 
 
 def check_dim(dim: int, ndim: int) -> int:
-    """Return `dim` counted from the front; a 0-d tensor has one dimension, as in PyTorch.
+    """Return `dim` counted from the front; a 0-d tensor counts as 1-d, as in PyTorch.
 
     Raises:
         IndexError: there is no such dimension.
@@ -158,7 +158,7 @@ def check_input(x: Any) -> None:
 
 
 def check_dtype(dtype: torch.dtype, what: str) -> None:
-    """Raise a TypeError unless `dtype`, that of `what`, is one of `DTYPES`."""
+    """Raise a TypeError that names `what` unless its dtype is one of `DTYPES`."""
     if dtype not in DTYPES:
         names = ", ".join(str(known).removeprefix("torch.") for known in DTYPES)
         raise TypeError(
@@ -167,8 +167,8 @@ def check_dtype(dtype: torch.dtype, what: str) -> None:
 
 
 def cast(x: Tensor, dtype: Any) -> Tensor:
-    """Return x, cast to `dtype` if kernels cannot read it: integers, bools, complex numbers and
-    8-bit floats are cast first, as PyTorch does. A TypeError if `dtype` is not one of `DTYPES`."""
+    """Return x, cast to `dtype` as in PyTorch if kernels cannot read it: integers, bools, complex
+    numbers and 8-bit floats. Raise a TypeError if `dtype` is not one of `DTYPES`."""
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"dtype must be a torch.dtype or None, not {type(dtype).__name__}")
     check_dtype(dtype, "the argument dtype")
@@ -185,11 +185,11 @@ def check_implementation(implementation: str | None) -> None:
 
 
 def check_device(device: torch.device, implementation: str | None = None) -> None:
-    """Accept devices that have kernels, or PyTorch's operators in their place.
+    """Check that the device has kernels, or composites in their place.
 
     Raises:
-        RuntimeError: Triton has no kernels for the device; or it is the CPU, kernels are compiled,
-            and `implementation` names one.
+        RuntimeError: Triton does not support the device; or it is the CPU outside the interpreter,
+            and `implementation` names a kernel.
     """
     if device.type == "cpu":
         if INTERPRETED or implementation is None:
@@ -207,7 +207,7 @@ def check_device(device: torch.device, implementation: str | None = None) -> Non
 def check_arguments(
     x: Tensor, dim: int, dtype: torch.dtype | None = None, implementation: str | None = None
 ) -> int:
-    """Check what every function takes, and return `dim` counted from the front."""
+    """Check the arguments common to all functions, and return `dim` counted from the front."""
     check_input(x)
     if dtype is not None:
         check_dtype(dtype, "the argument dtype")
@@ -216,7 +216,7 @@ def check_arguments(
 
 
 def check_dense(t: Any, what: str) -> None:
-    """Raise a TypeError unless t, which is `what`, is a tensor with strides."""
+    """Raise a TypeError that names `what` unless t is a dense (strided) tensor."""
     if not isinstance(t, Tensor):
         raise TypeError(f"{what} must be a tensor, not {type(t).__name__}")
     if t.is_nested or t.layout != torch.strided or t.is_quantized:
@@ -225,12 +225,12 @@ def check_dense(t: Any, what: str) -> None:
 
 
 def check_operands(x: Tensor, **others: Any) -> None:
-    """Require dense tensors on the device of the input x; None is left out. A kernel takes
-    addresses, and cannot tell those of another device, or of no memory, from its own.
+    """Require dense tensors on the device of the input x; skip None. A kernel takes addresses, and
+    cannot tell invalid ones or those of another device.
 
     Raises:
         TypeError: an argument is not a dense tensor.
-        RuntimeError: it lies on another device.
+        RuntimeError: it is on another device.
     """
     for name, other in others.items():
         if other is None:
@@ -241,8 +241,8 @@ def check_operands(x: Tensor, **others: Any) -> None:
 
 
 def check_alike(x: Tensor, *others: Tensor, shape: torch.Size) -> None:
-    """Require tensors to have the shape `shape`, else a ValueError, and to lie on the device of the
-    input x, else a RuntimeError."""
+    """Raise a ValueError unless tensors have the shape `shape`, and a RuntimeError unless they are
+    on the device of the input x."""
     for other in others:
         if other.shape != shape:
             raise ValueError(f"expected a tensor of shape {tuple(shape)}, not {tuple(other.shape)}")
@@ -253,7 +253,7 @@ def check_alike(x: Tensor, *others: Tensor, shape: torch.Size) -> None:
 
 
 def check_number(value: Any, name: str, positive: bool = False) -> float:
-    """Return a finite number, or a positive one, as a float.
+    """Return a finite number (if `positive`, a positive one) as a float.
 
     Raises:
         TypeError: it is not a number.
@@ -268,13 +268,13 @@ def check_number(value: Any, name: str, positive: bool = False) -> float:
 
 
 def check_softcap(softcap: Any) -> float | None:
-    """Return a soft cap, a positive number, as a float; None if there is none."""
+    """Return a soft cap, a positive number, as a float; None stays None."""
     return None if softcap is None else check_number(softcap, "softcap", positive=True)
 
 
 def check_tensor(t: Any, name: str, x: Tensor, shape: torch.Size) -> Tensor:
-    """Return a tensor that broadcasts to `shape`, of bool for `where` and else of floating-point
-    numbers, on the device of the input x; see `softmax` for what it raises."""
+    """Return a tensor if it broadcasts to `shape`, is on the device of the input x, and is bool
+    (for `where`) or floating-point; see `softmax` for the errors."""
     check_operands(x, **{name: t})
     if name == "where" and t.dtype != torch.bool:
         raise TypeError(f"where must hold bool, not {t.dtype}")
@@ -300,8 +300,8 @@ def check_modifiers(
     sink: Any = None,
     safe: bool = False,
 ) -> Modifiers:
-    """Check the score modifiers of a call, and return them in the shapes of `Modifiers`; `dim`
-    counts from the front.
+    """Check the score modifiers of a call, and return them as `Modifiers`; `dim` counts from the
+    front.
 
     Raises:
         TypeError, ValueError, RuntimeError: see `softmax`.
@@ -332,18 +332,18 @@ def check_modifiers(
             dtype = torch.promote_types(x.dtype, torch.float32)
             sink = torch.full((), sink, dtype=dtype, device=x.device)
         if sink.dim() == 1 and x.dim() == 4 and dim == 3 and sink.shape[0] == x.shape[1]:
-            sink = sink.view(1, -1, 1, 1)  # one for each head
+            sink = sink.view(1, -1, 1, 1)  # one per head
         check_tensor(sink, "sink", x, of_rows)
     return Modifiers(scale, check_softcap(softcap), bias, where, bool(causal), sink, bool(safe))
 
 
 def check_out(out: Any, x: Tensor, dtype: torch.dtype, wants_gradient: bool) -> None:
-    """Check the tensor that a result of the shape of x is written to.
+    """Check the `out` tensor of a result in the shape of x.
 
     Raises:
         TypeError: `out` is not a tensor.
         ValueError: it has another shape or dtype, or overlaps itself.
-        RuntimeError: it is on another device, or a gradient is wanted.
+        RuntimeError: it is on another device, or an argument requires a gradient.
     """
     check_operands(x, out=out)
     if out.shape != x.shape or out.dtype != dtype:
@@ -351,20 +351,20 @@ def check_out(out: Any, x: Tensor, dtype: torch.dtype, wants_gradient: bool) -> 
             f"out must have shape {tuple(x.shape)} and dtype {dtype}, not {tuple(out.shape)} and "
             f"{out.dtype}"
         )
-    reach = 0  # how far the dimensions of smaller strides go
+    reach = 0  # the last offset along dimensions of smaller strides
     for stride, size in sorted(zip(out.stride(), out.shape)):
         if size > 1 and stride <= reach:
             raise ValueError(f"out overlaps itself: its strides are {out.stride()}")
         reach += stride * (size - 1)
     if wants_gradient:
-        raise RuntimeError("out goes without gradients, and an argument needs one")
+        raise RuntimeError("out goes without gradients, and an argument requires one")
 
 
 # Losses and log-probabilities.
 
 
 def reduction_of_flags(size_average: bool | None, reduce: bool | None) -> str:
-    """Return the reduction that PyTorch's two deprecated arguments mean, with its warning."""
+    """Return the reduction that PyTorch's two deprecated arguments mean, with a warning."""
     reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
     warnings.warn(
         f"size_average and reduce are deprecated, please use reduction={reduction!r} instead",
@@ -387,8 +387,8 @@ def check_loss(
     """Check the arguments of a cross-entropy, except for the values of the targets.
 
     Raises:
-        TypeError, ValueError, RuntimeError: see `cross_entropy`. Where PyTorch refuses the same,
-            the message is PyTorch's.
+        TypeError, ValueError, RuntimeError: see `cross_entropy`; with PyTorch's message if PyTorch
+            raises, too.
     """
     check_input(x)
     check_operands(x, target=target, weight=weight)
@@ -402,7 +402,7 @@ def check_loss(
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     probabilities = target.shape == x.shape and x.dim() > 0
     if probabilities and z_loss and target.is_floating_point():
-        raise ValueError("z_loss goes with classes as targets, not with probabilities")
+        raise ValueError("z_loss goes with class targets, not with probabilities")
     dim = 0 if x.dim() == 1 else 1
     fits = probabilities and target.dtype in DTYPES and ignore_index < 0
     if not probabilities and x.dim() > 0:
@@ -419,7 +419,7 @@ def check_loss(
             label_smoothing=label_smoothing,
         )
         raise ValueError(
-            f"target of shape {tuple(target.shape)} and dtype {target.dtype} does not go with "
+            f"target of shape {tuple(target.shape)} and dtype {target.dtype} does not match "
             f"logits of shape {tuple(x.shape)}"
         )
     if weight is not None:
@@ -430,9 +430,9 @@ def check_weight(weight: Tensor, x: Tensor, target: Tensor) -> None:
     """Check the type of class weights, as PyTorch does.
 
     Raises:
-        RuntimeError: they have another dtype than the logits x, outside autocast and with classes
-            as targets; or no floating-point dtype; or they need a gradient, which only
-            probabilities as targets give them.
+        RuntimeError: their dtype is not that of the logits x (except under autocast or with
+            probability targets) or not floating-point; or they require a gradient, which only
+            probability targets give them.
     """
     classes = not target.is_floating_point()
     same = weight.dtype == x.dtype or not classes or (autocasts(x) and x.dtype != torch.float64)
@@ -441,7 +441,7 @@ def check_weight(weight: Tensor, x: Tensor, target: Tensor) -> None:
             f"weight must have the dtype of the logits, {x.dtype}, not {weight.dtype}"
         )
     if classes and weight.requires_grad and torch.is_grad_enabled():
-        raise RuntimeError("weight needs a gradient, and with classes as targets it has none")
+        raise RuntimeError("weight requires a gradient, which class targets do not give it")
 
 
 def autocasts(x: Tensor) -> bool:
@@ -456,8 +456,8 @@ def comparable(target: Tensor) -> Tensor:
 
 
 def check_classes(classes: Tensor, n_classes: int, message: str, ignore_index: int | None) -> None:
-    """Raise an IndexError, whose message is a format of the class, for a class that is out of range
-    and not ignored. This reads the classes: a kernel asserts those in the memory of a GPU."""
+    """Raise an IndexError, with the class formatted into `message`, if a class is out of range and
+    not ignored. This reads the values; for classes on a GPU a kernel asserts instead."""
     wrong = (classes < 0) | (classes >= n_classes)
     if ignore_index is not None:
         wrong &= classes != ignore_index
@@ -473,7 +473,7 @@ def check_linear(
     weight: Tensor | None,
     chunk_size: int | None,
 ) -> None:
-    """Check the layer and the targets of a `linear_cross_entropy`; see there for what it raises."""
+    """Check the layer and the targets of a `linear_cross_entropy`; see there for the errors."""
     check_input(input)
     check_dense(linear_weight, "linear_weight")
     check_dense(target, "target")
@@ -485,17 +485,17 @@ def check_linear(
             raise RuntimeError(f"{name} has dtype {each.dtype}, and the input {input.dtype}")
     if input.shape[-1:] != linear_weight.shape[1:] or linear_weight.dim() != 2:
         raise ValueError(
-            f"linear_weight of shape {tuple(linear_weight.shape)} does not go with an input of "
+            f"linear_weight of shape {tuple(linear_weight.shape)} does not match an input of "
             f"shape {tuple(input.shape)}"
         )
     if linear_bias is not None and linear_bias.shape not in ((), (1,), linear_weight.shape[:1]):
         raise ValueError(
-            f"linear_bias of shape {tuple(linear_bias.shape)} does not go with a linear_weight of "
+            f"linear_bias of shape {tuple(linear_bias.shape)} does not match a linear_weight of "
             f"shape {tuple(linear_weight.shape)}"
         )
     if target.shape != input.shape[:-1]:
         raise ValueError(
-            f"target of shape {tuple(target.shape)} does not go with an input of shape "
+            f"target of shape {tuple(target.shape)} does not match an input of shape "
             f"{tuple(input.shape)}"
         )
     if chunk_size is not None and check_int(chunk_size, "chunk_size") < 1:
@@ -503,8 +503,8 @@ def check_linear(
 
 
 def check_index(logits: Tensor, index: Tensor | None) -> None:
-    """Check logits, and tokens unless there are none, except for the values of the tokens; see
-    `selective_log_softmax` for what it raises."""
+    """Check logits and tokens, if any, except for the tokens' values; see `selective_log_softmax`
+    for the errors."""
     check_input(logits)
     check_operands(logits, index=index)
     if logits.dim() == 0:
@@ -515,14 +515,14 @@ def check_index(logits: Tensor, index: Tensor | None) -> None:
         raise TypeError(f"index must hold int64 or int32, not {index.dtype}")
     if index.shape != logits.shape[:-1] and index.shape[:-1] != logits.shape[:-1]:
         raise ValueError(
-            f"index of shape {tuple(index.shape)} does not go with logits of shape "
+            f"index of shape {tuple(index.shape)} does not match logits of shape "
             f"{tuple(logits.shape)}"
         )
 
 
 def check_temperature(temperature: Any, logits: Tensor) -> None:
     """Check a temperature: a positive number, or a floating-point tensor with one number in all or
-    for each row. See `token_logprobs` for what it raises."""
+    per row. See `token_logprobs` for the errors."""
     if not isinstance(temperature, Tensor):
         check_number(temperature, "temperature", positive=True)
         return
@@ -536,11 +536,11 @@ def check_temperature(temperature: Any, logits: Tensor) -> None:
         )
 
 
-# Rows that lie on several devices.
+# Rows sharded over several devices.
 
 
 def check_group(group: object) -> None:
-    """Raise a TypeError for what is not a process group that this rank is in."""
+    """Raise a TypeError unless `group` is a process group that includes this rank."""
     if not isinstance(group, ProcessGroup):
         raise TypeError(
             f"group must be a torch.distributed.ProcessGroup that this rank is in, not "
@@ -555,22 +555,22 @@ def check_cut(
     modifiers: tuple[Any, ...] | None = None,
     out: Any = None,
 ) -> None:
-    """Check the input of a call on rows that are cut, and what is not done with these.
+    """Check the input of a call on sharded rows, and reject what they do not support.
 
     Args:
-        x: with a group a part of the rows, else a `DTensor`.
+        x: with a group this rank's shard of the rows, else a `DTensor`.
         group, implementation, out: arguments of the call.
-        modifiers: its arguments of the names in `Modifiers`, in that order.
+        modifiers: its arguments named in `Modifiers`, in that order.
 
     Raises:
         TypeError: x is not a tensor.
-        ValueError: x is a `DTensor`, and there is a group; or a kernel is named for a part of rows.
+        ValueError: x is a `DTensor` and a group is given; or a kernel is named for a shard.
         NotImplementedError: causal, a sink, or `out`.
     """
     check_implementation(implementation)
     given = Modifiers() if modifiers is None else Modifiers(*modifiers)
     if given.causal or given.sink is not None or out is not None:
-        raise NotImplementedError("causal, sink and out do not work on rows that are cut")
+        raise NotImplementedError("causal, sink and out do not support sharded rows")
     if group is None:
         return
     if not isinstance(x, Tensor):
@@ -578,15 +578,15 @@ def check_cut(
     if type(x).__name__ == "DTensor":
         raise ValueError("a DTensor knows the group of each of its dimensions: leave out group=")
     if implementation is not None:
-        raise ValueError("implementation= names a kernel for whole rows; a group has parts of them")
+        raise ValueError("implementation= names a kernel for whole rows; a group shards them")
 
 
 def check_gradients_of_part(modifiers: Modifiers, dim: int) -> None:
-    """Raise a NotImplementedError if a scale or bias that all elements of a row share wants a
+    """Raise a NotImplementedError if a scale or bias that is broadcast along rows requires a
     gradient; `dim` counts from the end."""
     for each in (modifiers.scale, modifiers.bias):
         if isinstance(each, Tensor) and each.requires_grad and each.shape[dim:][:1] in ((), (1,)):
-            raise NotImplementedError("a gradient is not summed over ranks for scale and bias")
+            raise NotImplementedError("gradients of scale and bias are not summed over ranks")
 
 
 def check_loss_of_part(
@@ -596,8 +596,8 @@ def check_loss_of_part(
     total: int,
     options: LossOptions,
 ) -> None:
-    """Check the arguments of a cross-entropy of which this rank has some classes, as `check_loss`
-    does those of all `total` classes: tensors of their shape, which have no memory."""
+    """Check the arguments of a cross-entropy with sharded classes: expand tensors to the shapes of
+    all `total` classes, without memory, for `check_loss`."""
     dim, ignore_index, reduction, smoothing, z_loss, _, scale, softcap, _ = options
     shape = [total if i == dim else size for i, size in enumerate(x.shape)]
     like = x.detach().new_empty(()).expand(shape)

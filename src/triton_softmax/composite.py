@@ -1,11 +1,11 @@
-"""Every operation in PyTorch's own operators.
+"""Every operation as a composite of PyTorch operators.
 
-They compute what the kernels compute, and are differentiable any number of times, in reverse and in
-forward mode and inside every transform of `torch.func`. They serve CPU tensors where Triton
-compiles, transforms, derivatives beyond the first, and the short rows that Inductor fuses; the
-tests compare the kernels with them.
+Composites compute what the kernels do, and are differentiable any number of times, in reverse and
+forward mode and in every transform of `torch.func`. They serve CPU tensors outside the interpreter,
+transforms, derivatives beyond the first, and the short rows that Inductor fuses; tests compare the
+kernels with them.
 
-A dimension counts from the front. 16-bit elements are computed with in float32.
+A dimension counts from the front. 16-bit elements are upcast to float32.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from .operations.token_statistics import ENTROPY, STATISTICS
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype that sums over a row have: float32, or float64 for float64."""
+    """Return the dtype of sums over a row: float32, or float64 for float64."""
     return torch.promote_types(dtype, torch.float32)
 
 
 def upcast(t: Tensor) -> Tensor:
-    """Return 16-bit numbers as float32, and all others as they are."""
+    """Return 16-bit tensors as float32, and others unchanged."""
     return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
 
 
 def maximum(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
-    """Return the maximum of each row, as a constant: no result depends on it."""
+    """Return the maximum of each row, detached: it cancels in every result."""
     if x.shape[dim]:
         return x.detach().amax(dim, keepdim)
     return x.detach().sum(dim, keepdim) - torch.inf
@@ -63,8 +63,8 @@ TERMS_OF: dict[Operation, Callable[..., tuple[Tensor, ...]]] = {
     SOFTMAX_VJP: lambda y, dy: (y * dy,),
     LOG_SOFTMAX_VJP: lambda y, dy: (dy,),
 }
-"""The terms that an operation sums, from its inputs; of one that has a maximum m, from e = exp(t),
-t = x − m and these."""
+"""The terms that an operation sums, from its inputs; if it subtracts a maximum m, from e = exp(t)
+and t = x − m as well."""
 
 RESCALE_OF: dict[Operation, Callable[..., tuple[Tensor, ...]]] = {
     SOFTMAX: lambda e, t, d: (d * e,),
@@ -75,11 +75,11 @@ RESCALE_OF: dict[Operation, Callable[..., tuple[Tensor, ...]]] = {
     # eq: distribution-merge
     DISTRIBUTION: lambda e, t, d, w, a: (d * e, w, a + w * t),
 }
-"""The sums of a part of a row, relative to a maximum that is −t larger than its own; e = exp(t)."""
+"""Rescales the sums of part of a row to a larger maximum: t = old m − new m, and e = exp(t)."""
 
 
 def summary(op: Operation, inputs: tuple[Tensor, ...], dim: int) -> tuple[Tensor, ...]:
-    """Return the maximum of each row, if the operation has one, and its sums."""
+    """Return the summary of each row: its maximum, if the operation has one, and its sums."""
     if not op.shifted:
         return tuple([each.sum(dim) for each in TERMS_OF[op](*inputs)])
     x = inputs[0]
@@ -91,8 +91,8 @@ def summary(op: Operation, inputs: tuple[Tensor, ...], dim: int) -> tuple[Tensor
 
 
 def merged(op: Operation, m_parts: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
-    """Return the summaries of parts of rows as those of whole rows; the parts of a row lie along
-    the first dimension."""
+    """Merge partials into the summaries of whole rows; the partials of a row lie along the first
+    dimension."""
     m = m_parts.amax(0)
     shift = m.clamp(max=torch.finfo(m.dtype).max) if op is LOGSUMEXP else m
     t = torch.where((m_parts == -torch.inf) | (m_parts == m), 0.0, m_parts - shift)
@@ -102,14 +102,14 @@ def merged(op: Operation, m_parts: Tensor, *parts: Tensor) -> tuple[Tensor, ...]
 def logsumexp(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     """Return m + log Σ exp(x − m), whose gradient is the softmax of x.
 
-    `torch.logsumexp` has the gradient exp(x − lse), which takes over what rounding has cost a large
-    lse. Here m is a constant, since the result does not depend on it.
+    `torch.logsumexp` has the gradient exp(x − lse), which inherits the rounding error of a large
+    lse. Here m is detached, since the result does not depend on it.
     """
     if not x.numel():
         return torch.logsumexp(x, dim).to(dtype)
     x = upcast(x)
     m = x.detach().amax(dim, keepdim=True)
-    # Beside +inf the exponentials of finite elements are 0.
+    # If the maximum is +inf, finite elements have exponential 0.
     shift = torch.where(m == -torch.inf, 0.0, m.clamp(max=torch.finfo(m.dtype).max))
     lse = shift + (x - shift).exp().sum(dim, keepdim=True).log()
     return (lse.squeeze(dim) if x.dim() else lse).to(dtype)
@@ -140,7 +140,7 @@ def log_softmax_backward(y: Tensor, dy: Tensor, dim: int, dtype: torch.dtype) ->
 def logsumexp_backward(x: Tensor, dlse: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     x, dlse = upcast(x), upcast(dlse.unsqueeze(dim) if x.dim() else dlse)
     m = x.detach().amax(dim, keepdim=True)
-    # Beside an infinite element the finite ones are 0, where softmax has no value.
+    # If the maximum is +inf, finite elements get 0, where softmax would give NaN.
     p = torch.where(m == torch.inf, (x - m).exp(), torch.softmax(x, dim))
     # eq: logsumexp-gradient
     return (p * dlse).to(dtype)
@@ -150,7 +150,7 @@ def logsumexp_backward(x: Tensor, dlse: Tensor, dim: int, dtype: torch.dtype) ->
 
 
 def kept_places(x: Tensor, modifiers: Modifiers) -> Tensor | None:
-    """Return a mask, broadcast to x, of the places that count; None if all do."""
+    """Return the mask of kept elements, broadcastable to x; None if all are kept."""
     kept = modifiers.where
     if modifiers.causal:
         n = x.shape[-1]
@@ -160,7 +160,7 @@ def kept_places(x: Tensor, modifiers: Modifiers) -> Tensor | None:
 
 
 def modified_elements(x: Tensor, modifiers: Modifiers) -> Tensor:
-    """Return what softmax is taken of: x after scale, soft cap and bias."""
+    """Return x after scale, soft cap and bias: the argument of softmax."""
     scale, softcap, bias, *_ = modifiers
     z = upcast(x)
     if isinstance(scale, Tensor):
@@ -175,7 +175,7 @@ def modified_elements(x: Tensor, modifiers: Modifiers) -> Tensor:
 def modified_softmax(
     log: bool, x: Tensor, dim: int, dtype: torch.dtype, modifiers: Modifiers
 ) -> Tensor:
-    """Return softmax, or its logarithm, with score modifiers; contiguous."""
+    """Return softmax or log-softmax with score modifiers, contiguous."""
     empty = -math.inf if log else 0.0
     function = torch.log_softmax if log else torch.softmax
     z = modified_elements(x.to(dtype), modifiers)
@@ -184,7 +184,7 @@ def modified_softmax(
         z = torch.where(kept, z, -math.inf)
     dead = (z == -math.inf).all(dim, keepdim=True)
     if modifiers.safe:
-        z = torch.where(dead, 0.0, z)  # any number: these results are replaced below
+        z = torch.where(dead, 0.0, z)  # any finite value: replaced below
     if modifiers.sink is None:
         y = function(z, dim)
     else:
@@ -205,8 +205,8 @@ def modified_softmax(
 def modified_softmax_backward(
     log: bool, dy: Tensor, y: Tensor, x: Tensor | None, dim: int, modifiers: Modifiers
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-    """Return the gradients at x, at the modified elements and at a scale of each row, and the sum
-    of the row, as functions of y, dy and x."""
+    """Return the gradients at x, at the modified elements and at each row's scale, and the row
+    sum, as differentiable functions of y, dy and x."""
     dy, y = upcast(dy), upcast(y)
     empty = -math.inf if log else 0.0
     kept = kept_places(y, modifiers)
@@ -230,40 +230,40 @@ def modified_softmax_backward(
     return du * (scale.to(du.dtype) if isinstance(scale, Tensor) else scale), dz, of_scale, total
 
 
-# Cross-entropy. A row's loss is b·(lse − x_target) + c·Σ q·(lse − x) + z·lse²: b and c are the
-# shares of the target and of a distribution q, which is 1 for each class unless it is given.
+# Cross-entropy. A row's loss is b·(lse − x_target) + c·Σ q·(lse − x) + z·lse², where b and c weight
+# the target and a distribution q, which defaults to 1 for each class.
 
 
 class RowScalars(NamedTuple):
-    """What a cross-entropy knows of each row besides its logits, all in the shape of the
+    """The scalars of each row that a cross-entropy needs besides its logits, in the shape of the
     targets."""
 
     target: Tensor
-    """The class; −1 where the row is ignored, −2 where the target is a distribution."""
+    """The class; −1 if the row is ignored, −2 if the target is a distribution."""
     factor: Tensor
-    """What the loss is multiplied by: the class weight, over n for a mean."""
+    """r, the factor of the loss: the class weight, divided by the total weight for a mean."""
     z_factor: Tensor
-    """What the squared log-sum-exp is multiplied by."""
+    """z, the factor of the squared log-sum-exp."""
     at_target: Tensor | None
-    """The part of the factor that the target keeps; None without label smoothing."""
+    """b, the factor of the target's term; None (then r) without label smoothing."""
     everywhere: Tensor | None
-    """What every class, or the distribution, is multiplied by."""
+    """c, the factor of every class, or of the distribution."""
 
     def chunk(self, start: int, end: int) -> RowScalars:
-        """Return the scalars of some rows."""
+        """Return the scalars of a range of rows."""
         return RowScalars(*[None if each is None else each[start:end] for each in self])  # type: ignore[arg-type]
 
 
 def scalars_of_classes(
     target: Tensor, weight: Tensor | None, n_classes: int, dtype: torch.dtype, options: LossOptions
 ) -> RowScalars:
-    """Return the scalars of rows whose targets are classes, of the dtype of the accumulator."""
+    """Return the scalars of rows with class targets, in the accumulator dtype."""
     kept = target != options.ignore_index
     classes = target.masked_fill(~kept, 0).long()
     each = kept.to(dtype)
     factor = each if weight is None else weight.to(dtype)[classes] * each
     z_factor = options.z_loss * each
-    spread = each if weight is not None else factor  # then every class has a weight of its own
+    spread = each if weight is not None else factor  # the distribution then holds the weights
     if options.reduction == "mean":
         z_factor = z_factor / each.sum()
         spread = spread / factor.sum()
@@ -278,14 +278,14 @@ def scalars_of_classes(
 
 
 def scalars(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> RowScalars:
-    """Return the scalars of rows of logits, whose targets are classes or distributions."""
+    """Return the scalars of rows whose targets are classes or distributions."""
     dim, dtype = options.dim, accumulator(x.dtype)
     if not target.is_floating_point():
         return scalars_of_classes(target, weight, x.shape[dim], dtype, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     share = 1.0 / max(1, math.prod(shape)) if options.reduction == "mean" else 1.0
     marked = x.new_full((), -2, dtype=torch.int64).expand(shape)
-    # Three tensors: a compiler refuses to pass one twice.
+    # Three tensors, because `torch.compile` rejects passing one twice.
     none = [x.new_zeros((), dtype=dtype).expand(shape) for _ in range(3)]
     return RowScalars(marked, *none, x.new_full((), share, dtype=dtype).expand(shape))
 
@@ -293,9 +293,9 @@ def scalars(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptio
 def distribution_of(
     x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions
 ) -> Tensor | None:
-    """Return the distribution q in the shape of x: probabilities as targets, or class weights under
-    label smoothing; None if every class counts 1. It is a view unless probabilities are smoothed or
-    weighted."""
+    """Return the distribution q in the shape of x: the probability targets, or the class weights
+    under label smoothing; None if q is 1 for every class. Only smoothed or weighted probabilities
+    are a new tensor."""
     dtype, epsilon, dim = accumulator(x.dtype), options.label_smoothing, options.dim
     if weight is not None:
         weight = weight.to(dtype).view([-1 if i == dim else 1 for i in range(x.dim())])
@@ -307,7 +307,7 @@ def distribution_of(
 
 
 def picked(x: Tensor, target: Tensor, dim: int) -> Tensor:
-    """Return the logits of the targets, and the first ones of rows without a target."""
+    """Return the target logit of each row; the first logit if the row has no target."""
     if not x.shape[dim]:
         return x.sum(dim)
     return x.gather(dim, target.clamp(min=0).unsqueeze(dim)).squeeze(dim)
@@ -316,11 +316,11 @@ def picked(x: Tensor, target: Tensor, dim: int) -> Tensor:
 def row_losses(
     x: Tensor, scalars: RowScalars, dim: int, q: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the losses of rows and their log-sum-exps.
+    """Return the loss and log-sum-exp of each row.
 
     Args:
-        x: logits.
-        scalars: of each row.
+        x: the logits.
+        scalars: the row scalars.
         dim: the dimension of the classes.
         q: the distribution, in the shape of x.
     """
@@ -337,13 +337,13 @@ def row_losses(
 def losses_of_sums(
     m: Tensor, sums: Sequence[Tensor], at_target: Tensor, scalars: RowScalars
 ) -> tuple[Tensor, Tensor]:
-    """Return the losses of rows and their log-sum-exps.
+    """Return the loss and log-sum-exp of each row from its summary.
 
     Args:
         m: the maximum of each row.
-        sums: d; and Σ x with label smoothing, or Σ q and Σ q·(x − m) of a distribution q.
-        at_target: the logit of the target.
-        scalars: of each row.
+        sums: d; also Σ x with label smoothing, or Σ q and Σ q·(x − m) for a distribution q.
+        at_target: the target logit.
+        scalars: the row scalars.
     """
     target, r, z, b, c = scalars
     d, *more = sums
@@ -364,8 +364,8 @@ def losses_of_sums(
 def cross_entropy(
     x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions
 ) -> tuple[Tensor, Tensor]:
-    """Return the losses of rows, divided by n for a mean, and their log-sum-exps; the logits have
-    been scaled and capped."""
+    """Return the loss (divided by n for a mean) and log-sum-exp of each row. The logits are
+    already scaled and capped."""
     if target.is_floating_point() and not x.numel():
         losses = (upcast(x) * target).sum(options.dim)  # 0, and their mean is NaN
         losses = losses.sum() / 0.0 if options.reduction == "mean" else losses
@@ -385,8 +385,8 @@ def row_statistics(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def token_logprobs(logits: Tensor, index: Tensor | None, entropy: bool) -> tuple[Tensor, Tensor]:
-    """Return the log-probabilities of tokens, (…) or (…, K) as the index is, and the entropies of
-    rows; what is not asked for is empty."""
+    """Return the log-probabilities of tokens, (…) or (…, K) like the index, and the entropies of
+    rows; each is empty unless requested."""
     x = upcast(logits)
     nothing = x.new_empty(0)
     m, log_d, entropies = row_statistics(x, -1) if x.shape[-1] else (x.sum(-1),) * 3
@@ -399,8 +399,8 @@ def token_logprobs(logits: Tensor, index: Tensor | None, entropy: bool) -> tuple
     return found if several else found.squeeze(-1), entropies if entropy else nothing
 
 
-# What stands for a kernel on a CPU where Triton compiles. The functions take the inputs of an
-# operation, `dim`, and the dtype of the result.
+# The CPU replacements of the kernels, outside the interpreter. Each takes an operation's inputs,
+# `dim`, and the dtype of the result.
 
 
 def _losses(x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
@@ -431,14 +431,14 @@ KERNEL_OF: dict[Operation, Callable[..., Any]] = {
     STATISTICS: lambda x, dim, dtype: row_statistics(x, dim)[:2],
     ENTROPY: lambda x, dim, dtype: row_statistics(x, dim),
 }
-"""What takes the place of each operation's kernel."""
+"""The CPU replacement of each operation's kernel."""
 
 
-# The same from a summary that is known, as a number for each row of a matrix.
+# The epilogue of each operation on a matrix, from known row summaries.
 
 
 def _here(x: Tensor, target: Tensor, gained: Tensor) -> Tensor:
-    """Return a number at the target of each row, and 0 elsewhere."""
+    """Return `gained` at the target of each row, and 0 elsewhere."""
     return torch.where(torch.arange(x.shape[1], device=x.device) == target, gained, 0.0)
 
 
@@ -463,5 +463,5 @@ FINISH_OF: dict[Operation, Callable[..., Tensor]] = {
     GRADIENT: _gradient,
     TOKENS_GRADIENT: _tokens_gradient,
 }
-"""What takes the place of `plan.finish` for each operation: a function of its elements, in the
-accumulator's dtype, and then its numbers, as columns."""
+"""The CPU replacement of `plan.finish` for each operation, a function of its elements in the
+accumulator dtype, then its row scalars as columns."""

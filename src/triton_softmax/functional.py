@@ -1,8 +1,8 @@
-"""`softmax`, `log_softmax` and `logsumexp`, which mean what PyTorch's functions mean.
+"""The public `softmax`, `log_softmax` and `logsumexp`, with the semantics of PyTorch's functions.
 
-A plain eager call goes straight to a plan. Every other call (a `torch.func` transform, a dispatch
+A plain eager call goes straight to a plan. Any other call (a `torch.func` transform, a dispatch
 mode, tracing, autocast, a tensor subclass) goes through an operator, which has a rule for each. An
-input that is not a tensor but has `__torch_function__`, such as a proxy of `torch.fx`, answers the
+input that is not a tensor but has `__torch_function__`, such as a `torch.fx` proxy, handles the
 call itself.
 """
 
@@ -61,7 +61,7 @@ def _normalize(
 def _pass_on(
     function: Callable[..., Tensor], invariant: bool, x: Any, *args: object, **kwargs: object
 ) -> Tensor:
-    """Hand a call to its input, which is not a tensor but takes part in PyTorch's functions."""
+    """Hand a call to the `__torch_function__` of its input, which is not a tensor."""
     if not hasattr(x, "__torch_function__"):
         raise TypeError(f"the input must be a torch.Tensor, not {type(x).__name__}")
     if invariant:
@@ -87,70 +87,69 @@ def softmax(
     out: Tensor | None = None,
     group: ProcessGroup | None = None,
 ) -> Tensor:
-    """Return exp(x) / sum(exp(x)) along `dim`, as `torch.softmax`; x is the input.
+    """Return exp(x) / sum(exp(x)) of the input x along `dim`, as `torch.softmax`.
 
-    On a GPU this is a Triton kernel. A CPU tensor is computed with PyTorch's own operators, unless
-    Triton was imported with TRITON_INTERPRET=1: then its interpreter runs the kernel.
+    On a GPU this runs a Triton kernel. A CPU tensor uses PyTorch's own operators, unless Triton was
+    imported with TRITON_INTERPRET=1: then its interpreter runs the kernel.
 
-    Differentiable any number of times, in reverse and in forward mode. The backward pass needs the
-    result and not x, so nothing else is kept for it.
+    Differentiable any number of times, in reverse and forward mode. The backward pass saves only
+    the result.
 
     Args:
         input: A tensor of any shape (0-d and empty included) and any strides, of dtype float16,
             bfloat16, float32 or float64. Any other dtype needs `dtype=`.
         dim: The dimension to normalize over; negative values count from the end.
         dtype: If given, the input is cast to it first; one of the four dtypes above. The gradient
-            has the dtype of the input again.
-        axis: Another name of `dim`.
-        implementation: A name from `triton_softmax.IMPLEMENTATIONS`, to compare one kernel with
-            another; by default the library chooses by shape, strides, dtype and device.
-        batch_invariant: Give a row the same bits however many rows there are and wherever it lies
-            among them, forward and backward; see also the context manager of that name.
-        group: If given, the input is this rank's part of a tensor that is cut along `dim` over the
-            ranks of this group, in their order; parts may be of any size, and empty. A `DTensor`
+            has the dtype of the input.
+        axis: An alias of `dim`.
+        implementation: A name from `triton_softmax.IMPLEMENTATIONS`, to compare kernels; by default
+            the library chooses by shape, strides, dtype and device.
+        batch_invariant: Give a row the same bits for any number of rows and any position among
+            them, forward and backward; see also the context manager of that name.
+        group: If given, the input is this rank's shard of a tensor that is sharded along `dim` over
+            the ranks of this group, in order; shards may have any size, including 0. A `DTensor`
             needs no group.
-        scale: Multiply x by it, after the cast to `dtype`: a number; a tensor of no dimension; or
-            one number for each row, a tensor with the shape of the input and 1 along `dim`.
-            Tensors get a gradient. A temperature is 1 / scale.
+        scale: Multiplies x, after the cast to `dtype`: a number; a 0-d tensor; or one number per
+            row, a tensor with the shape of the input and size 1 along `dim`. Tensors get a
+            gradient. A temperature is 1 / scale.
         softcap: A positive number c: x becomes c·tanh(x / c) after the scale.
-        where: A tensor of bool that broadcasts to the input. Where it is False the result is 0 (of
-            log-softmax -inf), whatever x holds, and what arrives there in the backward pass does
-            not count. A row of which nothing is left is NaN, as in PyTorch, unless `safe`.
+        where: A bool tensor that broadcasts to the input. Where it is False the result is 0 (-inf
+            for log-softmax), whatever x holds, and incoming gradients are ignored. A fully masked
+            row is NaN, as in PyTorch, unless `safe`.
         bias: A floating-point tensor that broadcasts to the input, added after the soft cap. Gets a
             gradient.
-        causal: Leave out what is above the diagonal of the last two dimensions, which are of one
-            size, with `dim` the last. It is not read.
-        safe: A row of which nothing is left, or nothing but -inf, is 0 (of log-softmax -inf) and
-            has no gradient. A row with a NaN or +inf that is not masked stays NaN.
-        sink: One more element of each row, which takes its share and is not in the result: a
-            number, or a floating-point tensor that broadcasts to the input with 1 along `dim`; for
-            4-d scores also one number for each head, the second dimension. Gets a gradient. +inf
-            takes everything, -inf nothing.
-        out: Write the result there, and return it: a tensor with the shape and dtype of the result,
-            of any strides, or the input itself. Not with gradients.
+        causal: Mask the elements above the diagonal of the last two dimensions, which must have
+            equal sizes, with `dim` the last. They are not read.
+        safe: A row that is fully masked, or holds only -inf, gives 0 (-inf for log-softmax) and has
+            no gradient. A row with an unmasked NaN or +inf stays NaN.
+        sink: An extra element of each row that takes its share but is not in the result: a number,
+            or a floating-point tensor that broadcasts to the input with size 1 along `dim`; for 4-d
+            scores also one number per head (dimension 1). Gets a gradient. +inf takes everything,
+            -inf nothing.
+        out: Write the result to this tensor and return it: a tensor with the shape and dtype of the
+            result and any strides, or the input itself. Not with gradients.
 
-    `scale`, `softcap`, `bias`, `where` and `causal`, `sink`, `safe` apply in this order. They go by
-    one kernel, which reads a row of up to 8,192 elements once and a longer one twice. Tensors are
-    broadcast by strides and never copied.
+    The score modifiers `scale`, `softcap`, `bias`, `where` and `causal`, `sink`, `safe` apply in
+    this order, in one kernel, which reads a row of up to 8,192 elements once and a longer one
+    twice. Tensors broadcast without copies.
 
     Returns:
-        A contiguous tensor with the shape of the input, and its dtype or `dtype`. A row with a NaN
-        or +inf in it, or with nothing but -inf, is NaN.
+        A contiguous tensor with the shape of the input, and its dtype or `dtype`. A row that holds
+        a NaN or +inf, or only -inf, is NaN.
 
     Raises:
         TypeError: The input is not a tensor, its dtype (or `dtype`) is not one of the four, or
-            `dim` is not an integer; `where` does not hold bool, or `bias`, `scale` or `sink` no
-            floating-point numbers.
+            `dim` is not an integer; `where` is not bool, or `bias`, `scale` or `sink` not
+            floating-point.
         IndexError: `dim` is out of range.
-        ValueError: `implementation` is unknown, cannot take this shape, or is given to a
-            batch-invariant call or one with maps; `scale` is not finite, `softcap` not positive;
-            a tensor does not broadcast; `causal` meets other shapes; `out` has another shape or
-            dtype, or overlaps itself;
-            a call with a group is batch-invariant; the ranks of a group call different things; or
-            a `DTensor` comes with a group.
-        RuntimeError: The input is on a device that Triton does not know; or it is on the CPU,
-            `implementation` names a kernel, and Triton was imported without TRITON_INTERPRET=1;
-            tensors lie on two devices; `out` is given where a gradient is wanted.
+        ValueError: `implementation` is unknown, does not support this shape, or is given to a
+            batch-invariant call or one with score modifiers; `scale` is not finite, `softcap` not
+            positive; a tensor does not broadcast; `causal` gets other shapes; `out` has another
+            shape or dtype, or overlaps itself; a call with a group is batch-invariant; the ranks of
+            a group make different calls; or a `DTensor` comes with a group.
+        RuntimeError: Triton does not support the input's device; or it is the CPU, `implementation`
+            names a kernel, and Triton was imported without TRITON_INTERPRET=1; tensors are on two
+            devices; `out` is given although an argument requires a gradient.
 
     Examples:
         >>> import torch
@@ -210,10 +209,10 @@ def log_softmax(
     out: Tensor | None = None,
     group: ProcessGroup | None = None,
 ) -> Tensor:
-    """Return x - log(sum(exp(x))) along `dim`, as `torch.log_softmax`; x is the input.
+    """Return x - log(sum(exp(x))) of the input x along `dim`, as `torch.log_softmax`.
 
-    Arguments, maps, shapes, dtypes and errors are those of `softmax`. It is computed from x and not
-    as the logarithm of a softmax, which would be -inf wherever the softmax rounds to zero.
+    Arguments, score modifiers, shapes, dtypes and errors are those of `softmax`. The result comes
+    from x, not from the logarithm of softmax, which would be -inf where softmax rounds to zero.
 
     Examples:
         >>> import torch
@@ -252,33 +251,31 @@ def logsumexp(
     batch_invariant: bool = False,
     group: ProcessGroup | None = None,
 ) -> Tensor:
-    """Return log(sum(exp(x))) along `dim`, as `torch.logsumexp`; x is the input.
+    """Return log(sum(exp(x))) of the input x along `dim`, as `torch.logsumexp`.
 
-    Its derivatives are taken from x alone, and lose nothing where the result is large. A CPU tensor
-    is computed as `softmax` says.
-
-    Differentiable any number of times; its gradient is the softmax of x, which alone is kept for
-    the backward pass.
+    Differentiable any number of times. The backward pass saves only x, and computes the gradient,
+    softmax(x), from it, so it loses no digits if the result is large. CPU tensors are handled as in
+    `softmax`.
 
     Args:
         input: A tensor of any shape and strides, of dtype float16, bfloat16, float32 or float64.
             Integers and booleans are cast to the default dtype.
         dim: The dimension to reduce, or several; for a 0-d tensor also none.
-        keepdim: Whether the reduced dimensions stay, with size 1.
-        axis: Another name of `dim`.
+        keepdim: Whether to keep the reduced dimensions, with size 1.
+        axis: An alias of `dim`.
         batch_invariant: As for `softmax`.
-        group: As for `softmax`; the result is that of all parts, on every rank.
+        group: As for `softmax`; every rank returns the result over all shards.
 
     Returns:
-        A contiguous tensor with the dtype of the input and its shape without `dim`, or with 1 in
-        its place. The value over nothing, or over nothing but -inf, is -inf.
+        A contiguous tensor with the dtype of the input and its shape without `dim`, or with size 1
+        there. An empty row, or a row of only -inf, gives -inf.
 
     Raises:
-        TypeError: The input is not a tensor, its dtype is not one of the four (complex numbers are
-            not), or `dim` is neither an integer nor a sequence of integers.
+        TypeError: The input is not a tensor, its dtype is not supported (such as complex), or `dim`
+            is neither an integer nor a sequence of integers.
         IndexError: `dim` is out of range.
         ValueError: `dim` names a dimension twice, or is an empty tuple.
-        RuntimeError: The input is on a device that Triton does not know.
+        RuntimeError: Triton does not support the input's device.
 
     Examples:
         >>> import torch
@@ -331,7 +328,7 @@ def _promoted(x: Tensor) -> Tensor:
 def _logsumexp_of_dims(
     x: Tensor, dims: list[int], keepdim: bool, invariant: bool, group: Any = None
 ) -> Tensor:
-    """Reduce several dimensions as one: they move to the end and are flattened there."""
+    """Reduce several dimensions as one: move them to the end and flatten them."""
     if len(set(dims)) < len(dims):
         raise ValueError(f"dim names a dimension twice: {tuple(dims)}")
     if x.dim() == 0:

@@ -1,12 +1,11 @@
-"""A kernel launch that is prepared once and repeated cheaply, and the workspace that some kernels
-need.
+"""Prepare kernel launches once and repeat them cheaply, and manage the kernels' workspace.
 
-`kernel[grid](...)` looks at every argument on every call, to find the compiled variant that fits.
-For one shape, dtype and alignment that variant is always the same, so a `Launch` asks once, keeps
-the compiled kernel, and from then on hands it the pointers and the arguments that never change.
+`kernel[grid](...)` inspects every argument on every call, to find the matching compiled variant.
+For one shape, dtype and alignment that is always the same variant, so a `Launch` looks it up once,
+and from then on passes it the pointers and the arguments that never change.
 
-Nobody else knows how Triton launches. Where a private name is missing, its public counterpart does
-the same, some microseconds slower.
+Only this module knows how Triton launches. If a private name is missing, its public counterpart
+does the same, some microseconds slower.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ _hooks: Any = getattr(getattr(triton, "knobs", None), "runtime", None)
 
 
 def cuda_index(tensor: Tensor) -> int:
-    """The index of the CUDA device of a tensor; -1 elsewhere."""
+    """Return the index of a tensor's CUDA device; -1 for other devices."""
     return tensor.get_device() if tensor.is_cuda else -1
 
 
 class Memo(dict):
-    """What has been prepared for a kind of call, by its key; forgotten if there are too many."""
+    """A thread-safe cache of what a kind of call prepares, by key; cleared when full."""
 
     MOST = 4096
 
@@ -45,38 +44,38 @@ class Memo(dict):
         self._lock = threading.Lock()
 
     def keep(self, key: tuple, made: Any) -> Any:
-        """What is there for the key from now on: what another thread has put there, or `made`."""
+        """Store `made` for the key, unless another thread was first; return what is stored."""
         with self._lock:
             if len(self) >= self.MOST:
                 self.clear()
             return self.setdefault(key, made)
 
     def of(self, key: tuple, prepare: Callable[[], Any]) -> Any:
-        """What is there for the key, prepared if nothing is."""
+        """Return what is stored for the key; prepare it if nothing is."""
         found = self.get(key)
         return self.keep(key, prepare()) if found is None else found
 
 
 plans = Memo()
-"""The plans of all calls."""
+"""The plans of all calls, by key."""
 
 
 class Launch:
-    """One kernel with everything but its pointers, for tensors of the same dtypes, alignment and
-    device.
+    """A prepared launch: one kernel and all arguments but its pointers, for tensors of the same
+    dtypes, alignment and device.
 
-    `run(inputs, outs)`, or `run(inputs, outs, words)`, launches on the current stream of the
-    current device: first as anybody would, afterwards with what the first launch has found out.
-    Inputs and outs are tuples of tensors; words is a tensor. Once there has been a launch, `at`
-    does the same with addresses, where Triton's launcher is known; until then it is None.
+    `run(inputs, outs)` or `run(inputs, outs, words)` launches on the current stream of the current
+    device. Inputs and outs are tuples of tensors; words is a tensor. The first launch goes through
+    Triton; later ones repeat what it found. `at` does the same with addresses; it is None before
+    the first launch, and if Triton's launcher is unknown.
 
     Args:
-        kernel: the jitted function; its parameters are a tuple of inputs, one of results, a
+        kernel: the jitted function; its parameters are a tuple of inputs, a tuple of results, a
             workspace if it takes one, then numbers, then compile-time constants.
         grid: number of programs.
         numbers: values of the number parameters; a tuple where the kernel takes a tuple.
-        constants: values of the compile-time constants, by name, in the order of the parameters.
-        options: num_warps and the like.
+        constants: values of the compile-time constants by name, in parameter order.
+        options: compile options such as num_warps.
     """
 
     __slots__ = ("at", "constants", "grid", "kernel", "numbers", "options", "run")
@@ -94,17 +93,17 @@ class Launch:
         compiled = self.kernel[(self.grid,)](
             *tensors, *self.numbers, **self.constants, **self.options
         )
-        # Other drivers than NVIDIA's specialise on more than what stays the same here.
+        # Other backends specialise on properties that may differ between these calls.
         if compiled is not None and compiled.metadata.target.backend == "cuda":
             tail = (*self.numbers, *self.constants.values())
             self.run, self.at = repeat(compiled, self.grid, tail)
 
 
 def repeat(compiled, grid: int, tail: tuple) -> tuple[Callable[..., None], Callable | None]:
-    """`run` and `at` of a `Launch`, for a compiled kernel with the other arguments `tail`.
+    """Return `run` and `at` of a `Launch`, for a compiled kernel with the other arguments `tail`.
 
-    They spare Triton's own preparations where it is known how, unless a hook wants to see each
-    launch, as a profiler's does.
+    They skip Triton's own preparation if its launcher is known, unless a hook, such as a
+    profiler's, must see each launch. Both check the hooks inline, to save a Python call.
     """
     public = compiled[(grid, 1, 1)]
     form = fast_form(compiled)
@@ -116,7 +115,7 @@ def repeat(compiled, grid: int, tail: tuple) -> tuple[Callable[..., None], Calla
     def at(addresses, results, words=None):
         try:
             hooked = _hooks.launch_enter_hook.calls or _hooks.launch_exit_hook.calls
-        except AttributeError:  # a function in place of a chain of them, or no telling
+        except AttributeError:  # a single function instead of a chain, or unknown
             hooked = True
         if hooked:
             public(addresses, results, *(() if words is None else (words,)), *tail)
@@ -133,7 +132,7 @@ def repeat(compiled, grid: int, tail: tuple) -> tuple[Callable[..., None], Calla
         if hooked:
             public(inputs, outs, *(() if words is None else (words,)), *tail)
             return
-        # The shortest way to the same tuples: most operations have one input and one result.
+        # A fast path to the same tuples: most operations have one input and one result.
         if len(inputs) == 1:
             addresses = (inputs[0].data_ptr(),)
         else:
@@ -152,11 +151,11 @@ def repeat(compiled, grid: int, tail: tuple) -> tuple[Callable[..., None], Calla
 
 
 def fast_form(compiled):
-    """How to launch a compiled kernel by the function that `compiled[grid]` calls in the end.
+    """Return the function that `compiled[grid]` finally calls, to launch a kernel directly.
 
     Returns:
-        (function, head): to be called with the grid (three numbers), the stream, head, and the
-        arguments of the kernel, addresses for pointers. None where that is not known.
+        (function, head): call function with the grid (three numbers), the stream, head, and the
+        kernel's arguments, with addresses as pointers. None if this Triton release is unknown.
     """
     release = ".".join(triton.__version__.split(".")[:2])
     if release not in ("3.6", "3.7", "3.8", "3.9"):
@@ -177,15 +176,14 @@ def fast_form(compiled):
 class WordPool:
     """Zeroed int64 words, each handed out once.
 
-    A memset before every launch would cost as much as a small softmax. Instead the words of one
-    memset serve many launches: each takes words that none has touched. When they run out, a new
-    block of zeros is allocated. There is one pool per stream, so the zeros are written before any
-    launch that gets them; the old block goes back to PyTorch's allocator, which gives it to nobody
-    else on that stream until the launches before are done. A launch that fails leaves its words
-    behind, to be used by nobody.
+    A memset before every launch would cost as much as a small softmax. So one memset serves many
+    launches, each of which takes untouched words; when they run out, a new block is allocated. Each
+    stream has a block of its own, so its zeros are written before any launch that gets them, and
+    PyTorch's allocator reuses an old block only after earlier launches on that stream. The words of
+    a failed launch are never reused.
 
-    While a CUDA graph is captured the words come from a memset of their own inside the graph, which
-    zeroes them again on every replay.
+    During CUDA graph capture, words come from their own memset inside the graph, which zeroes them
+    again on every replay.
     """
 
     SIZE = 1 << 18
@@ -196,7 +194,7 @@ class WordPool:
         self._blocks: dict[tuple, list] = {}
 
     def take(self, n_words: int, device: torch.device) -> Tensor:
-        """n_words zeros on `device`, the current one, for one launch on its current stream."""
+        """Return n_words zeros on `device`, the current one, for a launch on its current stream."""
         if device.type != "cuda" or n_words > self.SIZE // 16 or _is_capturing():
             return torch.zeros(n_words, dtype=torch.int64, device=device)
         index = device.index
@@ -218,8 +216,8 @@ class Workspace:
     """The int64 words that the launches of a plan share.
 
     Args:
-        n_words: how many.
-        zeroed: whether the first launch reads words that nobody has written.
+        n_words: number of words.
+        zeroed: whether they must start as zeros, because a launch reads unwritten words.
     """
 
     __slots__ = ("n_words", "zeroed")
@@ -229,7 +227,7 @@ class Workspace:
         self.zeroed = zeroed
 
     def take(self, device: torch.device) -> Tensor:
-        """The words for one call on `device`, the current one."""
+        """Return the words for one call on `device`, the current one."""
         if self.zeroed:
             return words.take(self.n_words, device)
         return torch.empty(self.n_words, dtype=torch.int64, device=device)

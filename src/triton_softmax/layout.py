@@ -1,4 +1,4 @@
-"""How tensors lie in memory: as a matrix of rows along a dimension, or as groups of the others."""
+"""Describe memory layouts: a tensor as a matrix of rows, or its dimensions collapsed to groups."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from torch import Tensor
 
 
 def own(result: Tensor, shape: torch.Size) -> Tensor:
-    """A contiguous result in another shape, and not as a view, which the caller could not change in
-    place: PyTorch forbids that for views made inside an autograd function."""
+    """A contiguous result in another shape, but not as a view: PyTorch forbids in-place changes to
+    views made inside an autograd function."""
     strides = torch.empty(shape, device="meta").stride()
     storage, offset = result.untyped_storage(), result.storage_offset()
     return result.new_empty(0).set_(storage, offset, shape, strides)
 
 
 def lies_on_vectors(tensor: Tensor) -> bool:
-    """Whether the tensor is contiguous and starts on 16 bytes."""
+    """Whether the tensor is contiguous and aligned to 16 bytes."""
     return tensor.is_contiguous() and tensor.data_ptr() % 16 == 0
 
 
 def on_vectors(tensor: Tensor) -> Tensor:
-    """The tensor itself if it lies on vectors, else such a copy."""
+    """The tensor itself if contiguous and aligned, else a copy that is."""
     return (
         tensor if lies_on_vectors(tensor) else tensor.clone(memory_format=torch.contiguous_format)
     )
@@ -33,7 +33,7 @@ def as_matrix(tensor: Tensor, dim: int) -> Tensor:
 
 
 def from_matrix(matrix: Tensor, shape: torch.Size, dim: int) -> Tensor:
-    """The contiguous tensor of which `matrix` holds the rows along `dim`."""
+    """The contiguous tensor whose rows along `dim` are those of `matrix`."""
     if matrix.shape == shape and dim == 1:
         return matrix
     moved = shape[:dim] + shape[dim + 1 :] + shape[dim : dim + 1]
@@ -43,7 +43,7 @@ def from_matrix(matrix: Tensor, shape: torch.Size, dim: int) -> Tensor:
 def collapse(
     shape: tuple[int, ...], strides: list[tuple[int, ...]], dim: int
 ) -> list[tuple[int, ...]]:
-    """The dimensions other than `dim`, joined where all tensors allow it.
+    """Collapse the dimensions other than `dim`, where all tensors allow it.
 
     Args:
         shape: the common shape.
@@ -51,7 +51,7 @@ def collapse(
         dim: the softmax dimension, counted from the front.
 
     Returns:
-        Groups (size, stride in each tensor), outermost first; none of size 1.
+        Groups (size, stride in each tensor), outermost first, omitting size 1.
 
     >>> collapse((2, 3, 4, 5), [(60, 20, 5, 1)], 2)
     [(6, 20), (5, 1)]
@@ -71,7 +71,7 @@ def collapse(
 
 
 def outer_and_inner(groups: list[tuple[int, ...]], n_tensors: int) -> list[tuple[int, ...]] | None:
-    """Exactly two groups, the one with the smaller stride in the first tensor last; None if there
+    """Pad to two groups, the one with the smaller stride in the first tensor last; None if there
     are more."""
     if len(groups) > 2:
         return None

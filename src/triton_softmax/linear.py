@@ -1,9 +1,9 @@
-"""Cross-entropy of a linear layer, in chunks of rows: the logits of all rows never exist.
+"""Cross-entropy fused with its linear layer, in chunks of rows, to save the memory of the logits.
 
-A language model's logits are its largest tensor by far, and nobody needs them but the loss. So they
-are made for some rows at a time, in one buffer, where `cross_entropy` writes their gradient; two
-matrix products take that to the gradients of the layer, and the next rows take the buffer. The
-matrix products are PyTorch's.
+A language model's logits are its largest tensor by far, and only the loss needs them. So they are
+computed for some rows at a time, in one buffer, which `cross_entropy` overwrites with their
+gradient; two matrix products turn that into the gradients of the layer, and the next rows reuse the
+buffer. The matrix products are PyTorch's.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from .losses import Final, cross_entropy, scaled, with_logits
 from .operators import by_composite, nobody_watches, readable, version_of
 
 BYTES = 1 << 28
-"""Of the buffer of logits, if the caller names no number of rows: large enough that matrix products
-are efficient."""
+"""The default size of the logits buffer, large enough for efficient matrix products."""
 
 
 def linear_cross_entropy(
@@ -43,27 +42,27 @@ def linear_cross_entropy(
     scale: float = 1.0,
     chunk_size: int | None = None,
 ) -> Any:
-    """Return `cross_entropy(linear(input, linear_weight, linear_bias), target, …)` without the
-    logits of all rows: `chunk_size` of them at a time lie in memory.
+    """Return `cross_entropy(linear(input, linear_weight, linear_bias), target, …)`, with the logits
+    of only `chunk_size` rows in memory at a time.
 
-    Gradients are computed with the loss. With reduction "none" they are not, since what arrives for
-    each row is not known; then the backward pass makes the logits again. Gradients of the weight
-    are added up in its dtype.
+    The forward pass computes the gradients, except with reduction "none", because each row's
+    incoming gradient is then unknown; the backward pass recomputes the logits instead. Gradients of
+    the weight accumulate in its dtype.
 
     Args:
         input: (N, K) or (…, K).
-        linear_weight: (C, K), of the dtype of the input. Autocast converts both, and the bias.
-        target: Classes, int64, int32 or uint8, of the shape of the input without K.
+        linear_weight: (C, K), in the dtype of the input. Autocast converts both, and the bias.
+        target: Classes, int64, int32 or uint8, in the shape of the input without K.
         linear_bias: (C,).
         weight, reduction, ignore_index, label_smoothing, z_loss, softcap, scale: As for
-            `cross_entropy`. No index is ignored if it is None.
-        chunk_size: Rows at a time; by default as many as take 256 MiB.
+            `cross_entropy`. An `ignore_index` of None ignores no target.
+        chunk_size: Rows per chunk; by default as many as fill 256 MiB of logits.
 
     Returns:
-        The loss: a scalar, or with reduction "none" one for each target.
+        The loss: a scalar, or with reduction "none" one per target.
 
     Raises:
-        ValueError: The shapes do not go together, or `chunk_size` is not positive.
+        ValueError: The shapes do not match, or `chunk_size` is not positive.
         TypeError, IndexError, RuntimeError: As for `cross_entropy`.
 
     Examples:
@@ -108,8 +107,8 @@ def linear_cross_entropy(
         losses = _recomputed(x, linear_weight, linear_bias, flat, chunk_size, reduction, extras)
         losses = losses.to(loss_dtype)
         return losses.view(target.shape) if reduction == "none" else losses
-    nothing = linear_weight.detach()[:, :0].T  # no rows of the right length
-    cross_entropy(nothing, flat[:0], reduction=reduction, **extras)  # refuses what it refuses
+    nothing = linear_weight.detach()[:, :0].T  # zero rows of logits
+    cross_entropy(nothing, flat[:0], reduction=reduction, **extras)  # for its checks
     if flat.device.type == "cpu":
         check_classes(flat, len(linear_weight), "Target {} is out of bounds.", ignore_index)
     options = LossOptions(
@@ -127,7 +126,7 @@ def _rows_at_once(x: Tensor, n_classes: int, chunk_size: int | None) -> int:
 
 
 class _LinearCrossEntropy(Function):
-    """The losses of rows, of whose sum the gradients are computed with them."""
+    """The losses of rows; their sum's gradients are computed in the forward pass."""
 
     @staticmethod
     def forward(ctx, x, linear_weight, bias, chunk_size, weight, options, *scalars):
@@ -155,7 +154,7 @@ class _LinearCrossEntropy(Function):
             call = op.kernel if plain else op.overload
             *_, loss, _ = call(logits, *of_chunk, 1, gradient, *further)
             losses.append(loss)
-            # If a gradient is wanted, the buffer holds the gradient of the logits now.
+            # If a gradient is needed, the buffer now holds the gradient of the logits.
             if dx is not None:
                 torch.mm(logits, linear_weight, out=dx[start : start + n])
             if dw is not None:
@@ -169,7 +168,7 @@ class _LinearCrossEntropy(Function):
 
     @staticmethod
     def backward(ctx, g):
-        # What arrives is the same for all rows: their losses are added up.
+        # The losses are summed, so the incoming gradient is the same for all rows.
         each = g[:1]
         *gradients, of_rows = ctx.saved_tensors
         again = torch.is_grad_enabled()
@@ -192,8 +191,8 @@ def _recomputed(
     reduction: str,
     extras: dict[str, Any],
 ) -> Tensor:
-    """Call `cross_entropy` for each chunk, whose logits the backward pass makes again: for calls
-    whose gradient at the logits is not known in the forward pass."""
+    """Call `cross_entropy` for each chunk, with logits recomputed in the backward pass: for calls
+    whose gradient is not yet known in the forward pass."""
     tensors = [t for t in (x, linear_weight, bias, target, extras["weight"]) if t is not None]
     versions = [version_of(t) for t in tensors]
     apart = reduction == "mean" and extras["weight"] is not None and extras["z_loss"] != 0.0
@@ -206,7 +205,7 @@ def _recomputed(
             )
         logits = torch.nn.functional.linear(chunk, linear_weight, bias)
         kinds = [extras]
-        if apart:  # the mean of the loss is weighted, and that of the z-loss is not
+        if apart:  # the loss has a weighted mean, the z-loss an unweighted one
             nothing = torch.zeros_like(extras["weight"])
             kinds = [{**extras, "z_loss": 0.0}, {**extras, "weight": nothing}]
         options: dict[str, Any] = {"reduction": "none", "loss_dtype": accumulator(logits.dtype)}

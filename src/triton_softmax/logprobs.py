@@ -1,8 +1,8 @@
-"""Log-probabilities of tokens and entropies of rows: what reinforcement learning asks of logits.
+"""Log-probabilities of tokens and entropies of rows, as reinforcement learning needs them.
 
-One read of the logits yields a row's maximum, the logarithm of its denominator and its entropy;
-log-probabilities follow from these and the logits of the tokens. The gradient of all together takes
-one more read and one write.
+One read of the logits yields a row's maximum, the logarithm of its denominator, and its entropy;
+log-probabilities follow from these and the tokens' logits. The gradient of all of them takes one
+more read and one write.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from .operations.gradients import GRADIENT, TOKENS_GRADIENT
 from .operators import by_composite, direct, finish, nobody_watches, readable
 
 _checked = Memo()
-"""What plain calls have been checked for, by all that the checks look at."""
+"""The plain calls that have been checked, by everything that the checks read."""
 
 
 def selective_log_softmax(
     logits: Tensor, index: Tensor, *, inplace_backward: bool = False, batch_invariant: bool = False
 ) -> Tensor:
-    """Return `log_softmax(logits, -1).gather(-1, index)`, without the log-softmax of all others.
+    """Return `log_softmax(logits, -1).gather(-1, index)`, without storing the whole log-softmax.
 
     Args:
         logits: (…, C), float16, bfloat16, float32 or float64.
         index: Classes, int64 or int32, (…) or (…, K).
         inplace_backward: Write the gradient over the logits in the backward pass, if they are
-            contiguous and no leaf.
+            contiguous and not a leaf.
         batch_invariant: As for `softmax`.
 
     Returns:
         Log-probabilities in the shape of the index and the dtype of the logits; none above 0.
 
     Raises:
-        TypeError: `logits` has another dtype, or `index` holds no integers.
-        ValueError: The shapes do not go together.
+        TypeError: `logits` has another dtype, or `index` is not int64 or int32.
+        ValueError: The shapes do not match.
         IndexError: An index is out of range (on a GPU, an assertion on the device).
-        RuntimeError: The index lies on another device.
+        RuntimeError: The index is on another device.
 
     Examples:
         >>> import torch
@@ -66,9 +66,9 @@ def selective_log_softmax(
 def entropy_from_logits(
     logits: Tensor, *, inplace_backward: bool = False, batch_invariant: bool = False
 ) -> Tensor:
-    """Return the entropy −Σ y·log y of each row, y being the softmax of the logits.
+    """Return the entropy −Σ y·log y of each row, where y is the softmax of the logits.
 
-    Shares of 0 count 0, in the entropy and in its gradient. Large logits cost no digits.
+    Probabilities of 0 count as 0, in the entropy and its gradient. Large logits lose no digits.
 
     Args:
         logits: (…, C), float16, bfloat16, float32 or float64.
@@ -107,25 +107,25 @@ def token_logprobs(
     vocab_start: int | None = None,
     vocab_size: int | None = None,
 ) -> Any:
-    """Return the log-probabilities of tokens, and the entropies of their distributions if asked,
+    """Return the log-probabilities of tokens, and optionally the entropies of their distributions,
     from one read of the logits.
 
     Args:
         logits: (…, C), float16, bfloat16, float32 or float64.
         index: Classes, int64 or int32, (…) or (…, K).
-        temperature: Logits are divided by it first: a number, or a tensor with one for each row, of
-            the shape of the logits with 1 in place of C, which then gets a gradient.
+        temperature: Divides the logits first: a number, or a tensor with one number per row, in the
+            shape of the logits with 1 in place of C, which gets a gradient.
         return_entropy: Return entropies (…) as well.
         inplace_backward, batch_invariant: As for `selective_log_softmax`.
-        group, vocab_start, vocab_size: As for `cross_entropy`: the logits are those of some
-            classes, and the index counts all. In place then without a temperature alone.
+        group, vocab_start, vocab_size: As for `cross_entropy`: the logits are one shard of the
+            classes, and the index counts all classes. In place only without a temperature.
 
     Returns:
         Log-probabilities in the shape of the index, or a pair with the entropies; float32 for
         16-bit logits.
 
     Raises:
-        TypeError, ValueError, IndexError, RuntimeError: As for `selective_log_softmax`, and if the
+        TypeError, ValueError, IndexError, RuntimeError: As for `selective_log_softmax`; also if the
             temperature is neither a positive number nor such a tensor.
 
     Examples:
@@ -147,7 +147,7 @@ def token_logprobs(
         if isinstance(temperature, Tensor) or temperature != 1.0:
             check_temperature(temperature, logits)
         if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
-            raise NotImplementedError("the gradient of a temperature is not summed over the ranks")
+            raise NotImplementedError("the gradient of a temperature is not summed over ranks")
         if isinstance(temperature, Tensor) or temperature != 1.0:
             logits = composite.upcast(logits) / temperature
         invariant = bool(batch_invariant or arguments.contexts)
@@ -170,8 +170,8 @@ def _of_tokens(
     batch_invariant: bool,
     temperature: float | Tensor = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return (log-probabilities, entropies), in float32 for 16-bit logits; what is not asked for is
-    empty."""
+    """Return (log-probabilities, entropies), in float32 for 16-bit logits; each is empty unless
+    requested."""
     by_rows = isinstance(temperature, Tensor)
     plain = nobody_watches(logits) if index is None else nobody_watches(logits, index)
     if plain and by_rows:
@@ -183,7 +183,7 @@ def _of_tokens(
             key += (index.shape, index.dtype, index.device)
         if by_rows:
             key += (temperature.shape, temperature.dtype, temperature.device)
-        elif isinstance(temperature, (int, float)):  # anything else is refused below
+        elif isinstance(temperature, (int, float)):  # the checks below reject anything else
             key += (temperature,)
         else:
             key = None
@@ -250,8 +250,8 @@ def _forward(
 
 
 class _Tokens(Function):
-    """Log-probabilities (rows × tokens) and entropies of the rows of a matrix, whose gradient reads
-    it again: once, since the summaries of rows are kept."""
+    """Log-probabilities (rows × tokens) and entropies of a matrix's rows. The row summaries are
+    saved, so the gradient rereads the matrix only once."""
 
     @staticmethod
     def forward(ctx, x, index, scale, entropy, factor, invariant, plain, in_place):
@@ -269,12 +269,12 @@ class _Tokens(Function):
         if not is_compiling() and (
             torch.is_grad_enabled() or not nobody_watches(g if g_entropy is None else g_entropy)
         ):
-            # A derivative of this is wanted as well, or several at once, and composites have these.
+            # A second or a batched derivative may follow, which only the composite has.
             dx, dscale = _differentiated(x, index, scale, factor, g, g_entropy)
             return dx, None, dscale, *(None,) * 5
         picked = None
         if index is not None and index.shape[1] > 1:
-            picked = x.gather(1, index)  # before anything is written over x
+            picked = x.gather(1, index)  # before the gradient overwrites x
         tokens = _one_token(x, index, g)
         of_scale = scale is not None and ctx.needs_input_grad[2]
         dx = x.detach()
@@ -305,9 +305,9 @@ _differentiable = direct(_Tokens)
 
 
 def _one_token(x: Tensor, index: Tensor | None, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (class, its logit, what arrived for it) of rows with one token, in the order in which
-    `tokens_backward` takes them. The class is −1 without a token, and with several; these get −y
-    times the sum of what arrived, as one would, and what they get more is added later."""
+    """Return (class, its logit, its incoming gradient) of rows with one token, as `tokens_backward`
+    takes them. The class is −1 if a row has no token or several; several get −y times the sum of
+    their gradients here, and the rest at the tokens is added later."""
     if index is not None and index.shape[1] == 1:
         return index[:, 0], x.gather(1, index)[:, 0], g[:, 0]
     target = torch.full_like(x[:, 0], -1, dtype=torch.int64)
@@ -322,7 +322,7 @@ def _from_summaries(
     summary: list[Tensor],
     out: Tensor | None,
 ) -> Tensor:
-    """Return the gradient at x of rows whose entropy, m and log d are known."""
+    """Return the gradient at x from the known entropy, m and log d of each row."""
     entropies, m, log_d = summary
     target, _, g = tokens
     # eq: entropy-gradient, log-probability-gradient
@@ -344,7 +344,7 @@ def _differentiated(
     g: Tensor,
     g_entropy: Tensor | None,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return the gradients at x and at the scale, as functions that can be differentiated."""
+    """Return the gradients at x and at the scale, as differentiable functions."""
     leaves = [t for t in (x, scale) if t is not None and t.requires_grad]
     again = torch.is_grad_enabled()
     with torch.enable_grad():

@@ -1,14 +1,13 @@
-"""Cross-entropy: the loss that follows most softmaxes, and its gradient in the same pass.
+"""Cross-entropy, with its gradient computed in the forward pass.
 
-The kernel reads a row of logits once and writes its gradient, beside the loss as one number. The
-backward pass then multiplies by what arrives, which is 1 where the loss itself is differentiated:
-the loss's factor, 1/n of a mean, is known before and is in the gradient already.
+The kernel reads each row of logits once and writes its gradient along with its loss. The gradient
+already includes the loss's factor, such as 1/n for a mean, so the backward pass only multiplies by
+the incoming gradient, which is 1 if the loss itself is differentiated.
 
-Classes as targets go by the kernels of softmax. With a scale or a soft cap, with probabilities as
-targets, and with class weights under label smoothing, it is the kernel of rows with score
-modifiers; the last two read a second element for each class. Derivatives other than the first
-(`torch.func`, forward mode) and a gradient at the probabilities come from PyTorch's operators
-(`composite`).
+Class targets use the softmax kernels. A scale, a soft cap, probability targets, and class weights
+with label smoothing use the score-modifier kernel; the last two read a second element per class.
+PyTorch's operators (`composite`) provide the gradient at the probabilities and every derivative but
+the first.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from .operators import by_composite, direct, keeps_graph, nobody_watches, readab
 from .plan import LossPlan, scale_rows
 
 _checked = Memo()
-"""The options and plan of plain calls that have been checked, by all that the checks look at."""
+"""Options and plans of checked plain calls, by everything that the checks read."""
 
 
 def cross_entropy(
@@ -65,49 +64,48 @@ def cross_entropy(
 ) -> Any:
     """Return the cross-entropy of logits and targets, as `torch.nn.functional.cross_entropy`.
 
-    Where a gradient will be wanted it is written in the same pass as the loss is computed: one read
-    and one write of the logits. Without one, they are read once. With a scale or soft cap, with
-    probabilities as targets, and with class weights together with label smoothing, rows longer than
-    a tile (8,192 columns, or half of that) are read once more. A gradient at the probabilities
-    themselves, a CPU without Triton's interpreter, a transform of `torch.func` and forward mode
-    take PyTorch's operators around our log-softmax.
+    If the logits require a gradient, the forward pass computes it: one read and one write of the
+    logits. Otherwise they are read once. With a scale or soft cap, probability targets, or class
+    weights and label smoothing, rows longer than a tile (8,192 columns, or half of that) are read
+    twice. A gradient at the probabilities, a CPU without Triton's interpreter, transforms of
+    `torch.func` and forward mode use PyTorch's operators.
 
-    The first derivative is exact, and a second one raises: the gradient is a number by then. Inside
-    a transform of `torch.func`, in forward mode and in an exported program every derivative exists.
+    The first derivative is exact; a second raises, as the gradient is then a constant. Transforms
+    of `torch.func`, forward mode and exported programs have every derivative.
 
     Args:
         input: Logits, (C,), (N, C) or (N, C, d1, …), float16, bfloat16, float32 or float64.
         target: Classes (int64, int32 or uint8), of the shape of the input without C; or
             probabilities, of the shape of the input.
-        weight: A factor for each class, (C,), of the dtype of the logits; under autocast, and with
-            probabilities as targets, of any floating-point dtype.
-        size_average: As in PyTorch, and deprecated as there.
+        weight: A factor for each class, (C,), in the dtype of the logits; under autocast or with
+            probability targets, in any floating-point dtype.
+        size_average: Deprecated, as in PyTorch.
         ignore_index: Rows with this target have neither loss nor gradient, whatever they hold.
-        reduce: As in PyTorch, and deprecated as there.
+        reduce: Deprecated, as in PyTorch.
         reduction: "none", "mean" or "sum".
         label_smoothing: The share of the target that is spread over all classes, between 0 and 1.
-        z_loss: Adds `z_loss` · lse² for each row that is not ignored, lse being its log-sum-exp;
-            averaged over those rows, and not weighted by class.
+        z_loss: Adds `z_loss` · lse² for each row that is not ignored, where lse is its log-sum-exp;
+            a mean is over these rows, without class weights.
         softcap: If given, logits x become softcap · tanh(x / softcap), after the scale.
-        scale: Logits are multiplied by it before anything else.
-        inplace_backward: Write the gradient over the logits, if they are a contiguous tensor that
-            needs a gradient and is no leaf. Whoever has saved them for a backward pass gets
-            PyTorch's error; whoever reads them afterwards reads the gradient.
+        scale: Multiplies the logits before anything else.
+        inplace_backward: Write the gradient over the logits, if they are a contiguous non-leaf
+            tensor that requires a gradient. Reading them afterwards reads the gradient; a backward
+            pass that saved them raises PyTorch's error.
         return_lse: Return the log-sum-exp of each row as well.
-        loss_dtype: Of the loss; by default that of the input, or float32 under autocast.
-        batch_invariant: As for `softmax`: of the losses and gradients of rows. A mean depends on
+        loss_dtype: Dtype of the loss; by default the input's, or float32 under autocast.
+        batch_invariant: As for `softmax`, for the losses and gradients of rows. A mean depends on
             the batch.
-        group: If given, the logits are those of some classes, and the ranks of this group have the
-            others, in their order. Targets and weights are those of all classes, the same on all
-            ranks; probabilities are those of the classes here. Every rank has the same loss and
-            calls backward for it. A `DTensor` needs no group; its rows may be divided as well, and
-            a mean is over all of them.
-        vocab_start: With a group, the first class here; by default parts follow each other.
-        vocab_size: With `vocab_start`, how many classes there are on all ranks.
+        group: If given, the logits are one shard of the classes, and the ranks of this group hold
+            the shards in order. Targets and weights cover all classes and are the same on all
+            ranks; probabilities cover this shard. Every rank returns the same loss and calls
+            backward on it. A `DTensor` needs no group; its rows may be sharded as well, and a mean
+            is over all of them.
+        vocab_start: With a group, the first class of this shard; by default shards are contiguous.
+        vocab_size: With `vocab_start`, the number of classes on all ranks.
 
     Returns:
-        The loss: a scalar, or with reduction "none" one for each target. With `return_lse`, a pair:
-        the loss, and log-sum-exps in the shape of the targets, float32 (float64 for float64
+        The loss: a scalar, or with reduction "none" one per target. With `return_lse`, a pair: the
+        loss, and the log-sum-exps in the shape of the targets, float32 (float64 for float64
         logits), 0 in ignored rows, not differentiable.
 
     Raises:
@@ -115,8 +113,8 @@ def cross_entropy(
         ValueError: `reduction` is unknown, `softcap` is not positive, `scale` or `z_loss` is not
             finite, or `z_loss` meets probabilities; shapes disagree, as in PyTorch.
         IndexError: A target is out of range (on a GPU, an assertion on the device).
-        RuntimeError: Tensors lie on two devices; or other arguments that PyTorch refuses, with its
-            words.
+        RuntimeError: Tensors are on two devices; or PyTorch rejects other arguments, with the same
+            message.
 
     Examples:
         >>> import torch
@@ -173,7 +171,7 @@ def cross_entropy(
             key += (weight.data_ptr() & 15, weight.requires_grad and torch.is_grad_enabled())
         try:
             known = _checked.get(key)
-        except TypeError:  # what cannot be hashed is refused below
+        except TypeError:  # the checks below reject an unhashable argument
             key = None
     if known is None:
         options = LossOptions(
@@ -219,19 +217,19 @@ def cross_entropy(
             loss, lse = composite.cross_entropy(x, target, weight, options)
         loss = loss.sum() if in_one else loss
         if reduction == "mean" and not lse.numel():
-            loss = loss / 0.0  # NaN, as a mean of nothing is
+            loss = loss / 0.0  # NaN, the mean of nothing
     if loss.dtype != loss_dtype:
         loss = loss.to(loss_dtype)
     return (loss, lse.detach()) if return_lse else loss
 
 
 def _has_distribution(target: Tensor, weight: Tensor | None, options: LossOptions) -> bool:
-    """Return whether a second element counts for each class."""
+    """Return whether each class also has an element of a distribution."""
     return target.is_floating_point() or (weight is not None and options.label_smoothing > 0.0)
 
 
 def _by_kernels(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> bool:
-    """Return whether kernels, or what stands for them on a CPU, take a call."""
+    """Return whether the kernels, or their CPU composites, support a call."""
     modified = options.scale != 1.0 or options.softcap is not None
     modified = modified or _has_distribution(target, weight, options)
     return x.numel() > 0 and (x.is_cuda or arguments.INTERPRETED or not modified)
@@ -245,7 +243,7 @@ def _planned(
     gradient: bool,
     in_place: bool,
 ) -> LossPlan | None:
-    """Return the plan of a plain call; None if there is none for it."""
+    """Return the plan of a plain call; None if no plan supports it."""
     on_gpu = x.numel() > 0 and (x.is_cuda or arguments.INTERPRETED)
     if not on_gpu or _has_distribution(target, weight, options):
         return None
@@ -255,7 +253,7 @@ def _planned(
 
 
 class _CrossEntropy(Function):
-    """The losses of rows, whose gradient is written by the pass that computes them."""
+    """The losses of rows, with their gradient computed in the forward pass."""
 
     @staticmethod
     def forward(ctx, x, plain, in_place, *rest):
@@ -283,7 +281,7 @@ class _CrossEntropy(Function):
 
 
 class _Planned(_CrossEntropy):
-    """The loss of a `LossPlan`, of each row or of all in one."""
+    """The loss of a `LossPlan`, per row or summed."""
 
     @staticmethod
     def forward(ctx, x, plan, target, weight, dim, in_one):
@@ -299,8 +297,8 @@ class _Planned(_CrossEntropy):
 
 
 def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
-    """Return a gradient times what arrived for its rows, or for all of them: in place if it is not
-    needed again, and then without a pass over it where that is 1."""
+    """Return a gradient times the incoming gradient of each row, or of all. In place if it is not
+    needed again; then a factor of 1 costs no pass over it."""
     if torch.compiler.is_compiling() or not nobody_watches(g) or keeps_graph():
         return _product(dx, g, dim)
     scale_rows(dx, g, dim)
@@ -312,8 +310,8 @@ def _product(dx: Tensor, g: Tensor, dim: int) -> Tensor:
 
 
 class Final(Function):
-    """A gradient times what arrived for its rows, which cannot be differentiated again. It takes an
-    output of the loss's Function only so that a second derivative comes this way."""
+    """A gradient times the incoming one, which raises if differentiated again. It takes `lse`, an
+    output of the loss's Function, only so that a second derivative reaches it."""
 
     @staticmethod
     def forward(ctx, dx, g, dim, lse):
@@ -340,8 +338,8 @@ def _by_operators(
     in_place: bool,
     plain: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Return the losses of rows and their log-sum-exps, where PyTorch's operators find out what
-    has to be known of the targets."""
+    """Return the losses and log-sum-exps of rows, with the row scalars computed by PyTorch's
+    operators."""
     gradient = x.requires_grad and torch.is_grad_enabled()
     scalars = with_logits(x.detach(), composite.scalars(x, target, weight, options), options.dim)
     distribution = distribution_of(x, target, weight, options)
@@ -363,5 +361,5 @@ def _by_operators(
 
 
 def with_logits(x: Tensor, scalars: RowScalars, dim: int) -> tuple[Tensor | None, ...]:
-    """Return the numbers of rows that the kernel takes: the scalars, and the targets' logits."""
+    """Return the row scalars as the kernel takes them, with the target logits."""
     return scalars.target, picked(x, scalars.target, dim), *scalars[1:]

@@ -1,4 +1,4 @@
-"""The modules `Softmax`, `LogSoftmax` and `CrossEntropyLoss`, in the manner of `torch.nn`."""
+"""The modules `Softmax`, `LogSoftmax` and `CrossEntropyLoss`, like those of `torch.nn`."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class _AlongDim(Module):
 
 
 class Softmax(_AlongDim):
-    """`softmax` along `dim` as a module without parameters, as `torch.nn.Softmax`.
+    """`softmax` along `dim` as a module without parameters, like `torch.nn.Softmax`.
 
-    Takes and returns tensors as `softmax` does, and raises what it raises.
+    Inputs, results and errors are those of `softmax`.
 
     Args:
         dim: The dimension to normalize over; negative values count from the end.
@@ -63,7 +63,7 @@ class Softmax(_AlongDim):
 
 
 class LogSoftmax(_AlongDim):
-    """`log_softmax` along `dim` as a module without parameters, as `torch.nn.LogSoftmax`.
+    """`log_softmax` along `dim` as a module without parameters, like `torch.nn.LogSoftmax`.
 
     Arguments and errors are those of `Softmax`.
 
@@ -80,12 +80,12 @@ class LogSoftmax(_AlongDim):
 
 
 class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
-    """`cross_entropy` as a module, as `torch.nn.CrossEntropyLoss`.
+    """`cross_entropy` as a module, like `torch.nn.CrossEntropyLoss`.
 
     Args:
         weight, size_average, ignore_index, reduce, reduction, label_smoothing: As for
             `cross_entropy`.
-        extras: The arguments that `cross_entropy` takes by keyword alone.
+        extras: The keyword-only arguments of `cross_entropy`.
 
     Examples:
         >>> import torch

@@ -1,15 +1,13 @@
-"""The operators `torch.ops.triton_softmax.*`: a table with one row each, and the short cut past it.
+"""Register the operators `torch.ops.triton_softmax.*`, and let plain eager calls bypass them.
 
-An operator carries what PyTorch wants to know of a function: its kernel, the shape of its result
-(for tracing), its derivative, and its rules for `vmap`, autocast and Inductor. Kernels compute
-values and first derivatives. For everything else, that is transforms of `torch.func`, forward mode
-and derivatives of derivatives, the same function in PyTorch's operators (`composite`) is
-differentiated.
+An operator tells PyTorch how to treat a function: its kernel, the shape of its result under
+tracing, its derivative, and its rules for `vmap`, autocast and Inductor. Kernels compute values and
+first derivatives. For anything more (transforms of `torch.func`, forward mode, second derivatives),
+PyTorch differentiates the equivalent composite of its own operators (`composite`).
 
-Most calls come from plain eager code. They take a short cut past PyTorch's dispatcher
-(`nobody_watches`), through one small `torch.autograd.Function` if a gradient is wanted. Whether a
-call is plain takes private names of PyTorch; without one of these there is no short cut, and every
-call goes through the operators, some microseconds slower.
+Plain eager calls bypass the dispatcher to save host time (`nobody_watches`), through one small
+`torch.autograd.Function` if they need a gradient. That check uses private names of PyTorch; if one
+is missing, every call goes through the operators, some microseconds slower.
 """
 
 from __future__ import annotations
@@ -55,8 +53,8 @@ except (ImportError, AttributeError):
 
 
 def nobody_watches(x: Tensor, *others: Tensor) -> bool:
-    """Return whether a call on these tensors is plain eager PyTorch, so that skipping the
-    dispatcher changes nothing."""
+    """Return whether a call on these tensors is plain eager PyTorch, so it can skip the
+    dispatcher."""
     if (
         not AVAILABLE
         or is_dynamo_compiling()
@@ -71,11 +69,11 @@ def nobody_watches(x: Tensor, *others: Tensor) -> bool:
     for t in (x, *others):
         if (
             (type(t) is not Tensor and type(t) is not Parameter)
-            # A wrapper, such as `torch.autograd.grad(..., is_grads_batched=True)` sends backward.
+            # A wrapper, such as the one `torch.autograd.grad(..., is_grads_batched=True)` passes.
             or not _has_storage(t)
             or t.is_meta
             or t.is_nested
-            # The sign of such a view (the imaginary part of a conjugate) is not in its memory.
+            # A lazily negated view (the imaginary part of a conjugate) has no sign in its memory.
             or t.is_neg()
         ):
             return False
@@ -83,16 +81,16 @@ def nobody_watches(x: Tensor, *others: Tensor) -> bool:
 
 
 def transformed() -> bool:
-    """Return whether more than the plain first derivative is asked for: a transform of
-    `torch.func`, or forward mode."""
+    """Return whether a call needs more than the first derivative of reverse mode: in a transform of
+    `torch.func`, or in forward mode."""
     if is_dynamo_compiling():
         return False
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def by_composite() -> bool:
-    """Return whether a call of an operator without a derivative must be one of PyTorch's operators
-    instead: transformed, or in a program that is exported or traced, and differentiated later."""
+    """Return whether a call must use the composite because its operator has no derivative: if it is
+    transformed, or exported or traced, as the program may be differentiated later."""
     return (
         torch.compiler.is_exporting()
         or transformed()
@@ -101,7 +99,7 @@ def by_composite() -> bool:
 
 
 def readable(t: Tensor) -> bool:
-    """Return whether a tensor has values that can be looked at: it is neither traced nor fake."""
+    """Return whether a tensor's values can be read: it is neither traced nor fake."""
     if torch.compiler.is_compiling() or by_composite() or t.is_meta:
         return False
     fake = getattr(t, "fake_mode", None) is not None
@@ -109,12 +107,12 @@ def readable(t: Tensor) -> bool:
 
 
 def version_of(t: Tensor) -> int:
-    """Return how often a tensor was changed in place; −1 if that is unknown."""
+    """Return a tensor's version, its number of in-place changes; −1 if unknown."""
     return -1 if torch.compiler.is_compiling() or t.is_inference() else t._version
 
 
 def keeps_graph() -> bool:
-    """Return whether the backward pass that runs may be repeated; True if that is unknown."""
+    """Return whether the running backward pass may be repeated; True if unknown."""
     try:
         return torch._C._autograd._get_current_graph_task_keep_graph()  # pyright: ignore
     except AttributeError:
@@ -122,8 +120,8 @@ def keeps_graph() -> bool:
 
 
 def direct(function):
-    """Return what a `torch.autograd.Function` applies. `Function.apply` is Python code that looks
-    for transforms, which `nobody_watches` has done, and then calls this."""
+    """Return the C++ `apply` of a `torch.autograd.Function`. It skips the Python wrapper's check
+    for transforms, which `nobody_watches` has already made."""
     return super(Function, function).apply  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -142,18 +140,18 @@ def _define(schema: str, kernel: Callable[..., Any], shape: Callable[..., Any]) 
 
 
 class Operator:
-    """A row of the table.
+    """An operator and the functions behind it.
 
     Args:
-        schema: in the namespace `triton_softmax`.
-        kernel: what it does with plain tensors, on every backend; refuses what is wrong.
-        shape: what it does with tensors that are traced: results without data.
-        composite: the same function in PyTorch's operators.
-        differentiable: the same with a first derivative by kernels. Only operators that may be
-            asked for a derivative have these two.
+        schema: its signature, in the namespace `triton_softmax`.
+        kernel: computes on plain tensors, on every backend; checks the arguments.
+        shape: the fake kernel: returns results without data for tracing.
+        composite: the equivalent in PyTorch's operators.
+        differentiable: the function with a first derivative by kernels. Only differentiable
+            operators have these two.
 
     Attributes:
-        overload: the operator itself.
+        overload: the registered operator.
     """
 
     def __init__(
@@ -172,25 +170,24 @@ class Operator:
 
 
 def _like_rows(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Return a traced tensor of one number for each row."""
+    """Return a fake tensor with one scalar per row."""
     shape = [*x.shape[:dim], *x.shape[dim + 1 :]]
     return torch.empty(shape, dtype=dtype or accumulator(x.dtype), device=x.device)
 
 
 def _nothing(x: Tensor) -> Tensor:
-    """Return an empty tensor in place of numbers of rows that nobody wants."""
+    """Return an empty tensor, in place of row scalars that were not requested."""
     return x.new_empty(0, dtype=accumulator(x.dtype))
 
 
 def _differentiably(
     overload: Any, composite: Callable[..., Any], differentiable: Callable[..., Any]
 ):
-    """Return what an operator does where a derivative may be asked for: its kernel of the Autograd
-    key.
+    """Return an operator's kernel for the Autograd dispatch key.
 
     PyTorch's `register_autograd` covers reverse mode only: under `torch.func.jvp` such an operator
-    returns a tangent of zero, in silence, and under `torch.func.grad` it raises. A composite has
-    every derivative, at every level of a nested transform.
+    silently returns a zero tangent, and under `torch.func.grad` it raises. A composite has every
+    derivative, at every level of nested transforms.
     """
 
     def kernel(*args):
@@ -212,13 +209,13 @@ _DEFAULTS = (None, None, False)
 class Normalization(Operator):
     """Softmax, log-softmax or log-sum-exp, or the backward pass of one.
 
-    The arguments of a backward pass are what arrives, what was saved, and then those of the forward
-    pass. Its operation takes the two in the other order.
+    A backward operator takes the output gradient, the saved tensor, and the forward options. Its
+    operation takes the first two swapped.
 
     Attributes:
-        operation: what is computed.
-        vjp: the operator of the backward pass; None if this is one.
-        alone: the same kernel as an operator without a rule for autograd.
+        operation: the operation it computes.
+        vjp: the backward operator; None if this is one.
+        alone: a twin operator without an autograd rule, for Inductor.
     """
 
     def __init__(self, name: str, operation: Operation, vjp: Normalization | None = None):
@@ -237,8 +234,8 @@ class Normalization(Operator):
                 _library.impl(self.overload, _autocast(self, device), key)
 
     def inputs_and_options(self, args: tuple[Any, ...]) -> tuple[tuple[Tensor, ...], tuple]:
-        """Return the inputs of the operation; and (dim, dtype, implementation, batch_invariant), of
-        which PyTorch leaves out what is as by default."""
+        """Return the operation's inputs and (dim, dtype, implementation, batch_invariant); PyTorch
+        omits trailing defaults, which this restores."""
         n_tensors = 2 if self.vjp is None else 1
         given = args[n_tensors:]
         return args[:n_tensors][::-1], given + _DEFAULTS[len(given) - 1 :]
@@ -256,7 +253,7 @@ class Normalization(Operator):
         return torch.empty(x.shape, dtype=dtype or x.dtype, device=x.device)
 
     def composite(self, *args):
-        """Return the same, in PyTorch's operators."""
+        """Compute the operation with PyTorch's operators."""
         (x, *more), (dim, dtype, implementation, _) = self.inputs_and_options(args)
         dim = check_arguments(x, dim, dtype, implementation)
         return composite.KERNEL_OF[self.operation](x, *more, dim, dtype or x.dtype)
@@ -268,8 +265,8 @@ class Normalization(Operator):
         return differentiable(x, (self, False, *options))
 
     def _batched(self, info, in_dims, *args):
-        """The rule of `torch.vmap`: the mapped dimension goes to the front, and `dim` counts one
-        more from there. 0-d examples get a dimension for the time of the call."""
+        """The rule for `torch.vmap`: move the mapped dimension to the front, and shift `dim` by
+        one. 0-d examples get a temporary dimension."""
         inputs, (dim, *options) = self.inputs_and_options(args)
         x, *others = [
             each.expand(info.batch_size, *each.shape) if at is None else each.movedim(at, 0)
@@ -285,8 +282,8 @@ class Normalization(Operator):
 
 
 def _autocast(op: Operator, device_type: str):
-    """Return the rule of autocast, that of PyTorch's operator of the same name: on a GPU, float32
-    unless the caller names a dtype; float64 is left alone. On a CPU there is none."""
+    """Return the autocast rule, as for PyTorch's operator of the same name: on a GPU, compute in
+    float32 unless the caller names a dtype or the input is float64. A CPU has no rule."""
 
     def kernel(x, dim, dtype=None, *options):
         narrow = x.is_floating_point() and x.dtype != torch.float64
@@ -302,10 +299,10 @@ def _autocast(op: Operator, device_type: str):
 
 
 class FirstDerivative(Function):
-    """The derivative of softmax, log-softmax and log-sum-exp by kernels.
+    """Softmax, log-softmax and log-sum-exp with a first derivative by kernels.
 
-    Log-sum-exp saves its input, the others save their output. `arguments` is one object, so that
-    `apply` has two to look at: the operator, whether the call is plain, and its other arguments.
+    Log-sum-exp saves its input, the others their output. `arguments` packs the operator, whether
+    the call is plain, and the options into one object, because `apply` inspects each argument.
     """
 
     @staticmethod
@@ -352,7 +349,7 @@ _MODIFIERS = (
     "Tensor? sink, bool safe, bool log, int dim"
 )
 _MODIFIED = 8
-"""How many of these are modifiers; of the first two one is the scale."""
+"""How many of these are modifiers. The scale comes as a tensor `scale` or a number `factor`."""
 
 
 def _modifiers(scale, factor, *others) -> Modifiers:
@@ -369,7 +366,7 @@ def modified_forward(
     of_sink: bool = False,
     out: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """Launch the kernel; return (y,), or (y, the sink's share)."""
+    """Launch the kernel; return (y,), or (y, share of the sink)."""
     return run_modified(
         LOG_SOFTMAX if log else SOFTMAX, (x,), (), modifiers, dim, dtype,
         empty=-math.inf if log else 0.0, of_sink=of_sink, invariant=invariant, out=out,
@@ -402,13 +399,13 @@ def _modified_out_kernel(x, *args):
     same = (x.data_ptr(), x.stride(), x.dtype) == (out.data_ptr(), out.stride(), out.dtype)
     if not shared or (same and all(each is x for each in shared)):
         modified_forward(log, x, dim, out.dtype, modifiers, invariant, out=out)
-    else:  # a row would be read after others have been written over it
+    else:  # writing a row could overwrite another before it is read
         out.copy_(modified_forward(log, x, dim, out.dtype, modifiers, invariant)[0])
 
 
 def _modified_backward_kernel(dy, y, x, *args):
-    """Return the gradients at x, at the modified elements and at the scale, and the row's sum from
-    which that at the sink follows; what is not wanted is empty."""
+    """Return the gradients at x, at the modified elements and at the scale, and the row sum that
+    the sink's gradient needs; those not requested are empty."""
     log, dim, input_dtype, of_modified, of_scale, of_sink, invariant = args[_MODIFIED:]
     dx, *found = run_modified(
         LOG_SOFTMAX_VJP if log else SOFTMAX_VJP, (y, dy), (), _modifiers(*args[:_MODIFIED]), dim,
@@ -431,8 +428,8 @@ def _modified_backward_shape(dy, y, x, *args):
 
 
 class ModifiedDerivative(Function):
-    """The derivative with score modifiers, which come by themselves if the call is plain, before
-    the arguments of the operator."""
+    """Softmax and log-softmax with score modifiers and a first derivative by kernels. A plain call
+    passes the modifiers first, as one object."""
 
     @staticmethod
     def forward(ctx, modifiers, *inputs):
@@ -472,7 +469,7 @@ class ModifiedDerivative(Function):
         given = (scale, factor, softcap, bias, where, causal, sink, safe)
         of_scale, of_bias, of_sink = ctx.needs
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            # A derivative of this is wanted as well, and composites have one.
+            # A second derivative may follow, which only the composite has.
             dx, dz, dscale, total = composite.modified_softmax_backward(
                 log, dy, y, x, dim, _modifiers(*given)
             )
@@ -503,7 +500,7 @@ differentiable_modified = direct(ModifiedDerivative)
 
 
 def _modified_composite(x, *args):
-    """The same, in PyTorch's operators; nobody asks these for the second result."""
+    """Compute it with PyTorch's operators. Nobody reads the second result, so it has no values."""
     modifiers, (log, dim, dtype, _) = _modifiers(*args[:_MODIFIED]), args[_MODIFIED:]
     y = composite.modified_softmax(log, x, dim, dtype, modifiers)
     return y, _nothing(y) if modifiers.sink is None else _like_rows(y, dim)
@@ -536,12 +533,12 @@ modified_softmax_backward = Operator(
 )
 
 
-# --- losses and log-probabilities, whose derivatives are the business of `losses` and `logprobs`
+# --- losses and log-probabilities; `losses` and `logprobs` define their derivatives
 
 
 def _in_place(schema: str, op: Operator) -> Operator:
-    """Return the operator that writes the first result of another one over x, and returns the
-    others."""
+    """Return the in-place variant of an operator: it writes the first result over x, and returns
+    the rest."""
 
     def kernel(*args):
         return others(op.kernel(*args, in_place=True))
@@ -559,8 +556,8 @@ def _cross_entropy_kernel(
     x, target, picked, factor, z_factor, at_target, everywhere, dim, gradient, scale=1.0,
     softcap=None, distribution=None, batch_invariant=False, in_place=False,
 ):  # fmt: skip
-    """Return the gradient of the losses, if it is wanted, and the losses and log-sum-exps of rows.
-    In place the gradient is written over x."""
+    """Return the gradient of the losses (empty unless requested), and the loss and log-sum-exp of
+    each row. In place, the gradient overwrites x."""
     if distribution is not None:
         op, inputs = OF_DISTRIBUTION[gradient], (target, picked, at_target, everywhere, z_factor)
     elif at_target is None:
@@ -587,7 +584,7 @@ def _cross_entropy_shape(x, *rest):
 
 
 def _row_statistics_kernel(x, dim, entropy, scale=None, factor=1.0, batch_invariant=False):
-    """Return the maximum, log d and entropy of each row; the entropy is empty if not wanted."""
+    """Return the maximum, log d and entropy (empty unless requested) of each row."""
     op, dtype = ENTROPY if entropy else STATISTICS, promote_types(x.dtype, float32)
     if scale is None and factor == 1.0:
         results = plan_of(op, (x,), dim, dtype, None, batch_invariant)(x)
@@ -606,7 +603,7 @@ def _tokens_backward_kernel(
     x, target, picked, g, g_entropy, dim, scale=None, factor=1.0, of_scale=False,
     batch_invariant=False, in_place=False,
 ):  # fmt: skip
-    """Return the gradients at x and at the scale of each row; the latter is empty if not wanted."""
+    """Return the gradients at x and, if requested, at the scale of each row."""
     op, inputs = SELECTED_VJP, (target, picked, g)
     if g_entropy is not None:
         op, inputs = TOKENS_VJP, (*inputs, g_entropy)
@@ -625,7 +622,7 @@ def _tokens_backward_shape(
 
 
 FINISHES = {op.name: op for op in composite.FINISH_OF}
-"""The operations of `finish`, by the names that an operator can take."""
+"""The operations of `finish` by name, as an operator cannot take them as objects."""
 
 
 def finish(
@@ -635,8 +632,8 @@ def finish(
     dtype: torch.dtype,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return the elements of a result from a summary that is known: `plan.finish`, or where a call
-    is watched an operator, into which nobody looks."""
+    """Compute an operation's elements from known row summaries: `plan.finish`, or an opaque
+    operator if the call is not plain."""
     if not nobody_watches(inputs[0]):
         return finish_rows.overload(list(inputs), list(numbers), op.name, dtype)
     return plan.finish(op, inputs, numbers, dtype, out)
@@ -685,22 +682,22 @@ finish_rows = Operator(
 
 
 # --- Inductor
-# A short row becomes PyTorch's operators, which Inductor fuses with their neighbours into one
-# kernel that reads once as ours does; so does a longer row of a small tensor. Any other row becomes
-# the operator without a rule for autograd, which has done its work by then.
+# Short rows, and longer ones in small tensors, decompose into PyTorch's operators, which Inductor
+# fuses with their neighbours into one kernel that reads once, as ours does. Other rows become the
+# operator without an autograd rule: autograd has already been traced.
 
 LONGEST_FUSED = 1024
-"""The longest row that Inductor keeps in registers, and so reads once."""
+"""The longest row that Inductor keeps in registers and so reads only once."""
 
 LONGEST_OF_FEW, FEW_ELEMENTS = 8192, 2**20
-"""The longest row of so few elements that reading them again, from the cache, takes less than
+"""The longest row of a tensor small enough that rereading it from the cache costs less than
 calling an operator."""
 
 _entered = False
 
 
 def _known(number: Any) -> float:
-    """Return a size; one that is unknown while shapes are traced counts as it is at this call."""
+    """Return a size; a symbolic one counts as its value at this call."""
     if isinstance(number, int):
         return number
     hint = getattr(number.node, "hint", None)
@@ -708,7 +705,7 @@ def _known(number: Any) -> float:
 
 
 def _taken_apart(op: Normalization):
-    """Return how Inductor takes an operator apart."""
+    """Return an operator's decomposition for Inductor."""
 
     def rule(*args):
         (x, *_), (dim, _, implementation, invariant) = op.inputs_and_options(args)
@@ -723,19 +720,19 @@ def _taken_apart(op: Normalization):
 
 
 def enter_in_inductor() -> None:
-    """Enter the rules in Inductor's table of decompositions, once, if Inductor is there.
+    """Register the decompositions with Inductor, once, if it is loaded.
 
-    The table is private to PyTorch; without it the operators stay as they are, and work. The shape
-    rules call this, since they run before Inductor looks at the table; what it has lowered before
-    must not be taken apart later. Under Triton's interpreter, which is there to show the kernels,
-    nothing is taken apart.
+    The table is private to PyTorch; without it the operators still work, undecomposed. The shape
+    rules call this because they run before Inductor reads the table; an operator that it has
+    already lowered must not be decomposed later. Triton's interpreter is there to show the kernels,
+    so nothing is decomposed under it.
     """
     global _entered
     if _entered or arguments.INTERPRETED or "torch._dynamo.convert_frame" not in sys.modules:
         return
     _entered = True
     try:
-        # The second table is a copy of the first that Inductor keeps.
+        # Inductor keeps a copy of the first table: the second.
         module = importlib.import_module("torch._inductor.decomposition")
         tables = module.decompositions, module.fast_random_decomps()
     except (AttributeError, ImportError):

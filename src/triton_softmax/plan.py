@@ -1,12 +1,12 @@
-"""Plans: what a call does, decided once for all calls of its kind, and remembered.
+"""Plans decide once how to run a kind of call, and cache the decision.
 
-All that a call does depends on shapes, strides, dtypes, device and alignment. So it is decided at
-the first call, and kept in `plans` by a key of just these. A `Plan` holds kernels with everything
-but their pointers; calling it allocates the results and launches.
+Which kernels a call launches depends only on shapes, strides, dtypes, device and alignment. The
+first call with a given set of these makes a plan, and `plans` caches it under them. A `Plan` holds
+prepared kernel launches; calling it allocates the results and passes the pointers.
 
-`plan_of` plans an operation along a dimension, on the kernel that `choose` picks for the layout.
-`run_modified` plans one whose elements are modified first (scale, soft cap, bias, masks), on the
-kernel for that. `row_scalars`, `scale_rows` and `finish` are the small kernels around a loss.
+`plan_of` plans an operation along a dimension, on the kernel that `config` chooses for the layout.
+`run_modified` plans an operation with score modifiers (scale, soft cap, bias, masks), which have a
+kernel of their own. `finish`, `scale_rows` and `LossPlan` launch the small kernels around a loss.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ GEOMETRIES = {
     "split_strided": split_strided.split_strided_kernel,
     "two_pass": two_pass.two_pass_kernel,
 }
-"""The kernel of each geometry that a `Choice` can name."""
+"""The kernel behind each geometry name that a `Choice` can hold."""
 
 
 def key_of(head: tuple, tensors: Sequence[Tensor]) -> tuple:
-    """The key of a call in `plans`: what is not in the tensors, and what a plan needs of these."""
+    """The key of a call in `plans`: `head`, then what a plan depends on in each tensor."""
     for t in tensors:
         head += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
     return head
@@ -65,26 +65,26 @@ def plan_of(
     invariant: bool = False,
     in_place: bool = False,
 ) -> AnyPlan:
-    """What a call does: `plan_of(...)(*inputs)` is its result, `plan_of(...).kernels` names the
-    kernels it launches.
+    """The plan of a call, cached: `plan_of(...)(*inputs)` computes the result, and
+    `plan_of(...).kernels` names the kernels it launches.
 
-    A call like an earlier one has passed the checks, so nothing is checked again.
+    Only a new kind of call is checked: a cached plan means that a call like it has passed.
 
     Args:
-        op: what is computed.
-        inputs: its elements, all of one shape, and then its numbers of the row, without `dim`.
-        dim: the dimension; negative counts from the end.
-        dtype: of the result, to which the input is rounded first; by default that of the first
-            input.
+        op: the operation to compute.
+        inputs: its element tensors, all of one shape, then its row scalars, without `dim`.
+        dim: the dimension to reduce; negative counts from the end.
+        dtype: dtype of the result, to which the input is rounded first; the first input's by
+            default.
         kernel: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose.
         invariant: give a row the same bits in every batch.
-        in_place: write the elements of the result over those of the first input.
+        in_place: write the elements of the result over the first input.
 
     Raises:
         TypeError, IndexError, ValueError, RuntimeError: see `make_plan`.
     """
     key = (op, dim, dtype, kernel, invariant, in_place)
-    for t in inputs:  # as `key_of`, without the time of a call
+    for t in inputs:  # `key_of`, inlined to save a Python call
         key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
     plan = plans.get(key)
     if plan is None:
@@ -94,29 +94,28 @@ def plan_of(
 
 
 def run(op: Operation, inputs: tuple[Tensor, ...], *arguments: Any) -> Any:
-    """The result of a call on plain tensors, outside autograd; the arguments are those of
-    `plan_of`.
+    """Run an operation on plain tensors, outside autograd, with the arguments of `plan_of`.
 
     Returns:
-        A contiguous tensor that shares no memory with the inputs; a tuple if there are several.
+        A contiguous tensor that shares no memory with the inputs, or a tuple of several.
     """
     return plan_of(op, inputs, *arguments)(*inputs)
 
 
 def clear_plans() -> None:
-    """Forget all plans."""
+    """Clear the plan cache."""
     plans.clear()
 
 
 class Plan:
-    """Launch kernels on the tensors as they are.
+    """Prepared launches that take the tensors as they lie in memory.
 
     Args:
-        launches: in this order; one, unless they share a workspace.
-        x: a tensor like the first input of all calls.
-        outs: shape and dtype of each result, which is contiguous.
-        workspace: what the kernels take after the results, if anything.
-        in_place: the first result takes the place of the first input.
+        launches: in order; more than one only if they share a workspace.
+        x: a tensor like the first input of every call.
+        outs: shape and dtype of each (contiguous) result.
+        workspace: the kernels' scratch memory, if they need any.
+        in_place: the first result overwrites the first input.
     """
 
     def __init__(
@@ -137,7 +136,7 @@ class Plan:
         self.index = cuda_index(x)
 
     def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Any:
-        """The results; a tuple if there are several. The first is written to `out` if given."""
+        """Launch; return the result, or a tuple of several. The first goes to `out`, if given."""
         index = self.index
         if index >= 0 and index != current_device():
             with torch.cuda.device(index):
@@ -162,7 +161,7 @@ class Plan:
 
 
 class ByPyTorch:
-    """Call a function of PyTorch's own operators: for a CPU tensor where Triton compiles."""
+    """The plan of a CPU call without Triton's interpreter: a composite of PyTorch operators."""
 
     kernels = ()
     launches = ()
@@ -179,13 +178,14 @@ class ByPyTorch:
 
 
 class Around:
-    """Another plan, with something done to its inputs before it, and to its result after it.
+    """A plan wrapped in conversions of its inputs and result.
 
     Args:
-        what: is done, in a word.
-        plan: the other plan.
-        before: an input as the other plan takes it.
-        after: from its result, and the first input as it came, the result; None if it is that.
+        what: names the conversion.
+        plan: the wrapped plan.
+        before: converts each input.
+        after: takes the wrapped plan's result and the original first input, and returns the
+            converted result; None leaves the result alone.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ AnyPlan: TypeAlias = Plan | ByPyTorch | Around
 
 
 def device_of(tensor: Tensor) -> Device:
-    """What a choice has to know of the tensor's device."""
+    """Describe the tensor's device to `config`."""
     if tensor.is_cuda:
         properties = torch.cuda.get_device_properties(tensor.device)
         return Device(properties.multi_processor_count, nvidia=torch.version.hip is None)
@@ -227,12 +227,11 @@ def make_plan(
     invariant: bool = False,
     in_place: bool = False,
 ) -> AnyPlan:
-    """Check a call and decide how to run it and all calls like it; the arguments are those of
-    `plan_of`.
+    """Check a call and plan all calls like it. The arguments are those of `plan_of`.
 
     Raises:
-        TypeError, IndexError, ValueError, RuntimeError: see `softmax`; the inputs do not have the
-            same shape or device; or the implementation cannot take this shape.
+        TypeError, IndexError, ValueError, RuntimeError: see `softmax`; also if the inputs differ in
+            shape or device, or if the implementation does not support this shape.
     """
     x = inputs[0]
     dim = check_arguments(x, dim, dtype, implementation)
@@ -244,7 +243,7 @@ def make_plan(
     check_alike(x, *inputs[op.inputs :], shape=without)
     further = invariant, in_place
     if x.numel() == 0:
-        # The result is empty, or the sum over nothing.
+        # An empty result, or the log-sum-exp of empty rows.
         return ByPyTorch(lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype), in_place=False)
     if x.device.type == "cpu" and implementation is None and not arguments.INTERPRETED:
         function = composite.KERNEL_OF[op]
@@ -280,7 +279,7 @@ def make_plan(
 
 
 def traits_of(op: Operation) -> Traits:
-    """What a choice has to know of an operation."""
+    """Describe an operation to `config`."""
     keeps_terms = op.finish_terms is not None
     numbers = not op.reduces and op.finish_at is not None
     return Traits(
@@ -297,28 +296,28 @@ def _plan_launches(
     invariant: bool = False,
     in_place: bool = False,
 ) -> Plan | None:
-    """The plan for the inputs and the contiguous results, which have no data yet; None if no kernel
-    takes their layout."""
+    """Choose a kernel and make its launches; None if no kernel supports the layout. `outs` are
+    contiguous meta tensors."""
     if invariant:
         op = in_any_order(op)
     x = inputs[0]
     n_cols = x.shape[dim]
     tensors = (*inputs, *outs)
     results = [(each.shape, each.dtype) for each in outs]
-    # A tensor without the dimension does not move along it.
+    # Row scalars lack the dimension: broadcast them along it, with stride 0.
     strides = [
         each.stride() if each.dim() == x.dim() else each.unsqueeze(dim).expand(x.shape).stride()
         for each in tensors
     ]
     groups = collapse(x.shape, strides, dim)
     col_strides = tuple(1 if n_cols == 1 else s[dim] for s in strides)
-    # What a choice has to know: of all tensors that are moved element by element.
+    # The choice depends only on the tensors that have elements along the rows.
     which = [i for i, each in enumerate(tensors) if each.dim() == x.dim()]
     moved = [tensors[i] for i in which]
     itemsize = min(each.element_size() for each in moved)
     facts = {
         "traits": traits_of(op),
-        "addresses": tuple(each.data_ptr() for each in moved),  # new memory starts on a vector: 0
+        "addresses": tuple(each.data_ptr() for each in moved),  # 0 (aligned) for a result
         "device": device_of(x),
         "held": max(each.element_size() for each in inputs[: op.inputs]),
     }
@@ -327,7 +326,7 @@ def _plan_launches(
         n_rows, *steps = groups[0] if groups else one_row
         of_moved = tuple(steps[i] for i in which)
         if op.any_order and n_cols > space.INVARIANT_TILE_COLS:
-            # Chunks must lie alike in all tensors, and rows start where their number says.
+            # For equal bits, chunks must be aligned alike in all tensors and in every batch.
             if not all(lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
                 return None
         choice = choose_rows(
@@ -359,10 +358,10 @@ def _plan_launches(
 def _launches(
     op: Operation, choice: Choice, grid: int, numbers: tuple[object, ...]
 ) -> tuple[Launch, ...]:
-    """One launch for each of the choice's constants."""
+    """One launch for each set of constants: two if chunks are published and written separately."""
     options = {"num_warps": choice.num_warps}
     if op.any_order:
-        # Fused, a product would be rounded in one kernel and not in another.
+        # Multiply-adds fuse differently from kernel to kernel, which would change bits.
         options["enable_fp_fusion"] = False
     if choice.max_registers is not None:
         options["maxnreg"] = choice.max_registers
@@ -375,10 +374,10 @@ def _launches(
 def row_launches(
     op: Operation, choice: Choice, n_rows: int, n_cols: int, strides: tuple[int, ...]
 ) -> tuple[tuple[Launch, ...], Workspace | None]:
-    """The launches of a geometry of rows; strides are those of the inputs, then of the results.
+    """The launches of a row geometry, with the row strides of the inputs, then of the results.
 
-    Split rows need a word for each chunk. A single launch polls for words that are not there yet;
-    of two, the first writes each word before the second looks.
+    Split rows need one status word per chunk. A single launch polls for them, so they must start as
+    zeros; with two launches, the first writes every word before the second reads.
     """
     numbers = (strides[: -op.results], strides[-op.results :], n_rows, n_cols)
     if isinstance(choice.how, RowTile):
@@ -397,8 +396,8 @@ def strided_launches(
     col_strides: tuple[int, ...],
     n_cols: int,
 ) -> tuple[tuple[Launch, ...], Workspace | None]:
-    """The launches of a strided geometry; outer and inner are a size, then the strides of the
-    inputs and of the results."""
+    """The launches of a strided geometry. `outer` and `inner` hold a size, then the strides of the
+    inputs and results."""
     (n_outer, *outer_strides), (n_inner, *inner_strides) = outer, inner
     strides = tuple(zip(outer_strides, col_strides, inner_strides, strict=True))
     block_inner = cast(StridedTile | SplitStrided | TwoPass, choice.how).block_inner
@@ -415,11 +414,10 @@ def strided_launches(
     return _launches(op, choice, grid, numbers), Workspace(n_words, zeroed=False)
 
 
-# Modified elements: whatever a modifier takes is a view in the shape of x, broadcast by strides of
-# 0.
+# Score modifiers. Masks, biases and scales are views expanded to the shape of x, with stride 0.
 
 CACHED = 1 << 23
-"""Bytes of mask and bias that stay in the cache beside all rows that go by."""
+"""Bytes of mask and bias that stay in the L2 cache while the rows stream through it."""
 
 
 def run_modified(
@@ -440,25 +438,25 @@ def run_modified(
     invariant: bool = False,
     out: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """The results of an operation on modified elements.
+    """Run an operation with score modifiers.
 
     Args:
         op: the operation.
-        elements, numbers: its inputs; elements in one shape, which is not empty, with any strides,
-            numbers in that shape without `dim`.
+        elements: its element tensors, all of one nonempty shape, with any strides.
+        numbers: its row scalars, in that shape without `dim`.
         modifiers: scale, soft cap, bias and masks, in the order in which they apply.
-        dim: of the rows, counted from the front.
-        dtype: of the elements of the result; of the numbers if there are none.
+        dim: the dimension of the rows, counted from the front.
+        dtype: dtype of the result's elements, or of its row scalars if it has no elements.
         before, after, empty: see `Maps`.
-        x: the elements before they are modified, if the operation does not have them.
-        of_mapped: dtype of the gradient at the modified elements, if it is wanted.
-        of_scale, of_sink: which other gradients are.
-        invariant: the same bits for a row in every batch.
+        x: the unmodified elements, if they are not among the operation's inputs.
+        of_mapped: dtype of the gradient at the modified elements; None omits it.
+        of_scale, of_sink: return the gradient at the scale, and what the sink's needs.
+        invariant: give a row the same bits in every batch.
         out: where to write the elements of the result.
 
     Returns:
-        The operation's results; then the gradient at the modified elements, that at the scale (with
-        1 along `dim`), and what that at the sink follows from (without `dim`), as far as wanted.
+        The operation's results; then, as requested, the gradients at the modified elements and at
+        the scale (size 1 along `dim`), and the sink's share or row sum (without `dim`).
     """
     scale, softcap, bias, where, causal, sink, safe = modifiers
     if isinstance(scale, Tensor):
@@ -501,15 +499,15 @@ def _plan_modified(
     invariant: bool,
     out: Tensor | None,
 ) -> Plan:
-    """The plan for tensors that lie like these: the elements and numbers of the operation, then x,
-    bias, mask, scale and sink as far as `maps` has them."""
+    """Plan an operation with score modifiers. The inputs are the operation's elements and row
+    scalars, then those of x, bias, mask, scale and sink that `maps` has."""
     op = in_any_order(op) if invariant else op
     x, n_inputs = inputs[0], len(inputs)
     shape = x.shape
     without = shape[:dim] + shape[dim + 1 :]
     wide = torch.promote_types(dtype, torch.float32)
     first_map = op.inputs + op.numbers
-    along = [True] * op.inputs + [False] * op.numbers  # which have elements along a row
+    along = [True] * op.inputs + [False] * op.numbers  # has elements along a row
     along += [True] * (maps.x + maps.bias + maps.where)
     along += [False] * (n_inputs - len(along))
     views = [
@@ -535,9 +533,9 @@ def _plan_modified(
     rows_of_maps = torch.Size(moving).numel()
     bytes_of_maps = rows_of_maps * n_cols * sum([views[i].element_size() for i in of_maps])
     if bytes_of_maps > CACHED and not maps.causal:
-        # Rows with the same mask and bias follow each other, and find these in the cache.
+        # Order rows so that those sharing a mask and bias are adjacent and hit the cache.
         groups.sort(key=lambda group: any([group[1 + i] for i in of_maps]))
-    # A row of one element has no stride, and the part of a result has one for chunks.
+    # A row of one element has no stride of its own. Row scalars have 0.
     steps = [
         (1 if n_cols == 1 else view.stride(dim)) if elements else 0
         for view, elements in zip(views, along, strict=True)
@@ -567,7 +565,7 @@ def _plan_modified(
     size = (n_rows, n_cols, shape[-2] if maps.causal else 1)
     chunks = (choice.n_chunks, choice.chunk_cols)
     given = (strides[:n_inputs], strides[n_inputs:], sizes, size, chunks, factor)
-    # Fused, a product would be rounded in one place and not in another.
+    # Multiply-adds may fuse in one place and not in another, which would change bits.
     options = {"num_warps": choice.num_warps, "enable_fp_fusion": False}
     block_rows = choice.how.block_rows  # pyright: ignore[reportAttributeAccessIssue]
     programs = triton.cdiv(n_rows, block_rows) * choice.n_chunks
@@ -588,8 +586,8 @@ def _plan_modified(
 # The small kernels around a loss.
 
 ELEMENTS = 4096
-"""Of a program of `finish`, 16 for each thread: with half or twice as many the gradient of
-log-probabilities and entropies took 8 and 12 % longer."""
+"""Elements per program of `finish`, 16 per thread. With half or twice as many, the gradient of
+log-probabilities and entropies took 8 % and 12 % longer."""
 
 
 def finish(
@@ -599,14 +597,14 @@ def finish(
     dtype: torch.dtype,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The elements of the result, from a summary that is known.
+    """Compute an operation's elements from known row summaries: its epilogue alone.
 
     Args:
         op: the operation.
-        inputs: matrices.
-        numbers: m, if the operation has one, and its totals.
-        dtype: of the result.
-        out: where it goes, contiguous; may be an input.
+        inputs: its element tensors, as matrices.
+        numbers: the maximum m of each row, if the operation has one, then its totals.
+        dtype: dtype of the result.
+        out: where to write the result: contiguous, and possibly an input.
     """
     x = inputs[0]
     if not x.numel():
@@ -647,19 +645,19 @@ def _plan_finish(op: Operation, tensors: list[Tensor], dtype: torch.dtype) -> Pl
 
 
 CHUNK = 8192
-"""Elements of a chunk of `scale_rows`."""
+"""Elements per chunk of `scale_rows`."""
 
 PROGRAMS = 1024
-"""As many as run at once on a large GPU: most of them only look at a number or two, and end."""
+"""Programs of `scale_rows`, enough to fill a large GPU: most read a factor or two and exit."""
 
 
 def scale_rows(x: Tensor, factor: Tensor, dim: int) -> None:
-    """Multiply x by a number for each row along `dim`, in place.
+    """Multiply each row of x along `dim` by its factor, in place.
 
     Args:
-        x: contiguous.
-        factor: of the shape of x without `dim`; a single number may be expanded.
-        dim: counts from the front.
+        x: a contiguous tensor.
+        factor: the factors, in the shape of x without `dim`; may be one expanded number.
+        dim: the dimension of the rows, counted from the front.
     """
     if not x.numel():
         return
@@ -678,7 +676,7 @@ def scale_rows(x: Tensor, factor: Tensor, dim: int) -> None:
 
 
 def _plan_scale(x: Tensor, factor: Tensor, dim: int, for_all: bool) -> Plan:
-    """A launch of no program if there are more tasks than can be counted."""
+    """Plan `scale_rows`; a grid of 0 if the work items overflow 32 bits."""
     n_outer = 1 if for_all else x.shape[:dim].numel()
     length = x.numel() // n_outer
     n_inner = 1 if for_all else length // x.shape[dim]
@@ -692,17 +690,17 @@ def _plan_scale(x: Tensor, factor: Tensor, dim: int, for_all: bool) -> Plan:
 
 
 MAX_TARGETS = 1 << 24
-"""Every program adds up what all have counted; of more that would take longer than it saves."""
+"""Beyond this, PyTorch takes over: every program sums all counts, which would cost too much."""
 
 BLOCK = 1024
-"""Targets of a program."""
+"""Targets per program."""
 
 FEW = 8 * BLOCK
-"""So many targets every program counts itself; of more, a launch before counts a part each."""
+"""Up to this many targets every program counts them all; beyond, a first launch counts parts."""
 
 
 def plan_targets(inputs: tuple[Tensor, ...], options: LossOptions) -> tuple[Plan, ...]:
-    """One plan, or two if the targets are counted before; none where the kernel does not do."""
+    """The plans that prepare the targets: a count first if needed; none if unsupported."""
     dim, ignore_index, reduction, smoothing, z_loss, *_ = options
     x, target = inputs[:2]
     seen = _as_three(x, dim)
@@ -727,21 +725,21 @@ def plan_targets(inputs: tuple[Tensor, ...], options: LossOptions) -> tuple[Plan
 
 
 class LossPlan:
-    """A cross-entropy of classes, from the targets to the losses of rows, as one plan.
+    """The plan of a cross-entropy with class targets, from targets to row losses.
 
-    Kernels find out what the operation has to know of the targets, and then it runs. What lies
-    between them is one piece of memory of which only addresses are handed on: each tensor and each
-    key that is spared is a microsecond or several of the host. So it is wherever the logits and
-    targets lie as the kernels take them, and none is modified; else tensors are handed on.
+    The target kernels compute the row scalars, then the operation runs. Each tensor and key between
+    them would cost a microsecond or more on the host, so the kernels share one allocation by
+    address. That requires unmodified logits and a layout the kernels take as it is; any other call
+    passes tensors.
 
     Args:
-        op: the operation, whose numbers of the row are those of `targets_kernel`.
-        x, target, weight: tensors like those of all calls.
-        options: of the loss.
+        op: the operation, which takes the row scalars of `targets_kernel`.
+        x, target, weight: tensors like those of every call.
+        options: the options of the loss.
         in_place: as for `plan_of`.
 
     Attributes:
-        targets: the plans of the targets; none where the kernel does not do.
+        targets: the plans that prepare the targets; empty if unsupported.
     """
 
     def __init__(
@@ -764,7 +762,7 @@ class LossPlan:
         self.shape, self.strides = target.shape, target.stride()
         n = target.numel()
         size = self.accumulator.itemsize
-        # The targets, and then five numbers of each: see `targets_kernel`.
+        # The targets, then five scalars for each: see `targets_kernel`.
         self.words = n * (8 // size + 5)
         starts = (0, *(8 * n + k * n * size for k in range(5)))
         self.offsets = starts[: op.numbers]
@@ -774,7 +772,7 @@ class LossPlan:
         self.main: Any = None
 
     def __call__(self, x: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
-        """The results of the operation."""
+        """Run the target kernels and the operation; return the operation's results."""
         main, index = self.main, self.index
         if main is None:
             return self._by_tensors(x, target, weight)
@@ -809,7 +807,7 @@ class LossPlan:
         return outs
 
     def _by_tensors(self, x: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
-        """The same by tensors, which is how a kernel is launched for the first time."""
+        """The call with tensors, as each kernel's first launch needs them."""
         op, options = self.op, self.options
         inputs = (x, target.contiguous())
         inputs += () if weight is None else (weight.contiguous(),)
@@ -834,7 +832,7 @@ class LossPlan:
 
 
 def _as_three(x: Tensor, dim: int) -> tuple[int, int, int, int] | None:
-    """(inner length, strides) of logits seen as (outer, classes, inner); None if they cannot be."""
+    """View logits as (outer, classes, inner): (inner size, strides); None if that needs a copy."""
     if x.dim() == 1:
         return 1, 0, x.stride(0), 0
     if x.dim() == 2 and dim == 1:

@@ -1,9 +1,8 @@
-"""Softmax and log-softmax with score modifiers: scale, soft cap, bias, masks and a sink; and the
-argument `out`.
+"""Softmax and log-softmax with score modifiers (scale, soft cap, bias, masks, sink) or with `out`.
 
 They apply in this order: cast to `dtype`, scale, soft cap, bias, masks, sink, safe. One kernel does
-all of it (`kernels.masked_rows`). A transform of `torch.func`, forward mode, an empty tensor, and a
-CPU without Triton's interpreter get the same from PyTorch's operators (`composite`).
+it all (`kernels.masked_rows`). Transforms of `torch.func`, forward mode, empty tensors, and CPU
+tensors outside the interpreter use PyTorch's operators (`composite`).
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from .operators import (
 )
 
 _checked = Memo()
-"""Dimensions, counted from the front, of plain calls that have been checked, by all that the checks
-look at."""
+"""The dimension, counted from the front, of each checked plain call, by everything that the checks
+read."""
 
 
 def normalize_modified(
@@ -52,14 +51,14 @@ def normalize_modified(
     modifiers: tuple[Any, ...],
     out: Any,
 ) -> Tensor:
-    """Return softmax or log-softmax with score modifiers, of a tensor that lies on one device.
+    """Return softmax or log-softmax with score modifiers, of a tensor on one device.
 
     Args:
-        function: the public function, for an input that answers its calls itself.
+        function: the public function, for inputs with `__torch_function__`.
         op: its operator.
         x, dim, dtype, implementation, out: its arguments.
         invariant: whether the call is batch-invariant.
-        modifiers: its arguments of the names in `Modifiers`, in that order.
+        modifiers: its arguments named in `Modifiers`, in that order.
 
     Raises:
         TypeError, ValueError, IndexError, RuntimeError: see `softmax`.
@@ -86,7 +85,7 @@ def normalize_modified(
             )
     if implementation is not None:
         raise ValueError(
-            f"implementation={implementation!r} names a kernel, and none of these takes scale, "
+            f"implementation={implementation!r} names a kernel, and none supports scale, "
             "softcap, where, bias, causal, safe, sink or out"
         )
     if dtype is not None:
@@ -104,9 +103,9 @@ def normalize_modified(
                 key += (each, type(each))
         try:
             known = _checked.get(key)
-        except TypeError:  # what cannot be hashed is refused below
+        except TypeError:  # the checks below reject an unhashable argument
             key = known = None
-        # A number as sink, and one of each head, become tensors of another shape.
+        # The checks reshape a sink that is a number or has one number per head.
         if known is not None and (sink is None or (isinstance(sink, Tensor) and sink.dim() != 1)):
             if not isinstance(scale, Tensor):
                 scale = 1.0 if scale is None else float(scale)
@@ -133,8 +132,8 @@ def with_modifiers(
     invariant: bool,
     plain: bool = False,
 ) -> Tensor:
-    """Return softmax or log-softmax with modifiers that have been checked; `plain` says that nobody
-    watches the call."""
+    """Return softmax or log-softmax with checked modifiers; `plain` marks a call that may skip the
+    dispatcher."""
     log = op is operators.log_softmax
     if x.dim() == 0:
         return with_modifiers(op, x.reshape(1), 0, dtype, _of_vector(modifiers), invariant).reshape(
@@ -161,7 +160,7 @@ def with_modifiers(
 
 
 def _of_vector(modifiers: Modifiers) -> Modifiers:
-    """Return the modifiers of a 0-d tensor, which is taken as a vector of one element."""
+    """Return the modifiers of a 0-d tensor, reshaped for a vector of one element."""
     rows: list[Any] = [each.reshape(1) if isinstance(each, Tensor) else each for each in modifiers]
     return Modifiers(*rows)
 
@@ -187,9 +186,9 @@ def _into(
     wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
     check_out(out, x, dtype, wanted)
     if transformed():
-        raise RuntimeError("out goes with no transform of torch.func, and not with forward mode")
+        raise RuntimeError("out does not support transforms of torch.func or forward mode")
     if out.is_neg():
-        # Its sign is not in its memory.
+        # A lazily negated view has no sign in its memory.
         return out.copy_(with_modifiers(op, x, dim, dtype, modifiers, invariant))
     scale, *others = modifiers
     scales = (scale, 1.0) if isinstance(scale, Tensor) else (None, scale)

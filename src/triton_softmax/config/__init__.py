@@ -1,10 +1,10 @@
-"""Which kernel, and with which constants: numbers in, a `Choice` out.
+"""Choose the kernel of a call, and its constants, from numbers alone.
 
-What a call is in numbers, and which constants it may have, says `space`. On a GPU on which they
-were measured the tables of `measured` decide; on any other `cost` gives each possible choice a
-time. `choose` asks the right one.
+`space` describes a call in numbers and lists the choices it has. On GPUs with measured constants,
+the tables of `measured` decide; on any other, `cost` models the time of each choice. `choose` picks
+between the two.
 
-Pure functions of numbers, which need the standard library only.
+These are pure functions that need only the standard library.
 """
 
 from .choose import choose_masked_rows, choose_rows, choose_strided

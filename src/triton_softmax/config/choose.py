@@ -1,8 +1,8 @@
-"""Which kernel a call gets, and with which constants: from numbers to a `Choice`.
+"""Choose the kernel of a call and its constants: from numbers to a `Choice`.
 
-On a GPU on which constants were measured their [tables][triton_softmax.config.measured] decide. On
-any other the [model][triton_softmax.config.cost] gives every [possible
-choice][triton_softmax.config.space] a time, and the shortest wins.
+On GPUs with measured constants, their [tables][triton_softmax.config.measured] decide. On any
+other, a [model][triton_softmax.config.cost] estimates the time of every [possible
+choice][triton_softmax.config.space], and the fastest wins.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .space import (
     next_power_of_2,
 )
 
-MANY_ROWS = 2**20  # enough for any device: their number, where a choice must not depend on it
+MANY_ROWS = 2**20  # fills any device; stands in where the choice must not depend on the count
 
 
 def chosen(call: Rows | Columns, traits: Traits, device: Device) -> Choice:
-    """What the tables say, or on a GPU that they do not know what the model says is fastest."""
+    """The choice by the tables, or by the model on a GPU that has none."""
     if not (device.tuned or traits.any_order):
         return modelled(call, traits, device)
     if isinstance(call, Rows):
@@ -40,12 +40,12 @@ def chosen(call: Rows | Columns, traits: Traits, device: Device) -> Choice:
 
 
 def modelled(call: Rows | Columns, traits: Traits, device: Device) -> Choice:
-    """Of all that is possible what the model says is fastest."""
+    """The fastest possible choice, by the model."""
     return min(timed(call, traits, device), key=lambda each: each[0])[1]
 
 
 def timed(call: Rows | Columns, traits: Traits, device: Device) -> list[tuple[float, Choice]]:
-    """(time, choice) of all between which the model chooses."""
+    """(time, choice) of every choice that the model considers."""
     if isinstance(call, Rows):
         found = space.row_choices(call, traits, device)
         if not found:
@@ -58,7 +58,7 @@ def timed(call: Rows | Columns, traits: Traits, device: Device) -> list[tuple[fl
 
 
 def facts_of(call: Rows | Columns, traits: Traits, device: Device) -> dict[str, Any]:
-    """A call as the tables ask for it: `load` is rows, or groups of 32 columns, per
+    """A call as the columns of the tables: `load` is rows, or groups of 32 columns, per
     multiprocessor."""
     if isinstance(call, Rows):
         groups = call.n_rows
@@ -77,7 +77,7 @@ def facts_of(call: Rows | Columns, traits: Traits, device: Device) -> dict[str, 
 
 
 def said(table: str, facts: dict[str, Any]) -> dict[str, int]:
-    """What the first line of a table says, of which some line always holds."""
+    """The values of the first matching line, in a table that always has one."""
     values = first(table, facts)
     assert values is not None, table
     return values
@@ -101,18 +101,18 @@ def choose_rows(
     """The choice for an operation along rows of adjacent elements.
 
     Args:
-        n_rows, n_cols: number of rows and of columns.
-        itemsize: bytes of the narrowest element of the tensors involved; 8 only if all are float64.
-        traits: of the operation.
-        addresses: of the tensors' first elements.
-        strides: from row to row of each tensor, in elements.
-        device: what the kernel will run on.
-        held: bytes of the widest element that is read, which is what a program keeps in registers;
-            by default `itemsize`.
-        implementation: "packed_rows", "aligned_rows" or "split_rows" to insist, None to choose.
+        n_rows, n_cols: numbers of rows and columns.
+        itemsize: bytes of the narrowest element in any tensor; 8 only if all are float64.
+        traits: the traits of the operation.
+        addresses: address of each tensor's first element.
+        strides: row stride of each tensor, in elements.
+        device: the device that the kernel will run on.
+        held: bytes of the widest input element, as programs keep inputs in registers; `itemsize` by
+            default.
+        implementation: "packed_rows", "aligned_rows" or "split_rows" to force one, None to choose.
 
     Raises:
-        ValueError: the implementation insisted on cannot take this shape.
+        ValueError: the forced implementation does not support this shape.
     """
     rows = space.rows_of(n_rows, n_cols, itemsize, addresses, strides, held)
     if implementation is None:
@@ -137,10 +137,10 @@ def choose_rows(
 
 
 def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """One program's if it should hold them, else chunks on several programs, else loops."""
+    """By the tables: whole rows in one program, else chunks on several programs, else loops."""
     n_rows = rows.n_rows
     if traits.any_order and rows.n_cols > space.INVARIANT_TILE_COLS:
-        # Chunks, whose sums are added in floating point: the same for every number of rows.
+        # Chunk sums are added in floating point, so every number of rows needs the same chunks.
         rows, n_rows = rows._replace(n_rows=1), MANY_ROWS
     else:
         facts = facts_of(rows, traits, device)
@@ -155,10 +155,10 @@ def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
 
 
 def row_tile(rows: Rows, edges: bool, traits: Traits, device: Device) -> Choice:
-    """Whole rows in one program: `aligned_rows` if they are to have edges, else `packed_rows`.
+    """Whole rows in one program: `aligned_rows` if they have edges, else `packed_rows`.
 
-    As many rows as make up enough elements to keep a program busy, but not so many that programs
-    become fewer than the device can run.
+    A program takes enough rows to stay busy, unless that leaves too few programs to fill the
+    device.
     """
     vector = rows.vector if edges else rows.divisor
     body = rows.n_cols // vector * vector  # 4,097 columns have a body of 4,096
@@ -169,7 +169,7 @@ def row_tile(rows: Rows, edges: bool, traits: Traits, device: Device) -> Choice:
     facts["parts"] = said("row_parts", facts)["parts"]
     block_cols = max(16 if edges else 1, power // facts["parts"])
     tiles = max(1, ceil_div(body, block_cols))
-    tiles += tiles == 7  # a kernel less for each power of two
+    tiles += tiles == 7  # eight instead: one kernel fewer to compile per power of two
     lanes = said("row_lanes", facts)
     enough_for_all = next_power_of_2(rows.n_rows // (2 * device.multiprocessors))
     block_rows = min(lanes["rows"], max(1, lanes["lanes"] // (block_cols if tiles == 1 else power)))
@@ -183,8 +183,8 @@ def row_tile(rows: Rows, edges: bool, traits: Traits, device: Device) -> Choice:
 
 
 def split_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Chunks of rows: the first candidate of the tables whose chunks run at once; else two
-    launches."""
+    """Rows in chunks: the first candidate of the tables whose chunks are all resident at once; else
+    two launches."""
     facts = facts_of(rows, traits, device)
     few = first("split_few_rows", facts)
     for values in ([few] if few else []) + list(holding("split_rows", facts)):
@@ -202,8 +202,8 @@ def split_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
 
 
 def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Rows walked in loops, as a tensor (n_rows, n_cols, 1): what is left for rows that no kernel
-    of rows takes."""
+    """Rows read in loops, as a tensor (n_rows, n_cols, 1): the fallback when no row kernel supports
+    them."""
     columns = Columns(rows.n_rows, rows.n_cols, 1, rows.itemsize, 1, 1, wide_index=False)
     return two_pass(columns, traits, device)
 
@@ -225,12 +225,12 @@ def choose_strided(
     device: Device,
     held: int | None = None,
 ) -> Choice:
-    """The choice for an operation along the middle dimension of (n_outer, n_cols, n_inner).
+    """The choice for a non-inner reduction: the middle dimension of (n_outer, n_cols, n_inner).
 
     Args:
         n_outer, n_cols, n_inner: sizes of the dimensions.
-        outer_strides, col_strides, inner_strides: of each tensor, in elements, from one to the next
-            along each dimension; any, 0 included.
+        outer_strides, col_strides, inner_strides: each tensor's strides along these dimensions, in
+            elements; any number, including 0.
         itemsize, traits, addresses, device, held: as in `choose_rows`.
     """
     counts = (n_inner,) + tuple(outer_strides) + tuple(col_strides)
@@ -247,7 +247,7 @@ def choose_strided(
 
 
 def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """Chunks of columns if they should be split and all run at once; else a tile of whole columns
+    """By the tables: split columns if all chunks are resident at once, else whole columns in a tile
     if they are short, else loops."""
     if traits.any_order:
         columns = columns._replace(n_outer=1)
@@ -263,7 +263,7 @@ def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice
 
 
 def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """Whole columns, and as many side by side as make whole cache lines, or as registers allow."""
+    """Whole columns, enough side by side to fill cache lines, or as many as registers allow."""
     facts = facts_of(columns, traits, device)
     power = next_power_of_2(columns.n_cols)
     block_cols = power if columns.n_cols == power else max(1, power // 8)
@@ -287,16 +287,16 @@ def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
 
 
 def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """Long columns walked along twice, in as many chunks as keep the device busy.
+    """Long columns read twice, in enough chunks to keep the device busy.
 
-    But every program of the second launch reads the summaries of all chunks of its columns, which
-    should be no more than the elements of its own chunk.
+    The number of chunks is capped, because every program of the second launch reads the partials
+    of all chunks of its columns: these should not outweigh the elements of its own chunk.
     """
     tile, n_cols = said("strand_loops", facts_of(columns, traits, device)), columns.n_cols
     block_inner = min(tile["wide"], next_power_of_2(columns.n_inner))
     block_cols = tile["tall"] * tile["wide"] // block_inner  # the fewer columns, the taller
     groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
-    # n summaries of 8 bytes are as much as a chunk if 8 · n is the bytes of a column over n.
+    # n partials of 8 bytes outweigh a chunk once 8 · n exceeds the column's bytes / n.
     as_much = int(math.sqrt(n_cols * columns.itemsize * traits.inputs // 8))
     few_summaries = min(as_much, max(256, 512 // groups))
     busy = 32 * device.multiprocessors // groups
@@ -308,10 +308,10 @@ def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
 
 
 def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, tiles: int) -> Choice:
-    """Chunks of so many tiles, walked along; in two launches if there are several chunks."""
+    """Chunks of so many tiles, read in a loop; two launches if there are several chunks."""
     chunk_cols = tiles * how.block_cols
     n_chunks = ceil_div(n_cols, chunk_cols)
-    # A loop counts to the end of the last tile, whatever the offsets are.
+    # The loop counter reaches the end of the last tile, beyond any offset.
     how = how._replace(wide_index=how.wide_index or n_chunks * chunk_cols >= 2**31)
     return Choice(kernel, how, num_warps, None, n_chunks, chunk_cols, None, n_chunks > 1)
 
@@ -330,22 +330,22 @@ def choose_masked_rows(
     any_order: bool,
     device: Device,
 ) -> Choice:
-    """The choice for rows that are scaled, capped, biased or masked.
+    """The choice for rows with score modifiers.
 
     Args:
-        n_rows, n_cols: number of rows and of columns.
-        held: bytes of all elements that are read of one place.
+        n_rows, n_cols: numbers of rows and columns.
+        held: bytes read per position, over all tensors with elements.
         vector: elements per access that lengths and strides allow.
-        adjacent: the elements of a row lie side by side in all tensors.
+        adjacent: the elements of a row are adjacent in all tensors.
         wide_index: offsets in a row, or the number of rows, need 64 bits.
         any_order: the choice must not depend on the number of rows.
-        device: what the kernel will run on.
+        device: the device that the kernel will run on.
 
     >>> from triton_softmax.config import Device
     >>> facts = dict(adjacent=True, wide_index=False, any_order=False, device=Device(132))
     >>> choose_masked_rows(8 * 16 * 1024, 1024, 2, 8, **facts).how[:3]
     (1, 1024, True)
-    >>> choose_masked_rows(10_000, 3000, 2, 8, **facts).how[:2]  # of which three make a row
+    >>> choose_masked_rows(10_000, 3000, 2, 8, **facts).how[:2]  # three tiles make a row
     (1, 1024)
     >>> choose_masked_rows(4, 128_256, 4, 4, **facts).n_chunks  # few long rows are cut into chunks
     32

@@ -1,9 +1,9 @@
-"""How long a choice takes, by a model, in nanoseconds.
+"""Model the time that a choice takes, in nanoseconds, on GPUs without measured constants.
 
-The time follows from what a program moves, from the instructions it issues, and from how many
-programs a multiprocessor holds, which its registers decide. No constant here is about the length of
-a row; they describe a multiprocessor and were fitted on an H200. Another GPU has others, but only
-their ratios decide, and these differ less.
+The time follows from the bytes a program moves, the instructions it issues, and how many programs
+fit on a multiprocessor, which depends on registers. The constants describe a multiprocessor,
+never the length of a row, and were fitted on an H200. Other GPUs have others, but only ratios
+matter for a choice, and ratios vary less.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from .space import (
 )
 
 # Nanoseconds of a program:
-LATENCY = 1000.0  # from its start to its end, if it moves and computes next to nothing
-SERIAL = 1.0  # for each instruction of a thread
-MEETING = 250.0  # for each time that its warps double: their reductions need barriers
-STEP = 575.0  # for each further tile that it walks along, and has to wait for
-EXCHANGE = 275.0  # if it waits for the words of others
-POLL = 240.0  # for each word that one of its threads polls
+LATENCY = 1000.0  # from start to end, with next to nothing to move or compute
+SERIAL = 1.0  # per instruction of a thread
+MEETING = 250.0  # per doubling of its warps, whose reductions need barriers
+STEP = 575.0  # per further tile of its loop, which it has to wait for
+EXCHANGE = 275.0  # if it waits for the status words of others
+POLL = 240.0  # per word that one of its threads polls
 
-# What a multiprocessor does in a nanosecond, and what it has to:
-BYTES = 24.0  # moved, if all ask for them
-LINE, WHOLE_LINE = 85.0, 40.0  # wasted per segment that begins anywhere, or at 16 bytes
-INSTRUCTIONS = 270.0  # of single lanes
-PER_ELEMENT, PER_ACCESS = 12.0, 9.0  # of them; the address of an access has to be found
+# Throughput of a multiprocessor per nanosecond, and its load:
+BYTES = 24.0  # bytes moved, with all multiprocessors reading
+LINE, WHOLE_LINE = 85.0, 40.0  # bytes wasted per unaligned segment, or per one aligned to 16 bytes
+INSTRUCTIONS = 270.0  # instructions, counted per lane
+PER_ELEMENT, PER_ACCESS = 12.0, 9.0  # instructions; an access has its address to compute
 
-# What it has room for on most GPUs; where all have to run at once, `Device` counts on fewer.
+# Occupancy limits of most GPUs; where all programs must be resident, `Device` counts on fewer.
 WARPS_AT_ONCE, PROGRAMS_AT_ONCE = 64, 32
-POINTER = 3.5  # registers for each access to a tensor where a thread has places in several rows
+POINTER = 3.5  # registers per access to a tensor, if a thread has elements of several rows
 
 
 def work(
     choice: Choice, call: Rows | Columns, traits: Traits
 ) -> tuple[int, float, int, float, int]:
-    """What is to be done: groups, of which each is cut into chunks, and of each program the bytes
-    that it moves, its lanes (elements, and what lies beyond a row), their accesses to all tensors,
-    and the tiles that it walks along."""
+    """The work of a choice: the number of groups, each cut into chunks; then per program the bytes
+    moved, the lanes (elements and padding), the accesses to all tensors, and the tiles of its
+    loop."""
     how: Any = choice.how
     tensors = traits.inputs + (not traits.reduces)
     if isinstance(call, Columns):
@@ -55,7 +55,7 @@ def work(
         lanes = how.block_cols * getattr(how, "tiles", 1) * how.block_inner
         across = min(how.block_inner, call.n_inner)
         words = 8 * choice.n_chunks * how.block_inner if choice.n_chunks > 1 else 0
-        if choice.kernel == "two_pass":  # walked along twice, and read both times
+        if choice.kernel == "two_pass":  # two loops, which both read
             steps, tensors = 2 * ceil_div(cols, how.block_cols), tensors + traits.inputs
         wasted = WHOLE_LINE if call.vector * call.itemsize == VECTOR_BYTES else LINE
         moved = cols * tensors * (across * call.itemsize + wasted) + words
@@ -74,7 +74,7 @@ def work(
 
 
 def duration(choice: Choice, call: Rows | Columns, traits: Traits, device: Device) -> float:
-    """Nanoseconds that a choice takes."""
+    """The modelled time of a choice, in nanoseconds."""
     groups, moved, lanes, accesses, steps = work(choice, call, traits)
     how, warps = choice.how, choice.num_warps
     paired = call.itemsize == 2 and getattr(how, "barrier", False)
@@ -100,6 +100,6 @@ def duration(choice: Choice, call: Rows | Columns, traits: Traits, device: Devic
         depth = getattr(how, "depth", 0)
         latency += EXCHANGE * (1 + depth / 2) + POLL * getattr(how, "polls", 0)
         if waves > 1 and not depth:
-            memory *= 1 + choice.n_chunks / resident  # who waits together does not read together
+            memory *= 1 + choice.n_chunks / resident  # programs that wait are not reading
     waiting = latency * max(1.0, waves)
     return latency + (memory**2 + computing**2 + waiting**2) ** 0.5

@@ -1,4 +1,4 @@
-"""Measured constants: the lines of `measured.txt`, and the one rule by which they are read."""
+"""Read the measured constants: the tables of `measured.txt`, whose first matching line wins."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from importlib.resources import files
 from typing import NamedTuple
 
 ANY = 2**60
-"""More than any number of a call."""
+"""Exceeds every number of a call."""
 
 
 class Limits(NamedTuple):
-    """What one number of a call has to be for a line to hold."""
+    """The range of one number of a call in which a line matches."""
 
     name: str
     low: float
     high: float
     below: bool
-    """The number is less than `high`, and not at most."""
+    """The range excludes `high`."""
 
     def hold(self, value: float) -> bool:
-        """Whether a number lies between them.
+        """Whether a number lies in the range.
 
         >>> [limits("rows", "4..<8").hold(n) for n in (3, 4, 7, 8)]
         [False, True, True, False]
@@ -29,18 +29,18 @@ class Limits(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of a table: when it holds, and what it says then."""
+    """A line of a table: the ranges in which it matches, and the values it gives."""
 
     limits: tuple[Limits, ...]
     values: dict[str, int]
 
     def holds(self, facts: dict[str, float]) -> bool:
-        """Whether it holds for a call in numbers."""
+        """Whether the line matches a call in numbers."""
         return all(each.hold(facts[each.name]) for each in self.limits)
 
 
 def limits(name: str, text: str) -> Limits:
-    """Limits as a table has them: `8`, `4..8`, `4..<8`, `..8` or `4..`.
+    """Parse a range as the tables write it: `8`, `4..8`, `4..<8`, `..8` or `4..`.
 
     >>> limits("cols", "..<8")
     Limits(name='cols', low=0, high=8, below=True)
@@ -53,7 +53,7 @@ def limits(name: str, text: str) -> Limits:
 
 
 def parsed(text: str) -> dict[str, list[Line]]:
-    """The tables of a text, by name.
+    """Parse the tables of a text, by name.
 
     >>> parsed("[tiles]\\ncols load | warps\\n..8 - | 4")["tiles"][0].values
     {'warps': 4}
@@ -83,12 +83,12 @@ TABLES = parsed(files(__name__.rpartition(".")[0]).joinpath("measured.txt").read
 
 
 def holding(name: str, facts: dict[str, float]) -> Iterator[dict[str, int]]:
-    """What the lines of a table say that hold for a call, in their order."""
+    """The values of every matching line of a table, in order."""
     for line in TABLES[name]:
         if line.holds(facts):
             yield line.values
 
 
 def first(name: str, facts: dict[str, float]) -> dict[str, int] | None:
-    """What the first of them says; None if none holds."""
+    """The values of the first matching line of a table; None if no line matches."""
     return next(holding(name, facts), None)

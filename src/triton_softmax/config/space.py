@@ -1,9 +1,8 @@
-"""What there is to choose from: a call in numbers, the constants of every kernel, and which
-constants a call may have.
+"""Define what can be chosen: a call in numbers, each kernel's constants, and a call's choices.
 
-Plain Python that imports names of types only; the page "Which kernel" runs this file in
-the reader's browser, in MicroPython. A field is explained where its name first occurs, by the
-comment above or behind it, and means the same wherever it occurs again.
+This is plain Python that imports only type names, because the page "Which kernel" runs it in the
+reader's browser, in MicroPython. A comment explains each field where its name first occurs; the
+name means the same everywhere.
 """
 
 from __future__ import annotations
@@ -13,35 +12,35 @@ from typing import NamedTuple, TypeAlias
 
 VECTOR_BYTES = 16  # the widest access of one thread
 
-# What a multiprocessor has room for, on every NVIDIA architecture from sm_80 on.
+# Occupancy limits of a multiprocessor that hold on every NVIDIA architecture from sm_80 on.
 REGISTERS, RESIDENT_WARPS, RESIDENT_PROGRAMS = 65536, 48, 16
 
-# The NVIDIA GPUs on which constants were measured, by their multiprocessors: an H200. An H100 in
-# the same socket is the same chip with slower memory.
+# The NVIDIA GPUs with measured constants, by number of multiprocessors: the H200. An H100 SXM is
+# the same chip with slower memory.
 TUNED = (132,)
 
-# A program polls so often for missing words before it recomputes them: many times what a row takes,
-# so that it only happens when its partners are not running.
+# Polls for missing status words before the recompute fallback: many times longer than a row takes,
+# so a program only falls back if its partners are not running.
 MAX_POLLS = 1024
 
-# Every program reads the words of its whole row, so their number grows with the square of the
-# chunks. So the longest row that is split has 2^25 columns.
+# Every program reads the status words of its whole row, so reads grow with the square of the number
+# of chunks. This caps the rows that are split at 2^25 columns.
 MAX_CHUNKS, LONGEST_CHUNK = 4096, 8192
 MAX_SPLIT_COLS = MAX_CHUNKS * LONGEST_CHUNK
 
-# The longest row of one program: if it is asked for by name, and if its bits must be the same in
-# every batch; whatever is longer is split then, however many rows there are.
+# The longest row in one program: if forced by name, and if its bits must be the same in every
+# batch; batch-invariant rows beyond that are split, however many there are.
 MAX_TILE_COLS, INVARIANT_TILE_COLS = 65536, 8192
 
-MOST_STRANDS = 1024  # side by side in any tile
+MOST_STRANDS = 1024  # columns side by side in any tile
 
-# Registers per thread: of a program that holds a chunk of columns, and those that a sum of integers
-# takes besides, which no order changes.
+# Registers per thread: for a program that holds a chunk of columns, and in addition for the
+# order-independent integer sum.
 CHUNK_REGISTERS, INTEGER_SUM_REGISTERS = 128, 40
 
 
 def ceil_div(n: int, divisor: int) -> int:
-    """n / divisor, rounded up.
+    """Return n / divisor, rounded up.
 
     >>> ceil_div(8, 4), ceil_div(9, 4)
     (2, 3)
@@ -50,7 +49,7 @@ def ceil_div(n: int, divisor: int) -> int:
 
 
 def next_power_of_2(n: int) -> int:
-    """The smallest power of two that is at least n.
+    """Return the smallest power of two that is at least n.
 
     >>> [next_power_of_2(n) for n in (0, 1, 2, 3, 4097)]
     [1, 1, 2, 4, 8192]
@@ -68,30 +67,30 @@ class Device(NamedTuple):
     """The device that a kernel will run on."""
 
     multiprocessors: int = 132  # streaming multiprocessors, compute units
-    # Kernels are compiled for an NVIDIA GPU. Elsewhere no register limit is set, no assembly is
-    # used, and no program waits for another.
+    # Elsewhere than on NVIDIA GPUs, kernels set no register limit, use no assembly, and never wait
+    # for each other.
     nvidia: bool = False
 
     @property
     def tuned(self) -> bool:
-        """Whether measured constants are used: on the GPUs on which they were measured, and on
-        devices that are not NVIDIA's, which have no model."""
+        """Whether to use measured constants: on the GPUs they were measured on, and on devices
+        other than NVIDIA's, which have no model."""
         return not self.nvidia or self.multiprocessors in TUNED
 
     def resident_programs(self, registers: int, num_warps: int) -> int:
-        """How many programs of `num_warps` warps, with so many registers per thread, run at once.
+        """How many programs with these registers per thread and warps are resident at once.
 
         >>> Device(132).resident_programs(registers=128, num_warps=4)
         528
         """
-        registers = ceil_div(registers, 8) * 8  # as they are handed out
+        registers = ceil_div(registers, 8) * 8  # the allocation granularity
         by_registers = REGISTERS // (registers * 32 * num_warps)
         on_one = min(by_registers, RESIDENT_WARPS // num_warps, RESIDENT_PROGRAMS)
         return on_one * self.multiprocessors
 
 
 class Traits(NamedTuple):
-    """What a choice depends on in an operation.
+    """The properties of an operation that a choice depends on.
 
     >>> softmax, log_softmax = Traits(inputs=1, keeps_terms=True), Traits(inputs=1)
     >>> softmax_vjp, logsumexp = Traits(inputs=2), Traits(inputs=1, reduces=True)
@@ -99,16 +98,16 @@ class Traits(NamedTuple):
     """
 
     inputs: int  # tensors read: 1 forward, 2 for a vector-Jacobian product
-    # The result follows from the terms that were summed, so a program that waits may keep those and
-    # need not compute them again. True of softmax alone.
+    # The result follows from the summed terms, so a program that waits may keep these and need not
+    # recompute them. True of softmax alone.
     keeps_terms: bool = False
-    # Writing an element takes an exponential that summing does not, and registers for it.
+    # The epilogue needs an exponential, and registers for it, that the sums do not.
     exp_in_finish: bool = False
-    reduces: bool = False  # only numbers of the row are written, and no elements
-    # The result must not depend on the order of summing. It does not as long as one program adds
-    # all terms, so rows of several programs must be cut alike, however many rows there are.
+    reduces: bool = False  # the results are row scalars only
+    # The result must not depend on the order of summation. Sums within a program do not; rows on
+    # several programs must be cut alike, however many rows there are.
     any_order: bool = False
-    numbers: bool = False  # numbers of the row go in or come out as well, and take registers
+    numbers: bool = False  # row scalars come along with the elements, and take registers
 
 
 class Rows(NamedTuple):
@@ -116,26 +115,26 @@ class Rows(NamedTuple):
 
     n_rows: int
     n_cols: int
-    itemsize: int  # bytes of the widest element that is read, which a program keeps in registers
-    vector: int  # elements that one access moves where rows may have edges
-    edges: bool  # rows do not all start and end on a vector
-    divisor: int  # elements that one access moves if no row is to have edges
+    itemsize: int  # bytes of the widest input element, as kept in registers
+    vector: int  # elements per access, if rows may have edges
+    edges: bool  # some rows start or end within a vector
+    divisor: int  # elements per access, if no row may have edges
 
     def without_edges(self) -> Rows:
-        """The rows, moved by what divides all of them."""
+        """The rows with narrower accesses, which divide every row."""
         return self._replace(vector=self.divisor, edges=False)
 
 
 class Columns(NamedTuple):
-    """Columns, whose elements do not lie side by side: the middle dimension of (n_outer, n_cols,
-    n_inner)."""
+    """A non-inner reduction, over columns of separate elements: the middle dimension of (n_outer,
+    n_cols, n_inner)."""
 
     n_outer: int
     n_cols: int
     n_inner: int
     itemsize: int
-    vector: int  # elements that one access across columns may move
-    stated_vector: int  # what the kernel is told of it: 1 where Triton sees it by itself
+    vector: int  # elements per access across columns
+    stated_vector: int  # the vector as a kernel constant: 1 if Triton infers it by itself
     wide_index: bool  # offsets within one outer slice need 64 bits
 
 
@@ -144,12 +143,12 @@ def vector_of_lines(itemsize: int, addresses: tuple[int, ...], counts: tuple[int
 
     Args:
         itemsize: bytes of the narrowest element.
-        addresses: of the tensors' first elements, in bytes.
-        counts: lengths and strides in elements: all but those of adjacent elements.
+        addresses: address of each tensor's first element.
+        counts: lengths and strides in elements, except the strides of adjacent elements.
 
     >>> vector_of_lines(2, (0, 512), (196, 4116)), vector_of_lines(4, (0, 512), (1024, 65536))
     (4, 4)
-    >>> vector_of_lines(4, (4, 512), (1024, 65536))  # the first tensor starts within a vector
+    >>> vector_of_lines(4, (4, 512), (1024, 65536))  # the first tensor is unaligned
     1
     """
     width = VECTOR_BYTES // itemsize
@@ -161,8 +160,8 @@ def vector_of_lines(itemsize: int, addresses: tuple[int, ...], counts: tuple[int
 
 
 def vector_width(itemsize: int, addresses: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Elements per access that rows of these tensors allow: a whole vector, or 1. A vector works if
-    every tensor starts on one and all rows with the same number start equally far from one.
+    """Elements per access for rows that may have edges: a whole vector, or 1. It takes aligned
+    tensors, and equal offsets from a vector, in all tensors, for rows of the same index.
 
     >>> vector_width(2, (0, 512), (50257, 50257))
     8
@@ -182,70 +181,69 @@ def rows_of(
     strides: tuple[int, ...],
     held: int | None = None,
 ) -> Rows:
-    """The numbers of rows; the arguments are those of `choose_rows`."""
+    """Describe rows in numbers, from the arguments of `choose_rows`."""
     vector = vector_width(itemsize, addresses, strides)
     edges = bool(n_cols % vector) or any(stride % vector for stride in strides)
-    # What divides everything is seldom a whole vector, but then rows have no edges.
+    # An access that divides everything leaves no edges, but is seldom a whole vector.
     divisor = vector_of_lines(itemsize, addresses, (n_cols,) + tuple(strides))
     return Rows(n_rows, n_cols, held or itemsize, vector, edges, divisor)
 
 
 # --- the constants of each kernel
-# A kernel takes its constants as a single compile-time value, `HOW`, and is compiled for each
-# different one.
+# A kernel takes its constants as one compile-time value, `HOW`, and is compiled once for each.
 
 
 class RowTile(NamedTuple):
-    """Whole rows in one program's registers: packed rows or, with edges, aligned rows."""
+    """Constants of `packed_rows` and `aligned_rows`: whole rows in one program's registers."""
 
     block_rows: int  # rows per program, a power of two
-    block_cols: int  # elements along a row or column in a tile, a power of two
-    vector: int  # elements that one access moves; without edges it divides lengths and strides
-    # Keep 16-bit elements in registers as they came, behind a barrier that the optimiser does not
-    # look through: else it keeps the float32 numbers, in twice the registers.
+    block_cols: int  # elements of a tile along the row or column, a power of two
+    vector: int  # elements per access; without edges it divides lengths and strides
+    # Hold 16-bit elements in registers behind an optimisation barrier: otherwise the compiler keeps
+    # their float32 upcasts, in twice the registers.
     barrier: bool
     tiles: int = 1  # tiles that together hold a row (aligned rows: its body) or a column
-    edges: bool = False  # rows may start and end between vectors: aligned rows
+    edges: bool = False  # rows may start or end within a vector: aligned rows
 
 
 class SplitRows(NamedTuple):
-    """Chunks of a row, on as many programs at the same time: `split_rows`."""
+    """Constants of `split_rows`: chunks of a row on several programs at the same time."""
 
-    block: int  # columns of a chunk at most, a power of two
+    block: int  # upper bound of a chunk's columns, a power of two
     vector: int
     edges: bool
-    pairs: bool  # hold two 16-bit elements as one 32-bit number
+    pairs: bool  # hold two 16-bit elements in one 32-bit integer
     barrier: bool
-    # While it waits, a program keeps the exponentials that it has summed, and not the elements. Not
+    # While it waits, a program keeps the exponentials it has summed instead of the elements. Never
     # with depth 2.
     keep_terms: bool
-    # Depth of the pipeline. 0: one chunk per program. 1: programs go from chunk to chunk, and load
-    # the next one before they wait for the words of this one. 2: they also write one chunk later,
-    # after the next one is published.
+    # Pipeline depth. 0: one chunk per program. 1: programs are persistent, and load the next chunk
+    # before they wait for this row's status words. 2: they also publish the next chunk before they
+    # write this one.
     depth: int
-    wait: bool  # poll for words that are missing; NVIDIA only, and only in a single launch
-    backoff: int  # nanoseconds before the first poll, which leave the cache to those who still read
-    publish: bool  # summarise the chunk for the others; False in the second of two launches
-    write: bool  # merge the summaries and write the chunk; False in the first of two launches
-    # Lanes that read the words of a row: a power of two, at least the number of chunks, and at
-    # least the number of threads, so that no two threads poll the same word.
+    wait: bool  # poll for missing status words: NVIDIA only, and only in a single launch
+    backoff: int  # nanoseconds before the first poll, which leave the cache to programs that load
+    publish: bool  # publish the chunk's summary; False in the second of two launches
+    write: bool  # merge the partials and write the chunk; False in the first of two launches
+    # Lanes that read the status words of a row: a power of two, at least the number of chunks, and
+    # at least the number of threads, so that no two threads poll the same word.
     words: int
     polls: int  # words that a thread polls at once
 
 
 class StridedTile(NamedTuple):
-    """Whole columns side by side: `strided`."""
+    """Constants of `strided`: whole columns side by side."""
 
     block_cols: int
     block_inner: int  # columns side by side, a power of two
-    vector: int  # what lengths and strides allow; 1 where Triton sees it by itself
+    vector: int  # what lengths and strides allow; 1 if Triton infers it by itself
     barrier: bool
     wide_index: bool
     tiles: int = 1
 
 
 class SplitStrided(NamedTuple):
-    """Chunks of columns, on as many programs at the same time: `split_strided`."""
+    """Constants of `split_strided`: chunks of columns on several programs at the same time."""
 
     block_cols: int
     block_inner: int
@@ -253,12 +251,12 @@ class SplitStrided(NamedTuple):
     barrier: bool
     wide_index: bool
     wait: bool
-    chunks: int  # lanes per column that read its words: a power of two, at least their number
+    chunks: int  # lanes per column that read its status words: a power of two, enough for all
     polls: int
 
 
 class TwoPass(NamedTuple):
-    """Chunks of very long columns, each walked along tile by tile: `two_pass`."""
+    """Constants of `two_pass`: chunks of very long columns, in loops over tiles."""
 
     block_cols: int
     block_inner: int
@@ -269,59 +267,59 @@ class TwoPass(NamedTuple):
 
 
 class MaskedRows(NamedTuple):
-    """Whole rows in one program's registers, or rows walked along twice: `masked_rows`."""
+    """Constants of `masked_rows`: whole rows in one program's registers, or rows read twice."""
 
     block_rows: int
     block_cols: int
-    whole: bool  # the tiles have room for whole rows, which are read once
+    whole: bool  # the tiles hold whole rows, which are read once
     vector: int
     wide_index: bool
     tiles: int = 1
-    stages: int = 1  # where rows are walked along, one more than the tiles that are on their way
+    stages: int = 1  # pipeline stages of a loop: one more than the tiles in flight
     publish: bool = True
     write: bool = True
 
 
 Constants: TypeAlias = "RowTile | SplitRows | StridedTile | SplitStrided | TwoPass | MaskedRows"
 
-TILE_KERNELS = "packed_rows", "aligned_rows"  # whole rows in one program, without edges and with
+TILE_KERNELS = "packed_rows", "aligned_rows"  # indexed by `edges`
 
 
 class Choice(NamedTuple):
-    """Which kernel, and how it is launched."""
+    """The kernel of a call, and its launch parameters."""
 
     kernel: str  # the geometry
     how: Constants  # its constants
     num_warps: int  # warps per program
     max_registers: int | None = None  # registers per thread; None lets the compiler choose
     n_chunks: int = 1  # chunks of a row, or of a column
-    chunk_cols: int = 0  # columns of a chunk, the last may have fewer; 0 where chunks fill tiles
-    max_programs: int | None = None  # programs that are launched at most; None: one per chunk
-    two_launches: bool = False  # the chunks are published by one launch and written by another
+    chunk_cols: int = 0  # columns per chunk (fewer in the last); 0 if chunks fill tiles
+    max_programs: int | None = None  # cap on the programs launched; None: one per chunk
+    two_launches: bool = False  # one launch publishes the chunks, another writes them
 
     def programs(self, n_groups: int) -> int:
-        """How many programs each launch has, of so many groups that are cut into chunks: tiles of
-        rows, rows that are split, or tiles of columns."""
+        """The programs of each launch, for this many groups, each cut into chunks: tiles of rows,
+        split rows, or tiles of columns."""
         n_tasks = n_groups * self.n_chunks
         return n_tasks if self.max_programs is None else min(n_tasks, self.max_programs)
 
     @property
     def launches(self) -> tuple[Constants, ...]:
-        """The constants of each launch, in order: `how`, or what publishes and then what writes."""
+        """The constants of each launch: `how`, or one that publishes and one that writes."""
         if self.two_launches:
             return self.how._replace(write=False), self.how._replace(publish=False)
         return (self.how,)
 
 
-# --- what is possible
+# --- possible choices
 
 
 class Candidate(NamedTuple):
-    """One way to split rows: what a program takes, and what it does while it waits."""
+    """One way to split rows: a program's resources, and what it does while it waits."""
 
     block: int
-    # Per thread. The fewer, the more programs a multiprocessor holds; these are the smallest that
-    # spill nothing, or so little that one more program outweighs it.
+    # Per thread. Fewer registers let more programs be resident; these are the fewest that spill
+    # nothing, or so little that one more program outweighs it.
     registers: int
     num_warps: int = 4
     keep_terms: bool = False
@@ -330,16 +328,16 @@ class Candidate(NamedTuple):
 
 
 def runs_at_once(n_cols: int, candidate: Candidate, device: Device) -> bool:
-    """Whether all chunks of a row, which wait for each other, run at once. Where waiting is not
-    known to work the row must be one chunk. A large program may not run at all."""
+    """Whether all chunks of a row, which wait for each other, are resident at once. Devices that
+    cannot wait take only rows of one chunk. Too large a program is never resident."""
     at_once = device.resident_programs(candidate.registers, candidate.num_warps)
     return ceil_div(n_cols, candidate.block) <= (at_once if device.nvidia else min(1, at_once))
 
 
 def lanes_and_polls(n_chunks: int, num_warps: int, width: int = 1) -> tuple[int, int]:
-    """(lanes, polls): a tile of lanes × width that reads a word in each lane, and how many of its
-    words one thread polls at once. There are at least as many lanes as threads, so that no two
-    threads poll the same word. A chunk has as many words as a tile has columns: `width`.
+    """(lanes, polls): the height of a tile lanes × width that reads one status word per element,
+    and the words each thread polls at once. The tile has at least as many elements as the program
+    has threads, so that no two threads poll the same word. A chunk has `width` words.
 
     >>> lanes_and_polls(16, num_warps=4), lanes_and_polls(300, num_warps=4)
     ((128, 1), (512, 4))
@@ -354,11 +352,11 @@ def lanes_and_polls(n_chunks: int, num_warps: int, width: int = 1) -> tuple[int,
 def split_rows(
     taken: Candidate, rows: Rows, traits: Traits, device: Device, two_launches: bool = False
 ) -> Choice:
-    """Rows split in a given way, by one launch or by two."""
+    """The choice that splits rows as a candidate says, in one launch or two."""
     block, registers, num_warps, keep_terms, depth, backoff = taken
     n_chunks = ceil_div(rows.n_cols, block)
-    # Where a number is written for a row, one program reads its words: lanes to spare cost nothing,
-    # and rows of other lengths find the same kernel.
+    # If the result is a row scalar, only one program reads the status words: spare lanes cost
+    # nothing, and let rows of different lengths share a kernel.
     lanes = max(n_chunks, 128) if traits.reduces else n_chunks
     words, polls = lanes_and_polls(lanes, num_warps)
     pairs = rows.itemsize == 2 and rows.vector > 1
@@ -377,8 +375,8 @@ def split_rows(
 
 
 def split_in_two_launches(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Rows of which no candidate can be taken: the first launch only publishes; the second reads
-    again, finds all words there and never waits."""
+    """Split rows for which no candidate works: the first launch only publishes; the second rereads
+    the row, finds all status words and never waits."""
     block = LONGEST_CHUNK
     if not device.nvidia:
         block = 2048
@@ -392,8 +390,8 @@ def split_in_two_launches(rows: Rows, traits: Traits, device: Device) -> Choice:
 def split_strided(
     block_cols: int, block_inner: int, num_warps: int, columns: Columns, device: Device
 ) -> Choice | None:
-    """Columns split in a given way; None if the chunks of a column, which wait for each other, do
-    not run at once."""
+    """The choice that splits columns in a given way; None unless the chunks of a column, which wait
+    for each other, are all resident at once."""
     block_inner = min(block_inner, next_power_of_2(columns.n_inner))
     n_chunks = ceil_div(columns.n_cols, block_cols)
     programs = columns.n_outer * ceil_div(columns.n_inner, block_inner) * n_chunks
@@ -405,23 +403,23 @@ def split_strided(
     return Choice("split_strided", how, num_warps, max_registers=CHUNK_REGISTERS, n_chunks=n_chunks)
 
 
-# --- all that a model chooses between
+# --- the choices that the model compares
 
 WARPS = (1, 2, 4, 8, 16)
-ELEMENTS = (4, 8, 16, 32, 64)  # of a thread, at most
-LONGEST_BYTES = 65536  # of a row of one program: a quarter of the registers of a multiprocessor
-OVERHEAD = 64  # registers of a thread beside its elements
-MOST_POLLS = 4  # words that a thread polls at once, each of which takes two registers
+ELEMENTS = (4, 8, 16, 32, 64)  # most elements per thread
+LONGEST_BYTES = 65536  # of a row in one program: a quarter of a multiprocessor's registers
+OVERHEAD = 64  # registers per thread besides its elements
+MOST_POLLS = 4  # most words that a thread polls at once; each takes two registers
 
 
 def held(elements: int, itemsize: int, traits: Traits, paired: bool) -> int:
-    """Registers of a thread for so many elements of each input."""
+    """Registers per thread that hold so many elements of each input."""
     return ceil_div(elements * traits.inputs * max(4, itemsize), 8 if paired else 4)
 
 
 def tiles_of(length: int, smallest: int) -> list[tuple[int, int]]:
-    """(columns of a tile, tiles) that hold a length: one tile, or some of a quarter or an eighth of
-    the next power of two, but never seven."""
+    """Ways to cover a length, as (columns per tile, tiles): one tile, or several of a quarter or an
+    eighth of the next power of two, but never seven."""
     power = next_power_of_2(length)
     found = [(power, 1)]
     for parts in (4, 8):
@@ -432,12 +430,12 @@ def tiles_of(length: int, smallest: int) -> list[tuple[int, int]]:
 
 
 def fits(lanes: int, warps: int) -> bool:
-    """Whether every thread of so many warps has some elements of a tile, and not too many."""
+    """Whether each thread of these warps gets some elements of a tile, but not too many."""
     return (warps == 1 or 64 * warps <= lanes) and lanes <= 4096 * warps
 
 
 def row_tiles(rows: Rows, device: Device) -> Iterator[Choice]:
-    """Tiles of whole rows."""
+    """Every way to hold whole rows in tiles."""
     kinds = [(False, rows.divisor, rows.n_cols)]
     if rows.edges and rows.n_cols >= 2 * rows.vector > 2:
         kinds.append((True, rows.vector, rows.n_cols // rows.vector * rows.vector))
@@ -455,7 +453,7 @@ def row_tiles(rows: Rows, device: Device) -> Iterator[Choice]:
 
 
 def splits(rows: Rows, traits: Traits, device: Device) -> Iterator[Choice]:
-    """Ways to split rows whose chunks run at once."""
+    """Every way to split rows whose chunks are all resident at once."""
     pairs = rows.itemsize == 2 and rows.vector > 1
     for warps in WARPS[:4]:
         for elements in (16, 32, 64):
@@ -471,14 +469,14 @@ def splits(rows: Rows, traits: Traits, device: Device) -> Iterator[Choice]:
 
 
 def can_be_split(rows: Rows) -> bool:
-    """Whether a word holds a summary, words are few enough, and programs are counted in 31 bits."""
+    """Whether a word holds a summary, words are few enough, and work items fit 31 bits."""
     countable = rows.n_rows * ceil_div(rows.n_cols, 1024) < 2**31
     return rows.itemsize < 8 and rows.n_cols <= MAX_SPLIT_COLS and countable
 
 
 def row_choices(rows: Rows, traits: Traits, device: Device) -> list[Choice]:
-    """What rows of adjacent elements may get, but for loops. Two launches only if there is no
-    other way."""
+    """Every choice for rows of adjacent elements except loops; two launches only as a last
+    resort."""
     if rows.vector == 1:
         rows = rows.without_edges()
     short = rows.n_cols * rows.itemsize <= LONGEST_BYTES
@@ -490,7 +488,7 @@ def row_choices(rows: Rows, traits: Traits, device: Device) -> list[Choice]:
 
 
 def strided_choices(columns: Columns, traits: Traits, device: Device) -> Iterator[Choice]:
-    """Tiles of whole columns and chunks of them."""
+    """Every choice for columns, whole or split, except loops."""
     n_cols, itemsize = columns.n_cols, columns.itemsize
     for wide in (8, 16, 32, 64, 128):
         block_inner = min(wide, next_power_of_2(columns.n_inner))
@@ -502,7 +500,7 @@ def strided_choices(columns: Columns, traits: Traits, device: Device) -> Iterato
                     tile = block_cols, block_inner, columns.stated_vector, barrier
                     how = StridedTile(*tile, columns.wide_index, tiles)
                     yield Choice("strided", how, warps)
-            # Elements in half of the registers that a chunk has.
+            # The elements take half of a chunk's registers.
             paired = itemsize == 2 and columns.vector > 1
             block_cols = 32 * warps * 64 * 64 // held(64, itemsize, traits, paired) // block_inner
             if device.nvidia and itemsize <= 4 and 64 <= block_cols < n_cols <= 2**17:

@@ -1,22 +1,21 @@
-"""Rows with maps: scale, soft cap, bias and masks on the way to an operation, in one kernel.
+"""Run any operation on rows with score modifiers: scale, soft cap, bias, masks and a sink.
 
-The maps work on an element before the monoid sees it, so an operation never learns of them, and
-this geometry runs any. A sink is what the monoid starts from. A gradient that the operation writes
-passes the maps on its way back.
+The modifiers (maps, in the code) transform each element before the operation sees it, so operations
+need not know of them. A sink is the summary that a row starts from. A gradient that the operation
+writes passes back through the maps.
 
-What a map takes besides is an element for each place (a bias, a mask) or for each row (a scale, a
-sink). It need not exist for each: rows are counted over all other dimensions, and every tensor has
-a stride for each of these, which is 0 where it is broadcast. So a mask of queries × keys is never
-copied for batch and heads, and any tensor may lie as it likes.
+Masks, biases, scales and sinks broadcast without copies: rows are counted over all other
+dimensions, and every tensor has a stride for each, 0 if it is broadcast there. So a mask of
+queries × keys is never copied for batch and heads, and every tensor may have any strides.
 
-Rows that fit a tile, or three, are read once. Longer ones are walked along twice with the online
-recurrence, the second time backwards, from what is still in the cache; by several programs if there
-are few of them: then a first launch leaves the summaries of chunks in memory, and a second merges
-and writes. Nobody waits, so this runs on every device and in float64.
+Rows that fit one tile, or three, are read once. Longer rows are read twice with the online
+recurrence, backwards the second time, to hit the cache. If they are few, several programs share a
+row: a first launch stores the chunks' partials, a second merges them and writes. No program waits
+for another, so this runs on every device and in float64.
 """
 
 # pyright: reportGeneralTypeIssues=false
-# (tuples that a kernel makes longer)
+# (kernels extend tuples)
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -32,15 +31,15 @@ from .device.summaries import added, adjusted, merged, placed, spread
 from .device.sums import _largest, _sum_of_integers, sums_of
 from .device.vectors import multiple_of
 
-NO_SCALE, ONE_SCALE, SCALES = 0, 1, 2  # `Maps.scaled`: not, by a number, by a number for each row
+NO_SCALE, ONE_SCALE, SCALES = 0, 1, 2  # `Maps.scaled`: not at all, by one number, per row
 
 
 class Maps(NamedTuple):
-    """What happens to the elements before an operation sees them, or to a gradient behind it; in
-    the order in which it happens. A kernel takes it as a single compile-time constant, `MAPS`."""
+    """The score modifiers of a call, in the order in which they apply before the operation, or back
+    through which its gradient passes: a kernel's compile-time constant `MAPS`."""
 
-    before: bool = True  # the first input of the operation is mapped; else it is taken as it is
-    after: bool = False  # the result is a gradient at mapped elements, and becomes one at elements
+    before: bool = True  # map the operation's first input; else take it as it is
+    after: bool = False  # map the result back: from a gradient at mapped elements to one at x
     scaled: int = NO_SCALE
     softcap: float = 0.0  # the cap; 0 is none
     bias: bool = False
@@ -48,12 +47,12 @@ class Maps(NamedTuple):
     causal: bool = False
     sink: bool = False
     safe: bool = False
-    empty: float = 0.0  # the result at a masked place
+    empty: float = 0.0  # the result at masked elements
 
-    x: bool = False  # the elements before the maps are an input of their own
-    of_mapped: bool = False  # the gradient at the mapped elements is a result as well,
-    of_scale: bool = False  # and that at the scale of a row, a number for each chunk,
-    # and what the gradient at the sink follows from: forward its share, backward the row's sum.
+    x: bool = False  # the unmapped elements are a separate input
+    of_mapped: bool = False  # also return the gradient at the mapped elements,
+    of_scale: bool = False  # the gradient at each row's scale, as one partial per chunk,
+    # and what the sink's gradient needs: the sink's share (forward) or the row sum (backward).
     of_sink: bool = False
 
 
@@ -62,15 +61,15 @@ def starts_of_rows(
     ptrs, strides, rows, sizes, LEADING: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr,
     HOW: tl.constexpr,
 ):  # fmt: skip
-    """Pointers to where rows begin, in several tensors.
+    """Pointers to the starts of rows, in several tensors.
 
     Args:
         ptrs: the tensors.
-        strides: for each the stride along a row, and then those of `sizes`.
-        rows: their numbers, counted over all other dimensions.
-        sizes: these dimensions, the innermost first.
-        LEADING, FIRST, LAST: the first LEADING tensors and those from FIRST to before LAST have
-            elements along a row; the others a number for it.
+        strides: for each, its stride along a row, then its strides along `sizes`.
+        rows: row indices, counted over all other dimensions.
+        sizes: the sizes of these dimensions, innermost first.
+        LEADING, FIRST, LAST: tensors 0 to LEADING − 1 and FIRST to LAST − 1 have elements along a
+            row; the others hold row scalars.
         HOW: a `MaskedRows`.
     """
     starts = ()
@@ -92,7 +91,7 @@ def starts_of_rows(
 
 @triton.jit
 def scaled(x, scale, MAPS: tl.constexpr):
-    """The first map."""
+    """Apply the scale."""
     if MAPS.scaled:
         return x * scale
     else:
@@ -101,7 +100,7 @@ def scaled(x, scale, MAPS: tl.constexpr):
 
 @triton.jit
 def mapped(x, scale, bias, MAPS: tl.constexpr):
-    """What the operation is taken of at places that are not masked."""
+    """Apply scale, soft cap and bias: the operation's argument, before masks."""
     # eq: modifiers-definition
     z = scaled(x, scale, MAPS)
     if MAPS.softcap > 0.0:
@@ -113,8 +112,8 @@ def mapped(x, scale, bias, MAPS: tl.constexpr):
 
 @triton.jit
 def through_softcap(dz, x, scale, MAPS: tl.constexpr):
-    """The gradient at the scaled elements, from that at the mapped ones; 0 stays 0, whatever x
-    is."""
+    """The gradient at the scaled elements, from the gradient at the mapped ones; 0 stays 0 for
+    any x."""
     if MAPS.softcap > 0.0:
         slope = softcap_derivative(scaled(x, scale, MAPS), MAPS.softcap)
         return tl.where(dz == 0.0, 0.0, dz * slope)
@@ -124,9 +123,9 @@ def through_softcap(dz, x, scale, MAPS: tl.constexpr):
 
 @triton.jit
 def start_of_sink(sink):
-    """The summary (m, d) that a row with a sink starts from: (sink, 1), and that of nothing for a
-    sink of −∞. A sink of +∞ takes everything; so does the largest number, and it can be
-    subtracted."""
+    """The initial summary (m, d) of a row with a sink: (sink, 1), or the identity for a sink of −∞.
+    The largest finite number replaces a sink of +∞: it also takes everything, and subtracting it is
+    no NaN."""
     # eq: modifiers-sink
     LARGEST: tl.constexpr = 1.7976931348623157e308 if sink.dtype == tl.float64 else 3.4028234e38
     m = tl.where(sink == float("inf"), LARGEST, sink).to(sink.dtype)
@@ -137,12 +136,12 @@ def start_of_sink(sink):
 def load_tile(starts, strides, cols, inside, query, OP: tl.constexpr, MAPS: tl.constexpr,
     HOW: tl.constexpr,
 ):  # fmt: skip
-    """What is read of a tile: the operation's elements, then x and the bias as far as they are
-    inputs; and which places count.
+    """Load a tile: the operation's elements, then x and the bias, if they are inputs; and the mask
+    of kept elements.
 
-    Above the diagonal nothing is read but the rest of a vector: a load of whole vectors must not be
-    told element by element where to end. What lies outside a row is above its diagonal, and is not
-    kept by a mask either, which is read as 0 there.
+    Above the diagonal only the rest of a vector is read: a per-element bound would break up vector
+    loads. Elements outside a row need no mask of their own: they are above the diagonal, and a mask
+    reads as 0 there.
     """
     INPUTS: tl.constexpr = OP.inputs
     FURTHER: tl.constexpr = OP.inputs + OP.numbers
@@ -156,7 +155,7 @@ def load_tile(starts, strides, cols, inside, query, OP: tl.constexpr, MAPS: tl.c
         cols = cols.to(tl.int64)
     if MAPS.where:
         places = starts[LAST] + cols * strides[LAST][0]
-        if isinstance(strides[LAST][0], int):  # it is 1: as many at a time as of x, not more
+        if isinstance(strides[LAST][0], int):  # a stride of 1: no wider than the loads of x
             places = tl.max_contiguous(places, (1, VECTOR))
         where = tl.load(places, mask=inside, other=0) != 0
         if MAPS.causal:
@@ -173,7 +172,7 @@ def load_tile(starts, strides, cols, inside, query, OP: tl.constexpr, MAPS: tl.c
 
 @triton.jit
 def values_of(raw, kept, cols, scale, OP: tl.constexpr, MAPS: tl.constexpr, INNER: tl.constexpr):
-    """What the operation sees of a tile, and which places count."""
+    """The operation's values of a tile, mapped and masked, and the mask of kept elements."""
     ACC: tl.constexpr = upcast(INNER)
     INPUTS: tl.constexpr = OP.inputs
     BIAS: tl.constexpr = OP.inputs + MAPS.x if MAPS.bias else 0
@@ -181,7 +180,7 @@ def values_of(raw, kept, cols, scale, OP: tl.constexpr, MAPS: tl.constexpr, INNE
     if MAPS.before:
         first = mapped(first, scale, raw[BIAS], MAPS)
     if MAPS.safe and not MAPS.before:
-        kept = kept & (first != MAPS.empty)  # a result that had nothing, of an element of −∞
+        kept = kept & (first != MAPS.empty)  # forward, the element was −∞: no gradient
     # eq: modifiers-masked
     values = (tl.where(kept, first, OP.padding).to(ACC),)
     for i in tl.static_range(1, INPUTS):
@@ -191,7 +190,7 @@ def values_of(raw, kept, cols, scale, OP: tl.constexpr, MAPS: tl.constexpr, INNE
 
 @triton.jit
 def with_tiles(m, totals, tiles, OP: tl.constexpr):
-    """The summary of what came before and of tiles: what the operation sees of each."""
+    """Merge the values of several tiles into a running summary."""
     TILES: tl.constexpr = len(tiles)
     m_new = m
     if OP.shifted:
@@ -209,7 +208,7 @@ def with_tiles(m, totals, tiles, OP: tl.constexpr):
 
 @triton.jit
 def sum_of_tile(products, OP: tl.constexpr):
-    """The sum of a tile along its rows, which no order changes if the operation's are so."""
+    """The sum of a tile along its rows, independent of order if the operation's sums are."""
     total = tl.sum(products, axis=1)
     if OP.any_order:
         parts = (((products,),),)
@@ -227,16 +226,16 @@ def finish_tile(
     """Write a tile of the result.
 
     Args:
-        ends, strides: where rows of the results begin, and their strides.
-        raw, kept: what `load_tile` has found.
-        cols, inside: the columns, and which of them there are.
-        m, given: the summary, as `finish` takes it.
-        last: column and element of `finish_at`, if the operation has one.
-        blank: the result at masked places.
-        scale: of the rows.
+        ends, strides: pointers to the starts of rows in the results, and their strides.
+        raw, kept: as `load_tile` returns them.
+        cols, inside: the columns, and the mask of those that exist.
+        m, given: the row summary, as `finish` takes it.
+        last: the column and element of `finish_at`, if the operation has one.
+        blank: the result at masked elements; None leaves them alone.
+        scale: the scale of the rows.
 
     Returns:
-        The tile's part of the gradient at the scale, 0 if that is not a result.
+        The tile's part of the gradient at the scale; 0 if not requested.
     """
     OUT: tl.constexpr = ends[0].dtype.element_ty
     values, kept = values_of(raw, kept, cols, scale, OP, MAPS, INNER)
@@ -269,14 +268,14 @@ def finish_tile(
 
 @triton.jit
 def words_of(words_ptr, program, WHICH: tl.constexpr, OP: tl.constexpr, BLOCK_ROWS: tl.constexpr):
-    """Where one of the numbers of a program's summaries lies: m, or one of the sums."""
+    """Pointers to one field of a program's summaries: m (WHICH = 0), or a sum."""
     line = program.to(tl.int64) * (1 + OP.sums) + WHICH
     return words_ptr + line * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
 
 
 @triton.jit
 def load_summary(words_ptr, program, OP: tl.constexpr, BLOCK_ROWS: tl.constexpr):
-    """(m, totals) of a chunk."""
+    """Load the partials (m, totals) of a chunk."""
     SUMS: tl.constexpr = OP.sums
     totals = ()
     for k in tl.static_range(SUMS):
@@ -286,7 +285,7 @@ def load_summary(words_ptr, program, OP: tl.constexpr, BLOCK_ROWS: tl.constexpr)
 
 @triton.jit
 def store_summary(words_ptr, program, m, totals, OP: tl.constexpr, BLOCK_ROWS: tl.constexpr):
-    """Leave (m, totals) for the second launch."""
+    """Store the partials (m, totals) of a chunk for the second launch."""
     SUMS: tl.constexpr = OP.sums
     tl.store(words_of(words_ptr, program, 0, OP, BLOCK_ROWS), m)
     for k in tl.static_range(SUMS):
@@ -308,23 +307,23 @@ def masked_rows_kernel(
     MAPS: tl.constexpr,
     HOW: tl.constexpr,
 ):
-    """An operation on a chunk of block_rows rows per program, with maps.
+    """Run an operation with score modifiers on a chunk of block_rows rows per program.
 
     Args:
-        in_ptrs: the operation's inputs: elements, then numbers of the row; then of the maps, as far
-            as MAPS has them: x, bias, mask, and for each row scale and sink.
-        out_ptrs: the operation's results: the elements unless it reduces, then numbers; then as far
-            as MAPS has them: the gradient at the mapped elements, at the scale, and what that at
-            the sink follows from.
-        words_ptr: workspace for the summaries of chunks; not looked at if there is one launch.
-        in_strides: for each input its stride along a row (0 if there is one for all), and then its
-            strides along `sizes`.
-        out_strides: the same of the results; the gradient at the scale has the chunks for columns.
-        sizes: the other dimensions, the innermost first.
-        shape: number of rows, of columns, and of the queries of a causal mask.
-        chunks: number of chunks, and columns of each, a multiple of block_cols.
-        scale: if it is one for all.
-        OP: what is computed, an `Operation`.
+        in_ptrs: the operation's inputs: elements, then row scalars; then those that MAPS has of x,
+            bias, mask, and per row scale and sink.
+        out_ptrs: the operation's results: elements unless it reduces, then row scalars; then those
+            that MAPS has of the gradient at the mapped elements, the gradient at the scale, and
+            what the sink's needs.
+        words_ptr: workspace for the partials of chunks; unused with one launch.
+        in_strides: for each input, its stride along a row (0 if broadcast), then its strides along
+            `sizes`.
+        out_strides: likewise for each result; the gradient at the scale has chunks as columns.
+        sizes: the sizes of the other dimensions, innermost first.
+        shape: the numbers of rows, of columns, and of queries (for a causal mask).
+        chunks: the number of chunks, and their columns, a multiple of block_cols.
+        scale: the scale, if it is one number.
+        OP: the `Operation`.
         MAPS: the `Maps`.
         HOW: a `MaskedRows`.
     """
@@ -343,11 +342,11 @@ def masked_rows_kernel(
     AFTER: tl.constexpr = OP.row_results if OP.reduces else OP.row_results + 1
     n_chunks, chunk_cols = chunks
     program = tl.program_id(0)
-    if not HOW.publish:  # backwards, from what the first launch has left in the cache
+    if not HOW.publish:  # backwards, to hit what the first launch left in the cache
         program = tl.num_programs(0) - 1 - program
     block, chunk = program // n_chunks, program % n_chunks
     if HOW.wide_index:
-        block = block.to(tl.int64)  # else 32 bits, of which division takes a fifth of the time
+        block = block.to(tl.int64)  # else 32 bits, whose division takes a fifth of the time
         if not HOW.whole:
             chunk = chunk.to(tl.int64)
     rows = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
@@ -393,7 +392,7 @@ def masked_rows_kernel(
         m, totals = with_tiles(m, totals, tiles, OP)
     elif HOW.publish:
         reach = end
-        if MAPS.causal:  # no row of this program looks further
+        if MAPS.causal:  # the last column that any row of this program attends to
             reach = tl.minimum(end, tl.max(tl.max(query, axis=1), axis=0) + 1)
         for start in tl.range(begin, reach, BLOCK_COLS, num_stages=HOW.stages):
             cols = start + tile
@@ -415,7 +414,7 @@ def masked_rows_kernel(
         for i in tl.static_range(NUMBERS):
             numbers = numbers + (tl.load(starts[OP.inputs + i], mask=there, other=1),)
         if MAPS.before and OP.numbers > 1:
-            # The second is the element at the target, which is mapped like all others.
+            # The second scalar is the target logit, which the maps apply to as well.
             picked = mapped(numbers[1].to(ACC), scale, 0.0, MAPS)
             numbers = (numbers[0], picked) + numbers[2:]
         writes = there & (chunk == 0)
@@ -439,18 +438,18 @@ def masked_rows_kernel(
         if OP.finish_at is not None:
             last = OP.finish_at(m, given, numbers)
         MASKED: tl.constexpr = MAPS.where or MAPS.causal or MAPS.safe
-        # A mask that is loaded element by element is remembered: there the compiler waits for each.
+        # Keep a mask that is loaded element by element: the compiler would wait for each reload.
         AGAIN: tl.constexpr = HOW.whole and (VECTORS or not MAPS.where)
         of_scale = tl.zeros((BLOCK_ROWS, 1), ACC)
         blank = None
         walked = not HOW.whole
         if MASKED and not MAPS.after:
             blank = tl.full((BLOCK_ROWS, 1), MAPS.empty, ACC)
-            if OP.shifted and not MAPS.safe:  # 0/0 where nothing is left of a row
+            if OP.shifted and not MAPS.safe:  # 0/0 in a fully masked row
                 blank = tl.where(totals[0] == 0.0, float("nan"), blank)
             if AGAIN:
-                # Padding comes out as a masked place should, if the row has a sum. A row that has
-                # none is read again: to remember 32 places takes several instructions for each.
+                # If the row has a sum, padding yields the right result at masked elements. A row
+                # without one is reread: keeping its mask would cost several instructions each.
                 walked = tl.max((totals[0] > 0.0).to(tl.int32) ^ 1) > 0
         if HOW.whole:
             if not walked:

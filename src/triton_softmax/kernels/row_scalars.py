@@ -1,20 +1,18 @@
-"""Small kernels around a loss that read or write a few numbers for each row.
+"""The small kernels around a loss, which read or write a few scalars per row.
 
-`targets_kernel` prepares what a cross-entropy has to know of its targets before it reads a row. The
-factor of a mean is one over the number of rows that are not ignored, and the gradient that is
-written with the loss holds it already, so that number comes first. Few targets every program counts
-itself; of many, `count_targets_kernel` has counted a part each. Then a program looks up the logits
-of its targets.
+`targets_kernel` computes the row scalars of a cross-entropy. The forward pass writes the gradient
+too, and a mean divides it by the number of rows that are not ignored, so counting comes first. If
+targets are few, every program counts them all; otherwise `count_targets_kernel` has counted a part
+in each program. Then each program gathers its target logits.
 
-`scale_rows_kernel` multiplies a matrix by a number for each row, in place, and does not touch rows
-whose number is 1. A gradient that the forward pass has written is multiplied by what arrives in the
-backward pass. As a rule that is 1, but only the device knows. So the kernel is launched in any
-case, looks at the number first, and ends where there is nothing to do: no wait, and no pass over
-memory.
+`scale_rows_kernel` multiplies each row by a factor, in place, and skips rows whose factor is 1. The
+backward pass uses it to multiply the gradient by the incoming one, which is usually 1, but only the
+device knows. So it always launches, reads the factor first, and exits if there is nothing to do:
+no synchronisation, and no pass over memory.
 
-`finish_rows_kernel` writes the elements of a result whose summaries are known: kept from the
-forward pass, or come from other GPUs. Nothing is reduced, and no program waits for another. So a
-row may be of any length, and its chunks are as independent as the elements of a copy.
+`finish_rows_kernel` runs an operation's epilogue on row summaries known from the forward pass or
+from other GPUs. It reduces nothing and no program waits, so rows may have any length: their chunks
+are as independent as in an elementwise kernel.
 """
 
 from __future__ import annotations
@@ -28,11 +26,11 @@ from .device.summaries import is_column
 
 @triton.jit(do_not_specialize=["n_rows", "n_cols", "ignore_index"])
 def count_targets_kernel(in_ptrs, out_ptrs, n_rows, n_cols, ignore_index, BLOCK: tl.constexpr):
-    """How many of BLOCK rows are not ignored, and the sum of their factors, for each program.
+    """Count the rows that are not ignored, and sum their factors, in BLOCK rows per program.
 
     Args:
         in_ptrs, n_rows, n_cols, ignore_index, BLOCK: as for `targets_kernel`.
-        out_ptrs: one tensor, the counts of all programs and then the sums of all.
+        out_ptrs: one tensor: the counts of all programs, then their sums.
     """
     ACC: tl.constexpr = out_ptrs[0].dtype.element_ty
     program = tl.program_id(0)
@@ -56,23 +54,23 @@ def targets_kernel(
     COUNT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The numbers of BLOCK rows per program.
+    """Compute the row scalars of a cross-entropy, BLOCK rows per program.
 
     Args:
-        in_ptrs: logits; targets; a weight for each class, if there is one; and last what
-            `count_targets_kernel` has counted, if it has.
-        out_ptrs: the targets, −1 where a row is ignored; and five numbers, n_rows each: the logit
-            of the target, the factor of the loss, that of the squared log-sum-exp, and of the
-            factor the shares of the target and of every class.
-        strides: of the logits as (outer, classes, inner).
+        in_ptrs: the logits; the targets; the class weights, if any; and last the result of
+            `count_targets_kernel`, if it ran.
+        out_ptrs: the targets, −1 for ignored rows; and five scalars, n_rows each: the target logit,
+            the factor of the loss, the factor of the squared log-sum-exp, and the shares of the
+            factor for the target and for every class.
+        strides: strides of the logits as (outer, classes, inner).
         n_rows: number of targets, outer · inner.
         n_cols: number of classes.
-        n_inner: length of the inner dimension.
-        ignore_index: targets that are ignored.
-        SMOOTHING: label smoothing; like the next a constant, so that float64 gets all its digits.
+        n_inner: size of the inner dimension.
+        ignore_index: the target of ignored rows.
+        SMOOTHING: label smoothing; a constant, like Z_LOSS, to keep all digits in float64.
         Z_LOSS: factor of the squared log-sum-exp.
-        COUNT: what a mean divides by, the number or the weight of all rows that are not ignored: to
-            be counted "here", or counted in "parts"; "none" if it is no mean.
+        COUNT: where to count the divisors of a mean (rows that are not ignored, and their weight):
+            "here", or beforehand in "parts"; "none" without a mean.
         BLOCK: a power of two.
     """
     marked_ptr, numbers_ptr = out_ptrs
@@ -119,7 +117,7 @@ def targets_kernel(
 
 @triton.jit
 def target_and_factor(in_ptrs, rows, n_rows, n_cols, ignore_index, ACC: tl.constexpr):
-    """The targets of some rows, which of them are not ignored, and their weights."""
+    """Load the targets of some rows, the mask of rows that are not ignored, and their weights."""
     target = tl.load(in_ptrs[1] + rows, mask=rows < n_rows, other=0).to(tl.int64)
     kept = (rows < n_rows) & (target != ignore_index)
     factor = kept.to(ACC)
@@ -141,20 +139,20 @@ def scale_rows_kernel(
     ONE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Multiply x, contiguous (n_outer, n_cols, n_inner), along its middle dimension.
+    """Multiply contiguous x (n_outer, n_cols, n_inner) by factors (n_outer, n_inner), in place.
 
-    A task is a chunk of an outer slice; program p does the tasks p, p + P, p + 2P, …
+    A work item (`task`) is a chunk of an outer slice; program p runs items p, p + P, p + 2P, …
 
     Args:
-        in_ptrs: a number for each (outer, inner), contiguous.
-        out_ptrs: the tensor.
-        length: of an outer slice, n_cols · n_inner.
-        n_inner: length of the last dimension.
-        n_chunks: chunks of an outer slice.
+        in_ptrs: the factors, contiguous.
+        out_ptrs: the tensor x.
+        length: elements of an outer slice, n_cols · n_inner.
+        n_inner: size of the last dimension.
+        n_chunks: chunks per outer slice.
         n_tasks: n_outer · n_chunks.
-        FOR_ALL: there is one number for all, and n_outer is 1.
-        ONE: all elements of an outer slice have the same number.
-        BLOCK: elements of a chunk, a power of two.
+        FOR_ALL: there is a single factor, and n_outer is 1.
+        ONE: each outer slice has a single factor.
+        BLOCK: elements per chunk, a power of two.
     """
     (x_ptr,) = out_ptrs
     (factor_ptr,) = in_ptrs
@@ -192,18 +190,17 @@ def finish_rows_kernel(
     BLOCK_COLS: tl.constexpr,
     WIDE: tl.constexpr,
 ):
-    """Write the elements of the result from a summary that is given.
+    """Run an operation's epilogue from given row summaries.
 
     Args:
-        in_ptrs: tensors of n_rows rows of n_cols adjacent elements, as many as the operation has
-            inputs; then a number for each row: m, if the operation is relative to it, and the
-            totals.
-        out_ptrs: one tensor, the result, contiguous.
-        in_strides: elements from one row to the next, for each input.
-        n_rows, n_cols: sizes.
-        n_chunks: chunks of BLOCK_COLS in a row. A program has one of them in BLOCK_ROWS rows.
-        OP: the operation.
-        WIDE: whether the columns of the last chunk, which reaches beyond the row, need 64 bits.
+        in_ptrs: the operation's inputs, each n_rows rows of n_cols adjacent elements; then per row
+            m, if the operation is relative to it, and the totals.
+        out_ptrs: one tensor, the contiguous result.
+        in_strides: row stride of each input, in elements.
+        n_rows, n_cols: numbers of rows and columns.
+        n_chunks: chunks of BLOCK_COLS per row. A program handles one chunk of BLOCK_ROWS rows.
+        OP: the `Operation`.
+        WIDE: whether column indices, up to the end of the last chunk, need 64 bits.
     """
     ACC: tl.constexpr = upcast(in_ptrs[0].dtype.element_ty)
     block = (tl.program_id(0) // n_chunks).to(tl.int64)

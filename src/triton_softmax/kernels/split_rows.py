@@ -1,19 +1,18 @@
-"""A long row on several programs at once: one read, one write, while its chunks fit on the device.
+"""Split a long row over several programs, and still read it only once.
 
-A row that does not fit into the registers of one multiprocessor fits into those of several. It is
-cut into chunks. A program keeps its chunk in registers and publishes the chunk's summary as one
-word (`device.exchange`); it polls for the other words of its row, merges them, and writes its chunk
-from registers. The input is read once.
+A row too long for the registers of one multiprocessor fits into those of several, so it is cut into
+chunks. A program keeps its chunk in registers and publishes the chunk's summary as one status word
+(`device.exchange`); it polls for the other status words of its row, merges the partials, and writes
+its chunk from registers.
 
-A task is one chunk of one row; of P programs, program p does the tasks p, p + P, p + 2P, … Memory
-should be busy while a program waits. With pipeline depth 0 there is a program for each task, and
-others of the same multiprocessor read meanwhile. With depth 1 a program loads its next chunk before
-it waits; with depth 2 it also publishes that one first, and writes one task later.
+A work item (`task`) is one chunk of one row; of P programs, program p runs items p, p + P, p + 2P,
+… Memory should stay busy while a program waits. With pipeline depth 0 each item has a program, and
+others on the same multiprocessor load meanwhile. With depth 1 a program loads its next chunk before
+it waits; with depth 2 it also publishes that chunk first, and writes one item later.
 
-A program that has polled long enough goes on without partners: it computes the missing summaries of
-its rows itself. So the kernel even runs in the interpreter, one program after another. A row with
-more chunks than the device can hold takes two launches: the first only publishes, the second reads
-again, finds all words there, and writes.
+After enough polls a program falls back: it recomputes the missing summaries of its rows itself. So
+the kernel runs even in the interpreter, one program after another. A row with more chunks than the
+device can hold takes two launches: the first only publishes, the second rereads and writes.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from .device.vectors import edge_of_row, round_up
 
 
 class Rows(NamedTuple):
-    """The rows of all inputs and how they are cut, as the functions below pass it on."""
+    """The rows of all inputs, and how they are cut into chunks."""
 
     in_ptrs: Any
     in_strides: Any
@@ -51,7 +50,7 @@ class Rows(NamedTuple):
 
 @triton.jit
 def columns_of_chunk(n_cols, chunk, rows):
-    """(first, count) of the columns of a chunk that has edges of its own."""
+    """The first column and the column count of a chunk with edges of its own."""
     first = chunk * rows.chunk_cols
     return first, tl.minimum(tl.maximum(n_cols - first, 0), rows.chunk_cols)
 
@@ -69,9 +68,9 @@ def body_of_chunk(
 ):
     """Offsets and mask of a chunk of a row's body, in units of WIDTH elements (2 for pairs).
 
-    The body starts on a vector and chunk_cols is a multiple of VECTOR, so every chunk does. If no
-    order may change the sum, a chunk must have the same columns wherever the row starts: then each
-    has a body of its own.
+    The body is aligned and chunk_cols is a multiple of VECTOR, so every chunk is aligned. If sums
+    must not depend on alignment (`any_order`), a chunk has the same columns wherever the row
+    starts, and so a body and an edge of its own.
     """
     if OP.any_order:
         first, count = columns_of_chunk(n_cols, chunk, rows)
@@ -81,14 +80,14 @@ def body_of_chunk(
         chunk_cols = rows.chunk_cols // VECTOR * VECTOR
         start = round_up(begin, VECTOR) + chunk * chunk_cols
         end = tl.minimum(start + chunk_cols, (begin + n_cols) // VECTOR * VECTOR)
-    # Dividing by VECTOR and multiplying by VECTOR // WIDTH keeps the alignment in sight.
+    # Dividing by VECTOR and multiplying by VECTOR // WIDTH shows the compiler the alignment.
     offsets = start // VECTOR * (VECTOR // WIDTH) + tl.arange(0, BLOCK // WIDTH)
     return offsets, offsets < end // VECTOR * (VECTOR // WIDTH)
 
 
 @triton.jit
 def edge_of_chunk(begin, n_cols, chunk, rows, VECTOR: tl.constexpr, OP: tl.constexpr):
-    """Columns and mask of a chunk's edge: the row's, which belongs to chunk 0, or its own."""
+    """Columns and mask of a chunk's edge: its own, or the row's edge for chunk 0."""
     if OP.any_order:
         first, count = columns_of_chunk(n_cols, chunk, rows)
         cols, mask = edge_of_row(begin + first, count, VECTOR)
@@ -99,8 +98,7 @@ def edge_of_chunk(begin, n_cols, chunk, rows, VECTOR: tl.constexpr, OP: tl.const
 
 @triton.jit
 def load_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
-    """(body, edge) of a task, a block of each input, as they lie in memory; past the last task
-    nothing is read."""
+    """Load (body, edge) of a work item, a raw block per input; nothing past the last item."""
     VECTOR: tl.constexpr = HOW.vector
     row = (task // rows.n_chunks).to(tl.int64)
     chunk = task % rows.n_chunks
@@ -126,7 +124,7 @@ def load_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
 
 @triton.jit
 def places_of_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
-    """The columns that the elements of a task's body and edge lie in, −1 outside."""
+    """The column of each element of a work item's body and edge; −1 outside."""
     begin = (task // rows.n_chunks).to(tl.int64) * rows.in_strides[0]
     chunk = task % rows.n_chunks
     offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, HOW.vector, HOW.block, 1, OP)
@@ -137,11 +135,11 @@ def places_of_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
 
 @triton.jit
 def chunk_of_column(col, begin, rows, VECTOR: tl.constexpr):
-    """The chunk in which a column of a row lies: the first, if in the row's edge; −1 if the row has
-    no such column.
+    """The chunk that holds a column: the first, if the column is in the row's edge; −1 if the row
+    has no such column.
 
-    Asked here, whether there is one costs no register; beside the comparison of chunks it made the
-    gradient of a loss spill 68 bytes on Triton 3.6, and take 2.3 times as long.
+    Checking that here costs no register; next to the comparison of chunks it made the gradient of a
+    loss spill 68 bytes on Triton 3.6 and take 2.3 times as long.
     """
     first = round_up(begin, VECTOR) - begin
     end = (begin + rows.n_cols) // VECTOR * VECTOR - begin
@@ -152,7 +150,7 @@ def chunk_of_column(col, begin, rows, VECTOR: tl.constexpr):
 
 @triton.jit
 def elements(body, rows, INNER: tl.constexpr, PAIRS: tl.constexpr):
-    """The numbers of a loaded body, as `in_registers`."""
+    """Upcast a loaded body, like `in_registers`."""
     if PAIRS:
         values = ()
         for i in tl.static_range(len(body)):
@@ -170,7 +168,7 @@ def largest(body, rows, INNER: tl.constexpr, HOW: tl.constexpr):
     """The largest element of the first input."""
     ELEMENT: tl.constexpr = rows.in_ptrs[0].dtype.element_ty
     if HOW.pairs and HOW.barrier:
-        # Rounding keeps the order, so the largest element may be rounded last.
+        # Rounding is monotonic, so it may follow the maximum.
         return rounded(max_of_pairs(body[0], ELEMENT), ELEMENT, INNER)
     else:
         return tl.max(elements(body, rows, INNER, HOW.pairs)[0], axis=0)
@@ -178,7 +176,7 @@ def largest(body, rows, INNER: tl.constexpr, HOW: tl.constexpr):
 
 @triton.jit
 def blank_like(blocks):
-    """Zeros of the shapes and types of a tuple of blocks."""
+    """Zeros in the shapes and types of a tuple of blocks."""
     blank = ()
     for i in tl.static_range(len(blocks)):
         blank = blank + (tl.zeros(blocks[i].shape, tl.float32).to(blocks[i].dtype),)
@@ -187,7 +185,7 @@ def blank_like(blocks):
 
 @triton.jit
 def summarise(body, edge, task, rows, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
-    """(m, totals, terms): the summary of a chunk, its edge included, and the terms of its body."""
+    """(m, totals, terms): the summary of a chunk with its edge, and the terms of its body."""
     place, place_edge = places_of_chunk(rows, task, OP, HOW)
     values_edge = placed(in_registers(edge, INNER), place_edge, OP)
     m = 0.0
@@ -197,7 +195,7 @@ def summarise(body, edge, task, rows, INNER: tl.constexpr, OP: tl.constexpr, HOW
         if HOW.edges:
             m = tl.maximum(m, tl.max(values_edge[0], axis=0))
     body = optimization_barrier(body, HOW.barrier)
-    # Who computes a partner's summary must get the same bits: HOW.wait asks for exact terms.
+    # The recompute fallback must get the same bits, so HOW.wait asks for exact terms.
     values = placed(elements(body, rows, INNER, HOW.pairs), place, OP)
     terms = OP.terms(values, m, HOW.wait)
     if HOW.edges:
@@ -209,20 +207,20 @@ def summarise(body, edge, task, rows, INNER: tl.constexpr, OP: tl.constexpr, HOW
 
 @triton.jit
 def numbers_of_row(rows, task, OP: tl.constexpr):
-    """The numbers that go in for a task's row."""
+    """Load the row scalars of a work item's row."""
     row = (task // rows.n_chunks).to(tl.int64)
     return load_numbers(rows.in_ptrs, rows.in_strides, row, True, OP)
 
 
 @triton.jit
 def _add_both(a1, b1, a2, b2):
-    """Combine function of two sums that are taken together."""
+    """Combine function that reduces two sums together."""
     return a1 + a2, b1 + b2
 
 
 @triton.jit
 def merge_row(words_ptr, task, rows, max_polls, OP: tl.constexpr, HOW: tl.constexpr):
-    """(m, totals, missing) of a task's row from its words; right if none of them is missing."""
+    """(m, totals, missing) of an item's row, from its status words; valid if none is missing."""
     SUMS: tl.constexpr = OP.sums
     lane = tl.arange(0, HOW.words)
     live = lane < rows.n_chunks
@@ -230,7 +228,7 @@ def merge_row(words_ptr, task, rows, max_polls, OP: tl.constexpr, HOW: tl.conste
     words = (poll(pointers, live, max_polls, HOW.wait, HOW.backoff, HOW.polls),)
     absent = words[0] == 0
     for k in tl.static_range(1, SUMS):
-        # Most likely there as well, since they were published together.
+        # Published with the first word, so most likely there.
         word = poll(pointers + k * rows.n_tasks, live, max_polls, HOW.wait, 0, HOW.polls)
         words = words + (word,)
         absent = absent | (word == 0)
@@ -257,8 +255,8 @@ def write_chunk(
     OP: tl.constexpr,
     HOW: tl.constexpr,
 ):
-    """Write a task's chunk from what was kept of it: its body, or terms relative to m_own; and
-    with the last chunk of a row the row's numbers."""
+    """Write a work item's chunk from what was kept: its body, or its terms relative to m_own. The
+    last chunk of a row also writes the row scalars."""
     VECTOR: tl.constexpr = HOW.vector
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else rows.in_ptrs[0].dtype.element_ty
@@ -318,24 +316,23 @@ def split_rows_kernel(
     OP: tl.constexpr,
     HOW: tl.constexpr,
 ):
-    """An operation on rows cut into chunks, a task each.
+    """Run an operation on rows cut into chunks, one work item each.
 
     Args:
-        in_ptrs: the inputs, a tuple; n_rows rows of n_cols elements each, on a vector, then those
-            that have a number for each row.
-        out_ptrs: the results, likewise: the elements unless the operation reduces, then numbers.
-        words_ptr: workspace of n_chunks int64 words per row, zero at the start of a single launch;
-            as many again for each further sum.
-        in_strides: elements from one row to the next, for each input.
-        out_strides: elements from one row to the next, for each result. All strides of elements are
-            equal modulo vector.
-        n_rows: number of rows. The number of tasks, n_rows · n_chunks, and twice the number of
-            programs fit 31 bits together.
+        in_ptrs: the inputs, a tuple: aligned tensors of n_rows rows of n_cols elements, then the
+            row scalars.
+        out_ptrs: the results, likewise: elements unless the operation reduces, then row scalars.
+        words_ptr: workspace of n_chunks int64 status words per row, zero at the start of a single
+            launch; as many again for each further sum.
+        in_strides: row stride of each input, in elements.
+        out_strides: row stride of each result. All strides of elements are equal modulo vector.
+        n_rows: number of rows. The number of work items, n_rows · n_chunks, plus twice the number
+            of programs must fit 31 bits.
         n_cols: number of columns.
         n_chunks: chunks per row.
         chunk_cols: columns of a chunk, a multiple of vector, at most block.
-        max_polls: how often to poll again for missing words before going on without partners.
-        OP: what is computed, an `Operation`.
+        max_polls: polls for missing status words before the recompute fallback.
+        OP: the `Operation`.
         HOW: a `SplitRows`.
     """
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
@@ -360,7 +357,7 @@ def split_rows_kernel(
             if HOW.keep_terms:
                 kept = terms
         if HOW.depth >= 1:
-            # From here on the next chunk is on its way.
+            # From here on the next chunk is in flight.
             prefetch(words_ptr + tl.minimum(task + programs, n_tasks - 1), HOW.wait)
             body, edge = load_chunk(rows, task + programs, OP, HOW)
         ready = task
@@ -369,10 +366,10 @@ def split_rows_kernel(
             kept, kept_edge, last_body, last_edge = last_body, last_edge, kept, kept_edge
         mine = ready >= 0
         if OP.reduces:
-            # One program writes the row's number: the last to start, which waits least.
+            # One program writes the row scalars: the last to start, which waits least.
             mine = mine & (ready % n_chunks == n_chunks - 1)
         if HOW.write and mine:
-            numbers = numbers_of_row(rows, ready, OP)  # on their way while this program waits
+            numbers = numbers_of_row(rows, ready, OP)  # in flight while this program waits
             m, totals, missing = merge_row(words_ptr, ready, rows, max_polls, OP, HOW)
             if missing == 0:
                 write_chunk(
@@ -382,13 +379,13 @@ def split_rows_kernel(
         task += programs
 
     if missing > 0:
-        # Some partner is not running. What is left is done without partners.
+        # Recompute fallback: some partner is not running. Finish without partners.
         task -= programs
         if HOW.depth == 2:
             task -= programs
         while task < n_tasks:
             for step in range(n_chunks):
-                # Start with the own chunk, so that programs on the same row share the work.
+                # Start with its own chunk, so that programs on the same row share the work.
                 other = task // n_chunks * n_chunks + (task + step) % n_chunks
                 if tl.atomic_add(words_ptr + other, 0, sem="relaxed") == 0:
                     body, edge = load_chunk(rows, other, OP, HOW)

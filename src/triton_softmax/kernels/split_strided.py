@@ -1,9 +1,9 @@
-"""Long columns: the tile of `strided`, the words of `split_rows`.
+"""Split long columns over several programs, and still read them only once.
 
-A tile of whole columns would be too narrow if they are long, or too large for the registers. So
-columns are cut into chunks of block_cols elements, and a program takes one chunk of block_inner
-columns side by side. It publishes a word for each of its columns, polls until all words of its
-columns are there, merges them, and writes its tile from registers. The input is read once.
+A tile of whole long columns would be too narrow, or too large for the registers. So columns are cut
+into chunks of block_cols elements, and a program takes one chunk of block_inner columns side by
+side. It publishes a status word for each of its columns, polls until all words of these columns are
+there, merges them, and writes its tile from registers.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from .strided import inner_strides, offsets_in_slice, slices_of
 
 
 class Columns(NamedTuple):
-    """The columns of one program, as the functions below pass them on."""
+    """The columns of one program, and how they are cut into chunks."""
 
-    in_ptrs: Any  # of the outer slice
+    in_ptrs: Any  # the outer slice of each input
     in_strides: Any
-    first: Any  # of the columns
+    first: Any  # the first column, along n_inner
     n_cols: Any
     n_inner: Any
     n_chunks: Any
     words_ptr: Any  # n_chunks lines of block_inner words
-    apart: Any  # words of one sum of all columns
+    apart: Any  # words from one sum to the next
 
 
 @triton.jit
 def tile_offsets(strides, chunk, columns, HOW: tl.constexpr, AGAIN: tl.constexpr):
     """Offsets and mask of a chunk's tile, block_cols × block_inner.
 
-    AGAIN: computed anew, and not kept in registers from before.
+    AGAIN: recompute them instead of keeping earlier ones in registers.
     """
     INDEX: tl.constexpr = tl.int64 if HOW.wide_index else tl.int32
     cols = optimization_barrier((tl.arange(0, HOW.block_cols),), AGAIN)[0][:, None]
@@ -59,7 +59,7 @@ def tile_offsets(strides, chunk, columns, HOW: tl.constexpr, AGAIN: tl.constexpr
 
 @triton.jit
 def columns_of_tile(chunk, columns, HOW: tl.constexpr):
-    """The column that each element of a chunk's tile lies in, −1 outside."""
+    """The index along its column of each element of a chunk's tile; −1 outside."""
     cols = chunk * HOW.block_cols + tl.arange(0, HOW.block_cols)[:, None]
     inner = columns.first + tl.arange(0, HOW.block_inner)[None, :]
     return tl.where((cols < columns.n_cols) & (inner < columns.n_inner), cols, -1)
@@ -67,7 +67,7 @@ def columns_of_tile(chunk, columns, HOW: tl.constexpr):
 
 @triton.jit
 def load_tile(chunk, columns, OP: tl.constexpr, HOW: tl.constexpr, AGAIN: tl.constexpr):
-    """The elements of a chunk, a tile of each input, as they lie in memory."""
+    """Load a chunk: a raw tile of each input."""
     raw = ()
     for i in tl.static_range(len(columns.in_ptrs) - OP.numbers):
         offsets, mask = tile_offsets(columns.in_strides[i], chunk, columns, HOW, AGAIN)
@@ -77,7 +77,7 @@ def load_tile(chunk, columns, OP: tl.constexpr, HOW: tl.constexpr, AGAIN: tl.con
 
 @triton.jit
 def summarise(raw, chunk, columns, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
-    """(m, totals) of each column of a tile."""
+    """The summary (m, totals) of each column of a tile."""
     m = 0.0
     m_cols = m
     if OP.shifted:
@@ -102,8 +102,8 @@ def write_tile(
     HOW: tl.constexpr,
     AGAIN: tl.constexpr,
 ):
-    """Write a chunk's tile from its elements and the summaries of its columns; and with the last
-    chunk the columns' numbers."""
+    """Write a chunk's tile from its elements and its columns' summaries. The last chunk also writes
+    the column scalars."""
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else columns.in_ptrs[0].dtype.element_ty
     inner = columns.first + tl.arange(0, HOW.block_inner)
@@ -135,10 +135,10 @@ def write_tile(
 
 @triton.jit
 def missing_words(columns, max_polls, OP: tl.constexpr, HOW: tl.constexpr):
-    """1 where a word of the columns is missing, a vector of chunks · block_inner.
+    """1 where a status word of the columns is missing, a vector of chunks · block_inner.
 
-    A vector and not chunks × block_inner, like what the words are loaded into: the compiler may lay
-    that out as it lays out the tile, and then several threads would poll for the same word.
+    Not a tile chunks × block_inner, because the compiler might give it the layout of the data tile,
+    where several threads would poll the same word.
     """
     SUMS: tl.constexpr = OP.sums
     lane = tl.arange(0, HOW.chunks * HOW.block_inner)
@@ -153,10 +153,10 @@ def missing_words(columns, max_polls, OP: tl.constexpr, HOW: tl.constexpr):
 
 @triton.jit
 def merge_columns(columns, OP: tl.constexpr, HOW: tl.constexpr):
-    """(m, totals) of the columns from their words, none of which is missing.
+    """(m, totals) of the columns, from status words of which none is missing.
 
-    Across the tile, not along it: what comes out of a reduction is then moved to the layout of the
-    tile as a vector. Along it, the compiler moves the tile.
+    The words form a tile with columns first, so that after the reduction the compiler converts a
+    vector to the data tile's layout. With columns last it would convert the tile.
     """
     SUMS: tl.constexpr = OP.sums
     inner = tl.arange(0, HOW.block_inner)[:, None]
@@ -186,20 +186,20 @@ def split_strided_kernel(
     OP: tl.constexpr,
     HOW: tl.constexpr,
 ):
-    """An operation along the middle dimension, a program for each chunk of block_inner columns.
+    """Run an operation along the middle dimension, one program per chunk of block_inner columns.
 
     Args:
         in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`.
-        words_ptr: workspace of block_inner int64 words per program, zero at the start; as many
-            again for each further sum.
-        n_chunks: chunks of a column.
-        max_polls: how often to poll again for missing words before going on without partners.
-        OP: what is computed, an `Operation`.
+        words_ptr: workspace of block_inner int64 status words per program, zero at the start; as
+            many again for each further sum.
+        n_chunks: chunks per column.
+        max_polls: polls for missing status words before the recompute fallback.
+        OP: the `Operation`.
         HOW: a `SplitStrided`.
     """
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
-    # Chunks of the same columns are neighbours among the programs, so that those who wait for each
+    # Chunks of the same columns have adjacent program ids, so that programs that wait for each
     # other start together.
     task = tl.program_id(0)
     chunk = task % n_chunks
@@ -221,7 +221,7 @@ def split_strided_kernel(
     publish(words_ptr + chunk * HOW.block_inner + lane, apart, m, totals, live, OP, True)
     mine = chunk >= 0
     if OP.reduces:
-        # One program writes the columns' numbers: the last to start, which waits least.
+        # One program writes the column scalars: the last to start, which waits least.
         mine = chunk == n_chunks - 1
     if mine:
         missing = tl.sum(missing_words(columns, max_polls, OP, HOW), axis=0)
@@ -229,7 +229,7 @@ def split_strided_kernel(
             m, totals = merge_columns(columns, OP, HOW)
             write_tile(out_slices, out_strides, chunk, raw, m, totals, columns, OP, HOW, False)
         else:
-            # Some partner is not running: whatever is missing is computed here.
+            # Recompute fallback: some partner is not running.
             missed = missing_words(columns, max_polls, OP, HOW)
             of_chunk = tl.arange(0, HOW.chunks * HOW.block_inner) // HOW.block_inner
             for step in range(n_chunks):

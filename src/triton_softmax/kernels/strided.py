@@ -1,15 +1,15 @@
-"""A dimension whose elements lie apart, without a transposing copy.
+"""Non-inner reductions, without a transposing copy.
 
-The tensor is seen as (n_outer, n_cols, n_inner) with free strides. A column is what one softmax is
-taken of: n_cols elements along the middle dimension. Neighbours in memory are, as a rule,
-neighbours along n_inner and belong to different columns. So a program takes block_inner columns
-side by side, reads whole cache lines across them, and reduces along them, over the tile's first
-axis. Its tiles have room for whole columns. Longer ones are the business of `split_strided`, and
-very long ones that of `two_pass`. In names, `cols` counts along a column and `inner` across.
+The tensor is viewed as (n_outer, n_cols, n_inner) with any strides. One softmax reduces a column:
+n_cols elements along the middle dimension. Adjacent elements in memory usually lie along n_inner,
+in different columns. So a program takes block_inner columns side by side, reads whole cache lines
+across them, and reduces over the tile's first axis. Its tiles hold whole columns; `split_strided`
+takes longer ones, and `two_pass` very long ones. In names, `cols` counts along a column and `inner`
+across.
 
-Triton specialises an argument that is 1, and so sees which axis is contiguous. That the lines of a
-tile start on vectors it sees only if the other strides are multiples of 16, and those of images of
-14 × 14 pixels are not. So the kernel states what the launcher has checked: vector divides them.
+Triton specialises arguments equal to 1, so it sees which axis is contiguous. It sees aligned tile
+lines only if the other strides are multiples of 16, unlike those of 14 × 14 images. So the kernel
+states what the launcher has checked: vector divides them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .device.vectors import multiple_of
 
 @triton.jit
 def slice_of(ptr, strides, outer, VECTOR: tl.constexpr):
-    """Where an outer slice of a tensor with strides (outer, along, across) begins."""
+    """The start of an outer slice of a tensor with strides (outer, along, across)."""
     return ptr + outer * multiple_of(strides[0], VECTOR)
 
 
 @triton.jit
 def slices_of(ptrs, strides, outer, ELEMENTS: tl.constexpr, VECTOR: tl.constexpr):
-    """The same of several tensors, of which the first ELEMENTS are accessed by vectors."""
+    """The starts of an outer slice in several tensors, the first ELEMENTS accessed by vectors."""
     slices = ()
     for i in tl.static_range(len(ptrs)):
         slices = slices + (slice_of(ptrs[i], strides[i], outer, VECTOR if i < ELEMENTS else 1),)
@@ -42,7 +42,7 @@ def slices_of(ptrs, strides, outer, ELEMENTS: tl.constexpr, VECTOR: tl.constexpr
 
 @triton.jit
 def inner_strides(strides):
-    """From one column to the next, of several tensors."""
+    """The strides from column to column, of several tensors."""
     inner = ()
     for i in tl.static_range(len(strides)):
         inner = inner + (strides[i][2],)
@@ -59,18 +59,17 @@ def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
 def strided_kernel(
     in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner, OP: tl.constexpr, HOW: tl.constexpr
 ):
-    """An operation along the middle dimension, block_inner columns per program.
+    """Run an operation along the middle dimension, on block_inner columns per program.
 
     Args:
-        in_ptrs: the inputs, a tuple; (n_outer, n_cols, n_inner) each, then those that have a number
-            for each column, (n_outer, 1, n_inner).
-        out_ptrs: the results, likewise: the elements unless the operation reduces, then numbers.
-        in_strides: elements from one to the next along each dimension, a triple for each input;
-            any, 0 included.
-        out_strides: the same of the results.
+        in_ptrs: the inputs, a tuple: tensors (n_outer, n_cols, n_inner), then column scalars
+            (n_outer, 1, n_inner).
+        out_ptrs: the results, likewise: elements unless the operation reduces, then scalars.
+        in_strides: a triple of strides for each input, in elements; any number, including 0.
+        out_strides: a triple of strides for each result.
         n_cols: length of a column.
-        n_inner: columns of an outer slice.
-        OP: what is computed, an `Operation`.
+        n_inner: columns per outer slice.
+        OP: the `Operation`.
         HOW: a `StridedTile`, whose vector divides n_inner and all strides but the inner ones.
     """
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty

@@ -1,17 +1,15 @@
-"""Whole rows in one program's registers: one read, one write, several rows if they are short.
+"""Hold whole rows in one program's registers: one read, one write, and several short rows at once.
 
-One program per row starves when rows are short: a program of 128 threads that moves 500 bytes
-spends its life waiting for them. Here a program holds a tile of block_rows × block_cols elements;
-with one row it is the single block again. A longer row lies in several tiles side by side, since
-the sides of a tile are powers of two and the length of a row seldom is.
+One program per row is slow for short rows: 128 threads that move 500 bytes mostly wait. So a
+program holds a tile of block_rows × block_cols elements. A longer row may take several adjacent
+tiles, because tiles have power-of-two sides and row lengths seldom are powers of two.
 
-A tile is moved in vectors of 16 bytes only if every row starts and ends on one, and the compiler
-can see it (packed rows). A row of 50,257 elements starts, in most cases, between two vectors. But
-some element near its start does lie on one. From there to the last whole vector runs the body,
-which is read and written at full width; what is left, fewer elements than a vector on each side,
-fits in one small masked tile, the edge. It contributes to the row's summary like any other part
-(aligned rows, `HOW.edges`). The launcher checks that all pointers lie on a vector then, and that
-rows with the same number start equally far from one in every tensor.
+Accesses are 16-byte vectors only if every row starts and ends on a vector, and the compiler can see
+it (packed rows). Rows of 50,257 elements mostly start within a vector. For them (aligned rows,
+`HOW.edges`) the body, from the first whole vector of a row to the last, is read and written at full
+width. The rest, fewer elements than a vector at each end, fits in one small masked tile, the edge,
+which joins the row's summary like any other part. The launcher checks that all pointers are
+aligned, and that rows of the same index start equally far from a vector in every tensor.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from .device.vectors import edge_of_row, multiple_of, round_up
 
 @triton.jit
 def start_of_body(rows, stride, HOW: tl.constexpr):
-    """Where whole vectors begin in each row, visibly a multiple of one."""
+    """The offset of each row's first whole vector, provably a multiple of one."""
     if HOW.edges:
         return round_up(rows * stride, HOW.vector)
     else:
@@ -42,19 +40,18 @@ def start_of_body(rows, stride, HOW: tl.constexpr):
 def tile_kernel(
     in_ptrs, out_ptrs, in_strides, out_strides, n_rows, n_cols, OP: tl.constexpr, HOW: tl.constexpr
 ):
-    """An operation on block_rows rows per program.
+    """Run an operation on block_rows rows per program.
 
     Args:
-        in_ptrs: the inputs, a tuple; n_rows rows of n_cols elements each, then those that have a
-            number for each row.
-        out_ptrs: the results, likewise: the elements unless the operation reduces, then numbers.
-        in_strides: elements from one row to the next, for each input.
-        out_strides: elements from one row to the next, for each result. With edges all strides of
-            elements are equal modulo vector, and all pointers lie on a vector.
+        in_ptrs: the inputs, a tuple: tensors of n_rows rows of n_cols elements, then row scalars.
+        out_ptrs: the results, likewise: elements unless the operation reduces, then row scalars.
+        in_strides: row stride of each input, in elements.
+        out_strides: row stride of each result. With edges all strides of elements are equal modulo
+            vector, and all pointers are aligned.
         n_rows: number of rows.
         n_cols: number of columns.
-        OP: what is computed, an `Operation`.
-        HOW: a `RowTile`, whose vector divides n_cols and the strides if there are no edges.
+        OP: the `Operation`.
+        HOW: a `RowTile`, whose vector divides n_cols and the strides unless it has edges.
     """
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
@@ -113,7 +110,7 @@ def tile_kernel(
     if not OP.reduces:
         totals = adjusted(m, totals, numbers, OP)
         if HOW.barrier:
-            # Computing both again costs less than the registers that would keep them.
+            # Recomputing both costs less than the registers that would hold them.
             raw = barrier_of_tiles(raw, HOW.barrier)
             terms = terms_of_tiles(raw, places, m, INNER, OP)
         for t in tl.static_range(TILES):

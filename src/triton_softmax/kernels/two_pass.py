@@ -1,13 +1,12 @@
-"""Columns too long for registers, walked along twice by as many programs as are useful.
+"""Read columns too long for registers twice, in loops: once to summarise, once to write.
 
-The tensor is seen as (n_outer, n_cols, n_inner), as in `strided`. A program takes block_inner
-columns side by side and walks along them with the online recurrence, then again to write. A tensor
-with very long columns has few of them, too few for all multiprocessors, so they are cut into
-chunks. The first launch leaves the summaries of all chunks in memory, the second merges those of
-its columns and writes. With a single chunk one launch does both.
+The tensor is viewed as (n_outer, n_cols, n_inner), as in `strided`. A program loops over
+block_inner columns side by side with the online recurrence, then again to write. Very long columns
+are often too few to fill all multiprocessors, so they are cut into chunks: a first launch stores
+the chunks' partials, a second merges them and writes. With a single chunk one launch does both.
 
-`split_strided` reads once, and waits. Here nobody waits for anybody, so this runs on every device,
-and in float64 too. Rows may be walked like this as well, with n_inner = 1.
+`split_strided` reads once, but waits. Here no program waits for another, so this runs on every
+device, and in float64. With n_inner = 1 it takes rows as well.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from .strided import inner_strides, offsets_in_slice, slices_of
 
 @triton.jit
 def load_tile(in_ptrs, in_strides, cols, end, inner, n_inner, OP: tl.constexpr, HOW: tl.constexpr):
-    """The elements of a tile, a block of each input, as they lie in memory."""
+    """Load a tile: a raw block of each input, and the mask."""
     mask = (cols < end) & (inner < multiple_of(n_inner, HOW.vector))
     raw = ()
     for i in tl.static_range(len(in_ptrs) - OP.numbers):
@@ -47,15 +46,15 @@ def load_tile(in_ptrs, in_strides, cols, end, inner, n_inner, OP: tl.constexpr, 
 def summary_offsets(
     group, chunks, n_chunks, WHICH: tl.constexpr, OP: tl.constexpr, BLOCK_INNER: tl.constexpr
 ):
-    """Where one of the numbers of the summaries of a group's columns lies, for some chunks: m, or
-    one of the sums."""
+    """Offsets of one field of the partials of a group's columns, for some chunks: m (WHICH = 0), or
+    a sum."""
     line = (group * n_chunks + chunks) * (1 + OP.sums) + WHICH
     return line * BLOCK_INNER + tl.arange(0, BLOCK_INNER)[None, :]
 
 
 @triton.jit
 def zeros_for(shape: tl.constexpr, TYPE: tl.constexpr, OP: tl.constexpr):
-    """Nothing yet, for each sum."""
+    """Initial zeros for each sum."""
     SUMS: tl.constexpr = OP.sums
     totals = ()
     for _ in tl.static_range(SUMS):
@@ -77,16 +76,16 @@ def two_pass_kernel(
     OP: tl.constexpr,
     HOW: tl.constexpr,
 ):
-    """An operation along the middle dimension, a program for each chunk of block_inner columns.
+    """Run an operation along the middle dimension, one program per chunk of block_inner columns.
 
     Args:
         in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`.
-        words_ptr: workspace of block_inner int64 words per program for m and for each sum; not
-            looked at if one launch does both.
-        n_chunks: chunks of a column; 1 if one launch does both.
+        words_ptr: workspace of block_inner int64 words per program for m and for each sum; unused
+            with one launch.
+        n_chunks: chunks per column; 1 with one launch.
         chunk_cols: length of a chunk.
-        OP: what is computed, an `Operation`.
-        HOW: a `TwoPass`, which says also what this launch does.
+        OP: the `Operation`.
+        HOW: a `TwoPass`, which also says whether this launch publishes, writes or both.
     """
     SUMS: tl.constexpr = OP.sums
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
@@ -95,7 +94,7 @@ def two_pass_kernel(
     INDEX: tl.constexpr = tl.int64 if HOW.wide_index else tl.int32
     BLOCK_COLS: tl.constexpr = HOW.block_cols
     BLOCK_INNER: tl.constexpr = HOW.block_inner
-    # Programs that read neighbouring memory start together.
+    # Programs that read adjacent memory start together.
     blocks = tl.cdiv(n_inner, BLOCK_INNER)
     block = tl.program_id(0) % blocks
     chunk = tl.program_id(0) // blocks % n_chunks
@@ -112,8 +111,8 @@ def two_pass_kernel(
 
     m = tl.full((1, BLOCK_INNER), float("-inf") if OP.shifted else 0.0, ACC)
     totals = zeros_for((1, BLOCK_INNER), ACC, OP)
-    # Where nothing is relative to a maximum, each element of the tile has a sum of its own, so that
-    # a step needs no exchange between threads.
+    # Without a maximum, each element of the tile keeps a sum of its own, so that a step needs no
+    # exchange between threads.
     sums = zeros_for((BLOCK_COLS, BLOCK_INNER), ACC, OP)
     if HOW.publish:
         for start in range(begin, end, BLOCK_COLS):
@@ -131,7 +130,7 @@ def two_pass_kernel(
     else:
         parts = n_chunks
         if OP.reduces:
-            # One program writes the columns' numbers.
+            # One program writes the column scalars.
             parts = tl.where(chunk == 0, n_chunks, 0)
         for start in range(0, parts, BLOCK_COLS):
             there = start + tile < parts

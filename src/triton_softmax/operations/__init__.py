@@ -1,8 +1,8 @@
-"""What is computed for a row; `kernels` says where the row lies.
+"""Define what is computed for a row, independent of its memory layout, which `kernels` handle.
 
 | module | operations | equations |
 | --- | --- | --- |
-| `operation` | the form: what one is made of | |
+| `operation` | the parts of an operation | |
 | `softmax` | `SOFTMAX`, `SOFTMAX_VJP` | softmax-safe, softmax-vjp |
 | `log_softmax` | `LOG_SOFTMAX`, `LOG_SOFTMAX_VJP` | log-softmax-definition, log-softmax-vjp |
 | `logsumexp` | `LOGSUMEXP`, `LOGSUMEXP_VJP` | lse-from-summary, logsumexp-gradient |
@@ -10,9 +10,9 @@
 | `token_statistics` | `STATISTICS`, `ENTROPY`, … | entropy-from-summary, entropy-gradient |
 | `gradients` | `GRADIENT`, `TOKENS_GRADIENT` | entropy-gradient, cross-entropy-gradient |
 
-An operation is a small file: a handful of jitted functions, and the value that joins them. Every
-geometry takes every operation. Those of `gradients` begin where a summary is known, and have a
-kernel for that.
+An operation is a small file: a few jitted functions, and an `Operation` that combines them. Every
+geometry runs every operation, except those of `gradients`: they start from known summaries, and
+have a kernel of their own.
 """
 
 from .cross_entropy import PLAIN, SMOOTHED
@@ -29,8 +29,7 @@ OPERATIONS = {
     "logsumexp": LOGSUMEXP,
     "logsumexp_backward": LOGSUMEXP_VJP,
 }
-"""The operations of softmax and its relatives, by the names that benchmarks and tests give them."""
+"""Softmax, its relatives and their backward passes, by the names in benchmarks and tests."""
 
 LOSSES = {op.name: op for op in (*PLAIN, *SMOOTHED, STATISTICS, ENTROPY)}
-"""What stands around a softmax: operations with numbers of the row, among the inputs or the
-results."""
+"""The operations with row scalars among their inputs or results, by name."""

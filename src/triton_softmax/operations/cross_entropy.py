@@ -1,18 +1,17 @@
-"""Cross-entropy: the loss of a row, and its gradient in the same pass.
+"""Cross-entropy of a row, with its gradient in the same pass.
 
-The loss takes the summary of softmax, and its gradient is softmax with another finish: it needs
-nothing that is not there when the loss is. So it is written while the row is in registers.
+The loss follows from the summary of softmax, and the gradient is softmax with another epilogue. It
+needs nothing beyond the summary, so it is written while the row is still in registers.
 
-The numbers of a row: its target, −1 where the row is ignored; the element there; the factor r of
-its loss; that of its squared log-sum-exp; and, with label smoothing, the share b of r that the
-target has and the share c that every class has.
+The row scalars are the target t, −1 if the row is ignored; the target logit; the factor r of the
+loss; the factor z of the squared log-sum-exp; and, with label smoothing, the shares of r: b for the
+target and c for every class.
 
-If the target is a distribution, or with class weights under label smoothing, every class counts in
-the loss, so a second input q is read beside x: the target's probabilities, or the weights of the
-classes (the same for all rows: a stride of 0). Their sums are carried along with the denominator,
-w = Σ q and a = Σ q·(x − m), and Σ q·(lse − x) = w·log d − a, in which nothing large is subtracted.
-Then the numbers are the target, −2 where no class counts more than q says; the element there; its
-factor b; the factor c of q; and that of the squared log-sum-exp.
+With a distribution as target, or class weights under label smoothing, every class enters the loss.
+So a second input q is read with x: the probabilities, or the class weights (broadcast to all rows,
+with stride 0). The sums w = Σ q and a = Σ q·(x − m) join the denominator, and
+Σ q·(lse − x) = w·log d − a subtracts nothing large. The row scalars are then t, −2 if there is no
+target beyond q; the target logit; its factor b; the factor c of q; and z.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from .softmax import SOFTMAX, exponentials, to_maximum
 
 @triton.jit
 def _loss_and_lse(kept, loss, lse, z):
-    """(loss + z·lse², lse) of a row. Of an ignored row z is 0, or NaN if it is the mean of nothing,
-    and so is the loss."""
+    """(loss + z·lse², lse) of a row. An ignored row has the loss z: 0, or NaN in a mean of
+    nothing."""
     return tl.where(kept, loss + z * lse * lse, z), tl.where(kept, lse, 0.0)
 
 
@@ -60,8 +59,7 @@ CROSS_ENTROPY = replace(
 
 @triton.jit
 def _of_gradient(m, totals, numbers):
-    """What an element of the gradient needs of its row: the factor of exp(x − m), and whether the
-    row counts."""
+    """The row scalars for the gradient: the factor of exp(x − m), and whether the row counts."""
     target, _, r, z = numbers
     lse = m + tl.log(totals[0])
     return (r.to(m.dtype) + 2.0 * z.to(m.dtype) * lse) / totals[0], target >= 0
@@ -69,14 +67,14 @@ def _of_gradient(m, totals, numbers):
 
 @triton.jit
 def _gradient(values, terms, m, totals):
-    """(r + 2·z·lse)·y, and 0 where the row is ignored, whatever it holds."""
+    """(r + 2·z·lse)·y; 0 in an ignored row, whatever it holds."""
     factor, kept = totals
     return tl.where(kept, terms[0] * factor, 0.0)
 
 
 @triton.jit
 def _gradient_at_target(m, totals, numbers):
-    """The same less r: the one element with another gradient."""
+    """(r + 2·z·lse)·y − r, the gradient at the target."""
     # eq: cross-entropy-gradient
     target, picked, r, _ = numbers
     y = exp_shifted(picked.to(m.dtype), m)
@@ -101,14 +99,14 @@ def _exponentials_and_elements(values, m, EXACT: tl.constexpr):
 
 @triton.jit
 def _first_to_maximum(totals, m_part, m):
-    """The denominator relative to another maximum. The plain sum is relative to none."""
+    """Rescale the denominator to another maximum; the sum of x does not depend on one."""
     return to_maximum(totals, m_part, m)[0], totals[1]
 
 
 @triton.jit
 def _smoothed_loss(m, totals, numbers):
-    """(loss, lse) of a row: r·lse − b·x_t − c·Σx + z·lse². Where nothing large is left, nothing
-    large is subtracted: r is b and c times the number of classes."""
+    """(loss, lse) of a row: r·lse − b·x_t − c·Σx + z·lse², with r = b + c·(number of classes). The
+    terms are grouped so that no large numbers cancel."""
     # eq: cross-entropy-smoothed
     target, picked, r, z, b, c = numbers
     r, b, c = r.to(m.dtype), b.to(m.dtype), c.to(m.dtype)
@@ -122,7 +120,7 @@ def _smoothed_loss(m, totals, numbers):
 
 @triton.jit
 def _of_smoothed_gradient(m, totals, numbers):
-    """As without smoothing, and what is taken away from every element."""
+    """The factor of exp(x − m), whether the row counts, and c."""
     target, picked, r, z, _, c = numbers
     factor, kept = _of_gradient(m, totals, (target, picked, r, z))
     return factor, kept, c.to(m.dtype)
@@ -130,14 +128,14 @@ def _of_smoothed_gradient(m, totals, numbers):
 
 @triton.jit
 def _smoothed_gradient(values, terms, m, totals):
-    """(r + 2·z·lse)·y − c, and 0 where the row is ignored, whatever it holds."""
+    """(r + 2·z·lse)·y − c; 0 in an ignored row, whatever it holds."""
     factor, kept, c = totals
     return tl.where(kept, terms[0] * factor - c, 0.0)
 
 
 @triton.jit
 def _smoothed_gradient_at_target(m, totals, numbers):
-    """The same less b."""
+    """(r + 2·z·lse)·y − c − b, the gradient at the target."""
     target, picked, _, _, b, _ = numbers
     y = exp_shifted(picked.to(m.dtype), m)
     return target, y * totals[0] - totals[2] - b.to(m.dtype)
@@ -153,7 +151,7 @@ CROSS_ENTROPY_SMOOTHED = replace(
     numbers=6,
     placed=True,
 )
-"""The same with label smoothing, for which the elements are summed as well."""
+"""The loss and log-sum-exp with label smoothing, which also sums the elements."""
 
 CROSS_ENTROPY_SMOOTHED_GRADIENT: Operation = replace(
     CROSS_ENTROPY_SMOOTHED,
@@ -175,7 +173,7 @@ def _exponentials_and_distribution(values, m, EXACT: tl.constexpr):
 
 @triton.jit
 def _distribution_to_maximum(totals, m_part, m):
-    """The sums of a part, relative to another maximum: x − m has changed by m_part − m."""
+    """Rescale the sums of a partial to another maximum, which shifts x − m by m_part − m."""
     # eq: distribution-merge
     w, a = totals[1], totals[2]
     moved = tl.where((m_part == float("-inf")) | (m_part == m), 0.0, w * (m_part - m))
@@ -198,7 +196,7 @@ def _distribution_loss(m, totals, numbers):
 
 @triton.jit
 def _of_distribution_gradient(m, totals, numbers):
-    """The factors of exp(x − m) and of q, and of the target and where it is."""
+    """The factors of exp(x − m), of q and of the target; and the target."""
     target, _, b, c, z = numbers
     b, c, z = b.to(m.dtype), c.to(m.dtype), z.to(m.dtype)
     lse = m + tl.log(totals[0])
@@ -209,7 +207,7 @@ def _of_distribution_gradient(m, totals, numbers):
 
 @triton.jit
 def _distribution_gradient(values, terms, m, totals):
-    """(b + c·w + 2·z·lse)·y − c·q, b less at the target, and 0 where the row is ignored."""
+    """(b + c·w + 2·z·lse)·y − c·q, less b at the target; 0 in an ignored row."""
     # eq: cross-entropy-distribution-gradient
     factor, c, b, target = totals
     dx = terms[0] * factor - c * values[1] - tl.where(values[-1] == target, b, 0.0)
@@ -234,9 +232,9 @@ DISTRIBUTION_GRADIENT = replace(
     finish=_distribution_gradient,
     adjust=_of_distribution_gradient,
 )
-"""The gradient of the loss, and the loss and log-sum-exp of the row."""
+"""The gradient of the loss with a distribution, and the loss and log-sum-exp."""
 
 PLAIN = CROSS_ENTROPY, CROSS_ENTROPY_GRADIENT
 SMOOTHED = CROSS_ENTROPY_SMOOTHED, CROSS_ENTROPY_SMOOTHED_GRADIENT
 OF_DISTRIBUTION = DISTRIBUTION, DISTRIBUTION_GRADIENT
-"""Without the gradient and with it."""
+"""Each a pair, without and with the gradient."""

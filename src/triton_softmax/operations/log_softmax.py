@@ -14,13 +14,13 @@ from .softmax import SOFTMAX
 
 @triton.jit
 def _log_softmax(values, terms, m, totals):
-    """x − m − log d, which does not take the logarithm of a quotient that is 0."""
+    """x − m − log d, which never takes the logarithm of a probability that underflowed to 0."""
     # eq: log-softmax-definition
     return (values[0] - m) - tl.log(totals[0])
 
 
 LOG_SOFTMAX = replace(SOFTMAX, name="log_softmax", finish=_log_softmax, finish_terms=None)
-"""y = (x − m) − log(d), of the same summary as softmax."""
+"""y = (x − m) − log(d), from the summary of softmax."""
 
 
 @triton.jit

@@ -1,8 +1,8 @@
-"""log(sum(exp(x))) of a row: the summary of softmax, of which one number is written.
+"""Log-sum-exp of a row: the summary of softmax, written as one row scalar m + log(d).
 
-Its vector-Jacobian product is softmax times the number that arrives for the row. It takes x and
-makes the summary anew, since m and d say more than their sum, the result: rounded, that has lost
-the last digits of log(d) where m is large.
+Its vector-Jacobian product is softmax times the incoming gradient of the row. It recomputes m and d
+from x instead of reusing the result, because rounding m + log(d) loses the last digits of log(d) if
+m is large.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .operation import Operation
 
 @triton.jit
 def _shift(m):
-    """m, or the largest number where m is +inf: then the terms of such a row are 0, +inf where x
-    is, or NaN as x is."""
+    """m, or the largest finite number if m is +inf: then the terms of the row are 0 for finite x,
+    +inf for +inf, and NaN for NaN."""
     LARGEST: tl.constexpr = 1.7976931348623157e308 if m.dtype == tl.float64 else 3.4028234e38
     return tl.where(m == float("inf"), LARGEST, m)
 
@@ -32,21 +32,21 @@ def _exponentials(values, m, EXACT: tl.constexpr):
 
 @triton.jit
 def _to_maximum(totals, m_part, m):
-    """The denominator of a part, relative to another maximum."""
+    """Rescale the denominator of a partial to another maximum."""
     # eq: merge
     return (totals[0] * exp_shifted(_shift(m_part), _shift(m)),)
 
 
 @triton.jit
 def log_of_sum(m, d):
-    """m + log(d). An infinite m is itself the result, unless a NaN in the row has made d one."""
+    """m + log(d). An infinite m is itself the result, unless the row's d is NaN."""
     # eq: lse-from-summary
     return tl.where(((m == float("-inf")) | (m == float("inf"))) & (d == d), m, m + tl.log(d))
 
 
 @triton.jit
 def _logsumexp(m, totals, numbers):
-    """The number of a row."""
+    """The log-sum-exp of a row."""
     return (log_of_sum(m, totals[0]),)
 
 
@@ -65,13 +65,13 @@ LOGSUMEXP = Operation(
 
 @triton.jit
 def _over_dl(m, totals, numbers):
-    """d / dl: what is divided by it is divided by d and multiplied by dl."""
+    """d / dl, to divide by d and multiply by dl at once."""
     return (totals[0] / numbers[0].to(totals[0].dtype),)
 
 
 @triton.jit
 def _softmax(values, terms, m, totals):
-    """exp(x − m) / d. Beside +inf, where d is infinite, all finite elements are 0."""
+    """exp(x − m) / d. If the row has +inf, d is infinite, and finite elements get 0."""
     # eq: logsumexp-gradient
     return terms[0] * (1.0 / totals[0])
 

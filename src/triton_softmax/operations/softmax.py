@@ -17,14 +17,14 @@ def exponentials(values, m, EXACT: tl.constexpr):
 
 @triton.jit
 def to_maximum(totals, m_part, m):
-    """The denominator of a part, relative to another maximum."""
+    """Rescale the denominator of a partial to another maximum."""
     # eq: merge
     return (totals[0] * exp_shifted(m_part, m),)
 
 
 @triton.jit
 def _softmax(values, terms, m, totals):
-    """exp(x − m) / d, with one division for a row and not for each element."""
+    """exp(x − m) / d, with one division per row instead of one per element."""
     # eq: softmax-safe
     return terms[0] * (1.0 / totals[0])
 

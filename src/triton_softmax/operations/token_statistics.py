@@ -1,7 +1,7 @@
-"""What a policy asks of its logits: log-probabilities of tokens, and the entropy of a row.
+"""Log-probabilities of tokens and entropies of rows, as reinforcement learning needs them.
 
-The entropy takes a second sum, a = Σ exp(x − m)·(x − m), which is carried along like the
-denominator: H = log d − a/d. Of x itself the sum would cancel where the logits are large.
+The entropy H = log d − a/d takes a second sum, a = Σ exp(x − m)·(x − m), next to the denominator. A
+sum over x instead of x − m would cancel for large logits.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ STATISTICS = replace(
     finish_row=_maximum_and_log,
     row_results=2,
 )
-"""The maximum of a row and the logarithm of its denominator."""
+"""The maximum of a row, and the logarithm of its denominator."""
 
 
 LOWEST = tl.constexpr(-1e30)
-"""Lower than any distance from the maximum whose exponential is not 0, and no infinity."""
+"""Finite, and below every distance from the maximum whose exponential is not 0."""
 
 
 @triton.jit
 def _weighted(e, distance, EXACT: tl.constexpr):
-    """exp(x − m)·(x − m), and 0 where exp(x − m) is: 0·log 0 counts as 0."""
+    """exp(x − m)·(x − m), and 0 where exp(x − m) is 0, since 0·log 0 counts as 0."""
     safe = tl.where(e == 0.0, 0.0, distance)
     return product(e, safe, EXACT)
 
 
 @triton.jit
 def distances(x, m):
-    """x − m; and where its exponential is 0 a finite number, since 0·log 0 counts as 0."""
-    # Any would do, and the larger of two takes one instruction.
+    """x − m, or a finite number where exp(x − m) is 0, since 0·log 0 counts as 0."""
+    # Any finite number would do; a maximum takes one instruction.
     return tl.maximum(x - tl.where(m == float("-inf"), 0.0, m), LOWEST)
 
 
 @triton.jit
 def _exponentials_and_weighted(values, m, EXACT: tl.constexpr):
-    """exp(x − m), and the same times x − m."""
+    """exp(x − m) and exp(x − m)·(x − m)."""
     # eq: entropy-terms
     e = exponentials(values, m, EXACT)[0]
     return e, product(e, distances(values[0], m), EXACT)
@@ -61,7 +61,7 @@ def _exponentials_and_weighted(values, m, EXACT: tl.constexpr):
 
 @triton.jit
 def _both_to_maximum(totals, m_part, m):
-    """The sums of a part, relative to another maximum: x − m has changed by m_part − m as well."""
+    """Rescale the sums of a partial to another maximum; x − m also shifts by m_part − m."""
     # eq: entropy-merge
     d = to_maximum(totals, m_part, m)[0]
     a = to_maximum((totals[1],), m_part, m)[0]
@@ -87,7 +87,7 @@ ENTROPY = Operation(
     sums=2,
     row_results=3,
 )
-"""The maximum, the logarithm of the denominator and the entropy of a row."""
+"""The maximum, the logarithm of the denominator, and the entropy of a row."""
 
 
 @triton.jit
@@ -119,7 +119,7 @@ SELECTED_VJP = replace(
     numbers=3,
     adjust=_of_selected,
 )
-"""The gradient of the log-probability of one element, times a number of the row."""
+"""The gradient of the log-probability of one element per row, times the incoming gradient g."""
 
 
 @triton.jit
@@ -139,7 +139,7 @@ def _tokens_vjp(values, terms, m, totals):
 
 @triton.jit
 def _tokens_vjp_at(m, totals, numbers):
-    """The same and g more at the target."""
+    """The gradient at the target: that of every element, plus g."""
     target, picked, g, _ = numbers
     picked = picked.to(m.dtype)
     e = exp_shifted(picked, m)
@@ -157,5 +157,5 @@ TOKENS_VJP = replace(
     numbers=4,
     adjust=_of_tokens,
 )
-"""The gradient of the log-probability of one element and of the entropy, each times a number of the
-row."""
+"""The gradient of the log-probability of one element per row and of the entropy, times the incoming
+gradients g and g_H."""

@@ -3,12 +3,12 @@
 | module | idea |
 | --- | --- |
 | `monoid` | exp(x − m), and the merge of two (m, d) pairs |
-| `vectors` | what the compiler must see to move whole vectors: multiples, and the edges of a row |
-| `registers` | elements in registers: types, pairs of 16-bit elements, an optimisation barrier |
-| `tiles` | a row in several tiles, one after the other |
-| `sums` | the sum of a row's terms, and one that no order changes |
-| `summaries` | a row's sums, and the numbers that go in and come out for it |
+| `vectors` | vector access: multiples that the compiler can see, and the edges of a row |
+| `registers` | elements in registers: upcasts, 16-bit pairs, an optimisation barrier |
+| `tiles` | a row in several adjacent tiles |
+| `sums` | the sums of a row's terms, also independent of order |
+| `summaries` | merging a row's sums, and its row scalars |
 | `softcap` | c·tanh(u/c) and its derivative, to the last digit |
-| `names` | what a compiled kernel is called |
-| `exchange` | summaries as 64-bit words: publish, prefetch, poll, merge |
+| `names` | names of compiled kernels |
+| `exchange` | summaries as 64-bit status words: publish, prefetch, poll, merge |
 """

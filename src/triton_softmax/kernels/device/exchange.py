@@ -1,12 +1,12 @@
-"""How programs that hold parts of the same row learn of each other's summaries.
+"""Exchange summaries between programs that hold chunks of the same row.
 
-A summary is one 64-bit word. A word that is zero has not been published (the workspace starts as
-zeros, and no summary is zero), and a word arrives whole. So the word is the whole message, and no
-fence is needed: nobody who has read it needs anything else from its sender.
+A summary is one 64-bit status word. Zero means not yet published: the workspace starts as zeros,
+and no summary packs to zero. A 64-bit word arrives whole, so it is the entire message and needs no
+fence: its reader needs nothing else from the sender.
 
-Waiting is optional: after MAX_POLLS polls a program recomputes the missing partials itself. A
-summary is a function of the input alone, so it does not matter who computes it, or if several do;
-and so every program finishes, whatever the others do.
+Waiting is optional: after MAX_POLLS polls a program recomputes the missing partials itself (the
+recompute fallback). A summary depends on the input alone, so any program, or several, may compute
+it; and every program finishes, whatever the others do.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .summaries import to_common_maximum
 
 @triton.jit
 def pack_word(m, total):
-    """A summary as one word: the bits of m in the high half, those of the sum in the low half."""
+    """Pack a summary into a word: the bits of m in the high half, of the sum in the low half."""
     high = m.to(tl.int32, bitcast=True).to(tl.int64) << 32
     return high | (total.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)
 
 
 @triton.jit
 def unpack_word(word):
-    """(m, total) of a word, float32."""
+    """Unpack a word into (m, total), float32."""
     m = (word >> 32).to(tl.int32).to(tl.float32, bitcast=True)
     total = word.to(tl.int32).to(tl.float32, bitcast=True)
     return m, total
@@ -34,7 +34,7 @@ def unpack_word(word):
 
 @triton.jit
 def word_of(m, total, WITH_MAXIMUM: tl.constexpr):
-    """A sum as a word, with m or with a 1 beside it."""
+    """Pack a sum with m, or with a 1 in its place."""
     if WITH_MAXIMUM:
         return pack_word(m, total)
     else:
@@ -43,14 +43,14 @@ def word_of(m, total, WITH_MAXIMUM: tl.constexpr):
 
 @triton.jit
 def publish(pointers, apart, m, totals, mask, OP: tl.constexpr, POLLED: tl.constexpr):
-    """Write summaries where partners poll for them (POLLED), or where a second launch reads them:
-    m and the first sum as one word, and every further sum as one more, `apart` words behind.
+    """Publish summaries to polling partners (POLLED) or a second launch: m and the first sum in one
+    word, and each further sum in another, `apart` words on.
 
-    None of them is the word 0: a sum of exponentials is at least 1, or m is −∞, or one of them is
-    NaN; and where there is no maximum, and beside a further sum, is a 1.
+    No word is 0: a sum of exponentials is at least 1, unless m is −∞ or either is NaN; and the
+    other words have a 1 in the place of m.
     """
     LAST: tl.constexpr = len(totals) - 1
-    # In reverse: who has seen the first word finds the others.
+    # In reverse, so that a reader of the first word most likely finds the others.
     for back in tl.static_range(len(totals)):
         word = word_of(m, totals[LAST - back], OP.shifted and back == LAST)
         if POLLED:
@@ -61,10 +61,10 @@ def publish(pointers, apart, m, totals, mask, OP: tl.constexpr, POLLED: tl.const
 
 @triton.jit
 def publish_missing(pointers, apart, m, totals, OP: tl.constexpr):
-    """The same in place of partners, where these have not published it by now.
+    """Publish summaries on behalf of partners, unless they have done so by now.
 
-    Who has published may also have written its result over what was read here; then what was
-    computed from that is dropped.
+    A partner that has published may, in place, also have overwritten the input read here; then its
+    own word stands and the recomputed one is dropped.
     """
     LAST: tl.constexpr = len(totals) - 1
     for back in tl.static_range(len(totals)):
@@ -74,9 +74,9 @@ def publish_missing(pointers, apart, m, totals, OP: tl.constexpr):
 
 @triton.jit
 def prefetch(pointers, WAIT: tl.constexpr):
-    """Bring words into the L2 cache while the elements are loaded.
+    """Prefetch words into the L2 cache while the elements are loaded.
 
-    Else they come from memory when they are published, and all partners wait for that.
+    Otherwise publishing would fetch them from memory while all partners wait.
     """
     if WAIT:
         tl.inline_asm_elementwise(
@@ -91,13 +91,13 @@ def prefetch(pointers, WAIT: tl.constexpr):
 
 @triton.constexpr_function
 def _poll_assembly(n_words, backoff, scope="gpu"):
-    """PTX that polls for n_words words at once, which programs of the scope write.
+    """PTX that polls n_words words at once, written by programs within `scope`.
 
-    It sleeps `backoff` nanoseconds first, which leaves the cache to those who still read. It polls
-    again while a thread of the warp misses a word and polls are left.
+    It first sleeps `backoff` nanoseconds, which leaves the cache to programs that still load. It
+    repeats while any thread of the warp misses a word and polls remain.
 
-    Operands: n_words words, out; as many addresses, 0 for a word that is not wanted; as many copies
-    of the number of further polls.
+    Operands: n_words words (out); as many addresses, 0 for unwanted words; as many copies of the
+    number of further polls.
     """
     each = range(n_words)
     lines = [
@@ -114,7 +114,7 @@ def _poll_assembly(n_words, backoff, scope="gpu"):
     lines += ["mov.pred again, missing0;"]
     lines += [f"or.pred again, again, missing{i};" for i in each[1:]]
     lines += [
-        # All threads of a warp poll together, so that they go on together.
+        # The warp votes, so that all its threads continue together.
         "vote.sync.any.pred again, again, 0xffffffff;",
         "sub.s32 polls, polls, 1;",
         "setp.ge.and.s32 again, polls, 0, again;",
@@ -125,7 +125,7 @@ def _poll_assembly(n_words, backoff, scope="gpu"):
 
 @triton.constexpr_function
 def _poll_constraints(n_words):
-    """The constraints of the operands of `_poll_assembly`."""
+    """The operand constraints of `_poll_assembly`."""
     return ",".join(["=&l"] * n_words + ["l"] * n_words + ["r"] * n_words)
 
 
@@ -139,19 +139,19 @@ def poll(
     AT_ONCE: tl.constexpr,
     SCOPE: tl.constexpr = "gpu",
 ):
-    """Words, zero where one is missing, 1 where none is wanted.
+    """Read status words: 0 if one is missing, 1 if it is not wanted.
 
-    What to do next depends on which are missing, so all threads have to agree on it. Therefore no
-    two threads may poll for the same word: one could find it and the other not.
+    The program branches on which are missing, so all its threads must agree. Hence no two threads
+    may poll the same word: one could find it and the other not.
 
     Args:
-        pointers: of the words; at least as many as the program has threads.
-        wanted: which of them.
-        max_polls: how often to poll again for those that are missing (WAIT).
+        pointers: pointers to the words, at least as many as the program has threads.
+        wanted: the mask of words to read.
+        max_polls: how often to poll again for missing words (WAIT).
         WAIT: poll again; NVIDIA only.
         BACKOFF: nanoseconds before the first poll.
-        AT_ONCE: words that a thread polls for at once: their number over that of the threads.
-        SCOPE: "gpu", or "sys" where programs on other GPUs write them.
+        AT_ONCE: words per thread.
+        SCOPE: "gpu", or "sys" if programs on other GPUs write them.
     """
     if WAIT:
         addresses = tl.where(wanted, pointers.to(tl.int64), 0)
@@ -169,12 +169,12 @@ def poll(
 
 @triton.jit
 def unpack_summaries(words, live, AXIS: tl.constexpr, OP: tl.constexpr):
-    """(m, totals): the maximum of all parts along an axis, and their sums relative to it, 0 for
-    parts that do not count.
+    """(m, totals): the maximum of the partials along an axis, and their sums rescaled to it, not
+    yet added up; 0 outside `live`.
 
     Args:
-        words: of the parts, a tuple with those of each sum.
-        live: which of them count.
+        words: the partials' status words, a tuple of one block per sum.
+        live: the mask of valid partials.
     """
     m_parts, _ = unpack_word(words[0])
     totals = ()

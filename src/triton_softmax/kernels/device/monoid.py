@@ -1,38 +1,37 @@
-"""The monoid that every kernel shares: running maximum `m` and running denominator `d`.
+"""The softmax monoid: merge running maxima `m` and running denominators `d`.
 
-A set of numbers x is summarised by the pair
+A set of numbers x has the summary
 
     m = max(x)            d = sum(exp(x - m))
 
-and two summaries combine into the summary of the union without looking at the numbers again. The
-operation is associative and commutative, and its identity is the summary of nothing, (-inf, 0).
-That is all a kernel needs in order to read a row in pieces, in any order, on any number of threads
-or programs.
+and two summaries merge into the summary of the union without rereading the numbers. The merge is
+associative and commutative, with the empty set's summary (-inf, 0) as identity. So a kernel may
+read a row in pieces, in any order, on any number of threads or programs.
 
 These are device functions: kernels call them, and `merge` is also a combine function for
 `tl.reduce` and `tl.associative_scan`. The same functions in NumPy are in
 [`softmax_tutorial.reference`][].
 
-The corner of the definition is m = -inf: a set that is empty, or holds nothing but -inf. Then x - m
-would be -inf - (-inf) = NaN where the right answer is exp(-inf) = 0, so the subtraction uses 0 in
-place of such an m. For m = +inf nothing is guarded on purpose: +inf - (+inf) = NaN is what PyTorch
-answers, and so is NaN for a row that holds a NaN.
+The corner case is m = -inf: a set that is empty or holds only -inf. There x - m would be
+-inf - (-inf) = NaN, but exp(-inf) = 0 is right, so the subtraction uses 0 in place of m. For
+m = +inf there is deliberately no guard: PyTorch also returns +inf - (+inf) = NaN, and NaN for a row
+that holds a NaN.
 """
 
 import triton
 import triton.language as tl
 
 LOG2E = tl.constexpr(1.4426950408889634)
-"""log2(e), by which exp(t) = 2 ** (t * LOG2E). Takes the type of the tensor it meets: full
-precision for float64."""
+"""log2(e), so that exp(t) = 2 ** (t * LOG2E). It takes the type of the tensor it multiplies, with
+full precision for float64."""
 
 
 @triton.jit
 def exp_shifted(x, m):
     """exp(x - m), and 0 (not NaN) where x = m = -inf.
 
-    `x` and `m` are float32 or float64 and broadcast against each other. The maximum is subtracted
-    before the scaling by log2(e): x·c - m·c would lose the digits that x and m have in common.
+    `x` and `m` are float32 or float64 and broadcast. The subtraction comes before the scaling by
+    log2(e), because x·c - m·c would lose the digits that x and m share.
     """
     m_safe = tl.where(m == float("-inf"), 0.0, m)
     # eq: exp2-identity

@@ -1,4 +1,4 @@
-"""What a compiled kernel is called."""
+"""Name compiled kernels after their operation, for profilers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def with_operation(geometry: str) -> Callable[[object], str]:
-    """A `repr` for `triton.jit`: profilers see `softmax_tile_kernel`, and not one name for
+    """A `repr` for `triton.jit`, so that profilers see `softmax_tile_kernel` and not one name for
     all operations."""
 
     def name(specialization) -> str:

@@ -1,8 +1,8 @@
-"""Elements as they lie in registers: in which type they are computed with, and how they are kept.
+"""Hold elements in registers cheaply: as loaded, and upcast only where they are used.
 
-A kernel has to keep its part of a row between reading and writing. 16-bit elements, converted to
-float32, take twice the registers that they came in, and registers are what decides how many
-programs run at once. So kernels keep what they loaded, and convert again where they need numbers.
+A kernel must hold its part of a row between reading and writing. Upcast to float32, 16-bit elements
+take twice the registers, and registers limit how many programs are resident. So kernels hold
+elements as loaded, and upcast them again at each use.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import triton.language as tl
 
 @triton.constexpr_function
 def upcast(dtype):
-    """The type that is computed with: float32, or float64 for float64."""
+    """The type to compute in: float32, or float64 for float64."""
     return tl.float64 if dtype == tl.float64 else tl.float32
 
 
 @triton.jit
 def rounded(x, FROM: tl.constexpr, TO: tl.constexpr):
-    """Numbers that hold elements of type FROM, rounded to type TO where that changes something."""
+    """Round upcast elements of type FROM to type TO, if that is another type."""
     if FROM == TO:
         return x
     else:
@@ -28,14 +28,13 @@ def rounded(x, FROM: tl.constexpr, TO: tl.constexpr):
 
 @triton.jit
 def in_registers(raw, INNER: tl.constexpr):
-    """The inputs' elements, as loaded, in the type that is computed with: float32, or float64.
+    """Upcast the loaded elements of all inputs to float32, or keep float64.
 
     Args:
-        raw: a tuple of blocks, one for each input.
-        INNER: the type that softmax is taken in, the `dtype` of the call. The first input is
-            rounded to it. For a forward pass INNER is the type of the result, as in
-            `torch.softmax`; for a backward pass it is the type of the first input, to which the
-            result is rounded as well.
+        raw: a tuple of blocks, one per input.
+        INNER: the `dtype` of the call, to which the first input is rounded. In a forward pass it is
+            the type of the result, as in `torch.softmax`; in a backward pass the type of the first
+            input, to which the result is rounded as well.
     """
     ACC: tl.constexpr = upcast(INNER)
     values = (rounded(raw[0].to(ACC), raw[0].dtype, INNER),)
@@ -46,12 +45,11 @@ def in_registers(raw, INNER: tl.constexpr):
 
 @triton.jit
 def optimization_barrier(raw, BARRIER: tl.constexpr):
-    """The blocks of a tuple, hidden from the optimiser if BARRIER is set (NVIDIA only).
+    """Hide a tuple of blocks from the optimiser, if BARRIER is set (NVIDIA only).
 
-    What was computed from them before is then computed again and not kept. A conversion is cheap
-    and a register is not: a kernel that reduces, or waits, between two uses of 16-bit elements
-    should convert them twice, but a compiler merges equal expressions. An assembly statement that
-    does nothing is where it must stop.
+    Upcasts are cheap and registers are not: a kernel that reduces or waits between two uses of
+    16-bit elements should upcast them twice. But a compiler merges equal expressions and keeps the
+    upcasts in registers. It cannot look through an assembly statement, even one that does nothing.
     """
     if BARRIER:
         hidden = ()
@@ -64,7 +62,7 @@ def optimization_barrier(raw, BARRIER: tl.constexpr):
 
 @triton.jit
 def _barrier(x):
-    """Elements of 16 bits go through a register in twos, all others alone."""
+    """The barrier of one block. 16-bit elements share a register in pairs."""
     NARROW: tl.constexpr = x.dtype.primitive_bitwidth == 16
     return tl.inline_asm_elementwise(
         "mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2 if NARROW else 1
@@ -73,12 +71,12 @@ def _barrier(x):
 
 @triton.jit
 def load_pairs(ptr, offsets, mask, PADDING: tl.constexpr):
-    """Two 16-bit elements at a time, each two as one 32-bit number.
+    """Load pairs of 16-bit elements, each pair as one 32-bit integer.
 
     Args:
-        ptr: 16-bit elements.
-        offsets, mask: in pairs of elements.
-        PADDING: both elements of a pair outside the mask.
+        ptr: pointer to 16-bit elements.
+        offsets, mask: offsets and mask, in pairs.
+        PADDING: the value of both elements outside the mask.
     """
     ELEMENT: tl.constexpr = ptr.dtype.element_ty
     other = tl.full((1,), PADDING, tl.float32).to(ELEMENT).to(tl.int16, bitcast=True).to(tl.int32)
@@ -88,7 +86,7 @@ def load_pairs(ptr, offsets, mask, PADDING: tl.constexpr):
 
 @triton.jit
 def unpack_pairs(pairs, ELEMENT: tl.constexpr):
-    """The elements of pairs as float32, in the order of memory."""
+    """Upcast the elements of pairs to float32, in memory order."""
     if ELEMENT == tl.bfloat16:
         # bfloat16 is the upper half of a float32.
         low = (pairs << 16).to(tl.float32, bitcast=True)
@@ -117,7 +115,7 @@ def _max_of_float16_pairs(a, b):
 
 @triton.jit
 def max_of_pairs(pairs, ELEMENT: tl.constexpr):
-    """The largest of all elements of pairs, as float32; a NaN is not one. NVIDIA only."""
+    """The largest element of all pairs, as float32, ignoring NaNs. NVIDIA only."""
     if ELEMENT == tl.bfloat16:
         pair = tl.reduce(pairs, 0, _max_of_bfloat16_pairs)
     else:

@@ -1,8 +1,8 @@
-"""The soft cap of logits, c·tanh(u/c), and its derivative.
+"""Soft-cap logits to c·tanh(u/c), and compute the derivative, both to the last digits.
 
-tanh of a small number is almost that number, and the quotient of exponentials loses it in the
-difference from 1. There a rational function does better; its coefficients are those of `tanh` in
-the Cephes library (S. L. Moshier, https://www.netlib.org/cephes/), good for float64.
+For small t, (1 − e⁻²ᵗ) / (1 + e⁻²ᵗ) loses digits in its numerator, so tanh is a rational function
+there. Its coefficients are those of `tanh` in the Cephes library (S. L. Moshier,
+https://www.netlib.org/cephes/), accurate in float64.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def softcapped(u, CAP: tl.constexpr):
 
 @triton.jit
 def softcap_derivative(u, CAP: tl.constexpr):
-    """1 − tanh²(u/c), without the difference, which would leave no digits of a small result."""
+    """1 − tanh²(u/c), without the subtraction, which would cancel all digits of a small result."""
     # eq: softcap-derivative
     e = tl.exp2(-2.0 * tl.abs(u / CAP) * LOG2E)
     return 4.0 * e / ((1.0 + e) * (1.0 + e))

@@ -1,7 +1,7 @@
-"""What there is one of for a row: its sums, the numbers that go in with it and that come out.
+"""Merge the sums of a row, and load and store its row scalars.
 
-In all functions totals, numbers and results are tuples. Most operations have one sum, and no number
-of the row; then nothing of this is left in what is compiled.
+In all functions totals, numbers (row scalars) and results are tuples. Most operations have one sum
+and no row scalars; then these functions compile to almost nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import triton.language as tl
 
 @triton.jit
 def added(totals, more):
-    """The sums of two parts that are relative to the same maximum."""
+    """Add the sums of two parts that are relative to the same maximum."""
     both = ()
     for k in tl.static_range(len(totals)):
         both = both + (totals[k] + more[k],)
@@ -21,7 +21,7 @@ def added(totals, more):
 
 @triton.jit
 def summed(terms, AXIS: tl.constexpr):
-    """The sums of blocks of terms along an axis."""
+    """Sum blocks of terms along an axis."""
     totals = ()
     for k in tl.static_range(len(terms)):
         totals = totals + (tl.sum(terms[k], axis=AXIS),)
@@ -30,7 +30,7 @@ def summed(terms, AXIS: tl.constexpr):
 
 @triton.jit
 def spread(totals, AXIS: tl.constexpr):
-    """The sums as blocks that have the axis they were summed along, with size 1."""
+    """Restore the axis that was summed along, with size 1."""
     blocks = ()
     for k in tl.static_range(len(totals)):
         blocks = blocks + (totals[k][None, :] if AXIS == 0 else totals[k][:, None],)
@@ -39,8 +39,8 @@ def spread(totals, AXIS: tl.constexpr):
 
 @triton.jit
 def merged(m, totals, m_parts, parts, AXIS: tl.constexpr, OP: tl.constexpr):
-    """The summary of a part of a row and of another one, or of many that lie along an axis: the
-    largest m, and the sums of all relative to it."""
+    """Merge partials of a row into a summary, one, or several along an axis: the largest m, and all
+    sums relative to it."""
     # eq: merge
     if AXIS is None:
         m_all = tl.maximum(m, m_parts)
@@ -53,8 +53,8 @@ def merged(m, totals, m_parts, parts, AXIS: tl.constexpr, OP: tl.constexpr):
 
 @triton.jit
 def to_common_maximum(m_parts, parts, AXIS: tl.constexpr, OP: tl.constexpr):
-    """The largest m of many parts of a row, which lie along an axis; and their sums relative to it,
-    which are left to be added up."""
+    """The largest m of a row's partials along an axis, and their sums rescaled to it, not yet added
+    up."""
     # eq: merge
     m = tl.max(m_parts, axis=AXIS)
     return m, OP.rescale(parts, m_parts, across(m, m_parts, AXIS))
@@ -62,8 +62,7 @@ def to_common_maximum(m_parts, parts, AXIS: tl.constexpr, OP: tl.constexpr):
 
 @triton.jit
 def across(reduced, block, AXIS: tl.constexpr):
-    """What a reduction of a block along AXIS has left, such that it broadcasts against the
-    block."""
+    """Make the result of a reduction along AXIS broadcast against the block that was reduced."""
     if len(block.shape) > 1:
         return tl.expand_dims(reduced, AXIS)
     else:
@@ -72,7 +71,7 @@ def across(reduced, block, AXIS: tl.constexpr):
 
 @triton.jit
 def load_numbers(in_ptrs, in_strides, rows, mask, OP: tl.constexpr):
-    """The numbers of rows: what the operation's further inputs hold for them."""
+    """Load the row scalars from the operation's last inputs."""
     numbers = ()
     for i in tl.static_range(len(in_ptrs) - OP.numbers, len(in_ptrs)):
         numbers = numbers + (tl.load(in_ptrs[i] + rows * in_strides[i], mask=mask, other=1),)
@@ -81,8 +80,7 @@ def load_numbers(in_ptrs, in_strides, rows, mask, OP: tl.constexpr):
 
 @triton.jit
 def store_numbers(out_ptrs, out_strides, rows, mask, results, OP: tl.constexpr):
-    """Write what comes out for rows, each number behind the elements of the result if there are
-    any."""
+    """Store row scalars to the last results, which follow the elements, if there are any."""
     ROW_RESULTS: tl.constexpr = OP.row_results
     FIRST: tl.constexpr = len(out_ptrs) - OP.row_results
     for k in tl.static_range(ROW_RESULTS):
@@ -93,7 +91,7 @@ def store_numbers(out_ptrs, out_strides, rows, mask, results, OP: tl.constexpr):
 
 @triton.jit
 def adjusted(m, totals, numbers, OP: tl.constexpr):
-    """What the elements of the result are computed with, in place of the sums."""
+    """The totals as `finish` takes them: adjusted, if the operation asks for it."""
     if OP.adjust is None:
         return totals
     else:
@@ -102,14 +100,14 @@ def adjusted(m, totals, numbers, OP: tl.constexpr):
 
 @triton.jit
 def is_column(col, first, end):
-    """Whether the column that a row names lies from `first` to before `end`. One that does not is
-    no element of the row, and is neither read nor written."""
+    """Whether a target column is in [first, end). Any other is no element of the row, and must be
+    neither read nor written."""
     return (col >= first) & (col < end)
 
 
 @triton.jit
 def placed(values, places, OP: tl.constexpr):
-    """The values of a block, with the columns that its elements lie in if the operation asks."""
+    """The values of a block, plus the columns of its elements if the operation needs them."""
     if OP.placed:
         return values + (places,)
     else:

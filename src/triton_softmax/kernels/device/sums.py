@@ -1,10 +1,10 @@
-"""Sums that may be taken in any order.
+"""Sum the terms of a row; for batch invariance, independent of order.
 
-A floating-point sum depends on its order, and so on how many threads share a row, on where it
-starts in memory, and on which rows it is computed with. A sum of integers does not. So an operation
-that is to give a row the same bits everywhere (`any_order`) has its terms rounded to multiples of
-one small unit, a power of two that follows from the largest term, and adds these up as integers of
-64 bits. That is not less exact: every term is off by less than 2⁻⁴⁷ of the largest one.
+A floating-point sum depends on its order, and so on how many threads share a row, where the row
+starts in memory, and which rows are computed with it. An integer sum does not. So an operation that
+must give a row the same bits everywhere (`any_order`) rounds its terms to multiples of a small
+unit, a power of two that follows from the largest term, and adds them up as 64-bit integers. This
+is no less exact: the error of each term is below 2⁻⁴⁷ of the largest.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ import triton.language as tl
 from .summaries import across, added, summed
 
 FRACTION = tl.constexpr(48)
-"""Bits of a term below the largest one's leading bit. The sum of 2¹³ terms, each of at most one
-bit more, fits an integer."""
+"""Bits kept below the leading bit of the largest term. The sum of 2¹³ terms, each at most one bit
+longer, fits 64 bits."""
 
 TO_INTEGER = tl.constexpr(2.0**48)
-"""What makes an integer of a term's next FRACTION bits, which float64 has too."""
+"""Scales the next FRACTION bits of a float64 term to an integer."""
 
 
 @triton.jit
 def _to_bits(x):
-    """The exponent of a float32 or float64 in its place, as an integer: its largest power of
-    two."""
+    """The exponent bits of a float32 or float64, in place: the bits of its leading power of two."""
     if x.dtype == tl.float64:
         return x.to(tl.int64, bitcast=True) & 0x7FF0000000000000
     else:
@@ -34,21 +33,21 @@ def _to_bits(x):
 
 @triton.jit
 def unit_of(largest):
-    """(per_unit, unit): powers of two whose product is 1. A term times per_unit, without its
-    fraction, is how many units it has.
+    """(per_unit, unit): powers of two whose product is 1. A term times per_unit, truncated, counts
+    its units.
 
     Args:
-        largest: no term is larger, and none is 2¹³ times larger if all terms are added up.
+        largest: the largest magnitude of any term, of which there are at most 2¹³.
     """
     WIDE: tl.constexpr = largest.dtype == tl.float64
     DIGITS: tl.constexpr = 52 if WIDE else 23
     BIAS: tl.constexpr = 1023 if WIDE else 127
-    ONE: tl.constexpr = 1 << DIGITS  # what an exponent counts in
-    # Smaller powers than 2⁻⁷⁸ would need a per_unit that is no number; below that, in float32, a
-    # unit is 2⁻¹²⁶, the smallest normal number.
+    ONE: tl.constexpr = 1 << DIGITS  # the lowest exponent bit
+    # Below 2⁻⁷⁸ in float32, per_unit would overflow, so the unit stays at 2⁻¹²⁶, the smallest
+    # normal number.
     LEAST: tl.constexpr = (FRACTION.value + 1) * ONE
     exponent = tl.maximum(_to_bits(largest), LEAST)
-    # In this order, so that nothing passes 31 bits.
+    # This order keeps every intermediate within 31 bits.
     per_unit = (2 * BIAS - 1) * ONE - (exponent - LEAST)
     unit = exponent - FRACTION * ONE
     return per_unit.to(largest.dtype, bitcast=True), unit.to(largest.dtype, bitcast=True)
@@ -66,7 +65,7 @@ def _largest(parts, K: tl.constexpr, AXIS: tl.constexpr):
 
 @triton.jit
 def _sum_of_integers(parts, largest, K: tl.constexpr, AXIS: tl.constexpr):
-    """Sum K of all parts in units of `unit_of(largest)`, which no order changes."""
+    """Sum K of all parts, as an order-independent count of `unit_of(largest)`."""
     per_unit, unit = unit_of(largest)
     whole = tl.zeros_like(largest).to(tl.int64)
     rest = whole
@@ -75,7 +74,7 @@ def _sum_of_integers(parts, largest, K: tl.constexpr, AXIS: tl.constexpr):
             scaled = parts[p][t][K] * across(per_unit, parts[p][t][K], AXIS)
             units = scaled.to(tl.int64)
             whole += tl.sum(units, axis=AXIS)
-            if largest.dtype == tl.float64:  # has more digits than that, and gets as many again
+            if largest.dtype == tl.float64:  # has more digits: sum the next ones too
                 units = ((scaled - units.to(tl.float64)) * TO_INTEGER).to(tl.int64)
                 rest += tl.sum(units, axis=AXIS)
     total = whole.to(largest.dtype)
@@ -86,18 +85,18 @@ def _sum_of_integers(parts, largest, K: tl.constexpr, AXIS: tl.constexpr):
 
 @triton.jit
 def _in_any_order(parts, total, K: tl.constexpr, AXIS: tl.constexpr, OP: tl.constexpr):
-    """Sum K of all parts, which is `total` in one order, so that no order changes it."""
-    if OP.shifted and K == 0:  # exponentials of what is at most 0
+    """Sum K of all parts independent of order; `total` is the floating-point sum."""
+    if OP.shifted and K == 0:  # exponentials of numbers ≤ 0
         largest = tl.full(total.shape, 1.0, total.dtype)
     else:
         largest = _largest(parts, K, AXIS)
-    # What is infinite, or no number, is so in every order.
+    # Infinity and NaN come out the same in every order.
     return tl.where(total - total == 0.0, _sum_of_integers(parts, largest, K, AXIS), total)
 
 
 @triton.jit
 def _sums_of_tiles(tiles, AXIS: tl.constexpr):
-    """The sums of blocks of one shape: block to block first, and then along AXIS."""
+    """The sums of blocks of one shape: add blocks first, then along AXIS."""
     totals = tiles[0]
     for t in tl.static_range(1, len(tiles)):
         totals = added(totals, tiles[t])
@@ -109,14 +108,14 @@ def sums_of(parts, AXIS: tl.constexpr, OP: tl.constexpr):
     """The sums of the terms of a row.
 
     Args:
-        parts: a tuple of tuples of tiles, those of a tuple of one shape; a tile is a tuple with a
-            block of terms for each sum. They are added up tuple by tuple.
-        AXIS: the dimension of a block that runs along the row.
-        OP: the operation whose terms they are. If it is `any_order`, there are at most 2¹³ terms,
-            and the sums do not depend on how they lie in the blocks.
+        parts: a tuple of tuples of tiles, equal in shape within a tuple; a tile is a tuple of one
+            block of terms per sum.
+        AXIS: the dimension of a block along the row.
+        OP: the operation. If it is `any_order`, there are at most 2¹³ terms, and the sums do not
+            depend on how terms are arranged in blocks.
 
     Returns:
-        A tuple with a block for each sum, without AXIS.
+        A tuple of one block per sum, without AXIS.
     """
     totals = _sums_of_tiles(parts[0], AXIS)
     for p in tl.static_range(1, len(parts)):

@@ -1,12 +1,11 @@
-"""A row that lies in several tiles one after the other.
+"""Hold a row in several adjacent tiles.
 
-The sides of a tile are powers of two, and a row's length seldom is one: a row of 5,120 columns
-fills five eighths of a tile of 8,192, and what would have moved the rest idles. Five tiles of 1,024
-hold it without a gap. They are unrolled, so each stays in registers.
+Tiles have power-of-two sides, but row lengths seldom are powers of two: a row of 5,120 columns
+fills only five eighths of a tile of 8,192. Five tiles of 1,024 fit it exactly. Loops over tiles are
+unrolled, so that each tile stays in registers.
 
-In all functions `raw` is a tuple of tiles, each a tuple with a block of each input, as loaded;
-`places` has the columns of each tile, −1 outside the row; AXIS is the dimension of a block that
-runs along the row.
+In all functions `raw` is a tuple of tiles, each a tuple of one raw block per input; `places` holds
+the columns of each tile, −1 outside the row; AXIS is the dimension of a block along the row.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from .summaries import placed
 
 @triton.jit
 def barrier_of_tiles(raw, BARRIER: tl.constexpr):
-    """`optimization_barrier` for every tile."""
+    """Apply `optimization_barrier` to every tile."""
     hidden = ()
     for t in tl.static_range(len(raw)):
         hidden = hidden + (optimization_barrier(raw[t], BARRIER),)
@@ -38,7 +37,7 @@ def max_of_tiles(raw, INNER: tl.constexpr, AXIS: tl.constexpr):
 
 @triton.jit
 def terms_of_tiles(raw, places, m, INNER: tl.constexpr, OP: tl.constexpr):
-    """The terms of the operation, a tuple for each tile with a block for each sum."""
+    """The operation's terms: per tile, a tuple of one block per sum."""
     terms = ()
     for t in tl.static_range(len(raw)):
         values = placed(in_registers(raw[t], INNER), places[t], OP)

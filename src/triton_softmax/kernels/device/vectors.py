@@ -1,8 +1,8 @@
-"""What the compiler must see before it moves whole vectors of 16 bytes.
+"""Show the compiler alignment, so that it moves whole vectors of 16 bytes.
 
-It moves a vector where it can prove that addresses are multiples of one. It cannot see strides and
-lengths, which are run-time numbers, so a kernel states what the launcher has checked, in
-arithmetic: `n // VECTOR * VECTOR` is n if VECTOR divides it, and a multiple of VECTOR in any case.
+It uses vector accesses only where it can prove that addresses are aligned. Strides and lengths are
+run-time numbers, so a kernel states what the launcher has checked, as arithmetic:
+`n // VECTOR * VECTOR` equals n if VECTOR divides n, and is provably a multiple of VECTOR.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import triton.language as tl
 
 @triton.jit
 def multiple_of(n, VECTOR: tl.constexpr):
-    """n, which VECTOR divides, visibly so."""
+    """n, a multiple of VECTOR, as the compiler can prove."""
     return n // VECTOR * VECTOR
 
 
 @triton.jit
 def round_up(begin, VECTOR: tl.constexpr):
-    """The first multiple of VECTOR at or after `begin`, visibly so."""
+    """The first multiple of VECTOR at or after `begin`, as the compiler can prove."""
     return (begin + (VECTOR - 1)) // VECTOR * VECTOR
 
 
 @triton.jit
 def edge_of_row(begin, n_cols, VECTOR: tl.constexpr):
-    """Columns of a row's head (the first VECTOR lanes) and tail (the others), and which lanes live.
+    """Columns and mask of a row's edge: its head in the first VECTOR lanes, its tail in the others.
 
-    A row that starts between two vectors has a head before the first whole vector and a tail after
-    the last, each of fewer than VECTOR elements. What lies between them is the body.
+    A row that starts within a vector has a head before the first whole vector and a tail after the
+    last, each shorter than VECTOR elements. The body lies between them.
 
     Args:
-        begin: offset of the row's first element from an address that is a multiple of VECTOR
-            elements; any shape (..., 1), or a scalar.
+        begin: offset of the row's first element from an aligned address; a scalar, or any shape
+            (..., 1).
         n_cols: number of columns.
 
     Returns:
