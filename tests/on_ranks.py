@@ -193,13 +193,14 @@ def loss(
         target.view(-1)[1] = -100
     if probabilities:
         target = torch.softmax(drawn(shape, torch.float64, seed=3), dim).to(dtype)
-    w = drawn((n,), torch.float64, seed=4).abs() + 0.1 if weight else None
+    w = (drawn((n,), torch.float64, seed=4).abs() + 0.1).to(dtype) if weight else None
 
     whole = x.double().clone().requires_grad_()
     mapped = whole * scale
     mapped = mapped if softcap is None else softcap * torch.tanh(mapped / softcap)
     reduction = more.get("reduction", "mean")
-    expected = F.cross_entropy(mapped, target.double() if probabilities else target, w, **more)
+    wide = None if w is None else w.double()
+    expected = F.cross_entropy(mapped, target.double() if probabilities else target, wide, **more)
     kept = torch.ones(rows) if probabilities else (target != -100).double()
     expected_lse = torch.logsumexp(mapped, dim) * kept
     if z_loss:

@@ -243,7 +243,7 @@ def _by_operators(
     of_rows = options._replace(dim=1, reduction="sum", z_loss=options.z_loss * each)
     kind, q, index, of_target = SUMMARY_AND_SUM if epsilon else SUMMARY, None, None, None
     if target.is_floating_point():
-        q, scalars = target.to(dtype), composite.scalars_of_probabilities(x, of_rows)
+        q, scalars = target.to(dtype), composite.scalars(x, target, None, of_rows)
         scalars = scalars._replace(factor=scalars.everywhere)
     else:
         known = weight if whole else None
