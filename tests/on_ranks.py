@@ -699,32 +699,50 @@ def in_any_company(group) -> None:
     assert torch.equal(losses[0][3], losses[1][0])
 
 
-def compiled(group, name: str) -> None:
-    """Under `torch.compile`, without a break of the graph, through a functional collective."""
-    x = drawn((4, 8), torch.float32)
-    target = torch.tensor([0, 7, 3, 4])
-    start, end = bounds(group, 8)
+def compiled(group, name: str, placements: Any = None) -> None:
+    """Under `torch.compile`, without a break of the graph, through a functional collective: of a
+    part of the rows, or of a DTensor."""
+    x, target = drawn((5, 9), torch.float32), torch.tensor([0, 7, 3, 8, -100])
+    start, _ = bounds(group, 9)
+    more: dict[str, Any] = {"group": group}
+    if name == "cross_entropy":
+        more |= {"target": target, "vocab_start": start, "vocab_size": 9}
+    if placements is not None:
+        more = {"target": target} if name == "cross_entropy" else {}
 
     def call(x):
-        if name == "cross_entropy":
-            return cross_entropy(x, target, group=group, vocab_start=start, vocab_size=8)
-        return getattr(triton_softmax, name)(x, group=group)
+        return getattr(triton_softmax, name)(x, **more)
 
-    mine = part(x, group).requires_grad_()
+    def given() -> torch.Tensor:
+        if placements is None:
+            return part(x, group).requires_grad_()
+        return distribute_tensor(x, mesh_of((2,)), placements).requires_grad_()
+
     graphs = []
+    torch.compiler.reset()  # it compiles one function so often only
 
     def backend(graph, _):
         graphs.append(graph.print_readable(print_output=False))
         return graph.forward
 
-    found = torch.compile(call, backend=backend, fullgraph=True)(mine)
-    found.sum().backward()
-    assert len(graphs) == 1 and "all_gather" in graphs[0], graphs
-    gradient, mine.grad = mine.grad, None
-    expected = call(mine)
+    one, other, third = given(), given(), given()
+    expected = call(one)
     expected.sum().backward()
-    near(found, expected.detach(), torch.float32)
-    near(gradient, mine.grad, torch.float32)
+    found = torch.compile(call, backend=backend, fullgraph=True)(other)
+    found.sum().backward()
+    # Rows that are whole are sent nowhere; but a mean is over all rows.
+    cut = placements is None or placements == [Shard(1)]
+    cut |= name == "cross_entropy" and placements == [Shard(0)]
+    assert len(graphs) == 1 and ("all_gather" in graphs[0]) == cut, graphs
+    also = torch.compile(call, backend="aot_eager", fullgraph=True)(third)
+    also.sum().backward()
+    for y, leaf in ((found, other), (also, third)):
+        pairs = [(y.detach(), expected.detach()), (leaf.grad, one.grad)]
+        for actual, wanted in pairs:
+            if placements is not None:
+                assert actual.placements == wanted.placements
+                actual, wanted = actual.full_tensor(), wanted.full_tensor()
+            near(actual, wanted, torch.float32)
 
 
 def dies(group) -> None:

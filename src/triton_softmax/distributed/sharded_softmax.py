@@ -7,7 +7,6 @@ one loss, and nothing is sent.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -45,7 +44,9 @@ from .process_group import HEADER, Shard, agree, received, send
 def dtensors() -> Any:
     """Return the module of `DTensor`s, which is imported at the first of them:
     `torch.distributed.tensor` takes half a second, and most programs do not need it."""
-    return importlib.import_module("..dtensor", __name__)
+    from . import dtensor  # a statement, which `torch.compile` follows
+
+    return dtensor
 
 
 def rows_of(x: Tensor, dim: int) -> Tensor:

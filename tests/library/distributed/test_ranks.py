@@ -227,9 +227,11 @@ def test_a_disagreement_is_reported_on_every_rank(ranks, what):
     ranks.ask("disagree", what, world=3)
 
 
+@pytest.mark.parametrize("places", [None, Shard(1), Shard(0), Replicate()], ids=str)
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp", "cross_entropy"])
-def test_compiled_without_a_break(ranks, name):
-    ranks.ask("compiled", name, world=2)
+def test_compiled_without_a_break(ranks, name, places):
+    """A part of the rows, and DTensors."""
+    ranks.ask("compiled", name, places and [places], world=2)
 
 
 def test_words_of_another_call_are_noticed(ranks):
