@@ -245,6 +245,30 @@ def loss(
         assert torch.equal(mine.detach(), leaf.grad)
 
 
+def sends_what_is_promised(group) -> None:
+    """With class weights the first loss of a kind costs 512 bytes of each rank and one message, and
+    later ones the message: the words, and two numbers more."""
+    x, target = drawn((7, 13), torch.float32), torch.arange(7)
+    weight, mesh = drawn((13,), torch.float32, seed=4).abs(), mesh_of((group.size(),))
+    placed = distribute_tensor(x, mesh, [Shard(1)])
+    mine = part(x, group)
+    for epsilon in (0.0, 0.1):
+        more = {"label_smoothing": epsilon}
+        forms = [(3, mine, weight), (3, placed, weight)]
+        forms += [(4, mine, part(weight, group))]
+        forms += [(3, placed, distribute_tensor(weight, mesh, [Replicate()]))]
+        forms += [(4, placed, distribute_tensor(weight, mesh, [Shard(0)]))]
+        for words, logits, each in forms:
+            where = {"group": group} if logits is mine else {}
+            process_group._agreed.clear()
+            with Messages() as first:
+                cross_entropy(logits, target, each, **where, **more)
+            with CommDebugMode() as counted, Messages() as later:
+                cross_entropy(logits, target, each, **where, **more)
+            assert later == [4 * (7 * (words + (epsilon > 0.0)) + 2)], (words, epsilon, later)
+            assert first == [512 * group.size(), *later] and counted.get_total_counts() == 1
+
+
 def tokens(
     group, shape, dtype, k=None, entropy=True, temperature=1.0, by_kernels=True, in_place=False
 ) -> None:

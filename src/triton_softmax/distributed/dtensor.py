@@ -154,7 +154,8 @@ def cross_entropy(
     given = target.is_floating_point() and target.shape == x.shape
     target = lies.local(target, x.placements if given else lies.without())
     if isinstance(weight, DTensor):
-        placements = [Shard(0) if i == lies.over else Replicate() for i in range(mesh.ndim)]
+        cut = [i == lies.over and each.is_shard() for i, each in enumerate(weight.placements)]
+        placements = [Shard(0) if each else Replicate() for each in cut]
         weight = weight.redistribute(placements=placements).to_local()
     sharded = [i for i, each in enumerate(x.placements) if each.is_shard() and i != lies.over]
     over_rows = tuple([mesh.get_group(i) for i in sharded])

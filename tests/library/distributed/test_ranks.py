@@ -119,6 +119,10 @@ def test_cross_entropy_of_other_shapes(ranks):
             ranks.ask("loss", (6, 9), BF16, by_kernels, world=2, **more)
 
 
+def test_class_weights_take_one_message(ranks):
+    ranks.ask("sends_what_is_promised", world=2)
+
+
 @pytest.mark.parametrize("by_kernels", WAYS)
 @pytest.mark.parametrize("world", WORLDS)
 def test_tokens_and_entropies(ranks, world, by_kernels):
