@@ -565,6 +565,33 @@ def refused(group) -> None:
     dist.barrier(group)
 
 
+def refuses_lists(group) -> None:
+    """What is no tensor is named, of a part of the rows and of a DTensor."""
+    target, tokens = torch.tensor([0, 8, 0, 1]), triton_softmax.token_logprobs
+    mine, mesh = part(drawn((4, 9)), group), mesh_of((group.size(),))
+    for bad in ([1.0, 2.0], None, 3, drawn((4, 9)).numpy()):
+        for function in (softmax, log_softmax, logsumexp):
+            for more in ({}, {"dim": (0, 1)}):
+                raises(TypeError, "input must be", function, bad, group=group, **more)
+        raises(TypeError, "input must be", softmax, bad, group=group, scale=2.0)
+        raises(TypeError, "input must be", cross_entropy, bad, target, group=group)
+        for temperature in (1.0, 0.5, torch.tensor(0.5)):
+            more = {"temperature": temperature, "group": group}
+            raises(TypeError, "input must be", tokens, bad, target, **more)
+        for x in (mine, *[distribute_tensor(drawn((4, 9)), mesh, [Shard(i)]) for i in (0, 1)]):
+            more = {"group": group} if x is mine else {}
+            raises(TypeError, "target must be", cross_entropy, x, bad, **more)
+            raises(TypeError, "index must be", tokens, x, bad, **more)
+            if bad is None:
+                continue
+            raises(TypeError, "weight must be", cross_entropy, x, target, bad, **more)
+            raises(TypeError, "where must be", softmax, x, where=bad, **more)
+            raises(TypeError, "dtype must be", softmax, x, dtype=bad, **more)
+            if not isinstance(bad, int):
+                raises(TypeError, "temperature must be", tokens, x, target, temperature=bad, **more)
+                raises(TypeError, "dim must be", softmax, x, bad, **more)
+
+
 def with_maps(group, name: str, on_mesh: bool = False) -> None:
     """Scale, soft cap, bias, masks and safe are those of the whole."""
     x, dy = drawn((5, 7)), drawn((5, 7), seed=1)

@@ -214,6 +214,10 @@ def test_what_is_refused(ranks):
     ranks.ask("refused")
 
 
+def test_what_is_no_tensor_is_refused(ranks):
+    ranks.ask("refuses_lists", world=2)
+
+
 @pytest.mark.parametrize(
     "what",
     [
