@@ -507,25 +507,47 @@ def partial(group) -> None:
 
 def invariant_placed(group, name: str) -> None:
     """A row of a DTensor has the same bits alone and among others, wherever the rows lie."""
-    function = getattr(triton_softmax, name)
+    target = torch.tensor([0, 299, 5, 7, 150, 4])
+
+    def function(x, rows, **more):
+        if name == "cross_entropy":
+            return cross_entropy(x, target[rows], reduction="none", **more)
+        target_too = (target[rows],) if name == "token_logprobs" else ()
+        return getattr(triton_softmax, name)(x, *target_too, **more)
+
     x, dy = drawn((6, 300), torch.float32), drawn((6, 300), torch.float32, seed=1)
     for placements in ([Replicate(), Replicate()], [Shard(0), Replicate()], [Shard(0), Shard(1)]):
         found = []
         for rows in (slice(None), slice(3, 4)):
             given = distribute_tensor(x[rows], mesh_of((2, 2)), placements).requires_grad_()
-            y = function(given, batch_invariant=True)
+            y = function(given, rows, batch_invariant=True)
             g = dy[rows] if y.dim() == 2 else dy[rows, 0]
             y.backward(distribute_tensor(g.contiguous(), y.device_mesh, y.placements))
             at = 3 if len(x[rows]) > 1 else 0
             found.append((y.full_tensor()[at], given.grad.full_tensor()[at]))
         assert all(map(torch.equal, *found))
         whole = distribute_tensor(x, mesh_of((2, 2)), [Shard(0), Replicate()])
-        if name != "logsumexp":
+        if y.dim() == 2:
             with computed(True):
                 one = x[:1] if dist.get_rank() < 2 else x[3:4]
-                alone = function(one, batch_invariant=True)
-            rows = function(whole, batch_invariant=True).to_local()
+                alone = function(one, None, batch_invariant=True)
+            rows = function(whole, None, batch_invariant=True).to_local()
             assert torch.equal(rows[:1], alone)
+
+
+def implementations_placed(group) -> None:
+    """Whole rows of a DTensor are computed by the kernel that is asked for."""
+    whole, mesh = drawn((6, 300), torch.float32), mesh_of((group.size(),))
+    for name, function in NORMALIZED.items():
+        expected = getattr(torch, name)(whole, 1)
+        for placement in (Replicate(), Shard(0)):
+            x = distribute_tensor(whole, mesh, [placement])
+            for each in ("split_rows", "strided"):
+                with computed(True):
+                    names = probe.kernels_of(functools.partial(function, x, implementation=each))
+                    y = function(x, implementation=each)
+                assert names == [f"{each}_kernel"]
+                near(y.full_tensor(), expected, torch.float32)
 
 
 def refused(group) -> None:

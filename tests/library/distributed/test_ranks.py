@@ -204,10 +204,15 @@ def test_partial_placements_are_reduced_first(ranks):
     ranks.ask("partial", world=2)
 
 
-@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
+@pytest.mark.parametrize(
+    "name", ["softmax", "log_softmax", "logsumexp", "cross_entropy", "token_logprobs"]
+)
 def test_a_dtensor_is_batch_invariant_wherever_it_lies(ranks, name):
-    """Whole rows, too: the kernel that is asked for computes them."""
     ranks.ask("invariant_placed", name)
+
+
+def test_the_kernel_that_is_asked_for_computes_whole_rows_of_a_dtensor(ranks):
+    ranks.ask("implementations_placed", world=2)
 
 
 def test_what_is_refused(ranks):
