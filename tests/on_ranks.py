@@ -245,6 +245,30 @@ def loss(
         assert torch.equal(mine.detach(), leaf.grad)
 
 
+def sends_what_is_promised(group) -> None:
+    """With class weights the first loss of a kind costs 512 bytes of each rank and one message, and
+    later ones the message: the words, and two numbers more."""
+    x, target = drawn((7, 13), torch.float32), torch.arange(7)
+    weight, mesh = drawn((13,), torch.float32, seed=4).abs(), mesh_of((group.size(),))
+    placed = distribute_tensor(x, mesh, [Shard(1)])
+    mine = part(x, group)
+    for epsilon in (0.0, 0.1):
+        more = {"label_smoothing": epsilon}
+        forms = [(3, mine, weight), (3, placed, weight)]
+        forms += [(4, mine, part(weight, group))]
+        forms += [(3, placed, distribute_tensor(weight, mesh, [Replicate()]))]
+        forms += [(4, placed, distribute_tensor(weight, mesh, [Shard(0)]))]
+        for words, logits, each in forms:
+            where = {"group": group} if logits is mine else {}
+            process_group._agreed.clear()
+            with Messages() as first:
+                cross_entropy(logits, target, each, **where, **more)
+            with CommDebugMode() as counted, Messages() as later:
+                cross_entropy(logits, target, each, **where, **more)
+            assert later == [4 * (7 * (words + (epsilon > 0.0)) + 2)], (words, epsilon, later)
+            assert first == [512 * group.size(), *later] and counted.get_total_counts() == 1
+
+
 def tokens(
     group, shape, dtype, k=None, entropy=True, temperature=1.0, by_kernels=True, in_place=False
 ) -> None:
@@ -483,25 +507,47 @@ def partial(group) -> None:
 
 def invariant_placed(group, name: str) -> None:
     """A row of a DTensor has the same bits alone and among others, wherever the rows lie."""
-    function = getattr(triton_softmax, name)
+    target = torch.tensor([0, 299, 5, 7, 150, 4])
+
+    def function(x, rows, **more):
+        if name == "cross_entropy":
+            return cross_entropy(x, target[rows], reduction="none", **more)
+        target_too = (target[rows],) if name == "token_logprobs" else ()
+        return getattr(triton_softmax, name)(x, *target_too, **more)
+
     x, dy = drawn((6, 300), torch.float32), drawn((6, 300), torch.float32, seed=1)
     for placements in ([Replicate(), Replicate()], [Shard(0), Replicate()], [Shard(0), Shard(1)]):
         found = []
         for rows in (slice(None), slice(3, 4)):
             given = distribute_tensor(x[rows], mesh_of((2, 2)), placements).requires_grad_()
-            y = function(given, batch_invariant=True)
+            y = function(given, rows, batch_invariant=True)
             g = dy[rows] if y.dim() == 2 else dy[rows, 0]
             y.backward(distribute_tensor(g.contiguous(), y.device_mesh, y.placements))
             at = 3 if len(x[rows]) > 1 else 0
             found.append((y.full_tensor()[at], given.grad.full_tensor()[at]))
         assert all(map(torch.equal, *found))
         whole = distribute_tensor(x, mesh_of((2, 2)), [Shard(0), Replicate()])
-        if name != "logsumexp":
+        if y.dim() == 2:
             with computed(True):
                 one = x[:1] if dist.get_rank() < 2 else x[3:4]
-                alone = function(one, batch_invariant=True)
-            rows = function(whole, batch_invariant=True).to_local()
+                alone = function(one, None, batch_invariant=True)
+            rows = function(whole, None, batch_invariant=True).to_local()
             assert torch.equal(rows[:1], alone)
+
+
+def implementations_placed(group) -> None:
+    """Whole rows of a DTensor are computed by the kernel that is asked for."""
+    whole, mesh = drawn((6, 300), torch.float32), mesh_of((group.size(),))
+    for name, function in NORMALIZED.items():
+        expected = getattr(torch, name)(whole, 1)
+        for placement in (Replicate(), Shard(0)):
+            x = distribute_tensor(whole, mesh, [placement])
+            for each in ("split_rows", "strided"):
+                with computed(True):
+                    names = probe.kernels_of(functools.partial(function, x, implementation=each))
+                    y = function(x, implementation=each)
+                assert names == [f"{each}_kernel"]
+                near(y.full_tensor(), expected, torch.float32)
 
 
 def refused(group) -> None:
@@ -539,6 +585,33 @@ def refused(group) -> None:
     raises(IndexError, "index 9", triton_softmax.token_logprobs, mine, target, group=group)
     # Nobody is left waiting.
     dist.barrier(group)
+
+
+def refuses_lists(group) -> None:
+    """What is no tensor is named, of a part of the rows and of a DTensor."""
+    target, tokens = torch.tensor([0, 8, 0, 1]), triton_softmax.token_logprobs
+    mine, mesh = part(drawn((4, 9)), group), mesh_of((group.size(),))
+    for bad in ([1.0, 2.0], None, 3, drawn((4, 9)).numpy()):
+        for function in (softmax, log_softmax, logsumexp):
+            for more in ({}, {"dim": (0, 1)}):
+                raises(TypeError, "input must be", function, bad, group=group, **more)
+        raises(TypeError, "input must be", softmax, bad, group=group, scale=2.0)
+        raises(TypeError, "input must be", cross_entropy, bad, target, group=group)
+        for temperature in (1.0, 0.5, torch.tensor(0.5)):
+            more = {"temperature": temperature, "group": group}
+            raises(TypeError, "input must be", tokens, bad, target, **more)
+        for x in (mine, *[distribute_tensor(drawn((4, 9)), mesh, [Shard(i)]) for i in (0, 1)]):
+            more = {"group": group} if x is mine else {}
+            raises(TypeError, "target must be", cross_entropy, x, bad, **more)
+            raises(TypeError, "index must be", tokens, x, bad, **more)
+            if bad is None:
+                continue
+            raises(TypeError, "weight must be", cross_entropy, x, target, bad, **more)
+            raises(TypeError, "where must be", softmax, x, where=bad, **more)
+            raises(TypeError, "dtype must be", softmax, x, dtype=bad, **more)
+            if not isinstance(bad, int):
+                raises(TypeError, "temperature must be", tokens, x, target, temperature=bad, **more)
+                raises(TypeError, "dim must be", softmax, x, bad, **more)
 
 
 def with_maps(group, name: str, on_mesh: bool = False) -> None:
@@ -699,32 +772,50 @@ def in_any_company(group) -> None:
     assert torch.equal(losses[0][3], losses[1][0])
 
 
-def compiled(group, name: str) -> None:
-    """Under `torch.compile`, without a break of the graph, through a functional collective."""
-    x = drawn((4, 8), torch.float32)
-    target = torch.tensor([0, 7, 3, 4])
-    start, end = bounds(group, 8)
+def compiled(group, name: str, placements: Any = None) -> None:
+    """Under `torch.compile`, without a break of the graph, through a functional collective: of a
+    part of the rows, or of a DTensor."""
+    x, target = drawn((5, 9), torch.float32), torch.tensor([0, 7, 3, 8, -100])
+    start, _ = bounds(group, 9)
+    more: dict[str, Any] = {"group": group}
+    if name == "cross_entropy":
+        more |= {"target": target, "vocab_start": start, "vocab_size": 9}
+    if placements is not None:
+        more = {"target": target} if name == "cross_entropy" else {}
 
     def call(x):
-        if name == "cross_entropy":
-            return cross_entropy(x, target, group=group, vocab_start=start, vocab_size=8)
-        return getattr(triton_softmax, name)(x, group=group)
+        return getattr(triton_softmax, name)(x, **more)
 
-    mine = part(x, group).requires_grad_()
+    def given() -> torch.Tensor:
+        if placements is None:
+            return part(x, group).requires_grad_()
+        return distribute_tensor(x, mesh_of((2,)), placements).requires_grad_()
+
     graphs = []
+    torch.compiler.reset()  # it compiles one function so often only
 
     def backend(graph, _):
         graphs.append(graph.print_readable(print_output=False))
         return graph.forward
 
-    found = torch.compile(call, backend=backend, fullgraph=True)(mine)
-    found.sum().backward()
-    assert len(graphs) == 1 and "all_gather" in graphs[0], graphs
-    gradient, mine.grad = mine.grad, None
-    expected = call(mine)
+    one, other, third = given(), given(), given()
+    expected = call(one)
     expected.sum().backward()
-    near(found, expected.detach(), torch.float32)
-    near(gradient, mine.grad, torch.float32)
+    found = torch.compile(call, backend=backend, fullgraph=True)(other)
+    found.sum().backward()
+    # Rows that are whole are sent nowhere; but a mean is over all rows.
+    cut = placements is None or placements == [Shard(1)]
+    cut |= name == "cross_entropy" and placements == [Shard(0)]
+    assert len(graphs) == 1 and ("all_gather" in graphs[0]) == cut, graphs
+    also = torch.compile(call, backend="aot_eager", fullgraph=True)(third)
+    also.sum().backward()
+    for y, leaf in ((found, other), (also, third)):
+        pairs = [(y.detach(), expected.detach()), (leaf.grad, one.grad)]
+        for actual, wanted in pairs:
+            if placements is not None:
+                assert actual.placements == wanted.placements
+                actual, wanted = actual.full_tensor(), wanted.full_tensor()
+            near(actual, wanted, torch.float32)
 
 
 def dies(group) -> None:

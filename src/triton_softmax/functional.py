@@ -294,7 +294,7 @@ def logsumexp(
         dim = check_axis(dim, axis)
     x, invariant = input, bool(batch_invariant or arguments.contexts)
     if group is not None or (type(x) not in PLAIN and distributed.on_mesh(x)):
-        if group is None or isinstance(dim, int) or not isinstance(x, Tensor):
+        if group is None or not (isinstance(dim, (tuple, list)) and isinstance(x, Tensor)):
             return distributed.logsumexp(logsumexp, x, group, dim, keepdim, invariant)
         dims = [check_dim(check_int(each), x.dim()) for each in dim]
         return _logsumexp_of_dims(x, dims, keepdim, invariant, group)

@@ -16,7 +16,7 @@ from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function_variadic
 
 from . import arguments, composite, distributed, operators
-from .arguments import check_classes, check_index, check_temperature
+from .arguments import check_classes, check_dense, check_index, check_temperature
 from .launch import Memo
 from .operations.gradients import GRADIENT, TOKENS_GRADIENT
 from .operators import by_composite, direct, finish, nobody_watches, readable
@@ -144,11 +144,14 @@ def token_logprobs(
         raise TypeError("index must be a tensor, not NoneType")
     elsewhere = vocab_start is not None or type(logits) is not Tensor
     if group is not None or (elsewhere and distributed.on_mesh(logits, vocab_start)):
-        if isinstance(temperature, Tensor) or temperature != 1.0:
+        if type(logits) is not Tensor:
+            check_dense(logits, "the input")
+        tempered = type(temperature) not in (int, float) or temperature != 1.0
+        if tempered:
             check_temperature(temperature, logits)
         if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
             raise NotImplementedError("the gradient of a temperature is not summed over ranks")
-        if isinstance(temperature, Tensor) or temperature != 1.0:
+        if tempered:
             logits = composite.upcast(logits) / temperature
         invariant = bool(batch_invariant or arguments.contexts)
         found, entropy = distributed.token_logprobs(

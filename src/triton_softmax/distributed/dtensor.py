@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
-from ..arguments import LossOptions, Modifiers, check_dim
+from ..arguments import LossOptions, Modifiers, check_dim, check_int
 from . import sharded_losses
 
 
@@ -70,10 +70,9 @@ class Placed(NamedTuple):
 
     def of_rows(self, local: Tensor, keepdim: bool = False) -> DTensor:
         """A number for each row, of which this rank has `local`."""
-        sizes = [size for i, size in enumerate(self.x.shape) if i != self.dim]
-        if keepdim:
-            sizes.insert(self.dim, 1)
-        return self.whole(local, torch.Size(sizes), self.without(keepdim))
+        shape, dim = self.x.shape, self.dim
+        shape = torch.Size((*shape[:dim], *(1,) * keepdim, *shape[dim + 1 :]))
+        return self.whole(local, shape, self.without(keepdim))
 
 
 def placed(x: DTensor, dim: int) -> Placed:
@@ -84,20 +83,19 @@ def placed(x: DTensor, dim: int) -> Placed:
         NotImplementedError: `dim` is sharded over several dimensions of the mesh, or x is sharded
             in another way than by `Shard`.
     """
-    dim = check_dim(dim, x.dim())
+    dim = check_dim(check_int(dim), x.dim())
     if any(each.is_partial() for each in x.placements):
         whole = [Replicate() if each.is_partial() else each for each in x.placements]
         x = x.redistribute(placements=whole)
     for each in x.placements:
-        if type(each) not in (Shard, Replicate):
+        if type(each).__name__ not in ("Shard", "Replicate"):  # a compiler reads names alone
             raise NotImplementedError(f"a tensor with the placement {each} is not taken apart")
     over = [i for i, each in enumerate(x.placements) if each.is_shard(dim)]
     if len(over) > 1:
-        names = x.device_mesh.mesh_dim_names or ()
-        which = ", ".join(repr(names[i]) if names else str(i) for i in over)
+        names = x.device_mesh.mesh_dim_names or range(x.device_mesh.ndim)
         raise NotImplementedError(
-            f"dimension {dim} is sharded over several dimensions of the mesh ({which}); "
-            "redistribute it to one of them"
+            f"dimension {dim} is sharded over several dimensions of the mesh, "
+            f"{[names[i] for i in over]}; redistribute it to one of them"
         )
     group = x.device_mesh.get_group(over[0]) if over else None
     return Placed(x, dim, over[0] if over else None, group)
@@ -134,7 +132,7 @@ def logsumexp(
     Raises:
         NotImplementedError: several dimensions.
     """
-    if not isinstance(dim, int):
+    if isinstance(dim, (tuple, list)):
         if len(dim) != 1:
             raise NotImplementedError("logsumexp of a DTensor takes one dimension")
         (dim,) = dim
@@ -154,7 +152,8 @@ def cross_entropy(
     given = target.is_floating_point() and target.shape == x.shape
     target = lies.local(target, x.placements if given else lies.without())
     if isinstance(weight, DTensor):
-        placements = [Shard(0) if i == lies.over else Replicate() for i in range(mesh.ndim)]
+        cut = [i == lies.over and each.is_shard() for i, each in enumerate(weight.placements)]
+        placements = [Shard(0) if each else Replicate() for each in cut]
         weight = weight.redistribute(placements=placements).to_local()
     sharded = [i for i, each in enumerate(x.placements) if each.is_shard() and i != lies.over]
     over_rows = tuple([mesh.get_group(i) for i in sharded])
@@ -173,13 +172,7 @@ def token_logprobs(
     """Return (log-probabilities, entropies), replicated over the mesh dimension of the classes."""
     lies = placed(x, -1)
     of_rows = lies.without()
-    found, entropy = function(
-        lies.x.to_local(),
-        lies.local(index, of_rows),
-        return_entropy=True,
-        inplace_backward=in_place,
-        batch_invariant=invariant,
-        group=lies.group,
-        **lies.vocabulary,
-    )
+    more = {"group": lies.group, "inplace_backward": in_place, "batch_invariant": invariant}
+    mine, here = lies.x.to_local(), lies.local(index, of_rows)
+    found, entropy = function(mine, here, return_entropy=True, **more, **lies.vocabulary)
     return lies.whole(found, index.shape, of_rows), lies.of_rows(entropy)

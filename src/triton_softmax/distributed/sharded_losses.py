@@ -28,6 +28,7 @@ from ..arguments import (
     Modifiers,
     check_classes,
     check_cut,
+    check_dense,
     check_dim,
     check_index,
     check_loss_of_part,
@@ -311,6 +312,8 @@ def cross_entropy(
     """
     if type(x) not in PLAIN:
         check_cut(x, group)
+    if not (weight is None or type(weight) in PLAIN):
+        check_dense(weight, "weight")
     if over_rows is None:
         if group is None:
             return dtensors().cross_entropy(x, target, weight, options, in_place)
@@ -374,6 +377,8 @@ def token_logprobs(
     """
     if type(x) not in PLAIN:
         check_cut(x, group)
+    if type(index) not in PLAIN:
+        check_dense(index, "index")
     if group is None:
         return dtensors().token_logprobs(function, x, index, in_place, invariant)
     dim, traced = check_dim(-1, x.dim()), torch.compiler.is_compiling()

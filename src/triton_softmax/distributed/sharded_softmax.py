@@ -7,7 +7,6 @@ one loss, and nothing is sent.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -20,10 +19,11 @@ from torch.autograd.function import once_differentiable
 from .. import composite, operators, plan
 from ..arguments import (
     PLAIN,
+    cast,
     check_cut,
     check_dim,
-    check_dtype,
     check_gradients_of_part,
+    check_int,
     check_modifiers,
 )
 from ..operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
@@ -45,7 +45,9 @@ from .process_group import HEADER, Shard, agree, received, send
 def dtensors() -> Any:
     """Return the module of `DTensor`s, which is imported at the first of them:
     `torch.distributed.tensor` takes half a second, and most programs do not need it."""
-    return importlib.import_module("..dtensor", __name__)
+    from . import dtensor  # a statement, which `torch.compile` follows
+
+    return dtensor
 
 
 def rows_of(x: Tensor, dim: int) -> Tensor:
@@ -150,10 +152,9 @@ def normalize(
     if dtype is None and x.device.type != "cpu" and torch.is_autocast_enabled(x.device.type):
         dtype = composite.accumulator(x.dtype)
     if dtype is not None:
-        check_dtype(dtype, "the argument dtype")
-        x = x.to(dtype)
+        x = cast(x, dtype).to(dtype)
     shape, name, gone = x.shape, function.__name__, None
-    dim = check_dim(dim, x.dim())
+    dim = check_dim(dim if type(dim) is int else check_int(dim), x.dim())
     x = x if shape else x.reshape(1)
     if modifiers is not None:
         given = check_modifiers(x, dim, *modifiers)
@@ -183,7 +184,7 @@ def logsumexp(
         check_cut(x, group)
     if group is None:
         return dtensors().logsumexp(function, x, dim, keepdim, invariant)
-    dim, shape = check_dim(dim, x.dim()), x.shape
+    dim, shape = check_dim(dim if type(dim) is int else check_int(dim), x.dim()), x.shape
     x = x if shape else x.reshape(1)
     shard = agree(group, "logsumexp", x, dim, where=False)
     rows = rows_of(x, dim)

@@ -119,6 +119,10 @@ def test_cross_entropy_of_other_shapes(ranks):
             ranks.ask("loss", (6, 9), BF16, by_kernels, world=2, **more)
 
 
+def test_class_weights_take_one_message(ranks):
+    ranks.ask("sends_what_is_promised", world=2)
+
+
 @pytest.mark.parametrize("by_kernels", WAYS)
 @pytest.mark.parametrize("world", WORLDS)
 def test_tokens_and_entropies(ranks, world, by_kernels):
@@ -200,14 +204,23 @@ def test_partial_placements_are_reduced_first(ranks):
     ranks.ask("partial", world=2)
 
 
-@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
+@pytest.mark.parametrize(
+    "name", ["softmax", "log_softmax", "logsumexp", "cross_entropy", "token_logprobs"]
+)
 def test_a_dtensor_is_batch_invariant_wherever_it_lies(ranks, name):
-    """Whole rows, too: the kernel that is asked for computes them."""
     ranks.ask("invariant_placed", name)
+
+
+def test_the_kernel_that_is_asked_for_computes_whole_rows_of_a_dtensor(ranks):
+    ranks.ask("implementations_placed", world=2)
 
 
 def test_what_is_refused(ranks):
     ranks.ask("refused")
+
+
+def test_what_is_no_tensor_is_refused(ranks):
+    ranks.ask("refuses_lists", world=2)
 
 
 @pytest.mark.parametrize(
@@ -227,9 +240,11 @@ def test_a_disagreement_is_reported_on_every_rank(ranks, what):
     ranks.ask("disagree", what, world=3)
 
 
+@pytest.mark.parametrize("places", [None, Shard(1), Shard(0), Replicate()], ids=str)
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp", "cross_entropy"])
-def test_compiled_without_a_break(ranks, name):
-    ranks.ask("compiled", name, world=2)
+def test_compiled_without_a_break(ranks, name, places):
+    """A part of the rows, and DTensors."""
+    ranks.ask("compiled", name, places and [places], world=2)
 
 
 def test_words_of_another_call_are_noticed(ranks):
