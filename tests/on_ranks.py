@@ -515,12 +515,22 @@ def invariant_placed(group, name: str) -> None:
         target_too = (target[rows],) if name == "token_logprobs" else ()
         return getattr(triton_softmax, name)(x, *target_too, **more)
 
+    asked, make_plan = [], plan.make_plan
+
+    def noted(*given):
+        asked.append(given[5])
+        return make_plan(*given)
+
     x, dy = drawn((6, 300), torch.float32), drawn((6, 300), torch.float32, seed=1)
     for placements in ([Replicate(), Replicate()], [Shard(0), Replicate()], [Shard(0), Shard(1)]):
         found = []
         for rows in (slice(None), slice(3, 4)):
             given = distribute_tensor(x[rows], mesh_of((2, 2)), placements).requires_grad_()
-            y = function(given, rows, batch_invariant=True)
+            with computed(True), pytest.MonkeyPatch.context() as patch:
+                asked.clear()
+                patch.setattr(plan, "make_plan", noted)
+                y = function(given, rows, batch_invariant=True)
+                assert all(asked) and (asked or not given.to_local().numel())
             g = dy[rows] if y.dim() == 2 else dy[rows, 0]
             y.backward(distribute_tensor(g.contiguous(), y.device_mesh, y.placements))
             at = 3 if len(x[rows]) > 1 else 0
