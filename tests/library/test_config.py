@@ -208,6 +208,12 @@ def test_masked_rows_on_both_sides_of_every_threshold(device):
             check_launch(choice, -(-n_rows // how.block_rows), device)
 
 
+def test_masked_rows_share_a_program_if_every_multiprocessor_has_one():
+    facts = {"adjacent": True, "wide_index": False, "any_order": False, "device": H200}
+    for n_rows, block_rows in ((8 * 132 - 1, 4), (8 * 132, 8)):
+        assert choose_masked_rows(n_rows, 64, 2, 8, **facts).how.block_rows == block_rows
+
+
 # --- what the tables say
 
 

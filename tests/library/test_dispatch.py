@@ -189,6 +189,18 @@ def test_out_dtype(in_dtype, out_dtype, operation, implementation):
     check(operation, x, 1, ran, out_dtype=out_dtype, **ways)
 
 
+def test_a_choice_knows_the_narrowest_and_the_widest_element(monkeypatch):
+    """Vectors hold elements of the one, registers elements of the other."""
+    asked, choose = [], plan.choose_rows
+    keep = lambda *a, **more: asked.append((a[2], more["held"])) or choose(*a, **more)  # noqa: E731
+    monkeypatch.setattr(plan, "choose_rows", keep)
+    y = tensor(2, 40)
+    for inputs in ((y, y.half()), (y.half(), y)):
+        probe.forget()
+        probe.run("softmax_backward", inputs, 1, torch.float16)
+    assert asked == [(2, 4), (2, 4)]
+
+
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_every_implementation_by_name(implementation):
     """Along any dimension; what a kernel cannot take as it lies is copied."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,22 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from mutate import copy_to
 from site_build import build
-
-ROOT = Path(__file__).resolve().parents[2]
-KEPT = (
-    "src",
-    "docs",
-    "tests",
-    "exercises",
-    "conftest.py",
-    "mkdocs_hooks.py",
-    "mkdocs.yml",
-    "pyproject.toml",
-    "README.md",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-)
 
 
 def replace(path: str, pattern: str, replacement: str) -> Callable[[Path], None]:
@@ -142,17 +127,6 @@ OTHER_PAGES = replace(
     r"^exclude_docs: \|\n",
     "exclude_docs: |\n  benchmarks/\n  kernels/\n  practice/\n  reference/\n",
 )
-
-
-def copy_to(target: Path) -> Path:
-    """A copy of what the checks read."""
-    for name in KEPT:
-        if (ROOT / name).is_dir():
-            ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-            shutil.copytree(ROOT / name, target / name, ignore=ignored)
-        else:
-            shutil.copy(ROOT / name, target / name)
-    return target
 
 
 @pytest.fixture(scope="module")

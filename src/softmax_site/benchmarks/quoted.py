@@ -38,11 +38,12 @@ from softmax_site.which_kernel.page import guesses
 SEEDS = "docs/benchmarks/tuning-seeds.json"
 """What earlier seeds gave, on which constants were tuned."""
 
-CHECKS = "docs/reference/checks.json"
-"""The counts of the last whole run of the tests, see `tests/counting.py`."""
-
-ROUNDING = "docs/_computed/rounding.json"
-"""What each choice of arithmetic costs."""
+AS_THEY_ARE = {
+    "checks": "docs/reference/checks.json",  # the last run of all tests: `tests/counting.py`
+    "mutants": "docs/reference/mutants.json",  # planted mistakes: `tests/mutate.py`
+    "rounding": "docs/_computed/rounding.json",  # what each choice of arithmetic costs
+}
+"""Files that are quoted as they are."""
 
 ARTICLE = ("two_loops", "single_block", "torch")
 """Whom the article compares: its multi-block kernel and its single-block kernel, as they are here,
@@ -397,6 +398,7 @@ class Quoted(dict[str, Any]):
         suites = ("forward", "backward", "few_rows", "log_softmax", "strided", "loss_head")
         self.make: dict[str, Callable[[], Any]] = {
             **{name: lambda name=name: of_rows(rows(name)) for name in (*suites, "longest")},
+            **{name: lambda path=path: read(root, path) for name, path in AS_THEY_ARE.items()},
             "grid": grid,
             "odd": lambda: grid(is_odd),
             "even": lambda: grid(lambda row: not is_odd(row) and n_cols(row) <= 65536),
@@ -415,9 +417,7 @@ class Quoted(dict[str, Any]):
             "tuning": lambda: [beside_tuning(s, self["random"]) for s in tuning_seeds(root)],
             "targets": lambda: asked(data["rows"]),
             "loss_head_targets": lambda: asked(rows("loss_head")),
-            "checks": lambda: read(root, CHECKS),
             "checks_passed": lambda: sum(each["passed"] for each in self["checks"].values()),
-            "rounding": lambda: read(root, ROUNDING),
             "guesses": lambda: guesses(data),
             "split_rows": lambda: beside_clusters(data),
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},
@@ -432,7 +432,7 @@ class Quoted(dict[str, Any]):
         return value
 
 
-@source.kept("docs/benchmarks/**/*.json", ROUNDING, CHECKS)
+@source.kept("docs/benchmarks/**/*.json", *AS_THEY_ARE.values())
 def load(root: Path) -> Quoted:
     """The names, with the newest data."""
     return Quoted(root, newest(root)[1])
