@@ -260,7 +260,9 @@ def sends_what_is_promised(group) -> None:
         forms += [(4, placed, distribute_tensor(weight, mesh, [Shard(0)]))]
         for words, logits, each in forms:
             where = {"group": group} if logits is mine else {}
-            process_group._agreed.clear()
+            for other in list(process_group._agreed):  # not what others remember with these ranks
+                if dist.get_process_group_ranks(other) == [*range(group.size())]:
+                    del process_group._agreed[other]
             with Messages() as first:
                 cross_entropy(logits, target, each, **where, **more)
             with CommDebugMode() as counted, Messages() as later:

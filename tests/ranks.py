@@ -19,7 +19,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
 
-TIMEOUT = 10
+TIMEOUT = 20
 """Seconds after which a rank gives up waiting for another."""
 
 LIMIT = 60
