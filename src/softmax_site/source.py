@@ -285,7 +285,7 @@ def _read(root: Path, path: str, stamp: int) -> File:
         if ast.get_docstring(node) is not None:
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
             heads.append(Piece(first, node.body[0].end_lineno or first, _summary(node)))
-    defined = {name: Piece(*lines) for name, *lines in definitions(tree)}
+    defined = {name: Piece(first, last) for name, first, last in definitions(tree)}
     return File(path, tuple(text.splitlines()), tokens(text), tuple(sorted(heads)), defined)
 
 

@@ -286,8 +286,8 @@ def scalars(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptio
     share = 1.0 / max(1, math.prod(shape)) if options.reduction == "mean" else 1.0
     marked = x.new_full((), -2, dtype=torch.int64).expand(shape)
     # Three tensors, because `torch.compile` rejects passing one twice.
-    none = [x.new_zeros((), dtype=dtype).expand(shape) for _ in range(3)]
-    return RowScalars(marked, *none, x.new_full((), share, dtype=dtype).expand(shape))
+    a, b, c = [x.new_zeros((), dtype=dtype).expand(shape) for _ in range(3)]
+    return RowScalars(marked, a, b, c, x.new_full((), share, dtype=dtype).expand(shape))
 
 
 def distribution_of(

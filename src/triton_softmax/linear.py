@@ -82,8 +82,9 @@ def linear_cross_entropy(
     loss_dtype = None
     if isinstance(input, Tensor) and autocasts(input) and input.dtype != torch.float64:
         dtype = torch.get_autocast_dtype(input.device.type)
+        layer: Any = (input, linear_weight, linear_bias)
         input, linear_weight, linear_bias = [
-            t.to(dtype) if isinstance(t, Tensor) else t for t in (input, linear_weight, linear_bias)
+            t.to(dtype) if isinstance(t, Tensor) else t for t in layer
         ]
         loss_dtype = torch.float32
     check_linear(input, linear_weight, target, linear_bias, weight, chunk_size)
