@@ -143,7 +143,7 @@ def cross_entropy(
         check_dense(target, "target")
     if target.dtype == torch.uint8:
         target = comparable(target)
-    if target.shape == (1,) and input.dim() == 1 and not target.is_floating_point():
+    if input.dim() == 1 and target.shape == (1,) and not target.is_floating_point():
         target = target.squeeze(0)
     if size_average is not None or reduce is not None:
         reduction = reduction_of_flags(size_average, reduce)
