@@ -106,13 +106,13 @@ def words_of_row(
     source, chunk = lane // CHUNKS, lane % CHUNKS
     live = (source < WORLD) & (chunk < n_chunks)
     pointers = mine + source.to(tl.int64) * n_tasks + task // n_chunks * n_chunks + chunk
-    found = poll(pointers, live, POLLS, TIMED, 0, 1, "sys")
+    found = poll(pointers, live, POLLS, TIMED, 0, 1, True)
     missing = tl.sum((found == 0).to(tl.int32), axis=0)
     if missing > 0:
         since = ticks(lane, TIMED)
         rounds, gone = 0, 0
         while (missing > 0) & (gone == 0):
-            found = poll(pointers, live, POLLS, TIMED, 0, 1, "sys")
+            found = poll(pointers, live, POLLS, TIMED, 0, 1, True)
             missing = tl.sum((found == 0).to(tl.int32), axis=0)
             rounds += 1
             late = rounds + ticks(lane, TIMED) - since > limit

@@ -90,8 +90,8 @@ def prefetch(pointers, WAIT: tl.constexpr):
 
 
 @triton.constexpr_function
-def _poll_assembly(n_words, backoff, scope="gpu"):
-    """PTX that polls n_words words at once, written by programs within `scope`.
+def _poll_assembly(n_words, backoff, across_gpus=False):
+    """PTX that polls n_words words at once, written by programs on this GPU, or also on others.
 
     It first sleeps `backoff` nanoseconds, which leaves the cache to programs that still load. It
     repeats while any thread of the warp misses a word and polls remain.
@@ -99,7 +99,7 @@ def _poll_assembly(n_words, backoff, scope="gpu"):
     Operands: n_words words (out); as many addresses, 0 for unwanted words; as many copies of the
     number of further polls.
     """
-    each = range(n_words)
+    each, scope = range(n_words), "sys" if across_gpus else "gpu"
     lines = [
         ".reg .pred again, " + ", ".join(f"missing{i}" for i in each) + ";",
         ".reg .s32 polls;",
@@ -137,7 +137,7 @@ def poll(
     WAIT: tl.constexpr,
     BACKOFF: tl.constexpr,
     AT_ONCE: tl.constexpr,
-    SCOPE: tl.constexpr = "gpu",
+    ACROSS_GPUS: tl.constexpr = False,
 ):
     """Read status words: 0 if one is missing, 1 if it is not wanted.
 
@@ -151,12 +151,13 @@ def poll(
         WAIT: poll again; NVIDIA only.
         BACKOFF: nanoseconds before the first poll.
         AT_ONCE: words per thread.
-        SCOPE: "gpu", or "sys" if programs on other GPUs write them.
+        ACROSS_GPUS: programs on other GPUs write them. (A string would do as the argument, but not
+            as its default: Triton 3.6 refuses that.)
     """
     if WAIT:
         addresses = tl.where(wanted, pointers.to(tl.int64), 0)
         return tl.inline_asm_elementwise(
-            _poll_assembly(AT_ONCE, BACKOFF, SCOPE),
+            _poll_assembly(AT_ONCE, BACKOFF, ACROSS_GPUS),
             _poll_constraints(AT_ONCE),
             [addresses, tl.zeros_like(addresses).to(tl.int32) + max_polls],
             dtype=tl.int64,
