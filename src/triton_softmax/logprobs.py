@@ -19,7 +19,7 @@ from . import arguments, composite, distributed, operators
 from .arguments import check_classes, check_dense, check_index, check_temperature
 from .launch import Memo
 from .operations.gradients import GRADIENT, TOKENS_GRADIENT
-from .operators import by_composite, direct, finish, nobody_watches, readable
+from .operators import by_composite, direct, finish, is_batched, nobody_watches, readable
 
 _checked = Memo()
 """The plain calls that have been checked, by everything that the checks read."""
@@ -270,7 +270,7 @@ class _Tokens(Function):
         entropy, factor, invariant = ctx.options
         g_entropy = g_entropy if entropy else None
         if not is_compiling() and (
-            torch.is_grad_enabled() or not nobody_watches(g if g_entropy is None else g_entropy)
+            torch.is_grad_enabled() or is_batched(g if g_entropy is None else g_entropy)
         ):
             # A second or a batched derivative may follow, which only the composite has.
             dx, dscale = _differentiated(x, index, scale, factor, g, g_entropy)

@@ -106,6 +106,12 @@ def readable(t: Tensor) -> bool:
     return not fake and not torch._C._len_torch_dispatch_stack()
 
 
+def is_batched(t: Tensor) -> bool:
+    """Return whether a tensor stands for several, as an incoming gradient does in
+    `torch.autograd.grad(..., is_grads_batched=True)`: it has no memory of its own."""
+    return not is_dynamo_compiling() and not torch._C._has_storage(t)
+
+
 def version_of(t: Tensor) -> int:
     """Return a tensor's version, its number of in-place changes; −1 if unknown."""
     return -1 if torch.compiler.is_compiling() or t.is_inference() else t._version
@@ -635,7 +641,8 @@ def finish(
     """Compute an operation's elements from known row summaries: `plan.finish`, or an opaque
     operator if the call is not plain."""
     if not nobody_watches(inputs[0]):
-        return finish_rows.overload(list(inputs), list(numbers), op.name, dtype)
+        result = finish_rows.overload(list(inputs), list(numbers), op.name, dtype)
+        return result if out is None or is_dynamo_compiling() else out.copy_(result)
     return plan.finish(op, inputs, numbers, dtype, out)
 
 

@@ -188,6 +188,24 @@ def test_one_token_at_a_temperature_in_every_dtype(dtype):
     torch.testing.assert_close(dx.double(), exact, atol=atol, rtol=0)
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("entropy", [False, True])
+def test_tokens_in_place_where_the_backward_pass_is_watched(entropy, temperature):
+    """Under autocast kernels are called through the dispatcher, and write over the logits as well:
+    no second gradient is allocated."""
+    y, index = 1.0 * tensor(3, 20, dtype=torch.float32), classes(3, n=20).clamp(min=0)
+    options = {"temperature": temperature, "return_entropy": entropy, "inplace_backward": True}
+    found = token_logprobs(y, index, **options)
+    total = sum(each.sum() for each in (found if entropy else (found,)))
+    z = y.detach().double().requires_grad_()
+    wanted = token_logprobs(z, index, temperature=temperature, return_entropy=entropy)
+    (right,) = torch.autograd.grad(sum(each.sum() for each in wanted if each.numel()), z)
+    with torch.autocast(DEVICE, torch.bfloat16):
+        (dy,) = torch.autograd.grad(total, y)
+    assert dy.data_ptr() == y.data_ptr()
+    torch.testing.assert_close(y.detach(), right.float())
+
+
 def test_tokens_in_place_and_twice():
     x, index = tensor(2, 5), torch.tensor([[0, 4], [1, 1]], device=DEVICE)
     temperature = torch.full((2, 1), 0.5, dtype=x.dtype, device=DEVICE, requires_grad=True)
