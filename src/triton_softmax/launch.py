@@ -78,7 +78,7 @@ class Launch:
         options: compile options such as num_warps.
     """
 
-    __slots__ = ("at", "constants", "grid", "kernel", "numbers", "options", "run")
+    __slots__ = ("at", "constants", "grid", "kernel", "numbers", "options")
 
     def __init__(self, kernel, grid: int, numbers: tuple, constants: dict, options: dict):
         self.kernel = kernel
@@ -86,30 +86,36 @@ class Launch:
         self.numbers = numbers
         self.constants = constants
         self.options = options
-        self.run: Any = self._first_run
         self.at: Any = None
 
-    def _first_run(self, *tensors) -> None:
+    def run(self, inputs: tuple[Tensor, ...], outs: tuple[Tensor, ...], *words: Tensor) -> None:
+        if self.at is not None:
+            self.at(addresses_of(inputs), addresses_of(outs), *addresses_of(words))
+            return
         compiled = self.kernel[(self.grid,)](
-            *tensors, *self.numbers, **self.constants, **self.options
+            inputs, outs, *words, *self.numbers, **self.constants, **self.options
         )
         # Other backends specialise on properties that may differ between these calls.
         if compiled is not None and compiled.metadata.target.backend == "cuda":
-            tail = (*self.numbers, *self.constants.values())
-            self.run, self.at = repeat(compiled, self.grid, tail)
+            self.at = repeat(compiled, self.grid, (*self.numbers, *self.constants.values()))
 
 
-def repeat(compiled, grid: int, tail: tuple) -> tuple[Callable[..., None], Callable | None]:
-    """Return `run` and `at` of a `Launch`, for a compiled kernel with the other arguments `tail`.
+def addresses_of(tensors: tuple[Tensor, ...]) -> tuple[int, ...]:
+    """Return where tensors begin, as `Launch.at` takes them."""
+    return tuple([each.data_ptr() for each in tensors])
 
-    They skip Triton's own preparation if its launcher is known, unless a hook, such as a
-    profiler's, must see each launch. Both check the hooks inline, to save a Python call.
+
+def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None] | None:
+    """Return `at` of a `Launch`, for a compiled kernel with the other arguments `tail`.
+
+    It skips Triton's own preparation, unless a hook, such as a profiler's, must see each launch; it
+    checks the hooks inline, to save a Python call.
     """
-    public = compiled[(grid, 1, 1)]
     form = fast_form(compiled)
     if form is None:
-        return (lambda *tensors: public(*tensors, *tail)), None
+        return None
     launch, head = form
+    public = compiled[(grid, 1, 1)]
     index, stream_of = current_device(), _current_stream
 
     def at(addresses, results, words=None):
@@ -124,30 +130,7 @@ def repeat(compiled, grid: int, tail: tuple) -> tuple[Callable[..., None], Calla
         else:
             launch(grid, 1, 1, stream_of(index), *head, addresses, results, words, *tail)
 
-    def run(inputs, outs, words=None):
-        try:
-            hooked = _hooks.launch_enter_hook.calls or _hooks.launch_exit_hook.calls
-        except AttributeError:
-            hooked = True
-        if hooked:
-            public(inputs, outs, *(() if words is None else (words,)), *tail)
-            return
-        # A fast path to the same tuples: most operations have one input and one result.
-        if len(inputs) == 1:
-            addresses = (inputs[0].data_ptr(),)
-        else:
-            addresses = tuple([each.data_ptr() for each in inputs])
-        if len(outs) == 1:
-            results = (outs[0].data_ptr(),)
-        else:
-            results = tuple([each.data_ptr() for each in outs])
-        stream = stream_of(index)
-        if words is None:
-            launch(grid, 1, 1, stream, *head, addresses, results, *tail)
-        else:
-            launch(grid, 1, 1, stream, *head, addresses, results, words.data_ptr(), *tail)
-
-    return run, at
+    return at
 
 
 def fast_form(compiled):
@@ -195,8 +178,14 @@ class WordPool:
 
     def take(self, n_words: int, device: torch.device) -> Tensor:
         """Return n_words zeros on `device`, the current one, for a launch on its current stream."""
+        block, begin = self.reserve(n_words, device)
+        return block[begin : begin + n_words]
+
+    def reserve(self, n_words: int, device: torch.device) -> tuple[Tensor, int]:
+        """The same as a block and where in it the zeros begin: a slice takes longer to make than
+        some kernels to launch."""
         if device.type != "cuda" or n_words > self.SIZE // 16 or _is_capturing():
-            return torch.zeros(n_words, dtype=torch.int64, device=device)
+            return torch.zeros(n_words, dtype=torch.int64, device=device), 0
         index = device.index
         key = (index, _current_stream(index))
         with self._lock:
@@ -206,7 +195,7 @@ class WordPool:
                 self._blocks[key] = block
             begin = block[1]
             block[1] = begin + -(-n_words // self.ALIGNMENT) * self.ALIGNMENT
-            return block[0][begin : begin + n_words]
+            return block[0], begin
 
 
 words = WordPool()
@@ -231,3 +220,11 @@ class Workspace:
         if self.zeroed:
             return words.take(self.n_words, device)
         return torch.empty(self.n_words, dtype=torch.int64, device=device)
+
+    def reserve(self, device: torch.device) -> tuple[Tensor, int]:
+        """The same as an address, with the memory that must live until the kernels are launched."""
+        if self.zeroed:
+            block, begin = words.reserve(self.n_words, device)
+            return block, block.data_ptr() + 8 * begin
+        block = self.take(device)
+        return block, block.data_ptr()

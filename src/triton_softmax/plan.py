@@ -26,7 +26,7 @@ from .config.space import RowTile, SplitStrided, StridedTile, TwoPass, vector_of
 from .kernels import masked_rows, split_rows, split_strided, strided, tile, two_pass
 from .kernels import row_scalars as scalars
 from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps
-from .launch import Launch, Workspace, cuda_index, current_device, plans
+from .launch import Launch, Workspace, addresses_of, cuda_index, current_device, plans
 from .layout import (
     as_matrix,
     collapse,
@@ -151,12 +151,21 @@ class Plan:
         outs = (out,)
         for shape, dtype in self.further:
             outs += (out.new_empty(shape, dtype=dtype),)
-        if self.workspace is None:
-            self.first.run(inputs, outs)
-        else:
-            words = self.workspace.take(out.device)
+        at, workspace = self.first.at, self.workspace
+        if at is None or (workspace is not None and self.launches[-1].at is None):
+            words = () if workspace is None else (workspace.take(out.device),)
             for launch in self.launches:
-                launch.run(inputs, outs, words)
+                launch.run(inputs, outs, *words)
+            return outs if self.further else out
+        # Most operations have one input and one result: this saves two Python calls.
+        addresses = (inputs[0].data_ptr(),) if len(inputs) == 1 else addresses_of(inputs)
+        results = (out.data_ptr(),) if len(outs) == 1 else addresses_of(outs)
+        if workspace is None:
+            at(addresses, results)
+        else:
+            held, words = workspace.reserve(out.device)
+            for launch in self.launches:
+                launch.at(addresses, results, words)
         return outs if self.further else out
 
 
@@ -801,9 +810,9 @@ class LossPlan:
         if main.workspace is None:
             main.first.at(addresses, results)
         else:
-            words = main.workspace.take(x.device)
+            held, words = main.workspace.reserve(x.device)
             for launch in main.launches:
-                launch.at(addresses, results, words.data_ptr())
+                launch.at(addresses, results, words)
         return outs
 
     def _by_tensors(self, x: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:

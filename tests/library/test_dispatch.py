@@ -379,6 +379,15 @@ def test_words_are_handed_out_once_and_zeroed(fake_cuda):
     assert all(len(block) == pool.SIZE for block in fake_cuda["blocks"])
 
 
+def test_words_by_address_are_those_of_the_tensor(fake_cuda, monkeypatch):
+    monkeypatch.setattr(launch, "words", WordPool())
+    workspace, device = launch.Workspace(20, zeroed=True), FakeDevice()
+    first = workspace.take(device)
+    block, address = workspace.reserve(device)
+    assert address == first.data_ptr() + 8 * 32 and block.data_ptr() == first.data_ptr()
+    assert workspace.take(device).data_ptr() == address + 8 * 32
+
+
 def test_a_block_is_used_to_its_last_word(fake_cuda):
     pool = WordPool()
     pool.SIZE = 256

@@ -106,7 +106,8 @@ def test_hooks_see_every_launch(driver, name, monkeypatch):
         run.run(*tensors)
     finally:
         chain.remove(print)
-    assert driver.public == [((5, 1, 1), (*tensors, 7, (8, 9), How(4)))]
+    addresses = [(each.data_ptr(),) for (each,) in tensors]
+    assert driver.public == [((5, 1, 1), (*addresses, 7, (8, 9), How(4)))]
     chain.add(print)
     try:
         run.run(*tensors, torch.empty(2))
@@ -127,7 +128,7 @@ def test_an_unknown_release_is_launched_as_anybody_would(driver, monkeypatch):
     run = launch_with(driver)
     for _ in range(3):
         run.run(*tensors)
-    assert driver.public == [((5, 1, 1), (*tensors, 7, (8, 9), How(4)))] * 2 and not driver.fast
+    assert len(driver.first) == 3 and not driver.public and not driver.fast
 
 
 @pytest.mark.parametrize("name", ["run", "function", "packed_metadata"])
@@ -137,7 +138,7 @@ def test_without_a_name_of_the_compiled_kernel(driver, name):
     run = launch_with(driver)
     for _ in range(3):
         run.run(*tensors)
-    assert len(driver.public) == 2 and not driver.fast
+    assert len(driver.first) == 3 and not driver.public and not driver.fast
 
 
 def test_other_drivers_are_asked_every_time(driver):
@@ -177,10 +178,8 @@ def test_launch_without_knobs(driver, monkeypatch):
         patch.delattr(triton, "knobs")
         without = copy_of(launch)
     monkeypatch.setattr(without, "current_device", lambda: 3)
-    run, at = without.repeat(driver, 5, (7,))
-    run((torch.empty(4),), torch.empty(4))
-    at((64,), (128,))
-    assert len(driver.public) == 2 and not driver.fast
+    without.repeat(driver, 5, (7,))((64,), (128,))
+    assert len(driver.public) == 1 and not driver.fast
 
 
 def test_without_the_short_cut_calls_take_the_operators(monkeypatch):
@@ -324,3 +323,14 @@ def test_workspace_is_zeroed_only_where_zeros_are_read(monkeypatch):
     assert len(calls) == 1 and zeroed.shape == (20,) and not zeroed.any()
     words = Workspace(20, zeroed=False).take(device)
     assert len(calls) == 1 and words.shape == (20,) and words.dtype == torch.int64
+
+
+@pytest.mark.parametrize("zeroed", [False, True])
+def test_addresses_of_a_workspace_are_those_of_its_tensor(zeroed, monkeypatch):
+    """A second plan's words begin behind the first's, in the same block."""
+    monkeypatch.setattr(launch, "words", launch.WordPool())
+    workspace = Workspace(20, zeroed)
+    for _ in range(2):
+        block, address = workspace.reserve(torch.device("cpu"))
+        assert block.data_ptr() <= address <= block.data_ptr() + 8 * (len(block) - 20)
+        assert not zeroed or not block.any()
