@@ -17,15 +17,29 @@ ROOT = Path(__file__).resolve().parents[1]
 SECTION = re.compile(r'(?<!;)--8<-- "(?P<path>src/[\w/]+\.py)(?::(?P<name>[\w-]+))?"')
 
 
+OFFLINE = """
+import os, sys
+
+def end(event, arguments):
+    if event.startswith("socket.") or event == "pickle.find_class":
+        os.write(2, f"{event}{arguments}".encode())
+        os._exit(1)  # an exception could be caught
+
+sys.addaudithook(end)
+"""
+"""A `sitecustomize.py` with which a program ends once it uses a socket or unpickles an object."""
+
+
 def build(target: Path, *, root: Path = ROOT, tool: str = "mkdocs") -> subprocess.CompletedProcess:
-    """Build the site below `root` strictly into `target`; torch and triton are kept out of
-    reach."""
+    """Build the site below `root` strictly into `target`; torch, triton and the network are kept
+    out of reach."""
     blocker = target.parent / "blocked"
     blocker.mkdir(exist_ok=True)
     for name in ("torch", "triton"):
         (blocker / f"{name}.py").write_text(
             "raise ImportError('the documentation build must not need this')\n"
         )
+    (blocker / "sitecustomize.py").write_text(OFFLINE)
     environment = {
         **os.environ,
         "NO_MKDOCS_2_WARNING": "1",

@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import tomllib
 import warnings
 import zipfile
+from collections import defaultdict
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+
+from site_build import OFFLINE
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))["project"]
+WORKFLOWS = {each.name: each.read_text("utf8") for each in ROOT.glob(".github/workflows/*.yml")}
+MAY_WRITE = {
+    "propose": {"contents", "pull-requests"},
+    "deploy": {"pages", "id-token"},
+    "publish": {"id-token"},
+}
+"""What jobs may write."""
+TESTED = defaultdict(list)
+"""The versions of each package in the constraints, which the tests were last run with."""
+for _name, _version in re.findall(
+    r"^([\w-]+)==([\w.]+)", (ROOT / "constraints.txt").read_text("utf8"), re.M
+):
+    TESTED[_name].append(_version)
+LICENCES = dict(
+    re.findall(
+        r"^\| `([\w-]+)` \| (.+?) \|",
+        (ROOT / "docs/reference/dependencies.md").read_text("utf8"),
+        re.M,
+    )
+)
+CALLS = """
+import torch
+import triton_softmax as ts
+x = torch.randn(4, 9, requires_grad=True)
+ts.softmax(x, -1).square().sum().backward()
+ts.cross_entropy(x, torch.tensor([8, 1, 3, 0])).backward()
+assert x.grad.isfinite().all()
+"""
 
 
 def modules() -> list[str]:
@@ -59,11 +93,74 @@ def test_the_supported_pythons_are_the_same_everywhere():
     assert minors == list(range(min(minors), max(minors) + 1))
     assert PROJECT["requires-python"] == f">={oldest}"
     assert f"Python {oldest} to {newest}," in (ROOT / "README.md").read_text("utf8")
-    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text("utf8"))
-    assert workflow["jobs"]["cpu"]["strategy"]["matrix"]["python-version"] == [oldest, newest]
-    for path in (ROOT / ".github/workflows").glob("*.yml"):
-        for version in re.findall(r'python-version: "([\d.]+)"', path.read_text("utf8")):
-            assert int(version.split(".")[1]) in minors, f"{path.name}: Python {version}"
+    jobs = yaml.safe_load(WORKFLOWS["test.yml"])["jobs"]
+    assert jobs["cpu"]["strategy"]["matrix"]["python-version"] == [oldest, newest]
+    for name, text in WORKFLOWS.items():
+        for version in re.findall(r'python-version: "([\d.]+)"', text):
+            assert int(version.split(".")[1]) in minors, f"{name}: Python {version}"
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow_pins_its_actions_and_may_only_read(name):
+    """Each action by commit, its version beside it; few jobs may write, and what is listed here."""
+    used = re.findall(r"\buses:(.*)", WORKFLOWS[name])
+    pinned = re.compile(r" [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+    assert used and not [each for each in used if not pinned.fullmatch(each)]
+    workflow = yaml.safe_load(WORKFLOWS[name])
+    assert workflow["permissions"] == {"contents": "read"}
+    for job, content in workflow["jobs"].items():
+        rights = content.get("permissions", {})
+        assert {what for what in rights if rights[what] != "read"} == MAY_WRITE.get(job, set())
+        for step in content["steps"]:
+            if "actions/checkout@" in step.get("uses", "") and job not in MAY_WRITE:
+                assert step["with"]["persist-credentials"] is False
+
+
+def requirements() -> list[Requirement]:
+    """What the library needs, and after it what pages and tests need."""
+    lines = list(PROJECT["dependencies"])
+    for name in ("requirements-docs.txt", "requirements-test.txt"):
+        lines += re.findall(r"^\w[^#\n]*", (ROOT / name).read_text("utf8"), re.M)
+    return [*map(Requirement, lines)]
+
+
+@pytest.mark.parametrize("required", requirements(), ids=lambda each: each.name)
+def test_a_dependency_is_bounded_on_both_sides_of_what_was_tested(required):
+    assert {each.operator for each in required.specifier} == {">=", "<"}
+    assert TESTED[required.name] and all(map(required.specifier.contains, TESTED[required.name]))
+
+
+def test_the_licence_of_every_dependency_is_listed():
+    assert set(LICENCES) == {each.name for each in requirements()}
+
+
+@pytest.mark.parametrize("name", LICENCES)
+def test_a_licence_is_what_the_package_says(name):
+    package = metadata.distribution(name)
+    if package.version.partition("+")[0] not in TESTED[name]:
+        pytest.skip(f"{package.version} is not the version whose licence is listed")
+    says = package.metadata
+    if expression := says.get("License-Expression"):
+        assert LICENCES[name] == expression
+        return
+    words = [each.split(" :: ")[-1] for each in says.get_all("Classifier", []) if "License" in each]
+    files = (each.read_text() for each in package.files if each.name.startswith("LICENSE"))
+    family = (says.get("License") or [*words, *files][0]).split()[0]
+    assert LICENCES[name].partition("-")[0] == family
+
+
+@pytest.mark.parametrize("then, fails", [
+    ("", 0),
+    ("import socket; socket.create_connection(('127.0.0.1', 1))", 1),
+    ("import pathlib, pickle; pickle.loads(pickle.dumps(pathlib.Path()))", 1),
+])  # fmt: skip
+def test_the_library_uses_no_network_and_unpickles_nothing(tmp_path, then, fails):
+    (tmp_path / "sitecustomize.py").write_text(OFFLINE)
+    paths = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
+    command = [sys.executable, "-c", f"{CALLS}\n{then}"]
+    environment = {**os.environ, "PYTHONPATH": paths}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == fails, ran.stderr
 
 
 def recipe(target: str) -> list[str]:
