@@ -1,13 +1,16 @@
 """Count what a run has checked, for the page that says how the site is verified.
 
-A run of everything on a CPU in which nothing fails leaves `docs/reference/checks.json`: how many
-checks of each kind passed, and how many were skipped. `docs/reference/verified.md` quotes it.
+A run of everything on a CPU in which nothing fails leaves `docs/reference/checks.json`: when it
+was, with which versions, how many checks of each kind passed, and how many were skipped. The sums
+leave out those that need a GPU. `docs/reference/verified.md` quotes it.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,7 @@ FOLDERS = {
     "tests/site/test_corrections.py": "corrections",
     "tests/site/test_mutations.py": "mistakes",
     "tests/library/kernels/test_compile.py": "compiled",
+    "tests/library/test_matrix.py": "callers",
     "tests/library/kernels/": "kernels",
     "tests/library/": "library",
     "tests/bench/": "benchmarks",
@@ -72,5 +76,12 @@ def pytest_sessionfinish(session, exitstatus):
     worker = hasattr(session.config, "workerinput")
     if not worker and exitstatus == pytest.ExitCode.OK and is_whole(session.config):
         kinds = sorted({*passed, *skipped})
-        counts = {kind: {"passed": passed[kind], "skipped": skipped[kind]} for kind in kinds}
+        counts = {
+            "utc": f"{datetime.now(UTC):%Y-%m-%dT%H:%M}Z",
+            "torch": torch.__version__.partition("+")[0],
+            "triton": metadata.version("triton"),
+            "passed": passed.total(),
+            "skipped": skipped.total() - skipped["gpu"],
+            "kinds": {kind: {"passed": passed[kind], "skipped": skipped[kind]} for kind in kinds},
+        }
         COUNTS.write_text(json.dumps(counts, indent=1) + "\n", "utf8")

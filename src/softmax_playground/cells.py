@@ -224,7 +224,7 @@ def _names_line(cell: Cell) -> str:
     listed = ", ".join(f"<code>{name}</code>" for name in found(cell))
     if cell.given.keys() - {*cell.offered}:
         listed += " and what the kernel calls"
-    link = '<a href="../../reference/verified/#names">What they are</a>'
+    link = '<a href="../../reference/how-checks-work/#names">What they are</a>'
     return f'<p class="run-names">Not defined here, but there: {listed}. {link}</p>'
 
 

@@ -120,7 +120,7 @@ def test_every_include_of_the_pages_is_rendered_and_every_measurement_is_include
     assert not {name for name in there - named if not OFFERED.match(name)}
 
 
-NO_SPEEDS = {"machine.gpu", "rounding", "checks", "checks_passed", "mutants"}
+NO_SPEEDS = {"machine.gpu", "rounding", "checks", "gpu_tests", "mutants"}
 """What pages quote that no GPU was timed for."""
 
 

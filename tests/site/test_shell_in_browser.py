@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from browser import PHONE
+from browser import HEIGHT, PHONE
 
 pytestmark = pytest.mark.browser
 
@@ -43,11 +43,19 @@ def test_the_first_screen_has_claim_figure_install_and_doors(tab):
     view.evaluate("document.fonts.ready")
     assert view.evaluate("document.querySelector('.md-header').offsetHeight") == 56
     for what in ("h1", ".hero strong", ".install", ".copy-share", ".doors"):
-        assert view.evaluate(BOTTOM, what) <= 768, what
+        assert view.evaluate(BOTTOM, what) <= HEIGHT, what
     loaded = view.evaluate(
         "[...document.fonts].filter((font) => font.status === 'loaded').map((font) => font.family)"
     )
     assert {"Source Serif 4", "Inter", "JetBrains Mono"} <= {name.strip('"') for name in loaded}
+
+
+def test_what_is_verified_is_one_screen(tab):
+    view = tab.open("reference/verified").view
+    view.evaluate("document.fonts.ready")
+    assert view.evaluate(BOTTOM, "article > :last-child") <= HEIGHT
+    for page in ("what-checks-what", "how-checks-work"):
+        assert view.locator(f"article a[href*='{page}']").count()
 
 
 def test_two_screens_of_a_phone_have_them_too(tab):

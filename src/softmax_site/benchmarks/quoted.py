@@ -40,6 +40,7 @@ SEEDS = "docs/benchmarks/tuning-seeds.json"
 
 AS_THEY_ARE = {
     "checks": "docs/reference/checks.json",  # the last run of all tests: `tests/counting.py`
+    "gpu_tests": "docs/benchmarks/gpu-tests.json",  # the last run of those that need a GPU
     "mutants": "docs/reference/mutants.json",  # planted mistakes: `tests/mutate.py`
     "rounding": "docs/_computed/rounding.json",  # what each choice of arithmetic costs
 }
@@ -417,7 +418,6 @@ class Quoted(dict[str, Any]):
             "tuning": lambda: [beside_tuning(s, self["random"]) for s in tuning_seeds(root)],
             "targets": lambda: asked(data["rows"]),
             "loss_head_targets": lambda: asked(rows("loss_head")),
-            "checks_passed": lambda: sum(each["passed"] for each in self["checks"].values()),
             "guesses": lambda: guesses(data),
             "split_rows": lambda: beside_clusters(data),
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},

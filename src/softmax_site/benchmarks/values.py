@@ -76,7 +76,7 @@ def written(value: Any, spec: str | None) -> str:
     ('<data value="1.2345">1.23</data>', 'Liger', '<data value="0.02">2 %</data>')
     """
     if isinstance(value, str):
-        return value
+        return format(value, spec or "")
     if not isinstance(value, (int, float)) or (type(value) is float and not spec):
         raise QuoteError(f"{value!r} is no number, or needs a format as `:.2f`")
     text = format(value, spec or ("," if isinstance(value, int) else "")).replace("%", " %")
