@@ -9,7 +9,6 @@ import sys
 import tomllib
 import warnings
 import zipfile
-from collections import defaultdict
 from importlib import metadata
 from pathlib import Path
 
@@ -22,33 +21,21 @@ from site_build import OFFLINE
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))["project"]
 WORKFLOWS = {each.name: each.read_text("utf8") for each in ROOT.glob(".github/workflows/*.yml")}
-MAY_WRITE = {
-    "propose": {"contents", "pull-requests"},
-    "deploy": {"pages", "id-token"},
-    "publish": {"id-token"},
-}
+MAY_WRITE = {"propose": "contents pull-requests", "deploy": "pages id-token", "publish": "id-token"}
 """What jobs may write."""
-TESTED = defaultdict(list)
-"""The versions of each package in the constraints, which the tests were last run with."""
-for _name, _version in re.findall(
-    r"^([\w-]+)==([\w.]+)", (ROOT / "constraints.txt").read_text("utf8"), re.M
-):
-    TESTED[_name].append(_version)
-LICENCES = dict(
-    re.findall(
-        r"^\| `([\w-]+)` \| (.+?) \|",
-        (ROOT / "docs/reference/dependencies.md").read_text("utf8"),
-        re.M,
-    )
-)
-CALLS = """
-import torch
-import triton_softmax as ts
-x = torch.randn(4, 9, requires_grad=True)
-ts.softmax(x, -1).square().sum().backward()
-ts.cross_entropy(x, torch.tensor([8, 1, 3, 0])).backward()
-assert x.grad.isfinite().all()
-"""
+
+
+def stated(path: str, pattern: str) -> list:
+    """What a file says, line by line."""
+    return re.findall(pattern, (ROOT / path).read_text("utf8"), re.M)
+
+
+DEPENDENCIES = [
+    *map(Requirement, PROJECT["dependencies"]),
+    *map(Requirement, stated("requirements-docs.txt", r"^\w[^#\n]*")),
+    *map(Requirement, stated("requirements-test.txt", r"^\w[^#\n]*")),
+]
+LICENCES = dict(stated("docs/reference/dependencies.md", r"^\| `([\w-]+)` \| (.+?) \|"))
 
 
 def modules() -> list[str]:
@@ -110,43 +97,39 @@ def test_a_workflow_pins_its_actions_and_may_only_read(name):
     assert workflow["permissions"] == {"contents": "read"}
     for job, content in workflow["jobs"].items():
         rights = content.get("permissions", {})
-        assert {what for what in rights if rights[what] != "read"} == MAY_WRITE.get(job, set())
+        assert {what for what in rights if rights[what] != "read"} == {
+            *MAY_WRITE.get(job, "").split()
+        }
         for step in content["steps"]:
             if "actions/checkout@" in step.get("uses", "") and job not in MAY_WRITE:
                 assert step["with"]["persist-credentials"] is False
 
 
-def requirements() -> list[Requirement]:
-    """What the library needs, and after it what pages and tests need."""
-    lines = list(PROJECT["dependencies"])
-    for name in ("requirements-docs.txt", "requirements-test.txt"):
-        lines += re.findall(r"^\w[^#\n]*", (ROOT / name).read_text("utf8"), re.M)
-    return [*map(Requirement, lines)]
+def test_all_dependencies_are_listed():
+    assert [each.name for each in DEPENDENCIES] == [*LICENCES]
 
 
-@pytest.mark.parametrize("required", requirements(), ids=lambda each: each.name)
-def test_a_dependency_is_bounded_on_both_sides_of_what_was_tested(required):
-    assert {each.operator for each in required.specifier} == {">=", "<"}
-    assert TESTED[required.name] and all(map(required.specifier.contains, TESTED[required.name]))
-
-
-def test_the_licence_of_every_dependency_is_listed():
-    assert set(LICENCES) == {each.name for each in requirements()}
-
-
-@pytest.mark.parametrize("name", LICENCES)
-def test_a_licence_is_what_the_package_says(name):
-    package = metadata.distribution(name)
-    if package.version.partition("+")[0] not in TESTED[name]:
+@pytest.mark.parametrize("needed", DEPENDENCIES, ids=lambda each: each.name)
+def test_a_dependency_has_bounds_around_what_was_tested_and_the_licence_that_is_listed(needed):
+    tested = stated("constraints.txt", rf"^{needed.name}==([\w.]+)")
+    assert {each.operator for each in needed.specifier} == {">=", "<"}
+    assert tested and all(map(needed.specifier.contains, tested))
+    package = metadata.distribution(needed.name)
+    if package.version.partition("+")[0] not in tested:
         pytest.skip(f"{package.version} is not the version whose licence is listed")
     says = package.metadata
-    if expression := says.get("License-Expression"):
-        assert LICENCES[name] == expression
-        return
-    words = [each.split(" :: ")[-1] for each in says.get_all("Classifier", []) if "License" in each]
-    files = (each.read_text() for each in package.files if each.name.startswith("LICENSE"))
-    family = (says.get("License") or [*words, *files][0]).split()[0]
-    assert LICENCES[name].partition("-")[0] == family
+    kinds = [each.split(" :: ")[-1] for each in says.get_all("Classifier", []) if "License" in each]
+    files = [each.read_text() for each in package.files if each.name.startswith("LICENSE")]
+    family = (says.get("License") or [*kinds, *files, ""][0]).partition(" ")[0]
+    assert LICENCES[needed.name] == says.get("License-Expression", family)
+
+
+CALLS = """
+import torch, triton_softmax
+x = torch.randn(4, 9, requires_grad=True)
+loss = triton_softmax.cross_entropy(x, torch.tensor([8, 1, 3, 0]))
+(loss + triton_softmax.softmax(x, -1).square().sum()).backward()
+"""
 
 
 @pytest.mark.parametrize("then, fails", [
@@ -156,9 +139,8 @@ def test_a_licence_is_what_the_package_says(name):
 ])  # fmt: skip
 def test_the_library_uses_no_network_and_unpickles_nothing(tmp_path, then, fails):
     (tmp_path / "sitecustomize.py").write_text(OFFLINE)
-    paths = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'src'}"}
     command = [sys.executable, "-c", f"{CALLS}\n{then}"]
-    environment = {**os.environ, "PYTHONPATH": paths}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert ran.returncode == fails, ran.stderr
 
