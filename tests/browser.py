@@ -115,7 +115,7 @@ class Tab:
         assert not errors, f"{self.page}: script errors: {errors}"
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
+class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *arguments):
         pass
 
@@ -126,10 +126,10 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def served(folder):
+def served(folder, handler=Quiet):
     """The address of a folder, on a port of the system's choice."""
     server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder))
+        ("127.0.0.1", 0), functools.partial(handler, directory=str(folder))
     )
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

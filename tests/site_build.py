@@ -9,11 +9,18 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import NamedTuple
+from xml.etree.ElementTree import Element, SubElement
 
 from mkdocs.config import load_config
 from mkdocs.structure.files import get_files, set_exclusions
 
 ROOT = Path(__file__).resolve().parents[1]
+LOADING = {
+    **dict.fromkeys(("script", "img", "iframe", "source", "video", "audio", "embed"), "src"),
+    "link": "href",
+}
+"""The attribute of an element that says what it loads."""
 SECTION = re.compile(r'(?<!;)--8<-- "(?P<path>src/[\w/]+\.py)(?::(?P<name>[\w-]+))?"')
 
 
@@ -101,42 +108,77 @@ def sections(path: Path) -> dict[str, str]:
     return {name: "\n".join(lines) for name, lines in found.items()}
 
 
-class _CodeBlocks(HTMLParser):
-    """Collect (language, classes, text) of each highlighted block outside API listings."""
+class _Tree(HTMLParser):
+    """The elements of a page, below one that is not in it."""
 
     VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
 
     def __init__(self) -> None:
         super().__init__()
-        self.stack: list[tuple[str, list[str]]] = []
-        self.blocks: list[tuple[str, list[str], str]] = []
+        self.open = [Element("page")]
 
     def handle_starttag(self, tag, attrs):
-        if tag in self.VOID:
-            return
-        classes = (dict(attrs).get("class") or "").split()
-        outside = not any("doc-contents" in seen for _, seen in self.stack)
-        if tag == "div" and "highlight" in classes and outside:
-            language = next((name[9:] for name in classes if name.startswith("language-")), "")
-            self.blocks.append((language, classes, ""))
-        self.stack.append((tag, classes))
+        element = SubElement(self.open[-1], tag, {name: value or "" for name, value in attrs})
+        if tag not in self.VOID:
+            self.open.append(element)
 
     def handle_endtag(self, tag):
-        while self.stack:
-            if self.stack.pop()[0] == tag:
-                break
+        begun = [at for at, each in enumerate(self.open) if each.tag == tag]
+        del self.open[begun[-1] if begun else len(self.open) :]
 
     def handle_data(self, data):
-        open_block = any("highlight" in classes and tag == "div" for tag, classes in self.stack)
-        in_code = any(tag == "code" for tag, _ in self.stack)
-        outside = not any("doc-contents" in seen for _, seen in self.stack)
-        if open_block and in_code and outside and self.blocks:
-            language, classes, text = self.blocks[-1]
-            self.blocks[-1] = (language, classes, text + data)
+        if len(self.open[-1]):
+            self.open[-1][-1].tail = (self.open[-1][-1].tail or "") + data
+        else:
+            self.open[-1].text = (self.open[-1].text or "") + data
+
+
+def tree(html: str) -> Element:
+    """The elements of a page."""
+    parser = _Tree()
+    parser.feed(html)
+    return parser.open[0]
+
+
+def of_class(root: Element, name: str) -> list[Element]:
+    """The elements that have a class, in their order."""
+    return [each for each in root.iter() if name in each.get("class", "").split()]
 
 
 def code_blocks(html: str) -> list[tuple[str, list[str], str]]:
     """The (language, classes, text) of each highlighted block of a page, outside API listings."""
-    parser = _CodeBlocks()
-    parser.feed(html)
-    return parser.blocks
+    root, found = tree(html), []
+    listed = {block for api in of_class(root, "doc-contents") for block in api.iter()}
+    for block in of_class(root, "highlight"):
+        if block.tag == "div" and block not in listed:
+            classes = block.get("class", "").split()
+            language = next((name[9:] for name in classes if name.startswith("language-")), "")
+            text = "".join("".join(code.itertext()) for code in block.iter("code"))
+            found.append((language, classes, text))
+    return found
+
+
+class Page(NamedTuple):
+    """What a built page loads, where it leads, the anchors in it, and its description."""
+
+    loads: list[str]
+    links: list[str]
+    anchors: set[str]
+    description: str
+
+
+@functools.cache
+def read(path: Path) -> Page:
+    """Read a built page."""
+    page = Page([], [], set(), "")
+    for each in tree(path.read_text("utf8")).iter():
+        page.loads.append(each.get(LOADING.get(each.tag, ""), ""))
+        page.loads.extend(re.findall(r"url\(([^)]+)\)", each.get("style", "")))
+        page.loads.extend(re.findall(r"(?:^|,)\s*([^\s,]+)", each.get("srcset", "")))
+        page.anchors.add(each.get("id", ""))
+        if each.tag == "a":
+            page.anchors.add(each.get("name", ""))
+            page.links.append(each.get("href", ""))
+        if each.get("name") == "description":
+            page = page._replace(description=each.get("content", ""))
+    return page

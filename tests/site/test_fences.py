@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
+from collections.abc import Iterator
 from pathlib import Path
+from xml.etree.ElementTree import Element
 
 import markdown
 import pytest
@@ -15,7 +16,7 @@ from pytest_markdown_docs.plugin import (
     parse_superfences_block_info,
 )
 
-from site_build import code_blocks, html_of, pages, sections, site_config
+from site_build import code_blocks, html_of, of_class, pages, sections, site_config, tree
 from softmax_site import source
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,43 +135,23 @@ def test_included_code_equals_the_source(site):
 # --- pieces of files, `[[code …]]` ---------------------------------------------------------------
 
 
-class Listed(HTMLParser):
-    """The lines of the pieces that a page shows: (file, number) and text, in order."""
+def code_of(line: Element) -> str:
+    """The text of a line but for its number and its links to equations."""
+    parts = [line.text or ""]
+    for each in line:
+        if not {"num", "chips"} & {*each.get("class", "").split()}:
+            parts.append(code_of(each))
+        parts.append(each.tail or "")
+    return "".join(parts)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[tuple[str, int, str]] = []
-        self.skipped = self.depth = 0
-        self.inside = False
 
-    def handle_starttag(self, tag, attrs):
-        values = dict(attrs)
-        classes = (values.get("class") or "").split()
-        if tag == "span" and "line" in classes:
-            self.inside, self.depth, self.text, self.where = True, 0, "", None
-        elif self.inside and tag in ("span", "a"):
-            self.depth += 1
-            if "num" in classes:
-                path, _, line = (values["href"] or "").partition("#L")
-                path = path.partition("source/src")[2].removesuffix(".html")
-                self.where = "src" + path, int(line)
-            if {"num", "chips"} & set(classes):
-                self.skipped = self.skipped or self.depth
-
-    def handle_endtag(self, tag):
-        if not self.inside or tag not in ("span", "a"):
-            return
-        if self.depth == 0:
-            self.inside = False
-            assert self.where is not None
-            self.lines.append((*self.where, self.text.rstrip()))
-        if self.skipped == self.depth:
-            self.skipped = 0
-        self.depth -= 1
-
-    def handle_data(self, data):
-        if self.inside and not self.skipped:
-            self.text += data
+def listed(html: str) -> Iterator[tuple[str, int, str]]:
+    """The lines of the pieces that a page shows: file, number and text, in order."""
+    for line in of_class(tree(html), "line"):
+        if line.tag == "span":
+            path, _, number = of_class(line, "num")[0].get("href", "").partition("#L")
+            path = path.partition("source/src")[2].removesuffix(".html")
+            yield "src" + path, int(number), code_of(line).rstrip()
 
 
 def pieces(page: Path) -> list[re.Match]:
@@ -185,10 +166,8 @@ def test_pieces_equal_the_source(site):
         directives = pieces(page)
         if not directives:
             continue
-        shown = Listed()
-        shown.feed((site / html_of(page)).read_text("utf8"))
         lines = {}
-        for path, number, text in shown.lines:
+        for path, number, text in listed((site / html_of(page)).read_text("utf8")):
             lines[path, number] = text
             line = (ROOT / path).read_text("utf8").splitlines()[number - 1]
             assert text.strip() == line.strip() or text.strip() == line.partition(";")[0].strip()

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 
 from browser import CLOSE_FOLDS, DESKTOP, OPEN_FOLDS, PHONE, url_of
-from site_build import ROOT, site_config
+from site_build import ROOT, Page, site_config
+from site_build import read as read_page
 from softmax_site.equations import reading_order, without_fences
 
 HEAVIEST = 710_000
@@ -74,38 +74,18 @@ CUT = """(what) => [...document.querySelectorAll(`.md-content :is(${what})`)].fi
 }).map((each) => `${each.scrollWidth} px: ${each.innerText.trim().slice(0, 60)}`)"""
 
 
-class _Links(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.hrefs: list[str] = []
-        self.ids: set[str] = set()
-        self.description = ""
-
-    def handle_starttag(self, tag, attrs):
-        values = dict(attrs)
-        self.ids |= {values[name] for name in ("id", "name") if values.get(name)}
-        if tag == "a" and values.get("href"):
-            self.hrefs.append(values["href"])
-        if tag == "meta" and values.get("name") == "description":
-            self.description = values.get("content") or ""
-
-
 @pytest.fixture(scope="module")
-def read(site) -> dict[str, _Links]:
-    """Links, anchors and description of each page of the site, by its address."""
-    found = {}
-    for path in site.rglob("*.html"):
-        parser = _Links()
-        parser.feed(path.read_text("utf8"))
-        found[path.relative_to(site).as_posix().removesuffix("index.html")] = parser
-    return found
+def read(site) -> dict[str, Page]:
+    """Each page of the site, by its address."""
+    pages = {path.relative_to(site).as_posix(): path for path in site.rglob("*.html")}
+    return {name.removesuffix("index.html"): read_page(path) for name, path in pages.items()}
 
 
-def broken(read: dict[str, _Links], files: set[str]) -> list[str]:
+def broken(read: dict[str, Page], files: set[str]) -> list[str]:
     """The links of the pages that lead nowhere; `files` are the others that there are."""
     wrong = []
-    for page, links in read.items():
-        for href in links.hrefs:
+    for page, each in read.items():
+        for href in each.links:
             url = urlsplit(urljoin(f"http://site/{page}", href))
             if url.netloc != "site" or url.scheme not in ("http", "https"):
                 continue
@@ -113,7 +93,7 @@ def broken(read: dict[str, _Links], files: set[str]) -> list[str]:
             path = path.removesuffix("index.html")
             if path not in read and path not in files:
                 wrong.append(f"{page}: {href}")
-            elif anchor and path in read and anchor not in read[path].ids | {"__skip"}:
+            elif anchor and path in read and anchor not in read[path].anchors | {"__skip"}:
                 wrong.append(f"{page}: {href} has no such anchor")
     return wrong
 
@@ -125,9 +105,8 @@ def test_every_link_leads_somewhere(site, read):
 
 
 def test_a_broken_link_is_noticed():
-    one, other = _Links(), _Links()
-    one.hrefs = ["../b/", "../b/#there", "https://elsewhere/", "../c/", "../b/#gone", "../d.csv"]
-    other.ids = {"there"}
+    links = ["../b/", "../b/#there", "https://elsewhere/", "../c/", "../b/#gone", "../d.csv"]
+    one, other = Page([], links, set(), ""), Page([], [], {"there"}, "")
     wrong = broken({"a/": one, "b/": other}, {"d.csv"})
     assert wrong == ["a/: ../c/", "a/: ../b/#gone has no such anchor"]
 
@@ -143,10 +122,10 @@ def test_every_page_has_a_description_of_its_own(read):
     """A sentence of a length that a search engine shows."""
     seen: dict[str, str] = {}
     moved = [f"{old}/" for old in site_config().extra["moved"]]
-    for page, links in sorted(read.items()):
+    for page, each in sorted(read.items()):
         if page in ("404.html", *moved) or page.startswith("source/"):
             continue
-        text = links.description
+        text = each.description
         short = not 40 <= len(text) <= 220
         assert not short, f"{page}: {len(text)} characters: {text!r}"
         assert text not in seen, f"{page}: the description of {seen[text]}"

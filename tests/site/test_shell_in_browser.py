@@ -3,15 +3,11 @@ the page for lost readers."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import http.server
 import re
-import threading
 
 import pytest
 
-from browser import HEIGHT, PHONE
+from browser import HEIGHT, PHONE, Quiet, served
 
 pytestmark = pytest.mark.browser
 
@@ -127,7 +123,7 @@ def test_a_drawing_has_no_button(tab):
         assert not button.is_visible()
 
 
-class _BelowAFolder(http.server.SimpleHTTPRequestHandler):
+class BelowAFolder(Quiet):
     """The site below /some/where/; for what it has not, its page for lost readers."""
 
     def translate_path(self, path):
@@ -145,26 +141,10 @@ class _BelowAFolder(http.server.SimpleHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(content)
 
-    def log_message(self, *arguments):
-        pass
-
-
-@contextlib.contextmanager
-def below_a_folder(site):
-    """The address of a server on which the site lies below a folder."""
-    handler = functools.partial(_BelowAFolder, directory=str(site))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
 
 def test_a_lost_reader_finds_the_way_from_any_address(chromium, site):
     """Style, links and search work where the site lies below a folder that nothing names."""
-    with below_a_folder(site) as address, chromium.new_context() as context:
+    with served(site, BelowAFolder) as address, chromium.new_context() as context:
         view = context.new_page()
         errors = []
         view.on("pageerror", lambda error: errors.append(str(error)))

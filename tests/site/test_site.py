@@ -6,51 +6,14 @@ import ast
 import functools
 import html
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from site_build import html_of
+from site_build import html_of, read
 from softmax_site import equations, markdown, modules
 
 ROOT = Path(__file__).resolve().parents[2]
-LOADING = {
-    "script": "src",
-    "link": "href",
-    "img": "src",
-    "iframe": "src",
-    "source": "src",
-    "video": "src",
-    "audio": "src",
-    "embed": "src",
-}
-
-
-class _Loads(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.urls: list[str] = []
-        self.ids: set[str] = set()
-
-    def handle_starttag(self, tag, attrs):
-        values = dict(attrs)
-        if values.get("id"):
-            self.ids.add(values["id"])
-        if tag in LOADING and values.get(LOADING[tag]):
-            self.urls.append(values[LOADING[tag]])
-        self.urls += re.findall(r"url\(([^)]+)\)", values.get("style") or "")
-        self.urls += [
-            part.split()[0] for part in (values.get("srcset") or "").split(",") if part.strip()
-        ]
-
-
-@functools.cache
-def read(path: Path) -> _Loads:
-    """What a built page loads, and the names in it."""
-    parser = _Loads()
-    parser.feed(path.read_text("utf8"))
-    return parser
 
 
 def test_the_site_builds_strictly_without_torch_triton_and_network(site):
@@ -72,7 +35,7 @@ def test_what_is_rendered_is_on_the_pages(site):
 
 def test_nothing_is_loaded_from_outside(site):
     for page in site.rglob("*.html"):
-        outside = [url for url in read(page).urls if re.match(r"(?:\w+:)?//", url)]
+        outside = [url for url in read(page).loads if re.match(r"(?:\w+:)?//", url)]
         assert not outside, f"{page.relative_to(site)} loads {outside}"
     for style in site.rglob("*.css"):
         text = style.read_text("utf8")
@@ -100,9 +63,9 @@ def test_every_comment_that_names_an_equation_is_in_the_index():
 
 def test_every_equation_is_on_its_page_and_in_the_index(site):
     registry = equations.load(ROOT)
-    index = read(site / "reference/equations/index.html").ids
+    index = read(site / "reference/equations/index.html").anchors
     for equation in registry.equations.values():
-        assert equation.anchor in read(site / html_of(equation.page)).ids
+        assert equation.anchor in read(site / html_of(equation.page)).anchors
         assert f"index-{equation.label}" in index
 
 
@@ -149,7 +112,7 @@ def test_every_public_name_is_on_the_page_of_the_api():
 
 
 def test_every_module_is_among_the_internals(site):
-    anchors = read(site / "reference/internals/index.html").ids
+    anchors = read(site / "reference/internals/index.html").anchors
     names = {*modules.load(ROOT)}
     assert len(names) == len(list((ROOT / "src").rglob("*.py"))) and names <= anchors
 
