@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import re
-import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from subprocess import CompletedProcess, run
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement
 
@@ -37,7 +37,15 @@ sys.addaudithook(end)
 """A `sitecustomize.py` with which a program ends once it uses a socket or unpickles an object."""
 
 
-def build(target: Path, *, root: Path = ROOT, tool: str = "mkdocs") -> subprocess.CompletedProcess:
+def python(*arguments: object, cwd: Path = ROOT, **environment: str | None) -> CompletedProcess:
+    """Run Python as a process of its own; variables of the environment that are None it lacks."""
+    variables = {**os.environ, **environment}
+    variables = {name: value for name, value in variables.items() if value is not None}
+    command = [sys.executable, *map(str, arguments)]
+    return run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=300)
+
+
+def build(target: Path, *, root: Path = ROOT, tool: str = "mkdocs") -> CompletedProcess:
     """Build the site below `root` strictly into `target`; torch, triton and the network are kept
     out of reach."""
     blocker = target.parent / "blocked"
@@ -47,16 +55,8 @@ def build(target: Path, *, root: Path = ROOT, tool: str = "mkdocs") -> subproces
             "raise ImportError('the documentation build must not need this')\n"
         )
     (blocker / "sitecustomize.py").write_text(OFFLINE)
-    environment = {
-        **os.environ,
-        "NO_MKDOCS_2_WARNING": "1",
-        "PYTHONPATH": str(blocker),
-    }
-    command = [sys.executable, "-m", tool, "build", "--strict"]
-    command += ["-f", str(root / "mkdocs.yml"), "-d", str(target)]
-    return subprocess.run(
-        command, cwd=root, env=environment, capture_output=True, text=True, timeout=300
-    )
+    command = ("-m", tool, "build", "--strict", "-f", root / "mkdocs.yml", "-d", target)
+    return python(*command, cwd=root, NO_MKDOCS_2_WARNING="1", PYTHONPATH=str(blocker))
 
 
 def site_config():

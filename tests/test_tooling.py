@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import tomllib
 import warnings
 import zipfile
@@ -16,7 +14,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from site_build import OFFLINE
+from site_build import OFFLINE, python
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))["project"]
@@ -139,9 +137,7 @@ loss = triton_softmax.cross_entropy(x, torch.tensor([8, 1, 3, 0]))
 ])  # fmt: skip
 def test_the_library_uses_no_network_and_unpickles_nothing(tmp_path, then, fails):
     (tmp_path / "sitecustomize.py").write_text(OFFLINE)
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'src'}"}
-    command = [sys.executable, "-c", f"{CALLS}\n{then}"]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    ran = python("-c", f"{CALLS}\n{then}", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT / 'src'}")
     assert ran.returncode == fails, ran.stderr
 
 
@@ -174,12 +170,6 @@ def test_a_newcomer_is_told_of_every_package_and_command():
     assert commands == set(re.findall(r"^\| `make (\w+)` \|", text, re.M))
 
 
-def check_release(folder: Path, tag: str) -> subprocess.CompletedProcess:
-    """The check that the release workflow runs on what it built."""
-    command = [sys.executable, ".github/check_release.py", folder, tag]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-
-
 @pytest.mark.parametrize("changed, says", [
     ({}, ""),
     ({"softmax_bench/runner.py": ""}, "holds softmax_bench/runner.py"),
@@ -195,6 +185,7 @@ def test_a_release_is_the_library_alone(tmp_path, changed, says):
             if text is not None:
                 wheel.writestr(name, text)
     (tmp_path / "triton_softmax-1.2.tar.gz").touch()
-    checked = check_release(tmp_path, "v1.2")
+    check = ROOT / ".github/check_release.py"  # what the release workflow runs
+    checked = python(check, tmp_path, "v1.2")
     assert (checked.returncode, says in checked.stderr) == ((1, True) if says else (0, True))
-    assert check_release(tmp_path, "v1.3").stderr.startswith("v1.3 needs")
+    assert python(check, tmp_path, "v1.3").stderr.startswith("v1.3 needs")

@@ -7,10 +7,7 @@ mistake, so that each has its own, without the pages that take long.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mutate import copy_to
-from site_build import build
+from site_build import build, python
 
 
 def replace(path: str, pattern: str, replacement: str) -> Callable[[Path], None]:
@@ -137,14 +134,8 @@ def red_run(tmp_path_factory) -> str:
         mistake.plant(root)
     files = sorted({mistake.tests for mistake in NOTICED_BY_TESTS.values()})
     keywords = " or ".join(f"({mistake.keyword})" for mistake in NOTICED_BY_TESTS.values())
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files, "-k", keywords],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root / "src")},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *files, "-k", keywords)
+    result = python(*command, cwd=root, PYTHONPATH=str(root / "src"))
     assert result.returncode == 1, result.stdout + result.stderr
     return result.stdout + result.stderr
 

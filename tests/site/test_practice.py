@@ -4,16 +4,13 @@ the page, and messages say what differs and where."""
 from __future__ import annotations
 
 import difflib
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
 from exercises.__main__ import checked, main
 from kernel_cases import INTERPRETED
-from site_build import ROOT
+from site_build import ROOT, python
 from softmax_playground import small_triton
 from softmax_playground.checker import judge, with_small_triton
 from softmax_playground.checker.exercise_checks import EXERCISES
@@ -207,14 +204,6 @@ def test_the_command_lists_checks_and_answers_by_its_exit(capsys):
 
 def test_it_runs_from_a_clone():
     """As the pages say, by another process, which sets up the interpreter itself."""
-    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
-    environment.pop("PYTHONPATH", None)
-    result = subprocess.run(
-        [sys.executable, "-m", "exercises", "zero_start"],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    result = python("-m", "exercises", "zero_start", TRITON_INTERPRET=None, PYTHONPATH=None)
     assert result.returncode == 1 and not result.stderr
     assert result.stdout.startswith("✗ zero_start: y[0][0] is nan and should be 0.731059.")

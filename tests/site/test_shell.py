@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from site_build import ROOT
+from site_build import ROOT, python
 from softmax_site.benchmarks import data as measured
 from softmax_site.benchmarks import quoted
 from softmax_site.figures import front, share
@@ -69,15 +66,9 @@ def published(tmp_path_factory) -> Path:
         "nav": [{"Home": "index.md"}, {"Part": [{"Other": "other.md"}]}],
     }
     (folder / "mkdocs.yml").write_text(yaml.safe_dump(settings))
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "src"),
-        "SITE_URL": ADDRESS,
-        "REPO_URL": "https://example.org/source",
-        "NO_MKDOCS_2_WARNING": "1",
-    }
-    command = [sys.executable, "-m", "mkdocs", "build", "-q", "-d", str(folder / "site")]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    named = {"SITE_URL": ADDRESS, "REPO_URL": "https://example.org/source"}
+    quiet = {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
+    done = python(*"-m mkdocs build -q -d site".split(), cwd=folder, **named, **quiet)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "site"
 
