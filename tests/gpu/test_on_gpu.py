@@ -1,9 +1,12 @@
 """What only a GPU can show: every regime against float64, launches by the thousand and by every
-form, hooks, streams, threads, graphs, a busy device."""
+form, hooks, streams, threads, graphs, exceptions, a busy device, other processes."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -540,6 +543,63 @@ def test_split_kernels_on_a_busy_device(shape, dim, dtype):
     torch.cuda.synchronize()
     assert b is not None
     assert wrong.item() == 0 and _relative_error(first, want) < _tolerance(dtype)
+
+
+OTHER = """
+import sys, torch, triton_softmax
+x = torch.randn(8, 1 << 20, device="cuda")
+a = torch.randn(16384, 16384, device="cuda", dtype=torch.bfloat16)
+print("ready", flush=True)
+while True:
+    for _ in range(100):
+        y = triton_softmax.softmax(x, -1)
+    a @ a
+    torch.cuda.synchronize()
+"""
+
+
+def test_another_process_fills_the_device_and_is_killed():
+    """It launches kernels that wait, and multiplies matrices on all multiprocessors; it dies in the
+    middle of both. Neither changes a bit here."""
+    x = torch.randn(40, 1 << 19, device="cuda")
+    first = triton_softmax.softmax(x, -1)
+    assert _relative_error(first, torch.softmax(x.double(), -1)) < 2e-6
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for _ in range(2):
+        with subprocess.Popen(
+            [sys.executable, "-c", OTHER], env=environment, stdout=subprocess.PIPE, text=True
+        ) as other:
+            assert other.stdout is not None and other.stdout.readline() == "ready\n"
+            wrong = torch.zeros((), device="cuda", dtype=torch.int64)
+            for step in range(300):
+                if step == 200:
+                    other.kill()
+                wrong += (triton_softmax.softmax(x, -1) != first).any()
+            assert wrong.item() == 0 and other.wait() == -9
+
+
+@pytest.mark.parametrize("shape, dim", [((4, 65536), 1), ((4096, 200), 0)], ids=str)
+def test_an_exception_in_the_middle_leaves_nothing_behind(shape, dim):
+    """A hook that raises before a launch, and a result that does not fit: the next call is right,
+    bit for bit, with words that nobody has used."""
+    x = torch.randn(shape, device="cuda")
+    first = triton_softmax.softmax(x, dim)
+    triton_softmax.softmax(x, dim)
+
+    def refuse(_):
+        raise KeyError("in the middle")
+
+    for _ in range(20):
+        triton.knobs.runtime.launch_enter_hook.add(refuse)
+        try:
+            with pytest.raises(KeyError, match="in the middle"):
+                triton_softmax.softmax(x, dim)
+        finally:
+            triton.knobs.runtime.launch_enter_hook.remove(refuse)
+        assert torch.equal(triton_softmax.softmax(x, dim), first)
+    with pytest.raises(torch.OutOfMemoryError):
+        triton_softmax.softmax(x[:1, :1].expand(1 << 21, 1 << 18), -1)
+    assert torch.equal(triton_softmax.softmax(x, dim), first)
 
 
 def test_more_than_two_to_the_31_elements():

@@ -3,6 +3,10 @@
 PyTorch's operators answer beside ours. Either both answer, alike in value, dtype, shape, device and
 need of a gradient; or both refuse. Where the two differ on purpose `OTHERWISE` says why. An error
 is one of PyTorch's kinds, in words, and never comes from the inside.
+
+On a GPU the same forms lie there, or beside it: a tensor that was left on the CPU is one more. Then
+PyTorch answers on the CPU, where a class out of range is an error and not the end of the process,
+and each function must still work after all the calls that it refused.
 """
 
 from __future__ import annotations
@@ -21,18 +25,21 @@ from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.checkpoint import checkpoint
 
 import triton_softmax as ours
-from kernel_cases import quiet
+from kernel_cases import DEVICE, quiet
 
 pytestmark = [quiet, pytest.mark.filterwarnings("ignore")]
 
 
+ON_GPU = DEVICE == "cuda"
+
+
 def drawn(*shape: int, seed: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
 X, HIDDEN, LAYER = drawn(4, 9, seed=0), drawn(4, 6, seed=7), drawn(9, 6, seed=6)
-CLASSES = torch.tensor([8, 1, 3, 0])
-KEPT = (drawn(4, 9, seed=3) > -0.5) | (torch.arange(9) == 0)
+CLASSES = torch.tensor([8, 1, 3, 0], device=DEVICE)
+KEPT = (drawn(4, 9, seed=3) > -0.5) | (torch.arange(9, device=DEVICE) == 0)
 WEIGHT, ROWS = drawn(9, seed=1).abs() + 0.5, drawn(4, 1, seed=4).abs() + 0.5
 BIAS, SHARES = drawn(9, seed=2), torch.softmax(drawn(4, 9, seed=5), 1)
 
@@ -182,6 +189,9 @@ FORMS: dict[str, Callable[[Tensor], Any]] = {
     "number": lambda t: 0.5,
 }
 
+if ON_GPU:
+    FORMS["left behind"] = Tensor.cpu
+
 OTHERWISE = {
     # Ours refuses.
     r"(softmax|log_softmax|logsumexp|where|scale)\.(input|where):(mkldnn|nested|jagged)": "dense",
@@ -227,6 +237,14 @@ def outcome(function: Callable[..., Any], tensors: dict[str, Any]) -> Any:
         return error
 
 
+def beside(composed: Callable[..., Any], tensors: dict[str, Any], form: str) -> Any:
+    """What PyTorch answers."""
+    if form == "left behind" and len(tensors) > 1:
+        return RuntimeError("tensors on two devices")
+    moved = {n: t.cpu() if isinstance(t, Tensor) and t.is_cuda else t for n, t in tensors.items()}
+    return outcome(composed, moved)
+
+
 def compare(case: str, got: Any, want: Any) -> str | None:
     """Return what is wrong, or None."""
     if isinstance(got, Exception):
@@ -263,7 +281,9 @@ def test_every_form_of_every_tensor(name):
             changed = {**tensors, argument: FORMS[form](tensors[argument])}
         except (RuntimeError, TypeError):
             continue  # there is no such tensor
-        found = compare(case, outcome(function, changed), outcome(composed, changed))
+        got = outcome(function, changed)
+        got = got.cpu() if isinstance(got, Tensor) and got.is_cuda else got
+        found = compare(case, got, beside(composed, changed, form))
         inside = found is not None and not re.match(
             rf"{re.escape(case)}( refuses| answers|: torch\.|: <class)", found
         )
@@ -271,6 +291,8 @@ def test_every_form_of_every_tensor(name):
         if found is not None and (inside or not on_purpose):
             wrong.append(found.splitlines()[0][:200])
     assert not wrong, "\n".join(wrong)
+    found = compare(name, function(**tensors), composed(**tensors))
+    assert found is None, f"after all this, {found}"
 
 
 # --- contexts -------------------------------------------------------------------------------------
@@ -280,7 +302,7 @@ def gradients(y: Tensor, tensors: dict[str, Tensor]) -> Tensor:
     leaves = [t for t in tensors.values() if t.requires_grad]
     if not y.requires_grad:
         return y
-    dy = torch.arange(1.0, y.numel() + 1).view(y.shape)
+    dy = torch.arange(1.0, y.numel() + 1, device=y.device).view(y.shape)
     found = torch.autograd.grad(y, leaves, dy.to(y.dtype))
     return torch.cat([each.flatten() for each in found])
 
@@ -410,7 +432,7 @@ def transformed(transform):
 
 def tangent(f, t):
     f, x = of_input(f, t)
-    return torch.func.jvp(f, (x,), (torch.arange(x.numel()).view(x.shape).to(x.dtype),))[1]
+    return torch.func.jvp(f, (x,), (torch.arange(x.numel()).view(x.shape).to(x),))[1]
 
 
 def mapped(f, t):
@@ -437,7 +459,7 @@ CONTEXTS: dict[str, Callable[..., Tensor]] = {
     "inference": lambda f, t: within(torch.inference_mode)(
         f, {name: each.detach() for name, each in t.items()}
     ),
-    "autocast": within(lambda: torch.autocast("cpu", torch.bfloat16)),
+    "autocast": within(lambda: torch.autocast(DEVICE, torch.bfloat16)),
     "anomaly": within(lambda: torch.autograd.detect_anomaly(check_nan=True)),
     "saved elsewhere": within(torch.autograd.graph.save_on_cpu),
     "a default device": within(lambda: torch.device("meta")),
