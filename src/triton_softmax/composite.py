@@ -46,34 +46,35 @@ def maximum(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
 
 def exponentials(x: Tensor, m: Tensor) -> Tensor:
     """Return exp(x − m), and 0 where both are −inf."""
-    return (x - torch.where(m == -torch.inf, 0.0, m)).exp()
+    return (x - m.masked_fill(m == -torch.inf, 0.0)).exp()
 
 
 def weighted(e: Tensor, distance: Tensor) -> Tensor:
     """Return e · distance, and 0 where e is 0, whatever the distance."""
-    return e * torch.where(e == 0.0, 0.0, distance)
+    return e * distance.masked_fill(e == 0.0, 0.0)
 
 
-TERMS_OF: dict[Operation, Callable[..., tuple[Tensor, ...]]] = {
-    SOFTMAX: lambda e, t, x: (e,),
-    LOGSUMEXP: lambda e, t, x: (e,),
-    CROSS_ENTROPY_SMOOTHED: lambda e, t, x: (e, x),
-    ENTROPY: lambda e, t, x: (e, weighted(e, t)),
-    DISTRIBUTION: lambda e, t, x, q: (e, q, q * t),
-    SOFTMAX_VJP: lambda y, dy: (y * dy,),
-    LOG_SOFTMAX_VJP: lambda y, dy: (dy,),
+TERMS_OF: dict[str, Callable[..., tuple[Tensor, ...]]] = {
+    SOFTMAX.name: lambda e, t, x: (e,),
+    LOGSUMEXP.name: lambda e, t, x: (e,),
+    CROSS_ENTROPY_SMOOTHED.name: lambda e, t, x: (e, x),
+    ENTROPY.name: lambda e, t, x: (e, weighted(e, t)),
+    DISTRIBUTION.name: lambda e, t, x, q: (e, q, q * t),
+    SOFTMAX_VJP.name: lambda y, dy: (y * dy,),
+    LOG_SOFTMAX_VJP.name: lambda y, dy: (dy,),
 }
-"""The terms that an operation sums, from its inputs; if it subtracts a maximum m, from e = exp(t)
-and t = x − m as well."""
+"""The terms that an operation sums, by its name, from its inputs; if it subtracts a maximum m, from
+e = exp(t) and t = x − m as well. `torch.compile` cannot look up an operation: it would hash the
+jitted functions that are its parts."""
 
-RESCALE_OF: dict[Operation, Callable[..., tuple[Tensor, ...]]] = {
-    SOFTMAX: lambda e, t, d: (d * e,),
-    LOGSUMEXP: lambda e, t, d: (d * e,),
-    CROSS_ENTROPY_SMOOTHED: lambda e, t, d, total: (d * e, total),
+RESCALE_OF: dict[str, Callable[..., tuple[Tensor, ...]]] = {
+    SOFTMAX.name: lambda e, t, d: (d * e,),
+    LOGSUMEXP.name: lambda e, t, d: (d * e,),
+    CROSS_ENTROPY_SMOOTHED.name: lambda e, t, d, total: (d * e, total),
     # eq: entropy-merge
-    ENTROPY: lambda e, t, d, a: (d * e, a * e + weighted(d * e, t)),
+    ENTROPY.name: lambda e, t, d, a: (d * e, a * e + weighted(d * e, t)),
     # eq: distribution-merge
-    DISTRIBUTION: lambda e, t, d, w, a: (d * e, w, a + w * t),
+    DISTRIBUTION.name: lambda e, t, d, w, a: (d * e, w, a + w * t),
 }
 """Rescales the sums of part of a row to a larger maximum: t = old m − new m, and e = exp(t)."""
 
@@ -81,12 +82,12 @@ RESCALE_OF: dict[Operation, Callable[..., tuple[Tensor, ...]]] = {
 def summary(op: Operation, inputs: tuple[Tensor, ...], dim: int) -> tuple[Tensor, ...]:
     """Return the summary of each row: its maximum, if the operation has one, and its sums."""
     if not op.shifted:
-        return tuple([each.sum(dim) for each in TERMS_OF[op](*inputs)])
+        return tuple([each.sum(dim) for each in TERMS_OF[op.name](*inputs)])
     x = inputs[0]
     m = maximum(x, dim, keepdim=True)
     shift = m.clamp(max=torch.finfo(m.dtype).max) if op is LOGSUMEXP else m
-    t = x - torch.where(m == -torch.inf, 0.0, shift)
-    terms = TERMS_OF[op](t.exp(), t, *inputs)
+    t = x - shift.masked_fill(m == -torch.inf, 0.0)
+    terms = TERMS_OF[op.name](t.exp(), t, *inputs)
     return m.squeeze(dim), *[each.sum(dim) for each in terms]
 
 
@@ -95,8 +96,8 @@ def merged(op: Operation, m_parts: Tensor, *parts: Tensor) -> tuple[Tensor, ...]
     dimension."""
     m = m_parts.amax(0)
     shift = m.clamp(max=torch.finfo(m.dtype).max) if op is LOGSUMEXP else m
-    t = torch.where((m_parts == -torch.inf) | (m_parts == m), 0.0, m_parts - shift)
-    return m, *[each.sum(0) for each in RESCALE_OF[op](t.exp(), t, *parts)]
+    t = (m_parts - shift).masked_fill((m_parts == -torch.inf) | (m_parts == m), 0.0)
+    return m, *[each.sum(0) for each in RESCALE_OF[op.name](t.exp(), t, *parts)]
 
 
 def logsumexp(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
@@ -110,7 +111,7 @@ def logsumexp(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     x = upcast(x)
     m = x.detach().amax(dim, keepdim=True)
     # If the maximum is +inf, finite elements have exponential 0.
-    shift = torch.where(m == -torch.inf, 0.0, m.clamp(max=torch.finfo(m.dtype).max))
+    shift = m.clamp(max=torch.finfo(m.dtype).max).masked_fill(m == -torch.inf, 0.0)
     lse = shift + (x - shift).exp().sum(dim, keepdim=True).log()
     return (lse.squeeze(dim) if x.dim() else lse).to(dtype)
 
@@ -181,24 +182,24 @@ def modified_softmax(
     z = modified_elements(x.to(dtype), modifiers)
     kept = kept_places(x, modifiers)
     if kept is not None:
-        z = torch.where(kept, z, -math.inf)
+        z = z.masked_fill(~kept, -math.inf)
     dead = (z == -math.inf).all(dim, keepdim=True)
     if modifiers.safe:
-        z = torch.where(dead, 0.0, z)  # any finite value: replaced below
+        z = z.masked_fill(dead, 0.0)  # any finite value: replaced below
     if modifiers.sink is None:
         y = function(z, dim)
     else:
         sink = modifiers.sink.to(z.dtype)
-        sink = torch.where(sink == math.inf, torch.finfo(z.dtype).max, sink)
+        sink = sink.masked_fill(sink == math.inf, torch.finfo(z.dtype).max)
         dead = dead & (sink == -math.inf)
         shape = [1 if i == dim else size for i, size in enumerate(z.shape)]
         y = function(torch.cat([z, sink.expand(shape)], dim), dim).narrow(dim, 0, z.shape[dim])
-        y = torch.where((modifiers.sink == math.inf) & (y == y), empty, y)
+        y = y.masked_fill((modifiers.sink == math.inf) & (y == y), empty)
     if modifiers.safe:
-        y = torch.where(dead, empty, y)
+        y = y.masked_fill(dead, empty)
     if kept is not None:
-        blank = empty if modifiers.safe else torch.where(dead, math.nan, empty).to(y.dtype)
-        y = torch.where(kept, y, blank)
+        y = y.masked_fill(~kept, empty)
+        y = y if modifiers.safe else y.masked_fill(dead & ~kept, math.nan)
     return y.to(dtype).contiguous()
 
 
@@ -214,7 +215,7 @@ def modified_softmax_backward(
         there = y != empty
         kept = there if kept is None else kept & there
     if kept is not None:
-        dy, y = torch.where(kept, dy, 0.0), torch.where(kept, y, empty)
+        dy, y = dy.masked_fill(~kept, 0.0), y.masked_fill(~kept, empty)
     total = (dy if log else dy * y).sum(dim, keepdim=True)
     dz = (log_softmax_vjp if log else softmax_vjp)(y, dy, total)
     du, of_scale = dz, None
@@ -222,9 +223,9 @@ def modified_softmax_backward(
         assert x is not None
         u = modified_elements(x, Modifiers(modifiers.scale))
         slope = 1.0 - torch.tanh(u / modifiers.softcap) ** 2
-        du = torch.where(dz == 0.0, 0.0, dz * slope)
+        du = (dz * slope).masked_fill(dz == 0.0, 0.0)
     if x is not None:
-        product = torch.where(du == 0.0, 0.0, du * upcast(x))
+        product = (du * upcast(x)).masked_fill(du == 0.0, 0.0)
         of_scale = product.sum(dim, keepdim=True)
     scale = modifiers.scale
     return du * (scale.to(du.dtype) if isinstance(scale, Tensor) else scale), dz, of_scale, total
@@ -325,7 +326,7 @@ def row_losses(
         q: the distribution, in the shape of x.
     """
     target = scalars.target
-    x = torch.where((target != -1).unsqueeze(dim), upcast(x), 0.0)
+    x = upcast(x).masked_fill((target == -1).unsqueeze(dim), 0.0)
     if q is None:
         op = SOFTMAX if scalars.everywhere is None else CROSS_ENTROPY_SMOOTHED
         m, *sums = summary(op, (x,), dim)
@@ -353,12 +354,12 @@ def losses_of_sums(
     b, c = (r, r) if b is None or c is None else (b, c)
     losses = b * ((m - at_target) + log_d)
     if len(more) == 2:
-        losses = torch.where(target >= 0, losses, 0.0) + c * (more[0] * log_d - more[1])
+        losses = losses.masked_fill(target < 0, 0.0) + c * (more[0] * log_d - more[1])
     elif more:
         losses = losses + (r - b) * log_d + ((r - b) * m - c * more[0])
     losses = losses + z * lse * lse
     kept = target != -1
-    return torch.where(kept, losses, z), torch.where(kept, lse, 0.0)
+    return torch.where(kept, losses, z), lse.masked_fill(~kept, 0.0)
 
 
 def cross_entropy(
@@ -410,11 +411,16 @@ def _losses(x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
 
 
 def _losses_with_gradient(x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
-    with torch.enable_grad():
-        wide = upcast(x.detach()).requires_grad_()
-        losses, lse = _losses(wide, *inputs)
-        (dx,) = torch.autograd.grad(losses.sum(), wide)
-    return dx.to(x.dtype), losses.detach(), lse.detach()
+    target, _, r, z, *smoothing, dim, _ = inputs
+    losses, lse = _losses(x, *inputs)
+    b, c = smoothing or (r, torch.zeros_like(r))
+    rows = upcast(x).masked_fill((target == -1).unsqueeze(dim), 0.0).movedim(dim, -1)
+    m = maximum(rows, -1, keepdim=True)
+    d = exponentials(rows, m).sum(-1, keepdim=True)
+    # eq: cross-entropy-gradient
+    f = (r + 2.0 * z * lse).unsqueeze(-1) / d
+    dx = _gradient(rows, m, target.unsqueeze(-1), b.unsqueeze(-1), f, c.unsqueeze(-1))
+    return dx.movedim(-1, dim).to(x.dtype).contiguous(), losses, lse
 
 
 KERNEL_OF: dict[Operation, Callable[..., Any]] = {
@@ -439,7 +445,7 @@ KERNEL_OF: dict[Operation, Callable[..., Any]] = {
 
 def _here(x: Tensor, target: Tensor, gained: Tensor) -> Tensor:
     """Return `gained` at the target of each row, and 0 elsewhere."""
-    return torch.where(torch.arange(x.shape[1], device=x.device) == target, gained, 0.0)
+    return torch.where(torch.arange(x.shape[-1], device=x.device) == target, gained, 0.0)
 
 
 def _gradient(

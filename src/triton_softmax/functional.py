@@ -322,6 +322,7 @@ def _promoted(x: Tensor) -> Tensor:
     """Cast integers and booleans to the default dtype, as PyTorch's function does."""
     if x.is_floating_point() or x.is_complex():
         return x
+    check_dense(x, "the input")
     return x.to(torch.get_default_dtype())
 
 

@@ -195,7 +195,8 @@ def _of_tokens(
         check_temperature(temperature, logits)
         if key is not None:
             _checked.of(key, lambda: True)
-    if index is not None and index.device.type == "cpu":
+    # Without classes every index is wrong, and PyTorch's operators would read beside the logits.
+    if index is not None and (index.device.type == "cpu" or not logits.shape[-1]):
         if plain or readable(index):
             check_classes(index, logits.shape[-1], "index {} is out of bounds", None)
     tempered = by_rows or temperature != 1.0

@@ -189,7 +189,9 @@ def cross_entropy(
         softcap = None if softcap is None else float(softcap)
         options = options._replace(scale=float(scale), softcap=softcap)
         planned = _planned(input, target, weight, options, wanted, in_place) if plain else None
-        classes_here = target.device.type == "cpu" and not target.is_floating_point()
+        # Without classes every target is wrong, and PyTorch's operators would read beside the logits.
+        classes_here = target.device.type == "cpu" or not input.shape[options.dim]
+        classes_here = classes_here and not target.is_floating_point()
         classes_here = classes_here and (plain or readable(target))
         known = options, planned, classes_here
         if key is not None:

@@ -91,11 +91,11 @@ def transformed() -> bool:
 def by_composite() -> bool:
     """Return whether a call must use the composite because its operator has no derivative: if it is
     transformed, or exported or traced, as the program may be differentiated later."""
-    return (
-        torch.compiler.is_exporting()
-        or transformed()
-        or (not is_dynamo_compiling() and torch._C._get_tracing_state() is not None)
-    )
+    # To Dynamo every compilation is an export.
+    if is_dynamo_compiling():
+        return False
+    traced = torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None
+    return traced or transformed()
 
 
 def readable(t: Tensor) -> bool:

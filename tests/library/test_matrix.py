@@ -4,6 +4,9 @@ PyTorch's operators answer beside ours. Either both answer, alike in value, dtyp
 need of a gradient; or both refuse. Where the two differ on purpose `OTHERWISE` says why. An error
 is one of PyTorch's kinds, in words, and never comes from the inside.
 
+Kernels answer: in the interpreter, or on a GPU. With TRITON_INTERPRET=0 on the CPU, as most callers
+have it there, PyTorch's operators do.
+
 On a GPU the same forms lie there, or beside it: a tensor that was left on the CPU is one more. Then
 PyTorch answers on the CPU, where a class out of range is an error and not the end of the process,
 and each function must still work after all the calls that it refused.
@@ -25,12 +28,13 @@ from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.checkpoint import checkpoint
 
 import triton_softmax as ours
-from kernel_cases import DEVICE, quiet
+from kernel_cases import INTERPRETED, quiet
 
 pytestmark = [quiet, pytest.mark.filterwarnings("ignore")]
 
 
-ON_GPU = DEVICE == "cuda"
+ON_GPU = torch.cuda.is_available()
+DEVICE = "cuda" if ON_GPU else "cpu"
 
 
 def drawn(*shape: int, seed: int) -> Tensor:
@@ -515,7 +519,9 @@ def test_every_context(context, name):
     got, want = run(function), run(composed)
     case = f"{context}/{name}"
     if any(re.fullmatch(pattern, case) for pattern in OTHERWISE_IN):
-        assert isinstance(got, KINDS) != isinstance(want, KINDS)
+        # Where PyTorch's operators compute, second derivatives are right.
+        differ = isinstance(got, KINDS) != isinstance(want, KINDS)
+        assert differ or (not INTERPRETED and compare(case, got, want) is None)
         assert not (isinstance(got, Exception) and INSIDE.search(str(got)))
         return
     found = compare(case, got, want)
