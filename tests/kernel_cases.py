@@ -17,7 +17,7 @@ from triton_softmax.operations import OPERATIONS
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTERPRETED = triton.knobs.runtime.interpret
-DEVICE = "cpu" if INTERPRETED else "cuda"
+DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
 INF, NAN = float("inf"), float("nan")
 
 EVERY_OPERATION = pytest.mark.parametrize("operation", OPERATIONS)

@@ -365,8 +365,11 @@ def losses_of_sums(
 def cross_entropy(
     x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss (divided by n for a mean) and log-sum-exp of each row. The logits are
-    already scaled and capped."""
+    """Return the loss (divided by n for a mean) and log-sum-exp of each row."""
+    if not target.is_floating_point():
+        # What an ignored row holds must not reach the derivatives of scale and soft cap.
+        x = x.masked_fill((target == options.ignore_index).unsqueeze(options.dim), 0.0)
+    x = modified_elements(x, Modifiers(options.scale, options.softcap))
     if target.is_floating_point() and not x.numel():
         losses = (upcast(x) * target).sum(options.dim)  # 0, and their mean is NaN
         losses = losses.sum() / 0.0 if options.reduction == "mean" else losses

@@ -22,7 +22,6 @@ from torch.overrides import handle_torch_function, has_torch_function_variadic
 from . import arguments, composite, distributed, operators
 from .arguments import (
     LossOptions,
-    Modifiers,
     autocasts,
     check_classes,
     check_dense,
@@ -189,7 +188,7 @@ def cross_entropy(
         softcap = None if softcap is None else float(softcap)
         options = options._replace(scale=float(scale), softcap=softcap)
         planned = _planned(input, target, weight, options, wanted, in_place) if plain else None
-        # Without classes every target is wrong, and PyTorch's operators would read beside the logits.
+        # Without classes every target is wrong; PyTorch would read beside the logits.
         classes_here = target.device.type == "cpu" or not input.shape[options.dim]
         classes_here = classes_here and not target.is_floating_point()
         classes_here = classes_here and (plain or readable(target))
@@ -215,8 +214,7 @@ def cross_entropy(
         if not beyond and _by_kernels(input, target, weight, options):
             loss, lse = _by_operators(input, target, weight, options, in_place, plain)
         else:
-            x = composite.modified_elements(input, Modifiers(options.scale, options.softcap))
-            loss, lse = composite.cross_entropy(x, target, weight, options)
+            loss, lse = composite.cross_entropy(input, target, weight, options)
         loss = loss.sum() if in_one else loss
         if reduction == "mean" and not lse.numel():
             loss = loss / 0.0  # NaN, the mean of nothing
