@@ -239,7 +239,8 @@ def loss(
     same_bits(group, found, lse)
     word, n_rows = 8 if dtype == torch.float64 else 4, kept.numel()
     assert len(messages) == (group.size() > 1) and backward == []
-    five = weight and sharded_weight and more.get("label_smoothing")
+    unknown = sharded_weight or n in (sizes or ())  # whether all ranks have all weights
+    five = weight and unknown and more.get("label_smoothing")
     assert all(each <= (20 if five else 16) * n_rows * word // 4 + 2 * word for each in messages)
     if in_place and mine.numel() and softcap is None:
         assert torch.equal(mine.detach(), leaf.grad)
@@ -339,6 +340,17 @@ def lying_apart(group) -> None:
             near(one, other.detach(), torch.float64)
     expected = F.cross_entropy(x, target, weight, reduction="none")
     near(apart[0], expected, torch.float64)
+
+
+def in_a_mode(group) -> None:
+    """A mode is handed all arguments of a call, and so the result is that without it."""
+    (start, end), target = bounds(group, 9), torch.tensor([0, 8, 4, 2])
+    where = {"group": group, "vocab_start": start, "vocab_size": 9}
+    mine = drawn((4, 9))[:, start:end].contiguous()
+    for function in (cross_entropy, triton_softmax.token_logprobs):
+        expected = function(mine, target, **where)
+        with torch.device("cpu"):
+            assert torch.equal(function(mine, target, **where), expected)
 
 
 def launches_little(group) -> None:

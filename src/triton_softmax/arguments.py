@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.nn import Parameter
 from torch.nn import functional as torch_functional
+from torch.overrides import handle_torch_function
 
 IMPLEMENTATIONS = ("packed_rows", "aligned_rows", "split_rows", "strided")
 """The names that `implementation=` accepts; `None` lets the library choose."""
@@ -114,6 +115,22 @@ def check_invariant(implementation: str | None) -> bool:
 
 
 # Any call.
+
+
+def pass_on(function: Any, tensors: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    """Hand a call with all its arguments to the `__torch_function__` of one of its tensors, or of
+    a mode.
+
+    Args:
+        function: the public function.
+        tensors: its arguments that may be tensors.
+        given: its arguments by name; further names are ignored, so that `locals()` will do.
+    """
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    positional = [given[name] for name in names[: code.co_argcount]]
+    keywords = {name: given[name] for name in names[code.co_argcount :]}
+    return handle_torch_function(function, tensors, *positional, **keywords)
 
 
 def check_int(value: Any, name: str = "dim") -> int:

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.nn import Parameter
-from torch.overrides import handle_torch_function, has_torch_function
+from torch.overrides import has_torch_function
 from torch.utils.checkpoint import checkpoint
 
 from . import arguments, operators
-from .arguments import LossOptions, autocasts, check_classes, check_linear, comparable
+from .arguments import LossOptions, autocasts, check_classes, check_linear, comparable, pass_on
 from .composite import RowScalars, accumulator, distribution_of, scalars_of_classes
 from .losses import Final, cross_entropy, scaled, with_logits
 from .operators import by_composite, nobody_watches, readable, version_of
@@ -73,12 +73,7 @@ def linear_cross_entropy(
     """
     operands = (input, linear_weight, target, linear_bias, weight)
     if has_torch_function(operands) and not torch.compiler.is_compiling():
-        return handle_torch_function(
-            linear_cross_entropy, operands, input, linear_weight, target, linear_bias=linear_bias,
-            weight=weight, reduction=reduction, ignore_index=ignore_index,
-            label_smoothing=label_smoothing, z_loss=z_loss, softcap=softcap, scale=scale,
-            chunk_size=chunk_size,
-        )  # fmt: skip
+        return pass_on(linear_cross_entropy, operands, locals())
     loss_dtype = None
     if isinstance(input, Tensor) and autocasts(input) and input.dtype != torch.float64:
         dtype = torch.get_autocast_dtype(input.device.type)

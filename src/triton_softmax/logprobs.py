@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.compiler import is_compiling
-from torch.overrides import handle_torch_function, has_torch_function_variadic
+from torch.overrides import has_torch_function_variadic
 
 from . import arguments, composite, distributed, operators
-from .arguments import check_classes, check_dense, check_index, check_temperature
+from .arguments import check_classes, check_dense, check_index, check_temperature, pass_on
 from .launch import Memo
 from .operations.gradients import GRADIENT, TOKENS_GRADIENT
 from .operators import by_composite, direct, finish, is_batched, nobody_watches, readable
@@ -53,10 +53,7 @@ def selective_log_softmax(
         tensor([-0.4076])
     """
     if not is_compiling() and has_torch_function_variadic(logits, index):
-        return handle_torch_function(
-            selective_log_softmax, (logits, index), logits, index,
-            inplace_backward=inplace_backward, batch_invariant=batch_invariant,
-        )  # fmt: skip
+        return pass_on(selective_log_softmax, (logits, index), locals())
     if index is None:
         raise TypeError("index must be a tensor, not NoneType")
     found, _ = _of_tokens(logits, index, False, inplace_backward, batch_invariant)
@@ -87,10 +84,7 @@ def entropy_from_logits(
         tensor([0.6931, 0.0000])
     """
     if not is_compiling() and has_torch_function_variadic(logits):
-        return handle_torch_function(
-            entropy_from_logits, (logits,), logits, inplace_backward=inplace_backward,
-            batch_invariant=batch_invariant,
-        )  # fmt: skip
+        return pass_on(entropy_from_logits, (logits,), locals())
     _, entropy = _of_tokens(logits, None, True, inplace_backward, batch_invariant)
     return entropy.to(logits.dtype)
 
@@ -135,11 +129,7 @@ def token_logprobs(
         (tensor([-0.6931]), tensor([0.6931]))
     """
     if not is_compiling() and has_torch_function_variadic(logits, index, temperature):
-        return handle_torch_function(
-            token_logprobs, (logits, index, temperature), logits, index, temperature=temperature,
-            return_entropy=return_entropy, inplace_backward=inplace_backward,
-            batch_invariant=batch_invariant,
-        )  # fmt: skip
+        return pass_on(token_logprobs, (logits, index, temperature), locals())
     if index is None:
         raise TypeError("index must be a tensor, not NoneType")
     elsewhere = vocab_start is not None or type(logits) is not Tensor

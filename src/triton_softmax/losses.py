@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.overrides import handle_torch_function, has_torch_function_variadic
+from torch.overrides import has_torch_function_variadic
 
 from . import arguments, composite, distributed, operators
 from .arguments import (
@@ -28,6 +28,7 @@ from .arguments import (
     check_dtype,
     check_loss,
     comparable,
+    pass_on,
     reduction_of_flags,
 )
 from .composite import RowScalars, distribution_of, picked
@@ -131,12 +132,7 @@ def cross_entropy(
         plain = tensors and nobody_watches(input, target, weight)
     if not plain and not torch.compiler.is_compiling():
         if has_torch_function_variadic(input, target, weight):
-            return handle_torch_function(
-                cross_entropy, (input, target, weight), input, target, weight, size_average,
-                ignore_index, reduce, reduction, label_smoothing, z_loss=z_loss, softcap=softcap,
-                scale=scale, inplace_backward=inplace_backward, return_lse=return_lse,
-                loss_dtype=loss_dtype, batch_invariant=batch_invariant,
-            )  # fmt: skip
+            return pass_on(cross_entropy, (input, target, weight), locals())
     if not plain:
         check_dense(input, "the input")
         check_dense(target, "target")

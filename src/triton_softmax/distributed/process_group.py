@@ -50,7 +50,7 @@ class Shard(NamedTuple):
     """The words that messages begin with, (2, HEADER), float32: a number for this kind of call, and
     0 forward, 1 backward. None where nothing is sent, or while a call is traced."""
     widest: int = 0
-    """The number of columns of the largest part, if the ranks were asked."""
+    """The number of columns of the largest part; of all, where the ranks were not asked."""
     blocks: tuple[slice, ...] = (slice(None),)
     """Blocks of rows that are a message each."""
 
@@ -109,7 +109,8 @@ def agree(
                 "under torch.compile the ranks cannot ask each other where their classes lie: give "
                 "vocab_start and vocab_size"
             )
-        return Shard(group, start or 0, total or n_cols * group.size())
+        total = total or n_cols * group.size()
+        return Shard(group, start or 0, total, widest=total)
     others = shape[:dim] + shape[dim + 1 :]
     gradient = x.requires_grad and torch.is_grad_enabled()
     asked = n_cols if where and start is None else None

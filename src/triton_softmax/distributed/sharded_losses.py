@@ -76,6 +76,12 @@ def _may_be_overwritten(x: Tensor, rows: Tensor) -> bool:
     return mine and rows.is_contiguous() and not torch.compiler.is_compiling()
 
 
+def _sends_weights(weight: Tensor | None, shard: Shard) -> bool:
+    """Whether a rank sends the weights of targets: unless all ranks are known to have those of all
+    classes. They cannot know where one rank may have all the classes."""
+    return weight is not None and (len(weight) != shard.total or shard.widest == shard.total)
+
+
 def _all_sums(sums: Tensor, over_rows: tuple[Any, ...], wrong: float = 0.0) -> Tensor:
     """The four sums of all rows, where other ranks have other rows; they come with a number that
     is not 0 if one of the targets was `wrong`.
@@ -147,7 +153,7 @@ class _CrossEntropy(Function):
 
     @staticmethod
     def forward(ctx, x, target, weight, shard: Shard, options: LossOptions, over_rows, in_place):
-        own = weight is not None and len(weight) != shard.total
+        own = _sends_weights(weight, shard)
         inputs = (x, target) if weight is None else (x, target, weight)
         head = (losses_kernel, shard[:3], shard.headers is None, options, over_rows)
         kernels = plans.get(key := key_of(head, inputs))
@@ -238,8 +244,8 @@ def _by_operators(
     n_cols, epsilon, each = x.shape[1], options.label_smoothing, options.reduction == "none"
     dtype = composite.accumulator(x.dtype)
     own = weight = weight if weight is None else weight.to(dtype)
-    whole = weight is None or len(weight) == shard.total
-    if own is not None and whole:
+    sent = _sends_weights(weight, shard)
+    if own is not None and len(own) == shard.total:
         own = own[shard.start : shard.start + n_cols]
     of_rows = options._replace(dim=1, reduction="sum", z_loss=options.z_loss * each)
     kind, q, index, of_target = SUMMARY_AND_SUM if epsilon else SUMMARY, None, None, None
@@ -247,14 +253,14 @@ def _by_operators(
         q, scalars = target.to(dtype), composite.scalars(x, target, None, of_rows)
         scalars = scalars._replace(factor=scalars.everywhere)
     else:
-        known = weight if whole else None
+        known = None if sent else weight
         scalars = composite.scalars_of_classes(target[:, 0], known, shard.total, dtype, of_rows)
         index = scalars.target.unsqueeze(1)
     kept = scalars.target != -1
     each_row = kept.to(dtype)
     if index is not None and own is not None:
         columns = columns_here(index, n_cols, shard.start)
-        if not whole:
+        if sent:
             of_target = picked(own.expand(x.shape), columns)[0]
         if epsilon:  # every class counts, and the target more
             q, index = (columns == torch.arange(n_cols, device=x.device)).to(dtype), None

@@ -119,6 +119,20 @@ def test_cross_entropy_of_other_shapes(ranks):
             ranks.ask("loss", (6, 9), BF16, by_kernels, world=2, **more)
 
 
+@pytest.mark.parametrize("by_kernels", WAYS)
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+def test_class_weights_are_cut_where_one_rank_has_all_classes(ranks, epsilon, by_kernels):
+    """That rank cannot tell by their number that the others have none of them."""
+    for cut in (True, False):
+        more = {"weight": True, "sharded_weight": cut, "label_smoothing": epsilon}
+        ranks.ask("loss", (6, 9), F64, by_kernels, sizes=[9, 0], world=2, **more)
+
+
+def test_a_mode_of_torch_functions_keeps_the_group(ranks):
+    """As `torch.set_default_device` is one."""
+    ranks.ask("in_a_mode", world=2)
+
+
 def test_class_weights_take_one_message(ranks):
     ranks.ask("sends_what_is_promised", world=2)
 
