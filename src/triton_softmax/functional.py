@@ -8,7 +8,6 @@ call itself.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -175,20 +174,14 @@ def softmax(
         dim = check_axis(dim, axis)
     if batch_invariant or arguments.contexts:
         batch_invariant = check_invariant(implementation)
-    plain = scale is softcap is bias is where is sink is out is None
-    divided = group is not None or (type(input) not in PLAIN and distributed.on_mesh(input))
-    if not plain or causal or safe:
+    options, modifiers = (dim, dtype, implementation, batch_invariant), None
+    if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
         modifiers = (scale, softcap, bias, where, causal, sink, safe)
-        options = (dim, dtype, implementation, batch_invariant, modifiers, out)
-        if divided:
-            return distributed.normalize(softmax, input, group, *options)
-        return normalize_modified(softmax, operators.softmax, input, *options)
-    if divided:
-        options = (dim, dtype, implementation, batch_invariant)
-        return distributed.normalize(softmax, input, group, *options)
-    return _normalize(
-        softmax, operators.softmax, input, dim, dtype, implementation, batch_invariant
-    )
+    if group is not None or (type(input) not in PLAIN and distributed.on_mesh(input)):
+        return distributed.normalize(softmax, input, group, *options, modifiers, out)
+    if modifiers is not None:
+        return normalize_modified(softmax, operators.softmax, input, *options, modifiers, out)
+    return _normalize(softmax, operators.softmax, input, *options)
 
 
 def log_softmax(
@@ -226,20 +219,16 @@ def log_softmax(
         dim = check_axis(dim, axis)
     if batch_invariant or arguments.contexts:
         batch_invariant = check_invariant(implementation)
-    plain = scale is softcap is bias is where is sink is out is None
-    divided = group is not None or (type(input) not in PLAIN and distributed.on_mesh(input))
-    if not plain or causal or safe:
+    options, modifiers = (dim, dtype, implementation, batch_invariant), None
+    if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
         modifiers = (scale, softcap, bias, where, causal, sink, safe)
-        options = (dim, dtype, implementation, batch_invariant, modifiers, out)
-        if divided:
-            return distributed.normalize(log_softmax, input, group, *options)
-        return normalize_modified(log_softmax, operators.log_softmax, input, *options)
-    if divided:
-        options = (dim, dtype, implementation, batch_invariant)
-        return distributed.normalize(log_softmax, input, group, *options)
-    return _normalize(
-        log_softmax, operators.log_softmax, input, dim, dtype, implementation, batch_invariant
-    )
+    if group is not None or (type(input) not in PLAIN and distributed.on_mesh(input)):
+        return distributed.normalize(log_softmax, input, group, *options, modifiers, out)
+    if modifiers is not None:
+        return normalize_modified(
+            log_softmax, operators.log_softmax, input, *options, modifiers, out
+        )
+    return _normalize(log_softmax, operators.log_softmax, input, *options)
 
 
 def logsumexp(
@@ -293,12 +282,7 @@ def logsumexp(
     if axis is not None:
         dim = check_axis(dim, axis)
     x, invariant = input, bool(batch_invariant or arguments.contexts)
-    if group is not None or (type(x) not in PLAIN and distributed.on_mesh(x)):
-        if group is None or not (isinstance(dim, (tuple, list)) and isinstance(x, Tensor)):
-            return distributed.logsumexp(logsumexp, x, group, dim, keepdim, invariant)
-        dims = [check_dim(check_int(each), x.dim()) for each in dim]
-        return _logsumexp_of_dims(x, dims, keepdim, invariant, group)
-    if type(dim) is int and nobody_watches(x):
+    if type(dim) is int and group is None and nobody_watches(x):
         if not x.is_floating_point():
             x = _promoted(x)
         if x.requires_grad and torch.is_grad_enabled():
@@ -306,14 +290,16 @@ def logsumexp(
         else:
             lse = plan_of(operators.LOGSUMEXP, (x,), dim, None, None, invariant)(x)
         return lse.unsqueeze(dim) if keepdim and x.dim() else lse  # pyright: ignore
+    placed = type(x) not in PLAIN and distributed.on_mesh(x)
+    several = isinstance(dim, (tuple, list)) and isinstance(x, Tensor)
+    if several and (group is not None or not placed):
+        return _logsumexp_of_dims(x, dim, keepdim, invariant, group)
+    if group is not None or placed:
+        return distributed.logsumexp(logsumexp, x, group, dim, keepdim, invariant)
     if not isinstance(x, Tensor):
         return _pass_on(logsumexp, invariant, x, dim, keepdim)
     check_dense(x, "the input")
-    x = _promoted(x)
-    if isinstance(dim, (tuple, list)):
-        dims = [check_dim(check_int(each), x.dim()) for each in dim]
-        return _logsumexp_of_dims(x, dims, keepdim, invariant)
-    dim = check_int(dim)
+    x, dim = _promoted(x), check_int(dim)
     lse = operators.logsumexp.overload(x, dim, None, None, invariant)
     return lse.unsqueeze(dim) if keepdim and x.dim() else lse
 
@@ -327,19 +313,18 @@ def _promoted(x: Tensor) -> Tensor:
 
 
 def _logsumexp_of_dims(
-    x: Tensor, dims: list[int], keepdim: bool, invariant: bool, group: Any = None
+    x: Tensor, dim: Any, keepdim: bool, invariant: bool, group: Any
 ) -> Tensor:
     """Reduce several dimensions as one: move them to the end and flatten them."""
+    check_dense(x, "the input")
+    dims = [check_dim(check_int(each), x.dim()) for each in dim]
     if len(set(dims)) < len(dims):
         raise ValueError(f"dim names a dimension twice: {tuple(dims)}")
     if x.dim() == 0:
         return logsumexp(x, 0, batch_invariant=invariant, group=group)
     if not dims:
         raise ValueError("dim is an empty tuple; name at least one dimension")
-    kept = [size for i, size in enumerate(x.shape) if i not in dims]
-    rows = x.movedim(dims, list(range(-len(dims), 0))).reshape(
-        *kept, math.prod([x.shape[i] for i in dims])
-    )
+    rows = x.movedim(dims, list(range(-len(dims), 0))).flatten(-len(dims))
     lse = logsumexp(rows, -1, batch_invariant=invariant, group=group)
     if keepdim:
         return lse.reshape([1 if i in dims else size for i, size in enumerate(x.shape)])
