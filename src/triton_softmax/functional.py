@@ -312,9 +312,7 @@ def _promoted(x: Tensor) -> Tensor:
     return x.to(torch.get_default_dtype())
 
 
-def _logsumexp_of_dims(
-    x: Tensor, dim: Any, keepdim: bool, invariant: bool, group: Any
-) -> Tensor:
+def _logsumexp_of_dims(x: Tensor, dim: Any, keepdim: bool, invariant: bool, group: Any) -> Tensor:
     """Reduce several dimensions as one: move them to the end and flatten them."""
     check_dense(x, "the input")
     dims = [check_dim(check_int(each), x.dim()) for each in dim]

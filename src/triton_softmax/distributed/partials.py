@@ -106,7 +106,7 @@ def partials(
         invariant: give a row the same bits in every batch.
     """
     if torch.compiler.is_compiling():
-        return tuple(_ops.rank_partials(list(inputs), kind.name, invariant))
+        return tuple(_opaque.overload(list(inputs), kind.name, invariant))
     x = inputs[0]
     if x.numel() and (x.device.type != "cpu" or arguments.INTERPRETED):
         dtype = torch.promote_types(x.dtype, torch.float32)
@@ -137,25 +137,32 @@ def plan_rows(
     return Plan((launch,), like.new_empty(0), outs)
 
 
-def merged(kind: Operation, words: Tensor) -> tuple[Tensor, ...]:
+def merged(
+    kind: Operation, n_rows: int, lines: Tensor, shard: Shard
+) -> tuple[tuple[Tensor, ...], Tensor]:
     """Return the partials of all ranks as one.
 
     Args:
         kind: of what.
-        words: (ranks, k, n_rows): m, the sums of the operation, and numbers that are added up.
+        n_rows: how many rows there are, at least one.
+        lines: the messages of all ranks: m and the sums of the operation, and numbers that are
+            added up; n_rows words each.
+        shard: of this rank.
 
     Returns:
-        As many tensors of n_rows numbers as there are words.
+        (m and the sums, one tensor for each; the further numbers, a row for each).
     """
+    first, most = 0 if shard.headers is None else HEADER, kind.row_results
+    words = lines[:, first:].unflatten(1, (-1, n_rows))
+    world, k, _ = words.shape
+    if world == 1:
+        return words[0, :most].unbind(0), words[0, most:]
     if not kind.shifted:
-        return (words[:, 0].sum(0),)
-    world, k, n_rows = words.shape
-    if world == 1 or not n_rows:
-        return words[0].unbind(0)
+        return (words[:, 0].sum(0),), words[0, 1:]
     # eq: merge
     if torch.compiler.is_compiling() or (words.device.type == "cpu" and not arguments.INTERPRETED):
-        parts = words[:, : kind.row_results].unbind(1)
-        return *composite.merged(WHOLE[kind], *parts), *words[:, kind.row_results :].sum(0)
+        parts = words[:, :most].unbind(1)
+        return composite.merged(WHOLE[kind], *parts), words[:, most:].sum(0)
     plan = plans.get(key := key_of((merge_ranks_kernel, kind), (words,)))
     if plan is None:
         plan = plan_rows(
@@ -164,19 +171,11 @@ def merged(kind: Operation, words: Tensor) -> tuple[Tensor, ...]:
             [((k, n_rows), words.dtype)],
             (world, words.stride(0), n_rows),
             OP=kind,
-            PLAIN=k - kind.row_results,
+            PLAIN=k - most,
         )
         plan = plans.keep(key, plan)
-    return plan(words).unbind(0)
-
-
-def of_all_ranks(kind: Operation, words: tuple[Tensor, ...], shard: Shard) -> tuple[Tensor, ...]:
-    """Send numbers of rows in one message forward, and return those of all ranks as one."""
-    if not len(words[0]):
-        return words
-    header = () if shard.headers is None else (shard.headers[0],)
-    lines = received(*send(torch.cat((*header, *words)), shard), shard)
-    return merged(kind, lines[:, HEADER * len(header) :].unflatten(1, (len(words), -1)))
+    found = plan(words)
+    return found[:most].unbind(0), found[most:]
 
 
 def columns_here(index: Tensor, n_cols: int, start: int) -> Tensor:
@@ -198,40 +197,44 @@ class Sums(Function):
     few numbers for each row, and PyTorch's operators compute it and its gradient.
 
     Takes elements x, and what there is of a distribution q, classes `index` (n_rows, k), and a
-    further number of rows. Returns m, the sums, the elements of the classes, and the further
-    number, one tensor for each; (n_rows,).
+    further number of rows. Returns the elements of the classes and then the further number,
+    (k or k + 1, n_rows); m; and the sums, one tensor for each.
     """
 
     @staticmethod
     def forward(ctx, x, q, index, more, kind: Operation, shard: Shard, invariant, in_place):
         inputs = (x.detach(),) if q is None else (x.detach(), q.detach())
-        words = partials(kind, inputs, invariant)
-        columns, k = None, 0
+        m, *sums = partials(kind, inputs, invariant)
+        columns, k, numbers = None, 0, m.new_empty(0, len(m))
         if index is not None:
             k = index.shape[1]
             columns = columns_here(index, x.shape[1], shard.start)
-            words = (*words, *picked(inputs[0], columns).to(words[0].dtype).unbind(0))
-        words = of_all_ranks(kind, words if more is None else (*words, more), shard)
-        ctx.save_for_backward(x, q, columns, words[0])
+            numbers = picked(inputs[0], columns).to(m.dtype)
+        if more is not None:
+            numbers = torch.cat((numbers, more.unsqueeze(0)))
+        if len(x):
+            sent = send((m, *sums, numbers.reshape(-1)), shard, 0)
+            (m, *sums), numbers = merged(kind, len(x), received(*sent, shard), shard)
+        ctx.save_for_backward(x, q, columns, m)
         ctx.arguments = kind, k, in_place
-        ctx.mark_non_differentiable(words[0])
-        return words
+        ctx.mark_non_differentiable(m)
+        return numbers, m, *sums
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, _, *g):
+    def backward(ctx, g_numbers, _, *g):
         x, q, columns, m = ctx.saved_tensors
         kind, k, in_place = ctx.arguments
-        n, several, dq = kind.sums, k > 1 and x.shape[1] > 0, None
+        several, dq = k > 1 and x.shape[1] > 0, None
         if q is not None:  # eq: cross-entropy-distribution-gradient
-            g_d, g_w, g_a = [each.unsqueeze(1) for each in g[:n]]
+            g_d, g_w, g_a = [each.unsqueeze(1) for each in g]
             distance = upcast(x) - torch.where(m == -torch.inf, 0.0, m).unsqueeze(1)
-            dx = weighted(g_d, distance.exp()) + torch.where(g_a == 0.0, 0.0, g_a * q)
+            dx = weighted(g_d, distance.exp()) + weighted(g_a, q)
             dq = (g_w + weighted(g_a, distance)).to(q.dtype)
         else:
             zero = torch.zeros_like(m)
             column = columns[:, 0] if k == 1 else torch.full_like(m, -1, dtype=torch.int64)
-            at_target = g[n] if k else zero
+            at_target = g_numbers[0] if k else zero
             if kind is SUMMARY_AND_ENTROPY:
                 op, numbers = TOKENS_GRADIENT, (at_target, g[0] + g[1], -g[1])
             else:
@@ -240,7 +243,7 @@ class Sums(Function):
             out, dtype = (None, m.dtype) if several else (x if in_place else None, x.dtype)
             dx = operators.finish(op, (x,), (m, column, *numbers), dtype, out)
         if several:
-            gained = torch.where(columns >= 0, torch.stack(g[n : n + k], 1), 0.0)
+            gained = torch.where(columns >= 0, g_numbers[:k].T, 0.0)
             dx = dx.scatter_add(1, columns.clamp(min=0), gained)
         if in_place:
             dx = x.detach().copy_(dx) if several or q is not None else dx
@@ -251,22 +254,14 @@ class Sums(Function):
 # --8<-- [end:sums]
 
 
-# While a call is traced: an operator that a compiler does not look into.
-
-_library = torch.library.Library("triton_softmax", "FRAGMENT")
-_ops = torch.ops.triton_softmax
-
-
-def _kernel(inputs: list[Tensor], operation: str, batch_invariant: bool) -> list[Tensor]:
-    return list(partials(ALL[operation], tuple(inputs), batch_invariant))
-
-
 def _shape(inputs: list[Tensor], operation: str, batch_invariant: bool) -> list[Tensor]:
-    x = inputs[0]
-    dtype = accumulator(x.dtype)
-    return [x.new_empty(x.shape[0], dtype=dtype) for _ in range(ALL[operation].row_results)]
+    x, n = inputs[0], ALL[operation].row_results
+    return [x.new_empty(len(x), dtype=accumulator(x.dtype)) for _ in range(n)]
 
 
-_library.define("rank_partials(Tensor[] inputs, str operation, bool batch_invariant) -> Tensor[]")
-_library.impl("rank_partials", _kernel, "CompositeExplicitAutograd")
-torch.library.register_fake("triton_softmax::rank_partials", _shape, lib=_library)
+_opaque = operators.Operator(
+    "rank_partials(Tensor[] inputs, str operation, bool batch_invariant) -> Tensor[]",
+    lambda inputs, name, invariant: list(partials(ALL[name], tuple(inputs), invariant)),
+    _shape,
+)
+"""`partials` while a call is traced: a compiler does not look into it."""

@@ -188,18 +188,22 @@ def blocks_of(n_rows: int, row_bytes: int) -> list[slice]:
 
 
 # --8<-- [start:message]
-def send(message: Tensor, shard: Shard) -> tuple[Tensor, Any]:
+def send(words: tuple[Tensor, ...], shard: Shard, header: int | None = None) -> tuple[Tensor, Any]:
     """Send a message to all ranks.
 
     Args:
-        message: words, of which the first are a header if the shard has headers.
+        words: vectors, which follow each other in the message.
         shard: of this rank.
+        header: which of the shard's headers the message begins with, if it has any; None if the
+            words begin with it.
 
     Returns:
         The messages of all ranks, (ranks, words), and what to wait for before they are read; None
         if they are there.
     """
-    group = shard.group
+    if header is not None and shard.headers is not None:
+        words = (shard.headers[header], *words)
+    message, group = torch.cat(words) if len(words) > 1 else words[0], shard.group
     if group is None or group.size() == 1:
         return message.unsqueeze(0), None
     lines = message.new_empty(group.size(), len(message))

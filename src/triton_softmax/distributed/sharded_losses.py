@@ -92,7 +92,7 @@ def _all_sums(sums: Tensor, over_rows: tuple[Any, ...], wrong: float = 0.0) -> T
     sums = torch.cat([sums, sums.new_full((1,), wrong)])
     for group in over_rows:
         shard = Shard(group, 0, 0)
-        sums = received(*send(sums, shard), shard).sum(0)
+        sums = received(*send((sums,), shard), shard).sum(0)
     if sums.device.type == "cpu" and not torch.compiler.is_compiling():
         if not wrong and sums[4].item():
             raise IndexError("a target is out of bounds, on a rank that has other rows")
@@ -164,7 +164,7 @@ class _CrossEntropy(Function):
         weights = (weight,) if own else ()
         headers = () if shard.headers is None else (shard.headers,)
         message = pack(x, target, *headers, *weights, *of_part(x))
-        lines = received(*send(message, shard), shard)
+        lines = received(*send((message,), shard), shard)
         weights = () if own or weight is None else (weight,)
         lse, numbers, result = losses(lines, target, *weights)
         factors = None
@@ -270,13 +270,12 @@ def _by_operators(
         kind = SUMMARY_AND_DISTRIBUTION
         q = q * (1.0 - epsilon) + epsilon / shard.total if epsilon else q
         q = q if own is None else q * own
-    words = Sums.apply(x, q, index, of_target, kind, shard, options.invariant, in_place)
+    found = Sums.apply(x, q, index, of_target, kind, shard, options.invariant, in_place)
     # Whatever an ignored row holds, its gradient is 0.
-    m, *words = [torch.where(kept, each, 1.0) for each in words]
+    numbers, m, *sums = [torch.where(kept, each, 1.0) for each in found]
     if of_target is not None:
-        scalars = scalars._replace(factor=words.pop() * each_row)
-    at_target = m if index is None else words.pop()
-    losses, lse = composite.losses_of_sums(m, words, at_target, scalars)
+        scalars = scalars._replace(factor=numbers[-1] * each_row)
+    losses, lse = composite.losses_of_sums(m, sums, m if index is None else numbers[0], scalars)
     if each:
         return losses.to(options.dtype), lse
     parts = [losses.sum(), (lse * lse).sum(), scalars.factor.sum(), each_row.sum()]
@@ -401,14 +400,9 @@ def token_logprobs(
     in_place = in_place and _may_be_overwritten(x, rows)
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1]).contiguous()
     kind = SUMMARY_AND_ENTROPY if entropy else SUMMARY
-    m, *words = Sums.apply(rows, None, flat, None, kind, shard, invariant, in_place)
+    picked, m, d, *a = Sums.apply(rows, None, flat, None, kind, shard, invariant, in_place)
     # eq: log-probability, entropy-from-summary
-    log_d = words[0].log()
-    entropies = log_d - words[1] / words[0] if entropy else log_d.detach()
-    if flat.shape[1] == 1:
-        found = (words[-1] - m) - log_d
-    elif flat.shape[1]:
-        found = (torch.stack(words[kind.sums :], 1) - m.unsqueeze(1)) - log_d.unsqueeze(1)
-    else:
-        found = m.new_empty(index.shape)
-    return found.view(index.shape), entropies.view(leading)
+    log_d = d.log()
+    entropies = log_d - a[0] / d if entropy else log_d.detach()
+    found = (picked - m) - log_d
+    return found.T.reshape(index.shape), entropies.view(leading)

@@ -39,7 +39,7 @@ from .partials import (
     merged,
     partials,
 )
-from .process_group import HEADER, Shard, agree, received, send
+from .process_group import Shard, agree, received, send
 
 
 def dtensors() -> Any:
@@ -77,7 +77,7 @@ def _over_ranks(
             return symmetric_memory.run(op, inputs, shard)
     if not len(x):
         return torch.empty_like(x, memory_format=torch.contiguous_format)
-    one, first = len(shard.blocks) == 1, 0 if shard.headers is None else HEADER
+    one = len(shard.blocks) == 1
     y = None if one else torch.empty(x.shape, dtype=x.dtype, device=x.device)
     finish = operators.finish if compiling else plan.finish
     sent = None
@@ -86,14 +86,11 @@ def _over_ranks(
         if block is not None:
             rows = inputs if one else tuple([each[block] for each in inputs])
             words = partials(kind, rows, invariant)
-            if shard.headers is not None:
-                words = (shard.headers[int(backward)], *words)
-            sent = block, rows, *send(torch.cat(words), shard)
+            sent = block, rows, *send(words, shard, int(backward))
         if waiting is not None:
             at, rows, lines, work = waiting
-            lines = received(lines, work, shard)[:, first:]
             # eq: merge
-            numbers = merged(kind, lines.unflatten(1, (-1, len(rows[0]))))
+            numbers, _ = merged(kind, len(rows[0]), received(lines, work, shard), shard)
             out = None if y is None else y[at]
             found = finish(op, rows, numbers, x.dtype, out)
     return found if y is None else y
@@ -188,7 +185,7 @@ def logsumexp(
     x = x if shape else x.reshape(1)
     shard = agree(group, "logsumexp", x, dim, where=False)
     rows = rows_of(x, dim)
-    m, d = Sums.apply(rows, None, None, None, SUMMARY_OF_INFINITIES, shard, invariant, False)
+    _, m, d = Sums.apply(rows, None, None, None, SUMMARY_OF_INFINITIES, shard, invariant, False)
     # eq: lse-from-summary
     lse = (m + d.log()).to(x.dtype).view(shape[:dim] + shape[dim + 1 :])
     return lse.unsqueeze(dim) if keepdim and shape else lse
