@@ -292,18 +292,22 @@ def scalars(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptio
 
 
 def distribution_of(
-    x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    options: LossOptions,
+    n_classes: int | None = None,
 ) -> Tensor | None:
     """Return the distribution q in the shape of x: the probability targets, or the class weights
     under label smoothing; None if q is 1 for every class. Only smoothed or weighted probabilities
-    are a new tensor."""
+    are a new tensor. `n_classes` is the number of all classes, if x has some of them."""
     dtype, epsilon, dim = accumulator(x.dtype), options.label_smoothing, options.dim
     if weight is not None:
         weight = weight.to(dtype).view([-1 if i == dim else 1 for i in range(x.dim())])
     if not target.is_floating_point():
         return None if weight is None or epsilon == 0.0 else weight.expand(x.shape)
     if epsilon > 0.0:
-        target = target.to(dtype) * (1.0 - epsilon) + epsilon / x.shape[dim]
+        target = target.to(dtype) * (1.0 - epsilon) + epsilon / (n_classes or x.shape[dim])
     return target if weight is None else target * weight
 
 

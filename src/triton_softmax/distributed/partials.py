@@ -165,15 +165,9 @@ def merged(
         return composite.merged(WHOLE[kind], *parts), words[:, most:].sum(0)
     plan = plans.get(key := key_of((merge_ranks_kernel, kind), (words,)))
     if plan is None:
-        plan = plan_rows(
-            merge_ranks_kernel,
-            words[0, 0],
-            [((k, n_rows), words.dtype)],
-            (world, words.stride(0), n_rows),
-            OP=kind,
-            PLAIN=k - most,
-        )
-        plan = plans.keep(key, plan)
+        outs, sizes = [((k, n_rows), words.dtype)], (world, words.stride(0), n_rows)
+        plan = plan_rows(merge_ranks_kernel, words[0, 0], outs, sizes, OP=kind, PLAIN=k - most)
+        plans.keep(key, plan)
     found = plan(words)
     return found[:most].unbind(0), found[most:]
 

@@ -109,8 +109,8 @@ def agree(
                 "under torch.compile the ranks cannot ask each other where their classes lie: give "
                 "vocab_start and vocab_size"
             )
-        total = total or n_cols * group.size()
-        return Shard(group, start or 0, total, widest=total)
+        of_all = total or n_cols * group.size()
+        return Shard(group, start or 0, of_all, widest=of_all)
     others = shape[:dim] + shape[dim + 1 :]
     gradient = x.requires_grad and torch.is_grad_enabled()
     asked = n_cols if where and start is None else None
@@ -203,7 +203,8 @@ def send(words: tuple[Tensor, ...], shard: Shard, header: int | None = None) -> 
     """
     if header is not None and shard.headers is not None:
         words = (shard.headers[header], *words)
-    message, group = torch.cat(words) if len(words) > 1 else words[0], shard.group
+    first, *more = words
+    message, group = torch.cat(words) if more else first, shard.group
     if group is None or group.size() == 1:
         return message.unsqueeze(0), None
     lines = message.new_empty(group.size(), len(message))

@@ -114,26 +114,15 @@ def _plan_losses(
     n_words = header + (kind.row_results + 1 + own_weight) * n_rows
     world = 1 if shard.group is None else shard.group.size()
     each, programs = options.reduction == "none", triton.cdiv(n_rows, BLOCK)
-    pack = plan_rows(
-        pack_words_kernel,
-        x,
-        [((n_words,), dtype)],
-        (x.stride(), shard.start, n_rows, n_cols, shard.total, ignore_index),
-        HEADER=header,
-        WEIGHT=int(own_weight),
-    )
-    of_losses = ((n_rows,), options.dtype) if each else ((4, programs), dtype)
-    losses = plan_rows(
-        losses_kernel,
-        x,
-        [((n_rows,), dtype), ((3, n_rows), dtype), of_losses],
-        ((world, n_words, header), n_rows, shard.total, ignore_index),
-        OP=op,
-        PLAIN=1 + own_weight,
-        SMOOTHING=epsilon,
-        Z_LOSS=options.z_loss,
-        EACH=each,
-    )
+    sizes: tuple[Any, ...] = (x.stride(), shard.start, n_rows, n_cols, shard.total, ignore_index)
+    constants: dict[str, Any] = {"HEADER": header, "WEIGHT": int(own_weight)}
+    pack = plan_rows(pack_words_kernel, x, [((n_words,), dtype)], sizes, **constants)
+    sizes = ((world, n_words, header), n_rows, shard.total, ignore_index)
+    constants = {"OP": op, "PLAIN": 1 + own_weight, "SMOOTHING": epsilon}
+    constants |= {"Z_LOSS": options.z_loss, "EACH": each}
+    outs: list[Any] = [((n_rows,), dtype), ((3, n_rows), dtype)]
+    outs.append(((n_rows,), options.dtype) if each else ((4, programs), dtype))
+    losses = plan_rows(losses_kernel, x, outs, sizes, **constants)
     of_part: Callable[..., Any] = lambda x: partials(kind, (x,))  # noqa: E731 - of no classes
     if x.numel():
         of_part = plan_of(kind, (x,), 1, dtype, None, options.invariant)
@@ -190,17 +179,13 @@ class _CrossEntropy(Function):
         head = (losses_backward_kernel, shard.start, shard.total, x.shape[1], options)
         kernel = plans.get(key := key_of(head, inputs))
         if kernel is None:
-            (n_rows, n_cols), smoothed = x.shape, options.label_smoothing > 0.0
+            (n_rows, n_cols), epsilon = x.shape, options.label_smoothing
             stride = g.stride(0) if g.dim() else 0
-            kernel = plan_rows(
-                losses_backward_kernel,
-                x,
-                [((n_rows,), torch.int64), ((3, n_rows), numbers.dtype)],
-                (stride, shard.start, n_rows, n_cols, shard.total, options.ignore_index),
-                OP=CROSS_ENTROPY_SMOOTHED_GRADIENT if smoothed else CROSS_ENTROPY_GRADIENT,
-                SMOOTHING=options.label_smoothing,
-                Z_LOSS=options.z_loss,
-            )
+            sizes = (stride, shard.start, n_rows, n_cols, shard.total, options.ignore_index)
+            op = CROSS_ENTROPY_SMOOTHED_GRADIENT if epsilon else CROSS_ENTROPY_GRADIENT
+            constants = {"OP": op, "SMOOTHING": epsilon, "Z_LOSS": options.z_loss}
+            outs = [((n_rows,), torch.int64), ((3, n_rows), numbers.dtype)]
+            kernel = plan_rows(losses_backward_kernel, x, outs, sizes, **constants)
             plans.keep(key, kernel)
         columns, found = kernel(*inputs)
         given = (numbers[0], columns, *found.unbind(0))
@@ -218,18 +203,6 @@ _differentiable = operators.direct(_CrossEntropy)
 # By PyTorch's operators.
 
 
-class _OfAllRanks(Function):
-    """A total of all ranks, of which this one has a part: a gradient at one is one at the other."""
-
-    @staticmethod
-    def forward(ctx, part, total):
-        return total.clone()
-
-    @staticmethod
-    def backward(ctx, g):
-        return g, None
-
-
 def _by_operators(
     x: Tensor,
     target: Tensor,
@@ -241,35 +214,29 @@ def _by_operators(
 ) -> tuple[Tensor, Tensor]:
     """(loss, log-sum-exps) of the rows of a matrix; the target is a class for each row, (n_rows,
     1), or a distribution."""
-    n_cols, epsilon, each = x.shape[1], options.label_smoothing, options.reduction == "none"
-    dtype = composite.accumulator(x.dtype)
-    own = weight = weight if weight is None else weight.to(dtype)
-    sent = _sends_weights(weight, shard)
-    if own is not None and len(own) == shard.total:
-        own = own[shard.start : shard.start + n_cols]
+    n_cols, total, given = x.shape[1], shard.total, target.is_floating_point()
+    each, epsilon = options.reduction == "none", options.label_smoothing
+    dtype, q = composite.accumulator(x.dtype), None
     of_rows = options._replace(dim=1, reduction="sum", z_loss=options.z_loss * each)
-    kind, q, index, of_target = SUMMARY_AND_SUM if epsilon else SUMMARY, None, None, None
-    if target.is_floating_point():
-        q, scalars = target.to(dtype), composite.scalars(x, target, None, of_rows)
-        scalars = scalars._replace(factor=scalars.everywhere)
-    else:
-        known = None if sent else weight
-        scalars = composite.scalars_of_classes(target[:, 0], known, shard.total, dtype, of_rows)
-        index = scalars.target.unsqueeze(1)
-    kept = scalars.target != -1
-    each_row = kept.to(dtype)
-    if index is not None and own is not None:
-        columns = columns_here(index, n_cols, shard.start)
-        if sent:
-            of_target = picked(own.expand(x.shape), columns)[0]
-        if epsilon:  # every class counts, and the target more
-            q, index = (columns == torch.arange(n_cols, device=x.device)).to(dtype), None
-            marked, zero = torch.where(kept, -2, -1), torch.zeros_like(each_row)
-            scalars = scalars._replace(target=marked, at_target=zero, everywhere=each_row)
-    if q is not None:
-        kind = SUMMARY_AND_DISTRIBUTION
-        q = q * (1.0 - epsilon) + epsilon / shard.total if epsilon else q
-        q = q if own is None else q * own
+    own = weight
+    if weight is not None and len(weight) == total:
+        own = weight[shard.start : shard.start + n_cols]
+    sent = _sends_weights(weight, shard) and not given
+    classes = target.new_zeros(len(x), dtype=torch.int64) if given else target.squeeze(1)
+    known = None if given or sent else weight
+    scalars = composite.scalars_of_classes(classes, known, total, dtype, of_rows)
+    kept, index = scalars.target != -1, scalars.target.unsqueeze(1)
+    each_row, columns = kept.to(dtype), columns_here(index, n_cols, shard.start)
+    of_target = None
+    if own is not None and sent:
+        of_target = picked(own.to(dtype).expand(x.shape), columns).squeeze(0)
+    if given or (weight is not None and epsilon):  # every class counts
+        target = target if given else columns == torch.arange(n_cols, device=x.device)
+        q, index = composite.distribution_of(x, target.to(dtype), own, of_rows, total), None
+        marked, zero = torch.where(kept, -2, -1), torch.zeros_like(each_row)
+        scalars = scalars._replace(target=marked, at_target=zero, everywhere=each_row)
+    kind = SUMMARY_AND_SUM if epsilon else SUMMARY
+    kind = kind if q is None else SUMMARY_AND_DISTRIBUTION
     found = Sums.apply(x, q, index, of_target, kind, shard, options.invariant, in_place)
     # Whatever an ignored row holds, its gradient is 0.
     numbers, m, *sums = [torch.where(kept, each, 1.0) for each in found]
@@ -278,11 +245,11 @@ def _by_operators(
     losses, lse = composite.losses_of_sums(m, sums, m if index is None else numbers[0], scalars)
     if each:
         return losses.to(options.dtype), lse
-    parts = [losses.sum(), (lse * lse).sum(), scalars.factor.sum(), each_row.sum()]
-    parts = torch.stack(parts)
+    sums = torch.stack([each.sum() for each in (losses, lse * lse, scalars.factor, each_row)])
     if over_rows:
-        parts = _OfAllRanks.apply(parts, _all_sums(parts.detach(), over_rows))
-    loss, squares, weights, rows = parts.unbind(0)
+        with torch.no_grad():  # a gradient at the sums of all rows is one at those of these
+            sums.copy_(_all_sums(sums, over_rows))
+    loss, squares, weights, rows = sums.unbind(0)
     if options.reduction == "mean":
         loss, squares = loss / weights, squares / rows
     if options.z_loss:
@@ -400,9 +367,9 @@ def token_logprobs(
     in_place = in_place and _may_be_overwritten(x, rows)
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1]).contiguous()
     kind = SUMMARY_AND_ENTROPY if entropy else SUMMARY
-    picked, m, d, *a = Sums.apply(rows, None, flat, None, kind, shard, invariant, in_place)
+    at_tokens, m, d, *a = Sums.apply(rows, None, flat, None, kind, shard, invariant, in_place)
     # eq: log-probability, entropy-from-summary
     log_d = d.log()
     entropies = log_d - a[0] / d if entropy else log_d.detach()
-    found = (picked - m) - log_d
+    found = (at_tokens - m) - log_d
     return found.T.reshape(index.shape), entropies.view(leading)

@@ -107,7 +107,8 @@ def test_cross_entropy_is_that_of_the_whole(ranks, name, by_kernels):
 def test_cross_entropy_of_other_shapes(ranks):
     ranks.ask("loss", (13,), F64, world=3)
     ranks.ask("loss", (3, 5, 2), F32, world=2, reduction="none")
-    ranks.ask("loss", (6, 3), F64, label_smoothing=0.1)  # a rank without classes
+    for probabilities in (False, True):  # a rank without classes
+        ranks.ask("loss", (6, 3), F64, label_smoothing=0.1, probabilities=probabilities)
     ranks.ask("loss", (6, 9), F64, sizes=[0, 8, 1, 0], weight=True)
     ranks.ask("loss", (6, 9), BF16, in_place=True, world=2)
     for by_kernels in (True, False):
