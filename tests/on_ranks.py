@@ -7,6 +7,7 @@ import contextlib
 import functools
 import math
 import os
+import re
 import tempfile
 from typing import Any
 
@@ -49,36 +50,40 @@ INF = float("inf")
 
 
 @contextlib.contextmanager
+def replaced(*places: tuple[Any, str, Any]):
+    """Something else in the place of attributes: (of what, name, what)."""
+    with pytest.MonkeyPatch.context() as patch:
+        for place in places:
+            patch.setattr(*place)
+        yield
+
+
+@contextlib.contextmanager
 def computed(by_kernels: bool):
     """By kernels in Triton's interpreter, or by PyTorch's operators."""
-    kept, arguments.INTERPRETED = arguments.INTERPRETED, by_kernels and arguments.INTERPRETED
-    probe.forget()
-    try:
-        yield
-    finally:
-        arguments.INTERPRETED = kept
+    with replaced((arguments, "INTERPRETED", by_kernels and arguments.INTERPRETED)):
         probe.forget()
+        try:
+            yield
+        finally:
+            probe.forget()
 
 
-class Messages(list):
-    """The bytes of every message that this rank sends meanwhile."""
+@contextlib.contextmanager
+def messages():
+    """The bytes of every message that this rank sends meanwhile, in a list."""
+    found, shipped = [], (process_group._all_gather, dist.all_reduce)
 
-    def __enter__(self) -> Messages:
-        self.shipped = process_group._all_gather, dist.all_reduce
+    def gather(out, words, **more):
+        found.append(words.nbytes)
+        return shipped[0](out, words, **more)
 
-        def gather(out, words, **more):
-            self.append(words.nbytes)
-            return self.shipped[0](out, words, **more)
+    def reduce(tensor, **more):
+        found.append(tensor.nbytes)
+        return shipped[1](tensor, **more)
 
-        def reduce(tensor, **more):
-            self.append(tensor.nbytes)
-            return self.shipped[1](tensor, **more)
-
-        process_group._all_gather, dist.all_reduce = gather, reduce
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        process_group._all_gather, dist.all_reduce = self.shipped
+    with replaced((process_group, "_all_gather", gather), (dist, "all_reduce", reduce)):
+        yield found
 
 
 def drawn(shape, dtype=torch.float64, seed=0) -> torch.Tensor:
@@ -117,9 +122,22 @@ def same_bits(group, *tensors: torch.Tensor) -> None:
         assert all(torch.equal(raw, other) for other in all_of_them)
 
 
-def normalized(group, name, shape, dim, dtype, by_kernels=True, sizes=None, values=None) -> None:
-    """Softmax or log-softmax of shards, and its gradient, is that of the whole."""
+def normalized(
+    group,
+    name,
+    shape,
+    dim,
+    dtype,
+    by_kernels=True,
+    sizes=None,
+    values=None,
+    pushed=False,
+    turned=False,
+) -> None:
+    """Softmax or log-softmax of shards, and its gradient, is that of the whole: in one message
+    each way, or none if words are pushed."""
     x = drawn(shape, dtype) if values is None else torch.tensor(values, dtype=dtype)
+    x = x.flip(dim) if turned else x
     dy = drawn(x.shape, dtype, seed=1)
     whole = x.double().clone().requires_grad_()
     expected = getattr(torch, name)(whole, dim)
@@ -127,9 +145,9 @@ def normalized(group, name, shape, dim, dtype, by_kernels=True, sizes=None, valu
     mine = part(x, group, dim, sizes).requires_grad_()
     with computed(by_kernels):
         NORMALIZED[name](mine, dim, group=group)  # they agree
-        with Messages() as messages:
+        with messages() as sent:
             y = NORMALIZED[name](mine, dim, group=group)
-        with Messages() as backward:
+        with messages() as backward:
             y.backward(part(dy, group, dim, sizes))
     assert y.is_contiguous() and y.dtype == dtype and y.shape == mine.shape
     near(y, part(expected.detach(), group, dim, sizes), dtype)
@@ -137,8 +155,8 @@ def normalized(group, name, shape, dim, dtype, by_kernels=True, sizes=None, valu
     assert mine.grad.dtype == dtype
     rows = math.prod(x.movedim(dim, -1).shape[:-1])
     word = 8 if dtype == torch.float64 else 4
-    one = group.size() > 1 and rows > 0
-    assert messages == ([2 * word * (rows + 1)] if one else [])
+    one = not pushed and group.size() > 1 and rows > 0
+    assert sent == ([2 * word * (rows + 1)] if one else [])
     assert backward == ([word * (rows + 2)] if one else [])
 
 
@@ -153,7 +171,7 @@ def summed_up(group, shape, dims, dtype, keepdim=False, by_kernels=True, values=
     mine = part(x, group, last).requires_grad_()
     with computed(by_kernels):
         logsumexp(mine, dims, keepdim, group=group)
-        with Messages() as messages:
+        with messages() as sent:
             lse = logsumexp(mine, dims, keepdim, group=group)
             lse.backward(g)
     near(lse, expected.detach(), dtype)
@@ -161,7 +179,7 @@ def summed_up(group, shape, dims, dtype, keepdim=False, by_kernels=True, values=
         near(mine.grad, part(gradient, group, last), dtype)
     same_bits(group, lse)
     assert lse.shape == expected.shape and lse.dtype == dtype
-    assert len(messages) == (group.size() > 1)
+    assert len(sent) == (group.size() > 1)
 
 
 def loss(
@@ -228,9 +246,9 @@ def loss(
         arguments |= {"vocab_start": bounds(group, n, sizes)[0], "vocab_size": n}
     with computed(by_kernels):
         cross_entropy(mine, p, given, group=group, **arguments)
-        with Messages() as messages:
+        with messages() as sent:
             found, lse = cross_entropy(mine, p, given, group=group, **arguments)
-        with Messages() as backward:
+        with messages() as backward:
             found.backward(g.to(found.dtype))
     assert found.dtype == (loss_dtype or dtype)
     near(found, expected.detach(), loss_dtype or dtype)
@@ -238,10 +256,10 @@ def loss(
     near(leaf.grad, part(gradient, group, dim, sizes), dtype)
     same_bits(group, found, lse)
     word, n_rows = 8 if dtype == torch.float64 else 4, kept.numel()
-    assert len(messages) == (group.size() > 1) and backward == []
+    assert len(sent) == (group.size() > 1) and backward == []
     unknown = sharded_weight or n in (sizes or ())  # whether all ranks have all weights
     five = weight and unknown and more.get("label_smoothing")
-    assert all(each <= (20 if five else 16) * n_rows * word // 4 + 2 * word for each in messages)
+    assert all(each <= (20 if five else 16) * n_rows * word // 4 + 2 * word for each in sent)
     if in_place and mine.numel() and softcap is None:
         assert torch.equal(mine.detach(), leaf.grad)
 
@@ -264,9 +282,9 @@ def sends_what_is_promised(group) -> None:
             for other in list(process_group._agreed):  # not what others remember with these ranks
                 if dist.get_process_group_ranks(other) == [*range(group.size())]:
                     del process_group._agreed[other]
-            with Messages() as first:
+            with messages() as first:
                 cross_entropy(logits, target, each, **where, **more)
-            with CommDebugMode() as counted, Messages() as later:
+            with CommDebugMode() as counted, messages() as later:
                 cross_entropy(logits, target, each, **where, **more)
             assert later == [4 * (7 * (words + (epsilon > 0.0)) + 2)], (words, epsilon, later)
             assert first == [512 * group.size(), *later] and counted.get_total_counts() == 1
@@ -293,7 +311,7 @@ def tokens(
     more = {"return_entropy": entropy, "temperature": temperature, "inplace_backward": in_place}
     with computed(by_kernels):
         triton_softmax.token_logprobs(mine, index, group=group, **more)
-        with Messages() as messages:
+        with messages() as sent:
             found = triton_softmax.token_logprobs(mine, index, group=group, **more)
             found, h = found if entropy else (found, None)
             total = (found * g).sum() + ((h * g_entropy).sum() if entropy else 0.0)
@@ -305,9 +323,9 @@ def tokens(
     if entropy:
         near(h, entropies.detach(), wide)
         same_bits(group, found, h)
-    assert len(messages) == (group.size() > 1)
+    assert len(sent) == (group.size() > 1)
     bytes_of_row = (8 + 4 * (k or 1) + 4 * entropy) * wide.itemsize // 4
-    assert all(each <= bytes_of_row * entropies.numel() + 64 for each in messages)
+    assert all(each <= bytes_of_row * entropies.numel() + 64 for each in sent)
 
 
 def lying_apart(group) -> None:
@@ -379,17 +397,11 @@ def launches_little(group) -> None:
     def call():
         cross_entropy(mine, target, **where).backward()
 
-    with computed(True):
-        plan.clear_plans()
-        launch.Launch._first_run = counted
-        try:
+    with replaced((launch.Launch, "_first_run", counted)), computed(True):
+        call()
+        names.clear()
+        with Operators() as operators:
             call()
-            names.clear()
-            with Operators() as operators:
-                call()
-        finally:
-            launch.Launch._first_run = first_run
-            plan.clear_plans()
     assert names == [
         "tile_kernel",
         "pack_words_kernel",
@@ -540,9 +552,8 @@ def invariant_placed(group, name: str) -> None:
         found = []
         for rows in (slice(None), slice(3, 4)):
             given = distribute_tensor(x[rows], mesh_of((2, 2)), placements).requires_grad_()
-            with computed(True), pytest.MonkeyPatch.context() as patch:
+            with replaced((plan, "make_plan", noted)), computed(True):
                 asked.clear()
-                patch.setattr(plan, "make_plan", noted)
                 y = function(given, rows, batch_invariant=True)
                 assert all(asked) and (asked or not given.to_local().numel())
             g = dy[rows] if y.dim() == 2 else dy[rows, 0]
@@ -668,12 +679,8 @@ def with_maps(group, name: str, on_mesh: bool = False) -> None:
 
 
 def raises(kind: type[Exception], words: str, function, *arguments, **more) -> None:
-    try:
+    with pytest.raises(kind, match=re.escape(words)):
         function(*arguments, **more)
-    except kind as error:
-        assert words in str(error), str(error)
-    else:
-        raise AssertionError(f"{function} raised nothing")
 
 
 def disagree(group, what: str) -> None:
@@ -755,18 +762,14 @@ def checked_by_differences(group, name: str) -> None:
 def in_blocks(group) -> None:
     """More than 1,024 rows are several messages of at least as many, with the same result."""
     x = drawn((2500, 6), torch.float32)
-    process_group.BLOCK_BYTES, kept = 1, process_group.BLOCK_BYTES
-    try:
-        mine = part(x, group).requires_grad_()
-        with computed(False):
-            softmax(mine, group=group)
-            with Messages() as messages:
-                y = softmax(mine, group=group)
-                y.backward(part(drawn(x.shape, torch.float32, seed=1), group))
-            loss = cross_entropy(mine, torch.arange(2500) % 6, group=group)
-    finally:
-        process_group.BLOCK_BYTES = kept
-    assert messages == [8 * 1251] * 2 + [4 * 1252] * 2
+    mine = part(x, group).requires_grad_()
+    with replaced((process_group, "BLOCK_BYTES", 1)), computed(False):
+        softmax(mine, group=group)
+        with messages() as sent:
+            y = softmax(mine, group=group)
+            y.backward(part(drawn(x.shape, torch.float32, seed=1), group))
+        loss = cross_entropy(mine, torch.arange(2500) % 6, group=group)
+    assert sent == [8 * 1251] * 2 + [4 * 1252] * 2
     whole = x.double().requires_grad_()
     expected = torch.softmax(whole, 1)
     (gradient,) = torch.autograd.grad(expected, whole, drawn(x.shape, seed=1))
@@ -895,40 +898,20 @@ def by_file(n_words, group, device):
 @contextlib.contextmanager
 def pushing(group, timeout=5.0, least=1):
     """The ranks push their words."""
-    kept = symmetric_memory.shared, symmetric_memory.LEAST_COLS, symmetric_memory.LEAST_WORDS
-    symmetric_memory.shared, symmetric_memory.LEAST_COLS, symmetric_memory.LEAST_WORDS = (
-        by_file,
-        least,
-        4,
-    )
-    symmetric_memory.push_words(group, timeout)
-    try:
-        yield
-    finally:
-        symmetric_memory.push_words(group, None)
-        symmetric_memory.shared, symmetric_memory.LEAST_COLS, symmetric_memory.LEAST_WORDS = kept
+    for_all = {"shared": by_file, "LEAST_COLS": least, "LEAST_WORDS": 4}
+    with replaced(*[(symmetric_memory, *each) for each in for_all.items()]):
+        symmetric_memory.push_words(group, timeout)
+        try:
+            yield
+        finally:
+            symmetric_memory.push_words(group, None)
 
 
-def pushed_words(group, name, shape, dim, dtype, sizes=None, values=None) -> None:
+def pushed_words(group, *what, **more) -> None:
     """Softmax or log-softmax of shards whose ranks send no message, call after call."""
-    x = drawn(shape, dtype) if values is None else torch.tensor(values, dtype=dtype)
     with pushing(group):
-        mine = part(x, group, dim, sizes).requires_grad_()
-        NORMALIZED[name](mine, dim, group=group)  # they agree
-        for seed in range(2):
-            dy = drawn(x.shape, dtype, seed=seed)
-            whole = x.double().clone().requires_grad_()
-            expected = getattr(torch, name)(whole, dim)
-            (gradient,) = torch.autograd.grad(expected, whole, dy.double())
-            with Messages() as messages:
-                y = NORMALIZED[name](mine, dim, group=group)
-                y.backward(part(dy, group, dim, sizes))
-            assert messages == []
-            near(y, part(expected.detach(), group, dim, sizes), dtype)
-            near(mine.grad, part(gradient, group, dim, sizes), dtype)
-            mine.grad = None
-            x = x.flip(dim)
-            mine = part(x, group, dim, sizes).requires_grad_()
+        for turned in (False, True, False):
+            normalized(group, *what, pushed=True, turned=turned, **more)
 
 
 def pushed_as_sent(group, shape) -> None:
@@ -966,13 +949,13 @@ def sent_all_the_same(group) -> None:
             lambda: cross_entropy(x, target, group=group),
         ):
             call()
-            with Messages() as messages:
+            with messages() as sent:
                 call()
-            assert len(messages) == 1
+            assert len(sent) == 1
         softmax(x, group=group)
-        with Messages() as messages:
+        with messages() as sent:
             softmax(x, group=group)
-        assert messages == []
+        assert sent == []
 
 
 def pushed_without_one(group) -> None:

@@ -166,25 +166,19 @@ def _of_tokens(
     """Return (log-probabilities, entropies), in float32 for 16-bit logits; each is empty unless
     requested."""
     by_rows = isinstance(temperature, Tensor)
-    plain = nobody_watches(logits) if index is None else nobody_watches(logits, index)
-    if plain and by_rows:
-        plain = nobody_watches(temperature)
-    key = None
-    if plain:
-        key = (logits.shape, logits.dtype, logits.device)
-        if index is not None:
-            key += (index.shape, index.dtype, index.device)
-        if by_rows:
-            key += (temperature.shape, temperature.dtype, temperature.device)
-        elif isinstance(temperature, (int, float)):  # the checks below reject anything else
-            key += (temperature,)
-        else:
-            key = None
+    tensors = [logits] if index is None else [logits, index]
+    if by_rows:
+        tensors.append(temperature)
+    plain, key = nobody_watches(*tensors), None
+    if plain and (by_rows or type(temperature) in (int, float)):  # the checks reject all else
+        key = (index is None, None if by_rows else temperature)
+        for each in tensors:
+            key += (each.shape, each.dtype, each.device)
     if key is None or key not in _checked:
         check_index(logits, index)
         check_temperature(temperature, logits)
         if key is not None:
-            _checked.of(key, lambda: True)
+            _checked.keep(key, True)
     # Without classes every index is wrong, and PyTorch's operators would read beside the logits.
     if index is not None and (index.device.type == "cpu" or not logits.shape[-1]):
         if plain or readable(index):

@@ -13,10 +13,6 @@ from .arguments import check_implementation
 
 
 class _AlongDim(Module):
-    dim: int
-    implementation: str | None
-    batch_invariant: bool
-
     def __init__(
         self, dim: int = -1, *, implementation: str | None = None, batch_invariant: bool = False
     ) -> None:
