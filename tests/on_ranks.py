@@ -183,22 +183,10 @@ def summed_up(group, shape, dims, dtype, keepdim=False, by_kernels=True, values=
 
 
 def loss(
-    group,
-    shape,
-    dtype=torch.float64,
-    by_kernels=True,
-    weight=False,
-    probabilities=False,
-    sharded_weight=False,
-    sizes=None,
-    softcap=None,
-    scale=1.0,
-    z_loss=0.0,
-    in_place=False,
-    loss_dtype=None,
-    small_targets=False,
-    **more: Any,
-) -> None:
+    group, shape, dtype=torch.float64, by_kernels=True, weight=False, probabilities=False,
+    sharded_weight=False, sizes=None, softcap=None, scale=1.0, z_loss=0.0, in_place=False,
+    loss_dtype=None, small_targets=False, **more: Any,
+) -> None:  # fmt: skip
     """Cross-entropy of shards is that of the whole, and so is its gradient."""
     dim = 0 if len(shape) == 1 else 1
     x = drawn(shape, dtype)
@@ -233,15 +221,8 @@ def loss(
     p = part(target, group, dim, sizes) if probabilities else target
     p = p.to(torch.uint8) if small_targets else p
     given = w if not sharded_weight or w is None else part(w, group, 0, sizes)
-    arguments = {
-        "softcap": softcap,
-        "scale": scale,
-        "z_loss": z_loss,
-        "return_lse": True,
-        "inplace_backward": in_place,
-        "loss_dtype": loss_dtype,
-        **more,
-    }
+    arguments = {"softcap": softcap, "scale": scale, "z_loss": z_loss, "return_lse": True, **more}
+    arguments |= {"inplace_backward": in_place, "loss_dtype": loss_dtype}
     if sizes is not None:
         arguments |= {"vocab_start": bounds(group, n, sizes)[0], "vocab_size": n}
     with computed(by_kernels):
@@ -440,7 +421,6 @@ def placed(group, name, mesh_shape, placements, shape, dim, dtype=torch.float64)
     mesh = mesh_of(mesh_shape)
     x = drawn(shape, dtype)
     whole = x.double().clone().requires_grad_()
-    reduces = name == "logsumexp"
     expected = getattr(torch, name)(whole, dim)
     dy = drawn(expected.shape, torch.float64, seed=1)
     (gradient,) = torch.autograd.grad(expected, whole, dy)
@@ -449,21 +429,12 @@ def placed(group, name, mesh_shape, placements, shape, dim, dtype=torch.float64)
     function(given, dim)
     with CommDebugMode() as counted:
         y = function(given, dim)
-    over = [i for i, each in enumerate(placements) if each == Shard(dim % x.dim())]
-    assert counted.get_total_counts() == len(over), counted.get_comm_counts()
+    over, moved = Shard(dim % x.dim()), {}
+    assert counted.get_total_counts() == placements.count(over), counted.get_comm_counts()
     assert isinstance(y, DTensor) and y.shape == expected.shape and y.dtype == dtype
-    if reduces:
-        moved = [
-            each
-            if not each.is_shard()
-            else Replicate()
-            if i in over
-            else Shard(each.dim - (each.dim > dim % x.dim()))
-            for i, each in enumerate(placements)
-        ]
-        assert list(y.placements) == moved
-    else:
-        assert y.placements == given.placements
+    if name == "logsumexp":
+        moved = {over: Replicate()} | {Shard(i): Shard(i - 1) for i in range(over.dim + 1, x.dim())}
+    assert list(y.placements) == [moved.get(each, each) for each in placements]
     near(y.full_tensor().detach(), expected.detach(), dtype)
     y.backward(distribute_tensor(dy.to(dtype), mesh, y.placements))
     assert given.grad.placements == given.placements
@@ -792,7 +763,8 @@ def compiled(group, name: str, placements: Any = None) -> None:
     start, _ = bounds(group, 9)
     more: dict[str, Any] = {"group": group}
     if name == "cross_entropy":
-        more |= {"target": target, "vocab_start": start, "vocab_size": 9}
+        weight = part(drawn((9,), torch.float32, seed=4).abs(), group)
+        more |= {"target": target, "vocab_start": start, "vocab_size": 9, "weight": weight}
     if placements is not None:
         more = {"target": target} if name == "cross_entropy" else {}
 
