@@ -10,6 +10,7 @@ import contextlib
 import math
 import operator
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.nn import Parameter
 from torch.nn import functional as torch_functional
-from torch.overrides import handle_torch_function
+from torch.overrides import handle_torch_function, has_torch_function
 
 IMPLEMENTATIONS = ("packed_rows", "aligned_rows", "split_rows", "strided")
 """The names that `implementation=` accepts; `None` lets the library choose."""
@@ -117,19 +118,24 @@ def check_invariant(implementation: str | None) -> bool:
 # Any call.
 
 
-def pass_on(function: Any, tensors: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """Hand a call with all its arguments to the `__torch_function__` of one of its tensors, or of
-    a mode.
+def pass_on(function: Any, tensors: Sequence[Any], given: dict[str, Any]) -> Any:
+    """Hand a call to the `__torch_function__` of one of its tensors, or of a mode.
 
     Args:
         function: the public function.
         tensors: its arguments that may be tensors.
-        given: its arguments by name; further names are ignored, so that `locals()` will do.
+        given: its arguments by name: all positional ones, and keywords that are not left out;
+            further names are ignored, so that `locals()` will do.
+
+    Raises:
+        TypeError: there is none.
     """
-    code = function.__code__
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    positional = [given[name] for name in names[: code.co_argcount]]
-    keywords = {name: given[name] for name in names[code.co_argcount :]}
+    if not has_torch_function(tensors):
+        raise TypeError(f"the input must be a torch.Tensor, not {type(tensors[0]).__name__}")
+    code, defaults = function.__code__, function.__kwdefaults__
+    positional = [given[name] for name in code.co_varnames[: code.co_argcount]]
+    given = {**defaults, **given}
+    keywords = {name: given[name] for name in defaults if given[name] is not defaults[name]}
     return handle_torch_function(function, tensors, *positional, **keywords)
 
 

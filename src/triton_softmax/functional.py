@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.overrides import handle_torch_function
 
 from . import arguments, distributed, operators
 from .arguments import (
@@ -24,6 +23,7 @@ from .arguments import (
     check_dim,
     check_int,
     check_invariant,
+    pass_on,
 )
 from .operators import Normalization, differentiable, nobody_watches
 from .plan import plan_of
@@ -49,23 +49,13 @@ def _normalize(
             return differentiable(x, (op, True, dim, dtype, implementation, invariant))
         return plan_of(op.operation, (x,), dim, dtype, implementation, invariant)(x)
     if not isinstance(x, Tensor):
-        return _pass_on(function, invariant, x, dim, dtype, implementation=implementation)
+        given = {"input": x, "dim": dim, "dtype": dtype, "implementation": implementation}
+        return pass_on(function, (x,), given | {"batch_invariant": invariant})
     check_dense(x, "the input")
     dim = check_int(dim)
     if dtype is not None:
         x = cast(x, dtype)
     return op.overload(x, dim, dtype, implementation, invariant)
-
-
-def _pass_on(
-    function: Callable[..., Tensor], invariant: bool, x: Any, *args: object, **kwargs: object
-) -> Tensor:
-    """Hand a call to the `__torch_function__` of its input, which is not a tensor."""
-    if not hasattr(x, "__torch_function__"):
-        raise TypeError(f"the input must be a torch.Tensor, not {type(x).__name__}")
-    if invariant:
-        kwargs["batch_invariant"] = True
-    return handle_torch_function(function, (x,), x, *args, **kwargs)
 
 
 def softmax(
@@ -297,7 +287,8 @@ def logsumexp(
     if group is not None or placed:
         return distributed.logsumexp(logsumexp, x, group, dim, keepdim, invariant)
     if not isinstance(x, Tensor):
-        return _pass_on(logsumexp, invariant, x, dim, keepdim)
+        given = {"input": x, "dim": dim, "keepdim": keepdim, "batch_invariant": invariant}
+        return pass_on(logsumexp, (x,), given)
     check_dense(x, "the input")
     x, dim = _promoted(x), check_int(dim)
     lse = operators.logsumexp.overload(x, dim, None, None, invariant)

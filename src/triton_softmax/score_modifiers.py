@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import handle_torch_function, has_torch_function
+from torch.overrides import has_torch_function
 
 from . import arguments, composite, operators
 from .arguments import (
@@ -24,6 +24,7 @@ from .arguments import (
     check_int,
     check_modifiers,
     check_out,
+    pass_on,
 )
 from .launch import Memo
 from .operators import (
@@ -71,18 +72,9 @@ def normalize_modified(
     if not plain:
         watched = has_torch_function(tensors) and not torch.compiler.is_compiling()
         if watched or not isinstance(x, Tensor):
-            keywords: dict[str, Any] = dict(
-                zip((*Modifiers._fields, "out"), (*modifiers, out), strict=True)
-            )
-            if implementation is not None or not watched:
-                keywords["implementation"] = implementation
-            if invariant:
-                keywords["batch_invariant"] = True
-            if not hasattr(x, "__torch_function__"):
-                raise TypeError(f"the input must be a torch.Tensor, not {type(x).__name__}")
-            return handle_torch_function(
-                function, tensors if watched else (x,), x, dim, dtype, **keywords
-            )
+            given = {"input": x, "dim": dim, "dtype": dtype, "implementation": implementation}
+            given |= {"batch_invariant": invariant, "out": out, **Modifiers(*modifiers)._asdict()}
+            return pass_on(function, tensors if watched else (x,), given)
     if implementation is not None:
         raise ValueError(
             f"implementation={implementation!r} names a kernel, and none supports scale, "
