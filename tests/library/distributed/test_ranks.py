@@ -161,10 +161,6 @@ def test_gradients_by_differences(ranks, name):
     ranks.ask("checked_by_differences", name, world=2)
 
 
-def test_rows_have_the_same_bits_in_any_company(ranks):
-    ranks.ask("in_any_company", world=2)
-
-
 def test_many_rows_go_in_blocks(ranks):
     ranks.ask("in_blocks", world=3)
 
@@ -222,8 +218,8 @@ def test_partial_placements_are_reduced_first(ranks):
 @pytest.mark.parametrize(
     "name", ["softmax", "log_softmax", "logsumexp", "cross_entropy", "token_logprobs"]
 )
-def test_a_dtensor_is_batch_invariant_wherever_it_lies(ranks, name):
-    ranks.ask("invariant_placed", name)
+def test_rows_have_the_same_bits_in_any_company(ranks, name):
+    ranks.ask("in_any_company", name)
 
 
 def test_the_kernel_that_is_asked_for_computes_whole_rows_of_a_dtensor(ranks):
