@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
-from softmax_bench.compilation import Request, compiled
+from softmax_bench.compilation import H200, Request, compiled, launch_requests
 from triton_softmax.composite import FINISH_OF
-from triton_softmax.config import Choice, Device, choose_rows
-from triton_softmax.config.space import RowTile
+from triton_softmax.config import choose_rows
 from triton_softmax.distributed import partials, rank_kernels
 from triton_softmax.plan import traits_of
 
 HERE = "triton_softmax.distributed"
 OPERATIONS = "triton_softmax.operations"
+KERNELS = "triton_softmax.kernels.row_scalars"
 SUMMARIES = (
     "SUMMARY",
     "SUMMARY_OF_INFINITIES",
@@ -34,44 +35,24 @@ AFTERWARDS = {
 }
 """How many inputs each has, and its numbers."""
 
-NVIDIA = Device(132, nvidia=True)
 SHAPES = ((8192, 4096), (8192, 65_536))
 """Of a rank's part: rows that are one program's each, and rows that are split."""
 
 
-def choice_of(op: Any, n_rows: int, n_cols: int) -> Choice:
-    """What the library launches for a summary of bfloat16 rows."""
-    return choose_rows(
-        n_rows,
-        n_cols,
-        2,
-        traits=traits_of(op),
-        addresses=(0,) * op.inputs,
-        strides=(n_cols,) * op.inputs,
-        device=NVIDIA,
-    )
-
-
 def summary_request(name: str, n_rows: int, n_cols: int) -> Request:
+    """What the library launches for a summary of bfloat16 rows."""
     op = getattr(partials, name)
-    choice = choice_of(op, n_rows, n_cols)
-    results = op.row_results
-    signature: dict[str, Any] = {
-        "in_ptrs": ("*bf16",) * op.inputs,
-        "out_ptrs": ("*fp32",) * results,
-    }
-    if choice.kernel == "split_rows":
-        signature |= {"words_ptr": "*i64", "n_chunks": "i32", "chunk_cols": "i32"}
-        signature["max_polls"] = "i32"
-    signature |= {"in_strides": ("i32",) * op.inputs, "out_strides": (1,) * results}
-    module = "tile" if isinstance(choice.how, RowTile) else choice.kernel
-    return Request(
-        f"triton_softmax.kernels.{module}:{module}_kernel",
-        signature | {"n_rows": "i32", "n_cols": "i32"},
-        {"OP": f"{HERE}.partials:{name}", "HOW": choice.launches[0]},
-        num_warps=choice.num_warps,
+    tensors = {"addresses": (0,) * op.inputs, "strides": (n_cols,) * op.inputs}
+    choice = choose_rows(n_rows, n_cols, 2, traits=traits_of(op), device=H200, **tensors)
+    request = launch_requests(choice, "softmax_backward" if op.inputs == 2 else "softmax", "bf16")[
+        0
+    ]
+    results = {"out_ptrs": ("*fp32",) * op.row_results, "out_strides": (1,) * op.row_results}
+    return dataclasses.replace(
+        request,
+        signature=request.signature | results,
+        constants=request.constants | {"OP": f"{HERE}.partials:{name}"},
         aligned=("in_strides", "n_cols"),
-        max_registers=choice.max_registers,
     )
 
 
@@ -89,34 +70,18 @@ def around_the_message() -> list[Request]:
     """The kernels between a summary and a gradient, in the forms that take most."""
     f, i = "*fp32", "*i64"
     smoothed = {"SMOOTHING": 0.1, "Z_LOSS": 1e-3, "BLOCK": 256}
-    sent = ("lines", "n_rows")
+    loss = f"{OPERATIONS}.cross_entropy:CROSS_ENTROPY"
+    gradient = {"OP": f"{loss}_SMOOTHED_GRADIENT", **smoothed}
+    given = ("*bf16", i, f, f, *(f,) * 3)
+    sizes = ("start", "n_rows", "n_cols", "n_total", "ignore_index")
     found = [
-        around(
-            "pack_words_kernel",
-            ("*bf16", i, f, f, *(f,) * 3),
-            1,
-            ("strides", "start", "n_rows", "n_cols", "n_total", "ignore_index"),
-            HEADER=2,
-            WEIGHT=1,
-            BLOCK=256,
-        ),
+        around("pack_words_kernel", given, 1, ("strides", *sizes), HEADER=2, WEIGHT=1, BLOCK=256),
         around("reduce_losses_kernel", (f,), 2, ("n_parts",), MEAN=True, Z_LOSS=1e-3, BLOCK=1024),
-        around(
-            "losses_backward_kernel",
-            (f, i, f, f),
-            2,
-            ("g_stride", "start", "n_rows", "n_cols", "n_total", "ignore_index"),
-            OP=f"{OPERATIONS}.cross_entropy:CROSS_ENTROPY_SMOOTHED_GRADIENT",
-            **smoothed,
-        ),
+        around("losses_backward_kernel", (f, i, f, f), 2, ("g_stride", *sizes), **gradient),
     ]
+    sizes = ("lines", "n_rows", "n_total", "ignore_index")
     for each in (False, True):
-        more = {
-            "OP": f"{OPERATIONS}.cross_entropy:CROSS_ENTROPY_SMOOTHED",
-            "PLAIN": 1,
-            "EACH": each,
-        }
-        sizes = (*sent, "n_total", "ignore_index")
+        more = {"OP": f"{loss}_SMOOTHED", "PLAIN": 1, "EACH": each}
         found.append(around("losses_kernel", (f, i, f), 3, sizes, **more, **smoothed))
     sizes = ("world", "rank_stride", "n_rows")
     for name in (*SUMMARIES[:4], "SUMMARY_AND_DISTRIBUTION"):
@@ -129,22 +94,15 @@ def requests() -> list[Request]:
     found = [summary_request(name, *SHAPES[i % 2]) for i, name in enumerate(SUMMARIES)]
     found += around_the_message()
     for op, (inputs, numbers) in AFTERWARDS.items():
-        found.append(
-            Request(
-                "triton_softmax.kernels.row_scalars:finish_rows_kernel",
-                {
-                    "in_ptrs": ("*bf16",) * inputs + numbers,
-                    "out_ptrs": ("*bf16",),
-                    "in_strides": ("i32",) * inputs,
-                    "n_rows": "i32",
-                    "n_cols": "i32",
-                    "n_chunks": "i32",
-                },
-                {"OP": op, "BLOCK_ROWS": 1, "BLOCK_COLS": 4096, "WIDE": False},
-                num_warps=8,
-                aligned=("in_strides", "n_cols"),
-            )
-        )
+        signature = {
+            "in_ptrs": ("*bf16",) * inputs + numbers,
+            "out_ptrs": ("*bf16",),
+            "in_strides": ("i32",) * inputs,
+            **dict.fromkeys(("n_rows", "n_cols", "n_chunks"), "i32"),
+        }
+        constants = {"OP": op, "BLOCK_ROWS": 1, "BLOCK_COLS": 4096, "WIDE": False}
+        kernel, aligned = f"{KERNELS}:finish_rows_kernel", ("in_strides", "n_cols")
+        found.append(Request(kernel, signature, constants, num_warps=8, aligned=aligned))
     return found
 
 
