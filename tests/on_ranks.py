@@ -363,9 +363,7 @@ def launches_little(group) -> None:
             run(self, *tensors)
 
     class Operators(TorchDispatchMode):
-        def __init__(self):
-            super().__init__()
-            self.names = []
+        names: list[str] = []
 
         def __torch_dispatch__(self, function, types, arguments=(), more=None):
             self.names.append(str(function))
@@ -555,23 +553,15 @@ def implementations_placed(group) -> None:
 
 def refused(group) -> None:
     """What cannot be done is said, on every rank."""
-    mesh = mesh_of((2, 2))
-    x = distribute_tensor(drawn((4, 8)), mesh, [Shard(1), Shard(1)])
+    whole, mesh, both = drawn((4, 8)), mesh_of((2, 2)), [Shard(0), Shard(1)]
+    x = distribute_tensor(whole, mesh, [Shard(1), Shard(1)])
     raises(NotImplementedError, "'rows', 'classes'", softmax, x, 1)
-    x = distribute_tensor(drawn((4, 8)), mesh, [Shard(0), Shard(1)])
+    for placements in ([Shard(0), Replicate()], both):
+        x = distribute_tensor(whole, mesh, placements)
+        raises(ValueError, "unknown impl", softmax, x, 1, implementation="nonsense")
     raises(ValueError, "leave out group=", softmax, x, 1, group=group)
-    for placements in ([Shard(0), Replicate()], [Shard(0), Shard(1)]):
-        whole = distribute_tensor(drawn((4, 8)), mesh, placements)
-        raises(ValueError, "unknown impl", softmax, whole, 1, implementation="nonsense")
     raises(IndexError, "out of range", softmax, x, 2)
-    raises(
-        TypeError,
-        "int64",
-        softmax,
-        distribute_tensor(torch.ones(4, 8).long(), mesh, [Shard(0), Shard(1)]),
-        1,
-    )
-    x = distribute_tensor(drawn((4, 8)), mesh, [Shard(0), Shard(1)])
+    raises(TypeError, "int64", softmax, distribute_tensor(whole.long(), mesh, both), 1)
     first = dist.get_rank() < 2  # has the row with a target that is none
     words = "Target 8 is out of bounds" if first else "on a rank that has other rows"
     raises(IndexError, words, cross_entropy, x, torch.tensor([1, 8, 2, 3]))
@@ -579,9 +569,8 @@ def refused(group) -> None:
     raises(IndexError, "out of range", softmax, mine, 2, group=group)
     raises(TypeError, "int64", softmax, mine.long(), 1, group=group)
     raises(TypeError, "ProcessGroup", softmax, mine, 1, group="classes")
-    raises(
-        ValueError, "kernel for whole rows", softmax, mine, 1, group=group, implementation="strided"
-    )
+    more = {"group": group, "implementation": "strided"}
+    raises(ValueError, "kernel for whole rows", softmax, mine, 1, **more)
     target = torch.tensor([0, 8, 9, 1])
     raises(IndexError, "Target 9 is out of bounds", cross_entropy, mine, target, group=group)
     raises(ValueError, "belong together", cross_entropy, mine, target, group=group, vocab_start=3)
@@ -629,21 +618,18 @@ def with_maps(group, name: str, on_mesh: bool = False) -> None:
         expected = NORMALIZED[name](whole, where=where, bias=bias, **more)
         dy = torch.where(expected.isfinite(), dy, 0.0)
         (gradient,) = torch.autograd.grad(expected, whole, dy)
+    mesh = mesh_of((group.size(),))
+    given = distribute_tensor(x, mesh, [Shard(1)]).requires_grad_()
     if on_mesh:
-        mesh = mesh_of((group.size(),))
-        given = distribute_tensor(x, mesh, [Shard(1)]).requires_grad_()
         y = NORMALIZED[name](given, where=where, bias=bias, **more)
-        near(y.full_tensor().detach(), expected.detach(), torch.float64)
-        y.backward(distribute_tensor(dy, mesh, [Shard(1)]))
-        near(given.grad.full_tensor(), gradient, torch.float64)
     else:
-        mine = part(x, group).requires_grad_()
         maps = {"where": part(where, group), "bias": part(bias, group)}
-        y = NORMALIZED[name](mine, group=group, **maps, **more)
-        near(y, part(expected.detach(), group), torch.float64)
-        y.backward(part(dy, group))
-        near(mine.grad, part(gradient, group), torch.float64)
-        raises(NotImplementedError, "causal", softmax, mine, group=group, sink=0.0)
+        y = NORMALIZED[name](given.to_local(), group=group, **maps, **more)
+        raises(NotImplementedError, "causal", softmax, y, group=group, sink=0.0)
+        y = DTensor.from_local(y, mesh, [Shard(1)], shape=x.shape, stride=x.stride())
+    near(y.full_tensor().detach(), expected.detach(), torch.float64)
+    y.backward(distribute_tensor(dy, mesh, [Shard(1)]))
+    near(given.grad.full_tensor(), gradient, torch.float64)
 
 
 def raises(kind: type[Exception], words: str, function, *arguments, **more) -> None:
@@ -799,21 +785,12 @@ def sends_other_words(group) -> None:
     x = drawn((4, 5), torch.float32)
     softmax(x, group=group)
     log_softmax(x, group=group)
-    odd = group.rank() == 1
-    raises(
-        RuntimeError, "words of different calls", log_softmax if odd else softmax, x, group=group
-    )
+    odd, words = group.rank() == 1, "words of different calls"
+    raises(RuntimeError, words, log_softmax if odd else softmax, x, group=group)
     target, tokens = torch.arange(4), triton_softmax.token_logprobs
     cross_entropy(x, target, group=group)
     tokens(x, target, group=group)
-    raises(
-        RuntimeError,
-        "words of different calls",
-        tokens if odd else cross_entropy,
-        x,
-        target,
-        group=group,
-    )
+    raises(RuntimeError, words, tokens if odd else cross_entropy, x, target, group=group)
     near(softmax(x, group=group).sum() * group.size(), torch.tensor(4.0), torch.float32)
 
 
