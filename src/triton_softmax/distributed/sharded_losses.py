@@ -249,7 +249,7 @@ def _by_operators(
     if over_rows:
         with torch.no_grad():  # a gradient at the sums of all rows is one at those of these
             sums.copy_(_all_sums(sums, over_rows))
-    loss, squares, weights, rows = sums.unbind(0)
+    loss, squares, weights, rows = sums.unbind()
     if options.reduction == "mean":
         loss, squares = loss / weights, squares / rows
     if options.z_loss:
