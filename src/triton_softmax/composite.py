@@ -318,6 +318,14 @@ def picked(x: Tensor, target: Tensor, dim: int) -> Tensor:
     return x.gather(dim, target.clamp(min=0).unsqueeze(dim)).squeeze(dim)
 
 
+def modified_logits(x: Tensor, target: Tensor, options: LossOptions) -> Tensor:
+    """Return the logits after scale and soft cap. What an ignored row holds must not reach the
+    derivatives of these, so such rows are 0."""
+    if not target.is_floating_point():
+        x = x.masked_fill((target == options.ignore_index).unsqueeze(options.dim), 0.0)
+    return modified_elements(x, Modifiers(options.scale, options.softcap))
+
+
 def row_losses(
     x: Tensor, scalars: RowScalars, dim: int, q: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -370,10 +378,7 @@ def cross_entropy(
     x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions
 ) -> tuple[Tensor, Tensor]:
     """Return the loss (divided by n for a mean) and log-sum-exp of each row."""
-    if not target.is_floating_point():
-        # What an ignored row holds must not reach the derivatives of scale and soft cap.
-        x = x.masked_fill((target == options.ignore_index).unsqueeze(options.dim), 0.0)
-    x = modified_elements(x, Modifiers(options.scale, options.softcap))
+    x = modified_logits(x, target, options)
     if target.is_floating_point() and not x.numel():
         losses = (upcast(x) * target).sum(options.dim)  # 0, and their mean is NaN
         losses = losses.sum() / 0.0 if options.reduction == "mean" else losses

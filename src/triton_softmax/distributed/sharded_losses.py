@@ -25,7 +25,6 @@ from .. import arguments, composite, operators, plan
 from ..arguments import (
     PLAIN,
     LossOptions,
-    Modifiers,
     check_classes,
     check_cut,
     check_dense,
@@ -312,7 +311,7 @@ def cross_entropy(
                 _all_sums(torch.zeros(4, dtype=composite.accumulator(x.dtype)), over_rows, 1.0)
             raise
     if options.scale != 1.0 or options.softcap is not None:
-        x = composite.modified_elements(x, Modifiers(options.scale, options.softcap))
+        x = composite.modified_logits(x, target, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     rows = x if x.dim() == 2 else rows_of(x, dim)
     in_place = in_place and _may_be_overwritten(x, rows)
