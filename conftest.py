@@ -42,7 +42,7 @@ SECTION = re.compile(r'(?<!;)--8<-- "src/(?P<module>[\w/]+)\.py(?::[\w-]+)?"')
 
 
 patch_core = functools.cache(lambda: interpreter._patch_lang(interpreter.tl.max.fn))
-"""Put the interpreter's functions in the place of `tl.core`'s, for good, as a first `tl.max` does."""
+"""Put the interpreter's functions in the place of `tl.core`'s, for good, as `tl.max` does."""
 
 
 def call_in_kernel(self, *arguments, **named):
