@@ -1,7 +1,5 @@
 """Fixtures that the tests of the documentation and of the browser share."""
 
-from __future__ import annotations
-
 import fcntl
 from pathlib import Path
 

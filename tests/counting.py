@@ -5,8 +5,6 @@ was, with which versions, how many checks of each kind passed, and how many were
 leave out those that need a GPU. `docs/reference/verified.md` quotes it.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from datetime import UTC, datetime

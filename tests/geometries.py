@@ -4,8 +4,6 @@ launched as a plan launches it.
 Tiles and chunks are smaller than any that are chosen, so that few elements make several of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,8 +1,6 @@
 """Data as a run would write it, without a GPU: times follow from made-up speeds, the same on every
 call."""
 
-from __future__ import annotations
-
 import zlib
 
 from softmax_bench.cases import SUITES

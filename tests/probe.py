@@ -4,8 +4,6 @@ Tests that have to look behind the public functions do it here, so that a change
 layout is a change of this one file of the tests.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Callable, Iterator

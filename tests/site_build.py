@@ -1,7 +1,5 @@
 """Build the site strictly and read what its pages hold."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -1,7 +1,5 @@
 """The mutants of a small file, and what tests make of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

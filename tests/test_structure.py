@@ -1,7 +1,5 @@
 """How the repository is built, read from its text: who imports whom, and what is committed."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What is said of the tools in several places is the same everywhere, and warnings of ours fail."""
 
-from __future__ import annotations
-
 import os
 import re
 import tomllib

@@ -1,8 +1,8 @@
 """Where each display equation is written, tested and computed.
 
-An equation has one home on a page (`/// equation | label`), one test
-(`test_label` in `tests/site/test_equations.py`) and any number of comments
-`# eq: label` above the lines of `src/` that compute it.  `load` reads all three
+An equation has one home on a page (`/// equation | label`), one or more places that
+evaluate it (`yield "label", …` in `tests/site/test_equations.py`) and any number of
+comments `# eq: label` above the lines of `src/` that compute it.  `load` reads all three
 from the text of the repository, without importing any of it.
 """
 
@@ -89,10 +89,6 @@ class Equation:
     def mathml(self) -> str:
         return to_mathml(self.latex, display=True)
 
-    @property
-    def test_name(self) -> str:
-        return test_name(self.label)
-
 
 @dataclass
 class Registry:
@@ -110,18 +106,6 @@ class Registry:
 
     def __iter__(self) -> Iterator[Equation]:
         return iter(self.equations.values())
-
-
-def test_name(label: str) -> str:
-    """Name of the test of an equation.
-
-    >>> test_name("softmax-vjp")
-    'test_softmax_vjp'
-    """
-    return "test_" + label.replace("-", "_")
-
-
-test_name.__test__ = False  # pytest collects by name, and this is no test
 
 
 def without_fences(text: str) -> str:
@@ -163,14 +147,14 @@ def _title(text: str, page: str) -> str:
 
 
 def _tests(root: Path) -> dict[str, Lines]:
-    path = root / TESTS
-    if not path.is_file():
-        return {}
-    return {
-        node.name: Lines(TESTS.as_posix(), node.lineno)
-        for node in ast.parse(path.read_text("utf8")).body
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-    }
+    """By label, where an equation is first evaluated."""
+    path, found = root / TESTS, {}
+    for node in ast.walk(ast.parse(path.read_text("utf8") if path.is_file() else "")):
+        match node:
+            case ast.Yield(value=ast.Tuple(elts=[ast.Constant(value=str(label)), *_])):
+                where = Lines(TESTS.as_posix(), node.lineno)
+                found[label] = min(where, found.get(label, where))
+    return found
 
 
 def _code(root: Path) -> list[tuple[str, Lines]]:
@@ -212,17 +196,15 @@ def load(root: Path) -> Registry:
             )
     tests = _tests(root)
     for equation in equations.values():
-        equation.test = tests.get(equation.test_name)
+        equation.test = tests.get(equation.label)
         if equation.test is None:
             problems.append(
-                f"{equation.page}:{equation.line}: {equation.label} has no "
-                f"{equation.test_name} in {TESTS}"
+                f"{equation.page}:{equation.line}: {equation.label} has no test in {TESTS}"
             )
-    named = {equation.test_name for equation in equations.values()}
     problems += [
-        f"{test.where}: {name} tests no equation of the site"
-        for name, test in tests.items()
-        if name not in named
+        f"{test.where}: {label} is no equation of the site"
+        for label, test in tests.items()
+        if label not in equations
     ]
     for label, lines in _code(root):
         if label in equations:

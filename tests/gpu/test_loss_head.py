@@ -1,7 +1,5 @@
 """Cross-entropy and the token functions on a GPU: every geometry, in place, and the memory."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional

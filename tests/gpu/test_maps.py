@@ -1,7 +1,5 @@
 """Softmax with maps on a GPU: masks and biases that lie in every way, at every kind of length."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,8 +1,6 @@
 """What only a GPU can show: every regime against float64, launches by the thousand and by every
 form, hooks, streams, threads, graphs, exceptions, a busy device, other processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

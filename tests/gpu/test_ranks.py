@@ -5,8 +5,6 @@ Two processes of this file itself, a GPU each:
 is started as a subprocess with a limit.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -56,10 +54,7 @@ def checks(group) -> None:
                     actual.double(), expected.double(), atol=tolerance, rtol=tolerance
                 )
 
-            for function, wanted in (
-                (softmax, torch.softmax),
-                (log_softmax, torch.log_softmax),
-            ):
+            for function, wanted in ((softmax, torch.softmax), (log_softmax, torch.log_softmax)):
                 whole = x.double().requires_grad_()
                 expected = wanted(whole, 1)
                 (gradient,) = torch.autograd.grad(expected, whole, dy.double())

@@ -1,7 +1,5 @@
 """Which kernel and how: what every choice keeps to, on both sides of every measured threshold."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import random

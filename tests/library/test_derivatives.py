@@ -1,7 +1,5 @@
 """Values and first derivatives of every function, with options that are drawn at random, against
-the same in float64 by PyTorch's operators."""
-
-from __future__ import annotations
+the same in float64 by PyTorch's operators; rows in one tile, in several, and without kernels."""
 
 import math
 from typing import Any
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import triton_softmax as ours
-from kernel_cases import DEVICE, quiet
+from kernel_cases import DEVICE, INTERPRETED, quiet
 
 pytestmark = quiet
 INF = math.inf
@@ -31,7 +29,18 @@ def mapped(x: Tensor, scale: Any = 1.0, softcap: float | None = None) -> Tensor:
 
 
 def softmax_of(
-    x, dim, log, *, scale=1.0, softcap=None, bias=None, where=None, causal=False, safe, sink=None
+    x,
+    dim,
+    log,
+    *,
+    scale=1.0,
+    softcap=None,
+    bias=None,
+    where=None,
+    causal=False,
+    safe,
+    sink=None,
+    dtype=None,
 ):
     z = mapped(x, scale, softcap)
     z = z if bias is None else z + bias
@@ -51,28 +60,37 @@ def softmax_of(
     return torch.where(dead, empty, y) if safe else y
 
 
-def cross_entropy_of(x, target, *, z_loss=0.0, scale=1.0, softcap=None, **options):
+def cross_entropy_of(
+    x, target, *, z_loss=0.0, scale=1.0, softcap=None, return_lse=False, **options
+):
+    for unseen in ("loss_dtype", "inplace_backward"):
+        options.pop(unseen, None)
     x = mapped(x, scale, softcap)
-    loss = F.cross_entropy(x, target, **options)
-    if z_loss:
+    loss, lse = F.cross_entropy(x, target, **options), torch.logsumexp(x, min(1, x.dim() - 1))
+    if not target.is_floating_point():
         kept = target != options.get("ignore_index", -100)
-        squares = torch.where(kept, z_loss * torch.logsumexp(x, 1) ** 2, 0.0)
-        reduction = options["reduction"]
+        lse = torch.where(kept, lse, 0.0)
+        squares, reduction = z_loss * lse**2, options["reduction"]
         loss = loss + (
             squares if reduction == "none" else squares.sum() / kept.sum() ** (reduction == "mean")
         )
-    return loss
+    return (loss, lse.detach()) if return_lse else loss
 
 
 def linear_of(x, layer, target, *, linear_bias=None, **options):
-    return cross_entropy_of(F.linear(x, layer, linear_bias), target, **options)
+    return cross_entropy_of(F.linear(x, layer, linear_bias).movedim(-1, 1), target, **options)
 
 
-def tokens_of(x, index, *, temperature=1.0):
+def tokens_of(x, index, *, temperature=1.0, return_entropy=False, inplace_backward=False):
     y = torch.log_softmax(x / temperature, -1)
     several = index.dim() == x.dim()
     found = y.gather(-1, index if several else index.unsqueeze(-1))
-    return found if several else found.squeeze(-1), -(y.exp() * y).sum(-1)
+    found = found if several else found.squeeze(-1)
+    return (found, entropy_of(y)) if return_entropy else found
+
+
+def entropy_of(y):
+    return -(y.exp() * torch.where(y == -INF, 0.0, y)).sum(-1)
 
 
 # --- drawn ----------------------------------------------------------------------------------------
@@ -92,6 +110,7 @@ class Drawn:
         return self.draw(st.sampled_from(values))
 
     def values(self, *shape: int) -> Tensor:
+        """Dimensions in any order in memory, with steps between elements, or expanded."""
         self.seed += 1
         generator = torch.Generator().manual_seed(self.seed)
         order = self.draw(st.permutations(range(len(shape))))
@@ -100,6 +119,8 @@ class Drawn:
             sizes[-1] *= step
         base = torch.randn(sizes, generator=generator, dtype=torch.float64).to(self.dtype)
         base = base[..., ::step] if sizes else base
+        if sizes and not self.draw(st.integers(0, 7)):
+            base = base[:1].expand(base.shape)
         return base.permute([order.index(i) for i in range(len(shape))])
 
     def leaf(self, *shape: int) -> Tensor:
@@ -114,16 +135,17 @@ class Drawn:
 @st.composite
 def softmaxes(draw):
     d = Drawn(draw)
-    shape = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
-    if len(shape) > 1 and d.chance():
-        shape = (*shape[:-1], shape[-2])
+    shape = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
     dim = draw(st.integers(-len(shape), len(shape) - 1))
+    shape[dim] = draw(st.integers(1, 40))
+    if len(shape) > 1 and d.chance():
+        shape[-2] = shape[-1]
     of_rows = [1 if i == dim % len(shape) else n for i, n in enumerate(shape)]
     some = [n if d.chance() else 1 for n in shape][draw(st.integers(0, len(shape) - 1)) :]
     options: dict[str, Any] = {"safe": d.chance()}
     options["scale"] = d.one_of(1.0, -0.3, None) or d.leaf(*of_rows)
     if d.chance():
-        options["where"] = (d.values(*some) > -1.0).to(DEVICE)
+        options["where"] = (d.values(*some) > d.one_of(-1.0, 0.5, 2.0)).to(DEVICE)
     if d.chance():
         options["bias"] = d.leaf(*some)
     if d.chance():
@@ -133,6 +155,10 @@ def softmaxes(draw):
     if len(shape) > 1 and shape[-1] == shape[-2] and dim % len(shape) == len(shape) - 1:
         options["causal"] = d.chance()
     log = d.chance()
+    if d.chance():
+        options = {"safe": False}  # no maps at all
+    if d.dtype.itemsize < 4 and d.chance():
+        options["dtype"] = d.one_of(torch.float32, torch.float64)
     function = ours.log_softmax if log else ours.softmax
     return (
         lambda x, **options: function(x, dim, **options),
@@ -142,12 +168,22 @@ def softmaxes(draw):
     )
 
 
+@st.composite
+def logsumexps(draw):
+    d = Drawn(draw)
+    shape = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    dims = draw(st.permutations(range(-len(shape), 0)))[: draw(st.integers(1, len(shape)))]
+    dim = d.one_of(dims[0], dims, tuple(each + len(shape) for each in dims))
+    return ours.logsumexp, torch.logsumexp, (d.leaf(*shape),), {"dim": dim, "keepdim": d.chance()}
+
+
 def loss_options(d: Drawn, n: int) -> dict[str, Any]:
     options: dict[str, Any] = {
         "reduction": d.one_of("none", "mean", "sum"),
         "label_smoothing": d.one_of(0.0, 0.3),
         "scale": d.one_of(1.0, 0.7),
         "softcap": d.one_of(None, 3.0),
+        "loss_dtype": d.one_of(None, torch.float32),
     }
     if d.chance():
         options["weight"] = torch.linspace(0.5, 2, n, dtype=d.dtype, device=DEVICE)
@@ -159,15 +195,15 @@ def loss_options(d: Drawn, n: int) -> dict[str, Any]:
 @st.composite
 def cross_entropies(draw):
     d = Drawn(draw)
-    n, c = draw(st.integers(1, 4)), draw(st.integers(1, 9))
-    inner = draw(st.lists(st.integers(1, 3), max_size=2))
-    options = loss_options(d, c)
-    x = d.leaf(n, c, *inner)
+    c, others = draw(st.integers(1, 40)), draw(st.lists(st.integers(1, 3), max_size=3))
+    options = loss_options(d, c) | {"return_lse": d.chance(), "inplace_backward": d.chance()}
+    x = d.leaf(*others[:1], c, *others[1:])
     if d.chance():
         options.pop("ignore_index", None)
-        target = torch.softmax(d.values(*x.shape), 1).detach().to(DEVICE).requires_grad_()
+        target = torch.softmax(d.values(*x.shape), min(1, x.dim() - 1)).detach().to(DEVICE)
+        target.requires_grad_(d.chance())
     else:
-        target = d.classes(c, n, *inner)
+        target = d.classes(c, *others)
         options["z_loss"] = d.one_of(0.0, 0.1)
     return ours.cross_entropy, cross_entropy_of, (x, target), options
 
@@ -175,8 +211,10 @@ def cross_entropies(draw):
 @st.composite
 def linear_losses(draw):
     d = Drawn(draw)
-    n, k, c = (draw(st.integers(1, 5)) for _ in range(3))
+    k, c = draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    rows = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
     options = {**loss_options(d, c), "z_loss": d.one_of(0.0, 0.1)}
+    del options["loss_dtype"]
     if d.chance():
         options["linear_bias"] = d.leaf(c)
     chunk = draw(st.integers(1, 5))
@@ -185,7 +223,7 @@ def linear_losses(draw):
             *tensors, chunk_size=chunk, **options
         ),
         linear_of,
-        (d.leaf(n, k), d.leaf(c, k), d.classes(c, n)),
+        (d.leaf(*rows, k), d.leaf(c, k), d.classes(c, *rows)),
         options,
     )
 
@@ -193,15 +231,18 @@ def linear_losses(draw):
 @st.composite
 def tokens(draw):
     d = Drawn(draw)
-    shape, c = draw(st.lists(st.integers(1, 3), max_size=2)), draw(st.integers(1, 9))
+    shape, c = draw(st.lists(st.integers(1, 3), max_size=2)), draw(st.integers(1, 40))
     index = d.classes(c, *shape, *d.one_of((), (1,), (3,)))
-    temperature = d.one_of(1.0, 0.7, None) or d.leaf(*shape, 1).exp()
-    return (
-        lambda x, index, **options: ours.token_logprobs(x, index, return_entropy=True, **options),
-        tokens_of,
-        (d.leaf(*shape, c), index),
-        {"temperature": temperature},
-    )
+    options = {"temperature": d.one_of(1.0, 0.7, None) or d.leaf(*shape, 1).exp()}
+    options |= {"return_entropy": d.chance(), "inplace_backward": d.chance()}
+    x = d.leaf(*shape, c)
+    if c > 1 and d.chance():
+        first = torch.arange(c, device=DEVICE) == 0
+        x = torch.where(first, -INF, x).detach().requires_grad_()
+    if d.chance():
+        return ours.token_logprobs, tokens_of, (x, index), options
+    options = {"inplace_backward": options["inplace_backward"]}
+    return ours.entropy_from_logits, lambda x, **_: entropy_of(x.log_softmax(-1)), (x,), options
 
 
 def doubled(value: Any) -> Any:
@@ -219,23 +260,31 @@ def check(function, reference, tensors, options) -> None:
         [doubled(t) for t in tensors],
         {n: doubled(v) for n, v in options.items()},
     )
-    got, want = function(*tensors, **options), reference(*exact, **exact_options)
+    x, *others = tensors
+    given = x * 1 if options.get("inplace_backward") else x  # a leaf stays as it is
+    got, want = function(given, *others, **options), reference(*exact, **exact_options)
     got, want = (each if isinstance(each, tuple) else (each,) for each in (got, want))
-    dtype = tensors[0].dtype
-    eps = max(torch.finfo(dtype).eps, 1e-13)
     for a, b in zip(got, want, strict=True):
-        near(a, b, 8 * eps)
+        near(a, b, 8 * max(torch.finfo(a.dtype).eps, 1e-13))
     leaves, exact_leaves = (
         [t for t in (*ts, *os.values()) if isinstance(t, Tensor) and t.requires_grad]
         for ts, os in ((tensors, options), (exact, exact_options))
     )
-    dy = [torch.where(torch.isfinite(b), torch.linspace(-1, 1, b.numel()).view(b.shape), 0.0)
-          for b in want]  # fmt: skip
-    found = torch.autograd.grad(got, leaves, [g.to(a) for g, a in zip(dy, got)])
-    wanted = torch.autograd.grad(want, exact_leaves, [g.to(b) for g, b in zip(dy, want)])
+    dy = [torch.linspace(-1, 1, b.numel()).view(b.shape) for b in want]
+    dy = [torch.where(torch.isfinite(b), g, 0.0) for b, g in zip(want, dy)]
+    found, wanted = (
+        torch.autograd.grad(
+            [y for y in ys if y.requires_grad],
+            of,
+            [g.to(y) for y, g in zip(ys, dy) if y.requires_grad],
+        )
+        for ys, of in ((got, leaves), (want, exact_leaves))
+    )
+    eps = max(torch.finfo(x.dtype).eps, 1e-13)
     for a, b in zip(found, wanted, strict=True):
         # Where PyTorch differentiates through 0/0 it has NaN, where ours has the limit.
         near(a, torch.where(torch.isnan(b), a.double().cpu(), b), 64 * eps)
+    assert torch.equal(x.detach().double().cpu(), exact[0].detach()), "the input is left alone"
 
 
 def near(got: Tensor, want: Tensor, relative: float) -> None:
@@ -249,14 +298,24 @@ def near(got: Tensor, want: Tensor, relative: float) -> None:
 
 FAMILIES = {
     "softmax": softmaxes(),
+    "logsumexp": logsumexps(),
     "cross_entropy": cross_entropies(),
     "linear_cross_entropy": linear_losses(),
     "token_logprobs": tokens(),
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_values_and_derivatives_of_anything(family):
+WAYS = {
+    **dict.fromkeys(["whole", "operators"][: 1 + INTERPRETED], tuple(FAMILIES)),
+    **dict.fromkeys(["loops", "chunks"], ("softmax", "cross_entropy", "token_logprobs")),
+}
+"""How rows are computed, and of which functions; by operators as on a machine without a GPU."""
+
+
+@pytest.mark.parametrize(
+    "geometry, family", [(way, each) for way in WAYS for each in WAYS[way]], indirect=["geometry"]
+)
+def test_values_and_derivatives_of_anything(family, geometry):
     @drawn
     @given(FAMILIES[family])
     def run(call):

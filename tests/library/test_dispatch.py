@@ -7,7 +7,6 @@ import torch
 import probe
 from kernel_cases import (
     DEVICE,
-    INTERPRETED,
     assert_near,
     assert_result,
     backward,
@@ -15,12 +14,9 @@ from kernel_cases import (
     expected,
     expected_forward,
     forward,
-    forward_kernels,
     kernel_name,
     launched,
-    matrix,
     quiet,
-    watch_accesses,
 )
 from triton_softmax import IMPLEMENTATIONS, launch, plan
 from triton_softmax.launch import WordPool
@@ -87,12 +83,7 @@ CALLS = {
     "transposed": (lambda: tensor(6, 5).T, 1, "strided"),
     "transposed-columns": (lambda: tensor(6, 5).T, 0, "strided", "packed_rows"),
     "rows-in-another-order": (lambda: tensor(3, 4, 32).transpose(0, 1), 2, "strided"),
-    "channels-last": (
-        lambda: tensor(2, 3, 4, 8).permute(0, 3, 1, 2),
-        1,
-        "strided",
-        "packed_rows",
-    ),
+    "channels-last": (lambda: tensor(2, 3, 4, 8).permute(0, 3, 1, 2), 1, "strided", "packed_rows"),
     "sliced-rows": (lambda: tensor(6, 40)[::2, :32], 1, "packed_rows"),
     "sliced-columns": (lambda: tensor(6, 40)[:, ::2], 1, "strided"),
     "sliced-middle": (lambda: tensor(3, 9, 6)[:, 2:8:2], 1, "strided"),
@@ -102,6 +93,8 @@ CALLS = {
     "one-column": (lambda: tensor(5, 1, dtype=torch.bfloat16), 1, "packed_rows"),
     "vector": (lambda: tensor(32), 0, "packed_rows"),
     "strided-vector": (lambda: tensor(64)[::2], 0, "strided"),
+    "overlapping-rows": (lambda: tensor(9).as_strided((4, 5), (1, 1)), 1, "packed_rows"),
+    "diagonal": (lambda: tensor(4, 4, 2).diagonal(), 1, "strided"),
     "copied": (apart, 3, "packed_rows"),
 }
 OPERATION = pytest.mark.parametrize("operation", ["softmax", "log_softmax", "logsumexp"])
@@ -125,7 +118,7 @@ def check(operation, x, dim, ran, *, out_dtype=None, implementation=None):
     assert dx.shape == x.shape and dx.is_contiguous() and dx.dtype == x.dtype
     if implementation:
         kernels = launched(probe.plan_of(back, tuple(inputs), dim, x.dtype, implementation))
-        assert set(kernels) == set(kernel_name(ran, "backward"))
+        assert set(kernels) == set(kernel_name(ran))
     coarse = max((x.dtype, y.dtype), key=lambda dtype: torch.finfo(dtype).eps)
     atol = {torch.float32: 2e-5, torch.float64: None}.get(coarse, 4e-3)
     assert_near(dx, expected(back, tuple(inputs), dim), dtype=coarse, atol=atol)
@@ -144,9 +137,7 @@ def test_what_computes_a_call(call, operation, monkeypatch):
     if call != "copied":
         contiguous = torch.Tensor.contiguous
         monkeypatch.setattr(
-            torch.Tensor,
-            "contiguous",
-            lambda t: pytest.fail("copied") if t is x else contiguous(t),
+            torch.Tensor, "contiguous", lambda t: pytest.fail("copied") if t is x else contiguous(t)
         )
     check(operation, x, dim, ran[-1] if operation == "logsumexp" else ran[0])
 
@@ -266,40 +257,6 @@ def test_what_an_implementation_refuses(implementation, make, message):
         forward(x, 1, implementation=implementation)
     with pytest.raises(ValueError, match=message):
         backward(x, x, 1, implementation=implementation)
-
-
-@pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
-@pytest.mark.parametrize(
-    "implementation, log", [(name, i % 2 > 0) for i, name in enumerate(IMPLEMENTATIONS)], ids=str
-)
-@pytest.mark.parametrize("shape", [(3, 33), (2, 1030)], ids=str)
-def test_poisoned_surroundings(shape, implementation, log, monkeypatch):
-    """Rows amid NaN: nothing else is read, and each element of the result is written once."""
-    pool = []
-    take = launch.words.take
-    monkeypatch.setattr(
-        launch.words, "take", lambda *args: pool.append(take(*args)) or pool[-1], raising=False
-    )
-    for dtype in (torch.float16, torch.float32):
-        width = 16 // dtype.itemsize
-        gap = (
-            width - shape[1] % width + (0 if implementation == "packed_rows" else shape[1] % width)
-        )
-        x = matrix(*shape, dtype, gap=gap)
-        pool.clear()
-        with watch_accesses() as accesses:
-            y = forward(x, 1, log=log, implementation=implementation)
-        ran = forward_kernels(x, 1, log=log, implementation=implementation)
-        assert ran == kernel_name(implementation)
-        accesses.assert_reads_only(x, *pool)
-        accesses.assert_writes_once(y)
-        assert_near(y, expected_forward(x, log=log))
-        dy = matrix(*shape, dtype, gap=gap + width, scale=1.0, seed=1)
-        pool.clear()
-        with watch_accesses() as accesses:
-            dx = backward(y, dy, 1, log=log, implementation=implementation)
-        accesses.assert_reads_only(y, dy, *pool)
-        accesses.assert_writes_once(dx)
 
 
 @OPERATION

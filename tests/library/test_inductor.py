@@ -1,7 +1,5 @@
 """What is left of the operators in a graph that Inductor gets."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch._inductor.decomposition as decomposition

@@ -1,7 +1,5 @@
 """What `pip install .` gives: the library alone, the same from the tree and from the sdist."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

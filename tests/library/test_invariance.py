@@ -1,14 +1,23 @@
 """Batch-invariant calls: the same bits for a row in every batch, at every place, on every border
 between kernels."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
-from kernel_cases import DEVICE, expected, quiet
+from kernel_cases import DEVICE, expected, quiet, small_tiles
 from probe import plan_of
-from triton_softmax import LogSoftmax, Softmax, batch_invariant, log_softmax, logsumexp, softmax
+from triton_softmax import (
+    LogSoftmax,
+    Softmax,
+    batch_invariant,
+    cross_entropy,
+    entropy_from_logits,
+    log_softmax,
+    logsumexp,
+    selective_log_softmax,
+    softmax,
+    token_logprobs,
+)
 from triton_softmax.config import space
 
 pytestmark = quiet
@@ -160,6 +169,43 @@ def test_the_context_and_the_modules():
         softmax(x, implementation="packed_rows", batch_invariant=True)
     with pytest.raises(ValueError, match="names a kernel"), batch_invariant():
         softmax(x, implementation="packed_rows")
+
+
+TARGET = torch.tensor([3, -100, 0, 1002, 500], device=DEVICE)
+INDEX, Q = TARGET.clamp(min=0), torch.softmax(rows(1003, torch.float32, seed=2), -1)
+CALLS = {
+    "classes": lambda x, _, r, **way: cross_entropy(x, TARGET[r], reduction="none", **way),
+    "softcap": lambda x, _, r, **way: cross_entropy(
+        x, TARGET[r], reduction="none", softcap=5.0, **way
+    ),
+    "probabilities": lambda x, _, r, **way: cross_entropy(x, Q[r], reduction="none", **way),
+    "entropy": lambda x, _, r, **way: entropy_from_logits(x, **way),
+    "token": lambda x, _, r, **way: selective_log_softmax(x, INDEX[r], **way),
+    "tempered": lambda x, _, r, **way: token_logprobs(x, INDEX[r], temperature=0.7, **way),
+    "softmax": lambda x, scale, r, **way: softmax(x, scale=scale, softcap=3.0, **way),
+    "log_softmax": lambda x, scale, r, **way: log_softmax(x, scale=scale, softcap=3.0, **way),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_losses_tokens_and_modifiers(name, monkeypatch):
+    """Modifiers in tiles so small that a row takes several."""
+    if "softmax" in name:
+        small_tiles(monkeypatch, 128)
+    x, scale, dy = (rows(n, torch.float32, seed=i) for i, n in enumerate((1003, 1, 1003)))
+
+    def call(r, **way):
+        leaves = [t[r].detach().requires_grad_() for t in (x, scale)]
+        y = CALLS[name](*leaves, r, **way)
+        g = dy[r] if y.dim() > 1 else torch.ones_like(y)
+        return y, *torch.autograd.grad(y, leaves, g, allow_unused=True)
+
+    one = slice(3, 4)
+    every, alone = call(slice(None), batch_invariant=True), call(one, batch_invariant=True)
+    with batch_invariant():
+        within = call(one)
+    for together, *others in zip(every, alone, within, strict=True):
+        assert together is None or all(torch.equal(each[0], together[3]) for each in others)
 
 
 def test_compiled():

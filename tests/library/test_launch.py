@@ -159,8 +159,7 @@ def copy_of(module):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["_cuda_getCurrentRawStream", "_cuda_getDevice", "_cuda_isCurrentStreamCapturing"],
+    "name", ["_cuda_getCurrentRawStream", "_cuda_getDevice", "_cuda_isCurrentStreamCapturing"]
 )
 def test_launch_without_a_private_name_of_torch(name, monkeypatch):
     monkeypatch.delattr(torch._C, name, raising=False)

@@ -1,8 +1,6 @@
 """Softmax and log-softmax with maps: the numbers of PyTorch's operators, shapes, errors, and what
 is read."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -16,30 +14,15 @@ from kernel_cases import (
     INTERPRETED,
     mapped_by_operators,
     quiet,
-    small_tiles,
     watch_accesses,
 )
 from triton_softmax import arguments as checks
-from triton_softmax import batch_invariant, log_softmax, operators, plan, softmax
-from triton_softmax.config import Device
+from triton_softmax import log_softmax, operators, plan, softmax
 
 pytestmark = quiet
 INF, NAN = float("inf"), float("nan")
 FUNCTIONS = {"softmax": softmax, "log_softmax": log_softmax}
 both = pytest.mark.parametrize("name", FUNCTIONS)
-
-
-@pytest.fixture(params=["whole", "loops", "chunks"])
-def geometry(request, monkeypatch):
-    """Tiles so small that rows of some dozen columns are walked along; in one launch or in two."""
-    if request.param != "whole":
-        small_tiles(monkeypatch, 32, rows=2)
-    if request.param == "loops":
-        monkeypatch.setattr(plan, "device_of", lambda _: Device(1))
-    monkeypatch.setattr(plan, "CACHED", 0)
-    probe.forget()
-    yield request.param
-    probe.forget()
 
 
 def tensor(*shape: int, dtype=torch.float64, seed: int = 0, spread: float = 2.0) -> torch.Tensor:
@@ -72,42 +55,6 @@ def arguments(names: str, shape: tuple[int, ...], dim: int) -> dict:
     return {argument.get(n, n): every[n]() for n in names.split()}
 
 
-CASES = [
-    ("number softcap bias where causal safe sink", (2, 1, 3, 3), -1),
-    ("scale softcap bias sink where", (2, 19, 3), 1),
-    ("scale where", (2, 40), -1),
-    ("causal", (19, 19), -1),
-    ("queries bias", (2, 2, 3, 19), -1),
-    ("rows safe", (2, 3, 40), -1),
-]
-
-
-@pytest.mark.parametrize(
-    "names, shape, dim, name",
-    [(*case, list(FUNCTIONS)[i % 2]) for i, case in enumerate(CASES)],
-    ids=str,
-)
-def test_values_and_both_derivatives(name, names, shape, dim, geometry):
-    x, given = tensor(*shape), arguments(names, shape, dim)
-    y = FUNCTIONS[name](x, dim, **given)
-    wanted = mapped_by_operators(name, x, dim, given)
-    torch.testing.assert_close(y, wanted)
-    leaves = [x, *(t for t in given.values() if isinstance(t, torch.Tensor) and t.requires_grad)]
-    dy = torch.where(wanted == -INF, 0.0, tensor(*shape, seed=5).detach())
-    first = torch.autograd.grad(y, leaves, dy, create_graph=geometry == "whole")
-    firsts = torch.autograd.grad(wanted, leaves, dy, create_graph=True)
-    torch.testing.assert_close(first, firsts)
-    if geometry != "whole":
-        return
-    along = [tensor(*t.shape, seed=6).detach() for t in first]
-    torch.testing.assert_close(
-        torch.autograd.grad(first, leaves, along), torch.autograd.grad(firsts, leaves, along)
-    )
-    torch.testing.assert_close(
-        torch.autograd.grad(FUNCTIONS[name](x, dim, **given), leaves, dy), firsts
-    )
-
-
 @both
 def test_gradcheck(name):
     x, given = tensor(1, 3), arguments("scale softcap bias sink", (1, 3), -1)
@@ -117,28 +64,6 @@ def test_gradcheck(name):
 
     inputs = x, given["scale"], given["bias"], given["sink"]
     assert gradcheck(call, inputs) and gradgradcheck(call, inputs)
-
-
-@both
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
-def test_narrow_types_are_rounded_once(name, dtype):
-    given = arguments("number softcap bias where sink safe", (3, 40), -1)
-    given = {k: v.detach() if isinstance(v, torch.Tensor) else v for k, v in given.items()}
-    x = tensor(3, 40, dtype=dtype).detach()
-    wanted = mapped_by_operators(name, x.double(), -1, given)
-    y = FUNCTIONS[name](x, **given)
-    assert y.dtype == dtype
-    ulp = torch.finfo(dtype).eps if not (INTERPRETED and dtype == torch.bfloat16) else 2**-7
-    torch.testing.assert_close(y.double(), wanted, rtol=2 * ulp, atol=2 * ulp * 4, equal_nan=True)
-    wide = FUNCTIONS[name](x, dtype=torch.float64, **given)
-    torch.testing.assert_close(wide, wanted)
-
-
-def test_a_number_as_scale_has_all_its_digits():
-    x = tensor(2, 5).detach()
-    torch.testing.assert_close(
-        softmax(x, scale=0.3), torch.softmax(0.3 * x, -1), rtol=1e-14, atol=0
-    )
 
 
 HOSTILE = torch.tensor(
@@ -435,9 +360,7 @@ def test_operators_pass_opcheck(name):
     plain = [t.detach() if isinstance(t, torch.Tensor) else t for t in options]
     out = torch.empty(3, 3, 1, dtype=x.dtype, device=DEVICE).permute(2, 0, 1)
     torch.library.opcheck(
-        operators.modified_softmax_out.overload,
-        (x.detach(), *plain, False, out),
-        test_utils=some,
+        operators.modified_softmax_out.overload, (x.detach(), *plain, False, out), test_utils=some
     )
     y = softmax(x).detach()
     plain[3] = plain[6] = None
@@ -465,30 +388,6 @@ def test_compiled_without_a_break_and_once_for_all_lengths():
         x, scale = tensor(length, length), tensor(length, 1, seed=1)
         torch.testing.assert_close(compiled(x, scale), call(x, scale))
     assert len(compilations) <= 4
-    whole = torch.compile(call, backend="aot_eager", fullgraph=True)
-    x, scale = tensor(5, 5), tensor(5, 1, seed=1)
-    grads = torch.autograd.grad(whole(x, scale), (x, scale))
-    torch.testing.assert_close(grads, torch.autograd.grad(call(x, scale), (x, scale)))
-
-
-@both
-def test_transforms(name):
-    function = FUNCTIONS[name]
-    x, bias, sink = (t.detach() for t in (tensor(3, 4, 4), tensor(4, seed=1), tensor(seed=2)))
-
-    def call(x, bias):
-        return function(x, scale=0.5, softcap=2.0, bias=bias, sink=sink, safe=True)
-
-    torch.testing.assert_close(torch.vmap(call, (0, None))(x, bias), call(x, bias))
-    tangent = torch.ones_like(x)
-    _, along = torch.func.jvp(call, (x, bias), (tangent, bias))
-    step = 1e-6
-    numeric = (call(x + step * tangent, bias + step * bias) - call(x, bias)) / step
-    torch.testing.assert_close(along, numeric, rtol=1e-4, atol=1e-5)
-    grad = torch.func.grad(lambda x: call(x, bias)[0, 0, 0])(x)
-    leaf = x.clone().requires_grad_()
-    (usual,) = torch.autograd.grad(call(leaf, bias)[0, 0, 0], leaf)
-    torch.testing.assert_close(grad, usual)
 
 
 @both
@@ -517,25 +416,6 @@ def test_a_subclass_sees_the_call():
     assert softmax(torch.ones(2, 3, device=DEVICE), bias=bias, scale=2.0) == "seen"
     function, kwargs = Seen.calls[-1]
     assert function is softmax and kwargs["scale"] == 2.0 and kwargs["bias"] is bias
-
-
-@pytest.mark.parametrize("name, n_cols", [("softmax", 37), ("log_softmax", 100)])
-def test_batch_invariant(name, n_cols, monkeypatch):
-    small_tiles(monkeypatch, 128)
-    x, scale = tensor(5, n_cols, dtype=torch.float32), tensor(5, 1, dtype=torch.float32, seed=1)
-    dy = tensor(5, n_cols, dtype=torch.float32, seed=2).detach()
-
-    def call(rows):
-        a, b = (t[rows].detach().requires_grad_() for t in (x, scale))
-        y = FUNCTIONS[name](a, scale=b, softcap=3.0, batch_invariant=True)
-        return y, *torch.autograd.grad(y, (a, b), dy[rows])
-
-    every = call(slice(None))
-    for alone, together in zip(call(slice(3, 4)), every, strict=True):
-        assert torch.equal(alone[0], together[3])
-    with batch_invariant():
-        y = FUNCTIONS[name](x[3:4], scale=scale[3:4], softcap=3.0)
-    assert torch.equal(y, every[0][3:4])
 
 
 def test_tanh_has_all_its_digits():

@@ -1,7 +1,5 @@
 """An operation is added in one file: every kernel takes it, and Triton's cache sees its text."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """The modules behave as those of `torch.nn`."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle

@@ -1,16 +1,13 @@
 """The operators under everything PyTorch may do to them: autograd, torch.func, tracing,
 autocast."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
 import torch
-import torch.autograd.forward_ad as forward_ad
 from torch._subclasses import FakeTensorMode
 from torch.autograd import gradcheck, gradgradcheck
-from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.func import grad, jacfwd, jacrev, jvp, vmap
 
 import probe
 import triton_softmax
@@ -126,18 +123,6 @@ def test_transforms_nest(ours, theirs, transforms):
         torch.testing.assert_close(f(x), g(x))
 
 
-@pairs
-def test_transforms_compose_with_vmap(ours, theirs):
-    x = random(2, 3)
-    for transform in (
-        vmap,
-        lambda f: vmap(grad(f)),
-        lambda f: grad(lambda x: vmap(f)(x).sum()),
-        lambda f: vmap(hessian(f)),
-    ):
-        torch.testing.assert_close(transform(scalar(ours))(x), transform(scalar(theirs))(x))
-
-
 @pytest.mark.parametrize("in_dim", [0, 1, -1])
 @pytest.mark.parametrize("dim", [0, -1, 1, -2])
 def test_vmap_shifts_the_dimension(in_dim, dim):
@@ -157,45 +142,6 @@ def test_vmap_over_scalars(ours, theirs, dim):
     )
     with pytest.raises(IndexError, match=r"range of \[-1, 0\], but got 1"):
         vmap(lambda x: ours(x, 1))(x)
-
-
-@pairs
-def test_nested_vmap(ours, theirs):
-    x = random(2, 3, 2)
-    torch.testing.assert_close(
-        vmap(vmap(lambda x: ours(x, 0)))(x), vmap(vmap(lambda x: theirs(x, 0)))(x)
-    )
-
-
-@pairs
-def test_batched_gradients_of_an_eager_graph(ours, theirs):
-    x = random(2, 3).requires_grad_()
-    y = ours(x, 1)
-    v = random(4, *y.shape, seed=1)
-    (got,) = torch.autograd.grad(y, x, v, is_grads_batched=True)
-    want = torch.stack([torch.autograd.grad(theirs(x, 1), x, each)[0] for each in v])
-    torch.testing.assert_close(got, want)
-
-
-@pairs
-def test_jvp_and_vjp(ours, theirs):
-    x, t = random(2, 3), random(2, 3, seed=1)
-    assert jvp(lambda x: ours(x, 0), (x,), (t,))[1].abs().sum() > 0
-    torch.testing.assert_close(
-        jvp(lambda x: ours(x, 0), (x,), (t,)), jvp(lambda x: theirs(x, 0), (x,), (t,))
-    )
-    (y, pull), (want, want_pull) = vjp(lambda x: ours(x, 0), x), vjp(lambda x: theirs(x, 0), x)
-    torch.testing.assert_close((y, *pull(y)), (want, *want_pull(want)))
-
-
-@pairs
-def test_dual_numbers(ours, theirs):
-    x, t = random(2, 3), random(2, 3, seed=1)
-    with forward_ad.dual_level():
-        dual = forward_ad.make_dual(x, t)
-        torch.testing.assert_close(
-            forward_ad.unpack_dual(ours(dual, 1)), forward_ad.unpack_dual(theirs(dual, 1))
-        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -242,41 +188,6 @@ def compiled(f):
 
 
 @pairs
-def test_compile_has_no_graph_break(ours, theirs):
-    x = random(2, 3).requires_grad_()
-    v = random(*theirs(x, 0).shape, seed=1)
-    y = compiled(lambda x: ours(2 * x, 0) + 1)(x)
-    want = theirs(2 * x, 0) + 1
-    torch.testing.assert_close(
-        (y, *torch.autograd.grad(y, x, v)), (want, *torch.autograd.grad(want, x, v))
-    )
-
-
-def test_compile_takes_every_argument():
-    x = random(2, 3).half()
-    for f in (
-        lambda x: triton_softmax.softmax(x, dim=0, dtype=torch.float32),
-        lambda x: triton_softmax.log_softmax(x.to(torch.int32), -1, torch.float64),
-        lambda x: triton_softmax.logsumexp(x, (0, 1), keepdim=True),
-        lambda x: triton_softmax.logsumexp(x, 0, True),
-        triton_softmax.Softmax(dim=0),
-        triton_softmax.LogSoftmax(),
-    ):
-        torch.testing.assert_close(compiled(f)(x), f(x))
-
-
-def test_compile_keeps_one_graph_for_changing_shapes():
-    torch._dynamo.reset()
-    f = torch.compile(
-        lambda x: triton_softmax.softmax(x), backend="aot_eager", fullgraph=True, dynamic=True
-    )
-    with torch._dynamo.config.patch(error_on_recompile=True):
-        for n in (3, 5, 7):
-            x = random(2, n)
-            torch.testing.assert_close(f(x), torch.softmax(x, -1))
-
-
-@pairs
 def test_compile_of_transforms(ours, theirs):
     x = random(2, 3)
     f, g = (vmap(jacrev(grad(scalar(each)))) for each in (ours, theirs))  # no hessian compiles
@@ -311,17 +222,6 @@ def test_fake_tensors_of_a_device_this_machine_may_lack(ours, theirs):
             assert got.is_contiguous()
 
 
-@pairs
-def test_meta_tensors(ours, theirs):
-    x = torch.empty(2, 3, device="meta", requires_grad=True)
-    got, want = ours(x, 1), theirs(x, 1)
-    assert (got.shape, got.dtype, got.device) == (want.shape, want.dtype, want.device)
-    got.sum().backward()
-    assert x.grad.shape == x.shape and x.grad.is_meta
-    with pytest.raises(IndexError):
-        ours(x, 2)
-
-
 @pytest.mark.parametrize("name", PAIRS)
 def test_modes_see_the_operator(name):
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -342,52 +242,6 @@ def test_modes_see_the_operator(name):
     with Spy():
         y.sum().backward()
     assert getattr(operators, name).vjp.overload in seen
-
-
-def test_default_device_mode():
-    with torch.device("cpu"):
-        torch.testing.assert_close(triton_softmax.softmax(torch.zeros(2)), torch.full((2,), 0.5))
-
-
-def test_subclasses_reach_the_operator():
-    class Tagged(torch.Tensor):
-        pass
-
-    x = random(2, 3)
-    y = triton_softmax.softmax(x.as_subclass(Tagged), 1)
-    assert type(y) is Tagged
-    torch.testing.assert_close(y.as_subclass(torch.Tensor), torch.softmax(x, 1))
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_jit_trace_does_not_bake_the_result_in():
-    x = random(2, 3)
-    traced = torch.jit.trace(lambda x: triton_softmax.softmax(x, 1), (x,))
-    torch.testing.assert_close(traced(x + torch.arange(3)), torch.softmax(x + torch.arange(3), 1))
-
-
-def test_functional_call_of_a_module():
-    x = random(2, 3)
-    model = torch.nn.Sequential(
-        torch.nn.Linear(3, 3, dtype=torch.float64), triton_softmax.Softmax(dim=1)
-    )
-    reference = torch.nn.Sequential(model[0], torch.nn.Softmax(dim=1))
-    weights = dict(model.named_parameters())
-
-    def loss(net):
-        return lambda w: (functional_call(net, w, (x,)) ** 2).sum()
-
-    torch.testing.assert_close(grad(loss(model))(weights), grad(loss(reference))(weights))
-
-
-def test_saved_tensors_and_checkpointing():
-    from torch.utils.checkpoint import checkpoint
-
-    x = random(2, 3).requires_grad_()
-    y = checkpoint(lambda x: triton_softmax.softmax(x, 1) ** 2, x, use_reentrant=False)
-    (got,) = torch.autograd.grad(y.sum(), x)
-    (want,) = torch.autograd.grad((torch.softmax(x, 1) ** 2).sum(), x)
-    torch.testing.assert_close(got, want)
 
 
 # Autocast, compared with PyTorch's own on tensors without data: no GPU is needed
@@ -412,13 +266,6 @@ def test_autocast_as_torch(ours, theirs, device, dtype):
                     assert ours(x, 1, out).dtype == theirs(x, 1, dtype=out).dtype == out
     finally:
         torch.set_autocast_enabled(device, was)
-
-
-@pairs
-def test_autocast_on_cpu_leaves_them_alone(ours, theirs):
-    x = random(2, 3).bfloat16()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert ours(x, 1).dtype == theirs(x, 1).dtype == torch.bfloat16
 
 
 # Errors of the operators themselves

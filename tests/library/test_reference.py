@@ -89,17 +89,6 @@ def test_merge_is_associative_with_identity():
         )
 
 
-def test_merge_of_rows_with_nothing_finite_yet():
-    m, d = reference.merge(
-        np.array([-np.inf, -np.inf]),
-        np.array([0.0, 0.0]),
-        np.array([-np.inf, 2.0]),
-        np.array([0.0, 1.0]),
-    )
-    np.testing.assert_array_equal(m, [-np.inf, 2.0])
-    np.testing.assert_array_equal(d, [0.0, 1.0])
-
-
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
 def test_merge_never_loses_what_is_not_finite(bad):
     for x in itertools.permutations([bad, 1.0, -np.inf, 3.0]):

@@ -1,8 +1,6 @@
 """The way of a later call through the library: how many of its functions it enters before the
 kernels run, and in how many files. Each costs a reader a jump and a caller time."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Chromium and its tabs; what a test does with them is told in `tests/browser.py`."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 

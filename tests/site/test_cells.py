@@ -1,23 +1,20 @@
 """Cells: what they run is the library's, what they show is what they compute, and a reader can run,
 break, stop and mend them."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from browser import PHONE
+from site_build import ROOT
 from softmax_bench.traffic import FORWARD
 from softmax_playground import cells
 from softmax_playground.small_triton import session
 from softmax_site import corrections
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMES = cells.names(ROOT)
 MISTAKES = [name for name in NAMES if name.startswith("mistakes/")]
 PAGES = [path.read_text("utf8") for path in (ROOT / "docs").rglob("*.md")]

@@ -1,7 +1,5 @@
 """The counts on the page of verification come from a run."""
 
-from __future__ import annotations
-
 import json
 import re
 

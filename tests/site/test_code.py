@@ -1,16 +1,13 @@
 """Code on the pages: formulas behind links, what changed since another rung, whole files."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 
 from browser import PHONE
+from site_build import ROOT
 from softmax_site import listing, markdown, source
 
-ROOT = Path(__file__).resolve().parents[2]
 RUNG = "kernels/single-block"
 LARGEST = max(listing.paths(ROOT), key=lambda path: len((ROOT / path).read_text("utf8")))
 TIP = "#formula-tip"
@@ -37,18 +34,6 @@ def test_a_piece_is_named_by_what_it_defines():
     assert file.lines[whole.last - 1] == '"""y = exp(x − m) / d."""'
     with pytest.raises(source.SourceError, match=r"no section 'exponentials\.\.ahead'"):
         file.section("exponentials..ahead")
-
-
-def test_what_is_shown_in_pieces_is_shown_whole():
-    """A page that parts a section shows each piece, once and in order."""
-    for page in (ROOT / "docs/kernels").glob("*.md"):
-        shown: dict[tuple[str, str], list[int]] = {}
-        pieces = re.findall(r"\[\[code (\S+?):([\w.-]+)/(\d+)(?:-(\d+))?", page.read_text("utf8"))
-        for path, section, first, last in pieces:
-            shown.setdefault((path, section), []).extend(range(int(first), int(last or first) + 1))
-        for (path, section), numbers in shown.items():
-            there = len(source.read(path, ROOT).paragraphs(section))
-            assert numbers == list(range(1, there + 1)), f"{page.name}: {path}:{section}"
 
 
 def test_what_changed_since_another_rung():

@@ -1,16 +1,14 @@
 """What needs a compiler or a kernel run is committed, small, and what the library computes."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 
 import pytest
 
+from site_build import ROOT
 from softmax_bench.compilation import compiled
 from softmax_site import computed
 
-ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs/_computed"
 MOST_BYTES = 100_000
 

@@ -1,24 +1,38 @@
-"""One test for every display equation of the site, named after its label.
+"""Both sides of every display equation of the site, under its label.
 
-Each test writes out both sides of its equation in float64 and compares them on random data of
-several sizes, the worked example among them. The first line of its docstring is shown in the
-equation index. Nothing here uses a kernel or the references of the library: an equation is tested
-against its own text, against a derivative taken numerically, or against PyTorch.
+A function writes out equations in float64 for what is drawn: random data of several sizes, the
+worked example among them. It yields the label and the sides, which have to be equal; or the label
+and what has to be true. Nothing here uses a kernel or the references of the library: an equation is
+tested against its own text, against a derivative taken numerically, or against PyTorch.
 
 Derivatives are complex steps: for an analytic f, Im f(x + i·h) / h is f'(x) up to h², and there is
 no difference that could cancel, so h = 1e-30 gives all digits.
 """
 
+import functools
 import itertools
 import math
+from collections import defaultdict
+from collections.abc import Callable
 
 import numpy as np
+import pytest
 import torch
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+
+from site_build import ROOT
+from softmax_site import equations
 
 X = np.array([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]])
 DY = np.array([[0.1, 0.2, 0.7], [0.2, 0.3, 0.5]])
 SIZES = (1, 2, 3, 8, 33, 100)
 SHAPES = ((1, 1), (1, 5), (2, 3), (7, 1), (5, 33))
+U = 2.0**-24
+H = 1e-30
+INF = math.inf
+
+
+# --- what is drawn --------------------------------------------------------------------------------
 
 
 def rows(n_min=1):
@@ -31,11 +45,27 @@ def rows(n_min=1):
             yield spread * random.normal(size=n) + 5 * random.normal()
 
 
+def outputs(n_min=1):
+    """Each row with its maximum, its denominator and its softmax."""
+    for x in rows(n_min):
+        yield x, x.max(), np.exp(x - x.max()).sum(), softmax_of(x)
+
+
 def rows_with(count, n_min=1):
-    """Each row with `count` random vectors of its length."""
+    """Each row and its softmax with `count` random vectors of its length."""
     random = np.random.default_rng(12)
     for x in rows(n_min):
-        yield x, *random.normal(size=(count, len(x)))
+        yield x, softmax_of(x), *random.normal(size=(count, len(x)))
+
+
+def losses():
+    """x, dy and dx of a loss that is not linear in y: L = sum(w · sin(3 y) · y)."""
+    for x, y, w in rows_with(1):
+
+        def loss(y, w=w):
+            return (torch.from_numpy(w) * torch.sin(3 * y) * y).sum()
+
+        yield x, y, gradient(loss, y), gradient(lambda t: loss(torch.softmax(t, dim=0)), x)
 
 
 def matrices():
@@ -53,15 +83,67 @@ def pairs(count):
         drawn = [(float(10 * random.normal()), float(9 * random.random())) for _ in range(count)]
         yield drawn
         at = random.integers(count)
-        yield drawn[:at] + [(-math.inf, 0.0)] + drawn[at + 1 :]
+        yield drawn[:at] + [(-INF, 0.0)] + drawn[at + 1 :]
 
 
-def close(a, b, rtol=1e-11, atol=1e-13):
-    """Assert that both sides are equal up to float64 rounding, and finite."""
-    a, b = np.asarray(a), np.asarray(b)
-    assert a.shape == b.shape
-    assert np.isfinite(a).all()
-    np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
+def pairs_that_are_sums():
+    """Three pairs, none of them the identity."""
+    return itertools.islice(pairs(3), 0, None, 2)
+
+
+def collections():
+    """Pairs of collections of numbers, empty ones among them."""
+    random = np.random.default_rng(17)
+    for n, k in itertools.product((0, 1, 2, 9, 40), repeat=2):
+        yield list(8 * random.normal(size=n)), list(8 * random.normal(size=k) + 5)
+
+
+def prefixes():
+    """Each row, how many of its entries there are by now, and their maximum and denominator now and
+    one entry before."""
+    for x in rows(n_min=2):
+        for i in range(2, len(x) + 1):
+            before, now = ((x[:k].max(), np.exp(x[:k] - x[:k].max()).sum()) for k in (i - 1, i))
+            yield x, i, before, now
+
+
+def queries():
+    """A query q, and keys k and values v, all numbers; first keys whose scores are the worked
+    example."""
+    random = np.random.default_rng(23)
+    yield 2.0, X[0] / 2, np.array([0.0, 4.0, 2.0])
+    for n in SIZES:
+        yield float(random.normal()), 3 * random.normal(size=n), random.normal(size=n)
+
+
+def keys():
+    """Scores and values, how many keys are read, and (m, d, o) then and one key before."""
+    for q, k, v in queries():
+        for i in range(2, len(k) + 1):
+            yield q * k, v, i, attended(q * k, v, i - 1), attended(q * k, v, i)
+
+
+def offset_rows():
+    """float32 rows far from zero, with c = log2 e in float32 and exp(x - m) exactly."""
+    random = np.random.default_rng(20)
+    for offset, spread in itertools.product((0.0, 100.0, 3e4, -3e4, 1e6), (1.0, 5.0)):
+        x = (offset + spread * random.normal(size=2048)).astype(np.float32)
+        exact = np.exp(x.astype(np.float64) - float(x.max()))
+        yield offset, x, x.max(), np.float32(math.log2(math.e)), exact
+
+
+def float32_rows():
+    """float32 rows whose length is a power of two."""
+    random = np.random.default_rng(21)
+    for n, spread in itertools.product((2, 16, 256, 4096), (0.5, 3.0, 8.0)):
+        yield (spread * random.normal(size=n) + 20 * random.normal()).astype(np.float32)
+
+
+def once():
+    yield ()
+
+
+# --- what is evaluated ----------------------------------------------------------------------------
 
 
 def softmax(x):
@@ -75,15 +157,30 @@ def lse(x):
     return np.log(np.exp(x).sum())
 
 
-def derivative(f, x, h=1e-30):
-    """∂f_i/∂x_j by complex steps; for a scalar f a row of ∂f/∂x_j."""
-    columns = [np.imag(f(x + 1j * h * unit)) / h for unit in np.eye(len(x))]
-    return np.stack(columns, axis=-1)
+def entropy(x):
+    """−Σ y·log y, also for complex x."""
+    y = softmax(x)
+    return -(y * np.log(y)).sum()
 
 
 def softmax_of(x):
     """PyTorch's softmax."""
     return torch.softmax(torch.from_numpy(x), dim=-1).numpy()
+
+
+def log_softmax_of(x):
+    """PyTorch's log-softmax."""
+    return torch.log_softmax(torch.from_numpy(x), dim=-1).numpy()
+
+
+def derivative(f, x):
+    """∂f_i/∂x_j by complex steps; for a scalar f a row of ∂f/∂x_j."""
+    return np.stack([along(f, x, unit) for unit in np.eye(len(x))], axis=-1)
+
+
+def along(f, x, w):
+    """The derivative of f at x in the direction w."""
+    return np.imag(f(x + 1j * H * w)) / H
 
 
 def gradient(f, x):
@@ -93,26 +190,47 @@ def gradient(f, x):
     return g.numpy()
 
 
+def logarithm(x):
+    return np.log(softmax(x))
+
+
 def merge(p1, p2):
     """The merge of two pairs, with the corner guarded."""
     (m1, d1), (m2, d2) = p1, p2
     m = max(m1, m2)
-    shift = 0.0 if m == -math.inf else m
+    shift = 0.0 if m == -INF else m
     return m, d1 * math.exp(m1 - shift) + d2 * math.exp(m2 - shift)
 
 
 def pair(collection):
     """(max, sum of exp(x - max)) of a collection of numbers."""
     if len(collection) == 0:
-        return -math.inf, 0.0
+        return -INF, 0.0
     m = max(collection)
     return float(m), float(sum(math.exp(x - m) for x in collection))
 
 
-def same_pair(p, q):
-    """Equal maxima, and denominators equal up to rounding."""
-    assert p[0] == q[0]
-    close(p[1], q[1])
+def triple(x):
+    """(m, d, a) of a part of a row."""
+    e = np.exp(x - x.max())
+    return x.max(), e.sum(), (e * (x - x.max())).sum()
+
+
+def attended(x, v, i):
+    """m_i, d_i and o_i straight from their meaning: maximum, denominator and attention over the
+    first i keys."""
+    m = x[:i].max()
+    return m, np.exp(x[:i] - m).sum(), (softmax_of(x[:i]) * v[:i]).sum()
+
+
+def recurrence(x):
+    """The states (m_i, d_i) for i = 0 … N of the recurrence as the page writes it."""
+    states = [(-INF, 0.0)]
+    for x_i in map(float, x):
+        m_before, d_before = states[-1]
+        m = max(m_before, x_i)
+        states.append((m, d_before * math.exp(m_before - m) + math.exp(x_i - m)))
+    return states
 
 
 def tree_sum(t):
@@ -123,1013 +241,517 @@ def tree_sum(t):
     return t[0]
 
 
-def rounded_exp(t):
-    """exp rounded once to the type of t: its relative error is at most 1 unit u."""
-    return np.exp(t.astype(np.float64)).astype(t.dtype)
+def rounded(f, t):
+    """f rounded once to the type of t: of exp, the relative error is at most 1 unit u."""
+    return f(t.astype(np.float64)).astype(t.dtype)
 
 
-U = 2.0**-24
+FAMILIES: list[tuple[Callable, Callable, tuple]] = []
+
+
+def over(drawn, *arguments):
+    """Evaluate the equations of a function for each of what is drawn."""
+
+    def add(family):
+        FAMILIES.append((family, drawn, arguments))
+        return family
+
+    return add
 
 
 # --- softmax --------------------------------------------------------------------------------------
 
 
-def test_softmax_definition():
-    """The quotient, entry by entry, is what PyTorch computes."""
-    for x in rows():
-        y = [math.exp(x[i]) / sum(math.exp(x[j]) for j in range(len(x))) for i in range(len(x))]
-        close(softmax_of(x), y)
+@over(outputs)
+def of_softmax(x, m, d, y):
+    n, e, s, z = len(x), np.exp(x), np.exp(x).sum(), log_softmax_of(x)
+    entries = [math.exp(x[i]) / sum(math.exp(x[j]) for j in range(n)) for i in range(n)]
+    yield "softmax-definition", y, entries
+    yield "softmax-sums-to-one", y.sum(), e.sum() / e.sum(), 1.0
+    ratios = y[:, None] / y[None, :]
+    yield "softmax-ratio", ratios, np.exp(x[:, None] - x[None, :])
+    for tau in (0.5, 1.0, 3.0):
+        heated = softmax_of(x / tau)
+        yield "softmax-temperature", heated[:, None] / heated[None, :], ratios ** (1 / tau)
+    for c in (-30.0, -1.0, 0.5, 25.0):
+        of_moved, factor = np.exp(x + c), math.exp(c)
+        steps = of_moved / of_moved.sum(), factor * e / (factor * s), y
+        yield "softmax-shift-invariance", softmax_of(x + c), *steps
+    for offset in (0.0, 5000.0, -5000.0):  # where exp(x) itself overflows or vanishes
+        moved = x + offset
+        of_moved = np.exp(moved - np.max(moved))
+        yield "softmax-safe", softmax_of(moved), of_moved / of_moved.sum()
+    yield "softmax-safe", np.exp(x - m) / np.exp(x - m).sum(), e / s
+    yield "softmax-denominator-bounds", 1 <= d <= n
+    yield "sum-of-exponentials", sum(math.exp(value) for value in x), d * math.exp(m)
+    yield "softmax-from-lse", y, e / np.exp(lse(x)), np.exp(x - lse(x))
+    yield "log-softmax-definition", z, np.log(y), x - lse(x), (x - m) - np.log(d)
 
 
-def test_softmax_sums_to_one():
-    """Outputs of softmax add up to 1."""
-    for x in rows():
-        close(softmax_of(x).sum(), np.exp(x).sum() / np.exp(x).sum())
-        close(softmax_of(x).sum(), 1.0)
+@over(outputs)
+def of_log_sum_exp(x, m, d, y):
+    n = len(x)
+    by_torch = torch.logsumexp(torch.from_numpy(x), dim=0).item()
+    yield "lse-definition", m + np.log(d), np.log(np.exp(x).sum()), by_torch
+    yield "lse-bounds", m <= lse(x) + 1e-13 and lse(x) <= m + np.log(n) + 1e-13
+    yield "lse-bounds", lse(np.full(n, x[0])), x[0] + np.log(n)
+    for c in (-20.0, 3.0):
+        yield "lse-shift", lse(x + c), np.log(math.exp(c) * np.exp(x).sum()), lse(x) + c
 
 
-def test_softmax_ratio():
-    """The ratio of two outputs is the exponential of the difference of their inputs."""
-    for x in rows():
-        y = softmax_of(x)
-        close(y[:, None] / y[None, :], np.exp(x[:, None] - x[None, :]))
+@over(once)
+def both_bounds_are_attained():
+    yield "softmax-denominator-bounds", np.exp(np.array([0.0, -1000.0])).sum() == 1
+    yield "softmax-denominator-bounds", np.exp(np.zeros(7)).sum() == 7
 
 
-def test_softmax_sigmoid():
-    """For two entries, softmax is the sigmoid of their difference."""
-    random = np.random.default_rng(10)
-    for x in 5 * random.normal(size=(50, 2)):
-        close(softmax_of(x)[0], math.exp(x[0]) / (math.exp(x[0]) + math.exp(x[1])))
-        close(softmax_of(x)[0], torch.sigmoid(torch.tensor(x[0] - x[1])).item())
+@over(lambda: zip(5 * np.random.default_rng(10).normal(size=(50, 2))))
+def of_two_entries(x):
+    quotient = math.exp(x[0]) / (math.exp(x[0]) + math.exp(x[1]))
+    sigmoid = torch.sigmoid(torch.tensor(x[0] - x[1])).item()
+    yield "softmax-sigmoid", softmax_of(x)[0], quotient, sigmoid
 
 
-def test_softmax_temperature():
-    """Dividing the row by τ raises each ratio of outputs to the power 1/τ."""
-    for x in rows():
-        y = softmax_of(x)
-        for tau in (0.5, 1.0, 3.0):
-            heated = softmax_of(x / tau)
-            close(heated[:, None] / heated[None, :], (y[:, None] / y[None, :]) ** (1 / tau))
-
-
-def test_softmax_shift_invariance():
-    """Each step of the chain, for shifts of either sign."""
-    for x in rows():
-        for c in (-30.0, -1.0, 0.5, 25.0):
-            close(softmax_of(x + c), np.exp(x + c) / np.exp(x + c).sum())
-            close(
-                np.exp(x + c) / np.exp(x + c).sum(),
-                math.exp(c) * np.exp(x) / (math.exp(c) * np.exp(x).sum()),
-            )
-            close(softmax_of(x + c), softmax_of(x))
-
-
-def test_softmax_safe():
-    """The shifted quotient is softmax, also where exp(x) itself overflows or vanishes."""
-    for x in rows():
-        for offset in (0.0, 5000.0, -5000.0):
-            shifted = x + offset
-            m = np.max(shifted)
-            d = np.exp(shifted - m).sum()
-            close(np.exp(shifted - m) / d, softmax_of(shifted))
-        close(np.exp(x - x.max()) / np.exp(x - x.max()).sum(), np.exp(x) / np.exp(x).sum())
-
-
-def test_softmax_denominator_bounds():
-    """1 ≤ d ≤ N, and both bounds are attained."""
-    for x in rows():
-        d = np.exp(x - x.max()).sum()
-        assert 1 <= d <= len(x)
-    assert np.exp(np.array([0.0, -1000.0])).sum() == 1
-    assert np.exp(np.zeros(7)).sum() == 7
-
-
-def test_sum_of_exponentials():
-    """The sum of the exponentials is the denominator times the exponential of the maximum."""
-    for x in rows():
-        close(sum(math.exp(value) for value in x), np.exp(x - x.max()).sum() * math.exp(x.max()))
-
-
-def test_lse_definition():
-    """The logarithm of the sum, its shifted form, and PyTorch's logsumexp agree."""
-    for x in rows():
-        m = x.max()
-        d = np.exp(x - m).sum()
-        close(np.log(np.exp(x).sum()), m + np.log(d))
-        close(torch.logsumexp(torch.from_numpy(x), dim=0).item(), m + np.log(d))
-
-
-def test_lse_bounds():
-    """max(x) ≤ lse(x) ≤ max(x) + log(N), with equality on the right for constant rows."""
-    for x in rows():
-        assert x.max() <= lse(x) + 1e-13
-        assert lse(x) <= x.max() + np.log(len(x)) + 1e-13
-        constant = np.full(len(x), x[0])
-        close(lse(constant), constant.max() + np.log(len(x)))
-
-
-def test_lse_shift():
-    """A constant passes through lse."""
-    for x in rows():
-        for c in (-20.0, 3.0):
-            close(lse(x + c), np.log(math.exp(c) * np.exp(x).sum()))
-            close(lse(x + c), lse(x) + c)
-
-
-def test_softmax_from_lse():
-    """exp(x - lse(x)) is softmax."""
-    for x in rows():
-        close(softmax_of(x), np.exp(x) / np.exp(lse(x)))
-        close(softmax_of(x), np.exp(x - lse(x)))
-
-
-def test_log_softmax_definition():
-    """log y, x - lse(x) and (x - m) - log d are PyTorch's log_softmax."""
-    for x in rows():
-        z = torch.log_softmax(torch.from_numpy(x), dim=0).numpy()
-        m = x.max()
-        d = np.exp(x - m).sum()
-        close(z, np.log(softmax_of(x)))
-        close(z, x - lse(x))
-        close(z, (x - m) - np.log(d))
-
-
-def test_softmax_batch():
-    """The four matrix lines, with every shape, give softmax of each row."""
-    for x, _ in matrices():
-        n_rows, n_cols = x.shape
-        ones = np.ones((n_cols, 1))
-        m = x.max(axis=1).reshape(n_rows, 1)
-        e = np.exp(x - m @ ones.T)
-        assert (e.max(axis=1) == 1).all()
-        d = e @ ones
-        y = e / (d @ ones.T)
-        assert (m.shape, e.shape, d.shape, y.shape) == ((n_rows, 1), x.shape, (n_rows, 1), x.shape)
-        close(y, np.stack([softmax(row) for row in x]))
+@over(matrices)
+def of_matrices(x, dy):
+    n_rows, n_cols = x.shape
+    ones = np.ones((n_cols, 1))
+    m = x.max(axis=1).reshape(n_rows, 1)
+    e = np.exp(x - m @ ones.T)
+    d = e @ ones
+    y = e / (d @ ones.T)
+    shapes = (n_rows, 1), x.shape, (n_rows, 1), x.shape
+    yield "softmax-batch", (e.max(axis=1) == 1).all()
+    yield "softmax-batch", (m.shape, e.shape, d.shape, y.shape) == shapes
+    yield "softmax-batch", y, np.stack([softmax(row) for row in x])
+    leaf = torch.tensor(x, requires_grad=True)
+    (dx,) = torch.autograd.grad(torch.softmax(leaf, dim=1), leaf, torch.from_numpy(dy))
+    s = (softmax_of(x) * dy) @ ones
+    yield "softmax-vjp-batch", s.shape == (n_rows, 1)
+    yield "softmax-vjp-batch", dx.numpy(), softmax_of(x) * (dy - s @ ones.T)
+    t = np.random.default_rng(15).integers(n_cols, size=n_rows)
+    mean, y = functools.partial(cross_entropy, target=torch.from_numpy(t)), softmax_of(x)
+    loss = -1 / n_rows * sum(np.log(y[r, t[r]]) for r in range(n_rows))
+    yield "cross-entropy-gradient-batch", mean(torch.from_numpy(x)).item(), loss
+    yield "cross-entropy-gradient-batch", gradient(mean, x), 1 / n_rows * (y - np.eye(n_cols)[t])
 
 
 # --- the Jacobian ---------------------------------------------------------------------------------
 
 
-def test_softmax_jacobian_definition():
-    """Row i is the output, column j the input: complex steps and autograd agree on it."""
-    for x in rows():
-        by_autograd = torch.autograd.functional.jacobian(
-            lambda t: torch.softmax(t, dim=0), torch.from_numpy(x)
-        ).numpy()
-        assert by_autograd.shape == (len(x), len(x))
-        close(derivative(softmax, x), by_autograd)
+@over(outputs)
+def of_the_jacobian(x, m, d, y):
+    n, e, s, column = len(x), np.exp(x), np.exp(x).sum(), y.reshape(-1, 1)
+    eye, ones, leaf = np.eye(n), np.ones((n, 1)), torch.from_numpy(x)
+    jacobian = derivative(softmax, x)
+    by_autograd = torch.autograd.functional.jacobian(lambda t: torch.softmax(t, dim=0), leaf)
+    yield "softmax-jacobian-definition", jacobian, by_autograd.numpy()
+    yield "softmax-quotient-rule", derivative(lambda t: np.exp(t).sum(), x), e
+    yield "softmax-quotient-rule", jacobian, (derivative(np.exp, x) * s - np.outer(e, e)) / s**2
+    steps = (e * s - e * e) / s**2, e / s * ((s - e) / s), y * (1 - y)
+    yield "softmax-jacobian-diagonal", np.diag(jacobian), *steps
+    for i, j in itertools.permutations(range(min(n, 12)), 2):
+        steps = (0 * s - e[i] * e[j]) / s**2, -(e[i] / s) * (e[j] / s), -y[i] * y[j]
+        yield "softmax-jacobian-off-diagonal", jacobian[i, j], *steps
+    cases = [[y[i] * (1 - y[i]) if i == j else -y[i] * y[j] for j in range(n)] for i in range(n)]
+    yield "softmax-jacobian-cases", jacobian, cases
+    yield "softmax-jacobian-delta", jacobian, column * (eye - y[None, :])
+    yield "softmax-jacobian-matrix", jacobian, np.diag(y) - column @ column.T
+    yield "jacobian-symmetric", jacobian, jacobian.T
+    yield "jacobian-row-sums", np.zeros(n), jacobian @ np.ones(n), np.ones(n) @ jacobian
+    of_log, of_lse = derivative(logarithm, x), derivative(lse, x)
+    yield "logsumexp-gradient", of_lse, e / s, y
+    steps = derivative(lambda t: t, x) - of_lse[None, :], eye - y[None, :]
+    yield "softmax-log-derivative", of_log, *steps
+    yield "log-derivative-identity", jacobian, column * of_log, column * (eye - y[None, :])
+    by_autograd = torch.autograd.functional.jacobian(lambda t: torch.log_softmax(t, dim=0), leaf)
+    yield "log-softmax-jacobian", by_autograd.numpy(), eye - ones @ column.T
+    hessian = torch.autograd.functional.hessian(lambda t: torch.logsumexp(t, dim=0), leaf)
+    yield "lse-hessian", hessian.numpy(), jacobian
 
 
-def test_softmax_quotient_rule():
-    """The derivative of the quotient from the derivatives of its two parts."""
-    for x in rows():
-        e, s = np.exp(x), np.exp(x).sum()
-        numerator = derivative(np.exp, x)  # ∂e^{x_i}/∂x_j
-        close(derivative(lambda t: np.exp(t).sum(), x), e)
-        close(derivative(softmax, x), (numerator * s - np.outer(e, e)) / s**2)
+@over(rows_with, 1)
+def of_the_variance(x, y, w):
+    variance = (y * (w - (y * w).sum()) ** 2).sum()
+    form = w @ derivative(softmax, x) @ w
+    yield "jacobian-variance", form, (y * w**2).sum() - (y * w).sum() ** 2, variance
+    yield "jacobian-variance", variance >= 0
 
 
-def test_softmax_jacobian_diagonal():
-    """∂y_i/∂x_i = y_i (1 - y_i), and the steps that lead to it."""
-    for x in rows():
-        e, s, y = np.exp(x), np.exp(x).sum(), softmax_of(x)
-        diagonal = np.diag(derivative(softmax, x))
-        close(diagonal, (e * s - e * e) / s**2)
-        close(diagonal, e / s * ((s - e) / s))
-        close(diagonal, y * (1 - y))
+def chain(x, w):
+    """What lies between 0 and ‖w‖²/2, in its order."""
+    return 0.0, w @ derivative(softmax, x) @ w, (w.max() - w.min()) ** 2 / 4, (w**2).sum() / 2
 
 
-def test_softmax_jacobian_off_diagonal():
-    """∂y_i/∂x_j = -y_i y_j for i ≠ j, and the steps that lead to it."""
-    for x in rows(n_min=2):
-        e, s, y, jacobian = np.exp(x), np.exp(x).sum(), softmax_of(x), derivative(softmax, x)
-        for i, j in itertools.permutations(range(min(len(x), 12)), 2):
-            close(jacobian[i, j], (0 * s - e[i] * e[j]) / s**2)
-            close(jacobian[i, j], -(e[i] / s) * (e[j] / s))
-            close(jacobian[i, j], -y[i] * y[j])
+@over(rows_with, 1, 2)
+def of_eigenvalues(x, y, w):
+    in_order = all(low <= high + 1e-14 for low, high in itertools.pairwise(chain(x, w)))
+    yield "jacobian-eigenvalue-bound", in_order
 
 
-def test_softmax_jacobian_cases():
-    """Both cases, entry by entry, against the derivative."""
-    for x in rows():
-        y, n = softmax_of(x), len(x)
-        cases = [
-            [y[i] * (1 - y[i]) if i == j else -y[i] * y[j] for j in range(n)] for i in range(n)
-        ]
-        close(derivative(softmax, x), cases)
-
-
-def test_softmax_jacobian_delta():
-    """y_i (δ_ij - y_j) is the derivative."""
-    for x in rows():
-        y = softmax_of(x)
-        close(derivative(softmax, x), y[:, None] * (np.eye(len(x)) - y[None, :]))
-
-
-def test_softmax_jacobian_matrix():
-    """diag(y) - y yᵀ is the derivative."""
-    for x in rows():
-        y = softmax_of(x).reshape(-1, 1)
-        close(derivative(softmax, x), np.diag(y[:, 0]) - y @ y.T)
-
-
-def test_logsumexp_gradient():
-    """The gradient of lse is softmax."""
-    for x in rows():
-        close(derivative(lse, x), np.exp(x) / np.exp(x).sum())
-        close(derivative(lse, x), softmax_of(x))
-
-
-def test_softmax_log_derivative():
-    """∂log y_i/∂x_j = δ_ij - ∂lse/∂x_j = δ_ij - y_j."""
-    for x in rows():
-        left = derivative(lambda t: np.log(softmax(t)), x)
-        close(left, derivative(lambda t: t, x) - derivative(lse, x)[None, :])
-        close(left, np.eye(len(x)) - softmax_of(x)[None, :])
-
-
-def test_log_derivative_identity():
-    """∂y_i/∂x_j is y_i times the derivative of log y_i."""
-    for x in rows():
-        y = softmax_of(x)
-        left = derivative(softmax, x)
-        close(left, y[:, None] * derivative(lambda t: np.log(softmax(t)), x))
-        close(left, y[:, None] * (np.eye(len(x)) - y[None, :]))
-
-
-def test_log_softmax_jacobian():
-    """I - 1 yᵀ is the Jacobian of log-softmax."""
-    for x in rows():
-        z = torch.autograd.functional.jacobian(
-            lambda t: torch.log_softmax(t, dim=0), torch.from_numpy(x)
-        ).numpy()
-        ones, y = np.ones((len(x), 1)), softmax_of(x).reshape(-1, 1)
-        close(z, np.eye(len(x)) - ones @ y.T)
-
-
-def test_jacobian_symmetric():
-    """The derivative of softmax is a symmetric matrix."""
-    for x in rows():
-        jacobian = derivative(softmax, x)
-        close(jacobian, jacobian.T)
-
-
-def test_jacobian_row_sums():
-    """Rows and columns of the derivative sum to zero."""
-    for x in rows():
-        jacobian, ones = derivative(softmax, x), np.ones(len(x))
-        close(jacobian @ ones, np.zeros(len(x)))
-        close(ones @ jacobian, np.zeros(len(x)))
-
-
-def test_jacobian_variance():
-    """wᵀ J w is the variance of w under the probabilities y, and not negative."""
-    for x, v in rows_with(1):
-        y = softmax_of(x)
-        left = v @ derivative(softmax, x) @ v
-        close(left, (y * v**2).sum() - (y * v).sum() ** 2)
-        variance = (y * (v - (y * v).sum()) ** 2).sum()
-        close(left, variance)
-        assert variance >= 0
-
-
-def test_jacobian_rank():
-    """The rank is N - 1, and the one direction sent to zero is the constant one."""
+@over(once)
+def where_eigenvalues_are_largest():
+    _, form, spread, norm = chain(np.zeros(2), np.array([1.0, -1.0]))
+    yield "jacobian-eigenvalue-bound", form, spread, norm
+    _, form, spread, _ = chain(np.array([0.3, 0.3]), np.array([5.0, 2.0]))
+    yield "jacobian-eigenvalue-bound", form, spread
     random = np.random.default_rng(3)
     for n in SIZES:
         jacobian = derivative(softmax, random.normal(size=n))
-        assert np.linalg.matrix_rank(jacobian, tol=1e-9) == n - 1
+        yield "jacobian-rank", np.linalg.matrix_rank(jacobian, tol=1e-9) == n - 1
         _, singular, right = np.linalg.svd(jacobian)
-        close(np.abs(right[-1]), np.full(n, 1 / math.sqrt(n)))  # the kernel, up to its sign
-        close(right[-1] / right[-1][0], np.ones(n))
-        assert n == 1 or singular[-2] > 1e-6 > singular[-1]
-
-
-def test_jacobian_eigenvalue_bound():
-    """0 ≤ wᵀ J w ≤ (max w - min w)²/4 ≤ ‖w‖²/2, with equality at y = (1/2, 1/2)."""
-
-    def chain(x, v):
-        return 0.0, v @ derivative(softmax, x) @ v, (v.max() - v.min()) ** 2 / 4, (v**2).sum() / 2
-
-    for x, v in rows_with(1, n_min=2):
-        terms = chain(x, v)
-        assert all(low <= high + 1e-14 for low, high in itertools.pairwise(terms))
-    _, form, spread, norm = chain(np.zeros(2), np.array([1.0, -1.0]))
-    close([form, form], [spread, norm])
-    _, form, spread, _ = chain(np.array([0.3, 0.3]), np.array([5.0, 2.0]))
-    close(form, spread)
-
-
-def test_lse_hessian():
-    """The second derivatives of lse are the Jacobian of softmax."""
-    for x in rows():
-        hessian = torch.autograd.functional.hessian(
-            lambda t: torch.logsumexp(t, dim=0), torch.from_numpy(x)
-        ).numpy()
-        close(hessian, derivative(softmax, x))
+        yield "jacobian-rank", np.abs(right[-1]), np.full(n, 1 / math.sqrt(n))  # up to its sign
+        yield "jacobian-rank", right[-1] / right[-1][0], np.ones(n)
+        yield "jacobian-rank", n == 1 or singular[-2] > 1e-6 > singular[-1]
 
 
 # --- the vector-Jacobian product ------------------------------------------------------------------
 
 
-def losses():
-    """x, dy and dx of a loss that is not linear in y: L = sum(w · sin(3 y) · y)."""
-    for x, w in rows_with(1):
-
-        def loss(y, w=w):
-            return (torch.from_numpy(w) * torch.sin(3 * y) * y).sum()
-
-        yield x, gradient(loss, softmax_of(x)), gradient(lambda t: loss(torch.softmax(t, dim=0)), x)
-
-
-def test_vjp_chain_rule():
-    """The gradient at x is the sum over outputs i of dy_i · ∂y_i/∂x_j."""
-    for x, dy, dx in losses():
-        jacobian = derivative(softmax, x)
-        close(dx, [sum(dy[i] * jacobian[i, j] for i in range(len(x))) for j in range(len(x))])
+@over(losses)
+def of_a_loss(x, y, dy, dx):
+    n, s, jacobian = len(x), (y * dy).sum(), derivative(softmax, x)
+    by_outputs = [sum(dy[i] * jacobian[i, j] for i in range(n)) for j in range(n)]
+    yield "vjp-chain-rule", dx, by_outputs
+    yield "vjp-transpose", dx.reshape(n, 1), jacobian.T @ dy.reshape(n, 1)
+    yield "softmax-vjp", dx, y * (dy - s)
+    yield "vjp-sum-zero", dx.sum(), s - s * y.sum(), 0.0
 
 
-def test_vjp_transpose():
-    """The gradient at x is Jᵀ dy, for the shapes stated."""
-    for x, dy, dx in losses():
-        n = len(x)
-        product = derivative(softmax, x).T @ dy.reshape(n, 1)
-        assert product.shape == (n, 1)
-        close(dx.reshape(n, 1), product)
-    for x, dz in rows_with(
-        1, n_min=2
-    ):  # a Jacobian that is not symmetric shows that the transpose is meant
-        jacobian = derivative(lambda t: np.log(softmax(t)), x)
-        dx = gradient(
-            lambda t, dz=dz: (torch.log_softmax(t, dim=0) * torch.from_numpy(dz)).sum(), x
-        )
-        close(dx, jacobian.T @ dz)
-        assert not np.allclose(dx, jacobian @ dz)
+@over(rows_with, 1, 2)
+def of_a_jacobian_that_is_not_symmetric(x, y, dz):
+    """It shows that the transpose is meant."""
+    jacobian = derivative(logarithm, x)
+    dx = gradient(lambda t: (torch.log_softmax(t, dim=0) * torch.from_numpy(dz)).sum(), x)
+    yield "vjp-transpose", dx, jacobian.T @ dz
+    yield "vjp-transpose", not np.allclose(dx, jacobian @ dz)
 
 
-def test_softmax_vjp_derivation():
-    """Both steps of the sum over i, against Jᵀ dy."""
-    for x, dy in rows_with(1):
-        y, eye = softmax_of(x), np.eye(len(x))
-        left = derivative(softmax, x).T @ dy
-        close(
-            left,
-            (dy[:, None] * y[:, None] * eye).sum(axis=0)
-            - (dy[:, None] * np.outer(y, y)).sum(axis=0),
-        )
-        close(left, dy * y - y * (y * dy).sum())
+@over(rows_with, 1)
+def of_products(x, y, w):
+    eye, s, jacobian = np.eye(len(x)), (y * w).sum(), derivative(softmax, x)
+    outputs = (w[:, None] * y[:, None] * eye).sum(axis=0)
+    steps = outputs - (w[:, None] * np.outer(y, y)).sum(axis=0), w * y - y * s
+    yield "softmax-vjp-derivation", jacobian.T @ w, *steps
+    inner = sum(y[i] * w[i] for i in range(len(x)))
+    yield "softmax-vjp", jacobian.T @ w, y * (w - inner)
+    for c in (-7.0, 0.25, 40.0):
+        shifted = y * (w + c - (y * (w + c)).sum())
+        sides = y * (w - s), jacobian.T @ (w + c)
+        yield "vjp-shift-invariance", shifted, *sides, {"atol": 1e-12}
+    yield "softmax-jvp", along(softmax, x, w), jacobian @ w, y * (w - s)
+    yield "logsumexp-jvp", along(lse, x, w), s
+    yield "log-softmax-jvp", along(logarithm, x, w), w - s
+    for dl in (-2.5, 0.3):
+        dx = gradient(lambda t, dl=dl: dl * torch.logsumexp(t, dim=0), x)
+        yield "logsumexp-vjp", dx, dl * np.exp(x - lse(x))
+    dx = gradient(lambda t: (torch.log_softmax(t, dim=0) * torch.from_numpy(w)).sum(), x)
+    y = np.exp(log_softmax_of(x))
+    transposed = (w[:, None] * (eye - y[None, :])).sum(axis=0)
+    yield "log-softmax-vjp", dx, transposed, w - y * w.sum()
 
 
-def test_softmax_vjp():
-    """y ⊙ (dy - ⟨y, dy⟩) is Jᵀ dy, and what autograd finds."""
-    for x, dy in rows_with(1):
-        y = softmax_of(x)
-        right = y * (dy - sum(y[i] * dy[i] for i in range(len(x))))
-        close(derivative(softmax, x).T @ dy, right)
-    for x, dy, dx in losses():
-        y = softmax_of(x)
-        close(dx, y * (dy - (y * dy).sum()))
+@over(outputs)
+def of_cross_entropy(x, m, d, y):
+    n, z = len(x), log_softmax_of(x)
+    for t in {0, n // 2, n - 1}:
+        loss = functools.partial(cross_entropy, target=torch.tensor(t))
+        sides = -np.log(y[t]), -z[t], lse(x) - x[t]
+        yield "cross-entropy-definition", loss(torch.from_numpy(x)).item(), *sides
+        sides = [-(j == t) + y[j] for j in range(n)], y - np.eye(n)[t]
+        yield "cross-entropy-gradient", gradient(loss, x), *sides
+    p = np.random.default_rng(16).dirichlet(np.ones(n))
+    loss = functools.partial(cross_entropy, target=torch.from_numpy(p))
+    by_sum = -sum(p[i] * (x[i] - lse(x)) for i in range(n))
+    yield "cross-entropy-soft-gradient", loss(torch.from_numpy(x)).item(), by_sum
+    yield "cross-entropy-soft-gradient", gradient(loss, x), y - p
 
 
-def test_softmax_vjp_batch():
-    """The matrix form, with every shape, is autograd's gradient of a batch."""
-    for x, dy in matrices():
-        leaf = torch.tensor(x, requires_grad=True)
-        (dx,) = torch.autograd.grad(torch.softmax(leaf, dim=1), leaf, torch.from_numpy(dy))
-        y, ones = softmax_of(x), np.ones((x.shape[1], 1))
-        s = (y * dy) @ ones
-        assert s.shape == (x.shape[0], 1)
-        close(dx.numpy(), y * (dy - s @ ones.T))
-
-
-def test_vjp_sum_zero():
-    """The gradient of each row sums to zero."""
-    for x, dy, dx in losses():
-        y = softmax_of(x)
-        close(dx.sum(), (y * dy).sum() - (y * dy).sum() * y.sum())
-        close(dx.sum(), 0.0)
-
-
-def test_vjp_shift_invariance():
-    """A constant added to dy does not change dx."""
-    for x, dy in rows_with(1):
-        y = softmax_of(x)
-        for c in (-7.0, 0.25, 40.0):
-            shifted = y * (dy + c - (y * (dy + c)).sum())
-            close(shifted, y * (dy - (y * dy).sum()), atol=1e-12)
-            close(shifted, derivative(softmax, x).T @ (dy + c), atol=1e-12)
-
-
-def test_softmax_jvp():
-    """The derivative in the direction w is J w, the same expression as the VJP."""
-    for x, v in rows_with(1):
-        y, h = softmax_of(x), 1e-30
-        left = np.imag(softmax(x + 1j * h * v)) / h
-        close(left, derivative(softmax, x) @ v)
-        close(left, y * (v - (y * v).sum()))
-
-
-def test_logsumexp_vjp():
-    """The gradient at x is the gradient that arrives times softmax."""
-    for x in rows():
-        for dl in (-2.5, 0.3):
-            dx = gradient(lambda t, dl=dl: dl * torch.logsumexp(t, dim=0), x)
-            close(dx, dl * np.exp(x - lse(x)))
-
-
-def test_logsumexp_jvp():
-    """The derivative of lse in the direction w is ⟨y, w⟩."""
-    for x, v in rows_with(1):
-        h = 1e-30
-        close(np.imag(lse(x + 1j * h * v)) / h, (softmax_of(x) * v).sum())
-
-
-def test_log_softmax_vjp():
-    """dz_j - y_j · sum(dz) is the transposed Jacobian times dz, and what autograd finds."""
-    for x, dz in rows_with(1):
-        z = torch.log_softmax(torch.from_numpy(x), dim=0).numpy()
-        dx = gradient(
-            lambda t, dz=dz: (torch.log_softmax(t, dim=0) * torch.from_numpy(dz)).sum(), x
-        )
-        y = np.exp(z)
-        close(dx, (dz[:, None] * (np.eye(len(x)) - y[None, :])).sum(axis=0))
-        close(dx, dz - y * dz.sum())
-
-
-def test_log_softmax_jvp():
-    """The derivative of log-softmax in the direction w is w - ⟨y, w⟩."""
-    for x, v in rows_with(1):
-        h = 1e-30
-        close(np.imag(np.log(softmax(x + 1j * h * v))) / h, v - (softmax_of(x) * v).sum())
-
-
-def test_cross_entropy_definition():
-    """-log y_t, -z_t and lse(x) - x_t are PyTorch's cross-entropy."""
-    for x in rows():
-        for t in {0, len(x) // 2, len(x) - 1}:
-            loss = torch.nn.functional.cross_entropy(
-                torch.from_numpy(x)[None], torch.tensor([t])
-            ).item()
-            z = torch.log_softmax(torch.from_numpy(x), dim=0).numpy()
-            close(loss, -np.log(softmax_of(x)[t]))
-            close(loss, -z[t])
-            close(loss, lse(x) - x[t])
-
-
-def test_cross_entropy_gradient():
-    """The gradient of cross-entropy is softmax minus the unit vector of the target."""
-    for x in rows():
-        for t in {0, len(x) // 2, len(x) - 1}:
-            dx = gradient(
-                lambda leaf, t=t: torch.nn.functional.cross_entropy(leaf[None], torch.tensor([t])),
-                x,
-            )
-            y, unit = softmax_of(x), np.eye(len(x))[t]
-            close(dx, [-(j == t) + y[j] for j in range(len(x))])
-            close(dx, y - unit)
-
-
-def test_cross_entropy_gradient_batch():
-    """The mean over M rows has the gradient (Y - Π)/M."""
-    random = np.random.default_rng(15)
-    for x, _ in matrices():
-        n_rows, n_cols = x.shape
-        t = random.integers(n_cols, size=n_rows)
-        y = softmax_of(x)
-        loss = torch.nn.functional.cross_entropy(torch.from_numpy(x), torch.from_numpy(t)).item()
-        close(loss, -1 / n_rows * sum(np.log(y[r, t[r]]) for r in range(n_rows)))
-        dx = gradient(
-            lambda leaf, t=t: torch.nn.functional.cross_entropy(leaf, torch.from_numpy(t)), x
-        )
-        close(dx, 1 / n_rows * (y - np.eye(n_cols)[t]))
-
-
-def test_cross_entropy_soft_gradient():
-    """With a distribution π as the target, the gradient is y - π."""
-    random = np.random.default_rng(16)
-    for x in rows():
-        p = random.dirichlet(np.ones(len(x)))
-        target = torch.from_numpy(p)[None]
-        loss = torch.nn.functional.cross_entropy(torch.from_numpy(x)[None], target).item()
-        close(loss, -sum(p[i] * (x[i] - lse(x)) for i in range(len(x))))
-        dx = gradient(
-            lambda t, target=target: torch.nn.functional.cross_entropy(t[None], target), x
-        )
-        close(dx, softmax_of(x) - p)
-
-
-def test_softmax_backward_form():
-    """⟨g, dx⟩ is the difference of a triple sum and a product of two inner products."""
-    for x, dy, g in rows_with(2):
-        y = softmax_of(x)
-        close(g @ (derivative(softmax, x).T @ dy), (g * y * dy).sum() - (g @ y) * (y @ dy))
-
-
-def _phi(y, dy, g):
+def phi(y, dy, g):
     """⟨g, y ⊙ (dy - ⟨y, dy⟩)⟩ as a function of y and dy that need not be real."""
     return (g * y * (dy - (y * dy).sum())).sum()
 
 
-def test_softmax_backward_wrt_grad():
-    """The derivative of ⟨g, dx⟩ with respect to dy."""
-    for x, dy, g in rows_with(2):
-        y = softmax_of(x)
-        close(derivative(lambda t, y=y, g=g: _phi(y, t, g), dy), y * (g - (y * g).sum()))
+@over(rows_with, 2)
+def of_backward(x, y, dy, g):
+    s, jacobian, dl = (y * dy).sum(), derivative(softmax, x), 1.7
+    triple_sum = (g * y * dy).sum() - (g @ y) * (y @ dy)
+    yield "softmax-backward-form", g @ (jacobian.T @ dy), triple_sum
+    of_dy, of_y = derivative(lambda t: phi(y, t, g), dy), derivative(lambda t: phi(t, dy, g), y)
+    yield "softmax-backward-wrt-grad", of_dy, y * (g - (y * g).sum())
+    right = g * (dy - s) - (y * g).sum() * dy
+    yield "softmax-backward-wrt-output", of_y, right
+    leaf = torch.tensor(x, requires_grad=True)  # carried back to x it is autograd's second one
+    (dx,) = torch.autograd.grad(
+        torch.softmax(leaf, dim=0), leaf, torch.from_numpy(dy), create_graph=True
+    )
+    (second,) = torch.autograd.grad(dx, leaf, torch.from_numpy(g))
+    yield "softmax-backward-wrt-output", second.numpy(), y * (right - (y * right).sum())
+    of_moved = along(lambda t: t * (dy - (t * dy).sum()), y, g)
+    yield "softmax-backward-along-output", of_moved, g * (dy - s) - y * (g * dy).sum()
+    z = np.log(y)
+    of_z = derivative(lambda t: (g * (dy - np.exp(t) * dy.sum())).sum(), z)
+    yield "log-softmax-backward-wrt-output", of_z, -dy.sum() * (g * np.exp(z))
+    by_dl = derivative(lambda t: (g * (t * y)).sum(), np.array([dl]))
+    by_x = derivative(lambda t: (g * (dl * softmax(t))).sum(), x)
+    yield "logsumexp-backward-wrt-inputs", by_dl, [(g * y).sum()]
+    sides = dl * y * (g - (g * y).sum()), dl * jacobian @ g
+    yield "logsumexp-backward-wrt-inputs", by_x, *sides
 
 
-def test_softmax_backward_wrt_output():
-    """The derivative of ⟨g, dx⟩ with respect to y; carried back to x it is autograd's second
-    derivative."""
-    for x, dy, g in rows_with(2):
-        y = softmax_of(x)
-        right = g * (dy - (y * dy).sum()) - (y * g).sum() * dy
-        close(derivative(lambda t, dy=dy, g=g: _phi(t, dy, g), y), right)
-        leaf = torch.tensor(x, requires_grad=True)
-        (dx,) = torch.autograd.grad(
-            torch.softmax(leaf, dim=0), leaf, torch.from_numpy(dy), create_graph=True
-        )
-        (second,) = torch.autograd.grad(dx, leaf, torch.from_numpy(g))
-        close(second.numpy(), y * (right - (y * right).sum()))
-
-
-def test_softmax_backward_along_output():
-    """The derivative of dx when y moves in the direction w."""
-    for x, dy, w in rows_with(2):
-        y, h = softmax_of(x), 1e-30
-        moved = y + 1j * h * w
-        left = np.imag(moved * (dy - (moved * dy).sum())) / h
-        close(left, w * (dy - (y * dy).sum()) - y * (w * dy).sum())
-
-
-def test_log_softmax_backward_wrt_output():
-    """The derivative of ⟨g, dz - exp(z)·sum(dz)⟩ with respect to z."""
-    for x, dz, g in rows_with(2):
-        z = np.log(softmax_of(x))
-        left = derivative(lambda t, dz=dz, g=g: (g * (dz - np.exp(t) * dz.sum())).sum(), z)
-        close(left, -dz.sum() * (g * np.exp(z)))
-
-
-def test_logsumexp_backward_wrt_inputs():
-    """The two derivatives of ⟨g, dl·softmax(x)⟩."""
-    dl = 1.7
-    for x, g in rows_with(1):
-        y = softmax_of(x)
-        by_dl = derivative(lambda t, y=y, g=g: (g * (t * y)).sum(), np.array([dl]))
-        by_x = derivative(lambda t, g=g: (g * (dl * softmax(t))).sum(), x)
-        close(by_dl, [(g * y).sum()])
-        close(by_x, dl * y * (g - (g * y).sum()))
-        close(by_x, dl * derivative(softmax, x) @ g)
-
-
-# --- the worked example ---------------------------------------------------------------------------
-
-
-def test_worked_input():
-    """The matrices on the page are those of the module."""
+@over(once)
+def of_the_worked_example():
     from softmax_site.computed import worked
 
-    assert np.array_equal(worked.X, [[1, 2, 3], [1, 3, 5]])
-    assert np.array_equal(worked.DY, [[0.1, 0.2, 0.7], [0.2, 0.3, 0.5]])
-
-
-def test_worked_output():
-    """The four digits on the page are softmax of X."""
-    close(softmax_of(X).round(4), [[0.0900, 0.2447, 0.6652], [0.0159, 0.1173, 0.8668]])
-
-
-def test_worked_gradient():
-    """The formula and the four digits on the page are autograd's gradient."""
+    yield "worked-input", np.array_equal(worked.X, [[1, 2, 3], [1, 3, 5]])
+    yield "worked-input", np.array_equal(worked.DY, [[0.1, 0.2, 0.7], [0.2, 0.3, 0.5]])
+    printed = [[0.0900, 0.2447, 0.6652], [0.0159, 0.1173, 0.8668]]
+    yield "worked-output", softmax_of(X).round(4), printed
     leaf = torch.tensor(X, requires_grad=True)
     torch.softmax(leaf, dim=1).backward(torch.tensor(DY))
-    y = softmax_of(X)
+    dx, y = leaf.grad.numpy(), softmax_of(X)
     s = (y * DY).sum(axis=1, keepdims=True)
-    close(leaf.grad.numpy(), y * (DY - s @ np.ones((1, 3))))
-    close(leaf.grad.numpy().round(4), [[-0.0381, -0.0792, 0.1173], [-0.0043, -0.0202, 0.0245]])
+    yield "worked-gradient", dx, y * (DY - s @ np.ones((1, 3)))
+    printed = [[-0.0381, -0.0792, 0.1173], [-0.0043, -0.0202, 0.0245]]
+    yield "worked-gradient", dx.round(4), printed
 
 
 # --- the online recurrence ------------------------------------------------------------------------
 
 
-def recurrence(x):
-    """The states (m_i, d_i) for i = 0 … N of the recurrence as the page writes it."""
-    states = [(-math.inf, 0.0)]
-    for x_i in map(float, x):
-        m_before, d_before = states[-1]
-        m = max(m_before, x_i)
-        states.append((m, d_before * math.exp(m_before - m) + math.exp(x_i - m)))
-    return states
+@over(prefixes)
+def of_the_recurrence(x, i, before, now):
+    (m_before, d_before), (m, d), last = before, now, x[i - 1]
+    yield "online-m", m == max(m_before, last)
+    old = np.exp(x[: i - 1] - m_before)
+    steps = (old * np.exp(m_before - m)).sum(), np.exp(m_before - m) * old.sum()
+    yield "online-derivation", np.exp(x[:i] - m).sum(), *(each + np.exp(last - m) for each in steps)
+    yield "online-d", d, d_before * np.exp(m_before - m) + np.exp(last - m)
 
 
-def test_online_invariant():
-    """After i entries the recurrence holds their maximum and their denominator."""
-    for x in rows():
-        for i, (m, d) in enumerate(recurrence(x)[1:], 1):
-            assert m == x[:i].max()
-            close(d, sum(math.exp(x[j] - x[:i].max()) for j in range(i)))
-
-
-def test_online_start():
-    """(-∞, 0) is the maximum of nothing and a sum of no terms, and leads to (x_1, 1)."""
+@over(outputs)
+def of_its_states(x, m, d, y):
+    states = recurrence(x)
+    for i, (m_i, d_i) in enumerate(states[1:], 1):
+        yield "online-invariant", m_i == x[:i].max()
+        yield "online-invariant", d_i, sum(math.exp(x[j] - x[:i].max()) for j in range(i))
+        merged = merge(states[i - 1], (float(x[i - 1]), 1.0))
+        yield "online-as-merge", m_i == merged[0]
+        yield "online-as-merge", d_i, merged[1]
+    yield "online-output", y, np.exp(x - states[-1][0]) / states[-1][1]
     nothing = np.zeros(0)
     m0, d0 = nothing.max(initial=-np.inf), np.exp(nothing).sum()
-    assert (m0, d0) == (-np.inf, 0) == recurrence(nothing)[0]
-    for x in rows():
-        m1 = max(m0, x[0])
-        assert (m1, d0 * np.exp(m0 - m1) + np.exp(x[0] - m1)) == (x[0], 1)
-
-
-def test_online_m():
-    """The maximum of i entries is that of i - 1 of them and the last."""
-    for x in rows():
-        for i in range(2, len(x) + 1):
-            assert x[:i].max() == max(x[: i - 1].max(), x[i - 1])
-
-
-def test_online_derivation():
-    """Each step from the sum over i terms to the sum over i - 1 terms."""
-    for x in rows(n_min=2):
-        for i in range(2, len(x) + 1):
-            m_before, m, last = x[: i - 1].max(), x[:i].max(), x[i - 1]
-            left = np.exp(x[:i] - m).sum()
-            close(
-                left,
-                (np.exp(x[: i - 1] - m_before) * np.exp(m_before - m)).sum() + np.exp(last - m),
-            )
-            close(
-                left, np.exp(m_before - m) * np.exp(x[: i - 1] - m_before).sum() + np.exp(last - m)
-            )
-
-
-def test_online_d():
-    """The denominator of i entries from that of i - 1 of them."""
-    for x in rows(n_min=2):
-        for i in range(2, len(x) + 1):
-            m_before, m = x[: i - 1].max(), x[:i].max()
-            d_before, d = np.exp(x[: i - 1] - m_before).sum(), np.exp(x[:i] - m).sum()
-            close(d, d_before * np.exp(m_before - m) + np.exp(x[i - 1] - m))
-
-
-def test_online_output():
-    """The last state of the recurrence normalises the row to softmax."""
-    for x in rows():
-        m, d = recurrence(x)[-1]
-        close(softmax_of(x), np.exp(x - m) / d)
-
-
-def test_online_tile():
-    """One step per tile, whatever the size of the tiles, ends at the maximum and denominator of the
-    row."""
-    for x in rows():
-        for size in (1, 2, 5, 64):
-            m, d = -np.inf, 0.0
-            for begin in range(0, len(x), size):
-                tile = x[begin : begin + size]
-                m_new = max(m, tile.max())
-                m, d = m_new, d * np.exp(m - m_new) + np.exp(tile - m_new).sum()
-            assert m == x.max()
-            close(d, np.exp(x - x.max()).sum())
+    yield "online-start", (m0, d0) == (-np.inf, 0) == recurrence(nothing)[0]
+    m1 = max(m0, x[0])
+    yield "online-start", (m1, d0 * np.exp(m0 - m1) + np.exp(x[0] - m1)) == (x[0], 1)
+    for size in (1, 2, 5, 64):
+        m_tile, d_tile = -np.inf, 0.0
+        for begin in range(0, len(x), size):
+            tile = x[begin : begin + size]
+            m_new = max(m_tile, tile.max())
+            d_tile = d_tile * np.exp(m_tile - m_new) + np.exp(tile - m_new).sum()
+            m_tile = m_new
+        yield "online-tile", m_tile == m
+        yield "online-tile", d_tile, d
 
 
 # --- the monoid -----------------------------------------------------------------------------------
 
 
-def collections():
-    """Pairs of collections of numbers, empty ones among them."""
-    random = np.random.default_rng(17)
-    for n, k in itertools.product((0, 1, 2, 9, 40), repeat=2):
-        yield list(8 * random.normal(size=n)), list(8 * random.normal(size=k) + 5)
+@over(collections)
+def of_pairs_of_collections(a, b):
+    for each in (a, b, a + a):  # with repetitions
+        if each:
+            m, d = pair(each)
+            yield "pair-of-set", m == max(each)
+            yield "pair-of-set", d * math.exp(m), sum(math.exp(x) for x in each)
+    m, d = pair(a)
+    yield "pair-value", d * math.exp(m), float(sum(math.exp(x) for x in a))
+    merged, whole = merge(pair(a), pair(b)), pair(a + b)
+    yield "merge-union", merged[0] == whole[0]
+    yield "merge-union", merged[1], whole[1]
+    if a + b:
+        m, d = whole
+        yield "lse-from-summary", m + math.log(d), math.log(sum(math.exp(x) for x in a + b))
+    if a and b:
+        of_all, parts = np.array(a + b), np.array([lse(np.array(a)), lse(np.array(b))])
+        by_torch = torch.logsumexp(torch.tensor(parts), dim=0).item()
+        yield "lse-merge", lse(of_all), np.log(np.exp(parts).sum()), by_torch
+        share = np.exp(parts[0] - lse(of_all)), softmax_of(of_all)[: len(a)].sum()
+        yield "lse-merge-gradient", derivative(lse, parts)[0], *share
 
 
-def exp_times(d, m):
-    """Z(m, d) = d·exp(m), with exp(-∞) = 0."""
-    return d * math.exp(m)
+@over(pairs, 1)
+def of_one_pair(p):
+    identity, (m, d) = (-INF, 0.0), p
+    yield "merge-identity", merge(identity, p) == p == merge(p, identity)
+    if m > -INF:  # the formula needs no guard here
+        yield "merge-identity", (max(-INF, m), 0.0 * math.exp(-INF - m) + d * math.exp(m - m)) == p
 
 
-def test_pair_of_set():
-    """Maximum and shifted sum, for collections with repetitions; a single number is (x, 1)."""
-    for a, b in collections():
-        for each in (a, b, a + a):
-            if each:
-                m, d = pair(each)
-                assert m == max(each)
-                close(d * math.exp(m), sum(math.exp(x) for x in each))
-    assert pair([2.5]) == (2.5, 1.0)
-    assert pair([2.5, 2.5]) == (2.5, 2.0)
+@over(pairs, 2)
+def of_two_pairs(p1, p2):
+    (m1, d1), (m2, d2), (merged, total) = p1, p2, merge(p1, p2)
+    m = max(m1, m2)
+    d = d1 * math.exp(m1 - m) + d2 * math.exp(m2 - m)
+    values = d1 * math.exp(m1) + d2 * math.exp(m2)
+    yield "merge", m in (m1, m2)
+    yield "merge", d * math.exp(m), values
+    yield "merge-value", total * math.exp(merged), d * math.exp(m), values
+    yield "merge-commutative", merge(p1, p2) == merge(p2, p1)  # to the last bit
 
 
-def test_pair_value():
-    """d·exp(m) is the sum of exponentials, 0 for the empty collection."""
-    for a, _ in collections():
-        m, d = pair(a)
-        close(exp_times(d, m), float(sum(math.exp(x) for x in a)))
+@over(pairs, 3)
+def of_three_pairs(p1, p2, p3):
+    left, right = merge(merge(p1, p2), p3), merge(p1, merge(p2, p3))
+    yield "merge-associative", left[0] == right[0]
+    yield "merge-associative", left[1], right[1]
 
 
-def test_merge():
-    """The formula, for real maxima: its sum of exponentials is that of both."""
-    for (m1, d1), (m2, d2) in pairs(2):
-        m = max(m1, m2)
-        d = d1 * math.exp(m1 - m) + d2 * math.exp(m2 - m)
-        assert m in (m1, m2)
-        close(d * math.exp(m), d1 * math.exp(m1) + d2 * math.exp(m2))
+@over(pairs_that_are_sums)
+def of_three_terms(p1, p2, p3):
+    (m1, d1), (m2, d2), (m3, d3) = p1, p2, p3
+    m, m12, m23 = max(m1, m2, m3), max(m1, m2), max(m2, m3)
+    terms = sum(d_k * math.exp(m_k - m) for m_k, d_k in (p1, p2, p3))
+    of_12 = d1 * math.exp(m1 - m12) + d2 * math.exp(m2 - m12)
+    of_23 = d2 * math.exp(m2 - m23) + d3 * math.exp(m3 - m23)
+    yield "merge-associative-left", of_12 * math.exp(m12 - m) + d3 * math.exp(m3 - m), terms
+    yield "merge-associative-right", d1 * math.exp(m1 - m) + of_23 * math.exp(m23 - m), terms
 
 
-def test_merge_union():
-    """Merging the pairs of two collections gives the pair of both together."""
-    for a, b in collections():
-        same_pair(merge(pair(a), pair(b)), pair(a + b))
-
-
-def test_merge_value():
-    """Z of a merge is the sum of both."""
-    for p1, p2 in pairs(2):
-        (m1, d1), (m2, d2) = p1, p2
-        m, d = merge(p1, p2)
-        close(exp_times(d, m), (d1 * math.exp(m1 - m) + d2 * math.exp(m2 - m)) * math.exp(m))
-        close(exp_times(d, m), exp_times(d1, m1) + exp_times(d2, m2))
-
-
-def test_online_as_merge():
-    """A step of the online recurrence is a merge with (x_i, 1)."""
-    for x in rows():
-        states = recurrence(x)
-        for i, x_i in enumerate(map(float, x), 1):
-            same_pair(states[i], merge(states[i - 1], (x_i, 1.0)))
-
-
-def test_merge_associative():
-    """Both groupings of three pairs agree, the identity included."""
-    for p1, p2, p3 in pairs(3):
-        same_pair(merge(merge(p1, p2), p3), merge(p1, merge(p2, p3)))
-
-
-def _three_terms(p1, p2, p3):
-    m = max(p1[0], p2[0], p3[0])
-    return m, sum(d_k * math.exp(m_k - m) for m_k, d_k in (p1, p2, p3))
-
-
-def test_merge_associative_left():
-    """The left grouping is the sum of three terms, with no trace of the maximum in between."""
-    for (m1, d1), (m2, d2), (m3, d3) in itertools.islice(pairs(3), 0, None, 2):
-        m12, (m, right) = max(m1, m2), _three_terms((m1, d1), (m2, d2), (m3, d3))
-        left = (d1 * math.exp(m1 - m12) + d2 * math.exp(m2 - m12)) * math.exp(
-            m12 - m
-        ) + d3 * math.exp(m3 - m)
-        close(left, right)
-
-
-def test_merge_associative_right():
-    """The right grouping is the same sum of three terms."""
-    for (m1, d1), (m2, d2), (m3, d3) in itertools.islice(pairs(3), 0, None, 2):
-        m23, (m, right) = max(m2, m3), _three_terms((m1, d1), (m2, d2), (m3, d3))
-        left = d1 * math.exp(m1 - m) + (
-            d2 * math.exp(m2 - m23) + d3 * math.exp(m3 - m23)
-        ) * math.exp(m23 - m)
-        close(left, right)
-
-
-def test_merge_commutative():
-    """The order of two pairs does not matter, not even to the last bit."""
-    for p1, p2 in pairs(2):
-        assert merge(p1, p2) == merge(p2, p1)
-
-
-def test_merge_identity():
-    """(-∞, 0) changes nothing on either side, itself included, to the last bit."""
-    identity = (-math.inf, 0.0)
-    for (p,) in pairs(1):
-        assert merge(identity, p) == p == merge(p, identity)
-        m, d = p
-        if m > -math.inf:  # the formula needs no guard here
-            assert (max(-math.inf, m), 0.0 * math.exp(-math.inf - m) + d * math.exp(m - m)) == p
-    assert merge(identity, identity) == identity
-
-
-def test_merge_any_order():
-    """Many pairs, merged in random order and grouping, give the pair of the union."""
+@over(outputs)
+def of_any_order(x, m, d, y):
     random = np.random.default_rng(18)
-    for x in rows():
-        cuts = np.sort(random.integers(0, len(x) + 1, size=4))
-        heap = [pair(piece) for piece in np.split(x, cuts)]
-        while len(heap) > 1:
-            p = heap.pop(random.integers(len(heap)))
-            q = heap.pop(random.integers(len(heap)))
-            heap.insert(random.integers(len(heap) + 1), merge(p, q))
-        same_pair(heap[0], pair(x))
+    heap = [pair(piece) for piece in np.split(x, np.sort(random.integers(0, len(x) + 1, size=4)))]
+    while len(heap) > 1:
+        p, q = (heap.pop(random.integers(len(heap))) for _ in range(2))
+        heap.insert(random.integers(len(heap) + 1), merge(p, q))
+    yield "merge-any-order", heap[0][0] == m
+    yield "merge-any-order", heap[0][1], d
 
 
-def test_merge_corner():
-    """Without the guard -∞ - (-∞) is NaN; with it the exponential is 0, and all else is
-    unchanged."""
+def guarded(x, m):
+    return np.exp(x - np.where(m == -np.inf, 0.0, m))
 
-    def guarded(x, m):
-        return np.exp(x - np.where(m == -np.inf, 0.0, m))
 
+@over(once)
+def of_corners():
+    """Without the guard -∞ - (-∞) is NaN; with it the exponential is 0, and all else unchanged."""
+    yield "pair-of-set", (pair([2.5]), pair([2.5, 2.5])) == ((2.5, 1.0), (2.5, 2.0))
+    yield "merge-identity", merge((-INF, 0.0), (-INF, 0.0)) == (-INF, 0.0)
+    low, high = np.float64(-np.inf), np.float64(np.inf)
     with np.errstate(invalid="ignore"):
-        assert np.isnan(np.exp(np.float64(-np.inf) - np.float64(-np.inf)))
-    assert guarded(np.float64(-np.inf), -np.inf) == 0
+        yield "merge-corner", np.isnan(np.exp(low - low)) and np.isnan(guarded(high, np.inf))
+    yield "merge-corner", guarded(low, -np.inf) == 0
     for x in rows():
-        assert np.array_equal(guarded(x, x.max()), np.exp(x - x.max()))
-        assert np.array_equal(guarded(np.full(3, -np.inf), x.max()), np.zeros(3))
-    with np.errstate(invalid="ignore"):
-        assert np.isnan(guarded(np.float64(np.inf), np.inf))
-
-
-def test_lse_from_summary():
-    """m + log d where m is finite and m where it is not: the logarithm of the sum, and PyTorch's
-    logsumexp."""
-
-    def from_pair(collection):
-        m, d = pair(collection)
-        return m + math.log(d) if math.isfinite(m) else m
-
-    for a, b in collections():
-        if a or b:
-            close(from_pair(a + b), math.log(sum(math.exp(x) for x in a + b)))
-    for x in ([-math.inf, 3.0], [1.0, -math.inf, 2.0]):
-        close(torch.logsumexp(torch.tensor(x, dtype=torch.float64), dim=0).item(), from_pair(x))
-    for infinite in (-math.inf, math.inf):
-        m = max([infinite, -math.inf])
-        assert torch.logsumexp(torch.tensor([infinite, -math.inf]), dim=0).item() == m
-
-
-def test_lse_merge():
-    """The log-sum-exp of two collections together from that of each, as that of two numbers."""
-    for a, b in collections():
-        if a and b:
-            both = lse(np.array(a + b))
-            parts = np.array([lse(np.array(a)), lse(np.array(b))])
-            close(both, np.log(np.exp(parts).sum()))
-            close(both, torch.logsumexp(torch.tensor(parts), dim=0).item())
-
-
-def test_lse_merge_gradient():
-    """The derivative with respect to the part's log-sum-exp is the part's share of the softmax."""
-    for a, b in collections():
-        if a and b:
-            parts = np.array([lse(np.array(a)), lse(np.array(b))])
-            left = derivative(lambda t: np.log(np.exp(t).sum()), parts)[0]
-            close(left, np.exp(parts[0] - lse(np.array(a + b))))
-            close(left, softmax_of(np.array(a + b))[: len(a)].sum())
+        yield "merge-corner", np.array_equal(guarded(x, x.max()), np.exp(x - x.max()))
+        yield "merge-corner", np.array_equal(guarded(np.full(3, low), x.max()), np.zeros(3))
+    for x in ([-INF, 3.0], [1.0, -INF, 2.0]):
+        by_torch = torch.logsumexp(torch.tensor(x, dtype=torch.float64), dim=0).item()
+        yield "lse-from-summary", by_torch, pair(x)[0] + math.log(pair(x)[1])
+    for m in (-INF, INF):  # where m is not finite it is the answer
+        yield "lse-from-summary", torch.logsumexp(torch.tensor([m, -INF]), dim=0).item() == m
 
 
 # --- numerics -------------------------------------------------------------------------------------
 
 
-def test_exp_range():
-    """In each type, exp of the last number at or below log Ω is finite, and exp of a number just
-    above overflows."""
-    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
-        info = torch.finfo(dtype)
-        limit = math.log(info.max)
-        x = torch.tensor(limit, dtype=torch.float64).to(dtype)
-        while x.double() > limit:
-            x = torch.nextafter(x, torch.zeros((), dtype=dtype))
-        assert torch.exp(x).isfinite()
-        above = torch.tensor(limit + 2 * max(info.eps, info.eps * limit), dtype=torch.float64).to(
-            dtype
-        )
-        assert above.double() > limit
-        assert torch.exp(above).isinf()
-    close(
-        [round(math.log(torch.finfo(t).max), 2) for t in (torch.float16, torch.float32)],
-        [11.09, 88.72],
-    )
+@over(lambda: zip((torch.float16, torch.bfloat16, torch.float32, torch.float64)))
+def of_ranges(dtype):
+    """exp of the last number at or below log Ω is finite, and exp of one just above overflows."""
+    info = torch.finfo(dtype)
+    limit = math.log(info.max)
+    x = torch.tensor(limit, dtype=torch.float64).to(dtype)
+    while x.double() > limit:
+        x = torch.nextafter(x, torch.zeros((), dtype=dtype))
+    yield "exp-range", torch.exp(x).isfinite()
+    above = torch.tensor(limit + 2 * max(info.eps, info.eps * limit), dtype=torch.float64).to(dtype)
+    yield "exp-range", above.double() > limit and torch.exp(above).isinf()
+    printed = {torch.float16: 11.09, torch.float32: 88.72}
+    yield "exp-range", round(limit, 2) == printed.get(dtype, round(limit, 2))
 
 
-def test_round_once():
-    """Rounding a float32 result to a 16-bit type stays within the bound, and comes within a factor
-    of two of it."""
-    random = np.random.default_rng(19)
-    for dtype, smallest in ((torch.float16, 2.0**-24), (torch.bfloat16, 2.0**-133)):
-        u16 = torch.finfo(dtype).eps / 2
-        worst = 0.0
-        for spread in (1.0, 4.0, 12.0):
-            y = softmax_of(spread * random.normal(size=512))
-            y_hat = torch.from_numpy(y).float()
-            eps = float((y_hat.double() / torch.from_numpy(y) - 1).abs().max())
-            error = np.abs(y_hat.to(dtype).double().numpy() - y)
-            bound = (u16 + eps + u16 * eps) * y + smallest / 2
-            assert (error <= bound).all()
-            worst = max(worst, (error / bound).max())
-            if dtype == torch.float16 and spread == 12.0:
-                tiny = y < torch.finfo(dtype).tiny  # where η matters
-                assert (error / bound)[tiny].max() > 0.5
-        assert worst > 0.5
+@over(lambda: ((torch.float16, 2.0**-24), (torch.bfloat16, 2.0**-133)))
+def of_rounding_once(dtype, smallest):
+    """The error stays within the bound, and comes within a factor of two of it."""
+    random, u16, worst = np.random.default_rng(19), torch.finfo(dtype).eps / 2, 0.0
+    for spread in (1.0, 4.0, 12.0):
+        y = softmax_of(spread * random.normal(size=512))
+        y_hat = torch.from_numpy(y).float()
+        eps = float((y_hat.double() / torch.from_numpy(y) - 1).abs().max())
+        error = np.abs(y_hat.to(dtype).double().numpy() - y)
+        bound = (u16 + eps + u16 * eps) * y + smallest / 2
+        yield "round-once", (error <= bound).all()
+        worst = max(worst, (error / bound).max())
+        if dtype == torch.float16 and spread == 12.0:
+            tiny = y < torch.finfo(dtype).tiny  # where η matters
+            yield "round-once", (error / bound)[tiny].max() > 0.5
+    yield "round-once", worst > 0.5
 
 
-def test_exp2_identity():
-    """exp(x - m) = 2^(κ (x - m)), and the printed digits of κ = log2 e."""
+@over(once)
+def of_exp2():
     t = np.linspace(-100, 5, 1001)
-    close(np.exp(t), 2.0 ** (t * math.log2(math.e)))
-    assert abs(math.log2(math.e) - 1.442695) < 1e-6
+    yield "exp2-identity", np.exp(t), 2.0 ** (t * math.log2(math.e))
+    yield "exp2-identity", abs(math.log2(math.e) - 1.442695) < 1e-6
 
 
-def offset_rows():
-    """float32 rows far from zero, with c = log2 e in float32 and exp(x - m) exactly."""
-    random = np.random.default_rng(20)
-    for offset, spread in itertools.product((0.0, 100.0, 3e4, -3e4, 1e6), (1.0, 5.0)):
-        x = (offset + spread * random.normal(size=2048)).astype(np.float32)
-        yield (
-            offset,
-            x,
-            x.max(),
-            np.float32(math.log2(math.e)),
-            np.exp(x.astype(np.float64) - float(x.max())),
-        )
+@over(offset_rows)
+def of_errors_far_from_zero(offset, x, m, c, exact):
+    """The bounds hold, and are met within a factor of ten."""
+    distance, size = np.abs(x.astype(np.float64) - float(m)), np.abs(x.astype(np.float64))
+    error = np.abs(rounded(np.exp2, x * c - m * c) / exact - 1)
+    bound = U * (size + abs(float(m)) + 2 * distance + 1)
+    yield "exp2-scale-first-error", (error <= bound * (1 + 1e-3) + bound**2).all()
+    yield "exp2-scale-first-error", abs(offset) < 3e4 or error.max() > bound.max() / 10
+    error = np.abs(rounded(np.exp2, (x - m) * c) / exact - 1)
+    bound = U * (3 * distance + 1)  # without the offset in it
+    yield "exp2-subtract-first-error", (error <= bound * (1 + 1e-5)).all()
+    yield "exp2-subtract-first-error", error.max() > bound.max() / 10
 
 
-def rounded_exp2(t):
-    return np.exp2(t.astype(np.float64)).astype(np.float32)
+@over(lambda: zip(float32_rows()))
+def of_errors_of_float32(x):
+    """With exp and with exp2, for a tree and for a sum from left to right."""
+    n, wide = len(x), x.astype(np.float64)
+    t, distance = x - x.max(), wide.max() - wide
+    exact = np.exp(-distance) / np.exp(-distance).sum()
+    scaled = t * np.float32(math.log2(math.e))
+    for p, e in ((1, rounded(np.exp, t)), (3, rounded(np.exp2, scaled))):
+        in_order = np.add.accumulate(e, dtype=np.float32)[-1]
+        for h, d in ((math.log2(n), tree_sum(e)), (n - 1, in_order)):
+            error = np.abs((e / d) / exact - 1)
+            bound = U * (p * distance + p * (exact * distance).sum() + 2 * 1 + h + 1)
+            yield "softmax-error-bound", (error <= bound * (1 + 1e-4)).all()
+            yield "softmax-error-bound", h != math.log2(n) or error.max() > bound.max() / 30
 
 
-def test_exp2_scale_first_error():
-    """The bound holds, and a large offset comes within a factor of ten of it."""
-    for offset, x, m, c, exact in offset_rows():
-        error = np.abs(rounded_exp2(x * c - m * c) / exact - 1)
-        distance = np.abs(x.astype(np.float64) - float(m))
-        bound = U * (np.abs(x.astype(np.float64)) + abs(float(m)) + 2 * distance + 1)
-        assert (error <= bound * (1 + 1e-3) + bound**2).all()
-        if abs(offset) >= 3e4:
-            assert error.max() > bound.max() / 10
-
-
-def test_exp2_subtract_first_error():
-    """The bound holds without the offset in it, and is met within a factor of ten."""
-    for _, x, m, c, exact in offset_rows():
-        error = np.abs(rounded_exp2((x - m) * c) / exact - 1)
-        distance = np.abs(x.astype(np.float64) - float(m))
-        bound = U * (3 * distance + 1)
-        assert (error <= bound * (1 + 1e-5)).all()
-        assert error.max() > bound.max() / 10
-
-
-def float32_rows():
-    """float32 rows whose length is a power of two."""
-    random = np.random.default_rng(21)
-    for n, spread in itertools.product((2, 16, 256, 4096), (0.5, 3.0, 8.0)):
-        yield (spread * random.normal(size=n) + 20 * random.normal()).astype(np.float32)
-
-
-def test_softmax_error_bound():
-    """The bound for float32 softmax holds with exp and with exp2, for a tree and for a sum from
-    left to right."""
-    for x in float32_rows():
-        n, wide = len(x), x.astype(np.float64)
-        t, distance = x - x.max(), wide.max() - wide
-        exact = np.exp(-distance) / np.exp(-distance).sum()
-        c = np.float32(math.log2(math.e))
-        for p, e in ((1, rounded_exp(t)), (3, rounded_exp2(t * c))):
-            for h, d in (
-                (math.log2(n), tree_sum(e)),
-                (n - 1, np.add.accumulate(e, dtype=np.float32)[-1]),
-            ):
-                error = np.abs((e / d) / exact - 1)
-                bound = U * (p * distance + p * (exact * distance).sum() + 2 * 1 + h + 1)
-                assert (error <= bound * (1 + 1e-4)).all()
-                if h == math.log2(n):
-                    assert error.max() > bound.max() / 30
-
-
-def test_entropy_identity():
-    """The weighted distance from the maximum is the entropy less log d, and at most log N."""
-    for x in rows():
-        y, m = softmax_of(x), x.max()
-        d = np.exp(x - m).sum()
-        left = (y * np.abs(x - m)).sum()
-        entropy = -(y * np.log(y)).sum()
-        close(left, entropy - np.log(d))
-        assert left <= np.log(len(x)) + 1e-13
-
-
-def test_online_error_bound():
-    """The bound holds for the recurrence in float32, entry by entry and tile by tile, on random and
-    on rising rows."""
+@over(once)
+def of_errors_of_the_recurrence():
+    """Entry by entry and tile by tile, on random and on rising rows."""
     worst = 0.0
-    for drawn, rising in itertools.product(float32_rows(), (False, True)):
+    for drawn, rising, size in itertools.product(float32_rows(), (False, True), (1, 16)):
         x = np.sort(drawn) if rising else drawn
-        wide = x.astype(np.float64)
-        distance = wide.max() - wide
+        if size > len(x):
+            continue
+        distance = float(x.max()) - x.astype(np.float64)
         exact = np.exp(-distance).sum()
         y = np.exp(-distance) / exact
-        for size in (1, 16):
-            if size > len(x):
-                continue
-            m, d = x[0], np.float32(0)
-            for tile in x.reshape(-1, size):
-                m_new = max(m, tile.max())
-                d = d * rounded_exp(m - m_new) + tree_sum(rounded_exp(tile - m_new))
-                m = m_new
-            error, r, h = abs(float(d) / exact - 1), len(x) // size, math.log2(size)
-            tight = U * ((y * distance).sum() + 1 + h + r * (1 + 2))
-            loose = U * (math.log(len(x)) + 1 + h + r * (1 + 2))
-            assert error <= tight <= loose
-            worst = max(worst, error / tight)
-    assert worst > 0.02
+        m, d = x[0], np.float32(0)
+        for tile in x.reshape(-1, size):
+            m_new = max(m, tile.max())
+            d = d * rounded(np.exp, m - m_new) + tree_sum(rounded(np.exp, tile - m_new))
+            m = m_new
+        error, r, h = abs(float(d) / exact - 1), len(x) // size, math.log2(size)
+        tight = U * ((y * distance).sum() + 1 + h + r * (1 + 2))
+        loose = U * (math.log(len(x)) + 1 + h + r * (1 + 2))
+        yield "online-error-bound", error <= tight <= loose
+        worst = max(worst, error / tight)
+    yield "online-error-bound", worst > 0.02
 
 
-def test_vjp_error_bound():
-    """The bound for the float32 backward pass holds, and is met within a factor of ten."""
+@over(once)
+def of_errors_of_backward():
     random = np.random.default_rng(22)
     for n in (2, 16, 256, 4096):
         y = random.dirichlet(np.ones(n)).astype(np.float32)
@@ -1139,268 +761,124 @@ def test_vjp_error_bound():
         s, h = (wide_y * wide_dy).sum(), math.log2(n)
         error = np.abs(dx - wide_y * (wide_dy - s))
         bound = U * wide_y * ((h + 1) * (wide_y * np.abs(wide_dy)).sum() + 2 * np.abs(wide_dy - s))
-        assert (error <= bound * (1 + 1e-5)).all()
-        assert (error / bound).max() > 0.1
+        yield "vjp-error-bound", (error <= bound * (1 + 1e-5)).all()
+        yield "vjp-error-bound", (error / bound).max() > 0.1
 
 
 # --- attention ------------------------------------------------------------------------------------
 
 
-def queries():
-    """A query q, and keys k and values v, all numbers; first keys whose scores are the worked
-    example."""
-    random = np.random.default_rng(23)
-    yield 2.0, X[0] / 2, np.array([0.0, 4.0, 2.0])
-    for n in SIZES:
-        yield float(random.normal()), 3 * random.normal(size=n), random.normal(size=n)
-
-
-def prefix(x, v, i):
-    """m_i, d_i and o_i straight from their meaning: maximum, denominator and attention over the
-    first i keys."""
-    m = x[:i].max()
-    d = np.exp(x[:i] - m).sum()
-    return m, d, (softmax_of(x[:i]) * v[:i]).sum()
-
-
-def test_attention_definition():
-    """Both sums over the keys are PyTorch's scaled_dot_product_attention."""
-    for q, k, v in queries():
-        x = q * k
-        m = x.max()
-        d = np.exp(x - m).sum()
-        tensors = [torch.tensor(t, dtype=torch.float64).reshape(1, -1, 1) for t in (q, k, v)]
-        o = torch.nn.functional.scaled_dot_product_attention(*tensors, scale=1.0).item()
-        close(o, sum(softmax_of(x)[j] * v[j] for j in range(len(x))))
-        close(o, (np.exp(x - m) / d * v).sum())
-
-
-def test_attention_matrix():
-    """softmax(QKᵀ/√D) V is PyTorch's attention, for the shapes stated."""
-    random = np.random.default_rng(24)
-    for n_queries, n_keys, depth in ((1, 1, 1), (2, 3, 4), (7, 33, 8)):
-        q = random.normal(size=(n_queries, depth))
-        k, v = random.normal(size=(2, n_keys, depth))
-        o = softmax_of(1 / math.sqrt(depth) * q @ k.T) @ v
-        assert o.shape == (n_queries, depth)
-        expected = torch.nn.functional.scaled_dot_product_attention(
-            *(torch.from_numpy(t)[None] for t in (q, k, v))
-        )[0]
-        close(o, expected.numpy())
-
-
-def test_attention_m():
-    """The maximum over i scores from that over i - 1."""
-    for q, k, v in queries():
-        x = q * k
-        for i in range(2, len(x) + 1):
-            assert prefix(x, v, i)[0] == max(prefix(x, v, i - 1)[0], x[i - 1])
-        assert prefix(x, v, 1)[0] == max(-np.inf, x[0])
-
-
-def test_attention_d():
-    """The denominator over i scores from that over i - 1."""
-    for q, k, v in queries():
-        x = q * k
-        for i in range(2, len(x) + 1):
-            (m_before, d_before, _), (m, d, _) = prefix(x, v, i - 1), prefix(x, v, i)
-            close(d, d_before * np.exp(m_before - m) + np.exp(x[i - 1] - m))
-
-
-def test_attention_invariant():
-    """The recurrence in m, d and o is the attention over the first i keys at every step."""
-    for q, k, v in queries():
-        x = q * k
-        m_before, d_before, o = -np.inf, 0.0, 0.0
-        for i in range(1, len(x) + 1):
-            m = max(m_before, x[i - 1])
-            d = d_before * np.exp(m_before - m) + np.exp(x[i - 1] - m)
-            o = o * (d_before * np.exp(m_before - m) / d) + np.exp(x[i - 1] - m) / d * v[i - 1]
-            close(o, sum(np.exp(x[j] - m) / d * v[j] for j in range(i)))
-            close(o, prefix(x, v, i)[2])
-            m_before, d_before = m, d
-
-
-def test_attention_derivation():
-    """Both lines are the attention over the first i keys."""
-    for q, k, v in queries():
-        x = q * k
-        for i in range(2, len(x) + 1):
-            (m_before, d_before, _), (m, d, o) = prefix(x, v, i - 1), prefix(x, v, i)
-            last = np.exp(x[i - 1] - m) / d * v[i - 1]
-            old = slice(0, i - 1)
-            close(o, (np.exp(x[old] - m) / d * v[old]).sum() + last)
-            weights = np.exp(x[old] - m_before) / d_before * (d_before * np.exp(m_before - m) / d)
-            close(o, (weights * v[old]).sum() + last)
-
-
-def test_attention_o():
-    """The attention over i keys from that over i - 1; the two coefficients sum to one."""
-    for q, k, v in queries():
-        x = q * k
-        for i in range(2, len(x) + 1):
-            (m_before, d_before, o_before), (m, d, o) = prefix(x, v, i - 1), prefix(x, v, i)
-            old, new = d_before * np.exp(m_before - m) / d, np.exp(x[i - 1] - m) / d
-            close(o, o_before * old + new * v[i - 1])
-            close(old + new, 1.0)
-
-
-def test_attention_accumulator():
-    """The numerator obeys its recurrence, and divided by d it is o at every step."""
-    for q, k, v in queries():
-        x = q * k
-        m_before, a = -np.inf, 0.0
-        for i in range(1, len(x) + 1):
-            m, d, o = prefix(x, v, i)
-            a = a * np.exp(m_before - m) + np.exp(x[i - 1] - m) * v[i - 1]
-            close(a, d * o)
-            close(o, a / d)
-            m_before = m
-
-
-def test_attention_merge():
-    """Triples of two sets of keys merge into the triple of both, whose quotient is the attention
-    over all."""
-    for q, k, v in queries():
-        x = q * k
-        for cut in range(1, len(x)):
-            (m1, d1, o1), (m2, d2, o2) = prefix(x, v, cut), prefix(x[cut:], v[cut:], len(x) - cut)
-            m = max(m1, m2)
-            d = d1 * np.exp(m1 - m) + d2 * np.exp(m2 - m)
-            a = d1 * o1 * np.exp(m1 - m) + d2 * o2 * np.exp(m2 - m)
-            assert m == x.max()
-            close(d, np.exp(x - m).sum())
-            close(a, (np.exp(x - m) * v).sum())
-            close(a / d, (softmax_of(x) * v).sum())
-
-
-def test_attention_delta():
-    """⟨y, dy⟩ over the keys is ⟨do, o⟩, for values that are vectors."""
-    random = np.random.default_rng(25)
-    for x in rows():
-        v, do = random.normal(size=(len(x), 6)), random.normal(size=6)
-        y = softmax_of(x)
-        dy = gradient(lambda w, v=v, do=do: (w @ torch.from_numpy(v)) @ torch.from_numpy(do), y)
-        close(y @ dy, sum(y[j] * (do @ v[j]) for j in range(len(x))))
-        close(y @ dy, do @ (y[:, None] * v).sum(axis=0))
-        close(y @ dy, do @ (y @ v))
-
-
-# --- more accumulators, cross-entropy
-
-
-def entropy(x):
-    """−Σ y·log y, also for complex x."""
-    y = softmax(x)
-    return -(y * np.log(y)).sum()
-
-
-def triple(x):
-    """(m, d, a) of a part of a row."""
+@over(queries)
+def of_attention(q, k, v):
+    x = q * k
     m = x.max()
-    e = np.exp(x - m)
-    return m, e.sum(), (e * (x - m)).sum()
+    d = np.exp(x - m).sum()
+    tensors = [torch.tensor(t, dtype=torch.float64).reshape(1, -1, 1) for t in (q, k, v)]
+    o = scaled_dot_product_attention(*tensors, scale=1.0).item()
+    by_keys = sum(softmax_of(x)[j] * v[j] for j in range(len(x)))
+    yield "attention-definition", o, by_keys, (np.exp(x - m) / d * v).sum()
+    yield "attention-m", attended(x, v, 1)[0] == max(-np.inf, x[0])
+    m_before, d_before, o_before, a = -np.inf, 0.0, 0.0, 0.0
+    for i in range(1, len(x) + 1):
+        m, last = max(m_before, x[i - 1]), x[i - 1]
+        d = d_before * np.exp(m_before - m) + np.exp(last - m)
+        o = o_before * (d_before * np.exp(m_before - m) / d) + np.exp(last - m) / d * v[i - 1]
+        meant = attended(x, v, i)
+        sides = sum(np.exp(x[j] - m) / d * v[j] for j in range(i)), meant[2]
+        yield "attention-invariant", o, *sides
+        a = a * np.exp(m_before - m) + np.exp(last - m) * v[i - 1]
+        yield "attention-accumulator", a, meant[1] * meant[2]
+        yield "attention-accumulator", meant[2], a / meant[1]
+        m_before, d_before, o_before = m, d, o
+    for cut in range(1, len(x)):
+        first, rest = attended(x, v, cut), attended(x[cut:], v[cut:], len(x) - cut)
+        (m1, d1, o1), (m2, d2, o2), m = first, rest, max(first[0], rest[0])
+        d = d1 * np.exp(m1 - m) + d2 * np.exp(m2 - m)
+        a = d1 * o1 * np.exp(m1 - m) + d2 * o2 * np.exp(m2 - m)
+        yield "attention-merge", m == x.max()
+        yield "attention-merge", d, np.exp(x - m).sum()
+        yield "attention-merge", a, (np.exp(x - m) * v).sum()
+        yield "attention-merge", a / d, (softmax_of(x) * v).sum()
 
 
-def test_entropy_definition():
-    """Entropy is 0 or more and at most log N, which equal elements have."""
-    for x in rows():
-        y = softmax(x)
-        h = -(y * np.log(y)).sum()
-        assert -1e-12 <= h <= math.log(len(x)) + 1e-12
-        close(entropy(0 * x), math.log(len(x)))
-        torch_x = torch.distributions.Categorical(logits=torch.tensor(x))
-        close(h, torch_x.entropy().item(), atol=1e-11)
+@over(keys)
+def of_one_more_key(x, v, i, before, now):
+    (m_before, d_before, o_before), (m, d, o) = before, now
+    weight, old = np.exp(x[i - 1] - m) / d, slice(0, i - 1)
+    factor = d_before * np.exp(m_before - m) / d
+    yield "attention-m", m == max(m_before, x[i - 1])
+    yield "attention-d", d, d_before * np.exp(m_before - m) + np.exp(x[i - 1] - m)
+    weights = np.exp(x[old] - m) / d, np.exp(x[old] - m_before) / d_before * factor
+    lines = [(each * v[old]).sum() + weight * v[i - 1] for each in weights]
+    yield "attention-derivation", o, *lines
+    yield "attention-o", o, o_before * factor + weight * v[i - 1]
+    yield "attention-o", factor + weight, 1.0
 
 
-def test_entropy_terms():
-    """The second sum over its denominator is the mean distance from the maximum."""
-    for x in rows():
-        m, d, a = triple(x)
-        close(a / d, softmax(x) @ (x - m))
+@over(lambda: ((1, 1, 1), (2, 3, 4), (7, 33, 8)))
+def of_attention_of_matrices(n_queries, n_keys, depth):
+    random = np.random.default_rng(24)
+    q, (k, v) = random.normal(size=(n_queries, depth)), random.normal(size=(2, n_keys, depth))
+    expected = scaled_dot_product_attention(*(torch.from_numpy(t)[None] for t in (q, k, v)))[0]
+    o = softmax_of(1 / math.sqrt(depth) * q @ k.T) @ v
+    yield "attention-matrix", o.shape == (n_queries, depth)
+    yield "attention-matrix", o, expected.numpy()
 
 
-def test_entropy_from_summary():
-    """Entropy is log d less the mean distance from the maximum."""
-    for x in rows():
-        m, d, a = triple(x)
-        close(entropy(x), np.log(d) - a / d, atol=1e-11)
+@over(outputs)
+def of_values_that_are_vectors(x, m, d, y):
+    random = np.random.default_rng(25)
+    v, do = random.normal(size=(len(x), 6)), random.normal(size=6)
+    dy = gradient(lambda w: (w @ torch.from_numpy(v)) @ torch.from_numpy(do), y)
+    by_keys = sum(y[j] * (do @ v[j]) for j in range(len(x)))
+    yield "attention-delta", y @ dy, by_keys, do @ (y[:, None] * v).sum(axis=0), do @ (y @ v)
 
 
-def test_entropy_merge():
-    """The second sum of a row from those of its parts."""
-    for x in rows(2):
-        for cut in {1, len(x) // 2, len(x) - 1}:
-            m, _, a = triple(x)
-            merged = 0.0
-            for m_part, d_part, a_part in (triple(x[:cut]), triple(x[cut:])):
-                delta = m_part - m
-                merged += np.exp(delta) * (a_part + delta * d_part)
-            close(a, merged)
+# --- more accumulators, cross-entropy -------------------------------------------------------------
 
 
-def test_log_probability():
-    """The log-probability of an element from the summary, never above 0."""
-    for x in rows():
-        m, d, _ = triple(x)
-        value = (x - m) - np.log(d)
-        assert (value <= 0).all()
-        close(value, np.log(softmax(x)))
+@over(outputs)
+def of_entropy(x, m, d, y):
+    n, a, t = len(x), triple(x)[2], len(x) // 2
+    eye, more = np.eye(n)[t], {"atol": 1e-11}
+    h = -(y * np.log(y)).sum()
+    yield "entropy-identity", (y * np.abs(x - m)).sum(), h - np.log(d)
+    yield "entropy-identity", (y * np.abs(x - m)).sum() <= np.log(n) + 1e-13
+    by_torch = torch.distributions.Categorical(logits=torch.tensor(x)).entropy().item()
+    yield "entropy-definition", -1e-12 <= h <= math.log(n) + 1e-12
+    yield "entropy-definition", entropy(0 * x), math.log(n)
+    yield "entropy-definition", h, by_torch, more
+    yield "entropy-terms", a / d, y @ (x - m)
+    yield "entropy-from-summary", entropy(x), np.log(d) - a / d, more
+    found = derivative(lambda z: np.array([entropy(z)]), x)[0]
+    yield "entropy-gradient", found, -y * (np.log(y) + entropy(x)), -y * (x - m - a / d), more
+    value = (x - m) - np.log(d)
+    yield "log-probability", (value <= 0).all()
+    yield "log-probability", value, np.log(softmax(x))
+    found = derivative(lambda z: logarithm(z)[t : t + 1], x)[0]
+    yield "log-probability-gradient", found, eye - y
+    for at in (0, n - 1):
+        yield "cross-entropy-from-summary", m - x[at] >= 0 and np.log(d) >= 0
+        yield "cross-entropy-from-summary", (m - x[at]) + np.log(d), lse(x) - x[at]
+    epsilon = 0.1
+    given = cross_entropy(torch.tensor(x), torch.tensor(t), label_smoothing=epsilon).item()
+    spread = epsilon / n * (n * m - x.sum())
+    yield "cross-entropy-smoothed", np.log(d) + (1 - epsilon) * (m - x[t]) + spread, given
+    target = epsilon / n + (1 - epsilon) * eye
+    found = derivative(lambda z: np.array([lse(z) - target @ z]), x)[0]
+    yield "cross-entropy-smoothed-gradient", found, y - (1 - epsilon) * eye - epsilon / n
+    found = derivative(lambda z: np.array([0.3 * lse(z) ** 2]), x)[0]
+    yield "z-loss-gradient", found, 2 * 0.3 * lse(x) * y
 
 
-def test_log_probability_gradient():
-    """The gradient of a log-probability is 1 at its element, less softmax."""
-    for x in rows():
-        t = len(x) // 2
-        found = derivative(lambda z, t=t: np.log(softmax(z)[t : t + 1]), x)[0]
-        close(found, np.eye(len(x))[t] - softmax(x))
-
-
-def test_entropy_gradient():
-    """The gradient of the entropy, in both forms."""
-    for x in rows():
-        m, d, a = triple(x)
-        y = softmax(x)
-        found = derivative(lambda z: np.array([entropy(z)]), x)[0]
-        close(found, -y * (np.log(y) + entropy(x)), atol=1e-11)
-        close(found, -y * (x - m - a / d), atol=1e-11)
-
-
-def test_cross_entropy_from_summary():
-    """Cross-entropy from the summary and the target's logit: two numbers of 0 or more."""
-    for x in rows():
-        m, d, _ = triple(x)
-        for t in (0, len(x) - 1):
-            assert m - x[t] >= 0 and np.log(d) >= 0
-            close((m - x[t]) + np.log(d), lse(x) - x[t])
-
-
-def test_cross_entropy_smoothed():
-    """Cross-entropy with label smoothing, by the sum of the elements."""
-    for x in rows():
-        m, d, _ = triple(x)
-        n, t, epsilon = len(x), len(x) // 2, 0.1
-        given = torch.nn.functional.cross_entropy(
-            torch.tensor(x), torch.tensor(t), label_smoothing=epsilon
-        )
-        spread = epsilon / n * (n * m - x.sum())
-        close(np.log(d) + (1 - epsilon) * (m - x[t]) + spread, given.item())
-
-
-def test_cross_entropy_smoothed_gradient():
-    """Its gradient: softmax less the smoothed target."""
-    for x in rows():
-        n, t, epsilon = len(x), len(x) // 2, 0.1
-        target = epsilon / n + (1 - epsilon) * np.eye(n)[t]
-        found = derivative(lambda z, target=target: np.array([lse(z) - target @ z]), x)[0]
-        close(found, softmax(x) - (1 - epsilon) * np.eye(n)[t] - epsilon / n)
-
-
-def test_z_loss_gradient():
-    """The gradient of the squared log-sum-exp is softmax times a number."""
-    for x in rows():
-        found = derivative(lambda z: np.array([0.3 * lse(z) ** 2]), x)[0]
-        close(found, 2 * 0.3 * lse(x) * softmax(x))
+@over(outputs, 2)
+def of_entropy_in_parts(x, m, d, y):
+    for cut in {1, len(x) // 2, len(x) - 1}:
+        merged = 0.0
+        for m_part, d_part, a_part in (triple(x[:cut]), triple(x[cut:])):
+            delta = m_part - m
+            merged += np.exp(delta) * (a_part + delta * d_part)
+        yield "entropy-merge", triple(x)[2], merged
 
 
 # --- maps before the monoid, and distributions as targets -----------------------------------------
@@ -1411,121 +889,94 @@ def maps_of(x, scale=0.7, cap=2.0):
     return cap * np.tanh(scale * x / cap)
 
 
-def test_modifiers_definition():
-    """The cap bends what is large, and leaves what is small; without one there is only the
-    scale."""
-    for x, bias in rows_with(1):
-        mapped = maps_of(x) + bias
-        assert (np.abs(mapped - bias) <= 2.0).all()
-        close(maps_of(1e-6 * x), 0.7e-6 * x, rtol=1e-9)
-        close(maps_of(x, cap=1e9), 0.7 * x, rtol=1e-9)
-        probabilities = torch.softmax(
-            2.0 * torch.tanh(0.7 * torch.tensor(x) / 2.0) + torch.tensor(bias), 0
-        )
-        close(softmax(mapped), probabilities.numpy())
+@over(rows_with, 1)
+def of_maps(x, y, w):
+    mapped, t = maps_of(x) + w, torch.tensor(x)
+    yield "modifiers-definition", (np.abs(mapped - w) <= 2.0).all()
+    yield "modifiers-definition", maps_of(1e-6 * x), 0.7e-6 * x, {"rtol": 1e-9}  # what is small
+    yield "modifiers-definition", maps_of(x, cap=1e9), 0.7 * x, {"rtol": 1e-9}  # or without a cap
+    by_torch = torch.softmax(2.0 * torch.tanh(0.7 * t / 2.0) + torch.tensor(w), 0).numpy()
+    yield "modifiers-definition", softmax(mapped), by_torch
+    by_steps, e = np.diag(derivative(maps_of, x)), np.exp(-2 * np.abs(0.7 * x / 2.0))
+    slope = 1 - np.tanh(0.7 * x / 2.0) ** 2
+    yield "softcap-derivative", 0.7 * slope, by_steps, {"rtol": 1e-9}
+    yield "softcap-derivative", 4 * 0.7 * e / (1 + e) ** 2, by_steps
+
+    def loss(z):
+        return (torch.softmax(z, 0) * torch.tensor(w)).sum()
+
+    dz = gradient(loss, maps_of(x))
+    wanted = gradient(lambda a: loss(2.0 * torch.tanh(a * t / 2.0)), np.float64(0.7))
+    yield "modifiers-scale-gradient", np.sum(dz * slope * x), wanted, {"atol": 1e-12}
+    with_sink = softmax_of(np.append(x, 0.3))
+    wanted = gradient(
+        lambda s: (torch.softmax(torch.cat([t, s[None]]), 0)[:-1] * torch.tensor(w)).sum(),
+        np.float64(0.3),
+    )
+    yield "modifiers-sink-gradient", -with_sink[-1] * np.sum(with_sink[:-1] * w), wanted
 
 
-def test_modifiers_masked():
-    """Softmax of what is kept, and 0 elsewhere, is softmax with −∞ in the other places."""
-    for x, random in rows_with(1, n_min=2):
-        kept = random > np.median(random)
-        m = x[kept].max()
-        d = np.exp(x[kept] - m).sum()
-        y = np.where(kept, np.exp(x - m) / d, 0.0)
-        close(softmax_of(np.where(kept, x, -math.inf)), y)
+@over(outputs)
+def of_sinks(x, m_row, d_row, y):
+    for sink in (-3.0, 0.0, m_row, m_row + 1.0):
+        m = max(sink, m_row)
+        d = math.exp(sink - m) + np.exp(x - m).sum()
+        more, merged = pair([*x, sink]), merge((sink, 1.0), pair(x))
+        yield "modifiers-sink", m == more[0] == merged[0]
+        yield "modifiers-sink", d, more[1], merged[1]
+        left, share = 1 - (np.exp(x - m) / d).sum(), softmax_of(np.append(x, sink))[-1]
+        yield "modifiers-sink-share", math.exp(sink - m) / d, left, share, {"atol": 1e-12}
 
 
-def test_modifiers_sink():
-    """The pair with the sink merged in is that of the row with one more element."""
-    for x in rows():
-        for sink in (-3.0, 0.0, x.max() + 1.0):
-            m = max(sink, x.max())
-            d = math.exp(sink - m) + np.exp(x - m).sum()
-            same_pair((m, d), pair([*x, sink]))
-            same_pair((m, d), merge((sink, 1.0), pair(x)))
+@over(rows_with, 1, 2)
+def of_rows_in_parts(x, y, w):
+    kept, m = w > np.median(w), x.max()
+    m_kept = x[kept].max()
+    d_kept = np.exp(x[kept] - m_kept).sum()
+    masked = np.where(kept, np.exp(x - m_kept) / d_kept, 0.0)
+    yield "modifiers-masked", softmax_of(np.where(kept, x, -INF)), masked
+    merged = 0.0
+    for part in (slice(0, 1), slice(1, None)):
+        q, m_b = np.abs(w)[part], x[part].max()
+        merged += (q * (x[part] - m_b)).sum() + q.sum() * (m_b - m)
+    yield "distribution-merge", merged, (np.abs(w) * (x - m)).sum()
 
 
-def test_modifiers_sink_share():
-    """The share of the sink is what the others leave."""
-    for x in rows():
-        for sink in (-3.0, 0.0, x.max()):
-            m = max(sink, x.max())
-            d = math.exp(sink - m) + np.exp(x - m).sum()
-            y = np.exp(x - m) / d
-            close(math.exp(sink - m) / d, 1 - y.sum(), atol=1e-12)
-            close(math.exp(sink - m) / d, softmax_of(np.append(x, sink))[-1])
+@over(rows_with, 1)
+def of_distributions(x, y, w):
+    """The target need not add up to 1."""
+    q, m = np.abs(w), x.max()
+    d, nu, a = np.exp(x - m).sum(), q.sum(), (q * (x - m)).sum()
+    yield "distribution-terms", a + nu * m, (q * x).sum()
+    wanted = cross_entropy(torch.tensor(x), torch.tensor(q)).item()
+    yield "cross-entropy-distribution", nu * np.log(d) - a, (q * (lse(x) - x)).sum(), wanted
+    by_steps = derivative(lambda t: (q * (lse(t) - t)).sum(), x)
+    yield "cross-entropy-distribution-gradient", nu * y - q, by_steps
 
 
-def test_softcap_derivative():
-    """Both forms are the derivative of the map."""
-    for x in rows():
-        by_steps = np.diag(derivative(maps_of, x))
-        close(0.7 * (1 - np.tanh(0.7 * x / 2.0) ** 2), by_steps, rtol=1e-9)
-        e = np.exp(-2 * np.abs(0.7 * x / 2.0))
-        close(4 * 0.7 * e / (1 + e) ** 2, by_steps)
+# --- every equation -------------------------------------------------------------------------------
 
 
-def test_modifiers_scale_gradient():
-    """The gradient at the scale is a sum over the row."""
-    for x, dy in rows_with(1):
-        dz = gradient(lambda z, dy=dy: (torch.softmax(z, 0) * torch.tensor(dy)).sum(), maps_of(x))
-        wanted = gradient(
-            lambda a, x=x, dy=dy: (
-                torch.softmax(2.0 * torch.tanh(a * torch.tensor(x) / 2.0), 0) * torch.tensor(dy)
-            ).sum(),
-            np.float64(0.7),
-        )
-        close(np.sum(dz * (1 - np.tanh(0.7 * x / 2.0) ** 2) * x), wanted, atol=1e-12)
+@functools.cache
+def evaluated() -> dict[str, list[list]]:
+    """What is yielded of each equation."""
+    found = defaultdict(list)
+    for family, drawn, arguments in FAMILIES:
+        for given in drawn(*arguments):
+            for label, *sides in family(*given):
+                found[label].append(sides)
+    return found
 
 
-def test_modifiers_sink_gradient():
-    """Minus the sink's share of the inner product."""
-    for x, dy in rows_with(1):
-        y = softmax_of(np.append(x, 0.3))
-        wanted = gradient(
-            lambda s, x=x, dy=dy: (
-                torch.softmax(torch.cat([torch.tensor(x), s[None]]), 0)[:-1] * torch.tensor(dy)
-            ).sum(),
-            np.float64(0.3),
-        )
-        close(-y[-1] * np.sum(y[:-1] * dy), wanted)
-
-
-def test_distribution_terms():
-    """Relative to the maximum or not, the sums say the same."""
-    for x, random in rows_with(1):
-        target = np.abs(random)
-        m = x.max()
-        nu, a = target.sum(), (target * (x - m)).sum()
-        close(a + nu * m, (target * x).sum())
-
-
-def test_cross_entropy_distribution():
-    """The loss from the summary is PyTorch's; the target need not add up to 1."""
-    for x, random in rows_with(1):
-        target = np.abs(random)
-        m = x.max()
-        d = np.exp(x - m).sum()
-        loss = target.sum() * np.log(d) - (target * (x - m)).sum()
-        close(loss, (target * (lse(x) - x)).sum())
-        wanted = torch.nn.functional.cross_entropy(torch.tensor(x), torch.tensor(target))
-        close(loss, wanted.item())
-
-
-def test_distribution_merge():
-    """The sum of two parts, brought to the larger maximum."""
-    for x, random in rows_with(1, n_min=2):
-        m = x.max()
-        merged = 0.0
-        for part in (slice(0, 1), slice(1, None)):
-            q, m_b = np.abs(random)[part], x[part].max()
-            merged += (q * (x[part] - m_b)).sum() + q.sum() * (m_b - m)
-        close(merged, (np.abs(random) * (x - m)).sum())
-
-
-def test_cross_entropy_distribution_gradient():
-    """The sum of the target times softmax, less the target."""
-    for x, random in rows_with(1):
-        q = np.abs(random)
-        by_steps = derivative(lambda t, q=q: (q * (lse(t) - t)).sum(), x)
-        close(q.sum() * softmax_of(x) - q, by_steps)
+@pytest.mark.parametrize("label", equations.load(ROOT).equations)
+def test_equation(label):
+    """All sides are equal up to float64 rounding, and finite."""
+    assert evaluated()[label], f"nothing evaluates {label}"
+    for first, *others in evaluated()[label]:
+        near = {"rtol": 1e-11, "atol": 1e-13}
+        if others and isinstance(others[-1], dict):
+            near |= others.pop()
+        assert others or first
+        for other in others:
+            assert np.shape(first) == np.shape(other) and np.isfinite(first).all()
+            np.testing.assert_allclose(first, other, **near)

@@ -1,7 +1,5 @@
 """Nothing that a page shows as Python is left unchecked in silence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +14,9 @@ from pytest_markdown_docs.plugin import (
     parse_superfences_block_info,
 )
 
-from site_build import code_blocks, html_of, of_class, pages, sections, site_config, tree
+from site_build import ROOT, code_blocks, html_of, of_class, pages, sections, site_config, tree
 from softmax_site import source
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*pages(), ROOT / "README.md"]
 
 

@@ -1,8 +1,6 @@
 """The figures that move, in Chromium: every control by keyboard and mouse, and after each move the
 figure's numbers against torch, NumPy and the library."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math
@@ -240,27 +238,9 @@ def roofline(state, numbers):
         assert 0.01 < each["share"] < 4
 
 
-EXPECTED = {
-    "vjp": jacobian,
-    "bytes": moved,
-    "split-rows": timeline,
-    "split-rows-alone": timeline,
-    **{
-        function.__name__: function
-        for function in (
-            softmax,
-            jacobian,
-            merge,
-            rounding,
-            online,
-            attention,
-            packed,
-            aligned,
-            strided,
-            roofline,
-        )
-    },
-}
+ALIASES = {"vjp": "jacobian", "bytes": "moved", "split-rows": "timeline"}
+ALIASES |= {"split-rows-alone": "timeline"}
+EXPECTED = {name: globals()[ALIASES.get(name, name)] for name in PAGES}
 
 
 def floats(values):

@@ -1,7 +1,5 @@
 """The glossary: every term is used, and shows its meaning where it first occurs on a page."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 

@@ -1,15 +1,12 @@
 """Every kernel and every operation is listed where they are listed, with what it moves."""
 
-from __future__ import annotations
-
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
 import triton_softmax
-from site_build import sections
+from site_build import ROOT, sections
 from softmax_bench import traffic
 from softmax_site import kernel_map
 from softmax_site.figures.drawings import drawing
@@ -20,7 +17,6 @@ TAUGHT = {
 }  # fmt: skip
 """The kernels of `softmax_tutorial`."""
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src/triton_softmax"
 MAP = {entry.kernel: entry for entry in kernel_map.entries(ROOT)}
 OVERVIEW = (ROOT / "docs/kernels/index.md").read_text("utf8") + "".join(f"`{name}`" for name in MAP)

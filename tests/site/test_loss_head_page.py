@@ -1,7 +1,5 @@
 """The loss head and softmax with masks: what pages say of their speed follows from the data."""
 
-from __future__ import annotations
-
 import copy
 import re
 

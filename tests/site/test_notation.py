@@ -1,16 +1,13 @@
 """The table of notation: every symbol of a display equation is in it, and none twice."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from site_build import ROOT
 from softmax_site import equations
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/reference/notation.md").read_text("utf8")
 
 STRUCTURE = set(

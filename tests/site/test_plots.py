@@ -1,7 +1,5 @@
 """The plots of the benchmark pages by keyboard, by touch of a button, and the rows they open."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.browser

@@ -1,8 +1,6 @@
 """The exercises: skeletons fail, solutions pass, in Triton's interpreter and in the small Triton of
 the page, and messages say what differs and where."""
 
-from __future__ import annotations
-
 import difflib
 import re
 
@@ -110,68 +108,48 @@ def changed(name: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
+MASKED = "mask=mask)\n"
 WRONG = {
-    "a mask that is missing": (
-        changed("first_kernel", "mask = cols < n_cols", "mask = cols < BLOCK"),
-        "Program 4 reads x out of range: element 25, and the last one is 24. Is the mask right?",
-    ),
-    "a row too far": (
-        changed("first_kernel", "x_ptr + row", "x_ptr - 1 + row"),
-        "Program 0 reads x out of range: 1 before its first element.",
-    ),
-    "between two rows": (
-        changed("stride", "x_ptr + row * x_row_stride", "x_ptr + row * n_cols"),
-        "Program 1 reads x out of range: element 11 of its memory lies between two rows.",
-    ),
-    "written out of range": (
-        changed("backward", "dx_ptr + row * n_cols + cols", "dx_ptr + row * n_cols + cols + 1"),
-        "Program 4 writes dx out of range: element 55, and the last one is 54.",
-    ),
-    "not written": (
-        changed("single_block", "mask=mask)\n", "mask=cols < 10)\n"),
-        "No program writes it. 5 of 55 numbers differ.",
-    ),
-    "wrong": (
-        changed("single_block", "x - tl.max(x, axis=0)", "x"),
-        "y[2][0] is nan and should be",
-    ),
+    "a mask that is missing": ("first_kernel", "mask = cols < n_cols", "mask = cols < BLOCK"),
+    "a row too far": ("first_kernel", "x_ptr + row", "x_ptr - 1 + row"),
+    "between two rows": ("stride", "x_ptr + row * x_row_stride", "x_ptr + row * n_cols"),
+    "written out of range": ("backward", "dx_ptr + row * n_cols", "dx_ptr + 1 + row * n_cols"),
+    "not written": ("single_block", MASKED, MASKED.replace("mask)", "cols < 10)")),
+    "wrong": ("single_block", "x - tl.max(x, axis=0)", "x"),
     "read too often": (
-        changed(
-            "single_block",
-            "    y = e /",
-            "    x = tl.load(x_ptr + row * n_cols + cols, mask=mask)\n    y = e /",
-        ),
-        "The result is right, but it reads 110 elements and writes 55 of 55.",
+        "single_block",
+        "    y = e /",
+        f"    x = tl.load(x_ptr + row * n_cols + cols, {MASKED}    y = e /",
     ),
-    "another name": (
-        changed("merge", "def merge(", "def combine("),
-        "There is no `merge` any more",
-    ),
-    "no list": (
-        changed("vjp", "return [a * (b - s) for a, b in zip(y, dy)]", "return 3"),
-        "dx is 3 and should be a list of 3.",
-    ),
-    "a bad name": (changed("vjp", "s = sum(", "s = total("), "NameError"),
-    "a bad line": (changed("vjp", "return [a", "return [[a"), "SyntaxError"),
-    "a wrong number": ("ANSWER = 25", "It is not 25. Think again, or open a hint."),
+    "another name": ("merge", "def merge(", "def combine("),
+    "no list": ("vjp", "return [a * (b - s) for a, b in zip(y, dy)]", "return 3"),
+    "a bad name": ("vjp", "s = sum(", "s = total("),
+    "a bad line": ("vjp", "return [a", "return [[a"),
+    "a wrong number": ("lanes", "ANSWER = 24", "ANSWER = 25"),
 }
-OF = {
-    "a mask that is missing": "first_kernel",
-    "a row too far": "first_kernel",
-    "between two rows": "stride",
-    "written out of range": "backward",
-    "another name": "merge",
-    "no list": "vjp",
-    "a bad name": "vjp",
-    "a bad line": "vjp",
-    "a wrong number": "lanes",
+"""The exercise, and what is written in the place of what in its solution."""
+SAID = {
+    "a mask that is missing": "Program 4 reads x out of range: element 25, and the last one is 24. "
+    "Is the mask right?",
+    "a row too far": "Program 0 reads x out of range: 1 before its first element.",
+    "between two rows": "Program 1 reads x out of range: element 11 of its memory lies between two "
+    "rows.",
+    "written out of range": "Program 4 writes dx out of range: element 55, and the last one is 54.",
+    "not written": "No program writes it. 5 of 55 numbers differ.",
+    "wrong": "y[2][0] is nan and should be",
+    "read too often": "The result is right, but it reads 110 elements and writes 55 of 55.",
+    "another name": "There is no `merge` any more",
+    "no list": "dx is 3 and should be a list of 3.",
+    "a bad name": "NameError",
+    "a bad line": "SyntaxError",
+    "a wrong number": "It is not 25. Think again, or open a hint.",
 }
 
 
 @pytest.mark.parametrize("what", WRONG)
 def test_messages_say_what_differs_and_where_both_ways(what, tmp_path):
-    source, words = WRONG[what]
-    name = OF.get(what, "single_block")
+    name, *change = WRONG[what]
+    source, words = changed(name, *change), SAID[what]
     ways = [in_small_triton(name, source)]
     if INTERPRETED:
         ways.append(in_triton(name, source, tmp_path))

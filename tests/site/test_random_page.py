@@ -1,7 +1,5 @@
 """The page of shapes drawn at random: what its numbers say follows from the rows."""
 
-from __future__ import annotations
-
 import copy
 import re
 

@@ -1,19 +1,15 @@
 """Several GPUs: tables and sentences follow from the file of the measurement."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
+from site_build import ROOT
 from softmax_site.benchmarks import page, ranks
 from softmax_site.benchmarks.page import NOT_MEASURED
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 lead on.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,8 +1,6 @@
 """What stands around the pages: what they say of themselves, what they load, what can be copied,
 where a lost reader ends, and the front page of the repository."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

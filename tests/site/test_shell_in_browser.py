@@ -1,8 +1,6 @@
 """The shell of the site in Chromium: the first screens, lines of prose, print, what is copied, and
 the page for lost readers."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,19 +1,14 @@
 """The built site: it builds strictly and loads nothing from outside."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import html
 import re
-from pathlib import Path
 
 import pytest
 
-from site_build import html_of, read
+from site_build import ROOT, html_of, read
 from softmax_site import equations, markdown, modules
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_site_builds_strictly_without_torch_triton_and_network(site):

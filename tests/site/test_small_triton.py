@@ -1,18 +1,16 @@
 """The small Triton runs the library's kernels, and its results have the bits of Triton's own
 interpreter."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from geometries import FORMS
-from kernel_cases import INF, INTERPRETED, NAN, quiet
+from kernel_cases import HOSTILE, INF, INTERPRETED, NAN, quiet
+from site_build import ROOT
 from softmax_playground import small_triton
 from softmax_playground.kernel_source import needed
 from softmax_playground.small_triton import Tensor, empty, library
@@ -34,8 +32,6 @@ from triton_softmax.operations import (
     token_statistics,
 )
 from triton_softmax.operations.operation import Operation, in_any_order
-
-ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = [
     quiet,
@@ -143,19 +139,6 @@ def rounded_once(monkeypatch):
         monkeypatch.setattr(builder, f"create_{name}", create, raising=False)
 
 
-HOSTILE = torch.tensor(
-    [
-        [1.0, 2.0, 3.0],
-        [1.0, 3.0, 5.0],
-        [-INF, 0.5, -INF],
-        [-INF, -INF, -INF],
-        [NAN, 1.0, 2.0],
-        [INF, 1.0, -INF],
-        [1e30, -1e30, 1e30],
-    ]
-)
-
-
 def rows(n_rows: int, n_cols: int) -> torch.Tensor:
     """Random rows, with two elements between them."""
     generator = torch.Generator().manual_seed(n_cols)
@@ -178,7 +161,7 @@ def kernels_of(module) -> list[str]:
 
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("rung", RUNGS)
-@pytest.mark.parametrize("x", [HOSTILE, rows(3, 37)], ids=["hostile", "odd"])
+@pytest.mark.parametrize("x", [torch.tensor(HOSTILE), rows(3, 37)], ids=["hostile", "odd"])
 def test_rungs(rung, x, log, monkeypatch):
     module, options = RUNGS[rung]
     used = []

@@ -2,14 +2,14 @@
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 import torch
 
+from site_build import ROOT
+from softmax_site import equations
 from triton_softmax import IMPLEMENTATIONS, Softmax
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/reference/sources.md").read_text("utf8")
 ROWS = "A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 B1 B2 B3 B4 C1 C2 C3 C4 D1 D2 D3 D4 D5 D6 D7 D8".split()
 
@@ -41,8 +41,10 @@ def test_each_test_cited_by_name_exists():
     assert named == {
         name for name in names_in("tests/site/test_corrections.py") if name.startswith("test_")
     }
-    equations = set(re.findall(r"`(test_\w+)`", PAGE.split("## Corrections")[0]))
-    assert equations and equations <= names_in("tests/site/test_equations.py")
+    cited = set(
+        re.findall(r"`([\w-]+)`\]\(equations.md#index-\1\)", PAGE.split("## Corrections")[0])
+    )
+    assert cited and all(equations.load(ROOT)[label].test for label in cited)
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\[triton_softmax\.([\w.]+)\]", PAGE))))

@@ -1,7 +1,5 @@
 """What a reader tries in Chromium, with Python in the page: the planner's form, the exercises."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -7,19 +7,16 @@ fragment, or in the element that it puts around a number, is made from the data 
 words that make it are read in `src/`.
 """
 
-from __future__ import annotations
-
 import ast
 import html
 import json
 import re
-from pathlib import Path
 
 import pytest
 
+from site_build import ROOT
 from softmax_site.benchmarks.data import REASONS
 
-ROOT = Path(__file__).resolve().parents[2]
 CLAIM = re.compile(
     r"""
     # twice: 2 × the speed, 1.4x faster, 3 times as fast
@@ -45,7 +42,7 @@ BLOCK = re.compile(r"</?(?:p|li|t[dhr]|h\d|div|pre|summary|dd|dt|figcaption|capt
 COMMENT = re.compile(r'<span class="c1">(.*?)</span>', re.S)
 
 EXCUSED: dict[str, dict[str, str]] = {
-    "benchmarks/random": {"10 µs": "below which a warm cache is timed as well: a rule"},
+    "benchmarks/random": {"10 µs": "below which a warm cache is timed as well: a rule"}
 }
 """By page: what is no speed of ours although it looks like one, and why."""
 MADE = re.compile(r"<!-- made from the data -->.*?<!-- until here -->", re.S)

@@ -1,8 +1,6 @@
 """The page that answers which kernel a shape gets: it runs the library's own chooser, so whatever
 it says is what the library does."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
@@ -41,10 +39,7 @@ def questions(n: int, seed: int = 0):
         dim = draw.randrange(len(others) + 1)
         shape = [*others[:dim], length, *others[dim:]]
         asked = page.question(
-            shape,
-            draw.choice((dim, dim - len(shape))),
-            draw.choice(DTYPES),
-            draw.choice(ASKED),
+            shape, draw.choice((dim, dim - len(shape))), draw.choice(DTYPES), draw.choice(ASKED)
         )
         if torch.Size(shape).numel() > 2**33:
             continue

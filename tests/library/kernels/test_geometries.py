@@ -4,8 +4,6 @@ dtype and every hostile row, touches nothing but its operands, and reads them as
 What is particular to a geometry is tested in a file of its own.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -27,6 +25,7 @@ from kernel_cases import (
     quiet,
     watch_accesses,
 )
+from triton_softmax.config import space
 
 pytestmark = quiet
 
@@ -176,3 +175,30 @@ def test_a_row_read_again_and_again(form):
     inputs = (y, dy[:1].expand(2, 40))
     given = (y.T[None], inputs[1].T[None]) if form.by_columns else inputs
     assert_result(operation, form(operation, given), inputs)
+
+
+MISSING = {
+    "all": slice(None),
+    "first": slice(0, None, 3),
+    "last": slice(2, None, 3),
+    "no": slice(0),
+}
+
+
+@pytest.mark.parametrize(
+    "operation, missing",
+    [("softmax", each) for each in MISSING]
+    + [(operation, [*MISSING][i % 3]) for i, operation in enumerate(OPERATIONS)][1:],
+)
+@pytest.mark.parametrize("form", ["split_rows", "split_strided"])
+def test_doing_without_partners_does_not_change_a_bit(form, operation, missing, monkeypatch):
+    """8 rows in 3 chunks: words that are there are believed, words that are not are computed."""
+    inputs = FORMS[form].lay_out(rows_of(operation, 8, 43))
+    words = torch.zeros(24, dtype=torch.int64, device=DEVICE)
+    result = FORMS[form](operation, inputs, words=words)
+    before = words.clone()
+    assert (before != 0).all(), "all published"
+    words[MISSING[missing]] = 0
+    monkeypatch.setattr(space, "MAX_POLLS", -1)
+    assert torch.equal(FORMS[form](operation, inputs, words=words), result)
+    assert torch.equal(words, before)

@@ -1,7 +1,5 @@
 """Rows with maps as they are compiled for an H100, without a GPU."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

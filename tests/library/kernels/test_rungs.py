@@ -41,25 +41,19 @@ def rung(request):
 
 
 @pytest.mark.parametrize(
-    "shape, dtype",
-    [(shape, torch.float32) for shape in SHAPES]
-    + [((2, 257), dtype) for dtype in DTYPES if dtype != torch.float32],
-    ids=lambda each: f"{each[0]}x{each[1]}" if isinstance(each, tuple) else dtype_name(each),
+    "shape, dtype, log",
+    [(shape, torch.float32, False) for shape in SHAPES]
+    + [((2, 257), dtype, False) for dtype in DTYPES if dtype != torch.float32]
+    + [((2, 257), dtype, True) for dtype in DTYPES[1:]],
+    ids=str,
 )
-def test_forward(rung, shape, dtype):
+def test_forward(rung, shape, dtype, log):
     """Every border in one element type, some in the others."""
     module, options = rung
     x = matrix(*shape, dtype, gap=3)
-    y = module.softmax_forward(x, **options)
+    y = module.softmax_forward(x, log=log, **options)
     assert y.dtype == dtype and y.is_contiguous()
-    assert_near(y, expected_forward(x))
-
-
-@pytest.mark.parametrize("dtype", DTYPES[1:], ids=dtype_name)
-def test_forward_log(rung, dtype):
-    module, options = rung
-    x = matrix(2, 257, dtype, gap=3)
-    assert_near(module.softmax_forward(x, log=True, **options), expected_forward(x, log=True))
+    assert_near(y, expected_forward(x, log=log))
 
 
 @pytest.mark.parametrize(
@@ -115,10 +109,7 @@ def test_minus_infinity_fills_a_tile(rung, tile):
 
 @pytest.mark.parametrize(
     "dtypes",
-    [
-        (torch.float16, torch.float32),
-        (torch.float32, torch.bfloat16),
-    ],
+    [(torch.float16, torch.float32), (torch.float32, torch.bfloat16)],
     ids=lambda pair: "-to-".join(map(dtype_name, pair)),
 )
 def test_out_dtype_rounds_the_input_first(rung, dtypes):
@@ -137,14 +128,6 @@ def test_out_dtype_rounds_the_input_first(rung, dtypes):
     assert dx.dtype == in_dtype
     coarse = max((in_dtype, out_dtype), key=lambda dtype: torch.finfo(dtype).eps)
     assert_near(dx, expected_backward(y, dy), dtype=coarse)
-
-
-def test_an_expanded_gradient(rung):
-    module, options = rung
-    y = expected_forward(matrix(5, 300, torch.float32)).float()
-    dy = torch.randn(1, 300, device=DEVICE).expand(5, 300)
-    assert dy.stride(0) == 0
-    assert_near(module.softmax_backward(y, dy, **options), expected_backward(y, dy))
 
 
 def test_the_input_is_left_alone(rung):
@@ -217,25 +200,6 @@ def test_different_shapes_are_refused(rung):
 # --- three loops
 
 
-@pytest.mark.parametrize("block_rows, block_cols", [(1, 64), (2, 8), (16, 64)])
-def test_any_tile(block_rows, block_cols):
-    x = matrix(17, 50, torch.float32, gap=3)
-    y = three_loops.softmax_forward(x, block_rows=block_rows, block_cols=block_cols)
-    assert_near(y, expected_forward(x))
-
-
-def test_the_running_maximum_starts_at_minus_infinity():
-    """Started at 0, as the puzzle's solutions do it, this row is 0/0."""
-    x = torch.tensor([[-1000.0, -1001.0]])
-    y = three_loops.softmax_forward(x)
-    assert_near(y, torch.tensor([[0.7311, 0.2689]]), atol=5e-5)
-    assert torch.isnan(x.exp() / x.exp().sum()).all(), "m = 0"
-
-
-def test_the_backward_pass_is_that_of_two_loops():
-    assert three_loops.softmax_backward is two_loops.softmax_backward
-
-
 # --- two loops: the online recurrence over tiles, and the tuner
 
 
@@ -248,21 +212,6 @@ def test_rows_of_781(log):
     assert_near(y, expected_forward(x, log=log))
     dx = two_loops.softmax_backward(y, dy, **how)
     assert_near(dx, expected_backward(y, dy, log=log), atol=1e-4 if log else 2e-6)
-
-
-@pytest.mark.parametrize("order", ["rising", "falling"])
-def test_the_maximum_in_every_tile_or_only_in_the_first(order):
-    x = torch.linspace(-300, 300, 300)[None, :].contiguous()
-    x = x if order == "rising" else x.flip(1).contiguous()
-    assert_near(two_loops.softmax_forward(x, block_cols=16), expected_forward(x))
-
-
-@pytest.mark.parametrize("n_cols, block_cols", [(257, 256), (4097, 1024), (4097, 8192)])
-def test_every_tile_of_the_tuner(block_cols, n_cols):
-    x = matrix(2, n_cols, torch.float32)
-    y = two_loops.softmax_forward(x, block_cols=block_cols)
-    assert_near(y, expected_forward(x))
-    assert_near(two_loops.softmax_backward(y, x, block_cols=block_cols), expected_backward(y, x))
 
 
 def test_the_tuning_space():
@@ -293,19 +242,6 @@ def test_the_borders_of_the_heuristic(threshold, offset):
     y = single_block.softmax_forward(x)
     assert_near(y, expected_forward(x))
     assert_near(single_block.softmax_backward(y, x), expected_backward(y, x))
-
-
-def test_through_a_cross_entropy():
-    """The validation of the source: forward against torch.softmax, backward through a cross-entropy
-    loss."""
-    x = matrix(64, 512, torch.float32, scale=1.0).contiguous().requires_grad_()
-    rows, target = torch.arange(64), torch.arange(64, device=DEVICE) * 8
-    torch.nn.functional.cross_entropy(x, target).backward()
-    y = single_block.softmax_forward(x.detach())
-    assert_near(y, torch.softmax(x.detach(), dim=1))
-    dy = torch.zeros_like(y)
-    dy[rows, target] = -1 / (64 * y[rows, target])
-    assert_near(single_block.softmax_backward(y, dy), x.grad, atol=1e-8)
 
 
 @pytest.mark.parametrize("n_cols", [single_block.MAX_COLS + 1, 1 << 22])

@@ -29,7 +29,6 @@ from kernel_cases import (
     operands,
     quiet,
 )
-from triton_softmax.config import space
 from triton_softmax.kernels.device.exchange import (
     _poll_assembly,
     _poll_constraints,
@@ -199,27 +198,6 @@ def test_exponentials_of_the_chunk_that_is_written(published, programs):
 def test_two_launches_give_the_same_bits(n_cols, dtype, operation):
     inputs = odd_operands(operation, 1, n_cols, dtype)
     assert torch.equal(run(operation, inputs, two_launches=True), run(operation, inputs))
-
-
-@pytest.mark.parametrize(
-    "operation, published",
-    [("softmax", ()), ("softmax", (0,)), ("softmax", (2,)), ("softmax", (0, 1, 2))]
-    + each_with(((),), ((0,),), ((2,),))[1:],
-    ids=str,
-)
-def test_doing_without_partners_does_not_change_a_bit(published, operation, monkeypatch):
-    """Words that are there are believed, words that are not are computed; whoever does it, they are
-    the same."""
-    inputs = odd_operands(operation, 1, 69, torch.float32)
-    words = torch.zeros(3, dtype=torch.int64, device=DEVICE)
-    result = run(operation, inputs, words=words)
-    before = words.clone()
-    assert (before != 0).all(), "all published"
-    for place in {0, 1, 2} - {*published}:
-        words[place] = 0
-    monkeypatch.setattr(space, "MAX_POLLS", -1)
-    assert torch.equal(run(operation, inputs, words=words), result)
-    assert torch.equal(words, before)
 
 
 @pytest.mark.parametrize(

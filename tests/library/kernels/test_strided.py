@@ -5,16 +5,7 @@ import pytest
 import torch
 
 from geometries import FORMS
-from kernel_cases import (
-    DEVICE,
-    EVERY_OPERATION,
-    OPERATIONS,
-    assert_near,
-    expected,
-    matrix,
-    quiet,
-)
-from triton_softmax.config import space
+from kernel_cases import EVERY_OPERATION, OPERATIONS, assert_near, expected, matrix, quiet
 
 pytestmark = quiet
 STRIDED = {label: form for label, form in FORMS.items() if form.by_columns}
@@ -78,30 +69,3 @@ def test_vectors_and_wide_offsets_change_nothing(form, operation):
     result = run(operation, inputs, form, **how)
     for of, wide in ((2, True), (4, False)):
         assert torch.equal(run(operation, inputs, form, of=of, wide=wide, **how), result)
-
-
-@pytest.mark.parametrize(
-    "operation, published",
-    [
-        *(("softmax", "none"), ("softmax", "some"), ("softmax", "all")),
-        *(("log_softmax", "some"), ("softmax_backward", "none"), ("softmax_backward", "some")),
-        *(("log_softmax_backward", "some"), ("logsumexp", "none"), ("logsumexp_backward", "some")),
-    ],
-)
-def test_doing_without_partners_does_not_change_a_bit(published, operation, monkeypatch):
-    """33 columns in 3 chunks, two groups of 4: words that are there are believed, words that are
-    not are computed."""
-    inputs, split = cubes(operation, 1, 33, 6), FORMS["split_strided"]
-    words = torch.zeros(2 * 3 * 4, dtype=torch.int64, device=DEVICE)
-    result = run(operation, inputs, split, words=words)
-    before = words.clone()
-    by_group = before.view(2, 3, 4)
-    assert (by_group[0] != 0).all() and (by_group[1, :, :2] != 0).all(), "all published"
-    if published == "none":
-        words.zero_()
-    elif published == "some":
-        words[::3] = 0
-    monkeypatch.setattr(space, "MAX_POLLS", -1)
-    assert torch.equal(run(operation, inputs, split, words=words), result)
-    after = words.view(2, 3, 4)
-    assert torch.equal(after[0], by_group[0]) and torch.equal(after[1, :, :2], by_group[1, :, :2])
