@@ -1,0 +1,362 @@
+"""What calls launch on a GPU that is not there, seen where Triton would compile and run a kernel.
+
+A process that has a `recorder` records every launch: tensors lie on the CPU, unread and unwritten,
+and say that they lie on the GPU that `on` names. The library is the one on the path, of whatever
+commit: calls are public ones.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import hashlib
+import types
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from softmax_bench import providers
+from softmax_bench.case import Case
+from softmax_bench.inputs import Inputs
+from softmax_bench.roster import CHOOSER
+
+
+class Gpu(NamedTuple):
+    """A GPU that kernels are compiled for."""
+
+    backend: str
+    """cuda or hip."""
+    architecture: int | str
+    """As Triton names it."""
+    warp_size: int
+    """Threads of a warp."""
+    multiprocessors: int
+    """Or compute units."""
+
+
+GPUS = {
+    "sm_80": Gpu("cuda", 80, 32, 108),
+    "sm_86": Gpu("cuda", 86, 32, 84),
+    "sm_89": Gpu("cuda", 89, 32, 142),
+    "sm_90": Gpu("cuda", 90, 32, 132),
+    "sm_100": Gpu("cuda", 100, 32, 148),
+    "sm_120": Gpu("cuda", 120, 32, 170),
+    "gfx90a": Gpu("hip", "gfx90a", 64, 110),
+    "gfx942": Gpu("hip", "gfx942", 64, 304),
+    "gfx950": Gpu("hip", "gfx950", 64, 256),
+}
+"""A100, RTX 3090, RTX 6000 Ada, H200, B200 and RTX 5090; MI250, MI300X and MI355X."""
+
+H200 = "sm_90"
+
+MOST_RANKS = 8
+
+EVERY = 10
+"""Of the lengths of a sweep every tenth is looked at."""
+
+
+# --- the calls: the one place that knows the library, by its public functions
+
+
+class Unread(Inputs):
+    """Tensors whose numbers nobody reads."""
+
+    def numbers(self, dtype: str, slot: int, elements: int) -> Any:
+        """Memory as it comes."""
+        return torch.empty(elements, dtype=getattr(torch, dtype))
+
+
+def call_of(row: dict) -> Callable[[], object]:
+    """The call of a measured row. What it returns may be called for a second part, which alone was
+    measured: the backward pass."""
+    if row["suite"] == "ranks":
+        return call_of_ranks(row)
+    names = ("suite", "dtype", "direction", "op", "dim", "layout", "inputs")
+    case = Case(shape=tuple(row["shape"]), **{name: row[name] for name in names})
+    if case.suite == "compiles":  # many lengths
+        calls = [
+            call_of({**row, "suite": "", "shape": (case.n_rows, n_cols)})
+            for n_cols in case.lengths[::EVERY]
+        ]
+        return lambda: [done(call) for call in calls]
+    if case.suite != "loss_head":  # a step is not compiled, and numbers make no difference
+        case = replace(case, suite="", inputs="normal")
+    name, t = row["provider"], Unread("cpu").tensors(case)
+    of_library = (CHOOSER, *providers.imported("triton_softmax").IMPLEMENTATIONS)
+    if case.direction != "backward" or name not in of_library:
+        return providers.prepare(case, name, t)
+    x = t.x.requires_grad_()
+    function = providers.FUNCTIONS[name](replace(case, direction="forward"), t)
+
+    def forward() -> Callable[[], object]:
+        y = function(x)
+        return lambda: torch.autograd.grad(y, x, t.dy)
+
+    return forward
+
+
+def done(call: Callable[[], object]) -> object:
+    """Both parts of a call."""
+    second = call()
+    return second() if callable(second) else second
+
+
+def call_of_ranks(row: dict) -> Callable[[], object]:
+    """The call of the first of several ranks on its part of the rows."""
+    ours, (n_rows, n_cols) = providers.imported("triton_softmax"), row["shape"]
+    x = torch.empty(n_rows, n_cols, dtype=torch.bfloat16)
+    name, _, alone = row["op"].partition(", ")
+    where: dict[str, Any] = {} if alone else {"group": ranks(row["ranks"])}
+    if name == "softmax":
+        return lambda: (ours.softmax(x, 1, **where), None)
+    leaf, target = x.requires_grad_(), torch.zeros(n_rows, dtype=torch.int64)
+    return lambda: ours.cross_entropy(leaf, target, **where).backward()
+
+
+@functools.cache
+def ranks(size: int) -> Any:
+    """A process group of which only the first rank is there; the others say what it says."""
+    from torch.distributed import _symmetric_memory
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    symmetric_memory: Any = _symmetric_memory
+    if not dist.is_initialized():
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=MOST_RANKS)
+
+    def all_reduce(lines: Any, group: Any = None) -> None:
+        lines[1:] = lines[0]
+
+    def rendezvous(words: Any, group: Any) -> Any:
+        return types.SimpleNamespace(get_buffer=lambda *_: words)
+
+    dist.all_reduce = all_reduce
+    symmetric_memory.empty, symmetric_memory.rendezvous = torch.empty, rendezvous
+    return dist.new_group(list(range(size)))
+
+
+# --- a device that is not there
+
+
+class Driver:
+    """What Triton asks of the driver before it compiles. A GPU's index is its place in `GPUS`."""
+
+    def __init__(self) -> None:
+        self.gpu, self.index = GPUS[H200], list(GPUS).index(H200)
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget(*self.gpu[:3])
+
+    def get_current_device(self) -> int:
+        return self.index
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+driver = Driver()
+
+
+@contextlib.contextmanager
+def on(name: str) -> Iterator[None]:
+    """Let the current GPU be another one for a while.
+
+    Raises:
+        ValueError: it is not one of `GPUS`.
+    """
+    if name not in GPUS:
+        raise ValueError(f"the GPU is one of {', '.join(GPUS)}, not {name}")
+    before = driver.gpu, driver.index, torch.version.hip
+    driver.gpu, driver.index = GPUS[name], list(GPUS).index(name)
+    torch.version.hip = "7" if driver.gpu.backend == "hip" else None
+    try:
+        yield
+    finally:
+        driver.gpu, driver.index, torch.version.hip = before
+
+
+def pretend() -> None:
+    """Let PyTorch's tensors say that they lie on the current GPU, though their memory is the
+    host's, and nothing large be computed with them."""
+    tensor: Any = torch.Tensor
+    tensor.is_cuda = property(lambda self: not self.is_meta)
+    true_device = tensor.device
+    devices = [torch.device("cuda", index) for index in range(len(GPUS))]
+    tensor.device = property(
+        lambda self: true_device.__get__(self) if self.is_meta else devices[driver.index]
+    )
+    tensor.get_device = lambda self: driver.index
+    tensor.data_ptr = lambda self: self.storage_offset() * self.element_size()
+    true_to = tensor.to
+
+    def to(self: Any, *where: Any, **more: Any) -> Any:
+        more.pop("device", None)
+        rest = [each for each in where if not isinstance(each, (torch.device, str))]
+        return true_to(self, *rest, **more) if rest or more else self
+
+    tensor.to = to
+
+    def patched(function: Any) -> Any:
+        def call(*args: Any, device: Any = None, **more: Any) -> Any:
+            for name in ("generator", "pin_memory"):
+                more.pop(name, None)
+            return function(*args, device="meta" if str(device) == "meta" else None, **more)
+
+        return call
+
+    torch.softmax = torch.log_softmax = lambda x, dim: torch.empty(x.shape, dtype=x.dtype)
+    for name in ("empty", "zeros", "ones", "full", "arange", "tensor", "empty_strided"):
+        setattr(torch, name, patched(getattr(torch, name)))
+    torch.randn = torch.rand = torch.empty
+    zeros: Any = torch.zeros
+    torch.randint = lambda low, high, size, **more: zeros(size, dtype=torch.int64)
+    torch.mm = lambda a, b, out=None: a.new_empty(len(a), b.shape[1]) if out is None else out
+    tensor.addmm_ = lambda self, a, b: self
+    tensor.clone = lambda self: torch.empty_like(self)
+
+    def properties(*_: Any) -> Any:
+        return types.SimpleNamespace(multi_processor_count=driver.gpu.multiprocessors)
+
+    cuda: Any = torch.cuda
+    for where, names in (
+        (cuda, {
+            "get_device_properties": properties, "is_available": lambda: True,
+            "current_device": driver.get_current_device, "synchronize": lambda *_: None,
+            "is_current_stream_capturing": lambda: False, "current_stream": lambda *_: None,
+        }),
+        (torch._C, {
+            "_cuda_getDevice": driver.get_current_device,
+            "_cuda_isCurrentStreamCapturing": lambda: False, "_cuda_getCurrentRawStream": lambda _: 0,
+        }),
+    ):  # fmt: skip
+        for name, value in names.items():
+            setattr(where, name, value)
+
+
+# --- what is recorded
+
+
+class Kernel(NamedTuple):
+    """What Triton would compile."""
+
+    source: Any
+    options: Any
+    gpu: str
+    """A key of `GPUS`."""
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The values of the compile-time constants, by name."""
+        names = list(self.source.signature)
+        found = self.source.constants.items()
+        return {names[path[0]]: value for path, value in found if len(path) == 1}
+
+
+class Recorder:
+    """Takes the place of Triton's compiler: keeps what would be compiled, and what is launched."""
+
+    def __init__(self) -> None:
+        import triton
+        from triton.runtime import autotuner
+        from triton.runtime import driver as of_runtime
+        from triton.runtime import jit as of_triton
+
+        pretend()
+        jit: Any = of_triton
+        tuner: Any = autotuner.Autotuner
+        self.kernels: list[Kernel] = []
+        self.log: list[tuple[int, str, str]] = []
+        """(index of the kernel, grid, numbers) of each launch."""
+        self.tried: list[str] = []
+        triton.knobs.compilation.disable_line_info = True
+        of_runtime.set_active(driver)  # pyright: ignore[reportArgumentType]
+        made = jit.JITCallable.__init__
+
+        def without_words(function: Any, fn: Any) -> None:
+            made(function, fn)
+            function._src = code(function._src)
+            function.starting_line_number = 0
+
+        jit.JITCallable.__init__ = without_words
+        jit.JITFunction._do_compile = lambda fn, *found: self.compiled(fn, *found)
+        # Which configuration is fastest is not known here.
+        tuner.run = lambda tuner, *args, **more: self.tuned(tuner, *args, **more)
+
+    def launches(self, call: Callable[[], object]) -> list[tuple[int, str, str]]:
+        """What the last part of a call launches, in order."""
+        self.log.clear()
+        second = call()
+        if callable(second):
+            self.log.clear()
+            second()
+        return list(self.log)
+
+    def kernels_of(self, call: Callable[[], object]) -> list[Kernel]:
+        """The kernels that the last part of a call launches, each once."""
+        return [self.kernels[at] for at in dict.fromkeys(each[0] for each in self.launches(call))]
+
+    def tuned(self, tuner: Any, *args: Any, **more: Any) -> Any:
+        """The first of the configurations that a tuner tries; the others follow its numbers."""
+        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+        tried = tuner.prune_configs(more)
+        self.tried = [hashed("; ".join(map(str, tried)))]
+        return tuner.fn.run(*args, **more, **tried[0].all_kwargs())
+
+    def compiled(self, fn, key, signature, device, constexprs, options, attrs, warmup):
+        """A stand-in for the compiled kernel."""
+        from triton.compiler import ASTSource
+
+        number = len(self.kernels)
+        source = ASTSource(fn, signature, constexprs, attrs)
+        self.kernels.append(Kernel(source, options, list(GPUS)[device]))
+        constant = [parameter.is_constexpr for parameter in fn.params]
+
+        def run(x, y, z, stream, function, packed, metadata, enter, leave, *args) -> None:
+            given = [each for each, skip in zip(args, constant, strict=True) if not skip]
+            grid = ",".join(map(str, (x, y, z))).removesuffix(",1").removesuffix(",1")
+            self.log.append((number, grid, ",".join([*numbers(given), *self.tried])))
+            self.tried = []
+
+        target = types.SimpleNamespace(backend="none")  # it has no short way to launch
+        kernel = types.SimpleNamespace(
+            run=run, function=None, packed_metadata=None, launch_metadata=lambda *_: None,
+            metadata=types.SimpleNamespace(target=target),
+        )  # fmt: skip
+        fn.device_caches[device][0][key] = kernel
+        return kernel
+
+
+@functools.cache
+def recorder() -> Recorder:
+    """The one of this process; it comes before the library is imported, and stays."""
+    return Recorder()
+
+
+def numbers(arguments: Iterable[Any]) -> list[str]:
+    """What is no tensor among a launch's arguments, as text, in their order."""
+    found = []
+    for each in arguments:
+        if isinstance(each, (tuple, list)):
+            found += numbers(each)
+        elif not hasattr(each, "data_ptr"):
+            found.append(str(each))
+    return found
+
+
+def code(text: str) -> str:
+    """A function's text without comments and docstrings, by which Triton knows it."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def hashed(text: str) -> str:
+    """Long enough for some thousands."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
