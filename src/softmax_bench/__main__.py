@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from softmax_bench import cases, compare, gpu_report, replay, report, roster, schema
+from softmax_bench import cases, compare, everywhere, gpu_report, replay, report, roster, schema
+from softmax_bench.gpus import GPUS
 from softmax_bench.schema import DataError
 
 Options = argparse.Namespace
@@ -113,6 +114,11 @@ def _replay(options: Options) -> None:
     print(replay.replay(options.old, options.new, update=options.update, quick=options.quick))
 
 
+def _compile_everywhere(options: Options) -> None:
+    out = None if options.frontend else Path(options.out)
+    print(everywhere.run(options.gpus, options.part, out))
+
+
 def _check(options: Options) -> None:
     for path in options.files:
         print(f"{path}: {len(schema.load(Path(path))['rows'])} rows keep to the schema")
@@ -160,6 +166,7 @@ def _tune(options: Options) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m softmax_bench", description=__doc__)
+    several = {"type": lambda text: [part for part in text.split(",") if part]}
     commands = parser.add_subparsers(required=True, metavar="command")
 
     def command(do: Callable[[Options], int | None], words: str):
@@ -169,7 +176,6 @@ def _parser() -> argparse.ArgumentParser:
         return found.add_argument
 
     def selects(add: Callable) -> None:
-        several = {"type": lambda text: [part for part in text.split(",") if part]}
         for option, known in (
             ("suites", ",".join(cases.SUITES)),
             ("providers", ",".join(roster.PROVIDERS)),
@@ -207,6 +213,13 @@ def _parser() -> argparse.ArgumentParser:
     add("new", nargs="?", help="a later commit; by default the working tree")
     add("--update", action="store_true", help="write down what was launched then, and is today")
     add("--quick", action="store_true", help="compile no machine code: what may differ differs")
+
+    words = "compile all kernels for many GPUs, and add what becomes of them to a file"
+    add = command(_compile_everywhere, words)
+    add("--gpus", **several, default=list(GPUS), help=",".join(GPUS))
+    add("--part", default="0/1", help="a share of the calls, such as 0/2 for the first half")
+    add("--frontend", action="store_true", help="only see whether Triton takes them; no file")
+    add("--out", default=str(replay.ROOT / everywhere.FILE))
 
     command(_check, "validate data files against the published schema")("files", nargs="+")
 

@@ -26,8 +26,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
 from typing import Any, cast
 
-from softmax_bench import recording
-from softmax_bench.recording import GPUS, H200, Kernel
+from softmax_bench import providers, recording
+from softmax_bench.gpus import GPUS, H200
+from softmax_bench.recording import Kernel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +102,7 @@ def access_bits(instruction: str) -> int:
     return int(element[1]) * (int(vector[1]) if vector else 1) if element else 0
 
 
+@functools.cache
 def compiled(call: str, gpu: str = H200) -> list[Compilation]:
     """Compile each kernel that a call launches, in a process with the interpreter off whether or
     not it is on here. Triton's own cache on disk keeps what has not changed.
@@ -150,6 +152,7 @@ def call_from(text: str) -> Callable[[], object]:
 
 
 def _compiled(call: str, gpu: str) -> list[Compilation]:
+    providers.imported("triton_softmax.plan").clear_plans()  # choices may be others now
     try:
         with recording.on(gpu):
             kernels = recording.recorder().kernels_of(call_from(call))
@@ -192,7 +195,9 @@ def compilation_of(kernel: Kernel) -> Compilation:
 
 def plain(constants: Mapping[str, Any]) -> dict[str, Any]:
     """Constants with operations as their names."""
-    return {name: getattr(value, "__name__", value) for name, value in constants.items()}
+    return {
+        name: str(value) if isinstance(value, str) else value for name, value in constants.items()
+    }
 
 
 def _compiled_by_ptxas(source: Any, arguments: dict[str, Any]) -> tuple[Any, int, int]:

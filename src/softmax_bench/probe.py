@@ -14,7 +14,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from softmax_bench.compilation import lowered
-from softmax_bench.recording import H200, Kernel, Recorder, call_of, hashed, on, recorder
+from softmax_bench.gpus import H200
+from softmax_bench.recording import Kernel, Recorder, call_of, hashed, on, recorder
 from softmax_bench.replay import cell_of
 
 PROCESSES = 2

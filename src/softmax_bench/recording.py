@@ -21,37 +21,9 @@ import torch.distributed as dist
 
 from softmax_bench import providers
 from softmax_bench.case import Case
+from softmax_bench.gpus import GPUS, H200
 from softmax_bench.inputs import Inputs
 from softmax_bench.roster import CHOOSER
-
-
-class Gpu(NamedTuple):
-    """A GPU that kernels are compiled for."""
-
-    backend: str
-    """cuda or hip."""
-    architecture: int | str
-    """As Triton names it."""
-    warp_size: int
-    """Threads of a warp."""
-    multiprocessors: int
-    """Or compute units."""
-
-
-GPUS = {
-    "sm_80": Gpu("cuda", 80, 32, 108),
-    "sm_86": Gpu("cuda", 86, 32, 84),
-    "sm_89": Gpu("cuda", 89, 32, 142),
-    "sm_90": Gpu("cuda", 90, 32, 132),
-    "sm_100": Gpu("cuda", 100, 32, 148),
-    "sm_120": Gpu("cuda", 120, 32, 170),
-    "gfx90a": Gpu("hip", "gfx90a", 64, 110),
-    "gfx942": Gpu("hip", "gfx942", 64, 304),
-    "gfx950": Gpu("hip", "gfx950", 64, 256),
-}
-"""A100, RTX 3090, RTX 6000 Ada, H200, B200 and RTX 5090; MI250, MI300X and MI355X."""
-
-H200 = "sm_90"
 
 MOST_RANKS = 8
 
@@ -118,8 +90,9 @@ def call_of_ranks(row: dict) -> Callable[[], object]:
 
 
 @functools.cache
-def ranks(size: int) -> Any:
-    """A process group of which only the first rank is there; the others say what it says."""
+def ranks(size: int, pushing: bool = False) -> Any:
+    """A process group of which only the first rank is there; the others say what it says. They may
+    push words into each other's memory."""
     from torch.distributed import _symmetric_memory
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -135,7 +108,10 @@ def ranks(size: int) -> Any:
 
     dist.all_reduce = all_reduce
     symmetric_memory.empty, symmetric_memory.rendezvous = torch.empty, rendezvous
-    return dist.new_group(list(range(size)))
+    group = dist.new_group(list(range(size)))
+    if pushing:
+        providers.imported("triton_softmax.distributed.symmetric_memory").push_words(group)
+    return group
 
 
 # --- a device that is not there
@@ -231,7 +207,8 @@ def pretend() -> None:
         }),
         (torch._C, {
             "_cuda_getDevice": driver.get_current_device,
-            "_cuda_isCurrentStreamCapturing": lambda: False, "_cuda_getCurrentRawStream": lambda _: 0,
+            "_cuda_isCurrentStreamCapturing": lambda: False,
+            "_cuda_getCurrentRawStream": lambda _: 0,
         }),
     ):  # fmt: skip
         for name, value in names.items():

@@ -214,13 +214,23 @@ def _field(fault) -> str:
     return field or "the whole file"
 
 
+def read_json(path: Path) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        DataError: there is none that can be read, or it was not written to its end.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON: {error}") from error
+
+
 def load(path: Path) -> dict:
     """Read and validate a file."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path.name}: not JSON: {error}") from error
-    return validate(data, path.name)
+    return validate(read_json(path), path.name)
 
 
 def dump(data: dict) -> str:

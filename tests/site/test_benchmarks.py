@@ -10,13 +10,14 @@ from pathlib import Path
 
 import markdown
 import pytest
+import torch
 
 from made_data import data, environment, row
 from site_build import ROOT
 from softmax_bench import compare, gpu_report, replay, schema, targets
 from softmax_bench.__main__ import main
 from softmax_bench.cases import ACCURACY_INPUTS, Case
-from softmax_bench.compilation import choose
+from softmax_bench.problem import problem_of
 from softmax_bench.report import best_peer, by_case
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site import kernel_map, rendered
@@ -29,6 +30,7 @@ from softmax_site.benchmarks.tables import Columns, Reasons, heat_map, share_of
 from softmax_site.benchmarks.values import QuoteError, filled
 from softmax_site.benchmarks.views import INPUTS, SUITES, full_table, gap_share
 from softmax_site.benchmarks.words import reason_groups
+from triton_softmax.config import Device
 
 ON_THE_MAP = {entry.kernel for entry in kernel_map.entries(ROOT) if entry.group == "geometries"}
 
@@ -295,7 +297,8 @@ def test_the_number_beside_a_title_is_of_a_shape_that_the_kernel_gets(name):
     shape, dim = HEADLINES[name].shape, HEADLINES[name].dim % len(HEADLINES[name].shape)
     before, along, across = prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])
     seen = (before, along) if across == 1 else (before, along, across)
-    assert choose("softmax", "fp32", seen).kernel == name
+    h200 = Device(132, nvidia=True)
+    assert problem_of("softmax", torch.float32, seen, 1, h200).library().kernel == name
 
 
 def test_every_geometry_has_a_number_beside_its_title():

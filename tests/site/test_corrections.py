@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from kernel_cases import DEVICE, quiet
-from softmax_bench.compilation import Request, compiled
 from softmax_bench.traffic import FORWARD, NAIVE_LINES, Traffic, best_gain, count_elements
 from softmax_site.computed import worked
+from softmax_site.computed.compiled import single_block as single_block_of
 from softmax_tutorial import flash_attention, single_block, three_loops, two_loops
 from softmax_tutorial.reference import softmax_naive_torch
 
@@ -195,22 +195,10 @@ def test_a_million_is_not_infinity():
 # --- A, the limit of one block --------------------------------------------------------------------
 
 
-def single_block_at(block_size, num_warps=32):
-    kernel = "softmax_tutorial.single_block:softmax_forward_single_block_kernel"
-    signature = {
-        "x_ptr": "*fp32",
-        "y_ptr": "*fp32",
-        "x_row_stride": "i32",
-        "y_row_stride": "i32",
-        "n_cols": "i32",
-    }
-    return Request(kernel, signature, {"LOG": False, "BLOCK_SIZE": block_size}, "sm_90", num_warps)
-
-
 def test_past_the_limit_registers_spill_and_nothing_iterates():
     """A9: beyond 65,536 columns Triton does not cut the input into pieces and iterate: each thread
     spills registers."""
-    fits, at_cap, past = map(compiled, map(single_block_at, (32768, 65536, 131072)))
+    fits, at_cap, past = (single_block_of(size, 32) for size in (32768, 65536, 131072))
     assert fits.spill_bytes == 0
     assert 0 < at_cap.spill_bytes < past.spill_bytes
     assert at_cap.registers == past.registers == 64  # all that 1,024 threads can have each
@@ -218,7 +206,7 @@ def test_past_the_limit_registers_spill_and_nothing_iterates():
         assert sum(result.global_loads.values()) == size // (
             32 * 32
         )  # one load per element and thread: unrolled
-        assert not re.search(r"\bbra\b", result.ptx)  # and no loop
+        assert not re.search(r"\bbra\b", result.assembly)  # and no loop
 
 
 def test_65536_limits_a_block_of_one_library_and_no_grid():

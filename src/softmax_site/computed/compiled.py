@@ -6,38 +6,42 @@ import re
 
 import triton
 
-from softmax_bench.compilation import Compilation, Request, compiled, launch_requests
+from softmax_bench.compilation import Compilation, compiled
 from softmax_tutorial.single_block import num_warps_for_block
-from triton_softmax.config.space import Choice, RowTile
 
-KERNEL = "softmax_tutorial.single_block:softmax_forward_single_block_kernel"
-INTEGERS = ("x_row_stride", "y_row_stride", "n_cols")
-SIGNATURE = {"x_ptr": "*fp32", "y_ptr": "*fp32", **dict.fromkeys(INTEGERS, "i32")}
 BLOCKS = (16_384, 32_768, 65_536, 131_072)
 BLOCK_COLS, NUM_WARPS = 4096, 4
 ODD_ROWS = (("packed_rows", 1), ("aligned_rows", 8))
 """Kernels of the library, and the length of their vectors."""
 
 
-def single_block(size: int, num_warps: int = 4, aligned: bool = False) -> Request:
+def single_block(size: int, num_warps: int = 4, aligned: bool = False) -> Compilation:
     """The forward kernel of the tutorial; strides and length multiples of 16, or anything."""
-    constants = {"LOG": False, "BLOCK_SIZE": size}
-    known = INTEGERS if aligned else ()
-    return Request(KERNEL, SIGNATURE, constants, "sm_90", aligned=known, num_warps=num_warps)
+    n_cols = size if aligned else size - 1
+    (found,) = compiled(f"""
+from softmax_tutorial.single_block import softmax_forward_single_block_kernel as kernel
+x, n_cols = torch.empty(8, {n_cols}), {n_cols}
+kernel[(8,)](x, x, n_cols, n_cols, n_cols, False, {size}, num_warps={num_warps})
+""")
+    return found
 
 
-def odd_row(name: str, vector: int) -> Request:
+def odd_row(name: str, vector: int) -> Compilation:
     """Softmax of one bfloat16 row per program; nothing is promised about strides or length."""
-    edges = name == "aligned_rows"
-    how = RowTile(1, BLOCK_COLS, vector, barrier=False, edges=edges)
-    return launch_requests(Choice(name, how, NUM_WARPS), "softmax", "bf16")[0]
+    (found,) = compiled(f"""
+from triton_softmax.config.space import Choice, RowTile
+how = RowTile(1, {BLOCK_COLS}, {vector}, barrier=False, edges={name == "aligned_rows"})
+with choosing(lambda *_: Choice("{name}", how, {NUM_WARPS})):
+    softmax(torch.empty(8, 4001, dtype=torch.bfloat16), 1)
+""")
+    return found
 
 
 def first_of_each(result: Compilation) -> list[str]:
     """The first instruction of every kind that loads from global memory or stores to it, as the
     compiler wrote it."""
     lines: dict[str, str] = {}
-    for line in result.ptx.splitlines():
+    for line in result.assembly.splitlines():
         access = re.search(r"\b(?:ld|st)\.(?:volatile\.)?global[\w.:]*", line)
         if access:
             lines.setdefault(access[0], line.strip())
@@ -75,11 +79,8 @@ def spills(results: list[Compilation]) -> str:
 def generate() -> dict[str, str]:
     """The tables, and one instruction of each kind."""
     assert num_warps_for_block(BLOCKS[-1]) == 32
-    requests = [single_block(1024, aligned=True), single_block(1024)]
-    requests += [odd_row(*kernel) for kernel in ODD_ROWS]
-    requests += [single_block(size, num_warps=32) for size in BLOCKS]
-    aligned, anything, *rest = map(compiled, requests)
-    odd = {f"`{name}`, vector {vector}": each for (name, vector), each in zip(ODD_ROWS, rest)}
+    aligned, anything = single_block(1024, aligned=True), single_block(1024)
+    odd = {f"`{name}`, vector {vector}": odd_row(name, vector) for name, vector in ODD_ROWS}
     excerpt = ["\n".join([f"// {name}", *first_of_each(each)]) for name, each in odd.items()]
     of_odd = (
         f"a block of {BLOCK_COLS:,} bfloat16 elements on {NUM_WARPS} warps, any row stride; "
@@ -93,5 +94,5 @@ def generate() -> dict[str, str]:
         ),
         "docs/_computed/aligned-ptx.md": widths("kernel", odd, of_odd),
         "docs/_computed/aligned-ptx.txt": "\n\n".join(excerpt).replace("`", "") + "\n",
-        "docs/_computed/spills.md": spills(rest[len(ODD_ROWS) :]),
+        "docs/_computed/spills.md": spills([single_block(size, num_warps=32) for size in BLOCKS]),
     }

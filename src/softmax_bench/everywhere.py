@@ -1,0 +1,197 @@
+"""All shipped kernels compiled ahead of time, for GPUs and by Tritons that are not at hand:
+`python -m softmax_bench compile-everywhere`.
+
+Public calls are recorded on each GPU: of those that were measured one for each kernel, operation
+and element type, and some that nobody measured. What the installed Triton makes of their kernels
+goes into a file: for each GPU, Triton and kind of kernel a line, of the first of its kind that is
+launched. Runs by another Triton, for other GPUs, or of another part of the calls add to the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from softmax_bench.replay import DATA, RANKS, ROOT, cell_of, measured, read
+from softmax_bench.roster import CHOOSER
+from softmax_bench.schema import Count, DataError, check, form_of, read_json, write_whole
+
+FILE = "docs/benchmarks/compiled.json"
+FORMAT = "triton-softmax-compiled/1"
+
+TRITONS = ("3.6", "3.7", "3.8", "3.9")
+"""The releases that are supported."""
+
+FIELDS = ("registers", "spill_bytes", "shared_bytes", "load_bits", "store_bits")
+"""What a line says, of `Compilation`, after the number of the kind."""
+
+
+class Compiled(TypedDict):
+    """The file: lines by GPU and Triton; or what the compiler said of a kind that it refused."""
+
+    format: Annotated[str, ("const", FORMAT)]
+    kinds: list[str]
+    lines: dict[str, dict[str, list[list[Count]]]]
+    refused: list[str]
+
+
+MORE = {
+    "float64": """
+x = torch.empty(1000, 4097, dtype=torch.float64, requires_grad=True)
+y = log_softmax(x, 1)
+torch.autograd.grad(y, x, y.detach())
+""",
+    "masked scores": """
+x = torch.empty(2, 8, 512, 4096, dtype=torch.bfloat16, requires_grad=True)
+mask = torch.ones(1, 1, 512, 4096, dtype=torch.bool)
+sink, scale = (torch.ones(*shape, requires_grad=True) for shape in ((8,), (2, 8, 512, 1)))
+y = softmax(x, scale=scale, where=mask, sink=sink)
+torch.autograd.grad(y, (x, scale, sink), y.detach())
+""",
+    "losses": """
+x = torch.empty(64, 50_257, dtype=torch.bfloat16, requires_grad=True)
+t, w = torch.zeros(64, dtype=torch.int64), torch.ones(50_257, dtype=torch.bfloat16)
+cross_entropy(x, t, w, label_smoothing=0.1, z_loss=1e-3).backward()
+cross_entropy(x, t, softcap=30.0).backward()
+cross_entropy(x, x.detach()).backward()
+""",
+    "ranks": """
+x = torch.empty(64, 65_536, dtype=torch.bfloat16, requires_grad=True)
+t, w = torch.zeros(64, dtype=torch.int64), torch.ones(2 * 65_536, dtype=torch.bfloat16)
+group = ranks(2)
+y, z = softmax(x, 1, group=group), log_softmax(x, 1, group=group)
+torch.autograd.grad(y, x, y.detach())
+torch.autograd.grad(z, x, y.detach())
+lse = logsumexp(x, 1, group=group)
+torch.autograd.grad(lse, x, lse.detach())
+cross_entropy(x, t, group=group, label_smoothing=0.1, z_loss=1e-3).backward()
+cross_entropy(x, t, w, group=group, reduction="none").sum().backward()
+cross_entropy(x, x.detach(), group=group)
+sum(each.sum() for each in token_logprobs(x, t, group=group, return_entropy=True)).backward()
+""",
+    "pushed words": """
+x = torch.empty(64, 65_536, dtype=torch.float16, requires_grad=True)
+group = ranks(2, pushing=True)
+for function in (softmax, log_softmax):
+    y = function(x, 1, group=group)
+    torch.autograd.grad(y, x, y.detach())
+""",
+}
+"""Calls that nobody measured, as statements."""
+
+
+def sample() -> list[dict]:
+    """The measured rows in which a kernel, operation, direction and element type comes first."""
+    data, ranks = (read_json(ROOT / each) for each in (DATA, RANKS))
+    rows = [row for some in measured(data, ranks).values() for row in some]
+    launches, seen, found = read(ROOT).today, set(), []
+    for row in rows:
+        if row["provider"] == CHOOSER and row["suite"] != "compiles":
+            of_row = (row["op"], row.get("direction"), row.get("dtype"))
+            kinds = {(each.kernel.name, *of_row) for each in launches[cell_of(row)]}
+            if not kinds <= seen:
+                seen |= kinds
+                found.append(row)
+    return found
+
+
+def kind_of(kernel: Any) -> str:
+    """A kernel's function, operation, type of what it reads, and part where there are two."""
+    first = kernel.source.signature["in_ptrs"]
+    while isinstance(first, tuple):
+        first = first[0]
+    how = kernel.constants.get("HOW")
+    both = getattr(how, "publish", True), getattr(how, "write", True)
+    part = {(True, False): "publish", (False, True): "write"}.get(both)
+    of = (kernel.source.fn.__name__, kernel.constants.get("OP"), first.removeprefix("*"), part)
+    return " ".join(str(each) for each in of if each)
+
+
+def kernels(gpu: str, part: str = "0/1") -> list[Any]:
+    """What Triton would compile for all calls on a GPU, each once; or for a share of the calls,
+    "0/2" for the first half."""
+    from softmax_bench import compilation, recording
+
+    recorder = recording.recorder()
+    calls: list[Callable] = [lambda row=row: recording.call_of(row) for row in sample()]
+    calls += [lambda text=text: compilation.call_from(text) for text in MORE.values()]
+    first, step = map(int, part.split("/"))
+    found = []
+    with recording.on(gpu):
+        for call in calls[first::step]:
+            found += recorder.kernels_of(call())
+    return list({id(each): each for each in found}.values())
+
+
+def load(path: Path) -> dict:
+    """Read and validate a file; an empty one if there is none."""
+    if not path.is_file():
+        return {"format": FORMAT, "kinds": [], "lines": {}, "refused": []}
+    return check(read_json(path), form_of(Compiled), path.name)
+
+
+def dump(data: dict) -> str:
+    """The data as JSON, a kind of kernel a line."""
+    lines = ",\n".join(
+        f'"{triton}": {{\n'
+        + ",\n".join(
+            f'"{gpu}": [\n' + ",\n".join(json.dumps(each, separators=(",", ":")) for each in found)
+            + "]"
+            for gpu, found in sorted(of_gpus.items())
+        )
+        + "}"
+        for triton, of_gpus in sorted(data["lines"].items())
+    )  # fmt: skip
+    kinds, refused = (json.dumps(data[name], indent=0) for name in ("kinds", "refused"))
+    head = f'{{"format": "{FORMAT}", "kinds": {kinds},\n"lines": {{\n'
+    return f'{head}{lines}}},\n"refused": {refused}}}\n'
+
+
+def run(gpus: list[str], part: str, out: Path | None) -> str:
+    """The command: what was refused, in words, and how many kernels were not.
+
+    Args:
+        gpus: names of `GPUS`.
+        part: as for `kernels`.
+        out: the file that is added to. None only asks Triton's frontend, which needs no code
+            generator, and writes nothing.
+
+    Raises:
+        DataError: Triton refuses a kernel; the message says which.
+    """
+    import triton
+
+    from softmax_bench.compilation import compilation_of, lowered
+
+    data, release, taken = load(out or Path()), triton.__version__, 0
+    for gpu in gpus:
+        here, of_gpus = f"Triton {release}, {gpu}, ", data["lines"].setdefault(release, {})
+        if part.startswith("0/"):  # what was there is compiled again
+            of_gpus[gpu] = []
+            data["refused"] = [each for each in data["refused"] if not each.startswith(here)]
+        lines = of_gpus.setdefault(gpu, [])
+        done = {data["kinds"][at] for at, *_ in lines}
+        for kernel in kernels(gpu, part):
+            kind = kind_of(kernel)
+            try:
+                if out is None:
+                    lowered(kernel, "ttir")
+                elif kind not in done:
+                    made = compilation_of(kernel)
+                    if kind not in data["kinds"]:
+                        data["kinds"].append(kind)
+                    line = [getattr(made, field) for field in FIELDS]
+                    lines.append([data["kinds"].index(kind), *line])
+                done.add(kind)
+                taken += 1
+            except Exception as error:  # the compiler's errors are of many kinds
+                data["refused"].append(f"{here}{kind}: {' '.join(str(error).split())[:300]}")
+        lines.sort()
+        if out:
+            write_whole(out, dump(data))
+        print(f"{here}{taken} kernels", flush=True)
+    if data["refused"]:
+        raise DataError("\n".join(data["refused"]))
+    return f"{taken} kernels, none refused"
