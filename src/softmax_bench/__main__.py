@@ -34,22 +34,26 @@ def _seed(options: Options) -> int:
         out = getattr(options, "out", None)
         known = []
         if out and Path(out).is_file():
-            rows = json.loads(Path(out).read_text(encoding="utf-8"))["rows"]
-            known = [row["seed"] for row in rows if "seed" in row]
+            known = [row["seed"] for row in schema.rows_of(Path(out)) if "seed" in row]
         options.seed = known[-1] if known else secrets.randbelow(10**6)
     return options.seed
 
 
-def _run(options: Options) -> int:
-    begin = time.time()
+def _ready(options: Options) -> None:
+    """Raise an error before anything is measured, if it cannot be or its data cannot be kept."""
     import torch
 
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise DataError("no CUDA device; --device cpu tries the command without one")
+    schema.check_writable(Path(options.out))
+
+
+def _run(options: Options) -> int:
+    begin = time.time()
+    _ready(options)
     from softmax_bench import inputs, measure, providers, results, runner, warmup
 
     on_gpu = options.device == "cuda"
-    if on_gpu and not torch.cuda.is_available():
-        print("no CUDA device; --device cpu tries the runner without one", file=sys.stderr)
-        return 2
     chosen = _cases(options)
     arguments = [*options.arguments, "--seed", str(options.seed)]
     if on_gpu and options.processes > 1 and not options.part:
@@ -125,15 +129,14 @@ def _check(options: Options) -> None:
 
 
 def _classes(options: Options) -> None:
-    data = json.loads(Path(options.file).read_text(encoding="utf-8"))
-    rows = [row for row in data["rows"] if row["suite"] == "random"]
+    rows = [row for row in schema.rows_of(Path(options.file)) if row["suite"] == "random"]
     for seed in sorted({row["seed"] for row in rows}):
         print(f"seed {seed}")
         of_seed = [row for row in rows if row["seed"] == seed]
         print(report.summary(of_seed, options.worst))
         if options.record:
             path = Path(options.record)
-            known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+            known = schema.read_json(path) if path.is_file() else []
             known = [each for each in known if each["seed"] != seed]
             lines = map(json.dumps, [*known, report.seed_record(of_seed)])
             path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
@@ -158,6 +161,7 @@ def _tune(options: Options) -> None:
     from softmax_bench import tune, tuned
 
     if not options.report:
+        _ready(options)
         return tune.run(options)
     for run in tuned.read(Path(options.report)):
         print(f"seed {run['seed']}, {'unseen' if run['unseen'] else 'tuned on'}")
@@ -260,10 +264,19 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     options.arguments = arguments  # for the processes that are started
     try:
-        return options.do(options) or 0
-    except DataError as error:
+        status = options.do(options) or 0
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # whoever reads has enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (DataError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        kept = f"; what was measured is in {options.out}" if "out" in options else ""
+        print(f"stopped{kept}", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

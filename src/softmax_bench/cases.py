@@ -9,6 +9,7 @@ from dataclasses import replace
 from softmax_bench.case import ITEM_SIZE, Case
 from softmax_bench.random_shapes import draw
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, PROVIDERS, RUNGS
+from softmax_bench.schema import DataError
 
 __all__ = ["ITEM_SIZE", "SUITES", "Case", "select"]
 
@@ -260,7 +261,7 @@ def select(
     for kind, asked, known in (("suite", suites, SUITES), ("provider", providers, PROVIDERS)):
         if unknown := sorted(set(asked or ()) - set(known)):
             known_ones = ", ".join(known)
-            raise ValueError(f"no such {kind}: {', '.join(unknown)}; there are {known_ones}")
+            raise DataError(f"no such {kind}: {', '.join(unknown)}; there are {known_ones}")
     chosen = []
     for name in (each for each in SUITES if not suites or each in suites):
         chosen += SUITES[name](seed) if name == "random" else SUITES[name]()

@@ -16,7 +16,15 @@ from typing import Annotated, Any, TypedDict
 
 from softmax_bench.replay import DATA, RANKS, ROOT, cell_of, measured, read
 from softmax_bench.roster import CHOOSER
-from softmax_bench.schema import Count, DataError, check, form_of, read_json, write_whole
+from softmax_bench.schema import (
+    Count,
+    DataError,
+    check,
+    check_writable,
+    form_of,
+    read_json,
+    write_whole,
+)
 
 FILE = "docs/benchmarks/compiled.json"
 FORMAT = "triton-softmax-compiled/1"
@@ -125,11 +133,14 @@ def kernels(gpu: str, part: str = "0/1") -> list[Any]:
     return list({id(each): each for each in found}.values())
 
 
+def empty() -> dict:
+    """The data of nothing."""
+    return {"format": FORMAT, "kinds": [], "lines": {}, "refused": []}
+
+
 def load(path: Path) -> dict:
-    """Read and validate a file; an empty one if there is none."""
-    if not path.is_file():
-        return {"format": FORMAT, "kinds": [], "lines": {}, "refused": []}
-    return check(read_json(path), form_of(Compiled), path.name)
+    """Read and validate a file; of nothing if there is none."""
+    return check(read_json(path), form_of(Compiled), path.name) if path.exists() else empty()
 
 
 def dump(data: dict) -> str:
@@ -165,7 +176,11 @@ def run(gpus: list[str], part: str, out: Path | None) -> str:
 
     from softmax_bench.compilation import compilation_of, lowered
 
-    data, release, taken = load(out or Path()), triton.__version__, 0
+    data, release, taken = load(out) if out else empty(), triton.__version__, 0
+    if out:
+        check_writable(out)
+    if triton.knobs.runtime.interpret:
+        raise DataError("TRITON_INTERPRET is set, and the interpreter compiles nothing")
     for gpu in gpus:
         here, of_gpus = f"Triton {release}, {gpu}, ", data["lines"].setdefault(release, {})
         if part.startswith("0/"):  # what was there is compiled again
@@ -187,7 +202,9 @@ def run(gpus: list[str], part: str, out: Path | None) -> str:
                 done.add(kind)
                 taken += 1
             except Exception as error:  # the compiler's errors are of many kinds
-                data["refused"].append(f"{here}{kind}: {' '.join(str(error).split())[:300]}")
+                while error.__cause__ is not None:  # the last one says what is wrong
+                    error = error.__cause__
+                data["refused"].append(f"{here}{kind}: {' '.join(str(error).split())[-200:]}")
         lines.sort()
         if out:
             write_whole(out, dump(data))

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as etree
 from pathlib import Path
 from typing import Annotated, TypedDict
 
-from softmax_bench.schema import Count, Number, Time, check, form_of
+from softmax_bench.schema import Count, DataError, Number, Time, check, form_of, read_json
 
 FORMAT = "triton-softmax-gpu-tests/2"
 
@@ -49,7 +49,10 @@ def report(junit: Path, commit: str | None, command: str) -> dict:
     """Counts by state and by test module, and the names of failed tests."""
     from softmax_bench import results
 
-    tree = etree.parse(junit).getroot()
+    try:
+        tree = etree.parse(junit).getroot()
+    except etree.ParseError as error:
+        raise DataError(f"{junit}: not a file of JUnit: {error}") from error
     counts = dict.fromkeys(Counts.__annotations__, 0)
     modules: dict[str, list[int]] = {}
     failures = []
@@ -87,7 +90,7 @@ def text(data: dict) -> str:
 
 def load(path: Path) -> dict:
     """Read and validate a committed report."""
-    return check(json.loads(path.read_text(encoding="utf-8")), form_of(Report), path.name)
+    return check(read_json(path), form_of(Report), path.name)
 
 
 def sentence(data: dict) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from softmax_bench.measure import HostTimer
+from softmax_bench.schema import check_writable
 
 ROWS = (512, 2048, 8192)
 COLUMNS = 65_536
@@ -171,6 +173,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the JSON file to write")
     parser.add_argument("--commit", default="", help="of the code that is measured")
     options = parser.parse_args()
+    if not torch.cuda.is_available() or "LOCAL_RANK" not in os.environ:
+        sys.exit("this takes several CUDA devices, and torch.distributed.run to start it")
+    check_writable(options.out)
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl")
     group = dist.group.WORLD

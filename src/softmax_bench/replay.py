@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from softmax_bench.roster import CHOOSER, RUNGS
+from softmax_bench.schema import DataError, read_json
 
 FILE = "docs/benchmarks/launches.json"
 DATA = "docs/benchmarks/data/h200.json"
@@ -167,13 +168,15 @@ def ask(
 
 def extracted(commit: str, folder: Path) -> Path:
     """The packages of a commit, in a folder."""
-    there = subprocess.run(
-        ["git", "ls-tree", "--name-only", commit, *PACKAGES],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    ).stdout.split()  # fmt: skip
-    archive = subprocess.run(
-        ["git", "archive", commit, *there], cwd=ROOT, check=True, capture_output=True
-    ).stdout
+
+    def git(*command: str) -> bytes:
+        run = subprocess.run(["git", *command], cwd=ROOT, capture_output=True)
+        if run.returncode:
+            raise DataError(run.stderr.decode().strip())
+        return run.stdout
+
+    there = git("ls-tree", "--name-only", commit, *PACKAGES).decode().split()
+    archive = git("archive", commit, *there)
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         tar.extractall(folder, filter="data")
     return folder / "src"
@@ -295,7 +298,7 @@ def replay(old: str | None, new: str | None, *, update: bool = False, quick: boo
         update: write down what was launched then, and is today.
         quick: as for `compared`.
     """
-    data, ranks = (json.loads((ROOT / each).read_text(encoding="utf-8")) for each in (DATA, RANKS))
+    data, ranks = (read_json(ROOT / each) for each in (DATA, RANKS))
     by_commit = measured(data, ranks)
     if old is not None:
         by_commit = {old: [row for rows in by_commit.values() for row in rows]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import subprocess
 import time
@@ -14,7 +13,7 @@ import torch
 from softmax_bench.case import Case
 from softmax_bench.providers import versions
 from softmax_bench.roster import CHOOSER, RUNGS
-from softmax_bench.schema import FINAL, FORMAT, SAME, dump, write_whole
+from softmax_bench.schema import FINAL, FORMAT, SAME, dump, read_json, rows_of, write_whole
 
 
 def now() -> str:
@@ -78,9 +77,8 @@ class Results:
         self.environments: dict[str, dict] = {}
         self.rows: dict[tuple[str, str], dict] = {}
         if path.is_file():
-            data = json.loads(path.read_text(encoding="utf-8"))
-            self.environments = data["environments"]
-            self.rows = {(row["case"], row["provider"]): row for row in data["rows"]}
+            self.rows = {(row["case"], row["provider"]): row for row in rows_of(path)}
+            self.environments = read_json(path)["environments"]
         self.environment = self._enter(env)
 
     def _enter(self, env: dict) -> str:

@@ -105,18 +105,20 @@ class Runner:
         self.say(f"{len(todo)} of {len(cases)} cases to measure, {n_rows} rows")
         threading.Thread(target=self._watch, daemon=True).start()
         late = "the time given was used up"
-        for number, (case, names) in enumerate(todo, start=1):
-            spent = time.monotonic() - self.begin
-            if spent <= self.budget:
-                words = "  ".join(self._case(case, names))
-                self.say(f"[{spent:5.0f} s {number}/{len(todo)}] {case.id}: {words}")
-                continue
-            for name in names:
-                if (case.id, name) not in self.results.rows:
-                    self.results.add(case, name, status="not_run", reason=late)
+        try:
+            for number, (case, names) in enumerate(todo, start=1):
+                spent = time.monotonic() - self.begin
+                if spent <= self.budget:
+                    words = "  ".join(self._case(case, names))
+                    self.say(f"[{spent:5.0f} s {number}/{len(todo)}] {case.id}: {words}")
+                    continue
+                for name in names:
+                    if (case.id, name) not in self.results.rows:
+                        self.results.add(case, name, status="not_run", reason=late)
+        finally:  # also when someone stops it
+            self.results.write()
         if late_ones := [row for row in self.results.rows.values() if row["reason"] == late]:
             self.say(f"time is up: {len(late_ones)} rows left")
-        self.results.write()
 
     def _case(self, case: Case, names: list[str]) -> list[str]:
         """Measure a case; what came of it in a few words for each provider."""

@@ -228,6 +228,14 @@ def read_json(path: Path) -> Any:
         raise DataError(f"{path}: not JSON: {error}") from error
 
 
+def rows_of(path: Path) -> list[dict]:
+    """The rows of a file that may be of a run that goes on; only its form is looked at."""
+    data = read_json(path)
+    if not isinstance(data, dict) or data.get("format") != FORMAT or "rows" not in data:
+        raise DataError(f"{path}: not a file of measurements, {FORMAT}")
+    return data["rows"]
+
+
 def load(path: Path) -> dict:
     """Read and validate a file."""
     return validate(read_json(path), path.name)
@@ -249,6 +257,15 @@ def write_whole(path: Path, text: str) -> None:
     beside = path.with_suffix(".part")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)
+
+
+def check_writable(path: Path) -> None:
+    """Raise OSError if a file cannot be written, before somebody measures for it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        empty = not file.tell()
+    if empty:
+        path.unlink()
 
 
 def schema_text() -> str:

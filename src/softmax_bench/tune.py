@@ -240,21 +240,23 @@ def run(options: Any) -> None:
     if options.processes > 1:
         warmup.compile_ahead(options.arguments, options.processes, 0.6 * options.budget_seconds)
     maker = inputs.Inputs(options.device, seed=0)
-    for number, (case, asked, choices) in enumerate(plans, start=1):
-        spent = time.monotonic() - begin
-        if spent > options.budget_seconds:
-            print(f"time is up: {len(plans) - number + 1} cells left")
-            break
-        line = timed(case, choices, maker.tensors(case), timer)
-        chosen = asked.library(), asked.possible()[0]
-        line |= dict(zip(tuned.CHOOSERS, map(choices.index, chosen), strict=True))
-        lines.append(tuned.pruned(line) if options.shapes else line)
-        reached = tuned.share(line["timed"], 0)
-        shown = f"{reached:.3f} of the best" if reached else "no answer"
-        print(f"[{spent:5.0f} s {number}/{len(plans)}] {case.id}: {shown}")
-        if number % 10 == 0:
-            tuned.write(out, runs)
-    tuned.write(out, runs)
+    try:
+        for number, (case, asked, choices) in enumerate(plans, start=1):
+            spent = time.monotonic() - begin
+            if spent > options.budget_seconds:
+                print(f"time is up: {len(plans) - number + 1} cells left")
+                break
+            line = timed(case, choices, maker.tensors(case), timer)
+            chosen = asked.library(), asked.possible()[0]
+            line |= dict(zip(tuned.CHOOSERS, map(choices.index, chosen), strict=True))
+            lines.append(tuned.pruned(line) if options.shapes else line)
+            reached = tuned.share(line["timed"], 0)
+            shown = f"{reached:.3f} of the best" if reached else "no answer"
+            print(f"[{spent:5.0f} s {number}/{len(plans)}] {case.id}: {shown}")
+            if number % 10 == 0:
+                tuned.write(out, runs)
+    finally:  # also when someone stops it
+        tuned.write(out, runs)
     print(report(cells_of(runs[-1])))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from softmax_bench.schema import DataError, write_whole
+from softmax_bench.schema import DataError, read_json, write_whole
 
 FORMAT = 1
 
@@ -35,14 +35,14 @@ def read(path: Path) -> list[dict]:
             another seed.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
         if data["format"] != FORMAT:
             raise DataError(f"format {data['format']}, not {FORMAT}")
         for run in data["runs"]:
             for cell in run["cells"]:
                 _check(run, cell)
         return data["runs"]
-    except (KeyError, TypeError, IndexError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise DataError(f"{path}: {type(error).__name__}: {error}") from error
 
 

@@ -12,6 +12,7 @@ from made_data import row
 from softmax_bench import __main__, report
 from softmax_bench.cases import SUITES, select
 from softmax_bench.random_shapes import CELLS, DIVISORS, ELEMENTS, LENGTHS, draw, layout_of, pitch
+from softmax_bench.schema import FORMAT
 
 SEEDS = (0, 1, 987654)
 
@@ -52,7 +53,7 @@ def test_only_who_offers_a_cell_is_asked_for_it():
 def test_the_seed_is_handed_on_and_taken_up_again(tmp_path, capsys):
     assert select(["random"], seed=7) == SUITES["random"](7) == draw(7)
     out = tmp_path / "data.json"
-    out.write_text('{"rows": [{"seed": 31}]}', encoding="utf-8")
+    out.write_text(json.dumps({"format": FORMAT, "rows": [{"seed": 31}]}), encoding="utf-8")
     options = __main__.argparse.Namespace(seed=None, out=str(out))
     assert __main__._seed(options) == options.seed == 31
     assert __main__.main(["list", "--suite", "random", "--seed", "7"]) == 0
@@ -72,7 +73,7 @@ def test_cells_may_be_named_in_a_file(tmp_path, capsys):
 def test_a_seed_of_the_tuning_is_recorded_once(tmp_path):
     rows = [row(case, name) for case in draw(4)[:30] for name in case.providers]
     data, record = tmp_path / "data.json", tmp_path / "seeds.json"
-    data.write_text(json.dumps({"rows": rows}), encoding="utf-8")
+    data.write_text(json.dumps({"format": FORMAT, "rows": rows}), encoding="utf-8")
     for _ in range(2):
         assert __main__.main(["classes", str(data), "--record", str(record)]) == 0
     (found,) = json.loads(record.read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from softmax_bench import probe, replay
+from softmax_bench import probe, recording, replay
 from softmax_bench.replay import Kernel, Launch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,7 +92,7 @@ def test_the_file_says_what_it_was_given():
 
 def test_a_function_is_known_by_its_code():
     text = 'def f(x):  # why\n    """What."""\n\n    return x\n'
-    assert probe.code(text) == "def f(x):\n    return x"
+    assert recording.code(text) == "def f(x):\n    return x"
 
 
 def test_names_do_not_reach_the_machine():
