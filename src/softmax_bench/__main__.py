@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import secrets
 import sys
@@ -107,7 +106,7 @@ def _merge(options: Options) -> None:
     data = compare.merged(schema.load(Path(path)) for path in options.files)
     if options.into is not None:
         data = compare.renewed(schema.load(Path(options.into)), data)
-    Path(options.out).write_text(schema.dump(data), encoding="utf-8")
+    schema.write_whole(Path(options.out), schema.dump(data))
     disturbed = sum(row["reason"] == compare.REASON for row in data["rows"])
     print(f"{len(data['rows'])} rows in {options.out}, {disturbed} of them disturbed")
 
@@ -138,8 +137,7 @@ def _classes(options: Options) -> None:
             path = Path(options.record)
             known = schema.read_json(path) if path.is_file() else []
             known = [each for each in known if each["seed"] != seed]
-            lines = map(json.dumps, [*known, report.seed_record(of_seed)])
-            path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+            schema.write_whole(path, schema.dump([*known, report.seed_record(of_seed)], 1))
 
 
 def _compare(options: Options) -> int:
@@ -153,7 +151,7 @@ def _compare(options: Options) -> int:
 
 def _gpu_report(options: Options) -> None:
     found = gpu_report.report(Path(options.junitxml), options.commit, options.command)
-    Path(options.out).write_text(gpu_report.text(found), encoding="utf-8")
+    schema.write_whole(Path(options.out), schema.dump(found))
     print(gpu_report.sentence(found))
 
 

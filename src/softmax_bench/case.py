@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
 
@@ -60,6 +61,13 @@ class Case:
         found = {"case": self.id} | {name: getattr(self, name) for name in names}
         found |= {"shape": list(self.shape), "bytes": self.bytes}
         return found if self.seed is None else found | {"seed": self.seed}
+
+    @classmethod
+    def of(cls, row: dict) -> Case:
+        """The case that a row of the data is of, without its providers."""
+        names = ("suite", "op", "direction", "dtype", "dim", "layout", "inputs", "seed")
+        fields: dict[str, Any] = {name: row[name] for name in names if name in row}
+        return cls(**{"suite": "random", "shape": tuple(row["shape"])} | fields)
 
     @property
     def elements(self) -> int:

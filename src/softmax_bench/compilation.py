@@ -22,7 +22,7 @@ import io
 import multiprocessing
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from typing import Any, cast
 
@@ -35,25 +35,17 @@ from softmax_bench.recording import Kernel
 class Compilation:
     """What one kernel became for one GPU."""
 
-    kernel: str
-    """The name of the function."""
-    constants: dict[str, Any]
-    """Its compile-time constants; of an operation its name."""
-    gpu: str
-    """A key of `GPUS`."""
-    assembly: str
-    """PTX for NVIDIA, GCN assembly for AMD."""
-    registers: int
-    """Registers per thread; vector registers on AMD."""
+    kernel: str  # the name of the function
+    constants: dict[str, Any]  # compile-time constants; of an operation its name
+    gpu: str  # a key of `GPUS`
+    assembly: str  # PTX for NVIDIA, GCN assembly for AMD
+    registers: int  # per thread; vector registers on AMD
+    # Bytes per thread stored to memory because the registers ran out; on AMD four for each spilled
+    # vector register.
     spill_bytes: int
-    """Bytes per thread stored to memory because the registers ran out; on AMD four for each spilled
-    vector register."""
-    shared_bytes: int
-    """Shared memory per program."""
-    num_warps: int
-    """Warps per program."""
-    max_registers: int | None
-    """Registers per thread that the launch allows, if it says so."""
+    shared_bytes: int  # per program
+    num_warps: int  # of a program
+    max_registers: int | None  # per thread, that the launch allows, if it says so
 
     @property
     def global_loads(self) -> dict[str, int]:
@@ -182,7 +174,7 @@ def compilation_of(kernel: Kernel) -> Compilation:
         spill_bytes = 4 * spilled
     return Compilation(
         kernel=kernel.source.fn.__name__,
-        constants=plain(kernel.constants),
+        constants=kernel.constants,
         gpu=kernel.gpu,
         assembly=assembly,
         registers=registers,
@@ -191,13 +183,6 @@ def compilation_of(kernel: Kernel) -> Compilation:
         num_warps=made.metadata.num_warps,
         max_registers=options.get("maxnreg"),
     )
-
-
-def plain(constants: Mapping[str, Any]) -> dict[str, Any]:
-    """Constants with operations as their names."""
-    return {
-        name: str(value) if isinstance(value, str) else value for name, value in constants.items()
-    }
 
 
 def _compiled_by_ptxas(source: Any, arguments: dict[str, Any]) -> tuple[Any, int, int]:

@@ -9,7 +9,6 @@ launched. Runs by another Triton, for other GPUs, or of another part of the call
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -21,6 +20,7 @@ from softmax_bench.schema import (
     DataError,
     check,
     check_writable,
+    dump,
     form_of,
     read_json,
     write_whole,
@@ -28,6 +28,9 @@ from softmax_bench.schema import (
 
 FILE = "docs/benchmarks/compiled.json"
 FORMAT = "triton-softmax-compiled/1"
+
+DEPTH = 4
+"""Of the lines."""
 
 TRITONS = ("3.6", "3.7", "3.8", "3.9")
 """The releases that are supported."""
@@ -133,31 +136,11 @@ def kernels(gpu: str, part: str = "0/1") -> list[Any]:
     return list({id(each): each for each in found}.values())
 
 
-def empty() -> dict:
-    """The data of nothing."""
-    return {"format": FORMAT, "kinds": [], "lines": {}, "refused": []}
-
-
-def load(path: Path) -> dict:
+def load(path: Path | None) -> dict:
     """Read and validate a file; of nothing if there is none."""
-    return check(read_json(path), form_of(Compiled), path.name) if path.exists() else empty()
-
-
-def dump(data: dict) -> str:
-    """The data as JSON, a kind of kernel a line."""
-    lines = ",\n".join(
-        f'"{triton}": {{\n'
-        + ",\n".join(
-            f'"{gpu}": [\n' + ",\n".join(json.dumps(each, separators=(",", ":")) for each in found)
-            + "]"
-            for gpu, found in sorted(of_gpus.items())
-        )
-        + "}"
-        for triton, of_gpus in sorted(data["lines"].items())
-    )  # fmt: skip
-    kinds, refused = (json.dumps(data[name], indent=0) for name in ("kinds", "refused"))
-    head = f'{{"format": "{FORMAT}", "kinds": {kinds},\n"lines": {{\n'
-    return f'{head}{lines}}},\n"refused": {refused}}}\n'
+    if path is None or not path.exists():
+        return {"format": FORMAT, "kinds": [], "lines": {}, "refused": []}
+    return check(read_json(path), form_of(Compiled), path.name)
 
 
 def run(gpus: list[str], part: str, out: Path | None) -> str:
@@ -176,7 +159,7 @@ def run(gpus: list[str], part: str, out: Path | None) -> str:
 
     from softmax_bench.compilation import compilation_of, lowered
 
-    data, release, taken = load(out) if out else empty(), triton.__version__, 0
+    data, release, taken = load(out), triton.__version__, 0
     if out:
         check_writable(out)
     if triton.knobs.runtime.interpret:
@@ -207,7 +190,7 @@ def run(gpus: list[str], part: str, out: Path | None) -> str:
                 data["refused"].append(f"{here}{kind}: {' '.join(str(error).split())[-200:]}")
         lines.sort()
         if out:
-            write_whole(out, dump(data))
+            write_whole(out, dump(data, DEPTH))
         print(f"{here}{taken} kernels", flush=True)
     if data["refused"]:
         raise DataError("\n".join(data["refused"]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import xml.etree.ElementTree as etree
 from pathlib import Path
 from typing import Annotated, TypedDict
@@ -81,11 +80,6 @@ def report(junit: Path, commit: str | None, command: str) -> dict:
         "modules": dict(sorted(modules.items())),
         "failures": sorted(failures),
     }
-
-
-def text(data: dict) -> str:
-    """The report as it is committed."""
-    return json.dumps(data, indent=1) + "\n"
 
 
 def load(path: Path) -> dict:

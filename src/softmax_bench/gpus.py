@@ -8,14 +8,10 @@ from typing import NamedTuple
 class Gpu(NamedTuple):
     """A GPU that kernels are compiled for."""
 
-    backend: str
-    """cuda or hip."""
-    architecture: int | str
-    """As Triton names it."""
-    warp_size: int
-    """Threads of a warp."""
-    multiprocessors: int
-    """Or compute units."""
+    backend: str  # cuda or hip
+    architecture: int | str  # as Triton names it
+    warp_size: int  # threads of a warp
+    multiprocessors: int  # or compute units
 
 
 GPUS = {

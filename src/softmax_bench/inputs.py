@@ -21,16 +21,11 @@ WIDTH = 4096
 class Tensors:
     """The tensors of one case; each is None where the case has none."""
 
-    x: Tensor
-    """Elements, logits or scores; the input of a layer."""
-    y: Any = None
-    """The result, where the backward pass alone is measured."""
-    dy: Any = None
-    """The gradient at the result of a softmax."""
-    target: Any = None
-    """Classes of rows, of which every eighth is ignored; of log-probabilities none is."""
-    more: Any = None
-    """The weight of a layer, a mask, or temperatures of rows."""
+    x: Tensor  # elements, logits or scores; the input of a layer
+    y: Any = None  # the result, where the backward pass alone is measured
+    dy: Any = None  # the gradient at the result of a softmax
+    target: Any = None  # classes of rows: each eighth is ignored, but of log-probabilities none
+    more: Any = None  # the weight of a layer, a mask, or temperatures of rows
 
 
 def changed(case: Case, x: Tensor) -> Tensor:

@@ -101,11 +101,7 @@ def _hashed(name: str, machine: bool) -> str:
 
 def described(kernel: Kernel) -> str:
     """A kernel's constants and options in words, for people."""
-    constants = [
-        f"{name}={value}"
-        for name, value in kernel.constants.items()
-        if not hasattr(value, "cache_key") or isinstance(value, str)
-    ]
+    constants = [f"{name}={value}" for name, value in kernel.constants.items()]
     shown = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion")
     return ", ".join([*constants, *(f"{name}={getattr(kernel.options, name)}" for name in shown)])
 

@@ -9,6 +9,8 @@ from unittest.mock import patch
 
 import torch
 
+from softmax_bench.case import Case
+from softmax_bench.random_shapes import pitch
 from triton_softmax import plan
 from triton_softmax.config import Choice, Device, Traits
 from triton_softmax.config import choose as chooser
@@ -37,28 +39,20 @@ def choosing(choose: Callable[..., Choice]) -> AbstractContextManager:
     return patch.object(chooser, "chosen", choose)
 
 
-def problem_of(
-    operation: str,
-    dtype: torch.dtype,
-    shape: tuple[int, ...],
-    dim: int,
-    device: Device,
-    pitch: int | None = None,
-) -> Problem:
-    """The problem that a call puts on a device.
+def device_of(multiprocessors: int) -> Device:
+    """An NVIDIA GPU; without multiprocessors the interpreter."""
+    return Device(multiprocessors, nvidia=True) if multiprocessors else Device()
 
-    Args:
-        operation: a name of `OPERATIONS`.
-        dtype: of the inputs and of the result.
-        shape, dim: of the call; negative dimensions count from the end.
-        device: what the call would run on.
-        pitch: elements from row to row of the last input; None if it is contiguous.
-    """
-    op, dim = OPERATIONS[operation], dim % len(shape)
-    plain = last = torch.empty(shape, dtype=dtype, device="meta")
+
+def problem_of(case: Case, device: Device) -> Problem:
+    """The problem that a case puts on a device."""
+    op = OPERATIONS[f"{case.op}_backward" if case.direction == "backward" else case.op]
+    dim, dtype = case.dim % len(case.shape), getattr(torch, case.dtype)
+    plain = last = torch.empty(case.shape, dtype=dtype, device="meta")
     rows = plain.select(dim, 0).contiguous()
-    if pitch is not None:
-        last = torch.empty_strided(shape, (pitch, 1), dtype=dtype, device="meta")
+    if case.layout == "padded":
+        strides = (pitch(case.n_cols), 1)
+        last = torch.empty_strided(case.shape, strides, dtype=dtype, device="meta")
     inputs = (*[plain] * (op.inputs - 1), last, *[rows.float()] * op.numbers)
     seen: list[Problem] = []
     choose = chooser.chosen

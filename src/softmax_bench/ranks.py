@@ -13,7 +13,6 @@ same size alone say what the rest is made of.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -26,7 +25,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from softmax_bench.measure import HostTimer
-from softmax_bench.schema import check_writable
+from softmax_bench.schema import check_writable, dump, write_whole
 
 ROWS = (512, 2048, 8192)
 COLUMNS = 65_536
@@ -203,9 +202,7 @@ def main() -> None:
             "commit": options.commit,
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
         }
-        lines = ",\n".join("    " + json.dumps(row) for row in found)
-        head = json.dumps(data, indent=2)[:-2]
-        options.out.write_text(f'{head},\n  "rows": [\n{lines}\n  ]\n}}\n', encoding="utf-8")
+        write_whole(options.out, dump(data | {"rows": found}))
     dist.destroy_process_group()
 
 

@@ -47,8 +47,7 @@ def call_of(row: dict) -> Callable[[], object]:
     measured: the backward pass."""
     if row["suite"] == "ranks":
         return call_of_ranks(row)
-    names = ("suite", "dtype", "direction", "op", "dim", "layout", "inputs")
-    case = Case(shape=tuple(row["shape"]), **{name: row[name] for name in names})
+    case = Case.of(row)
     if case.suite == "compiles":  # many lengths
         calls = [
             call_of({**row, "suite": "", "shape": (case.n_rows, n_cols)})
@@ -223,15 +222,17 @@ class Kernel(NamedTuple):
 
     source: Any
     options: Any
-    gpu: str
-    """A key of `GPUS`."""
+    gpu: str  # a key of `GPUS`
 
     @property
     def constants(self) -> dict[str, Any]:
-        """The values of the compile-time constants, by name."""
+        """The values of the compile-time constants, by name; of an operation its name."""
         names = list(self.source.signature)
-        found = self.source.constants.items()
-        return {names[path[0]]: value for path, value in found if len(path) == 1}
+        return {
+            names[path[0]]: str(value) if isinstance(value, str) else value
+            for path, value in self.source.constants.items()
+            if len(path) == 1
+        }
 
 
 class Recorder:

@@ -49,14 +49,10 @@ class Kernel(NamedTuple):
     """A compiled kernel."""
 
     name: str
-    words: str
-    """Constants and options, to be read by people; not committed."""
-    key: str
-    """Follows from the text of the kernel and all that it calls, without comments."""
-    first: str
-    """Hash of the first language that it is compiled to, with the options."""
-    machine: str | None
-    """Hash of its machine code, where the first language of two commits differs."""
+    words: str  # constants and options, to be read by people; not committed
+    key: str  # follows from the text of the kernel and all that it calls, without comments
+    first: str  # hash of the first language that it is compiled to, with the options
+    machine: str | None  # hash of its machine code, where the first language of two commits differs
 
     def same(self, other: Kernel) -> bool:
         """Whether both are the same machine code."""
@@ -251,8 +247,7 @@ def text_of(before: Cells, after: Cells) -> str:
 class Committed(NamedTuple):
     """The file, read."""
 
-    known: dict[str, str]
-    """Hashes of the first language by key, and of the machine code by these."""
+    known: dict[str, str]  # hashes of the first language by key, and of the machine code by these
     measured: Cells
     today: Cells
 

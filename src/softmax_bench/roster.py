@@ -11,12 +11,9 @@ from typing import NamedTuple
 class Provider(NamedTuple):
     """One line of every table and chart."""
 
-    name: str
-    """In the data and on the command line."""
-    label: str
-    """On the pages."""
-    package: str | None = None
-    """The distribution it comes from, if it is another project's."""
+    name: str  # in the data and on the command line
+    label: str  # on the pages
+    package: str | None = None  # the distribution it comes from, if it is another project's
 
 
 COPY = "copy"

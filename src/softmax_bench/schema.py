@@ -108,6 +108,20 @@ class Row(TypedDict):
     seed: NotRequired[Annotated[Count, said("What drew the case, where nobody chose it.")]]
 
 
+class File(TypedDict):
+    """Measurements of triton_softmax and its peers."""
+
+    format: Annotated[str, ("const", FORMAT)]
+    environments: Annotated[dict[str, Environment], ("minProperties", 1)]
+    rows: list[
+        Annotated[
+            Row,  # whose status is not ok without a reason
+            ("if", {"properties": {"status": {"enum": ["ok"]}}}),
+            ("else", {"properties": {"reason": {"type": "string", "minLength": 1}}}),
+        ]
+    ]
+
+
 NAMES = {str: "string", int: "integer", float: "number", type(None): "null"}
 
 
@@ -117,6 +131,7 @@ def form_of(kind: Any) -> dict:
     if is_typeddict(kind):
         fields = get_type_hints(kind, include_extras=True)
         return {
+            "description": kind.__doc__,
             "type": "object",
             "properties": {name: form_of(each) for name, each in fields.items()},
             "required": [name for name in fields if name in kind.__required_keys__],
@@ -137,34 +152,7 @@ def form_of(kind: Any) -> dict:
     return {"type": NAMES[kind]}
 
 
-SCHEMA = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "title": "Measurements of triton_softmax and its peers",
-    "type": "object",
-    "properties": {
-        "format": {"const": FORMAT},
-        "environments": {
-            "description": Environment.__doc__,
-            "type": "object",
-            "minProperties": 1,
-            "additionalProperties": form_of(Environment),
-        },
-        "rows": {
-            "type": "array",
-            "items": {
-                **form_of(Row),
-                "allOf": [
-                    {
-                        "if": {"properties": {"status": {"enum": ["ok"]}}},
-                        "else": {"properties": {"reason": {"type": "string", "minLength": 1}}},
-                    }
-                ],
-            },
-        },
-    },
-    "required": ["format", "environments", "rows"],
-    "additionalProperties": False,
-}
+SCHEMA = {"$schema": "https://json-schema.org/draft/2020-12/schema", **form_of(File)}
 
 
 class DataError(ValueError):
@@ -241,14 +229,19 @@ def load(path: Path) -> dict:
     return validate(read_json(path), path.name)
 
 
-def dump(data: dict) -> str:
-    """The data as JSON with one row per line, so that a change of one row is a change of one
-    line."""
-    head = json.dumps(
-        {"format": data["format"], "environments": data["environments"]}, indent=1, allow_nan=False
-    )
-    rows = ",\n".join(json.dumps(row, allow_nan=False) for row in data["rows"])
-    return head.removesuffix("\n}") + ',\n "rows": [\n' + rows + "\n]}\n"
+def dump(data: Any, depth: int = 2) -> str:
+    """The data as JSON with what lies so deep, as rows do, on a line of its own: a change of one is
+    a change of one line."""
+
+    def text(value: Any, depth: int) -> str:
+        if not depth or not value or not isinstance(value, (dict, list)):
+            return json.dumps(value, allow_nan=False)
+        if isinstance(value, list):
+            return "[\n" + ",\n".join(text(each, depth - 1) for each in value) + "]"
+        parts = (f"{json.dumps(name)}: {text(each, depth - 1)}" for name, each in value.items())
+        return "{\n" + ",\n".join(parts) + "}"
+
+    return text(data, depth) + "\n"
 
 
 def write_whole(path: Path, text: str) -> None:

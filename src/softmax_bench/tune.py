@@ -20,10 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from softmax_bench import problem, tuned
+from softmax_bench import tuned
 from softmax_bench.case import Case
-from softmax_bench.problem import Problem
-from softmax_bench.random_shapes import draw, pitch
+from softmax_bench.problem import Problem, choosing, device_of, problem_of
+from softmax_bench.random_shapes import draw
 from softmax_bench.report import mean_and_worst
 from softmax_bench.schema import DataError
 from softmax_bench.tuned import LISTED
@@ -45,21 +45,6 @@ CONSTANTS = {
 
 SMALL_BYTES = 24 * 2**20
 """Tensors that are copied within 10 µs, about."""
-
-
-def device_of(multiprocessors: int) -> Device:
-    """The device of a run; without multiprocessors it was the interpreter."""
-    return Device(multiprocessors, nvidia=True) if multiprocessors else Device()
-
-
-def problem_of(case: Case, device: Device) -> Problem:
-    """The problem that a case puts."""
-    import torch
-
-    operation = f"{case.op}_backward" if case.direction == "backward" else case.op
-    step = pitch(case.n_cols) if case.layout == "padded" else None
-    dtype = getattr(torch, case.dtype)
-    return problem.problem_of(operation, dtype, case.shape, case.dim, device, step)
 
 
 # --- the cells
@@ -114,8 +99,7 @@ def tried(problem: Problem, wide: int) -> list[Choice]:
 class Cell(NamedTuple):
     """What was measured of a case."""
 
-    line: dict
-    """As the file holds it."""
+    line: dict  # as the file holds it
     case: Case
     problem: Problem
     choices: list[Choice]
@@ -132,8 +116,7 @@ class Cell(NamedTuple):
 
 def cell_of(line: dict, device: Device) -> Cell:
     """A cell from its line."""
-    fields = {name: line[name] for name in FIELDS} | {"shape": tuple(line["shape"])}
-    case = Case("random", **fields)  # pyright: ignore[reportArgumentType]
+    case = Case.of(line)
     choices = [
         Choice(kernel, CONSTANTS[kernel](*how), *rest) for (kernel, how, *rest), *_ in line["timed"]
     ]
@@ -162,7 +145,7 @@ def call(case: Case, choice: Choice | None, tensors: Any) -> Callable[[], Any]:
     from triton_softmax import plan
 
     given = providers.arguments(case, tensors)
-    with contextlib.nullcontext() if choice is None else problem.choosing(lambda *_: choice):
+    with contextlib.nullcontext() if choice is None else choosing(lambda *_: choice):
         made = plan.make_plan(*given)
     return lambda: made(*given[1])
 

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import markdown
 import pytest
-import torch
 
 from made_data import data, environment, row
 from site_build import ROOT
 from softmax_bench import compare, gpu_report, replay, schema, targets
 from softmax_bench.__main__ import main
 from softmax_bench.cases import ACCURACY_INPUTS, Case
-from softmax_bench.problem import problem_of
+from softmax_bench.problem import device_of, problem_of
 from softmax_bench.report import best_peer, by_case
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site import kernel_map, rendered
@@ -30,7 +29,6 @@ from softmax_site.benchmarks.tables import Columns, Reasons, heat_map, share_of
 from softmax_site.benchmarks.values import QuoteError, filled
 from softmax_site.benchmarks.views import INPUTS, SUITES, full_table, gap_share
 from softmax_site.benchmarks.words import reason_groups
-from triton_softmax.config import Device
 
 ON_THE_MAP = {entry.kernel for entry in kernel_map.entries(ROOT) if entry.group == "geometries"}
 
@@ -297,8 +295,7 @@ def test_the_number_beside_a_title_is_of_a_shape_that_the_kernel_gets(name):
     shape, dim = HEADLINES[name].shape, HEADLINES[name].dim % len(HEADLINES[name].shape)
     before, along, across = prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])
     seen = (before, along) if across == 1 else (before, along, across)
-    h200 = Device(132, nvidia=True)
-    assert problem_of("softmax", torch.float32, seen, 1, h200).library().kernel == name
+    assert problem_of(Case("", seen, dim=1), device_of(132)).library().kernel == name
 
 
 def test_every_geometry_has_a_number_beside_its_title():
@@ -619,7 +616,7 @@ def test_the_page_names_the_commit_of_the_gpu_tests(tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795200000")
     path = tmp_path / bookkeeping.TESTS
     path.parent.mkdir(parents=True)
-    path.write_text(gpu_report.text(made_report()))
+    path.write_text(schema.dump(made_report()))
     fragment = bookkeeping.gpu_tests_fragment(tmp_path)
     assert "commit `0123456789`" in fragment.text
     assert "* `tests.gpu.test_a::test_two`" in fragment.text

@@ -11,8 +11,7 @@ from softmax_tutorial.single_block import num_warps_for_block
 
 BLOCKS = (16_384, 32_768, 65_536, 131_072)
 BLOCK_COLS, NUM_WARPS = 4096, 4
-ODD_ROWS = (("packed_rows", 1), ("aligned_rows", 8))
-"""Kernels of the library, and the length of their vectors."""
+ODD_ROWS = (("packed_rows", 1), ("aligned_rows", 8))  # kernels, and the length of their vectors
 
 
 def single_block(size: int, num_warps: int = 4, aligned: bool = False) -> Compilation:
@@ -20,8 +19,8 @@ def single_block(size: int, num_warps: int = 4, aligned: bool = False) -> Compil
     n_cols = size if aligned else size - 1
     (found,) = compiled(f"""
 from softmax_tutorial.single_block import softmax_forward_single_block_kernel as kernel
-x, n_cols = torch.empty(8, {n_cols}), {n_cols}
-kernel[(8,)](x, x, n_cols, n_cols, n_cols, False, {size}, num_warps={num_warps})
+x = torch.empty(8, {n_cols})
+kernel[(8,)](x, x, {n_cols}, {n_cols}, {n_cols}, False, {size}, num_warps={num_warps})
 """)
     return found
 
