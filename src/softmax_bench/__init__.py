@@ -13,11 +13,13 @@ In reading order:
 * `report`, `targets`: from rows to ratios, means and targets (no torch);
 * `compare`: two runs beside each other, or several as one (no torch);
 * `gpu_report`: the last run of the GPU tests as data (no torch needed to read it);
+* `gpus`, `recording`, `compilation`: what calls launch on a GPU that is not there, and what the
+  compiler makes of it;
 * `replay`: what measured calls launch at one commit and at another (no torch); `probe` asks for
   it;
+* `everywhere`: all kernels, compiled for many GPUs by each Triton;
 * `problem`, `tune`, `tuned`: what the library chooses between, timed; and the file of what was
   found;
-* `compilation`: what the compiler makes of a kernel, without a GPU;
 * `traffic`: the bytes each rung moves, as formulas and as counted;
 * `ranks`: rows that are cut over several GPUs.
 

@@ -272,7 +272,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        kept = f"; what was measured is in {options.out}" if "out" in options else ""
+        measures = options.do in (_run, _tune)
+        kept = f"; what was measured is in {options.out}" if measures else ""
         print(f"stopped{kept}", file=sys.stderr)
         return 130
 

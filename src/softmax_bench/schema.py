@@ -258,7 +258,7 @@ def check_writable(path: Path) -> None:
     with path.open("ab") as file:
         empty = not file.tell()
     if empty:
-        path.unlink()
+        path.unlink(missing_ok=True)  # others may be starting, too
 
 
 def schema_text() -> str:
