@@ -105,11 +105,9 @@ def compiled(call: str, gpu: str = H200) -> list[Compilation]:
         gpu: a key of `GPUS`.
 
     Raises:
-        ValueError: the GPU is not one of these.
+        DataError: the GPU is not one of these.
         RuntimeError: the call fails, or the compiler refuses a kernel; the message is in the error.
     """
-    if gpu not in GPUS:
-        raise ValueError(f"the GPU is one of {', '.join(GPUS)}, not {gpu}")
     return _process().submit(_compiled, call, gpu).result()
 
 
@@ -145,13 +143,13 @@ def call_from(text: str) -> Callable[[], object]:
 
 def _compiled(call: str, gpu: str) -> list[Compilation]:
     providers.imported("triton_softmax.plan").clear_plans()  # choices may be others now
-    try:
-        with recording.on(gpu):
+    with recording.on(gpu):
+        try:
             kernels = recording.recorder().kernels_of(call_from(call))
-        return list(map(compilation_of, kernels))
-    except Exception as error:
-        # The compiler's own errors hold what cannot be handed to another process.
-        raise RuntimeError(f"{call} on {gpu}: {error}") from None
+            return list(map(compilation_of, kernels))
+        except Exception as error:
+            # The compiler's own errors hold what cannot be handed to another process.
+            raise RuntimeError(f"{call} on {gpu}: {error}") from None
 
 
 def compilation_of(kernel: Kernel) -> Compilation:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
+from softmax_bench.gpus import GPUS
 from softmax_bench.replay import DATA, RANKS, ROOT, cell_of, measured, read
 from softmax_bench.roster import CHOOSER
 from softmax_bench.schema import (
@@ -189,6 +190,10 @@ def run(gpus: list[str], part: str, out: Path | None) -> str:
                     error = error.__cause__
                 data["refused"].append(f"{here}{kind}: {' '.join(str(error).split())[-200:]}")
         lines.sort()
+        data["lines"] = {
+            name: {each: of[each] for each in GPUS if each in of}
+            for name, of in sorted(data["lines"].items())
+        }
         if out:
             write_whole(out, dump(data, DEPTH))
         print(f"{here}{taken} kernels", flush=True)

@@ -24,6 +24,7 @@ from softmax_bench.case import Case
 from softmax_bench.gpus import GPUS, H200
 from softmax_bench.inputs import Inputs
 from softmax_bench.roster import CHOOSER
+from softmax_bench.schema import DataError
 
 MOST_RANKS = 8
 
@@ -142,10 +143,10 @@ def on(name: str) -> Iterator[None]:
     """Let the current GPU be another one for a while.
 
     Raises:
-        ValueError: it is not one of `GPUS`.
+        DataError: it is not one of `GPUS`.
     """
     if name not in GPUS:
-        raise ValueError(f"the GPU is one of {', '.join(GPUS)}, not {name}")
+        raise DataError(f"the GPU is one of {', '.join(GPUS)}, not {name}")
     before = driver.gpu, driver.index, torch.version.hip
     driver.gpu, driver.index = GPUS[name], list(GPUS).index(name)
     torch.version.hip = "7" if driver.gpu.backend == "hip" else None
