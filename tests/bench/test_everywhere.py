@@ -1,0 +1,88 @@
+"""All shipped kernels on all GPUs and by all supported Tritons, as the committed file has them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import triton_softmax
+from softmax_bench import everywhere
+from softmax_bench.everywhere import FIELDS, FILE, TRITONS
+from softmax_bench.gpus import GPUS
+from softmax_bench.schema import dump
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = Path(triton_softmax.__file__).parent
+DATA = everywhere.load(ROOT / FILE)
+SPILLED = {
+    "masked_rows_kernel softmax_vjp bf16": (1, 4),
+    "pushed_rows_kernel log_softmax fp16": (1, 40),
+    "pushed_rows_kernel log_softmax_vjp fp16": (4, 72),
+    "pushed_rows_kernel softmax fp16": (11, 124),
+    "split_rows_kernel cross_entropy_gradient bf16": (2, 44),
+    "split_rows_kernel cross_entropy_gradient fp32": (1, 24),
+    "split_rows_kernel entropy bf16": (12, 616),
+    "split_rows_kernel log_softmax bf16": (1, 136),
+    "split_rows_kernel log_softmax_vjp fp32": (4, 32),
+    "split_rows_kernel rank_summary_and_entropy bf16": (4, 144),
+    "split_rows_kernel rank_summary_and_sum bf16": (23, 848),
+    "split_rows_kernel softmax bf16": (8, 48),
+    "split_rows_kernel softmax fp16": (4, 8),
+    "split_rows_kernel softmax fp32": (6, 152),
+    "split_rows_kernel softmax_vjp bf16": (3, 40),
+    "split_rows_kernel softmax_vjp fp16": (9, 48),
+    "split_strided_kernel log_softmax fp16": (20, 608),
+    "split_strided_kernel logsumexp fp16": (10, 120),
+    "strided_kernel log_softmax fp16": (3, 332),
+    "strided_kernel softmax fp32": (8, 356),
+    "strided_kernel softmax_vjp bf16": (20, 344),
+    "strided_kernel softmax_vjp fp32": (20, 1972),
+    "targets_kernel bf16": (2, 8),
+    "tile_kernel log_softmax_vjp fp32": (20, 44),
+    "two_pass_kernel softmax_vjp fp16 publish": (2, 16),
+    "two_pass_kernel softmax_vjp fp16 write": (8, 20),
+}
+"""Of a kind of kernel: on how many of GPUs and Tritons it spills, and the most bytes per thread."""
+
+
+def lines():
+    """(Triton's release, GPU, kind, what the file says of it)."""
+    for release, of_gpus in DATA["lines"].items():
+        for gpu, found in of_gpus.items():
+            for at, *numbers in found:
+                yield release, gpu, DATA["kinds"][at], dict(zip(FIELDS, numbers, strict=True))
+
+
+def test_every_gpu_and_every_supported_triton_is_there():
+    assert {release.rpartition(".")[0] for release in DATA["lines"]} == {*TRITONS}
+    for release, of_gpus in DATA["lines"].items():
+        assert of_gpus.keys() == GPUS.keys(), release
+    assert not DATA["refused"]
+    supported = re.search(r'"triton>=([\d.]+),<([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    assert supported[1] == TRITONS[0] and supported[2] == "3.10"
+
+
+def test_every_kernel_of_the_library_is_there_on_every_gpu():
+    """But columns are not split over programs where none waits for another."""
+    text = "\n".join(path.read_text("utf8") for path in LIBRARY.rglob("*.py"))
+    kernels = set(re.findall(r"^@triton\.jit.*?^def (\w+)\(", text, re.MULTILINE | re.DOTALL))
+    kernels = {name for name in kernels if name.endswith("_kernel")}
+    assert len(kernels) > 10
+    for name, gpu in GPUS.items():
+        waits = set() if gpu.backend == "cuda" else {"split_strided_kernel"}
+        assert {kind.split()[0] for _, of, kind, _ in lines() if of == name} == kernels - waits
+
+
+def test_nothing_spills_but_what_is_known():
+    spilled: dict[str, list[int]] = {}
+    for *_, kind, found in lines():
+        assert 0 < found["registers"] <= 512 and max(found["load_bits"], found["store_bits"]) <= 256
+        if found["spill_bytes"]:
+            spilled.setdefault(kind, []).append(found["spill_bytes"])
+    assert {kind: (len(each), max(each)) for kind, each in spilled.items()} == SPILLED
+
+
+def test_the_file_is_small_and_written_as_it_is_read():
+    path = ROOT / FILE
+    assert path.stat().st_size < 150_000
+    assert path.read_text("utf8") == dump(DATA, everywhere.DEPTH)
