@@ -4,8 +4,10 @@
 
 A mutant has one place changed: `<` for `<=`, `+` for `-`, a mask left out. It is killed if the
 tests of the changed file, `TESTS`, fail or take three times as long. A survivor is a hole in them,
-unless `mutants.toml` says why nothing can kill it; then it is not tried. `build/` remembers what
-became of each, so that a second run tries what is new. The result: `docs/reference/mutants.json`.
+unless `mutants.toml` says why nothing can kill it; then it is not tried. `build/mutants/` remembers
+what became of each, so that a second run tries what is new. Several processes or machines may each
+try a `--part`; the run without one reads the memory of all, and writes the result:
+`docs/reference/mutants.json`.
 """
 
 import argparse
@@ -32,17 +34,27 @@ TESTS = {
     "config/": "test_config.py",
     "distributed/": "",  # nothing is drawn here: the tests take minutes for each mutant
     "kernels/device/exchange": "kernels/test_split_rows.py kernels/test_strided.py",
+    "kernels/device/registers": "kernels/test_split_rows.py kernels/test_geometries.py",
+    "kernels/device/softcap": "test_maps.py",
+    "kernels/device/sums": "test_invariance.py kernels/test_geometries.py",
     "kernels/masked_rows": "test_maps.py test_derivatives.py",
     "kernels/row_scalars": "test_losses.py test_derivatives.py",
-    "kernels/split_rows": "kernels/test_split_rows.py test_dispatch.py",
+    "kernels/split_rows": "kernels/test_split_rows.py kernels/test_geometries.py"
+    " test_invariance.py test_dispatch.py",
+    "kernels/split_strided": "kernels/test_strided.py kernels/test_losses.py"
+    " kernels/test_geometries.py",
+    "kernels/strided": "kernels/test_strided.py kernels/test_geometries.py",
     "kernels/": "kernels/test_losses.py kernels/test_geometries.py",
+    "operations/gradients": "test_derivatives.py",
     "operations/": "kernels/test_losses.py test_derivatives.py kernels/test_geometries.py",
+    "composite": "kernels/test_losses.py test_losses.py test_derivatives.py test_functional.py",
     "launch": "test_launch.py",
     "layout": "test_dispatch.py test_ops.py",
+    "losses": "test_way.py test_losses.py test_derivatives.py",
     "l": "test_losses.py test_derivatives.py",
     "nn": "test_nn.py",
     "operators": "test_nn.py test_derivatives.py test_ops.py",
-    "plan": "test_launch.py test_dispatch.py test_losses.py",
+    "plan": "test_launch.py test_dispatch.py test_losses.py test_maps.py",
     "": "test_losses.py test_derivatives.py test_maps.py test_functional.py",
 }
 """Tests in `tests/library` of a file, by how its path begins: in this order, the fastest first."""
@@ -60,7 +72,7 @@ class Mutant(NamedTuple):
     path: str
     line: int
     change: str
-    name: str  # in `mutants.toml`: the text of the line, not its number
+    name: str  # in `mutants.toml`: the text of the line, not its number; of several alike which one
     text: str  # of the whole file
 
 
@@ -112,6 +124,7 @@ def places(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
 def mutants_of(path: str, text: str) -> Iterator[Mutant]:
     """All mutants of a file."""
     lines = text.encode().splitlines(keepends=True)  # columns are counted in bytes
+    alike: dict[str, int] = {}
     for old, new in places(ast.parse(text)):
         first, last = old.lineno - 1, old.end_lineno - 1
         start = b"".join(lines[:first]) + lines[first][: old.col_offset]
@@ -120,6 +133,8 @@ def mutants_of(path: str, text: str) -> Iterator[Mutant]:
         changed = (start + put.encode() + end).decode()
         change = f"{ast.unparse(old)} → {ast.unparse(new)}"
         name = f"{path}: {lines[first].decode().strip()}: {change}"
+        alike[name] = alike.get(name, 0) + 1
+        name += f" #{alike[name]}" if alike[name] > 1 else ""
         yield Mutant(path, old.lineno, change, name, changed)
 
 
@@ -148,16 +163,19 @@ def digest(*texts: str) -> str:
 
 
 class Trial:
-    """Tries mutants in a copy of the repository, and remembers in a file what became of them."""
+    """Tries mutants in a copy of the repository, and remembers in a file what became of them. It
+    knows what all files in that folder remember, whoever wrote them."""
 
     def __init__(self, copied: Path, file: Path):
-        self.copied, self.file = copied, file
-        self.memory = json.loads(file.read_text("utf8")) if file.exists() else {}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self.copied, self.file, self.memory = copied, file, {}
+        for line in "".join(each.read_text("utf8") for each in file.parent.iterdir()).splitlines():
+            self.memory |= json.loads(line)
 
     def remember(self, key: str, value: float | str) -> float | str:
         self.memory[key] = value
-        self.file.parent.mkdir(exist_ok=True)
-        self.file.write_text(json.dumps(self.memory, indent=0), "utf8")
+        with self.file.open("a", encoding="utf8") as file:
+            file.write(json.dumps({key: value}) + "\n")
         return value
 
     def seconds(self, test: str) -> float:
@@ -197,7 +215,8 @@ def main() -> None:
     drawn = [(mutant, checked_by(mutant.path)) for mutant in mutants[: options.draw]]
     explained = tomllib.loads((ROOT / "tests/mutants.toml").read_text("utf8"))
     with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(copy_to(Path(folder)), ROOT / "build/mutants.json")
+        of_part = f"build/mutants/{part}-of-{parts}.jsonl"
+        trial = Trial(copy_to(Path(folder)), ROOT / of_part)
         fates = []
         for mutant, tests in drawn[part - 1 :: parts]:
             fates.append(mutant.name not in explained and trial.killed(mutant, tests))
@@ -210,8 +229,10 @@ def main() -> None:
         for (mutant, _), killed in zip(drawn, fates)
         if not killed
     ]
-    result = {"seed": options.seed, "of": len(mutants), "drawn": len(drawn), "killed": sum(fates)}
-    text = json.dumps(result | {"survivors": survivors}, indent=1, ensure_ascii=False)
+    commit = subprocess.check_output(["git", "rev-parse", "--short=7", "HEAD"], cwd=ROOT, text=True)
+    result = {"commit": commit.strip(), "seed": options.seed, "of": len(mutants)}
+    result |= {"drawn": len(drawn), "killed": sum(fates), "survivors": survivors}
+    text = json.dumps(result, indent=1, ensure_ascii=False)
     (ROOT / "docs/reference/mutants.json").write_text(text + "\n", "utf8")
 
 

@@ -52,8 +52,8 @@ def test_a_mutant_is_killed_and_one_that_changes_nothing_survives(tmp_path: Path
     test = "from a import larger\ndef test_larger(): assert larger(1, 2) == larger(2, 1) == 2\n"
     (tmp_path / "test_a.py").write_text(test)
     fates = {}
-    for _ in range(2):  # the second time from memory, without the tests
-        trial = Trial(tmp_path, tmp_path / "build/memory.json")
+    for part in range(2):  # the second time from the memory of the first, without the tests
+        trial = Trial(tmp_path, tmp_path / f"build/memory/{part}.jsonl")
         for mutant in mutants_of("src/a.py", text):
             fates[mutant.change] = trial.killed(mutant, ["test_a.py"])
         (tmp_path / "src/b.py").touch()

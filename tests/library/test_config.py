@@ -2,6 +2,7 @@
 
 import ast
 import itertools
+import math
 import random
 import sys
 from pathlib import Path
@@ -24,7 +25,15 @@ from triton_softmax.config import (
 )
 from triton_softmax.config import choose as chooser
 from triton_softmax.config.measured import ANY, TABLES
-from triton_softmax.config.space import Columns, Rows, SplitRows, SplitStrided, TwoPass
+from triton_softmax.config.space import (
+    Columns,
+    Rows,
+    RowTile,
+    SplitRows,
+    SplitStrided,
+    StridedTile,
+    TwoPass,
+)
 from triton_softmax.operations import OPERATIONS
 
 H200 = Device(132, nvidia=True)
@@ -162,6 +171,7 @@ def check_columns(choice: Choice, columns: Columns, device: Device) -> None:
     assert is_power_of_2(how.block_cols) and is_power_of_2(how.block_inner)
     if choice.kernel == "strided":
         assert how.tiles * how.block_cols >= n_cols and choice.n_chunks == 1
+        assert how.block_inner >= min(8, space.next_power_of_2(columns.n_inner))
     elif choice.kernel == "split_strided":
         assert columns.itemsize < 8 and device.nvidia
         check_chunks(choice, n_cols, device, how.chunks, how.chunks * how.block_inner)
@@ -334,6 +344,71 @@ def test_the_model_is_asked_where_nobody_measured_and_for_nothing_else():
         ask = chooser.modelled if modelled else chooser.measured_columns
         wanted = ask(Columns(2, 100, 64, 4, 4, 1, False), traits, device)
         assert choose_strided(2, 100, 64, 4, **strides, **common) == wanted
+
+
+def in_tiles(
+    rows, cols, warps, n_rows, n_cols, itemsize=4, traits=SOFTMAX, vector=4, tiles=1, edges=False
+):
+    how = RowTile(rows, cols, vector, itemsize == 2, tiles, edges)
+    call = Rows(n_rows, n_cols, itemsize, vector, edges, vector)
+    return Choice(TILES[edges], how, warps), call, traits
+
+
+def in_chunks(n_rows, traits=SOFTMAX, warps=1, most=None, edges=False, depth=0):
+    """Two chunks of 1,000 columns, by programs of 65 registers a thread."""
+    how = SplitRows(1024, 4, edges, False, False, False, depth, True, 0, True, True, 128, 3)
+    choice = Choice("split_rows", how, warps, 65, 2, 1000, most)
+    return choice, Rows(n_rows, 2000, 4, 4, False, 4), traits
+
+
+STRAND = Columns(3, 100, 50, 4, 4, 4, False)
+LOOPS = Choice("two_pass", TwoPass(32, 64, 4, False, True, True), 1, None, 2, 64, two_launches=True)
+CHUNKS = SplitStrided(32, 16, 4, False, False, True, 8, 1)
+MODELLED = {
+    # Each of 500 programs moves 2 · 2 · 1024 · 4 bytes and issues 2048 · 12 + 1024 · 9 = 33,792
+    # instructions, in 1000 + 33792 / 128 + 2 · 250 = 1764 ns without others, which is also how long
+    # it waits; the 132 multiprocessors move all in 500 · 16384 / (132 · 24) = 2586 ns, and the one
+    # with 4 programs computes for 4 · 33792 / 270 = 501 ns; 1764 + √(1764² + 2586² + 501²) = 4934.
+    "two rows": (in_tiles(2, 1024, 4, 1000, 1024), (500, 16384, 2048, 1024, 1), 4934.013),
+    "edges, two inputs": (
+        in_tiles(2, 512, 4, 10**5, 1501, 2, SOFTMAX_VJP, 8, 3, True),
+        *((50000, 18012, 3104, 1248, 1), 332444.62),
+    ),
+    "short": (
+        in_tiles(1, 32, 1, 10**6, 31, traits=LOGSUMEXP, vector=1),
+        *((10**6, 124, 32, 32, 1), 246608.58),
+    ),
+    "255 registers": (in_tiles(2, 1904, 1, 8, 1904), (4, 30464, 3808, 1904, 1), 5936.3717),
+    "257 registers": (in_tiles(2, 1920, 1, 8, 1920), (4, 30720, 3840, 1920, 1), math.inf),
+    "256 in one row": (in_tiles(1, 7168, 1, 8, 7168), (8, 57344, 7168, 3584, 1), math.inf),
+    "one wave": (in_chunks(2046), (2046, 8016, 1024, 512, 1), 13355.087),
+    "more": (
+        in_chunks(3000, SOFTMAX_VJP, edges=True),
+        *((3000, 12016, 1032, 792, 1), 26807.435),
+    ),
+    "pipeline": (in_chunks(10**4, most=200, depth=2), (10**4, 8016, 1024, 512, 1), 287296.66),
+    "large": (in_chunks(3000, warps=32), (3000, 8016, 1024, 512, 1), 152338.24),
+    "strands": (
+        (Choice("strided", StridedTile(32, 32, 4, False, False, 4), 8), STRAND, SOFTMAX),
+        *((6, 33600, 4096, 2048, 1), 4044.4929),
+    ),
+    "strands in chunks": (
+        (Choice("split_strided", CHUNKS, 4, 128, 4), STRAND, SOFTMAX),
+        *((12, 5712, 512, 256, 1), 4164.0339),
+    ),
+    "strands in loops": (
+        (LOOPS, STRAND._replace(itemsize=2, n_outer=3000), SOFTMAX),
+        *((3000, 28774, 2048, 768, 4), 66978.289),
+    ),
+}
+
+
+@pytest.mark.parametrize("asked, work, nanoseconds", MODELLED.values(), ids=MODELLED)
+def test_what_the_model_says(asked, work, nanoseconds):
+    """A call's work, and its time on 132 multiprocessors, as computed by hand from the constants;
+    next to a border: the last program that fits, the wave that is full, the first that is not."""
+    assert cost.work(*asked) == work
+    assert cost.duration(*asked, H200) == pytest.approx(nanoseconds, rel=1e-7)
 
 
 def test_no_possible_choice_is_faster_in_the_model():

@@ -20,7 +20,7 @@ from kernel_cases import (
 )
 from triton_softmax import IMPLEMENTATIONS, launch, plan
 from triton_softmax.launch import WordPool
-from triton_softmax.layout import collapse
+from triton_softmax.layout import as_matrix, collapse, lies_on_vectors
 from triton_softmax.operations import OPERATIONS
 
 pytestmark = quiet
@@ -56,6 +56,15 @@ def tensor(*shape, dtype=torch.float32, seed=0, scale=3.0):
 )
 def test_collapse(shape, strides, dim, groups):
     assert collapse(shape, strides, dim) == groups
+
+
+def test_where_a_matrix_of_whole_vectors_is_a_copy():
+    x = tensor(4, 8)
+    assert lies_on_vectors(x) and not lies_on_vectors(x.T) and not lies_on_vectors(x.view(-1)[1:9])
+    assert as_matrix(x[:, 1:], 1).data_ptr() == x[:, 1:].data_ptr()
+    for view, dim in ((x, 0), (x[:, ::2], 1)):
+        matrix = as_matrix(view, dim)
+        assert matrix.stride(1) == 1 and torch.equal(matrix, view.movedim(dim, 1))
 
 
 def apart(dtype=torch.float32):

@@ -1,8 +1,13 @@
 """Batch-invariant calls: the same bits for a row in every batch, at every place, on every border
 between kernels."""
 
+import math
+from fractions import Fraction
+
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from kernel_cases import DEVICE, expected, quiet, small_tiles
 from probe import plan_of
@@ -19,6 +24,9 @@ from triton_softmax import (
     token_logprobs,
 )
 from triton_softmax.config import space
+from triton_softmax.kernels.device.sums import sums_of
+from triton_softmax.operations.operation import in_any_order
+from triton_softmax.operations.softmax import SOFTMAX_VJP
 
 pytestmark = quiet
 FUNCTIONS = {"softmax": softmax, "log_softmax": log_softmax, "logsumexp": logsumexp}
@@ -151,6 +159,36 @@ def test_tiny_and_huge_gradients():
         got = plan_of("softmax_backward", (y, dy), 1, None, "batch_invariant")(y, dy)
         want = expected("softmax_backward", (y, dy), 1)
         assert (got.double() - want.double()).abs().max() <= 4e-6 * scale + 2**-126
+
+
+@triton.jit
+def sum_kernel(x_ptr, y_ptr, N: tl.constexpr, OP: tl.constexpr):
+    first = tl.load(x_ptr + tl.arange(0, N)[None, :])
+    second = tl.load(x_ptr + N + tl.arange(0, N)[None, :])
+    (total,) = sums_of((((first,),), ((second,),)), 1, OP)
+    tl.store(y_ptr + tl.arange(0, 1), total)
+
+
+@pytest.mark.parametrize("exponent", [-149, -126, -78, -77, 114])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_sums_at_the_borders_of_their_integers(dtype, exponent):
+    """2¹³ of the largest terms fit 64 bits, the smallest unit is a normal number, and each term is
+    cut to a multiple of its unit, however large the part that the largest is in: exactly."""
+    wide = dtype == torch.float64
+    exponent *= 8 if wide and exponent < 0 else 1
+    most, least = (2**53 - 1, -1022) if wide else (2**24 - 1, -126)
+    cut = 2.0 ** (126 if wide else 61)  # whose unit is larger than the last digit of the others
+    cases = [[most] * 8192, [-1] * 8191 + [most], [cut, -cut] + [most] * 8190]
+    for case in cases:
+        power = 2.0 ** max(exponent - math.frexp(max(case))[1] + 1, least - 23 - 29 * wide)
+        x = (torch.tensor(case, dtype=torch.float64) * power).to(dtype).to(DEVICE)
+        y = torch.empty(1, dtype=dtype, device=DEVICE)
+        sum_kernel[(1,)](x, y, 4096, in_any_order(SOFTMAX_VJP))
+        terms = [Fraction(each) for each in x.tolist()]
+        unit = Fraction(2) ** max(math.frexp(x.abs().max())[1] - 1 - 48, least)
+        unit /= 2**48 if wide else 1
+        wanted = sum(int(term / unit) for term in terms) * unit
+        assert y.item() == torch.tensor(float(wanted), dtype=torch.float64).to(dtype).item()
 
 
 def test_the_context_and_the_modules():

@@ -7,6 +7,7 @@ Their values and derivatives with options drawn at random are in `test_derivativ
 import pytest
 import torch
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernel_cases import DEVICE, HOSTILE, quiet
 from triton_softmax import (
@@ -160,6 +161,18 @@ def test_tokens_in_place_and_twice():
     assert torch.isfinite(x.grad).all() and torch.isfinite(temperature.grad).all()
 
 
+class Called(TorchDispatchMode):
+    """The operators that are called through the dispatcher."""
+
+    def __init__(self):
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("entropy", [False, True])
 def test_tokens_in_place_where_the_backward_pass_is_watched(entropy, temperature):
@@ -173,8 +186,9 @@ def test_tokens_in_place_where_the_backward_pass_is_watched(entropy, temperature
     z = y.detach().double().requires_grad_()
     wanted = token_logprobs(z, index, temperature=temperature, return_entropy=entropy)
     (right,) = torch.autograd.grad(sum(each.sum() for each in wanted if each.numel()), z)
-    with torch.autocast(DEVICE, torch.bfloat16):
+    with torch.autocast(DEVICE, torch.bfloat16), Called() as called:
         (dy,) = torch.autograd.grad(total, y)
+    assert ("triton_softmax.tokens_backward_.default" in called.names) == (temperature != 1.0)
     assert dy.data_ptr() == y.data_ptr()
     torch.testing.assert_close(y.detach(), right.float())
 
@@ -210,13 +224,16 @@ def test_what_is_refused(given, error, words):
             functional.cross_entropy(x, target, **given)
 
 
-def test_temperatures_that_are_refused():
+def test_temperatures_and_tokens_that_are_refused():
     x, index = logits(2, 4), torch.tensor([0, 1], device=DEVICE)
     for temperature in (0.0, -1.0, INF, torch.ones(2, device=DEVICE)):
         with pytest.raises(ValueError, match="temperature must"):
             token_logprobs(x, index, temperature=temperature)
     with pytest.raises(TypeError, match="temperature must hold"):
         token_logprobs(x, index, temperature=torch.ones(2, 1, dtype=torch.int64, device=DEVICE))
+    if DEVICE == "cpu":
+        with pytest.raises(IndexError, match="index 4 is out of bounds"):
+            token_logprobs(x, index + 3)
 
 
 def test_shapes_and_types_are_refused_in_torch_s_words():
@@ -233,6 +250,15 @@ def test_shapes_and_types_are_refused_in_torch_s_words():
     if DEVICE == "cpu":
         with pytest.raises(IndexError, match=r"Target 9 is out of bounds\."):
             cross_entropy(x, torch.tensor([0, 9, 1]))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_one_class_in_a_vector(reduction):
+    x, target = logits(4), torch.tensor([2], device=DEVICE)
+    for factor in (1.0, 2.0):
+        loss = cross_entropy(x, target, reduction=reduction, scale=factor)
+        wanted = functional.cross_entropy(factor * x, target, reduction=reduction)
+        torch.testing.assert_close(loss, wanted)
 
 
 @pytest.mark.parametrize(
@@ -376,6 +402,14 @@ def test_operators_pass_opcheck_and_targets_are_mapped_over():
         torch.library.opcheck(op, arguments, test_utils=tests)
     mapped = torch.vmap(lambda x, t: cross_entropy(x, t))(x, target)
     torch.testing.assert_close(mapped, functional.cross_entropy(x, target, reduction="none"))
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_work_items_are_counted_in_31_bits(beyond):
+    """A program's next item is counted as well; PyTorch scales more rows than that."""
+    x = torch.empty(2**31 - plan.PROGRAMS - 1 + beyond, 1, dtype=torch.float16, device="meta")
+    scaled = plan._plan_scale(x, x[:, 0], 1, for_all=False)
+    assert scaled.launches[0].grid == (0 if beyond else plan.PROGRAMS)
 
 
 # --- other libraries, where they are installed ---

@@ -18,6 +18,7 @@ from kernel_cases import (
 )
 from triton_softmax import arguments as checks
 from triton_softmax import log_softmax, operators, plan, softmax
+from triton_softmax.operations import OPERATIONS
 
 pytestmark = quiet
 INF, NAN = float("inf"), float("nan")
@@ -42,7 +43,7 @@ def arguments(names: str, shape: tuple[int, ...], dim: int) -> dict:
     every = {
         "scale": lambda: (tensor(*of_rows, seed=1).detach().abs() + 0.5).requires_grad_(),
         "number": lambda: 0.3,
-        "softcap": lambda: 1.5,
+        "softcap": lambda: 0.75,
         "where": lambda: mask(shape[-1]),
         "queries": lambda: mask(*shape[-2:]),
         "rows": lambda: mask(shape[-2], 1),
@@ -425,3 +426,13 @@ def test_tanh_has_all_its_digits():
     difference = (y[:, 0] - y[:, 1]) / 7.0
     torch.testing.assert_close(difference, torch.tanh(x / 7.0), rtol=0, atol=4e-16)
     assert math.isclose(float(difference[-1]), 1.0)
+
+
+@pytest.mark.parametrize("dtype, sizes", [(torch.float16, (3, 2)), (torch.float32, (2, 3))])
+def test_rows_that_share_a_map_are_neighbours_if_the_cache_does_not_hold_it(dtype, sizes):
+    """The same 3 rows of a bias for each of 2 slices: 6 MiB stay in the cache, 12 do not."""
+    x = torch.empty(2, 3, 2**20, dtype=torch.float16, device=DEVICE)
+    inputs = x, torch.empty(3, 2**20, dtype=dtype, device=DEVICE)
+    options = (2, x.dtype, 1.0, None, False, None)
+    made = plan._plan_modified(OPERATIONS["softmax"], plan.Maps(bias=True), inputs, *options)
+    assert made.launches[0].numbers[2] == sizes

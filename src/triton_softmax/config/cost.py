@@ -37,8 +37,8 @@ LINE, WHOLE_LINE = 85.0, 40.0  # bytes wasted per unaligned segment, or per one 
 INSTRUCTIONS = 270.0  # instructions, counted per lane
 PER_ELEMENT, PER_ACCESS = 12.0, 9.0  # instructions; an access has its address to compute
 
-# Occupancy limits of most GPUs; where all programs must be resident, `Device` counts on fewer.
-WARPS_AT_ONCE, PROGRAMS_AT_ONCE = 64, 32
+# Most GPUs; where all must be resident, `Device` counts on fewer. Registers run out before warps.
+PROGRAMS_AT_ONCE = 32
 POINTER = 3.5  # registers per access to a tensor, if a thread has elements of several rows
 
 
@@ -85,7 +85,7 @@ def duration(choice: Choice, call: Rows | Columns, traits: Traits, device: Devic
     registers = choice.max_registers or registers
     if registers > 255:
         return float("inf")
-    on_one = min(REGISTERS // (registers * 32 * warps), WARPS_AT_ONCE // warps, PROGRAMS_AT_ONCE)
+    on_one = min(REGISTERS // (registers * 32 * warps), PROGRAMS_AT_ONCE)
     resident = max(1, on_one) * device.multiprocessors
     programs = groups * choice.n_chunks
     waves = programs / min(resident, choice.max_programs or resident)

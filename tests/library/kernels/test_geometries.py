@@ -7,7 +7,7 @@ What is particular to a geometry is tested in a file of its own.
 import pytest
 import torch
 
-from geometries import EVERY_FORM, FORMS, Form, Inputs, two_pass
+from geometries import EVERY_FORM, FORMS, Form, Inputs, as_on_a_gpu, two_pass
 from kernel_cases import (
     DEVICE,
     EVERY_OPERATION,
@@ -165,6 +165,15 @@ def test_vectors_of_whole_rows_change_nothing(dtype, tiles, operation):
         for each in (1, vector)
     )
     assert torch.equal(one, more)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="a GPU runs the assembly itself")
+def test_pairs_as_a_gpu_gets_them_give_the_same_bits(monkeypatch):
+    """The largest of two at once, behind barriers."""
+    split, inputs = FORMS["split_rows"], rows_of("softmax", 2, 43, torch.float16)
+    wanted = split("softmax", inputs)
+    as_on_a_gpu(monkeypatch)
+    assert torch.equal(split("softmax", inputs, pairs=True), wanted)
 
 
 @EVERY_FORM

@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from geometries import FORMS, Form, split_rows
-from kernel_cases import DEVICE, NAN, matrix, quiet
-from triton_softmax import operations
-from triton_softmax.composite import KERNEL_OF
+from geometries import FORMS, Form, as_on_a_gpu, split_rows
+from kernel_cases import DEVICE, INTERPRETED, NAN, assert_result, matrix, operands, quiet
+from triton_softmax import composite, operations
+from triton_softmax.composite import FINISH_OF, KERNEL_OF
 from triton_softmax.kernels.row_scalars import count_targets_kernel
+from triton_softmax.operations.cross_entropy import DISTRIBUTION
 
 pytestmark = quiet
 
@@ -58,6 +59,35 @@ def test_every_geometry(label, name):
         rows = actual[0].movedim(-1, 0) if form.by_columns else actual
         near = {"atol": TOLERANCE[dtype], "rtol": TOLERANCE[dtype]}
         torch.testing.assert_close(rows[:2].cpu(), wanted[:2].to(dtype), **near)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="a GPU runs the assembly itself")
+@pytest.mark.parametrize("label", ["split_rows", "split_rows-late", "split_strided"])
+def test_launches_as_on_a_gpu(label, monkeypatch):
+    as_on_a_gpu(monkeypatch)
+    test_every_geometry(label, "entropy")
+
+
+@pytest.mark.parametrize("name", operations.OPERATIONS)
+def test_replacements_on_the_cpu(name):
+    op, dtype = operations.OPERATIONS[name], torch.float64
+    inputs = tuple(each.cpu() for each in operands(name, 3, N_COLS, dtype))
+    assert_result(name, KERNEL_OF[op](*inputs, 1, dtype), inputs)
+    if op in FINISH_OF:
+        summed = operations.OPERATIONS["softmax"] if op.shifted else op
+        summary = (each[:, None] for each in composite.summary(summed, inputs, 1))
+        assert_result(name, FINISH_OF[op](*inputs, *summary), inputs)
+
+
+@pytest.mark.parametrize("name", composite.RESCALE_OF)
+def test_summaries_of_parts_merge_to_that_of_the_row(name):
+    op = (operations.OPERATIONS | operations.LOSSES | {DISTRIBUTION.name: DISTRIBUTION})[name]
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.rand(op.inputs, 3, 4 * 5, generator=generator, dtype=torch.float64) * 9
+    chunks = zip(*(each.chunk(4, 1) for each in inputs))
+    parts = (composite.summary(op, chunk, 1) for chunk in chunks)
+    merged = composite.merged(op, *map(torch.stack, zip(*parts)))
+    torch.testing.assert_close(merged, composite.summary(op, tuple(inputs), 1))
 
 
 def test_weights_of_targets_out_of_range_are_not_read():
