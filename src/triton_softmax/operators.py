@@ -88,14 +88,19 @@ def transformed() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
+@torch.compiler.assume_constant_result
+def exporting() -> bool:
+    """Return whether a program is exported. Dynamo asks while it traces: to it, by itself, every
+    compilation is an export."""
+    return torch.compiler.is_exporting()
+
+
 def by_composite() -> bool:
     """Return whether a call must use the composite because its operator has no derivative: if it is
     transformed, or exported or traced, as the program may be differentiated later."""
-    # To Dynamo every compilation is an export.
     if is_dynamo_compiling():
-        return False
-    traced = torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None
-    return traced or transformed()
+        return exporting()
+    return exporting() or transformed() or torch._C._get_tracing_state() is not None
 
 
 def readable(t: Tensor) -> bool:

