@@ -88,11 +88,14 @@ def transformed() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
-@torch.compiler.assume_constant_result
 def exporting() -> bool:
     """Return whether a program is exported. Dynamo asks while it traces: to it, by itself, every
     compilation is an export."""
     return torch.compiler.is_exporting()
+
+
+# As `torch.compiler.assume_constant_result` does, which would import Dynamo.
+setattr(exporting, "_dynamo_marked_constant", True)  # noqa: B010
 
 
 def by_composite() -> bool:
