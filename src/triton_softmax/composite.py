@@ -426,12 +426,14 @@ def _losses_with_gradient(x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor, Tens
     target, _, r, z, *smoothing, dim, _ = inputs
     losses, lse = _losses(x, *inputs)
     b, c = smoothing or (r, torch.zeros_like(r))
-    rows = upcast(x).masked_fill((target == -1).unsqueeze(dim), 0.0).movedim(dim, -1)
+    ignored = (target == -1).unsqueeze(-1)
+    rows = upcast(x).movedim(dim, -1).masked_fill(ignored, 0.0)
     m = maximum(rows, -1, keepdim=True)
     d = exponentials(rows, m).sum(-1, keepdim=True)
     # eq: cross-entropy-gradient
     f = (r + 2.0 * z * lse).unsqueeze(-1) / d
     dx = _gradient(rows, m, target.unsqueeze(-1), b.unsqueeze(-1), f, c.unsqueeze(-1))
+    dx = dx.masked_fill(ignored, 0.0)  # a mean of nothing has factors that are NaN
     return dx.movedim(-1, dim).to(x.dtype).contiguous(), losses, lse
 
 
