@@ -321,7 +321,8 @@ def picked(x: Tensor, target: Tensor, dim: int) -> Tensor:
 def modified_logits(x: Tensor, target: Tensor, options: LossOptions) -> Tensor:
     """Return the logits after scale and soft cap. What an ignored row holds must not reach the
     derivatives of these, so such rows are 0."""
-    if not target.is_floating_point():
+    modified = options.scale != 1.0 or options.softcap is not None
+    if modified and not target.is_floating_point():
         x = x.masked_fill((target == options.ignore_index).unsqueeze(options.dim), 0.0)
     return modified_elements(x, Modifiers(options.scale, options.softcap))
 
