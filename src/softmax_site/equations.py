@@ -131,10 +131,15 @@ def _nav_pages(nav: object) -> list[str]:
     return [page for item in inner for page in _nav_pages(item)]
 
 
-def reading_order(root: Path) -> list[str]:
-    """The pages of the navigation, then any others, as paths below `docs/`."""
+def navigated(root: Path) -> list[str]:
+    """The pages of the navigation in its order, as paths below `docs/`."""
     config = yaml.load((root / "mkdocs.yml").read_text("utf8"), _Loader)
-    pages = [page for page in _nav_pages(config.get("nav", [])) if (root / "docs" / page).is_file()]
+    return [page for page in _nav_pages(config.get("nav", [])) if (root / "docs" / page).is_file()]
+
+
+def reading_order(root: Path) -> list[str]:
+    """The pages of the navigation, then any others."""
+    pages = navigated(root)
     found = sorted(
         path.relative_to(root / "docs").as_posix() for path in (root / "docs").rglob("*.md")
     )

@@ -10,9 +10,9 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pytest
 
 from browser import CLOSE_FOLDS, DESKTOP, OPEN_FOLDS, PHONE, url_of
-from site_build import ROOT, Page, site_config
+from site_build import ROOT, Page, html_of, site_config, tree, visible_words
 from site_build import read as read_page
-from softmax_site.equations import reading_order, without_fences
+from softmax_site.equations import navigated, without_fences
 
 HEAVIEST = 710_000
 """Bytes that a browser fetches to show a page, uncompressed: its HTML, style sheets, scripts,
@@ -21,6 +21,8 @@ FONTS = 190_000
 """Bytes of all fonts that a page may ask for; a browser fetches each once for the whole site."""
 MOST_NODES = 8_000
 """Elements of a page, without its charts."""
+MOST_WORDS, MOST_WORDS_OF_A_PAGE = 111_000, 5_700
+"""Words that one sees, of all pages that the navigation reaches, and of one of them."""
 LONGEST_INDEX = 340_000
 MOST_SHEETS = 15
 CHANGELOG = "reference/changelog.md"
@@ -131,13 +133,11 @@ def test_every_page_has_a_description_of_its_own(read):
 
 
 def lessons() -> list[tuple[str, str]]:
-    """The pages of mathematics and kernels, each with the one after it in the navigation."""
-    pages = reading_order(ROOT)
-    return [
-        (page, after)
-        for page, after in zip(pages, pages[1:])
-        if page.startswith(("math/", "kernels/"))
-    ]
+    """The pages of the tutorial, each with the one after it in the navigation."""
+    navigation = (ROOT / "mkdocs.yml").read_text("utf8").partition("\n  - Tutorial:\n")[2]
+    tutorial = re.findall(r"(\S+\.md)$", navigation.partition("\n  - ")[0], re.M)
+    pages = navigated(ROOT)
+    return [(page, pages[pages.index(page) + 1]) for page in tutorial]
 
 
 def names_of(page: str) -> set[str]:
@@ -235,6 +235,24 @@ def test_the_index_of_the_search_is_short_and_has_no_code(site):
     for entry in entries:
         assert "<pre>" not in entry["text"] and ">>>" not in entry["text"], entry["location"]
         assert not entry["location"].startswith(("reference/internals", "source/"))
+
+
+def test_there_are_no_more_words_than_somebody_reads(site):
+    """The API and the glossary, which one looks things up in, may be longer."""
+    counts = {}
+    for page in navigated(ROOT):
+        (article,) = tree((site / html_of(page)).read_text("utf8")).iter("article")
+        counts[page] = visible_words(article)
+    print(*(f"{count:6} {page}" for page, count in sorted(counts.items())), sep="\n")
+    assert sum(counts.values()) <= MOST_WORDS, sum(counts.values())
+    for page in ("reference/api.md", "reference/glossary.md"):
+        del counts[page]
+    assert {page: n for page, n in counts.items() if n > MOST_WORDS_OF_A_PAGE} == {}
+
+
+def test_words_that_nobody_sees_are_not_counted():
+    html = "<p>a <b>b</b> c</p><details><summary>d</summary>e <i>f</i></details><svg>g</svg>"
+    assert visible_words(tree(html)) == 4
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,8 @@ def test_a_page_says_what_it_is(site):
     heading = re.search(r"<h1[^>]*>(.*?)(?:<a |</h1>)", page)[1]
     assert f"<title>{heading} · triton_softmax</title>" in page
     assert f'<meta property="og:title" content="{heading}">' in page
-    assert re.search(r'<p class="eyebrow">Math · \d+ of \d+</p>\s*<h1', page)
-    assert '<p class="eyebrow">' not in read(site, "math/index.html")
+    assert re.search(r'<p class="eyebrow">Tutorial · \d+ of \d+</p>\s*<h1', page)
+    assert '<p class="eyebrow">' not in read(site, "practice/index.html")
 
 
 def test_without_an_address_nothing_speaks_of_one(site):
@@ -93,7 +93,7 @@ def test_the_page_for_lost_readers_names_no_place_of_its_server(site):
     """Its links are relative to the root that a script in it finds, and lead to every part."""
     text = read(site, "404.html")
     assert not re.findall(r'(?:href|src)="/[^"]*"', text)
-    for page in ("math/", "kernels/", "benchmarks/"):
+    for page in ("math/softmax/", "practice/", "benchmarks/"):
         assert f'<li><a href="{page}">' in text
         assert (site / page / "index.html").is_file()
 
