@@ -15,6 +15,7 @@ from softmax_bench import traffic
 from softmax_site.benchmarks.rungs import LADDER
 from softmax_site.computed import split_rows_trace
 from softmax_site.figures import moving
+from softmax_site.figures.moved import in_lines, launched
 from softmax_tutorial import reference
 from triton_softmax.config import Device, Traits
 from triton_softmax.config.choose import row_tile
@@ -38,8 +39,10 @@ PAGES = {
     "split-rows-alone": "kernels/split-rows-waiting",
     "strided": "kernels/strided",
     "roofline": "benchmarks/method",
+    **{f"one-row-{scene}": "one-row" for scene in moving.SCENES},
 }
 """Where each figure is."""
+LIVE = [name for name in PAGES if not moving.FIGURES[name].still]
 
 U = 2.0**-24
 close = np.testing.assert_allclose
@@ -238,9 +241,79 @@ def roofline(state, numbers):
         assert 0.01 < each["share"] < 4
 
 
+def one_row(state, numbers):
+    row = np.array([1, 3, 0, 2, 4, 1, 2, 0, 3, 5, 1, 2, 0, 2, 4, 1.0])
+    for cuts, key in ((2, "halves"), (4, "quarters")):
+        for part, pair in zip(np.split(row, cuts), numbers[key], strict=True):
+            close([pair["m"], pair["d"]], reference.summary(part), rtol=1e-14)
+    x = torch.tensor(row, requires_grad=True)
+    y = x.softmax(0)
+    y.backward(torch.tensor(numbers["dy"], dtype=torch.float64))
+    close(numbers["shares"], y.detach(), rtol=1e-12)
+    close(numbers["gradient"], x.grad, rtol=1e-12, atol=1e-16)
+    scene, tiles = numbers["scene"], min(numbers["done"], 4)
+    if scene == "two" and tiles:
+        pair = numbers["pair"]
+        close([pair["m"], pair["d"]], reference.summary(row[: 4 * tiles]), rtol=1e-14)
+    if scene in ("lines", "three", "two", "one", "backward"):
+        drawn = [[a["kind"], a["name"], a["first"] // 4] for a in numbers["all"]]
+        assert [each for each in drawn if each[2] < 2] == traced(scene)
+        assert numbers["trips"] == sum(size == "MN" for _, _, size in passes_of(scene))
+
+
+def passes_of(scene):
+    way = "backward" if scene == "backward" else "forward"
+    rung = {"lines": "naive", "three": "three_loops", "two": "two_loops"}.get(scene, "single_block")
+    return moving.moved(ROOT)[way][rung]
+
+
+@functools.cache
+def traced(scene):
+    """What the kernel of a scene reads and writes, in order: kind, matrix, tile of four columns; of
+    the first row."""
+    if scene == "lines":
+        trace = in_lines(ROOT, "forward")
+    else:
+        way = "backward" if scene == "backward" else "forward"
+        rung = {"three": "three_loops", "two": "two_loops"}.get(scene, "single_block")
+        trace = launched(ROOT, way, rung)
+    kinds = {"load": "read", "store": "write"}
+    return [
+        [kinds[each.kind], each.tensor.name, min(each.places) // 4]
+        for each in trace.accesses
+        if each.tensor.shape[1] > 1 and min(each.places) < each.tensor.shape[1]
+    ]
+
+
+def test_one_figure_goes_along_while_the_page_scrolls(open_tab):
+    """Each scene in its turn, and back; the picture of the first scene stays for paper."""
+    tab = open_tab()
+    view = tab.open("one-row").view
+    view.wait_for_selector(".along-figure .moving.live")
+    state = "JSON.parse(document.querySelector('.along-figure .moving').dataset.state)"
+    for width in (DESKTOP, PHONE):
+        tab.resize(width)
+        for scene in (*range(len(moving.SCENES)), 3, 0):
+            view.evaluate(
+                f"document.querySelectorAll('.scene')[{scene}].scrollIntoView({{block: 'start'}})"
+            )
+            view.wait_for_function(f"{state}.scene === {scene}")
+            figure = view.locator(".along-figure .moving")
+            one_row(
+                *(json.loads(figure.get_attribute(f"data-{of}")) for of in ("state", "numbers"))
+            )
+            box = figure.bounding_box()
+            assert box["y"] >= 50 and box["y"] + box["height"] <= view.viewport_size["height"]
+    view.emulate_media(media="print")
+    assert view.locator(".scene svg:visible").count() == len(moving.SCENES)
+    assert view.locator(".along-figure svg:visible").count() == 0
+    tab.close()
+    tab.check()
+
+
 ALIASES = {"vjp": "jacobian", "bytes": "moved", "split-rows": "timeline"}
-ALIASES |= {"split-rows-alone": "timeline"}
-EXPECTED = {name: globals()[ALIASES.get(name, name)] for name in PAGES}
+ALIASES |= {"split-rows-alone": "timeline", "one-row-memory": "one_row"}
+EXPECTED = {name: globals()[ALIASES.get(name, name)] for name in LIVE}
 
 
 def floats(values):
@@ -300,7 +373,7 @@ def moving_tab(open_tab):
     tab.check()
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", LIVE)
 def test_every_control_moves_the_numbers(moving_tab, name):
     """Sliders and handles by keyboard and mouse, buttons by keyboard. What is written beside a bar
     is the number."""
@@ -330,7 +403,7 @@ def test_every_control_moves_the_numbers(moving_tab, name):
             figure.drag(handle)
         assert len(figure.states) > before, handle.get_attribute("data-label")
         tried.add(key)
-    assert len(figure.states) > 5
+    assert len(figure.states) > 4
 
 
 def test_a_row_that_is_typed(moving_tab):

@@ -265,6 +265,9 @@ export function mount(root, figure, data) {
   update();
   new ResizeObserver(() => { if (seen() !== drawn) update(); }).observe(root);
 
+  /* What moves it from outside: a part of its state. */
+  root.addEventListener("state", ({ detail }) => { for (const [key, value] of Object.entries(detail)) set(key, value); });
+
   const take = (each, value) => set(each.dataset.key, snap(value, +each.dataset.min, +each.dataset.max, +each.dataset.step));
 
   root.addEventListener("keydown", (event) => {
@@ -303,7 +306,7 @@ export function mount(root, figure, data) {
 }
 
 if (typeof document !== "undefined") {
-  for (const root of document.querySelectorAll(".moving")) {
+  for (const root of document.querySelectorAll(".moving[data-figure]")) {
     const data = JSON.parse(root.querySelector("script")?.textContent ?? "null");
     import(`./${root.dataset.figure}.js`).then((module) => mount(root, module.default, data));
   }

@@ -33,6 +33,7 @@ from softmax_site.benchmarks.data import (
 from softmax_site.benchmarks.tables import Group, present, share_of, some
 from softmax_site.benchmarks.values import Factor, Values
 from softmax_site.benchmarks.words import kernel_words, link
+from softmax_site.figures import moving
 from softmax_site.which_kernel.page import guesses
 
 SEEDS = "docs/benchmarks/tuning-seeds.json"
@@ -424,6 +425,7 @@ class Quoted(dict[str, Any]):
             "machine": lambda: machine(data, rows("forward", "backward")),
             "ranks": lambda: ranks.quoted(ranks.read(root) or {}),
             "bound": lambda: targets,
+            "one_row": lambda: moving.one_row(root),
             "level": lambda: LEVEL,
         }
 

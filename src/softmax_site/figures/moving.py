@@ -33,9 +33,12 @@ class Moving(NamedTuple):
     """Which draws it, without suffix."""
     data: Callable[[Path], Any] = lambda root: None
     """What its module is given, as JSON."""
+    still: bool = False
+    """Whether it is only its picture."""
 
 
-EXPONENTIALS = 132 * 16 * 1.98e9
+MULTIPROCESSORS = 132
+EXPONENTIALS = MULTIPROCESSORS * 16 * 1.98e9
 """Exponentials that an H200 computes in a second: multiprocessors, special functions of each in a
 clock (CUDA C++ programming guide, arithmetic instructions, compute capability 9.0), clocks."""
 
@@ -87,6 +90,28 @@ def traces(root: Path) -> dict[str, list]:
     return json.loads((root / TRACE).read_text("utf8"))
 
 
+SCENES = "memory lines three two one pairs programs gpus backward measured".split()
+ROWS = [2048, 65536]
+"""Which rows the explainer's times are of, in float32."""
+
+
+def one_row(root: Path) -> dict:
+    """What the explainer shows: passes and events of traces, and times in µs."""
+    out: dict[str, Any] = {"passes": moved(root), "split": traces(root)["-1 8"]}
+    for group in by_case(of_suite(newest(root)[1], "ladder", dtype="float32")).values():
+        copy = group["copy"]
+        if copy["shape"] == ROWS and timed(copy):
+            out[copy["direction"]] = {name: timed(row) for name, row in group.items()}
+            out["exponentials"] = EXPONENTIALS / ((gbs(copy) or 0) * 1e9 / 4)
+    out["gap"] = out["forward"]["split_rows"] / out["forward"]["copy"] - 1
+    return out | {"multiprocessors": MULTIPROCESSORS}
+
+
+def scene(number: int) -> Moving:
+    """A scene of the explainer; in the first, a page shows them all."""
+    return Moving("one-row", lambda root: one_row(root) | {"scene": number}, still=number > 0)
+
+
 FIGURES = {
     "softmax": Moving("softmax"),
     "jacobian": Moving("jacobian", lambda root: {"vjp": False}),
@@ -102,6 +127,7 @@ FIGURES = {
     "split-rows-alone": Moving("timeline", lambda root: {"absent": 2, "traces": traces(root)}),
     "roofline": Moving("roofline", roofline),
     "strided": Moving("strided"),
+    **{f"one-row-{name}": scene(number) for number, name in enumerate(SCENES)},
 }
 
 
@@ -112,12 +138,14 @@ def frame_path(name: str) -> str:
 
 def figure(name: str, root: Path) -> tuple[dict[str, str], str, str]:
     """What stands around a figure, its first picture, and the data for its module."""
-    module, data = FIGURES[name]
+    module, data, still = FIGURES[name]
+    around, picture = {"class": "moving", "id": f"figure-{name}"}, root / frame_path(name)
+    if still:
+        return around, picture.read_text("utf8"), ""
     given = json.dumps(data(root), ensure_ascii=False, separators=(",", ":"))
     given = given.replace("</", "<\\/")
-    around = {"class": "moving", "id": f"figure-{name}", "data-figure": module}
     script = f'<script type="application/json">{given}</script>'
-    return around, (root / frame_path(name)).read_text("utf8"), script
+    return around | {"data-figure": module}, picture.read_text("utf8"), script
 
 
 _DRAW = """async (figures) => {
