@@ -1,6 +1,6 @@
 """One program for each row
 
-Each element is read once and written once. Try a row of −inf, LOG=True, or leave the mask out of the load and see what it says.
+Try a row of −inf, LOG=True, or leave the mask out of the load and read what the cell says.
 """
 # code: src/softmax_tutorial/single_block.py:forward
 x = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x")

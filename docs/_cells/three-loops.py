@@ -1,6 +1,6 @@
 """Two rows in tiles of two columns
 
-The same elements of x are read three times, tile after tile. Try BLOCK_COLS=4, other numbers, or let m_lanes start at 0 and give a row of −1000.
+Move the slider to see which elements each load reads. Try BLOCK_COLS=4, or other numbers.
 """
 # code: src/softmax_tutorial/three_loops.py:forward
 x = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x")

@@ -80,7 +80,7 @@ class Tile:
     type = property(lambda self: self.dtype)
 
     def __repr__(self):
-        return f"<tile {self.shape} {self.dtype} {self.data}>"
+        return str(self.data)  # as the interpreter prints it
 
     def __bool__(self):
         if len(self.data) != 1:
