@@ -1,6 +1,6 @@
 """Five lines, five kernels
 
-Each line of PyTorch launches a kernel like these. Move the slider and watch z and e travel to memory and back. Then let one kernel do two lines.
+z and e travel to memory and back. Let one kernel do two of the lines, and compare the bytes.
 """
 @triton.jit
 def row_max(x_ptr, m_ptr, n, BLOCK: tl.constexpr):
