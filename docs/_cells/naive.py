@@ -8,13 +8,11 @@ def row_max(x_ptr, m_ptr, n, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + row * n + cols, mask=cols < n, other=-inf)
     tl.store(m_ptr + row, tl.max(x, axis=0))
 
-
 @triton.jit
 def subtract(x_ptr, m_ptr, z_ptr, n, BLOCK: tl.constexpr):
     row, cols = tl.program_id(0), tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * n + cols, mask=cols < n)
     tl.store(z_ptr + row * n + cols, x - tl.load(m_ptr + row), mask=cols < n)
-
 
 @triton.jit
 def exponentiate(z_ptr, e_ptr, n, BLOCK: tl.constexpr):
@@ -22,20 +20,17 @@ def exponentiate(z_ptr, e_ptr, n, BLOCK: tl.constexpr):
     z = tl.load(z_ptr + row * n + cols, mask=cols < n)
     tl.store(e_ptr + row * n + cols, tl.exp(z), mask=cols < n)
 
-
 @triton.jit
 def row_sum(e_ptr, d_ptr, n, BLOCK: tl.constexpr):
     row, cols = tl.program_id(0), tl.arange(0, BLOCK)
     e = tl.load(e_ptr + row * n + cols, mask=cols < n, other=0.0)
     tl.store(d_ptr + row, tl.sum(e, axis=0))
 
-
 @triton.jit
 def divide(e_ptr, d_ptr, y_ptr, n, BLOCK: tl.constexpr):
     row, cols = tl.program_id(0), tl.arange(0, BLOCK)
     e = tl.load(e_ptr + row * n + cols, mask=cols < n)
     tl.store(y_ptr + row * n + cols, e / tl.load(d_ptr + row), mask=cols < n)
-
 
 x = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x")
 m, d = empty((2, 1), name="m"), empty((2, 1), name="d")
