@@ -1,6 +1,6 @@
 """Five lines, five kernels
 
-z and e travel to memory and back. Let one kernel do two of the lines, and compare the bytes.
+Run it, and move the slider: z and e travel to memory and back. Then let one kernel do two of the lines.
 """
 @triton.jit
 def row_max(x_ptr, m_ptr, n, BLOCK: tl.constexpr):
@@ -35,7 +35,6 @@ def divide(e_ptr, d_ptr, y_ptr, n, BLOCK: tl.constexpr):
 x = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x")
 m, d = empty((2, 1), name="m"), empty((2, 1), name="d")
 z, e, y = empty((2, 3), name="z"), empty((2, 3), name="e"), empty((2, 3), name="y")
-
 row_max[(2,)](x, m, 3, BLOCK=4)
 subtract[(2,)](x, m, z, 3, BLOCK=4)
 exponentiate[(2,)](z, e, 3, BLOCK=4)

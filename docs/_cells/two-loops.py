@@ -1,6 +1,6 @@
 """Two rows in tiles of two columns, read twice
 
-Move the slider to see which elements each load reads. Give merge its arguments in another order: does the result change?
+Run it, and move the slider to see what each load reads. Give merge its arguments in another order: does the result change?
 """
 # code: src/triton_softmax/kernels/device/monoid.py:merge
 # code: src/softmax_tutorial/two_loops.py:forward
