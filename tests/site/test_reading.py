@@ -36,7 +36,7 @@ SEARCHES = {
     "−inf row": "kernels/edge-cases/",
     "exp2": "math/numerics/",
     "odd vocabulary": "kernels/aligned-rows/",
-    "cluster": "kernels/status-words-or-clusters/",
+    "cluster": "kernels/split-rows-waiting/",
     "masked": "kernels/edge-cases/",
     "why not float16": "kernels/edge-cases/",
     "what is triton": "kernels/primer/",
