@@ -119,6 +119,27 @@ def test_swapped_strides_read_other_rows():
     assert not np.array_equal(rows_read(stride_xm=y_row_stride), x)
 
 
+# --- A, the check of the gradient -----------------------------------------------------------------
+
+
+def test_a_check_through_a_cross_entropy_accepts_y_times_dy():
+    """A8: with the default tolerances, the gradient through the mean cross-entropy of the output
+    cannot be told from one without the inner product; through a normal dy it can."""
+    for seed in range(5):
+        random = torch.Generator().manual_seed(seed)
+        x = torch.randn(256, 512, generator=random).requires_grad_()
+        y = torch.softmax(x, dim=1)
+        target = torch.randint(512, (256,), generator=random)
+        loss = torch.nn.CrossEntropyLoss()(y, target)
+        dy, dx = torch.autograd.grad(loss, (y, x), retain_graph=True)
+        torch.testing.assert_close(y * dy, dx)
+        assert ((y * dy - dx) / dx).abs().median() > 0.5 and dx.abs().median() < 1e-8
+        dy = torch.randn(256, 512, generator=random)
+        (dx,) = torch.autograd.grad(y, x, dy)
+        with pytest.raises(AssertionError, match="not close"):
+            torch.testing.assert_close(y * dy, dx)
+
+
 # --- A and B, bytes per second --------------------------------------------------------------------
 
 

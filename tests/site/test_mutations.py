@@ -99,8 +99,8 @@ NOTICED_BY_TESTS = {
 }
 NOTICED_BY_THE_BUILD = {
     "a section without its beginning": Mistake(
-        replace("src/softmax_tutorial/reference.py", r"^# --8<-- \[start:merge\]\n", ""),
-        r"Snippet[\s\S]*could not be|has no section 'merge'",
+        replace("src/softmax_tutorial/reference.py", r"^# --8<-- \[start:softmax-vjp\]\n", ""),
+        r"Snippet[\s\S]*could not be|has no section 'softmax-vjp'",
     ),
     "a broken anchor": Mistake(
         replace("docs/math/softmax.md", r"\(jacobian\.md#[\w-]+\)", "(jacobian.md#nowhere)"),
