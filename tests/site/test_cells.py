@@ -72,6 +72,7 @@ CORRECTIONS = {
     "naive_as_printed_overflows_above_88": "exponential-of-x",
     "the_block_must_exceed_the_columns_and_not_the_rows": "rows-for-columns",
     "swapped_strides_read_other_rows": "swapped-strides",
+    "a_check_through_a_cross_entropy_accepts_y_times_dy": "blind-check",
     "the_two_benchmarks_count_bytes_differently": "half-the-bytes",
     "a_running_maximum_must_start_at_minus_infinity": "start-at-zero",
     "an_exponential_in_two_halves_overflows": "two-halves",
