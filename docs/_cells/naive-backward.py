@@ -1,6 +1,6 @@
 """Four lines, four kernels
 
-Two matrices are read again and again, and two that nobody wants are written. Let one kernel do the last two lines.
+Two temporaries go to memory and back. Let one kernel do the last two lines, and watch them go.
 """
 @triton.jit
 def multiply(a_ptr, b_ptr, c_ptr, n, BLOCK: tl.constexpr):
