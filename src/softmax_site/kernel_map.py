@@ -13,19 +13,12 @@ from typing import NamedTuple
 import yaml
 
 from softmax_bench import traffic
-from softmax_bench.report import by_case, geometric_mean, ratio, timed
-from softmax_bench.roster import label_of
+from softmax_bench.report import by_case, geometric_mean, ratio
 from softmax_site import equations
-from softmax_site.benchmarks.data import case_words, given, of_suite
+from softmax_site.benchmarks.data import given, of_suite
 from softmax_site.benchmarks.page import Fragment, measured_by, shown
 from softmax_site.benchmarks.tables import (
-    Column,
-    Columns,
-    Group,
-    Reasons,
     Row,
-    folded,
-    of_cases,
     share_of,
     some,
     table,
@@ -162,24 +155,6 @@ def six(listed: list[Entry]) -> Fragment:
     return Fragment(f'<ol class="kernel-map six">\n{items}\n</ol>\n')
 
 
-def against(data: dict) -> Fragment:
-    """Ours against those who share a row otherwise, on every shape that split rows takes."""
-    rows = [row for group in given(data, "split_rows") for row in group.values()]
-    columns = Columns(Reasons("", []))
-
-    def over(name: str) -> Column:
-        def cell(group: Group) -> str:
-            answered = timed(group.get(name))
-            return sign(ratio(group, name)) if answered else columns.reasons.cell(group.get(name))
-
-        return Column(label_of(name), cell)
-
-    case = Column("case", lambda group: case_words(some(group)))
-    others = map(over, ("quack", "torch", "liger"))
-    every = of_cases(rows, [case, columns.share(), *others], linked=False)
-    return shown(folded("Every shape", every), rows)
-
-
 def where_clusters_win(data: dict) -> Fragment:
     """Ours against QuACK by direction, dtype and number of rows, as signs."""
     kinds: dict[tuple, list[float]] = {}
@@ -205,6 +180,5 @@ def fragments(root: Path, data: dict) -> dict[str, Fragment]:
         **tables(listed, data),
         "roofline-measured": Fragment("", measured_by(suites)),
         "figure-six": six(listed),
-        "split-rows-against": against(data),
         "where-clusters-win": where_clusters_win(data),
     }
