@@ -158,7 +158,8 @@ def six(listed: list[Entry]) -> Fragment:
 def where_clusters_win(data: dict) -> Fragment:
     """Ours against QuACK by direction, dtype and number of rows, as signs."""
     kinds: dict[tuple, list[float]] = {}
-    for group in given(data, "split_rows"):
+    groups = given(data, "split_rows")
+    for group in groups:
         row = some(group)
         if factor := ratio(group, "quack"):
             few = "few rows (64 at most)" if row["shape"][0] <= 64 else "many rows"
@@ -169,7 +170,10 @@ def where_clusters_win(data: dict) -> Fragment:
         + [sign(each) for each in (geometric_mean(factors), min(factors), max(factors))]
         for (few, direction, dtype), factors in sorted(kinds.items())
     ]
-    return shown(table([*head, "lowest", "highest"], body, 3))
+    return shown(
+        table([*head, "lowest", "highest"], body, 3),
+        [row for group in groups for row in group.values()],
+    )
 
 
 def fragments(root: Path, data: dict) -> dict[str, Fragment]:
