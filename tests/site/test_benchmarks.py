@@ -27,7 +27,7 @@ from softmax_site.benchmarks.page import ASSETS, Measured, briefly, measured_by,
 from softmax_site.benchmarks.rungs import HEADLINES, Rung, headline
 from softmax_site.benchmarks.tables import Columns, Reasons, heat_map, share_of
 from softmax_site.benchmarks.values import QuoteError, filled
-from softmax_site.benchmarks.views import INPUTS, SUITES, full_table, gap_share
+from softmax_site.benchmarks.views import INPUTS, SUITES, full_table, gap_share, length
 from softmax_site.benchmarks.words import reason_groups
 
 ON_THE_MAP = {entry.kernel for entry in kernel_map.entries(ROOT) if entry.group == "geometries"}
@@ -215,7 +215,7 @@ def test_ahead_and_behind_begin_equally_far_from_level(times, state, cell, verdi
     assert getattr(stand, state) == stand.cases == 1
     assert filled("{{ a.worst.factor }}", {"a": stand}, bare=True) in verdict
     assert anchor(rows[0]) in stand.worst.link
-    assert cell in heat_map("", rows)
+    assert cell in heat_map("", rows, length)
     columns = Columns(Reasons("forward", rows))
     assert verdict in full_table(rows, columns, share_of, in_time=False)
 

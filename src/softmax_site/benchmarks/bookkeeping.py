@@ -80,8 +80,8 @@ WEAK = ("forward", "backward", "few_rows", "log_softmax", "strided", "host_time"
 """Suites whose worst cells are gathered on the first page."""
 
 
-def weak_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
-    """The worst cells of each suite, by the best other library and by the copy, with reasons."""
+def weak_fragment(data: dict) -> Fragment:
+    """The worst cells of each suite, by the best other library and by the copy."""
     body = []
     for suite in WEAK:
         stand = of_rows(of_suite(data, suite))
@@ -90,10 +90,9 @@ def weak_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
         if min(without_gaps.of_copy, default=1.0) < 0.9:
             picked.append(without_gaps.slowest)
         for row, group in {each.row["case"]: (each.row, each.group) for each in picked}.values():
-            why = targets.reason_for(row["case"], reasons) or "not explained yet"
-            body.append([_where(row), verdict(group), share_text(share_of(group)), escape(why)])
-    head = ["where", "against the best other", "of a copy", "why, as far as we know"]
-    return Fragment(block(table(head, body, 2, also=(3,)), hidden=False) + "\n")
+            body.append([_where(row), verdict(group), share_text(share_of(group))])
+    head = ["where", "against the best other", "of a copy"]
+    return Fragment(block(table(head, body, 2), hidden=False) + "\n")
 
 
 ORDER = ("many rows, N up", "many rows, N above", "few rows", "dim", "host", "compiles")
@@ -222,7 +221,7 @@ def fragments(
     of_data = {
         "bench-targets": lambda: targets_fragment(data),
         "targets-missed": lambda: missed_fragment(data, reasons),
-        "weak-cells": lambda: weak_fragment(data, reasons),
+        "weak-cells": lambda: weak_fragment(data),
         "bench-environment": lambda: environment_fragment(data),
         "bench-files": lambda: files_fragment(root, path or root),
         "bench-launched": lambda: launched_fragment(root),

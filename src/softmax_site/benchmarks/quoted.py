@@ -57,6 +57,9 @@ TUTORIAL_COLUMNS = 128 * 49
 TINY_BYTES = 2**16
 """What the smallest tensors read and write, at most."""
 
+IN_TURN = "2026-11-22T19:00:00Z"
+"""Until then a case was timed library by library, and since then in turn."""
+
 TIME_IS_UP = "the time given was used up"
 """The reason of a row that was not reached any more."""
 
@@ -100,6 +103,11 @@ class Stand:
     measured = property(lambda self: len(self.groups))
     unanswered = property(lambda self: self.measured - self.cases)
     at_least_level = property(lambda self: (self.cases - self.behind) / self.cases)
+
+    @property
+    def one_by_one(self) -> int:
+        """How many cases were not, or not wholly, timed in turn."""
+        return sum(min(row["utc"] for row in group.values()) < IN_TURN for group in self.groups)
 
     def values(self, of: Callable[[Group], float | None]) -> Values:
         """What `of` finds in the cases, where it finds something."""

@@ -233,9 +233,10 @@ class Columns:
 # Heat maps: lengths by kinds of call, each cell with a sign, a number and a link
 
 LEGEND = (
-    '<p class="bench-caption">× the speed of the fastest other library with a right answer · '
-    f'<span class="level">=</span> within {percent(LEVEL)} · <span class="behind">▼</span> '
-    "behind · <b>odd lengths bold</b> · a cell opens its row: times, percentiles, kernel, error</p>"
+    '<p class="bench-caption">× the speed of the fastest other library with a right answer, the '
+    f'bluer the further ahead · <span class="level">=</span> within {percent(LEVEL)} either way · '
+    '<span class="behind">▼</span> behind · <b>odd lengths bold</b> · a cell opens its row: times, '
+    "percentiles, kernel, error</p>"
 )
 STEPS = (1.1, 1.25, 1.5, 2.0)
 """Where the blue of a lead gets darker."""
@@ -261,9 +262,9 @@ def heat_cell(group: Group | None) -> Cell:
     return Cell(f'<a href="{address(ours)}" aria-label="{label}">{text}</a>', css)
 
 
-def heat_map(caption: str, rows: list[dict]) -> str:
-    """Lengths by kinds of call, float32 first. A row is a length, so the table reads down on a
-    phone; the style sheet turns it on its side where the screen is wide."""
+def heat_map(caption: str, rows: list[dict], label: Callable[[dict], str]) -> str:
+    """Lengths, as `label` writes them, by kinds of call, float32 first. A row is a length, so the
+    table reads down on a phone; the style sheet turns it on its side where the screen is wide."""
     names = ["op", "direction", "dtype"]
     kinds = sorted(
         {tuple(row[name] for name in names) for row in rows},
@@ -277,14 +278,15 @@ def heat_map(caption: str, rows: list[dict]) -> str:
     groups = {}
     for group in by_case(rows).values():
         row = some(group)
-        groups[*(row[name] for name in names), n_cols(row)] = group
-    lengths = sorted({n_cols(row) for row in rows})
+        groups[*(row[name] for name in names), label(row)] = group
+    lengths = sorted({label(row): n_cols(row) for row in rows}.items(), key=lambda each: each[1])
     body = [
         [
-            Cell(f"<span>{length:,}</span>", "odd" if length % 2 else ""),
-            *(heat_cell(groups.get((*kind, length))) for kind in kinds),
+            Cell(f"<span>{name}</span>", "odd" if length % 2 else ""),
+            *(heat_cell(groups.get((*kind, name))) for kind in kinds),
         ]
-        for length in lengths
+        for name, length in lengths
     ]
     drawn = table([Cell("length", "corner"), *heads], body, css="heat", caption=caption, roles=True)
-    return drawn.replace("<table ", f'<table style="--kinds: {len(kinds)}" ', 1) + LEGEND
+    places = f"--kinds: {len(kinds)}; --longest: {max(len(name) for name, _ in lengths)}"
+    return drawn.replace("<table ", f'<table style="{places}" ', 1) + LEGEND

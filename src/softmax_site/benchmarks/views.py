@@ -18,7 +18,15 @@ from softmax_bench.targets import Cell as Target
 from softmax_bench.targets import cells as targets_of
 from softmax_site.benchmarks import charts, words
 from softmax_site.benchmarks.charts import BEST, Series, over_columns
-from softmax_site.benchmarks.data import anchor, case_words, is_odd, n_cols, of_suite, shape_words
+from softmax_site.benchmarks.data import (
+    SHORT,
+    anchor,
+    case_words,
+    is_odd,
+    n_cols,
+    of_suite,
+    shape_words,
+)
 from softmax_site.benchmarks.page import (
     ASSETS,
     NOT_MEASURED,
@@ -190,13 +198,6 @@ def full_table(rows: list[dict], columns: Columns, share: Share, in_time: bool) 
     )
 
 
-def short_table(rows: list[dict], columns: Columns, share: Share) -> str:
-    """What a reader looks at first: verdict, share of a copy, times."""
-    linked = Column("shape", lambda group: words.link(some(group), shape_words(some(group))))
-    ours = [columns.verdict, columns.share(share), columns.time(CHOOSER, "µs, ours")]
-    return of_cases(rows, [linked, *ours, columns.best_time(), columns.time("torch")], linked=False)
-
-
 def ladder_table(rows: list[dict], columns: Columns, rungs: Sequence[str]) -> str:
     """The share of the copy that every rung reaches."""
 
@@ -218,6 +219,7 @@ def parts(rows: list[dict], suite: str, columns: Columns) -> dict[str, str]:
     rungs = present(rows, RUNGS)
     few, strided, ladder = (suite == name for name in ("few_rows", "strided", "ladder"))
     share = gap_share(rows) if strided else share_of
+    label = shape if few or strided else length
     kinds = dict.fromkeys((row["op"], row["direction"], row["dtype"]) for row in rows)
     for op, direction, dtype in kinds:
         part = [r for r in rows if (r["op"], r["direction"], r["dtype"]) == (op, direction, dtype)]
@@ -226,18 +228,18 @@ def parts(rows: list[dict], suite: str, columns: Columns) -> dict[str, str]:
         if ladder:
             others, shown = (*rungs, "torch"), ("naive", "three_loops", "two_loops")
             drawn = share_chart(part, f"{title}, rung by rung", others=others, shown=shown)
-            content = [drawn, ladder_table(part, columns, rungs)]
+            fold = folded(f"Every length, {dtype}", ladder_table(part, columns, rungs))
+            content = [drawn, fold]
         else:
-            first = [short_table(part, columns, share)] if few or strided else []
             full = full_table(part, columns, share, in_time=few)
             unit = "times" if few else "GB/s"
             fold = folded(f"Every cell, {dtype}: percentiles, kernels, errors, {unit}", full)
-            label = shape if few or strided else length
-            content = [*first, share_chart(part, title, label, share), fold]
+            content = [share_chart(part, title, label, share), fold]
         kind = op if op == "logsumexp" else direction
         out[f"{suite}-{kind}-{dtype}"] = "\n\n".join(map(block, content))
-    if not (few or strided or ladder):
-        out[f"heat-{suite}"] = block(heat_map("By length", rows))
+    if not ladder:
+        by = "By shape" if label is shape else "By length"
+        out[f"heat-{suite}"] = block(heat_map(by, rows, label))
     return out
 
 
@@ -541,7 +543,36 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
         ],
     )
     used = of_cases(rows, [SIZE._replace(head="MiB"), STEP, *map(memory, names)], linked=False)
-    return every + folded("Memory that a call takes at most, results included", used)
+    whole = [r for r in rows if r["op"] == "cross_entropy" and r["inputs"] == "normal"]
+    whole = [row for row in whole if row["direction"] == "forward_backward"]
+    title = "Cross-entropy with its gradient, by vocabulary"
+    drawn = share_chart(whole, f"{title}: share of the copy's speed", vocabulary)
+    return (
+        drawn
+        + peaks(whole, f"{title}: peak memory of a call, its results included, MiB")
+        + folded(f"Every call: {len(by_case(rows))} rows of times, bounds and errors", every)
+        + folded("Peak memory of every call, results included", used)
+    )
+
+
+def vocabulary(row: dict) -> str:
+    """A vocabulary and its type, as an axis writes them."""
+    return f"{length(row)} {SHORT[row['dtype']]}"
+
+
+def peaks(rows: list[dict], title: str) -> str:
+    """The memory that calls take at most, a column a case."""
+    who = present(rows, (CHOOSER, *LIBRARIES))
+    columns = []
+    for group in by_case(rows).values():
+        there = [name for name in who if group.get(name, {}).get("peak_bytes")]
+        values = {name: group[name]["peak_bytes"] / 2**20 for name in there}
+        said = [f"{label_of(name)} {value:,.0f}" for name, value in values.items()]
+        tip = [f"{shape_words(some(group))}, MiB", ", ".join(said[:3]), ", ".join(said[3:])]
+        columns.append(charts.Column(vocabulary(some(group)), values, tip))
+    series = [Series(name, label_of(name)) for name in who]
+    alt = f"{title}. Every number is in the table below."
+    return over_columns(title, alt, columns, series, unit="MiB", spread=True)
 
 
 def loss_speeds(data: dict) -> str:
@@ -624,7 +655,7 @@ def fragments(data: dict) -> Rendered:
             texts = {name: text and block(text) for name, text in of_a_suite(rows, suite).items()}
         out.fragments |= {name: Fragment(text and f"{text}\n") for name, text in texts.items()}
     if grid := [row for suite in ("forward", "backward") for row in of_suite(data, suite)]:
-        drawn = heat_map("Softmax over rows that lie one after another", grid)
+        drawn = heat_map("Softmax over rows that lie one after another", grid, length)
         out.fragments["heat-grid"] = shown(drawn)
         out.fragments["origin-grid"] = Fragment(origin(data, grid), measured_by(grid))
     if rows := of_suite(data, "article"):

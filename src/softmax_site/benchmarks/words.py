@@ -13,7 +13,7 @@ SIGNS = {"ahead": "▲", "level": "=", "behind": "▼"}
 """A verdict is a sign first and a colour second."""
 
 ELSEWHERE = {
-    **{"strided": "strides", "compiled": "host-time", "longest": "random"},
+    **{"backward": "forward", "log_softmax": "forward", "strided": "strides", "compiled": "host-time", "longest": "random"},
     **{"article": "sources", "batch": "sources"},
 }
 
