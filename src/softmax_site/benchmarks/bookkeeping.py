@@ -8,7 +8,6 @@ from pathlib import Path
 from softmax_bench import gpu_report, replay, targets
 from softmax_bench.roster import CHOOSER, label_of
 from softmax_site.benchmarks.data import (
-    DATA,
     case_words,
     n_cols,
     of_suite,
@@ -153,13 +152,6 @@ def environment_fragment(data: dict) -> Fragment:
     return shown(table(heads, body, len(heads)), data["rows"])
 
 
-def files_fragment(root: Path, path: Path) -> Fragment:
-    """The data files, of which one is shown."""
-    shown = {file.name: " (shown)" if file == path else "" for file in (root / DATA).glob("*.json")}
-    listed = ", ".join(f"[{name}](data/{name}){shown[name]}" for name in sorted(shown))
-    return Fragment(f"Data files: {listed}; they keep to the [published schema](schema.json).\n")
-
-
 def launched_fragment(root: Path) -> Fragment:
     """How many measured calls launch what they launched then, and which do not."""
     committed = replay.read(root)
@@ -223,7 +215,6 @@ def fragments(
         "targets-missed": lambda: missed_fragment(data, reasons),
         "weak-cells": lambda: weak_fragment(data),
         "bench-environment": lambda: environment_fragment(data),
-        "bench-files": lambda: files_fragment(root, path or root),
         "bench-launched": lambda: launched_fragment(root),
         "bench-reasons": lambda: reasons_fragment(data),
     }

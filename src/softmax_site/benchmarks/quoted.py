@@ -19,7 +19,6 @@ from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
 from softmax_site import source
 from softmax_site.benchmarks import ranks, rungs
 from softmax_site.benchmarks.data import (
-    DTYPES,
     case_words,
     given,
     is_odd,
@@ -141,12 +140,6 @@ class Stand:
         """The case that is furthest below the copy."""
         found = [group for group in self.groups if share_of(group)]
         return Case(min(found, key=lambda group: share_of(group) or 0.0), COPY)
-
-    @property
-    def best_others(self) -> str:
-        """Who is the best other, and how often."""
-        found = Counter(label_of(other) for _, other in self.compared)
-        return ", ".join(f"{name} in {count}" for name, count in found.most_common())
 
 
 def of_rows(rows: Iterable[dict]) -> Stand:
@@ -314,11 +307,6 @@ class Drawn(Stand):
         without = [row for row in ours if row["status"] == "not_run"]
         late = [row for row in without if row["reason"] == TIME_IS_UP]
         self.late, self.disturbed = len(late), len(without) - len(late)
-        self.late_types = ", ".join(
-            f"{missing} of {sum(row['dtype'] == dtype for row in ours)} in {dtype}"
-            for dtype in DTYPES
-            if (missing := sum(row["dtype"] == dtype for row in late))
-        )
         groups = (group for group in by_case(rows).values() if CHOOSER in group)
         super().__init__(group for group in groups if group[CHOOSER]["status"] != "not_run")
 
@@ -414,7 +402,6 @@ class Quoted(dict[str, Any]):
             "even": lambda: grid(lambda row: not is_odd(row) and n_cols(row) <= 65536),
             "long": lambda: grid(lambda row: n_cols(row) > 131072),
             "other_dimensions": lambda: of_rows(rows("strided", layout="contiguous")),
-            "logsumexp": lambda: of_rows(rows("log_softmax", op="logsumexp")),
             "cross_entropy": lambda: of_rows(rows("loss_head", op="cross_entropy")),
             "accuracy": lambda: right_answers(rows("accuracy")),
             "ladder": lambda: ladder(rows("ladder")),

@@ -18,15 +18,7 @@ from softmax_bench.targets import Cell as Target
 from softmax_bench.targets import cells as targets_of
 from softmax_site.benchmarks import charts, words
 from softmax_site.benchmarks.charts import BEST, Series, over_columns
-from softmax_site.benchmarks.data import (
-    SHORT,
-    anchor,
-    case_words,
-    is_odd,
-    n_cols,
-    of_suite,
-    shape_words,
-)
+from softmax_site.benchmarks.data import anchor, case_words, is_odd, n_cols, of_suite, shape_words
 from softmax_site.benchmarks.page import (
     ASSETS,
     NOT_MEASURED,
@@ -39,7 +31,6 @@ from softmax_site.benchmarks.page import (
     shown,
 )
 from softmax_site.benchmarks.quoted import (
-    TUTORIAL_COLUMNS,
     Drawn,
     Stand,
     compiler_ran,
@@ -160,14 +151,12 @@ def share_chart(
     return over_columns(title, alt, columns, series, spread=not everyone)
 
 
-def speed_lines(
-    rows: list[dict], who: list[str], title: str, counted: float = 1.0, later: Sequence[str] = ()
-) -> str:
+def speed_lines(rows: list[dict], who: list[str], title: str, later: Sequence[str]) -> str:
     """GB/s over the length, as lines; those in `later` on demand."""
     columns = []
     for group in by_case(rows).values():
         us = {name: timed(group.get(name)) for name in who}
-        values = {n: counted * group[n]["bytes"] / t / 1e3 for n, t in us.items() if t}
+        values = {n: group[n]["bytes"] / t / 1e3 for n, t in us.items() if t}
         said = [f"{label_of(name)} {value:,.0f}" for name, value in values.items()]
         half = (len(said) + 1) // 2
         tip = [f"{shape_words(some(group))}, GB/s", ", ".join(said[:half]), ", ".join(said[half:])]
@@ -327,16 +316,9 @@ def article(rows: list[dict], columns: Columns) -> str:
     """GB/s over the length as in the article, which counts 2·M·N elements."""
     who = present(rows, (COPY, CHOOSER, "torch", "naive", "single_block", "two_loops"))
     title = "Softmax forward, float32, 4,096 rows: GB/s over the length"
-    drawn = speed_lines(rows, who, title, 1.0, (COPY, "naive"))
+    drawn = speed_lines(rows, who, title, (COPY, "naive"))
     every = of_cases(rows, [LENGTH, *map(columns.speed, who)], linked=False)
     return drawn + folded("GB/s, 2·M·N elements counted; half of it counting M·N", every)
-
-
-def tutorial(rows: list[dict]) -> str:
-    """GB/s over the length as in the tutorial, which counts M·N elements."""
-    who = [CHOOSER, "torch", "naive"]
-    first = [row for row in rows if n_cols(row) <= TUTORIAL_COLUMNS and row["provider"] in who]
-    return speed_lines(first, who, "Fused, torch and naive softmax, 4,096 rows, float32", 0.5)
 
 
 def batch(rows: list[dict], columns: Columns, direction: str) -> str:
@@ -557,20 +539,18 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
 
 def vocabulary(row: dict) -> str:
     """A vocabulary and its type, as an axis writes them."""
-    return f"{length(row)} {SHORT[row['dtype']]}"
+    return f"{length(row)} {row['dtype']}"
 
 
 def peaks(rows: list[dict], title: str) -> str:
     """The memory that calls take at most, a column a case."""
-    who = present(rows, (CHOOSER, *LIBRARIES))
     columns = []
     for group in by_case(rows).values():
-        there = [name for name in who if group.get(name, {}).get("peak_bytes")]
-        values = {name: group[name]["peak_bytes"] / 2**20 for name in there}
-        said = [f"{label_of(name)} {value:,.0f}" for name, value in values.items()]
-        tip = [f"{shape_words(some(group))}, MiB", ", ".join(said[:3]), ", ".join(said[3:])]
-        columns.append(charts.Column(vocabulary(some(group)), values, tip))
-    series = [Series(name, label_of(name)) for name in who]
+        mib = {n: row["peak_bytes"] / 2**20 for n, row in group.items() if row.get("peak_bytes")}
+        said = ", ".join(f"{label_of(name)} {value:,.0f}" for name, value in mib.items())
+        tip = [f"{shape_words(some(group))}, MiB", said]
+        columns.append(charts.Column(vocabulary(some(group)), mib, tip))
+    series = [Series(name, label_of(name)) for name in (CHOOSER, *LIBRARIES)]
     alt = f"{title}. Every number is in the table below."
     return over_columns(title, alt, columns, series, unit="MiB", spread=True)
 
@@ -658,8 +638,6 @@ def fragments(data: dict) -> Rendered:
         drawn = heat_map("Softmax over rows that lie one after another", grid, length)
         out.fragments["heat-grid"] = shown(drawn)
         out.fragments["origin-grid"] = Fragment(origin(data, grid), measured_by(grid))
-    if rows := of_suite(data, "article"):
-        out.fragments["bench-tutorial"] = shown(tutorial(rows))
     loss, host, batched = (of_suite(data, name) for name in ("loss_head", "host_time", "batch"))
     for name, make, rows in (
         ("loss-head-speeds", loss_speeds, loss),

@@ -13,8 +13,8 @@ SIGNS = {"ahead": "▲", "level": "=", "behind": "▼"}
 """A verdict is a sign first and a colour second."""
 
 ELSEWHERE = {
-    **{"backward": "forward", "log_softmax": "forward", "strided": "strides", "compiled": "host-time", "longest": "random"},
-    **{"article": "sources", "batch": "sources"},
+    **{"backward": "forward", "log_softmax": "forward", "strided": "strides"},
+    **{"compiled": "host-time", "longest": "random", "article": "sources", "batch": "sources"},
 }
 
 
