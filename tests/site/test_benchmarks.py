@@ -386,7 +386,9 @@ def test_a_wrong_answer_wins_nothing():
 
 def test_both_ways_of_counting_bytes_are_named(made):
     page = (ROOT / "docs/benchmarks/sources.md").read_text("utf8")
-    assert "2·M·N elements counted" in page and "As in the tutorial: M·N elements counted" in page
+    assert (
+        "counts 2·M·N elements, as the article" in page and "counting M·N, as the tutorial" in page
+    )
     first = next(csv.DictReader(io.StringIO(made.assets[f"{ASSETS}/article.csv"])))
     assert float(first["gb_per_s"]) == pytest.approx(
         2 * float(first["gb_per_s_counting_m_n"]), rel=1e-3
@@ -401,8 +403,6 @@ def test_the_newest_file_is_shown(tmp_path):
     put(tmp_path, new, "b.json")
     there = rendered.measurements(tmp_path).fragments
     assert "New GPU" in there["origin-host_time"].text
-    listed = "[a.json](data/a.json), [b.json](data/b.json) (shown)"
-    assert listed in there["bench-files"].text
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def listed() -> list[str]:
     """The symbols that the first columns define, one entry for each row that does."""
     tables = PAGE.split("## Sizes and positions")[1].split("## What other texts write")[0]
     out: list[str] = []
-    for row in re.findall(r"^\| (.*?) \| ", tables, re.M):
+    for row in re.findall(r"^ *\| (.*?) \| ", tables, re.M):
         out += set().union(*(symbols(math) for math in re.findall(r"\$(.+?)\$", row)))
     return out
 

@@ -1,0 +1,60 @@
+"""The mechanical part of the guide to style (docs/reference/contributing.md), on every page of the
+navigation."""
+
+import re
+
+import pytest
+
+from site_build import ROOT
+
+FORBIDDEN = re.compile(
+    r"\bThis page (?:shows|is|has|explains|describes|lists|derives|says)\b|\bof which no \w+ is\b"
+    r"|\bnobody wants\b|\bIt is worth noting\b|\bnot just \w+ but\b|\bregisters? of one bit\b"
+    r"|\bpushed words?\b|\bas good a check as any\b|\bstrands? of numbers\b"
+)
+LONGEST = 60
+"""Words of a sentence, where a formula, a link's address and code count as one."""
+
+NAV = re.findall(
+    r": ([\w/-]+\.md)$|- ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf8"), re.M
+)
+NOT_YET = {
+    *("kernels/aligned-rows.md", "kernels/edge-cases.md", "kernels/index.md"),
+    *("kernels/logsumexp.md", "kernels/loss-head.md", "kernels/score-modifiers.md"),
+    *("kernels/symmetric-memory.md", "math/accumulators.md", "math/numerics.md"),
+    "math/score-modifiers.md",
+}
+"""Pages that wait to be mended."""
+PAGES = sorted({one or other for one, other in NAV} - NOT_YET)
+
+
+def prose(text: str) -> list[str]:
+    """The paragraphs and items of a page, without front matter, code, tables and directives."""
+    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.S)
+    text = re.sub(r"^( *)(`{3,}).*?^ *\2`*$", "", text, flags=re.S | re.M)
+    text = re.sub(r"^///.*?^///$|\$\$.*?\$\$", "", text, flags=re.S | re.M)
+    text = re.sub(r"\$[^$\n]+\$|`[^`\n]+`|\{\{.*?\}\}|\[\[.*?\]\]", "x", text)
+    text = re.sub(r"\[([^\]]*)\](?:\([^)\s]*\)|\[[^\]]*\])|<[^>]+>", r"\1", text)
+    text = re.sub(r"^ *(?:\||--8<--|#|!!!|\?\?\?|===).*$", "", text, flags=re.M)
+    return re.split(r"\n\s*\n|\n(?= *(?:[-*]|\d+\.|:) )", text)
+
+
+def test_sentences_are_found():
+    found = prose("---\na: b\n---\n# T\n\nOne $x + y$ [two](a.md).\n\n```python\nno\n```\n- three")
+    assert [" ".join(each.split()) for each in found if each.strip()] == ["One x two.", "- three"]
+
+
+def test_the_navigation_is_read():
+    assert len(PAGES) > 35 and all((ROOT / "docs" / page).is_file() for page in PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_keeps_to_the_style(page):
+    wrong = []
+    for paragraph in prose((ROOT / "docs" / page).read_text("utf8")):
+        said = " ".join(paragraph.split())
+        wrong += [match[0] for match in FORBIDDEN.finditer(said)]
+        for sentence in re.split(r"(?<=[.!?;:])\s+", said):
+            if len(sentence.split()) > LONGEST:
+                wrong.append(sentence)
+    assert not wrong, "\n".join(wrong)
