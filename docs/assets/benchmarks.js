@@ -8,9 +8,9 @@
 
   function open(hash) {
     const target = hash.length > 1 && document.getElementById(decodeURIComponent(hash.slice(1)));
-    const [fold, tab] = ["details", ".tabbed-block"].map((kind) => target?.closest(kind));
+    const [fold, tab] = ["details", ".tabbed-block"].map((kind) => target && target.closest(kind));
     const which = tab && [...tab.parentElement.children].indexOf(tab);
-    const input = tab?.closest(".tabbed-set").querySelectorAll(":scope > input")[which];
+    const input = tab && tab.closest(".tabbed-set").querySelectorAll(":scope > input")[which];
     if (!(fold && !fold.open) && !(input && !input.checked)) return;
     if (fold) fold.open = true;
     if (input) input.checked = true;
