@@ -31,7 +31,8 @@ PAGES = {
     "merge": "math/monoid",
     "rounding": "math/numerics",
     "online": "math/online",
-    "attention": "math/attention",
+    "attention": "kernels/flash-attention",
+    "cross-entropy": "kernels/loss-head",
     "bytes": "kernels/index",
     "packed": "kernels/packed-rows",
     "aligned": "kernels/aligned-rows",
@@ -138,6 +139,15 @@ def attention(state, numbers):
     close(numbers["result"], now.o[0], rtol=1e-12, atol=1e-15)
     close(numbers["a"], now.d[0] * now.o[0], rtol=1e-12, atol=1e-15)
     close(numbers["last"], torch.softmax(torch.tensor(x), 0) @ torch.tensor(v), atol=1e-12)
+
+
+def cross_entropy(state, numbers):
+    x = torch.tensor([state["x"]], dtype=torch.float64, requires_grad=True)
+    target, share = torch.tensor([state["target"] - 1]), state["smoothing"] / 100
+    loss = torch.nn.functional.cross_entropy(x, target, label_smoothing=share)
+    loss.backward()
+    close(numbers["loss"], loss.item(), rtol=1e-12)
+    close(numbers["gradient"], x.grad[0], atol=1e-12)
 
 
 def test_traces_and_the_model_of_traffic_agree():
@@ -313,6 +323,7 @@ def test_one_figure_goes_along_while_the_page_scrolls(open_tab):
 
 ALIASES = {"vjp": "jacobian", "bytes": "moved", "split-rows": "timeline"}
 ALIASES |= {"split-rows-alone": "timeline", "one-row-memory": "one_row"}
+ALIASES["cross-entropy"] = "cross_entropy"
 EXPECTED = {name: globals()[ALIASES.get(name, name)] for name in LIVE}
 
 
@@ -443,7 +454,7 @@ def test_a_figure_plays_and_pauses(chromium, address):
 def test_where_motion_is_unwanted_it_steps(chromium, address):
     context = chromium.new_context(reduced_motion="reduce")
     view = context.new_page()
-    view.goto(address + "math/attention/")
+    view.goto(address + "kernels/flash-attention/")
     figure = view.locator("#figure-attention")
     button = figure.locator(".play")
     assert button.inner_text() == "Step"

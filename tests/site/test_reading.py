@@ -54,7 +54,7 @@ SEARCHES = {
     "why subtract max": "math/softmax/",
     "what is a warp": "kernels/primer/",
     "derivative of softmax": "math/jacobian/",
-    "cross entropy": "math/cross-entropy/",
+    "cross entropy": "kernels/loss-head/",
     "entropy": "math/accumulators/",
     "batch invariant": "kernels/edge-cases/",
     "torch.compile": "kernels/autograd-and-dispatch/",

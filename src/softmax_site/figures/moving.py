@@ -42,7 +42,6 @@ EXPONENTIALS = MULTIPROCESSORS * 16 * 1.98e9
 """Exponentials that an H200 computes in a second: multiprocessors, special functions of each in a
 clock (CUDA C++ programming guide, arithmetic instructions, compute capability 9.0), clocks."""
 
-
 STRIDED = {"strided": "strided", "split_strided": "strided", "two_pass": "two_loops"}
 """Kernels over columns, and which kernel over rows moves as much."""
 
@@ -120,6 +119,7 @@ FIGURES = {
     "rounding": Moving("rounding"),
     "online": Moving("online"),
     "attention": Moving("attention"),
+    "cross-entropy": Moving("cross-entropy"),
     "bytes": Moving("bytes", moved),
     "packed": Moving("packed"),
     "aligned": Moving("aligned"),
