@@ -40,6 +40,7 @@ size:
 	$(PYTHON) .ci/size.py
 
 regenerate: .venv/.test
+	TRITON_INTERPRET=1 PYTHONPATH=src:tests $(PY) tests/library/test_choices.py
 	$(PY) -m softmax_site.computed
 	PYTHONPATH=src $(PY) -m softmax_site.figures
 

@@ -31,7 +31,7 @@ LIBRARY = "src/triton_softmax"
 WORDS = ("annotation", "returns", "msg")  # parts of a statement that compute nothing
 
 TESTS = {
-    "config/": "test_config.py",
+    "config/": "test_choices.py test_config.py",
     "distributed/": "",  # nothing is drawn here: the tests take minutes for each mutant
     "kernels/device/exchange": "kernels/test_split_rows.py kernels/test_strided.py",
     "kernels/device/registers": "kernels/test_split_rows.py kernels/test_geometries.py",
@@ -43,7 +43,7 @@ TESTS = {
     " test_invariance.py test_dispatch.py",
     "kernels/split_strided": "kernels/test_strided.py kernels/test_losses.py"
     " kernels/test_geometries.py",
-    "kernels/strided": "kernels/test_strided.py kernels/test_geometries.py",
+    "kernels/strided": "kernels/test_strided.py kernels/test_losses.py kernels/test_geometries.py",
     "kernels/": "kernels/test_losses.py kernels/test_geometries.py",
     "operations/gradients": "test_derivatives.py",
     "operations/": "kernels/test_losses.py test_derivatives.py kernels/test_geometries.py",
@@ -154,7 +154,8 @@ def passes(root: Path, tests: list[str], limit: float) -> bool:
     """Whether tests pass in a copy of the repository within some seconds."""
     command = ["timeout", "--signal=KILL", str(limit), sys.executable, "-m", "pytest"]
     command += ["-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", *tests]
-    environment = {**os.environ, "PYTHONPATH": f"{root}/src:{root}/tests", "OMP_NUM_THREADS": "1"}
+    paths = f"{root}/src:{root}/tests:{os.environ.get('PYTHONPATH', '')}".rstrip(":")
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, cwd=root, env=environment, capture_output=True).returncode == 0
 
 

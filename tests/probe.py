@@ -16,15 +16,18 @@ from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
 
 import triton_softmax
-from triton_softmax import plan
+from triton_softmax import losses, plan
 from triton_softmax.operations import LOSSES, OPERATIONS
 from triton_softmax.operations.operation import Operation
 
 LIBRARY = Path(triton_softmax.__file__).parent
 TRITON = str(Path(triton.__file__).parent)
 
-forget = plan.clear_plans
-"""Make every plan anew."""
+
+def forget() -> None:
+    """Make every plan anew, those that losses keep by themselves too."""
+    plan.clear_plans()
+    losses._checked.clear()
 
 
 def plan_of(

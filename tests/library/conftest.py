@@ -6,6 +6,7 @@ import probe
 from kernel_cases import small_tiles
 from triton_softmax import arguments, plan
 from triton_softmax.config import Device
+from triton_softmax.launch import Launch
 
 
 @pytest.fixture(params=["whole", "loops", "chunks"])
@@ -18,6 +19,7 @@ def geometry(request, monkeypatch):
         monkeypatch.setattr(plan, "device_of", lambda _: Device(1))
     if request.param == "operators":
         monkeypatch.setattr(arguments, "INTERPRETED", False)
+        monkeypatch.delattr(Launch, "run")
     monkeypatch.setattr(plan, "CACHED", 0)
     probe.forget()
     yield request.param

@@ -25,15 +25,7 @@ from triton_softmax.config import (
 )
 from triton_softmax.config import choose as chooser
 from triton_softmax.config.measured import ANY, TABLES
-from triton_softmax.config.space import (
-    Columns,
-    Rows,
-    RowTile,
-    SplitRows,
-    SplitStrided,
-    StridedTile,
-    TwoPass,
-)
+from triton_softmax.config.space import Columns, Rows, RowTile, SplitRows, SplitStrided, TwoPass
 from triton_softmax.operations import OPERATIONS
 
 H200 = Device(132, nvidia=True)
@@ -216,12 +208,6 @@ def test_masked_rows_on_both_sides_of_every_threshold(device):
             check_launch(choice, -(-n_rows // how.block_rows), device)
 
 
-def test_masked_rows_share_a_program_if_every_multiprocessor_has_one():
-    facts = {"adjacent": True, "wide_index": False, "any_order": False, "device": H200}
-    for n_rows, block_rows in ((8 * 132 - 1, 4), (8 * 132, 8)):
-        assert choose_masked_rows(n_rows, 64, 2, 8, **facts).how.block_rows == block_rows
-
-
 # --- what the tables say
 
 
@@ -234,42 +220,6 @@ def test_a_line_of_a_table_says_all_that_its_head_asks(table):
     assert all(line.index("|") == head.index("|") for line in rest)
     assert len(TABLES[table]) == len(rest)
     assert all(limit.low <= limit.high for line in TABLES[table] for limit in line.limits)
-
-
-@pytest.mark.parametrize(
-    "facts, said",
-    [
-        ((4096, 1000, 4, SOFTMAX), ("packed_rows", (1, 1024, 4, False, 1), 4)),
-        ((65536, 64, 4, SOFTMAX), ("packed_rows", (8, 64, 4, False, 1), 2)),
-        ((10**6, 33, 2, SOFTMAX), ("packed_rows", (16, 16, 1, False, 3), 4)),
-        ((1823, 781, 2, SOFTMAX), ("aligned_rows", (2, 256, 8, False, 4), 1)),
-        ((8192, 32000, 4, SOFTMAX), ("packed_rows", (1, 4096, 4, False, 8), 16)),
-        ((256, 1000, 4, SOFTMAX), ("packed_rows", (1, 1024, 4, False, 1), 4)),
-    ],
-    ids=str,
-)
-def test_rows_in_one_program(facts, said):
-    choice = choose(*facts)
-    assert (choice.kernel, tuple(choice.how)[:5], choice.num_warps) == said
-
-
-@pytest.mark.parametrize(
-    "facts, said",
-    [
-        ((8192, 50257, 2, SOFTMAX), (2048, 1, 72, 0, 300, 25)),
-        ((4096, 128256, 4, SOFTMAX), (8192, 4, 96, 0, 0, 16)),
-        ((4096, 128256, 4, SOFTMAX_VJP), (8192, 4, 160, 0, 0, 16)),
-        ((1, 128256, 4, SOFTMAX), (2048, 2, 128, 0, 0, 63)),
-        ((16, 2**20, 2, SOFTMAX), (8192, 4, 80, 1, 0, 128)),
-    ],
-    ids=str,
-)
-def test_rows_on_several_programs(facts, said):
-    choice = choose(*facts)
-    how = choice.how
-    assert isinstance(how, SplitRows) and how.wait
-    registers = choice.num_warps, choice.max_registers
-    assert (how.block, *registers, how.depth, how.backoff, choice.n_chunks) == said
 
 
 def test_two_launches_where_chunks_cannot_all_run():
@@ -346,56 +296,32 @@ def test_the_model_is_asked_where_nobody_measured_and_for_nothing_else():
         assert choose_strided(2, 100, 64, 4, **strides, **common) == wanted
 
 
-def in_tiles(
-    rows, cols, warps, n_rows, n_cols, itemsize=4, traits=SOFTMAX, vector=4, tiles=1, edges=False
-):
-    how = RowTile(rows, cols, vector, itemsize == 2, tiles, edges)
-    call = Rows(n_rows, n_cols, itemsize, vector, edges, vector)
-    return Choice(TILES[edges], how, warps), call, traits
+def in_tiles(rows, cols, warps, n_rows, n_cols):
+    how = RowTile(rows, cols, 4, False)
+    return Choice("packed_rows", how, warps), Rows(n_rows, n_cols, 4, 4, False, 4), SOFTMAX
 
 
-def in_chunks(n_rows, traits=SOFTMAX, warps=1, most=None, edges=False, depth=0):
+def in_chunks(n_rows, warps=1, most=None, depth=0):
     """Two chunks of 1,000 columns, by programs of 65 registers a thread."""
-    how = SplitRows(1024, 4, edges, False, False, False, depth, True, 0, True, True, 128, 3)
+    how = SplitRows(1024, 4, False, False, False, False, depth, True, 0, True, True, 128, 3)
     choice = Choice("split_rows", how, warps, 65, 2, 1000, most)
-    return choice, Rows(n_rows, 2000, 4, 4, False, 4), traits
+    return choice, Rows(n_rows, 2000, 4, 4, False, 4), SOFTMAX
 
 
 STRAND = Columns(3, 100, 50, 4, 4, 4, False)
 LOOPS = Choice("two_pass", TwoPass(32, 64, 4, False, True, True), 1, None, 2, 64, two_launches=True)
-CHUNKS = SplitStrided(32, 16, 4, False, False, True, 8, 1)
 MODELLED = {
     # Each of 500 programs moves 2 · 2 · 1024 · 4 bytes and issues 2048 · 12 + 1024 · 9 = 33,792
     # instructions, in 1000 + 33792 / 128 + 2 · 250 = 1764 ns without others, which is also how long
     # it waits; the 132 multiprocessors move all in 500 · 16384 / (132 · 24) = 2586 ns, and the one
     # with 4 programs computes for 4 · 33792 / 270 = 501 ns; 1764 + √(1764² + 2586² + 501²) = 4934.
     "two rows": (in_tiles(2, 1024, 4, 1000, 1024), (500, 16384, 2048, 1024, 1), 4934.013),
-    "edges, two inputs": (
-        in_tiles(2, 512, 4, 10**5, 1501, 2, SOFTMAX_VJP, 8, 3, True),
-        *((50000, 18012, 3104, 1248, 1), 332444.62),
-    ),
-    "short": (
-        in_tiles(1, 32, 1, 10**6, 31, traits=LOGSUMEXP, vector=1),
-        *((10**6, 124, 32, 32, 1), 246608.58),
-    ),
     "255 registers": (in_tiles(2, 1904, 1, 8, 1904), (4, 30464, 3808, 1904, 1), 5936.3717),
     "257 registers": (in_tiles(2, 1920, 1, 8, 1920), (4, 30720, 3840, 1920, 1), math.inf),
     "256 in one row": (in_tiles(1, 7168, 1, 8, 7168), (8, 57344, 7168, 3584, 1), math.inf),
     "one wave": (in_chunks(2046), (2046, 8016, 1024, 512, 1), 13355.087),
-    "more": (
-        in_chunks(3000, SOFTMAX_VJP, edges=True),
-        *((3000, 12016, 1032, 792, 1), 26807.435),
-    ),
     "pipeline": (in_chunks(10**4, most=200, depth=2), (10**4, 8016, 1024, 512, 1), 287296.66),
     "large": (in_chunks(3000, warps=32), (3000, 8016, 1024, 512, 1), 152338.24),
-    "strands": (
-        (Choice("strided", StridedTile(32, 32, 4, False, False, 4), 8), STRAND, SOFTMAX),
-        *((6, 33600, 4096, 2048, 1), 4044.4929),
-    ),
-    "strands in chunks": (
-        (Choice("split_strided", CHUNKS, 4, 128, 4), STRAND, SOFTMAX),
-        *((12, 5712, 512, 256, 1), 4164.0339),
-    ),
     "strands in loops": (
         (LOOPS, STRAND._replace(itemsize=2, n_outer=3000), SOFTMAX),
         *((3000, 28774, 2048, 768, 4), 66978.289),
@@ -454,15 +380,6 @@ def test_what_the_model_chooses_computes_what_is_asked(operation, shape, monkeyp
 
 
 # --- what is asked for by name
-
-
-def test_what_is_insisted_on():
-    most = space.MAX_TILE_COLS
-    assert choose(4096, 64, 4, name="split_rows").kernel == "split_rows"
-    assert choose(4096, 64, 4, name="aligned_rows").kernel == "aligned_rows"
-    assert choose(4096, 65, 4, name="packed_rows").how.vector == 1
-    assert choose(4096, most, 4, name="packed_rows").how.block_cols == most // 8
-    assert choose(4096, most, 4, name="aligned_rows").how.tiles == 8
 
 
 @pytest.mark.parametrize(

@@ -215,15 +215,18 @@ def linear_losses(draw):
     rows = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
     options = {**loss_options(d, c), "z_loss": d.one_of(0.0, 0.1)}
     del options["loss_dtype"]
+    x, layer = d.leaf(*rows, k), d.leaf(c, k)
     if d.chance():
         options["linear_bias"] = d.leaf(c)
+        for frozen in d.one_of((), (layer,), (x, layer)):
+            frozen.requires_grad_(False)
     chunk = draw(st.integers(1, 5))
     return (
         lambda *tensors, **options: ours.linear_cross_entropy(
             *tensors, chunk_size=chunk, **options
         ),
         linear_of,
-        (d.leaf(*rows, k), d.leaf(c, k), d.classes(c, *rows)),
+        (x, layer, d.classes(c, *rows)),
         options,
     )
 

@@ -165,7 +165,7 @@ def test_launch_without_a_private_name_of_torch(name, monkeypatch):
     monkeypatch.delattr(torch._C, name, raising=False)
     without = copy_of(launch)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda i: SimpleNamespace(cuda_stream=40 + i))
-    assert without._current_stream(2) == 42 or name != "_cuda_getCurrentRawStream"
+    assert name != "_cuda_getCurrentRawStream" or without._current_stream(2) == 42
     assert without.current_device is torch.cuda.current_device or name != "_cuda_getDevice"
     public = torch.cuda.is_current_stream_capturing
     assert without._is_capturing is public or name != "_cuda_isCurrentStreamCapturing"

@@ -231,6 +231,9 @@ def test_temperatures_and_tokens_that_are_refused():
             token_logprobs(x, index, temperature=temperature)
     with pytest.raises(TypeError, match="temperature must hold"):
         token_logprobs(x, index, temperature=torch.ones(2, 1, dtype=torch.int64, device=DEVICE))
+    for call in (entropy_from_logits, lambda number: token_logprobs(number, index[0])):
+        with pytest.raises(ValueError, match="need a dimension of classes"):
+            call(x[0, 0])
     if DEVICE == "cpu":
         with pytest.raises(IndexError, match="index 4 is out of bounds"):
             token_logprobs(x, index + 3)

@@ -80,8 +80,8 @@ class Device(NamedTuple):
     def resident_programs(self, registers: int, num_warps: int) -> int:
         """How many programs with these registers per thread and warps are resident at once.
 
-        >>> Device(132).resident_programs(registers=128, num_warps=4)
-        528
+        >>> [Device(132).resident_programs(*of) for of in ((128, 4), (32, 4), (32, 1))]
+        [528, 1584, 2112]
         """
         registers = ceil_div(registers, 8) * 8  # the allocation granularity
         by_registers = REGISTERS // (registers * 32 * num_warps)
