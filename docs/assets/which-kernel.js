@@ -75,7 +75,8 @@ function form(known, ask) {
 }
 
 function numbers(text, what) {
-  const words = text.replaceAll(/[×x*,;()[\]]/g, " ").split(/\s+/).filter(Boolean);
+  const plain = text.replaceAll(/torch\.Size/gi, " ").replaceAll(/(\d)_(?=\d)/g, "$1");
+  const words = plain.replaceAll(/[×x*,;()[\]]/g, " ").split(/\s+/).filter(Boolean);
   return words.map((word) => {
     const value = Number(word.replaceAll("−", "-"));
     if (!Number.isInteger(value)) throw new Error(`${what}: “${word}” is no whole number.`);
@@ -186,13 +187,15 @@ function near(time) {
     `${row.text}, ${row.dtype}: ${timeText(row.us)}${row.copy ? `, ${row.copy.toFixed(2)} of a copy’s speed` : ""}; ${doublings(row.far)}`)));
 }
 
-function sentence(answer, field) {
+function sentence(ask, answer, field) {
   const get = (name) => (answer.constants.find(([key]) => key === name) || [])[1];
   const rows = plural(get("block_rows") || 1, "row");
-  const tiles = get("tiles") > 1 ? `${get("tiles")} tiles of ${count(get("block_cols"))} columns side by side` : `a tile of ${count(get("block_cols") || 0)} columns`;
+  const tiles = get("tiles") > 1 ? `${get("tiles")} tiles of ${count(get("block_cols"))} columns side by side` : `a tile of ${plural(get("block_cols") || 0, "column")}`;
+  const all = ask.shape.reduce((a, b) => a * b, 1) / answer.columns;
+  const unused = all < get("block_rows") ? `, of which the input fills ${plural(all, "row")}` : "";
   const vector = get("vector") > 1 ? `${get("vector")} elements move at a time` : "";
   const each = {
-    RowTile: () => `Each program takes ${rows}, in ${tiles}.`,
+    RowTile: () => `Each program takes ${rows}, in ${tiles}${unused}.`,
     SplitRows: () => `A row of ${count(answer.columns)} is cut into ${plural(answer.chunks, "chunk")} of ${count(answer.chunk_cols)} at most; ${answer.warps === 1 ? "one warp holds" : `${answer.warps} warps hold`} one${get("depth") ? ", and load the next while they wait" : ""}.`,
     StridedTile: () => `Each program takes ${count(get("block_inner"))} columns side by side, whole, in a tile of ${count(get("block_cols"))} × ${count(get("block_inner"))}.`,
     SplitStrided: () => `The columns are cut into ${plural(answer.chunks, "chunk")} of ${count(get("block_cols"))}; a program holds one chunk of ${count(get("block_inner"))} columns side by side.`,
@@ -211,7 +214,7 @@ function show(into, known, ask, answer, base) {
     element("div", { class: "answer-head" },
       element("p", { class: "answer-asked" }, `${known.operations[ask.operation]} of ${ask.shape.map(count).join(" × ")}, ${ask.dtype}${ask.dim === -1 ? "" : `, dim ${ask.dim}`}`),
       headline(known, answer, base),
-      element("p", { class: "answer-sentence" }, sentence(answer, answer.geometry))),
+      element("p", { class: "answer-sentence" }, sentence(ask, answer, answer.geometry))),
     facts(answer),
     element("h2", { class: "answer-title" }, "Why"),
     why(known, answer),
@@ -251,6 +254,7 @@ function enhance(box) {
       show(into, start, ask, answer, base);
     } catch (error) {
       if (mine !== turn) return;
+      into.replaceChildren(); // no answer to what was asked before
       says.textContent = error.message;
       says.classList.add("wrong");
     }
