@@ -106,11 +106,6 @@ def one_row(root: Path) -> dict:
     return out | {"multiprocessors": MULTIPROCESSORS}
 
 
-def scene(number: int) -> Moving:
-    """A scene of the explainer; in the first, a page shows them all."""
-    return Moving("one-row", lambda root: one_row(root) | {"scene": number}, still=number > 0)
-
-
 FIGURES = {
     "softmax": Moving("softmax"),
     "jacobian": Moving("jacobian", lambda root: {"vjp": False}),
@@ -127,7 +122,10 @@ FIGURES = {
     "split-rows-alone": Moving("timeline", lambda root: {"absent": 2, "traces": traces(root)}),
     "roofline": Moving("roofline", roofline),
     "strided": Moving("strided"),
-    **{f"one-row-{name}": scene(number) for number, name in enumerate(SCENES)},
+    **{
+        f"one-row-{name}": Moving("one-row", lambda root, n=n: one_row(root) | {"scene": n}, n > 0)
+        for n, name in enumerate(SCENES)
+    },
 }
 
 
@@ -141,7 +139,8 @@ def figure(name: str, root: Path) -> tuple[dict[str, str], str, str]:
     module, data, still = FIGURES[name]
     around, picture = {"class": "moving", "id": f"figure-{name}"}, root / frame_path(name)
     if still:
-        return around, picture.read_text("utf8"), ""
+        narrow = picture.read_text("utf8").partition('<div class="panels" data-width="300"')
+        return around, "".join(narrow[1:]), ""
     given = json.dumps(data(root), ensure_ascii=False, separators=(",", ":"))
     given = given.replace("</", "<\\/")
     script = f'<script type="application/json">{given}</script>'
