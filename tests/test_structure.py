@@ -1,6 +1,7 @@
 """How the repository is built, read from its text: who imports whom, and what is committed."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -201,11 +202,15 @@ def test_measuring_and_the_providers_do_not_import_each_other():
         assert name not in reach(name), f"{BENCH}.{name} imports itself, by way of others"
 
 
+IN_CELL = re.compile(r"^# code: (?P<path>\S+):(?P<name>\S+)$", re.M)
+"""A section that a cell shows."""
+
+
 def test_every_section_of_the_source_is_on_a_page():
     included = {
         (match["path"], match["name"])
-        for page in (ROOT / "docs").rglob("*.md")
-        for form in (SECTION, source.DIRECTIVE)
+        for form, pages in ((SECTION, "*.md"), (source.DIRECTIVE, "*.md"), (IN_CELL, "*.py"))
+        for page in (ROOT / "docs").rglob(pages)
         for match in form.finditer(page.read_text("utf8"))
     }
     marked = {

@@ -151,7 +151,6 @@ def exp_shifted(x: np.ndarray | float, m: np.ndarray | float) -> np.ndarray:
         return np.exp(x - np.where(m == -np.inf, np.zeros_like(m), m))
 
 
-# --8<-- [start:merge]
 def merge(m1, d1, m2, d2):
     """The (m, d) of a union of two sets, from the (m, d) of each.
 
@@ -177,9 +176,6 @@ def merge(m1, d1, m2, d2):
     m = np.maximum(m1, m2)
     d = d1 * exp_shifted(m1, m) + d2 * exp_shifted(m2, m)
     return m, d
-
-
-# --8<-- [end:merge]
 
 
 def summary(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

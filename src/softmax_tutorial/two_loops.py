@@ -17,7 +17,6 @@ from softmax_tutorial.matrices import backward_operands, check_rows, forward_ope
 from triton_softmax.kernels.device.monoid import exp_shifted, merge
 
 
-# --8<-- [start:tuning]
 def tuning_space() -> list[triton.Config]:
     """What the tuner times for every new number of columns: every tile with every number of warps.
 
@@ -37,7 +36,6 @@ CONFIGS = (
     else tuning_space()
 )
 """The tuning space, or a single choice for the interpreter, which has no device to time."""
-# --8<-- [end:tuning]
 
 
 # --8<-- [start:forward]

@@ -165,7 +165,7 @@ def test_nothing_but_code_scrolls_sideways_within_a_page(page):
 
 def test_what_scrolls_sideways_is_noticed(tab):
     """An equation and a table of a thousand pixels; code of as many is no concern."""
-    view = tab.open("math/softmax").view
+    view = tab.open("math/numerics").view
     assert not view.evaluate(SIDEWAYS)
     wide = [".equation-body math", ".md-typeset__table td", "pre code"]
     view.evaluate(
