@@ -1,8 +1,5 @@
-"""What is chosen for thousands of calls is committed: whoever changes it sees it.
-
-`choices.json` has some letters of a digest for each call. `make regenerate` says which choices are
-others now, and writes them down.
-"""
+"""What is chosen for thousands of calls is committed, as letters of digests: whoever changes it
+sees it. `make regenerate` says which choices are others now, and writes them down."""
 
 import base64
 import hashlib
