@@ -48,7 +48,7 @@ TESTS = {
     "operations/gradients": "test_derivatives.py",
     "operations/": "kernels/test_losses.py test_derivatives.py kernels/test_geometries.py",
     "composite": "kernels/test_losses.py test_losses.py test_derivatives.py test_functional.py",
-    "launch": "test_launch.py",
+    "launch": "test_launch.py test_dispatch.py",
     "layout": "test_dispatch.py test_ops.py",
     "losses": "test_way.py test_losses.py test_derivatives.py",
     "l": "test_losses.py test_derivatives.py",

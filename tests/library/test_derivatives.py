@@ -13,6 +13,8 @@ from torch import Tensor
 
 import triton_softmax as ours
 from kernel_cases import DEVICE, INTERPRETED, quiet
+from triton_softmax import plan
+from triton_softmax.operations.gradients import GRADIENT
 
 pytestmark = quiet
 INF = math.inf
@@ -325,3 +327,13 @@ def test_values_and_derivatives_of_anything(family, geometry):
         check(*call)
 
     run()
+
+
+def test_a_factor_of_zero_cancels_whatever_a_row_holds():
+    """As of a row that is ignored over several ranks."""
+    rows = torch.tensor([[torch.nan, INF], [0.0, 1.0]], device=DEVICE)
+    m, zero, factor = rows[:, 1], torch.zeros(2, device=DEVICE), torch.arange(2.0, device=DEVICE)
+    nowhere = torch.full((2,), -1, device=DEVICE)
+    found = plan.finish(GRADIENT, (rows,), (m, nowhere, zero, factor, zero), torch.float32)
+    wanted = torch.tensor([[0.0, 0.0], [1 / math.e, 1.0]], device=DEVICE)
+    torch.testing.assert_close(found, wanted)

@@ -113,12 +113,15 @@ def test_summaries_of_chunks(form, operation):
     ),
 )
 def test_input_and_result_of_different_dtypes(form, operation, in_dtype, out_dtype):
-    """In step for the narrower of the two, whose vector has more elements."""
+    """In step for the narrower of the two, whose vector has more elements. One input is widened
+    first, so that a wide result is exact."""
     inputs = operands(operation, 2, 33, in_dtype, gaps=(7, 15))
     result = form(operation, form.lay_out(inputs), out_dtype=out_dtype)
     assert result.dtype == out_dtype
     rounded = as_computed(operation, inputs, out_dtype)
-    assert_near(result, expected(operation, rounded), dtype=torch.float16, atol=2e-3)
+    exact = len(inputs) == 1 and out_dtype == torch.float32
+    near = {} if exact else {"dtype": torch.float16, "atol": 2e-3}
+    assert_near(result, expected(operation, rounded), **near)
 
 
 @pytest.mark.parametrize(
@@ -211,16 +214,3 @@ def test_doing_without_partners_does_not_change_a_bit(form, operation, missing, 
     monkeypatch.setattr(space, "MAX_POLLS", -1)
     assert torch.equal(FORMS[form](operation, inputs, words=words), result)
     assert torch.equal(words, before)
-
-
-@pytest.mark.parametrize("form, n_rows", [("split_rows", 1), ("split_strided", 4)])
-@pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
-def test_only_missing_parts_are_computed_again(form, n_rows):
-    """The last of 3 chunks is missing: the first program reads it, and its own once more."""
-    inputs = FORMS[form].lay_out(rows_of("softmax", n_rows, 43))
-    words = torch.zeros(3 * n_rows, dtype=torch.int64)
-    FORMS[form]("softmax", inputs, words=words)
-    words[2 * n_rows :] = 0
-    with watch_accesses() as accesses:
-        FORMS[form]("softmax", inputs, words=words)
-    assert accesses.reads_of(*inputs) == n_rows * (43 + 11 + 16)
