@@ -472,7 +472,9 @@ def test_a_figure_follows_the_width_of_the_window(moving_tab):
     moving_tab.resize(PHONE)
     handle = figure.root.locator(".panels[data-width='300'] .handle:visible").first
     handle.wait_for()
-    assert handle.get_attribute("data-value") == "5"
+    figure.view.wait_for_function(
+        "(each) => each.dataset.value === '5'", arg=handle.element_handle()
+    )
     figure.press(handle, ("Home",))
     moving_tab.resize(DESKTOP)
     handle = figure.root.locator(".panels[data-width='720'] .handle:visible").first

@@ -67,8 +67,8 @@ NOTICED_BY_TESTS = {
         "worked.py",
     ),
     "a section without its end": Mistake(
-        replace("src/softmax_tutorial/reference.py", r"^# --8<-- \[end:merge\]\n", ""),
-        r"never closed: \['merge'\]",
+        replace("src/softmax_tutorial/reference.py", r"^# --8<-- \[end:softmax-vjp\]\n", ""),
+        r"never closed: \['softmax-vjp'\]",
         "tests/site/test_fences.py",
         "well_formed",
     ),
