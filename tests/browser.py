@@ -47,6 +47,8 @@ OPEN_FOLDS = """document.querySelectorAll(".md-content details:not([open])").for
 CLOSE_FOLDS = """document.querySelectorAll("[data-opened]").forEach((each) => {
     each.open = false; delete each.dataset.opened; })"""
 
+TWO_FRAMES = """() => new Promise((done) =>
+    requestAnimationFrame(() => requestAnimationFrame(done)))"""
 SCHEMES = {"light": "default", "dark": "slate"}
 SHOW = """(scheme) => document.querySelector(`input[data-md-color-scheme="${scheme}"]`).click()"""
 SETTLED = """(scheme) => document.body.dataset.mdColorScheme === scheme
@@ -86,9 +88,10 @@ class Tab:
         return self
 
     def resize(self, width: int) -> None:
-        """Make the window that wide, in CSS pixels."""
+        """Make the window that wide, in CSS pixels, and wait until the page has followed."""
         if width != self.width:
             self.view.set_viewport_size({"width": width, "height": HEIGHT})
+            self.view.evaluate(TWO_FRAMES)
             self.width = width
 
     def show(self, scheme: str) -> None:
