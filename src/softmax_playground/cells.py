@@ -19,7 +19,8 @@ library is there. `given` names more of it. Docstrings are left out of such a se
 shows them where it explains the code.
 
 A mistake is a cell with lines that end in `# wrong` or `# right`. It fails as long as the wrong
-ones are there, and does not with the right ones in their place.
+ones are there, and does not with the right ones in their place. Its title is on a fold that hides
+the rest.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ RUNTIME = "assets/run/runtime.json"
 _CODE = re.compile(r"# code: src/(?P<path>[\w/]+)\.py:(?P<section>[\w-]+(?:\.\.\w+)?)")
 _GIVEN = re.compile(r"# given: src/(?P<path>[\w/]+)\.py: (?P<names>[\w ]+)")
 _PLAIN = re.compile(r'<span class="(?:n|p|w|o|nn)">([^<]*)</span>')
+_ITEM = re.compile(r"\b([A-D])\d\b")
 _HEAD = re.compile(r'"""(?P<text>.+?)"""\n', re.S)
 _MARK = re.compile(r" *# (wrong|right)$")
 
@@ -257,57 +259,55 @@ def _editor(code: str, label: str) -> str:
     )
 
 
-def _both(code: str) -> str:
-    """A mistake and its mend, line by line."""
-    lines = []
-    for line, coloured in zip(code.splitlines(), _coloured(code).splitlines(), strict=True):
-        mark = _MARK.search(line)
-        kind = mark[1] if mark else ""
-        if mark:
-            coloured = _coloured(_MARK.sub("", line)).rstrip("\n")
-        lines.append(f'<span class="run-{kind}">{coloured}</span>' if kind else coloured)
-    return "\n".join(lines)
+def _lines(code: str, kind: str) -> str:
+    """The lines of a mistake that are wrong, or those that are right."""
+    lines = [line for line in code.splitlines() if line.endswith(f"# {kind}")]
+    shown = (_coloured(_MARK.sub("", line).strip()).strip() for line in lines)
+    return "".join(f'<span class="run-{kind}">{line}</span>\n' for line in shown)
 
 
-def html(root: Path, name: str) -> str:
-    """A cell as the page shows it without scripts, and what the script needs."""
-    return _html(root, name, _stamp(root))
+def _to_sources(item: re.Match) -> str:
+    return f'<a href="/reference/sources/#corrections-{item[1].lower()}">{item[0]}</a>'
+
+
+def html(root: Path, name: str, attribute: str = "") -> str:
+    """A cell as the page shows it without scripts, and what the script needs, maybe `open`."""
+    return _html(root, name, attribute, _stamp(root))
 
 
 @functools.lru_cache(maxsize=256)
-def _html(root: Path, name: str, stamp: tuple) -> str:
+def _html(root: Path, name: str, attribute: str, stamp: tuple) -> str:
     cell = read(root, name)
     _provided(root, stamp)
     answer = cell.run()
     data = {"given": cell.given, "kernel": cell.kernel, "code": cell.code}
+    labels = ["The kernel", "The call"] if cell.kernel else [""]
+    texts = "".join(map(_editor, cell.texts(), labels))
+    if found(cell):
+        texts += _names_line(cell)
+    title, hint = escape(cell.title), f'<p class="run-hint">{escape(cell.hint)}</p>'
     if cell.is_mistake:
-        mended = cell.run("right")
-        if not answer["error"] or mended["error"]:
+        if not answer["error"] or cell.run("right")["error"]:
             raise CellError(f"{name}: the wrong lines must fail and the right ones must not")
-        texts = (
-            '<div class="run-text"><div class="editor highlight no-copy" tabindex="0">'
-            f"<pre><code>{_both(cell.code)}</code></pre></div></div>"
+        result = ""
+        why = (
+            '<details class="run-why"><summary>What goes wrong, and the fix</summary>'
+            f'<p class="run-error">{escape(answer["error"]["message"])}</p>'
+            f"{_ITEM.sub(_to_sources, hint)}<pre><code>{_lines(cell.code, 'wrong')}"
+            f"{_lines(cell.code, 'right')}</code></pre></details>"
         )
-        result = (
-            f'{answer["html"]}<div class="run-mended"><p class="run-label">Mended</p>'
-            f"{mended['html']}</div>"
-        )
+        head = f'<summary class="run-title">{title}</summary>'
+        around = f'details class="run-cell run-mistake" id="{Path(name).name}" {attribute}'
     else:
         if answer["error"]:
             raise CellError(f"{name}: {answer['error']}")
-        labels = ["The kernel", "The call"] if cell.kernel else [""]
-        texts = "".join(map(_editor, cell.texts(), labels))
-        result = answer["html"]
-    if found(cell):
-        texts += _names_line(cell)
-    kind = "run-cell run-mistake" if cell.is_mistake else "run-cell"
+        result, why = answer["html"], ""
+        head = f'<div class="run-head"><p class="run-title">{title}</p>{hint}</div>'
+        around = f'section class="run-cell" aria-label="{title}" data-search-exclude'
     payload = json.dumps(data).replace("</", "<\\/")
     return (
-        f'<section class="{kind}" aria-label="{escape(cell.title)}" data-search-exclude>'
-        f'<div class="run-head"><p class="run-title">{escape(cell.title)}</p>'
-        f'<p class="run-hint">{escape(cell.hint)}</p></div>'
-        f'<div class="run-body"><div class="run-texts">{texts}</div>'
-        f'<div class="run-side"><div class="run-bar"></div>'
-        f'<div class="run-result">{result}</div></div></div>'
-        f'<script type="application/json">{payload}</script></section>'
+        f'<{around}>{head}<div class="run-body" data-search-exclude>'
+        f'<div class="run-texts">{texts}</div><div class="run-side"><div class="run-bar"></div>'
+        f'<div class="run-result">{result}</div>{why}</div></div>'
+        f'<script type="application/json">{payload}</script></{around.split()[0]}>'
     )

@@ -192,7 +192,7 @@ class _Directives(Preprocessor):
         self.listings = Listings(root)
         self.makes = {
             "code": lambda name: [self.store(self.listings.html(name)), ""],
-            "run": lambda name: [self.store(cells.html(Path(root), name)), ""],
+            "run": lambda name: [self.store(cells.html(Path(root), *name.split())), ""],
             "rendered": self.fragment,
             "equation-index": lambda name: self.index(),
         }

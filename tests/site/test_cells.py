@@ -93,7 +93,14 @@ def test_every_correction_has_a_program():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_cell_stands_on_one_page(name):
-    assert sum(page.count(f"[[run {name}]]") for page in PAGES) == 1
+    assert sum(len(re.findall(rf"\[\[run {name}(?: open)?\]\]", page)) for page in PAGES) == 1
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_keeps_its_answer_in_a_fold(name):
+    shown, answer = cells.html(ROOT, name).split('<details class="run-why">')
+    assert not re.search("run-wrong|run-right|run-error", shown)
+    assert all(f"run-{each}" in answer for each in ("wrong", "right", "error", "hint"))
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if cells.read(ROOT, name).kernel])
@@ -280,12 +287,16 @@ def test_every_cell_in_the_page_computes_what_the_page_shows(tab):
     view = tab.view
     tab.open("practice/mistakes")
     cell = view.locator(CELL).first
-    cell.locator(".editor-mark.wrong").wait_for(state="attached")
-    assert cell.locator(".editor-mark.wrong").count() == 1
-    cell.get_by_role("button", name="Fix it").click()
-    finished(view, cell)
-    assert cell.locator(".run-error").count() == 0
-    assert cell.locator(".editor-mark.right").count() == 1
+    cell.locator("summary").first.click()
+    marks, errors = cell.locator(".editor-mark"), cell.locator(".run-error:visible")
+    for press, marked, failed in (("", 0, 0), ("Run", 1, 1), ("Fix it", 1, 0)):
+        if press:
+            cell.get_by_role("button", name=press, exact=True).click()
+            finished(view, cell)
+        assert (marks.count(), errors.count()) == (marked, failed), press
+    assert cell.locator(".run-passed").is_visible()
+    view.evaluate("location.hash = 'swapped-strides'")
+    view.locator("#swapped-strides[open]").wait_for()
 
     session.provide(cells.library(ROOT))
     for name in NAMES:

@@ -119,7 +119,7 @@ def test_swapped_strides_read_other_rows():
     assert not np.array_equal(rows_read(stride_xm=y_row_stride), x)
 
 
-# --- A, the check of the gradient -----------------------------------------------------------------
+# --- A and B, what is checked and counted ---------------------------------------------------------
 
 
 def test_a_check_through_a_cross_entropy_accepts_y_times_dy():
@@ -140,16 +140,11 @@ def test_a_check_through_a_cross_entropy_accepts_y_times_dy():
             torch.testing.assert_close(y * dy, dx)
 
 
-# --- A and B, bytes per second --------------------------------------------------------------------
-
-
 def test_the_two_benchmarks_count_bytes_differently():
     """A9 counts 2·M·N elements, B4 M·N: the same time reads twice as fast. Read once and written
     once is 2·M·N."""
     for m, n in ((4096, 256), (4096, 12672)):
-        moved = FORWARD["single_block"].elements(m, n)
-        assert moved == 2 * m * n
-        assert moved == 2 * (m * n)
+        assert FORWARD["single_block"].elements(m, n) == 2 * m * n
         seconds = 1e-4
         article, tutorial = 2 * m * n * 4 / seconds, m * n * 4 / seconds
         assert article / tutorial == 2
@@ -213,7 +208,7 @@ def test_a_million_is_not_infinity():
     torch.testing.assert_close(o, expected)
 
 
-# --- A, the limit of one block --------------------------------------------------------------------
+# --- A, the limits of a block and of float16 ------------------------------------------------------
 
 
 def test_past_the_limit_registers_spill_and_nothing_iterates():
@@ -224,9 +219,7 @@ def test_past_the_limit_registers_spill_and_nothing_iterates():
     assert 0 < at_cap.spill_bytes < past.spill_bytes
     assert at_cap.registers == past.registers == 64  # all that 1,024 threads can have each
     for result, size in ((fits, 32768), (at_cap, 65536), (past, 131072)):
-        assert sum(result.global_loads.values()) == size // (
-            32 * 32
-        )  # one load per element and thread: unrolled
+        assert sum(result.global_loads.values()) == size // 1024  # one an element: unrolled
         assert not re.search(r"\bbra\b", result.assembly)  # and no loop
 
 
@@ -244,9 +237,6 @@ def test_a_grid_goes_past_65536():
     """A5: 70,000 programs along x, on the device."""
     x = torch.randn(70_000, 16, device="cuda")
     torch.testing.assert_close(single_block.softmax_forward(x), torch.softmax(x, dim=1))
-
-
-# --- A, the range of float16 ----------------------------------------------------------------------
 
 
 def test_65504_is_exp_of_11_09():

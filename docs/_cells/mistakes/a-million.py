@@ -1,6 +1,6 @@
-"""−10⁶ in place of −∞
+"""Padding with −10⁶ works, until scores are lower than that
 
-Scores below it vanish altogether: the masked element wins. Infinity is a number that floating point has.
+The padding is then the maximum and takes all of the probability. Floating point has a real −∞. Published solutions of the puzzle use −10⁶ (C3).
 """
 @triton.jit
 def softmax(x_ptr, y_ptr, n, BLOCK: tl.constexpr):

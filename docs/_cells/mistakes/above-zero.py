@@ -1,6 +1,6 @@
-"""Log-probabilities above 0
+"""A log-probability of +0.055: more likely than certain
 
-The log-sum-exp was kept in 16 bits, and lies below the logit that is in it: the token gets a probability above 1.
+The log-sum-exp was stored in 16 bits and rounded to a value below the logit that it contains. Keep it in float32.
 """
 @triton.jit
 def log_probability(x_ptr, lse_ptr, out_ptr):

@@ -1,6 +1,6 @@
-"""A row, or a part of one, that is −∞ throughout
+"""A tile of −∞ only turns its whole row into NaN
 
-Then x − m is −∞ − (−∞), which is not a number. A part like that contributes nothing, so its sum must be 0 and not NaN.
+There x − m is −∞ − (−∞), which is NaN. Shift by 0 instead: such a tile must contribute a sum of 0.
 """
 from math import exp
 

@@ -1,6 +1,6 @@
-"""A check that accepts y·dy
+"""Does this check notice that s is missing?
 
-The gradient that arrives is that of a mean cross-entropy of y over 256 rows. It is so small that the tolerance hides the missing inner product.
+The gradient that arrives is that of a mean cross-entropy of y over 256 rows (A8). It is so small that the absolute tolerance hides the missing inner product. A dy of ordinary size reveals it.
 """
 from math import exp, sin
 

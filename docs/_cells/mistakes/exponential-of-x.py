@@ -1,6 +1,6 @@
-"""Subtract the maximum, then exponentiate something else
+"""The maximum is subtracted, and softmax of (100, 101) is NaN
 
-The first version of a well-known tutorial computes z = x − m and goes on with x. From 88.73 on the exponential of a float32 is infinite.
+z = x − m is computed, and then x is exponentiated. From 88.73 on, the exponential of a float32 is infinite. The first version of Triton's tutorial does this (B1).
 """
 @triton.jit
 def softmax(x_ptr, y_ptr):

@@ -1,6 +1,6 @@
-"""The identity for the Jacobian of log-softmax
+"""Log-softmax hands dy through unchanged, and cross-entropy trains. Is it right?
 
-It is right inside a fused cross-entropy, which subtracts y itself, and wrong for every other use: the gradient is dy − y·Σ dy.
+It is right inside a fused cross-entropy, which subtracts y itself. In general the gradient is dy − y · Σ dy.
 """
 from math import exp, log
 

@@ -1,6 +1,6 @@
-"""The largest float16 as exp(11)
+"""The largest float16 is 65,504. Is that exp(11)?
 
-An article says so to explain where a plain exponential overflows. The logarithm of 65,504 is 11.09; exp(11) is well within.
+exp(11) is 59,874, and 65,504 is exp(11.0898). The article among our sources says "roughly exp(11)", which is no mistake, and too loose for a bound.
 """
 from math import exp
 

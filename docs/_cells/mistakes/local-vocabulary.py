@@ -1,6 +1,6 @@
-"""Label smoothing with the size of a shard
+"""The label-smoothing loss is right on one GPU, and too small on two
 
-Two GPUs have half of the vocabulary each. The smoothed target of every class is ε / V, and V is all of it.
+Each GPU has half of the vocabulary. The smoothed target of a class is ε / V, where V counts all classes and not those of the shard.
 """
 from math import exp, log
 

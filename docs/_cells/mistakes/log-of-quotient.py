@@ -1,6 +1,6 @@
-"""The logarithm of a softmax that has become 0
+"""Log-softmax of (0, −800) comes out as (0, −∞)
 
-y underflows, and then its logarithm is −∞. Log-softmax is x − m − log d, and takes no such logarithm.
+y underflows to 0, and log 0 is −∞. Log-softmax is x − m − log d and needs no logarithm of y.
 """
 from math import exp, log
 

@@ -1,6 +1,6 @@
-"""lse = m + d
+"""exp(x − lse) should be softmax, and sums to a third
 
-The log-sum-exp that is saved for a backward pass is m + log d. With d alone, exp(x − lse) is no softmax.
+The log-sum-exp saved for the backward pass is m + log d, not m + d.
 """
 from math import exp, log
 

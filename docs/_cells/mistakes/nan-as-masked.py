@@ -1,6 +1,6 @@
-"""A NaN that passes for a masked row
+"""Fully masked rows are 0, as wanted. Where did the NaN in the input go?
 
-"Fully masked rows are 0" is a rule about −∞. Whoever tests for NaN after the division also hides the NaN that came in.
+Testing the result for NaN also hides a NaN that came in. Test for the maximum −∞ instead.
 """
 from math import exp
 

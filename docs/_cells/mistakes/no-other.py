@@ -1,6 +1,6 @@
-"""A mask without `other`
+"""The load has a mask, and the log-sum-exp is NaN
 
-What the mask leaves out is then anything: NaN here, on a GPU often 0, which a maximum of negative numbers must not meet.
+Without `other`, a masked lane holds any value: NaN here, often 0 on a GPU, which is wrong as well for a row of negative numbers.
 """
 @triton.jit
 def row_max(x_ptr, m_ptr, n, BLOCK: tl.constexpr):

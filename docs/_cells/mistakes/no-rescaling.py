@@ -1,6 +1,6 @@
-"""Denominators added without rescaling
+"""Two halves of a row are right, and their merged denominator is too large
 
-The two sums are relative to two maxima. They can be added once both are relative to the larger one.
+The two sums are relative to two maxima. Rescale both to the larger one, then add.
 """
 from math import exp
 

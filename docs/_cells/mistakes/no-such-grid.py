@@ -1,15 +1,17 @@
-"""A limit that no grid has
+"""70,000 rows of 1,000 columns: too many for a limit of 65,536?
 
-An article takes 65,536 for the largest grid of a GPU, and so for the most rows. That is a limit which libraries put on a block; the first dimension of a grid ends at 2³¹ − 1.
+Libraries such as Liger Kernel put this limit on a block, so on the columns. The article takes it for the largest grid (A5), whose first dimension ends at 2³¹ − 1.
 """
-MAX_GRID = 65_536  # wrong
-MAX_GRID = 2**31 - 1  # right
+LIMIT = 65_536
 
 
-def grid(n_rows):
-    if n_rows > MAX_GRID:
-        raise ValueError(f"{n_rows} rows: there are at most {MAX_GRID} programs")
-    return (n_rows,)
+def block_for(n):
+    block = triton.next_power_of_2(n)
+    if block > LIMIT:
+        raise ValueError(f"{n} needs a block of {block}, and {LIMIT} is the most")
+    return block
 
 
-expect(grid(70_000), [70_000])
+n_rows, n_cols = 70_000, 1_000
+expect(block_for(n_rows), 1024)  # wrong
+expect(block_for(n_cols), 1024)  # right

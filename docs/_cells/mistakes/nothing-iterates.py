@@ -1,6 +1,6 @@
-"""A loop that is not there
+"""A row is longer than a block may be. Does Triton cut it into pieces?
 
-An article explains that past 65,536 columns Triton cuts the row into pieces and walks along them. It does what is written: here one load, however long the row. What does not fit the registers is spilled.
+The article explains it so (A9). A kernel does what is written: here one load, however long the row. What does not fit into registers is spilled.
 """
 @triton.jit
 def row_max(x_ptr, m_ptr, n, BLOCK: tl.constexpr):

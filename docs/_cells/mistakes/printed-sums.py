@@ -1,6 +1,6 @@
-"""Row sums that are not the sums of the rows
+"""Printed row sums 0.2036 and 0.2597. Does the printed gradient follow from them?
 
-A blog post prints y⊙dy, then these sums, then a right gradient that does not follow from them. A gradient of softmax adds up to 0.
+They are not the sums of the printed products. A row of the gradient must add up to 0, and with these sums it does not; the post's final gradient is right (D4).
 """
 y = [[0.0900, 0.2447, 0.6652], [0.0159, 0.1173, 0.8668]]
 dy = [[0.1, 0.2, 0.7], [0.2, 0.3, 0.5]]

@@ -1,6 +1,6 @@
-"""A block for the rows
+"""The block is the next power of two, and the last column stays empty
 
-The block must be at least as large as the number of columns. A tutorial asks for a power of two "greater than the number of rows".
+Next power of two of what? The block must cover the columns. Triton's first tutorial says "greater than the number of rows" (B2).
 """
 @triton.jit
 def copy(x_ptr, y_ptr, n, BLOCK: tl.constexpr):

@@ -1,6 +1,6 @@
-"""Scaled before it is subtracted
+"""exp2(x · log2(e) − m · log2(e)) is wrong in the third digit
 
-With powers of two, x·log2(e) − m·log2(e) rounds two large products and then takes their difference. Subtract first: the difference of neighbours is exact.
+Two large products are rounded, and only then subtracted. Subtract first: the difference of neighbours is exact.
 """
 LOG2E = 1.4426950408889634
 

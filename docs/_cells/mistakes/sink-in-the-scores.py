@@ -1,6 +1,6 @@
-"""A sink that goes through the score function
+"""An attention sink gives good results, until the scores are scaled
 
-An attention sink is one more logit beside the scaled scores. It is where the state (m, d) starts, (sink, 1), and must not be scaled or capped with them.
+A sink is one more logit beside the scaled scores. Do not scale or cap it with them: the state (m, d) starts at (sink, 1).
 """
 from math import exp
 

@@ -1,6 +1,6 @@
-"""Softmax with 1 more in the denominator
+"""Softmax with 1 + Σ exp(x) as its denominator, shifted by m, comes out too small
 
-"Softmax-off-by-one" has 1 + Σ exp(x). Relative to m, that 1 is exp(−m).
+Relative to m, the 1 in the denominator is exp(−m).
 """
 from math import exp
 

@@ -1,6 +1,6 @@
-"""The running maximum starts at 0
+"""Random rows pass, (−1000, −1001, −1002) gives NaN
 
-Published solutions of a puzzle do this. Zero is not below every number: −∞ is, and it is the identity of the merge.
+The running maximum starts at 0 and stays there, so every exponential underflows. Start at −∞, the identity of the merge. Published solutions of the puzzles start at 0 (C1, C2).
 """
 @triton.jit
 def long_softmax(x_ptr, y_ptr, n, BLOCK: tl.constexpr):

@@ -1,6 +1,6 @@
-"""Rows that do not follow each other
+"""Right for a contiguous matrix, wrong for a slice of one
 
-The length of a row says where it ends, its stride says where the next one begins. They are the same only in a contiguous matrix.
+The length of a row says where it ends; its stride says where the next one begins.
 """
 @triton.jit
 def copy(x_ptr, y_ptr, x_stride, n, BLOCK: tl.constexpr):

@@ -1,6 +1,6 @@
-"""Two strides in the other order
+"""Right as long as x and y have the same strides
 
-A tutorial prints its kernel twice, with the strides of x and y in two orders, and one call. Nothing fails as long as both are equal.
+The call passes the stride of y first. Triton's first tutorial prints its kernel with the strides in both orders (B2).
 """
 @triton.jit
 def copy(y_ptr, x_ptr, stride_xm, stride_ym, n, BLOCK: tl.constexpr):  # wrong

@@ -1,6 +1,6 @@
-"""An exponential in two halves
+"""exp(x − m) = exp(x − m/2) / exp(m/2) on paper. Why NaN in float32?
 
-exp(x − m) = exp(x − m/2) / exp(m/2) on paper. In float32 both parts overflow where the shift was meant to help.
+Both halves overflow, which is what the shift was meant to prevent. The puzzle's text hints at this form (C1).
 """
 @triton.jit
 def shifted(x_ptr, e_ptr, m):

@@ -1,6 +1,6 @@
-"""A probability that underflowed, in the smoothing term
+"""Label smoothing turns a finite loss into infinity
 
-Label smoothing needs log y of every class, also of those whose y is 0 in floating point. Take it from the logits.
+Smoothing needs log y of every class, also of those whose y underflows to 0. Take it from the logits.
 """
 from math import exp, log
 

@@ -1,6 +1,6 @@
-"""0 beyond the end of the row
+"""The three outputs for (−1, −2, −3) add up to 0.36
 
-Sums take 0 for padding, a softmax does not: exp(0 − m) is added to the denominator for every masked element.
+Padding with 0 is neutral in a sum and not in a softmax: here it is even the maximum, and adds exp(0 − 0) to the denominator.
 """
 @triton.jit
 def softmax(x_ptr, y_ptr, n, BLOCK: tl.constexpr):

@@ -1,6 +1,6 @@
-"""Zero times infinity
+"""One class is impossible, and the entropy of all is NaN
 
-A class that cannot occur has x = −∞ and adds nothing to the entropy: 0 · log 0 counts as 0. Floating point says NaN.
+A logit of −∞ gives 0 · (−∞), which is NaN in floating point. In an entropy, 0 · log 0 counts as 0.
 """
 @triton.jit
 def entropy(x_ptr, h_ptr):

@@ -145,6 +145,7 @@ function enhance(cell) {
   const result = cell.querySelector(".run-result");
   const bar = cell.querySelector(".run-bar");
   const boxes = [...cell.querySelectorAll(".editor")];
+  const title = cell.querySelector(".run-title").textContent;
   const wrong = version(data, "wrong");
   const right = version(data, "right");
   let texts = wrong;
@@ -154,7 +155,7 @@ function enhance(cell) {
   const editors = boxes.map((box, index) => {
     const name = boxes.length === 1 ? "Code" : index ? "The call" : "The kernel";
     box.removeAttribute("tabindex");
-    return new Editor(box, `${name} of ${cell.getAttribute("aria-label")}`, state);
+    return new Editor(box, `${name} of ${title}`, state);
   });
   const button = (text, kind, act) => {
     const made = element("button", { type: "button", class: kind }, text);
@@ -188,13 +189,14 @@ function enhance(cell) {
   function swap(other) {
     texts = other;
     fill();
-    if (mend) mark();
+    mark();
     if (running) runner.stop();
     else run();
   }
 
   /* The lines by which a mistake and its mend differ. */
   function mark() {
+    if (!mend) return;
     const [mine] = texts, [theirs] = texts === wrong ? right : wrong;
     const others = new Set(theirs.split("\n"));
     const lines = mine.split("\n").flatMap((line, index) => (others.has(line) ? [] : [index + 1]));
@@ -212,7 +214,8 @@ function enhance(cell) {
     const reply = await runner.run({ given: data.given, texts: editors.map((editor) => `${editor.text}\n`) });
     const took = performance.now() - begun;
     running = false;
-    result.innerHTML = reply.html || (reply.error ? "" : '<p class="run-says">It ran, and has nothing to show.</p>');
+    result.innerHTML = reply.html || (reply.error || mend ? "" : '<p class="run-says">It ran, and has nothing to show.</p>');
+    if (mend && !reply.error) result.prepend(element("p", { class: "run-passed" }, "✓ Fixed: what it computes is what it expects."));
     if (reply.error && !reply.html) result.append(element("p", { class: "run-error", role: "alert" }, reply.error.message));
     steps = reply.steps.length ? new Steps(result, reply, editors) : null;
     if (reply.error && reply.error.text !== null) editors[reply.error.text]?.point("failed", reply.error.line);
@@ -229,7 +232,6 @@ function enhance(cell) {
   cell.addEventListener("input", runner.warm, { once: true });
   cell.classList.add("live");
   fill();
-  if (mend) mark();
 }
 
 for (const cell of document.querySelectorAll(".run-cell")) enhance(cell);

@@ -7,4 +7,13 @@ const near = new IntersectionObserver(
   },
   { rootMargin: "400px" },
 );
+
+/* A link to a mistake opens its fold. */
+function open() {
+  const fold = document.querySelector(`details.run-cell[id="${CSS.escape(location.hash.slice(1))}"]`);
+  if (fold) fold.open = true;
+}
+addEventListener("hashchange", open);
+open();
+
 for (const cell of document.querySelectorAll(".run-cell")) near.observe(cell);
