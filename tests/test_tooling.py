@@ -69,13 +69,19 @@ def test_a_warning_of_another_package_is_not(module, category):
         warnings.warn_explicit("planted", category, "planted.py", 1, module=module)
 
 
-def test_the_supported_pythons_are_the_same_everywhere():
+def test_what_is_supported_is_the_same_everywhere():
     prefix = "Programming Language :: Python :: 3."
     minors = [int(name[len(prefix) :]) for name in PROJECT["classifiers"] if prefix in name]
     oldest, newest = f"3.{min(minors)}", f"3.{max(minors)}"
     assert minors == list(range(min(minors), max(minors) + 1))
     assert PROJECT["requires-python"] == f">={oldest}"
-    assert f"Python {oldest} to {newest}," in (ROOT / "README.md").read_text("utf8")
+    words = [f"Python {oldest} to {newest}"]
+    for needed, name in zip(PROJECT["dependencies"], ("PyTorch", "Triton")):
+        least, major, above = re.fullmatch(r"\w+>=([\d.]+),<(\d+)\.(\d+)", needed).groups()
+        words.append(f"{name} {least} to {major}.{int(above) - 1}")
+    version = PROJECT["version"].rpartition(".")[0]
+    for page, first in (("README.md", "Supported: "), ("docs/index.md", f"Version {version} · ")):
+        assert first + ", ".join([*words, "Linux"]) in (ROOT / page).read_text("utf8"), page
     jobs = yaml.safe_load(WORKFLOWS["test.yml"])["jobs"]
     assert jobs["cpu"]["strategy"]["matrix"]["python-version"] == [oldest, newest]
     for name, text in WORKFLOWS.items():

@@ -18,6 +18,14 @@ A cell is plain Python with lines that begin with `#`:
 library is there. `given` names more of it. Docstrings are left out of such a section: the page
 shows them where it explains the code.
 
+    # try: skip the maximum
+    #   tl.exp(x - m)
+    #   tl.exp(x)
+    #   exp(1001) is infinite, and ∞ / ∞ is NaN.
+
+`try` makes a button that puts the second piece of code in the place of the first, which stands in
+the cell once, runs it, and says what comes of it.
+
 A mistake is a cell with lines that end in `# wrong` or `# right`. It fails as long as the wrong
 ones are there, and does not with the right ones in their place. Its title is on a fold that hides
 the rest.
@@ -47,6 +55,7 @@ RUNTIME = "assets/run/runtime.json"
 
 _CODE = re.compile(r"# code: src/(?P<path>[\w/]+)\.py:(?P<section>[\w-]+(?:\.\.\w+)?)")
 _GIVEN = re.compile(r"# given: src/(?P<path>[\w/]+)\.py: (?P<names>[\w ]+)")
+_TRY = re.compile(r"# try: (.+)\n#   (.+)\n#   (.+)\n#   (.+)\n")
 _PLAIN = re.compile(r'<span class="(?:n|p|w|o|nn)">([^<]*)</span>')
 _ITEM = re.compile(r"\b([A-D])\d\b")
 _HEAD = re.compile(r'"""(?P<text>.+?)"""\n', re.S)
@@ -71,6 +80,9 @@ class Cell(NamedTuple):
     """The section of the library, or nothing."""
     code: str
     """The cell's own code; of a mistake with both kinds of lines."""
+    tries: list[tuple[str, str, str, str]]
+    """What can be tried with one click: a label, a piece of the code, what takes its place, and
+    what comes of it."""
 
     @property
     def is_mistake(self) -> bool:
@@ -89,6 +101,12 @@ class Cell(NamedTuple):
     def run(self, kind: str = "wrong") -> dict:
         """What a run answers; see `session.run_cell`."""
         return session.run_cell({"given": self.given, "texts": self.texts(kind)})
+
+    def tried(self, label: str) -> dict:
+        """What a run answers after the click on that button."""
+        old, new = next((old, new) for each, old, new, _ in self.tries if each == label)
+        texts = [text.replace(old, new) for text in self.texts()]
+        return session.run_cell({"given": self.given, "texts": texts})
 
 
 def without_docstrings(source: str) -> str:
@@ -142,7 +160,8 @@ def read(root: Path, name: str) -> Cell:
     if head is None:
         raise CellError(f"{path}: a cell begins with its title, in three quotes")
     title, _, hint = head["text"].partition("\n")
-    rest = text[head.end() :].splitlines()
+    rest = _TRY.sub("", text[head.end() :]).splitlines()
+    tries = _TRY.findall(text)
     kernel, given, offered = "", {}, []
     for line in rest:
         if match := _CODE.fullmatch(line):
@@ -155,9 +174,12 @@ def read(root: Path, name: str) -> Cell:
             given |= dict.fromkeys(match["names"].split(), _module(match["path"]))
     code = [line for line in rest if not (_CODE.fullmatch(line) or _GIVEN.fullmatch(line))]
     code_text = "\n".join(code).strip("\n") + "\n"
+    for label, old, *_ in tries:
+        if (count := (kernel + code_text).count(old)) != 1:
+            raise CellError(f"{path}: what {label!r} replaces is there {count} times")
     own = [each.id for node in ast.parse(kernel).body for each in getattr(node, "targets", ())]
     given = {name: module for name, module in given.items() if name not in own}
-    return Cell(name, title, " ".join(hint.split()), given, offered, kernel, code_text)
+    return Cell(name, title, " ".join(hint.split()), given, offered, kernel, code_text, tries)
 
 
 def names(root: Path) -> list[str]:
@@ -280,7 +302,7 @@ def _html(root: Path, name: str, attribute: str, stamp: tuple) -> str:
     cell = read(root, name)
     _provided(root, stamp)
     answer = cell.run()
-    data = {"given": cell.given, "kernel": cell.kernel, "code": cell.code}
+    data = {"given": cell.given, "kernel": cell.kernel, "code": cell.code, "tries": cell.tries}
     labels = ["The kernel", "The call"] if cell.kernel else [""]
     texts = "".join(map(_editor, cell.texts(), labels))
     if found(cell):

@@ -34,6 +34,36 @@ def test_a_cell_runs_and_a_mistake_fails_until_it_is_mended(name):
     assert cell.hint
 
 
+def test_what_the_front_page_lets_one_try_does_what_it_says():
+    home = cells.read(ROOT, "home")
+    skipped, unmasked, twice = (home.tried(label) for label, *_ in home.tries)
+    assert not skipped["error"] and skipped["html"].count(">NaN<") == 3
+    assert "leaves x: program 1" in unmasked["error"]["message"]
+    once = home.run()
+    reads = re.compile(r'data-count="load">(\d+)<')
+    assert [int(reads.search(each["html"])[1]) for each in (once, twice)] == [24, 48]
+    assert re.findall(r"0\.\d+<", twice["html"]) == re.findall(r"0\.\d+<", once["html"])
+
+
+@pytest.mark.browser
+def test_a_click_breaks_the_kernel_of_the_front_page_and_mends_it(tab):
+    cell = tab.open("index").view.locator(CELL)
+    area, result = cell.locator("textarea"), cell.locator(".run-result")
+    whole, shown = area.input_value(), result.locator("td").all_inner_texts()
+    for at, (label, old, new, why) in enumerate(cells.read(ROOT, "home").tries):
+        button = cell.get_by_role("button", name=label)
+        button.click()
+        finished(tab.view, cell)
+        assert area.input_value() == whole.replace(old, new)
+        assert cell.locator(".run-comes").inner_text() == why
+        assert cell.locator(".editor-mark.right").count() == 1
+        assert button.get_attribute("aria-pressed") == "true"
+        cell.get_by_role("button", name="Reset").click() if at else button.click()
+        finished(tab.view, cell)
+        assert area.input_value() == whole and not cell.locator(".run-comes").inner_text()
+        assert result.locator("td").all_inner_texts() == shown
+
+
 def test_what_a_cell_finds_is_said_in_the_page():
     """Every name is in the list, and a cell lists those that it uses."""
     types = {"float16", "bfloat16", "float64", "int32", "int64", "Operation"}

@@ -32,11 +32,11 @@ LONGEST_LINE = """() => {
 }"""
 
 
-def test_the_first_screen_has_claim_figure_install_and_doors(tab):
+def test_the_first_screen_has_claim_install_doors_and_a_kernel(tab):
     view = tab.open("index").view
     view.evaluate("document.fonts.ready")
     assert view.evaluate("document.querySelector('.md-header').offsetHeight") == 56
-    for what in ("h1", ".hero strong", ".install", ".copy-share", ".doors"):
+    for what in ("h1", ".hero strong", ".install", ".doors", ".run-cell"):
         assert view.evaluate(BOTTOM, what) <= HEIGHT, what
     loaded = view.evaluate(
         "[...document.fonts].filter((font) => font.status === 'loaded').map((font) => font.family)"
@@ -68,7 +68,7 @@ def test_two_screens_of_a_phone_have_them_too(tab):
 def test_a_door_is_a_link_as_a_whole(tab):
     view = tab.open("index").view
     view.locator(".doors > div").first.click(position={"x": 8, "y": 8})
-    view.wait_for_url("**/math/softmax/")
+    view.wait_for_url("**/one-row/")
 
 
 def test_lines_of_prose_are_no_longer_than_the_eye_likes(tab):

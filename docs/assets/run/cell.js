@@ -167,6 +167,13 @@ function enhance(cell) {
   const stop = button("Stop", "", () => runner.stop());
   const mend = wrong.at(-1) !== right.at(-1) && button("Fix it", "", () => swap(texts === wrong ? right : wrong));
   const reset = button("Reset", "", () => swap(wrong));
+  const why = element("p", { class: "run-comes", role: "status" });
+  const tries = data.tries.map(([label, old, other, words]) => {
+    const tried = wrong.map((text) => text.replace(old, () => other));
+    const made = button(`${label[0].toUpperCase()}${label.slice(1)}`, "run-try", () => swap(texts === tried ? wrong : tried));
+    return [made, tried, words];
+  });
+  if (tries.length) bar.after(why);
   const status = element("span", { class: "run-status", role: "status" });
   bar.append(status);
   cell.querySelector(".run-text:last-of-type").append(help("runs", ...editors));
@@ -183,6 +190,8 @@ function enhance(cell) {
   function fill() {
     editors.forEach((editor, index) => (editor.text = texts[index]));
     if (mend) mend.textContent = texts === wrong ? "Fix it" : "Break it again";
+    for (const [made, tried] of tries) made.setAttribute("aria-pressed", String(texts === tried));
+    why.textContent = tries.find(([, tried]) => texts === tried)?.[2] ?? "";
     state();
   }
 
@@ -194,13 +203,14 @@ function enhance(cell) {
     else run();
   }
 
-  /* The lines by which a mistake and its mend differ. */
+  /* The lines by which a mistake and its mend differ, or a try and the code as it was. */
   function mark() {
-    if (!mend) return;
-    const [mine] = texts, [theirs] = texts === wrong ? right : wrong;
-    const others = new Set(theirs.split("\n"));
-    const lines = mine.split("\n").flatMap((line, index) => (others.has(line) ? [] : [index + 1]));
-    editors[0].mark(texts === wrong ? "wrong" : "right", ...lines);
+    const others = texts === wrong ? right : wrong;
+    editors.forEach((editor, at) => {
+      const theirs = new Set(others[at].split("\n"));
+      const lines = texts[at].split("\n").flatMap((line, index) => (theirs.has(line) ? [] : [index + 1]));
+      editor.mark(mend && texts === wrong ? "wrong" : "right", ...lines);
+    });
   }
 
   async function run() {

@@ -1,19 +1,19 @@
-"""What the front page shows of the data: the figure, and a small picture per door."""
+"""What the front page shows: softmax beside a copy, and the loss beside other libraries."""
 
 from __future__ import annotations
 
-from math import log
 from pathlib import Path
 
-from softmax_bench.report import best_peer, by_case, ratio, standing
-from softmax_site.benchmarks.charts import tag
-from softmax_site.benchmarks.data import n_cols, newest, of_suite
+from softmax_bench.report import timed
+from softmax_bench.roster import CHOOSER, label_of
+from softmax_site.benchmarks.data import newest, of_suite, shape_words
 from softmax_site.benchmarks.page import Fragment, block, measured_by
+from softmax_site.benchmarks.tables import Row, table
 from softmax_site.figures import share
-from softmax_site.figures.drawings import drawing
 
 SUITES = ("forward", "backward")
-SVG = '<svg viewBox="0 0 88 56" width="88" height="56" aria-hidden="true">'
+LOGITS = [4185, 128_256]
+"""Whose loss is shown: the vocabulary of Llama 3."""
 
 
 def figure(data: dict) -> str:
@@ -26,37 +26,32 @@ def figure(data: dict) -> str:
     return block(f"{title}\n{wide}\n{narrow}", "copy-share") + "\n"
 
 
-def _door(picture: str) -> str:
-    return block(picture, "door-picture") + "\n"
-
-
-def heat(data: dict) -> str:
-    """Ours against the best other library: a row per direction and type, a column per length."""
-    lines = [(suite, dtype) for suite in SUITES for dtype in ("float32", "bfloat16")]
-    cells = []
-    for i, (suite, dtype) in enumerate(lines):
-        groups = list(by_case(of_suite(data, suite, dtype=dtype, op="softmax")).values())
-        groups.sort(key=lambda group: n_cols(next(iter(group.values()))))
-        for j, group in enumerate(groups):
-            peer = best_peer(group)
-            factor = ratio(group, peer) if peer else None
-            stand = standing(factor)
-            colour = {"ahead": "ours", "level": "torch", "behind": "behind"}[stand]
-            tint = 0.25 if stand == "level" else min(1, 0.35 + 0.8 * abs(log(factor or 0.5)))
-            fill = {"fill": f"var(--{colour})", "fill_opacity": tint}
-            at = {"x": 4.4 * j, "y": 14.3 * i, "width": 3.6, "height": 12.6, "rx": 1.5}
-            cells.append(tag("rect", **at, **fill))
-    return _door(f"{SVG}{''.join(cells)}</svg>")
+def loss(rows: list[dict]) -> str:
+    """Time and memory of cross-entropy with its gradient: a bar each, a row a library."""
+    rows = sorted(filter(timed, rows), key=lambda row: row["us"]["p50"])
+    columns = [row["us"]["p50"] for row in rows], [row["peak_bytes"] / 2**20 for row in rows]
+    bar = '<span class="bar" style="--share:{:.3f}">{:,.0f}</span>'
+    bars = zip(*([bar.format(each / max(column), each) for each in column] for column in columns))
+    lines = [
+        Row([label_of(row["provider"]), *both], 'class="ours"' * (row["provider"] == CHOOSER))
+        for row, both in zip(rows, bars)
+    ]
+    title = f"Cross-entropy with its gradient, {shape_words(rows[0])} logits, bfloat16"
+    drawn = table(["", "µs", "peak memory, MiB"], lines, css="bars")
+    return block(f'<p class="figure-title">{title}</p>\n{drawn}', "home-loss") + "\n"
 
 
 def fragments(root: Path) -> dict[str, Fragment]:
     """What the front page includes."""
     data = newest(root)[1]
-    out = {f"door-{name}": Fragment(_door(drawing(name))) for name in ("matrix", "bars")}
-    if not share.rows(data):
-        return out | {"home-figure": Fragment(""), "door-heat": Fragment("")}
-    measured = measured_by([row for suite in SUITES for row in of_suite(data, suite)])
-    return out | {
-        "home-figure": Fragment(figure(data), measured),
-        "door-heat": Fragment(heat(data)),
+    softmax = [row for suite in SUITES for row in of_suite(data, suite)]
+    whole = {"op": "cross_entropy", "direction": "forward_backward", "dtype": "bfloat16"}
+    rows = [
+        row
+        for row in of_suite(data, "loss_head", inputs="normal", **whole)
+        if row["shape"] == LOGITS
+    ]
+    return {
+        "home-figure": Fragment(figure(data) if share.rows(data) else "", measured_by(softmax)),
+        "home-loss": Fragment(loss(rows) if rows else "", measured_by(rows)),
     }
