@@ -45,8 +45,6 @@ class Entry(NamedTuple):
     """Which shapes get it."""
     forward: str
     backward: str
-    short: str = ""
-    """A geometry for those who have not met it."""
 
     @property
     def picture(self) -> str:
@@ -110,7 +108,8 @@ def _table(entries: list[Entry], caption: str, speeds: list[str]) -> str:
         Row(
             [
                 drawing(entry.picture),
-                f'<a href="{entry.page}/"><code>{entry.kernel}</code></a> {escape(entry.idea)}',
+                f'<a href="/kernels/{entry.page}/"><code>{entry.kernel}</code></a> '
+                + escape(entry.idea),
                 _formula(entry.forward),
                 _formula(entry.backward),
                 escape(entry.shapes),
@@ -142,19 +141,6 @@ def tables(listed: list[Entry], data: dict) -> dict[str, Fragment]:
     }
 
 
-def six(listed: list[Entry]) -> Fragment:
-    """The geometries as pictures with two lines each, before the first of them is read."""
-    items = "\n".join(
-        f"<li>{drawing(entry.picture)}<p><strong>"
-        f'<a href="../{entry.page}/">{entry.kernel.replace("_", " ").capitalize()}</a></strong> '
-        f"{escape(entry.short)}"
-        "</p></li>"
-        for entry in listed
-        if entry.short
-    )
-    return Fragment(f'<ol class="kernel-map six">\n{items}\n</ol>\n')
-
-
 def where_clusters_win(data: dict) -> Fragment:
     """Ours against QuACK by direction, dtype and number of rows, as signs."""
     kinds: dict[tuple, list[float]] = {}
@@ -183,6 +169,5 @@ def fragments(root: Path, data: dict) -> dict[str, Fragment]:
     return {
         **tables(listed, data),
         "roofline-measured": Fragment("", measured_by(suites)),
-        "figure-six": six(listed),
         "where-clusters-win": where_clusters_win(data),
     }

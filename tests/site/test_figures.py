@@ -33,7 +33,7 @@ PAGES = {
     "online": "math/online",
     "attention": "kernels/flash-attention",
     "cross-entropy": "kernels/loss-head",
-    "bytes": "kernels/index",
+    "bytes": "benchmarks/ladder",
     "packed": "kernels/packed-rows",
     "aligned": "kernels/aligned-rows",
     "split-rows": "kernels/split-rows",

@@ -10,6 +10,7 @@ from site_build import ROOT, sections
 from softmax_bench import traffic
 from softmax_site import kernel_map
 from softmax_site.figures.drawings import drawing
+from triton_softmax import operations
 from triton_softmax.config.space import TILE_KERNELS
 
 TAUGHT = {
@@ -20,7 +21,6 @@ TAUGHT = {
 PACKAGE = ROOT / "src/triton_softmax"
 MAP = {entry.kernel: entry for entry in kernel_map.entries(ROOT)}
 OVERVIEW = (ROOT / "docs/kernels/index.md").read_text("utf8") + "".join(f"`{name}`" for name in MAP)
-TAKEN_APART = (ROOT / "docs/kernels/operations-and-geometries.md").read_text("utf8")
 
 
 def modules(folder: str) -> list[str]:
@@ -57,7 +57,7 @@ def test_every_listed_name_is_a_module():
     known = {
         name for folder in ("kernels", "kernels/device", "operations") for name in modules(folder)
     } | TAUGHT
-    known |= set(TILE_KERNELS)
+    known |= {*TILE_KERNELS, *vars(operations.SOFTMAX)}
     for text in (
         OVERVIEW,
         docstring("kernels"),
@@ -73,8 +73,9 @@ def test_the_map_shows_every_kernel_with_its_page_and_picture():
     for entry in MAP.values():
         assert (ROOT / f"docs/kernels/{entry.page}.md").is_file(), entry.page
         assert "aria-label=" in drawing(entry.picture)
+    ladder = (ROOT / "docs/benchmarks/ladder.md").read_text("utf8")
     for name in ("map-rungs", "map-geometries", "map-others"):
-        assert f"[[rendered {name}]]" in OVERVIEW
+        assert f"[[rendered {name}]]" in OVERVIEW + ladder
 
 
 def test_every_implementation_is_in_a_table():
@@ -83,8 +84,6 @@ def test_every_implementation_is_in_a_table():
 
 
 def test_every_operation_is_in_a_table():
-    from triton_softmax import operations
-
     for op in operations.OPERATIONS.values():
         assert f"| `{op.name.upper()}` |" in OVERVIEW
         assert f"`{op.name.upper()}`" in docstring("operations")
@@ -113,7 +112,7 @@ def test_a_kernel_that_no_shape_gets_is_not_chosen():
 
 def test_the_lines_that_are_taken_apart_are_lines_of_the_single_block():
     """The table quotes the kernel, in its order, but for line breaks and closing brackets."""
-    table = re.findall(r"^\| (`.+?`) \| (?:geometry|operation)", TAKEN_APART, re.M)
+    table = re.findall(r"^ *\| (`.+?`) \| (?:geometry|operation)", OVERVIEW, re.M)
     assert len(table) >= 10
     kernel = sections(ROOT / "src/softmax_tutorial/single_block.py")["forward"].split('"""')[-1]
     kernel = re.sub(r"\s+", " ", kernel).replace("( ", "(").replace(" )", ")")
