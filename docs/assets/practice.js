@@ -1,5 +1,5 @@
 /* Exercises: code that a reader fills in, checked in the page. Without this script the code stands there, with
- * the command that checks the file.
+ * the name of its file, which a command checks.
  *
  * What checks it is the Python in src/softmax_playground/checker; it is loaded with the first check.
  */
@@ -92,7 +92,7 @@ function enhance(box) {
   const reset = element("button", { type: "button", class: "exercise-reset" }, "Start over");
   const says = element("p", { class: "exercise-says", role: "status" });
   const bar = element("div", { class: "exercise-bar" }, made.label, check, reset);
-  box.querySelector(".exercise-command").before(bar, says);
+  box.append(bar, says);
 
   function show(solved, message) {
     says.textContent = "";

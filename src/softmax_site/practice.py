@@ -94,7 +94,8 @@ def exercise(each: Exercise) -> str:
         question, code = asked(each.skeleton)
         attribute = f' data-source="{escape(each.skeleton.rstrip())}"'
         body = f'<p class="exercise-question">{escape(question)}</p>\n'
-        body += _marked(code, set()) if code else ""
+        if code:
+            body += f"<details><summary>The kernel</summary>{_marked(code, set())}</details>"
     else:
         code = f"<pre><code>{escape(each.skeleton)}</code></pre>"
         body = f'<div class="editor highlight no-copy">{code}</div>'
@@ -102,9 +103,7 @@ def exercise(each: Exercise) -> str:
         f'<div class="exercise" data-exercise="{each.name}"{attribute} data-search-exclude>\n'
         f'<p class="exercise-head"><span class="exercise-kind">{KINDS[each.kind]}</span> '
         f"<code>{FOLDER}/{each.name}.py</code></p>\n"
-        f"{body}\n"
-        f'<p class="exercise-command">On a CPU, in a clone: change the file, then '
-        f"<code>python -m {FOLDER} {each.name}</code></p>\n</div>\n"
+        f"{body}\n</div>\n"
     )
 
 

@@ -6,7 +6,7 @@ import { element } from "../element.js";
 const WORDS = new RegExp(
   [
     /(?<c1>#.*)/,
-    /(?<s>[rfb]{0,2}(?:"""[\s\S]*?(?:"""|$)|'''[\s\S]*?(?:'''|$)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?))/,
+    /(?<s>[rfb]{0,2}(?:"""[\s\S]*?(?:"""|(?![^]))|'''[\s\S]*?(?:'''|(?![^]))|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?))/,
     /(?<nd>^[ \t]*@[\w.]+)/,
     /\b(?<k>and|as|assert|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|not|or|pass|raise|return|try|while|with|yield|None|True|False)\b/,
     /\b(?<nb>abs|float|int|len|list|max|min|print|range|sum|tuple|zip|enumerate|reversed|round|show|isinstance)\b(?!=)/,
