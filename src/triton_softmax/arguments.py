@@ -82,8 +82,8 @@ class batch_invariant(contextlib.ContextDecorator):  # noqa: N801
     function decorated with it.
 
     A batch-invariant call gives a row the same bits in every batch and at every position. By
-    default the number of rows and a row's position determine the order of its sums, and another
-    order may round differently. A backward pass follows its forward call, wherever it runs.
+    default the number of rows and a row's position determine the order of its sums, and so how they
+    round. A backward pass follows its forward call, wherever it runs.
 
     Examples:
         >>> import torch

@@ -78,67 +78,57 @@ def softmax(
 ) -> Tensor:
     """Return exp(x) / sum(exp(x)) of the input x along `dim`, as `torch.softmax`.
 
-    On a GPU this runs a Triton kernel. A CPU tensor uses PyTorch's own operators, unless Triton was
-    imported with TRITON_INTERPRET=1: then its interpreter runs the kernel.
-
-    Differentiable any number of times, in reverse and forward mode. The backward pass saves only
-    the result.
+    A CPU tensor uses PyTorch's own operators, unless Triton was imported with TRITON_INTERPRET=1:
+    then its interpreter runs the kernel. Differentiable any number of times, in reverse and forward
+    mode; the backward pass saves only the result.
 
     Args:
-        input: A tensor of any shape (0-d and empty included) and any strides, of dtype float16,
-            bfloat16, float32 or float64. Any other dtype needs `dtype=`.
-        dim: The dimension to normalize over; negative values count from the end.
-        dtype: If given, the input is cast to it first; one of the four dtypes above. The gradient
-            has the dtype of the input.
+        input: A tensor of any shape, 0-d and empty included, and any strides; float16, bfloat16,
+            float32 or float64. Another dtype needs `dtype=`.
+        dim: The dimension to normalize over; may be negative.
+        dtype: The dtype to cast the input to first, one of the four.
         axis: An alias of `dim`.
         implementation: A name from `triton_softmax.IMPLEMENTATIONS`, to compare kernels; by default
-            the library chooses by shape, strides, dtype and device.
-        batch_invariant: Give a row the same bits for any number of rows and any position among
-            them, forward and backward; see also the context manager of that name.
-        group: If given, the input is this rank's shard of a tensor that is sharded along `dim` over
-            the ranks of this group, in order; shards may have any size, including 0. A `DTensor`
-            needs no group.
-        scale: Multiplies x, after the cast to `dtype`: a number; a 0-d tensor; or one number per
-            row, a tensor with the shape of the input and size 1 along `dim`. Tensors get a
-            gradient. A temperature is 1 / scale.
+            the library chooses.
+        batch_invariant: Give a row the same bits in every batch, forward and backward; see the
+            context manager of that name.
+        group: The input is this rank's shard of a tensor sharded along `dim` over this group, in
+            the order of ranks; shards may differ in size or be empty. A `DTensor` needs no group.
+        scale: Multiplies x, after the cast: a number, a 0-d tensor, or one value per row, a tensor
+            of the input's shape with size 1 along `dim`. A temperature is 1 / scale.
         softcap: A positive number c: x becomes c·tanh(x / c) after the scale.
-        where: A bool tensor that broadcasts to the input. Where it is False the result is 0 (-inf
-            for log-softmax), whatever x holds, and incoming gradients are ignored. A fully masked
-            row is NaN, as in PyTorch, unless `safe`.
-        bias: A floating-point tensor that broadcasts to the input, added after the soft cap. Gets a
-            gradient.
-        causal: Mask the elements above the diagonal of the last two dimensions, which must have
-            equal sizes, with `dim` the last. They are not read.
-        safe: A row that is fully masked, or holds only -inf, gives 0 (-inf for log-softmax) and has
-            no gradient. A row with an unmasked NaN or +inf stays NaN.
+        where: A bool tensor. Where it is False the result is 0 (-inf for log-softmax), whatever x
+            or the incoming gradient holds. A fully masked row is NaN, as in PyTorch, unless `safe`.
+        bias: A floating-point tensor, added after the soft cap.
+        causal: Mask the elements above the diagonal of the last two dimensions, of equal size, with
+            `dim` the last. They are not read.
+        safe: A row that is fully masked, or only -inf, gives 0 (-inf for log-softmax) and no
+            gradient. An unmasked NaN or +inf still gives NaN.
         sink: An extra element of each row that takes its share but is not in the result: a number,
-            or a floating-point tensor that broadcasts to the input with size 1 along `dim`; for 4-d
-            scores also one number per head (dimension 1). Gets a gradient. +inf takes everything,
-            -inf nothing.
-        out: Write the result to this tensor and return it: a tensor with the shape and dtype of the
-            result and any strides, or the input itself. Not with gradients.
+            or a floating-point tensor with size 1 along `dim`; for 4-d scores also one value per
+            head (dimension 1). +inf takes everything, -inf nothing.
+        out: The tensor to write the result to, of its shape and dtype, with any strides; or the
+            input itself. Not with gradients.
 
     The score modifiers `scale`, `softcap`, `bias`, `where` and `causal`, `sink`, `safe` apply in
-    this order, in one kernel, which reads a row of up to 8,192 elements once and a longer one
-    twice. Tensors broadcast without copies.
+    this order. Tensors broadcast to the input without copies, and floating-point ones get a
+    gradient.
 
     Returns:
         A contiguous tensor with the shape of the input, and its dtype or `dtype`. A row that holds
         a NaN or +inf, or only -inf, is NaN.
 
     Raises:
-        TypeError: The input is not a tensor, its dtype (or `dtype`) is not one of the four, or
-            `dim` is not an integer; `where` is not bool, or `bias`, `scale` or `sink` not
-            floating-point.
+        TypeError: The input is not a tensor, its dtype (or `dtype`) is not one of the four, `dim`
+            is not an integer, `where` is not bool, or another modifier not floating-point.
         IndexError: `dim` is out of range.
-        ValueError: `implementation` is unknown, does not support this shape, or is given to a
-            batch-invariant call or one with score modifiers; `scale` is not finite, `softcap` not
-            positive; a tensor does not broadcast; `causal` gets other shapes; `out` has another
-            shape or dtype, or overlaps itself; a call with a group is batch-invariant; the ranks of
-            a group make different calls; or a `DTensor` comes with a group.
-        RuntimeError: Triton does not support the input's device; or it is the CPU, `implementation`
-            names a kernel, and Triton was imported without TRITON_INTERPRET=1; tensors are on two
-            devices; `out` is given although an argument requires a gradient.
+        ValueError: `implementation` is unknown, does not support this shape, or meets batch
+            invariance or score modifiers; `scale` is not finite, `softcap` not positive; a tensor
+            does not broadcast; `causal` or `out` has another shape, or `out` another dtype, or it
+            overlaps itself; a group meets batch invariance, a `DTensor`, or different calls.
+        RuntimeError: Triton does not support the device, or `implementation` names a kernel on a
+            CPU without the interpreter; tensors are on two devices; `out` is given although an
+            argument requires a gradient.
 
     Examples:
         >>> import torch
@@ -147,18 +137,11 @@ def softmax(
         >>> softmax(x)
         tensor([[0.0900, 0.2447, 0.6652],
                 [0.0159, 0.1173, 0.8668]], dtype=torch.float64)
-        >>> softmax(x, dim=0)
-        tensor([[0.5000, 0.2689, 0.1192],
-                [0.5000, 0.7311, 0.8808]], dtype=torch.float64)
         >>> softmax(torch.tensor([1, 2]), dtype=torch.float32)
         tensor([0.2689, 0.7311])
         >>> softmax(x, scale=0.5, where=torch.tensor([True, True, False]), sink=0.0)
         tensor([[0.3072, 0.5065, 0.0000],
                 [0.2312, 0.6285, 0.0000]], dtype=torch.float64)
-        >>> softmax(torch.tensor([1, 2]))
-        Traceback (most recent call last):
-        ...
-        TypeError: the input has dtype int64; expected one of float16, bfloat16, float32, float64
     """
     if axis is not None:
         dim = check_axis(dim, axis)
@@ -194,16 +177,14 @@ def log_softmax(
 ) -> Tensor:
     """Return x - log(sum(exp(x))) of the input x along `dim`, as `torch.log_softmax`.
 
-    Arguments, score modifiers, shapes, dtypes and errors are those of `softmax`. The result comes
-    from x, not from the logarithm of softmax, which would be -inf where softmax rounds to zero.
+    Arguments, shapes, dtypes and errors are those of `softmax`. The result comes from x, not from
+    the logarithm of softmax, which would be -inf where softmax rounds to zero.
 
     Examples:
         >>> import torch
         >>> from triton_softmax import log_softmax
         >>> log_softmax(torch.tensor([0.0, -1000.0]))
         tensor([    0., -1000.])
-        >>> log_softmax(torch.tensor([3.0, float("-inf")]))
-        tensor([0., -inf])
     """
     if axis is not None:
         dim = check_axis(dim, axis)
@@ -232,13 +213,12 @@ def logsumexp(
 ) -> Tensor:
     """Return log(sum(exp(x))) of the input x along `dim`, as `torch.logsumexp`.
 
-    Differentiable any number of times. The backward pass saves only x, and computes the gradient,
-    softmax(x), from it, so it loses no digits if the result is large. CPU tensors are handled as in
-    `softmax`.
+    Differentiable any number of times. The backward pass saves only x and computes softmax(x) from
+    it, so it loses no digits if the result is large.
 
     Args:
-        input: A tensor of any shape and strides, of dtype float16, bfloat16, float32 or float64.
-            Integers and booleans are cast to the default dtype.
+        input: A tensor of any shape and strides; float16, bfloat16, float32 or float64. Integers
+            and booleans are cast to the default dtype.
         dim: The dimension to reduce, or several; for a 0-d tensor also none.
         keepdim: Whether to keep the reduced dimensions, with size 1.
         axis: An alias of `dim`.
@@ -250,11 +230,11 @@ def logsumexp(
         there. An empty row, or a row of only -inf, gives -inf.
 
     Raises:
-        TypeError: The input is not a tensor, its dtype is not supported (such as complex), or `dim`
-            is neither an integer nor a sequence of integers.
+        TypeError: The input is not a tensor, its dtype is complex or otherwise unsupported, or
+            `dim` is neither an integer nor a sequence of integers.
         IndexError: `dim` is out of range.
         ValueError: `dim` names a dimension twice, or is an empty tuple.
-        RuntimeError: Triton does not support the input's device.
+        RuntimeError: Triton does not support the device.
 
     Examples:
         >>> import torch
@@ -264,10 +244,6 @@ def logsumexp(
         tensor([3.4076, 5.1429], dtype=torch.float64)
         >>> logsumexp(x, dim=(0, 1), keepdim=True)
         tensor([[5.3053]], dtype=torch.float64)
-        >>> logsumexp(torch.tensor([0, 0]), axis=0)
-        tensor(0.6931)
-        >>> logsumexp(torch.empty(2, 0))
-        tensor([-inf, -inf])
     """
     if axis is not None:
         dim = check_axis(dim, axis)

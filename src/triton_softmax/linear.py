@@ -45,9 +45,9 @@ def linear_cross_entropy(
     """Return `cross_entropy(linear(input, linear_weight, linear_bias), target, …)`, with the logits
     of only `chunk_size` rows in memory at a time.
 
-    The forward pass computes the gradients, except with reduction "none", because each row's
-    incoming gradient is then unknown; the backward pass recomputes the logits instead. Gradients of
-    the weight accumulate in its dtype.
+    The forward pass computes the gradients. With reduction "none" each row's incoming gradient is
+    then unknown, so the backward pass recomputes the logits instead. Gradients of the weight
+    accumulate in its dtype.
 
     Args:
         input: (N, K) or (…, K).

@@ -107,12 +107,12 @@ def token_logprobs(
     Args:
         logits: (…, C), float16, bfloat16, float32 or float64.
         index: Classes, int64 or int32, (…) or (…, K).
-        temperature: Divides the logits first: a number, or a tensor with one number per row, in the
-            shape of the logits with 1 in place of C, which gets a gradient.
+        temperature: Divides the logits first: a number, or a tensor of the logits' shape with 1 in
+            place of C, which gets a gradient.
         return_entropy: Return entropies (…) as well.
         inplace_backward, batch_invariant: As for `selective_log_softmax`.
-        group, vocab_start, vocab_size: As for `cross_entropy`: the logits are one shard of the
-            classes, and the index counts all classes. In place only without a temperature.
+        group, vocab_start, vocab_size: As for `cross_entropy`; the index counts all classes. In
+            place only without a temperature.
 
     Returns:
         Log-probabilities in the shape of the index, or a pair with the entropies; float32 for

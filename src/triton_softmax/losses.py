@@ -64,14 +64,10 @@ def cross_entropy(
 ) -> Any:
     """Return the cross-entropy of logits and targets, as `torch.nn.functional.cross_entropy`.
 
-    If the logits require a gradient, the forward pass computes it: one read and one write of the
-    logits. Otherwise they are read once. With a scale or soft cap, probability targets, or class
-    weights and label smoothing, rows longer than a tile (8,192 columns, or half of that) are read
-    twice. A gradient at the probabilities, a CPU without Triton's interpreter, transforms of
-    `torch.func` and forward mode use PyTorch's operators.
-
-    The first derivative is exact; a second raises, as the gradient is then a constant. Transforms
-    of `torch.func`, forward mode and exported programs have every derivative.
+    If the logits require a gradient, the forward pass computes it in one read and one write of the
+    logits. PyTorch's operators compute a gradient at probability targets, forward mode, transforms
+    of `torch.func`, and calls on a CPU without Triton's interpreter. The first derivative is exact;
+    a second raises, except in forward mode, transforms of `torch.func` and exported programs.
 
     Args:
         input: Logits, (C,), (N, C) or (N, C, d1, …), float16, bfloat16, float32 or float64.
@@ -79,49 +75,44 @@ def cross_entropy(
             probabilities, of the shape of the input.
         weight: A factor for each class, (C,), in the dtype of the logits; under autocast or with
             probability targets, in any floating-point dtype.
-        size_average: Deprecated, as in PyTorch.
+        size_average, reduce: Deprecated, as in PyTorch.
         ignore_index: Rows with this target have neither loss nor gradient, whatever they hold.
-        reduce: Deprecated, as in PyTorch.
         reduction: "none", "mean" or "sum".
         label_smoothing: The share of the target that is spread over all classes, between 0 and 1.
         z_loss: Adds `z_loss` · lse² for each row that is not ignored, where lse is its log-sum-exp;
             a mean is over these rows, without class weights.
         softcap: If given, logits x become softcap · tanh(x / softcap), after the scale.
-        scale: Multiplies the logits before anything else.
-        inplace_backward: Write the gradient over the logits, if they are a contiguous non-leaf
-            tensor that requires a gradient. Reading them afterwards reads the gradient; a backward
-            pass that saved them raises PyTorch's error.
+        scale: Multiplies the logits first.
+        inplace_backward: Write the gradient over the logits, a contiguous non-leaf tensor that
+            requires a gradient. Reading them afterwards reads the gradient; a backward pass that
+            saved them raises PyTorch's error.
         return_lse: Return the log-sum-exp of each row as well.
         loss_dtype: Dtype of the loss; by default the input's, or float32 under autocast.
         batch_invariant: As for `softmax`, for the losses and gradients of rows. A mean depends on
             the batch.
-        group: If given, the logits are one shard of the classes, and the ranks of this group hold
-            the shards in order. Targets and weights cover all classes and are the same on all
-            ranks; probabilities cover this shard. Every rank returns the same loss and calls
-            backward on it. A `DTensor` needs no group; its rows may be sharded as well, and a mean
-            is over all of them.
+        group: The logits are one shard of the classes, in the order of this group's ranks. Targets
+            and weights cover all classes and are the same on all ranks; probabilities cover this
+            shard. Every rank returns the same loss and calls backward on it. A `DTensor` needs no
+            group; its rows may be sharded as well, and a mean is over all of them.
         vocab_start: With a group, the first class of this shard; by default shards are contiguous.
         vocab_size: With `vocab_start`, the number of classes on all ranks.
 
     Returns:
-        The loss: a scalar, or with reduction "none" one per target. With `return_lse`, a pair: the
-        loss, and the log-sum-exps in the shape of the targets, float32 (float64 for float64
-        logits), 0 in ignored rows, not differentiable.
+        The loss: a scalar, or with reduction "none" one per target. With `return_lse` also the
+        log-sum-exps, in the shape of the targets, float32 (float64 for float64 logits), 0 in
+        ignored rows, not differentiable.
 
     Raises:
         TypeError: An argument is not a tensor, or the logits have another dtype.
         ValueError: `reduction` is unknown, `softcap` is not positive, `scale` or `z_loss` is not
             finite, or `z_loss` meets probabilities; shapes disagree, as in PyTorch.
         IndexError: A target is out of range (on a GPU, an assertion on the device).
-        RuntimeError: Tensors are on two devices; or PyTorch rejects other arguments, with the same
-            message.
+        RuntimeError: Tensors are on two devices, or PyTorch rejects an argument.
 
     Examples:
         >>> import torch
         >>> from triton_softmax import cross_entropy
         >>> logits = torch.tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]])
-        >>> cross_entropy(logits, torch.tensor([2, 0]))
-        tensor(2.2753)
         >>> cross_entropy(logits, torch.tensor([2, -100]), return_lse=True)
         (tensor(0.4076), tensor([3.4076, 0.0000]))
     """

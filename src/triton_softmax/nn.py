@@ -34,21 +34,11 @@ class _AlongDim(Module):
 class Softmax(_AlongDim):
     """`softmax` along `dim` as a module without parameters, like `torch.nn.Softmax`.
 
-    Inputs, results and errors are those of `softmax`.
-
-    Args:
-        dim: The dimension to normalize over; negative values count from the end.
-        implementation: As for `softmax`.
-        batch_invariant: As for `softmax`.
-
-    Raises:
-        ValueError: `implementation` is unknown.
+    Arguments, inputs, results and errors are those of `softmax`.
 
     Examples:
         >>> import torch
         >>> from triton_softmax import Softmax
-        >>> Softmax(dim=0)
-        Softmax(dim=0)
         >>> Softmax(dim=0)(torch.tensor([0.0, 0.0]))
         tensor([0.5000, 0.5000])
     """
@@ -78,10 +68,7 @@ class LogSoftmax(_AlongDim):
 class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
     """`cross_entropy` as a module, like `torch.nn.CrossEntropyLoss`.
 
-    Args:
-        weight, size_average, ignore_index, reduce, reduction, label_smoothing: As for
-            `cross_entropy`.
-        extras: The keyword-only arguments of `cross_entropy`.
+    Arguments and errors are those of `cross_entropy`; `extras` are its keyword-only arguments.
 
     Examples:
         >>> import torch
