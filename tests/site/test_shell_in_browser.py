@@ -71,6 +71,23 @@ def test_a_door_is_a_link_as_a_whole(tab):
     view.wait_for_url("**/one-row/")
 
 
+@pytest.mark.parametrize("page", ["index", "math/softmax", "kernels/three-loops"])
+def test_ten_stops_of_the_keyboard_lie_before_the_text(tab, page):
+    keyboard = tab.open(page).view.keyboard
+    for _ in range(11):
+        keyboard.press("Tab")
+    assert tab.view.evaluate("Boolean(document.activeElement.closest('article'))")
+
+
+def test_a_page_of_more_than_two_screens_has_its_contents_in_sight(page):
+    sections, height = page.view.evaluate(
+        """() => [document.querySelectorAll("article h2").length,
+            document.querySelector("article").offsetHeight]"""
+    )
+    shown = page.view.locator(".md-nav--secondary .md-nav__link:visible").count()
+    assert shown or height < 2 * HEIGHT or sections < 2 or page.page == "index"
+
+
 def test_lines_of_prose_are_no_longer_than_the_eye_likes(tab):
     view = tab.open("math/softmax").view
     view.evaluate("document.fonts.ready")
