@@ -85,7 +85,8 @@ def test_a_page_of_more_than_two_screens_has_its_contents_in_sight(page):
             document.querySelector("article").offsetHeight]"""
     )
     shown = page.view.locator(".md-nav--secondary .md-nav__link:visible").count()
-    assert shown or height < 2 * HEIGHT or sections < 2 or page.page == "index"
+    short = height < 2 * HEIGHT or sections < 2
+    assert shown or short or page.page in ("index", "one-row")  # there a figure goes along
 
 
 def test_lines_of_prose_are_no_longer_than_the_eye_likes(tab):
