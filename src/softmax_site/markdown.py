@@ -192,7 +192,7 @@ class _Directives(Preprocessor):
         self.listings = Listings(root)
         self.makes = {
             "code": lambda name: [self.store(self.listings.html(name)), ""],
-            "run": lambda name: [self.store(cells.html(Path(root), *name.split())), ""],
+            "run": self.cell,
             "rendered": self.fragment,
             "equation-index": lambda name: self.index(),
         }
@@ -211,6 +211,12 @@ class _Directives(Preprocessor):
             else:
                 out.append(line)
         return out
+
+    def cell(self, name: str) -> list[str]:
+        """A cell; its own tag stands as HTML, in which MkDocs finds the anchor."""
+        tag, inside = cells.html(Path(self.root), *name.split()).split(">", 1)
+        inside, _, end = inside.rpartition("</")
+        return [f"{tag}>{self.store(inside)}</{end}", ""]
 
     def fragment(self, name: str) -> list[str]:
         """The lines of a fragment, between comments that tell it from what is typed; what is HTML

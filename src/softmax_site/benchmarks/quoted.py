@@ -408,6 +408,10 @@ class Quoted(dict[str, Any]):
             "gaps": lambda: gaps(rows("strided")),
             "gain": lambda: gain(rows("article")),
             "article": lambda: article(rows("article")),
+            "batch": lambda: {
+                way: Stand(by_case(rows("batch", direction=way)).values(), lambda group: "torch")
+                for way in ("forward", "backward")
+            },
             "host": lambda: host(rows("host_time")),
             "eager": lambda: eager(data),
             "random": lambda: Drawn(rows("random")),
