@@ -93,16 +93,20 @@ def test_the_form_answers_as_the_planner_does(tab):
     view.locator("[data-ask] button").nth(3).click()
     view.wait_for_function(ANSWERED, arg=turn)
     assert view.locator(".ask [name=operation]").input_value() == "log_softmax_backward"
-    for name, typed, words in (
-        ("shape", "8 × many", "“many” is no whole number"),
-        ("shape", "", "one number or more"),
-        ("shape", "8 0", "needs no kernel"),
+    for typed, wrong, words in (
+        ("8 × many", ".wrong", "“many” is no whole number"),
+        ("", ".wrong", "one number or more"),
+        ("8 0", ".wrong", "needs no kernel"),
+        ("torch.Size([8, 1000])", "", "8 × 1,000,"),
+        ("banana", ".wrong", "“banana” is no whole number"),
+        ("(8_192, 50257)", "", "8,192 × 50,257,"),
     ):
         turn += 1
-        view.locator(f".ask [name={name}]").fill(typed)
+        view.locator(".ask [name=shape]").fill(typed)
         view.keyboard.press("Enter")
         view.wait_for_function(ANSWERED, arg=turn)
-        assert words in view.locator(".ask-says.wrong").inner_text()
+        assert view.locator(".answer-name").count() == (not wrong)  # what is wrong has no answer
+        assert words in view.locator(".ask-says.wrong" if wrong else ".answer-asked").inner_text()
 
 
 def checked(view, name: str) -> str:
