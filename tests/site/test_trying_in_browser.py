@@ -95,11 +95,9 @@ def test_the_form_answers_as_the_planner_does(tab):
     assert view.locator(".ask [name=operation]").input_value() == "log_softmax_backward"
     for typed, wrong, words in (
         ("8 × many", ".wrong", "“many” is no whole number"),
+        ("torch.Size([8_192, 1000])", "", "8,192 × 1,000,"),
         ("", ".wrong", "one number or more"),
         ("8 0", ".wrong", "needs no kernel"),
-        ("torch.Size([8, 1000])", "", "8 × 1,000,"),
-        ("banana", ".wrong", "“banana” is no whole number"),
-        ("(8_192, 50257)", "", "8,192 × 50,257,"),
     ):
         turn += 1
         view.locator(".ask [name=shape]").fill(typed)
