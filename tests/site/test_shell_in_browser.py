@@ -10,6 +10,8 @@ from browser import HEIGHT, PHONE, Quiet, served
 pytestmark = pytest.mark.browser
 
 BOTTOM = "(what) => document.querySelector(what).getBoundingClientRect().bottom + scrollY"
+PRINTED = """(what) => [...document.querySelectorAll(what)].map((each) =>
+    each.checkVisibility({ contentVisibilityAuto: true }) && each.getClientRects().length > 0)"""
 LONGEST_LINE = """() => {
     let longest = ["", 0];
     for (const each of document.querySelectorAll("article > p")) {
@@ -108,16 +110,21 @@ def test_the_keyboard_shows_the_meaning_of_a_term(tab):
     view.locator(".md-tooltip2", has_text=meaning).wait_for()
 
 
-def test_print_has_nothing_to_press_and_folds_stay_closed(tab):
+def test_print_has_answers_and_short_tables_and_nothing_to_press(tab):
     view = tab.open("math/vjp").view
-    view.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true })")
     view.emulate_media(media="print")
-    shown = view.evaluate(
-        """[...document.querySelectorAll(
-            ".md-header, .md-sidebar, .md-footer, [data-md-type=copy], details > :not(summary)"
-        )].filter((each) => each.checkVisibility()).map((each) => each.className)"""
-    )
-    assert view.locator("details").count() and not shown
+    pressed = ".md-header, .md-sidebar, .md-footer, [data-md-type=copy]"
+    shown = view.evaluate(PRINTED, pressed)
+    assert not any(shown) and shown
+    answers = "details.question > :not(summary)"
+    assert len(view.evaluate(PRINTED, answers)) > 2 and all(view.evaluate(PRINTED, answers))
+    view = tab.open("benchmarks/loss-head").view
+    view.emulate_media(media="print")
+    rows = view.evaluate(PRINTED, "details table")
+    assert len(rows) > 1 and all(rows)
+    view = tab.open("index").view
+    view.emulate_media(media="print")
+    assert view.evaluate(PRINTED, ".copy-share svg").count(True) == 1
 
 
 def test_a_session_is_copied_as_it_was_typed(tab):
