@@ -87,6 +87,13 @@ def test_the_words_on_processor_and_formula_follow_the_file(data):
     assert ranks.quoted(data).loss.of_formula == pytest.approx([1.1] * 6)
 
 
+def test_calls_back_to_back_take_the_longer_of_processor_and_gpu(data):
+    row(data, ranks.SOFTMAX)["host_us"] = 2e5
+    row(data, "softmax, DTensor of PyTorch")["host_us"] = 1e5
+    assert line(ranks.compared(data, ranks.SOFTMAX).text, "2 ranks, 512 rows")[-1] == "▼ 0.50"
+    assert ranks.quoted(data).softmax.back_to_back[0] == pytest.approx(0.5)
+
+
 def test_a_call_that_ran_out_of_memory_is_a_dash(data):
     other = row(data, "softmax, DTensor of PyTorch", 4, 8192)
     for name in ("us", "us_p20", "us_p80", "host_us"):
@@ -138,10 +145,10 @@ def test_the_formula_takes_its_constants_from_the_file(data):
 
 def test_the_formula_is_the_one_on_the_page():
     """The lines that the page shows give what the module computes."""
-    page = (ROOT / "docs/kernels/from-lane-to-cluster.md").read_text("utf8")
-    shown = re.search(r"^>>> def seconds.*?(?=^```)", page, re.M | re.S)
+    page = (ROOT / "docs/kernels/several-gpus.md").read_text("utf8")
+    shown = re.search(r"^ *>>> def seconds.*?(?=^ *```)", page, re.M | re.S)
     names: dict = {}
-    exec(re.sub(r"^(>>>|\.\.\.) ", "", shown[0], flags=re.M), names)
+    exec(re.sub(r"^ *(>>>|\.\.\.) ", "", shown[0], flags=re.M), names)
     given = (4, 100, 3000, 2, 4e12, 3e-5, 9e9)
     assert names["seconds"](*given) == pytest.approx(ranks.seconds(*given))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace as Names
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from softmax_bench.roster import CHOOSER, COPY
 from softmax_site.benchmarks.charts import BEST, Column, Series, over_columns
 from softmax_site.benchmarks.data import read as read_json
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, note
-from softmax_site.benchmarks.tables import Row, table
+from softmax_site.benchmarks.tables import Row, folded, table
 from softmax_site.benchmarks.values import Values
 from softmax_site.benchmarks.words import sign
 
@@ -57,10 +57,14 @@ class Point(NamedTuple):
         """The median of a call on the slower rank, in µs; None if it did not run."""
         return self.calls.get(call, {}).get("us")
 
-    def factor(self, call: str) -> float | None:
+    def pace(self, call: str) -> float | None:
+        """The time of a call back to back: the longer of GPU and processor, in µs."""
+        return (us := self.us(call)) and max(us, self.calls[call]["host_us"])
+
+    def factor(self, call: str, time: Callable[..., float | None] = us) -> float | None:
         """How many times as fast ours is as the fastest of the others; None without both."""
-        others = [us for other in OTHERS[call] if (us := self.us(other))]
-        ours = self.us(call)
+        others = [found for other in OTHERS[call] if (found := time(self, other))]
+        ours = time(self, call)
         return min(others) / ours if ours and others else None
 
     @property
@@ -118,8 +122,8 @@ def _origin(data: dict) -> str:
         f"commit `{run['commit']}`",
         "medians on the slowest rank, with nothing in the L2 cache before",
         *(
-            f"{old['ranks']} GPUs with an older version of ours, commit `{old['commit']}`, of "
-            "which no sentence speaks"
+            f"{old['ranks']} GPUs with an older version of ours, commit `{old['commit']}`, which "
+            "the sentences leave out"
             for old in data["runs"]
             if old["changed"] > run["changed"]
         ),
@@ -146,6 +150,7 @@ def compared(data: dict, call: str) -> Fragment:
         )
         written = f'<b>{mine}</b> <span class="quiet">{low}–{high}</span>'
         cells = [point.name, sign(point.factor(call)), written, *map(_us, us.values()), host]
+        cells.append(sign(point.factor(call, Point.pace)))
         anchor = f"ranks-{call}-{point.ranks}-{point.rows}"
         body.append(Row(cells, f'id="{anchor}"'))
         tip = [point.name, f"ours {mine} µs, processor {host} µs"]
@@ -161,8 +166,9 @@ def compared(data: dict, call: str) -> Fragment:
     series = [Series(CHOOSER, "triton_softmax")]
     series += [Series(key, label) for label, key in columns.values()]
     drawn = over_columns(title, alt, places, series, unit="us", log=True)
-    every = table([*head, *labels, "processor, ours"], body, 2)
-    return _fragment(data, f"{drawn}\n{every}", f"\n{_origin(data)}")
+    every = table([*head, *labels, "processor, ours", "back to back, against the best"], body, 2)
+    shown = f"{drawn}\n{folded('Every time, and the speed of calls back to back', every)}"
+    return _fragment(data, shown, f"\n{_origin(data)}")
 
 
 def formula(data: dict) -> Fragment:
@@ -212,13 +218,7 @@ def prediction(data: dict) -> Fragment:
     alt = f"{title}: all, the elements alone, the message alone."
     series = [Series(CHOOSER, "all"), Series(COPY, "elements"), Series(BEST, "message")]
     drawn = over_columns(title, alt, columns, series, unit="us", lines=True, log=True)
-    head = [
-        "over",
-        "part of a rank",
-        "µs, predicted: elements",
-        "partials",
-        "all, with the latency",
-    ]
+    head = ["over", "part of a rank", "µs, predicted: elements", "partials", "all with latency"]
     return _fragment(data, drawn + table(head, body, 2))
 
 
@@ -228,12 +228,12 @@ class Quote:
     def __init__(self, found: list[Point], call: str) -> None:
         self.points, self.count = found, len(found)
         self.range = Values(factor for point in found if (factor := point.factor(call)))
+        self.back_to_back = Values(f for point in found if (f := point.factor(call, Point.pace)))
         self.alone = self._over(call, f"{call}, part alone")
         self.pushed_gain = self._over(call, f"{call}, {PUSHED}")
         self.pushed_alone = self._over(f"{call}, {PUSHED}", f"{call}, part alone")
         self.of_formula = Values(us / predicted_us(p) for p in found if (us := p.us(call)))
-        calls = (point.calls[call] for point in found)
-        self.held_up = sum(each["host_us"] > each["us"] for each in calls)
+        self.held_up = sum(point.pace(call) != point.us(call) for point in found)
         self.host, *self.host_of_others = (
             Values(us for point in found if (us := point.calls[name].get("host_us")))
             for name in (call, *OTHERS[call])
