@@ -65,8 +65,7 @@ def test_the_plots_follow_the_file(data, call):
 
     def height(text: str) -> float:
         """Of our first mark, in per cent from the top."""
-        marks = re.findall(r'<circle class="ours" cx="8.33%" cy="([\d.]+)%"', text)
-        return float(marks[0])
+        return float(re.findall(r'<circle class="ours" cx="8.33%" cy="([\d.]+)%"', text)[0])
 
     row(data, call)["us"] *= 2
     after = ranks.compared(data, call).text
@@ -76,9 +75,8 @@ def test_the_plots_follow_the_file(data, call):
 
 def test_the_words_on_processor_and_formula_follow_the_file(data):
     """Where the processor takes longer than the GPU is counted."""
-    found = [row for run in data["runs"] for row in run["rows"] if row["call"] == ranks.LOSS]
-    for at, each in enumerate(found):
-        each["us"], each["host_us"] = 100.0, 150.0 if at < 2 else 50.0
+    for at, point in enumerate(ranks.points(data)):
+        point.calls[ranks.LOSS] |= {"us": 100.0, "host_us": 150.0 if at < 2 else 50.0}
     quote = ranks.quoted(data).loss
     assert (quote.held_up, quote.count) == (2, 6)
     assert (quote.host.low, quote.host.high) == (50.0, 150.0)
