@@ -129,8 +129,8 @@ class Reasons:
             f"<q>{escape(reason)}</q></li>"
             for index, (provider, state, reason, rows) in enumerate(self.groups, 1)
         )
-        title = '<p class="bench-caption">Without a result, and what the library said:</p>'
-        return f'{title}\n<ul class="bench-reasons">\n{items}\n</ul>'
+        listed = f'<ul class="bench-reasons">\n{items}\n</ul>'
+        return folded("Without a result, and what the library said", listed)
 
 
 # The columns of tables of cases
@@ -233,10 +233,9 @@ class Columns:
 # Heat maps: lengths by kinds of call, each cell with a sign, a number and a link
 
 LEGEND = (
-    '<p class="bench-caption">× the speed of the fastest other library with a right answer, the '
-    f'bluer the further ahead · <span class="level">=</span> within {percent(LEVEL)} either way · '
-    '<span class="behind">▼</span> behind · <b>odd lengths bold</b> · a cell opens its row: times, '
-    "percentiles, kernel, error</p>"
+    '<p class="bench-caption">× the speed of the fastest other library with a right answer · <span '
+    f'class="level">=</span> within {percent(LEVEL)} · <span class="behind">▼</span> behind · '
+    "<b>odd lengths bold</b> · a cell opens its row</p>"
 )
 STEPS = (1.1, 1.25, 1.5, 2.0)
 """Where the blue of a lead gets darker."""

@@ -221,8 +221,7 @@ def parts(rows: list[dict], suite: str, columns: Columns) -> dict[str, str]:
             content = [drawn, fold]
         else:
             full = full_table(part, columns, share, in_time=few)
-            unit = "times" if few else "GB/s"
-            fold = folded(f"Every cell, {dtype}: percentiles, kernels, errors, {unit}", full)
+            fold = folded(f"Every cell, {dtype}", full)
             content = [share_chart(part, title, label, share), fold]
         kind = op if op == "logsumexp" else direction
         out[f"{suite}-{kind}-{dtype}"] = "\n\n".join(map(block, content))
@@ -438,12 +437,11 @@ def random_worst(drawn: Stand, columns: Columns, count: int = 10) -> str:
 def random_fragments(rows: list[dict], columns: Columns) -> dict[str, str]:
     """The chart, the kinds, the worst ten, and who gave no answer."""
     drawn = Drawn(rows)
-    listing = columns.reasons.listing() or "<p>Nobody.</p>"
     return {
         "bench-random": scatter(drawn),
         "random-kinds": random_kinds(drawn),
         "random-worst": random_worst(drawn, columns),
-        "reasons-random": folded("Who gave no answer, and why", listing),
+        "reasons-random": columns.reasons.listing() or "<p>Every cell has a result.</p>",
     }
 
 
