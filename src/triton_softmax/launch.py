@@ -205,7 +205,7 @@ class Workspace:
     """The int64 words that the launches of a plan share.
 
     Args:
-        n_words: number of words.
+        n_words: number of words; 0 if the kernel takes an address and does not use it.
         zeroed: whether they must start as zeros, because a launch reads unwritten words.
     """
 
@@ -219,10 +219,12 @@ class Workspace:
         """Return the words for one call on `device`, the current one."""
         if self.zeroed:
             return words.take(self.n_words, device)
-        return torch.empty(self.n_words, dtype=torch.int64, device=device)
+        return torch.empty(max(1, self.n_words), dtype=torch.int64, device=device)
 
-    def reserve(self, device: torch.device) -> tuple[Tensor, int]:
+    def reserve(self, device: torch.device) -> tuple[Tensor | None, int]:
         """The same as an address, with the memory that must live until the kernels are launched."""
+        if not self.n_words:
+            return None, 0
         if self.zeroed:
             block, begin = words.reserve(self.n_words, device)
             return block, block.data_ptr() + 8 * begin

@@ -6,12 +6,16 @@ import torch
 from torch import Tensor
 
 
+def strides_of(shape: torch.Size) -> tuple[int, ...]:
+    """The strides of a contiguous tensor."""
+    return torch.empty(shape, device="meta").stride()
+
+
 def own(result: Tensor, shape: torch.Size) -> Tensor:
     """A contiguous result in another shape, but not as a view: PyTorch forbids in-place changes to
     views made inside an autograd function."""
-    strides = torch.empty(shape, device="meta").stride()
     storage, offset = result.untyped_storage(), result.storage_offset()
-    return result.new_empty(0).set_(storage, offset, shape, strides)
+    return result.new_empty(0).set_(storage, offset, shape, strides_of(shape))
 
 
 def lies_on_vectors(tensor: Tensor) -> bool:

@@ -147,13 +147,14 @@ def cross_entropy(
     in_place = inplace_backward and wanted and not input.is_leaf and input.is_contiguous()
     if plain and not divided:
         key = (
-            input.dtype, input.shape, input.stride(), input.device, input.data_ptr() & 15,
-            target.dtype, target.shape, target.stride(), target.device, target.data_ptr() & 15,
+            input.dtype, input.shape, input.stride(), input.get_device(), input.data_ptr() & 15,
+            target.dtype, target.shape, target.stride(), target.get_device(),
+            target.data_ptr() & 15,
             wanted, in_place, ignore_index, reduction, label_smoothing, z_loss, type(z_loss),
             softcap, type(softcap), scale, type(scale), loss_dtype, invariant,
         )  # fmt: skip
         if weight is not None:
-            key += (weight.dtype, weight.shape, weight.stride(), weight.device)
+            key += (weight.dtype, weight.shape, weight.stride(), weight.get_device())
             key += (weight.data_ptr() & 15, weight.requires_grad and torch.is_grad_enabled())
         try:
             known = _checked.get(key)
@@ -186,13 +187,12 @@ def cross_entropy(
     if classes_here:
         n_classes = input.shape[options.dim]
         check_classes(target, n_classes, "Target {} is out of bounds.", ignore_index)
-    in_one = reduction != "none"
     if planned is not None:
         if wanted:
-            loss, lse = _differentiable_plan(input, planned, target, weight, options.dim, in_one)
+            loss, lse = _differentiable_plan(input, (planned, target, weight, return_lse))
         else:
-            loss, lse = planned(input, target, weight)
-            loss = loss.sum() if in_one else loss
+            losses, *lses = planned(input, target, weight, return_lse)
+            loss, lse = reduced(losses, options), lses[0] if return_lse else losses
     else:
         others = target.is_floating_point() and any(
             t is not None and t.requires_grad for t in (target, weight)
@@ -202,12 +202,16 @@ def cross_entropy(
             loss, lse = _by_operators(input, target, weight, options, in_place, plain)
         else:
             loss, lse = composite.cross_entropy(input, target, weight, options)
-        loss = loss.sum() if in_one else loss
+        loss = reduced(loss, options)
         if reduction == "mean" and not lse.numel():
             loss = loss / 0.0  # NaN, the mean of nothing
-    if loss.dtype != loss_dtype:
-        loss = loss.to(loss_dtype)
     return (loss, lse.detach()) if return_lse else loss
+
+
+def reduced(losses: Tensor, options: LossOptions) -> Tensor:
+    """Return the losses of rows, or their sum, in the dtype of the loss."""
+    loss = losses if options.reduction == "none" else losses.sum()
+    return loss if loss.dtype == options.dtype else loss.to(options.dtype)
 
 
 def _has_distribution(target: Tensor, weight: Tensor | None, options: LossOptions) -> bool:
@@ -262,25 +266,30 @@ class _CrossEntropy(Function):
         if g is None:
             return None, *others
         dx, lse = ctx.saved_tensors
+        g = g if g.dtype == lse.dtype else g.to(lse.dtype)
         if not torch.compiler.is_compiling() and torch.is_grad_enabled():
             return Final.apply(dx, g, ctx.dim, lse), *others
         return scaled(dx, g, ctx.dim), *others
 
 
 class _Planned(_CrossEntropy):
-    """The loss of a `LossPlan`, per row or summed."""
+    """The loss of a `LossPlan`, and the log-sum-exps if requested, else whatever row results the
+    caller does not get. `arguments` are those of the plan in one object, because `apply` inspects
+    each argument."""
 
     @staticmethod
-    def forward(ctx, x, plan, target, weight, dim, in_one):
-        dx, losses, lse = plan(x, target, weight)
+    def forward(ctx, x, arguments):
+        plan, target, weight, with_lse = arguments
+        options = plan.options
+        dx, losses, *lses = plan(x, target, weight, with_lse or options.reduction == "none")
         if dx is x:
             dx = x.detach()
             torch.autograd.graph.increment_version(dx)
-        loss = losses.sum() if in_one else losses
+        lse = lses[0] if lses else losses
         ctx.save_for_backward(dx, lse)
-        ctx.dim = dim
+        ctx.dim = options.dim
         ctx.set_materialize_grads(False)
-        return loss, lse
+        return reduced(losses, options), lse
 
 
 def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:

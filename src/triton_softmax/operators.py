@@ -52,7 +52,7 @@ except (ImportError, AttributeError):
     AVAILABLE = False
 
 
-def nobody_watches(x: Tensor, *others: Tensor) -> bool:
+def nobody_watches(*tensors: Tensor) -> bool:
     """Return whether a call on these tensors is plain eager PyTorch, so it can skip the
     dispatcher."""
     if (
@@ -66,7 +66,7 @@ def nobody_watches(x: Tensor, *others: Tensor) -> bool:
         or _get_tracing_state() is not None
     ):
         return False
-    for t in (x, *others):
+    for t in tensors:
         if (
             (type(t) is not Tensor and type(t) is not Parameter)
             # A wrapper, such as the one `torch.autograd.grad(..., is_grads_batched=True)` passes.

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import torch
 import triton
-from torch import Tensor, empty_like, empty_strided
+from torch import Tensor, empty_like
 
 from . import arguments, composite
 from .arguments import DTYPES, LossOptions, Modifiers, check_alike, check_arguments, check_device
@@ -35,6 +36,7 @@ from .layout import (
     on_vectors,
     outer_and_inner,
     own,
+    strides_of,
 )
 from .operations.operation import Operation, in_any_order
 
@@ -51,7 +53,7 @@ GEOMETRIES = {
 
 def key_of(head: tuple, tensors: Sequence[Tensor]) -> tuple:
     """The key of a call in `plans`: `head`, then what a plan depends on in each tensor."""
-    for t in tensors:
+    for t in tensors:  # a kernel in the head would be hashed by its source, slowly
         head += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
     return head
 
@@ -130,9 +132,9 @@ class Plan:
         self.kernels = tuple(launch.kernel.__name__ for launch in launches)
         self.first = launches[0]
         self.workspace = workspace
-        (self.shape, self.dtype), *self.further = outs
         self.in_place = in_place
-        self.same = self.shape == x.shape and self.dtype == x.dtype and x.is_contiguous()
+        self.same = outs[0] == (x.shape, x.dtype) and x.is_contiguous()
+        self.empty, *self.further = [empty_of(shape, dtype, x) for shape, dtype in outs]
         self.index = cuda_index(x)
 
     def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Any:
@@ -147,10 +149,10 @@ class Plan:
             elif self.same:
                 out = empty_like(inputs[0])
             else:
-                out = inputs[0].new_empty(self.shape, dtype=self.dtype)
+                out = self.empty()
         outs = (out,)
-        for shape, dtype in self.further:
-            outs += (out.new_empty(shape, dtype=dtype),)
+        for empty in self.further:
+            outs += (empty(),)
         at, workspace = self.first.at, self.workspace
         if at is None or (workspace is not None and self.launches[-1].at is None):
             words = () if workspace is None else (workspace.take(out.device),)
@@ -167,6 +169,12 @@ class Plan:
             for launch in self.launches:
                 launch.at(addresses, results, words)
         return outs if self.further else out
+
+
+def empty_of(shape: Any, dtype: torch.dtype, x: Tensor) -> Callable[[], Tensor]:
+    """A function that allocates a contiguous tensor on the device of x. This is the form that takes
+    PyTorch the least time: it has no keywords to read."""
+    return partial(x.new_empty(0, dtype=dtype).new_empty_strided, shape, strides_of(shape))
 
 
 class ByPyTorch:
@@ -418,7 +426,7 @@ def strided_launches(
         numbers += (choice.n_chunks, space.MAX_POLLS)
         workspace = Workspace(op.sums * grid * block_inner, zeroed=True)
         return _launches(op, choice, grid, numbers), workspace
-    n_words = (1 + op.sums) * grid * block_inner if choice.two_launches else 1
+    n_words = (1 + op.sums) * grid * block_inner if choice.two_launches else 0
     numbers += (choice.n_chunks, choice.chunk_cols)
     return _launches(op, choice, grid, numbers), Workspace(n_words, zeroed=False)
 
@@ -578,7 +586,7 @@ def _plan_modified(
     options = {"num_warps": choice.num_warps, "enable_fp_fusion": False}
     block_rows = choice.how.block_rows  # pyright: ignore[reportAttributeAccessIssue]
     programs = triton.cdiv(n_rows, block_rows) * choice.n_chunks
-    n_words = (1 + op.sums) * programs * block_rows if choice.n_chunks > 1 else 1
+    n_words = (1 + op.sums) * programs * block_rows if choice.n_chunks > 1 else 0
     launches = [
         Launch(
             masked_rows.masked_rows_kernel,
@@ -627,7 +635,7 @@ def finish(
         tensors.append(each if each.stride(1) == 1 else each.contiguous())
     for each in numbers:
         tensors.append(each.contiguous())
-    head = (scalars.finish_rows_kernel, op, dtype, out is None or out.data_ptr() & 15)
+    head = (finish, op, dtype, out is None or out.data_ptr() & 15)
     plan = plans.get(key := key_of(head, tensors))
     if plan is None:
         check_device(x.device)
@@ -670,13 +678,13 @@ def scale_rows(x: Tensor, factor: Tensor, dim: int) -> None:
     """
     if not x.numel():
         return
-    if x.device.type == "cpu" and not arguments.INTERPRETED:
+    if not x.is_cuda and x.device.type == "cpu" and not arguments.INTERPRETED:
         if not bool((factor == 1).all()):
             x.mul_(factor.unsqueeze(dim) if factor.dim() else factor)
         return
     for_all = not any(factor.stride())
     factor = factor if for_all else factor.contiguous()
-    key = key_of((scalars.scale_rows_kernel, dim, for_all), (x, factor))
+    key = key_of((scale_rows, dim, for_all), (x, factor))
     plan = plans.get(key) or plans.keep(key, _plan_scale(x, factor, dim, for_all))
     if plan.first.grid:
         plan(factor, out=x)
@@ -768,45 +776,49 @@ class LossPlan:
         self.accumulator = torch.promote_types(x.dtype, torch.float32)
         self.dtype = self.accumulator if op.reduces else x.dtype
         self.modifiers = Modifiers(options.scale, options.softcap)
-        self.shape, self.strides = target.shape, target.stride()
         n = target.numel()
         size = self.accumulator.itemsize
-        # The targets, then five scalars for each: see `targets_kernel`.
-        self.words = n * (8 // size + 5)
-        starts = (0, *(8 * n + k * n * size for k in range(5)))
-        self.offsets = starts[: op.numbers]
+        # The targets, then five scalars for each (see `targets_kernel`), then the log-sum-exps.
+        self.words = n * (8 + 6 * size) // x.element_size()
+        starts = (0, *(8 * n + k * n * size for k in range(6)))
+        self.offsets, self.unasked = starts[: op.numbers], starts[-1]
+        self.of_rows = empty_of(target.shape, self.accumulator, x)
         self.index = cuda_index(x)
-        self.device = x.device
         self.same = all(as_they_lie) and (in_place or x.is_contiguous())
         self.main: Any = None
 
-    def __call__(self, x: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
-        """Run the target kernels and the operation; return the operation's results."""
+    def __call__(
+        self, x: Tensor, target: Tensor, weight: Tensor | None, with_lse: bool = True
+    ) -> tuple[Tensor, ...]:
+        """Run the target kernels and the operation; return the operation's results, the last of
+        which, the log-sum-exps, take no memory of their own unless requested."""
         main, index = self.main, self.index
         if main is None:
-            return self._by_tensors(x, target, weight)
+            results = self._by_tensors(x, target, weight)
+            return results if with_lse else results[:-1]
         if index != current_device():
             with torch.cuda.device(index):
-                return self(x, target, weight)
-        scalars = empty_strided((self.words,), (1,), dtype=self.accumulator, device=self.device)
+                return self(x, target, weight, with_lse)
+        scalars = x.new_empty(self.words)
         base = scalars.data_ptr()
-        addresses = (x.data_ptr(), target.data_ptr())
+        at_x = x.data_ptr()
+        addresses = (at_x, target.data_ptr())
         if weight is not None:
             addresses += (weight.data_ptr(),)
         if len(self.targets) == 2:
-            parts = x.new_empty(self.targets[0].shape, dtype=self.accumulator)
+            parts = self.targets[0].empty()
             self.targets[0].first.at(addresses, (parts.data_ptr(),))
             addresses += (parts.data_ptr(),)
         self.targets[-1].first.at(addresses, (base, base + self.offsets[1]))
-        outs: tuple[Tensor, ...] = ()
+        outs = (self.of_rows(),)
+        results = (outs[0].data_ptr(), base + self.unasked)
+        if with_lse:
+            outs += (self.of_rows(),)
+            results = addresses_of(outs)
         if not self.op.reduces:
-            outs = (x if main.in_place else empty_like(x),)
-        for _ in range(self.op.row_results):
-            outs += (
-                empty_strided(self.shape, self.strides, dtype=self.accumulator, device=self.device),
-            )
-        addresses = (addresses[0], *[base + offset for offset in self.offsets])
-        results = tuple([out.data_ptr() for out in outs])
+            dx = x if main.in_place else empty_like(x)
+            outs, results = (dx, *outs), (dx.data_ptr(), *results)
+        addresses = (at_x, *[base + offset for offset in self.offsets])
         if main.workspace is None:
             main.first.at(addresses, results)
         else:

@@ -322,6 +322,7 @@ def test_workspace_is_zeroed_only_where_zeros_are_read(monkeypatch):
     assert len(calls) == 1 and zeroed.shape == (20,) and not zeroed.any()
     words = Workspace(20, zeroed=False).take(device)
     assert len(calls) == 1 and words.shape == (20,) and words.dtype == torch.int64
+    assert Workspace(0, zeroed=False).reserve(device) == (None, 0)
 
 
 @pytest.mark.parametrize("zeroed", [False, True])

@@ -195,9 +195,13 @@ def test_tokens_in_place_where_the_backward_pass_is_watched(entropy, temperature
 
 def test_a_second_derivative_says_why_not():
     x, target = logits(3, 5), targets(3, classes=5)
-    (dx,) = torch.autograd.grad(cross_entropy(x, target), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="written its gradient in the forward pass"):
-        dx.sum().backward()
+    for reduction, dtype in (("mean", x.dtype), ("mean", torch.bfloat16), ("none", torch.float16)):
+        loss = cross_entropy(x, target, reduction=reduction, loss_dtype=dtype)
+        assert loss.dtype == dtype
+        loss += 1.0  # it may be changed: what is saved for the derivative is another tensor
+        (dx,) = torch.autograd.grad(loss.sum(), x, create_graph=True)
+        with pytest.raises(RuntimeError, match="written its gradient in the forward pass"):
+            dx.sum().backward()
     hessian = torch.func.hessian(lambda x: cross_entropy(x, target))(x.detach())
     wanted = torch.func.hessian(lambda x: functional.cross_entropy(x, target))(x.detach())
     torch.testing.assert_close(hessian, wanted)

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from ..arguments import LossOptions, Modifiers, check_dim, check_int
+from ..layout import strides_of
 from . import sharded_losses
 
 
@@ -63,10 +64,8 @@ class Placed(NamedTuple):
 
     def whole(self, local: Tensor, shape: torch.Size, placements: Any) -> DTensor:
         """A tensor of this shape of which this rank has `local`."""
-        stride = torch.empty(shape, device="meta").stride()
-        return DTensor.from_local(
-            local, self.x.device_mesh, placements, run_check=False, shape=shape, stride=stride
-        )
+        kind = {"run_check": False, "shape": shape, "stride": strides_of(shape)}
+        return DTensor.from_local(local, self.x.device_mesh, placements, **kind)
 
     def of_rows(self, local: Tensor, keepdim: bool = False) -> DTensor:
         """A number for each row, of which this rank has `local`."""
