@@ -28,24 +28,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import probe
 import triton_softmax
-from triton_softmax import (
-    arguments,
-    cross_entropy,
-    launch,
-    log_softmax,
-    logsumexp,
-    plan,
-    softmax,
-)
+from triton_softmax import arguments, cross_entropy, launch, log_softmax, logsumexp, plan, softmax
 from triton_softmax.distributed import process_group, symmetric_memory
 
 NORMALIZED = {"softmax": softmax, "log_softmax": log_softmax}
-TOLERANCE = {
-    torch.float64: 1e-12,
-    torch.float32: 2e-6,
-    torch.float16: 2e-3,
-    torch.bfloat16: 1.6e-2,
-}
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 INF = float("inf")
 
 

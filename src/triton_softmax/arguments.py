@@ -613,11 +613,7 @@ def check_gradients_of_part(modifiers: Modifiers, dim: int) -> None:
 
 
 def check_loss_of_part(
-    x: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    total: int,
-    options: LossOptions,
+    x: Tensor, target: Tensor, weight: Tensor | None, total: int, options: LossOptions
 ) -> None:
     """Check the arguments of a cross-entropy with sharded classes: expand tensors to the shapes of
     all `total` classes, without memory, for `check_loss`."""

@@ -9,13 +9,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 import probe
-from kernel_cases import (
-    DEVICE,
-    INTERPRETED,
-    mapped_by_operators,
-    quiet,
-    watch_accesses,
-)
+from kernel_cases import DEVICE, INTERPRETED, mapped_by_operators, quiet, watch_accesses
 from triton_softmax import arguments as checks
 from triton_softmax import log_softmax, operators, plan, softmax
 from triton_softmax.operations import OPERATIONS

@@ -50,7 +50,7 @@ def _sums(m, totals, numbers):
 def partial(name: str, op: Operation) -> Operation:
     """Return what a rank sends of an operation: it ends with m (if it has one) and its sums, as
     numbers of the row."""
-    ends_early = replace(
+    return replace(
         op,
         name=name,
         finish=None,
@@ -61,62 +61,48 @@ def partial(name: str, op: Operation) -> Operation:
         finish_row=_maximum_and_sums if op.shifted else _sums,
         row_results=op.sums + op.shifted,
     )
-    WHOLE[ends_early] = op
-    return ends_early
 
 
-WHOLE: dict[Operation, Operation] = {}
-"""What each operation of this module is a part of."""
+NAMES = {
+    SOFTMAX: "rank_summary",
+    LOGSUMEXP: "rank_summary_of_infinities",
+    CROSS_ENTROPY_SMOOTHED: "rank_summary_and_sum",
+    ENTROPY: "rank_summary_and_entropy",
+    DISTRIBUTION: "rank_summary_and_distribution",
+    SOFTMAX_VJP: "rank_products",
+    LOG_SOFTMAX_VJP: "rank_gradients",
+}
+"""The operations that ranks send something of; log-softmax and cross-entropy send what softmax
+does."""
+
+WHOLE = {op.name: op for op in NAMES}
+PARTIAL = {op.name: partial(name, op) for op, name in NAMES.items()}
+"""Each by its name: a compiler cannot look up an operation itself."""
 # --8<-- [end:partials]
 
 
-SUMMARY = partial("rank_summary", SOFTMAX)
-"""m and the denominator d, of softmax, log-softmax and cross-entropy."""
-
-SUMMARY_OF_INFINITIES = partial("rank_summary_of_infinities", LOGSUMEXP)
-"""m and d of log-sum-exp, whose result may be +inf."""
-
-SUMMARY_AND_SUM = partial("rank_summary_and_sum", CROSS_ENTROPY_SMOOTHED)
-"""m, d and the sum of x."""
-
-SUMMARY_AND_ENTROPY = partial("rank_summary_and_entropy", ENTROPY)
-"""m, d and the sum of exp(x − m)·(x − m)."""
-
-SUMMARY_AND_DISTRIBUTION = partial("rank_summary_and_distribution", DISTRIBUTION)
-"""m, d, the sum of a distribution q, and that of q·(x − m)."""
-
-PRODUCTS = partial("rank_products", SOFTMAX_VJP)
-"""The sum of y·dy."""
-
-GRADIENTS = partial("rank_gradients", LOG_SOFTMAX_VJP)
-"""The sum of dy."""
-
-ALL = {op.name: op for op in WHOLE}
-"""By the names that an operator can take."""
-
-
 def partials(
-    kind: Operation, inputs: tuple[Tensor, ...], invariant: bool = False
+    op: Operation, inputs: tuple[Tensor, ...], invariant: bool = False
 ) -> tuple[Tensor, ...]:
     """Return m, if there is one, and the sums of each row; those of nothing if there is nothing.
 
     Args:
-        kind: of what.
+        op: of what.
         inputs: matrices.
         invariant: give a row the same bits in every batch.
     """
     if torch.compiler.is_compiling():
-        return tuple(_opaque.overload(list(inputs), kind.name, invariant))
-    x = inputs[0]
+        return tuple(_opaque.overload(list(inputs), op.name, invariant))
+    x, kind = inputs[0], PARTIAL[op.name]
     if x.numel() and (x.device.type != "cpu" or arguments.INTERPRETED):
         dtype = torch.promote_types(x.dtype, torch.float32)
-        if kind is SUMMARY_AND_DISTRIBUTION:
+        if op is DISTRIBUTION:
             modifiers = Modifiers()
             return run_modified(kind, inputs, (), modifiers, 1, dtype, invariant=invariant)
         found = plan_of(kind, inputs, 1, dtype, None, invariant)(*inputs)
         return found if isinstance(found, tuple) else (found,)
     check_device(x.device)
-    return composite.summary(WHOLE[kind], tuple([upcast(each) for each in inputs]), 1)
+    return composite.summary(op, tuple([upcast(each) for each in inputs]), 1)
 
 
 BLOCK = 256
@@ -138,12 +124,12 @@ def plan_rows(
 
 
 def merged(
-    kind: Operation, n_rows: int, lines: Tensor, shard: Shard
+    op: Operation, n_rows: int, lines: Tensor, shard: Shard
 ) -> tuple[tuple[Tensor, ...], Tensor]:
     """Return the partials of all ranks as one.
 
     Args:
-        kind: of what.
+        op: of what.
         n_rows: how many rows there are, at least one.
         lines: the messages of all ranks: m and the sums of the operation, and numbers that are
             added up; n_rows words each.
@@ -152,21 +138,22 @@ def merged(
     Returns:
         (m and the sums, one tensor for each; the further numbers, a row for each).
     """
-    first, most = 0 if shard.headers is None else HEADER, kind.row_results
+    first, most = 0 if shard.headers is None else HEADER, op.sums + op.shifted
     words = lines[:, first:].unflatten(1, (-1, n_rows))
     world, k, _ = words.shape
     if world == 1:
         return words[0, :most].unbind(0), words[0, most:]
-    if not kind.shifted:
+    if not op.shifted:
         return (words[:, 0].sum(0),), words[0, 1:]
     # eq: merge
     if torch.compiler.is_compiling() or (words.device.type == "cpu" and not arguments.INTERPRETED):
         parts = words[:, :most].unbind(1)
-        return composite.merged(WHOLE[kind], *parts), words[:, most:].sum(0)
-    plan = plans.get(key := key_of((merge_ranks_kernel, kind), (words,)))
+        return composite.merged(op, *parts), words[:, most:].sum(0)
+    plan = plans.get(key := key_of((merged, op), (words,)))
     if plan is None:
         outs, sizes = [((k, n_rows), words.dtype)], (world, words.stride(0), n_rows)
-        plan = plan_rows(merge_ranks_kernel, words[0, 0], outs, sizes, OP=kind, PLAIN=k - most)
+        kinds = {"OP": PARTIAL[op.name], "PLAIN": k - most}
+        plan = plan_rows(merge_ranks_kernel, words[0, 0], outs, sizes, **kinds)
         plans.keep(key, plan)
     found = plan(words)
     return found[:most].unbind(0), found[most:]
@@ -196,9 +183,9 @@ class Sums(Function):
     """
 
     @staticmethod
-    def forward(ctx, x, q, index, more, kind: Operation, shard: Shard, invariant, in_place):
+    def forward(ctx, x, q, index, more, op: Operation, shard: Shard, invariant, in_place):
         inputs = (x.detach(),) if q is None else (x.detach(), q.detach())
-        m, *sums = partials(kind, inputs, invariant)
+        m, *sums = partials(op, inputs, invariant)
         columns, k, numbers = None, 0, m.new_empty(0, len(m))
         if index is not None:
             k = index.shape[1]
@@ -208,9 +195,9 @@ class Sums(Function):
             numbers = torch.cat((numbers, more.unsqueeze(0)))
         if len(x):
             sent = send((m, *sums, numbers.reshape(-1)), shard, 0)
-            (m, *sums), numbers = merged(kind, len(x), received(*sent, shard), shard)
+            (m, *sums), numbers = merged(op, len(x), received(*sent, shard), shard)
         ctx.save_for_backward(x, q, columns, m)
-        ctx.arguments = kind, k, in_place
+        ctx.arguments = op, k, in_place
         ctx.mark_non_differentiable(m)
         return numbers, m, *sums
 
@@ -218,7 +205,7 @@ class Sums(Function):
     @once_differentiable
     def backward(ctx, g_numbers, _, *g):
         x, q, columns, m = ctx.saved_tensors
-        kind, k, in_place = ctx.arguments
+        of, k, in_place = ctx.arguments
         several, dq = k > 1 and x.shape[1] > 0, None
         if q is not None:  # eq: cross-entropy-distribution-gradient
             g_d, g_w, g_a = [each.unsqueeze(1) for each in g]
@@ -229,10 +216,10 @@ class Sums(Function):
             zero = torch.zeros_like(m)
             column = columns[:, 0] if k == 1 else torch.full_like(m, -1, dtype=torch.int64)
             at_target = g_numbers[0] if k else zero
-            if kind is SUMMARY_AND_ENTROPY:
+            if of is ENTROPY:
                 op, numbers = TOKENS_GRADIENT, (at_target, g[0] + g[1], -g[1])
             else:
-                c = -g[1] if kind is SUMMARY_AND_SUM else zero
+                c = -g[1] if of is CROSS_ENTROPY_SMOOTHED else zero
                 op, numbers = GRADIENT, (-at_target, g[0], c)
             out, dtype = (None, m.dtype) if several else (x if in_place else None, x.dtype)
             dx = operators.finish(op, (x,), (m, column, *numbers), dtype, out)
@@ -249,13 +236,13 @@ class Sums(Function):
 
 
 def _shape(inputs: list[Tensor], operation: str, batch_invariant: bool) -> list[Tensor]:
-    x, n = inputs[0], ALL[operation].row_results
+    x, n = inputs[0], PARTIAL[operation].row_results
     return [x.new_empty(len(x), dtype=accumulator(x.dtype)) for _ in range(n)]
 
 
 _opaque = operators.Operator(
     "rank_partials(Tensor[] inputs, str operation, bool batch_invariant) -> Tensor[]",
-    lambda inputs, name, invariant: list(partials(ALL[name], tuple(inputs), invariant)),
+    lambda inputs, name, invariant: list(partials(WHOLE[name], tuple(inputs), invariant)),
     _shape,
 )
 """`partials` while a call is traced: a compiler does not look into it."""

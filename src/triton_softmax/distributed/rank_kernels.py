@@ -80,10 +80,7 @@ def merge_ranks_kernel(
         tl.store(out_ptrs[0] + (1 + k) * n_rows + rows, totals[k], mask=inside)
 
 
-@triton.jit(
-    debug=True,
-    do_not_specialize=["start", "n_rows", "n_cols", "n_total", "ignore_index"],
-)
+@triton.jit(debug=True, do_not_specialize=["start", "n_rows", "n_cols", "n_total", "ignore_index"])
 def pack_words_kernel(
     in_ptrs,
     out_ptrs,

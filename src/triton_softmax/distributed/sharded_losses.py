@@ -38,21 +38,13 @@ from ..operations.cross_entropy import (
     CROSS_ENTROPY_GRADIENT,
     CROSS_ENTROPY_SMOOTHED,
     CROSS_ENTROPY_SMOOTHED_GRADIENT,
+    DISTRIBUTION,
 )
 from ..operations.gradients import GRADIENT
+from ..operations.softmax import SOFTMAX
+from ..operations.token_statistics import ENTROPY
 from ..plan import Plan, key_of, plan_of
-from .partials import (
-    BLOCK,
-    SUMMARY,
-    SUMMARY_AND_DISTRIBUTION,
-    SUMMARY_AND_ENTROPY,
-    SUMMARY_AND_SUM,
-    Sums,
-    columns_here,
-    partials,
-    picked,
-    plan_rows,
-)
+from .partials import BLOCK, PARTIAL, Sums, columns_here, partials, picked, plan_rows
 from .process_group import HEADER, Shard, agree, received, send
 from .rank_kernels import (
     losses_backward_kernel,
@@ -107,10 +99,10 @@ def _plan_losses(
     """What computes the partial results of x, writes the message, computes the losses, and reduces
     them, if they are reduced."""
     epsilon, ignore_index = options.label_smoothing, options.ignore_index
-    kind, op = (SUMMARY_AND_SUM, CROSS_ENTROPY_SMOOTHED) if epsilon else (SUMMARY, CROSS_ENTROPY)
+    op, of = (CROSS_ENTROPY_SMOOTHED,) * 2 if epsilon else (CROSS_ENTROPY, SOFTMAX)
     (n_rows, n_cols), dtype = x.shape, composite.accumulator(x.dtype)
     header = 0 if shard.headers is None else HEADER
-    n_words = header + (kind.row_results + 1 + own_weight) * n_rows
+    n_words = header + (1 + op.sums + 1 + own_weight) * n_rows
     world = 1 if shard.group is None else shard.group.size()
     each, programs = options.reduction == "none", triton.cdiv(n_rows, BLOCK)
     sizes: tuple[Any, ...] = (x.stride(), shard.start, n_rows, n_cols, shard.total, ignore_index)
@@ -122,9 +114,9 @@ def _plan_losses(
     outs: list[Any] = [((n_rows,), dtype), ((3, n_rows), dtype)]
     outs.append(((n_rows,), options.dtype) if each else ((4, programs), dtype))
     losses = plan_rows(losses_kernel, x, outs, sizes, **constants)
-    of_part: Callable[..., Any] = lambda x: partials(kind, (x,))  # noqa: E731 - of no classes
+    of_part: Callable[..., Any] = lambda x: partials(of, (x,))  # noqa: E731 - of no classes
     if x.numel():
-        of_part = plan_of(kind, (x,), 1, dtype, None, options.invariant)
+        of_part = plan_of(PARTIAL[of.name], (x,), 1, dtype, None, options.invariant)
     if each:
         return of_part, pack, losses, None
     parts = 1 if over_rows else programs
@@ -143,7 +135,7 @@ class _CrossEntropy(Function):
     def forward(ctx, x, target, weight, shard: Shard, options: LossOptions, over_rows, in_place):
         own = _sends_weights(weight, shard)
         inputs = (x, target) if weight is None else (x, target, weight)
-        head = (losses_kernel, shard[:3], shard.headers is None, options, over_rows)
+        head = (_CrossEntropy, shard[:3], shard.headers is None, options, over_rows)
         kernels = plans.get(key := key_of(head, inputs))
         if kernels is None:
             kernels = plans.keep(key, _plan_losses(x, own, shard, options, bool(over_rows)))
@@ -175,7 +167,7 @@ class _CrossEntropy(Function):
         x, target, numbers, factors = ctx.saved_tensors
         shard, options, in_place = ctx.arguments
         inputs = (g, target, numbers) if factors is None else (g, target, numbers, factors)
-        head = (losses_backward_kernel, shard.start, shard.total, x.shape[1], options)
+        head = (_CrossEntropy.backward, shard.start, shard.total, x.shape[1], options)
         kernel = plans.get(key := key_of(head, inputs))
         if kernel is None:
             (n_rows, n_cols), epsilon = x.shape, options.label_smoothing
@@ -234,9 +226,8 @@ def _by_operators(
         q, index = composite.distribution_of(x, target.to(dtype), own, of_rows, total), None
         marked, zero = torch.where(kept, -2, -1), torch.zeros_like(each_row)
         scalars = scalars._replace(target=marked, at_target=zero, everywhere=each_row)
-    kind = SUMMARY_AND_SUM if epsilon else SUMMARY
-    kind = kind if q is None else SUMMARY_AND_DISTRIBUTION
-    found = Sums.apply(x, q, index, of_target, kind, shard, options.invariant, in_place)
+    op = DISTRIBUTION if q is not None else CROSS_ENTROPY_SMOOTHED if epsilon else SOFTMAX
+    found = Sums.apply(x, q, index, of_target, op, shard, options.invariant, in_place)
     # Whatever an ignored row holds, its gradient is 0.
     numbers, m, *sums = [torch.where(kept, each, 1.0) for each in found]
     if of_target is not None:
@@ -365,8 +356,8 @@ def token_logprobs(
     rows, leading = x if x.dim() == 2 else rows_of(x, dim), x.shape[:-1]
     in_place = in_place and _may_be_overwritten(x, rows)
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1]).contiguous()
-    kind = SUMMARY_AND_ENTROPY if entropy else SUMMARY
-    at_tokens, m, d, *a = Sums.apply(rows, None, flat, None, kind, shard, invariant, in_place)
+    op = ENTROPY if entropy else SOFTMAX
+    at_tokens, m, d, *a = Sums.apply(rows, None, flat, None, op, shard, invariant, in_place)
     # eq: log-probability, entropy-from-summary
     log_d = d.log()
     entropies = log_d - a[0] / d if entropy else log_d.detach()

@@ -27,18 +27,11 @@ from ..arguments import (
     check_modifiers,
 )
 from ..operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
+from ..operations.logsumexp import LOGSUMEXP
 from ..operations.operation import Operation
 from ..operations.softmax import SOFTMAX, SOFTMAX_VJP
 from . import symmetric_memory
-from .partials import (
-    GRADIENTS,
-    PRODUCTS,
-    SUMMARY,
-    SUMMARY_OF_INFINITIES,
-    Sums,
-    merged,
-    partials,
-)
+from .partials import Sums, merged, partials
 from .process_group import Shard, agree, received, send
 
 
@@ -58,12 +51,7 @@ def rows_of(x: Tensor, dim: int) -> Tensor:
 
 # --8<-- [start:softmax]
 def _over_ranks(
-    inputs: tuple[Tensor, ...],
-    kind: Operation,
-    op: Operation,
-    shard: Shard,
-    backward: bool,
-    invariant: bool,
+    inputs: tuple[Tensor, ...], op: Operation, shard: Shard, backward: bool, invariant: bool
 ) -> Tensor:
     """Return the elements of an operation, for matrices of which other ranks have other columns.
 
@@ -80,17 +68,17 @@ def _over_ranks(
     one = len(shard.blocks) == 1
     y = None if one else torch.empty(x.shape, dtype=x.dtype, device=x.device)
     finish = operators.finish if compiling else plan.finish
-    sent = None
+    of, sent = SOFTMAX if op is LOG_SOFTMAX else op, None
     for block in (*shard.blocks, None):
         waiting, sent = sent, None
         if block is not None:
             rows = inputs if one else tuple([each[block] for each in inputs])
-            words = partials(kind, rows, invariant)
+            words = partials(of, rows, invariant)
             sent = block, rows, *send(words, shard, int(backward))
         if waiting is not None:
             at, rows, lines, work = waiting
             # eq: merge
-            numbers, _ = merged(kind, len(rows[0]), received(lines, work, shard), shard)
+            numbers, _ = merged(of, len(rows[0]), received(lines, work, shard), shard)
             out = None if y is None else y[at]
             found = finish(op, rows, numbers, x.dtype, out)
     return found if y is None else y
@@ -102,7 +90,7 @@ class _Normalized(Function):
     @staticmethod
     def forward(ctx, x, shard: Shard, log: bool, invariant: bool):
         op = LOG_SOFTMAX if log else SOFTMAX
-        y = _over_ranks((x.detach(),), SUMMARY, op, shard, False, invariant)
+        y = _over_ranks((x.detach(),), op, shard, False, invariant)
         ctx.save_for_backward(y)
         ctx.arguments = shard, log, invariant
         return y
@@ -112,8 +100,8 @@ class _Normalized(Function):
     def backward(ctx, dy):
         (y,) = ctx.saved_tensors
         shard, log, invariant = ctx.arguments
-        kind, op = (GRADIENTS, LOG_SOFTMAX_VJP) if log else (PRODUCTS, SOFTMAX_VJP)
-        return _over_ranks((y, dy), kind, op, shard, True, invariant), None, None, None
+        op = LOG_SOFTMAX_VJP if log else SOFTMAX_VJP
+        return _over_ranks((y, dy), op, shard, True, invariant), None, None, None
 
 
 # --8<-- [end:softmax]
@@ -185,7 +173,7 @@ def logsumexp(
     x = x if shape else x.reshape(1)
     shard = agree(group, "logsumexp", x, dim, where=False)
     rows = rows_of(x, dim)
-    _, m, d = Sums.apply(rows, None, None, None, SUMMARY_OF_INFINITIES, shard, invariant, False)
+    _, m, d = Sums.apply(rows, None, None, None, LOGSUMEXP, shard, invariant, False)
     # eq: lse-from-summary
     lse = (m + d.log()).to(x.dtype).view(shape[:dim] + shape[dim + 1 :])
     return lse.unsqueeze(dim) if keepdim and shape else lse

@@ -74,12 +74,7 @@ def ticks(lane, TIMED: tl.constexpr):
     """Nanoseconds, the same for all threads of a program; 0 where there is no clock."""
     if TIMED:
         now = tl.inline_asm_elementwise(
-            "mov.u64 $0, %globaltimer; // $1",
-            "=l,r",
-            [lane],
-            dtype=tl.int64,
-            is_pure=False,
-            pack=1,
+            "mov.u64 $0, %globaltimer; // $1", "=l,r", [lane], dtype=tl.int64, is_pure=False, pack=1
         )
         return tl.max(now, axis=0)
     else:
