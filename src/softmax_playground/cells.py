@@ -26,9 +26,8 @@ shows them where it explains the code.
 `try` makes a button that puts the second piece of code in the place of the first, which stands in
 the cell once, runs it, and says what comes of it.
 
-A mistake is a cell with lines that end in `# wrong` or `# right`. It fails as long as the wrong
-ones are there, and does not with the right ones in their place. Its title is on a fold that hides
-the rest.
+A mistake is a cell with lines that end in `# wrong` or `# right`. It fails with the wrong ones and
+passes with the right ones. A fold hides all but its title.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _CODE = re.compile(r"# code: src/(?P<path>[\w/]+)\.py:(?P<section>[\w-]+(?:\.\.\
 _GIVEN = re.compile(r"# given: src/(?P<path>[\w/]+)\.py: (?P<names>[\w ]+)")
 _TRY = re.compile(r"# try: (.+)\n#   (.+)\n#   (.+)\n#   (.+)\n")
 _PLAIN = re.compile(r'<span class="(?:n|p|w|o|nn)">([^<]*)</span>')
-_ITEM = re.compile(r"\b([A-D])\d\b")
+_SOURCE = re.compile(r"\b(?:([A-D])\d|([\w.-]+/[\w.-]+)#(\d+))\b")
 _HEAD = re.compile(r'"""(?P<text>.+?)"""\n', re.S)
 _MARK = re.compile(r" *# (wrong|right)$")
 
@@ -288,8 +287,11 @@ def _lines(code: str, kind: str) -> str:
     return "".join(f'<span class="run-{kind}">{line}</span>\n' for line in shown)
 
 
-def _to_sources(item: re.Match) -> str:
-    return f'<a href="/reference/sources/#corrections-{item[1].lower()}">{item[0]}</a>'
+def _linked(found: re.Match) -> str:
+    item, repository, number = found.groups()
+    if item:
+        return f'<a href="/reference/sources/#corrections-{item.lower()}">{found[0]}</a>'
+    return f'<a href="https://github.com/{repository}/issues/{number}">{found[0]}</a>'
 
 
 def html(root: Path, name: str, attribute: str = "") -> str:
@@ -304,9 +306,7 @@ def _html(root: Path, name: str, attribute: str, stamp: tuple) -> str:
     answer = cell.run()
     data = {"given": cell.given, "kernel": cell.kernel, "code": cell.code, "tries": cell.tries}
     labels = ["The kernel", "The call"] if cell.kernel else [""]
-    texts = "".join(map(_editor, cell.texts(), labels))
-    if found(cell):
-        texts += _names_line(cell)
+    texts = "".join(map(_editor, cell.texts(), labels)) + _names_line(cell)
     title, hint = escape(cell.title), f'<p class="run-hint">{escape(cell.hint)}</p>'
     if cell.is_mistake:
         if not answer["error"] or cell.run("right")["error"]:
@@ -315,7 +315,7 @@ def _html(root: Path, name: str, attribute: str, stamp: tuple) -> str:
         why = (
             '<details class="run-why"><summary>What goes wrong, and the fix</summary>'
             f'<p class="run-error">{escape(answer["error"]["message"])}</p>'
-            f"{_ITEM.sub(_to_sources, hint)}<pre><code>{_lines(cell.code, 'wrong')}"
+            f"{_SOURCE.sub(_linked, hint)}<pre><code>{_lines(cell.code, 'wrong')}"
             f"{_lines(cell.code, 'right')}</code></pre></details>"
         )
         head = f'<summary class="run-title">{title}</summary>'

@@ -1,6 +1,6 @@
 """Fully masked rows are 0, as wanted. Where did the NaN in the input go?
 
-Testing the result for NaN also hides a NaN that came in. Test for the maximum −∞ instead.
+Setting every NaN of the result to 0 also hides a NaN that came in (robertknight/rten#1321). Test for the maximum −∞ instead.
 """
 from math import exp
 

@@ -1,6 +1,6 @@
 """Softmax with 1 + Σ exp(x) as its denominator, shifted by m, comes out too small
 
-Relative to m, the 1 in the denominator is exp(−m).
+Relative to m, the 1 in the denominator is exp(−m). Reported in kyegomez/AttentionIsOFFByOne#5.
 """
 from math import exp
 
