@@ -17,6 +17,7 @@ from softmax_site.computed import split_rows_trace
 from softmax_site.figures import moving
 from softmax_site.figures.moved import in_lines, launched
 from softmax_tutorial import reference
+from triton_softmax import softmax as softmax_of_library
 from triton_softmax.config import Device, Traits
 from triton_softmax.config.choose import row_tile
 from triton_softmax.config.space import Rows, next_power_of_2
@@ -33,6 +34,7 @@ PAGES = {
     "online": "math/online",
     "attention": "kernels/flash-attention",
     "cross-entropy": "kernels/loss-head",
+    "score-modifiers": "kernels/score-modifiers",
     "bytes": "benchmarks/ladder",
     "packed": "kernels/packed-rows",
     "aligned": "kernels/aligned-rows",
@@ -148,6 +150,17 @@ def cross_entropy(state, numbers):
     loss.backward()
     close(numbers["loss"], loss.item(), rtol=1e-12)
     close(numbers["gradient"], x.grad[0], atol=1e-12)
+
+
+def score_modifiers(state, numbers):
+    """By the library, on the CPU."""
+    x, kept = torch.tensor(state["x"], dtype=torch.float64), torch.arange(5) < state["kept"]
+    sink = -math.inf if state["sink"] == -6 else float(state["sink"])
+    cap = state["cap"] or None
+    y = softmax_of_library(x, scale=float(state["scale"]), softcap=cap, where=kept, sink=sink)
+    close(numbers["y"], y, rtol=1e-9)
+    close(numbers["share"], 1 - y.sum(), atol=1e-12)
+    close(numbers["bare"], torch.softmax(x, 0), rtol=1e-12)
 
 
 def test_traces_and_the_model_of_traffic_agree():
@@ -323,7 +336,7 @@ def test_one_figure_goes_along_while_the_page_scrolls(open_tab):
 
 ALIASES = {"vjp": "jacobian", "bytes": "moved", "split-rows": "timeline"}
 ALIASES |= {"split-rows-alone": "timeline", "one-row-memory": "one_row"}
-ALIASES["cross-entropy"] = "cross_entropy"
+ALIASES |= {"cross-entropy": "cross_entropy", "score-modifiers": "score_modifiers"}
 EXPECTED = {name: globals()[ALIASES.get(name, name)] for name in LIVE}
 
 

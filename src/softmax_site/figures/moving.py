@@ -115,6 +115,7 @@ FIGURES = {
     "online": Moving("online"),
     "attention": Moving("attention"),
     "cross-entropy": Moving("cross-entropy"),
+    "score-modifiers": Moving("modifiers"),
     "bytes": Moving("bytes", moved),
     "packed": Moving("packed"),
     "aligned": Moving("aligned"),
