@@ -125,7 +125,7 @@ def softmax(
         ValueError: `implementation` is unknown, does not support this shape, or meets batch
             invariance or score modifiers; `scale` is not finite, `softcap` not positive; a tensor
             does not broadcast; `causal` or `out` has another shape, or `out` another dtype, or it
-            overlaps itself; a group meets batch invariance, a `DTensor`, or different calls.
+            overlaps itself; a group meets a `DTensor` or different calls.
         RuntimeError: Triton does not support the device, or `implementation` names a kernel on a
             CPU without the interpreter; tensors are on two devices; `out` is given although an
             argument requires a gradient.
