@@ -17,8 +17,8 @@
     return open.call(this, method, url, ...rest);
   };
 
-  const SMALL = new Set(("a an and are can do does for from how i in is it my of on or should the " +
-    "to use using was what when where which who why with you").split(" "));
+  const SMALL = new Set(("a an and are can do does for from how i in is it my of on or should " +
+    "the to was what when where which who why with you").split(" "));
   let known = []; // the words of the index, the most frequent first
 
   function read({ docs }) {
