@@ -4,6 +4,7 @@ lead on.
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -28,39 +29,8 @@ MOST_SHEETS = 18
 CHANGELOG = "reference/changelog.md"
 """The page whose title is in the file that it includes."""
 
-FOUND = {
-    "math/jacobian/": "jacobian, derivative of softmax, jacobain",
-    "math/online/": "online normalizer",
-    "math/vjp/": "vjp, gradeint, gradient of cross entropy, gradcheck",
-    "reference/api/": "install, how to install, pip, instal, how to use it, drop-in replacement",
-    "kernels/edge-cases/": "−inf row, masked, why not float16, batch invariant, nan, bf16",
-    "math/numerics/": "exp2, precision, underflow",
-    "kernels/aligned-rows/": "odd vocabulary",
-    "kernels/split-rows-waiting/": "cluster",
-    "kernels/primer/": "what is triton, warp, register, coalescing, memory bound, "
-    "what is a warp, what is a kernel, gpu memory, regsiter, debug triton",
-    "kernels/loss-head/": "chunk, linear_cross_entropy, loss, cross entropy, label smoothing, "
-    "out of memory, large vocabulary, cross entorpy",
-    "math/softmax/": "logits, temperature, softmax formula, numerically stable, "
-    "why subtract max, what is softmax, sfotmax, sofmax, numericaly stable, overflow",
-    "math/accumulators/": "entropy",
-    "kernels/autograd-and-dispatch/": "torch.compile",
-    "benchmarks/": "benchmark, compare liger, is it faster than torch",
-    "practice/": "exercise, quiz",
-    "reference/contributing/": "contribute",
-    "reference/dependencies/": "license",
-    "kernels/two-loops/": "autotune, block size",
-    "reference/glossary/": "bank conflicts",
-    "kernels/backward/": "backward pass",
-    "kernels/flash-attention/": "flash attention, atention",
-    "kernels/several-gpus/": "several gpus, nccl",
-    "benchmarks/host-time/": "small tensors",
-    "practice/mistakes/": "common mistakes",
-    "reference/references/": "cite",
-    "reference/verified/": "tests",
-}
-"""The page that has to be among the first three, and what somebody types, between commas."""
-SEARCHES = [(words, page) for page, typed in FOUND.items() for words in typed.split(", ")]
+FOUND = tomllib.loads((ROOT / "tests/site/searches.toml").read_text("utf8"))
+SEARCHES = [(words, page) for page, typed in FOUND.items() for words in typed]
 
 CHARTS = ".plot *"
 LOADED = "performance.getEntriesByType('resource').map((each) => each.name)"
