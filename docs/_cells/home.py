@@ -9,7 +9,7 @@ One program for each row. Edit it, or break it with a click.
 # try: skip the mask
 #   , mask=cols < n, other=-inf)
 #   )
-#   The fourth lane reads past its row; in the last row, past x.
+#   Row 0 takes 1001 from the next row and becomes zeros. Row 1 reads past the end of x.
 # try: read x twice
 #   tl.exp(x - m)
 #   tl.exp(tl.load(x_ptr + row * n + cols, mask=cols < n, other=-inf) - m)

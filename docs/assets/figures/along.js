@@ -21,11 +21,13 @@ for (const along of document.querySelectorAll(".along")) {
   function follow() {
     planned = false;
     const narrow = getComputedStyle(along).display !== "grid";
-    const reading = innerHeight * (narrow ? 0.75 : 0.55);
+    const reading = innerHeight * (narrow ? 0.7 : 0.42);
     const boxes = scenes.map((each) => each.getBoundingClientRect());
     const scene = Math.max(0, boxes.findLastIndex((box) => box.top < reading));
-    const { top, height } = boxes[scene];
-    const at = still.matches ? 100 : Math.round(Math.min(1, Math.max(0, (reading - top) / (height * 0.85))) * 100);
+    // What a scene asks to predict, it shows once the question is passed.
+    const question = scenes[scene].querySelector("details"), { bottom } = boxes[scene];
+    const top = question ? question.getBoundingClientRect().bottom : boxes[scene].top;
+    const at = still.matches ? 100 : Math.round(Math.min(1, Math.max(0, (reading - top) / ((bottom - top) * 0.9))) * 100);
     if (shown === `${scene} ${at}`) return;
     shown = `${scene} ${at}`;
     caption.innerHTML = captions[scene];

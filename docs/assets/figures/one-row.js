@@ -25,7 +25,8 @@ const VALUES = {
 const COPY = [["read", "x"], ["write", "copy"]];
 
 /** The trips of a kernel over a row, from its trace: [kind, tensor]. */
-const trips = (scene, { passes }) => scene === "memory" ? COPY :
+const trips = (scene, { passes, split }) => scene === "memory" ? COPY : scene === "programs" ?
+  ["read", "write"].flatMap((kind) => split.filter((each) => each[0] === 0 && each[1] === kind).map(() => [kind, kind === "read" ? "x" : "y"])) :
   (passes[scene === "backward" ? "backward" : "forward"][RUNG[scene]] ?? []).filter(([, , size]) => size === "MN");
 
 /** What a scene does, one access after another: { kind, name, first, count, trip }. In a loop, a
@@ -76,7 +77,7 @@ export default {
     const time = scene === "backward" ? data.backward.split_rows : data.forward[RUNG[scene]];
     return {
       scene, all, done, flight: place - done, trips: count,
-      filled: Array.from({ length: count }, (_, trip) => all.slice(0, done).filter((each) => each.trip === trip).length / all.filter((each) => each.trip === trip).length),
+      filled: scene === "programs" ? trips(scene, data).map(([kind]) => data.split.filter((each) => each[1] === kind && each[4] <= state_time(at, data)).length / TILES.length) : Array.from({ length: count }, (_, trip) => all.slice(0, done).filter((each) => each.trip === trip).length / all.filter((each) => each.trip === trip).length),
       before: BEFORE[scene] ? trips(BEFORE[scene], data).length : count,
       pair: known(scene, done), whole: WHOLE, shares: Y, gradient: VALUES.dx, dy: DY, s: S, time: time ?? null,
       copy: scene === "backward" ? data.backward.copy : data.forward.copy,
@@ -94,7 +95,7 @@ export default {
     return [svg(width, P.height, this.says(state, numbers, data), parts)];
   },
 
-  says({ at }, { scene, all, done, trips: count, filled, pair, time, halves, whole, s }, data) {
+  says({ at }, { scene, all, done, trips: count, pair, time, halves, whole, s }, data) {
     const of = (each) => `(${fixed(each.m, 0)}, ${fixed(each.d, 2)})`;
     const words = {
       memory: `A program copies a row of ${N} numbers, tile by tile. `,
@@ -105,11 +106,10 @@ export default {
       pairs: `The left half has the pair ${of(halves[0])}, the right half ${of(halves[1])}${at < 100 ? "." : `; merged they are ${of(whole)}.`}`,
       programs: doing(state_time(at, data), data),
       gpus: `The pairs ${of(halves[0])} and ${of(halves[1])} cross the link; no element of the row does.`,
-      backward: `Backward: y and dy are read, dx is written${pair.s === null ? "" : `; s = ${fixed(s, 3)}`}. `,
+      backward: `Backward: y and dy are read, dx is written${pair.s === null ? "" : `; s = ${fixed(s, 2)}`}. `,
       measured: `Measured: from ${grouped(data.forward.naive)} µs to ${grouped(data.forward.split_rows)}. A copy takes ${grouped(data.forward.copy)}.`,
     }[scene];
-    const made = filled.reduce((sum, each) => sum + each, 0);
-    return `${words}${count ? `${fixed(made, made % 1 ? 1 : 0)} of ${count} trips made.` : ""}${time && at === 100 ? ` Measured: ${grouped(time)} µs.` : ""}`;
+    return `${words}${count && at === 100 ? ` ${count} trips.` : ""}${time && at === 100 ? ` Measured: ${grouped(time)} µs.` : ""}`;
   },
 };
 
@@ -117,7 +117,7 @@ export default {
 
 /** A value as it stands in a cell, or nothing where there is no room. */
 const written = (name, value, P) =>
-  ["x", "z", "copy"].includes(name) ? fixed(value, 0) : P.width > 500 ? fixed(value, 2).replace(/^(−?)0\./, "$1.") : "";
+  ["x", "z", "copy"].includes(name) ? fixed(value, 0) : P.width > 500 ? fixed(value, 2).replace(/^−(0.00)$/, "$1").replace(/^(−?)0\./, "$1.") : "";
 
 /** One element: a box, its value, and in a result a bar as high as its share. */
 function cell(P, x, y, name, value, css) {
@@ -253,7 +253,7 @@ function gpus(P, { at }, { halves, whole }) {
 function below(P, { trips: count, filled, before, time, copy, scene }, data) {
   const out = [], list = trips(scene, data), unit = P.width / 8, high = P.width > 500 ? 26 : 18;
   if (count) {
-    out.push(text(0, P.strip - 7, `${count} trips over the whole row${before > count ? `; ${before} before` : ""}`, P.width > 500 ? "strong" : "small strong", "start"));
+    out.push(text(0, P.strip - 7, `${count} trips over the whole row${before > count ? `; ${before} before` : ""}${scene === "one" ? "; a longer row spills and makes more" : ""}`, P.width > 500 ? "strong" : "small strong", "start"));
     for (let at = 0; at < Math.max(before, count); at++) {
       if (at >= count) { out.push(rect(at * unit, P.strip, unit - 3, high, "ghost", 'rx="3"')); continue; }
       const [kind, tensor] = list[at], name = tensor === "copy" ? "y" : tensor, part = filled[at], css = kind === "read" ? "ours" : "best";

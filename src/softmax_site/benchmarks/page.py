@@ -125,8 +125,9 @@ def notices(measured: Measured, now: datetime) -> list[tuple[str, str]]:
     day = then.strftime("%Y-%m-%d")
     if measured.changed:
         which = '<a href="/benchmarks/environment/#what-is-launched-today">Which</a>'
-        calls = f"{measured.changed} of the {measured.calls} calls of ours behind these numbers"
-        text = f"{calls} launch something else today. {which}"
+        one = "The call measured here runs"
+        some = f"{measured.changed} of our {measured.calls} calls measured here run"
+        text = f"{one if measured.calls == 1 else some} other code today. {which}"
         found.append((f"Changed since measured on {day}", text))
     age = (now - then).days
     if age > OLD_DAYS:
