@@ -27,7 +27,8 @@ for (const along of document.querySelectorAll(".along")) {
     // What a scene asks to predict, it shows once the question is passed.
     const question = scenes[scene].querySelector("details"), { bottom } = boxes[scene];
     const top = question ? question.getBoundingClientRect().bottom : boxes[scene].top;
-    const at = still.matches ? 100 : Math.round(Math.min(1, Math.max(0, (reading - top) / ((bottom - top) * 0.9))) * 100);
+    const way = Math.min(1, Math.max(0, (reading - top) / ((bottom - top) * 0.9)));
+    const at = !still.matches ? Math.round(way * 100) : question && !way ? 0 : 100;
     if (shown === `${scene} ${at}`) return;
     shown = `${scene} ${at}`;
     caption.innerHTML = captions[scene];
