@@ -486,7 +486,7 @@ def test_fresh_numbers_of_unchanged_launches_need_no_notice():
 
 def test_changed_launches_are_counted_with_the_day_of_measurement():
     ((title, text),) = notices(measured(3), datetime(2026, 11, 21, tzinfo=UTC))
-    assert title == "Changed since measured on 2026-11-20" and "3 of the 7 calls" in text
+    assert title == "Changed since measured on 2026-11-20" and "3 of our 7 calls" in text
 
 
 def test_numbers_older_than_ninety_days_say_so():
