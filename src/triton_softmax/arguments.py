@@ -396,23 +396,15 @@ def reduction_of_flags(size_average: bool | None, reduce: bool | None) -> str:
     return reduction
 
 
-def check_loss(
-    x: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    reduction: str,
-    label_smoothing: float,
-    z_loss: float,
-    softcap: float | None,
-    scale: float,
-    ignore_index: int,
-) -> None:
-    """Check the arguments of a cross-entropy, except for the values of the targets.
+def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> None:
+    """Check the arguments of a cross-entropy, except for the values of the targets; the options are
+    those of the call as they were given.
 
     Raises:
         TypeError, ValueError, RuntimeError: see `cross_entropy`; with PyTorch's message if PyTorch
             raises, too.
     """
+    dim, ignore_index, reduction, label_smoothing, z_loss, _, scale, softcap, _ = options
     check_input(x)
     check_operands(x, target=target, weight=weight)
     if reduction not in ("none", "mean", "sum"):
@@ -426,7 +418,6 @@ def check_loss(
     probabilities = target.shape == x.shape and x.dim() > 0
     if probabilities and z_loss and target.is_floating_point():
         raise ValueError("z_loss goes with class targets, not with probabilities")
-    dim = 0 if x.dim() == 1 else 1
     fits = probabilities and target.dtype in DTYPES and ignore_index < 0
     if not probabilities and x.dim() > 0:
         fits = target.shape == x.shape[:dim] + x.shape[dim + 1 :]
@@ -617,11 +608,11 @@ def check_loss_of_part(
 ) -> None:
     """Check the arguments of a cross-entropy with sharded classes: expand tensors to the shapes of
     all `total` classes, without memory, for `check_loss`."""
-    dim, ignore_index, reduction, smoothing, z_loss, _, scale, softcap, _ = options
+    dim = options.dim
     shape = [total if i == dim else size for i, size in enumerate(x.shape)]
     like = x.detach().new_empty(()).expand(shape)
     if target.is_floating_point() and target.shape == x.shape:
         target = target.detach().new_empty(()).expand(shape)
     if weight is not None and weight.shape == (x.shape[dim],):
         weight = weight.detach().new_empty(()).expand(total)
-    check_loss(like, target, weight, reduction, smoothing, z_loss, softcap, scale, ignore_index)
+    check_loss(like, target, weight, options)

@@ -201,8 +201,7 @@ def _of_tokens(
     options = (flat, scale, entropy, factor, bool(batch_invariant or arguments.contexts), plain)
     wanted = logits.requires_grad or (scale is not None and scale.requires_grad)
     if wanted and torch.is_grad_enabled():
-        in_place = in_place and not logits.is_leaf and logits.is_contiguous()
-        in_place = in_place and not is_compiling()
+        in_place = in_place and operators.may_be_overwritten(logits, logits)
         apply = _differentiable if plain else _Tokens.apply
         found, entropies = apply(x, *options, in_place)
     else:

@@ -144,17 +144,16 @@ def cross_entropy(
     divided = group is not None or (elsewhere and distributed.on_mesh(input, vocab_start))
     key = known = None
     wanted = input.requires_grad and torch.is_grad_enabled()
-    in_place = inplace_backward and wanted and not input.is_leaf and input.is_contiguous()
+    in_place = inplace_backward and operators.may_be_overwritten(input, input)
     if plain and not divided:
         key = (
-            input.dtype, input.shape, input.stride(), input.get_device(), input.data_ptr() & 15,
-            target.dtype, target.shape, target.stride(), target.get_device(),
-            target.data_ptr() & 15,
+            input.dtype, input.shape, input.stride(), input.device, input.data_ptr() & 15,
+            target.dtype, target.shape, target.stride(), target.device, target.data_ptr() & 15,
             wanted, in_place, ignore_index, reduction, label_smoothing, z_loss, type(z_loss),
             softcap, type(softcap), scale, type(scale), loss_dtype, invariant,
         )  # fmt: skip
         if weight is not None:
-            key += (weight.dtype, weight.shape, weight.stride(), weight.get_device())
+            key += (weight.dtype, weight.shape, weight.stride(), weight.device)
             key += (weight.data_ptr() & 15, weight.requires_grad and torch.is_grad_enabled())
         try:
             known = _checked.get(key)
@@ -170,9 +169,7 @@ def cross_entropy(
                 input, target, weight, group, vocab_start, vocab_size, options, inplace_backward
             )
             return (loss, lse.detach()) if return_lse else loss
-        check_loss(
-            input, target, weight, reduction, label_smoothing, z_loss, softcap, scale, ignore_index
-        )
+        check_loss(input, target, weight, options)
         softcap = None if softcap is None else float(softcap)
         options = options._replace(scale=float(scale), softcap=softcap)
         planned = _planned(input, target, weight, options, wanted, in_place) if plain else None
@@ -337,18 +334,11 @@ def _by_operators(
     """Return the losses and log-sum-exps of rows, with the row scalars computed by PyTorch's
     operators."""
     gradient = x.requires_grad and torch.is_grad_enabled()
-    scalars = with_logits(x.detach(), composite.scalars(x, target, weight, options), options.dim)
+    dim, *_, scale, softcap, invariant = options
+    scalars = with_logits(x.detach(), composite.scalars(x, target, weight, options), dim)
     distribution = distribution_of(x, target, weight, options)
-    further = (
-        options.dim,
-        gradient,
-        options.scale,
-        options.softcap,
-        distribution,
-        options.invariant,
-    )
+    further = (dim, gradient, scale, softcap, distribution, invariant)
     if gradient:
-        in_place = in_place and not torch.compiler.is_compiling()
         apply = _differentiable if plain else _CrossEntropy.apply
         return apply(x, plain, in_place, *scalars, *further)
     op = operators.cross_entropy_rows

@@ -125,6 +125,12 @@ def version_of(t: Tensor) -> int:
     return -1 if torch.compiler.is_compiling() or t.is_inference() else t._version
 
 
+def may_be_overwritten(x: Tensor, rows: Tensor) -> bool:
+    """Return whether a gradient may take the place of x, of which `rows` is a view or a copy."""
+    mine = x.requires_grad and not x.is_leaf and torch.is_grad_enabled()
+    return mine and rows.is_contiguous() and not torch.compiler.is_compiling()
+
+
 def keeps_graph() -> bool:
     """Return whether the running backward pass may be repeated; True if unknown."""
     try:

@@ -485,7 +485,7 @@ def run_modified(
             scale = torch.full((), factor, dtype=dtype, device=elements[0].device)
             factor, kind = 1.0, SCALES
     sink = sink if before else None
-    maps = Maps(
+    maps = (
         before, after, kind, softcap or 0.0, bias is not None, where is not None, causal,
         sink is not None, safe, empty, x is not None, of_mapped is not None, of_scale, of_sink,
     )  # fmt: skip
@@ -495,8 +495,8 @@ def run_modified(
     key = key_of((op, maps, dim, dtype, factor, of_mapped, invariant, len(tensors)), tensors)
     plan = plans.get(key)
     if plan is None:
-        made = _plan_modified(op, maps, inputs, dim, dtype, factor, of_mapped, invariant, out)
-        plan = plans.keep(key, made)
+        more = (inputs, dim, dtype, factor, of_mapped, invariant, out)
+        plan = plans.keep(key, _plan_modified(op, Maps(*maps), *more))
     outs = plan(*inputs, out=out)
     outs = outs if isinstance(outs, tuple) else (outs,)
     if of_scale:

@@ -382,20 +382,10 @@ def test_what_the_model_chooses_computes_what_is_asked(operation, shape, monkeyp
 # --- what is asked for by name
 
 
-@pytest.mark.parametrize(
-    "name, n_cols, itemsize, lie, message",
-    [
-        ("packed_rows", 65_537, 4, {}, "packed_rows holds .* 65,536 columns, not 65,537"),
-        ("aligned_rows", 65_537, 4, {}, "aligned_rows holds .* 65,536 columns, not 65,537"),
-        ("aligned_rows", 64, 4, {"gap": 1}, "agree modulo a vector"),
-        ("aligned_rows", 64, 4, {"address": 4}, "start on 16 bytes"),
-        ("split_rows", 64, 8, {}, "does not take float64"),
-        ("split_rows", 2**25 + 1, 4, {}, "split_rows splits .* at most 33,554,432 columns"),
-    ],
-)
-def test_what_is_refused(name, n_cols, itemsize, lie, message):
-    with pytest.raises(ValueError, match=message):
-        choose(4096, n_cols, itemsize, name=name, **lie)
+def test_more_chunks_than_are_possible_are_refused():
+    """Other refusals are in `test_dispatch.py`."""
+    with pytest.raises(ValueError, match="split_rows splits .* at most 33,554,432 columns"):
+        choose(4096, 2**25 + 1, 4, name="split_rows")
 
 
 # --- what a planner makes of a choice

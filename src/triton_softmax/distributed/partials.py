@@ -97,8 +97,7 @@ def partials(
     if x.numel() and (x.device.type != "cpu" or arguments.INTERPRETED):
         dtype = torch.promote_types(x.dtype, torch.float32)
         if op is DISTRIBUTION:
-            modifiers = Modifiers()
-            return run_modified(kind, inputs, (), modifiers, 1, dtype, invariant=invariant)
+            return run_modified(kind, inputs, (), Modifiers(), 1, dtype, invariant=invariant)
         found = plan_of(kind, inputs, 1, dtype, None, invariant)(*inputs)
         return found if isinstance(found, tuple) else (found,)
     check_device(x.device)

@@ -61,12 +61,6 @@ _checked = Memo()
 """What has been checked, but for the values of targets."""
 
 
-def _may_be_overwritten(x: Tensor, rows: Tensor) -> bool:
-    """Whether the gradient may take the place of the logits, which `rows` has as a matrix."""
-    mine = x.requires_grad and not x.is_leaf and torch.is_grad_enabled()
-    return mine and rows.is_contiguous() and not torch.compiler.is_compiling()
-
-
 def _sends_weights(weight: Tensor | None, shard: Shard) -> bool:
     """Whether a rank sends the weights of targets: unless all ranks are known to have those of all
     classes. They cannot know where one rank may have all the classes."""
@@ -305,7 +299,7 @@ def cross_entropy(
         x = composite.modified_logits(x, target, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     rows = x if x.dim() == 2 else rows_of(x, dim)
-    in_place = in_place and _may_be_overwritten(x, rows)
+    in_place = in_place and operators.may_be_overwritten(x, rows)
     flat = rows_of(target, dim) if given else target.reshape(-1, 1).contiguous()
     on_gpu = arguments.INTERPRETED or x.device.type != "cpu"
     distribution = given or (weight is not None and options.label_smoothing)
@@ -354,7 +348,7 @@ def token_logprobs(
     if index.device.type == "cpu" and not traced:
         check_classes(index, shard.total, "index {} is out of bounds", None)
     rows, leading = x if x.dim() == 2 else rows_of(x, dim), x.shape[:-1]
-    in_place = in_place and _may_be_overwritten(x, rows)
+    in_place = in_place and operators.may_be_overwritten(x, rows)
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1]).contiguous()
     op = ENTROPY if entropy else SOFTMAX
     at_tokens, m, d, *a = Sums.apply(rows, None, flat, None, op, shard, invariant, in_place)
