@@ -3,8 +3,8 @@ r"""Python-Markdown extension: LaTeX to MathML at build, labelled equations, the
 Syntax:
 
 * ``$x_i$`` is inline mathematics;
-* ``/// equation | label`` … ``///`` is a display equation with a label, a number and an anchor;
-* ``/// equation-ref | label`` / ``///`` shows an equation again and links to its home;
+* ``/// equation | label`` … ``///`` is a display equation with a label, a number and an anchor, and
+  stands once on the site;
 * ``/// figure | name`` … ``///`` is a drawing, or a figure that a reader moves, with its caption;
 * ``\eqref{label}`` links to an equation from any page;
 * ``[text][package.module.name]`` links to code;
@@ -54,35 +54,6 @@ _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _DIRECTIVE = re.compile(r"([ ]*)\[\[(code|run|rendered|equation-index)(?: (.+))?\]\]")
 
 
-class _Shown(Block):
-    """What the two kinds of display equation share."""
-
-    ARGUMENT = True
-
-    def on_create(self, parent: etree.Element) -> etree.Element:
-        return etree.SubElement(parent, "div", {"class": "equation"})
-
-    def on_markdown(self) -> str:
-        return "raw"
-
-    def equation(self) -> equations.Equation:
-        return equations.load(self.config["root"])[self.argument]
-
-    def show(self, block: etree.Element, equation: equations.Equation, meta: str) -> None:
-        name = f"Equation {equation.number}, {equation.label.replace('-', ' ')}"
-        block.text = self.md.htmlStash.store(
-            f'<div class="equation-body" tabindex="0" role="group" aria-label="{name}">'
-            f'{equation.mathml}</div><div class="equation-meta">{meta}</div>'
-        )
-
-
-def _names(equation: equations.Equation, number: str, label: str) -> str:
-    return (
-        f'<a class="equation-number" href="{number}">({equation.number})</a>'
-        f'<a class="equation-label" href="{label}">{equation.label}</a>'
-    )
-
-
 def code_links(equation: equations.Equation) -> str:
     """Links to the lines that compute an equation, by file."""
     out, last = [], None
@@ -93,41 +64,41 @@ def code_links(equation: equations.Equation) -> str:
     return ", ".join(out)
 
 
-class EquationBlock(_Shown):
-    """`/// equation | label`: the home of an equation."""
+class EquationBlock(Block):
+    """`/// equation | label`: an equation, at the one place where it is displayed."""
 
     NAME = "equation"
+    ARGUMENT = True
+
+    def on_create(self, parent: etree.Element) -> etree.Element:
+        return etree.SubElement(parent, "div", {"class": "equation"})
+
+    def on_markdown(self) -> str:
+        return "raw"
 
     def on_end(self, block: etree.Element) -> None:
-        equation = self.equation()
+        equation = equations.load(self.config["root"])[self.argument]
         if equation.latex != (block.text or "").strip():
             raise EquationError(
                 f"{equation.page}: equation {equation.label} is not written as "
                 "`/// equation | label`, LaTeX, `///`"
             )
         block.set("id", equation.anchor)
-        index = f"/reference/equations/#index-{equation.label}"
-        meta = _names(equation, f"#{equation.anchor}", index)
+        meta = (
+            f'<a class="equation-number" href="#{equation.anchor}">({equation.number})</a>'
+            f'<a class="equation-label" href="/reference/equations/#index-{equation.label}">'
+            f"{equation.label}</a>"
+        )
         if equation.test:
             meta += f'<a href="{source.link(equation.test.path, equation.test.first)}">test</a>'
         if equation.code:
             links = f"<summary>code</summary><span>{code_links(equation)}</span>"
             meta += f'<details class="equation-code">{links}</details>'
-        self.show(block, equation, meta)
-
-
-class EquationRefBlock(_Shown):
-    """`/// equation-ref | label`: an equation shown again, linked to its home."""
-
-    NAME = "equation-ref"
-
-    def on_end(self, block: etree.Element) -> None:
-        equation = self.equation()
-        if (block.text or "").strip():
-            raise EquationError(
-                f"equation-ref | {equation.label} must be empty: the LaTeX stands at its home"
-            )
-        self.show(block, equation, _names(equation, equation.address, equation.address))
+        name = f"Equation {equation.number}, {equation.label.replace('-', ' ')}"
+        block.text = self.md.htmlStash.store(
+            f'<div class="equation-body" tabindex="0" role="group" aria-label="{name}">'
+            f'{equation.mathml}</div><div class="equation-meta">{meta}</div>'
+        )
 
 
 class FigureBlock(Block):
@@ -285,7 +256,6 @@ class SiteExtension(BlocksExtension):
         root = str(Path(self.getConfig("root") or ".").resolve())
         md.references = modules.Links(Path(root))  # pyright: ignore[reportAttributeAccessIssue]
         block_mgr.register(EquationBlock, {"root": root})
-        block_mgr.register(EquationRefBlock, {"root": root})
         block_mgr.register(FigureBlock, {"root": root})
         # Above backslash escapes (180), below code spans (190).
         md.inlinePatterns.register(_Inline(_INLINE, md), "site-math", 187)
