@@ -199,7 +199,7 @@ def test_the_pieces_of_a_page_are_whole_sections(page):
         assert covered >= sum(bool(line.strip()) for line in lines)
 
 
-CALLED_BY = {"tile": '_rows"', "masked_rows": "scale=", "row_scalars": "token_logprobs"}
+CALLED_BY = {"tile": '_rows"', "masked_rows": "scale=", "row_scalars": "scale_rows|token_logp"}
 """What runs a kernel whose module has no name among the implementations."""
 
 
@@ -215,4 +215,4 @@ def test_a_page_runs_the_kernels_that_it_shows_in_pieces(page):
     for path in {match["path"] for match in pieces(page)}:
         if "/kernels/" in path and "/device/" not in path:
             name = Path(path).stem
-            assert CALLED_BY.get(name, name) in called, f"{page_id(page)} does not call {path}"
+            assert re.search(CALLED_BY.get(name, name), called), f"{page_id(page)}: {path}"
