@@ -26,7 +26,7 @@ TRITON = str(Path(triton.__file__).parent)
 
 def forget() -> None:
     """Make every plan anew, those that losses keep by themselves too."""
-    plan.clear_plans()
+    plan.plans.clear()
     losses._checked.clear()
 
 

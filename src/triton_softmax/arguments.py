@@ -595,12 +595,14 @@ def check_cut(
         raise ValueError("implementation= names a kernel for whole rows; a group shards them")
 
 
-def check_gradients_of_part(modifiers: Modifiers, dim: int) -> None:
-    """Raise a NotImplementedError if a scale or bias that is broadcast along rows requires a
-    gradient; `dim` counts from the end."""
-    for each in (modifiers.scale, modifiers.bias):
-        if isinstance(each, Tensor) and each.requires_grad and each.shape[dim:][:1] in ((), (1,)):
+def check_modifiers_of_part(x: Tensor, dim: int, modifiers: tuple[Any, ...]) -> Modifiers:
+    """`check_modifiers` of a shard of the rows. Also raise a NotImplementedError if a scale or bias
+    that is broadcast along rows requires a gradient."""
+    checked = check_modifiers(x, dim, *modifiers)
+    for t in (checked.scale, checked.bias):
+        if isinstance(t, Tensor) and t.requires_grad and t.shape[dim - x.dim() :][:1] in ((), (1,)):
             raise NotImplementedError("gradients of scale and bias are not summed over ranks")
+    return checked
 
 
 def check_loss_of_part(
@@ -608,11 +610,10 @@ def check_loss_of_part(
 ) -> None:
     """Check the arguments of a cross-entropy with sharded classes: expand tensors to the shapes of
     all `total` classes, without memory, for `check_loss`."""
-    dim = options.dim
-    shape = [total if i == dim else size for i, size in enumerate(x.shape)]
+    shape = [total if i == options.dim else size for i, size in enumerate(x.shape)]
     like = x.detach().new_empty(()).expand(shape)
     if target.is_floating_point() and target.shape == x.shape:
         target = target.detach().new_empty(()).expand(shape)
-    if weight is not None and weight.shape == (x.shape[dim],):
+    if weight is not None and weight.shape == (x.shape[options.dim],):
         weight = weight.detach().new_empty(()).expand(total)
     check_loss(like, target, weight, options)

@@ -26,7 +26,7 @@ from .arguments import (
     pass_on,
 )
 from .operators import Normalization, differentiable, nobody_watches
-from .plan import plan_of
+from .plan import run_one
 from .score_modifiers import normalize_modified
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _normalize(
             x = cast(x, dtype)
         if x.requires_grad and torch.is_grad_enabled():
             return differentiable(x, (op, True, dim, dtype, implementation, invariant))
-        return plan_of(op.operation, (x,), dim, dtype, implementation, invariant)(x)
+        return run_one(op.operation, x, dim, dtype, implementation, invariant)
     if not isinstance(x, Tensor):
         given = {"input": x, "dim": dim, "dtype": dtype, "implementation": implementation}
         return pass_on(function, (x,), given | {"batch_invariant": invariant})
@@ -254,7 +254,7 @@ def logsumexp(
         if x.requires_grad and torch.is_grad_enabled():
             lse = differentiable(x, (operators.logsumexp, True, dim, None, None, invariant))
         else:
-            lse = plan_of(operators.LOGSUMEXP, (x,), dim, None, None, invariant)(x)
+            lse = run_one(operators.LOGSUMEXP, x, dim, None, None, invariant)
         return lse.unsqueeze(dim) if keepdim and x.dim() else lse  # pyright: ignore
     placed = type(x) not in PLAIN and distributed.on_mesh(x)
     several = isinstance(dim, (tuple, list)) and isinstance(x, Tensor)

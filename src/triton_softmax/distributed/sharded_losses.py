@@ -33,25 +33,15 @@ from ..arguments import (
     check_loss_of_part,
 )
 from ..launch import Launch, Memo, plans
-from ..operations.cross_entropy import (
-    CROSS_ENTROPY,
-    CROSS_ENTROPY_GRADIENT,
-    CROSS_ENTROPY_SMOOTHED,
-    CROSS_ENTROPY_SMOOTHED_GRADIENT,
-    DISTRIBUTION,
-)
+from ..operations import cross_entropy as of_loss
+from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION
 from ..operations.gradients import GRADIENT
 from ..operations.softmax import SOFTMAX
 from ..operations.token_statistics import ENTROPY
 from ..plan import Plan, key_of, plan_of
+from . import rank_kernels as kernels
 from .partials import BLOCK, PARTIAL, Sums, columns_here, partials, picked, plan_rows
 from .process_group import HEADER, Shard, agree, received, send
-from .rank_kernels import (
-    losses_backward_kernel,
-    losses_kernel,
-    pack_words_kernel,
-    reduce_losses_kernel,
-)
 from .sharded_softmax import dtensors, rows_of
 
 PARTS = 1024
@@ -93,7 +83,7 @@ def _plan_losses(
     """What computes the partial results of x, writes the message, computes the losses, and reduces
     them, if they are reduced."""
     epsilon, ignore_index = options.label_smoothing, options.ignore_index
-    op, of = (CROSS_ENTROPY_SMOOTHED,) * 2 if epsilon else (CROSS_ENTROPY, SOFTMAX)
+    op, of = (CROSS_ENTROPY_SMOOTHED,) * 2 if epsilon else (of_loss.CROSS_ENTROPY, SOFTMAX)
     (n_rows, n_cols), dtype = x.shape, composite.accumulator(x.dtype)
     header = 0 if shard.headers is None else HEADER
     n_words = header + (1 + op.sums + 1 + own_weight) * n_rows
@@ -101,13 +91,13 @@ def _plan_losses(
     each, programs = options.reduction == "none", triton.cdiv(n_rows, BLOCK)
     sizes: tuple[Any, ...] = (x.stride(), shard.start, n_rows, n_cols, shard.total, ignore_index)
     constants: dict[str, Any] = {"HEADER": header, "WEIGHT": int(own_weight)}
-    pack = plan_rows(pack_words_kernel, x, [((n_words,), dtype)], sizes, **constants)
+    pack = plan_rows(kernels.pack_words_kernel, x, [((n_words,), dtype)], sizes, **constants)
     sizes = ((world, n_words, header), n_rows, shard.total, ignore_index)
     constants = {"OP": op, "PLAIN": 1 + own_weight, "SMOOTHING": epsilon}
     constants |= {"Z_LOSS": options.z_loss, "EACH": each}
     outs: list[Any] = [((n_rows,), dtype), ((3, n_rows), dtype)]
     outs.append(((n_rows,), options.dtype) if each else ((4, programs), dtype))
-    losses = plan_rows(losses_kernel, x, outs, sizes, **constants)
+    losses = plan_rows(kernels.losses_kernel, x, outs, sizes, **constants)
     of_part: Callable[..., Any] = lambda x: partials(of, (x,))  # noqa: E731 - of no classes
     if x.numel():
         of_part = plan_of(PARTIAL[of.name], (x,), 1, dtype, None, options.invariant)
@@ -116,7 +106,7 @@ def _plan_losses(
     parts = 1 if over_rows else programs
     constants = {"MEAN": options.reduction == "mean", "Z_LOSS": options.z_loss}
     constants["BLOCK"] = min(PARTS, triton.next_power_of_2(parts))
-    reduce = Launch(reduce_losses_kernel, 1, (parts,), constants, {})
+    reduce = Launch(kernels.reduce_losses_kernel, 1, (parts,), constants, {})
     outs = [((), options.dtype), ((2,), dtype)]
     return of_part, pack, losses, Plan((reduce,), x.new_empty(0), outs)
 
@@ -130,10 +120,10 @@ class _CrossEntropy(Function):
         own = _sends_weights(weight, shard)
         inputs = (x, target) if weight is None else (x, target, weight)
         head = (_CrossEntropy, shard[:3], shard.headers is None, options, over_rows)
-        kernels = plans.get(key := key_of(head, inputs))
-        if kernels is None:
-            kernels = plans.keep(key, _plan_losses(x, own, shard, options, bool(over_rows)))
-        of_part, pack, losses, reduce = kernels
+        planned = plans.get(key := key_of(head, inputs))
+        if planned is None:
+            planned = plans.keep(key, _plan_losses(x, own, shard, options, bool(over_rows)))
+        of_part, pack, losses, reduce = planned
 
         weights = (weight,) if own else ()
         headers = () if shard.headers is None else (shard.headers,)
@@ -167,10 +157,10 @@ class _CrossEntropy(Function):
             (n_rows, n_cols), epsilon = x.shape, options.label_smoothing
             stride = g.stride(0) if g.dim() else 0
             sizes = (stride, shard.start, n_rows, n_cols, shard.total, options.ignore_index)
-            op = CROSS_ENTROPY_SMOOTHED_GRADIENT if epsilon else CROSS_ENTROPY_GRADIENT
+            _, op = of_loss.SMOOTHED if epsilon else of_loss.PLAIN
             constants = {"OP": op, "SMOOTHING": epsilon, "Z_LOSS": options.z_loss}
             outs = [((n_rows,), torch.int64), ((3, n_rows), numbers.dtype)]
-            kernel = plan_rows(losses_backward_kernel, x, outs, sizes, **constants)
+            kernel = plan_rows(kernels.losses_backward_kernel, x, outs, sizes, **constants)
             plans.keep(key, kernel)
         columns, found = kernel(*inputs)
         given = (numbers[0], columns, *found.unbind(0))

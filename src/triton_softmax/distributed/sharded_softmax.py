@@ -17,15 +17,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from .. import composite, operators, plan
-from ..arguments import (
-    PLAIN,
-    cast,
-    check_cut,
-    check_dim,
-    check_gradients_of_part,
-    check_int,
-    check_modifiers,
-)
+from ..arguments import PLAIN, cast, check_cut, check_dim, check_int, check_modifiers_of_part
 from ..operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from ..operations.logsumexp import LOGSUMEXP
 from ..operations.operation import Operation
@@ -128,7 +120,7 @@ def normalize(
             apply them to this rank's part first.
 
     Raises:
-        TypeError, ValueError, NotImplementedError: as `check_cut` and `check_gradients_of_part`.
+        TypeError, ValueError, NotImplementedError: as `check_cut` and `check_modifiers_of_part`.
     """
     if type(x) not in PLAIN or implementation is not None or modifiers is not None:
         check_cut(x, group, implementation, modifiers, out)
@@ -142,8 +134,7 @@ def normalize(
     dim = check_dim(dim if type(dim) is int else check_int(dim), x.dim())
     x = x if shape else x.reshape(1)
     if modifiers is not None:
-        given = check_modifiers(x, dim, *modifiers)
-        check_gradients_of_part(given, dim - x.dim())
+        given = check_modifiers_of_part(x, dim, modifiers)
         dtype = x.dtype
         x = composite.modified_elements(x, given)
         if given.where is not None:
