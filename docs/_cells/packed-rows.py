@@ -1,18 +1,12 @@
-"""Five short rows, two to a program
+"""Five short rows, two per program
 
-The third program has only one row left. Let OP be LOG_SOFTMAX or LOGSUMEXP, whose result is one number for a row (then out has the shape (5, 1), and the second (3,) becomes (1,)), or put one row into a program.
+The third program has only one row left. Leave rows < n_rows out of the mask, or put all rows into one program: a grid of (1,) and BLOCK_ROWS=8.
 """
-# code: src/triton_softmax/kernels/tile.py:start_of_body
-# code: src/triton_softmax/kernels/tile.py:tile_kernel
-# given: src/triton_softmax/operations/softmax.py: SOFTMAX
-# given: src/triton_softmax/operations/log_softmax.py: LOG_SOFTMAX
-# given: src/triton_softmax/operations/logsumexp.py: LOGSUMEXP
-# given: src/triton_softmax/config/space.py: RowTile
+# code: src/softmax_tutorial/packed_rows_simple.py:kernel
 x = Tensor(
     [[1.0, 2.0, 3.0], [1.0, 3.0, 5.0], [0.0, 0.0, 0.0], [4.0, -inf, 4.0], [9.0, 1.0, 2.0]],
     name="x",
 )
-out = empty((5, 3), name="out")
+y = empty((5, 3), name="y")
 
-how = RowTile(block_rows=2, block_cols=4, vector=1, barrier=False, tiles=1, edges=False)
-tile_kernel[(3,)]((x,), (out,), (3,), (3,), 5, 3, OP=SOFTMAX, HOW=how)
+packed_rows_simple_kernel[(3,)](x, y, 5, 3, BLOCK_ROWS=2, BLOCK_COLS=4)

@@ -70,7 +70,7 @@ def test_what_a_cell_finds_is_said_in_the_page():
     said = cells.names_list()
     assert {*cells.NAMES} == {*session.NAMES, "tl", "show"} - types
     assert all(f"<code>{name}</code>" in said for name in types)
-    shown = cells.html(ROOT, "packed-rows")
+    shown = cells.html(ROOT, "tile")
     for name in ("tl", "inf", "Tensor", "empty", "SOFTMAX", "LOGSUMEXP", "RowTile"):
         assert f"<code>{name}</code>" in shown.split('class="run-names"')[1]
     for name in NAMES:

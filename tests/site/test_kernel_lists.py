@@ -14,7 +14,8 @@ from triton_softmax import operations
 from triton_softmax.config.space import TILE_KERNELS
 
 TAUGHT = {
-    "naive", "three_loops", "two_loops", "single_block", "split_rows_simple", "flash_attention",
+    "naive", "three_loops", "two_loops", "single_block", "packed_rows_simple", "split_rows_simple",
+    "flash_attention",
 }  # fmt: skip
 """The kernels of `softmax_tutorial`."""
 

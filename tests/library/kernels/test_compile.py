@@ -42,6 +42,7 @@ def functions(path: Path) -> dict[str, list[str]]:
 # --- kernels that spell out what they compute
 
 TILE = {"LOG": False, "BLOCK_ROWS": 1, "BLOCK_COLS": 4096}
+PACKED = {"BLOCK_ROWS": 4, "BLOCK_COLS": 4096}
 BLOCK = {"LOG": False, "BLOCK_SIZE": 4096}
 ATTENTION = {"BLOCK_QUERIES": 64, "BLOCK_KEYS": 32}
 RUNGS = [
@@ -60,6 +61,7 @@ RUNGS = [
     ("single_block:softmax_backward_single_block_kernel", BLOCK, "bfloat16", "gfx942"),
     ("flash_attention:attention_forward_kernel", ATTENTION, "bfloat16", "sm_90"),
     ("flash_attention:attention_forward_kernel", ATTENTION, "float32", "gfx942"),
+    ("packed_rows_simple:packed_rows_simple_kernel", PACKED, "bfloat16", "sm_90"),
     ("split_rows_simple:split_rows_simple_kernel", {"BLOCK": 4096}, "bfloat16", "sm_90"),
 ]
 
