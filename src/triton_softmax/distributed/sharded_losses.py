@@ -111,6 +111,7 @@ def _plan_losses(
     return of_part, pack, losses, Plan((reduce,), x.new_empty(0), outs)
 
 
+# --8<-- [start:cross-entropy]
 class _CrossEntropy(Function):
     """(loss, log-sum-exps) of the rows of a matrix and a class for each."""
 
@@ -168,6 +169,8 @@ class _CrossEntropy(Function):
             torch.autograd.graph.increment_version(x)
         return dx, *others
 
+
+# --8<-- [end:cross-entropy]
 
 _differentiable = operators.direct(_CrossEntropy)
 
