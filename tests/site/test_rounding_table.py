@@ -1,4 +1,4 @@
-"""The table that opens the page on rounding."""
+"""The table of the page on rounding."""
 
 from softmax_site.computed import rounding_table
 

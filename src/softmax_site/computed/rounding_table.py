@@ -1,4 +1,4 @@
-"""The numbers that open the page of numerics: what each choice of arithmetic costs, and its bound.
+"""The numbers of a table on the page of numerics: what each choice costs, and its bound.
 
 Errors are relative and measured in float32 beside float64; each is the worst of the numbers tried.
 """
