@@ -52,7 +52,7 @@ def measurements(root: Path) -> Rendered:
     out.fragments |= rungs.fragments(data)
     out.fragments |= ranks.fragments(root)
     out.fragments |= bookkeeping.fragments(root, path, data, read(root, REASONS, {}))
-    out.fragments |= {"tuning-choices": tuning.choices(root), "tuning-seeds": tuning.seeds(root)}
+    out.fragments |= {"tuning-choices": tuning.choices(root)}
     return out
 
 

@@ -67,12 +67,11 @@ def missed_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
     for reason, cells in by_reason.items():
         body.append(Row([escape(reason)], kind="why"))
         for cell in cells:
-            name = escape(cell.case).replace("/", "/<wbr>")
-            case = f'<code class="case">{name}</code>'
-            reached = marked("behind", cell.reached)
-            body.append(Row([_where(of_case[cell.case]), reached, cell.asked, case]))
-    head = ["where", "reached", "asked for", "name in the data"]
-    return Fragment(f"{block(table(head, body, 4))}\n\n{origin(data, list(of_case.values()))}")
+            asked = cell.asked.replace("at least ", "≥ ").replace("at most ", "≤ ")
+            cells = [_where(of_case[cell.case]), marked("behind", cell.reached)]
+            body.append(Row([*cells, asked.removesuffix(" of the copy")]))
+    head = ["where", "reached", "asked for"]
+    return Fragment(f"{block(table(head, body, 3))}\n\n{origin(data, list(of_case.values()))}")
 
 
 WEAK = ("forward", "backward", "few_rows", "log_softmax", "strided", "host_time")

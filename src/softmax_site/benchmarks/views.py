@@ -169,21 +169,13 @@ def speed_lines(rows: list[dict], who: list[str], title: str, later: Sequence[st
 # Suites whose pages have a part for each direction and type
 
 
-def full_table(rows: list[dict], columns: Columns, share: Share, in_time: bool) -> str:
-    """Every case in full: verdict, share of the copy, time, kernel, error, and the others."""
-    number = columns.time if in_time else columns.speed
+def full_table(rows: list[dict], columns: Columns, share: Share, first: Column) -> str:
+    """Every case: verdict, share of the copy, kernel and times. The file beside the page has the
+    rest of what was measured."""
+    ours = strong(columns.time(CHOOSER, "µs: ours"))
+    others = map(columns.time, present(rows, LIBRARIES))
     return of_cases(
-        rows,
-        [
-            columns.shape,
-            columns.verdict,
-            columns.share(share),
-            columns.spread,
-            columns.kernel,
-            columns.error,
-            strong(number(CHOOSER, f"{'µs' if in_time else 'GB/s'}: ours")),
-            *map(number, present(rows, (COPY, *LIBRARIES))),
-        ],
+        rows, [first, columns.verdict, columns.share(share), columns.kernel, ours, *others]
     )
 
 
@@ -220,7 +212,7 @@ def parts(rows: list[dict], suite: str, columns: Columns) -> dict[str, str]:
             fold = folded(f"Every length, {dtype}", ladder_table(part, columns, rungs))
             content = [drawn, fold]
         else:
-            full = full_table(part, columns, share, in_time=few)
+            full = full_table(part, columns, share, LENGTH if label is length else columns.shape)
             fold = folded(f"Every cell, {dtype}", full)
             content = [share_chart(part, title, label, share), fold]
         kind = op if op == "logsumexp" else direction
@@ -330,7 +322,8 @@ def batch(rows: list[dict], columns: Columns, direction: str) -> str:
         part, title, lambda row: f"{row['shape'][0]:,}", others=who, shown=("torch", "naive")
     )
     against = Column("against torch", lambda group: words.verdict(group, "torch"), True)
-    every = [columns.shape, against, columns.spread, *map(columns.time, (*who, COPY))]
+    every = [columns.shape, against, columns.time(CHOOSER, "µs: ours")]
+    every += map(columns.time, (*who, COPY))
     return drawn + of_cases(part, every)
 
 
@@ -519,7 +512,6 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
             strong(columns.time(CHOOSER, "µs: ours")),
             columns.time(COPY),
             *(columns.time(name, ours_named(name)) for name in others),
-            columns.error,
         ],
     )
     used = of_cases(rows, [SIZE._replace(head="MiB"), STEP, *map(memory, names)], linked=False)
@@ -530,7 +522,7 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
     return (
         drawn
         + peaks(whole, f"{title}: peak memory of a call, its results included, MiB")
-        + folded(f"Every call: {len(by_case(rows))} rows of times, bounds and errors", every)
+        + folded(f"Every call: {len(by_case(rows))} rows of times and bounds", every)
         + folded("Peak memory of every call, results included", used)
     )
 
