@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path, PurePosixPath
 
-from softmax_site import corrections, equations, source
+from softmax_site import corrections, equations, modules, source
 
 
 def coloured(tokens: Iterable[tuple[str, str]], indent: int = 0) -> str:
@@ -181,7 +181,7 @@ def paths(root: Path) -> list[str]:
         for folder in source.SHOWN
         for path in (root / folder).rglob("*.py")
     }
-    found |= {*shown_on(root)}
+    found |= {*shown_on(root), *modules.linked(root)}
     found |= {lines.path for each in registry for lines in each.code}
     found |= {each.test.path for each in registry if each.test}
     return sorted(found)

@@ -65,7 +65,7 @@ def load(root: Path) -> Rendered:
     texts = {
         "corrections": corrections.listing(root),
         "cell-names": cells.names_list(),
-        **{f"modules-{name}": modules.listing(root, name) for name in modules.PACKAGES},
+        **{f"modules-{name}": modules.listing(root, name) for name in modules.LISTED},
     }
     out.fragments |= {name: Fragment(text) for name, text in texts.items()}
     if (root / which_kernel.LIBRARY).is_dir():
