@@ -68,9 +68,9 @@ def missed_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
         body.append(Row([escape(reason)], kind="why"))
         for cell in cells:
             asked = cell.asked.replace("at least ", "≥ ").replace("at most ", "≤ ")
-            cells = [_where(of_case[cell.case]), marked("behind", cell.reached)]
-            body.append(Row([*cells, asked.removesuffix(" of the copy")]))
-    head = ["where", "reached", "asked for"]
+            asked, reached = (text.removesuffix(" of the copy") for text in (asked, cell.reached))
+            body.append(Row([_where(of_case[cell.case]), marked("behind", reached), asked]))
+    head = ["where", "of the copy, or as it says", "asked for"]
     return Fragment(f"{block(table(head, body, 3))}\n\n{origin(data, list(of_case.values()))}")
 
 

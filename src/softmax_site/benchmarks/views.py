@@ -514,7 +514,8 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
             *(columns.time(name, ours_named(name)) for name in others),
         ],
     )
-    used = of_cases(rows, [SIZE._replace(head="MiB"), STEP, *map(memory, names)], linked=False)
+    trained = [row for row in rows if row["direction"] == "forward_backward"]
+    used = of_cases(trained, [SIZE._replace(head="MiB"), STEP, *map(memory, names)], linked=False)
     whole = [r for r in rows if r["op"] == "cross_entropy" and r["inputs"] == "normal"]
     whole = [row for row in whole if row["direction"] == "forward_backward"]
     title = "Cross-entropy with its gradient, by vocabulary"
@@ -523,7 +524,7 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
         drawn
         + peaks(whole, f"{title}: peak memory of a call, its results included, MiB")
         + folded(f"Every call: {len(by_case(rows))} rows of times and bounds", every)
-        + folded("Peak memory of every call, results included", used)
+        + folded("Peak memory of calls with a gradient, results included", used)
     )
 
 
