@@ -36,11 +36,10 @@ class Cell(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Cells as HTML, and an attribute; or, of `kind` "why", a title of those below."""
+    """Cells as HTML, and an attribute."""
 
     cells: Sequence[str | Cell]
     attribute: str = ""
-    kind: str = ""
 
 
 def table(
@@ -66,9 +65,6 @@ def table(
         return f"<{tag}{named}>" + (f"{text}</{tag}>" if tag in ("th", "td") else "")
 
     def line(row: Row) -> str:
-        if row.kind:
-            of_kind = f'class="{row.kind}"><th colspan="{len(head)}" scope="rowgroup"'
-            return f"<tr {of_kind}>{row.cells[0]}</th></tr>"
         first, *rest = row.cells
         tag, role, more = ("th", "rowheader", ' scope="row"') if css else ("td", "cell", "")
         body = element(tag, role, first, 0, more)
