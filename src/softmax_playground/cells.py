@@ -214,7 +214,7 @@ NAMES = {
     "<code>triton</code> is there too, with <code>@triton.jit</code>",
     "Tensor": 'numbers for a kernel: <code>Tensor([[1.0, 2.0]], name="x")</code>; '
     "<code>dtype</code> and <code>strides</code> may be given",
-    "empty": 'a tensor that nobody has written: <code>empty((2, 3), name="y")</code>, all NaN',
+    "empty": 'an unwritten tensor: <code>empty((2, 3), name="y")</code>, all NaN',
     "show": "draws a tensor or lists of numbers",
     "expect": "fails, and says where, unless two results agree to four digits",
     "record": "<code>with record() as trace:</code> keeps what the launches inside it access",

@@ -307,9 +307,7 @@ def article(rows: list[dict], columns: Columns) -> str:
     """GB/s over the length as in the article, which counts 2·M·N elements."""
     who = present(rows, (COPY, CHOOSER, "torch", "naive", "single_block", "two_loops"))
     title = "Softmax forward, float32, 4,096 rows: GB/s over the length"
-    drawn = speed_lines(rows, who, title, (COPY, "naive"))
-    every = of_cases(rows, [LENGTH, *map(columns.speed, who)], linked=False)
-    return drawn + folded("GB/s, 2·M·N elements counted; half of it counting M·N", every)
+    return speed_lines(rows, who, title, (COPY, "naive"))
 
 
 def batch(rows: list[dict], columns: Columns, direction: str) -> str:
