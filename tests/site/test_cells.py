@@ -112,8 +112,7 @@ CORRECTIONS = {
 }
 """The program of each correction, by the test that shows it."""
 
-NO_MISTAKES = {"two_digits_follow_from_rounded_factors", "65504_is_exp_of_11_09"}
-"""Rounded numbers of the sources, which are right as they stand."""
+NO_MISTAKES = {"two_digits_follow_from_rounded_factors", "65504_is_exp_of_11_09"}  # rounded
 
 
 def test_every_correction_has_a_program():

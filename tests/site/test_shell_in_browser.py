@@ -118,8 +118,7 @@ def test_print_has_answers_and_short_tables_and_nothing_to_press(tab):
     answers = view.evaluate(PRINTED, "details.question > :not(summary)")
     assert len(answers) > 2 and all(answers)
     for page, folds in (("practice/mistakes", ".run-why"), ("practice/one-row", ".solution")):
-        tab.open(page)
-        found = view.evaluate(PRINTED, f"{folds} > :not(summary, button)")
+        found = tab.open(page).view.evaluate(PRINTED, f"{folds} > :not(summary, button)")
         assert len(found) > 5 and all(found), page
     tab.open("benchmarks/loss-head")
     rows = view.evaluate(PRINTED, "details table")

@@ -78,12 +78,11 @@ def test_each_reference_is_cited_on_a_page():
 
 @pytest.mark.parametrize("implementation", [None, *IMPLEMENTATIONS])
 def test_the_check_of_the_article(implementation):
-    """256 × 512, forward against torch and backward through a cross-entropy of the output; 16 rows
-    in the interpreter."""
+    """Forward against torch, and backward through a cross-entropy of the output."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    M, N = (256 if device == "cuda" else 16), 512
-    x = torch.randn(M, N, device=device, requires_grad=True)
-    target = torch.randint(N, (M,), device=device)
+    n_rows = 256 if device == "cuda" else 16
+    x = torch.randn(n_rows, 512, device=device, requires_grad=True)
+    target = torch.randint(512, (n_rows,), device=device)
     found = []
     for module in (torch.nn.Softmax(dim=1), Softmax(dim=1, implementation=implementation)):
         y = module(x)

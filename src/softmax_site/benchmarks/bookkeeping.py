@@ -74,7 +74,7 @@ def missed_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
         for cell in cells:
             pair = _bound(cell.asked), cell.reached
             asked, reached = (text.removesuffix(" of the copy") for text in pair)
-            listed.append(f'{_where(of_case[cell.case])} {marked("behind", reached)} ({asked})')
+            listed.append(f"{_where(of_case[cell.case])} {marked('behind', reached)} ({asked})")
         body.append(f"<dt>{escape(reason)}</dt><dd>{'<br>'.join(listed)}</dd>")
     told = block(f'<dl class="bench-missed">{"".join(body)}</dl>')
     return Fragment(f"{told}\n\n{origin(data, list(of_case.values()))}")
