@@ -1,6 +1,6 @@
 """Does this check notice that s is missing?
 
-The gradient that arrives is that of a mean cross-entropy of y over 256 rows (A8). It is so small that the absolute tolerance hides the missing inner product. A dy of ordinary size reveals it.
+The incoming gradient, of a mean cross-entropy of y over 256 rows (A8), is so small that the absolute tolerance hides the missing inner product. A dy of ordinary size reveals it.
 """
 from math import exp, sin
 
