@@ -139,12 +139,12 @@ const confidence = (far) => far < 1 ? "from measurements nearby" : far < 3 ? "fr
 const mark = (yes) => element("span", { class: yes ? "why-answer yes" : "why-answer no" }, yes ? "yes" : "no");
 const value = (found) => (typeof found === "boolean" ? shown(found) : count(Math.round(found * 1000) / 1000));
 const listed = (pairs) => pairs.map(([name, found]) => `${name.replaceAll("_", " ")} ${value(found)}`).join(", ");
-const NOBODY = "Nobody has measured constants on such a GPU. A model gives every possible choice a time, and the shortest wins.";
+const MODELLED = "No constants were measured on such a GPU. A model estimates the time of every possible choice, and the shortest wins.";
 
 /* The tables of measured constants that were asked: whether a line of each holds, and what it says. */
 function why(known, answer) {
   const list = element("ol", { class: "why" });
-  if (answer.modelled) list.append(element("li", {}, element("p", {}, NOBODY)));
+  if (answer.modelled) list.append(element("li", {}, element("p", {}, MODELLED)));
   for (const { table, line, says } of answer.why) {
     const [first] = known.tables[table].says.split(/[.;:] /);
     list.append(element("li", {}, element("div", { class: "why-step" }, mark(line !== null),

@@ -75,7 +75,6 @@ def attention_forward_kernel(
 # --8<-- [end:forward]
 
 
-# --8<-- [start:launch]
 def attention_forward(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -122,6 +121,3 @@ def attention_forward(
         q, k, v, o, q.numel(), k.numel(), BLOCK_QUERIES=block_queries, BLOCK_KEYS=block_keys
     )
     return o
-
-
-# --8<-- [end:launch]

@@ -84,7 +84,6 @@ def split_rows_simple_kernel(
 # --8<-- [end:kernel]
 
 
-# --8<-- [start:launch]
 def softmax_forward(x: torch.Tensor, *, block: int = 4096, max_polls: int = 1024) -> torch.Tensor:
     """Softmax along the rows of a contiguous matrix, a program for each chunk of `block` columns.
 
@@ -106,6 +105,3 @@ def softmax_forward(x: torch.Tensor, *, block: int = 4096, max_polls: int = 1024
         x, y, words, n_cols, n_chunks, max_polls, BLOCK=block
     )
     return y
-
-
-# --8<-- [end:launch]

@@ -182,8 +182,9 @@ def test_pieces_equal_the_source(site):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if pieces(page)], ids=page_id)
 def test_the_pieces_of_a_page_are_whole_sections(page):
-    """A page that shows a paragraph of a section shows all of them, each once and in their order:
-    a line that moves to another piece, or to none, is seen."""
+    """A page that shows a paragraph of a section shows each once and in their order. If the kernel
+    is the tutorial's it shows all of them: a line that moves to another piece, or to none, is seen.
+    Of a kernel of the library it shows what carries its idea, and links the file."""
     shown: dict[tuple[str, str], list[int]] = {}
     for match in pieces(page):
         parts = source.read(match["path"], ROOT).paragraphs(match["name"])
@@ -192,6 +193,9 @@ def test_the_pieces_of_a_page_are_whole_sections(page):
         shown.setdefault((match["path"], match["name"]), []).extend(range(first, last + 1))
     for (path, name), numbers in shown.items():
         parts = source.read(path, ROOT).paragraphs(name)
+        assert numbers == sorted(set(numbers)), f"{page_id(page)}: {path}:{name}"
+        if path.startswith("src/triton_softmax/"):
+            continue
         assert numbers == [*range(1, len(parts) + 1)], f"{page_id(page)}: {path}:{name}"
         file = source.read(path, ROOT)
         whole, covered = file.section(name), sum(part.last - part.first + 1 for part in parts)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import triton
 
 from softmax_bench.compilation import Compilation, compiled
@@ -36,17 +34,6 @@ with choosing(lambda *_: Choice("{name}", how, {NUM_WARPS})):
     return found
 
 
-def first_of_each(result: Compilation) -> list[str]:
-    """The first instruction of every kind that loads from global memory or stores to it, as the
-    compiler wrote it."""
-    lines: dict[str, str] = {}
-    for line in result.assembly.splitlines():
-        access = re.search(r"\b(?:ld|st)\.(?:volatile\.)?global[\w.:]*", line)
-        if access:
-            lines.setdefault(access[0], line.strip())
-    return list(lines.values())
-
-
 def widths(what: str, kernels: dict[str, Compilation], under: str) -> str:
     """A table of instructions: how each kernel loads and stores."""
     lines = [f"| {what} | loads | stores |", "| --- | --- | --- |"]
@@ -76,11 +63,10 @@ def spills(results: list[Compilation]) -> str:
 
 
 def generate() -> dict[str, str]:
-    """The tables, and one instruction of each kind."""
+    """The tables."""
     assert num_warps_for_block(BLOCKS[-1]) == 32
     aligned, anything = single_block(1024, aligned=True), single_block(1024)
     odd = {f"`{name}`, vector {vector}": odd_row(name, vector) for name, vector in ODD_ROWS}
-    excerpt = ["\n".join([f"// {name}", *first_of_each(each)]) for name, each in odd.items()]
     of_odd = (
         f"a block of {BLOCK_COLS:,} bfloat16 elements on {NUM_WARPS} warps, any row stride; "
         "compiled for sm_90 by"
@@ -92,6 +78,5 @@ def generate() -> dict[str, str]:
             "1,024 float32 elements on 4 warps, compiled for sm_90 by",
         ),
         "docs/_computed/aligned-ptx.md": widths("kernel", odd, of_odd),
-        "docs/_computed/aligned-ptx.txt": "\n\n".join(excerpt).replace("`", "") + "\n",
         "docs/_computed/spills.md": spills([single_block(size, num_warps=32) for size in BLOCKS]),
     }

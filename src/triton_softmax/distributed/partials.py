@@ -34,7 +34,6 @@ from .process_group import HEADER, Shard, received, send
 from .rank_kernels import merge_ranks_kernel
 
 
-# --8<-- [start:partials]
 @triton.jit
 def _maximum_and_sums(m, totals, numbers):
     """m and the sums, as the numbers that are written for a row."""
@@ -78,7 +77,6 @@ does."""
 WHOLE = {op.name: op for op in NAMES}
 PARTIAL = {op.name: partial(name, op) for op, name in NAMES.items()}
 """Each by its name: a compiler cannot look up an operation itself."""
-# --8<-- [end:partials]
 
 
 def partials(
@@ -171,7 +169,6 @@ def picked(x: Tensor, columns: Tensor) -> Tensor:
     return torch.where(columns >= 0, x.gather(1, columns.clamp(min=0)), 0.0).T
 
 
-# --8<-- [start:sums]
 class Sums(Function):
     """The sums of all ranks over their parts of the rows of a matrix; what follows from them is a
     few numbers for each row, and PyTorch's operators compute it and its gradient.
@@ -229,9 +226,6 @@ class Sums(Function):
             dx = x.detach().copy_(dx) if several or q is not None else dx
             torch.autograd.graph.increment_version(x)
         return dx.to(x.dtype), dq, *(None,) * 6
-
-
-# --8<-- [end:sums]
 
 
 def _shape(inputs: list[Tensor], operation: str, batch_invariant: bool) -> list[Tensor]:

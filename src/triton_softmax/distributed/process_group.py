@@ -187,7 +187,6 @@ def blocks_of(n_rows: int, row_bytes: int) -> list[slice]:
     return [slice(a, b) for a, b in zip(ends, ends[1:])]
 
 
-# --8<-- [start:message]
 def send(words: tuple[Tensor, ...], shard: Shard, header: int | None = None) -> tuple[Tensor, Any]:
     """Send a message to all ranks.
 
@@ -228,6 +227,3 @@ def received(lines: Tensor, work: Any, shard: Shard) -> Tensor:
             if (lines[:, :HEADER] != lines[0, :HEADER]).any():
                 raise RuntimeError("the ranks of the group have sent words of different calls")
     return lines
-
-
-# --8<-- [end:message]

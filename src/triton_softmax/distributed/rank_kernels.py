@@ -19,7 +19,6 @@ from ..kernels.device.summaries import is_column, merged
 from ..kernels.row_scalars import target_and_factor
 
 
-# --8<-- [start:merge]
 @triton.jit
 def words_of(ptr, rows, inside, n_rows, COUNT: tl.constexpr):
     """So many words of rows, from the message of a rank."""
@@ -45,9 +44,6 @@ def merged_ranks(ptr, rows, inside, lines, n_rows, OP: tl.constexpr, PLAIN: tl.c
             both = both + (words[1 + SUMS + k] + more[1 + SUMS + k],)
         words = (m,) + both
     return words[0], words[1:]
-
-
-# --8<-- [end:merge]
 
 
 @triton.jit(do_not_specialize=["world", "n_rows"])
@@ -128,7 +124,6 @@ def pack_words_kernel(
         tl.store(place + n_rows, weight, mask=inside)
 
 
-# --8<-- [start:losses]
 @triton.jit(do_not_specialize=["n_rows", "n_total", "ignore_index"])
 def losses_kernel(
     in_ptrs,
@@ -191,9 +186,6 @@ def scalars(target, kept, picked, factor, z, SMOOTHING: tl.constexpr, n_total):
     if SMOOTHING > 0.0:
         numbers = numbers + ((1.0 - SMOOTHING) * factor, factor * SMOOTHING / n_total)
     return numbers
-
-
-# --8<-- [end:losses]
 
 
 @triton.jit(do_not_specialize=["n_parts"])

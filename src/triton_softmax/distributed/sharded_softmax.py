@@ -41,7 +41,6 @@ def rows_of(x: Tensor, dim: int) -> Tensor:
     return moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
 
 
-# --8<-- [start:softmax]
 def _over_ranks(
     inputs: tuple[Tensor, ...], op: Operation, shard: Shard, backward: bool, invariant: bool
 ) -> Tensor:
@@ -94,9 +93,6 @@ class _Normalized(Function):
         shard, log, invariant = ctx.arguments
         op = LOG_SOFTMAX_VJP if log else SOFTMAX_VJP
         return _over_ranks((y, dy), op, shard, True, invariant), None, None, None
-
-
-# --8<-- [end:softmax]
 
 
 def normalize(

@@ -68,7 +68,6 @@ POLLS = tl.constexpr(1024)
 """How often a warp polls before its program looks at the clock."""
 
 
-# --8<-- [start:poll]
 @triton.jit
 def ticks(lane, TIMED: tl.constexpr):
     """Nanoseconds, the same for all threads of a program; 0 where there is no clock."""
@@ -122,10 +121,6 @@ def words_of_row(
     return found, live, missing
 
 
-# --8<-- [end:poll]
-
-
-# --8<-- [start:kernel]
 @triton.jit(
     repr=with_operation("pushed_rows"),
     do_not_specialize=["in_strides", "out_strides", "shape", "chunks", "rank", "limit"],
@@ -173,6 +168,7 @@ def pushed_rows_kernel(
     programs = tl.num_programs(0)
     task = tl.program_id(0)
     body, edge = load_chunk(rows, task, OP, HOW)
+
     while task < n_tasks:
         m_own, totals, terms = summarise(body, edge, task, rows, INNER, OP, HOW)
         word = word_of(m_own, totals[0], OP.shifted)
@@ -199,10 +195,6 @@ def pushed_rows_kernel(
             body, edge = load_chunk(rows, task, OP, HOW)
 
 
-# --8<-- [end:kernel]
-
-
-# --8<-- [start:buffers]
 def shared(n_words: int, group: Any, device: torch.device) -> tuple[list[Tensor], Any]:
     """Return words in the memory of every rank, which all ranks can write; and what has to be kept
     as long as they are used.
@@ -330,9 +322,6 @@ def check_words(group: Any) -> None:
         if of_group.cuda:
             torch.cuda.synchronize(of_group.device)
         of_group.check()
-
-
-# --8<-- [end:buffers]
 
 
 def takes(shard: Shard, x: Tensor) -> bool:
