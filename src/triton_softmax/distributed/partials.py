@@ -176,19 +176,17 @@ class Sums(Function):
     """The sums of all ranks over their parts of the rows of a matrix; what follows from them is a
     few numbers for each row, and PyTorch's operators compute it and its gradient.
 
-    Takes elements x, and what there is of a distribution q, classes `index` (n_rows, k), and a
+    Takes elements x, and what there is of a distribution q, columns of classes (n_rows, k), and a
     further number of rows. Returns the elements of the classes and then the further number,
     (k or k + 1, n_rows); m; and the sums, one tensor for each.
     """
 
     @staticmethod
-    def forward(ctx, x, q, index, more, op: Operation, shard: Shard, invariant, in_place):
+    def forward(ctx, x, q, columns, more, op: Operation, shard: Shard, invariant, in_place):
         inputs = (x.detach(),) if q is None else (x.detach(), q.detach())
         m, *sums = partials(op, inputs, invariant)
-        columns, k, numbers = None, 0, m.new_empty(0, len(m))
-        if index is not None:
-            k = index.shape[1]
-            columns = columns_here(index, x.shape[1], shard.start)
+        numbers = m.new_empty(0, len(m))
+        if columns is not None:
             numbers = picked(inputs[0], columns).to(m.dtype)
         if more is not None:
             numbers = torch.cat((numbers, more.unsqueeze(0)))
@@ -196,7 +194,7 @@ class Sums(Function):
             sent = send((m, *sums, numbers.reshape(-1)), shard, 0)
             (m, *sums), numbers = merged(op, len(x), received(*sent, shard), shard)
         ctx.save_for_backward(x, q, columns, m)
-        ctx.arguments = op, k, in_place
+        ctx.arguments = op, in_place
         ctx.mark_non_differentiable(m)
         return numbers, m, *sums
 
@@ -204,7 +202,8 @@ class Sums(Function):
     @once_differentiable
     def backward(ctx, g_numbers, _, *g):
         x, q, columns, m = ctx.saved_tensors
-        of, k, in_place = ctx.arguments
+        of, in_place = ctx.arguments
+        k = 0 if columns is None else columns.shape[1]
         several, dq = k > 1 and x.shape[1] > 0, None
         if q is not None:  # eq: cross-entropy-distribution-gradient
             g_d, g_w, g_a = [each.unsqueeze(1) for each in g]

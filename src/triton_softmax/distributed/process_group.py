@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..arguments import check_dtype, check_group
+from ..launch import Memo
 
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
@@ -53,13 +54,13 @@ class Shard(NamedTuple):
     """The number of columns of the largest part; of all, where the ranks were not asked."""
     blocks: tuple[slice, ...] = (slice(None),)
     """Blocks of rows that are a message each."""
+    over_rows: tuple[Any, ...] = ()
+    """Of the shard of a `DTensor`, groups that have other rows."""
 
 
-_agreed: weakref.WeakKeyDictionary[Any, dict[tuple, Shard]] = weakref.WeakKeyDictionary()
+_agreed: weakref.WeakKeyDictionary[Any, Memo] = weakref.WeakKeyDictionary()
 """What the ranks of each group have agreed on. All ranks remember the same: an agreement is made by
 all of them, or by none."""
-
-_MAX_AGREED = 4096
 
 
 def agree(
@@ -128,10 +129,7 @@ def agree(
         shard = _compared(group, call, n_cols, start, total, x.device)
         row_bytes = shard.total * x.element_size() // group.size()
         shard = shard._replace(blocks=tuple(blocks_of(math.prod(others), row_bytes)))
-        remembered = _agreed.setdefault(group, {})
-        if len(remembered) >= _MAX_AGREED:
-            remembered.clear()
-        remembered[key] = shard
+        _agreed.setdefault(group, Memo()).keep(key, shard)
     return shard if start is None else shard._replace(start=start)
 
 
