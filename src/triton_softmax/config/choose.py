@@ -12,20 +12,7 @@ from typing import Any
 
 from . import cost, space
 from .measured import first, holding
-from .space import (
-    Candidate,
-    Choice,
-    Columns,
-    Device,
-    MaskedRows,
-    Rows,
-    RowTile,
-    StridedTile,
-    Traits,
-    TwoPass,
-    ceil_div,
-    next_power_of_2,
-)
+from .space import Choice, Columns, Device, Rows, Traits, ceil_div, next_power_of_2
 
 MANY_ROWS = 2**20  # fills any device; stands in where the choice must not depend on the count
 
@@ -60,10 +47,7 @@ def timed(call: Rows | Columns, traits: Traits, device: Device) -> list[tuple[fl
 def facts_of(call: Rows | Columns, traits: Traits, device: Device) -> dict[str, Any]:
     """A call as the columns of the tables: `load` is rows, or groups of 32 columns, per
     multiprocessor."""
-    if isinstance(call, Rows):
-        groups = call.n_rows
-    else:
-        groups = call.n_outer * ceil_div(call.n_inner, 32)
+    groups = call.n_rows if isinstance(call, Rows) else call.groups(32)
     facts = call._asdict()
     facts.update(traits._asdict())
     facts.update(cols=call.n_cols, terms=traits.keeps_terms, exp=traits.exp_in_finish)
@@ -74,13 +58,6 @@ def facts_of(call: Rows | Columns, traits: Traits, device: Device) -> dict[str, 
         facts[f"of_{block}"] = ceil_div(call.n_cols, block)
         facts[f"load_{block}"] = groups * facts[f"of_{block}"] / device.multiprocessors
     return facts
-
-
-def said(table: str, facts: dict[str, Any]) -> dict[str, int]:
-    """The values of the first matching line, in a table that always has one."""
-    values = first(table, facts)
-    assert values is not None, table
-    return values
 
 
 # --- rows of adjacent elements
@@ -166,19 +143,19 @@ def row_tile(rows: Rows, edges: bool, traits: Traits, device: Device) -> Choice:
     facts = facts_of(rows, traits, device)
     facts.update(edges=edges, vector=vector, bytes=vector * rows.itemsize, body=body)
     facts.update(full=body == power, eighths=ceil_div(8 * body, power))
-    facts["parts"] = said("row_parts", facts)["parts"]
+    facts["parts"] = first("row_parts", facts)["parts"]
     block_cols = max(16 if edges else 1, power // facts["parts"])
     tiles = max(1, ceil_div(body, block_cols))
     tiles += tiles == 7  # eight instead: one kernel fewer to compile per power of two
-    lanes = said("row_lanes", facts)
+    lanes = first("row_lanes", facts)
     enough_for_all = next_power_of_2(rows.n_rows // (2 * device.multiprocessors))
     block_rows = min(lanes["rows"], max(1, lanes["lanes"] // (block_cols if tiles == 1 else power)))
     block_rows = min(block_rows, max(enough_for_all, lanes["least"] // power))
-    warps = said("row_warps", facts)
+    warps = first("row_warps", facts)
     num_warps = block_rows * block_cols // (32 * warps["each"])
     num_warps = max(warps["fewest"], min(warps["most"], num_warps))
     barrier = device.nvidia and first("row_barrier", facts) is not None
-    how = RowTile(block_rows, block_cols, vector, barrier, tiles, edges)
+    how = space.RowTile(block_rows, block_cols, vector, barrier, tiles, edges)
     return Choice(space.TILE_KERNELS[edges], how, num_warps)
 
 
@@ -188,14 +165,9 @@ def split_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
     facts = facts_of(rows, traits, device)
     few = first("split_few_rows", facts)
     for values in ([few] if few else []) + list(holding("split_rows", facts)):
-        taken = Candidate(
-            values["block"],
-            values["registers"] + (space.INTEGER_SUM_REGISTERS if traits.any_order else 0),
-            values["warps"],
-            bool(values["terms"]) and traits.keeps_terms,
-            values["depth"],
-            values["pause"],
-        )
+        taken = space.Candidate(**values)
+        if traits.any_order:
+            taken = taken._replace(registers=taken.registers + space.INTEGER_SUM_REGISTERS)
         if space.runs_at_once(rows.n_cols, taken, device):
             return space.split_rows(taken, rows, traits, device)
     return space.split_in_two_launches(rows, traits, device)
@@ -253,7 +225,7 @@ def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice
         columns = columns._replace(n_outer=1)
     facts = facts_of(columns, traits, device)
     if device.nvidia and first("strands_split", facts) is not None:
-        tile = said("strand_chunks", facts)
+        tile = first("strand_chunks", facts)
         split = space.split_strided(tile["tall"], tile["wide"], tile["warps"], columns, device)
         if split:
             return split
@@ -268,21 +240,17 @@ def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
     power = next_power_of_2(columns.n_cols)
     block_cols = power if columns.n_cols == power else max(1, power // 8)
     tiles = ceil_div(columns.n_cols, block_cols)
-    lines = said("strand_lines", facts)
-    block_inner = max(lines["wide"], lines["lanes"] // power)
-    block_inner = min(block_inner, next_power_of_2(columns.n_inner))
-    groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
-    facts["load"] = groups / device.multiprocessors
-    threads = said("strand_threads", facts)
-    while block_inner > 8 and groups < device.multiprocessors:
+    lines = first("strand_lines", facts)
+    block_inner = columns.side_by_side(max(lines["wide"], lines["lanes"] // power))
+    facts["load"] = columns.groups(block_inner) / device.multiprocessors
+    threads = first("strand_threads", facts)
+    while block_inner > 8 and columns.groups(block_inner) < device.multiprocessors:
         block_inner //= 2
-        groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
-    num_warps = 1
-    while num_warps < 16 and tiles * block_cols * block_inner > 32 * threads["each"] * num_warps:
-        num_warps *= 2
+    lanes = tiles * block_cols * block_inner
+    num_warps = min(16, next_power_of_2(ceil_div(lanes, 32 * threads["each"])))
     barrier = device.nvidia and bool(lines["barrier"])
     tile = block_cols, block_inner, columns.stated_vector, barrier
-    how = StridedTile(*tile, columns.wide_index, tiles)
+    how = space.StridedTile(*tile, columns.wide_index, tiles)
     return Choice("strided", how, min(16, num_warps * threads["times"]))
 
 
@@ -292,17 +260,17 @@ def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
     The number of chunks is capped, because every program of the second launch reads the partials
     of all chunks of its columns: these should not outweigh the elements of its own chunk.
     """
-    tile, n_cols = said("strand_loops", facts_of(columns, traits, device)), columns.n_cols
-    block_inner = min(tile["wide"], next_power_of_2(columns.n_inner))
+    tile, n_cols = first("strand_loops", facts_of(columns, traits, device)), columns.n_cols
+    block_inner = columns.side_by_side(tile["wide"])
     block_cols = tile["tall"] * tile["wide"] // block_inner  # the fewer columns, the taller
-    groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
+    groups = columns.groups(block_inner)
     # n partials of 8 bytes outweigh a chunk once 8 · n exceeds the column's bytes / n.
     as_much = int(math.sqrt(n_cols * columns.itemsize * traits.inputs // 8))
     few_summaries = min(as_much, max(256, 512 // groups))
     busy = 32 * device.multiprocessors // groups
     n_chunks = max(1, min(few_summaries, busy, ceil_div(n_cols, block_cols)))
     shape = block_cols, block_inner, columns.stated_vector, columns.wide_index
-    how = TwoPass(*shape, publish=True, write=True)
+    how = space.TwoPass(*shape, publish=True, write=True)
     tiles = ceil_div(n_cols, n_chunks * block_cols)
     return in_loops("two_pass", how, tile["warps"], n_cols, tiles)
 
@@ -351,7 +319,7 @@ def choose_masked_rows(
     32
     """
     facts: dict[str, Any] = {"held": held, "adjacent": adjacent, "any_order": any_order}
-    tile = said("masked_tiles", facts)
+    tile = first("masked_tiles", facts)
     power = next_power_of_2(n_cols)
     if power * tile["rows"] <= tile["lanes"]:
         block_cols = max(16, power)
@@ -359,17 +327,19 @@ def choose_masked_rows(
         while not any_order and block_rows > 1 and n_rows < block_rows * device.multiprocessors:
             block_rows //= 2
         num_warps = max(1, min(16, block_rows * block_cols // (32 * tile["each"])))
-        how = MaskedRows(block_rows, block_cols, True, vector, wide_index)
+        how = space.MaskedRows(block_rows, block_cols, True, vector, wide_index)
         if adjacent and power >= 1024 and 4 * n_cols <= 3 * power:
             num_warps = min(num_warps, power // 4 // (32 * vector))
             how = how._replace(block_cols=power // 4, tiles=3)
         return Choice("masked_rows", how, num_warps, chunk_cols=power)
     programs = ceil_div(n_rows, tile["rows"])
     facts["load"] = programs / device.multiprocessors
-    loop = said("masked_loops", facts)
+    loop = first("masked_loops", facts)
     tiles = ceil_div(n_cols, loop["cols"])
     if first("masked_chunks", facts) is not None:
         wanted = ceil_div(2 * device.multiprocessors, programs)
         tiles = min(tiles, max(2, ceil_div(tiles, wanted)))
-    how = MaskedRows(tile["rows"], loop["cols"], False, vector, wide_index, stages=loop["stages"])
+    how = space.MaskedRows(
+        tile["rows"], loop["cols"], False, vector, wide_index, stages=loop["stages"]
+    )
     return in_loops("masked_rows", how, loop["warps"], n_cols, tiles)

@@ -137,6 +137,14 @@ class Columns(NamedTuple):
     stated_vector: int  # the vector as a kernel constant: 1 if Triton infers it by itself
     wide_index: bool  # offsets within one outer slice need 64 bits
 
+    def side_by_side(self, wide: int) -> int:
+        """Columns side by side in a tile: at most so many, and hardly more than there are."""
+        return min(wide, next_power_of_2(self.n_inner))
+
+    def groups(self, block_inner: int) -> int:
+        """Groups of so many columns side by side."""
+        return self.n_outer * ceil_div(self.n_inner, block_inner)
+
 
 def vector_of_lines(itemsize: int, addresses: tuple[int, ...], counts: tuple[int, ...]) -> int:
     """Elements per access that divide all counts: the largest power of two, up to a whole vector.
@@ -159,20 +167,6 @@ def vector_of_lines(itemsize: int, addresses: tuple[int, ...], counts: tuple[int
     return width
 
 
-def vector_width(itemsize: int, addresses: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Elements per access for rows that may have edges: a whole vector, or 1. It takes aligned
-    tensors, and equal offsets from a vector, in all tensors, for rows of the same index.
-
-    >>> vector_width(2, (0, 512), (50257, 50257))
-    8
-    >>> vector_width(2, (0, 512), (50264, 50257))  # rows out of step
-    1
-    """
-    apart = tuple([stride - strides[0] for stride in strides])
-    width = vector_of_lines(itemsize, addresses, apart)
-    return width if width * itemsize == VECTOR_BYTES else 1
-
-
 def rows_of(
     n_rows: int,
     n_cols: int,
@@ -181,8 +175,18 @@ def rows_of(
     strides: tuple[int, ...],
     held: int | None = None,
 ) -> Rows:
-    """Describe rows in numbers, from the arguments of `choose_rows`."""
-    vector = vector_width(itemsize, addresses, strides)
+    """Describe rows in numbers, from the arguments of `choose_rows`.
+
+    >>> rows_of(9, 50257, 2, (0, 512), (50257, 50257)).vector
+    8
+    >>> rows_of(9, 50257, 2, (0, 512), (50264, 50257)).vector  # rows out of step
+    1
+    """
+    # Rows that may have edges take whole vectors: tensors must be aligned, and rows of the same
+    # index equally far from a vector in all of them.
+    apart = tuple([stride - strides[0] for stride in strides])
+    vector = vector_of_lines(itemsize, addresses, apart)
+    vector = vector if vector * itemsize == VECTOR_BYTES else 1
     edges = bool(n_cols % vector) or any(stride % vector for stride in strides)
     # An access that divides everything leaves no edges, but is seldom a whole vector.
     divisor = vector_of_lines(itemsize, addresses, (n_cols,) + tuple(strides))
@@ -315,22 +319,23 @@ class Choice(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """One way to split rows: a program's resources, and what it does while it waits."""
+    """One way to split rows, as a line of the tables says it: a program's resources, and what it
+    does while it waits."""
 
     block: int
     # Per thread. Fewer registers let more programs be resident; these are the fewest that spill
     # nothing, or so little that one more program outweighs it.
     registers: int
-    num_warps: int = 4
-    keep_terms: bool = False
+    warps: int = 4
+    terms: bool = False
     depth: int = 0
-    backoff: int = 0
+    pause: int = 0
 
 
 def runs_at_once(n_cols: int, candidate: Candidate, device: Device) -> bool:
     """Whether all chunks of a row, which wait for each other, are resident at once. Devices that
     cannot wait take only rows of one chunk. Too large a program is never resident."""
-    at_once = device.resident_programs(candidate.registers, candidate.num_warps)
+    at_once = device.resident_programs(candidate.registers, candidate.warps)
     return ceil_div(n_cols, candidate.block) <= (at_once if device.nvidia else min(1, at_once))
 
 
@@ -353,13 +358,14 @@ def split_rows(
     taken: Candidate, rows: Rows, traits: Traits, device: Device, two_launches: bool = False
 ) -> Choice:
     """The choice that splits rows as a candidate says, in one launch or two."""
-    block, registers, num_warps, keep_terms, depth, backoff = taken
+    block, registers, num_warps, terms, depth, backoff = taken
     n_chunks = ceil_div(rows.n_cols, block)
     # If the result is a row scalar, only one program reads the status words: spare lanes cost
     # nothing, and let rows of different lengths share a kernel.
     lanes = max(n_chunks, 128) if traits.reduces else n_chunks
     words, polls = lanes_and_polls(lanes, num_warps)
     pairs = rows.itemsize == 2 and rows.vector > 1
+    keep_terms = bool(terms) and traits.keeps_terms
     held = rows.vector, rows.edges, pairs, pairs and device.nvidia, keep_terms, depth
     wait = device.nvidia and not two_launches
     return Choice(
@@ -377,11 +383,8 @@ def split_rows(
 def split_in_two_launches(rows: Rows, traits: Traits, device: Device) -> Choice:
     """Split rows for which no candidate works: the first launch only publishes; the second rereads
     the row, finds all status words and never waits."""
-    block = LONGEST_CHUNK
-    if not device.nvidia:
-        block = 2048
-    elif traits.inputs > 1 and rows.itemsize == 4:  # two tensors, an element to a register
-        block = 4096
+    two = traits.inputs > 1 and rows.itemsize == 4  # two tensors, an element to a register
+    block = 2048 if not device.nvidia else 4096 if two else LONGEST_CHUNK
     if rows.n_cols > MAX_CHUNKS * block:
         block = LONGEST_CHUNK
     return split_rows(Candidate(block, 128), rows, traits, device, two_launches=True)
@@ -392,9 +395,9 @@ def split_strided(
 ) -> Choice | None:
     """The choice that splits columns in a given way; None unless the chunks of a column, which wait
     for each other, are all resident at once."""
-    block_inner = min(block_inner, next_power_of_2(columns.n_inner))
+    block_inner = columns.side_by_side(block_inner)
     n_chunks = ceil_div(columns.n_cols, block_cols)
-    programs = columns.n_outer * ceil_div(columns.n_inner, block_inner) * n_chunks
+    programs = columns.groups(block_inner) * n_chunks
     if n_chunks > device.resident_programs(CHUNK_REGISTERS, num_warps) or programs >= 2**31:
         return None
     tile = block_cols, block_inner, columns.stated_vector, columns.itemsize == 2
@@ -491,7 +494,7 @@ def strided_choices(columns: Columns, traits: Traits, device: Device) -> Iterato
     """Every choice for columns, whole or split, except loops."""
     n_cols, itemsize = columns.n_cols, columns.itemsize
     for wide in (8, 16, 32, 64, 128):
-        block_inner = min(wide, next_power_of_2(columns.n_inner))
+        block_inner = columns.side_by_side(wide)
         for warps in WARPS:
             for block_cols, tiles in tiles_of(n_cols, 2) if n_cols <= 2048 else ():
                 lanes = block_cols * tiles * block_inner

@@ -185,8 +185,9 @@ class Sums(Function):
     def forward(ctx, x, q, columns, more, op: Operation, shard: Shard, invariant, in_place):
         inputs = (x.detach(),) if q is None else (x.detach(), q.detach())
         m, *sums = partials(op, inputs, invariant)
-        numbers = m.new_empty(0, len(m))
+        k, numbers = 0, m.new_empty(0, len(m))
         if columns is not None:
+            k = columns.shape[1]
             numbers = picked(inputs[0], columns).to(m.dtype)
         if more is not None:
             numbers = torch.cat((numbers, more.unsqueeze(0)))
@@ -194,7 +195,7 @@ class Sums(Function):
             sent = send((m, *sums, numbers.reshape(-1)), shard, 0)
             (m, *sums), numbers = merged(op, len(x), received(*sent, shard), shard)
         ctx.save_for_backward(x, q, columns, m)
-        ctx.arguments = op, in_place
+        ctx.arguments = op, k, in_place
         ctx.mark_non_differentiable(m)
         return numbers, m, *sums
 
@@ -202,8 +203,7 @@ class Sums(Function):
     @once_differentiable
     def backward(ctx, g_numbers, _, *g):
         x, q, columns, m = ctx.saved_tensors
-        of, in_place = ctx.arguments
-        k = 0 if columns is None else columns.shape[1]
+        of, k, in_place = ctx.arguments
         several, dq = k > 1 and x.shape[1] > 0, None
         if q is not None:  # eq: cross-entropy-distribution-gradient
             g_d, g_w, g_a = [each.unsqueeze(1) for each in g]
