@@ -10,7 +10,15 @@ from pathlib import Path
 from unittest.mock import patch
 
 from triton_softmax import plan
-from triton_softmax.config import Device, Traits, choose_masked_rows, choose_rows, choose_strided
+from triton_softmax.config import (
+    Choice,
+    Device,
+    Traits,
+    choose_masked_rows,
+    chosen,
+    columns_of,
+    rows_of,
+)
 from triton_softmax.config import choose as both
 from triton_softmax.config.measured import ANY, TABLES
 from triton_softmax.operations import OPERATIONS
@@ -20,8 +28,19 @@ FILE = Path(__file__).with_name("choices.json")
 LETTERS = 3
 DEVICES = {"H200": (132, True), "no NVIDIA": (132, False), "A100": (108, True), "small": (7, True)}
 CALLS = {"H200": 1500, "no NVIDIA": 500, "A100": 900, "small": 400}
-CHOOSERS = {"rows": choose_rows, "strided": choose_strided, "masked": choose_masked_rows}
 NAMED = ("packed_rows", "aligned_rows", "split_rows", *(None,) * 12)
+
+
+def of_rows(traits: Traits, device: Device, implementation: str | None, **numbers) -> Choice:
+    return chosen(rows_of(**numbers), traits, device, implementation)
+
+
+def of_columns(traits: Traits, device: Device, outer, col, inner, **numbers) -> Choice:
+    strides = tuple(zip(outer, col, inner, strict=True))
+    return chosen(columns_of(strides=strides, **numbers), traits, device)
+
+
+CHOOSERS = {"rows": of_rows, "strided": of_columns, "masked": choose_masked_rows}
 
 
 def drawn_from() -> dict[str, list]:
@@ -66,9 +85,9 @@ def calls(chooser: str, device: str, thresholds: list, traits: list) -> Iterator
             call |= {"n_outer": max(1, call.pop("n_rows") // n_inner), "n_inner": n_inner}
             if not draw.randrange(20):  # where 32 bits do not hold the last offset
                 call |= {"n_cols": 1, "n_inner": 2**31 - draw.randrange(1022, 1027)}
-            call["inner_strides"] = (draw.choice((1, 1, 1, n_cols)),) * tensors
-            call["col_strides"] = (n_inner + apart, *(n_inner,) * (tensors - 1))
-            call["outer_strides"] = ((n_inner + apart) * n_cols + gap,) * tensors
+            call["inner"] = (draw.choice((1, 1, 1, n_cols)),) * tensors
+            call["col"] = (n_inner + apart, *(n_inner,) * (tensors - 1))
+            call["outer"] = ((n_inner + apart) * n_cols + gap,) * tensors
         yield call
 
 

@@ -17,8 +17,23 @@ from .space import Choice, Columns, Device, Rows, Traits, ceil_div, next_power_o
 MANY_ROWS = 2**20  # fills any device; stands in where the choice must not depend on the count
 
 
-def chosen(call: Rows | Columns, traits: Traits, device: Device) -> Choice:
-    """The choice by the tables, or by the model on a GPU that has none."""
+def chosen(
+    call: Rows | Columns, traits: Traits, device: Device, implementation: str | None = None
+) -> Choice:
+    """The choice for a call: by the tables, or by the model on a GPU that has none.
+
+    Args:
+        call: the rows or columns, in numbers.
+        traits: the traits of the operation.
+        device: the device that the kernel will run on.
+        implementation: "packed_rows", "aligned_rows" or "split_rows" to force one for rows, None to
+            choose.
+
+    Raises:
+        ValueError: the forced implementation does not support this shape.
+    """
+    if implementation is not None and isinstance(call, Rows):
+        return forced(implementation, call, traits, device)
     if not (device.tuned or traits.any_order):
         return modelled(call, traits, device)
     if isinstance(call, Rows):
@@ -63,47 +78,18 @@ def facts_of(call: Rows | Columns, traits: Traits, device: Device) -> dict[str, 
 # --- rows of adjacent elements
 
 
-def choose_rows(
-    n_rows: int,
-    n_cols: int,
-    itemsize: int,
-    *,
-    traits: Traits,
-    addresses: tuple[int, ...],
-    strides: tuple[int, ...],
-    device: Device,
-    held: int | None = None,
-    implementation: str | None = None,
-) -> Choice:
-    """The choice for an operation along rows of adjacent elements.
-
-    Args:
-        n_rows, n_cols: numbers of rows and columns.
-        itemsize: bytes of the narrowest element in any tensor; 8 only if all are float64.
-        traits: the traits of the operation.
-        addresses: address of each tensor's first element.
-        strides: row stride of each tensor, in elements.
-        device: the device that the kernel will run on.
-        held: bytes of the widest input element, as programs keep inputs in registers; `itemsize` by
-            default.
-        implementation: "packed_rows", "aligned_rows" or "split_rows" to force one, None to choose.
-
-    Raises:
-        ValueError: the forced implementation does not support this shape.
-    """
-    rows = space.rows_of(n_rows, n_cols, itemsize, addresses, strides, held)
-    if implementation is None:
-        return chosen(rows, traits, device)
+def forced(implementation: str, rows: Rows, traits: Traits, device: Device) -> Choice:
+    """The choice of an implementation by name."""
     split, edges = implementation == "split_rows", implementation == "aligned_rows"
     longest = space.MAX_SPLIT_COLS if split else space.MAX_TILE_COLS
     if split and rows.itemsize == 8:
         raise ValueError(
             "split_rows packs its summaries as two float32 numbers and does not take float64"
         )
-    if n_cols > longest:
+    if rows.n_cols > longest:
         verb = "splits" if split else "holds"
         raise ValueError(
-            f"{implementation} {verb} rows of at most {longest:,} columns, not {n_cols:,}"
+            f"{implementation} {verb} rows of at most {longest:,} columns, not {rows.n_cols:,}"
         )
     if edges and rows.vector == 1:
         raise ValueError(
@@ -181,41 +167,6 @@ def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:
 
 
 # --- columns
-
-
-def choose_strided(
-    n_outer: int,
-    n_cols: int,
-    n_inner: int,
-    itemsize: int,
-    *,
-    traits: Traits,
-    addresses: tuple[int, ...],
-    outer_strides: tuple[int, ...],
-    col_strides: tuple[int, ...],
-    inner_strides: tuple[int, ...],
-    device: Device,
-    held: int | None = None,
-) -> Choice:
-    """The choice for a non-inner reduction: the middle dimension of (n_outer, n_cols, n_inner).
-
-    Args:
-        n_outer, n_cols, n_inner: sizes of the dimensions.
-        outer_strides, col_strides, inner_strides: each tensor's strides along these dimensions, in
-            elements; any number, including 0.
-        itemsize, traits, addresses, device, held: as in `choose_rows`.
-    """
-    counts = (n_inner,) + tuple(outer_strides) + tuple(col_strides)
-    vector = space.vector_of_lines(itemsize, addresses, counts)
-    stated = 1 if all(count % 16 == 0 for count in counts) else vector
-    offsets = [
-        (n_cols - 1) * col_strides[i] + (n_inner - 1) * inner_strides[i]
-        for i in range(len(col_strides))
-    ]
-    # The last tile reaches beyond the last column.
-    wide_index = max(offsets + [n_inner + space.MOST_STRANDS - 1]) >= 2**31
-    columns = Columns(n_outer, n_cols, n_inner, held or itemsize, vector, stated, wide_index)
-    return chosen(columns, traits, device)
 
 
 def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice:

@@ -175,7 +175,15 @@ def rows_of(
     strides: tuple[int, ...],
     held: int | None = None,
 ) -> Rows:
-    """Describe rows in numbers, from the arguments of `choose_rows`.
+    """Describe rows of adjacent elements.
+
+    Args:
+        n_rows, n_cols: numbers of rows and columns.
+        itemsize: bytes of the narrowest element in any tensor; 8 only if all are float64.
+        addresses: address of each tensor's first element.
+        strides: row stride of each tensor, in elements.
+        held: bytes of the widest input element, as programs keep inputs in registers; `itemsize` by
+            default.
 
     >>> rows_of(9, 50257, 2, (0, 512), (50257, 50257)).vector
     8
@@ -191,6 +199,31 @@ def rows_of(
     # An access that divides everything leaves no edges, but is seldom a whole vector.
     divisor = vector_of_lines(itemsize, addresses, (n_cols,) + tuple(strides))
     return Rows(n_rows, n_cols, held or itemsize, vector, edges, divisor)
+
+
+def columns_of(
+    n_outer: int,
+    n_cols: int,
+    n_inner: int,
+    itemsize: int,
+    addresses: tuple[int, ...],
+    strides: tuple[tuple[int, int, int], ...],
+    held: int | None = None,
+) -> Columns:
+    """Describe a non-inner reduction: the middle dimension of (n_outer, n_cols, n_inner).
+
+    Args:
+        n_outer, n_cols, n_inner: sizes of the dimensions.
+        strides: each tensor's strides along these, in elements; any number, including 0.
+        itemsize, addresses, held: as in `rows_of`.
+    """
+    counts = (n_inner,) + tuple([each[0] for each in strides] + [each[1] for each in strides])
+    vector = vector_of_lines(itemsize, addresses, counts)
+    stated = 1 if all(count % 16 == 0 for count in counts) else vector
+    last = max([(n_cols - 1) * each[1] + (n_inner - 1) * each[2] for each in strides])
+    # The last tile reaches beyond the last column.
+    wide_index = max(last, n_inner + MOST_STRANDS - 1) >= 2**31
+    return Columns(n_outer, n_cols, n_inner, held or itemsize, vector, stated, wide_index)
 
 
 # --- the constants of each kernel
