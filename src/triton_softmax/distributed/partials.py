@@ -123,22 +123,22 @@ def plan_rows(
 
 
 def merged(
-    op: Operation, n_rows: int, lines: Tensor, shard: Shard
+    op: Operation, n_rows: int, message: tuple[Tensor, Any], shard: Shard
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Return the partials of all ranks as one.
+    """Return the partials of all ranks as one, when their messages are there.
 
     Args:
         op: of what.
         n_rows: how many rows there are, at least one.
-        lines: the messages of all ranks: m and the sums of the operation, and numbers that are
-            added up; n_rows words each.
+        message: as `send` has returned it. It has m and the sums of the operation, and numbers that
+            are added up, n_rows words each.
         shard: of this rank.
 
     Returns:
         (m and the sums, one tensor for each; the further numbers, a row for each).
     """
     first, most = 0 if shard.headers is None else HEADER, op.sums + op.shifted
-    words = lines[:, first:].unflatten(1, (-1, n_rows))
+    words = received(*message, shard)[:, first:].unflatten(1, (-1, n_rows))
     world, k, _ = words.shape
     if world == 1:
         return words[0, :most].unbind(0), words[0, most:]
@@ -192,8 +192,8 @@ class Sums(Function):
         if more is not None:
             numbers = torch.cat((numbers, more.unsqueeze(0)))
         if len(x):
-            sent = send((m, *sums, numbers.reshape(-1)), shard, 0)
-            (m, *sums), numbers = merged(op, len(x), received(*sent, shard), shard)
+            message = send((m, *sums, numbers.reshape(-1)), shard, 0)
+            (m, *sums), numbers = merged(op, len(x), message, shard)
         ctx.save_for_backward(x, q, columns, m)
         ctx.arguments = op, k, in_place
         ctx.mark_non_differentiable(m)

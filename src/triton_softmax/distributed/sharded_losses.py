@@ -22,16 +22,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from .. import arguments, composite, operators, plan
-from ..arguments import (
-    PLAIN,
-    LossOptions,
-    check_classes,
-    check_cut,
-    check_dense,
-    check_dim,
-    check_index,
-    check_loss_of_part,
-)
+from ..arguments import PLAIN, LossOptions
 from ..launch import Launch, Memo, plans
 from ..operations import cross_entropy as of_loss
 from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION
@@ -260,12 +251,12 @@ def cross_entropy(
             `agree`.
     """
     if type(x) not in PLAIN:
-        check_cut(x, group)
+        arguments.check_cut(x, group)
     if not (weight is None or type(weight) in PLAIN):
-        check_dense(weight, "weight")
+        arguments.check_dense(weight, "weight")
     if group is None and over_rows is None:
         return dtensors().cross_entropy(x, target, weight, options, in_place)
-    dim, traced = check_dim(options.dim, x.dim()), torch.compiler.is_compiling()
+    dim, traced = arguments.check_dim(options.dim, x.dim()), torch.compiler.is_compiling()
     given = target.is_floating_point() and target.shape == x.shape
     more = ("probabilities" if given else tuple(target.shape), target.dtype)
     more += (None if weight is None else "weights", *options[1:5], *options[6:8])
@@ -276,13 +267,13 @@ def cross_entropy(
     if weight is not None:
         key += (weight.shape, weight.device)
     if traced or key not in _checked:
-        check_loss_of_part(x, target, weight, shard.total, options)
+        arguments.check_loss_of_part(x, target, weight, shard.total, options)
         if not traced:
             _checked.keep(key, True)
     if target.device.type == "cpu" and not (given or traced):
         try:
             message = "Target {} is out of bounds."
-            check_classes(target, shard.total, message, options.ignore_index)
+            arguments.check_classes(target, shard.total, message, options.ignore_index)
         except IndexError:
             if options.reduction != "none":  # those with other rows wait for the sums of these
                 _all_sums(torch.zeros(4, dtype=composite.accumulator(x.dtype)), shard, 1.0)
@@ -324,21 +315,21 @@ def token_logprobs(
         TypeError, ValueError, IndexError: as `token_logprobs` of whole rows, and as `agree`.
     """
     if type(x) not in PLAIN:
-        check_cut(x, group)
+        arguments.check_cut(x, group)
     if type(index) not in PLAIN:
-        check_dense(index, "index")
+        arguments.check_dense(index, "index")
     if group is None:
         return dtensors().token_logprobs(function, x, index, in_place, invariant)
-    dim, traced = check_dim(-1, x.dim()), torch.compiler.is_compiling()
+    dim, traced = arguments.check_dim(-1, x.dim()), torch.compiler.is_compiling()
     more = (tuple(index.shape), index.dtype, entropy)
     shard = agree(group, "token_logprobs", x, dim, more, start, total)
     key = (x.shape, x.device, index.device, more)
     if traced or key not in _checked:
-        check_index(x, index)
+        arguments.check_index(x, index)
         if not traced:
             _checked.keep(key, True)
     if index.device.type == "cpu" and not traced:
-        check_classes(index, shard.total, "index {} is out of bounds", None)
+        arguments.check_classes(index, shard.total, "index {} is out of bounds", None)
     rows, leading = x if x.dim() == 2 else rows_of(x, dim), x.shape[:-1]
     in_place = in_place and operators.may_be_overwritten(x, rows)
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1])

@@ -40,28 +40,17 @@ from ..operations.operation import Operation
 from ..plan import device_of, key_of, traits_of
 from .process_group import Shard
 
-LEAST_COLS = 2048
-"""Of the largest part: shorter ones would leave most of a program idle."""
-
-LEAST_WORDS = 1 << 16
-"""Of a buffer, so that few calls need another."""
-
-NUM_WARPS = 4
-"""Warps of a program."""
+LEAST_COLS = 2048  # of the largest part: shorter ones would leave most of a program idle
+MOST_CHUNKS = 128  # of a part: fewer than run at once on any GPU with so many multiprocessors
+MOST_WORDS = 1024  # of a row, on all ranks together: a program polls them all
+LEAST_WORDS = 1 << 16  # of a buffer, so that few calls need another
+POLLS = tl.constexpr(1024)  # of a warp, before its program looks at the clock
+NUM_WARPS = 4  # of a program
 
 REGISTERS = {(2, 1): (96, 112), (4, 1): (128, 128), (2, 2): (128, 128), (4, 2): (168, 192)}
 """Registers of a thread, by bytes of an element and number of inputs: the fewest without spills,
 and where edges or exponentials take some more. 16-bit rows have the next chunk in registers as
 well while a program waits: without it a softmax takes 7 % longer."""
-
-MOST_CHUNKS = 128
-"""Of a part: fewer than run at once on any GPU with so many multiprocessors."""
-
-MOST_WORDS = 1024
-"""Of a row, on all ranks together: a program polls them all."""
-
-POLLS = tl.constexpr(1024)
-"""How often a warp polls before its program looks at the clock."""
 
 
 # --8<-- [start:poll]
