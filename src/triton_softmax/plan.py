@@ -22,7 +22,7 @@ from torch import Tensor, empty_like
 
 from . import arguments, composite
 from .arguments import DTYPES, LossOptions, Modifiers, check_alike, check_arguments, check_device
-from .config import Choice, Device, Traits, choose_masked_rows, chosen, columns_of, rows_of, space
+from .config import Choice, Device, Masked, Traits, chosen, columns_of, rows_of, space
 from .config.space import RowTile, SplitStrided, StridedTile, TwoPass, vector_of_lines
 from .kernels import masked_rows, split_rows, split_strided, strided, tile, two_pass
 from .kernels import row_scalars as scalars
@@ -566,16 +566,15 @@ def _plan_modified(
     counts = [n_cols, *[group[1 + i] for group in groups for i in of_elements]]
     numeric = [views[i].element_size() for i in of_elements if views[i].dtype != torch.bool]
     addresses = tuple([views[i].data_ptr() for i in of_elements])
-    choice = choose_masked_rows(
+    masked = Masked(
         n_rows,
         n_cols,
         sum([views[i].element_size() for i in of_elements if i < n_inputs]),
         vector_of_lines(min(numeric), addresses, tuple(counts)) if adjacent else 1,
-        adjacent=adjacent,
+        adjacent,
         wide_index=max(n_cols * max(1, *steps), 2 * n_rows) >= 2**31,
-        any_order=op.any_order,
-        device=device_of(x),
     )
+    choice = chosen(masked, traits_of(op), device_of(x))
     outs: list[tuple[Any, torch.dtype]] = [(shape if e else without, kind) for e, kind in results]
     if maps.of_scale:
         at = op.results + maps.of_mapped

@@ -10,15 +10,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from triton_softmax import plan
-from triton_softmax.config import (
-    Choice,
-    Device,
-    Traits,
-    choose_masked_rows,
-    chosen,
-    columns_of,
-    rows_of,
-)
+from triton_softmax.config import Choice, Device, Masked, Traits, chosen, columns_of, rows_of
 from triton_softmax.config import choose as both
 from triton_softmax.config.measured import ANY, TABLES
 from triton_softmax.operations import OPERATIONS
@@ -40,7 +32,11 @@ def of_columns(traits: Traits, device: Device, outer, col, inner, **numbers) -> 
     return chosen(columns_of(strides=strides, **numbers), traits, device)
 
 
-CHOOSERS = {"rows": of_rows, "strided": of_columns, "masked": choose_masked_rows}
+def of_masked(device: Device, any_order: bool, **numbers) -> Choice:
+    return chosen(Masked(**numbers), Traits(1, any_order=any_order), device)
+
+
+CHOOSERS = {"rows": of_rows, "strided": of_columns, "masked": of_masked}
 
 
 def drawn_from() -> dict[str, list]:

@@ -16,8 +16,8 @@ from triton_softmax import config, plan
 from triton_softmax.config import (
     Choice,
     Device,
+    Masked,
     Traits,
-    choose_masked_rows,
     columns_of,
     cost,
     space,
@@ -195,8 +195,8 @@ def test_masked_rows_on_both_sides_of_every_threshold(device):
     held = around(thresholds(("masked",), ("held",)))
     for n_cols, bytes_of_one in itertools.product(STRANDS, held):
         for n_rows, adjacent in itertools.product(of_load(loads, device), (False, True)):
-            facts = {"adjacent": adjacent, "wide_index": False, "any_order": False}
-            choice = choose_masked_rows(n_rows, n_cols, bytes_of_one, 4, device=device, **facts)
+            masked = Masked(n_rows, n_cols, bytes_of_one, 4, adjacent, wide_index=False)
+            choice = chooser.chosen(masked, SOFTMAX, device)
             how = choice.how
             assert is_power_of_2(how.block_rows) and is_power_of_2(how.block_cols)
             if how.whole:
@@ -272,8 +272,8 @@ def test_chunks_of_invariant_calls_do_not_depend_on_the_number_of_rows(traits, n
             more = strands._replace(n_outer=n_outer)
             assert chooser.measured_columns(more, traits, device) == wanted
     for n_cols in STRANDS:
-        facts = {"adjacent": True, "wide_index": False, "any_order": True, "device": device}
-        assert len({choose_masked_rows(n, n_cols, 4, 4, **facts) for n in counts}) == 1
+        masked = [Masked(n_rows, n_cols, 4, 4, True, False) for n_rows in counts]
+        assert len({chooser.chosen(each, traits, device) for each in masked}) == 1
 
 
 # --- the model

@@ -12,18 +12,21 @@ from typing import Any
 
 from . import cost, space
 from .measured import first, holding
-from .space import Choice, Columns, Device, Rows, Traits, ceil_div, next_power_of_2
+from .space import Choice, Columns, Device, Masked, Rows, Traits, ceil_div, next_power_of_2
 
 MANY_ROWS = 2**20  # fills any device; stands in where the choice must not depend on the count
 
 
 def chosen(
-    call: Rows | Columns, traits: Traits, device: Device, implementation: str | None = None
+    call: Rows | Masked | Columns,
+    traits: Traits,
+    device: Device,
+    implementation: str | None = None,
 ) -> Choice:
-    """The choice for a call: by the tables, or by the model on a GPU that has none.
+    """The choice for a call: by the tables; or by the model, on a GPU that has none.
 
     Args:
-        call: the rows or columns, in numbers.
+        call: the call in numbers.
         traits: the traits of the operation.
         device: the device that the kernel will run on.
         implementation: "packed_rows", "aligned_rows" or "split_rows" to force one for rows, None to
@@ -34,6 +37,8 @@ def chosen(
     """
     if implementation is not None and isinstance(call, Rows):
         return forced(implementation, call, traits, device)
+    if isinstance(call, Masked):
+        return masked_rows(call, traits, device)
     if not (device.tuned or traits.any_order):
         return modelled(call, traits, device)
     if isinstance(call, Rows):
@@ -59,10 +64,10 @@ def timed(call: Rows | Columns, traits: Traits, device: Device) -> list[tuple[fl
     return [(cost.duration(each, call, traits, device), each) for each in found]
 
 
-def facts_of(call: Rows | Columns, traits: Traits, device: Device) -> dict[str, Any]:
+def facts_of(call: Rows | Masked | Columns, traits: Traits, device: Device) -> dict[str, Any]:
     """A call as the columns of the tables: `load` is rows, or groups of 32 columns, per
     multiprocessor."""
-    groups = call.n_rows if isinstance(call, Rows) else call.groups(32)
+    groups = call.groups(32) if isinstance(call, Columns) else call.n_rows
     facts = call._asdict()
     facts.update(traits._asdict())
     facts.update(cols=call.n_cols, terms=traits.keeps_terms, exp=traits.exp_in_finish)
@@ -238,48 +243,32 @@ def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, tiles: int) -> 
 # --- rows with score modifiers
 
 
-def choose_masked_rows(
-    n_rows: int,
-    n_cols: int,
-    held: int,
-    vector: int,
-    *,
-    adjacent: bool,
-    wide_index: bool,
-    any_order: bool,
-    device: Device,
-) -> Choice:
-    """The choice for rows with score modifiers.
+def masked_rows(masked: Masked, traits: Traits, device: Device) -> Choice:
+    """By the tables: whole rows in one program, if it has room for them; else rows read twice, in
+    chunks if they are few.
 
-    Args:
-        n_rows, n_cols: numbers of rows and columns.
-        held: bytes read per position, over all tensors with elements.
-        vector: elements per access that lengths and strides allow.
-        adjacent: the elements of a row are adjacent in all tensors.
-        wide_index: offsets in a row, or the number of rows, need 64 bits.
-        any_order: the choice must not depend on the number of rows.
-        device: the device that the kernel will run on.
-
-    >>> from triton_softmax.config import Device
-    >>> facts = dict(adjacent=True, wide_index=False, any_order=False, device=Device(132))
-    >>> choose_masked_rows(8 * 16 * 1024, 1024, 2, 8, **facts).how[:3]
-    (1, 1024, True)
-    >>> choose_masked_rows(10_000, 3000, 2, 8, **facts).how[:2]  # three tiles make a row
-    (1, 1024)
-    >>> choose_masked_rows(4, 128_256, 4, 4, **facts).n_chunks  # few long rows are cut into chunks
+    >>> from triton_softmax.config import Device, Masked, Traits
+    >>> def choice(n_rows, n_cols, held):
+    ...     masked = Masked(n_rows, n_cols, held, vector=8, adjacent=True, wide_index=False)
+    ...     return masked_rows(masked, Traits(inputs=1), Device(132))
+    >>> choice(8 * 16 * 1024, 1024, held=2).how[:3], choice(10_000, 3000, held=2).how[:3]
+    ((1, 1024, True), (1, 1024, True))
+    >>> choice(4, 128_256, held=4).n_chunks
     32
     """
-    facts: dict[str, Any] = {"held": held, "adjacent": adjacent, "any_order": any_order}
+    facts = facts_of(masked, traits, device)
+    n_rows, n_cols, _, vector, adjacent, wide_index = masked
     tile = first("masked_tiles", facts)
     power = next_power_of_2(n_cols)
     if power * tile["rows"] <= tile["lanes"]:
         block_cols = max(16, power)
         block_rows = max(tile["rows"], 1024 // block_cols)
-        while not any_order and block_rows > 1 and n_rows < block_rows * device.multiprocessors:
+        n_rows = MANY_ROWS if traits.any_order else n_rows
+        while block_rows > 1 and n_rows < block_rows * device.multiprocessors:
             block_rows //= 2
         num_warps = max(1, min(16, block_rows * block_cols // (32 * tile["each"])))
         how = space.MaskedRows(block_rows, block_cols, True, vector, wide_index)
-        if adjacent and power >= 1024 and 4 * n_cols <= 3 * power:
+        if adjacent and power >= 1024 and 4 * n_cols <= 3 * power:  # three tiles make a row
             num_warps = min(num_warps, power // 4 // (32 * vector))
             how = how._replace(block_cols=power // 4, tiles=3)
         return Choice("masked_rows", how, num_warps, chunk_cols=power)
@@ -290,7 +279,6 @@ def choose_masked_rows(
     if first("masked_chunks", facts) is not None:
         wanted = ceil_div(2 * device.multiprocessors, programs)
         tiles = min(tiles, max(2, ceil_div(tiles, wanted)))
-    how = space.MaskedRows(
-        tile["rows"], loop["cols"], False, vector, wide_index, stages=loop["stages"]
-    )
+    shape = tile["rows"], loop["cols"], False, vector, wide_index
+    how = space.MaskedRows(*shape, stages=loop["stages"])
     return in_loops("masked_rows", how, loop["warps"], n_cols, tiles)

@@ -125,6 +125,17 @@ class Rows(NamedTuple):
         return self._replace(vector=self.divisor, edges=False)
 
 
+class Masked(NamedTuple):
+    """Rows with score modifiers."""
+
+    n_rows: int
+    n_cols: int
+    held: int  # bytes read per position, over all tensors with elements
+    vector: int  # elements per access that lengths and strides allow
+    adjacent: bool  # the elements of a row are adjacent in all tensors
+    wide_index: bool  # offsets in a row, or the number of rows, need 64 bits
+
+
 class Columns(NamedTuple):
     """A non-inner reduction, over columns of separate elements: the middle dimension of (n_outer,
     n_cols, n_inner)."""
