@@ -101,7 +101,10 @@ def forced(implementation: str, rows: Rows, traits: Traits, device: Device) -> C
             "aligned_rows needs tensors that start on 16 bytes and row strides that agree modulo a "
             "vector"
         )
-    return split_rows(rows, traits, device) if split else row_tile(rows, edges, traits, device)
+    if split:
+        return split_rows(rows, traits, device)
+    rows = rows._replace(edges=True) if edges else rows.without_edges()
+    return row_tile(rows, traits, device)
 
 
 def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
@@ -116,23 +119,23 @@ def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
             rows = rows.without_edges()
         facts.update(edges=rows.edges, vector=rows.vector)
         if first("one_program", facts) is not None:
-            return row_tile(rows, rows.edges, traits, device)
+            return row_tile(rows, traits, device)
     if not space.can_be_split(rows):
         return row_loops(rows, traits, device)
     return split_rows(rows._replace(n_rows=n_rows), traits, device)
 
 
-def row_tile(rows: Rows, edges: bool, traits: Traits, device: Device) -> Choice:
+def row_tile(rows: Rows, traits: Traits, device: Device) -> Choice:
     """Whole rows in one program: `aligned_rows` if they have edges, else `packed_rows`.
 
     A program takes enough rows to stay busy, unless that leaves too few programs to fill the
     device.
     """
-    vector = rows.vector if edges else rows.divisor
+    vector, edges = rows.vector, rows.edges
     body = rows.n_cols // vector * vector  # 4,097 columns have a body of 4,096
     power = next_power_of_2(body)
     facts = facts_of(rows, traits, device)
-    facts.update(edges=edges, vector=vector, bytes=vector * rows.itemsize, body=body)
+    facts.update(bytes=vector * rows.itemsize, body=body)
     facts.update(full=body == power, eighths=ceil_div(8 * body, power))
     facts["parts"] = first("row_parts", facts)["parts"]
     block_cols = max(16 if edges else 1, power // facts["parts"])

@@ -84,13 +84,8 @@ PARTIAL = {op.name: partial(name, op) for op, name in NAMES.items()}
 def partials(
     op: Operation, inputs: tuple[Tensor, ...], invariant: bool = False
 ) -> tuple[Tensor, ...]:
-    """Return m, if there is one, and the sums of each row; those of nothing if there is nothing.
-
-    Args:
-        op: of what.
-        inputs: matrices.
-        invariant: give a row the same bits in every batch.
-    """
+    """Return m, if there is one, and the sums of each row of matrices; those of nothing if there is
+    nothing. `invariant`: a row has the same bits in every batch."""
     if torch.compiler.is_compiling():
         return tuple(_opaque.overload(list(inputs), op.name, invariant))
     x, kind = inputs[0], PARTIAL[op.name]

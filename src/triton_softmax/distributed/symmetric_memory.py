@@ -340,13 +340,8 @@ def _block(widest: int) -> int:
 
 
 def run(op: Operation, inputs: tuple[Tensor, ...], shard: Shard) -> Tensor:
-    """Return the elements of the result, of a call that `takes` has said yes to.
-
-    Args:
-        op: a softmax or log-softmax, or the backward pass of one.
-        inputs: matrices of this rank's parts of rows, the first of the dtype of the result.
-        shard: of this rank.
-    """
+    """Return the elements of a softmax or log-softmax, or of the backward pass of one, of a call
+    that `takes` has said yes to: of this rank's parts of rows, the first of the result's dtype."""
     index = cuda_index(inputs[0])
     if index >= 0 and index != current_device():
         with torch.cuda.device(index):
