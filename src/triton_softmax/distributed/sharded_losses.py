@@ -82,7 +82,9 @@ def _plan_losses(
     each, programs = options.reduction == "none", triton.cdiv(n_rows, BLOCK)
     outs: list[Any] = [((n_words,), dtype)]
     sizes: tuple[Any, ...] = (x.stride(), shard.start, n_rows, n_cols, shard.total, ignore_index)
-    pack = plan_rows(kernels.pack_words_kernel, x, outs, sizes, HEADER=header, WEIGHT=own_weight)
+    pack = plan_rows(
+        kernels.pack_words_kernel, x, outs, sizes, HEADER=header, WEIGHT=int(own_weight)
+    )
     outs = [((n_rows,), dtype), ((3, n_rows), dtype)]
     outs.append(((n_rows,), options.dtype) if each else ((4, programs), dtype))
     sizes = ((world, n_words, header), n_rows, shard.total, ignore_index)
