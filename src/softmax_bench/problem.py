@@ -35,8 +35,8 @@ class Problem(NamedTuple):
 
 
 def choosing(choose: Callable[..., Choice]) -> AbstractContextManager:
-    """For a while, `choose(facts, traits, device)` says what the library chooses."""
-    return patch.object(chooser, "chosen", choose)
+    """For a while, `choose` says what the library chooses, from the arguments of `chosen`."""
+    return patch.object(plan, "chosen", choose)
 
 
 def device_of(multiprocessors: int) -> Device:
@@ -55,11 +55,10 @@ def problem_of(case: Case, device: Device) -> Problem:
         last = torch.empty_strided(case.shape, strides, dtype=dtype, device="meta")
     inputs = (*[plain] * (op.inputs - 1), last, *[rows.float()] * op.numbers)
     seen: list[Problem] = []
-    choose = chooser.chosen
 
-    def asked(facts: Rows | Columns, traits: Traits, _: Device) -> Choice:
+    def asked(facts: Rows | Columns, traits: Traits, *_: object) -> Choice:
         seen.append(Problem(facts, traits, device))
-        return choose(*seen[-1])
+        return seen[-1].library()
 
     with choosing(asked):
         plan._plan_launches(op, inputs, (rows if op.reduces else plain,), dim)

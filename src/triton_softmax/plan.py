@@ -22,7 +22,7 @@ from torch import Tensor, empty_like
 
 from . import arguments, composite
 from .arguments import DTYPES, LossOptions, Modifiers, check_alike, check_arguments, check_device
-from .config import Choice, Device, Traits, choose_masked_rows, choose_rows, choose_strided, space
+from .config import Choice, Device, Masked, Traits, chosen, columns_of, rows_of, space
 from .config.space import RowTile, SplitStrided, StridedTile, TwoPass, vector_of_lines
 from .kernels import masked_rows, split_rows, split_strided, strided, tile, two_pass
 from .kernels import row_scalars as scalars
@@ -347,12 +347,9 @@ def _plan_launches(
     which = [i for i, each in enumerate(tensors) if each.dim() == x.dim()]
     moved = [tensors[i] for i in which]
     itemsize = min(each.element_size() for each in moved)
-    facts = {
-        "traits": traits_of(op),
-        "addresses": tuple(each.data_ptr() for each in moved),  # 0 (aligned) for a result
-        "device": device_of(x),
-        "held": max(each.element_size() for each in inputs[: op.inputs]),
-    }
+    addresses = tuple(each.data_ptr() for each in moved)  # 0 (aligned) for a result
+    held = max(each.element_size() for each in inputs[: op.inputs])
+    traits, device = traits_of(op), device_of(x)
     if all(col_strides[i] == 1 for i in which) and len(groups) <= 1 and implementation != "strided":
         one_row = (1, *(n_cols if i in which else 1 for i in range(len(tensors))))
         n_rows, *steps = groups[0] if groups else one_row
@@ -361,9 +358,8 @@ def _plan_launches(
             # For equal bits, chunks must be aligned alike in all tensors and in every batch.
             if not all(lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
                 return None
-        choice = choose_rows(
-            n_rows, n_cols, itemsize, strides=of_moved, implementation=implementation, **facts
-        )
+        rows = rows_of(n_rows, n_cols, itemsize, addresses, of_moved, held)
+        choice = chosen(rows, traits, device, implementation)
         if choice.kernel != "two_pass":
             launches, workspace = row_launches(op, choice, n_rows, n_cols, tuple(steps))
             return Plan(launches, x, results, workspace, in_place)
@@ -373,16 +369,9 @@ def _plan_launches(
         if pair is None or implementation not in (None, "strided"):
             return None
         outer, inner = pair
-        choice = choose_strided(
-            outer[0],
-            n_cols,
-            inner[0],
-            itemsize,
-            outer_strides=tuple(outer[1 + i] for i in which),
-            col_strides=tuple(col_strides[i] for i in which),
-            inner_strides=tuple(inner[1 + i] for i in which),
-            **facts,
-        )
+        steps = tuple((outer[1 + i], col_strides[i], inner[1 + i]) for i in which)
+        columns = columns_of(outer[0], n_cols, inner[0], itemsize, addresses, steps, held)
+        choice = chosen(columns, traits, device)
     launches, workspace = strided_launches(op, choice, outer, inner, col_strides, n_cols)
     return Plan(launches, x, results, workspace, in_place)
 
@@ -577,16 +566,15 @@ def _plan_modified(
     counts = [n_cols, *[group[1 + i] for group in groups for i in of_elements]]
     numeric = [views[i].element_size() for i in of_elements if views[i].dtype != torch.bool]
     addresses = tuple([views[i].data_ptr() for i in of_elements])
-    choice = choose_masked_rows(
+    masked = Masked(
         n_rows,
         n_cols,
         sum([views[i].element_size() for i in of_elements if i < n_inputs]),
         vector_of_lines(min(numeric), addresses, tuple(counts)) if adjacent else 1,
-        adjacent=adjacent,
+        adjacent,
         wide_index=max(n_cols * max(1, *steps), 2 * n_rows) >= 2**31,
-        any_order=op.any_order,
-        device=device_of(x),
     )
+    choice = chosen(masked, traits_of(op), device_of(x))
     outs: list[tuple[Any, torch.dtype]] = [(shape if e else without, kind) for e, kind in results]
     if maps.of_scale:
         at = op.results + maps.of_mapped

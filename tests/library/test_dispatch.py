@@ -191,9 +191,9 @@ def test_out_dtype(in_dtype, out_dtype, operation, implementation):
 
 def test_a_choice_knows_the_narrowest_and_the_widest_element(monkeypatch):
     """Vectors hold elements of the one, registers elements of the other."""
-    asked, choose = [], plan.choose_rows
-    keep = lambda *a, **more: asked.append((a[2], more["held"])) or choose(*a, **more)  # noqa: E731
-    monkeypatch.setattr(plan, "choose_rows", keep)
+    asked, rows_of = [], plan.rows_of
+    keep = lambda *a: asked.append((a[2], a[5])) or rows_of(*a)  # noqa: E731
+    monkeypatch.setattr(plan, "rows_of", keep)
     y = tensor(2, 40)
     for inputs in ((y, y.half()), (y.half(), y)):
         probe.forget()

@@ -241,11 +241,10 @@ def test_wide_indices_change_nothing(name, geometry, monkeypatch):
         return y, *torch.autograd.grad(y, (x, given["scale"]), along)
 
     narrow = call()
-    choose = plan.choose_masked_rows
+    choose = plan.chosen
     probe.forget()
-    monkeypatch.setattr(
-        plan, "choose_masked_rows", lambda *a, **b: choose(*a, **{**b, "wide_index": True})
-    )
+    wide = lambda call, *of: choose(call._replace(wide_index=True), *of)  # noqa: E731
+    monkeypatch.setattr(plan, "chosen", wide)
     again = call()
     probe.forget()
     for a, b in zip(narrow, again, strict=True):

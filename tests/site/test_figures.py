@@ -178,7 +178,7 @@ def moved(state, numbers):
 def packed(state, numbers):
     device = Device(132, nvidia=True)
     rows = Rows(10**6, state["cols"], 4, 1, False, 1)
-    how = row_tile(rows, False, Traits(inputs=1), device).how
+    how = row_tile(rows, Traits(inputs=1), device).how
     if state["tiling"] == "narrow":
         assert [numbers["tile"], numbers["tiles"]] == [how.block_cols, how.tiles]
     else:
