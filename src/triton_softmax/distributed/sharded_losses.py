@@ -117,7 +117,6 @@ def _plan_backward(x: Tensor, g: Tensor, shard: Shard, options: LossOptions) -> 
     return plan_rows(kernels.losses_backward_kernel, x, outs, sizes, OP=op, **constants)
 
 
-# --8<-- [start:cross-entropy]
 class _CrossEntropy(Function):
     """(loss, log-sum-exps) of the rows of a matrix and a class for each."""
 
@@ -167,7 +166,6 @@ class _CrossEntropy(Function):
         return dx, *others
 
 
-# --8<-- [end:cross-entropy]
 
 _differentiable = operators.direct(_CrossEntropy)
 
