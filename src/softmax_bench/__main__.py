@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from softmax_bench import cases, compare, everywhere, gpu_report, replay, report, roster, schema
+from softmax_bench import cases, compare, everywhere, gpu_report, launches, report, roster, schema
 from softmax_bench.gpus import GPUS
 from softmax_bench.schema import DataError
 
@@ -19,8 +19,7 @@ Options = argparse.Namespace
 
 
 def _cases(options: Options) -> list[cases.Case]:
-    columns = [int(text) for text in options.columns] if options.columns else None
-    found = cases.select(options.suites, options.providers, options.dtypes, columns, _seed(options))
+    found = cases.select(options.suites, options.providers, _seed(options))
     if options.cases is None:
         return found
     named = set(Path(options.cases).read_text(encoding="utf-8").split())
@@ -52,40 +51,23 @@ def _run(options: Options) -> int:
     _ready(options)
     from softmax_bench import inputs, measure, providers, results, runner, warmup
 
-    on_gpu = options.device == "cuda"
+    on_gpu, out = options.device == "cuda", Path(options.out)
     chosen = _cases(options)
-    arguments = [*options.arguments, "--seed", str(options.seed)]
-    if on_gpu and options.processes > 1 and not options.part:
-        limit = min(150.0, options.budget_seconds / 3)
-        warmup.compile_ahead(arguments, options.processes, limit)
+    timer = measure.timer_of(options.device, options.target_ms)
+    found = results.Results(out, results.environment(options.device, options.commit, timer))
     if on_gpu:
         warmup.hasten_autotuning()
-    timer = measure.timer_of(options.device, options.target_ms)
-    out = Path(options.out)
-    found = results.Results(out, results.environment(options.device, options.commit, timer))
-    if options.part:
-        pairs = [
-            (case, name)
-            for case in chosen
-            if case.suite not in ("compiles", "accuracy", "compiled", "loss_head")
-            for name in case.providers
-            if name in providers.NEEDS_COMPILING and not found.done(case, name)
-        ]
-        pairs.sort(key=lambda pair: pair[1])  # each share holds as many cases of each provider
-        warmup.call_share(pairs, options.part, providers.prepare, options.device)
-        return 0
-
-    def left() -> float:
-        return options.budget_seconds - (time.time() - begin)
+        if options.processes > 1:
+            pairs = runner.to_compile(chosen, found)
+            warmup.compile_ahead(providers.prepare, pairs, options.processes)
 
     def restart() -> None:
         sys.stdout.flush()
-        again = [*arguments, "--processes", "0", "--budget-seconds", f"{left():.0f}"]
+        again = [*options.arguments, "--seed", str(options.seed), "--processes", "0"]
         os.execv(sys.executable, [sys.executable, "-m", "softmax_bench", *again])
 
-    again = restart if on_gpu else None
-    made = inputs.Inputs(options.device)
-    runner.Runner(found, made, timer, budget_seconds=left(), restart=again).run(chosen)
+    made, again = inputs.Inputs(options.device), restart if on_gpu else None
+    runner.Runner(found, made, timer, restart=again).run(chosen)
     try:
         schema.load(out)
     except ImportError:
@@ -104,47 +86,36 @@ def _list(options: Options) -> None:
 
 def _merge(options: Options) -> None:
     data = compare.merged(schema.load(Path(path)) for path in options.files)
-    if options.into is not None:
-        data = compare.renewed(schema.load(Path(options.into)), data)
     schema.write_whole(Path(options.out), schema.dump(data))
-    disturbed = sum(row["reason"] == compare.REASON for row in data["rows"])
-    print(f"{len(data['rows'])} rows in {options.out}, {disturbed} of them disturbed")
+    print(f"{len(data['rows'])} rows in {options.out}")
 
 
 def _replay(options: Options) -> None:
+    from softmax_bench import replay
+
     if options.update and (options.old or options.new):
         raise DataError("--update takes each cell at the commit that measured it")
-    print(replay.replay(options.old, options.new, update=options.update, quick=options.quick))
+    print(replay.replay(options.old, options.new, update=options.update))
 
 
 def _compile_everywhere(options: Options) -> None:
     out = None if options.frontend else Path(options.out)
-    print(everywhere.run(options.gpus, options.part, out))
+    print(everywhere.run(options.gpus, out))
 
 
 def _check(options: Options) -> None:
-    for path in options.files:
-        print(f"{path}: {len(schema.load(Path(path))['rows'])} rows keep to the schema")
-
-
-def _classes(options: Options) -> None:
-    rows = [row for row in schema.rows_of(Path(options.file)) if row["suite"] == "random"]
-    for seed in sorted({row["seed"] for row in rows}):
-        print(f"seed {seed}")
-        of_seed = [row for row in rows if row["seed"] == seed]
-        print(report.summary(of_seed, options.worst))
+    for path in map(Path, options.files):
+        rows = schema.load(path)["rows"]
+        print(f"{path}: {len(rows)} rows keep to the schema")
         if options.record:
-            path = Path(options.record)
-            known = schema.read_json(path) if path.is_file() else []
-            known = [each for each in known if each["seed"] != seed]
-            schema.write_whole(path, schema.dump([*known, report.seed_record(of_seed)], 1))
+            seeds = Path(options.record)
+            known = schema.read_json(seeds) if seeds.is_file() else []
+            schema.write_whole(seeds, schema.dump(report.with_seeds(known, rows), 1))
 
 
 def _compare(options: Options) -> int:
     before, after = schema.load(Path(options.before)), schema.load(Path(options.after))
-    text, good = compare.compare(
-        before, after, options.max_slowdown, per_copy=options.per_copy, everyone=options.everyone
-    )
+    text, good = compare.compare(before, after, options.max_slowdown, per_copy=options.per_copy)
     print(text)
     return 0 if good else 1
 
@@ -163,7 +134,7 @@ def _tune(options: Options) -> None:
         return tune.run(options)
     for run in tuned.read(Path(options.report)):
         print(f"seed {run['seed']}, {'unseen' if run['unseen'] else 'tuned on'}")
-        print(tune.report(tune.cells_of(run), options.worst))
+        print(tune.report(tune.cells_of(run)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -178,64 +149,50 @@ def _parser() -> argparse.ArgumentParser:
         return found.add_argument
 
     def selects(add: Callable) -> None:
-        for option, known in (
-            ("suites", ",".join(cases.SUITES)),
-            ("providers", ",".join(roster.PROVIDERS)),
-            ("dtypes", "float32,bfloat16,float16"),
-            ("columns", "row lengths"),
-        ):
-            add(f"--{option}", help=f"of {known}; all by default", **several)
-        add("--cases", help="a file: only cases that it names, one in a line")
+        for option, known in (("suites", cases.SUITES), ("providers", roster.PROVIDERS)):
+            add(f"--{option}", help=f"of {','.join(known)}; all by default", **several)
+        add("--cases", help="a file: only cases that it names, one in a line, as `list` does")
         seeds = "draws the cells of the suite random; by default the seed in the file that is "
         add("--seed", type=int, help=seeds + "gone on with, or else a fresh one")
 
-    def measures(add: Callable, out: str, seconds: float, milliseconds: float) -> None:
+    def measures(add: Callable, out: str, milliseconds: float) -> None:
         processes = min(12, os.cpu_count() or 1)
         add("--out", default=out, help="the file to write, or to go on with")
         add("--commit", help="the commit measured, where there is no repository")
-        add("--budget-seconds", type=float, default=seconds, help="stop after about this long")
         add("--target-ms", type=float, default=milliseconds, help="device time for each call")
         add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: try it, not to publish")
-        add("--processes", "--compile-processes", type=int, default=processes, help="to compile")
-        add("--part", help="used by itself: compile a share")
+        add("--processes", type=int, default=processes, help="to compile ahead")
 
     add = command(_run, "measure and write data")
     selects(add)
-    measures(add, "measurements.json", float("inf"), 25.0)
+    measures(add, "measurements.json", 25.0)
 
     selects(command(_list, "show the cases"))
-
-    add = command(_classes, "the suite random, seed by seed, and its worst cells")
-    add("file")
-    add("--worst", type=int, default=25, help="how many of the worst to list")
-    add("--record", help="a file of seeds on which constants were tuned: add those of the data")
 
     add = command(_replay, "which measured calls launch something else at another commit, and what")
     add("old", nargs="?", help="a commit; by default each cell's own, at which it was measured")
     add("new", nargs="?", help="a later commit; by default the working tree")
     add("--update", action="store_true", help="write down what was launched then, and is today")
-    add("--quick", action="store_true", help="compile no machine code: what may differ differs")
 
     words = "compile all kernels for many GPUs, and add what becomes of them to a file"
     add = command(_compile_everywhere, words)
     add("--gpus", **several, default=list(GPUS), help=",".join(GPUS))
-    add("--part", default="0/1", help="a share of the calls, such as 0/2 for the first half")
     add("--frontend", action="store_true", help="only see whether Triton takes them; no file")
-    add("--out", default=str(replay.ROOT / everywhere.FILE))
+    add("--out", default=str(launches.ROOT / everywhere.FILE))
 
-    command(_check, "validate data files against the published schema")("files", nargs="+")
+    add = command(_check, "validate data files against the published schema")
+    add("files", nargs="+")
+    add("--record", help="a file of seeds on which constants were tuned: add those of the data")
 
-    add = command(_merge, "one data file of several measured on GPUs of one machine at once")
+    add = command(_merge, "one data file of several; what was measured again takes its place")
     add("files", nargs="+")
     add("--out", required=True)
-    add("--into", help="a file measured before, whose rows they take the place of")
 
     add = command(_compare, "two data files side by side; fails past a slowdown")
     add("before")
     add("after")
     add("--max-slowdown", type=float, default=1.05, help="largest ratio of times allowed")
     add("--per-copy", action="store_true", help="relative to the copy of the same run")
-    add("--everyone", action="store_true", help="the other libraries too")
 
     add = command(_gpu_report, "turn pytest's JUnit file of the GPU tests into committed data")
     add("--junitxml", required=True)
@@ -244,9 +201,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--command", default="pytest -m gpu")
 
     add = command(_tune, "time the choices that the library could make, on cells that a seed draws")
-    measures(add, "tuning.json", 180.0, 12.0)
+    measures(add, "tuning.json", 12.0)
     add("--report", metavar="FILE", help="only say what a file holds")
-    add("--worst", type=int, default=25, help="how many of the worst to list")
     add("--seed", type=int, default=202, help="draws the cells")
     add("--unseen", action="store_true", help="say in the file that no constant was chosen by it")
     add("--shapes", metavar="FILE", help="cells that a file names, in place of a seed")

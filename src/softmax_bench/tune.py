@@ -14,7 +14,6 @@ today.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,8 @@ from softmax_bench import tuned
 from softmax_bench.case import Case
 from softmax_bench.problem import Problem, choosing, device_of, problem_of
 from softmax_bench.random_shapes import draw
-from softmax_bench.report import mean_and_worst
+from softmax_bench.report import Cell as Line
+from softmax_bench.report import by_kind
 from softmax_bench.schema import DataError
 from softmax_bench.tuned import LISTED
 from triton_softmax.config import Choice, Device
@@ -191,18 +191,16 @@ def distinct(plans: list[tuple[Case, Problem, list[Choice]]]) -> list[tuple[Case
 
 def run(options: Any) -> None:
     """Measure what the options ask for and is not in the file yet."""
-    begin = time.monotonic()
     import torch
 
     from softmax_bench import inputs, measure, results, warmup
 
-    on_gpu = options.device == "cuda"
+    on_gpu, out = options.device == "cuda", Path(options.out)
     device = device_of(torch.cuda.get_device_properties(0).multi_processor_count if on_gpu else 0)
     if options.shapes:
         options.seed, cases = LISTED, listed(Path(options.shapes))
     else:
         cases = select(options.seed, options.cells, device)
-    out = Path(options.out)
     runs = tuned.read(out) if out.is_file() else []
     done = {cell.case.id for run in runs for cell in cells_of(run)}
     plans = []
@@ -210,8 +208,6 @@ def run(options: Any) -> None:
         if case.id not in done and case.bytes <= options.most_bytes:
             asked = problem_of(case, device)
             plans.append((case, asked, tried(asked, options.wide)))
-    if options.part:
-        return warmup.call_share(distinct(plans), options.part, call, options.device)
     timer = measure.timer_of(options.device, options.target_ms)
     if not runs or runs[-1]["seed"] != options.seed:
         found = results.environment(options.device, options.commit, timer)
@@ -220,24 +216,18 @@ def run(options: Any) -> None:
         runs.append(head | {"cells": []})
     lines = runs[-1]["cells"]
     print(f"{len(plans)} cells, {sum(len(choices) for *_, choices in plans)} choices", flush=True)
-    if options.processes > 1:
-        warmup.compile_ahead(options.arguments, options.processes, 0.6 * options.budget_seconds)
+    if on_gpu and options.processes > 1:
+        warmup.compile_ahead(call, distinct(plans), options.processes)
     maker = inputs.Inputs(options.device, seed=0)
     try:
         for number, (case, asked, choices) in enumerate(plans, start=1):
-            spent = time.monotonic() - begin
-            if spent > options.budget_seconds:
-                print(f"time is up: {len(plans) - number + 1} cells left")
-                break
             line = timed(case, choices, maker.tensors(case), timer)
             chosen = asked.library(), asked.possible()[0]
             line |= dict(zip(tuned.CHOOSERS, map(choices.index, chosen), strict=True))
             lines.append(tuned.pruned(line) if options.shapes else line)
             reached = tuned.share(line["timed"], 0)
             shown = f"{reached:.3f} of the best" if reached else "no answer"
-            print(f"[{spent:5.0f} s {number}/{len(plans)}] {case.id}: {shown}")
-            if number % 10 == 0:
-                tuned.write(out, runs)
+            print(f"[{number}/{len(plans)}] {case.id}: {shown}", flush=True)
     finally:  # also when someone stops it
         tuned.write(out, runs)
     print(report(cells_of(runs[-1])))
@@ -246,34 +236,17 @@ def run(options: Any) -> None:
 # --- the report
 
 
-def report(cells: list[Cell], worst: int = 25) -> str:
-    """The tables for the terminal: what library and model reach by kind of cell, and the worst
-    cells of each."""
-    choosers = {
-        "library": [cell.problem.library() for cell in cells],
-        "model": [cell.problem.possible()[0] for cell in cells],
-    }
-    kinds: dict[str, list[int]] = {"all": list(range(len(cells)))}
-    for at, cell in enumerate(cells):
-        kinds.setdefault(", ".join(tuned.kind(cell.line)), []).append(at)
-    reached = {
-        who: [cell.reached(choice) for cell, choice in zip(cells, choices, strict=True)]
-        for who, choices in choosers.items()
-    }
-    lines = [f"{'share of the best found':<48} cells library   worst    model   worst"]
-    for kind, members in kinds.items():
-        shown = [mean_and_worst(reached[who][at] for at in members) for who in choosers]
-        lines.append(f"{kind:<48} {len(members):5}  {'  '.join(shown)}")
-    for who, choices in choosers.items():
-        lines.append(f"\nworst {worst} of the {who}")
-        for at in sorted(kinds["all"], key=lambda at: reached[who][at] or 1.0)[:worst]:
-            cell, best = cells[at], tuned.best(cells[at].line["timed"])
-            lines.append(
-                f"{reached[who][at] or 0:6.3f} {cell.time(choices[at]) or 0:8.2f} µs, best "
-                f"{cell.line['timed'][best][2]:8.2f}, copy {cell.line['copy']:8.2f} {cell.case.id}"
-                f"\n       {short(choices[at])}  →  {short(cell.choices[best])}"
-            )
-    return "\n".join(lines)
+def report(cells: list[Cell]) -> str:
+    """For the terminal: what library and model, as they are today, reach of the best speed."""
+    lines = []
+    for cell in cells:
+        choices = cell.problem.library(), cell.problem.possible()[0]
+        best = cell.choices[tuned.best(cell.line["timed"])]
+        shown = [f"{short(each)}, {cell.time(each) or 0:.2f} µs" for each in (*choices, best)]
+        words = f"{cell.case.id}: {shown[0]}; model {shown[1]}; best {shown[2]}"
+        kinds = "all", ", ".join(tuned.kind(cell.line))
+        lines.append(Line(kinds, tuple(map(cell.reached, choices)), words))
+    return "\n".join(by_kind(("the library", "the model"), lines))
 
 
 def short(choice: Choice) -> str:

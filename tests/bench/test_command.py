@@ -20,7 +20,6 @@ READS = {
     "check": ["check"],
     "merge": ["merge", "--out", "merged.json"],
     "compare": ["compare", "other.json"],
-    "classes": ["classes"],
     "tune": ["tune", "--report"],
     "gpu-report": ["gpu-report", "--out", "report.json", "--junitxml"],
     "run": ["run", *CPU, "--suites", "host_time", "--out"],

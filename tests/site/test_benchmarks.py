@@ -13,7 +13,7 @@ import pytest
 
 from made_data import data, environment, row
 from site_build import ROOT
-from softmax_bench import compare, gpu_report, replay, schema, targets
+from softmax_bench import compare, gpu_report, launches, schema, targets
 from softmax_bench.__main__ import main
 from softmax_bench.cases import ACCURACY_INPUTS, Case
 from softmax_bench.problem import device_of, problem_of
@@ -518,10 +518,10 @@ def test_a_number_beside_a_title_says_in_a_word_that_the_code_has_changed(made, 
 
 def test_a_call_that_launches_something_else_is_marked_and_listed(made, tmp_path):
     then = {f"forward/a {CHOOSER}": [], f"forward/b {CHOOSER}": []}
-    kernel = replay.Kernel("kernel", "", "key", "first", None)
-    today = {**then, f"forward/a {CHOOSER}": [replay.Launch(kernel, "1", "")]}
+    kernel = launches.Kernel("kernel", "", "key", "first", None)
+    today = {**then, f"forward/a {CHOOSER}": [launches.Launch(kernel, "1", "")]}
     for path, text in (
-        (tmp_path / replay.FILE, replay.text_of(then, today)),
+        (tmp_path / launches.FILE, launches.text_of(then, today)),
         (tmp_path / DATA / "made.json", json.dumps(data(("forward",)))),
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
