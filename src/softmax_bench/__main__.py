@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from softmax_bench import cases, compare, everywhere, gpu_report, launches, report, roster, schema
 from softmax_bench.gpus import GPUS
@@ -46,35 +47,43 @@ def _ready(options: Options) -> None:
     schema.check_writable(Path(options.out))
 
 
-def _run(options: Options) -> int:
-    begin = time.time()
-    _ready(options)
-    from softmax_bench import inputs, measure, providers, results, runner, warmup
+def _measured(options: Options, chosen: list[cases.Case], prepare: Callable) -> Any:
+    """The file of a run, after what is missing of some cases has been measured."""
+    from softmax_bench import inputs, measure, results, runner, warmup
 
-    on_gpu, out = options.device == "cuda", Path(options.out)
-    chosen = _cases(options)
+    on_gpu = options.device == "cuda"
     timer = measure.timer_of(options.device, options.target_ms)
-    found = results.Results(out, results.environment(options.device, options.commit, timer))
+    environment = results.environment(options.device, options.commit, timer)
+    found = results.Results(Path(options.out), environment)
     if on_gpu:
         warmup.hasten_autotuning()
         if options.processes > 1:
-            pairs = runner.to_compile(chosen, found)
-            warmup.compile_ahead(providers.prepare, pairs, options.processes)
+            warmup.compile_ahead(prepare, runner.to_compile(chosen, found), options.processes)
 
     def restart() -> None:
         sys.stdout.flush()
-        again = [*options.arguments, "--seed", str(options.seed), "--processes", "0"]
+        again = [*options.arguments, "--processes", "0"]
         os.execv(sys.executable, [sys.executable, "-m", "softmax_bench", *again])
 
-    made, again = inputs.Inputs(options.device), restart if on_gpu else None
-    runner.Runner(found, made, timer, restart=again).run(chosen)
+    again, made = restart if on_gpu else None, inputs.Inputs(options.device)
+    runner.Runner(found, made, timer, prepare=prepare, restart=again).run(chosen)
+    return found
+
+
+def _run(options: Options) -> None:
+    begin = time.time()
+    _ready(options)
+    from softmax_bench import providers
+
+    chosen = _cases(options)
+    options.arguments += ["--seed", str(options.seed)]
+    rows = list(_measured(options, chosen, providers.prepare).rows.values())
     try:
-        schema.load(out)
+        schema.load(Path(options.out))
     except ImportError:
         print("jsonschema is not installed here: the data was not validated")
-    print(report.summary(list(found.rows.values())))
-    print(f"{len(found.rows)} rows in {out}, {time.time() - begin:.0f} s")
-    return 0
+    print(report.summary(rows))
+    print(f"{len(rows)} rows in {options.out}, {time.time() - begin:.0f} s")
 
 
 def _list(options: Options) -> None:
@@ -128,11 +137,26 @@ def _gpu_report(options: Options) -> None:
 
 def _tune(options: Options) -> None:
     from softmax_bench import tune, tuned
+    from softmax_bench.problem import current_device
 
+    into = Path(options.report or options.out)
+    runs = tuned.read(into) if into.is_file() or options.report else []
     if not options.report:
         _ready(options)
-        return tune.run(options)
-    for run in tuned.read(Path(options.report)):
+        device = current_device(options.device)
+        if options.shapes:
+            chosen = tune.listed(Path(options.shapes))
+        else:
+            chosen = tune.select(options.seed, options.cells, device)
+        chosen = [case for case in chosen if case.bytes <= options.most_bytes]
+        chosen = [tune.with_choices(case, device, options.wide) for case in chosen]
+        options.out = into.with_suffix(".rows.json")
+        found = _measured(options, chosen, tune.prepare)
+        environment = found.environments[found.environment]
+        new = tune.run_of(list(found.rows.values()), environment, options.unseen)
+        runs = [*(run for run in runs if run["seed"] != new["seed"]), new]
+        tuned.write(into, runs)
+    for run in runs if options.report else runs[-1:]:
         print(f"seed {run['seed']}, {'unseen' if run['unseen'] else 'tuned on'}")
         print(tune.report(tune.cells_of(run)))
 

@@ -215,8 +215,8 @@ FUNCTIONS: dict[str, Callable[[Case, Tensors], Function]] = {
     **{name: by_rung(name) for name in RUNGS},
 }
 
-NEEDS_COMPILING = frozenset(FUNCTIONS) - {"torch", "naive"}
-"""Providers whose first call compiles something."""
+COMPILED = (COPY, "torch", "naive")
+"""Providers whose first call compiles nothing."""
 
 
 # --- calls

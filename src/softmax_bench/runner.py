@@ -40,7 +40,7 @@ OF_THE_HOST = ("host_time", "compiled")
 
 def judged(case: Case, results: Any, expected: tuple[torch.Tensor, ...]) -> dict:
     """The fields of a row about its errors: the largest of all results."""
-    cancels = case.direction != "forward" and case.suite in ("random", *OF_THE_HOST)
+    cancels = case.direction != "forward" and case.suite in ("random", "choices", *OF_THE_HOST)
     floor = 0.01 if cancels or case.suite == "loss_head" else 0.0
     found = []
     for result, wanted in zip(providers.as_tuple(results), expected, strict=True):
@@ -68,7 +68,7 @@ def to_compile(cases: list[Case], results: Results) -> list[tuple[Case, str]]:
         for case in cases
         if case.suite not in ("compiles", "accuracy", "compiled", "loss_head")
         for name in case.providers
-        if name in providers.NEEDS_COMPILING and not results.done(case, name)
+        if name not in providers.COMPILED and not results.done(case, name)
     ]
     return sorted(pairs, key=lambda pair: pair[1])  # so shares hold as many of each provider
 
@@ -80,6 +80,7 @@ class Runner:
         results: where rows go.
         inputs: makes the tensors, and has the device.
         timer: of calls on the device.
+        prepare: makes the call of a case, a provider's name, and tensors.
         say: takes a line of progress.
         restart: starts the run again, after the device has broken.
     """
@@ -90,12 +91,13 @@ class Runner:
         inputs: Inputs,
         timer: Callable[..., list[float]],
         *,
+        prepare: Callable[[Case, str, Tensors], Callable[[], Any]] = providers.prepare,
         say: Callable[[str], None] = lambda line: print(line, flush=True),
         restart: Callable[[], None] | None = None,
     ):
         self.results, self.inputs, self.timer, self.say = results, inputs, timer, say
         self.on_gpu = inputs.device.type == "cuda"
-        self.restart = restart
+        self.prepare, self.restart = prepare, restart
         few = {} if self.on_gpu else {"batches": 2, "calls": 2, "warm": 1}
         self.host_timer = measure.HostTimer(inputs.synchronize, **few)
         self.current: tuple[Case, str, float] | None = None
@@ -170,7 +172,7 @@ class Runner:
     ) -> dict:
         if case.suite == "compiles":
             return self._count_kernels(case)
-        call, fields = providers.prepare(case, name, t), {}
+        call, fields = self.prepare(case, name, t), {}
         if providers.answers(case, name):
             elements = case.n_rows if case.op == "logsumexp" else case.elements
             measure.poison(elements, getattr(torch, case.dtype), self.inputs.device)
