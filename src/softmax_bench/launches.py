@@ -9,11 +9,11 @@ and writes it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from softmax_bench.roster import CHOOSER, RUNGS
+from softmax_bench.schema import dump
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = "docs/benchmarks/launches.json"
@@ -129,16 +129,12 @@ def text_of(before: Cells, after: Cells) -> str:
         then = [numbered(before[cell])] if cell in changed else []
         cases.setdefault(case, {})[provider] = [*then, numbered(some)]
 
-    def lines(each: Iterable[Any]) -> str:
-        return ",\n".join(json.dumps(one, separators=(",", ":")) for one in each)
-
-    named = (f"{json.dumps(case)}: {json.dumps(each)}" for case, each in cases.items())
-    listed = [[kernel[0], *kernel[2:]] for kernel in kernels]
-    flat = [f"{at} {grid} {numbers}" for at, grid, numbers in launches]
-    return (
-        f'{{"kernels": [\n{lines(listed)}\n],\n"launches": [\n{lines(flat)}\n],\n'
-        f'"cells": {{\n{",".join(named)}\n}}}}\n'
-    )
+    data = {
+        "kernels": [[kernel[0], *kernel[2:]] for kernel in kernels],
+        "launches": [f"{at} {grid} {numbers}" for at, grid, numbers in launches],
+        "cells": cases,
+    }
+    return dump(data)
 
 
 class Committed(NamedTuple):

@@ -290,15 +290,11 @@ def describe(error: Exception) -> str:
 
 def cell(row: dict) -> str:
     """A row in a few characters, for the progress line."""
-    name = row["provider"]
-    if row["status"] not in ("ok", "wrong"):
-        return f"{name}={row['status']}"
-    mark = "" if row["status"] == "ok" else "(wrong)"
+    found = row["status"] if row["status"] != "ok" else ""
     if row["count"] is not None:
-        return f"{name}={row['count']} kernels{mark}"
-    if row["us"] is None:
-        return f"{name}={float(row['max_rel_error']):.1e}{mark}"
-    us = row["us"]["p50"]
-    if row["suite"] in ("host_time", "few_rows", "batch"):
-        return f"{name}={us:.1f}us{mark}"
-    return f"{name}={row['bytes'] / us / 1e3:.0f}{mark}"
+        found += f"{row['count']} kernels"
+    elif row["us"]:
+        found += f"{row['us']['p50']:.1f}us"
+    elif row["max_rel_error"] is not None:
+        found += f"{float(row['max_rel_error']):.1e}"
+    return f"{row['provider']}={found}"

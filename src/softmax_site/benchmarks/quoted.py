@@ -336,11 +336,6 @@ class Drawn(Stand):
         return Names(count=len(rows), kibibytes=TINY_BYTES // 1024, **found, **apart)
 
 
-def tuning_seeds(root: Path) -> list[dict]:
-    """The seeds on which constants were tuned."""
-    return read(root, SEEDS, [])
-
-
 def beside_tuning(seed: dict, drawn: Drawn) -> Names:
     """The published seed beside one of the tuning in what is alike in both: the copy, and the
     libraries that the tuning asked."""
@@ -417,7 +412,7 @@ class Quoted(dict[str, Any]):
             "host": lambda: host(rows("host_time")),
             "eager": lambda: eager(data),
             "random": lambda: Drawn(rows("random")),
-            "tuning": lambda: [beside_tuning(s, self["random"]) for s in tuning_seeds(root)],
+            "tuning": lambda: [beside_tuning(s, self["random"]) for s in read(root, SEEDS, [])],
             "targets": lambda: asked(data["rows"]),
             "loss_head_targets": lambda: asked(rows("loss_head")),
             "guesses": lambda: guesses(data),

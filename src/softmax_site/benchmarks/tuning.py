@@ -7,8 +7,9 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from softmax_bench import tuned
+from softmax_site.benchmarks.data import read
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, shown
-from softmax_site.benchmarks.quoted import tuning_seeds
+from softmax_site.benchmarks.quoted import SEEDS
 from softmax_site.benchmarks.tables import folded, table
 from softmax_site.benchmarks.words import percent
 
@@ -79,7 +80,7 @@ def choices(root: Path) -> Fragment:
 
 def seeds(root: Path) -> Fragment:
     """The seeds on which constants were tuned, beside which the published one stands."""
-    found = tuning_seeds(root)
+    found = read(root, SEEDS)
     if not found:
         return NOT_MEASURED
     means = ("over_best", "worst", "over_torch", "of_copy")
