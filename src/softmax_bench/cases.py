@@ -82,9 +82,17 @@ def compiles() -> list[Case]:
     return each("compiles", shapes, dtypes, inputs="sweep", providers=(CHOOSER,))
 
 
-ACCURACY_INPUTS = ("normal", "wide", "offset", "masked", "spike", "equal")
-ACCURACY_INPUTS += ("very_negative", "all_masked")
-"""Inputs of the suite `accuracy`; `inputs.changed` says what each one holds."""
+INPUTS = {
+    "normal": "normal, σ = 1",
+    "wide": "normal, σ = 30",
+    "offset": "normal plus a large constant",
+    "masked": "−∞ beyond a prefix that differs by row",
+    "spike": "one value far above the others",
+    "equal": "all equal",
+    "very_negative": "normal minus 1000",
+    "all_masked": "one row all −∞",
+}
+"""Inputs of the suite `accuracy`, in words; `inputs.changed` makes them."""
 
 
 def accuracy() -> list[Case]:
@@ -93,7 +101,7 @@ def accuracy() -> list[Case]:
     found = []
     for of, dtypes in ((shapes, TYPES), (shapes[1:2], ["float16"])):
         found += each("accuracy", of, dtypes, ["backward"], providers=WITHOUT_COPY)
-        for inputs in ACCURACY_INPUTS:
+        for inputs in INPUTS:
             more = {"inputs": inputs, "providers": WITHOUT_COPY}
             found += each("accuracy", of, dtypes, ["forward"], **more)
     return found

@@ -29,9 +29,13 @@ Function = Callable[..., Any]
 class Refused(Exception):
     """The provider does not offer this case; the reason is the message."""
 
+    status = "refused"
 
-class Missing(Exception):
-    """The provider cannot be used on this machine at all; the reason is the message."""
+
+class Missing(Refused):
+    """The provider cannot be used on this machine at all."""
+
+    status = "skipped"
 
 
 def versions() -> dict[str, str | None]:

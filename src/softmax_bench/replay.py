@@ -32,9 +32,6 @@ from softmax_bench.launches import (
 )
 from softmax_bench.schema import DataError, read_json
 
-PACKAGES = ("src/triton_softmax", "src/softmax_tutorial")
-"""What a commit's own version is asked for."""
-
 # --- in a process that records
 
 
@@ -95,16 +92,10 @@ def ask(
 
 def extracted(commit: str, folder: Path) -> Path:
     """The packages of a commit, in a folder."""
-
-    def git(*command: str) -> bytes:
-        run = subprocess.run(["git", *command], cwd=ROOT, capture_output=True)
-        if run.returncode:
-            raise DataError(run.stderr.decode().strip())
-        return run.stdout
-
-    there = git("ls-tree", "--name-only", commit, *PACKAGES).decode().split()
-    archive = git("archive", commit, *there)
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+    run = subprocess.run(["git", "archive", commit, "src"], cwd=ROOT, capture_output=True)
+    if run.returncode:
+        raise DataError(run.stderr.decode().strip())
+    with tarfile.open(fileobj=io.BytesIO(run.stdout)) as tar:
         tar.extractall(folder, filter="data")
     return folder / "src"
 

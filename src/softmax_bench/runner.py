@@ -161,9 +161,7 @@ class Runner:
             with torch.set_grad_enabled(not infers):
                 return self._checked(case, name, t, expected, calls)
         except providers.Refused as error:
-            return {"status": "refused", "reason": str(error)}
-        except providers.Missing as error:
-            return {"status": "skipped", "reason": str(error)}
+            return {"status": error.status, "reason": str(error)}
         except Exception as error:
             return self._failed(error, case, name)
 

@@ -16,14 +16,16 @@ SECONDS = 150.0
 """What is not compiled by then is compiled when it is measured."""
 
 
-def compile_ahead(prepare: Callable, pairs: list[tuple[Case, Any]], processes: int) -> None:
+def compile_ahead(
+    prepare: Callable, pairs: list[tuple[Case, Any]], processes: int, device: str = "cuda"
+) -> None:
     """Let several processes call a share each, so that what they compile lies in the caches on
     disk."""
     print(f"compiling ahead in {processes} processes", flush=True)
     begin = time.monotonic()
     children = [
         get_context("spawn").Process(
-            target=call_quietly, args=(prepare, pairs[part::processes]), daemon=True
+            target=call_quietly, args=(prepare, pairs[part::processes], device), daemon=True
         )
         for part in range(processes)
     ]
@@ -35,13 +37,13 @@ def compile_ahead(prepare: Callable, pairs: list[tuple[Case, Any]], processes: i
     print(f"compiled ahead in {time.monotonic() - begin:.0f} s", flush=True)
 
 
-def call_quietly(prepare: Callable, pairs: list[tuple[Case, Any]]) -> None:
+def call_quietly(prepare: Callable, pairs: list[tuple[Case, Any]], device: str) -> None:
     """`call_each`, in a process of its own."""
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     for output in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), output)
     hasten_autotuning()
-    call_each(prepare, pairs, "cuda")
+    call_each(prepare, pairs, device)
 
 
 def call_each(prepare: Callable, pairs: list[tuple[Case, Any]], device: str) -> None:
