@@ -47,12 +47,15 @@ def _ready(options: Options) -> None:
     schema.check_writable(Path(options.out))
 
 
-def _measured(options: Options, chosen: list[cases.Case], prepare: Callable) -> Any:
-    """The file of a run, after what is missing of some cases has been measured."""
+def _measured(
+    options: Options, chosen: list[cases.Case], prepare: Callable, milliseconds: float
+) -> Any:
+    """The file of a run, after what is missing of some cases has been measured; the device is kept
+    busy for so long with each call."""
     from softmax_bench import inputs, measure, results, runner, warmup
 
     on_gpu = options.device == "cuda"
-    timer = measure.timer_of(options.device, options.target_ms)
+    timer = measure.timer_of(options.device, milliseconds)
     environment = results.environment(options.device, options.commit, timer)
     found = results.Results(Path(options.out), environment)
     if on_gpu:
@@ -76,8 +79,8 @@ def _run(options: Options) -> None:
     from softmax_bench import providers
 
     chosen = _cases(options)
-    options.arguments += ["--seed", str(options.seed)]
-    rows = list(_measured(options, chosen, providers.prepare).rows.values())
+    options.arguments = [*options.arguments, "--seed", str(options.seed)]
+    rows = list(_measured(options, chosen, providers.prepare, 25.0).rows.values())
     try:
         schema.load(Path(options.out))
     except ImportError:
@@ -104,7 +107,7 @@ def _replay(options: Options) -> None:
 
     if options.update and (options.old or options.new):
         raise DataError("--update takes each cell at the commit that measured it")
-    print(replay.replay(options.old, options.new, update=options.update))
+    print(replay.replay(options.old, options.new, update=options.update, quick=options.quick))
 
 
 def _compile_everywhere(options: Options) -> None:
@@ -113,13 +116,8 @@ def _compile_everywhere(options: Options) -> None:
 
 
 def _check(options: Options) -> None:
-    for path in map(Path, options.files):
-        rows = schema.load(path)["rows"]
-        print(f"{path}: {len(rows)} rows keep to the schema")
-        if options.record:
-            seeds = Path(options.record)
-            known = schema.read_json(seeds) if seeds.is_file() else []
-            schema.write_whole(seeds, schema.dump(report.with_seeds(known, rows), 1))
+    for path in options.files:
+        print(f"{path}: {len(schema.load(Path(path))['rows'])} rows keep to the schema")
 
 
 def _compare(options: Options) -> int:
@@ -130,7 +128,7 @@ def _compare(options: Options) -> int:
 
 
 def _gpu_report(options: Options) -> None:
-    found = gpu_report.report(Path(options.junitxml), options.commit, options.command)
+    found = gpu_report.report(Path(options.junitxml), options.commit)
     schema.write_whole(Path(options.out), schema.dump(found))
     print(gpu_report.sentence(found))
 
@@ -148,12 +146,13 @@ def _tune(options: Options) -> None:
             chosen = tune.listed(Path(options.shapes))
         else:
             chosen = tune.select(options.seed, options.cells, device)
-        chosen = [case for case in chosen if case.bytes <= options.most_bytes]
         chosen = [tune.with_choices(case, device, options.wide) for case in chosen]
         options.out = into.with_suffix(".rows.json")
-        found = _measured(options, chosen, tune.prepare)
+        found = _measured(options, chosen, tune.prepare, 12.0)
         environment = found.environments[found.environment]
-        new = tune.run_of(list(found.rows.values()), environment, options.unseen)
+        asked = {case.id for case in chosen}
+        rows = [row for row in found.rows.values() if row["case"] in asked]
+        new = tune.run_of(rows, environment, options.unseen)
         runs = [*(run for run in runs if run["seed"] != new["seed"]), new]
         tuned.write(into, runs)
     for run in runs if options.report else runs[-1:]:
@@ -179,17 +178,16 @@ def _parser() -> argparse.ArgumentParser:
         seeds = "draws the cells of the suite random; by default the seed in the file that is "
         add("--seed", type=int, help=seeds + "gone on with, or else a fresh one")
 
-    def measures(add: Callable, out: str, milliseconds: float) -> None:
+    def measures(add: Callable, out: str) -> None:
         processes = min(12, os.cpu_count() or 1)
         add("--out", default=out, help="the file to write, or to go on with")
         add("--commit", help="the commit measured, where there is no repository")
-        add("--target-ms", type=float, default=milliseconds, help="device time for each call")
         add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: try it, not to publish")
         add("--processes", type=int, default=processes, help="to compile ahead")
 
     add = command(_run, "measure and write data")
     selects(add)
-    measures(add, "measurements.json", 25.0)
+    measures(add, "measurements.json")
 
     selects(command(_list, "show the cases"))
 
@@ -197,6 +195,7 @@ def _parser() -> argparse.ArgumentParser:
     add("old", nargs="?", help="a commit; by default each cell's own, at which it was measured")
     add("new", nargs="?", help="a later commit; by default the working tree")
     add("--update", action="store_true", help="write down what was launched then, and is today")
+    add("--quick", action="store_true", help="compile no machine code: what may differ differs")
 
     words = "compile all kernels for many GPUs, and add what becomes of them to a file"
     add = command(_compile_everywhere, words)
@@ -204,9 +203,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--frontend", action="store_true", help="only see whether Triton takes them; no file")
     add("--out", default=str(launches.ROOT / everywhere.FILE))
 
-    add = command(_check, "validate data files against the published schema")
-    add("files", nargs="+")
-    add("--record", help="a file of seeds on which constants were tuned: add those of the data")
+    command(_check, "validate data files against the published schema")("files", nargs="+")
 
     add = command(_merge, "one data file of several; what was measured again takes its place")
     add("files", nargs="+")
@@ -222,17 +219,15 @@ def _parser() -> argparse.ArgumentParser:
     add("--junitxml", required=True)
     add("--out", required=True)
     add("--commit", help="the commit tested, where there is no repository")
-    add("--command", default="pytest -m gpu")
 
     add = command(_tune, "time the choices that the library could make, on cells that a seed draws")
-    measures(add, "tuning.json", 12.0)
+    measures(add, "tuning.json")
     add("--report", metavar="FILE", help="only say what a file holds")
     add("--seed", type=int, default=202, help="draws the cells")
     add("--unseen", action="store_true", help="say in the file that no constant was chosen by it")
     add("--shapes", metavar="FILE", help="cells that a file names, in place of a seed")
     add("--wide", type=int, default=12, help="so many choices beside the library's and the model's")
     add("--cells", type=int, default=60, help="how many, in turn of every class")
-    add("--most-bytes", type=float, default=float("inf"), help="only tensors up to this size")
     return parser
 
 

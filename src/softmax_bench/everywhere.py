@@ -32,9 +32,6 @@ FORMAT = "triton-softmax-compiled/1"
 DEPTH = 4
 """Of the lines."""
 
-TRITONS = ("3.6", "3.7", "3.8", "3.9")
-"""The releases that are supported."""
-
 FIELDS = ("registers", "spill_bytes", "shared_bytes", "load_bits", "store_bits")
 """What a line says, of `Compilation`, after the number of the kind."""
 

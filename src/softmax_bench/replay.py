@@ -11,6 +11,9 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 
 from softmax_bench import recording
@@ -31,6 +34,10 @@ from softmax_bench.launches import (
     text_of,
 )
 from softmax_bench.schema import DataError, read_json
+
+PROCESSES = 2
+"""That compile."""
+
 
 # --- in a process that records
 
@@ -53,17 +60,32 @@ def described(kernel: recording.Kernel) -> str:
     return ", ".join([*constants, *(f"{name}={getattr(kernel.options, name)}" for name in shown)])
 
 
+def hash_at(index: int, machine: bool) -> str:
+    """The hash of a recorded kernel: it cannot be sent to a process, but is there after a fork."""
+    return hash_of(recording.recorder().kernels[index], machine)
+
+
 def answer(rows: list[dict], known: dict[str, str], looked_at: set[str]) -> Cells:
     """`ask`, in the process that records."""
     with recording.on(H200):
         cells = {cell_of(row): launches(row) for row in rows}
-    kernels = []
-    for each in recording.recorder().kernels:
-        key = key_of(each)
-        first = known[key] = known.get(key) or hash_of(each, machine=False)
-        if first in looked_at and first not in known:
-            known[first] = hash_of(each, machine=True)
-        kernels.append(Kernel(each.source.name, described(each), key, first, known.get(first)))
+    recorded = recording.recorder().kernels
+    keys = list(map(key_of, recorded))
+
+    def find(names: list[str], machine: bool) -> None:
+        """Add what is not known yet, each by its name."""
+        missing = {name: at for at, name in enumerate(names) if name not in known}
+        found = pool.map(hash_at, missing.values(), repeat(machine), chunksize=2)
+        known.update(zip(missing, found, strict=True))
+
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("fork")) as pool:
+        find(keys, machine=False)
+        firsts = [known[key] for key in keys]
+        find([first if first in looked_at else key for first, key in zip(firsts, keys)], True)
+    kernels = [
+        Kernel(each.source.name, described(each), key, first, known.get(first))
+        for each, key, first in zip(recorded, keys, firsts, strict=True)
+    ]
     return {cell: [Launch(kernels[at], *more) for at, *more in of] for cell, of in cells.items()}
 
 
@@ -101,7 +123,7 @@ def extracted(commit: str, folder: Path) -> Path:
 
 
 def compared(
-    old: Mapping[Path, list[dict]], new: Path, known: Mapping[str, str]
+    old: Mapping[Path, list[dict]], new: Path, known: Mapping[str, str], quick: bool = False
 ) -> tuple[Cells, Cells]:
     """What rows' calls launch in trees and in another one.
 
@@ -109,6 +131,8 @@ def compared(
         old: the rows that each tree is asked for.
         new: the other tree.
         known: as for `ask`.
+        quick: compile no machine code; kernels are then told apart by the first language alone,
+            where their machine code is not known.
     """
     rows = [row for some in old.values() for row in some]
     before: Cells = {}
@@ -116,7 +140,7 @@ def compared(
         before |= ask(tree, some, known)
     after = ask(new, rows, known)
     # Where kernels may differ, their machine code is looked at.
-    changed = differences(before, after)
+    changed = {} if quick else differences(before, after)
     looked_at = {
         each.kernel.first for cells in (before, after) for cell in changed for each in cells[cell]
     }
@@ -126,13 +150,14 @@ def compared(
     return before, after
 
 
-def replay(old: str | None, new: str | None, *, update: bool = False) -> str:
+def replay(old: str | None, new: str | None, *, update: bool = False, quick: bool = False) -> str:
     """The command: what launches something else, in words.
 
     Args:
         old: a commit; None asks for each cell at the commit that measured it.
         new: a later commit; None is the working tree.
         update: write down what was launched then, and is today.
+        quick: as for `compared`.
     """
     data, ranks = (read_json(ROOT / each) for each in (DATA, RANKS))
     by_commit = measured(data, ranks)
@@ -141,7 +166,7 @@ def replay(old: str | None, new: str | None, *, update: bool = False) -> str:
     with tempfile.TemporaryDirectory() as folder:
         there = ROOT / "src" if new is None else extracted(new, Path(folder) / "new")
         trees = {extracted(at, Path(folder) / at): rows for at, rows in by_commit.items()}
-        before, after = compared(trees, there, read(ROOT).known)
+        before, after = compared(trees, there, read(ROOT).known, quick)
     if update:
         (ROOT / FILE).write_text(text_of(before, after), encoding="utf-8")
     found = differences(before, after)

@@ -4,7 +4,6 @@ the terminal."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from statistics import geometric_mean as mean_of
 from typing import NamedTuple
 
@@ -127,35 +126,3 @@ def summary(rows: list[dict]) -> str:
     states = Counter(row["status"] for row in rows)
     lines.append("rows: " + ", ".join(f"{number} {state}" for state, number in states.items()))
     return "\n".join(lines)
-
-
-def with_seeds(known: list[dict], rows: list[dict]) -> list[dict]:
-    """Records of seeds, with those of the rows of the suite `random`."""
-    of_seed: dict[int, list[dict]] = {}
-    for row in rows:
-        if row["suite"] == "random":
-            of_seed.setdefault(row["seed"], []).append(row)
-    kept = [each for each in known if each["seed"] not in of_seed]
-    return kept + [seed_record(of_seed[seed]) for seed in sorted(of_seed)]
-
-
-def seed_record(rows: list[dict]) -> dict:
-    """What a seed of the suite `random` gave, in the few numbers that are kept of one on which
-    constants were tuned."""
-    cells = [group for group in by_case(rows).values() if CHOOSER in group and best_peer(group)]
-
-    def mean(values: Iterable[float | None]) -> float:
-        return round(geometric_mean([value for value in values if value]) or 0.0, 4)
-
-    over_best = [ratio(group, best_peer(group) or "") or 0.0 for group in cells]
-    return {
-        "seed": rows[0]["seed"],
-        "utc": max(row["utc"] for row in rows),
-        "cells": len(cells),
-        "against": [name for name in LIBRARIES if any(timed(group.get(name)) for group in cells)],
-        "level": round(sum(value >= 1 - LEVEL for value in over_best) / len(cells), 4),
-        "over_best": mean(over_best),
-        "over_torch": mean([ratio(group, "torch") for group in cells]),
-        "of_copy": mean([ratio(group, COPY) for group in cells]),
-        "worst": round(min(over_best), 4),
-    }

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from made_data import data, row
+from made_data import row
 from softmax_bench import __main__, report
 from softmax_bench.cases import SUITES, select
 from softmax_bench.random_shapes import CELLS, DIVISORS, ELEMENTS, LENGTHS, draw, layout_of, pitch
@@ -68,21 +68,6 @@ def test_cells_may_be_named_in_a_file(tmp_path, capsys):
     assert __main__.main(["list", *selection]) == 0
     found = [line.split()[0] for line in capsys.readouterr().out.splitlines()[:-1]]
     assert found == [case.id for case in draw(7)[3:5]]
-
-
-def test_a_seed_of_the_tuning_is_recorded_once(tmp_path):
-    made, record = data(("random",)), tmp_path / "seeds.json"
-    path = tmp_path / "data.json"
-    path.write_text(json.dumps(made), encoding="utf-8")
-    for _ in range(2):
-        assert __main__.main(["check", str(path), "--record", str(record)]) == 0
-    (found,) = json.loads(record.read_text(encoding="utf-8"))
-    assert found == report.seed_record(made["rows"]) and found["seed"] == 0
-    assert (
-        found["cells"] == CELLS
-        and 0 <= found["level"] <= 1
-        and found["worst"] <= found["over_best"]
-    )
 
 
 def test_the_summary_adds_up():

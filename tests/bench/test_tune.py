@@ -90,9 +90,10 @@ def test_the_tables_reach_what_they_reached():
 
 
 def test_a_run_writes_what_a_report_reads(tmp_path, capsys):
-    out = tmp_path / "tuning.json"
-    arguments = ["tune", "--device", "cpu", "--seed", "202", "--cells", "300", "--processes", "0"]
-    arguments += ["--wide", "2", "--most-bytes", "6000", "--out", str(out)]
+    out, shapes = tmp_path / "tuning.json", tmp_path / "shapes"
+    shapes.write_text("softmax/forward/float32/5x130")
+    arguments = ["tune", "--device", "cpu", "--shapes", str(shapes), "--processes", "0"]
+    arguments += ["--wide", "2", "--out", str(out)]
     assert __main__.main(arguments) == 0
     (run,) = tuned.read(out)
     (line,) = run["cells"]
