@@ -13,6 +13,7 @@ alike. Which kernels a call launches on that device is seen by `recording`.
 
 from __future__ import annotations
 
+import atexit
 import collections
 import contextlib
 import dataclasses
@@ -112,7 +113,9 @@ def compiled(call: str, gpu: str = H200) -> list[Compilation]:
 
 @functools.cache
 def _process() -> Executor:
-    return recording.process()
+    pool = recording.process()
+    atexit.register(pool.shutdown)
+    return pool
 
 
 # --- in the process without the interpreter

@@ -101,10 +101,6 @@ def test_what_is_rendered_follows_the_files(tmp_path):
         rendered.markdown("nowhere", tmp_path)
 
 
-OFFERED = re.compile(r"(?:reaches|moved)-|traffic-|modules-")
-"""Fragments that a page may leave aside."""
-
-
 def test_every_include_of_the_pages_is_rendered_and_every_measurement_is_included():
     named = {
         name
@@ -112,8 +108,7 @@ def test_every_include_of_the_pages_is_rendered_and_every_measurement_is_include
         for name in re.findall(r"^ *\[\[rendered (.+)\]\]$", page.read_text("utf8"), re.M)
     }
     there = set(rendered.load(ROOT).fragments)
-    assert named <= there
-    assert not {name for name in there - named if not OFFERED.match(name)}
+    assert named == there
 
 
 NO_SPEEDS = {"machine.gpu", "rounding", "checks", "gpu_tests", "mutants"}
