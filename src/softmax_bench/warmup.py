@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from multiprocessing import get_context
 from typing import Any
+from unittest.mock import patch
 
 from softmax_bench.case import Case
 from softmax_bench.inputs import Inputs
@@ -29,8 +30,9 @@ def compile_ahead(
         )
         for part in range(processes)
     ]
-    for child in children:
-        child.start()
+    with patch.dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="1"):
+        for child in children:
+            child.start()
     for child in children:
         child.join(max(0.1, SECONDS - (time.monotonic() - begin)))
         child.kill()
@@ -39,7 +41,6 @@ def compile_ahead(
 
 def call_quietly(prepare: Callable, pairs: list[tuple[Case, Any]], device: str) -> None:
     """`call_each`, in a process of its own."""
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     for output in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), output)
     hasten_autotuning()
