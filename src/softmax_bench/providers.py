@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from softmax_bench.case import PASSES, Case
 from softmax_bench.inputs import Tensors
-from softmax_bench.roster import CHOOSER, COPY, PROVIDERS, RUNGS
+from softmax_bench.roster import CHOOSER, COPY, PACKAGES, RUNGS
 
 Function = Callable[..., Any]
 """Returns a tensor or a tuple of tensors."""
@@ -41,12 +41,11 @@ class Missing(Refused):
 def versions() -> dict[str, str | None]:
     """The installed version of each provider that is another project's; None if it is missing."""
     found = {}
-    for provider in PROVIDERS.values():
-        if provider.package is not None:
-            try:
-                found[provider.name] = importlib.metadata.version(provider.package)
-            except importlib.metadata.PackageNotFoundError:
-                found[provider.name] = None
+    for name, package in PACKAGES.items():
+        try:
+            found[name] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
     return found
 
 
