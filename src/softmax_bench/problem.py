@@ -44,6 +44,12 @@ def device_of(multiprocessors: int) -> Device:
     return Device(multiprocessors, nvidia=True) if multiprocessors else Device()
 
 
+def current_device(kind: str) -> Device:
+    """The GPU of this machine, or for "cpu" the interpreter."""
+    on_gpu = kind == "cuda"
+    return device_of(torch.cuda.get_device_properties(0).multi_processor_count if on_gpu else 0)
+
+
 def problem_of(case: Case, device: Device) -> Problem:
     """The problem that a case puts on a device."""
     op = OPERATIONS[f"{case.op}_backward" if case.direction == "backward" else case.op]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from softmax_bench import gpu_report, replay, targets
+from softmax_bench import gpu_report, launches, targets
+from softmax_bench.report import ratio
 from softmax_bench.roster import CHOOSER, label_of
 from softmax_site.benchmarks.data import (
     case_words,
@@ -40,16 +41,16 @@ def targets_fragment(data: dict) -> Fragment:
         met, worst = sum(cell.met for cell in cells), min(cells, key=lambda cell: cell.margin)
         tick = _tick(met == len(cells), f"{met}\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}{len(cells)}")
         body.append([regime, tick, _bound(asked), worst.reached, _where(of_case[worst.case])])
-    means = targets.means(data["rows"])
-    for key, name, least in (
-        ("best peer", "the best other library", targets.OVER_BEST_PEER),
-        ("torch", "torch", targets.OVER_TORCH),
+    suites = ("forward", "backward", "few_rows")
+    stand = of_rows(row for row in data["rows"] if row["suite"] in suites)
+    for factors, name, least in (
+        (stand.factors, "the best other library", targets.OVER_BEST_PEER),
+        (stand.values(lambda group: ratio(group, "torch")), "torch", targets.OVER_TORCH),
     ):
-        mean, cases, low = means[key]
-        if mean is not None:
+        if factors:
             asked = f"geometric mean over {name} ≥ {least}"
-            tick = _tick(mean >= least, f"{mean:.2f}")
-            where = [f"lowest {low:.2f}", f"{cases} cases"]
+            tick = _tick(factors.mean >= least, f"{factors.mean:.2f}")
+            where = [f"lowest {min(factors):.2f}", f"{len(factors)} cases"]
             body.append(["forward, backward and few rows", tick, asked, *where])
     head = ["calls", "met", "asked for", "worst", "where"]
     return shown(table(head, body, 5), list(of_case.values()))
@@ -159,7 +160,7 @@ def environment_fragment(data: dict) -> Fragment:
 
 def launched_fragment(root: Path) -> Fragment:
     """How many measured calls launch what they launched then, and which do not."""
-    committed = replay.read(root)
+    committed = launches.read(root)
     changed, calls = sorted(committed.changed), len(committed.today)
     same = f"{calls - len(changed):,} of {calls:,} measured calls of ours launch the same today."
     if not changed:

@@ -303,7 +303,9 @@ class Drawn(Stand):
         self.seed, self.drawn = rows[0]["seed"], CELLS
         without = [row for row in ours if row["status"] == "not_run"]
         late = [row for row in without if row["reason"] == TIME_IS_UP]
-        self.late, self.disturbed = len(late), len(without) - len(late)
+        # A run that was stopped has no row of what it did not reach; an older one says so.
+        self.late = len(late) + CELLS - len(ours)
+        self.disturbed = len(without) - len(late)
         groups = (group for group in by_case(rows).values() if CHOOSER in group)
         super().__init__(group for group in groups if group[CHOOSER]["status"] != "not_run")
 

@@ -90,17 +90,12 @@ def bytes_fragment(name: str) -> Fragment:
     """What a kernel reads and writes, as blocks, below those that it improves on."""
     backward = name == "backward"
     moved = traffic.BACKWARD if backward else traffic.FORWARD
-    if name in STRIDED:
-        copy = traffic.Traffic(reads_mn=1, writes_mn=1)
-        own = moved["two_loops" if name == "two_pass" else "strided"]
-        shown = {"with copies": copy + moved["single_block"] + copy, name.replace("_", " "): own}
-    else:
-        names: tuple[str, ...] = ("two_loops", name)
-        if name in LADDER:
-            names = LADDER[max(0, LADDER.index(name) - 2) : LADDER.index(name) + 1]
-        elif backward:
-            names = ("naive", "two_loops", "single_block")
-        shown = {label_of(each): moved[each] for each in names}
+    names: tuple[str, ...] = ("two_loops", name)
+    if name in LADDER:
+        names = LADDER[max(0, LADDER.index(name) - 2) : LADDER.index(name) + 1]
+    elif backward:
+        names = ("naive", "two_loops", "single_block")
+    shown = {label_of(each): moved[each] for each in names}
     lines = ""
     for label, each in shown.items():
         blocks = '<i class="read"></i>' * each.reads_mn + '<i class="write"></i>' * each.writes_mn
@@ -223,5 +218,5 @@ def fragments(data: dict) -> dict[str, Fragment]:
         ("backward", traffic.NAIVE_BACKWARD_LINES, traffic.BACKWARD),
     ):
         found[f"traffic-naive-{way}"] = naive_fragment(lines, all_of["naive"])
-    moving = [name for name in HEADLINES if name != "logsumexp"]
+    moving = [name for name in HEADLINES if name not in ("logsumexp", *STRIDED)]
     return found | {f"moved-{name}": bytes_fragment(name) for name in moving}

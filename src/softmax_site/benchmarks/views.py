@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from statistics import median
 
+from softmax_bench.cases import INPUTS
 from softmax_bench.random_shapes import layout_of
 from softmax_bench.report import best_peer, by_case, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
@@ -54,17 +55,6 @@ from softmax_site.benchmarks.tables import (
 
 Share = Callable[[Group, str], float | None]
 """A provider's share of the copy's speed."""
-
-INPUTS = {
-    "normal": "normal, σ = 1",
-    "wide": "normal, σ = 30",
-    "offset": "normal plus a large constant",
-    "masked": "−∞ beyond a prefix that differs by row",
-    "spike": "one value far above the others",
-    "equal": "all equal",
-    "very_negative": "normal minus 1000",
-    "all_masked": "one row all −∞",
-}
 
 HOST_CALLS = {
     "forward": "no gradient wanted",

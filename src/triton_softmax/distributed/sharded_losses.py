@@ -166,7 +166,6 @@ class _CrossEntropy(Function):
         return dx, *others
 
 
-
 _differentiable = operators.direct(_CrossEntropy)
 
 
