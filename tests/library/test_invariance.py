@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernel_cases import DEVICE, expected, quiet, small_tiles
+from kernel_cases import DEVICE, drawn, expected, quiet, small_tiles
 from probe import plan_of
 from triton_softmax import (
     LogSoftmax,
@@ -34,10 +34,8 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float64)
 M = 5
 
 
-def rows(n_cols: int, dtype: torch.dtype, seed: int = 0, offset: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    flat = torch.randn(M * n_cols + offset, generator=generator, dtype=torch.float64)
-    return (3 * flat).to(dtype).to(DEVICE)[offset:].view(M, n_cols)
+def rows(n_cols: int, dtype: torch.dtype, seed: int = 0) -> torch.Tensor:
+    return drawn(M, n_cols, dtype=dtype, seed=seed, scale=3.0)
 
 
 def both(function, x: torch.Tensor, g: torch.Tensor, dim: int = -1):

@@ -204,9 +204,11 @@ MISSING = {
 )
 @pytest.mark.parametrize("form", ["split_rows", "split_strided"])
 def test_doing_without_partners_does_not_change_a_bit(form, operation, missing, monkeypatch):
-    """8 rows in 3 chunks: words that are there are believed, words that are not are computed."""
-    inputs = FORMS[form].lay_out(rows_of(operation, 8, 43))
-    words = torch.zeros(24, dtype=torch.int64, device=DEVICE)
+    """Rows in 3 chunks, of columns two groups: words that are there are believed, words that are
+    not are computed."""
+    n_rows = 8 if FORMS[form].by_columns else 3
+    inputs = FORMS[form].lay_out(rows_of(operation, n_rows, 43))
+    words = torch.zeros(3 * n_rows, dtype=torch.int64, device=DEVICE)
     result = FORMS[form](operation, inputs, words=words)
     before = words.clone()
     assert (before != 0).all(), "all published"
