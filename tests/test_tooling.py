@@ -142,7 +142,7 @@ assert x.grad.shape == x.shape
     ("1", CALLS, ""),
     (None, CALLS, ""),  # as on a laptop
     (None, "import socket; socket.create_connection(('127.0.0.1', 1))", "socket."),
-    (None, "import pathlib, pickle; pickle.loads(pickle.dumps(pathlib.Path()))", "pickle.find_class"),
+    (None, "import pathlib, pickle; pickle.loads(pickle.dumps(pathlib.Path()))", "pickle."),
 ])  # fmt: skip
 def test_the_library_uses_no_network_and_unpickles_nothing(tmp_path, interpret, program, says):
     (tmp_path / "sitecustomize.py").write_text(OFFLINE)
