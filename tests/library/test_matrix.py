@@ -468,8 +468,10 @@ OTHERWISE_IN = {
 }
 
 
-SLOW = {"compile dynamic": ("softmax", "where", "classes", "linear", "tempered")}
-"""Contexts that take seconds, and the functions that take different ways there."""
+SOME = ("softmax", "where", "classes", "linear", "tempered")
+SLOW = dict.fromkeys(("compile dynamic", "export strict"), SOME)
+"""Contexts that take seconds, and the functions that take different ways there; "compile" asks the
+same of all functions, by way of the same tracer."""
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ What is particular to a geometry is tested in a file of its own.
 import pytest
 import torch
 
-from geometries import EVERY_FORM, FORMS, Form, Inputs, as_on_a_gpu, two_pass
+from geometries import EVERY_FORM, FORMS, Form, as_on_a_gpu, rows_of, two_pass
 from kernel_cases import (
     DEVICE,
     EVERY_OPERATION,
@@ -28,11 +28,6 @@ from kernel_cases import (
 from triton_softmax.config import space
 
 pytestmark = quiet
-
-
-def rows_of(operation: str, n_rows: int, n_cols: int, dtype=torch.float32) -> Inputs:
-    """Inputs whose rows start at different distances from a vector, in step with each other."""
-    return operands(operation, n_rows, n_cols, dtype, gaps=(0, 2 * (16 // dtype.itemsize)))
 
 
 def each_with_some(cases: list) -> list[tuple[Form, tuple]]:
