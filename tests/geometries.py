@@ -15,7 +15,7 @@ import triton.language as tl
 from triton._C.libtriton.interpreter import load
 from triton.runtime.interpreter import TensorHandle
 
-from kernel_cases import DEVICE, INTERPRETED, NAN, OPERATIONS, matrix
+from kernel_cases import DEVICE, INTERPRETED, NAN, OPERATIONS, matrix, operands
 from triton_softmax.config import Choice
 from triton_softmax.config.space import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
 from triton_softmax.operations.operation import Operation
@@ -25,6 +25,11 @@ Inputs = tuple[torch.Tensor, ...]
 CHUNK = 16
 LANES = 1 if INTERPRETED else 128
 """On a GPU every thread that polls needs a word of its own."""
+
+
+def rows_of(operation: str, n_rows: int, n_cols: int, dtype=torch.float32) -> Inputs:
+    """Inputs whose rows start at different distances from a vector, in step with each other."""
+    return operands(operation, n_rows, n_cols, dtype, gaps=(0, 2 * (16 // dtype.itemsize)))
 
 
 # --- choices, from the columns, the elements of a vector, and whether rows have edges

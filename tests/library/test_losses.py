@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kernel_cases import DEVICE, HOSTILE, quiet
+from kernel_cases import DEVICE, HOSTILE, drawn, quiet
 from triton_softmax import (
     CrossEntropyLoss,
     composite,
@@ -30,10 +30,8 @@ pytestmark = quiet
 INF, NAN = float("inf"), float("nan")
 
 
-def logits(*shape: int, dtype=torch.float64, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    values = 3 * torch.randn(shape, generator=generator, dtype=torch.float64)
-    return values.to(dtype).to(DEVICE).requires_grad_()
+def logits(*shape: int, **how) -> torch.Tensor:
+    return drawn(*shape, scale=3.0, **how).requires_grad_()
 
 
 def targets(*shape: int, classes: int) -> torch.Tensor:

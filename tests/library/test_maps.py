@@ -9,7 +9,14 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 import probe
-from kernel_cases import DEVICE, INTERPRETED, mapped_by_operators, quiet, watch_accesses
+from kernel_cases import (
+    DEVICE,
+    INTERPRETED,
+    drawn,
+    mapped_by_operators,
+    quiet,
+    watch_accesses,
+)
 from triton_softmax import arguments as checks
 from triton_softmax import log_softmax, operators, plan, softmax
 from triton_softmax.operations import OPERATIONS
@@ -20,10 +27,8 @@ FUNCTIONS = {"softmax": softmax, "log_softmax": log_softmax}
 both = pytest.mark.parametrize("name", FUNCTIONS)
 
 
-def tensor(*shape: int, dtype=torch.float64, seed: int = 0, spread: float = 2.0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    values = spread * torch.randn(shape, generator=generator, dtype=torch.float64)
-    return values.to(dtype).to(DEVICE).requires_grad_()
+def tensor(*shape: int, **how) -> torch.Tensor:
+    return drawn(*shape, scale=2.0, **how).requires_grad_()
 
 
 def mask(*shape: int, seed: int = 7) -> torch.Tensor:

@@ -271,25 +271,23 @@ def one_row(state, numbers):
     if scene in ("lines", "three", "two", "one", "backward"):
         drawn = [[a["kind"], a["name"], a["first"] // 4] for a in numbers["all"]]
         assert [each for each in drawn if each[2] < 2] == traced(scene)
-        assert numbers["trips"] == sum(size == "MN" for _, _, size in passes_of(scene))
+        way, rung = rung_of(scene)
+        assert numbers["trips"] == sum(size == "MN" for *_, size in moving.moved(ROOT)[way][rung])
 
 
-def passes_of(scene):
+def rung_of(scene):
+    """Way and rung whose kernel, or lines, a scene shows."""
     way = "backward" if scene == "backward" else "forward"
-    rung = {"lines": "naive", "three": "three_loops", "two": "two_loops"}.get(scene, "single_block")
-    return moving.moved(ROOT)[way][rung]
+    rungs = {"lines": "naive", "three": "three_loops", "two": "two_loops"}
+    return way, rungs.get(scene, "single_block")
 
 
 @functools.cache
 def traced(scene):
     """What the kernel of a scene reads and writes, in order: kind, matrix, tile of four columns; of
     the first row."""
-    if scene == "lines":
-        trace = in_lines(ROOT, "forward")
-    else:
-        way = "backward" if scene == "backward" else "forward"
-        rung = {"three": "three_loops", "two": "two_loops"}.get(scene, "single_block")
-        trace = launched(ROOT, way, rung)
+    way, rung = rung_of(scene)
+    trace = in_lines(ROOT, way) if rung == "naive" else launched(ROOT, way, rung)
     kinds = {"load": "read", "store": "write"}
     return [
         [kinds[each.kind], each.tensor.name, min(each.places) // 4]
@@ -438,9 +436,8 @@ def test_a_row_that_is_typed(moving_tab):
         figure.root.locator("input[type=range]").press("ArrowRight")
     row = json.loads(figure.root.get_attribute("data-state"))["row"]
     assert floats(row) == [-math.inf, 3, -1e308, 1e308, 4.25, 0]
-    assert (
-        "the new term is 0.0000. Now d = 1.0000" in figure.root.get_by_role("status").inner_text()
-    )
+    says = figure.root.get_by_role("status").inner_text()
+    assert "the new term is 0.0000. Now d = 1.0000" in says
 
 
 def test_a_figure_plays_and_pauses(chromium, address):
@@ -475,19 +472,13 @@ def test_a_figure_follows_the_width_of_the_window(moving_tab):
     """Wide and narrow pictures show the same state, and handles are in the one that is seen."""
     figure = Figure(moving_tab, "jacobian")
     figure.press(figure.root.locator(".handle:visible").first, ("End",))
-    moving_tab.resize(PHONE)
-    handle = figure.root.locator(".panels[data-width='300'] .handle:visible").first
-    handle.wait_for()
-    figure.view.wait_for_function(
-        "(each) => each.dataset.value === '5'", arg=handle.element_handle()
-    )
-    figure.press(handle, ("Home",))
-    moving_tab.resize(DESKTOP)
-    handle = figure.root.locator(".panels[data-width='720'] .handle:visible").first
-    handle.wait_for()
-    figure.view.wait_for_function(
-        "(each) => each.dataset.value === '-2'", arg=handle.element_handle()
-    )
+    for width, drawn, value in ((PHONE, 300, "5"), (DESKTOP, 720, "-2")):
+        moving_tab.resize(width)
+        handle = figure.root.locator(f".panels[data-width='{drawn}'] .handle:visible").first
+        handle.wait_for()
+        follows = f"(each) => each.dataset.value === '{value}'"
+        figure.view.wait_for_function(follows, arg=handle.element_handle())
+        figure.press(handle, ("Home",))
 
 
 def test_a_finger_moves_a_handle_and_does_not_scroll(chromium, address):
