@@ -6,14 +6,14 @@ const SCORES = [0.5, 1.5, -0.5, 2.5, 1, 3.2];
 const VALUES = [0.8, -0.4, 1, 0.6, -0.9, 0.3];
 
 export default {
-  start: () => ({ x: SCORES, v: VALUES, step: 4 }),
+  start: () => ({ x: SCORES, v: VALUES, step: 1 }),
 
   controls: () => [
-    { kind: "play", key: "step", min: 1, max: 6, step: 1, ms: 1200 },
+    { kind: "play", key: "step", min: 1, max: 6, step: 1, ms: 1200, single: true },
     { kind: "slider", key: "step", label: "keys seen", min: 1, max: 6, step: 1 },
     { kind: "presets", label: "Try", options: [
-      ["growing scores", { x: [-1.5, -0.5, 0.5, 1.5, 2.5, 3.5] }], ["falling", { x: [3.5, 2.5, 1.5, 0.5, -0.5, -1.5] }],
-      ["as it was", { x: SCORES, v: VALUES, step: 4 }],
+      ["growing scores", { x: [-1.5, -0.5, 0.5, 1.5, 2.5, 3.5], step: 1 }],
+      ["falling", { x: [3.5, 2.5, 1.5, 0.5, -0.5, -1.5], step: 1 }], ["as it was", { x: SCORES, v: VALUES, step: 1 }],
     ] },
   ],
 
