@@ -248,7 +248,7 @@ def _names_line(cell: Cell) -> str:
     if cell.given.keys() - {*cell.offered}:
         listed += " and what the kernel calls"
     link = '<a href="../../reference/how-checks-work/#names">What they are</a>'
-    return f'<p class="run-names">Not defined here, but there: {listed}. {link}</p>'
+    return f'<p class="run-names">Already defined: {listed}. {link}</p>'
 
 
 @functools.lru_cache(maxsize=2)

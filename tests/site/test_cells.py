@@ -57,7 +57,18 @@ def test_a_click_breaks_the_kernel_of_the_front_page_and_mends_it(tab):
         assert area.input_value() == whole.replace(old, new)
         assert cell.locator(".run-comes").inner_text() == why
         assert cell.locator(".editor-mark.right").count() == 1
-        assert button.get_attribute("aria-pressed") == "true"
+        assert button.inner_text() == f"Undo: {label}"
+        if not at:  # Run runs what stands there, and what is edited is no longer what was tried
+            cell.get_by_role("button", name="Run", exact=True).click()
+            finished(tab.view, cell)
+            assert area.input_value() != whole and cell.locator(".run-comes").inner_text() == why
+            area.fill(area.input_value() + "# mine\n")
+            assert not cell.locator(".run-comes").inner_text()
+            button.click()
+            finished(tab.view, cell)
+            assert area.input_value() == whole
+            button.click()
+            finished(tab.view, cell)
         cell.get_by_role("button", name="Reset").click() if at else button.click()
         finished(tab.view, cell)
         assert area.input_value() == whole and not cell.locator(".run-comes").inner_text()
@@ -166,6 +177,23 @@ def test_the_ladder_moves_what_the_page_says(name, rung):
     read, written = re.findall(r'data-count="\w+">(\d+)<', answer["html"])
     assert int(read) == 4 * FORWARD[rung].reads(2, 3)
     assert int(written) == 4 * FORWARD[rung].writes(2, 3)
+
+
+def test_programs_are_counted_launch_by_launch():
+    """As `tl.program_id` does, with the kernel's name where there are several."""
+    answer = cells.read(ROOT, "naive").run()
+    who = list(dict.fromkeys(step[0] for step in answer["steps"]))
+    names = ("row_max", "subtract", "exponentiate", "row_sum", "divide")
+    assert who == [f"{program} of {name}" for name in names for program in (0, 1)]
+    assert "5 launches, 10 programs: " in answer["html"]
+    alone = cells.read(ROOT, "single-block").run()
+    assert {step[0] for step in alone["steps"]} == {"0", "1"}
+    assert ">2 programs: " in alone["html"]
+
+
+def test_a_check_that_is_blind_says_so():
+    cell = cells.read(ROOT, "mistakes/blind-check")
+    assert "the check accepts a gradient without s" in cell.run()["error"]["message"]
 
 
 def test_an_error_names_its_line():

@@ -92,9 +92,12 @@ def plain(value, name):
     return f'<figure class="run-tensor">{head}{matrix(rows)}</figure>'
 
 
-def counter(read, written, programs):
+def counter(trace):
     """What moved, in a sentence."""
-    of = f"{programs} programs" if programs != 1 else "1 program"
+    of = f"{trace.programs} program" + ("s" if trace.programs != 1 else "")
+    if trace.launches > 1:
+        of = f"{trace.launches} launches, {of}"
+    read, written = trace.bytes("load"), trace.bytes("store")
     return (
         f'<p class="run-counter">{of}: <b data-count="load">{read}</b> bytes read, '
         f'<b data-count="store">{written}</b> bytes written</p>'
