@@ -247,6 +247,8 @@ def _names_line(cell: Cell) -> str:
     listed = ", ".join(f"<code>{name}</code>" for name in found(cell))
     if cell.given.keys() - {*cell.offered}:
         listed += " and what the kernel calls"
+    if not listed:
+        return ""
     link = '<a href="../../reference/how-checks-work/#names">What they are</a>'
     return f'<p class="run-names">Already defined: {listed}. {link}</p>'
 

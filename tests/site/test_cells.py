@@ -179,6 +179,25 @@ def test_the_ladder_moves_what_the_page_says(name, rung):
     assert int(written) == 4 * FORWARD[rung].writes(2, 3)
 
 
+def test_split_rows_reads_for_programs_that_have_not_run():
+    """Program 0 all three chunks, program 1 two, program 2 its own; the words are counted apart."""
+    answer = cells.read(ROOT, "split-rows").run()
+    reads = [(int(step[0]), step[3]) for step in answer["steps"] if step[1] == "load"]
+    assert reads == [(p, [2 * c, 2 * c + 1]) for p in range(3) for c in [p, *range(p + 1, 3)]]
+    assert '<b data-count="load">48</b>' in answer["html"]
+    assert '<b data-count="atomic">120</b>' in answer["html"]
+
+
+def test_attention_is_that_of_the_figure():
+    figure = (ROOT / "docs/assets/figures/attention.js").read_text("utf8")
+    cell = cells.read(ROOT, "attention")
+    for name, given in (("SCORES", "k"), ("VALUES", "v")):
+        shown = json.loads(re.search(rf"const {name} = (.*);", figure)[1])
+        tiles = json.loads(re.search(rf"{given} = Tensor\((.*?), name", cell.code)[1])
+        assert shown == sum(tiles, [])
+    assert "0.2676<" in cell.run()["html"]
+
+
 def test_programs_are_counted_launch_by_launch():
     """As `tl.program_id` does, with the kernel's name where there are several."""
     answer = cells.read(ROOT, "naive").run()

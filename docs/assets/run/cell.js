@@ -76,12 +76,11 @@ class Steps {
   /* The state after `at` accesses. */
   show(at) {
     this.at = at;
-    const bytes = { load: 0, store: 0 };
+    const bytes = { load: 0, store: 0, atomic: 0 };
     const seen = this.tensors.map(() => new Map());
     this.steps.slice(0, at).forEach(([, kind, tensor, places]) => {
       const size = places.length * this.tensors[tensor][1];
-      if (kind !== "store") bytes.load += size;
-      if (kind !== "load") bytes.store += size;
+      bytes[kind] += size;
       for (const place of places) {
         const before = seen[tensor].get(place) ?? { load: 0, store: 0 };
         if (kind !== "store") before.load += 1;

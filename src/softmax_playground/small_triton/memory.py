@@ -294,5 +294,5 @@ class Trace:
         ]
 
     def bytes(self, kind):
-        """Bytes that were read or written."""
+        """Bytes that were read ("load") or written ("store"), or both at once ("atomic")."""
         return sum([len(a.places) * a.tensor.dtype.size for a in self.accesses if a.kind == kind])

@@ -97,8 +97,8 @@ def counter(trace):
     of = f"{trace.programs} program" + ("s" if trace.programs != 1 else "")
     if trace.launches > 1:
         of = f"{trace.launches} launches, {of}"
-    read, written = trace.bytes("load"), trace.bytes("store")
-    return (
-        f'<p class="run-counter">{of}: <b data-count="load">{read}</b> bytes read, '
-        f'<b data-count="store">{written}</b> bytes written</p>'
-    )
+    counts = [("load", "bytes read"), ("store", "bytes written")]
+    if trace.bytes("atomic"):
+        counts.append(("atomic", "bytes in atomic accesses"))
+    counted = [f'<b data-count="{kind}">{trace.bytes(kind)}</b> {what}' for kind, what in counts]
+    return f'<p class="run-counter">{of}: ' + ", ".join(counted) + "</p>"
