@@ -58,7 +58,7 @@ export default {
       svg(side, 296, `A row of five numbers, ${x.map((each) => fixed(each, 1)).join(", ")}, and its softmax, ${y.map((each) => fixed(each)).join(", ")}.`, left),
       svg(size, 40 + 5 * tall + (wide && !vjp ? 6 : 26), `Its Jacobian, 25 numbers: on the diagonal ${J.map((row, i) => fixed(row[i])).join(", ")}; all others are negative.`, heat),
     ];
-    if (vjp) pictures.push(svg(side, 296, `A gradient dy, ${dy.map((each) => fixed(each, 1)).join(", ")}, and what leaves, dx: ${dx.map((each) => fixed(each)).join(", ")}.`, right));
+    if (vjp) pictures.push(svg(side, 296, `A gradient dy, ${dy.map((each) => fixed(each, 1)).join(", ")}, and what comes out, dx: ${dx.map((each) => fixed(each)).join(", ")}.`, right));
     return pictures;
   },
 

@@ -70,6 +70,6 @@ export default {
         ? `Without subtracting the maximum, every exponential is 0 in float32, and 0/0 is NaN.`
         : `Without subtracting the maximum, e to the ${fixed(top, 1)} is ∞ in float32, and ∞/∞ is NaN.`);
     }
-    return heat + shifted + `The sum of exponentials would be ${brief(sum, 3)}; past 3.4·10³⁸ float32 has only ∞.`;
+    return heat + shifted + `Without subtracting the maximum, the sum of exponentials is ${brief(sum, 3)}; past 3.4·10³⁸, float32 has only ∞.`;
   },
 };
