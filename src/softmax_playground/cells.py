@@ -247,8 +247,10 @@ def _names_line(cell: Cell) -> str:
     listed = ", ".join(f"<code>{name}</code>" for name in found(cell))
     if cell.given.keys() - {*cell.offered}:
         listed += " and what the kernel calls"
-    link = '<a href="../../reference/how-checks-work/#names">defined</a>'
-    return f'<p class="run-names">Also {link}: {listed}</p>'
+    if not listed:
+        return ""
+    link = '<a href="../../reference/how-checks-work/#names">What they are</a>'
+    return f'<p class="run-names">Already defined: {listed}. {link}</p>'
 
 
 @functools.lru_cache(maxsize=2)

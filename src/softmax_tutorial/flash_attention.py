@@ -50,7 +50,7 @@ def attention_forward_kernel(
 
     m = tl.full((BLOCK_QUERIES,), float("-inf"), acc_type)
     d = tl.zeros((BLOCK_QUERIES,), acc_type)
-    o = tl.zeros((BLOCK_QUERIES,), acc_type)
+    a = tl.zeros((BLOCK_QUERIES,), acc_type)
     for start in range(0, n_keys, BLOCK_KEYS):
         keys = start + tl.arange(0, BLOCK_KEYS)
         k = tl.load(k_ptr + keys, mask=keys < n_keys, other=0.0).to(acc_type)
@@ -63,12 +63,12 @@ def attention_forward_kernel(
         m_new, d = merge(m, d, m_tile, d_tile)
 
         # eq: attention-accumulator
-        o = o * exp_shifted(m, m_new) + tl.sum(
+        a = a * exp_shifted(m, m_new) + tl.sum(
             exp_shifted(scores, m_new[:, None]) * v[None, :], axis=1
         )
         m = m_new
 
-    o = o / d
+    o = a / d
     tl.store(o_ptr + queries, o.to(o_ptr.dtype.element_ty), mask=queries < n_queries)
 
 
