@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from .arguments import LossOptions, Modifiers
-from .operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, PLAIN, SMOOTHED
+from .operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION
 from .operations.gradients import GRADIENT, TOKENS_GRADIENT
 from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import Operation
 from .operations.softmax import SOFTMAX, SOFTMAX_VJP
-from .operations.token_statistics import ENTROPY, STATISTICS
+from .operations.token_statistics import ENTROPY
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
@@ -37,11 +37,11 @@ def upcast(t: Tensor) -> Tensor:
     return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
 
 
-def maximum(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
-    """Return the maximum of each row, detached: it cancels in every result."""
+def maximum(x: Tensor, dim: int) -> Tensor:
+    """Return the maximum of each row as a column, detached: it cancels in every result."""
     if x.shape[dim]:
-        return x.detach().amax(dim, keepdim)
-    return x.detach().sum(dim, keepdim) - torch.inf
+        return x.detach().amax(dim, keepdim=True)
+    return x.detach().sum(dim, keepdim=True) - torch.inf
 
 
 def exponentials(x: Tensor, m: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ def summary(op: Operation, inputs: tuple[Tensor, ...], dim: int) -> tuple[Tensor
     if not op.shifted:
         return tuple([each.sum(dim) for each in TERMS_OF[op.name](*inputs)])
     x = inputs[0]
-    m = maximum(x, dim, keepdim=True)
+    m = maximum(x, dim)
     shift = m.clamp(max=torch.finfo(m.dtype).max) if op is LOGSUMEXP else m
     t = x - shift.masked_fill(m == -torch.inf, 0.0)
     terms = TERMS_OF[op.name](t.exp(), t, *inputs)
@@ -417,27 +417,6 @@ def token_logprobs(logits: Tensor, index: Tensor | None, entropy: bool) -> tuple
 # `dim`, and the dtype of the result.
 
 
-def _losses(x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
-    target, _, r, z, *smoothing, dim, _ = inputs
-    b, c = smoothing or (None, None)
-    return row_losses(x, RowScalars(target, r, z, b, c), dim)
-
-
-def _losses_with_gradient(x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
-    target, _, r, z, *smoothing, dim, _ = inputs
-    losses, lse = _losses(x, *inputs)
-    b, c = smoothing or (r, torch.zeros_like(r))
-    ignored = (target == -1).unsqueeze(-1)
-    rows = upcast(x).movedim(dim, -1).masked_fill(ignored, 0.0)
-    m = maximum(rows, -1, keepdim=True)
-    d = exponentials(rows, m).sum(-1, keepdim=True)
-    # eq: cross-entropy-gradient
-    f = (r + 2.0 * z * lse).unsqueeze(-1) / d
-    dx = _gradient(rows, m, target.unsqueeze(-1), b.unsqueeze(-1), f, c.unsqueeze(-1))
-    dx = dx.masked_fill(ignored, 0.0)  # a mean of nothing has factors that are NaN
-    return dx.movedim(-1, dim).to(x.dtype).contiguous(), losses, lse
-
-
 KERNEL_OF: dict[Operation, Callable[..., Any]] = {
     SOFTMAX: torch.softmax,
     SOFTMAX_VJP: softmax_backward,
@@ -445,14 +424,9 @@ KERNEL_OF: dict[Operation, Callable[..., Any]] = {
     LOG_SOFTMAX_VJP: log_softmax_backward,
     LOGSUMEXP: logsumexp,
     LOGSUMEXP_VJP: logsumexp_backward,
-    PLAIN[False]: _losses,
-    SMOOTHED[False]: _losses,
-    PLAIN[True]: _losses_with_gradient,
-    SMOOTHED[True]: _losses_with_gradient,
-    STATISTICS: lambda x, dim, dtype: row_statistics(x, dim)[:2],
-    ENTROPY: lambda x, dim, dtype: row_statistics(x, dim),
 }
-"""The CPU replacement of each operation's kernel."""
+"""The CPU replacement of each operation's kernel. Losses and log-probabilities have none: there
+PyTorch differentiates `cross_entropy` and `token_logprobs`."""
 
 
 # The epilogue of each operation on a matrix, from known row summaries.

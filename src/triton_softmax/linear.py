@@ -17,10 +17,10 @@ from torch.nn import Parameter
 from torch.overrides import has_torch_function
 from torch.utils.checkpoint import checkpoint
 
-from . import arguments, operators
+from . import arguments
 from .arguments import LossOptions, autocasts, check_classes, check_linear, comparable, pass_on
 from .composite import RowScalars, accumulator, distribution_of, scalars_of_classes
-from .losses import Final, cross_entropy, scaled, with_logits
+from .losses import Final, cross_entropy, run_losses, scaled
 from .operators import by_composite, nobody_watches, readable, version_of
 
 BYTES = 1 << 28
@@ -94,9 +94,7 @@ def linear_cross_entropy(
         "scale": scale,
     }
     x, flat = input.reshape(-1, input.shape[-1]), comparable(target).reshape(-1)
-    modified = softcap is not None or scale != 1.0
-    modified = modified or (weight is not None and label_smoothing > 0.0)
-    by_kernels = x.is_cuda or arguments.INTERPRETED or not modified
+    by_kernels = x.device.type != "cpu" or arguments.INTERPRETED
     usual = reduction != "none" and x.numel() > 0 and by_kernels and readable(flat)
     plain = all(each is None or type(each) in (Tensor, Parameter) for each in operands)
     if not (usual and plain) or by_composite() or torch.compiler.is_compiling():
@@ -140,15 +138,10 @@ class _LinearCrossEntropy(Function):
             logits = torch.mm(chunk, linear_weight.T, out=buffer[: len(chunk)])
             if bias is not None:
                 logits += bias
-            of_chunk = with_logits(logits, rows.chunk(start, start + n), 1)
-            target: Any = of_chunk[0]
-            distribution = distribution_of(logits, target, weight, options)
-            further = (options.scale, options.softcap, distribution, options.invariant)
+            of_chunk = rows.chunk(start, start + n)
+            q = distribution_of(logits, of_chunk.target, weight, options)
             gradient = any(wanted[:3])
-            op = operators.cross_entropy_rows
-            op = operators.cross_entropy_rows_in_place if gradient else op
-            call = op.kernel if plain else op.overload
-            *_, loss, _ = call(logits, *of_chunk, 1, gradient, *further)
+            *_, loss, _ = run_losses(plain, logits, of_chunk, q, options, gradient, gradient)
             losses.append(loss)
             # If a gradient is needed, the buffer now holds the gradient of the logits.
             if dx is not None:

@@ -23,7 +23,7 @@ from torch import Tensor, empty_like
 from . import arguments, composite
 from .arguments import DTYPES, LossOptions, Modifiers, check_alike, check_arguments, check_device
 from .config import Choice, Device, Traits, choose_masked_rows, choose_rows, choose_strided, space
-from .config.space import RowTile, SplitStrided, StridedTile, TwoPass, vector_of_lines
+from .config.space import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass, vector_of_lines
 from .kernels import masked_rows, split_rows, split_strided, strided, tile, two_pass
 from .kernels import row_scalars as scalars
 from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps
@@ -38,6 +38,7 @@ from .layout import (
     own,
     strides_of,
 )
+from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.operation import Operation, in_any_order
 
 GEOMETRIES = {
@@ -92,15 +93,6 @@ def plan_of(
     if plan is None:
         plan = plans.keep(key, make_plan(op, inputs, dim, dtype, kernel, invariant, in_place))
     return plan
-
-
-def run(op: Operation, inputs: tuple[Tensor, ...], *arguments: Any) -> Any:
-    """Run an operation on plain tensors, outside autograd, with the arguments of `plan_of`.
-
-    Returns:
-        A contiguous tensor that shares no memory with the inputs, or a tuple of several.
-    """
-    return plan_of(op, inputs, *arguments)(*inputs)
 
 
 def run_one(
@@ -364,9 +356,6 @@ def _plan_launches(
         choice = choose_rows(
             n_rows, n_cols, itemsize, strides=of_moved, implementation=implementation, **facts
         )
-        if choice.kernel != "two_pass":
-            launches, workspace = row_launches(op, choice, n_rows, n_cols, tuple(steps))
-            return Plan(launches, x, results, workspace, in_place)
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
     else:
         pair = outer_and_inner(groups, len(strides))
@@ -383,73 +372,68 @@ def _plan_launches(
             inner_strides=tuple(inner[1 + i] for i in which),
             **facts,
         )
-    launches, workspace = strided_launches(op, choice, outer, inner, col_strides, n_cols)
+    launches, workspace = launches_of(op, choice, outer, n_cols, col_strides, inner)
     return Plan(launches, x, results, workspace, in_place)
 
 
-def _launches(
-    op: Operation, choice: Choice, grid: int, numbers: tuple[object, ...]
-) -> tuple[Launch, ...]:
-    """One launch for each set of constants: two if chunks are published and written separately."""
+def launches_of(
+    op: Operation,
+    choice: Choice,
+    outer: tuple[int, ...],
+    n_cols: int,
+    col_strides: tuple[int, ...] = (),
+    inner: tuple[int, ...] = (),
+) -> tuple[tuple[Launch, ...], Workspace | None]:
+    """The launches of a choice: one for each set of constants, which are two if chunks are
+    published and written separately; and the words that they share.
+
+    `outer` and `inner` hold a size, then the strides of the inputs and results. Row geometries take
+    the rows as `outer`, and look at no other strides.
+    """
+    how, kernel = choice.how, choice.kernel
+    if isinstance(how, (RowTile, SplitRows)):
+        n_rows, *strides = outer
+        blocks = triton.cdiv(n_rows, how.block_rows) if isinstance(how, RowTile) else n_rows
+        sizes = (n_rows, n_cols)
+    else:
+        how = cast(StridedTile | SplitStrided | TwoPass, how)
+        strides = [*zip(outer[1:], col_strides, inner[1:], strict=True)]
+        blocks = outer[0] * triton.cdiv(inner[0], how.block_inner)
+        sizes = (n_cols, inner[0])
+    grid, workspace = choice.programs(blocks), None
+    numbers = (tuple(strides[: -op.results]), tuple(strides[-op.results :]), *sizes)
+    if kernel == "split_rows":
+        # A single launch polls for status words, so they must start as zeros; of two launches, the
+        # first writes every word before the second reads.
+        workspace = Workspace(op.sums * blocks * choice.n_chunks, zeroed=not choice.two_launches)
+        numbers += (choice.n_chunks, choice.chunk_cols, space.MAX_POLLS)
+    elif isinstance(how, SplitStrided):
+        workspace = Workspace(op.sums * grid * how.block_inner, zeroed=True)
+        numbers += (choice.n_chunks, space.MAX_POLLS)
+    elif isinstance(how, TwoPass):
+        n_words = (1 + op.sums) * grid * how.block_inner if choice.two_launches else 0
+        workspace = Workspace(n_words, zeroed=False)
+        numbers += (choice.n_chunks, choice.chunk_cols)
     options = {"num_warps": choice.num_warps}
     if op.any_order:
         # Multiply-adds fuse differently from kernel to kernel, which would change bits.
         options["enable_fp_fusion"] = False
     if choice.max_registers is not None:
         options["maxnreg"] = choice.max_registers
-    kernel = GEOMETRIES[choice.kernel]
-    return tuple(
-        Launch(kernel, grid, numbers, {"OP": op, "HOW": how}, options) for how in choice.launches
-    )
-
-
-def row_launches(
-    op: Operation, choice: Choice, n_rows: int, n_cols: int, strides: tuple[int, ...]
-) -> tuple[tuple[Launch, ...], Workspace | None]:
-    """The launches of a row geometry, with the row strides of the inputs, then of the results.
-
-    Split rows need one status word per chunk. A single launch polls for them, so they must start as
-    zeros; with two launches, the first writes every word before the second reads.
-    """
-    numbers = (strides[: -op.results], strides[-op.results :], n_rows, n_cols)
-    if isinstance(choice.how, RowTile):
-        grid = choice.programs(triton.cdiv(n_rows, choice.how.block_rows))
-        return _launches(op, choice, grid, numbers), None
-    numbers += (choice.n_chunks, choice.chunk_cols, space.MAX_POLLS)
-    workspace = Workspace(op.sums * n_rows * choice.n_chunks, zeroed=not choice.two_launches)
-    return _launches(op, choice, choice.programs(n_rows), numbers), workspace
-
-
-def strided_launches(
-    op: Operation,
-    choice: Choice,
-    outer: tuple[int, ...],
-    inner: tuple[int, ...],
-    col_strides: tuple[int, ...],
-    n_cols: int,
-) -> tuple[tuple[Launch, ...], Workspace | None]:
-    """The launches of a strided geometry. `outer` and `inner` hold a size, then the strides of the
-    inputs and results."""
-    (n_outer, *outer_strides), (n_inner, *inner_strides) = outer, inner
-    strides = tuple(zip(outer_strides, col_strides, inner_strides, strict=True))
-    block_inner = cast(StridedTile | SplitStrided | TwoPass, choice.how).block_inner
-    grid = choice.programs(n_outer * triton.cdiv(n_inner, block_inner))
-    numbers = (strides[: -op.results], strides[-op.results :], n_cols, n_inner)
-    if choice.kernel == "strided":
-        return _launches(op, choice, grid, numbers), None
-    if choice.kernel == "split_strided":
-        numbers += (choice.n_chunks, space.MAX_POLLS)
-        workspace = Workspace(op.sums * grid * block_inner, zeroed=True)
-        return _launches(op, choice, grid, numbers), workspace
-    n_words = (1 + op.sums) * grid * block_inner if choice.two_launches else 0
-    numbers += (choice.n_chunks, choice.chunk_cols)
-    return _launches(op, choice, grid, numbers), Workspace(n_words, zeroed=False)
+    launches = [
+        Launch(GEOMETRIES[kernel], grid, numbers, {"OP": op, "HOW": each}, options)
+        for each in choice.launches
+    ]
+    return tuple(launches), workspace
 
 
 # Score modifiers. Masks, biases and scales are views expanded to the shape of x, with stride 0.
 
 CACHED = 1 << 23
 """Bytes of mask and bias that stay in the L2 cache while the rows stream through it."""
+
+LOGARITHMS = LOG_SOFTMAX, LOG_SOFTMAX_VJP
+"""The operations with −∞ in place of 0 at masked elements."""
 
 
 def run_modified(
@@ -462,7 +446,6 @@ def run_modified(
     *,
     before: bool = True,
     after: bool = False,
-    empty: float = 0.0,
     x: Tensor | None = None,
     of_mapped: torch.dtype | None = None,
     of_scale: bool = False,
@@ -479,7 +462,7 @@ def run_modified(
         modifiers: scale, soft cap, bias and masks, in the order in which they apply.
         dim: the dimension of the rows, counted from the front.
         dtype: dtype of the result's elements, or of its row scalars if it has no elements.
-        before, after, empty: see `Maps`.
+        before, after: see `Maps`.
         x: the unmodified elements, if they are not among the operation's inputs.
         of_mapped: dtype of the gradient at the modified elements; None omits it.
         of_scale, of_sink: return the gradient at the scale, and what the sink's needs.
@@ -502,7 +485,8 @@ def run_modified(
     sink = sink if before else None
     maps = (
         before, after, kind, softcap or 0.0, bias is not None, where is not None, causal,
-        sink is not None, safe, empty, x is not None, of_mapped is not None, of_scale, of_sink,
+        sink is not None, safe, -math.inf if op in LOGARITHMS else 0.0, x is not None,
+        of_mapped is not None, of_scale, of_sink,
     )  # fmt: skip
     optional = (x, bias, where, scale, sink)
     inputs = (*elements, *numbers, *[each for each in optional if each is not None])
@@ -539,23 +523,22 @@ def _plan_modified(
     without = shape[:dim] + shape[dim + 1 :]
     wide = torch.promote_types(dtype, torch.float32)
     first_map = op.inputs + op.numbers
-    along = [True] * op.inputs + [False] * op.numbers  # has elements along a row
-    along += [True] * (maps.x + maps.bias + maps.where)
-    along += [False] * (n_inputs - len(along))
+    of_rows = first_map + maps.x + maps.bias + maps.where
+    # Whether each input, then each result, has elements along a row.
+    along = [i < op.inputs or first_map <= i < of_rows for i in range(n_inputs)]
     views = [
-        t.unsqueeze(dim).expand(shape) if op.inputs <= i < first_map else t.expand(shape)
+        (t.unsqueeze(dim) if op.inputs <= i < first_map else t).expand(shape)
         for i, t in enumerate(inputs)
     ]
-    results: list[tuple[bool, torch.dtype]] = [] if op.reduces else [(True, dtype)]
-    results += [(False, wide)] * op.row_results
-    results += [] if of_mapped is None else [(True, of_mapped)]
+    results = [(True, dtype)] * (not op.reduces) + [(False, wide)] * op.row_results
+    results += [(True, of_mapped or dtype)] * maps.of_mapped
     results += [(False, wide)] * (maps.of_scale + maps.of_sink)
-    for i, (elements, kind) in enumerate(results):
+    for elements, kind in results:
         result = torch.empty(shape if elements else without, dtype=kind, device="meta")
-        if i == 0 and out is not None:
-            result = out
         views.append(result if elements else result.unsqueeze(dim).expand(shape))
         along.append(elements)
+    if out is not None:
+        views[n_inputs] = out
     n_cols = shape[dim]
     one_row = [(1,) * (1 + len(views))]
     groups = collapse(shape, [view.stride() for view in views], dim)[::-1] or one_row
@@ -692,10 +675,6 @@ def scale_rows(x: Tensor, factor: Tensor, dim: int) -> None:
         dim: the dimension of the rows, counted from the front.
     """
     if not x.numel():
-        return
-    if not x.is_cuda and x.device.type == "cpu" and not arguments.INTERPRETED:
-        if not bool((factor == 1).all()):
-            x.mul_(factor.unsqueeze(dim) if factor.dim() else factor)
         return
     for_all = not any(factor.stride())
     factor = factor if for_all else factor.contiguous()

@@ -28,13 +28,14 @@ from .arguments import (
 )
 from .launch import Memo
 from .operators import (
-    Operator,
+    Normalization,
     differentiable_modified,
-    modified_forward,
     modified_softmax,
     nobody_watches,
+    taken_apart,
     transformed,
 )
+from .plan import run_modified
 
 _checked = Memo()
 """The dimension, counted from the front, of each checked plain call, by everything that the checks
@@ -43,7 +44,7 @@ read."""
 
 def normalize_modified(
     function: Callable[..., Tensor],
-    op: Operator,
+    op: Normalization,
     x: Any,
     dim: Any,
     dtype: Any,
@@ -116,7 +117,7 @@ def normalize_modified(
 
 
 def with_modifiers(
-    op: Operator,
+    op: Normalization,
     x: Tensor,
     dim: int,
     dtype: torch.dtype,
@@ -134,7 +135,7 @@ def with_modifiers(
     on_cpu = not arguments.INTERPRETED and x.device.type == "cpu"
     if on_cpu or not x.numel() or (not plain and transformed()):
         return composite.modified_softmax(log, x, dim, dtype, modifiers)
-    scale, *others = modifiers
+    scale = modifiers.scale
     if plain:
         wanted = torch.is_grad_enabled() and (
             x.requires_grad
@@ -143,12 +144,13 @@ def with_modifiers(
             or (modifiers.sink is not None and modifiers.sink.requires_grad)
         )
         if not wanted:
-            return modified_forward(log, x, dim, dtype, modifiers, invariant)[0]
-    scales = (scale, 1.0) if isinstance(scale, Tensor) else (None, scale)
-    given = (x, *scales, *others, log, dim, dtype, invariant)
+            given = (op.operation, (x,), (), modifiers, dim, dtype)
+            return run_modified(*given, invariant=invariant)[0]
+    options = (log, dim, dtype, invariant)
     if plain:
-        return differentiable_modified(modifiers, *given)[0]
-    return modified_softmax.overload(*given)[0]
+        given = (x, scale, modifiers.bias, modifiers.sink)
+        return differentiable_modified(*given, (True, modifiers, *options))[0]
+    return modified_softmax.overload(x, *taken_apart(modifiers), *options)[0]
 
 
 def _of_vector(modifiers: Modifiers) -> Modifiers:
@@ -159,7 +161,7 @@ def _of_vector(modifiers: Modifiers) -> Modifiers:
 
 def _into(
     out: Any,
-    op: Operator,
+    op: Normalization,
     x: Tensor,
     dim: int,
     dtype: torch.dtype,
@@ -182,13 +184,8 @@ def _into(
     if out.is_neg():
         # A lazily negated view has no sign in its memory.
         return out.copy_(with_modifiers(op, x, dim, dtype, modifiers, invariant))
-    scale, *others = modifiers
-    scales = (scale, 1.0) if isinstance(scale, Tensor) else (None, scale)
-    options = (*scales, *others, op is operators.log_softmax, dim, invariant)
-    if out is x:
-        operators.modified_softmax_in_place.overload(out, *options)
-    else:
-        operators.modified_softmax_out.overload(x, *options, out)
+    options = (*taken_apart(modifiers), op is operators.log_softmax, dim, invariant)
+    operators.modified_softmax_out.overload(None if out is x else x, *options, out)
     if not torch.compiler.is_compiling():
         torch.autograd.graph.increment_version(out)
     return out

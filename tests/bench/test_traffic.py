@@ -134,9 +134,9 @@ def call_of(name: str, operation: str, x: torch.Tensor) -> plan.Plan:
     outer, cols, *inner = zip(*(each.stride() for each in spread))
     if inner:
         outer, inner = (shape[0], *outer), (shape[2], *inner[0])
-        made = plan.strided_launches(op, choice, outer, inner, cols, shape[1])
+        made = plan.launches_of(op, choice, outer, shape[1], cols, inner)
     else:
-        made = plan.row_launches(op, choice, *shape, outer)
+        made = plan.launches_of(op, choice, (shape[0], *outer), shape[1])
     launches, workspace = made
     return plan.Plan(launches, x, [(out.shape, out.dtype)], workspace)
 

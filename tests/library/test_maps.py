@@ -354,14 +354,17 @@ def test_operators_pass_opcheck(name):
     )
     plain = [t.detach() if isinstance(t, torch.Tensor) else t for t in options]
     out = torch.empty(3, 3, 1, dtype=x.dtype, device=DEVICE).permute(2, 0, 1)
-    torch.library.opcheck(
-        operators.modified_softmax_out.overload, (x.detach(), *plain, False, out), test_utils=some
-    )
+    for given in (x.detach(), None):  # None: the input is `out`
+        torch.library.opcheck(
+            operators.modified_softmax_out.overload, (given, *plain, False, out), test_utils=some
+        )
     y = softmax(x).detach()
     plain[3] = plain[6] = None
+    further = {"before": False, "after": True, "x": x.detach(), "of_mapped": x.dtype}
     torch.library.opcheck(
-        operators.modified_softmax_backward.overload,
-        (y, y, x.detach(), *plain, x.dtype, x.dtype, True, True, False),
+        operators.rows.overload,
+        ([y, y], [], f"{name}_vjp", 2, x.dtype, True, *plain[:8], False),
+        {**further, "of_scale": True, "of_sink": True},
         test_utils=some,
     )
 
