@@ -328,18 +328,13 @@ def modified_logits(x: Tensor, target: Tensor, options: LossOptions) -> Tensor:
 
 
 def row_losses(
-    x: Tensor, scalars: RowScalars, dim: int, q: Tensor | None = None
+    x: Tensor, scalars: RowScalars, options: LossOptions, q: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss and log-sum-exp of each row.
-
-    Args:
-        x: the logits.
-        scalars: the row scalars.
-        dim: the dimension of the classes.
-        q: the distribution, in the shape of x.
-    """
-    target = scalars.target
-    x = upcast(x).masked_fill((target == -1).unsqueeze(dim), 0.0)
+    """Return the loss and log-sum-exp of each row of logits; q is the distribution, in the shape of
+    x."""
+    target, dim = scalars.target, options.dim
+    x = modified_logits(x, target, options._replace(ignore_index=-1))
+    x = x.masked_fill((target == -1).unsqueeze(dim), 0.0)
     if q is None:
         op = SOFTMAX if scalars.everywhere is None else CROSS_ENTROPY_SMOOTHED
         m, *sums = summary(op, (x,), dim)
@@ -379,13 +374,12 @@ def cross_entropy(
     x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions
 ) -> tuple[Tensor, Tensor]:
     """Return the loss (divided by n for a mean) and log-sum-exp of each row."""
-    x = modified_logits(x, target, options)
     if target.is_floating_point() and not x.numel():
         losses = (upcast(x) * target).sum(options.dim)  # 0, and their mean is NaN
         losses = losses.sum() / 0.0 if options.reduction == "mean" else losses
         return losses, torch.logsumexp(upcast(x), options.dim)
     of_rows = scalars(x, target, weight, options)
-    return row_losses(x, of_rows, options.dim, distribution_of(x, target, weight, options))
+    return row_losses(x, of_rows, options, distribution_of(x, target, weight, options))
 
 
 # Log-probabilities and entropies.

@@ -196,8 +196,10 @@ def cross_entropy(
             t is not None and t.requires_grad for t in (target, weight)
         )
         beyond = (others and torch.is_grad_enabled()) or (not plain and by_composite())
-        if _by_kernels(input) and not beyond:
-            loss, lse = _by_operators(input, target, weight, options, in_place, plain)
+        if by_kernels(input) and not beyond:
+            scalars = composite.scalars(input, target, weight, options)
+            q = distribution_of(input, target, weight, options)
+            loss, lse = differentiable_losses(input, scalars, q, options, plain, in_place)
         else:
             loss, lse = composite.cross_entropy(input, target, weight, options)
         loss = reduced(loss, options)
@@ -212,7 +214,7 @@ def reduced(losses: Tensor, options: LossOptions) -> Tensor:
     return loss if loss.dtype == options.dtype else loss.to(options.dtype)
 
 
-def _by_kernels(x: Tensor) -> bool:
+def by_kernels(x: Tensor) -> bool:
     """Return whether kernels compute a call."""
     return x.numel() > 0 and (x.device.type != "cpu" or arguments.INTERPRETED)
 
@@ -227,7 +229,7 @@ def _planned(
 ) -> LossPlan | None:
     """Return the plan of a plain call; None if no plan supports it."""
     weighted = weight is not None and options.label_smoothing > 0.0
-    if not _by_kernels(x) or target.is_floating_point() or weighted:
+    if not by_kernels(x) or target.is_floating_point() or weighted:
         return None
     op = (SMOOTHED if options.label_smoothing else PLAIN)[gradient]
     plan = LossPlan(op, x, target, weight, options, in_place)
@@ -314,18 +316,16 @@ _differentiable = direct(_CrossEntropy)
 _differentiable_plan = direct(_Planned)
 
 
-def _by_operators(
+def differentiable_losses(
     x: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
+    scalars: RowScalars,
+    q: Tensor | None,
     options: LossOptions,
-    in_place: bool,
     plain: bool,
+    in_place: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Return the losses and log-sum-exps of rows, with the row scalars computed by PyTorch's
-    operators."""
-    scalars = composite.scalars(x, target, weight, options)
-    q = distribution_of(x, target, weight, options)
+    """Return the losses and log-sum-exps of rows by kernels; the arguments are as for
+    `run_losses`."""
     if x.requires_grad and torch.is_grad_enabled():
         apply = _differentiable if plain else _CrossEntropy.apply
         return apply(x, plain, in_place, q, options, *scalars)

@@ -480,9 +480,9 @@ class ModifiedDerivative(Function):
             further = scale is not None or factor != 1.0 or softcap is not None
             further = of_bias is not None and (further or y.dtype != dtype)
             dx, *more = run_rows(
-                plain, _BACKWARD[log], (y, dy), (), dim, dtype, modifiers, invariant, before=False, after=True, x=x,
-                of_mapped=y.dtype if further else None, of_scale=of_scale,
-                of_sink=of_sink is not None,
+                plain, _BACKWARD[log], (y, dy), (), dim, dtype, modifiers, invariant,
+                before=False, after=True, x=x, of_mapped=y.dtype if further else None,
+                of_scale=of_scale, of_sink=of_sink is not None,
             )  # fmt: skip
             dz = more.pop(0) if further else dx
             dscale = more.pop(0) if of_scale else None

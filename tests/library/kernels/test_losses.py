@@ -6,6 +6,7 @@ import torch
 from geometries import FORMS, Form, as_on_a_gpu, split_rows
 from kernel_cases import DEVICE, INTERPRETED, NAN, assert_result, matrix, operands, quiet
 from triton_softmax import composite, operations
+from triton_softmax.arguments import LossOptions
 from triton_softmax.composite import FINISH_OF, KERNEL_OF
 from triton_softmax.kernels.row_scalars import count_targets_kernel
 from triton_softmax.operations.cross_entropy import DISTRIBUTION
@@ -39,7 +40,7 @@ def by_operators(x: torch.Tensor, *numbers: torch.Tensor) -> tuple[torch.Tensor,
     target, _, *factors = numbers
     x = x.clone().requires_grad_()
     scalars = composite.RowScalars(target, *factors, *(None,) * (4 - len(factors)))
-    losses, lse = composite.row_losses(x, scalars, 1)
+    losses, lse = composite.row_losses(x, scalars, LossOptions(1, -100, "none", 0.0, 0.0, x.dtype))
     return *torch.autograd.grad(losses.sum(), x), losses.detach(), lse.detach()
 
 
