@@ -518,8 +518,9 @@ def check_temperature(temperature: Any, logits: Tensor) -> None:
     check_operands(logits, temperature=temperature)
     if temperature.dtype not in DTYPES:
         raise TypeError(f"temperature must hold floating-point numbers, not {temperature.dtype}")
-    fits = temperature.dim() == 0 or temperature.shape == (*logits.shape[:-1], 1)
-    check_match(fits, "temperature", temperature, "logits", logits)
+    shape = (*logits.shape[:-1], 1)
+    if temperature.shape not in ((), shape):
+        raise ValueError(f"temperature must have the shape {shape}, not {tuple(temperature.shape)}")
 
 
 # Rows sharded over several devices.

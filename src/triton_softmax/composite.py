@@ -104,16 +104,11 @@ def logsumexp(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     """Return m + log Σ exp(x − m), whose gradient is the softmax of x.
 
     `torch.logsumexp` has the gradient exp(x − lse), which inherits the rounding error of a large
-    lse. Here m is detached, since the result does not depend on it.
+    lse. Here m is detached, since the result does not depend on it. If it is +inf, the terms are
+    those of finite elements relative to the largest number: 0.
     """
-    if not x.numel():
-        return torch.logsumexp(x, dim).to(dtype)
-    x = upcast(x)
-    m = x.detach().amax(dim, keepdim=True)
-    # If the maximum is +inf, finite elements have exponential 0.
-    shift = m.clamp(max=torch.finfo(m.dtype).max).masked_fill(m == -torch.inf, 0.0)
-    lse = shift + (x - shift).exp().sum(dim, keepdim=True).log()
-    return (lse.squeeze(dim) if x.dim() else lse).to(dtype)
+    m, d = summary(LOGSUMEXP, (upcast(x) if x.dim() else upcast(x).reshape(1),), dim)
+    return (m + d.log()).to(dtype)
 
 
 def softmax_vjp(y: Tensor, dy: Tensor, s: Tensor) -> Tensor:

@@ -108,12 +108,24 @@ def normalize_modified(
     dim = check_arguments(x, check_int(dim), dtype)
     if not x.is_meta:
         check_device(x.device)
-    checked = check_modifiers(x, dim, *modifiers)
-    if key is not None:
-        _checked.of(key, lambda: dim)
+    checked, dtype = check_modifiers(x, dim, *modifiers), dtype or x.dtype
+    to, vector = out, x.dim() == 0
     if out is not None:
-        return _into(out, op, x, dim, dtype or x.dtype, checked, invariant)
-    return with_modifiers(op, x, dim, dtype or x.dtype, checked, invariant, plain)
+        wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+        check_out(out, x, dtype, wanted)
+        if transformed():
+            raise RuntimeError("out does not support transforms of torch.func or forward mode")
+    if vector:  # a row of one element
+        x, to = x.reshape(1), None if out is None else out.view(1)
+        rows: Any = [each.reshape(1) if isinstance(each, Tensor) else each for each in checked]
+        checked = Modifiers(*rows)
+    elif key is not None:
+        _checked.of(key, lambda: dim)
+    if to is not None:
+        _into(to, op, x, dim, checked, invariant)
+        return out
+    y = with_modifiers(op, x, dim, dtype, checked, invariant, plain)
+    return y.reshape(()) if vector else y
 
 
 def with_modifiers(
@@ -128,64 +140,32 @@ def with_modifiers(
     """Return softmax or log-softmax with checked modifiers; `plain` marks a call that may skip the
     dispatcher."""
     log = op is operators.log_softmax
-    if x.dim() == 0:
-        return with_modifiers(op, x.reshape(1), 0, dtype, _of_vector(modifiers), invariant).reshape(
-            ()
-        )
     on_cpu = not arguments.INTERPRETED and x.device.type == "cpu"
     if on_cpu or not x.numel() or (not plain and transformed()):
         return composite.modified_softmax(log, x, dim, dtype, modifiers)
-    scale = modifiers.scale
-    if plain:
-        wanted = torch.is_grad_enabled() and (
-            x.requires_grad
-            or (isinstance(scale, Tensor) and scale.requires_grad)
-            or (modifiers.bias is not None and modifiers.bias.requires_grad)
-            or (modifiers.sink is not None and modifiers.sink.requires_grad)
-        )
-        if not wanted:
-            given = (op.operation, (x,), (), modifiers, dim, dtype)
-            return run_modified(*given, invariant=invariant)[0]
     options = (log, dim, dtype, invariant)
-    if plain:
-        given = (x, scale, modifiers.bias, modifiers.sink)
-        return differentiable_modified(*given, (True, modifiers, *options))[0]
-    return modified_softmax.overload(x, *taken_apart(modifiers), *options)[0]
-
-
-def _of_vector(modifiers: Modifiers) -> Modifiers:
-    """Return the modifiers of a 0-d tensor, reshaped for a vector of one element."""
-    rows: list[Any] = [each.reshape(1) if isinstance(each, Tensor) else each for each in modifiers]
-    return Modifiers(*rows)
+    if not plain:
+        return modified_softmax.overload(x, *taken_apart(modifiers), *options)[0]
+    scale, bias, sink = modifiers.scale, modifiers.bias, modifiers.sink
+    if torch.is_grad_enabled() and (
+        x.requires_grad
+        or (isinstance(scale, Tensor) and scale.requires_grad)
+        or (bias is not None and bias.requires_grad)
+        or (sink is not None and sink.requires_grad)
+    ):
+        return differentiable_modified(x, scale, bias, sink, (True, modifiers, *options))[0]
+    return run_modified(op.operation, (x,), (), modifiers, dim, dtype, invariant=invariant)[0]
 
 
 def _into(
-    out: Any,
-    op: Normalization,
-    x: Tensor,
-    dim: int,
-    dtype: torch.dtype,
-    modifiers: Modifiers,
-    invariant: bool,
-) -> Tensor:
-    """Write the result to `out`, and return it.
-
-    Raises:
-        TypeError, ValueError, RuntimeError: see `check_out`; or the call is transformed.
-    """
-    if isinstance(out, Tensor) and x.dim() == out.dim() == 0:
-        _into(out.view(1), op, x.reshape(1), 0, dtype, _of_vector(modifiers), invariant)
-        return out
-    tensors = [each for each in (x, out, *modifiers) if isinstance(each, Tensor)]
-    wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
-    check_out(out, x, dtype, wanted)
-    if transformed():
-        raise RuntimeError("out does not support transforms of torch.func or forward mode")
+    out: Tensor, op: Normalization, x: Tensor, dim: int, modifiers: Modifiers, invariant: bool
+) -> None:
+    """Write the result to `out`."""
     if out.is_neg():
         # A lazily negated view has no sign in its memory.
-        return out.copy_(with_modifiers(op, x, dim, dtype, modifiers, invariant))
+        out.copy_(with_modifiers(op, x, dim, out.dtype, modifiers, invariant))
+        return
     options = (*taken_apart(modifiers), op is operators.log_softmax, dim, invariant)
     operators.modified_softmax_out.overload(None if out is x else x, *options, out)
     if not torch.compiler.is_compiling():
         torch.autograd.graph.increment_version(out)
-    return out
