@@ -341,14 +341,8 @@ def row_losses(
 def losses_of_sums(
     m: Tensor, sums: Sequence[Tensor], at_target: Tensor, scalars: RowScalars
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss and log-sum-exp of each row from its summary.
-
-    Args:
-        m: the maximum of each row.
-        sums: d; also Σ x with label smoothing, or Σ q and Σ q·(x − m) for a distribution q.
-        at_target: the target logit.
-        scalars: the row scalars.
-    """
+    """Return the loss and log-sum-exp of each row from its maximum m, its target logit and its
+    sums: d; also Σ x with label smoothing, or Σ q and Σ q·(x − m) for a distribution q."""
     target, r, z, b, c = scalars
     d, *more = sums
     log_d = d.log()

@@ -150,17 +150,8 @@ def direct(function):
 _library = torch.library.Library("triton_softmax", "DEF")
 
 
-def _define(schema: str, kernel: Callable[..., Any], shape: Callable[..., Any]) -> Any:
-    """Define an operator, and return it."""
-    _library.define(schema)
-    overload = getattr(torch.ops.triton_softmax, schema.partition("(")[0]).default
-    _library.impl(overload, kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(overload, shape, lib=_library)
-    return overload
-
-
 class Operator:
-    """An operator and the functions behind it.
+    """An operator in PyTorch's table.
 
     Args:
         schema: its signature, in the namespace `triton_softmax`.
@@ -182,8 +173,10 @@ class Operator:
         composite: Callable[..., Any] | None = None,
         differentiable: Callable[..., Any] | None = None,
     ):
-        self.kernel, self.shape = kernel, shape
-        self.overload = _define(schema, kernel, shape)
+        _library.define(schema)
+        self.overload = getattr(torch.ops.triton_softmax, schema.partition("(")[0]).default
+        _library.impl(self.overload, kernel, "CompositeExplicitAutograd")
+        torch.library.register_fake(self.overload, shape, lib=_library)
         if composite is not None and differentiable is not None:
             rule = _differentiably(self.overload, composite, differentiable)
             _library.impl(self.overload, rule, "Autograd")
@@ -247,7 +240,7 @@ class Normalization(Operator):
         super().__init__(
             schema, self._kernel, self._shape, self.composite, self._with_first_derivative
         )
-        self.alone = _define(f"_{schema}", self._kernel, self._shape)
+        self.alone = Operator(f"_{schema}", self._kernel, self._shape).overload
         torch.library.register_vmap(self.overload, self._batched, lib=_library)
         if vjp is not None:
             for device, key in (("cuda", "AutocastCUDA"), ("xpu", "AutocastXPU")):
@@ -554,19 +547,9 @@ def run_rows(
     **further: Any,
 ) -> tuple[Tensor, ...]:
     """Run an operation outside autograd: directly in a plain call, in any other by an operator that
-    PyTorch does not look into.
-
-    Args:
-        plain: whether nobody watches the call.
-        op: the operation.
-        elements, numbers, dim, dtype, further: as for `run_modified`.
-        modifiers: the score modifiers; None runs the kernel of the layout instead.
-        invariant: give a row the same bits in every batch.
-        in_place: write the elements of the result over the first input.
-
-    Returns:
-        The results of `run_modified`.
-    """
+    PyTorch does not look into. The arguments and results are those of `run_modified`. Without
+    modifiers the kernel of the layout runs instead; in place, the elements of the result are
+    written over the first input."""
     if not plain:
         options = (dim, dtype, modifiers is not None, *taken_apart(modifiers or Modifiers()))
         if in_place:
@@ -596,14 +579,14 @@ def _rows_shape(
     elements, numbers, name, dim, dtype, *_, of_mapped=None, of_scale=False, of_sink=False, **__
 ):
     op, x = ROWS[name], elements[0]
-    kinds = [] if op.reduces else [dtype]
-    kinds += [] if of_mapped is None else [of_mapped]
-    full = [torch.empty(x.shape, dtype=kind, device=x.device) for kind in kinds]
-    of_rows = [_like_rows(x, dim, accumulator(dtype)) for _ in range(op.row_results)]
-    first = 0 if op.reduces else 1
-    found = [*full[:first], *of_rows, *full[first:]]
-    found += [_like_rows(x, dim, accumulator(dtype)).unsqueeze(dim)] * of_scale
-    return found + [_like_rows(x, dim, accumulator(dtype))] * of_sink
+    of_row = _like_rows(x, dim, accumulator(dtype))
+    found = [] if op.reduces else [torch.empty(x.shape, dtype=dtype, device=x.device)]
+    found += [torch.empty_like(of_row) for _ in range(op.row_results)]
+    if of_mapped is not None:
+        found.append(torch.empty(x.shape, dtype=of_mapped, device=x.device))
+    if of_scale:
+        found.append(torch.empty_like(of_row).unsqueeze(dim))
+    return [*found, of_row] if of_sink else found
 
 
 _ROWS = (

@@ -84,7 +84,7 @@ def plan_of(
         in_place: write the elements of the result over the first input.
 
     Raises:
-        TypeError, IndexError, ValueError, RuntimeError: see `make_plan`.
+        TypeError, IndexError, ValueError, RuntimeError: see `softmax`.
     """
     key = (op, dim, dtype, kernel, invariant, in_place)
     for t in inputs:  # `key_of`, inlined to save a Python call
@@ -202,15 +202,8 @@ class ByPyTorch:
 
 
 class Around:
-    """A plan wrapped in conversions of its inputs and result.
-
-    Args:
-        what: names the conversion.
-        plan: the wrapped plan.
-        before: converts each input.
-        after: takes the wrapped plan's result and the original first input, and returns the
-            converted result; None leaves the result alone.
-    """
+    """A plan wrapped in conversions, which `what` names: `before` converts each input, and `after`,
+    if given, the wrapped plan's result; it also takes the original first input."""
 
     def __init__(
         self,
@@ -251,12 +244,8 @@ def make_plan(
     invariant: bool = False,
     in_place: bool = False,
 ) -> AnyPlan:
-    """Check a call and plan all calls like it. The arguments are those of `plan_of`.
-
-    Raises:
-        TypeError, IndexError, ValueError, RuntimeError: see `softmax`; also if the inputs differ in
-            shape or device, or if the implementation does not support this shape.
-    """
+    """Check a call and plan all calls like it. The arguments are those of `plan_of`, the errors
+    those of `softmax`; inputs may not differ in shape or device either."""
     x = inputs[0]
     dim = check_arguments(x, dim, dtype, implementation)
     check_device(x.device, implementation)
@@ -272,6 +261,11 @@ def make_plan(
     if x.device.type == "cpu" and implementation is None and not arguments.INTERPRETED:
         function = composite.KERNEL_OF[op]
         return ByPyTorch(lambda *inputs: function(*inputs, dim, dtype), in_place)
+
+    def around(what, before, dim, dtype, after=None):
+        plan = make_plan(op, (*map(before, inputs),), dim, dtype, implementation, *further)
+        return Around(what, plan, before, after)
+
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
         plan = make_plan(op, vector, 0, dtype, implementation, *further)
@@ -280,9 +274,7 @@ def make_plan(
     if torch.float64 in (dtype, *floats):
         wide = dtype if len(inputs) == 1 else x.dtype
         if dtype != wide or any(each != wide for each in floats):
-            converted = tuple(each.to(wide) for each in inputs)
-            plan = make_plan(op, converted, dim, None, implementation, *further)
-            return Around("convert", plan, lambda t: t.to(wide), lambda y, _: y.to(dtype))
+            return around("convert", lambda t: t.to(wide), dim, None, lambda y, _: y.to(dtype))
     outs = [torch.empty(shape, dtype=dtype, device="meta")]
     of_rows = torch.promote_types(dtype, torch.float32)
     outs += [torch.empty(without, dtype=of_rows, device="meta")] * (op.results - 1)
@@ -290,14 +282,12 @@ def make_plan(
     if plan is not None:
         return plan
     if implementation in (None, "strided"):
-        contiguous = tuple(map(on_vectors, inputs))
-        plan = make_plan(op, contiguous, dim, dtype, implementation, *further)
-        return Around("copy", plan, on_vectors)
-    rows = tuple(on_vectors(as_matrix(each, dim)) for each in inputs)
-    return Around(
+        return around("copy", on_vectors, dim, dtype)
+    return around(
         "matrix",
-        make_plan(op, rows, 1, dtype, implementation, *further),
         lambda t: on_vectors(as_matrix(t, dim)),
+        1,
+        dtype,
         lambda y, x: from_matrix(y, x.shape, dim),
     )
 
@@ -585,14 +575,9 @@ def _plan_modified(
     block_rows = choice.how.block_rows  # pyright: ignore[reportAttributeAccessIssue]
     programs = triton.cdiv(n_rows, block_rows) * choice.n_chunks
     n_words = (1 + op.sums) * programs * block_rows if choice.n_chunks > 1 else 0
+    kernel, constants = masked_rows.masked_rows_kernel, {"OP": op, "MAPS": maps}
     launches = [
-        Launch(
-            masked_rows.masked_rows_kernel,
-            programs,
-            given,
-            {"OP": op, "MAPS": maps, "HOW": how},
-            options,
-        )
+        Launch(kernel, programs, given, {**constants, "HOW": how}, options)
         for how in choice.launches
     ]
     return Plan(tuple(launches), x, outs, Workspace(n_words, zeroed=False))
@@ -612,15 +597,9 @@ def finish(
     dtype: torch.dtype,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Compute an operation's elements from known row summaries: its epilogue alone.
-
-    Args:
-        op: the operation.
-        inputs: its element tensors, as matrices.
-        numbers: the maximum m of each row, if the operation has one, then its totals.
-        dtype: dtype of the result.
-        out: where to write the result: contiguous, and possibly an input.
-    """
+    """Compute an operation's elements from known row summaries: its epilogue alone. The inputs are
+    matrices; `numbers` are the maximum m of each row, if the operation has one, and its totals;
+    `out` is contiguous, and possibly an input."""
     x = inputs[0]
     if not x.numel():
         return torch.empty(x.shape, dtype=dtype, device=x.device) if out is None else out
@@ -667,13 +646,8 @@ PROGRAMS = 1024
 
 
 def scale_rows(x: Tensor, factor: Tensor, dim: int) -> None:
-    """Multiply each row of x along `dim` by its factor, in place.
-
-    Args:
-        x: a contiguous tensor.
-        factor: the factors, in the shape of x without `dim`; may be one expanded number.
-        dim: the dimension of the rows, counted from the front.
-    """
+    """Multiply each row of a contiguous tensor by its factor, in place. The factors have the shape
+    of x without `dim`, or are one number, possibly expanded."""
     if not x.numel():
         return
     for_all = not any(factor.stride())
@@ -741,16 +715,7 @@ class LossPlan:
     The target kernels compute the row scalars, then the operation runs. Each tensor and key between
     them would cost a microsecond or more on the host, so the kernels share one allocation by
     address. That requires unmodified logits and a layout the kernels take as it is; any other call
-    passes tensors.
-
-    Args:
-        op: the operation, which takes the row scalars of `targets_kernel`.
-        x, target, weight: tensors like those of every call.
-        options: the options of the loss.
-        in_place: as for `plan_of`.
-
-    Attributes:
-        targets: the plans that prepare the targets; empty if unsupported.
+    passes tensors. `targets` are the plans that prepare the targets; none if unsupported.
     """
 
     def __init__(

@@ -53,18 +53,8 @@ def normalize_modified(
     modifiers: tuple[Any, ...],
     out: Any,
 ) -> Tensor:
-    """Return softmax or log-softmax with score modifiers, of a tensor on one device.
-
-    Args:
-        function: the public function, for inputs with `__torch_function__`.
-        op: its operator.
-        x, dim, dtype, implementation, out: its arguments.
-        invariant: whether the call is batch-invariant.
-        modifiers: its arguments named in `Modifiers`, in that order.
-
-    Raises:
-        TypeError, ValueError, IndexError, RuntimeError: see `softmax`.
-    """
+    """Return the result of `function`, softmax or log-softmax, of a tensor on one device; its
+    modifiers come as they were given, in the order of `Modifiers`. See `softmax` for the errors."""
     tensors = []
     for each in (x, *modifiers, out):
         if isinstance(each, Tensor):
