@@ -557,14 +557,13 @@ def run_rows(
             more = rows_in_place.overload(x, rest, numbers, op.name, *options, invariant, **further)
             return x, *more
         return tuple(rows.overload(elements, numbers, op.name, *options, invariant, **further))
+    out = elements[0] if in_place else None
     if modifiers is None:
         inputs = (*elements, *numbers)
-        results = plan_of(op, inputs, dim, dtype, None, invariant, in_place)(*inputs)
+        results = plan_of(op, inputs, dim, dtype, None, invariant)(*inputs, out=out)
         return results if isinstance(results, tuple) else (results,)
-    return run_modified(
-        op, elements, numbers, modifiers, dim, dtype, invariant=invariant,
-        out=elements[0] if in_place else None, **further,
-    )  # fmt: skip
+    given = (op, elements, numbers, modifiers, dim, dtype)
+    return run_modified(*given, invariant=invariant, out=out, **further)
 
 
 def _rows_kernel(elements, numbers, name, dim, dtype, modified, *args, in_place=False, **further):

@@ -66,7 +66,6 @@ def plan_of(
     dtype: torch.dtype | None = None,
     kernel: str | None = None,
     invariant: bool = False,
-    in_place: bool = False,
 ) -> AnyPlan:
     """The plan of a call, cached: `plan_of(...)(*inputs)` computes the result, and
     `plan_of(...).kernels` names the kernels it launches.
@@ -81,17 +80,16 @@ def plan_of(
             default.
         kernel: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose.
         invariant: give a row the same bits in every batch.
-        in_place: write the elements of the result over the first input.
 
     Raises:
         TypeError, IndexError, ValueError, RuntimeError: see `softmax`.
     """
-    key = (op, dim, dtype, kernel, invariant, in_place)
+    key = (op, dim, dtype, kernel, invariant)
     for t in inputs:  # `key_of`, inlined to save a Python call
         key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
     plan = plans.get(key)
     if plan is None:
-        plan = plans.keep(key, make_plan(op, inputs, dim, dtype, kernel, invariant, in_place))
+        plan = plans.keep(key, make_plan(op, inputs, dim, dtype, kernel, invariant))
     return plan
 
 
@@ -100,7 +98,7 @@ def run_one(
 ) -> Any:
     """`plan_of(...)(x)`, in a single Python call if the plan is one launch for one result."""
     address = x.data_ptr()
-    key = (op, dim, dtype, kernel, invariant, False)
+    key = (op, dim, dtype, kernel, invariant)
     key += (x.dtype, x.shape, x.stride(), x.get_device(), address & 15)
     plan = plans.get(key)
     if plan is None:
@@ -123,7 +121,6 @@ class Plan:
         x: a tensor like the first input of every call.
         outs: shape and dtype of each (contiguous) result.
         workspace: the kernels' scratch memory, if they need any.
-        in_place: the first result overwrites the first input.
     """
 
     def __init__(
@@ -132,17 +129,15 @@ class Plan:
         x: Tensor,
         outs: Sequence[tuple[Any, torch.dtype]],
         workspace: Workspace | None = None,
-        in_place: bool = False,
     ):
         self.launches = launches
         self.kernels = tuple(launch.kernel.__name__ for launch in launches)
         self.first = launches[0]
         self.workspace = workspace
-        self.in_place = in_place
         self.same = outs[0] == (x.shape, x.dtype) and x.is_contiguous()
         self.empty, *self.further = [empty_of(shape, dtype, x) for shape, dtype in outs]
         self.index = cuda_index(x)
-        self.alone = not (self.further or in_place or workspace)
+        self.alone = not (self.further or workspace)
 
     def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Any:
         """Launch; return the result, or a tuple of several. The first goes to `out`, if given."""
@@ -151,12 +146,7 @@ class Plan:
             with torch.cuda.device(index):
                 return self(*inputs, out=out)
         if out is None:
-            if self.in_place:
-                out = inputs[0]
-            elif self.same:
-                out = empty_like(inputs[0])
-            else:
-                out = self.empty()
+            out = empty_like(inputs[0]) if self.same else self.empty()
         outs = (out,)
         for empty in self.further:
             outs += (empty(),)
@@ -190,15 +180,12 @@ class ByPyTorch:
     kernels = ()
     launches = ()
 
-    def __init__(self, function: Callable[..., Any], in_place: bool):
+    def __init__(self, function: Callable[..., Tensor]):
         self.function = function
-        self.in_place = in_place
 
-    def __call__(self, *inputs: Tensor) -> Any:
+    def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Tensor:
         result = self.function(*inputs)
-        first, *others = result if isinstance(result, tuple) else (result,)
-        first = inputs[0].copy_(first) if self.in_place else first.contiguous()
-        return (first, *[each.contiguous() for each in others]) if others else first
+        return result.contiguous() if out is None else out.copy_(result)
 
 
 class Around:
@@ -219,9 +206,13 @@ class Around:
         self.kernels = plan.kernels
         self.launches = plan.launches
 
-    def __call__(self, *inputs: Tensor) -> Any:
+    def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Any:
         result = self.plan(*map(self.before, inputs))
-        return result if self.after is None else self.after(result, inputs[0])
+        result = result if self.after is None else self.after(result, inputs[0])
+        if out is None:
+            return result
+        first, *others = result if isinstance(result, tuple) else (result,)
+        return (out.copy_(first), *others) if others else out.copy_(first)
 
 
 AnyPlan: TypeAlias = Plan | ByPyTorch | Around
@@ -242,7 +233,6 @@ def make_plan(
     dtype: torch.dtype | None = None,
     implementation: str | None = None,
     invariant: bool = False,
-    in_place: bool = False,
 ) -> AnyPlan:
     """Check a call and plan all calls like it. The arguments are those of `plan_of`, the errors
     those of `softmax`; inputs may not differ in shape or device either."""
@@ -254,21 +244,20 @@ def make_plan(
     shape = without if op.reduces else x.shape
     check_alike(x, *inputs[1 : op.inputs], shape=x.shape)
     check_alike(x, *inputs[op.inputs :], shape=without)
-    further = invariant, in_place
     if x.numel() == 0:
         # An empty result, or the log-sum-exp of empty rows.
-        return ByPyTorch(lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype), in_place=False)
+        return ByPyTorch(lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype))
     if x.device.type == "cpu" and implementation is None and not arguments.INTERPRETED:
         function = composite.KERNEL_OF[op]
-        return ByPyTorch(lambda *inputs: function(*inputs, dim, dtype), in_place)
+        return ByPyTorch(lambda *inputs: function(*inputs, dim, dtype))
 
     def around(what, before, dim, dtype, after=None):
-        plan = make_plan(op, (*map(before, inputs),), dim, dtype, implementation, *further)
+        plan = make_plan(op, (*map(before, inputs),), dim, dtype, implementation, invariant)
         return Around(what, plan, before, after)
 
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
-        plan = make_plan(op, vector, 0, dtype, implementation, *further)
+        plan = make_plan(op, vector, 0, dtype, implementation, invariant)
         return Around("vector", plan, lambda t: t.reshape(1), lambda y, x: own(y, x.shape))
     floats = [each.dtype for each in inputs if each.dtype in DTYPES]
     if torch.float64 in (dtype, *floats):
@@ -278,7 +267,7 @@ def make_plan(
     outs = [torch.empty(shape, dtype=dtype, device="meta")]
     of_rows = torch.promote_types(dtype, torch.float32)
     outs += [torch.empty(without, dtype=of_rows, device="meta")] * (op.results - 1)
-    plan = _plan_launches(op, inputs, tuple(outs), dim, implementation, *further)
+    plan = _plan_launches(op, inputs, tuple(outs), dim, implementation, invariant)
     if plan is not None:
         return plan
     if implementation in (None, "strided"):
@@ -308,7 +297,6 @@ def _plan_launches(
     dim: int,
     implementation: str | None = None,
     invariant: bool = False,
-    in_place: bool = False,
 ) -> Plan | None:
     """Choose a kernel and make its launches; None if no kernel supports the layout. `outs` are
     contiguous meta tensors."""
@@ -363,7 +351,7 @@ def _plan_launches(
             **facts,
         )
     launches, workspace = launches_of(op, choice, outer, n_cols, col_strides, inner)
-    return Plan(launches, x, results, workspace, in_place)
+    return Plan(launches, x, results, workspace)
 
 
 def launches_of(
@@ -774,7 +762,7 @@ class LossPlan:
             outs += (self.of_rows(),)
             results = addresses_of(outs)
         if not self.op.reduces:
-            dx = x if main.in_place else empty_like(x)
+            dx = x if self.in_place else empty_like(x)
             outs, results = (dx, *outs), (dx.data_ptr(), *results)
         addresses = (at_x, *[base + offset for offset in self.offsets])
         if main.workspace is None:
@@ -794,15 +782,15 @@ class LossPlan:
             inputs += (plan(*inputs),)
         marked, of_each = self.targets[-1](*inputs)
         numbers = (marked, *of_each.unbind()[: op.numbers - 1])
+        out = x if self.in_place else None
         if options.scale != 1.0 or options.softcap is not None:
             return run_modified(
                 op, (x,), numbers, self.modifiers, options.dim, self.dtype, after=not op.reduces,
-                invariant=options.invariant, out=x if self.in_place else None,
+                invariant=options.invariant, out=out,
             )  # fmt: skip
         inputs = (x, *numbers)
-        further = (None, options.invariant, self.in_place)
-        main: Any = plan_of(op, inputs, options.dim, self.dtype, *further)
-        results = main(*inputs)
+        main: Any = plan_of(op, inputs, options.dim, self.dtype, None, options.invariant)
+        results = main(*inputs, out=out)
         known = self.same and type(main) is Plan
         for plan in (*self.targets, main):
             known = known and plan.first.at is not None
