@@ -49,8 +49,8 @@ def selective_log_softmax(
     Args:
         logits: (…, C), float16, bfloat16, float32 or float64.
         index: Classes, int64 or int32, (…) or (…, K).
-        inplace_backward: Write the gradient over the logits in the backward pass, if they are
-            contiguous and not a leaf.
+        inplace_backward: Where kernels compute, write the gradient over the logits in the backward
+            pass, if they are contiguous and not a leaf.
         batch_invariant: As for `softmax`.
 
     Returns:
