@@ -185,7 +185,7 @@ def _recomputed(
     versions = [version_of(t) for t in tensors]
     traced = by_composite()
 
-    def losses_of(chunk: Tensor, *of_chunk: Tensor) -> Tensor:
+    def losses_of(chunk: Tensor, *of_chunk: Any) -> Tensor:
         if versions != [version_of(t) for t in tensors]:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an "

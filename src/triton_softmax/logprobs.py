@@ -281,7 +281,8 @@ class _Tokens(Function):
             picked = x.gather(1, index)  # before the gradient overwrites x
         tokens = _one_token(x, index, g)
         of_scale = ctx.needs_input_grad[2]
-        dx, dscale = x.detach(), None
+        dx: Any = x.detach()
+        dscale: Any = None
         if scale is None:
             dx = _from_summaries(dx, tokens, g_entropy, summary, dx if in_place else None)
         else:

@@ -345,6 +345,7 @@ def run_losses(
     """Return the gradient of the losses, if requested, and the loss and log-sum-exp of each row;
     q is the distribution of `distribution_of`. See `run_rows` for `plain` and `in_place`."""
     target, r, z, b, c = scalars
+    numbers: tuple[Any, ...]
     at_target = picked(x, target, options.dim)
     if q is not None:
         op, numbers = OF_DISTRIBUTION[gradient], (target, at_target, b, c, z)

@@ -459,7 +459,8 @@ class ModifiedDerivative(Function):
         modifiers = Modifiers(
             factor if scale is None else scale, softcap, where=where, causal=causal, safe=safe
         )
-        dscale = dsink = total = None
+        dscale: Any = None
+        dsink = total = None
         plain, again = nobody_watches(dy), torch.is_grad_enabled()
         if (again or (not plain and is_batched(dy))) and not torch.compiler.is_compiling():
             # A second or a batched derivative, which only the composite has.

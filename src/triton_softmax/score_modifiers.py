@@ -99,7 +99,8 @@ def normalize_modified(
     if not x.is_meta:
         check_device(x.device)
     checked, dtype = check_modifiers(x, dim, *modifiers), dtype or x.dtype
-    to, vector = out, x.dim() == 0
+    to: Any = out
+    vector = x.dim() == 0
     if out is not None:
         wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
         check_out(out, x, dtype, wanted)
@@ -111,7 +112,7 @@ def normalize_modified(
         checked = Modifiers(*rows)
     elif key is not None:
         _checked.of(key, lambda: dim)
-    if to is not None:
+    if out is not None:
         _into(to, op, x, dim, checked, invariant)
         return out
     y = with_modifiers(op, x, dim, dtype, checked, invariant, plain)
