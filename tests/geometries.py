@@ -176,14 +176,13 @@ class Form(NamedTuple):
             spread = [
                 t if t.dim() == 3 else t.unsqueeze(1).expand(x.shape) for t in (*inputs, *outs)
             ]
-            outer, cols, inner = zip(*(each.stride() for each in spread), strict=True)
-            launches, workspace = launches_of(
-                op, choice, (n_rows, *outer), n_cols, cols, (x.shape[2], *inner)
-            )
+            strides, cols, inner = zip(*(each.stride() for each in spread), strict=True)
+            across = cols, (x.shape[2], *inner)
         else:
+            across = ()
             in_step = len({stride % vector for stride in of_elements}) == 1
             assert in_step or choice.kernel == "packed_rows"
-            launches, workspace = launches_of(op, choice, (n_rows, *strides), n_cols)
+        launches, workspace = launches_of(op, choice, (n_rows, *strides), n_cols, *across)
         if workspace is not None and words is None:
             words = workspace.take(x.device) if workspace.zeroed else used(workspace.n_words)
         for launch in launches:

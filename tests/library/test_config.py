@@ -398,13 +398,12 @@ def test_every_thread_polls_words_of_its_own(chunks, width, warps):
     if width == 1:
         how = choose(3, 4096, 4, name="split_rows").how._replace(words=lanes, polls=polls)
         choice = Choice("split_rows", how, warps, None, chunks, 1024)
-        made = plan.launches_of(SOFTMAXES["softmax"], choice, (3, 9, 9), chunks * 1024)
+        sizes = (3, 9, 9), chunks * 1024
     else:
         how = SplitStrided(256, width, 1, False, False, True, lanes, polls)
         choice = Choice("split_strided", how, warps, 128, chunks)
-        outer, inner = (3, 700, 500), (100, 1, 2)
-        made = plan.launches_of(SOFTMAXES["softmax"], choice, outer, chunks * 256, (10, 20), inner)
-    (launch,), workspace = made
+        sizes = (3, 700, 500), chunks * 256, (10, 20), (100, 1, 2)
+    (launch,), workspace = plan.launches_of(SOFTMAXES["softmax"], choice, *sizes)
     assert launch.constants == {"OP": SOFTMAXES["softmax"], "HOW": how}
     assert launch.numbers[-1] == space.MAX_POLLS
     assert workspace.n_words == launch.grid * width and workspace.zeroed

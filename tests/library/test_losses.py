@@ -397,22 +397,18 @@ def test_operators_pass_opcheck_and_targets_are_mapped_over():
     x, target = logits(2, 3), torch.tensor([2, 0], device=DEVICE)
     options = LossOptions(1, -100, "mean", 0.1, 0.1, torch.float64)
     scalars = composite.scalars_of_classes(target, None, 3, torch.float64, options)
-    x_t = x.detach().gather(1, target.unsqueeze(1)).squeeze(1)
-    of_loss = [scalars.target, x_t, scalars.factor, scalars.z_factor, *scalars[3:]]
-    of_tokens, way = (
-        [target, x_t, scalars.factor],
-        (None, 2.0, None, None, None, False, None, False),
-    )
     x, tests = x.detach(), ("test_schema", "test_faketensor")
+    of_loss = [target, composite.picked(x, target, 1), *scalars[1:]]
+    loss, token = "cross_entropy_smoothed_gradient", (of_loss[:3], "selected_vjp")
+    plain = (1, x.dtype, False, None, 2.0, None, None, None, False, None, False, False)
+    scaled, after = (1, x.dtype, True, *plain[3:]), {"after": True}
     in_place, rows = operators.rows_in_place.overload, operators.rows.overload
-    plain, scaled = (1, x.dtype, False, *way, False), (1, x.dtype, True, *way, False)
-    loss = "cross_entropy_smoothed_gradient"
     for op, arguments, further in (
         (rows, ([x], of_loss, loss, *plain), {}),
         (in_place, (x.clone(), [], of_loss, loss, *plain), {}),
         (rows, ([x], [], "entropy", *plain), {}),
-        (rows, ([x], of_tokens, "selected_vjp", *scaled), {"after": True, "of_scale": True}),
-        (in_place, (x.clone(), [], of_tokens, "selected_vjp", *scaled), {"after": True}),
+        (rows, ([x], *token, *scaled), {**after, "of_scale": True}),
+        (in_place, (x.clone(), [], *token, *scaled), after),
     ):
         torch.library.opcheck(op, arguments, further, test_utils=tests)
     mapped = torch.vmap(lambda x, t: cross_entropy(x, t))(x, target)

@@ -37,11 +37,11 @@ def by_operators(x: torch.Tensor, *numbers: torch.Tensor) -> tuple[torch.Tensor,
     """The statistics of rows, or with numbers of rows their losses, after the gradient of these."""
     if not numbers:
         return composite.row_statistics(x, 1)
-    target, _, *factors = numbers
+    target, _, r, z, b, c = (*numbers, None, None)[:6]
     x = x.clone().requires_grad_()
-    scalars = composite.RowScalars(target, *factors, *(None,) * (4 - len(factors)))
-    losses, lse = composite.row_losses(x, scalars, LossOptions(1, -100, "none", 0.0, 0.0, x.dtype))
-    return *torch.autograd.grad(losses.sum(), x), losses.detach(), lse.detach()
+    options = LossOptions(1, -100, "none", 0.0, 0.0, x.dtype)
+    results = composite.row_losses(x, composite.RowScalars(target, r, z, b, c), options)
+    return *torch.autograd.grad(results[0].sum(), x), *(each.detach() for each in results)
 
 
 @pytest.mark.parametrize("name", NAMES)
