@@ -238,11 +238,14 @@ def _forward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return (log-probabilities, entropies, m, log d)."""
     x = x.detach()
-    scale = scale.detach() if isinstance(scale, Tensor) else scale
+    modifiers = None
+    if scale is not None:
+        scale = scale.detach() if isinstance(scale, Tensor) else scale
+        modifiers = Modifiers(scale)
     op, dtype = ENTROPY if entropy else STATISTICS, torch.promote_types(x.dtype, torch.float32)
-    modifiers = None if scale is None else Modifiers(scale)
-    m, log_d, *more = run_rows(plain, op, (x,), (), 1, dtype, modifiers, invariant)
-    entropies = more[0] if entropy else x.new_empty(0, dtype=dtype)
+    found = run_rows(plain, op, (x,), (), 1, dtype, modifiers, invariant)
+    m, log_d = found[:2]
+    entropies = found[2] if entropy else x.new_empty(0, dtype=dtype)
     if index is None:
         return x.new_empty(0), entropies, m, log_d
     picked = x.gather(1, index).to(dtype)

@@ -600,8 +600,10 @@ def finish(
         tensors.append(each if each.stride(1) == 1 else each.contiguous())
     for each in numbers:
         tensors.append(each.contiguous())
-    head = (finish, op, dtype, out is None or out.data_ptr() & 15)
-    plan = plans.get(key := key_of(head, tensors))
+    key = (finish, op, dtype, out is None or out.data_ptr() & 15)
+    for t in tensors:  # `key_of`, inlined to save a Python call
+        key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
+    plan = plans.get(key)
     if plan is None:
         check_device(x.device)
         plan = plans.keep(key, _plan_finish(op, tensors, dtype))
