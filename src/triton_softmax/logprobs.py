@@ -301,7 +301,7 @@ class _Tokens(Function):
             dx.scatter_add_(1, index, (g if scale is None else g * scale).to(dx.dtype))
         if in_place:
             torch.autograd.graph.increment_version(dx)
-        if dscale is not None:
+        if dscale is not None and scale is not None:
             if picked is not None:
                 dscale = dscale + (g * picked).sum(1, keepdim=True)
             dscale = dscale.sum_to_size(scale.shape).to(scale.dtype)

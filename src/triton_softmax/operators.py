@@ -460,7 +460,8 @@ class ModifiedDerivative(Function):
             factor if scale is None else scale, softcap, where=where, causal=causal, safe=safe
         )
         dscale: Any = None
-        dsink = total = None
+        total: Any = None
+        dsink = None
         plain, again = nobody_watches(dy), torch.is_grad_enabled()
         if (again or (not plain and is_batched(dy))) and not torch.compiler.is_compiling():
             # A second or a batched derivative, which only the composite has.
@@ -482,7 +483,7 @@ class ModifiedDerivative(Function):
             dscale = more.pop(0) if of_scale else None
             if of_sink:
                 total, share = more[0].unsqueeze(dim), share.unsqueeze(dim)
-        if of_scale:
+        if of_scale and scale is not None:
             dscale = dscale.sum_to_size(scale.shape).to(scale.dtype)
         if of_sink:  # eq: modifiers-sink-gradient
             dsink = (-share * total).sum_to_size(of_sink[0]).to(of_sink[1])
