@@ -105,8 +105,8 @@ def by_ours(case: Case, t: Tensors, implementation: str | None = None) -> Functi
     """This library."""
     ours, dim, target, more = imported("triton_softmax"), case.dim, t.target, t.more
     if case.direction == "backward":
-        run, (op, _, *rest) = imported("triton_softmax.plan").run, arguments(case, t)
-        return lambda dy, y: run(op, (y, dy), *rest, implementation)
+        plan_of, (op, _, *rest) = imported("triton_softmax.plan").plan_of, arguments(case, t)
+        return lambda dy, y: plan_of(op, (y, dy), *rest, implementation)(y, dy)
     if case.op == "cross_entropy":
         if case.inputs == "in_place":
             # A view is no leaf, and takes no copy.

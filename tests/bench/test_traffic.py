@@ -126,12 +126,8 @@ def call_of(name: str, operation: str, x: torch.Tensor) -> plan.Plan:
         for each in (*inputs, out)
     ]
     outer, cols, *inner = zip(*(each.stride() for each in spread))
-    if inner:
-        outer, inner = (shape[0], *outer), (shape[2], *inner[0])
-        made = plan.strided_launches(op, choice, outer, inner, cols, shape[1])
-    else:
-        made = plan.row_launches(op, choice, *shape, outer)
-    launches, workspace = made
+    across = (cols, (shape[2], *inner[0])) if inner else ()
+    launches, workspace = plan.launches_of(op, choice, (shape[0], *outer), shape[1], *across)
     return plan.Plan(launches, x, [(out.shape, out.dtype)], workspace)
 
 

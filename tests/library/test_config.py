@@ -223,7 +223,7 @@ def test_two_launches_where_chunks_cannot_all_run():
     n_cols = 528 * 8192 + 8
     choice = choose(10**5, n_cols, 2)
     assert choice.two_launches and not choice.how.wait
-    launches, workspace = plan.row_launches(SOFTMAXES["softmax"], choice, 10**5, n_cols, (0, 0))
+    launches, workspace = plan.launches_of(SOFTMAXES["softmax"], choice, (10**5, 0, 0), n_cols)
     assert [launch.constants["HOW"] for launch in launches] == list(choice.launches)
     assert workspace.n_words == 10**5 * choice.n_chunks and not workspace.zeroed
 
@@ -395,17 +395,12 @@ def test_every_thread_polls_words_of_its_own(chunks, width, warps):
     if width == 1:
         how = choose(3, 4096, 4, name="split_rows").how._replace(words=lanes, polls=polls)
         choice = Choice("split_rows", how, warps, None, chunks, 1024)
-        (launch,), workspace = plan.row_launches(
-            SOFTMAXES["softmax"], choice, 3, chunks * 1024, (9, 9)
-        )
+        sizes = (3, 9, 9), chunks * 1024
     else:
         how = SplitStrided(256, width, 1, False, False, True, lanes, polls)
         choice = Choice("split_strided", how, warps, 128, chunks)
-        outer, inner = (3, 700, 500), (100, 1, 2)
-        made = plan.strided_launches(
-            SOFTMAXES["softmax"], choice, outer, inner, (10, 20), chunks * 256
-        )
-        (launch,), workspace = made
+        sizes = (3, 700, 500), chunks * 256, (10, 20), (100, 1, 2)
+    (launch,), workspace = plan.launches_of(SOFTMAXES["softmax"], choice, *sizes)
     assert launch.constants == {"OP": SOFTMAXES["softmax"], "HOW": how}
     assert launch.numbers[-1] == space.MAX_POLLS
     assert workspace.n_words == launch.grid * width and workspace.zeroed
@@ -417,7 +412,7 @@ def test_loops_publish_before_they_write(op):
     outer, inner = (3, *(0,) * n_tensors), (100, *(1,) * n_tensors)
     how = TwoPass(64, 32, vector=4, wide_index=False, publish=True, write=True)
     choice = Choice("two_pass", how, 4, None, 5, 128, None, two_launches=True)
-    made, workspace = plan.strided_launches(op, choice, outer, inner, (100,) * n_tensors, 600)
+    made, workspace = plan.launches_of(op, choice, outer, 600, (100,) * n_tensors, inner)
     assert [launch.constants["HOW"] for launch in made] == list(choice.launches)
     assert [launch.grid for launch in made] == [3 * 4 * 5] * 2
     assert workspace.n_words == 2 * 32 * made[0].grid and not workspace.zeroed

@@ -351,23 +351,18 @@ def test_operators_pass_opcheck(name):
     )  # fmt: skip
     some = ("test_schema", "test_faketensor", "test_aot_dispatch_static")
     more = () if log else ("test_autograd_registration", "test_aot_dispatch_dynamic")
-    torch.library.opcheck(
-        operators.modified_softmax.overload,
-        (x, *options, x.dtype, False),
-        test_utils=(*some, *more),
-    )
+    forward, given = operators.modified_softmax.overload, (x, *options, x.dtype, False)
+    torch.library.opcheck(forward, given, test_utils=(*some, *more))
     plain = [t.detach() if isinstance(t, torch.Tensor) else t for t in options]
     out = torch.empty(3, 3, 1, dtype=x.dtype, device=DEVICE).permute(2, 0, 1)
-    torch.library.opcheck(
-        operators.modified_softmax_out.overload, (x.detach(), *plain, False, out), test_utils=some
-    )
-    y = softmax(x).detach()
-    plain[3] = plain[6] = None
-    torch.library.opcheck(
-        operators.modified_softmax_backward.overload,
-        (y, y, x.detach(), *plain, x.dtype, x.dtype, True, True, False),
-        test_utils=some,
-    )
+    into = operators.modified_softmax_out.overload
+    for each in (x.detach(), None):  # None: the input is `out`
+        torch.library.opcheck(into, (each, *plain, False, out), test_utils=some)
+    y, plain[3], plain[6] = softmax(x).detach(), None, None
+    backward = ([y, y], [], f"{name}_vjp", 2, x.dtype, True, *plain[:8], False)
+    further = {"before": False, "after": True, "x": x.detach(), "of_mapped": x.dtype}
+    further |= {"of_scale": True, "of_sink": True}
+    torch.library.opcheck(operators.rows.overload, backward, further, test_utils=some)
 
 
 def test_compiled_without_a_break_and_once_for_all_lengths():
