@@ -15,16 +15,21 @@ import triton.language as tl
 from triton._C.libtriton.interpreter import load
 from triton.runtime.interpreter import TensorHandle
 
-from kernel_cases import DEVICE, INTERPRETED, NAN, OPERATIONS, matrix
+from kernel_cases import DEVICE, INTERPRETED, NAN, OPERATIONS, matrix, operands
 from triton_softmax.config import Choice
 from triton_softmax.config.space import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
 from triton_softmax.operations.operation import Operation
-from triton_softmax.plan import row_launches, strided_launches
+from triton_softmax.plan import launches_of
 
 Inputs = tuple[torch.Tensor, ...]
 CHUNK = 16
 LANES = 1 if INTERPRETED else 128
 """On a GPU every thread that polls needs a word of its own."""
+
+
+def rows_of(operation: str, n_rows: int, n_cols: int, dtype=torch.float32) -> Inputs:
+    """Inputs whose rows start at different distances from a vector, in step with each other."""
+    return operands(operation, n_rows, n_cols, dtype, gaps=(0, 2 * (16 // dtype.itemsize)))
 
 
 # --- choices, from the columns, the elements of a vector, and whether rows have edges
@@ -176,14 +181,13 @@ class Form(NamedTuple):
             spread = [
                 t if t.dim() == 3 else t.unsqueeze(1).expand(x.shape) for t in (*inputs, *outs)
             ]
-            outer, cols, inner = zip(*(each.stride() for each in spread), strict=True)
-            launches, workspace = strided_launches(
-                op, choice, (n_rows, *outer), (x.shape[2], *inner), cols, n_cols
-            )
+            strides, cols, inner = zip(*(each.stride() for each in spread), strict=True)
+            across = cols, (x.shape[2], *inner)
         else:
+            across = ()
             in_step = len({stride % vector for stride in of_elements}) == 1
             assert in_step or choice.kernel == "packed_rows"
-            launches, workspace = row_launches(op, choice, n_rows, n_cols, tuple(strides))
+        launches, workspace = launches_of(op, choice, (n_rows, *strides), n_cols, *across)
         if workspace is not None and words is None:
             words = workspace.take(x.device) if workspace.zeroed else used(workspace.n_words)
         for launch in launches:

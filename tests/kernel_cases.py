@@ -54,19 +54,24 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def drawn(
+    *shape: int, dtype: torch.dtype = torch.float64, seed: int = 0, scale: float = 1.0
+) -> torch.Tensor:
+    """Random numbers, the same in every run."""
+    generator = torch.Generator().manual_seed(seed)
+    values = scale * torch.randn(shape, generator=generator, dtype=torch.float64)
+    return values.to(dtype).to(DEVICE)
+
+
 def matrix(
     n_rows: int, n_cols: int, dtype: torch.dtype, *, gap: int = 0, scale: float = 4.0, seed: int = 0
 ) -> torch.Tensor:
     """Random rows in the midst of NaN, `gap` elements apart: whatever is read out of range
     shows."""
-    generator = torch.Generator().manual_seed(seed)
     stride = n_cols + gap
-    values = torch.randn(n_rows, n_cols, generator=generator, dtype=torch.float64) * scale
-    buffer = torch.full((64 + n_rows * stride + 64,), float("nan"), dtype=dtype)
-    view = buffer[64 : 64 + n_rows * stride].view(n_rows, stride)[:, :n_cols]
-    view.copy_(values)
-    buffer = buffer.to(DEVICE)
-    return buffer.as_strided(view.shape, view.stride(), view.storage_offset())
+    buffer = torch.full((64 + n_rows * stride + 64,), NAN, dtype=dtype, device=DEVICE)
+    view = buffer.as_strided((n_rows, n_cols), (stride, 1), 64)
+    return view.copy_(drawn(n_rows, n_cols, seed=seed, scale=scale))
 
 
 def expected_forward(x: torch.Tensor, *, log: bool = False) -> torch.Tensor:

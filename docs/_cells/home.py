@@ -1,6 +1,6 @@
 """A softmax kernel that runs in this page
 
-One program for each row. Edit it, or break it with a click.
+One program for each row. Edit it, or break it with a click; a second click mends it.
 """
 # try: skip the maximum
 #   tl.exp(x - m)

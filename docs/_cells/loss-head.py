@@ -1,6 +1,6 @@
 """A loss and its gradient, one read
 
-Two tokens with three classes each. Each row of dx adds up to 0. Move a target, ignore a row with -1, or give the first token three times the share of the second.
+Two tokens with three classes each. Each row of dx adds up to 0; loss is the loss of a token times its share. Move a target, ignore a token by the target -1 (all its results are then 0), or give the first token three times the share of the second.
 """
 # code: src/triton_softmax/operations/cross_entropy.py:_gradient..CROSS_ENTROPY_GRADIENT
 # given: src/triton_softmax/kernels/tile.py: tile_kernel
@@ -10,14 +10,14 @@ rows = [[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]]
 
 x = Tensor(rows, name="x")
 target = Tensor(targets, int64, name="target")
-picked = Tensor([row[t] for row, t in zip(rows, targets)], name="picked")
+picked = Tensor([row[t] for row, t in zip(rows, targets)], name="picked")  # the targets' logits
 share = Tensor([0.5, 0.5], name="share")  # of the mean over two rows
-z = Tensor([0.0, 0.0], name="z")
+z_loss = Tensor([0.0, 0.0], name="z_loss")  # its weight: there is none
 dx, loss, lse = empty((2, 3), name="dx"), empty((2,), name="loss"), empty((2,), name="lse")
 
 how = RowTile(block_rows=2, block_cols=4, vector=1, barrier=False, tiles=1, edges=False)
 tile_kernel[(1,)](
-    (x, target, picked, share, z),
+    (x, target, picked, share, z_loss),
     (dx, loss, lse),
     (3, 1, 1, 1, 1),
     (3, 1, 1),

@@ -6,7 +6,7 @@ from math import exp
 
 
 def shifted(x, m):
-    """exp(x − m), and 0 where both are −∞."""
+    """exp(x − m), but 0 where x and m are −∞, for −∞ − (−∞) is NaN."""
     return exp(x - (m if m > -inf else 0.0))
 
 

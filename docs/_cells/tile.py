@@ -1,6 +1,6 @@
 """Five short rows, two per program, and any operation
 
-The third program has only one row left. Let OP be LOG_SOFTMAX or LOGSUMEXP, whose result is one number for a row (then out has the shape (5, 1), and the second (3,) becomes (1,)), or put one row into a program.
+The third program has only one row left. Try OP=LOG_SOFTMAX. Or one row per program: block_rows=1, and a grid of (5,). Or OP=LOGSUMEXP, which has one number for a row: out is then empty((5, 1)), and its row stride, the second (3,), is (1,).
 """
 # code: src/triton_softmax/kernels/tile.py:start_of_body
 # code: src/triton_softmax/kernels/tile.py:tile_kernel

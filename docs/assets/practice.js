@@ -143,7 +143,7 @@ function enhance(box) {
   if (solution) {
     const take = element("button", { type: "button", class: "exercise-reset" }, predicts ? "Put it into the field" : "Put it into the editor");
     take.addEventListener("click", () => {
-      made.set(solution.querySelector("code").textContent.trimEnd());
+      made.set(solution.dataset.source);
       made.field.scrollIntoView({ block: "nearest" });
       made.field.focus();
     });

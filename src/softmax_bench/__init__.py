@@ -7,16 +7,16 @@ In reading order:
 * `inputs`: the tensors of a case;
 * `providers`: how each one is called, in every suite;
 * `measure`: how time and error are measured;
-* `warmup`: what Triton compiles before anything is timed;
+* `warmup`: what is compiled before anything is timed;
 * `runner`, `results`: the loop that checks, times and writes a row per case and provider;
 * `schema`: the published form of the data, and its validation (no torch);
 * `report`, `targets`: from rows to ratios, means and targets (no torch);
 * `compare`: two runs beside each other, or several as one (no torch);
 * `gpu_report`: the last run of the GPU tests as data (no torch needed to read it);
-* `gpus`, `recording`, `compilation`: what calls launch on a GPU that is not there, and what the
-  compiler makes of it;
-* `replay`: what measured calls launch at one commit and at another (no torch); `probe` asks for
-  it;
+* `gpus`, `recording`: what calls launch on a GPU that is not there;
+* `compilation`: what the compiler makes of it;
+* `launches`, `replay`: what measured calls launched, as data (no torch), and what they launch at
+  another commit;
 * `everywhere`: all kernels, compiled for many GPUs by each Triton;
 * `problem`, `tune`, `tuned`: what the library chooses between, timed; and the file of what was
   found;

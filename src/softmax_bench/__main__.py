@@ -10,8 +10,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from softmax_bench import cases, compare, everywhere, gpu_report, replay, report, roster, schema
+from softmax_bench import cases, compare, everywhere, gpu_report, launches, report, roster, schema
 from softmax_bench.gpus import GPUS
 from softmax_bench.schema import DataError
 
@@ -19,8 +20,7 @@ Options = argparse.Namespace
 
 
 def _cases(options: Options) -> list[cases.Case]:
-    columns = [int(text) for text in options.columns] if options.columns else None
-    found = cases.select(options.suites, options.providers, options.dtypes, columns, _seed(options))
+    found = cases.select(options.suites, options.providers, _seed(options))
     if options.cases is None:
         return found
     named = set(Path(options.cases).read_text(encoding="utf-8").split())
@@ -47,52 +47,46 @@ def _ready(options: Options) -> None:
     schema.check_writable(Path(options.out))
 
 
-def _run(options: Options) -> int:
-    begin = time.time()
-    _ready(options)
-    from softmax_bench import inputs, measure, providers, results, runner, warmup
+def _measured(
+    options: Options, chosen: list[cases.Case], prepare: Callable, milliseconds: float
+) -> Any:
+    """The file of a run, after what is missing of some cases has been measured; the device is kept
+    busy for so long with each call."""
+    from softmax_bench import inputs, measure, results, runner, warmup
 
     on_gpu = options.device == "cuda"
-    chosen = _cases(options)
-    arguments = [*options.arguments, "--seed", str(options.seed)]
-    if on_gpu and options.processes > 1 and not options.part:
-        limit = min(150.0, options.budget_seconds / 3)
-        warmup.compile_ahead(arguments, options.processes, limit)
+    timer = measure.timer_of(options.device, milliseconds)
+    environment = results.environment(options.device, options.commit, timer)
+    found = results.Results(Path(options.out), environment)
     if on_gpu:
         warmup.hasten_autotuning()
-    timer = measure.timer_of(options.device, options.target_ms)
-    out = Path(options.out)
-    found = results.Results(out, results.environment(options.device, options.commit, timer))
-    if options.part:
-        pairs = [
-            (case, name)
-            for case in chosen
-            if case.suite not in ("compiles", "accuracy", "compiled", "loss_head")
-            for name in case.providers
-            if name in providers.NEEDS_COMPILING and not found.done(case, name)
-        ]
-        pairs.sort(key=lambda pair: pair[1])  # each share holds as many cases of each provider
-        warmup.call_share(pairs, options.part, providers.prepare, options.device)
-        return 0
-
-    def left() -> float:
-        return options.budget_seconds - (time.time() - begin)
+        if options.processes > 1:
+            warmup.compile_ahead(prepare, runner.to_compile(chosen, found), options.processes)
 
     def restart() -> None:
         sys.stdout.flush()
-        again = [*arguments, "--processes", "0", "--budget-seconds", f"{left():.0f}"]
+        again = [*options.arguments, "--processes", "0"]
         os.execv(sys.executable, [sys.executable, "-m", "softmax_bench", *again])
 
-    again = restart if on_gpu else None
-    made = inputs.Inputs(options.device)
-    runner.Runner(found, made, timer, budget_seconds=left(), restart=again).run(chosen)
+    again, made = restart if on_gpu else None, inputs.Inputs(options.device)
+    runner.Runner(found, made, timer, prepare=prepare, restart=again).run(chosen)
+    return found
+
+
+def _run(options: Options) -> None:
+    begin = time.time()
+    _ready(options)
+    from softmax_bench import providers
+
+    chosen = _cases(options)
+    options.arguments = [*options.arguments, "--seed", str(options.seed)]
+    rows = list(_measured(options, chosen, providers.prepare, 25.0).rows.values())
     try:
-        schema.load(out)
+        schema.load(Path(options.out))
     except ImportError:
         print("jsonschema is not installed here: the data was not validated")
-    print(report.summary(list(found.rows.values())))
-    print(f"{len(found.rows)} rows in {out}, {time.time() - begin:.0f} s")
-    return 0
+    print(report.summary(rows))
+    print(f"{len(rows)} rows in {options.out}, {time.time() - begin:.0f} s")
 
 
 def _list(options: Options) -> None:
@@ -104,14 +98,13 @@ def _list(options: Options) -> None:
 
 def _merge(options: Options) -> None:
     data = compare.merged(schema.load(Path(path)) for path in options.files)
-    if options.into is not None:
-        data = compare.renewed(schema.load(Path(options.into)), data)
     schema.write_whole(Path(options.out), schema.dump(data))
-    disturbed = sum(row["reason"] == compare.REASON for row in data["rows"])
-    print(f"{len(data['rows'])} rows in {options.out}, {disturbed} of them disturbed")
+    print(f"{len(data['rows'])} rows in {options.out}")
 
 
 def _replay(options: Options) -> None:
+    from softmax_bench import replay
+
     if options.update and (options.old or options.new):
         raise DataError("--update takes each cell at the commit that measured it")
     print(replay.replay(options.old, options.new, update=options.update, quick=options.quick))
@@ -119,7 +112,7 @@ def _replay(options: Options) -> None:
 
 def _compile_everywhere(options: Options) -> None:
     out = None if options.frontend else Path(options.out)
-    print(everywhere.run(options.gpus, options.part, out))
+    print(everywhere.run(options.gpus, out))
 
 
 def _check(options: Options) -> None:
@@ -127,43 +120,44 @@ def _check(options: Options) -> None:
         print(f"{path}: {len(schema.load(Path(path))['rows'])} rows keep to the schema")
 
 
-def _classes(options: Options) -> None:
-    rows = [row for row in schema.rows_of(Path(options.file)) if row["suite"] == "random"]
-    for seed in sorted({row["seed"] for row in rows}):
-        print(f"seed {seed}")
-        of_seed = [row for row in rows if row["seed"] == seed]
-        print(report.summary(of_seed, options.worst))
-        if options.record:
-            path = Path(options.record)
-            known = schema.read_json(path) if path.is_file() else []
-            known = [each for each in known if each["seed"] != seed]
-            schema.write_whole(path, schema.dump([*known, report.seed_record(of_seed)], 1))
-
-
 def _compare(options: Options) -> int:
     before, after = schema.load(Path(options.before)), schema.load(Path(options.after))
-    text, good = compare.compare(
-        before, after, options.max_slowdown, per_copy=options.per_copy, everyone=options.everyone
-    )
+    text, good = compare.compare(before, after, options.max_slowdown, per_copy=options.per_copy)
     print(text)
     return 0 if good else 1
 
 
 def _gpu_report(options: Options) -> None:
-    found = gpu_report.report(Path(options.junitxml), options.commit, options.command)
+    found = gpu_report.report(Path(options.junitxml), options.commit)
     schema.write_whole(Path(options.out), schema.dump(found))
     print(gpu_report.sentence(found))
 
 
 def _tune(options: Options) -> None:
     from softmax_bench import tune, tuned
+    from softmax_bench.problem import current_device
 
+    into = Path(options.report or options.out)
+    runs = tuned.read(into) if into.is_file() or options.report else []
     if not options.report:
         _ready(options)
-        return tune.run(options)
-    for run in tuned.read(Path(options.report)):
+        device = current_device(options.device)
+        if options.shapes:
+            chosen = tune.listed(Path(options.shapes))
+        else:
+            chosen = tune.select(options.seed, options.cells, device)
+        chosen = [tune.with_choices(case, device, options.wide) for case in chosen]
+        options.out = into.with_suffix(".rows.json")
+        found = _measured(options, chosen, tune.prepare, 12.0)
+        environment = found.environments[found.environment]
+        asked = {case.id for case in chosen}
+        rows = [row for row in found.rows.values() if row["case"] in asked]
+        new = tune.run_of(rows, environment, options.unseen)
+        runs = [*(run for run in runs if run["seed"] != new["seed"]), new]
+        tuned.write(into, runs)
+    for run in runs if options.report else runs[-1:]:
         print(f"seed {run['seed']}, {'unseen' if run['unseen'] else 'tuned on'}")
-        print(tune.report(tune.cells_of(run), options.worst))
+        print(tune.report(tune.cells_of(run)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -178,37 +172,24 @@ def _parser() -> argparse.ArgumentParser:
         return found.add_argument
 
     def selects(add: Callable) -> None:
-        for option, known in (
-            ("suites", ",".join(cases.SUITES)),
-            ("providers", ",".join(roster.PROVIDERS)),
-            ("dtypes", "float32,bfloat16,float16"),
-            ("columns", "row lengths"),
-        ):
-            add(f"--{option}", help=f"of {known}; all by default", **several)
-        add("--cases", help="a file: only cases that it names, one in a line")
+        for option, known in (("suites", cases.SUITES), ("providers", roster.PROVIDERS)):
+            add(f"--{option}", help=f"of {','.join(known)}; all by default", **several)
+        add("--cases", help="a file: only cases that it names, one in a line, as `list` does")
         seeds = "draws the cells of the suite random; by default the seed in the file that is "
         add("--seed", type=int, help=seeds + "gone on with, or else a fresh one")
 
-    def measures(add: Callable, out: str, seconds: float, milliseconds: float) -> None:
+    def measures(add: Callable, out: str) -> None:
         processes = min(12, os.cpu_count() or 1)
         add("--out", default=out, help="the file to write, or to go on with")
         add("--commit", help="the commit measured, where there is no repository")
-        add("--budget-seconds", type=float, default=seconds, help="stop after about this long")
-        add("--target-ms", type=float, default=milliseconds, help="device time for each call")
         add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: try it, not to publish")
-        add("--processes", "--compile-processes", type=int, default=processes, help="to compile")
-        add("--part", help="used by itself: compile a share")
+        add("--processes", type=int, default=processes, help="to compile ahead")
 
     add = command(_run, "measure and write data")
     selects(add)
-    measures(add, "measurements.json", float("inf"), 25.0)
+    measures(add, "measurements.json")
 
     selects(command(_list, "show the cases"))
-
-    add = command(_classes, "the suite random, seed by seed, and its worst cells")
-    add("file")
-    add("--worst", type=int, default=25, help="how many of the worst to list")
-    add("--record", help="a file of seeds on which constants were tuned: add those of the data")
 
     add = command(_replay, "which measured calls launch something else at another commit, and what")
     add("old", nargs="?", help="a commit; by default each cell's own, at which it was measured")
@@ -219,40 +200,34 @@ def _parser() -> argparse.ArgumentParser:
     words = "compile all kernels for many GPUs, and add what becomes of them to a file"
     add = command(_compile_everywhere, words)
     add("--gpus", **several, default=list(GPUS), help=",".join(GPUS))
-    add("--part", default="0/1", help="a share of the calls, such as 0/2 for the first half")
     add("--frontend", action="store_true", help="only see whether Triton takes them; no file")
-    add("--out", default=str(replay.ROOT / everywhere.FILE))
+    add("--out", default=str(launches.ROOT / everywhere.FILE))
 
     command(_check, "validate data files against the published schema")("files", nargs="+")
 
-    add = command(_merge, "one data file of several measured on GPUs of one machine at once")
+    add = command(_merge, "one data file of several; what was measured again takes its place")
     add("files", nargs="+")
     add("--out", required=True)
-    add("--into", help="a file measured before, whose rows they take the place of")
 
     add = command(_compare, "two data files side by side; fails past a slowdown")
     add("before")
     add("after")
     add("--max-slowdown", type=float, default=1.05, help="largest ratio of times allowed")
     add("--per-copy", action="store_true", help="relative to the copy of the same run")
-    add("--everyone", action="store_true", help="the other libraries too")
 
     add = command(_gpu_report, "turn pytest's JUnit file of the GPU tests into committed data")
     add("--junitxml", required=True)
     add("--out", required=True)
     add("--commit", help="the commit tested, where there is no repository")
-    add("--command", default="pytest -m gpu")
 
     add = command(_tune, "time the choices that the library could make, on cells that a seed draws")
-    measures(add, "tuning.json", 180.0, 12.0)
+    measures(add, "tuning.json")
     add("--report", metavar="FILE", help="only say what a file holds")
-    add("--worst", type=int, default=25, help="how many of the worst to list")
     add("--seed", type=int, default=202, help="draws the cells")
     add("--unseen", action="store_true", help="say in the file that no constant was chosen by it")
     add("--shapes", metavar="FILE", help="cells that a file names, in place of a seed")
     add("--wide", type=int, default=12, help="so many choices beside the library's and the model's")
     add("--cells", type=int, default=60, help="how many, in turn of every class")
-    add("--most-bytes", type=float, default=float("inf"), help="only tensors up to this size")
     return parser
 
 

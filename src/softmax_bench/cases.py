@@ -35,31 +35,41 @@ def many_rows(n_cols: int) -> tuple[int, int]:
     return max(1, ELEMENTS // n_cols), n_cols
 
 
+def each(
+    suite: str,
+    shapes: Iterable[tuple[int, ...]],
+    dtypes: Iterable[str] = TYPES,
+    directions: Iterable[str] = BOTH,
+    **fields,
+) -> list[Case]:
+    """A case for each direction, type and shape; all else is alike."""
+    return [
+        Case(suite, shape, dtype, direction, **fields)
+        for direction in directions
+        for dtype in dtypes
+        for shape in shapes
+    ]
+
+
 def grid(direction: str) -> list[Case]:
     """Many rows, every row length, against every library."""
-    columns = [(n_cols, dtype) for n_cols in COLUMNS for dtype in TYPES]
-    columns += [(n_cols, "float16") for n_cols in (128, 1024, 16384, 50257, 131072)]
-    return [Case(direction, many_rows(n_cols), dtype, direction) for n_cols, dtype in columns]
+    half = map(many_rows, (128, 1024, 16384, 50257, 131072))
+    return each(direction, list(map(many_rows, COLUMNS)), TYPES, [direction]) + each(
+        direction, half, ["float16"], [direction]
+    )
 
 
 def few_rows() -> list[Case]:
     """Rows too few to fill a GPU with one program each."""
     wide = [(n_rows, n_cols) for n_rows in (1, 8, 64) for n_cols in (32768, 131072, 1048576)]
     narrow = ((1, 131072), (8, 131072), (64, 131072), (1, 50257), (8, 151643), (1, 1048576))
-    return [
-        Case("few_rows", shape, dtype, direction)
-        for direction in BOTH
-        for dtype, shapes in zip(TYPES, (wide, narrow), strict=True)
-        for shape in shapes
-    ]
+    return each("few_rows", wide, ["float32"]) + each("few_rows", narrow, ["bfloat16"])
 
 
 def host_time() -> list[Case]:
     """Time on the host for one call, on a tensor small enough that the GPU never holds it up."""
-    return [
-        Case("host_time", (64, 512), "float32", direction, providers=WITHOUT_COPY)
-        for direction in ("forward", "forward_grad", "forward_backward")
-    ]
+    directions = ("forward", "forward_grad", "forward_backward")
+    return each("host_time", [(64, 512)], ["float32"], directions, providers=WITHOUT_COPY)
 
 
 COMPILE_SWEEP = 1000
@@ -68,29 +78,33 @@ COMPILE_SWEEP = 1000
 
 def compiles() -> list[Case]:
     """How many kernels get compiled over many different row lengths."""
-    only = {"inputs": "sweep", "providers": (CHOOSER,)}
-    return [
-        Case("compiles", (256, COMPILE_SWEEP), dtype, direction, **only)
-        for dtype in (*TYPES, "float16")
-        for direction in BOTH
-    ]
+    shapes, dtypes = [(256, COMPILE_SWEEP)], (*TYPES, "float16")
+    return each("compiles", shapes, dtypes, inputs="sweep", providers=(CHOOSER,))
 
 
-ACCURACY_INPUTS = ("normal", "wide", "offset", "masked", "spike", "equal")
-ACCURACY_INPUTS += ("very_negative", "all_masked")
-"""Inputs of the suite `accuracy`; `inputs.changed` says what each one holds."""
+INPUTS = {
+    "normal": "normal, σ = 1",
+    "wide": "normal, σ = 30",
+    "offset": "normal plus a large constant",
+    "masked": "−∞ beyond a prefix that differs by row",
+    "spike": "one value far above the others",
+    "equal": "all equal",
+    "very_negative": "normal minus 1000",
+    "all_masked": "one row all −∞",
+}
+"""Inputs of the suite `accuracy`, in words; `inputs.changed` makes them."""
 
 
 def accuracy() -> list[Case]:
     """Largest error against float64, on friendly and on hostile inputs."""
-    tried = [("forward", inputs) for inputs in ACCURACY_INPUTS] + [("backward", "normal")]
-    return [
-        Case("accuracy", (16, n_cols), dtype, direction, inputs=inputs, providers=WITHOUT_COPY)
-        for n_cols in (1024, 4096, 50257, 131072, 1048576)
-        for dtype in (*TYPES, "float16")
-        if dtype != "float16" or n_cols == 4096
-        for direction, inputs in tried
-    ]
+    shapes = [(16, n_cols) for n_cols in (1024, 4096, 50257, 131072, 1048576)]
+    found = []
+    for of, dtypes in ((shapes, TYPES), (shapes[1:2], ["float16"])):
+        found += each("accuracy", of, dtypes, ["backward"], providers=WITHOUT_COPY)
+        for inputs in INPUTS:
+            more = {"inputs": inputs, "providers": WITHOUT_COPY}
+            found += each("accuracy", of, dtypes, ["forward"], **more)
+    return found
 
 
 LADDER_COLUMNS = (256, 1024, 4096, 16384, 50257, 65536, 262144)
@@ -99,12 +113,7 @@ LADDER_COLUMNS = (256, 1024, 4096, 16384, 50257, 65536, 262144)
 def ladder() -> list[Case]:
     """Every rung on the same shapes."""
     providers = (*OURS_AND_TORCH, *(rung for rung in RUNGS if rung != "strided"))
-    return [
-        Case("ladder", many_rows(n_cols), dtype, direction, providers=providers)
-        for direction in BOTH
-        for dtype in TYPES
-        for n_cols in LADDER_COLUMNS
-    ]
+    return each("ladder", list(map(many_rows, LADDER_COLUMNS)), providers=providers)
 
 
 STRIDED = {
@@ -118,31 +127,22 @@ between the rows."""
 
 def strided() -> list[Case]:
     """A reduced dimension that is not the last, and rows that do not lie next to each other."""
-    shared = {"providers": (COPY, CHOOSER, *LIBRARIES, "strided")}
-    layouts = {0: "contiguous", 1: "contiguous", -1: "row_strided"}
-    return [
-        Case("strided", shape, dtype, direction, dim=dim, layout=layouts[dim], **shared)
-        for direction in BOTH
-        for dtype in TYPES
-        for dim, shapes in STRIDED.items()
-        for shape in shapes
-    ]
+    found, providers = [], (COPY, CHOOSER, *LIBRARIES, "strided")
+    for dim, shapes in STRIDED.items():
+        layout = "row_strided" if dim == -1 else "contiguous"
+        found += each("strided", shapes, dim=dim, layout=layout, providers=providers)
+    return found
 
 
 def log_softmax() -> list[Case]:
     """`log_softmax` and `logsumexp` on part of the grid."""
-    three = (("log_softmax", "forward"), ("log_softmax", "backward"), ("logsumexp", "forward"))
-    asked = [
-        (n_cols, dtype, direction, op)
-        for n_cols in (1024, 16384, 50257, 131072, 1048576)
-        for dtype in TYPES
-        for op, direction in three
-    ]
+    long = [many_rows(n_cols) for n_cols in (1024, 16384, 50257, 131072, 1048576)]
     # Log-sum-exp reads only, and so has less to hide behind: more lengths, odd ones among them.
-    more = [(n_cols, dtype) for n_cols in (33, 128, 781, 4096, 20000, 262144) for dtype in TYPES]
-    more += [(1024, "float16"), (50257, "float16")]
-    asked += [(n_cols, dtype, "forward", "logsumexp") for n_cols, dtype in more]
-    return [Case("log_softmax", many_rows(n_cols), *rest) for n_cols, *rest in asked]
+    more = [many_rows(n_cols) for n_cols in (33, 128, 781, 4096, 20000, 262144)]
+    reads = {"directions": ["forward"], "op": "logsumexp"}
+    found = each("log_softmax", long, op="log_softmax")
+    found += each("log_softmax", [*long, *more], **reads)
+    return found + each("log_softmax", [long[0], long[2]], ["float16"], **reads)
 
 
 ARTICLE_COLUMNS = (
@@ -155,24 +155,21 @@ def article() -> list[Case]:
     """4096 rows with 128·i columns, i from 2 to 99, and on past 60,000 columns; the naive line is
     in it too."""
     providers = (*OURS_AND_TORCH, "naive", "single_block", "two_loops")
-    return [Case("article", (4096, n_cols), providers=providers) for n_cols in ARTICLE_COLUMNS]
+    shapes = [(4096, n_cols) for n_cols in ARTICLE_COLUMNS]
+    return each("article", shapes, ["float32"], ["forward"], providers=providers)
 
 
 def batch() -> list[Case]:
     """Forward and backward across batch sizes at a fixed row length."""
     providers = (*OURS_AND_TORCH, "torch.compile", "naive", "single_block")
-    return [
-        Case("batch", (n_rows, 1024), "float32", direction, providers=providers)
-        for direction in BOTH
-        for n_rows in (1, 8, 64, 256, 1024, 4096, 16384, 65536)
-    ]
+    shapes = [(n_rows, 1024) for n_rows in (1, 8, 64, 256, 1024, 4096, 16384, 65536)]
+    return each("batch", shapes, ["float32"], providers=providers)
 
 
 def longest() -> list[Case]:
     """Rows past every limit: too long to split, of float64, apart in memory."""
     return [
-        Case("longest", shape, dtype, direction, dim=dim, providers=OURS_AND_TORCH)
-        for direction in BOTH
+        case
         for shape, dtype, dim in (
             ((1, 2**26 + 3), "bfloat16", -1),
             ((8, 2**26 + 3), "bfloat16", -1),
@@ -184,6 +181,7 @@ def longest() -> list[Case]:
             ((2**20, 64), "float64", 0),
             ((64, 2**20, 2), "bfloat16", 1),
         )
+        for case in each("longest", [shape], [dtype], dim=dim, providers=OURS_AND_TORCH)
     ]
 
 
@@ -194,11 +192,12 @@ MODES = ("default", "reduce-overhead")
 def compiled() -> list[Case]:
     """Host time of a step inside `torch.compile`: x · ½ → softmax → · 2, ours and torch's."""
     shapes = {(64, 512): "float32", (32, 333, 333): "bfloat16", (64, 5000): "bfloat16"}
+    directions, providers = ("forward", "forward_backward"), (CHOOSER, "torch")
     return [
-        Case("compiled", shape, dtype, direction, inputs=mode, providers=(CHOOSER, "torch"))
+        case
         for shape, dtype in shapes.items()
-        for direction in ("forward", "forward_backward")
         for mode in MODES
+        for case in each("compiled", [shape], [dtype], directions, inputs=mode, providers=providers)
     ]
 
 
@@ -252,12 +251,10 @@ SUITES: dict[str, Callable[..., list[Case]]] = {
 def select(
     suites: list[str] | None = None,
     providers: list[str] | None = None,
-    dtypes: list[str] | None = None,
-    columns: list[int] | None = None,
     seed: int = 0,
 ) -> list[Case]:
-    """The cases of the named suites, narrowed to providers, dtypes and row lengths; `seed` draws
-    those of the suite `random`."""
+    """The cases of the named suites, narrowed to providers; `seed` draws those of the suite
+    `random`."""
     for kind, asked, known in (("suite", suites, SUITES), ("provider", providers, PROVIDERS)):
         if unknown := sorted(set(asked or ()) - set(known)):
             known_ones = ", ".join(known)
@@ -265,10 +262,6 @@ def select(
     chosen = []
     for name in (each for each in SUITES if not suites or each in suites):
         chosen += SUITES[name](seed) if name == "random" else SUITES[name]()
-    if dtypes:
-        chosen = [case for case in chosen if case.dtype in dtypes]
-    if columns:
-        chosen = [case for case in chosen if case.n_cols in columns]
     if providers:
         # The copy is measured with anybody else.
         kept = [tuple(p for p in case.providers if p in (*providers, COPY)) for case in chosen]

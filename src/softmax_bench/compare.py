@@ -1,10 +1,4 @@
-"""Two runs beside each other or together: a guard against a kernel that became slower, one file of
-several that were measured at the same time, and rows that were measured again.
-
-A case, its copy and all libraries are measured on one GPU, one after the other, so what is compared
-was measured alike. But the processes share the machine: now and then one waits for the processor,
-and the GPU for it. Such a row says nothing about the library, whichever it is, and is not kept.
-"""
+"""Two runs beside each other, a guard against a kernel that became slower; or several as one."""
 
 from __future__ import annotations
 
@@ -12,12 +6,7 @@ from collections.abc import Iterable
 
 from softmax_bench.report import geometric_mean, timed
 from softmax_bench.roster import CHOOSER, COPY, RUNGS
-from softmax_bench.schema import SAME, DataError
-
-DISTURBED = 2.0
-"""How many times its 20th percentile the median of an undisturbed row is at most."""
-
-REASON = "disturbed: the median is more than twice the 20th percentile"
+from softmax_bench.schema import FORMAT, SAME, DataError
 
 
 def keyed(data: dict) -> dict[tuple[str, str], dict]:
@@ -25,11 +14,9 @@ def keyed(data: dict) -> dict[tuple[str, str], dict]:
     return {(row["case"], row["provider"]): row for row in data["rows"]}
 
 
-def slowdowns(
-    before: dict, after: dict, providers: tuple[str, ...] | None, *, per_copy: bool
-) -> list[tuple]:
-    """(case, provider, before, after, ratio) for each row both runs hold; a ratio above one is a
-    slowdown.
+def slowdowns(before: dict, after: dict, *, per_copy: bool) -> list[tuple]:
+    """(case, provider, before, after, ratio) for each row of ours that both runs hold; a ratio
+    above one is a slowdown.
 
     An answer that was right and no longer is counts as infinitely slow. With `per_copy` each time
     is divided by the time of the copy of its own run, so that two machines of different speed can
@@ -40,7 +27,7 @@ def slowdowns(
     for (case, provider), row in old.items():
         later = new.get((case, provider))
         first, second = timed(row), timed(later)
-        if later is None or first is None or (providers and provider not in providers):
+        if later is None or first is None or provider not in (CHOOSER, *RUNGS):
             continue
         if second is None:
             if later["status"] in ("wrong", "failed", "refused"):
@@ -56,16 +43,9 @@ def slowdowns(
     return sorted(found, key=lambda item: -item[4])
 
 
-def compare(
-    before: dict,
-    after: dict,
-    max_slowdown: float,
-    *,
-    per_copy: bool = False,
-    everyone: bool = False,
-):
+def compare(before: dict, after: dict, max_slowdown: float, *, per_copy: bool = False):
     """The table as text, and whether every row keeps to the limit."""
-    rows = slowdowns(before, after, None if everyone else (CHOOSER, *RUNGS), per_copy=per_copy)
+    rows = slowdowns(before, after, per_copy=per_copy)
     lines = [f"{'case':<58} {'provider':<15} {'before µs':>10} {'after µs':>10} {'ratio':>7}"]
     for case, provider, first, second, ratio in rows:
         mark = "  SLOWER" if ratio > max_slowdown else ""
@@ -85,71 +65,34 @@ def compare(
 # --- several files as one
 
 
-class Different(DataError):
-    """The files come from different machines or software, or hold a row twice."""
+def entered(environments: dict[str, dict], new: dict) -> str:
+    """The name of an environment among others; one that is there but for the time of its start is
+    found, any other is added."""
+    for name, known in environments.items():
+        if known | {"started": ""} == new | {"started": ""}:
+            return name
+    taken = [int(name.removeprefix("run")) for name in environments]
+    environments[name := f"run{max(taken, default=0) + 1}"] = new
+    return name
 
 
 def merged(files: Iterable[dict]) -> dict:
-    """The rows of all files, with one environment: that which was started first.
+    """The rows of all files. One that was measured again takes the place of what an earlier file
+    has, unless its library was not installed then.
 
     Raises:
-        Different: see there.
+        DataError: they come from different GPUs or software.
     """
-    files = list(files)
-    environments = [each for data in files for each in data["environments"].values()]
-    first = min(environments, key=lambda each: each["started"])
-    for each in environments:
-        _same(first, each, first.keys() - {"started"})
-    rows = {}
+    environments: dict[str, dict] = {}
+    rows: dict[tuple[str, str], dict] = {}
     for data in files:
+        names = {}
+        for name, each in data["environments"].items():
+            for other in environments.values():
+                if found := [key for key in SAME if each[key] != other[key]]:
+                    raise DataError(f"the runs differ in {', '.join(found)}")
+            names[name] = entered(environments, each)
         for key, row in keyed(data).items():
-            if key in rows:
-                raise Different(f"{key[1]} of {key[0]} was measured twice")
-            rows[key] = undisturbed({**row, "environment": "run1"})
-    return {
-        "format": files[0]["format"],
-        "environments": {"run1": first},
-        "rows": list(rows.values()),
-    }
-
-
-def renewed(known: dict, newer: dict) -> dict:
-    """The rows of a file, and in their place those that were measured again later, on the same kind
-    of GPU and with the same software. Who was not installed then keeps his row.
-
-    Raises:
-        Different: the GPU or the software is another.
-    """
-    environments, rows = dict(known["environments"]), keyed(known)
-    for name, each in newer["environments"].items():
-        for other in environments.values():
-            _same(other, each, SAME)
-        own = f"run{len(environments) + 1}"
-        environments[own] = each
-        for key, row in keyed(newer).items():
-            if row["environment"] == name and not (row["status"] == "skipped" and key in rows):
-                rows[key] = undisturbed({**row, "environment": own})
-    return {"format": known["format"], "environments": environments, "rows": list(rows.values())}
-
-
-def _same(one: dict, other: dict, keys: Iterable[str]) -> None:
-    if found := [key for key in keys if one[key] != other.get(key)]:
-        raise Different(f"the runs differ in {', '.join(sorted(found))}")
-
-
-def undisturbed(row: dict) -> dict:
-    """The row without a time that the machine has disturbed.
-
-    >>> times = {"p20": 5.4, "p50": 100.4, "p80": 200.5}
-    >>> undisturbed({"status": "ok", "us": times})["status"]
-    'not_run'
-    """
-    if _disturbed(row.get("us_warm")):
-        row = {key: value for key, value in row.items() if key != "us_warm"}
-    if row["status"] == "ok" and _disturbed(row["us"]):
-        row = {**row, "status": "not_run", "reason": REASON, "us": None, "samples": 0}
-    return row
-
-
-def _disturbed(times: dict | None) -> bool:
-    return times is not None and times["p50"] > DISTURBED * times["p20"]
+            if row["status"] != "skipped" or key not in rows:
+                rows[key] = {**row, "environment": names[row["environment"]]}
+    return {"format": FORMAT, "environments": environments, "rows": list(rows.values())}

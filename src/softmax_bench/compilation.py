@@ -19,16 +19,16 @@ import contextlib
 import dataclasses
 import functools
 import io
-import multiprocessing
-import os
+import json
 import re
 from collections.abc import Callable
-from concurrent.futures import Executor, ProcessPoolExecutor
-from typing import Any, cast
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
 
 from softmax_bench import providers, recording
-from softmax_bench.gpus import GPUS, H200
-from softmax_bench.recording import Kernel
+from softmax_bench.gpus import H200
+from softmax_bench.recording import Kernel, hashed, target_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,16 +113,8 @@ def compiled(call: str, gpu: str = H200) -> list[Compilation]:
 
 @functools.cache
 def _process() -> Executor:
-    """Triton decides when it is imported whether it interprets, so the process is a new one."""
-    interpret = os.environ.pop("TRITON_INTERPRET", None)
-    try:
-        start = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(1, start, initializer=recording.recorder)
-        pool.submit(os.getpid).result()
-        atexit.register(pool.shutdown)
-    finally:
-        if interpret is not None:
-            os.environ["TRITON_INTERPRET"] = interpret
+    pool = recording.process()
+    atexit.register(pool.shutdown)
     return pool
 
 
@@ -153,78 +145,55 @@ def _compiled(call: str, gpu: str) -> list[Compilation]:
 
 
 def compilation_of(kernel: Kernel) -> Compilation:
-    """Compile a kernel, in this process."""
-    import triton
-    from triton.backends.compiler import GPUTarget
+    """Compile a kernel, in this process; what came of it is kept in Triton's cache on disk."""
+    from triton.runtime.cache import get_cache_manager
 
-    target, options = GPUTarget(*GPUS[kernel.gpu][:3]), dict(vars(kernel.options))
-    arguments = {"target": target, "options": options}
-    if target.backend == "cuda":
-        made, registers, spill_bytes = _compiled_by_ptxas(kernel.source, arguments)
-        assembly = made.asm["ptx"]
-    else:
-        made = triton.compile(kernel.source, **arguments)
-        assembly = made.asm["amdgcn"]
-        registers, spilled = (
-            int(re.findall(rf"\.{name}:\s+(\d+)", assembly)[0])
-            for name in ("vgpr_count", "vgpr_spill_count")
-        )
-        spill_bytes = 4 * spilled
+    cache, name = get_cache_manager(hashed(f"{kernel.gpu} {key_of(kernel)}")), "made.json"
+    path = cache.get_file(name) or cache.put(json.dumps(_made(kernel)), name, binary=False)
     return Compilation(
         kernel=kernel.source.fn.__name__,
         constants=kernel.constants,
         gpu=kernel.gpu,
-        assembly=assembly,
-        registers=registers,
-        spill_bytes=spill_bytes,
-        shared_bytes=made.metadata.shared,
-        num_warps=made.metadata.num_warps,
-        max_registers=options.get("maxnreg"),
+        num_warps=kernel.options.num_warps,
+        max_registers=getattr(kernel.options, "maxnreg", None),
+        **json.loads(Path(path).read_text()),
     )
 
 
-def _compiled_by_ptxas(source: Any, arguments: dict[str, Any]) -> tuple[Any, int, int]:
-    """A compiled kernel, its registers per thread and bytes of spill stores.
-
-    ptxas reports these two, so its report is kept beside the kernel in Triton's cache.
-    """
+def _made(kernel: Kernel) -> dict[str, Any]:
+    """What only a compiler knows of a kernel: the other fields of `Compilation`."""
     import triton
-    from triton.runtime.cache import get_cache_manager
 
-    name = "ptxas.txt"
     triton.knobs.nvidia.dump_ptxas_log = True
-    report = io.StringIO()
-    with contextlib.redirect_stdout(report):
-        compiled = triton.compile(source, **arguments)
-        cache = get_cache_manager(compiled.hash)
-        if not report.getvalue() and cache.get_file(name) is None:
-            # The kernel was in the cache, by someone who did not ask for the report.
-            triton.knobs.compilation.always_compile = True
-            compiled = triton.compile(source, **arguments)
-            triton.knobs.compilation.always_compile = False
-    if report.getvalue():
-        path = cache.put(report.getvalue(), name, binary=False)
+    with contextlib.redirect_stdout(io.StringIO()) as report:
+        texts, noted = lowered(kernel)
+    assembly = texts.get("ptx") or texts["amdgcn"]
+    if "ptx" in texts:  # ptxas says how many
+        said, patterns = report.getvalue(), (r"Used (\d+) registers", r"(\d+) bytes spill stores")
     else:
-        path = cast("str", cache.get_file(name))
-    with open(path) as file:
-        text = file.read()
-    registers = max(map(int, re.findall(r"Used (\d+) registers", text)))
-    return compiled, registers, max(map(int, re.findall(r"(\d+) bytes spill stores", text)))
+        said, patterns = assembly, (r"\.vgpr_count:\s+(\d+)", r"\.vgpr_spill_count:\s+(\d+)")
+    registers, spilled = (max(map(int, re.findall(each, said))) for each in patterns)
+    return {
+        "assembly": assembly,
+        "registers": registers,
+        "spill_bytes": spilled if "ptx" in texts else 4 * spilled,
+        "shared_bytes": noted["shared"],
+    }
 
 
-def lowered(kernel: Kernel, last: str) -> tuple[Any, dict[str, Any]]:
-    """A kernel in one of the languages on the way to machine code, by Triton's name of it, and what
-    the compiler noted.
+def lowered(kernel: Kernel, last: str | None = None) -> tuple[dict[str, str], dict[str, Any]]:
+    """A kernel in each language on the way to machine code, by Triton's name of it, and what the
+    compiler noted.
 
-    Nothing is read from a cache. The first, `ttir`, takes no code generator, and a tenth of the
-    time.
+    Args:
+        kernel: what is compiled; nothing is read from a cache.
+        last: the language to end with. The first, `ttir`, takes no code generator, and a tenth of
+            the time.
     """
     from triton._C.libtriton import ir
-    from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
 
-    source, options = kernel.source, kernel.options
-    target = GPUTarget(*GPUS[kernel.gpu][:3])
+    source, options, target = kernel.source, kernel.options, target_of(kernel.gpu)
     backend: Any = make_backend(target)
     context = ir.context()
     ir.load_dialects(context)
@@ -234,9 +203,68 @@ def lowered(kernel: Kernel, last: str) -> tuple[Any, dict[str, Any]]:
     metadata = {"target": target, **options.__dict__}
     functions = backend.get_codegen_implementation(options)
     module = source.make_ir(target, options, functions, backend.get_module_map(), context)
+    texts: dict[str, str] = {}
     for name, stage in stages.items():
         module = stage(module, metadata)
+        texts[name] = str(module)
         if name == last:
             break
-    # The text lives as long as the context does.
-    return str(module), metadata
+    return texts, metadata
+
+
+# --- by what kernels are told apart
+
+
+def normal_ir(text: str) -> str:
+    """Triton's intermediate language without places in files and without names.
+
+    >>> normal_ir('#loc = loc("f.py":1:0)\\ntt.func public @f(%x: i32 loc("x"))')
+    'tt.func public @name0(%0: i32 )'
+    """
+    text = re.sub(r"^#loc.*\n?", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\bloc\((?:[^()\"]|\"[^\"]*\"|\([^()]*(?:\([^()]*\)[^()]*)*\))*\)", "", text)
+    for mark, stem in (("%", ""), ("@", "name")):
+        names: dict[str, str] = {}
+        text = re.sub(
+            rf"{mark}[\w.$]+|{mark}\"[^\"]*\"",
+            lambda found, m=mark, s=stem, n=names: n.setdefault(found[0], f"{m}{s}{len(n)}"),
+            text,
+        )
+    return text
+
+
+def normal_ptx(assembly: str) -> str:
+    """PTX without what does not reach the machine: comments, names of files, of lines, of kernels
+    and of functions.
+
+    >>> print(normal_ptx(".visible .entry f(\\n.param .u64 f_param_0) // why\\nret;"))
+    .visible .entry name0(
+    .param .u64 name0_param_0)
+    ret;
+    """
+    text = re.sub(r"//[^\n]*", "", assembly)
+    text = re.sub(r"^\s*\.section\s+\.debug.*?^\s*\}", "", text, flags=re.DOTALL | re.MULTILINE)
+    names = re.findall(r"\.(?:entry|func)\b\s*(?:\([^)]*\)\s*)?([\w$.]+)", text)
+    for number, name in enumerate(dict.fromkeys(names)):
+        text = re.sub(rf"(?<![\w$.]){re.escape(name)}(?=\b|_)", f"name{number}", text)
+    skipped = (".file", ".loc", "$L__tmp", "$L__func")
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith(skipped))
+
+
+def key_of(kernel: Kernel) -> str:
+    """Follows from all that machine code follows from: sources, constants, options, compiler."""
+    import triton
+
+    return hashed(f"{triton.__version__} {kernel.source.hash()} {kernel.options.hash()}")
+
+
+def hash_of(kernel: Kernel, machine: bool) -> str:
+    """A hash of the first language that a kernel becomes with its options; or of its machine code:
+    of PTX, which ptxas turns into the same every time."""
+    import triton
+
+    texts, noted = lowered(kernel, "ptx" if machine else "ttir")
+    if machine:
+        return hashed(f"{normal_ptx(texts['ptx'])} {noted['shared']}")
+    return hashed(f"{triton.__version__} {kernel.options.hash()} {normal_ir(texts['ttir'])}")

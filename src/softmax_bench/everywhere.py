@@ -4,17 +4,16 @@
 Public calls are recorded on each GPU: of those that were measured one for each kernel, operation
 and element type, and some that nobody measured. What the installed Triton makes of their kernels
 goes into a file: for each GPU, Triton and kind of kernel a line, of the first of its kind that is
-launched. Runs by another Triton, for other GPUs, or of another part of the calls add to the file.
+launched. Runs by another Triton or for other GPUs add to the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from softmax_bench.gpus import GPUS
-from softmax_bench.replay import DATA, RANKS, ROOT, cell_of, measured, read
+from softmax_bench.launches import DATA, RANKS, ROOT, cell_of, measured, read
 from softmax_bench.roster import CHOOSER
 from softmax_bench.schema import (
     Count,
@@ -32,9 +31,6 @@ FORMAT = "triton-softmax-compiled/1"
 
 DEPTH = 4
 """Of the lines."""
-
-TRITONS = ("3.6", "3.7", "3.8", "3.9")
-"""The releases that are supported."""
 
 FIELDS = ("registers", "spill_bytes", "shared_bytes", "load_bits", "store_bits")
 """What a line says, of `Compilation`, after the number of the kind."""
@@ -121,19 +117,16 @@ def kind_of(kernel: Any) -> str:
     return " ".join(str(each) for each in of if each)
 
 
-def kernels(gpu: str, part: str = "0/1") -> list[Any]:
-    """What Triton would compile for all calls on a GPU, each once; or for a share of the calls,
-    "0/2" for the first half."""
+def kernels(gpu: str) -> list[Any]:
+    """What Triton would compile for all calls on a GPU, each once."""
     from softmax_bench import compilation, recording
 
-    recorder = recording.recorder()
-    calls: list[Callable] = [lambda row=row: recording.call_of(row) for row in sample()]
-    calls += [lambda text=text: compilation.call_from(text) for text in MORE.values()]
-    first, step = map(int, part.split("/"))
-    found = []
+    recorder, found = recording.recorder(), []
     with recording.on(gpu):
-        for call in calls[first::step]:
-            found += recorder.kernels_of(call())
+        for row in sample():
+            found += recorder.kernels_of(recording.call_of(row))
+        for text in MORE.values():
+            found += recorder.kernels_of(compilation.call_from(text))
     return list({id(each): each for each in found}.values())
 
 
@@ -144,12 +137,11 @@ def load(path: Path | None) -> dict:
     return check(read_json(path), form_of(Compiled), path.name)
 
 
-def run(gpus: list[str], part: str, out: Path | None) -> str:
-    """The command: what was refused, in words, and how many kernels were not.
+def run(gpus: list[str], out: Path | None) -> str:
+    """The command: how many kernels were compiled, in words.
 
     Args:
         gpus: names of `GPUS`.
-        part: as for `kernels`.
         out: the file that is added to. None only asks Triton's frontend, which needs no code
             generator, and writes nothing.
 
@@ -165,38 +157,33 @@ def run(gpus: list[str], part: str, out: Path | None) -> str:
         check_writable(out)
     if triton.knobs.runtime.interpret:
         raise DataError("TRITON_INTERPRET is set, and the interpreter compiles nothing")
+    kinds, of_gpus = data["kinds"], data["lines"].setdefault(release, {})
     for gpu in gpus:
-        here, of_gpus = f"Triton {release}, {gpu}, ", data["lines"].setdefault(release, {})
-        if part.startswith("0/"):  # what was there is compiled again
-            of_gpus[gpu] = []
-            data["refused"] = [each for each in data["refused"] if not each.startswith(here)]
-        lines = of_gpus.setdefault(gpu, [])
-        done = {data["kinds"][at] for at, *_ in lines}
-        for kernel in kernels(gpu, part):
+        here, lines = f"Triton {release}, {gpu}, ", {}
+        # What was there is compiled again.
+        data["refused"] = [each for each in data["refused"] if not each.startswith(here)]
+        for kernel in kernels(gpu):
             kind = kind_of(kernel)
             try:
                 if out is None:
                     lowered(kernel, "ttir")
-                elif kind not in done:
+                elif kind not in lines:
                     made = compilation_of(kernel)
-                    if kind not in data["kinds"]:
-                        data["kinds"].append(kind)
-                    line = [getattr(made, field) for field in FIELDS]
-                    lines.append([data["kinds"].index(kind), *line])
-                done.add(kind)
+                    lines[kind] = [getattr(made, field) for field in FIELDS]
                 taken += 1
             except Exception as error:  # the compiler's errors are of many kinds
                 while error.__cause__ is not None:  # the last one says what is wrong
                     error = error.__cause__
                 data["refused"].append(f"{here}{kind}: {' '.join(str(error).split())[-200:]}")
-        lines.sort()
-        data["lines"] = {
-            name: {each: of[each] for each in GPUS if each in of}
-            for name, of in sorted(data["lines"].items())
-        }
-        if out:
-            write_whole(out, dump(data, DEPTH))
+        kinds += [kind for kind in lines if kind not in kinds]
+        of_gpus[gpu] = sorted([kinds.index(kind), *line] for kind, line in lines.items())
         print(f"{here}{taken} kernels", flush=True)
+    data["lines"] = {
+        name: {each: of[each] for each in GPUS if each in of}
+        for name, of in sorted(data["lines"].items())
+    }
+    if out:
+        write_whole(out, dump(data, DEPTH))
     if data["refused"]:
         raise DataError("\n".join(data["refused"]))
     return f"{taken} kernels, none refused"

@@ -11,40 +11,25 @@ from softmax_bench.schema import Count, DataError, Number, Time, check, form_of,
 FORMAT = "triton-softmax-gpu-tests/2"
 
 
-class Counts(TypedDict):
-    """Tests by what came of them."""
-
-    passed: Count
-    failed: Count
-    skipped: Count
-    xfailed: Count
-
-
-class Machine(TypedDict):
-    """The GPU and the versions."""
-
-    gpu: str
-    driver: str
-    cuda: str
-    torch: str
-    triton: str
+STATES = ("passed", "failed", "skipped", "xfailed")
+MACHINE = ("gpu", "driver", "cuda", "torch", "triton")
 
 
 class Report(TypedDict):
-    """A run of the GPU tests."""
+    """A run of the GPU tests: by state, and by module (passed, failed, others)."""
 
     format: Annotated[str, ("const", FORMAT)]
     utc: Time
     commit: Annotated[str, ("minLength", 7)]
     command: str
     seconds: Number
-    counts: Counts
-    machine: Machine
+    counts: Annotated[dict[str, Count], ("required", list(STATES))]
+    machine: Annotated[dict[str, str], ("required", list(MACHINE))]
     modules: dict[str, list[Count]]
     failures: list[str]
 
 
-def report(junit: Path, commit: str | None, command: str) -> dict:
+def report(junit: Path, commit: str | None) -> dict:
     """Counts by state and by test module, and the names of failed tests."""
     from softmax_bench import results
 
@@ -52,7 +37,7 @@ def report(junit: Path, commit: str | None, command: str) -> dict:
         tree = etree.parse(junit).getroot()
     except etree.ParseError as error:
         raise DataError(f"{junit}: not a file of JUnit: {error}") from error
-    counts = dict.fromkeys(Counts.__annotations__, 0)
+    counts = dict.fromkeys(STATES, 0)
     modules: dict[str, list[int]] = {}
     failures = []
     for case in tree.iter("testcase"):
@@ -73,10 +58,10 @@ def report(junit: Path, commit: str | None, command: str) -> dict:
         "format": FORMAT,
         "utc": results.now(),
         "commit": commit or results.git_commit(),
-        "command": command,
+        "command": "pytest -m gpu",
         "seconds": round(seconds, 1),
         "counts": counts,
-        "machine": {name: machine[name] for name in Machine.__annotations__},
+        "machine": {name: machine[name] for name in MACHINE},
         "modules": dict(sorted(modules.items())),
         "failures": sorted(failures),
     }
@@ -91,10 +76,9 @@ def sentence(data: dict) -> str:
     """The run in one sentence."""
     counts, where = data["counts"], data["machine"]
     tally = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
+    versions = "driver {driver}, CUDA {cuda}, torch {torch}, triton {triton}".format(**where)
     return (
-        f"Last run of the GPU tests (`{data['command']}`): {tally}, in {data['seconds']:.0f} "
-        f"s on one {where['gpu']} "
-        f"(driver {where['driver']}, CUDA {where['cuda']}, torch {where['torch']}, triton "
-        f"{where['triton']}), "
-        f"commit `{data['commit'][:12]}`, {data['utc'].replace('T', ' ')[:16]} UTC."
+        f"Last run of the GPU tests (`{data['command']}`): {tally}, in {data['seconds']:.0f} s on "
+        f"one {where['gpu']} ({versions}), commit `{data['commit'][:12]}`, "
+        f"{data['utc'].replace('T', ' ')[:16]} UTC."
     )

@@ -35,13 +35,19 @@ class Problem(NamedTuple):
 
 
 def choosing(choose: Callable[..., Choice]) -> AbstractContextManager:
-    """For a while, `choose(facts, traits, device)` says what the library chooses."""
-    return patch.object(chooser, "chosen", choose)
+    """For a while, `choose` says what the library chooses, from the arguments of `chosen`."""
+    return patch.object(plan, "chosen", choose)
 
 
 def device_of(multiprocessors: int) -> Device:
     """An NVIDIA GPU; without multiprocessors the interpreter."""
     return Device(multiprocessors, nvidia=True) if multiprocessors else Device()
+
+
+def current_device(kind: str) -> Device:
+    """The GPU of this machine, or for "cpu" the interpreter."""
+    on_gpu = kind == "cuda"
+    return device_of(torch.cuda.get_device_properties(0).multi_processor_count if on_gpu else 0)
 
 
 def problem_of(case: Case, device: Device) -> Problem:
@@ -55,11 +61,10 @@ def problem_of(case: Case, device: Device) -> Problem:
         last = torch.empty_strided(case.shape, strides, dtype=dtype, device="meta")
     inputs = (*[plain] * (op.inputs - 1), last, *[rows.float()] * op.numbers)
     seen: list[Problem] = []
-    choose = chooser.chosen
 
-    def asked(facts: Rows | Columns, traits: Traits, _: Device) -> Choice:
+    def asked(facts: Rows | Columns, traits: Traits, *_: object) -> Choice:
         seen.append(Problem(facts, traits, device))
-        return choose(*seen[-1])
+        return seen[-1].library()
 
     with choosing(asked):
         plan._plan_launches(op, inputs, (rows if op.reduces else plain,), dim)

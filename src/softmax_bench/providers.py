@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from softmax_bench.case import PASSES, Case
 from softmax_bench.inputs import Tensors
-from softmax_bench.roster import CHOOSER, COPY, PROVIDERS, RUNGS
+from softmax_bench.roster import CHOOSER, COPY, PACKAGES, RUNGS
 
 Function = Callable[..., Any]
 """Returns a tensor or a tuple of tensors."""
@@ -29,20 +29,23 @@ Function = Callable[..., Any]
 class Refused(Exception):
     """The provider does not offer this case; the reason is the message."""
 
+    status = "refused"
 
-class Missing(Exception):
-    """The provider cannot be used on this machine at all; the reason is the message."""
+
+class Missing(Refused):
+    """The provider cannot be used on this machine at all."""
+
+    status = "skipped"
 
 
 def versions() -> dict[str, str | None]:
     """The installed version of each provider that is another project's; None if it is missing."""
     found = {}
-    for provider in PROVIDERS.values():
-        if provider.package is not None:
-            try:
-                found[provider.name] = importlib.metadata.version(provider.package)
-            except importlib.metadata.PackageNotFoundError:
-                found[provider.name] = None
+    for name, package in PACKAGES.items():
+        try:
+            found[name] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
     return found
 
 
@@ -102,8 +105,8 @@ def by_ours(case: Case, t: Tensors, implementation: str | None = None) -> Functi
     """This library."""
     ours, dim, target, more = imported("triton_softmax"), case.dim, t.target, t.more
     if case.direction == "backward":
-        run, (op, _, *rest) = imported("triton_softmax.plan").run, arguments(case, t)
-        return lambda dy, y: run(op, (y, dy), *rest, implementation)
+        plan_of, (op, _, *rest) = imported("triton_softmax.plan").plan_of, arguments(case, t)
+        return lambda dy, y: plan_of(op, (y, dy), *rest, implementation)(y, dy)
     if case.op == "cross_entropy":
         if case.inputs == "in_place":
             # A view is no leaf, and takes no copy.
@@ -215,8 +218,8 @@ FUNCTIONS: dict[str, Callable[[Case, Tensors], Function]] = {
     **{name: by_rung(name) for name in RUNGS},
 }
 
-NEEDS_COMPILING = frozenset(FUNCTIONS) - {"torch", "naive"}
-"""Providers whose first call compiles something."""
+COMPILED = (COPY, "torch", "naive")
+"""Providers whose first call compiles nothing."""
 
 
 # --- calls

@@ -1,8 +1,8 @@
 """What calls launch on a GPU that is not there, seen where Triton would compile and run a kernel.
 
 A process that has a `recorder` records every launch: tensors lie on the CPU, unread and unwritten,
-and say that they lie on the GPU that `on` names. The library is the one on the path, of whatever
-commit: calls are public ones.
+and say that they lie on the GPU that `on` names. `process` starts one, with the library as it lies
+below any folder, of whatever commit: calls are public ones.
 """
 
 from __future__ import annotations
@@ -11,10 +11,16 @@ import ast
 import contextlib
 import functools
 import hashlib
+import os
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -117,19 +123,23 @@ def ranks(size: int, pushing: bool = False) -> Any:
 # --- a device that is not there
 
 
+def target_of(gpu: str) -> Any:
+    """A GPU as Triton's compiler is told of it."""
+    from triton.backends.compiler import GPUTarget
+
+    return GPUTarget(*GPUS[gpu][:3])
+
+
 class Driver:
     """What Triton asks of the driver before it compiles. A GPU's index is its place in `GPUS`."""
 
-    def __init__(self) -> None:
-        self.gpu, self.index = GPUS[H200], list(GPUS).index(H200)
+    gpu = H200
 
     def get_current_target(self) -> Any:
-        from triton.backends.compiler import GPUTarget
-
-        return GPUTarget(*self.gpu[:3])
+        return target_of(self.gpu)
 
     def get_current_device(self) -> int:
-        return self.index
+        return list(GPUS).index(self.gpu)
 
     def get_current_stream(self, device: int) -> int:
         return 0
@@ -147,13 +157,9 @@ def on(name: str) -> Iterator[None]:
     """
     if name not in GPUS:
         raise DataError(f"the GPU is one of {', '.join(GPUS)}, not {name}")
-    before = driver.gpu, driver.index, torch.version.hip
-    driver.gpu, driver.index = GPUS[name], list(GPUS).index(name)
-    torch.version.hip = "7" if driver.gpu.backend == "hip" else None
-    try:
+    hip = "7" if GPUS[name].backend == "hip" else None
+    with patch.object(driver, "gpu", name), patch.object(torch.version, "hip", hip):
         yield
-    finally:
-        driver.gpu, driver.index, torch.version.hip = before
 
 
 def pretend() -> None:
@@ -164,9 +170,11 @@ def pretend() -> None:
     true_device = tensor.device
     devices = [torch.device("cuda", index) for index in range(len(GPUS))]
     tensor.device = property(
-        lambda self: true_device.__get__(self) if self.is_meta else devices[driver.index]
+        lambda self: (
+            true_device.__get__(self) if self.is_meta else devices[driver.get_current_device()]
+        )
     )
-    tensor.get_device = lambda self: driver.index
+    tensor.get_device = lambda self: driver.get_current_device()
     tensor.data_ptr = lambda self: self.storage_offset() * self.element_size()
     true_to = tensor.to
 
@@ -196,7 +204,7 @@ def pretend() -> None:
     tensor.clone = lambda self: torch.empty_like(self)
 
     def properties(*_: Any) -> Any:
-        return types.SimpleNamespace(multi_processor_count=driver.gpu.multiprocessors)
+        return types.SimpleNamespace(multi_processor_count=GPUS[driver.gpu].multiprocessors)
 
     cuda: Any = torch.cuda
     for where, names in (
@@ -314,6 +322,26 @@ class Recorder:
 def recorder() -> Recorder:
     """The one of this process; it comes before the library is imported, and stays."""
     return Recorder()
+
+
+def process(tree: Path | None = None) -> Executor:
+    """A process that records, whether or not kernels are interpreted here; Triton decides that when
+    it is imported.
+
+    Args:
+        tree: where the library and the tutorial are looked for first.
+    """
+    with patch.dict(os.environ):
+        os.environ.pop("TRITON_INTERPRET", None)
+        pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin, initargs=(tree,))
+        pool.submit(os.getpid).result()  # it is there
+    return pool
+
+
+def _begin(tree: Path | None) -> None:
+    if tree is not None:
+        sys.path.insert(0, str(tree))
+    recorder()
 
 
 def numbers(arguments: Iterable[Any]) -> list[str]:

@@ -1,179 +1,123 @@
-"""What a measurement is of: the launches of the call that was measured.
+"""Which measured calls launch something else at another commit: `python -m softmax_bench replay`.
 
-A cell of the data is identified by what its call launched, in order: on which grid, with which
-numbers, and which machine code. Text may change as it likes. `python -m softmax_bench replay OLD`
-asks the library at one commit and at another, or as it lies in the working tree, what each measured
-call launches, and says which cells launch something else and how it differs. With `--update` it
-writes down what all cells launched at the commit that measured them, and what they launch today;
-the pages read that file.
-
-Nothing here imports torch or the library: `softmax_bench.probe` does, in a process of its own.
+The library as it lies below a folder is asked what each call launches on an H200, in a process of
+its own: kernel, grid, numbers, constants, options, and a hash of the machine code.
 """
 
 from __future__ import annotations
 
 import io
-import json
-import os
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from softmax_bench.roster import CHOOSER, RUNGS
+from softmax_bench import recording
+from softmax_bench.compilation import hash_of, key_of
+from softmax_bench.gpus import H200
+from softmax_bench.launches import (
+    DATA,
+    FILE,
+    RANKS,
+    ROOT,
+    Cells,
+    Kernel,
+    Launch,
+    cell_of,
+    differences,
+    measured,
+    read,
+    text_of,
+)
 from softmax_bench.schema import DataError, read_json
 
-FILE = "docs/benchmarks/launches.json"
-DATA = "docs/benchmarks/data/h200.json"
-PACKAGES = ("src/triton_softmax", "src/softmax_tutorial")
-"""What a commit's own version is asked for."""
-
-ROOT = Path(__file__).resolve().parents[2]
-
-FIELDS = (
-    "case", "provider", "suite", "op", "direction", "dtype", "shape", "dim", "layout", "inputs",
-)  # fmt: skip
-"""What the probe has to know of a row."""
+PROCESSES = 2
+"""That compile."""
 
 
-RANKS = "docs/benchmarks/ranks.json"
-
-FOLLOWED = ("softmax, part alone", "softmax", "cross-entropy, part alone", "cross-entropy")
-"""The calls of several GPUs that are followed. Pushed words are not: they need the GPUs' memory."""
+# --- in a process that records
 
 
-class Kernel(NamedTuple):
-    """A compiled kernel."""
-
-    name: str
-    words: str  # constants and options, to be read by people; not committed
-    key: str  # follows from the text of the kernel and all that it calls, without comments
-    first: str  # hash of the first language that it is compiled to, with the options
-    machine: str | None  # hash of its machine code, where the first language of two commits differs
-
-    def same(self, other: Kernel) -> bool:
-        """Whether both are the same machine code."""
-        alike = self.machine is not None and self.machine == other.machine
-        return alike or self.first == other.first
-
-
-class Launch(NamedTuple):
-    """One launch of a cell."""
-
-    kernel: Kernel
-    grid: str
-    numbers: str
-
-    def differs(self, other: Launch) -> list[str]:
-        """By what another launch differs, in words; empty if by nothing that a GPU would notice."""
-        found = [f"grid {self.grid} → {other.grid}"] if self.grid != other.grid else []
-        if self.numbers != other.numbers:
-            found.append(f"numbers {self.numbers} → {other.numbers}")
-        if not self.kernel.same(other.kernel):
-            words = [kernel.name + ": " + kernel.words for kernel in (self.kernel, other.kernel)]
-            found.append("machine code" if words[0] == words[1] else " → ".join(words))
-        return found
-
-
-Cells = dict[str, list[Launch]]
-
-
-def cell_of(row: dict) -> str:
-    """The name of a row's cell."""
-    return f"{row['case']} {row['provider']}"
-
-
-def row_of_ranks(run: dict, row: dict) -> dict:
-    """A call over several GPUs as a row of the data."""
-    case = f"ranks/{row['call']}/{run['ranks']}x{row['rows']}x{row['columns']}"
-    found = {"case": case, "provider": CHOOSER, "suite": "ranks", "op": row["call"]}
-    return found | {"ranks": run["ranks"], "shape": [row["rows"], row["columns"]]}
-
-
-def cell_of_ranks(run: dict, row: dict) -> str | None:
-    """The cell of a call over several GPUs; None if it is not followed."""
-    return cell_of(row_of_ranks(run, row)) if row["call"] in FOLLOWED else None
-
-
-def measured(data: dict, ranks: dict) -> dict[str, list[dict]]:
-    """The rows of calls of ours, by the commit that they were measured at; those over several GPUs
-    too."""
-    found: dict[str, list[dict]] = {}
-    for run in ranks["runs"]:
-        rows = [row_of_ranks(run, row) for row in run["rows"] if row["call"] in FOLLOWED]
-        found.setdefault(run["commit"], []).extend(rows)
-    for row in data["rows"]:
-        if row["provider"] in (CHOOSER, *RUNGS) and row["status"] == "ok":
-            commit = data["environments"][row["environment"]]["commit"]
-            found.setdefault(commit, []).append({name: row[name] for name in FIELDS})
+def launches(row: dict) -> list[tuple[int, str, str]]:
+    """What a row's call launches, in order; of a sweep each kernel once, on no grid. The naive rung
+    launches PyTorch's kernels alone, and is not called."""
+    if row["provider"] == "naive":
+        return []
+    found = recording.recorder().launches(recording.call_of(row))
+    if row["suite"] == "compiles":
+        return [(kernel, "", "") for kernel in dict.fromkeys(each[0] for each in found)]
     return found
 
 
-def differences(old: Cells, new: Cells) -> dict[str, str]:
-    """The cells that launch something else, with what is different."""
-    found = {}
-    for cell, before in old.items():
-        after = new[cell]
-        if len(before) != len(after):
-            names = [", ".join(each.kernel.name for each in some) for some in (before, after)]
-            found[cell] = f"launches {names[0] or 'nothing'} → {names[1] or 'nothing'}"
-        else:
-            words = [text for a, b in zip(before, after, strict=True) for text in a.differs(b)]
-            if words:
-                found[cell] = "; ".join(dict.fromkeys(words))
-    return found
+def described(kernel: recording.Kernel) -> str:
+    """A kernel's constants and options in words, for people."""
+    constants = [f"{name}={value}" for name, value in kernel.constants.items()]
+    shown = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion")
+    return ", ".join([*constants, *(f"{name}={getattr(kernel.options, name)}" for name in shown)])
 
 
-# --- asking a tree ---
+def hash_at(index: int, machine: bool) -> str:
+    """The hash of a recorded kernel: it cannot be sent to a process, but is there after a fork."""
+    return hash_of(recording.recorder().kernels[index], machine)
+
+
+def answer(rows: list[dict], known: dict[str, str], looked_at: set[str]) -> Cells:
+    """`ask`, in the process that records."""
+    with recording.on(H200):
+        cells = {cell_of(row): launches(row) for row in rows}
+    recorded = recording.recorder().kernels
+    keys = list(map(key_of, recorded))
+
+    def find(names: list[str], machine: bool) -> None:
+        """Add what is not known yet, each by its name."""
+        missing = {name: at for at, name in enumerate(names) if name not in known}
+        found = pool.map(hash_at, missing.values(), repeat(machine), chunksize=2)
+        known.update(zip(missing, found, strict=True))
+
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("fork")) as pool:
+        find(keys, machine=False)
+        firsts = [known[key] for key in keys]
+        find([first if first in looked_at else key for first, key in zip(firsts, keys)], True)
+    kernels = [
+        Kernel(each.source.name, described(each), key, first, known.get(first))
+        for each, key, first in zip(recorded, keys, firsts, strict=True)
+    ]
+    return {cell: [Launch(kernels[at], *more) for at, *more in of] for cell, of in cells.items()}
+
+
+# --- asking a tree
 
 
 def ask(
-    source: Path, rows: list[dict], known: Mapping[str, str], looked_at: Iterable[str] = ()
+    tree: Path, rows: list[dict], known: Mapping[str, str], looked_at: Iterable[str] = ()
 ) -> Cells:
     """What rows' calls launch in the packages below a folder.
 
+    The first language that Triton compiles to has neither names of functions nor of variables, and
+    with the options and the compiler it decides the machine code. So two kernels that agree in it
+    are the same, and only where they differ is the machine code looked at: it may agree all the
+    same, and takes four times as long.
+
     Args:
-        source: the folder.
+        tree: the folder.
         rows: of the data.
         known: hashes of the first language by key, and of the machine code by these.
         looked_at: hashes of the first language of kernels whose machine code is asked for.
     """
-    paths = [str(source), str(ROOT / "src")]
-    skipped = ("TRITON_INTERPRET",)
-    environment = {name: value for name, value in os.environ.items() if name not in skipped}
-    run = subprocess.run(
-        [sys.executable, "-m", "softmax_bench.probe"],
-        input=json.dumps({"rows": rows, "known": dict(known), "looked_at": list(looked_at)}),
-        env=environment | {"PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-        cwd=source,
-    )
-    if run.returncode:
-        raise RuntimeError(f"no answer from {source}:\n{run.stderr}")
-    answer = json.loads(run.stdout)
-    kernels = [Kernel(*each) for each in answer["kernels"]]
-    return {
-        cell: [Launch(kernels[at], *more) for at, *more in launches]
-        for cell, launches in answer["cells"].items()
-    }
+    with recording.process(tree) as process:
+        return process.submit(answer, rows, dict(known), set(looked_at)).result()
 
 
 def extracted(commit: str, folder: Path) -> Path:
     """The packages of a commit, in a folder."""
-
-    def git(*command: str) -> bytes:
-        run = subprocess.run(["git", *command], cwd=ROOT, capture_output=True)
-        if run.returncode:
-            raise DataError(run.stderr.decode().strip())
-        return run.stdout
-
-    there = git("ls-tree", "--name-only", commit, *PACKAGES).decode().split()
-    archive = git("archive", commit, *there)
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+    run = subprocess.run(["git", "archive", commit, "src"], cwd=ROOT, capture_output=True)
+    if run.returncode:
+        raise DataError(run.stderr.decode().strip())
+    with tarfile.open(fileobj=io.BytesIO(run.stdout)) as tar:
         tar.extractall(folder, filter="data")
     return folder / "src"
 
@@ -195,93 +139,15 @@ def compared(
     for tree, some in old.items():
         before |= ask(tree, some, known)
     after = ask(new, rows, known)
-    if quick:
-        return before, after
     # Where kernels may differ, their machine code is looked at.
-    changed = differences(before, after)
+    changed = {} if quick else differences(before, after)
     looked_at = {
         each.kernel.first for cells in (before, after) for cell in changed for each in cells[cell]
     }
     for tree, some in (*old.items(), (new, rows)):
         if again := [row for row in some if cell_of(row) in changed]:
-            found = ask(tree, again, known, looked_at)
-            (after if tree == new else before).update(found)
+            (after if tree == new else before).update(ask(tree, again, known, looked_at))
     return before, after
-
-
-# --- the committed file ---
-
-
-def text_of(before: Cells, after: Cells) -> str:
-    """What is committed, a kernel and a case a line: distinct kernels and launches once; of each
-    cell what it launched, and what it launches today where that is another kernel."""
-    kernels: dict[tuple, int] = {}
-    launches: dict[tuple, int] = {}
-
-    def numbered(some: list[Launch]) -> list[int]:
-        found = []
-        for kernel, grid, numbers in some:
-            at = kernels.setdefault(kernel._replace(words=""), len(kernels))
-            found.append(launches.setdefault((at, grid, numbers), len(launches)))
-        return found
-
-    changed = differences(before, after)
-    cases: dict[str, dict[str, list]] = {}
-    for cell, some in after.items():
-        case, provider = cell.rsplit(" ", 1)
-        then = [numbered(before[cell])] if cell in changed else []
-        cases.setdefault(case, {})[provider] = [*then, numbered(some)]
-
-    def lines(each: Iterable[Any]) -> str:
-        return ",\n".join(json.dumps(one, separators=(",", ":")) for one in each)
-
-    named = (f"{json.dumps(case)}: {json.dumps(each)}" for case, each in cases.items())
-    listed = [[kernel[0], *kernel[2:]] for kernel in kernels]
-    flat = [f"{at} {grid} {numbers}" for at, grid, numbers in launches]
-    return (
-        f'{{"kernels": [\n{lines(listed)}\n],\n"launches": [\n{lines(flat)}\n],\n'
-        f'"cells": {{\n{",".join(named)}\n}}}}\n'
-    )
-
-
-class Committed(NamedTuple):
-    """The file, read."""
-
-    known: dict[str, str]  # hashes of the first language by key, and of the machine code by these
-    measured: Cells
-    today: Cells
-
-    @property
-    def changed(self) -> frozenset[str]:
-        """The cells that launch something else today."""
-        return frozenset(cell for cell in self.today if self.today[cell] != self.measured[cell])
-
-
-def parsed(text: str) -> Committed:
-    """What the file says."""
-    data = json.loads(text)
-    kernels = [Kernel(name, "", *more) for name, *more in data["kernels"]]
-    launches = []
-    for line in data["launches"]:
-        at, grid, numbers = line.split(" ")
-        launches.append(Launch(kernels[int(at)], grid, numbers))
-    then, today = (
-        {
-            f"{case} {provider}": [launches[at] for at in lists[which]]
-            for case, providers in data["cells"].items()
-            for provider, lists in providers.items()
-        }
-        for which in (0, -1)
-    )
-    known = {each.key: each.first for each in kernels}
-    known |= {each.first: each.machine for each in kernels if each.machine}
-    return Committed(known, then, today)
-
-
-def read(root: Path) -> Committed:
-    """The committed file below a folder; of nothing if there is none."""
-    path = root / FILE
-    return parsed(path.read_text(encoding="utf-8")) if path.is_file() else Committed({}, {}, {})
 
 
 def replay(old: str | None, new: str | None, *, update: bool = False, quick: bool = False) -> str:

@@ -4,8 +4,8 @@ the terminal."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from math import exp, log
+from statistics import geometric_mean as mean_of
+from typing import NamedTuple
 
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
 
@@ -66,18 +66,7 @@ def geometric_mean(values: list[float]) -> float | None:
     >>> round(geometric_mean([2.0, 8.0]), 9)
     4.0
     """
-    return exp(sum(map(log, values)) / len(values)) if values else None
-
-
-def mean_and_worst(values: Iterable[float | None]) -> str:
-    """Geometric mean and least of what is known, for a table of the terminal.
-
-    >>> mean_and_worst([2.0, None, 8.0]), mean_and_worst([])
-    ('  4.000   2.000', '      –       –')
-    """
-    known = [value for value in values if value]
-    mean = geometric_mean(known)
-    return f"{mean:7.3f} {min(known):7.3f}" if mean else "      –       –"
+    return mean_of(values) if values else None
 
 
 def warm(row: dict | None) -> float | None:
@@ -85,56 +74,55 @@ def warm(row: dict | None) -> float | None:
     return row["us_warm"]["p50"] if row and row["status"] == "ok" and "us_warm" in row else None
 
 
-def summary(rows: list[dict], worst: int = 25) -> str:
-    """For the terminal: each suite and kind of cell by geometric mean and worst of our speed over
-    the copy's and over the best other's, and the worst cells."""
-    kinds: dict[tuple[str, ...], list[tuple]] = {}
+class Cell(NamedTuple):
+    """A line of the terminal's lists."""
+
+    kinds: tuple[str, ...]  # to which it counts
+    values: tuple[float | None, ...]  # of each column; None where nothing was measured
+    words: str
+
+
+WORST = 25
+"""How many of the worst cells a list has."""
+
+
+def by_kind(columns: tuple[str, ...], cells: list[Cell]) -> list[str]:
+    """For the terminal: each kind of cell by the geometric mean and the worst of each column, and
+    the worst cells of each column."""
+    kinds: dict[str, list[tuple]] = {}
+    for cell in cells:
+        for kind in cell.kinds:
+            kinds.setdefault(kind, []).append(cell.values)
+    lines = [f"{'':<48} cells" + "".join(f"  {name:>12}   worst" for name in columns)]
+    for kind, values in sorted(kinds.items()):
+        known = [[value for value in each if value] for each in zip(*values, strict=True)]
+        shown = (
+            f"  {geometric_mean(each) or 0:12.3f} {min(each, default=0):7.3f}" for each in known
+        )
+        lines.append(f"{kind:<48} {len(values):5}" + "".join(shown))
+    for at, name in enumerate(columns):
+        lines.append(f"\nworst {WORST}, {name}")
+        order = sorted(cells, key=lambda cell: cell.values[at] or float("inf"))
+        lines += [f"{cell.values[at] or 0:7.3f} {cell.words}" for cell in order[:WORST]]
+    return lines
+
+
+def summary(rows: list[dict]) -> str:
+    """For the terminal: our speed over the copy's and over the best other's."""
     cells = []
     for case, group in by_case(rows).items():
         ours, peer = group.get(CHOOSER), best_peer(group)
         if ours is None or ours["suite"] in ("compiles", "accuracy"):
             continue
-        both = ratio(group, COPY), ratio(group, peer) if peer else None
-        cells.append((case, both, peer, ours))
-        suite = ours["suite"]
-        for kind in ((suite,), (suite, ours["op"], ours["direction"], ours["dtype"])):
-            kinds.setdefault(kind, []).append(both)
-    lines = [f"{'':<52} cells of copy   worst of best   worst  level"]
-    for kind, found in sorted(kinds.items()):
-        shown = " ".join(map(mean_and_worst, zip(*found, strict=True)))
-        level = sum(1 for _, factor in found if standing(factor) != "behind") / len(found)
-        lines.append(f"{', '.join(kind):<52} {len(found):5} {shown} {level:6.0%}")
-    lines.append(f"\nworst {worst} against the best other")
-    for case, (copy, factor), peer, row in sorted(cells, key=lambda each: each[1][1] or 0)[:worst]:
-        words = f"{factor:.3f}" if factor else row["status"]
-        us = f"{timed(row) or 0:8.1f} µs, {copy or 0:.3f} of copy"
-        lines.append(f"{words:>7} {peer or '':<13} {us}  {case}  {','.join(row['kernels'])}")
+        kinds = (
+            ours["suite"],
+            ", ".join(ours[name] for name in ("suite", "op", "direction", "dtype")),
+        )
+        words = f"{timed(ours) or 0:8.1f} µs  {case}  {','.join(ours['kernels'])}, best {peer}"
+        cells.append(Cell(kinds, (ratio(group, COPY), ratio(group, peer or "")), words))
+    lines = by_kind(("of the copy", "of the best"), cells)
     failed = [row for row in rows if row["provider"] == CHOOSER and row["status"] != "ok"]
     lines += [f"{row['status']}: {row['case']}: {row['reason']}" for row in failed]
     states = Counter(row["status"] for row in rows)
-    lines.append(
-        "rows: " + ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    )
+    lines.append("rows: " + ", ".join(f"{number} {state}" for state, number in states.items()))
     return "\n".join(lines)
-
-
-def seed_record(rows: list[dict]) -> dict:
-    """What a seed of the suite `random` gave, in the few numbers that are kept of one on which
-    constants were tuned."""
-    cells = [group for group in by_case(rows).values() if CHOOSER in group and best_peer(group)]
-
-    def mean(values: Iterable[float | None]) -> float:
-        return round(geometric_mean([value for value in values if value]) or 0.0, 4)
-
-    over_best = [ratio(group, best_peer(group) or "") or 0.0 for group in cells]
-    return {
-        "seed": rows[0]["seed"],
-        "utc": max(row["utc"] for row in rows),
-        "cells": len(cells),
-        "against": [name for name in LIBRARIES if any(timed(group.get(name)) for group in cells)],
-        "level": round(sum(value >= 1 - LEVEL for value in over_best) / len(cells), 4),
-        "over_best": mean(over_best),
-        "over_torch": mean([ratio(group, "torch") for group in cells]),
-        "of_copy": mean([ratio(group, COPY) for group in cells]),
-        "worst": round(min(over_best), 4),
-    }

@@ -11,6 +11,8 @@ from pathlib import Path
 import torch
 
 from softmax_bench.case import Case
+from softmax_bench.compare import entered
+from softmax_bench.measure import CudaTimer
 from softmax_bench.providers import versions
 from softmax_bench.roster import CHOOSER, RUNGS
 from softmax_bench.schema import FINAL, FORMAT, SAME, dump, read_json, rows_of, write_whole
@@ -69,6 +71,31 @@ def environment(device: str, commit: str | None, timer) -> dict:
     }
 
 
+DISTURBED = 2.0
+"""How many times its 20th percentile the median of an undisturbed row is at most."""
+
+REASON = "disturbed: the median is more than twice the 20th percentile"
+
+
+def undisturbed(row: dict) -> dict:
+    """The row without a time that the machine has disturbed: now and then a process waits for the
+    processor, and the GPU for it, which says nothing about the library.
+
+    >>> times = {"p20": 5.4, "p50": 100.4, "p80": 200.5}
+    >>> undisturbed({"status": "ok", "us": times})["status"]
+    'not_run'
+    """
+
+    def disturbed(times: dict | None) -> bool:
+        return times is not None and times["p50"] > DISTURBED * times["p20"]
+
+    if disturbed(row.get("us_warm")):
+        row = {key: value for key, value in row.items() if key != "us_warm"}
+    if row["status"] == "ok" and disturbed(row["us"]):
+        row = {**row, "status": "not_run", "reason": REASON, "us": None, "samples": 0}
+    return row
+
+
 class Results:
     """The file of a run: its rows by case and provider, kept on disk."""
 
@@ -79,16 +106,7 @@ class Results:
         if path.is_file():
             self.rows = {(row["case"], row["provider"]): row for row in rows_of(path)}
             self.environments = read_json(path)["environments"]
-        self.environment = self._enter(env)
-
-    def _enter(self, env: dict) -> str:
-        for name, known in self.environments.items():
-            if known | {"started": ""} == env | {"started": ""}:
-                return name
-        taken = [int(name.removeprefix("run")) for name in self.environments]
-        name = f"run{max(taken, default=0) + 1}"
-        self.environments[name] = env
-        return name
+        self.environment = entered(self.environments, env)
 
     def done(self, case: Case, provider: str) -> bool:
         """Whether a row needs no measuring again: it is final, and was measured with the same
@@ -119,6 +137,8 @@ class Results:
             "utc": now(),
             **fields,
         }
+        if self.environments[self.environment]["timer"] == CudaTimer.name:
+            row = undisturbed(row)
         self.rows[case.id, provider] = row
         if time.monotonic() - self.written > self.every:
             self.write()

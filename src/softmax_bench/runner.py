@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
-from softmax_bench import measure, providers, warmup
+from softmax_bench import measure, providers
 from softmax_bench.cases import Case
 from softmax_bench.inputs import Inputs, Tensors
 from softmax_bench.results import Results
@@ -39,7 +40,7 @@ OF_THE_HOST = ("host_time", "compiled")
 
 def judged(case: Case, results: Any, expected: tuple[torch.Tensor, ...]) -> dict:
     """The fields of a row about its errors: the largest of all results."""
-    cancels = case.direction != "forward" and case.suite in ("random", *OF_THE_HOST)
+    cancels = case.direction != "forward" and case.suite in ("random", "choices", *OF_THE_HOST)
     floor = 0.01 if cancels or case.suite == "loss_head" else 0.0
     found = []
     for result, wanted in zip(providers.as_tuple(results), expected, strict=True):
@@ -60,6 +61,18 @@ def taken(samples: list[float]) -> dict:
     return {"us": measure.summary(samples), "samples": len(samples)}
 
 
+def to_compile(cases: list[Case], results: Results) -> list[tuple[Case, str]]:
+    """What is worth compiling ahead of the measurement: cases and providers."""
+    pairs = [
+        (case, name)
+        for case in cases
+        if case.suite not in ("compiles", "accuracy", "compiled", "loss_head")
+        for name in case.providers
+        if name not in providers.COMPILED and not results.done(case, name)
+    ]
+    return sorted(pairs, key=lambda pair: pair[1])  # so shares hold as many of each provider
+
+
 class Runner:
     """Measures cases one by one.
 
@@ -67,7 +80,7 @@ class Runner:
         results: where rows go.
         inputs: makes the tensors, and has the device.
         timer: of calls on the device.
-        budget_seconds: no case begins later.
+        prepare: makes the call of a case, a provider's name, and tensors.
         say: takes a line of progress.
         restart: starts the run again, after the device has broken.
     """
@@ -78,14 +91,13 @@ class Runner:
         inputs: Inputs,
         timer: Callable[..., list[float]],
         *,
-        budget_seconds: float = float("inf"),
+        prepare: Callable[[Case, str, Tensors], Callable[[], Any]] = providers.prepare,
         say: Callable[[str], None] = lambda line: print(line, flush=True),
         restart: Callable[[], None] | None = None,
     ):
         self.results, self.inputs, self.timer, self.say = results, inputs, timer, say
         self.on_gpu = inputs.device.type == "cuda"
-        self.begin, self.budget = time.monotonic(), budget_seconds
-        self.restart = restart
+        self.prepare, self.restart = prepare, restart
         few = {} if self.on_gpu else {"batches": 2, "calls": 2, "warm": 1}
         self.host_timer = measure.HostTimer(inputs.synchronize, **few)
         self.current: tuple[Case, str, float] | None = None
@@ -93,7 +105,7 @@ class Runner:
     # The loop
 
     def run(self, cases: list[Case]) -> None:
-        """Measure every case that is not measured yet, until the time is up."""
+        """Measure every case that is not measured yet."""
         todo = []
         for case in cases:
             missing = [name for name in case.providers if not self.results.done(case, name)]
@@ -104,21 +116,14 @@ class Runner:
         n_rows = sum(len(names) for _, names in todo)
         self.say(f"{len(todo)} of {len(cases)} cases to measure, {n_rows} rows")
         threading.Thread(target=self._watch, daemon=True).start()
-        late = "the time given was used up"
+        begin = time.monotonic()
         try:
             for number, (case, names) in enumerate(todo, start=1):
-                spent = time.monotonic() - self.begin
-                if spent <= self.budget:
-                    words = "  ".join(self._case(case, names))
-                    self.say(f"[{spent:5.0f} s {number}/{len(todo)}] {case.id}: {words}")
-                    continue
-                for name in names:
-                    if (case.id, name) not in self.results.rows:
-                        self.results.add(case, name, status="not_run", reason=late)
+                words = "  ".join(self._case(case, names))
+                spent = time.monotonic() - begin
+                self.say(f"[{spent:5.0f} s {number}/{len(todo)}] {case.id}: {words}")
         finally:  # also when someone stops it
             self.results.write()
-        if late_ones := [row for row in self.results.rows.values() if row["reason"] == late]:
-            self.say(f"time is up: {len(late_ones)} rows left")
 
     def _case(self, case: Case, names: list[str]) -> list[str]:
         """Measure a case; what came of it in a few words for each provider."""
@@ -156,9 +161,7 @@ class Runner:
             with torch.set_grad_enabled(not infers):
                 return self._checked(case, name, t, expected, calls)
         except providers.Refused as error:
-            return {"status": "refused", "reason": str(error)}
-        except providers.Missing as error:
-            return {"status": "skipped", "reason": str(error)}
+            return {"status": error.status, "reason": str(error)}
         except Exception as error:
             return self._failed(error, case, name)
 
@@ -167,7 +170,7 @@ class Runner:
     ) -> dict:
         if case.suite == "compiles":
             return self._count_kernels(case)
-        call, fields = providers.prepare(case, name, t), {}
+        call, fields = self.prepare(case, name, t), {}
         if providers.answers(case, name):
             elements = case.n_rows if case.op == "logsumexp" else case.elements
             measure.poison(elements, getattr(torch, case.dtype), self.inputs.device)
@@ -211,16 +214,19 @@ class Runner:
 
         if triton.knobs.runtime.interpret or not self.on_gpu:
             raise providers.Missing("the interpreter compiles nothing")
-        lengths = case.lengths
-        warmup.forget_compiled()
-        begin = time.perf_counter()
-        for n_cols in lengths:
-            view = replace(case, shape=(case.shape[0], n_cols))
-            providers.prepare(view, CHOOSER, self.inputs.tensors(view))()
-            self.current = (case, CHOOSER, time.monotonic())
+        compiled: list[str] = []
+
+        def listen(*, src: Any, **_: Any) -> None:
+            compiled.append(src.fn.__name__)
+
+        lengths, begin = case.lengths, time.perf_counter()
+        with patch.object(triton.knobs.compilation, "listener", listen):
+            for n_cols in lengths:
+                view = replace(case, shape=(case.shape[0], n_cols))
+                providers.prepare(view, CHOOSER, self.inputs.tensors(view))()
+                self.current = (case, CHOOSER, time.monotonic())
         self.inputs.synchronize()
         seconds = time.perf_counter() - begin
-        compiled = warmup.compiled()
         return {
             "count": len(compiled),
             "samples": len(lengths),
@@ -282,15 +288,11 @@ def describe(error: Exception) -> str:
 
 def cell(row: dict) -> str:
     """A row in a few characters, for the progress line."""
-    name = row["provider"]
-    if row["status"] not in ("ok", "wrong"):
-        return f"{name}={row['status']}"
-    mark = "" if row["status"] == "ok" else "(wrong)"
+    found = row["status"] if row["status"] != "ok" else ""
     if row["count"] is not None:
-        return f"{name}={row['count']} kernels{mark}"
-    if row["us"] is None:
-        return f"{name}={float(row['max_rel_error']):.1e}{mark}"
-    us = row["us"]["p50"]
-    if row["suite"] in ("host_time", "few_rows", "batch"):
-        return f"{name}={us:.1f}us{mark}"
-    return f"{name}={row['bytes'] / us / 1e3:.0f}{mark}"
+        found += f"{row['count']} kernels"
+    elif row["us"]:
+        found += f"{row['us']['p50']:.1f}us"
+    elif row["max_rel_error"] is not None:
+        found += f"{float(row['max_rel_error']):.1e}"
+    return f"{row['provider']}={found}"

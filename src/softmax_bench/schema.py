@@ -164,12 +164,9 @@ def check(data: Any, form: dict, name: str) -> dict:
     not."""
     import jsonschema
 
-    validator = jsonschema.Draft202012Validator(form)
-    faults = sorted(
-        validator.iter_errors(data), key=lambda fault: list(map(str, fault.absolute_path))
-    )
+    faults = list(jsonschema.Draft202012Validator(form).iter_errors(data))
     if faults:
-        lines = [f"{name}: {_field(fault)}: {fault.message[:300]}" for fault in faults[:5]]
+        lines = [f"{name}: {each.json_path}: {each.message[:300]}" for each in faults[:5]]
         if len(faults) > 5:
             lines.append(f"{name}: and {len(faults) - 5} more")
         raise DataError("\n".join(lines))
@@ -193,13 +190,6 @@ def validate(data: Any, name: str) -> dict:
             raise DataError(f"{where}.provider: a second row for {key[1]} in {key[0]}")
         seen.add(key)
     return data
-
-
-def _field(fault) -> str:
-    field = ""
-    for part in fault.absolute_path:
-        field += f"[{part}]" if isinstance(part, int) else f".{part}" if field else str(part)
-    return field or "the whole file"
 
 
 def read_json(path: Path) -> Any:

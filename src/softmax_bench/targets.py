@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from softmax_bench.report import best_peer, by_case, geometric_mean, ratio, timed
+from softmax_bench.report import best_peer, by_case, ratio, timed
 from softmax_bench.roster import CHOOSER, COPY, label_of
 
 COMPILES_AT_MOST = 20
@@ -15,6 +16,11 @@ OVER_BEST_PEER = 1.15
 OVER_TORCH = 1.6
 FEW_ROWS_MICROSECONDS = 8.0
 MANY_ROWS_LIMIT = 262144
+TOKENS_MICROSECONDS = {"forward": 640.0, "forward_backward": 1940.0}
+TEMPERATURE_MICROSECONDS = 42.0
+OF_PLAIN = 0.98
+LOSS_FORWARD = 0.95
+OVER_LIMIT = 1.10
 
 
 @dataclass(frozen=True)
@@ -30,126 +36,98 @@ class Cell:
     """How far above the target, as a factor; below one is a miss."""
 
 
-def _cell(regime: str, case: str, asked: str, row: dict, margin: float | None, words: str) -> Cell:
-    """A target and what came of it; without a number, the state of our row says why."""
-    if margin is None:
-        return Cell(regime, case, asked, row["status"], False, 0.0)
-    return Cell(regime, case, asked, words, margin >= 1, margin)
+Judged = tuple[str, str, float | None, str]
+"""What is asked of which kind of cell, the margin, and what was reached in words."""
 
 
-def _share(regime: str, case: str, group: dict, least: float) -> Cell:
-    share = ratio(group, COPY)
-    asked, words = f"at least {least:.2f} of the copy", f"{share or 0:.3f} of the copy"
-    return _cell(regime, case, asked, group[CHOOSER], share and share / least, words)
+def _at_least(
+    regime: str, group: dict, over: str, least: float, whose: str, of: str = ""
+) -> Judged:
+    """A speed relative to somebody's."""
+    reached = ratio(group, over)
+    asked = f"at least {least:.2f} {whose}"
+    return regime, asked, reached and reached / least, f"{reached or 0:.3f}{of}"
 
 
-def _peer(regime: str, case: str, group: dict, least: float) -> list[Cell]:
-    peer = best_peer(group)
-    if peer is None:
-        return []
-    factor = ratio(group, peer)
-    asked = f"at least {least:.2f} times as fast as the best other library"
-    words = f"{factor or 0:.3f} ({label_of(peer)})"
-    return [_cell(regime, case, asked, group[CHOOSER], factor and factor / least, words)]
+def _of_copy(regime: str, group: dict, least: float) -> Judged:
+    return _at_least(regime, group, COPY, least, "of the copy", " of the copy")
 
 
-def _few_rows(case: str, group: dict) -> list[Cell]:
-    ours = group[CHOOSER]
-    regime = f"few rows, {ours['direction']}"
-    times = 2.5 if ours["direction"] == "backward" else 2.0
+def _of_peer(regime: str, group: dict, least: float) -> Iterator[Judged]:
+    if peer := best_peer(group):
+        whose = "times as fast as the best other library"
+        yield _at_least(regime, group, peer, least, whose, f" ({label_of(peer)})")
+
+
+def _few_rows(group: dict) -> Iterator[Judged]:
+    direction, us, copy = group[CHOOSER]["direction"], timed(group[CHOOSER]), timed(group.get(COPY))
+    times = 2.5 if direction == "backward" else 2.0
     asked = f"at most {times:g} times the copy's time, or {FEW_ROWS_MICROSECONDS:g} µs"
-    us, copy = timed(ours), timed(group.get(COPY))
     margin, words = None, ""
     if us is not None and copy is not None:
         margin = max(times * copy, FEW_ROWS_MICROSECONDS) / us
         words = f"{us / copy:.2f} times, {us:.1f} µs"
-    return [_cell(regime, case, asked, ours, margin, words), *_peer(regime, case, group, 1.0)]
+    yield f"few rows, {direction}", asked, margin, words
+    yield from _of_peer(f"few rows, {direction}", group, 1.0)
 
 
-TOKENS_MICROSECONDS = {"forward": 640.0, "forward_backward": 1940.0}
-TEMPERATURE_MICROSECONDS = 42.0
-OF_PLAIN = 0.98
-LOSS_FORWARD = 0.95
-OVER_LIMIT = 1.10
-
-
-def _loss_head(case: str, group: dict) -> Cell:
-    ours = group[CHOOSER]
-    op, direction, inputs = ours["op"], ours["direction"], ours["inputs"]
+def _loss_head(group: dict) -> Judged:
+    op, direction, inputs = (group[CHOOSER][name] for name in ("op", "direction", "inputs"))
     regime = f"loss head, {op}, {direction}"
     if op in ("cross_entropy", "linear_cross_entropy"):
         forward = op == "cross_entropy" and direction == "forward"
-        return _share(regime, case, group, LOSS_FORWARD if forward else 1 / OVER_LIMIT)
+        return _of_copy(regime, group, LOSS_FORWARD if forward else 1 / OVER_LIMIT)
     if inputs == "causal":
-        return _share(regime, case, group, 1.0)
+        return _of_copy(regime, group, 1.0)
     if inputs == "mask":
-        share = ratio(group, "packed_rows")
-        asked = f"at least {OF_PLAIN:.2f} times as fast as plain softmax"
-        return _cell(regime, case, asked, ours, share and share / OF_PLAIN, f"{share or 0:.3f}")
-    tokens, us = op == "token_logprobs", timed(ours)
+        return _at_least(regime, group, "packed_rows", OF_PLAIN, "times as fast as plain softmax")
+    tokens, us = op == "token_logprobs", timed(group[CHOOSER])
     most = TOKENS_MICROSECONDS[direction] if tokens else TEMPERATURE_MICROSECONDS
-    words = f"{us or 0:.1f} µs"
-    return _cell(regime, case, f"at most {most:g} µs", ours, us and most / us, words)
+    return regime, f"at most {most:g} µs", us and most / us, f"{us or 0:.1f} µs"
 
 
-def _of_case(case: str, group: dict) -> list[Cell]:
+def _of_case(group: dict) -> Iterator[Judged]:
     """The targets of a case; none if its suite has none."""
     ours = group[CHOOSER]
     suite = ours["suite"]
-    if suite in ("forward", "backward"):
-        if ours["shape"][ours["dim"]] > MANY_ROWS_LIMIT:
-            return [_share(f"many rows, N above {MANY_ROWS_LIMIT:,}, {suite}", case, group, 0.90)]
+    if suite in ("forward", "backward") and ours["shape"][ours["dim"]] > MANY_ROWS_LIMIT:
+        yield _of_copy(f"many rows, N above {MANY_ROWS_LIMIT:,}, {suite}", group, 0.90)
+    elif suite in ("forward", "backward"):
         regime = f"many rows, N up to {MANY_ROWS_LIMIT:,}, {suite}"
-        return [_share(regime, case, group, 0.95), *_peer(regime, case, group, PEER_AT_LEAST)]
-    if suite == "few_rows":
-        return _few_rows(case, group)
-    if suite == "host_time":
+        yield _of_copy(regime, group, 0.95)
+        yield from _of_peer(regime, group, PEER_AT_LEAST)
+    elif suite == "few_rows":
+        yield from _few_rows(group)
+    elif suite == "host_time":
         times = ratio(group, "torch")
-        asked = f"at most {HOST_AT_MOST} times torch.softmax"
         words = f"{1 / times:.2f} times" if times else ""
-        return [_cell("host time", case, asked, ours, times and times * HOST_AT_MOST, words)]
-    if suite == "compiles":
+        asked = f"at most {HOST_AT_MOST} times torch.softmax"
+        yield "host time", asked, times and times * HOST_AT_MOST, words
+    elif suite == "compiles":
         count = ours["count"]
         margin = None if count is None else COMPILES_AT_MOST / max(1, count)
-        asked = f"at most {COMPILES_AT_MOST} kernels"
-        return [_cell("compiles", case, asked, ours, margin, f"{count} kernels")]
-    if suite == "loss_head":
-        return [_loss_head(case, group)]
-    if suite == "strided":
-        return [_share(f"dim ≠ last, strided rows, {ours['direction']}", case, group, 0.90)]
-    return []
+        yield "compiles", f"at most {COMPILES_AT_MOST} kernels", margin, f"{count} kernels"
+    elif suite == "loss_head":
+        yield _loss_head(group)
+    elif suite == "strided":
+        yield _of_copy(f"dim ≠ last, strided rows, {ours['direction']}", group, 0.90)
 
 
 def cells(rows: list[dict]) -> list[Cell]:
-    """Every target for every case that was measured."""
-    found: list[Cell] = []
+    """Every target for every case that was measured. Without a number, the state of our row says
+    why."""
+    found = []
     for case, group in by_case(rows).items():
-        ours = group.get(CHOOSER)
-        if ours is not None and ours["status"] not in ("not_run", "skipped"):
-            found += _of_case(case, group)
-    return found
-
-
-def means(
-    rows: list[dict], suites: tuple[str, ...] = ("forward", "backward", "few_rows")
-) -> dict[str, tuple]:
-    """Geometric mean over all cases of our speed relative to the best peer, and to torch: (mean,
-    cases, least)."""
-    groups = by_case([row for row in rows if row["suite"] in suites]).values()
-    groups = [group for group in groups if CHOOSER in group and best_peer(group)]
-    found = {}
-    for name in ("best peer", "torch"):
-        over = [
-            ratio(group, name if name == "torch" else best_peer(group) or "") for group in groups
-        ]
-        known = [factor for factor in over if factor]
-        found[name] = geometric_mean(known), len(known), min(known, default=None)
+        state = group[CHOOSER]["status"] if CHOOSER in group else "skipped"
+        if state not in ("not_run", "skipped"):
+            for regime, asked, margin, words in _of_case(group):
+                reached = state if margin is None else words
+                margin = margin or 0.0
+                found.append(Cell(regime, case, asked, reached, margin >= 1, margin))
     return found
 
 
 def reason_for(case: str, reasons: dict[str, str]) -> str:
     """The reason given for a case that misses: the first pattern that fits."""
-    for pattern, reason in reasons.items():
-        if fnmatch.fnmatchcase(case, pattern):
-            return reason
-    return ""
+    fitting = (why for pattern, why in reasons.items() if fnmatch.fnmatchcase(case, pattern))
+    return next(fitting, "")

@@ -4,8 +4,8 @@ tune`.
 Cells are drawn from a seed as in the suite `random`, or named by a file (`--shapes`). Each is
 launched as the library would, as its model would, and in `--wide` more of the ways that
 [`config.space`][triton_softmax.config.space] allows, spread over the order that the model gives
-them. Every answer is compared with the library's and timed with a cold cache, in two rounds: the
-first says which is best, the second how fast it is, so that luck is not taken for speed.
+them. They are measured like other providers, each twice: the first time says which is best, the
+second how fast it is, so that luck is not taken for speed.
 
 The file keeps choices with their times. So `--report` needs no GPU, and judges the library as it is
 today.
@@ -13,20 +13,24 @@ today.
 
 from __future__ import annotations
 
-import contextlib
-import time
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from softmax_bench import tuned
+from softmax_bench import providers, tuned
 from softmax_bench.case import Case
+from softmax_bench.inputs import Tensors
 from softmax_bench.problem import Problem, choosing, device_of, problem_of
 from softmax_bench.random_shapes import draw
-from softmax_bench.report import mean_and_worst
+from softmax_bench.report import Cell as Line
+from softmax_bench.report import by_case, by_kind
+from softmax_bench.report import timed as time_of
+from softmax_bench.roster import COPY
 from softmax_bench.schema import DataError
 from softmax_bench.tuned import LISTED
+from triton_softmax import plan
 from triton_softmax.config import Choice, Device
 from triton_softmax.config.space import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
 
@@ -93,6 +97,35 @@ def tried(problem: Problem, wide: int) -> list[Choice]:
     return list(dict.fromkeys([problem.library(), order[0], *spread]))
 
 
+ROUNDS = ("first", "second")
+
+
+def with_choices(case: Case, device: Device, wide: int) -> Case:
+    """The case with what is tried as its providers."""
+    texts = [
+        json.dumps([each.kernel, list(each.how), *each[2:]])
+        for each in tried(problem_of(case, device), wide)
+    ]
+    names = [f"{number} {text}" for number in ROUNDS for text in texts]
+    return replace(case, suite="choices", providers=(COPY, *names))
+
+
+def choice_of(encoded: list) -> Choice:
+    """A choice as a file has it."""
+    kernel, how, *rest = encoded
+    return Choice(kernel, CONSTANTS[kernel](*how), *rest)
+
+
+def prepare(case: Case, name: str, t: Tensors) -> Callable[[], Any]:
+    """The call of one of these providers."""
+    if name == COPY:
+        return providers.copy(case, t)
+    given, choice = providers.arguments(case, t), choice_of(json.loads(name.partition(" ")[2]))
+    with choosing(lambda *_: choice):
+        made = plan.make_plan(*given)
+    return lambda: made(*given[1])
+
+
 # --- what was measured
 
 
@@ -117,9 +150,7 @@ class Cell(NamedTuple):
 def cell_of(line: dict, device: Device) -> Cell:
     """A cell from its line."""
     case = Case.of(line)
-    choices = [
-        Choice(kernel, CONSTANTS[kernel](*how), *rest) for (kernel, how, *rest), *_ in line["timed"]
-    ]
+    choices = [choice_of(encoded) for encoded, *_ in line["timed"]]
     return Cell(line, case, problem_of(case, device), choices)
 
 
@@ -136,144 +167,38 @@ def cells_of(run: dict) -> list[Cell]:
         raise DataError(f"seed {run['seed']}: {type(error).__name__}: {error}") from error
 
 
-# --- measuring
-
-
-def call(case: Case, choice: Choice | None, tensors: Any) -> Callable[[], Any]:
-    """A call without arguments that launches a choice; None is the library's."""
-    from softmax_bench import providers
-    from triton_softmax import plan
-
-    given = providers.arguments(case, tensors)
-    with contextlib.nullcontext() if choice is None else choosing(lambda *_: choice):
-        made = plan.make_plan(*given)
-    return lambda: made(*given[1])
-
-
-def timed(case: Case, choices: list[Choice], tensors: Any, timer: Any) -> dict:
-    """Check and time the choices of a case: a line of the file."""
-    from softmax_bench import measure, providers
-
-    def median(each: Any) -> float | None:
-        return each and round(measure.percentile(timer(each), 0.5), 3)
-
-    copy = providers.copy(case, tensors)
-    expected = call(case, None, tensors)()
-    calls: list[Any] = []
-    for choice in choices:
-        try:
-            made = call(case, choice, tensors)
-            _, error = measure.errors(made(), expected, case.dim, floor=0.01)
-            calls.append(made if error <= measure.TOLERANCE[case.dtype] else None)
-        except Exception as error:
-            calls.append(None)
-            print(f"{case.id}: {choice}: {' '.join(str(error).split())[:200]}", flush=True)
-    (copied, *first), (again, *second) = ([median(c) for c in (copy, *calls)] for _ in range(2))
-    encoded = [[each.kernel, list(each.how), *each[2:]] for each in choices]
-    return {
-        **{name: getattr(case, name) for name in FIELDS},
-        "copy": min(copied or 0.0, again or 0.0),
-        "timed": [list(each) for each in zip(encoded, first, second, strict=True)],
-    }
-
-
-def distinct(plans: list[tuple[Case, Problem, list[Choice]]]) -> list[tuple[Case, Choice]]:
-    """What has to be compiled, each kernel once."""
-    kernels: dict[tuple, tuple[Case, Choice]] = {}
-    for case, _, choices in plans:
-        for choice in choices:
-            key: tuple = case.op, case.direction, case.dtype, *choice[:4]
-            if not choice.kernel.endswith("_rows"):
-                key += tuple(size % 16 == 0 for size in case.shape) + (1 in case.shape,)
-            kernels.setdefault(key, (case, choice))
-    return list(kernels.values())
-
-
-def run(options: Any) -> None:
-    """Measure what the options ask for and is not in the file yet."""
-    begin = time.monotonic()
-    import torch
-
-    from softmax_bench import inputs, measure, results, warmup
-
-    on_gpu = options.device == "cuda"
-    device = device_of(torch.cuda.get_device_properties(0).multi_processor_count if on_gpu else 0)
-    if options.shapes:
-        options.seed, cases = LISTED, listed(Path(options.shapes))
-    else:
-        cases = select(options.seed, options.cells, device)
-    out = Path(options.out)
-    runs = tuned.read(out) if out.is_file() else []
-    done = {cell.case.id for run in runs for cell in cells_of(run)}
-    plans = []
-    for case in cases:
-        if case.id not in done and case.bytes <= options.most_bytes:
-            asked = problem_of(case, device)
-            plans.append((case, asked, tried(asked, options.wide)))
-    if options.part:
-        return warmup.call_share(distinct(plans), options.part, call, options.device)
-    timer = measure.timer_of(options.device, options.target_ms)
-    if not runs or runs[-1]["seed"] != options.seed:
-        found = results.environment(options.device, options.commit, timer)
-        environment = {name: found[name] for name in ENVIRONMENT}
-        head = {"seed": options.seed, "unseen": options.unseen, "environment": environment}
-        runs.append(head | {"cells": []})
-    lines = runs[-1]["cells"]
-    print(f"{len(plans)} cells, {sum(len(choices) for *_, choices in plans)} choices", flush=True)
-    if options.processes > 1:
-        warmup.compile_ahead(options.arguments, options.processes, 0.6 * options.budget_seconds)
-    maker = inputs.Inputs(options.device, seed=0)
-    try:
-        for number, (case, asked, choices) in enumerate(plans, start=1):
-            spent = time.monotonic() - begin
-            if spent > options.budget_seconds:
-                print(f"time is up: {len(plans) - number + 1} cells left")
-                break
-            line = timed(case, choices, maker.tensors(case), timer)
-            chosen = asked.library(), asked.possible()[0]
-            line |= dict(zip(tuned.CHOOSERS, map(choices.index, chosen), strict=True))
-            lines.append(tuned.pruned(line) if options.shapes else line)
-            reached = tuned.share(line["timed"], 0)
-            shown = f"{reached:.3f} of the best" if reached else "no answer"
-            print(f"[{spent:5.0f} s {number}/{len(plans)}] {case.id}: {shown}")
-            if number % 10 == 0:
-                tuned.write(out, runs)
-    finally:  # also when someone stops it
-        tuned.write(out, runs)
-    print(report(cells_of(runs[-1])))
+def run_of(rows: list[dict], environment: dict, unseen: bool) -> dict:
+    """What was measured, as the file holds it; without cells in which everything failed."""
+    lines, device = [], device_of(environment["multiprocessors"])
+    for group in by_case(rows).values():
+        line: dict = {name: group[COPY][name] for name in FIELDS}
+        texts = [name.partition(" ")[2] for name in group if name.startswith(ROUNDS[0])]
+        times = [[time_of(group.get(f"{each} {text}")) for each in ROUNDS] for text in texts]
+        line["copy"] = time_of(group[COPY])
+        line["timed"] = [[json.loads(text), *us] for text, us in zip(texts, times, strict=True)]
+        if line["copy"] and any(map(all, times)):
+            cell = cell_of(line, device)
+            chosen = cell.problem.library(), cell.problem.possible()[0]
+            line |= dict(zip(tuned.CHOOSERS, map(cell.choices.index, chosen), strict=True))
+            lines.append(tuned.pruned(line) if line["seed"] == LISTED else line)
+    head = {name: environment[name] for name in ENVIRONMENT}
+    return {"seed": rows[0]["seed"], "unseen": unseen, "environment": head, "cells": lines}
 
 
 # --- the report
 
 
-def report(cells: list[Cell], worst: int = 25) -> str:
-    """The tables for the terminal: what library and model reach by kind of cell, and the worst
-    cells of each."""
-    choosers = {
-        "library": [cell.problem.library() for cell in cells],
-        "model": [cell.problem.possible()[0] for cell in cells],
-    }
-    kinds: dict[str, list[int]] = {"all": list(range(len(cells)))}
-    for at, cell in enumerate(cells):
-        kinds.setdefault(", ".join(tuned.kind(cell.line)), []).append(at)
-    reached = {
-        who: [cell.reached(choice) for cell, choice in zip(cells, choices, strict=True)]
-        for who, choices in choosers.items()
-    }
-    lines = [f"{'share of the best found':<48} cells library   worst    model   worst"]
-    for kind, members in kinds.items():
-        shown = [mean_and_worst(reached[who][at] for at in members) for who in choosers]
-        lines.append(f"{kind:<48} {len(members):5}  {'  '.join(shown)}")
-    for who, choices in choosers.items():
-        lines.append(f"\nworst {worst} of the {who}")
-        for at in sorted(kinds["all"], key=lambda at: reached[who][at] or 1.0)[:worst]:
-            cell, best = cells[at], tuned.best(cells[at].line["timed"])
-            lines.append(
-                f"{reached[who][at] or 0:6.3f} {cell.time(choices[at]) or 0:8.2f} µs, best "
-                f"{cell.line['timed'][best][2]:8.2f}, copy {cell.line['copy']:8.2f} {cell.case.id}"
-                f"\n       {short(choices[at])}  →  {short(cell.choices[best])}"
-            )
-    return "\n".join(lines)
+def report(cells: list[Cell]) -> str:
+    """For the terminal: what library and model, as they are today, reach of the best speed."""
+    lines = []
+    for cell in cells:
+        choices = cell.problem.library(), cell.problem.possible()[0]
+        best = cell.choices[tuned.best(cell.line["timed"])]
+        shown = [f"{short(each)}, {cell.time(each) or 0:.2f} µs" for each in (*choices, best)]
+        words = f"{cell.case.id}: {shown[0]}; model {shown[1]}; best {shown[2]}"
+        kinds = "all", ", ".join(tuned.kind(cell.line))
+        lines.append(Line(kinds, tuple(map(cell.reached, choices)), words))
+    return "\n".join(by_kind(("the library", "the model"), lines))
 
 
 def short(choice: Choice) -> str:

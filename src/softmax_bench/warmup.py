@@ -1,54 +1,56 @@
-"""What Triton compiles before anything is timed, and what it has compiled since."""
+"""What is compiled before anything is timed."""
 
 from __future__ import annotations
 
-import importlib
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
+from multiprocessing import get_context
 from typing import Any
-
-import torch
+from unittest.mock import patch
 
 from softmax_bench.case import Case
 from softmax_bench.inputs import Inputs
-from softmax_bench.measure import percentile
 
-OURS = ("triton_softmax.kernels", "softmax_tutorial.")
-"""Modules with kernels."""
+SECONDS = 150.0
+"""What is not compiled by then is compiled when it is measured."""
 
 
-def compile_ahead(arguments: list[str], processes: int, seconds: float) -> None:
-    """Let several processes do a share of a command each, so that what they compile lies in the
-    caches on disk."""
+def compile_ahead(
+    prepare: Callable, pairs: list[tuple[Case, Any]], processes: int, device: str = "cuda"
+) -> None:
+    """Let several processes call a share each, so that what they compile lies in the caches on
+    disk."""
     print(f"compiling ahead in {processes} processes", flush=True)
     begin = time.monotonic()
-    command = [sys.executable, "-m", "softmax_bench", *arguments, "--part"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    env = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     children = [
-        subprocess.Popen([*command, f"{part}/{processes}"], env=env, **quiet)  # pyright: ignore
+        get_context("spawn").Process(
+            target=call_quietly, args=(prepare, pairs[part::processes], device), daemon=True
+        )
         for part in range(processes)
     ]
+    with patch.dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="1"):
+        for child in children:
+            child.start()
     for child in children:
-        try:
-            child.wait(max(0.1, seconds - (time.monotonic() - begin)))
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+        child.join(max(0.1, SECONDS - (time.monotonic() - begin)))
+        child.kill()
     print(f"compiled ahead in {time.monotonic() - begin:.0f} s", flush=True)
 
 
-def call_share(
-    pairs: list[tuple[Case, Any]], part: str, prepare: Callable, device: str = "cuda"
-) -> None:
-    """Call a share of what `prepare` makes of a case, of what to measure and of tensors, each once;
-    the share is "0/4" for the first of four."""
+def call_quietly(prepare: Callable, pairs: list[tuple[Case, Any]], device: str) -> None:
+    """`call_each`, in a process of its own."""
+    for output in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    hasten_autotuning()
+    call_each(prepare, pairs, device)
+
+
+def call_each(prepare: Callable, pairs: list[tuple[Case, Any]], device: str) -> None:
+    """Call what `prepare` makes of each case, of what to measure of it and of tensors."""
     inputs = Inputs(device)
-    first, step = map(int, part.split("/"))
-    for case, what in pairs[first::step]:
+    for case, what in pairs:
         try:
             prepare(case, what, inputs.tensors(case))()
             inputs.synchronize()
@@ -57,56 +59,14 @@ def call_share(
                 return
 
 
-def wrapped() -> Iterator[Any]:
-    """The jitted functions of ours that have been imported, and what wraps them, each once."""
-    from triton.runtime.jit import KernelInterface
-
-    found: dict[int, Any] = {}
-    for name, module in list(sys.modules.items()):
-        for value in vars(module).values() if name.startswith(OURS) else ():
-            while isinstance(value, KernelInterface):
-                found[id(value)] = value
-                value = getattr(value, "fn", None)
-    yield from found.values()
-
-
 def hasten_autotuning() -> None:
     """Let the autotuned rungs try each configuration a few times only: a run visits hundreds of row
     lengths."""
     from triton.runtime.autotuner import Autotuner
+    from triton.testing import do_bench
 
-    def few_calls(call: Callable[[], object], quantiles=(0.5, 0.2, 0.8)) -> list[float]:
-        call()
-        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(5)]
-        for start, end in events:
-            start.record()
-            call()
-            end.record()
-        torch.cuda.synchronize()
-        times = [start.elapsed_time(end) for start, end in events]
-        return [percentile(times, share) for share in quantiles]
+    from softmax_tutorial import two_loops
 
-    importlib.import_module("softmax_tutorial.ladder")
-    for each in wrapped():
-        if isinstance(each, Autotuner):
-            each._do_bench = few_calls
-
-
-def _caches() -> Iterator[tuple[str, dict]]:
-    """The name and the in-memory caches of each of our jitted functions."""
-    for each in wrapped():
-        if hasattr(each, "device_caches"):
-            yield each.fn.__name__, each.device_caches
-
-
-def forget_compiled() -> None:
-    """Empty Triton's in-memory caches of our kernels, so that compilations can be counted from
-    nothing."""
-    importlib.import_module("triton_softmax.plan").plans.clear()
-    for _, caches in _caches():
-        caches.clear()
-
-
-def compiled() -> list[str]:
-    """The name of a function for each of its variants in those caches."""
-    return [name for name, caches in _caches() for kernels, *_ in caches.values() for _ in kernels]
+    for kernel in vars(two_loops).values():
+        if isinstance(kernel, Autotuner):
+            kernel._do_bench = partial(do_bench, warmup=1, rep=1)

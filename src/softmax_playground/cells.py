@@ -214,7 +214,7 @@ NAMES = {
     "<code>triton</code> is there too, with <code>@triton.jit</code>",
     "Tensor": 'numbers for a kernel: <code>Tensor([[1.0, 2.0]], name="x")</code>; '
     "<code>dtype</code> and <code>strides</code> may be given",
-    "empty": 'a tensor that nobody has written: <code>empty((2, 3), name="y")</code>, all NaN',
+    "empty": 'an unwritten tensor: <code>empty((2, 3), name="y")</code>, all NaN',
     "show": "draws a tensor or lists of numbers",
     "expect": "fails, and says where, unless two results agree to four digits",
     "record": "<code>with record() as trace:</code> keeps what the launches inside it access",
@@ -247,8 +247,10 @@ def _names_line(cell: Cell) -> str:
     listed = ", ".join(f"<code>{name}</code>" for name in found(cell))
     if cell.given.keys() - {*cell.offered}:
         listed += " and what the kernel calls"
+    if not listed:
+        return ""
     link = '<a href="../../reference/how-checks-work/#names">What they are</a>'
-    return f'<p class="run-names">Not defined here, but there: {listed}. {link}</p>'
+    return f'<p class="run-names">Already defined: {listed}. {link}</p>'
 
 
 @functools.lru_cache(maxsize=2)
@@ -306,7 +308,7 @@ def _html(root: Path, name: str, attribute: str, stamp: tuple) -> str:
     answer = cell.run()
     data = {"given": cell.given, "kernel": cell.kernel, "code": cell.code, "tries": cell.tries}
     labels = ["The kernel", "The call"] if cell.kernel else [""]
-    texts = "".join(map(_editor, cell.texts(), labels)) + _names_line(cell)
+    texts = "".join(map(_editor, cell.texts(), labels)) + _names_line(cell) * (not cell.is_mistake)
     title, hint = escape(cell.title), f'<p class="run-hint">{escape(cell.hint)}</p>'
     if cell.is_mistake:
         if not answer["error"] or cell.run("right")["error"]:

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path, PurePosixPath
 
-from softmax_site import equations, source
+from softmax_site import corrections, equations, modules, source
 
 
 def coloured(tokens: Iterable[tuple[str, str]], indent: int = 0) -> str:
@@ -175,12 +175,13 @@ def shown_on(root: Path) -> dict[str, list[str]]:
 def paths(root: Path) -> list[str]:
     """The files that have a page: all of the library, and whatever an equation or a page names."""
     registry = equations.load(root)
-    found = {
+    found = {corrections.TESTS} if (root / corrections.TESTS).is_file() else set()
+    found |= {
         path.relative_to(root).as_posix()
         for folder in source.SHOWN
         for path in (root / folder).rglob("*.py")
     }
-    found |= {*shown_on(root)}
+    found |= {*shown_on(root), *modules.linked(root)}
     found |= {lines.path for each in registry for lines in each.code}
     found |= {each.test.path for each in registry if each.test}
     return sorted(found)

@@ -1,14 +1,14 @@
 """The modules of the repository: a table of each package, and links to whatever they define.
 
 A page links to code by its dotted name, `[text][triton_softmax.launch.Workspace]`. The link leads
-to its line on the page that shows the file whole, or, where files have no such page, to the
-module's row of `docs/reference/internals.md`. Functions and classes for users are on
+to its line on the page that shows the file whole. Functions and classes for users are on
 `docs/reference/api.md`, where mkdocstrings finds them by the same syntax.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,8 @@ PACKAGES = (
     *("triton_softmax", "softmax_tutorial", "softmax_playground"),
     *("softmax_bench", "softmax_site"),
 )
-INTERNALS = "/reference/internals.md"
+LISTED = ("triton_softmax", "softmax_tutorial")
+"""Packages whose modules `docs/reference/internals.md` lists."""
 FOR_USERS = ("triton_softmax.functional", "triton_softmax.nn")
 """What these define is on the page of the API."""
 
@@ -51,11 +52,8 @@ def load(root: Path) -> dict[str, Module]:
                 lines[f"{name}.{node.name}"] = node.lineno
             elif isinstance(node, ast.Assign):
                 lines |= {f"{name}.{ast.unparse(each)}": node.lineno for each in node.targets}
-        whole, row = f"src/{relative.as_posix()}", f"{INTERNALS}#{name}"
-        shown = whole.startswith(source.SHOWN)
-        addresses = {
-            each: source.link(whole, line) if shown else row for each, line in lines.items()
-        }
+        whole = f"src/{relative.as_posix()}"
+        addresses = {each: source.link(whole, line) for each, line in lines.items()}
         summary = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())
         found[name] = Module(relative.as_posix(), summary, addresses)
     return found
@@ -67,10 +65,19 @@ def listing(root: Path, package: str) -> str:
     for name, module in load(root).items():
         if module.path.startswith(f"{package}/"):
             path = module.path.removeprefix(f"{package}/").replace("_", r"\_")
-            shown, address = f'<code id="{name}">{path}</code>', module.addresses[name]
-            link = shown if INTERNALS in address else f"[{shown}]({address})"
+            link = f'[<code id="{name}">{path}</code>]({module.addresses[name]})'
             rows.append(f"| {link} | {module.summary} |")
     return "\n".join(rows) + "\n"
+
+
+_NAMED = re.compile(r"\]\[(\w+(?:\.\w+)+)\]")
+
+
+def linked(root: Path) -> set[str]:
+    """The files to which a page links by a dotted name."""
+    pages = (path.read_text("utf8") for path in (root / "docs").rglob("*.md"))
+    named = {name for text in pages for name in _NAMED.findall(text)} & addresses(root).keys()
+    return {addresses(root)[name].partition(".html")[0][len("/source/") :] for name in named}
 
 
 @source.kept(*OF_PACKAGES)

@@ -8,6 +8,7 @@ import difflib
 import itertools
 import json
 import re
+import textwrap
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -67,13 +68,10 @@ def load(root: Path) -> dict[str, Exercise]:
     return out
 
 
-def _marked(text: str, marked: set[int]) -> str:
-    """Coloured code in which some lines, counted from 1, are marked."""
-    shown = [
-        f'<span class="{"line filled" if number in marked else "line"}">{coloured(tokens)}\n</span>'
-        for number, tokens in enumerate(source.tokens(text.rstrip()), 1)
-    ]
-    return f'<div class="highlight"><pre><code>{"".join(shown)}</code></pre></div>'
+def _coloured(text: str) -> str:
+    """Coloured code."""
+    shown = "\n".join(map(coloured, source.tokens(text.rstrip())))
+    return f'<div class="highlight"><pre><code>{shown}\n</code></pre></div>'
 
 
 def asked(skeleton: str) -> tuple[str, str]:
@@ -95,7 +93,7 @@ def exercise(each: Exercise) -> str:
         attribute = f' data-source="{escape(each.skeleton.rstrip())}"'
         body = f'<p class="exercise-question">{escape(question)}</p>\n'
         if code:
-            body += f"<details><summary>The kernel</summary>{_marked(code, set())}</details>"
+            body += f"<details><summary>The kernel</summary>{_coloured(code)}</details>"
     else:
         code = f"<pre><code>{escape(each.skeleton)}</code></pre>"
         body = f'<div class="editor highlight no-copy">{code}</div>'
@@ -108,11 +106,17 @@ def exercise(each: Exercise) -> str:
 
 
 def solution(each: Exercise) -> str:
-    """The solution in a fold; what it fills in is marked."""
+    """What a solution fills in, in a fold; the script puts the whole of it into the editor."""
+    whole, groups = each.solution.splitlines(), []
+    for number in sorted(each.filled):
+        if number - 1 not in each.filled:
+            groups.append([])
+        groups[-1].append(whole[number - 1])
+    shown = "\n…\n".join(textwrap.dedent("\n".join(group)) for group in groups)
     return (
-        f'<details class="solution" data-solution="{each.name}" data-search-exclude>'
-        f"<summary>Solution</summary>\n"
-        f"{_marked(each.solution, each.filled)}\n</details>\n"
+        f'<details class="solution" data-solution="{each.name}" data-search-exclude '
+        f'data-source="{escape(each.solution.rstrip())}"><summary>Solution</summary>\n'
+        f"{_coloured(shown)}\n</details>\n"
     )
 
 

@@ -52,7 +52,7 @@ def measurements(root: Path) -> Rendered:
     out.fragments |= rungs.fragments(data)
     out.fragments |= ranks.fragments(root)
     out.fragments |= bookkeeping.fragments(root, path, data, read(root, REASONS, {}))
-    out.fragments |= {"tuning-choices": tuning.choices(root), "tuning-seeds": tuning.seeds(root)}
+    out.fragments |= {"tuning-choices": tuning.choices(root)}
     return out
 
 
@@ -65,7 +65,7 @@ def load(root: Path) -> Rendered:
     texts = {
         "corrections": corrections.listing(root),
         "cell-names": cells.names_list(),
-        **{f"modules-{name}": modules.listing(root, name) for name in modules.PACKAGES},
+        **{f"modules-{name}": modules.listing(root, name) for name in modules.LISTED},
     }
     out.fragments |= {name: Fragment(text) for name, text in texts.items()}
     if (root / which_kernel.LIBRARY).is_dir():

@@ -264,27 +264,35 @@ def check_operands(x: Tensor, **others: Any) -> None:
 
 
 def check_alike(x: Tensor, *others: Tensor, shape: torch.Size) -> None:
-    """Raise a ValueError unless tensors have the shape `shape`, and a RuntimeError unless they are
-    on the device of the input x."""
+    """Check that tensors have the shape `shape` and are on the device of the input x."""
     for other in others:
         if other.shape != shape:
             raise ValueError(f"expected a tensor of shape {tuple(shape)}, not {tuple(other.shape)}")
         check_operands(x, **{"another input": other})
 
 
+def check_match(fits: bool, name: str, t: Tensor, other: str, x: Tensor) -> None:
+    """Raise a ValueError that names the shapes of two tensors unless they fit."""
+    if not fits:
+        raise ValueError(
+            f"{name} of shape {tuple(t.shape)} does not match {other} of shape {tuple(x.shape)}"
+        )
+
+
 # Score modifiers.
 
 
-def check_number(value: Any, name: str, positive: bool = False) -> float:
-    """Return a finite number (if `positive`, a positive one) as a float.
-
-    Raises:
-        TypeError: it is not a number.
-        ValueError: it is not finite, or not positive.
-    """
+def check_is_number(value: Any, name: str) -> None:
+    """Raise a TypeError unless an argument is a number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         or_none = " or None" if name == "softcap" else ""
         raise TypeError(f"{name} must be a number{or_none}, not {type(value).__name__}")
+
+
+def check_number(value: Any, name: str, positive: bool = False) -> float:
+    """Return a finite number (if `positive`, a positive one) as a float; see above for the
+    TypeError. Raise a ValueError if it is not finite, or not positive."""
+    check_is_number(value, name)
     if not (0 if positive else -math.inf) < value < math.inf:
         raise ValueError(f"{name} must be {'positive and ' * positive}finite, not {value}")
     return float(value)
@@ -295,21 +303,21 @@ def check_softcap(softcap: Any) -> float | None:
     return None if softcap is None else check_number(softcap, "softcap", positive=True)
 
 
-def check_tensor(t: Any, name: str, x: Tensor, shape: torch.Size) -> Tensor:
-    """Return a tensor if it broadcasts to `shape`, is on the device of the input x, and is bool
-    (for `where`) or floating-point; see `softmax` for the errors."""
+def check_modifier(t: Any, name: str, x: Tensor, shape: torch.Size) -> None:
+    """Check that a modifier, if given, is a tensor on the device of the input x that broadcasts to
+    `shape` and is bool (`where`) or floating-point; see `softmax` for the errors."""
+    if t is None:
+        return
     check_operands(x, **{name: t})
-    if name == "where" and t.dtype != torch.bool:
-        raise TypeError(f"where must hold bool, not {t.dtype}")
-    if name != "where" and not t.is_floating_point():
-        raise TypeError(f"{name} must hold floating-point numbers, not {t.dtype}")
+    if not (t.dtype == torch.bool if name == "where" else t.is_floating_point()):
+        wanted = "bool" if name == "where" else "floating-point numbers"
+        raise TypeError(f"{name} must hold {wanted}, not {t.dtype}")
     sizes = zip(reversed(t.shape), reversed(shape))
     if t.dim() > len(shape) or any(a not in (1, b) for a, b in sizes):
         raise ValueError(
             f"{name} of shape {tuple(t.shape)} does not broadcast to {tuple(shape)}, for an input "
             f"of shape {tuple(x.shape)}"
         )
-    return t
 
 
 def check_modifiers(
@@ -324,14 +332,10 @@ def check_modifiers(
     safe: bool = False,
 ) -> Modifiers:
     """Check the score modifiers of a call, and return them as `Modifiers`; `dim` counts from the
-    front.
-
-    Raises:
-        TypeError, ValueError, RuntimeError: see `softmax`.
-    """
+    front. See `softmax` for the errors."""
     of_rows = torch.Size([1 if i == dim else size for i, size in enumerate(x.shape)])
     if isinstance(scale, Tensor):
-        check_tensor(scale, "scale", x, of_rows)
+        check_modifier(scale, "scale", x, of_rows)
         if scale.dim() and scale.shape != of_rows:
             raise ValueError(
                 f"scale must be a number, or have no dimension or the shape {tuple(of_rows)}, not "
@@ -339,35 +343,26 @@ def check_modifiers(
             )
     else:
         scale = 1.0 if scale is None else check_number(scale, "scale")
-    if bias is not None:
-        check_tensor(bias, "bias", x, x.shape)
-    if where is not None:
-        check_tensor(where, "where", x, x.shape)
+    check_modifier(bias, "bias", x, x.shape)
+    check_modifier(where, "where", x, x.shape)
     if causal and (x.dim() < 2 or dim != x.dim() - 1 or x.shape[-1] != x.shape[-2]):
         raise ValueError(
             "causal takes dim=-1 and as many queries as keys in the last two dimensions, not "
             f"dim={dim} of shape {tuple(x.shape)}"
         )
-    if sink is not None:
-        if not isinstance(sink, Tensor):
-            if isinstance(sink, bool) or not isinstance(sink, (int, float)):
-                raise TypeError(f"sink must be a number, not {type(sink).__name__}")
-            dtype = torch.promote_types(x.dtype, torch.float32)
-            sink = torch.full((), sink, dtype=dtype, device=x.device)
-        if sink.dim() == 1 and x.dim() == 4 and dim == 3 and sink.shape[0] == x.shape[1]:
-            sink = sink.view(1, -1, 1, 1)  # one per head
-        check_tensor(sink, "sink", x, of_rows)
+    if sink is not None and not isinstance(sink, Tensor):
+        check_is_number(sink, "sink")
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        sink = torch.full((), sink, dtype=dtype, device=x.device)
+    heads = (x.shape[1],) if x.dim() == 4 and dim == 3 else None
+    if sink is not None and sink.shape == heads:
+        sink = sink.view(1, -1, 1, 1)
+    check_modifier(sink, "sink", x, of_rows)
     return Modifiers(scale, check_softcap(softcap), bias, where, bool(causal), sink, bool(safe))
 
 
 def check_out(out: Any, x: Tensor, dtype: torch.dtype, wants_gradient: bool) -> None:
-    """Check the `out` tensor of a result in the shape of x.
-
-    Raises:
-        TypeError: `out` is not a tensor.
-        ValueError: it has another shape or dtype, or overlaps itself.
-        RuntimeError: it is on another device, or an argument requires a gradient.
-    """
+    """Check the `out` tensor of a result in the shape of x; see `softmax` for the errors."""
     check_operands(x, out=out)
     if out.shape != x.shape or out.dtype != dtype:
         raise ValueError(
@@ -398,12 +393,8 @@ def reduction_of_flags(size_average: bool | None, reduce: bool | None) -> str:
 
 def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> None:
     """Check the arguments of a cross-entropy, except for the values of the targets; the options are
-    those of the call as they were given.
-
-    Raises:
-        TypeError, ValueError, RuntimeError: see `cross_entropy`; with PyTorch's message if PyTorch
-            raises, too.
-    """
+    those of the call as they were given. See `cross_entropy` for the errors, which have PyTorch's
+    message if PyTorch raises, too."""
     dim, ignore_index, reduction, label_smoothing, z_loss, _, scale, softcap, _ = options
     check_input(x)
     check_operands(x, target=target, weight=weight)
@@ -441,13 +432,9 @@ def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOp
 
 
 def check_weight(weight: Tensor, x: Tensor, target: Tensor) -> None:
-    """Check the type of class weights, as PyTorch does.
-
-    Raises:
-        RuntimeError: their dtype is not that of the logits x (except under autocast or with
-            probability targets) or not floating-point; or they require a gradient, which only
-            probability targets give them.
-    """
+    """Raise a RuntimeError, as PyTorch does, unless class weights have the dtype of the logits x
+    (under autocast or with probability targets, any), or if they require a gradient, which only
+    probability targets give them."""
     classes = not target.is_floating_point()
     same = weight.dtype == x.dtype or not classes or (autocasts(x) and x.dtype != torch.float64)
     if not same or weight.dtype not in DTYPES:
@@ -497,21 +484,12 @@ def check_linear(
     for name, each in (("linear_weight", linear_weight), ("linear_bias", linear_bias)):
         if each is not None and each.dtype != input.dtype:
             raise RuntimeError(f"{name} has dtype {each.dtype}, and the input {input.dtype}")
-    if input.shape[-1:] != linear_weight.shape[1:] or linear_weight.dim() != 2:
-        raise ValueError(
-            f"linear_weight of shape {tuple(linear_weight.shape)} does not match an input of "
-            f"shape {tuple(input.shape)}"
-        )
-    if linear_bias is not None and linear_bias.shape not in ((), (1,), linear_weight.shape[:1]):
-        raise ValueError(
-            f"linear_bias of shape {tuple(linear_bias.shape)} does not match a linear_weight of "
-            f"shape {tuple(linear_weight.shape)}"
-        )
-    if target.shape != input.shape[:-1]:
-        raise ValueError(
-            f"target of shape {tuple(target.shape)} does not match an input of shape "
-            f"{tuple(input.shape)}"
-        )
+    fits = input.shape[-1:] == linear_weight.shape[1:] and linear_weight.dim() == 2
+    check_match(fits, "linear_weight", linear_weight, "an input", input)
+    if linear_bias is not None:
+        fits = linear_bias.shape in ((), (1,), linear_weight.shape[:1])
+        check_match(fits, "linear_bias", linear_bias, "a linear_weight", linear_weight)
+    check_match(target.shape == input.shape[:-1], "target", target, "an input", input)
     if chunk_size is not None and check_int(chunk_size, "chunk_size") < 1:
         raise ValueError(f"chunk_size must be positive, not {chunk_size}")
 
@@ -527,11 +505,8 @@ def check_index(logits: Tensor, index: Tensor | None) -> None:
         return
     if index.dtype not in CLASS_DTYPES:
         raise TypeError(f"index must hold int64 or int32, not {index.dtype}")
-    if index.shape != logits.shape[:-1] and index.shape[:-1] != logits.shape[:-1]:
-        raise ValueError(
-            f"index of shape {tuple(index.shape)} does not match logits of shape "
-            f"{tuple(logits.shape)}"
-        )
+    fits = logits.shape[:-1] in (index.shape, index.shape[:-1])
+    check_match(fits, "index", index, "logits", logits)
 
 
 def check_temperature(temperature: Any, logits: Tensor) -> None:
@@ -543,11 +518,9 @@ def check_temperature(temperature: Any, logits: Tensor) -> None:
     check_operands(logits, temperature=temperature)
     if temperature.dtype not in DTYPES:
         raise TypeError(f"temperature must hold floating-point numbers, not {temperature.dtype}")
-    if temperature.dim() and temperature.shape != (*logits.shape[:-1], 1):
-        raise ValueError(
-            f"temperature must have the shape {(*logits.shape[:-1], 1)}, not "
-            f"{tuple(temperature.shape)}"
-        )
+    shape = (*logits.shape[:-1], 1)
+    if temperature.shape not in ((), shape):
+        raise ValueError(f"temperature must have the shape {shape}, not {tuple(temperature.shape)}")
 
 
 # Rows sharded over several devices.
@@ -569,18 +542,8 @@ def check_cut(
     modifiers: tuple[Any, ...] | None = None,
     out: Any = None,
 ) -> None:
-    """Check the input of a call on sharded rows, and reject what they do not support.
-
-    Args:
-        x: with a group this rank's shard of the rows, else a `DTensor`.
-        group, implementation, out: arguments of the call.
-        modifiers: its arguments named in `Modifiers`, in that order.
-
-    Raises:
-        TypeError: x is not a tensor.
-        ValueError: x is a `DTensor` and a group is given; or a kernel is named for a shard.
-        NotImplementedError: causal, a sink, or `out`.
-    """
+    """Check the input x of a call on sharded rows (this rank's shard with a group, else a
+    `DTensor`), and raise a NotImplementedError for arguments that they do not support."""
     check_implementation(implementation)
     given = Modifiers() if modifiers is None else Modifiers(*modifiers)
     if given.causal or given.sink is not None or out is not None:

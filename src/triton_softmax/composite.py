@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from .arguments import LossOptions, Modifiers
-from .operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, PLAIN, SMOOTHED
+from .operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION
 from .operations.gradients import GRADIENT, TOKENS_GRADIENT
 from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import Operation
 from .operations.softmax import SOFTMAX, SOFTMAX_VJP
-from .operations.token_statistics import ENTROPY, STATISTICS
+from .operations.token_statistics import ENTROPY
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
@@ -37,11 +37,11 @@ def upcast(t: Tensor) -> Tensor:
     return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
 
 
-def maximum(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
-    """Return the maximum of each row, detached: it cancels in every result."""
+def maximum(x: Tensor, dim: int) -> Tensor:
+    """Return the maximum of each row as a column, detached: it cancels in every result."""
     if x.shape[dim]:
-        return x.detach().amax(dim, keepdim)
-    return x.detach().sum(dim, keepdim) - torch.inf
+        return x.detach().amax(dim, keepdim=True)
+    return x.detach().sum(dim, keepdim=True) - torch.inf
 
 
 def exponentials(x: Tensor, m: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ def summary(op: Operation, inputs: tuple[Tensor, ...], dim: int) -> tuple[Tensor
     if not op.shifted:
         return tuple([each.sum(dim) for each in TERMS_OF[op.name](*inputs)])
     x = inputs[0]
-    m = maximum(x, dim, keepdim=True)
+    m = maximum(x, dim)
     shift = m.clamp(max=torch.finfo(m.dtype).max) if op is LOGSUMEXP else m
     t = x - shift.masked_fill(m == -torch.inf, 0.0)
     terms = TERMS_OF[op.name](t.exp(), t, *inputs)
@@ -104,16 +104,11 @@ def logsumexp(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     """Return m + log Σ exp(x − m), whose gradient is the softmax of x.
 
     `torch.logsumexp` has the gradient exp(x − lse), which inherits the rounding error of a large
-    lse. Here m is detached, since the result does not depend on it.
+    lse. Here m is detached, since the result does not depend on it. If it is +inf, the terms are
+    those of finite elements relative to the largest number: 0.
     """
-    if not x.numel():
-        return torch.logsumexp(x, dim).to(dtype)
-    x = upcast(x)
-    m = x.detach().amax(dim, keepdim=True)
-    # If the maximum is +inf, finite elements have exponential 0.
-    shift = m.clamp(max=torch.finfo(m.dtype).max).masked_fill(m == -torch.inf, 0.0)
-    lse = shift + (x - shift).exp().sum(dim, keepdim=True).log()
-    return (lse.squeeze(dim) if x.dim() else lse).to(dtype)
+    m, d = summary(LOGSUMEXP, (upcast(x) if x.dim() else upcast(x).reshape(1),), dim)
+    return (m + d.log()).to(dtype)
 
 
 def softmax_vjp(y: Tensor, dy: Tensor, s: Tensor) -> Tensor:
@@ -328,18 +323,13 @@ def modified_logits(x: Tensor, target: Tensor, options: LossOptions) -> Tensor:
 
 
 def row_losses(
-    x: Tensor, scalars: RowScalars, dim: int, q: Tensor | None = None
+    x: Tensor, scalars: RowScalars, options: LossOptions, q: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss and log-sum-exp of each row.
-
-    Args:
-        x: the logits.
-        scalars: the row scalars.
-        dim: the dimension of the classes.
-        q: the distribution, in the shape of x.
-    """
-    target = scalars.target
-    x = upcast(x).masked_fill((target == -1).unsqueeze(dim), 0.0)
+    """Return the loss and log-sum-exp of each row of logits; q is the distribution, in the shape of
+    x."""
+    target, dim = scalars.target, options.dim
+    x = modified_logits(x, target, options._replace(ignore_index=-1))
+    x = x.masked_fill((target == -1).unsqueeze(dim), 0.0)
     if q is None:
         op = SOFTMAX if scalars.everywhere is None else CROSS_ENTROPY_SMOOTHED
         m, *sums = summary(op, (x,), dim)
@@ -351,14 +341,8 @@ def row_losses(
 def losses_of_sums(
     m: Tensor, sums: Sequence[Tensor], at_target: Tensor, scalars: RowScalars
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss and log-sum-exp of each row from its summary.
-
-    Args:
-        m: the maximum of each row.
-        sums: d; also Σ x with label smoothing, or Σ q and Σ q·(x − m) for a distribution q.
-        at_target: the target logit.
-        scalars: the row scalars.
-    """
+    """Return the loss and log-sum-exp of each row from its maximum m, its target logit and its
+    sums: d; also Σ x with label smoothing, or Σ q and Σ q·(x − m) for a distribution q."""
     target, r, z, b, c = scalars
     d, *more = sums
     log_d = d.log()
@@ -379,13 +363,12 @@ def cross_entropy(
     x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions
 ) -> tuple[Tensor, Tensor]:
     """Return the loss (divided by n for a mean) and log-sum-exp of each row."""
-    x = modified_logits(x, target, options)
     if target.is_floating_point() and not x.numel():
         losses = (upcast(x) * target).sum(options.dim)  # 0, and their mean is NaN
         losses = losses.sum() / 0.0 if options.reduction == "mean" else losses
         return losses, torch.logsumexp(upcast(x), options.dim)
     of_rows = scalars(x, target, weight, options)
-    return row_losses(x, of_rows, options.dim, distribution_of(x, target, weight, options))
+    return row_losses(x, of_rows, options, distribution_of(x, target, weight, options))
 
 
 # Log-probabilities and entropies.
@@ -417,27 +400,6 @@ def token_logprobs(logits: Tensor, index: Tensor | None, entropy: bool) -> tuple
 # `dim`, and the dtype of the result.
 
 
-def _losses(x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
-    target, _, r, z, *smoothing, dim, _ = inputs
-    b, c = smoothing or (None, None)
-    return row_losses(x, RowScalars(target, r, z, b, c), dim)
-
-
-def _losses_with_gradient(x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
-    target, _, r, z, *smoothing, dim, _ = inputs
-    losses, lse = _losses(x, *inputs)
-    b, c = smoothing or (r, torch.zeros_like(r))
-    ignored = (target == -1).unsqueeze(-1)
-    rows = upcast(x).movedim(dim, -1).masked_fill(ignored, 0.0)
-    m = maximum(rows, -1, keepdim=True)
-    d = exponentials(rows, m).sum(-1, keepdim=True)
-    # eq: cross-entropy-gradient
-    f = (r + 2.0 * z * lse).unsqueeze(-1) / d
-    dx = _gradient(rows, m, target.unsqueeze(-1), b.unsqueeze(-1), f, c.unsqueeze(-1))
-    dx = dx.masked_fill(ignored, 0.0)  # a mean of nothing has factors that are NaN
-    return dx.movedim(-1, dim).to(x.dtype).contiguous(), losses, lse
-
-
 KERNEL_OF: dict[Operation, Callable[..., Any]] = {
     SOFTMAX: torch.softmax,
     SOFTMAX_VJP: softmax_backward,
@@ -445,14 +407,9 @@ KERNEL_OF: dict[Operation, Callable[..., Any]] = {
     LOG_SOFTMAX_VJP: log_softmax_backward,
     LOGSUMEXP: logsumexp,
     LOGSUMEXP_VJP: logsumexp_backward,
-    PLAIN[False]: _losses,
-    SMOOTHED[False]: _losses,
-    PLAIN[True]: _losses_with_gradient,
-    SMOOTHED[True]: _losses_with_gradient,
-    STATISTICS: lambda x, dim, dtype: row_statistics(x, dim)[:2],
-    ENTROPY: lambda x, dim, dtype: row_statistics(x, dim),
 }
-"""The CPU replacement of each operation's kernel."""
+"""The CPU replacement of each operation's kernel. Losses and log-probabilities have none: there
+PyTorch differentiates `cross_entropy` and `token_logprobs`."""
 
 
 # The epilogue of each operation on a matrix, from known row summaries.

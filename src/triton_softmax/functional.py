@@ -34,28 +34,32 @@ if TYPE_CHECKING:
 
 
 def _normalize(
-    function: Callable[..., Tensor],
-    op: Normalization,
-    x: Tensor,
-    dim: int,
-    dtype: torch.dtype | None,
-    implementation: str | None,
-    invariant: bool,
-) -> Tensor:
-    if type(dim) is int and nobody_watches(x):
-        if dtype is not None:
-            x = cast(x, dtype)
+    function: Callable[..., Tensor], op: Normalization, input: Any, dim: Any, dtype: Any,
+    axis: int | None, implementation: str | None, batch_invariant: bool, scale: Any, softcap: Any,
+    bias: Any, where: Any, causal: bool, sink: Any, safe: bool, out: Any, group: Any,
+) -> Tensor:  # fmt: skip
+    """Return the result of `function`, whose operator is `op` and whose arguments are the rest."""
+    if axis is not None:
+        dim, axis = check_axis(dim, axis), None
+    if batch_invariant or arguments.contexts:
+        batch_invariant = check_invariant(implementation)
+    options, modifiers = (dim, dtype, implementation, batch_invariant), None
+    if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
+        modifiers = (scale, softcap, bias, where, causal, sink, safe)
+    if group is not None or (type(input) not in PLAIN and distributed.on_mesh(input)):
+        return distributed.normalize(function, input, group, *options, modifiers, out)
+    if modifiers is not None:
+        return normalize_modified(function, op, input, *options, modifiers, out)
+    if type(dim) is int and nobody_watches(input):
+        x = input if dtype is None else cast(input, dtype)
         if x.requires_grad and torch.is_grad_enabled():
-            return differentiable(x, (op, True, dim, dtype, implementation, invariant))
-        return run_one(op.operation, x, dim, dtype, implementation, invariant)
-    if not isinstance(x, Tensor):
-        given = {"input": x, "dim": dim, "dtype": dtype, "implementation": implementation}
-        return pass_on(function, (x,), given | {"batch_invariant": invariant})
-    check_dense(x, "the input")
-    dim = check_int(dim)
-    if dtype is not None:
-        x = cast(x, dtype)
-    return op.overload(x, dim, dtype, implementation, invariant)
+            return differentiable(x, (op, True, *options))
+        return run_one(op.operation, x, *options)
+    if not isinstance(input, Tensor):
+        return pass_on(function, (input,), locals())
+    check_dense(input, "the input")
+    x = input if dtype is None else cast(input, dtype)
+    return op.overload(x, check_int(dim), dtype, implementation, batch_invariant)
 
 
 def softmax(
@@ -143,18 +147,10 @@ def softmax(
         tensor([[0.3072, 0.5065, 0.0000],
                 [0.2312, 0.6285, 0.0000]], dtype=torch.float64)
     """
-    if axis is not None:
-        dim = check_axis(dim, axis)
-    if batch_invariant or arguments.contexts:
-        batch_invariant = check_invariant(implementation)
-    options, modifiers = (dim, dtype, implementation, batch_invariant), None
-    if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
-        modifiers = (scale, softcap, bias, where, causal, sink, safe)
-    if group is not None or (type(input) not in PLAIN and distributed.on_mesh(input)):
-        return distributed.normalize(softmax, input, group, *options, modifiers, out)
-    if modifiers is not None:
-        return normalize_modified(softmax, operators.softmax, input, *options, modifiers, out)
-    return _normalize(softmax, operators.softmax, input, *options)
+    return _normalize(
+        softmax, operators.softmax, input, dim, dtype, axis, implementation, batch_invariant,
+        scale, softcap, bias, where, causal, sink, safe, out, group,
+    )  # fmt: skip
 
 
 def log_softmax(
@@ -186,20 +182,10 @@ def log_softmax(
         >>> log_softmax(torch.tensor([0.0, -1000.0]))
         tensor([    0., -1000.])
     """
-    if axis is not None:
-        dim = check_axis(dim, axis)
-    if batch_invariant or arguments.contexts:
-        batch_invariant = check_invariant(implementation)
-    options, modifiers = (dim, dtype, implementation, batch_invariant), None
-    if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
-        modifiers = (scale, softcap, bias, where, causal, sink, safe)
-    if group is not None or (type(input) not in PLAIN and distributed.on_mesh(input)):
-        return distributed.normalize(log_softmax, input, group, *options, modifiers, out)
-    if modifiers is not None:
-        return normalize_modified(
-            log_softmax, operators.log_softmax, input, *options, modifiers, out
-        )
-    return _normalize(log_softmax, operators.log_softmax, input, *options)
+    return _normalize(
+        log_softmax, operators.log_softmax, input, dim, dtype, axis, implementation,
+        batch_invariant, scale, softcap, bias, where, causal, sink, safe, out, group,
+    )  # fmt: skip
 
 
 def logsumexp(

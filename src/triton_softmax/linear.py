@@ -17,10 +17,18 @@ from torch.nn import Parameter
 from torch.overrides import has_torch_function
 from torch.utils.checkpoint import checkpoint
 
-from . import arguments, operators
-from .arguments import LossOptions, autocasts, check_classes, check_linear, comparable, pass_on
+from . import arguments, composite
+from .arguments import (
+    LossOptions,
+    autocasts,
+    check_classes,
+    check_linear,
+    check_loss,
+    comparable,
+    pass_on,
+)
 from .composite import RowScalars, accumulator, distribution_of, scalars_of_classes
-from .losses import Final, cross_entropy, scaled, with_logits
+from .losses import Final, by_kernels, differentiable_losses, reduced, run_losses, scaled
 from .operators import by_composite, nobody_watches, readable, version_of
 
 BYTES = 1 << 28
@@ -85,36 +93,24 @@ def linear_cross_entropy(
     check_linear(input, linear_weight, target, linear_bias, weight, chunk_size)
     loss_dtype = loss_dtype or input.dtype
     ignore_index = -(2**31) if ignore_index is None else ignore_index
-    extras: dict[str, Any] = {
-        "weight": weight,
-        "ignore_index": ignore_index,
-        "label_smoothing": label_smoothing,
-        "z_loss": z_loss,
-        "softcap": softcap,
-        "scale": scale,
-    }
-    x, flat = input.reshape(-1, input.shape[-1]), comparable(target).reshape(-1)
-    modified = softcap is not None or scale != 1.0
-    modified = modified or (weight is not None and label_smoothing > 0.0)
-    by_kernels = x.is_cuda or arguments.INTERPRETED or not modified
-    usual = reduction != "none" and x.numel() > 0 and by_kernels and readable(flat)
-    plain = all(each is None or type(each) in (Tensor, Parameter) for each in operands)
-    if not (usual and plain) or by_composite() or torch.compiler.is_compiling():
-        losses = _recomputed(x, linear_weight, linear_bias, flat, chunk_size, reduction, extras)
-        losses = losses.to(loss_dtype)
-        return losses.view(target.shape) if reduction == "none" else losses
-    nothing = linear_weight.detach()[:, :0].T  # zero rows of logits
-    cross_entropy(nothing, flat[:0], reduction=reduction, **extras)  # for its checks
-    if flat.device.type == "cpu":
-        check_classes(flat, len(linear_weight), "Target {} is out of bounds.", ignore_index)
     options = LossOptions(
-        1, ignore_index, reduction, label_smoothing, z_loss, loss_dtype, float(scale), softcap,
-        arguments.contexts > 0,
+        1, ignore_index, reduction, label_smoothing, z_loss, loss_dtype or input.dtype, scale,
+        softcap, arguments.contexts > 0,
     )  # fmt: skip
+    x, flat = input.reshape(-1, input.shape[-1]), comparable(target).reshape(-1)
+    check_loss(linear_weight.detach()[:, :0].T, flat[:0], weight, options)  # of no rows of logits
+    options, traced = options._replace(scale=float(scale)), torch.compiler.is_compiling()
+    if flat.device.type == "cpu" and readable(flat):
+        check_classes(flat, len(linear_weight), "Target {} is out of bounds.", ignore_index)
     scalars = scalars_of_classes(flat, weight, len(linear_weight), accumulator(x.dtype), options)
-    rest = (linear_bias, chunk_size, weight, options, *scalars)
-    losses = _LinearCrossEntropy.apply(x, linear_weight, *rest)
-    return losses.sum().to(loss_dtype)
+    layer = (x, linear_weight, linear_bias, chunk_size, weight, options, *scalars)
+    plain = all(each is None or type(each) in (Tensor, Parameter) for each in operands)
+    plain = plain and by_kernels(x) and readable(flat) and not (traced or by_composite())
+    losses = _LinearCrossEntropy.apply if plain and reduction != "none" else _recomputed
+    loss = reduced(losses(*layer), options)
+    if reduction == "none":
+        return loss.view(target.shape)
+    return loss / 0.0 if reduction == "mean" and not len(x) else loss  # NaN, the mean of nothing
 
 
 def _rows_at_once(x: Tensor, n_classes: int, chunk_size: int | None) -> int:
@@ -140,15 +136,10 @@ class _LinearCrossEntropy(Function):
             logits = torch.mm(chunk, linear_weight.T, out=buffer[: len(chunk)])
             if bias is not None:
                 logits += bias
-            of_chunk = with_logits(logits, rows.chunk(start, start + n), 1)
-            target: Any = of_chunk[0]
-            distribution = distribution_of(logits, target, weight, options)
-            further = (options.scale, options.softcap, distribution, options.invariant)
+            of_chunk = rows.chunk(start, start + n)
+            q = distribution_of(logits, of_chunk.target, weight, options)
             gradient = any(wanted[:3])
-            op = operators.cross_entropy_rows
-            op = operators.cross_entropy_rows_in_place if gradient else op
-            call = op.kernel if plain else op.overload
-            *_, loss, _ = call(logits, *of_chunk, 1, gradient, *further)
+            *_, loss, _ = run_losses(plain, logits, of_chunk, q, options, gradient, gradient)
             losses.append(loss)
             # If a gradient is needed, the buffer now holds the gradient of the logits.
             if dx is not None:
@@ -182,49 +173,37 @@ def _recomputed(
     x: Tensor,
     linear_weight: Tensor,
     bias: Tensor | None,
-    target: Tensor,
     chunk_size: int | None,
-    reduction: str,
-    extras: dict[str, Any],
+    weight: Tensor | None,
+    options: LossOptions,
+    *scalars: Tensor,
 ) -> Tensor:
-    """Call `cross_entropy` for each chunk, with logits recomputed in the backward pass: for calls
-    whose gradient is not yet known in the forward pass."""
-    tensors = [t for t in (x, linear_weight, bias, target, extras["weight"]) if t is not None]
+    """Return the losses of rows, with logits recomputed in the backward pass: for calls whose
+    gradient is not yet known in the forward pass, and where PyTorch's operators compute."""
+    rows = RowScalars(*scalars)
+    tensors = [t for t in (x, linear_weight, bias, weight) if t is not None]
     versions = [version_of(t) for t in tensors]
-    apart = reduction == "mean" and extras["weight"] is not None and extras["z_loss"] != 0.0
+    traced = by_composite()
 
-    def losses_of(chunk: Tensor, targets: Tensor) -> Tensor:
+    def losses_of(chunk: Tensor, *of_chunk: Any) -> Tensor:
         if versions != [version_of(t) for t in tensors]:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an "
                 "inplace operation: an argument of linear_cross_entropy"
             )
         logits = torch.nn.functional.linear(chunk, linear_weight, bias)
-        kinds = [extras]
-        if apart:  # the loss has a weighted mean, the z-loss an unweighted one
-            nothing = torch.zeros_like(extras["weight"])
-            kinds = [{**extras, "z_loss": 0.0}, {**extras, "weight": nothing}]
-        options: dict[str, Any] = {"reduction": "none", "loss_dtype": accumulator(logits.dtype)}
-        return torch.stack([cross_entropy(logits, targets, **each, **options) for each in kinds], 1)
+        of_rows = RowScalars(*of_chunk)
+        q = distribution_of(logits, of_rows.target, weight, options)
+        if traced or not by_kernels(logits):
+            return composite.row_losses(logits, of_rows, options, q)[0]
+        return differentiable_losses(logits, of_rows, q, options, plain=False)[0]
 
     n = _rows_at_once(x, len(linear_weight), chunk_size)
-    losses = []
+    losses: list[Any] = []
     for start in range(0, max(1, len(x)), n):
-        arguments = x[start : start + n], target[start : start + n]
-        plain = torch.compiler.is_compiling() or by_composite()
-        losses.append(
-            losses_of(*arguments)
-            if plain
-            else checkpoint(losses_of, *arguments, use_reentrant=False)  # type: ignore[arg-type]
-        )
-    rows = torch.cat(losses)  # type: ignore[arg-type]
-    if reduction == "none":
-        return rows[:, 0]
-    totals = rows.sum(0)
-    if reduction == "mean":
-        kept = target != extras["ignore_index"]
-        each = share = kept.to(rows.dtype)
-        if extras["weight"] is not None:
-            share = share * extras["weight"].to(rows.dtype)[target.masked_fill(~kept, 0).long()]
-        totals = totals / torch.stack([share.sum(), each.sum()])[: len(totals)]
-    return totals.sum()
+        chunk = (x[start : start + n], *rows.chunk(start, start + n))
+        if traced or torch.compiler.is_compiling():
+            losses.append(losses_of(*chunk))
+        else:
+            losses.append(checkpoint(losses_of, *chunk, use_reentrant=False))
+    return torch.cat(losses)

@@ -16,10 +16,26 @@ from torch.compiler import is_compiling
 from torch.overrides import has_torch_function_variadic
 
 from . import arguments, composite, distributed, operators
-from .arguments import check_classes, check_dense, check_index, check_temperature, pass_on
+from .arguments import (
+    Modifiers,
+    check_classes,
+    check_dense,
+    check_index,
+    check_temperature,
+    pass_on,
+)
 from .launch import Memo
 from .operations.gradients import GRADIENT, TOKENS_GRADIENT
-from .operators import by_composite, direct, finish, is_batched, nobody_watches, readable
+from .operations.token_statistics import ENTROPY, SELECTED_VJP, STATISTICS, TOKENS_VJP
+from .operators import (
+    by_composite,
+    direct,
+    finish,
+    is_batched,
+    nobody_watches,
+    readable,
+    run_rows,
+)
 
 _checked = Memo()
 """The plain calls that have been checked, by everything that the checks read."""
@@ -33,8 +49,8 @@ def selective_log_softmax(
     Args:
         logits: (…, C), float16, bfloat16, float32 or float64.
         index: Classes, int64 or int32, (…) or (…, K).
-        inplace_backward: Write the gradient over the logits in the backward pass, if they are
-            contiguous and not a leaf.
+        inplace_backward: Where kernels compute, write the gradient over the logits in the backward
+            pass, if they are contiguous and not a leaf.
         batch_invariant: As for `softmax`.
 
     Returns:
@@ -185,21 +201,21 @@ def _of_tokens(
             check_classes(index, logits.shape[-1], "index {} is out of bounds", None)
     tempered = by_rows or temperature != 1.0
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
-    if (on_cpu and tempered) or logits.numel() == 0 or (not plain and by_composite()):
+    if on_cpu or logits.numel() == 0 or (not plain and by_composite()):
         scaled = composite.upcast(logits) / temperature if tempered else logits
         return composite.token_logprobs(scaled, index, entropy)
     x = logits if logits.dim() == 2 else logits.reshape(-1, logits.shape[-1])
     flat = None
     if index is not None:
         flat = index.reshape(-1, index.shape[-1] if index.dim() == logits.dim() else 1).long()
-    scale, factor = None, 1.0
+    scale: Any = None
     if by_rows:
         scale = composite.upcast(temperature).reciprocal()
         scale = scale.reshape(-1, 1) if scale.dim() else scale
     elif tempered:
-        factor = 1.0 / temperature
-    options = (flat, scale, entropy, factor, bool(batch_invariant or arguments.contexts), plain)
-    wanted = logits.requires_grad or (scale is not None and scale.requires_grad)
+        scale = 1.0 / temperature
+    options = (flat, scale, entropy, bool(batch_invariant or arguments.contexts), plain)
+    wanted = logits.requires_grad or (by_rows and temperature.requires_grad)
     if wanted and torch.is_grad_enabled():
         in_place = in_place and operators.may_be_overwritten(logits, logits)
         apply = _differentiable if plain else _Tokens.apply
@@ -215,23 +231,26 @@ def _of_tokens(
 def _forward(
     x: Tensor,
     index: Tensor | None,
-    scale: Tensor | None,
+    scale: float | Tensor | None,
     entropy: bool,
-    factor: float,
     invariant: bool,
     plain: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return (log-probabilities, entropies, m, log d)."""
     x = x.detach()
-    scale = None if scale is None else scale.detach()
-    op = operators.row_statistics
-    call = op.kernel if plain else op.overload
-    m, log_d, entropies = call(x, 1, entropy, scale, factor, invariant)
+    modifiers = None
+    if scale is not None:
+        scale = scale.detach() if isinstance(scale, Tensor) else scale
+        modifiers = Modifiers(scale)
+    op, dtype = ENTROPY if entropy else STATISTICS, torch.promote_types(x.dtype, torch.float32)
+    found = run_rows(plain, op, (x,), (), 1, dtype, modifiers, invariant)
+    m, log_d = found[:2]
+    entropies = found[2] if entropy else x.new_empty(0, dtype=dtype)
     if index is None:
         return x.new_empty(0), entropies, m, log_d
-    picked = x.gather(1, index).to(m.dtype)
-    if scale is not None or factor != 1.0:
-        picked = picked * (factor if scale is None else scale.to(m.dtype))
+    picked = x.gather(1, index).to(dtype)
+    if scale is not None:
+        picked = picked * (scale.to(dtype) if isinstance(scale, Tensor) else scale)
     # eq: log-probability
     return (picked - m.unsqueeze(1)) - log_d.unsqueeze(1), entropies, m, log_d
 
@@ -241,58 +260,59 @@ class _Tokens(Function):
     saved, so the gradient rereads the matrix only once."""
 
     @staticmethod
-    def forward(ctx, x, index, scale, entropy, factor, invariant, plain, in_place):
-        found = _forward(x, index, scale, entropy, factor, invariant, plain)
-        ctx.save_for_backward(x, index, scale, *found[1:])
-        ctx.options = entropy, factor, invariant
-        ctx.in_place = in_place
+    def forward(ctx, x, index, scale, entropy, invariant, plain, in_place):
+        found = _forward(x, index, scale, entropy, invariant, plain)
+        by_rows = isinstance(scale, Tensor)
+        ctx.save_for_backward(x, index, scale if by_rows else None, *found[1:])
+        ctx.options = None if by_rows else scale, entropy, invariant, in_place
         return found[:2]
 
     @staticmethod
     def backward(ctx, g, g_entropy):
         x, index, scale, *summary = ctx.saved_tensors
-        entropy, factor, invariant = ctx.options
+        factor, entropy, invariant, in_place = ctx.options
+        scale = factor if scale is None else scale
         g_entropy = g_entropy if entropy else None
         if not is_compiling() and (
             torch.is_grad_enabled() or is_batched(g if g_entropy is None else g_entropy)
         ):
             # A second or a batched derivative may follow, which only the composite has.
-            dx, dscale = _differentiated(x, index, scale, factor, g, g_entropy)
-            return dx, None, dscale, *(None,) * 5
+            dx, dscale = _differentiated(x, index, scale, g, g_entropy)
+            return dx, None, dscale, *(None,) * 4
         picked = None
         if index is not None and index.shape[1] > 1:
             picked = x.gather(1, index)  # before the gradient overwrites x
         tokens = _one_token(x, index, g)
-        of_scale = scale is not None and ctx.needs_input_grad[2]
-        dx = x.detach()
+        of_scale = ctx.needs_input_grad[2]
+        dx: Any = x.detach()
         dscale: Any = None
-        if scale is None and factor == 1.0:
-            dx = _from_summaries(dx, tokens, g_entropy, summary, dx if ctx.in_place else None)
+        if scale is None:
+            dx = _from_summaries(dx, tokens, g_entropy, summary, dx if in_place else None)
         else:
-            options = (*tokens, g_entropy, 1, scale, factor, of_scale, invariant)
-            plain = nobody_watches(g)
-            if ctx.in_place:
-                op = operators.tokens_backward_in_place
-                dscale = (op.kernel if plain else op.overload)(dx, *options)
-            else:
-                op = operators.tokens_backward
-                dx, dscale = (op.kernel if plain else op.overload)(dx, *options)
+            op, numbers = SELECTED_VJP, tokens
+            if g_entropy is not None:
+                op, numbers = TOKENS_VJP, (*tokens, g_entropy)
+            dx, *more = run_rows(
+                nobody_watches(g), op, (dx,), numbers, 1, x.dtype, Modifiers(scale), invariant,
+                in_place, after=True, of_scale=of_scale,
+            )  # fmt: skip
+            dscale = more[0] if of_scale else None
         if index is not None and picked is not None:
-            dx.scatter_add_(1, index, (g * (factor if scale is None else scale)).to(dx.dtype))
-        if ctx.in_place:
+            dx.scatter_add_(1, index, (g if scale is None else g * scale).to(dx.dtype))
+        if in_place:
             torch.autograd.graph.increment_version(dx)
-        if scale is None or not of_scale:
-            return dx, None, None, *(None,) * 5
-        if picked is not None:
-            dscale = dscale + (g * picked).sum(1, keepdim=True)
-        return dx, None, dscale.sum_to_size(scale.shape).to(scale.dtype), *(None,) * 5
+        if dscale is not None and scale is not None:
+            if picked is not None:
+                dscale = dscale + (g * picked).sum(1, keepdim=True)
+            dscale = dscale.sum_to_size(scale.shape).to(scale.dtype)
+        return dx, None, dscale, *(None,) * 4
 
 
 _differentiable = direct(_Tokens)
 
 
 def _one_token(x: Tensor, index: Tensor | None, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (class, its logit, its incoming gradient) of rows with one token, as `tokens_backward`
+    """Return (class, its logit, its incoming gradient) of rows with one token, as `SELECTED_VJP`
     takes them. The class is −1 if a row has no token or several; several get −y times the sum of
     their gradients here, and the rest at the tokens is added later."""
     if index is not None and index.shape[1] == 1:
@@ -326,19 +346,18 @@ def _from_summaries(
 def _differentiated(
     x: Tensor,
     index: Tensor | None,
-    scale: Tensor | None,
-    factor: float,
+    scale: float | Tensor | None,
     g: Tensor,
     g_entropy: Tensor | None,
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return the gradients at x and at the scale, as differentiable functions."""
-    leaves = [t for t in (x, scale) if t is not None and t.requires_grad]
+    leaves = [t for t in (x, scale) if isinstance(t, Tensor) and t.requires_grad]
     again = torch.is_grad_enabled()
     with torch.enable_grad():
-        z = composite.upcast(x) * (factor if scale is None else scale)
+        z = composite.upcast(x) * (1.0 if scale is None else scale)
         results = composite.token_logprobs(z, index, g_entropy is not None)
         pairs = [(r, v) for r, v in zip(results, (g, g_entropy), strict=True) if r.numel()]
         outputs, arrived = zip(*pairs, strict=True)
         found = iter(torch.autograd.grad(outputs, leaves, arrived, create_graph=again))
     dx = next(found) if x.requires_grad else None
-    return dx, next(found) if scale is not None and scale.requires_grad else None
+    return dx, next(found, None)

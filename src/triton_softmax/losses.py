@@ -22,6 +22,7 @@ from torch.overrides import has_torch_function_variadic
 from . import arguments, composite, distributed, operators
 from .arguments import (
     LossOptions,
+    Modifiers,
     autocasts,
     check_classes,
     check_dense,
@@ -33,7 +34,7 @@ from .arguments import (
 )
 from .composite import RowScalars, distribution_of, picked
 from .launch import Memo
-from .operations.cross_entropy import PLAIN, SMOOTHED
+from .operations.cross_entropy import OF_DISTRIBUTION, PLAIN, SMOOTHED
 from .operators import by_composite, direct, keeps_graph, nobody_watches, readable
 from .plan import LossPlan, scale_rows
 
@@ -67,7 +68,7 @@ def cross_entropy(
     If the logits require a gradient, the forward pass computes it in one read and one write of the
     logits. PyTorch's operators compute a gradient at probability targets, forward mode, transforms
     of `torch.func`, and calls on a CPU without Triton's interpreter. The first derivative is exact;
-    a second raises, except in forward mode, transforms of `torch.func` and exported programs.
+    a second raises, except where PyTorch's operators compute, and in exported programs.
 
     Args:
         input: Logits, (C,), (N, C) or (N, C, d1, …), float16, bfloat16, float32 or float64.
@@ -83,9 +84,9 @@ def cross_entropy(
             a mean is over these rows, without class weights.
         softcap: If given, logits x become softcap · tanh(x / softcap), after the scale.
         scale: Multiplies the logits first.
-        inplace_backward: Write the gradient over the logits, a contiguous non-leaf tensor that
-            requires a gradient. Reading them afterwards reads the gradient; a backward pass that
-            saved them raises PyTorch's error.
+        inplace_backward: Where kernels compute, write the gradient over the logits, a contiguous
+            non-leaf tensor that requires a gradient. Reading them afterwards reads the gradient; a
+            backward pass that saved them raises PyTorch's error.
         return_lse: Return the log-sum-exp of each row as well.
         loss_dtype: Dtype of the loss; by default the input's, or float32 under autocast.
         batch_invariant: As for `softmax`, for the losses and gradients of rows. A mean depends on
@@ -195,8 +196,10 @@ def cross_entropy(
             t is not None and t.requires_grad for t in (target, weight)
         )
         beyond = (others and torch.is_grad_enabled()) or (not plain and by_composite())
-        if not beyond and _by_kernels(input, target, weight, options):
-            loss, lse = _by_operators(input, target, weight, options, in_place, plain)
+        if by_kernels(input) and not beyond:
+            scalars = composite.scalars(input, target, weight, options)
+            q = distribution_of(input, target, weight, options)
+            loss, lse = differentiable_losses(input, scalars, q, options, plain, in_place)
         else:
             loss, lse = composite.cross_entropy(input, target, weight, options)
         loss = reduced(loss, options)
@@ -211,16 +214,9 @@ def reduced(losses: Tensor, options: LossOptions) -> Tensor:
     return loss if loss.dtype == options.dtype else loss.to(options.dtype)
 
 
-def _has_distribution(target: Tensor, weight: Tensor | None, options: LossOptions) -> bool:
-    """Return whether each class also has an element of a distribution."""
-    return target.is_floating_point() or (weight is not None and options.label_smoothing > 0.0)
-
-
-def _by_kernels(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> bool:
-    """Return whether the kernels, or their CPU composites, support a call."""
-    modified = options.scale != 1.0 or options.softcap is not None
-    modified = modified or _has_distribution(target, weight, options)
-    return x.numel() > 0 and (x.is_cuda or arguments.INTERPRETED or not modified)
+def by_kernels(x: Tensor) -> bool:
+    """Return whether kernels compute a call."""
+    return x.numel() > 0 and (x.device.type != "cpu" or arguments.INTERPRETED)
 
 
 def _planned(
@@ -232,8 +228,8 @@ def _planned(
     in_place: bool,
 ) -> LossPlan | None:
     """Return the plan of a plain call; None if no plan supports it."""
-    on_gpu = x.numel() > 0 and (x.is_cuda or arguments.INTERPRETED)
-    if not on_gpu or _has_distribution(target, weight, options):
+    weighted = weight is not None and options.label_smoothing > 0.0
+    if not by_kernels(x) or target.is_floating_point() or weighted:
         return None
     op = (SMOOTHED if options.label_smoothing else PLAIN)[gradient]
     plan = LossPlan(op, x, target, weight, options, in_place)
@@ -244,16 +240,13 @@ class _CrossEntropy(Function):
     """The losses of rows, with their gradient computed in the forward pass."""
 
     @staticmethod
-    def forward(ctx, x, plain, in_place, *rest):
+    def forward(ctx, x, plain, in_place, q, options, *scalars):
+        rows = RowScalars(*scalars)
+        dx, losses, lse = run_losses(plain, x.detach(), rows, q, options, True, in_place)
         if in_place:
-            op, dx = operators.cross_entropy_rows_in_place, x.detach()
-            losses, lse = (op.kernel if plain else op.overload)(dx, *rest)
             torch.autograd.graph.increment_version(dx)
-        else:
-            op = operators.cross_entropy_rows
-            dx, losses, lse = (op.kernel if plain else op.overload)(x, *rest)
         ctx.save_for_backward(dx, lse)
-        ctx.dim = rest[6]
+        ctx.dim = options.dim
         ctx.set_materialize_grads(False)
         return losses, lse
 
@@ -323,29 +316,46 @@ _differentiable = direct(_CrossEntropy)
 _differentiable_plan = direct(_Planned)
 
 
-def _by_operators(
+def differentiable_losses(
     x: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
+    scalars: RowScalars,
+    q: Tensor | None,
     options: LossOptions,
-    in_place: bool,
     plain: bool,
+    in_place: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Return the losses and log-sum-exps of rows, with the row scalars computed by PyTorch's
-    operators."""
-    gradient = x.requires_grad and torch.is_grad_enabled()
-    dim, *_, scale, softcap, invariant = options
-    scalars = with_logits(x.detach(), composite.scalars(x, target, weight, options), dim)
-    distribution = distribution_of(x, target, weight, options)
-    further = (dim, gradient, scale, softcap, distribution, invariant)
-    if gradient:
+    """Return the losses and log-sum-exps of rows by kernels; the arguments are as for
+    `run_losses`."""
+    if x.requires_grad and torch.is_grad_enabled():
         apply = _differentiable if plain else _CrossEntropy.apply
-        return apply(x, plain, in_place, *scalars, *further)
-    op = operators.cross_entropy_rows
-    _, losses, lse = (op.kernel if plain else op.overload)(x.detach(), *scalars, *further)
+        return apply(x, plain, in_place, q, options, *scalars)
+    losses, lse = run_losses(plain, x.detach(), scalars, q, options, False)
     return losses, lse
 
 
-def with_logits(x: Tensor, scalars: RowScalars, dim: int) -> tuple[Tensor | None, ...]:
-    """Return the row scalars as the kernel takes them, with the target logits."""
-    return scalars.target, picked(x, scalars.target, dim), *scalars[1:]
+def run_losses(
+    plain: bool,
+    x: Tensor,
+    scalars: RowScalars,
+    q: Tensor | None,
+    options: LossOptions,
+    gradient: bool,
+    in_place: bool = False,
+) -> tuple[Tensor, ...]:
+    """Return the gradient of the losses, if requested, and the loss and log-sum-exp of each row;
+    q is the distribution of `distribution_of`. See `run_rows` for `plain` and `in_place`."""
+    target, r, z, b, c = scalars
+    numbers: tuple[Any, ...]
+    at_target = picked(x, target, options.dim)
+    if q is not None:
+        op, numbers = OF_DISTRIBUTION[gradient], (target, at_target, b, c, z)
+    elif b is None:
+        op, numbers = PLAIN[gradient], (target, at_target, r, z)
+    else:
+        op, numbers = SMOOTHED[gradient], (target, at_target, r, z, b, c)
+    modifiers, after = None, {}
+    if options.scale != 1.0 or options.softcap is not None or q is not None:
+        modifiers, after = Modifiers(options.scale, options.softcap), {"after": gradient}
+    dtype = x.dtype if gradient else composite.accumulator(x.dtype)
+    given = (op, (x,) if q is None else (x, q), numbers, options.dim, dtype)
+    return operators.run_rows(plain, *given, modifiers, options.invariant, in_place, **after)

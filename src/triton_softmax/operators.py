@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 import torch.autograd.forward_ad as forward_ad
-from torch import Tensor, float32, promote_types
+from torch import Tensor
 from torch.autograd import Function
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
@@ -34,7 +34,7 @@ from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import Operation
 from .operations.softmax import SOFTMAX, SOFTMAX_VJP
 from .operations.token_statistics import ENTROPY, SELECTED_VJP, STATISTICS, TOKENS_VJP
-from .plan import plan_of, run, run_modified, run_one
+from .plan import plan_of, run_modified, run_one
 
 try:
     from torch._C import (
@@ -150,17 +150,8 @@ def direct(function):
 _library = torch.library.Library("triton_softmax", "DEF")
 
 
-def _define(schema: str, kernel: Callable[..., Any], shape: Callable[..., Any]) -> Any:
-    """Define an operator, and return it."""
-    _library.define(schema)
-    overload = getattr(torch.ops.triton_softmax, schema.partition("(")[0]).default
-    _library.impl(overload, kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(overload, shape, lib=_library)
-    return overload
-
-
 class Operator:
-    """An operator and the functions behind it.
+    """An operator in PyTorch's table.
 
     Args:
         schema: its signature, in the namespace `triton_softmax`.
@@ -182,8 +173,10 @@ class Operator:
         composite: Callable[..., Any] | None = None,
         differentiable: Callable[..., Any] | None = None,
     ):
-        self.kernel, self.shape = kernel, shape
-        self.overload = _define(schema, kernel, shape)
+        _library.define(schema)
+        self.overload = getattr(torch.ops.triton_softmax, schema.partition("(")[0]).default
+        _library.impl(self.overload, kernel, "CompositeExplicitAutograd")
+        torch.library.register_fake(self.overload, shape, lib=_library)
         if composite is not None and differentiable is not None:
             rule = _differentiably(self.overload, composite, differentiable)
             _library.impl(self.overload, rule, "Autograd")
@@ -247,7 +240,7 @@ class Normalization(Operator):
         super().__init__(
             schema, self._kernel, self._shape, self.composite, self._with_first_derivative
         )
-        self.alone = _define(f"_{schema}", self._kernel, self._shape)
+        self.alone = Operator(f"_{schema}", self._kernel, self._shape).overload
         torch.library.register_vmap(self.overload, self._batched, lib=_library)
         if vjp is not None:
             for device, key in (("cuda", "AutocastCUDA"), ("xpu", "AutocastXPU")):
@@ -262,7 +255,7 @@ class Normalization(Operator):
 
     def _kernel(self, *args):
         inputs, options = self.inputs_and_options(args)
-        return run(self.operation, inputs, *options)
+        return plan_of(self.operation, inputs, *options)(*inputs)
 
     def _shape(self, *args):
         enter_in_inductor()
@@ -366,48 +359,42 @@ logsumexp = Normalization("logsumexp", LOGSUMEXP, logsumexp_backward)
 
 _MODIFIERS = (
     "Tensor? scale, float factor, float? softcap, Tensor? bias, Tensor? where, bool causal, "
-    "Tensor? sink, bool safe, bool log, int dim"
+    "Tensor? sink, bool safe"
 )
-_MODIFIED = 8
-"""How many of these are modifiers. The scale comes as a tensor `scale` or a number `factor`."""
+_N = 8
+"""How many arguments these are. The scale comes as a tensor `scale` or a number `factor`."""
+
+_FORWARD, _BACKWARD = (SOFTMAX, LOG_SOFTMAX), (SOFTMAX_VJP, LOG_SOFTMAX_VJP)
+"""Each indexed by `log`."""
 
 
 def _modifiers(scale, factor, *others) -> Modifiers:
     return Modifiers(factor if scale is None else scale, *others)
 
 
-def modified_forward(
-    log: bool,
-    x: Tensor,
-    dim: int,
-    dtype: torch.dtype,
-    modifiers: Modifiers,
-    invariant: bool,
-    of_sink: bool = False,
-    out: Tensor | None = None,
-) -> tuple[Tensor, ...]:
-    """Launch the kernel; return (y,), or (y, share of the sink)."""
-    return run_modified(
-        LOG_SOFTMAX if log else SOFTMAX, (x,), (), modifiers, dim, dtype,
-        empty=-math.inf if log else 0.0, of_sink=of_sink, invariant=invariant, out=out,
-    )  # fmt: skip
+def taken_apart(modifiers: Modifiers) -> tuple[Any, ...]:
+    """Return modifiers as the arguments of an operator."""
+    scale, *others = modifiers
+    return (scale, 1.0, *others) if isinstance(scale, Tensor) else (None, scale, *others)
 
 
 def _modified_kernel(x, *args):
-    modifiers, (log, dim, dtype, invariant) = _modifiers(*args[:_MODIFIED]), args[_MODIFIED:]
+    modifiers, (log, dim, dtype, invariant) = _modifiers(*args[:_N]), args[_N:]
     share = modifiers.sink is not None
-    results = modified_forward(log, x, dim, dtype, modifiers, invariant, share)
+    given = (_FORWARD[log], (x,), (), modifiers, dim, dtype)
+    results = run_modified(*given, of_sink=share, invariant=invariant)
     return results if share else (*results, _nothing(results[0]))
 
 
 def _modified_shape(x, *args):
-    sink, (_, dim, dtype, _) = args[_MODIFIED - 2], args[_MODIFIED:]
+    sink, (_, dim, dtype, _) = args[_N - 2], args[_N:]
     y = torch.empty(x.shape, dtype=dtype, device=x.device)
     return y, _nothing(y) if sink is None else _like_rows(y, dim)
 
 
 def _modified_out_kernel(x, *args):
-    modifiers, (log, dim, invariant, out) = _modifiers(*args[:_MODIFIED]), args[_MODIFIED:]
+    modifiers, (log, dim, invariant, out) = _modifiers(*args[:_N]), args[_N:]
+    x = out if x is None else x
     if x.numel() == 0:
         return
     if x.device.type == "cpu" and not arguments.INTERPRETED:
@@ -417,61 +404,44 @@ def _modified_out_kernel(x, *args):
     tensors = [each for each in (x, *modifiers) if isinstance(each, Tensor)]
     shared = [each for each in tensors if each.untyped_storage().data_ptr() == memory]
     same = (x.data_ptr(), x.stride(), x.dtype) == (out.data_ptr(), out.stride(), out.dtype)
-    if not shared or (same and all(each is x for each in shared)):
-        modified_forward(log, x, dim, out.dtype, modifiers, invariant, out=out)
-    else:  # writing a row could overwrite another before it is read
-        out.copy_(modified_forward(log, x, dim, out.dtype, modifiers, invariant)[0])
-
-
-def _modified_backward_kernel(dy, y, x, *args):
-    """Return the gradients at x, at the modified elements and at the scale, and the row sum that
-    the sink's gradient needs; those not requested are empty."""
-    log, dim, input_dtype, of_modified, of_scale, of_sink, invariant = args[_MODIFIED:]
-    dx, *found = run_modified(
-        LOG_SOFTMAX_VJP if log else SOFTMAX_VJP, (y, dy), (), _modifiers(*args[:_MODIFIED]), dim,
-        input_dtype, before=False, after=True, empty=-math.inf if log else 0.0, x=x,
-        of_mapped=of_modified, of_scale=of_scale, of_sink=of_sink, invariant=invariant,
-    )  # fmt: skip
-    wanted = (of_modified is not None, of_scale, of_sink)
-    return dx, *[found.pop(0) if each else _nothing(y) for each in wanted]
-
-
-def _modified_backward_shape(dy, y, x, *args):
-    _, dim, input_dtype, of_modified, of_scale, of_sink, _ = args[_MODIFIED:]
-    shape = [0] if of_modified is None else y.shape
-    return (
-        torch.empty(y.shape, dtype=input_dtype, device=y.device),
-        torch.empty(shape, dtype=of_modified or accumulator(y.dtype), device=y.device),
-        _like_rows(y, dim).unsqueeze(dim) if of_scale else _nothing(y),
-        _like_rows(y, dim) if of_sink else _nothing(y),
-    )
+    # Writing a row could overwrite another before it is read.
+    safe = not shared or (same and all(each is x for each in shared))
+    to, given = out if safe else None, (_FORWARD[log], (x,), (), modifiers, dim, out.dtype)
+    (y,) = run_modified(*given, invariant=invariant, out=to)
+    if not safe:
+        out.copy_(y)
 
 
 class ModifiedDerivative(Function):
-    """Softmax and log-softmax with score modifiers and a first derivative by kernels. A plain call
-    passes the modifiers first, as one object."""
+    """Softmax and log-softmax with score modifiers and a first derivative by kernels.
+
+    The modifiers that may get a gradient are inputs; `arguments` packs all of them, whether the
+    call is plain, and the options into one object.
+    """
 
     @staticmethod
-    def forward(ctx, modifiers, *inputs):
-        x, scale, factor, softcap, bias, where, causal, sink, safe, *ctx.rest = inputs
-        log, dim, dtype, invariant = ctx.rest
-        if modifiers is not None:
-            with_sink = sink is not None
-            results = modified_forward(log, x, dim, dtype, modifiers, invariant, with_sink)
-            y, share = results if with_sink else (results[0], None)
-        else:
+    def forward(ctx, x, scale, bias, sink, arguments):
+        plain, modifiers, log, dim, dtype, invariant = arguments
+        share = None
+        if not plain:
+            given = taken_apart(modifiers)
             with torch._C._AutoDispatchBelowAutograd():
-                y, share = modified_softmax.overload(*inputs)
-        needs = ctx.needs_input_grad
-        ctx.needs = needs[2], needs[5], needs[8]  # scale, bias, sink
-        with_x = softcap is not None or needs[2]
-        ctx.save_for_backward(y, x if with_x else None, scale, where, share if needs[8] else None)
-        ctx.options = factor, softcap, None, causal, None, safe
-        ctx.in_dtype = x.dtype
-        ctx.like = (
-            None if scale is None else (scale.shape, scale.dtype),
-            None if bias is None else (bias.shape, bias.dtype),
-            None if sink is None else (sink.shape, sink.dtype),
+                y, share = modified_softmax.overload(x, *given, log, dim, dtype, invariant)
+        else:
+            given = (_FORWARD[log], (x,), (), modifiers, dim, dtype)
+            y, *more = run_modified(*given, of_sink=sink is not None, invariant=invariant)
+            share = more[0] if more else None
+        _, of_scale, of_bias, of_sink, _ = ctx.needs_input_grad
+        factor, scale = (1.0, scale) if isinstance(scale, Tensor) else (scale, None)
+        with_x = of_scale or modifiers.softcap is not None
+        kept = scale, modifiers.where, share if of_sink else None
+        ctx.save_for_backward(y, x if with_x else None, *kept)
+        ctx.options = factor, modifiers.softcap, modifiers.causal, modifiers.safe
+        ctx.rest = log, dim, x.dtype, invariant
+        ctx.wanted = (
+            of_scale,
+            (bias.shape, bias.dtype) if of_bias else None,
+            (sink.shape, sink.dtype) if of_sink else None,
         )
         if share is not None:
             ctx.mark_non_differentiable(share)
@@ -480,169 +450,167 @@ class ModifiedDerivative(Function):
 
     @staticmethod
     def backward(ctx, dy, _):
-        found: list[Any] = [None] * 14
         if dy is None:
-            return tuple(found)
+            return (None,) * 5
         y, x, scale, where, share = ctx.saved_tensors
-        factor, softcap, bias, causal, sink, safe = ctx.options
-        log, dim, _, invariant = ctx.rest
-        given = (scale, factor, softcap, bias, where, causal, sink, safe)
-        of_scale, of_bias, of_sink = ctx.needs
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            # A second derivative may follow, which only the composite has.
+        factor, softcap, causal, safe = ctx.options
+        log, dim, dtype, invariant = ctx.rest
+        of_scale, of_bias, of_sink = ctx.wanted
+        modifiers = Modifiers(
+            factor if scale is None else scale, softcap, where=where, causal=causal, safe=safe
+        )
+        dscale: Any = None
+        total: Any = None
+        dsink = None
+        plain, again = nobody_watches(dy), torch.is_grad_enabled()
+        if (again or (not plain and is_batched(dy))) and not torch.compiler.is_compiling():
+            # A second or a batched derivative, which only the composite has.
             dx, dz, dscale, total = composite.modified_softmax_backward(
-                log, dy, y, x, dim, _modifiers(*given)
+                log, dy, y, x, dim, modifiers
             )
             if of_sink:
                 p = composite.upcast(y)
                 share = 1.0 - (p.exp() if log else p).sum(dim, keepdim=True)
         else:
             further = scale is not None or factor != 1.0 or softcap is not None
-            further = of_bias and (further or y.dtype != ctx.in_dtype)
-            op = modified_softmax_backward
-            dx, dz, dscale, total = (op.kernel if nobody_watches(dy) else op.overload)(
-                dy, y, x, *given, log, dim, ctx.in_dtype, y.dtype if further else None, of_scale,
-                of_sink, invariant,
+            further = of_bias is not None and (further or y.dtype != dtype)
+            dx, *more = run_rows(
+                plain, _BACKWARD[log], (y, dy), (), dim, dtype, modifiers, invariant,
+                before=False, after=True, x=x, of_mapped=y.dtype if further else None,
+                of_scale=of_scale, of_sink=of_sink is not None,
             )  # fmt: skip
-            dz = dz if further else dx
+            dz = more.pop(0) if further else dx
+            dscale = more.pop(0) if of_scale else None
             if of_sink:
-                total, share = total.unsqueeze(dim), share.unsqueeze(dim)
-        found[1] = dx.to(ctx.in_dtype)
-        # eq: modifiers-sink-gradient
-        gradients: Any = dscale, dz, -share * total if of_sink else None
-        for i, t, like, wanted in zip((2, 5, 8), gradients, ctx.like, ctx.needs):
-            if wanted:
-                found[i] = t.sum_to_size(like[0]).to(like[1])
-        return tuple(found)
+                total, share = more[0].unsqueeze(dim), share.unsqueeze(dim)
+        if of_scale and scale is not None:
+            dscale = dscale.sum_to_size(scale.shape).to(scale.dtype)
+        if of_sink:  # eq: modifiers-sink-gradient
+            dsink = (-share * total).sum_to_size(of_sink[0]).to(of_sink[1])
+        dbias = dz.sum_to_size(of_bias[0]).to(of_bias[1]) if of_bias else None
+        return dx.to(dtype), dscale if of_scale else None, dbias, dsink, None
 
 
 differentiable_modified = direct(ModifiedDerivative)
 
 
+def _modified_with_first_derivative(x, *args):
+    modifiers = _modifiers(*args[:_N])
+    inputs = (x, modifiers.scale, modifiers.bias, modifiers.sink)
+    return differentiable_modified(*inputs, (False, modifiers, *args[_N:]))
+
+
 def _modified_composite(x, *args):
     """Compute it with PyTorch's operators. Nobody reads the second result, so it has no values."""
-    modifiers, (log, dim, dtype, _) = _modifiers(*args[:_MODIFIED]), args[_MODIFIED:]
+    modifiers, (log, dim, dtype, _) = _modifiers(*args[:_N]), args[_N:]
     y = composite.modified_softmax(log, x, dim, dtype, modifiers)
     return y, _nothing(y) if modifiers.sink is None else _like_rows(y, dim)
 
 
 modified_softmax = Operator(
-    f"modified_softmax(Tensor x, {_MODIFIERS}, ScalarType dtype, bool batch_invariant)"
-    " -> (Tensor, Tensor)",
+    f"modified_softmax(Tensor x, {_MODIFIERS}, bool log, int dim, ScalarType dtype, "
+    "bool batch_invariant) -> (Tensor, Tensor)",
     _modified_kernel,
     _modified_shape,
     _modified_composite,
-    lambda *args: differentiable_modified(None, *args),
-)
-modified_softmax_in_place = Operator(
-    f"modified_softmax_(Tensor(a!) x, {_MODIFIERS}, bool batch_invariant) -> ()",
-    lambda x, *args: _modified_out_kernel(x, *args, x),
-    lambda *_: None,
+    _modified_with_first_derivative,
 )
 modified_softmax_out = Operator(
-    f"modified_softmax_out(Tensor x, {_MODIFIERS}, bool batch_invariant, Tensor(a!) out) -> ()",
+    f"modified_softmax_out(Tensor? x, {_MODIFIERS}, bool log, int dim, bool batch_invariant, "
+    "Tensor(a!) out) -> ()",
     _modified_out_kernel,
     lambda *_: None,
 )
-modified_softmax_backward = Operator(
-    f"modified_softmax_backward(Tensor grad_output, Tensor output, Tensor? x, {_MODIFIERS}, "
-    "ScalarType input_dtype, ScalarType? of_modified, bool of_scale, bool of_sink, "
-    "bool batch_invariant) -> (Tensor, Tensor, Tensor, Tensor)",
-    _modified_backward_kernel,
-    _modified_backward_shape,
-)
+"""Without x, the input is `out` itself."""
 
 
-# --- losses and log-probabilities; `losses` and `logprobs` define their derivatives
+# --- any operation; `losses` and `logprobs` define the derivatives
+
+ROWS = {
+    op.name: op
+    for op in (
+        *(*PLAIN, *SMOOTHED, *OF_DISTRIBUTION, SOFTMAX_VJP, LOG_SOFTMAX_VJP),
+        *(STATISTICS, ENTROPY, SELECTED_VJP, TOKENS_VJP),
+    )
+}
+"""The operations of `run_rows` by name, as an operator cannot take them as objects."""
 
 
-def _in_place(schema: str, op: Operator) -> Operator:
-    """Return the in-place variant of an operator: it writes the first result over x, and returns
-    the rest."""
-
-    def kernel(*args):
-        return others(op.kernel(*args, in_place=True))
-
-    def shape(*args):
-        return others(op.shape(*args))
-
-    def others(results):
-        return results[1:] if len(results) > 2 else results[1]
-
-    return Operator(schema, kernel, shape)
-
-
-def _cross_entropy_kernel(
-    x, target, picked, factor, z_factor, at_target, everywhere, dim, gradient, scale=1.0,
-    softcap=None, distribution=None, batch_invariant=False, in_place=False,
-):  # fmt: skip
-    """Return the gradient of the losses (empty unless requested), and the loss and log-sum-exp of
-    each row. In place, the gradient overwrites x."""
-    if distribution is not None:
-        op, inputs = OF_DISTRIBUTION[gradient], (target, picked, at_target, everywhere, z_factor)
-    elif at_target is None:
-        op, inputs = PLAIN[gradient], (target, picked, factor, z_factor)
-    else:
-        op, inputs = SMOOTHED[gradient], (target, picked, factor, z_factor, at_target, everywhere)
-    dtype = x.dtype if gradient else promote_types(x.dtype, float32)
-    if scale == 1.0 and softcap is None and distribution is None:
-        inputs = (x, *inputs)
-        results = plan_of(op, inputs, dim, dtype, None, batch_invariant, in_place)(*inputs)
-    else:
-        results = run_modified(
-            op, (x,) if distribution is None else (x, distribution), inputs,
-            Modifiers(scale, softcap), dim, dtype, after=gradient, invariant=batch_invariant,
-            out=x if in_place else None,
-        )  # fmt: skip
-    return results if gradient else (x.new_empty(0), *results)
+def run_rows(
+    plain: bool,
+    op: Operation,
+    elements: tuple[Tensor, ...],
+    numbers: tuple[Tensor, ...],
+    dim: int,
+    dtype: torch.dtype,
+    modifiers: Modifiers | None = None,
+    invariant: bool = False,
+    in_place: bool = False,
+    **further: Any,
+) -> tuple[Tensor, ...]:
+    """Run an operation outside autograd: directly in a plain call, in any other by an operator that
+    PyTorch does not look into. The arguments and results are those of `run_modified`. Without
+    modifiers the kernel of the layout runs instead; in place, the elements of the result are
+    written over the first input."""
+    if not plain:
+        options = (dim, dtype, modifiers is not None, *taken_apart(modifiers or Modifiers()))
+        if in_place:
+            x, *rest = elements
+            more = rows_in_place.overload(x, rest, numbers, op.name, *options, invariant, **further)
+            return x, *more
+        return tuple(rows.overload(elements, numbers, op.name, *options, invariant, **further))
+    out = elements[0] if in_place else None
+    if modifiers is None:
+        inputs = (*elements, *numbers)
+        results = plan_of(op, inputs, dim, dtype, None, invariant)(*inputs, out=out)
+        return results if isinstance(results, tuple) else (results,)
+    given = (op, elements, numbers, modifiers, dim, dtype)
+    return run_modified(*given, invariant=invariant, out=out, **further)
 
 
-def _cross_entropy_shape(x, *rest):
-    dim, gradient = rest[6:8]
-    dx = torch.empty(x.shape if gradient else (0,), dtype=x.dtype, device=x.device)
-    return dx, _like_rows(x, dim), _like_rows(x, dim)
+def _rows_kernel(elements, numbers, name, dim, dtype, modified, *args, in_place=False, **further):
+    *given, invariant = args
+    modifiers, inputs = _modifiers(*given) if modified else None, (tuple(elements), tuple(numbers))
+    return run_rows(
+        True, ROWS[name], *inputs, dim, dtype, modifiers, invariant, in_place, **further
+    )
 
 
-def _row_statistics_kernel(x, dim, entropy, scale=None, factor=1.0, batch_invariant=False):
-    """Return the maximum, log d and entropy (empty unless requested) of each row."""
-    op, dtype = ENTROPY if entropy else STATISTICS, promote_types(x.dtype, float32)
-    if scale is None and factor == 1.0:
-        results = plan_of(op, (x,), dim, dtype, None, batch_invariant)(x)
-    else:
-        modifiers = Modifiers(factor if scale is None else scale)
-        results = run_modified(op, (x,), (), modifiers, dim, dtype, invariant=batch_invariant)
-    return results if entropy else (*results, x.new_empty(0, dtype=dtype))
-
-
-def _row_statistics_shape(x, dim, entropy, *_):
-    of_rows = [_like_rows(x, dim) for _ in range(3)]
-    return *of_rows[:2], of_rows[2] if entropy else _nothing(x)
-
-
-def _tokens_backward_kernel(
-    x, target, picked, g, g_entropy, dim, scale=None, factor=1.0, of_scale=False,
-    batch_invariant=False, in_place=False,
-):  # fmt: skip
-    """Return the gradients at x and, if requested, at the scale of each row."""
-    op, inputs = SELECTED_VJP, (target, picked, g)
-    if g_entropy is not None:
-        op, inputs = TOKENS_VJP, (*inputs, g_entropy)
-    results = run_modified(
-        op, (x,), inputs, Modifiers(factor if scale is None else scale), dim, x.dtype, after=True,
-        of_scale=of_scale, invariant=batch_invariant, out=x if in_place else None,
-    )  # fmt: skip
-    return results if of_scale else (*results, _nothing(x))
-
-
-def _tokens_backward_shape(
-    x, target, picked, g, g_entropy, dim, scale=None, factor=1.0, of_scale=False, *_
+def _rows_shape(
+    elements, numbers, name, dim, dtype, *_, of_mapped=None, of_scale=False, of_sink=False, **__
 ):
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    return dx, _like_rows(x, dim).unsqueeze(dim) if of_scale else _nothing(x)
+    op, x = ROWS[name], elements[0]
+    of_row = _like_rows(x, dim, accumulator(dtype))
+    found = [] if op.reduces else [torch.empty(x.shape, dtype=dtype, device=x.device)]
+    found += [torch.empty_like(of_row) for _ in range(op.row_results)]
+    if of_mapped is not None:
+        found.append(torch.empty(x.shape, dtype=of_mapped, device=x.device))
+    if of_scale:
+        found.append(torch.empty_like(of_row).unsqueeze(dim))
+    return [*found, of_row] if of_sink else found
 
+
+_ROWS = (
+    "Tensor[] numbers, str operation, int dim, ScalarType dtype, bool modified, "
+    f"{_MODIFIERS}, bool batch_invariant, *, bool before=True, bool after=False, Tensor? x=None, "
+    "ScalarType? of_mapped=None, bool of_scale=False, bool of_sink=False) -> Tensor[]"
+)
+rows = Operator(
+    f"rows(Tensor[] elements, {_ROWS}",
+    lambda *args, **further: list(_rows_kernel(*args, **further)),
+    _rows_shape,
+)
+rows_in_place = Operator(
+    f"rows_(Tensor(a!) first, Tensor[] elements, {_ROWS}",
+    lambda x, elements, *args, **further: list(
+        _rows_kernel((x, *elements), *args, in_place=True, **further)[1:]
+    ),
+    lambda x, elements, *args, **further: _rows_shape((x, *elements), *args, **further)[1:],
+)
+"""It writes the elements of the result over the first input, and returns the other results."""
 
 FINISHES = {op.name: op for op in composite.FINISH_OF}
-"""The operations of `finish` by name, as an operator cannot take them as objects."""
+"""The operations of `finish` by name."""
 
 
 def finish(
@@ -660,45 +628,12 @@ def finish(
     return plan.finish(op, inputs, numbers, dtype, out)
 
 
-def _finish_kernel(inputs, numbers, operation, dtype):
-    return plan.finish(FINISHES[operation], tuple(inputs), tuple(numbers), dtype)
-
-
-_LOSS = (
-    "Tensor target, Tensor picked, Tensor factor, Tensor z_factor, Tensor? at_target, "
-    "Tensor? everywhere, int dim, bool gradient, float scale=1.0, float? softcap=None, "
-    "Tensor? distribution=None, bool batch_invariant=False"
-)
-_TOKENS = (
-    "Tensor target, Tensor picked, Tensor g, Tensor? g_entropy, int dim, Tensor? scale=None, "
-    "float factor=1.0, bool of_scale=False, bool batch_invariant=False"
-)
-cross_entropy_rows = Operator(
-    f"cross_entropy_rows(Tensor x, {_LOSS}) -> (Tensor, Tensor, Tensor)",
-    _cross_entropy_kernel,
-    _cross_entropy_shape,
-)
-cross_entropy_rows_in_place = _in_place(
-    f"cross_entropy_rows_(Tensor(a!) x, {_LOSS}) -> (Tensor, Tensor)", cross_entropy_rows
-)
-row_statistics = Operator(
-    "row_statistics(Tensor x, int dim, bool entropy, Tensor? scale=None, float factor=1.0, "
-    "bool batch_invariant=False) -> (Tensor, Tensor, Tensor)",
-    _row_statistics_kernel,
-    _row_statistics_shape,
-)
-tokens_backward = Operator(
-    f"tokens_backward(Tensor x, {_TOKENS}) -> (Tensor, Tensor)",
-    _tokens_backward_kernel,
-    _tokens_backward_shape,
-)
-tokens_backward_in_place = _in_place(
-    f"tokens_backward_(Tensor(a!) x, {_TOKENS}) -> Tensor", tokens_backward
-)
 finish_rows = Operator(
     "finish_rows(Tensor[] inputs, Tensor[] numbers, str operation, ScalarType dtype) -> Tensor",
-    _finish_kernel,
-    lambda inputs, numbers, operation, dtype: inputs[0].new_empty(inputs[0].shape, dtype=dtype),
+    lambda inputs, numbers, name, dtype: plan.finish(
+        FINISHES[name], tuple(inputs), tuple(numbers), dtype
+    ),
+    lambda inputs, numbers, name, dtype: inputs[0].new_empty(inputs[0].shape, dtype=dtype),
 )
 
 

@@ -22,8 +22,8 @@ from torch import Tensor, empty_like
 
 from . import arguments, composite
 from .arguments import DTYPES, LossOptions, Modifiers, check_alike, check_arguments, check_device
-from .config import Choice, Device, Traits, choose_masked_rows, choose_rows, choose_strided, space
-from .config.space import RowTile, SplitStrided, StridedTile, TwoPass, vector_of_lines
+from .config import Choice, Device, Masked, Traits, chosen, columns_of, rows_of, space
+from .config.space import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass, vector_of_lines
 from .kernels import masked_rows, split_rows, split_strided, strided, tile, two_pass
 from .kernels import row_scalars as scalars
 from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps
@@ -38,6 +38,7 @@ from .layout import (
     own,
     strides_of,
 )
+from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.operation import Operation, in_any_order
 
 GEOMETRIES = {
@@ -65,7 +66,6 @@ def plan_of(
     dtype: torch.dtype | None = None,
     kernel: str | None = None,
     invariant: bool = False,
-    in_place: bool = False,
 ) -> AnyPlan:
     """The plan of a call, cached: `plan_of(...)(*inputs)` computes the result, and
     `plan_of(...).kernels` names the kernels it launches.
@@ -80,27 +80,17 @@ def plan_of(
             default.
         kernel: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose.
         invariant: give a row the same bits in every batch.
-        in_place: write the elements of the result over the first input.
 
     Raises:
-        TypeError, IndexError, ValueError, RuntimeError: see `make_plan`.
+        TypeError, IndexError, ValueError, RuntimeError: see `softmax`.
     """
-    key = (op, dim, dtype, kernel, invariant, in_place)
+    key = (op, dim, dtype, kernel, invariant)
     for t in inputs:  # `key_of`, inlined to save a Python call
         key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
     plan = plans.get(key)
     if plan is None:
-        plan = plans.keep(key, make_plan(op, inputs, dim, dtype, kernel, invariant, in_place))
+        plan = plans.keep(key, make_plan(op, inputs, dim, dtype, kernel, invariant))
     return plan
-
-
-def run(op: Operation, inputs: tuple[Tensor, ...], *arguments: Any) -> Any:
-    """Run an operation on plain tensors, outside autograd, with the arguments of `plan_of`.
-
-    Returns:
-        A contiguous tensor that shares no memory with the inputs, or a tuple of several.
-    """
-    return plan_of(op, inputs, *arguments)(*inputs)
 
 
 def run_one(
@@ -108,7 +98,7 @@ def run_one(
 ) -> Any:
     """`plan_of(...)(x)`, in a single Python call if the plan is one launch for one result."""
     address = x.data_ptr()
-    key = (op, dim, dtype, kernel, invariant, False)
+    key = (op, dim, dtype, kernel, invariant)
     key += (x.dtype, x.shape, x.stride(), x.get_device(), address & 15)
     plan = plans.get(key)
     if plan is None:
@@ -131,7 +121,6 @@ class Plan:
         x: a tensor like the first input of every call.
         outs: shape and dtype of each (contiguous) result.
         workspace: the kernels' scratch memory, if they need any.
-        in_place: the first result overwrites the first input.
     """
 
     def __init__(
@@ -140,17 +129,15 @@ class Plan:
         x: Tensor,
         outs: Sequence[tuple[Any, torch.dtype]],
         workspace: Workspace | None = None,
-        in_place: bool = False,
     ):
         self.launches = launches
         self.kernels = tuple(launch.kernel.__name__ for launch in launches)
         self.first = launches[0]
         self.workspace = workspace
-        self.in_place = in_place
         self.same = outs[0] == (x.shape, x.dtype) and x.is_contiguous()
         self.empty, *self.further = [empty_of(shape, dtype, x) for shape, dtype in outs]
         self.index = cuda_index(x)
-        self.alone = not (self.further or in_place or workspace)
+        self.alone = not (self.further or workspace)
 
     def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Any:
         """Launch; return the result, or a tuple of several. The first goes to `out`, if given."""
@@ -159,12 +146,7 @@ class Plan:
             with torch.cuda.device(index):
                 return self(*inputs, out=out)
         if out is None:
-            if self.in_place:
-                out = inputs[0]
-            elif self.same:
-                out = empty_like(inputs[0])
-            else:
-                out = self.empty()
+            out = empty_like(inputs[0]) if self.same else self.empty()
         outs = (out,)
         for empty in self.further:
             outs += (empty(),)
@@ -198,27 +180,17 @@ class ByPyTorch:
     kernels = ()
     launches = ()
 
-    def __init__(self, function: Callable[..., Any], in_place: bool):
+    def __init__(self, function: Callable[..., Tensor]):
         self.function = function
-        self.in_place = in_place
 
-    def __call__(self, *inputs: Tensor) -> Any:
+    def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Tensor:
         result = self.function(*inputs)
-        first, *others = result if isinstance(result, tuple) else (result,)
-        first = inputs[0].copy_(first) if self.in_place else first.contiguous()
-        return (first, *[each.contiguous() for each in others]) if others else first
+        return result.contiguous() if out is None else out.copy_(result)
 
 
 class Around:
-    """A plan wrapped in conversions of its inputs and result.
-
-    Args:
-        what: names the conversion.
-        plan: the wrapped plan.
-        before: converts each input.
-        after: takes the wrapped plan's result and the original first input, and returns the
-            converted result; None leaves the result alone.
-    """
+    """A plan wrapped in conversions, which `what` names: `before` converts each input, and `after`,
+    if given, the wrapped plan's result; it also takes the original first input."""
 
     def __init__(
         self,
@@ -234,9 +206,13 @@ class Around:
         self.kernels = plan.kernels
         self.launches = plan.launches
 
-    def __call__(self, *inputs: Tensor) -> Any:
+    def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Any:
         result = self.plan(*map(self.before, inputs))
-        return result if self.after is None else self.after(result, inputs[0])
+        result = result if self.after is None else self.after(result, inputs[0])
+        if out is None:
+            return result
+        first, *others = result if isinstance(result, tuple) else (result,)
+        return (out.copy_(first), *others) if others else out.copy_(first)
 
 
 AnyPlan: TypeAlias = Plan | ByPyTorch | Around
@@ -257,14 +233,9 @@ def make_plan(
     dtype: torch.dtype | None = None,
     implementation: str | None = None,
     invariant: bool = False,
-    in_place: bool = False,
 ) -> AnyPlan:
-    """Check a call and plan all calls like it. The arguments are those of `plan_of`.
-
-    Raises:
-        TypeError, IndexError, ValueError, RuntimeError: see `softmax`; also if the inputs differ in
-            shape or device, or if the implementation does not support this shape.
-    """
+    """Check a call and plan all calls like it. The arguments are those of `plan_of`, the errors
+    those of `softmax`; inputs may not differ in shape or device either."""
     x = inputs[0]
     dim = check_arguments(x, dim, dtype, implementation)
     check_device(x.device, implementation)
@@ -273,39 +244,39 @@ def make_plan(
     shape = without if op.reduces else x.shape
     check_alike(x, *inputs[1 : op.inputs], shape=x.shape)
     check_alike(x, *inputs[op.inputs :], shape=without)
-    further = invariant, in_place
     if x.numel() == 0:
         # An empty result, or the log-sum-exp of empty rows.
-        return ByPyTorch(lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype), in_place=False)
+        return ByPyTorch(lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype))
     if x.device.type == "cpu" and implementation is None and not arguments.INTERPRETED:
         function = composite.KERNEL_OF[op]
-        return ByPyTorch(lambda *inputs: function(*inputs, dim, dtype), in_place)
+        return ByPyTorch(lambda *inputs: function(*inputs, dim, dtype))
+
+    def around(what, before, dim, dtype, after=None):
+        plan = make_plan(op, (*map(before, inputs),), dim, dtype, implementation, invariant)
+        return Around(what, plan, before, after)
+
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
-        plan = make_plan(op, vector, 0, dtype, implementation, *further)
+        plan = make_plan(op, vector, 0, dtype, implementation, invariant)
         return Around("vector", plan, lambda t: t.reshape(1), lambda y, x: own(y, x.shape))
     floats = [each.dtype for each in inputs if each.dtype in DTYPES]
     if torch.float64 in (dtype, *floats):
         wide = dtype if len(inputs) == 1 else x.dtype
         if dtype != wide or any(each != wide for each in floats):
-            converted = tuple(each.to(wide) for each in inputs)
-            plan = make_plan(op, converted, dim, None, implementation, *further)
-            return Around("convert", plan, lambda t: t.to(wide), lambda y, _: y.to(dtype))
+            return around("convert", lambda t: t.to(wide), dim, None, lambda y, _: y.to(dtype))
     outs = [torch.empty(shape, dtype=dtype, device="meta")]
     of_rows = torch.promote_types(dtype, torch.float32)
     outs += [torch.empty(without, dtype=of_rows, device="meta")] * (op.results - 1)
-    plan = _plan_launches(op, inputs, tuple(outs), dim, implementation, *further)
+    plan = _plan_launches(op, inputs, tuple(outs), dim, implementation, invariant)
     if plan is not None:
         return plan
     if implementation in (None, "strided"):
-        contiguous = tuple(map(on_vectors, inputs))
-        plan = make_plan(op, contiguous, dim, dtype, implementation, *further)
-        return Around("copy", plan, on_vectors)
-    rows = tuple(on_vectors(as_matrix(each, dim)) for each in inputs)
-    return Around(
+        return around("copy", on_vectors, dim, dtype)
+    return around(
         "matrix",
-        make_plan(op, rows, 1, dtype, implementation, *further),
         lambda t: on_vectors(as_matrix(t, dim)),
+        1,
+        dtype,
         lambda y, x: from_matrix(y, x.shape, dim),
     )
 
@@ -326,7 +297,6 @@ def _plan_launches(
     dim: int,
     implementation: str | None = None,
     invariant: bool = False,
-    in_place: bool = False,
 ) -> Plan | None:
     """Choose a kernel and make its launches; None if no kernel supports the layout. `outs` are
     contiguous meta tensors."""
@@ -347,12 +317,9 @@ def _plan_launches(
     which = [i for i, each in enumerate(tensors) if each.dim() == x.dim()]
     moved = [tensors[i] for i in which]
     itemsize = min(each.element_size() for each in moved)
-    facts = {
-        "traits": traits_of(op),
-        "addresses": tuple(each.data_ptr() for each in moved),  # 0 (aligned) for a result
-        "device": device_of(x),
-        "held": max(each.element_size() for each in inputs[: op.inputs]),
-    }
+    addresses = tuple(each.data_ptr() for each in moved)  # 0 (aligned) for a result
+    held = max(each.element_size() for each in inputs[: op.inputs])
+    traits, device = traits_of(op), device_of(x)
     if all(col_strides[i] == 1 for i in which) and len(groups) <= 1 and implementation != "strided":
         one_row = (1, *(n_cols if i in which else 1 for i in range(len(tensors))))
         n_rows, *steps = groups[0] if groups else one_row
@@ -361,95 +328,79 @@ def _plan_launches(
             # For equal bits, chunks must be aligned alike in all tensors and in every batch.
             if not all(lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
                 return None
-        choice = choose_rows(
-            n_rows, n_cols, itemsize, strides=of_moved, implementation=implementation, **facts
-        )
-        if choice.kernel != "two_pass":
-            launches, workspace = row_launches(op, choice, n_rows, n_cols, tuple(steps))
-            return Plan(launches, x, results, workspace, in_place)
+        rows = rows_of(n_rows, n_cols, itemsize, addresses, of_moved, held)
+        choice = chosen(rows, traits, device, implementation)
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
     else:
         pair = outer_and_inner(groups, len(strides))
         if pair is None or implementation not in (None, "strided"):
             return None
         outer, inner = pair
-        choice = choose_strided(
-            outer[0],
-            n_cols,
-            inner[0],
-            itemsize,
-            outer_strides=tuple(outer[1 + i] for i in which),
-            col_strides=tuple(col_strides[i] for i in which),
-            inner_strides=tuple(inner[1 + i] for i in which),
-            **facts,
-        )
-    launches, workspace = strided_launches(op, choice, outer, inner, col_strides, n_cols)
-    return Plan(launches, x, results, workspace, in_place)
+        steps = tuple((outer[1 + i], col_strides[i], inner[1 + i]) for i in which)
+        columns = columns_of(outer[0], n_cols, inner[0], itemsize, addresses, steps, held)
+        choice = chosen(columns, traits, device)
+    launches, workspace = launches_of(op, choice, outer, n_cols, col_strides, inner)
+    return Plan(launches, x, results, workspace)
 
 
-def _launches(
-    op: Operation, choice: Choice, grid: int, numbers: tuple[object, ...]
-) -> tuple[Launch, ...]:
-    """One launch for each set of constants: two if chunks are published and written separately."""
+def launches_of(
+    op: Operation,
+    choice: Choice,
+    outer: tuple[int, ...],
+    n_cols: int,
+    col_strides: tuple[int, ...] = (),
+    inner: tuple[int, ...] = (),
+) -> tuple[tuple[Launch, ...], Workspace | None]:
+    """The launches of a choice: one for each set of constants, which are two if chunks are
+    published and written separately; and the words that they share.
+
+    `outer` and `inner` hold a size, then the strides of the inputs and results. Row geometries take
+    the rows as `outer`, and look at no other strides.
+    """
+    how, kernel = choice.how, choice.kernel
+    if isinstance(how, (RowTile, SplitRows)):
+        n_rows, *strides = outer
+        blocks = triton.cdiv(n_rows, how.block_rows) if isinstance(how, RowTile) else n_rows
+        sizes = (n_rows, n_cols)
+    else:
+        how = cast(StridedTile | SplitStrided | TwoPass, how)
+        strides = [*zip(outer[1:], col_strides, inner[1:], strict=True)]
+        blocks = outer[0] * triton.cdiv(inner[0], how.block_inner)
+        sizes = (n_cols, inner[0])
+    grid, workspace = choice.programs(blocks), None
+    numbers = (tuple(strides[: -op.results]), tuple(strides[-op.results :]), *sizes)
+    if kernel == "split_rows":
+        # A single launch polls for status words, so they must start as zeros; of two launches, the
+        # first writes every word before the second reads.
+        workspace = Workspace(op.sums * blocks * choice.n_chunks, zeroed=not choice.two_launches)
+        numbers += (choice.n_chunks, choice.chunk_cols, space.MAX_POLLS)
+    elif isinstance(how, SplitStrided):
+        workspace = Workspace(op.sums * grid * how.block_inner, zeroed=True)
+        numbers += (choice.n_chunks, space.MAX_POLLS)
+    elif isinstance(how, TwoPass):
+        n_words = (1 + op.sums) * grid * how.block_inner if choice.two_launches else 0
+        workspace = Workspace(n_words, zeroed=False)
+        numbers += (choice.n_chunks, choice.chunk_cols)
     options = {"num_warps": choice.num_warps}
     if op.any_order:
         # Multiply-adds fuse differently from kernel to kernel, which would change bits.
         options["enable_fp_fusion"] = False
     if choice.max_registers is not None:
         options["maxnreg"] = choice.max_registers
-    kernel = GEOMETRIES[choice.kernel]
-    return tuple(
-        Launch(kernel, grid, numbers, {"OP": op, "HOW": how}, options) for how in choice.launches
-    )
-
-
-def row_launches(
-    op: Operation, choice: Choice, n_rows: int, n_cols: int, strides: tuple[int, ...]
-) -> tuple[tuple[Launch, ...], Workspace | None]:
-    """The launches of a row geometry, with the row strides of the inputs, then of the results.
-
-    Split rows need one status word per chunk. A single launch polls for them, so they must start as
-    zeros; with two launches, the first writes every word before the second reads.
-    """
-    numbers = (strides[: -op.results], strides[-op.results :], n_rows, n_cols)
-    if isinstance(choice.how, RowTile):
-        grid = choice.programs(triton.cdiv(n_rows, choice.how.block_rows))
-        return _launches(op, choice, grid, numbers), None
-    numbers += (choice.n_chunks, choice.chunk_cols, space.MAX_POLLS)
-    workspace = Workspace(op.sums * n_rows * choice.n_chunks, zeroed=not choice.two_launches)
-    return _launches(op, choice, choice.programs(n_rows), numbers), workspace
-
-
-def strided_launches(
-    op: Operation,
-    choice: Choice,
-    outer: tuple[int, ...],
-    inner: tuple[int, ...],
-    col_strides: tuple[int, ...],
-    n_cols: int,
-) -> tuple[tuple[Launch, ...], Workspace | None]:
-    """The launches of a strided geometry. `outer` and `inner` hold a size, then the strides of the
-    inputs and results."""
-    (n_outer, *outer_strides), (n_inner, *inner_strides) = outer, inner
-    strides = tuple(zip(outer_strides, col_strides, inner_strides, strict=True))
-    block_inner = cast(StridedTile | SplitStrided | TwoPass, choice.how).block_inner
-    grid = choice.programs(n_outer * triton.cdiv(n_inner, block_inner))
-    numbers = (strides[: -op.results], strides[-op.results :], n_cols, n_inner)
-    if choice.kernel == "strided":
-        return _launches(op, choice, grid, numbers), None
-    if choice.kernel == "split_strided":
-        numbers += (choice.n_chunks, space.MAX_POLLS)
-        workspace = Workspace(op.sums * grid * block_inner, zeroed=True)
-        return _launches(op, choice, grid, numbers), workspace
-    n_words = (1 + op.sums) * grid * block_inner if choice.two_launches else 0
-    numbers += (choice.n_chunks, choice.chunk_cols)
-    return _launches(op, choice, grid, numbers), Workspace(n_words, zeroed=False)
+    launches = [
+        Launch(GEOMETRIES[kernel], grid, numbers, {"OP": op, "HOW": each}, options)
+        for each in choice.launches
+    ]
+    return tuple(launches), workspace
 
 
 # Score modifiers. Masks, biases and scales are views expanded to the shape of x, with stride 0.
 
 CACHED = 1 << 23
 """Bytes of mask and bias that stay in the L2 cache while the rows stream through it."""
+
+LOGARITHMS = LOG_SOFTMAX, LOG_SOFTMAX_VJP
+"""The operations with −∞ in place of 0 at masked elements."""
 
 
 def run_modified(
@@ -462,7 +413,6 @@ def run_modified(
     *,
     before: bool = True,
     after: bool = False,
-    empty: float = 0.0,
     x: Tensor | None = None,
     of_mapped: torch.dtype | None = None,
     of_scale: bool = False,
@@ -479,7 +429,7 @@ def run_modified(
         modifiers: scale, soft cap, bias and masks, in the order in which they apply.
         dim: the dimension of the rows, counted from the front.
         dtype: dtype of the result's elements, or of its row scalars if it has no elements.
-        before, after, empty: see `Maps`.
+        before, after: see `Maps`.
         x: the unmodified elements, if they are not among the operation's inputs.
         of_mapped: dtype of the gradient at the modified elements; None omits it.
         of_scale, of_sink: return the gradient at the scale, and what the sink's needs.
@@ -502,7 +452,8 @@ def run_modified(
     sink = sink if before else None
     maps = (
         before, after, kind, softcap or 0.0, bias is not None, where is not None, causal,
-        sink is not None, safe, empty, x is not None, of_mapped is not None, of_scale, of_sink,
+        sink is not None, safe, -math.inf if op in LOGARITHMS else 0.0, x is not None,
+        of_mapped is not None, of_scale, of_sink,
     )  # fmt: skip
     optional = (x, bias, where, scale, sink)
     inputs = (*elements, *numbers, *[each for each in optional if each is not None])
@@ -539,23 +490,22 @@ def _plan_modified(
     without = shape[:dim] + shape[dim + 1 :]
     wide = torch.promote_types(dtype, torch.float32)
     first_map = op.inputs + op.numbers
-    along = [True] * op.inputs + [False] * op.numbers  # has elements along a row
-    along += [True] * (maps.x + maps.bias + maps.where)
-    along += [False] * (n_inputs - len(along))
+    of_rows = first_map + maps.x + maps.bias + maps.where
+    # Whether each input, then each result, has elements along a row.
+    along = [i < op.inputs or first_map <= i < of_rows for i in range(n_inputs)]
     views = [
-        t.unsqueeze(dim).expand(shape) if op.inputs <= i < first_map else t.expand(shape)
+        (t.unsqueeze(dim) if op.inputs <= i < first_map else t).expand(shape)
         for i, t in enumerate(inputs)
     ]
-    results: list[tuple[bool, torch.dtype]] = [] if op.reduces else [(True, dtype)]
-    results += [(False, wide)] * op.row_results
-    results += [] if of_mapped is None else [(True, of_mapped)]
+    results = [(True, dtype)] * (not op.reduces) + [(False, wide)] * op.row_results
+    results += [(True, of_mapped or dtype)] * maps.of_mapped
     results += [(False, wide)] * (maps.of_scale + maps.of_sink)
-    for i, (elements, kind) in enumerate(results):
+    for elements, kind in results:
         result = torch.empty(shape if elements else without, dtype=kind, device="meta")
-        if i == 0 and out is not None:
-            result = out
         views.append(result if elements else result.unsqueeze(dim).expand(shape))
         along.append(elements)
+    if out is not None:
+        views[n_inputs] = out
     n_cols = shape[dim]
     one_row = [(1,) * (1 + len(views))]
     groups = collapse(shape, [view.stride() for view in views], dim)[::-1] or one_row
@@ -577,16 +527,15 @@ def _plan_modified(
     counts = [n_cols, *[group[1 + i] for group in groups for i in of_elements]]
     numeric = [views[i].element_size() for i in of_elements if views[i].dtype != torch.bool]
     addresses = tuple([views[i].data_ptr() for i in of_elements])
-    choice = choose_masked_rows(
+    masked = Masked(
         n_rows,
         n_cols,
         sum([views[i].element_size() for i in of_elements if i < n_inputs]),
         vector_of_lines(min(numeric), addresses, tuple(counts)) if adjacent else 1,
-        adjacent=adjacent,
+        adjacent,
         wide_index=max(n_cols * max(1, *steps), 2 * n_rows) >= 2**31,
-        any_order=op.any_order,
-        device=device_of(x),
     )
+    choice = chosen(masked, traits_of(op), device_of(x))
     outs: list[tuple[Any, torch.dtype]] = [(shape if e else without, kind) for e, kind in results]
     if maps.of_scale:
         at = op.results + maps.of_mapped
@@ -602,14 +551,9 @@ def _plan_modified(
     block_rows = choice.how.block_rows  # pyright: ignore[reportAttributeAccessIssue]
     programs = triton.cdiv(n_rows, block_rows) * choice.n_chunks
     n_words = (1 + op.sums) * programs * block_rows if choice.n_chunks > 1 else 0
+    kernel, constants = masked_rows.masked_rows_kernel, {"OP": op, "MAPS": maps}
     launches = [
-        Launch(
-            masked_rows.masked_rows_kernel,
-            programs,
-            given,
-            {"OP": op, "MAPS": maps, "HOW": how},
-            options,
-        )
+        Launch(kernel, programs, given, {**constants, "HOW": how}, options)
         for how in choice.launches
     ]
     return Plan(tuple(launches), x, outs, Workspace(n_words, zeroed=False))
@@ -629,15 +573,9 @@ def finish(
     dtype: torch.dtype,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Compute an operation's elements from known row summaries: its epilogue alone.
-
-    Args:
-        op: the operation.
-        inputs: its element tensors, as matrices.
-        numbers: the maximum m of each row, if the operation has one, then its totals.
-        dtype: dtype of the result.
-        out: where to write the result: contiguous, and possibly an input.
-    """
+    """Compute an operation's elements from known row summaries: its epilogue alone. The inputs are
+    matrices; `numbers` are the maximum m of each row, if the operation has one, and its totals;
+    `out` is contiguous, and possibly an input."""
     x = inputs[0]
     if not x.numel():
         return torch.empty(x.shape, dtype=dtype, device=x.device) if out is None else out
@@ -650,8 +588,10 @@ def finish(
         tensors.append(each if each.stride(1) == 1 else each.contiguous())
     for each in numbers:
         tensors.append(each.contiguous())
-    head = (finish, op, dtype, out is None or out.data_ptr() & 15)
-    plan = plans.get(key := key_of(head, tensors))
+    key = (finish, op, dtype, out is None or out.data_ptr() & 15)
+    for t in tensors:  # `key_of`, inlined to save a Python call
+        key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
+    plan = plans.get(key)
     if plan is None:
         check_device(x.device)
         plan = plans.keep(key, _plan_finish(op, tensors, dtype))
@@ -684,18 +624,9 @@ PROGRAMS = 1024
 
 
 def scale_rows(x: Tensor, factor: Tensor, dim: int) -> None:
-    """Multiply each row of x along `dim` by its factor, in place.
-
-    Args:
-        x: a contiguous tensor.
-        factor: the factors, in the shape of x without `dim`; may be one expanded number.
-        dim: the dimension of the rows, counted from the front.
-    """
+    """Multiply each row of a contiguous tensor by its factor, in place. The factors have the shape
+    of x without `dim`, or are one number, possibly expanded."""
     if not x.numel():
-        return
-    if not x.is_cuda and x.device.type == "cpu" and not arguments.INTERPRETED:
-        if not bool((factor == 1).all()):
-            x.mul_(factor.unsqueeze(dim) if factor.dim() else factor)
         return
     for_all = not any(factor.stride())
     factor = factor if for_all else factor.contiguous()
@@ -762,16 +693,7 @@ class LossPlan:
     The target kernels compute the row scalars, then the operation runs. Each tensor and key between
     them would cost a microsecond or more on the host, so the kernels share one allocation by
     address. That requires unmodified logits and a layout the kernels take as it is; any other call
-    passes tensors.
-
-    Args:
-        op: the operation, which takes the row scalars of `targets_kernel`.
-        x, target, weight: tensors like those of every call.
-        options: the options of the loss.
-        in_place: as for `plan_of`.
-
-    Attributes:
-        targets: the plans that prepare the targets; empty if unsupported.
+    passes tensors. `targets` are the plans that prepare the targets; none if unsupported.
     """
 
     def __init__(
@@ -830,7 +752,7 @@ class LossPlan:
             outs += (self.of_rows(),)
             results = addresses_of(outs)
         if not self.op.reduces:
-            dx = x if main.in_place else empty_like(x)
+            dx = x if self.in_place else empty_like(x)
             outs, results = (dx, *outs), (dx.data_ptr(), *results)
         addresses = (at_x, *[base + offset for offset in self.offsets])
         if main.workspace is None:
@@ -850,15 +772,15 @@ class LossPlan:
             inputs += (plan(*inputs),)
         marked, of_each = self.targets[-1](*inputs)
         numbers = (marked, *of_each.unbind()[: op.numbers - 1])
+        out = x if self.in_place else None
         if options.scale != 1.0 or options.softcap is not None:
             return run_modified(
                 op, (x,), numbers, self.modifiers, options.dim, self.dtype, after=not op.reduces,
-                invariant=options.invariant, out=x if self.in_place else None,
+                invariant=options.invariant, out=out,
             )  # fmt: skip
         inputs = (x, *numbers)
-        further = (None, options.invariant, self.in_place)
-        main: Any = plan_of(op, inputs, options.dim, self.dtype, *further)
-        results = main(*inputs)
+        main: Any = plan_of(op, inputs, options.dim, self.dtype, None, options.invariant)
+        results = main(*inputs, out=out)
         known = self.same and type(main) is Plan
         for plan in (*self.targets, main):
             known = known and plan.first.at is not None

@@ -28,13 +28,14 @@ from .arguments import (
 )
 from .launch import Memo
 from .operators import (
-    Operator,
+    Normalization,
     differentiable_modified,
-    modified_forward,
     modified_softmax,
     nobody_watches,
+    taken_apart,
     transformed,
 )
+from .plan import run_modified
 
 _checked = Memo()
 """The dimension, counted from the front, of each checked plain call, by everything that the checks
@@ -43,7 +44,7 @@ read."""
 
 def normalize_modified(
     function: Callable[..., Tensor],
-    op: Operator,
+    op: Normalization,
     x: Any,
     dim: Any,
     dtype: Any,
@@ -52,18 +53,8 @@ def normalize_modified(
     modifiers: tuple[Any, ...],
     out: Any,
 ) -> Tensor:
-    """Return softmax or log-softmax with score modifiers, of a tensor on one device.
-
-    Args:
-        function: the public function, for inputs with `__torch_function__`.
-        op: its operator.
-        x, dim, dtype, implementation, out: its arguments.
-        invariant: whether the call is batch-invariant.
-        modifiers: its arguments named in `Modifiers`, in that order.
-
-    Raises:
-        TypeError, ValueError, IndexError, RuntimeError: see `softmax`.
-    """
+    """Return the result of `function`, softmax or log-softmax, of a tensor on one device; its
+    modifiers come as they were given, in the order of `Modifiers`. See `softmax` for the errors."""
     tensors = []
     for each in (x, *modifiers, out):
         if isinstance(each, Tensor):
@@ -107,16 +98,29 @@ def normalize_modified(
     dim = check_arguments(x, check_int(dim), dtype)
     if not x.is_meta:
         check_device(x.device)
-    checked = check_modifiers(x, dim, *modifiers)
-    if key is not None:
+    checked, dtype = check_modifiers(x, dim, *modifiers), dtype or x.dtype
+    to: Any = out
+    vector = x.dim() == 0
+    if out is not None:
+        wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+        check_out(out, x, dtype, wanted)
+        if transformed():
+            raise RuntimeError("out does not support transforms of torch.func or forward mode")
+    if vector:  # a row of one element
+        x, to = x.reshape(1), None if out is None else out.view(1)
+        rows: Any = [each.reshape(1) if isinstance(each, Tensor) else each for each in checked]
+        checked = Modifiers(*rows)
+    elif key is not None:
         _checked.of(key, lambda: dim)
     if out is not None:
-        return _into(out, op, x, dim, dtype or x.dtype, checked, invariant)
-    return with_modifiers(op, x, dim, dtype or x.dtype, checked, invariant, plain)
+        _into(to, op, x, dim, checked, invariant)
+        return out
+    y = with_modifiers(op, x, dim, dtype, checked, invariant, plain)
+    return y.reshape(()) if vector else y
 
 
 def with_modifiers(
-    op: Operator,
+    op: Normalization,
     x: Tensor,
     dim: int,
     dtype: torch.dtype,
@@ -127,68 +131,32 @@ def with_modifiers(
     """Return softmax or log-softmax with checked modifiers; `plain` marks a call that may skip the
     dispatcher."""
     log = op is operators.log_softmax
-    if x.dim() == 0:
-        return with_modifiers(op, x.reshape(1), 0, dtype, _of_vector(modifiers), invariant).reshape(
-            ()
-        )
     on_cpu = not arguments.INTERPRETED and x.device.type == "cpu"
     if on_cpu or not x.numel() or (not plain and transformed()):
         return composite.modified_softmax(log, x, dim, dtype, modifiers)
-    scale, *others = modifiers
-    if plain:
-        wanted = torch.is_grad_enabled() and (
-            x.requires_grad
-            or (isinstance(scale, Tensor) and scale.requires_grad)
-            or (modifiers.bias is not None and modifiers.bias.requires_grad)
-            or (modifiers.sink is not None and modifiers.sink.requires_grad)
-        )
-        if not wanted:
-            return modified_forward(log, x, dim, dtype, modifiers, invariant)[0]
-    scales = (scale, 1.0) if isinstance(scale, Tensor) else (None, scale)
-    given = (x, *scales, *others, log, dim, dtype, invariant)
-    if plain:
-        return differentiable_modified(modifiers, *given)[0]
-    return modified_softmax.overload(*given)[0]
-
-
-def _of_vector(modifiers: Modifiers) -> Modifiers:
-    """Return the modifiers of a 0-d tensor, reshaped for a vector of one element."""
-    rows: list[Any] = [each.reshape(1) if isinstance(each, Tensor) else each for each in modifiers]
-    return Modifiers(*rows)
+    options = (log, dim, dtype, invariant)
+    if not plain:
+        return modified_softmax.overload(x, *taken_apart(modifiers), *options)[0]
+    scale, bias, sink = modifiers.scale, modifiers.bias, modifiers.sink
+    if torch.is_grad_enabled() and (
+        x.requires_grad
+        or (isinstance(scale, Tensor) and scale.requires_grad)
+        or (bias is not None and bias.requires_grad)
+        or (sink is not None and sink.requires_grad)
+    ):
+        return differentiable_modified(x, scale, bias, sink, (True, modifiers, *options))[0]
+    return run_modified(op.operation, (x,), (), modifiers, dim, dtype, invariant=invariant)[0]
 
 
 def _into(
-    out: Any,
-    op: Operator,
-    x: Tensor,
-    dim: int,
-    dtype: torch.dtype,
-    modifiers: Modifiers,
-    invariant: bool,
-) -> Tensor:
-    """Write the result to `out`, and return it.
-
-    Raises:
-        TypeError, ValueError, RuntimeError: see `check_out`; or the call is transformed.
-    """
-    if isinstance(out, Tensor) and x.dim() == out.dim() == 0:
-        _into(out.view(1), op, x.reshape(1), 0, dtype, _of_vector(modifiers), invariant)
-        return out
-    tensors = [each for each in (x, out, *modifiers) if isinstance(each, Tensor)]
-    wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
-    check_out(out, x, dtype, wanted)
-    if transformed():
-        raise RuntimeError("out does not support transforms of torch.func or forward mode")
+    out: Tensor, op: Normalization, x: Tensor, dim: int, modifiers: Modifiers, invariant: bool
+) -> None:
+    """Write the result to `out`."""
     if out.is_neg():
         # A lazily negated view has no sign in its memory.
-        return out.copy_(with_modifiers(op, x, dim, dtype, modifiers, invariant))
-    scale, *others = modifiers
-    scales = (scale, 1.0) if isinstance(scale, Tensor) else (None, scale)
-    options = (*scales, *others, op is operators.log_softmax, dim, invariant)
-    if out is x:
-        operators.modified_softmax_in_place.overload(out, *options)
-    else:
-        operators.modified_softmax_out.overload(x, *options, out)
+        out.copy_(with_modifiers(op, x, dim, out.dtype, modifiers, invariant))
+        return
+    options = (*taken_apart(modifiers), op is operators.log_softmax, dim, invariant)
+    operators.modified_softmax_out.overload(None if out is x else x, *options, out)
     if not torch.compiler.is_compiling():
         torch.autograd.graph.increment_version(out)
-    return out

@@ -20,7 +20,6 @@ READS = {
     "check": ["check"],
     "merge": ["merge", "--out", "merged.json"],
     "compare": ["compare", "other.json"],
-    "classes": ["classes"],
     "tune": ["tune", "--report"],
     "gpu-report": ["gpu-report", "--out", "report.json", "--junitxml"],
     "run": ["run", *CPU, "--suites", "host_time", "--out"],
@@ -57,7 +56,6 @@ def test_an_output_that_cannot_be_written_is_noticed_before_the_measurement(
     name, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(runner.Runner, "_case", lambda *_: pytest.fail("measured"))
-    monkeypatch.setattr("softmax_bench.tune.timed", lambda *_: pytest.fail("measured"))
     (tmp_path / "file").write_text("")
     assert main([name, *CPU, "--out", str(tmp_path / "file" / "data.json")]) == 2
     assert "file" in capsys.readouterr().err

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import triton_softmax
 from softmax_bench import everywhere
-from softmax_bench.everywhere import FIELDS, FILE, TRITONS
+from softmax_bench.everywhere import FIELDS, FILE
 from softmax_bench.gpus import GPUS
 from softmax_bench.schema import dump
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path(triton_softmax.__file__).parent
 DATA = everywhere.load(ROOT / FILE)
+TRITONS = ("3.6", "3.7", "3.8", "3.9")
+"""The releases that are supported."""
 SPILLED = {
     "masked_rows_kernel softmax_vjp bf16": (1, 4),
     "pushed_rows_kernel log_softmax fp16": (1, 40),

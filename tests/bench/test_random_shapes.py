@@ -70,26 +70,13 @@ def test_cells_may_be_named_in_a_file(tmp_path, capsys):
     assert found == [case.id for case in draw(7)[3:5]]
 
 
-def test_a_seed_of_the_tuning_is_recorded_once(tmp_path):
-    rows = [row(case, name) for case in draw(4)[:30] for name in case.providers]
-    data, record = tmp_path / "data.json", tmp_path / "seeds.json"
-    data.write_text(json.dumps({"format": FORMAT, "rows": rows}), encoding="utf-8")
-    for _ in range(2):
-        assert __main__.main(["classes", str(data), "--record", str(record)]) == 0
-    (found,) = json.loads(record.read_text(encoding="utf-8"))
-    assert found == report.seed_record(rows) and found["seed"] == 4
-    assert (
-        found["cells"] == 30 and 0 <= found["level"] <= 1 and found["worst"] <= found["over_best"]
-    )
-
-
 def test_the_summary_adds_up():
     cases = draw(4)[:40]
     rows = [row(case, name) for case in cases for name in case.providers]
-    text = report.summary(rows, worst=3)
+    text = report.summary(rows)
     assert next(line for line in text.splitlines() if line.startswith("random ")).split()[1] == "40"
-    worst = text.split("worst 3")[1].splitlines()[1:4]
-    assert len(worst) == 3 and all("random/seed4" in line for line in worst)
+    worst = text.split(f"worst {report.WORST}")[1].splitlines()[1 : 1 + report.WORST]
+    assert all("random/seed4" in line for line in worst)
     assert {layout_of(each) for each in rows} == {
         "last dimension",
         "other dimension",

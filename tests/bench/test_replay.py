@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from softmax_bench import probe, recording, replay
-from softmax_bench.replay import Kernel, Launch
+from softmax_bench import compilation, launches, recording, replay
+from softmax_bench.launches import Kernel, Launch
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = json.loads((ROOT / replay.DATA).read_text("utf8"))
-RANKS = json.loads((ROOT / replay.RANKS).read_text("utf8"))
-ROWS = [row for rows in replay.measured(DATA, RANKS).values() for row in rows]
+DATA = json.loads((ROOT / launches.DATA).read_text("utf8"))
+RANKS = json.loads((ROOT / launches.RANKS).read_text("utf8"))
+ROWS = [row for rows in launches.measured(DATA, RANKS).values() for row in rows]
 SOME = (
     "few_rows/softmax/forward/float32/8x32768",
     "batch/softmax/forward/float32/4096x1024",
@@ -27,19 +27,19 @@ SOME = (
 def test_what_is_launched_today_is_what_is_committed():
     """Every call again. Kernels whose text has changed are compiled again, to the first language
     that Triton compiles to."""
-    committed = replay.read(ROOT)
-    assert set(committed.measured) == {replay.cell_of(row) for row in ROWS}
+    committed = launches.read(ROOT)
+    assert set(committed.measured) == {launches.cell_of(row) for row in ROWS}
     today = replay.ask(ROOT / "src", ROWS, committed.known)
-    changed = replay.differences(committed.today, today)
+    changed = launches.differences(committed.today, today)
     assert not changed, f"run `python -m softmax_bench replay --update`: {changed}"
 
 
 @pytest.fixture
 def tree(tmp_path):
     """A copy of the library, to be edited."""
-    for package in replay.PACKAGES:
-        shutil.copytree(ROOT / package, tmp_path / package)
-    return tmp_path / "src"
+    for package in ("triton_softmax", "softmax_tutorial"):
+        shutil.copytree(ROOT / "src" / package, tmp_path / package)
+    return tmp_path
 
 
 def edited(tree: Path, pattern: str, new: str, name: str = "*.py") -> None:
@@ -53,8 +53,8 @@ def changed(tree: Path) -> dict[str, str]:
     """The cases among `SOME` that launch something else in a copy, and what."""
     rows = [row for row in ROWS if row["case"] in SOME and row["provider"] == "triton_softmax"]
     assert len(rows) == len(SOME)
-    before, after = replay.compared({ROOT / "src": rows}, tree, replay.read(ROOT).known)
-    return {cell.split()[0]: text for cell, text in replay.differences(before, after).items()}
+    before, after = replay.compared({ROOT / "src": rows}, tree, launches.read(ROOT).known)
+    return {cell.split()[0]: text for cell, text in launches.differences(before, after).items()}
 
 
 def test_names_and_words_change_nothing(tree):
@@ -84,10 +84,10 @@ def test_the_file_says_what_it_was_given():
     kernel = Kernel("kernel", "", "key", "first", None)
     then = {"a/b triton_softmax": [Launch(kernel, "8", "1,2")], "a/b strided": []}
     today = {**then, "a/b triton_softmax": [Launch(kernel, "9", "1,2")]}
-    read = replay.parsed(replay.text_of(then, today))
+    read = launches.parsed(launches.text_of(then, today))
     assert (read.measured, read.today, read.known) == (then, today, {"key": "first"})
     assert read.changed == {"a/b triton_softmax"}
-    assert replay.differences(then, today) == {"a/b triton_softmax": "grid 8 → 9"}
+    assert launches.differences(then, today) == {"a/b triton_softmax": "grid 8 → 9"}
 
 
 def test_a_function_is_known_by_its_code():
@@ -99,10 +99,10 @@ def test_names_do_not_reach_the_machine():
     form = '.file 1 "{0}.py"\n.visible .entry {0}(\n'
     form += ".param .u64 {0}_param_0)\n.loc {1} 2\nret; // {0}\n"
     texts = [form.format(*each) for each in (("one", 1), ("other", 7))]
-    assert len({probe.normal(text) for text in texts}) == 1
-    assert "ret;" in probe.normal(texts[0])
+    assert len({compilation.normal_ptx(text) for text in texts}) == 1
+    assert "ret;" in compilation.normal_ptx(texts[0])
     languages = [
         f'#loc = loc("{name}":1:2)\ntt.func public @{name}(%{name}: i32 loc("x"(#loc1)))'
         for name in ("one", "other")
     ]
-    assert len({probe.normal_ir(text) for text in languages}) == 1
+    assert len({compilation.normal_ir(text) for text in languages}) == 1

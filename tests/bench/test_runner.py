@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from softmax_bench import inputs, measure, providers, results, runner, schema, targets
+from softmax_bench import inputs, measure, providers, results, runner, schema, targets, warmup
 from softmax_bench.__main__ import main
 from softmax_bench.cases import MODES, SUITES, Case, select
 from softmax_bench.roster import COPY
@@ -212,29 +212,36 @@ def test_another_commit_or_another_machine_is_measured_again(tmp_path):
     assert timer.calls == 2 * runner.TURNS
 
 
-def test_what_the_time_did_not_allow_is_not_dropped(tmp_path):
-    out = tmp_path / "data.json"
-    run, timer, said = start(out)
-    run.budget = -1.0
-    run.run([case()])
-    assert timer.calls == 0 and "time is up" in said[-1]
-    assert {row["status"] for row in schema.load(out)["rows"]} == {"not_run"}
-    again, timer, _ = start(out)
-    again.run([case()])
-    assert timer.calls == 2 * runner.TURNS
-
-
-def test_the_command_measures_and_compiles_a_share_ahead(tmp_path, capsys):
-    """By the same arguments; a share that is compiled ahead leaves no rows."""
+def test_the_command_measures_and_goes_on(tmp_path, capsys):
+    """What is compiled ahead is the same call, and leaves no rows."""
     named, out = tmp_path / "named", tmp_path / "data.json"
     named.write_text("batch/softmax/forward/float32/1x1024")
     arguments = ["run", "--device", "cpu", "--suites", "batch", "--providers", "triton_softmax"]
     arguments += ["--cases", str(named), "--out", str(out)]
-    assert main([*arguments, "--part", "0/1"]) == 0 and not out.exists()
     assert main(arguments) == 0
     assert [row["status"] for row in schema.load(out)["rows"]] == ["ok", "ok"]
     assert "0 of 1 cases" not in capsys.readouterr().out
     assert main(arguments) == 0 and "0 of 1 cases" in capsys.readouterr().out
+
+
+def test_what_is_compiled_ahead_is_called_once(tmp_path, monkeypatch):
+    """Of those who compile, and are not measured yet; who breaks is left to the measurement."""
+    run, _, _ = start(tmp_path / "data.json")
+    done, todo = (
+        case(who=(COPY, "torch", "liger")),
+        case(shape=(2, 7), who=(COPY, "torch", "liger")),
+    )
+    run.results.add(done, "liger")
+    pairs = runner.to_compile([done, todo], run.results)
+    assert pairs == [(todo, "liger")]
+    called = []
+
+    def prepare(case, name, tensors):
+        called.append(name)
+        raise RuntimeError("not here")
+
+    warmup.call_each(prepare, pairs * 2, "cpu")
+    assert called == ["liger"] * 2
 
 
 def test_compiles_are_not_counted_without_a_gpu(tmp_path):
@@ -261,9 +268,10 @@ def test_errors_count_nan_and_infinity():
         measure.errors(want[0], want, -1)
 
 
-def test_selection_narrows_suites_providers_dtypes_and_columns():
-    chosen = select(["forward", "ladder"], ["torch", "quack"], ["bfloat16"], [1024])
-    assert [found.id for found in chosen] == [
+def test_selection_narrows_suites_and_providers():
+    chosen = select(["forward", "ladder"], ["torch", "quack"])
+    named = [found.id for found in chosen if (found.dtype, found.n_cols) == ("bfloat16", 1024)]
+    assert named == [
         "forward/softmax/forward/bfloat16/131072x1024",
         "ladder/softmax/forward/bfloat16/131072x1024",
         "ladder/softmax/backward/bfloat16/131072x1024",

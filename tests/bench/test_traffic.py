@@ -36,12 +36,6 @@ def test_the_naive_totals():
     assert traffic.FORWARD["naive"].formula == "8MN + 4M"
 
 
-def test_the_best_gain():
-    """(8MN + 4M) / 2MN is 4 + 2/N: a little over 4, where the source says about 5."""
-    for M, N in ((1, 1), (1823, 781), (4096, 1024)):
-        assert traffic.best_gain(M, N) == pytest.approx(4 + 2 / N)
-
-
 @pytest.mark.parametrize(
     "function, lines",
     [
@@ -132,12 +126,8 @@ def call_of(name: str, operation: str, x: torch.Tensor) -> plan.Plan:
         for each in (*inputs, out)
     ]
     outer, cols, *inner = zip(*(each.stride() for each in spread))
-    if inner:
-        outer, inner = (shape[0], *outer), (shape[2], *inner[0])
-        made = plan.strided_launches(op, choice, outer, inner, cols, shape[1])
-    else:
-        made = plan.row_launches(op, choice, *shape, outer)
-    launches, workspace = made
+    across = (cols, (shape[2], *inner[0])) if inner else ()
+    launches, workspace = plan.launches_of(op, choice, (shape[0], *outer), shape[1], *across)
     return plan.Plan(launches, x, [(out.shape, out.dtype)], workspace)
 
 
@@ -194,14 +184,7 @@ def test_the_tables_name_every_rung():
 
 def test_the_table_in_the_package_docstring():
     for name in triton_softmax.IMPLEMENTATIONS:
-        row = next(
-            line
-            for line in triton_softmax.kernels.__doc__.splitlines()
-            if line.startswith(f"| `{name}`")
-        )
-        assert f"| {traffic.FORWARD[name].formula} |" in row
-        if name != "three_loops":
-            assert row.endswith(f"| {traffic.BACKWARD[name].formula} |")
+        assert stated(name) == (traffic.FORWARD[name].formula, traffic.BACKWARD[name].formula)
 
 
 def test_bytes():

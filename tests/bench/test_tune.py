@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from softmax_bench import __main__, report, tune, tuned
+from softmax_bench import __main__, providers, report, runner, tune, tuned
 from softmax_bench.inputs import Inputs
 from softmax_bench.schema import DataError
 from softmax_site.benchmarks import tuning as page
@@ -90,61 +90,70 @@ def test_the_tables_reach_what_they_reached():
 
 
 def test_a_run_writes_what_a_report_reads(tmp_path, capsys):
-    out = tmp_path / "tuning.json"
-    arguments = ["tune", "--device", "cpu", "--seed", "202", "--cells", "300", "--processes", "0"]
-    arguments += ["--wide", "2", "--most-bytes", "6000", "--out", str(out)]
+    out, shapes = tmp_path / "tuning.json", tmp_path / "shapes"
+    shapes.write_text("softmax/forward/float32/5x130")
+    arguments = ["tune", "--device", "cpu", "--shapes", str(shapes), "--processes", "0"]
+    arguments += ["--wide", "2", "--out", str(out)]
     assert __main__.main(arguments) == 0
     (run,) = tuned.read(out)
     (line,) = run["cells"]
     assert len(line["timed"]) >= 2 and all(first and second for _, first, second in line["timed"])
-    assert __main__.main(arguments) == 0, "goes on with the file, in which nothing is missing"
-    assert "\n0 cells" in capsys.readouterr().out and tuned.read(out) == [run]
+    assert __main__.main(arguments) == 0, "goes on with the rows, in which nothing is missing"
+    assert "\n0 of 1 cases" in capsys.readouterr().out and tuned.read(out) == [run]
     assert __main__.main(["tune", "--report", str(out)]) == 0
     assert tune.cells_of(run)[0].case.id in capsys.readouterr().out
 
 
-def test_a_wrong_answer_has_no_time(monkeypatch):
-    case = next(case for case in tune.select(202, 300, H200) if case.bytes < 6000)
-    problem = tune.problem_of(case, Device())
-    library, wrong = problem.library(), problem.possible()[0]
-    choices, tensors, right = [library, wrong], Inputs("cpu", seed=0).tensors(case), tune.call
+def measured(case, problem, choices, us) -> list[dict]:
+    """The rows of a case whose choices take so long, in both rounds, or give a wrong answer."""
+    tried = tune.with_choices(case, problem.device, 3)
+    assert len(tried.providers) == 1 + 2 * len(choices)
+    times = [5.0, *map(us.get, choices * 2)]
+    return [
+        {**tried.fields, "provider": name, "status": "ok" if time else "wrong", "us": {"p50": time}}
+        for name, time in zip(tried.providers, times, strict=True)
+    ]
 
-    def call(case, choice, tensors):
-        made = right(case, choice, tensors)
-        return (lambda: made() * 1.2) if choice == wrong else made
 
-    monkeypatch.setattr(tune, "call", call)
-    line = tune.timed(case, choices, tensors, lambda call: [2.0, 1.0, 3.0])
-    cell = tune.cell_of(json.loads(json.dumps(line)), Device())
+ENVIRONMENT = dict.fromkeys(tune.ENVIRONMENT, "x") | {"multiprocessors": 132}
+
+
+def test_a_wrong_answer_has_no_time(drawn):
+    case, problem, choices = drawn[0]
+    us = dict.fromkeys(choices, 2.0) | {choices[1]: None}
+    (line,) = tune.run_of(measured(case, problem, choices, us), ENVIRONMENT, False)["cells"]
+    cell = tune.cell_of(json.loads(json.dumps(line)), H200)
     assert (cell.case.id, cell.problem, cell.choices) == (case.id, problem, choices)
-    assert [times for _, *times in line["timed"]] == [[2.0, 2.0], [None, None]]
-    assert cell.reached(wrong) is None and cell.reached(library) == 1.0
+    assert [times for _, *times in line["timed"]][:3] == [[2.0, 2.0], [None, None], [2.0, 2.0]]
+    assert cell.reached(choices[1]) is None and cell.reached(choices[0]) == 1.0
+
+
+def test_a_choice_that_is_wrong_is_not_timed():
+    """It is launched, and compared, as any other provider is."""
+    case = next(case for case in tune.select(202, 300, H200) if case.bytes < 6000)
+    tensors = Inputs("cpu", seed=0).tensors(case)
+    asked = tune.with_choices(case, Device(), 2)
+    right = tune.prepare(asked, asked.providers[1], tensors)()
+    expected = providers.reference(case, tensors)
+    assert runner.judged(asked, right, expected).get("status", "ok") == "ok"
+    assert runner.judged(asked, right * 1.2, expected)["status"] == "wrong"
 
 
 # --- the file and the page
 
 
 @pytest.fixture
-def file(drawn, tmp_path, monkeypatch):
+def file(drawn, tmp_path):
     """Two runs in which the library takes 1.0 or 1.25 times the best, and the model twice that."""
-    cells = []
-    monkeypatch.setattr("softmax_bench.providers.copy", lambda *_: lambda: 5.0)
-    monkeypatch.setattr("softmax_bench.measure.errors", lambda *_, **__: (0.0, 0.0))
+    rows = []
     for number, (case, problem, choices) in enumerate(drawn):
         slow = 1.25 if number % 2 else 1.0
         us = dict.fromkeys(choices, 10.0) | {choices[-1]: 8.0}
-        us |= {problem.possible()[0]: slow * 16, choices[0]: slow * 8, None: 0.0}
-        monkeypatch.setattr(tune, "call", lambda case, choice, t, us=us: lambda: us[choice])
-        chosen = {"library": 0, "model": choices.index(problem.possible()[0])}
-        cells.append(tune.timed(case, choices, None, lambda call: [call()]) | chosen)
-    environment = dict.fromkeys(tune.ENVIRONMENT, "x") | {"multiprocessors": 132}
-    runs = [
-        {"seed": 5, "unseen": unseen, "environment": environment, "cells": cells}
-        for unseen in (False, True)
-    ]
+        us |= {problem.possible()[0]: slow * 16, choices[0]: slow * 8}
+        rows += measured(case, problem, choices, us)
     path = tmp_path / tuned.FILE
     path.parent.mkdir(parents=True)
-    tuned.write(path, runs)
+    tuned.write(path, [tune.run_of(rows, ENVIRONMENT, unseen) for unseen in (False, True)])
     return path
 
 

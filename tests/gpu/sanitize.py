@@ -83,13 +83,13 @@ def check(dtype: torch.dtype, shape: tuple[int, ...], dim: int, implementation: 
 
 
 if __name__ == "__main__":
-    choose = plan.choose_rows
+    choose = plan.chosen
 
     def told(way):
         constants, launch = way
 
-        def choose_told(*args, **kwargs):
-            choice = choose(*args, **kwargs)
+        def choose_told(*args):
+            choice = choose(*args)
             return choice._replace(how=choice.how._replace(**constants), **launch)
 
         return choose_told
@@ -99,11 +99,11 @@ if __name__ == "__main__":
         for shape, dim, implementation in CASES:
             check(dtype, shape, dim, implementation)
         for way in WAYS:
-            plan.choose_rows = told(way)
+            plan.chosen = told(way)
             probe.forget()
             for shape in ((3, 40_000), (3, 20_001)):
                 check(dtype, shape, -1, "split_rows")
-        plan.choose_rows = choose
+        plan.chosen = choose
         probe.forget()
         geometries = {kernel.__name__ for kernel in plan.GEOMETRIES.values()}
         missing = {(g, name) for g in geometries for name in OPERATIONS} - seen

@@ -127,11 +127,6 @@ def test_long_rows_that_wait_for_hundreds_of_programs(shape, log, dtype):
     _check(torch.randn(shape, device="cuda", dtype=dtype), log=log)
 
 
-@pytest.mark.parametrize("shape", [(5, 33), (3, 8193), (2, 20000)], ids=str)
-def test_float64(shape):
-    _check(torch.randn(shape, device="cuda", dtype=torch.float64))
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("implementation", triton_softmax.IMPLEMENTATIONS)
 def test_each_implementation(implementation, dtype):
@@ -292,6 +287,9 @@ def test_hooks_on_compilation_are_told_the_operation(operation, shape, dim, new_
 
 
 LAYOUTS = {
+    "rows-float64": ((5, 33), 1, "float64"),
+    "rows-float64-loops": ((3, 8193), 1, "float64"),
+    "rows-float64-long": ((2, 20_000), 1, "float64"),
     "dim1": ((5, 300, 70), 1, "float32"),
     "dim0": ((513, 70), 0, "float32"),
     "dim1-long": ((2, 5000, 33), 1, "float32"),
@@ -613,7 +611,7 @@ def test_more_than_two_to_the_31_elements():
     assert _relative_error(y, torch.softmax(columns.double(), -1)) < 5e-3
 
 
-def test_non_default_device_stream_and_dtype_argument():
+def test_dtype_argument():
     x = torch.randn(6, 3000, device="cuda", dtype=torch.bfloat16)
     y = triton_softmax.softmax(x, -1, dtype=torch.float32)
     assert y.dtype == torch.float32

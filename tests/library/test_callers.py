@@ -2,19 +2,15 @@
 with integers, and on a machine without a GPU."""
 
 import itertools
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 from torch.func import hessian, jvp, vmap
 
 import probe
-import triton_softmax
 from kernel_cases import DEVICE, quiet
+from kernel_cases import drawn as random
 from triton_softmax import LogSoftmax, Softmax, arguments, log_softmax, logsumexp, softmax
 
 pytestmark = quiet
@@ -24,11 +20,6 @@ PAIRS = {
     "logsumexp": (logsumexp, torch.logsumexp),
 }
 pairs = pytest.mark.parametrize(("ours", "theirs"), PAIRS.values(), ids=PAIRS)
-
-
-def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).to(DEVICE)
 
 
 # --- arguments of a compiled function -------------------------------------------------------------
@@ -244,19 +235,3 @@ def test_a_kernel_by_name_needs_the_interpreter(compiling):
         message = f"implementation='{name}' runs on the CPU in Triton's interpreter alone"
         with pytest.raises(RuntimeError, match=message):
             softmax(torch.ones(2, 2), implementation=name)
-
-
-def test_without_the_variable_a_cpu_tensor_works():
-    """In a process of its own, as on a laptop."""
-    program = """
-import torch
-from triton_softmax import LogSoftmax, logsumexp, softmax
-x = torch.randn(3, 5, requires_grad=True)
-y = softmax(x) + LogSoftmax(0)(x) + logsumexp(x, (0, 1))
-assert torch.allclose(y, torch.softmax(x, 1) + torch.log_softmax(x, 0) + torch.logsumexp(x, (0, 1)))
-y.sum().backward()
-assert x.grad.shape == x.shape
-"""
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment["PYTHONPATH"] = str(Path(triton_softmax.__file__).parents[1])
-    subprocess.run([sys.executable, "-c", program], check=True, env=environment)

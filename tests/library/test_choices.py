@@ -10,7 +10,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from triton_softmax import plan
-from triton_softmax.config import Device, Traits, choose_masked_rows, choose_rows, choose_strided
+from triton_softmax.config import Device, Masked, Traits, columns_of, rows_of
 from triton_softmax.config import choose as both
 from triton_softmax.config.measured import ANY, TABLES
 from triton_softmax.operations import OPERATIONS
@@ -20,7 +20,6 @@ FILE = Path(__file__).with_name("choices.json")
 LETTERS = 3
 DEVICES = {"H200": (132, True), "no NVIDIA": (132, False), "A100": (108, True), "small": (7, True)}
 CALLS = {"H200": 1500, "no NVIDIA": 500, "A100": 900, "small": 400}
-CHOOSERS = {"rows": choose_rows, "strided": choose_strided, "masked": choose_masked_rows}
 NAMED = ("packed_rows", "aligned_rows", "split_rows", *(None,) * 12)
 
 
@@ -34,9 +33,9 @@ def drawn_from() -> dict[str, list]:
     return {"thresholds": thresholds, "traits": [*map(list, traits)]}
 
 
-def calls(chooser: str, device: str, thresholds: list, traits: list) -> Iterator[dict]:
-    """Arguments of a chooser: numbers at and beside thresholds and powers of two, and others."""
-    draw = random.Random(f"{chooser} {device}")
+def calls(kind: str, device: str, thresholds: list, traits: list) -> Iterator[tuple]:
+    """Arguments of `chosen`: numbers at and beside thresholds and powers of two, and others."""
+    draw, on = random.Random(f"{kind} {device}"), Device(*DEVICES[device])
 
     def number(powers: int, unit: int = 1) -> int:
         places = draw.choice(thresholds) * unit, 2 ** draw.randrange(powers)
@@ -44,50 +43,50 @@ def calls(chooser: str, device: str, thresholds: list, traits: list) -> Iterator
         return max(1, round(place) + draw.choice((-1, 0, 0, 1)))
 
     for _ in range(CALLS[device]):
-        n_rows, n_cols = number(21, DEVICES[device][0]), number(draw.choice((11, 14, 27)))
+        n_rows, n_cols = number(21, on.multiprocessors), number(draw.choice((11, 14, 27)))
         n_inner = draw.choice((1, number(8), number(13)))
-        call = {"n_rows": n_rows, "n_cols": n_cols, "device": Device(*DEVICES[device])}
-        if chooser == "masked":
-            flags = ("adjacent", "wide_index", "any_order")
-            call |= {name: draw.random() < 0.4 for name in flags}
-            yield call | {"held": draw.randrange(1, 13), "vector": draw.choice((1, 2, 4, 8))}
+        if kind == "masked":
+            adjacent, wide, any_order = [draw.random() < 0.4 for _ in range(3)]
+            held, vector = draw.randrange(1, 13), draw.choice((1, 2, 4, 8))
+            masked = Masked(n_rows, n_cols, held, vector, adjacent, wide)
+            yield masked, Traits(1, any_order=any_order), on
             continue
-        call["traits"] = of = Traits(*draw.choice(traits))
-        call["itemsize"] = itemsize = draw.choice((2, 2, 4, 4, 8))
-        call["held"] = draw.choice((None, None, max(4, itemsize)))
+        of, itemsize = Traits(*draw.choice(traits)), draw.choice((2, 2, 4, 4, 8))
+        held = draw.choice((None, None, max(4, itemsize)))
         tensors = of.inputs + (not of.reduces)
         gap, apart = draw.choice((0, 0, 1, 4, 8, 16)), draw.choice((0, 0, 0, 1, 8))
-        call["addresses"] = tuple(draw.choice((0,) * 9 + (4, 16)) for _ in range(tensors))
-        if chooser == "rows":
-            call["strides"] = (n_cols + gap + apart, *(n_cols + gap,) * (tensors - 1))
-            call["implementation"] = draw.choice(NAMED)
-        else:
-            n_inner = draw.choice((n_inner, -(-n_inner // 16) * 16))
-            call |= {"n_outer": max(1, call.pop("n_rows") // n_inner), "n_inner": n_inner}
-            if not draw.randrange(20):  # where 32 bits do not hold the last offset
-                call |= {"n_cols": 1, "n_inner": 2**31 - draw.randrange(1022, 1027)}
-            call["inner_strides"] = (draw.choice((1, 1, 1, n_cols)),) * tensors
-            call["col_strides"] = (n_inner + apart, *(n_inner,) * (tensors - 1))
-            call["outer_strides"] = ((n_inner + apart) * n_cols + gap,) * tensors
-        yield call
+        addresses = tuple(draw.choice((0,) * 9 + (4, 16)) for _ in range(tensors))
+        if kind == "rows":
+            strides = (n_cols + gap + apart, *(n_cols + gap,) * (tensors - 1))
+            rows = rows_of(n_rows, n_cols, itemsize, addresses, strides, held)
+            yield rows, of, on, draw.choice(NAMED)
+            continue
+        n_inner = draw.choice((n_inner, -(-n_inner // 16) * 16))
+        shape = max(1, n_rows // n_inner), n_cols, n_inner
+        if not draw.randrange(20):  # where 32 bits do not hold the last offset
+            shape = shape[0], 1, 2**31 - draw.randrange(1022, 1027)
+        outer, inner = (n_inner + apart) * n_cols + gap, draw.choice((1, 1, 1, n_cols))
+        more = (outer, n_inner, inner)
+        strides = ((outer, n_inner + apart, inner), *(more,) * (tensors - 1))
+        yield columns_of(*shape, itemsize, addresses, strides, held), of, on
 
 
 def answers(drawn: dict[str, list]) -> Iterator[tuple[str, str, str]]:
     """(group, call, choice), in words. Of the model's also of how many it is the fastest."""
     found: list[tuple] = []
     timed = both.timed
-    for chooser, choose in CHOOSERS.items():
+    for kind in ("rows", "strided", "masked"):
         for device in DEVICES:
-            for call in calls(chooser, device, **drawn):
+            for call in calls(kind, device, **drawn):
                 found.clear()
                 try:
                     with patch.object(both, "timed", lambda *a: found.extend(timed(*a)) or found):
-                        choice = choose(**call)
+                        choice = both.chosen(*call)
                     told = f"{choice} {choice.launches} {choice.programs(99_999)}"
                     told += f" of {len(found)} in {min([each for each, _ in found] or [0]):.4g} ns"
                 except ValueError as refused:
                     told = str(refused)
-                yield f"{chooser}, {device}", str(call), told
+                yield f"{kind}, {device}", str(call), told
 
 
 def said(drawn: dict[str, list], known: dict[str, str]) -> tuple[dict[str, str], list[str]]:

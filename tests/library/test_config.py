@@ -16,10 +16,9 @@ from triton_softmax import config, plan
 from triton_softmax.config import (
     Choice,
     Device,
+    Masked,
     Traits,
-    choose_masked_rows,
-    choose_rows,
-    choose_strided,
+    columns_of,
     cost,
     space,
 )
@@ -76,18 +75,16 @@ def is_power_of_2(n: int) -> bool:
     return n >= 1 and n & (n - 1) == 0
 
 
-def facts_of(n_rows, n_cols, itemsize, traits, gap=0, address=0) -> tuple[dict, Rows]:
-    """The arguments of `choose_rows` for inputs whose rows lie `gap` elements apart, and rows as a
-    choice sees them."""
+def rows_apart(n_rows, n_cols, itemsize, traits, gap=0, address=0) -> Rows:
+    """Rows as a choice sees them: those of inputs lie `gap` elements apart."""
     strides = (n_cols + gap,) * traits.inputs + (n_cols,) * (not traits.reduces)
-    where = {"addresses": (address,) + (0,) * (len(strides) - 1), "strides": strides}
-    return where, space.rows_of(n_rows, n_cols, itemsize, *where.values())
+    addresses = (address,) + (0,) * (len(strides) - 1)
+    return space.rows_of(n_rows, n_cols, itemsize, addresses, strides)
 
 
 def choose(n_rows, n_cols, itemsize, traits=SOFTMAX, device=H200, name=None, **lie) -> Choice:
-    where, _ = facts_of(n_rows, n_cols, itemsize, traits, **lie)
-    options = {"traits": traits, "device": device, "implementation": name}
-    return choose_rows(n_rows, n_cols, itemsize, **where, **options)
+    rows = rows_apart(n_rows, n_cols, itemsize, traits, **lie)
+    return chooser.chosen(rows, traits, device, name)
 
 
 def check_launch(choice: Choice, n_groups: int, device: Device) -> None:
@@ -152,7 +149,7 @@ def test_rows_on_both_sides_of_every_threshold(itemsize, traits, device):
         (gap, address), n_rows = next(lies), next(counts)
         if n_rows * n_cols > 2**40:
             n_rows = max(1, 2**40 // n_cols)
-        _, rows = facts_of(n_rows, n_cols, itemsize, traits, gap, address)
+        rows = rows_apart(n_rows, n_cols, itemsize, traits, gap, address)
         choice = choose(n_rows, n_cols, itemsize, traits, device, gap=gap, address=address)
         check_rows(choice, rows, device, traits.any_order)
 
@@ -198,8 +195,8 @@ def test_masked_rows_on_both_sides_of_every_threshold(device):
     held = around(thresholds(("masked",), ("held",)))
     for n_cols, bytes_of_one in itertools.product(STRANDS, held):
         for n_rows, adjacent in itertools.product(of_load(loads, device), (False, True)):
-            facts = {"adjacent": adjacent, "wide_index": False, "any_order": False}
-            choice = choose_masked_rows(n_rows, n_cols, bytes_of_one, 4, device=device, **facts)
+            masked = Masked(n_rows, n_cols, bytes_of_one, 4, adjacent, wide_index=False)
+            choice = chooser.chosen(masked, SOFTMAX, device)
             how = choice.how
             assert is_power_of_2(how.block_rows) and is_power_of_2(how.block_cols)
             if how.whole:
@@ -226,7 +223,7 @@ def test_two_launches_where_chunks_cannot_all_run():
     n_cols = 528 * 8192 + 8
     choice = choose(10**5, n_cols, 2)
     assert choice.two_launches and not choice.how.wait
-    launches, workspace = plan.row_launches(SOFTMAXES["softmax"], choice, 10**5, n_cols, (0, 0))
+    launches, workspace = plan.launches_of(SOFTMAXES["softmax"], choice, (10**5, 0, 0), n_cols)
     assert [launch.constants["HOW"] for launch in launches] == list(choice.launches)
     assert workspace.n_words == 10**5 * choice.n_chunks and not workspace.zeroed
 
@@ -238,9 +235,10 @@ def test_more_rows_get_no_fewer_rows_a_program(edges, itemsize):
     for n_cols in (n for n in LENGTHS if n <= 1024):
         sides = []
         for n_rows in of_load(LOADS, H200):
-            _, rows = facts_of(n_rows, n_cols, itemsize, SOFTMAX)
+            rows = rows_apart(n_rows, n_cols, itemsize, SOFTMAX)
             if not edges or rows.vector > 1:
-                sides.append(chooser.row_tile(rows, bool(edges), SOFTMAX, H200).how.block_rows)
+                rows = rows._replace(edges=True) if edges else rows.without_edges()
+                sides.append(chooser.row_tile(rows, SOFTMAX, H200).how.block_rows)
         assert sides == sorted(sides), n_cols
 
 
@@ -275,8 +273,8 @@ def test_chunks_of_invariant_calls_do_not_depend_on_the_number_of_rows(traits, n
             more = strands._replace(n_outer=n_outer)
             assert chooser.measured_columns(more, traits, device) == wanted
     for n_cols in STRANDS:
-        facts = {"adjacent": True, "wide_index": False, "any_order": True, "device": device}
-        assert len({choose_masked_rows(n, n_cols, 4, 4, **facts) for n in counts}) == 1
+        masked = [Masked(n_rows, n_cols, 4, 4, True, False) for n_rows in counts]
+        assert len({chooser.chosen(each, traits, device) for each in masked}) == 1
 
 
 # --- the model
@@ -285,15 +283,14 @@ def test_chunks_of_invariant_calls_do_not_depend_on_the_number_of_rows(traits, n
 def test_the_model_is_asked_where_nobody_measured_and_for_nothing_else():
     for device, any_order in itertools.product((*DEVICES.values(), H200), (False, True)):
         traits = SOFTMAX._replace(any_order=any_order)
-        _, rows = facts_of(1000, 1000, 4, traits)
+        rows = rows_apart(1000, 1000, 4, traits)
         modelled = not (device.tuned or any_order)
         ask = chooser.modelled if modelled else chooser.measured_rows
         assert choose(1000, 1000, 4, traits, device) == ask(rows, traits, device)
-        strides = {"outer_strides": (6400,) * 2, "col_strides": (64,) * 2, "inner_strides": (1, 1)}
-        common = {"addresses": (0, 0), "traits": traits, "device": device}
+        columns = columns_of(2, 100, 64, 4, (0, 0), ((6400, 64, 1),) * 2)
+        assert columns == Columns(2, 100, 64, 4, 4, 1, False)
         ask = chooser.modelled if modelled else chooser.measured_columns
-        wanted = ask(Columns(2, 100, 64, 4, 4, 1, False), traits, device)
-        assert choose_strided(2, 100, 64, 4, **strides, **common) == wanted
+        assert chooser.chosen(columns, traits, device) == ask(columns, traits, device)
 
 
 def in_tiles(rows, cols, warps, n_rows, n_cols):
@@ -340,7 +337,7 @@ def test_what_the_model_says(asked, work, nanoseconds):
 def test_no_possible_choice_is_faster_in_the_model():
     device = Device(108, True)
     for n_cols, n_rows in itertools.product((100, 1000, 12_001, 100_001), (1, 300, 10**5)):
-        _, rows = facts_of(n_rows, n_cols, 2, SOFTMAX)
+        rows = rows_apart(n_rows, n_cols, 2, SOFTMAX)
         own = cost.duration(choose(n_rows, n_cols, 2, device=device), rows, SOFTMAX, device)
         every = space.row_choices(rows, SOFTMAX, device)
         assert own <= min(cost.duration(each, rows, SOFTMAX, device) for each in every)
@@ -398,17 +395,12 @@ def test_every_thread_polls_words_of_its_own(chunks, width, warps):
     if width == 1:
         how = choose(3, 4096, 4, name="split_rows").how._replace(words=lanes, polls=polls)
         choice = Choice("split_rows", how, warps, None, chunks, 1024)
-        (launch,), workspace = plan.row_launches(
-            SOFTMAXES["softmax"], choice, 3, chunks * 1024, (9, 9)
-        )
+        sizes = (3, 9, 9), chunks * 1024
     else:
         how = SplitStrided(256, width, 1, False, False, True, lanes, polls)
         choice = Choice("split_strided", how, warps, 128, chunks)
-        outer, inner = (3, 700, 500), (100, 1, 2)
-        made = plan.strided_launches(
-            SOFTMAXES["softmax"], choice, outer, inner, (10, 20), chunks * 256
-        )
-        (launch,), workspace = made
+        sizes = (3, 700, 500), chunks * 256, (10, 20), (100, 1, 2)
+    (launch,), workspace = plan.launches_of(SOFTMAXES["softmax"], choice, *sizes)
     assert launch.constants == {"OP": SOFTMAXES["softmax"], "HOW": how}
     assert launch.numbers[-1] == space.MAX_POLLS
     assert workspace.n_words == launch.grid * width and workspace.zeroed
@@ -420,7 +412,7 @@ def test_loops_publish_before_they_write(op):
     outer, inner = (3, *(0,) * n_tensors), (100, *(1,) * n_tensors)
     how = TwoPass(64, 32, vector=4, wide_index=False, publish=True, write=True)
     choice = Choice("two_pass", how, 4, None, 5, 128, None, two_launches=True)
-    made, workspace = plan.strided_launches(op, choice, outer, inner, (100,) * n_tensors, 600)
+    made, workspace = plan.launches_of(op, choice, outer, 600, (100,) * n_tensors, inner)
     assert [launch.constants["HOW"] for launch in made] == list(choice.launches)
     assert [launch.grid for launch in made] == [3 * 4 * 5] * 2
     assert workspace.n_words == 2 * 32 * made[0].grid and not workspace.zeroed

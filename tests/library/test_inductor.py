@@ -6,7 +6,7 @@ import torch._inductor.decomposition as decomposition
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 
-from kernel_cases import DEVICE, quiet
+from kernel_cases import DEVICE, drawn, quiet
 from triton_softmax import arguments, log_softmax, logsumexp, operators, softmax
 
 pytestmark = quiet
@@ -40,8 +40,7 @@ def both_ways(function, x):
 
 
 def numbers(*shape):
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(DEVICE)
-    return x.requires_grad_()
+    return drawn(*shape, dtype=torch.float32).requires_grad_()
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -9,14 +9,13 @@ import torch
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kernel_cases import DEVICE, HOSTILE, quiet
+from kernel_cases import DEVICE, HOSTILE, drawn, quiet
 from triton_softmax import (
     CrossEntropyLoss,
     composite,
     cross_entropy,
     entropy_from_logits,
     linear_cross_entropy,
-    losses,
     operators,
     plan,
     selective_log_softmax,
@@ -30,10 +29,8 @@ pytestmark = quiet
 INF, NAN = float("inf"), float("nan")
 
 
-def logits(*shape: int, dtype=torch.float64, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    values = 3 * torch.randn(shape, generator=generator, dtype=torch.float64)
-    return values.to(dtype).to(DEVICE).requires_grad_()
+def logits(*shape: int, **how) -> torch.Tensor:
+    return drawn(*shape, scale=3.0, **how).requires_grad_()
 
 
 def targets(*shape: int, classes: int) -> torch.Tensor:
@@ -188,7 +185,7 @@ def test_tokens_in_place_where_the_backward_pass_is_watched(entropy, temperature
     (right,) = torch.autograd.grad(sum(each.sum() for each in wanted if each.numel()), z)
     with torch.autocast(DEVICE, torch.bfloat16), Called() as called:
         (dy,) = torch.autograd.grad(total, y)
-    assert ("triton_softmax.tokens_backward_.default" in called.names) == (temperature != 1.0)
+    assert ("triton_softmax.rows_.default" in called.names) == (temperature != 1.0)
     assert dy.data_ptr() == y.data_ptr()
     torch.testing.assert_close(y.detach(), right.float())
 
@@ -398,15 +395,20 @@ def test_operators_pass_opcheck_and_targets_are_mapped_over():
     x, target = logits(2, 3), torch.tensor([2, 0], device=DEVICE)
     options = LossOptions(1, -100, "mean", 0.1, 0.1, torch.float64)
     scalars = composite.scalars_of_classes(target, None, 3, torch.float64, options)
-    rows = losses.with_logits(x.detach(), scalars, 1)
-    tests = ("test_schema", "test_faketensor")
-    for op, arguments in (
-        (operators.cross_entropy_rows.overload, (x.detach(), *rows, 1, True)),
-        (operators.cross_entropy_rows_in_place.overload, (x.detach().clone(), *rows, 1, True)),
-        (operators.row_statistics.overload, (x.detach(), 1, True)),
-        (operators.tokens_backward.overload, (x.detach(), target, rows[1], rows[2], None, 1)),
+    x, tests = x.detach(), ("test_schema", "test_faketensor")
+    of_loss = [target, composite.picked(x, target, 1), *scalars[1:]]
+    loss, token = "cross_entropy_smoothed_gradient", (of_loss[:3], "selected_vjp")
+    plain = (1, x.dtype, False, None, 2.0, None, None, None, False, None, False, False)
+    scaled, after = (1, x.dtype, True, *plain[3:]), {"after": True}
+    in_place, rows = operators.rows_in_place.overload, operators.rows.overload
+    for op, arguments, further in (
+        (rows, ([x], of_loss, loss, *plain), {}),
+        (in_place, (x.clone(), [], of_loss, loss, *plain), {}),
+        (rows, ([x], [], "entropy", *plain), {}),
+        (rows, ([x], *token, *scaled), {**after, "of_scale": True}),
+        (in_place, (x.clone(), [], *token, *scaled), after),
     ):
-        torch.library.opcheck(op, arguments, test_utils=tests)
+        torch.library.opcheck(op, arguments, further, test_utils=tests)
     mapped = torch.vmap(lambda x, t: cross_entropy(x, t))(x, target)
     torch.testing.assert_close(mapped, functional.cross_entropy(x, target, reduction="none"))
 

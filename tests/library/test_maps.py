@@ -9,7 +9,14 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 import probe
-from kernel_cases import DEVICE, INTERPRETED, mapped_by_operators, quiet, watch_accesses
+from kernel_cases import (
+    DEVICE,
+    INTERPRETED,
+    drawn,
+    mapped_by_operators,
+    quiet,
+    watch_accesses,
+)
 from triton_softmax import arguments as checks
 from triton_softmax import log_softmax, operators, plan, softmax
 from triton_softmax.operations import OPERATIONS
@@ -20,10 +27,8 @@ FUNCTIONS = {"softmax": softmax, "log_softmax": log_softmax}
 both = pytest.mark.parametrize("name", FUNCTIONS)
 
 
-def tensor(*shape: int, dtype=torch.float64, seed: int = 0, spread: float = 2.0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    values = spread * torch.randn(shape, generator=generator, dtype=torch.float64)
-    return values.to(dtype).to(DEVICE).requires_grad_()
+def tensor(*shape: int, **how) -> torch.Tensor:
+    return drawn(*shape, scale=2.0, **how).requires_grad_()
 
 
 def mask(*shape: int, seed: int = 7) -> torch.Tensor:
@@ -241,11 +246,10 @@ def test_wide_indices_change_nothing(name, geometry, monkeypatch):
         return y, *torch.autograd.grad(y, (x, given["scale"]), along)
 
     narrow = call()
-    choose = plan.choose_masked_rows
+    choose = plan.chosen
     probe.forget()
-    monkeypatch.setattr(
-        plan, "choose_masked_rows", lambda *a, **b: choose(*a, **{**b, "wide_index": True})
-    )
+    wide = lambda call, *of: choose(call._replace(wide_index=True), *of)  # noqa: E731
+    monkeypatch.setattr(plan, "chosen", wide)
     again = call()
     probe.forget()
     for a, b in zip(narrow, again, strict=True):
@@ -347,23 +351,18 @@ def test_operators_pass_opcheck(name):
     )  # fmt: skip
     some = ("test_schema", "test_faketensor", "test_aot_dispatch_static")
     more = () if log else ("test_autograd_registration", "test_aot_dispatch_dynamic")
-    torch.library.opcheck(
-        operators.modified_softmax.overload,
-        (x, *options, x.dtype, False),
-        test_utils=(*some, *more),
-    )
+    forward, given = operators.modified_softmax.overload, (x, *options, x.dtype, False)
+    torch.library.opcheck(forward, given, test_utils=(*some, *more))
     plain = [t.detach() if isinstance(t, torch.Tensor) else t for t in options]
     out = torch.empty(3, 3, 1, dtype=x.dtype, device=DEVICE).permute(2, 0, 1)
-    torch.library.opcheck(
-        operators.modified_softmax_out.overload, (x.detach(), *plain, False, out), test_utils=some
-    )
-    y = softmax(x).detach()
-    plain[3] = plain[6] = None
-    torch.library.opcheck(
-        operators.modified_softmax_backward.overload,
-        (y, y, x.detach(), *plain, x.dtype, x.dtype, True, True, False),
-        test_utils=some,
-    )
+    into = operators.modified_softmax_out.overload
+    for each in (x.detach(), None):  # None: the input is `out`
+        torch.library.opcheck(into, (each, *plain, False, out), test_utils=some)
+    y, plain[3], plain[6] = softmax(x).detach(), None, None
+    backward = ([y, y], [], f"{name}_vjp", 2, x.dtype, True, *plain[:8], False)
+    further = {"before": False, "after": True, "x": x.detach(), "of_mapped": x.dtype}
+    further |= {"of_scale": True, "of_sink": True}
+    torch.library.opcheck(operators.rows.overload, backward, further, test_utils=some)
 
 
 def test_compiled_without_a_break_and_once_for_all_lengths():

@@ -14,6 +14,7 @@ and each function must still work after all the calls that it refused.
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -46,28 +47,38 @@ WEIGHT, ROWS = drawn(9, seed=1).abs() + 0.5, drawn(2, 1, seed=4).abs() + 0.5
 BIAS, SHARES = drawn(9, seed=2), torch.softmax(drawn(2, 9, seed=5), 1)
 
 
-def entropy(x: Tensor) -> Tensor:
-    return -(torch.softmax(x, -1) * torch.log_softmax(x, -1)).sum(-1)
+def entropy(logits: Tensor) -> Tensor:
+    return -(torch.softmax(logits, -1) * torch.log_softmax(logits, -1)).sum(-1)
 
 
-def tokens(x: Tensor, index: Tensor, temperature: Any = 1.0) -> Tensor:
-    found = torch.log_softmax(x / temperature, -1).gather(-1, index.long().unsqueeze(-1))
+def tokens(logits: Tensor, index: Tensor, temperature: Any = 1.0) -> Tensor:
+    found = torch.log_softmax(logits / temperature, -1).gather(-1, index.long().unsqueeze(-1))
     return found.squeeze(-1)
 
 
-def with_sink(x: Tensor, sink: Tensor) -> Tensor:
-    return torch.softmax(torch.cat([x, sink.expand(len(x), 1).to(x.dtype)], -1), -1)[..., :-1]
+def with_sink(input: Tensor, sink: Tensor) -> Tensor:
+    sink = sink.expand(len(input), 1).to(input.dtype)
+    return torch.softmax(torch.cat([input, sink], -1), -1)[..., :-1]
 
 
-def masked(x: Tensor, where: Tensor) -> Tensor:
-    return torch.softmax(x.masked_fill(~where, -torch.inf), -1)
+def masked(input: Tensor, where: Tensor) -> Tensor:
+    return torch.softmax(input.masked_fill(~where, -torch.inf), -1)
+
+
+def linear(input, linear_weight, target, linear_bias, weight) -> Tensor:
+    return F.cross_entropy(F.linear(input, linear_weight, linear_bias), target, weight)
+
+
+def losses(**options: Any) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """Ours and PyTorch's."""
+    return partial(ours.cross_entropy, **options), partial(F.cross_entropy, **options)
 
 
 FUNCTIONS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], dict[str, Tensor]]] = {
-    "softmax": (ours.softmax, lambda input: torch.softmax(input, -1), {"input": X}),
-    "log_softmax": (ours.log_softmax, lambda input: torch.log_softmax(input, -1), {"input": X}),
-    "logsumexp": (ours.logsumexp, lambda input: torch.logsumexp(input, -1), {"input": X}),
-    "where": (ours.softmax, lambda input, where: masked(input, where), {"input": X, "where": KEPT}),
+    "softmax": (ours.softmax, partial(torch.softmax, dim=-1), {"input": X}),
+    "log_softmax": (ours.log_softmax, partial(torch.log_softmax, dim=-1), {"input": X}),
+    "logsumexp": (ours.logsumexp, partial(torch.logsumexp, dim=-1), {"input": X}),
+    "where": (ours.softmax, masked, {"input": X, "where": KEPT}),
     "bias": (
         ours.softmax,
         lambda input, bias: torch.softmax(input + bias, -1),
@@ -78,55 +89,26 @@ FUNCTIONS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], dict[st
         lambda input, scale: torch.softmax(input * scale, -1),
         {"input": X, "scale": ROWS},
     ),
-    "sink": (ours.softmax, lambda input, sink: with_sink(input, sink), {"input": X, "sink": ROWS}),
-    "classes": (ours.cross_entropy, F.cross_entropy, {"input": X, "target": CLASSES}),
-    "weighted": (
-        ours.cross_entropy,
-        F.cross_entropy,
-        {"input": X, "target": CLASSES, "weight": WEIGHT},
-    ),
+    "sink": (ours.softmax, with_sink, {"input": X, "sink": ROWS}),
+    "classes": (*losses(), {"input": X, "target": CLASSES}),
+    "weighted": (*losses(), {"input": X, "target": CLASSES, "weight": WEIGHT}),
     "smoothed": (
-        lambda **tensors: ours.cross_entropy(**tensors, label_smoothing=0.1),
-        lambda **tensors: F.cross_entropy(**tensors, label_smoothing=0.1),
+        *losses(label_smoothing=0.1),
         {"input": X, "target": CLASSES, "weight": WEIGHT},
     ),
-    "each": (
-        lambda **tensors: ours.cross_entropy(**tensors, reduction="none"),
-        lambda **tensors: F.cross_entropy(**tensors, reduction="none"),
-        {"input": X, "target": CLASSES},
-    ),
-    "probabilities": (
-        ours.cross_entropy,
-        F.cross_entropy,
-        {"input": X, "target": SHARES, "weight": WEIGHT},
-    ),
+    "each": (*losses(reduction="none"), {"input": X, "target": CLASSES}),
+    "probabilities": (*losses(), {"input": X, "target": SHARES, "weight": WEIGHT}),
     "linear": (
         ours.linear_cross_entropy,
-        lambda input, linear_weight, target, linear_bias, weight: F.cross_entropy(
-            F.linear(input, linear_weight, linear_bias), target, weight
-        ),
-        {
-            "input": HIDDEN,
-            "linear_weight": LAYER,
-            "target": CLASSES,
-            "linear_bias": BIAS,
-            "weight": WEIGHT,
-        },
+        linear,
+        dict(input=HIDDEN, linear_weight=LAYER, target=CLASSES, linear_bias=BIAS, weight=WEIGHT),
     ),
-    "selective": (
-        ours.selective_log_softmax,
-        lambda logits, index: tokens(logits, index),
-        {"logits": X, "index": CLASSES},
-    ),
-    "entropy": (ours.entropy_from_logits, lambda logits: entropy(logits), {"logits": X}),
-    "tokens": (
-        ours.token_logprobs,
-        lambda logits, index: tokens(logits, index),
-        {"logits": X, "index": CLASSES},
-    ),
+    "selective": (ours.selective_log_softmax, tokens, {"logits": X, "index": CLASSES}),
+    "entropy": (ours.entropy_from_logits, entropy, {"logits": X}),
+    "tokens": (ours.token_logprobs, tokens, {"logits": X, "index": CLASSES}),
     "tempered": (
         ours.token_logprobs,
-        lambda logits, index, temperature: tokens(logits, index, temperature),
+        tokens,
         {"logits": X, "index": CLASSES, "temperature": ROWS},
     ),
 }
@@ -248,15 +230,9 @@ def compare(case: str, got: Any, want: Any) -> str | None:
         return None if isinstance(want, Exception) else f"{case} refuses: {got}"
     if isinstance(want, Exception):
         return f"{case} answers; PyTorch: {want}"
-    for what in (
-        type,
-        lambda t: t.shape,
-        lambda t: t.dtype,
-        lambda t: t.device,
-        lambda t: t.requires_grad,
-    ):
-        if what(got) != what(want):
-            return f"{case}: {what(got)}, PyTorch {what(want)}"
+    for what in ("__class__", "shape", "dtype", "device", "requires_grad"):
+        if getattr(got, what) != getattr(want, what):
+            return f"{case}: {getattr(got, what)}, PyTorch {getattr(want, what)}"
     if got.is_meta:
         return None
     got, want = (t.a if isinstance(t, TwoTensor) else t for t in (got.detach(), want.detach()))
@@ -313,20 +289,15 @@ def within(context: Callable[[], Any]):
     return run
 
 
-def default_dtype(f, t):
-    torch.set_default_dtype(torch.float64)
-    try:
-        return first(f, t)
-    finally:
-        torch.set_default_dtype(torch.float32)
+def between(switch: Callable[[Any], None], on: Any, off: Any):
+    def run(f, t):
+        switch(on)
+        try:
+            return first(f, t)
+        finally:
+            switch(off)
 
-
-def deterministic(f, t):
-    torch.use_deterministic_algorithms(True)
-    try:
-        return first(f, t)
-    finally:
-        torch.use_deterministic_algorithms(False)
+    return run
 
 
 def described(y: Tensor) -> Tensor:
@@ -465,8 +436,8 @@ CONTEXTS: dict[str, Callable[..., Tensor]] = {
     "anomaly": within(lambda: torch.autograd.detect_anomaly(check_nan=True)),
     "saved elsewhere": within(torch.autograd.graph.save_on_cpu),
     "a default device": within(lambda: torch.device("meta")),
-    "default dtype": default_dtype,
-    "deterministic": deterministic,
+    "default dtype": between(torch.set_default_dtype, torch.float64, torch.float32),
+    "deterministic": between(torch.use_deterministic_algorithms, True, False),
     "fake": fake,
     "fake within": fake_within,
     "fake mixed": fake_mixed,
@@ -497,8 +468,10 @@ OTHERWISE_IN = {
 }
 
 
-SLOW = {"compile dynamic": ("softmax", "where", "classes", "linear", "tempered")}
-"""Contexts that take seconds, and the functions that take different ways there."""
+SOME = ("softmax", "where", "classes", "linear", "tempered")
+SLOW = dict.fromkeys(("compile dynamic", "export strict"), SOME)
+"""Contexts that take seconds, and the functions that take different ways there; "compile" asks the
+same of all functions, by way of the same tracer."""
 
 
 @pytest.mark.parametrize(

@@ -90,20 +90,29 @@ TOY = Operation(
 )
 """
 
-HASHES = """
+FOUND = """
+import importlib
 import importlib.util
+import json
+import pkgutil
 import sys
+from types import SimpleNamespace
 
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from triton_softmax import operations
 from triton_softmax.config.space import RowTile
 from triton_softmax.kernels.tile import tile_kernel as kernel
+from triton_softmax.operations.operation import Operation
 
 signature = {
     "in_ptrs": ("*fp32",), "out_ptrs": ("*fp32",), "in_strides": ("i32",), "out_strides": ("i32",),
     "n_rows": "i32", "n_cols": "i32", "OP": "constexpr", "HOW": "constexpr",
 }
-found = {}
+hashes = {}
 for path in sys.argv[1:]:
     spec = importlib.util.spec_from_file_location("toy", path)
     module = importlib.util.module_from_spec(spec)
@@ -111,39 +120,16 @@ for path in sys.argv[1:]:
     op, how = module.TOY, RowTile(block_rows=1, block_cols=128, vector=4, barrier=False)
     constants = {(kernel.arg_names.index("OP"),): op, (kernel.arg_names.index("HOW"),): how}
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
-    found[path] = [op.cache_key, source.hash()]
-"""
+    hashes[path] = [op.cache_key, source.hash()]
 
-LIBRARY = """
-import importlib
-import pkgutil
-
-import triton
-
-from triton_softmax import operations
-from triton_softmax.operations.operation import Operation
-
-found = {}
+library = {}
 for module in pkgutil.iter_modules(operations.__path__):
     members = vars(importlib.import_module(f"triton_softmax.operations.{module.name}"))
     for op in members.values():
         if isinstance(op, Operation):
             functions = [each for each in vars(op).values() if isinstance(each, triton.JITFunction)]
             assert len(functions) >= 3, op
-            found[op.name] = [op.cache_key, [function.cache_key for function in functions]]
-"""
-
-HOOKS = """
-import json
-from types import SimpleNamespace
-
-import torch
-import triton
-from triton.backends.compiler import GPUTarget
-
-from triton_softmax.operations import OPERATIONS
-from triton_softmax.config.space import RowTile
-from triton_softmax.kernels.tile import tile_kernel
+            library[op.name] = [op.cache_key, [function.cache_key for function in functions]]
 
 target = GPUTarget("cuda", 90, 32)
 triton.runtime.driver.set_active(  # a device that is not there
@@ -165,23 +151,12 @@ triton.knobs.runtime.jit_cache_hook = hook
 triton.knobs.runtime.jit_post_compile_hook = hook
 x, out = torch.empty(2, 10, 50)
 how = RowTile(block_rows=4, block_cols=64, vector=1, barrier=False)
-for op in OPERATIONS.values():
+for op in operations.OPERATIONS.values():
     inputs = (x,) * (op.inputs + op.numbers)
     numbers = (50,) * len(inputs), (50,), 10, 50
-    tile_kernel.warmup(inputs, (out,), *numbers, op, how, grid=(3,))
-found = [seen, list(how), [op.name for op in OPERATIONS.values()]]
-"""
-PROGRAMS = {"hashes": HASHES, "library": LIBRARY, "hooks": HOOKS}
-EACH = """
-import json
-import sys
-
-answers = {}
-for name, program in json.load(sys.stdin).items():
-    names = {"__name__": name}
-    exec(program, names)
-    answers[name] = names["found"]
-print(json.dumps(answers))
+    kernel.warmup(inputs, (out,), *numbers, op, how, grid=(3,))
+hooks = [seen, list(how), [op.name for op in operations.OPERATIONS.values()]]
+print(json.dumps({"hashes": hashes, "library": library, "hooks": hooks}))
 """
 
 
@@ -195,21 +170,15 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory) -> dict:
-    """What each program finds, in one process in which Triton compiles: only there are there
-    keys."""
+    """What a process finds in which Triton compiles: only there are there keys."""
     paths = []
     for name, text in TEXTS.items():
         paths.append(tmp_path_factory.mktemp(name) / "toy.py")
         paths[-1].write_text(text, "utf8")
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["PYTHONPATH"] = str(PACKAGE.parent)
-    process = subprocess.run(
-        [sys.executable, "-c", EACH, *map(str, paths)],
-        input=json.dumps(PROGRAMS),
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
+    command = [sys.executable, "-c", FOUND, *map(str, paths)]
+    process = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
 

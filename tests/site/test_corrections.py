@@ -29,7 +29,7 @@ def test_printed_row_sums_do_not_add_up():
     assert (np.abs(worked.PRINTED["s"] - step["s"]) > 0.2).all()
 
 
-def test_two_digits_are_misprinted():
+def test_two_digits_follow_from_rounded_factors():
     """D4: one product is printed as 0.4656 and one denominator as 1.1536; both end in 7."""
     product, printed = worked.backward()["y dy"], worked.PRINTED["y dy"]
     assert np.argwhere(product.round(4) != printed).tolist() == [[0, 2]]

@@ -98,10 +98,10 @@ def test_no_kernel_is_typed_on_a_page(page):
     )
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "src").rglob("*.py")), ids=page_id)
-def test_sections_of_the_source_are_well_formed(path):
-    for name, text in sections(path).items():
-        assert text.strip(), f"section {name} is empty"
+def test_sections_of_the_source_are_well_formed():
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for name, text in sections(path).items():
+            assert text.strip(), f"{page_id(path)}: section {name} is empty"
 
 
 def test_included_code_equals_the_source(site):

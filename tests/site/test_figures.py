@@ -4,6 +4,7 @@ figure's numbers against torch, NumPy and the library."""
 import functools
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -61,6 +62,21 @@ def jacobian(state, numbers):
     close(numbers["dx"], reference.softmax_vjp(y, dy), rtol=1e-12, atol=1e-16)
     close(numbers["product"], reference.softmax_jacobian(y) @ dy, rtol=1e-9, atol=1e-15)
     assert numbers["apart"] < 1e-15
+
+
+def jacobian_says(state, numbers, words):
+    """Of a gradient, which entries are above the mean, where rounding is no difference; of the
+    matrix, the column of an input."""
+    J, dy = np.array(numbers["J"]), np.array(state["dy"])
+    above = int((dy - numbers["s"] > 1e-9).sum())
+    if "Raising" in words:
+        largest = int(np.argmax(numbers["y"]))
+        assert f"column {largest + 1} adds up to 0." in words
+        close(J[:, largest].sum(), 0, atol=1e-15)
+    elif np.ptp(dy) < 1e-9:
+        assert "so dx is 0" in words and not above
+    else:
+        assert f"({above} of 5)" in words
 
 
 def merge(state, numbers):
@@ -178,7 +194,7 @@ def moved(state, numbers):
 def packed(state, numbers):
     device = Device(132, nvidia=True)
     rows = Rows(10**6, state["cols"], 4, 1, False, 1)
-    how = row_tile(rows, False, Traits(inputs=1), device).how
+    how = row_tile(rows, Traits(inputs=1), device).how
     if state["tiling"] == "narrow":
         assert [numbers["tile"], numbers["tiles"]] == [how.block_cols, how.tiles]
     else:
@@ -271,25 +287,23 @@ def one_row(state, numbers):
     if scene in ("lines", "three", "two", "one", "backward"):
         drawn = [[a["kind"], a["name"], a["first"] // 4] for a in numbers["all"]]
         assert [each for each in drawn if each[2] < 2] == traced(scene)
-        assert numbers["trips"] == sum(size == "MN" for _, _, size in passes_of(scene))
+        way, rung = rung_of(scene)
+        assert numbers["trips"] == sum(size == "MN" for *_, size in moving.moved(ROOT)[way][rung])
 
 
-def passes_of(scene):
+def rung_of(scene):
+    """Way and rung whose kernel, or lines, a scene shows."""
     way = "backward" if scene == "backward" else "forward"
-    rung = {"lines": "naive", "three": "three_loops", "two": "two_loops"}.get(scene, "single_block")
-    return moving.moved(ROOT)[way][rung]
+    rungs = {"lines": "naive", "three": "three_loops", "two": "two_loops"}
+    return way, rungs.get(scene, "single_block")
 
 
 @functools.cache
 def traced(scene):
     """What the kernel of a scene reads and writes, in order: kind, matrix, tile of four columns; of
     the first row."""
-    if scene == "lines":
-        trace = in_lines(ROOT, "forward")
-    else:
-        way = "backward" if scene == "backward" else "forward"
-        rung = {"three": "three_loops", "two": "two_loops"}.get(scene, "single_block")
-        trace = launched(ROOT, way, rung)
+    way, rung = rung_of(scene)
+    trace = in_lines(ROOT, way) if rung == "naive" else launched(ROOT, way, rung)
     kinds = {"load": "read", "store": "write"}
     return [
         [kinds[each.kind], each.tensor.name, min(each.places) // 4]
@@ -331,6 +345,8 @@ def test_one_figure_goes_along_while_the_page_scrolls(open_tab):
 ALIASES = {"vjp": "jacobian", "bytes": "moved", "split-rows": "timeline"}
 ALIASES |= {"split-rows-alone": "timeline", "one-row-memory": "one_row"}
 EXPECTED = {name: globals()[ALIASES.get(name, name.replace("-", "_"))] for name in LIVE}
+SAYS = {"jacobian": jacobian_says, "vjp": jacobian_says}
+"""What the sentence of a figure should say."""
 
 
 def floats(values):
@@ -359,6 +375,9 @@ class Figure:
         )
         self.states.add(state)
         assert "undefined" not in words and "Infinity" not in words, words
+        assert not re.search(r"−0(\.0+)?(?![.\d])", words), "what rounds to 0 has no sign"
+        if self.name in SAYS:
+            SAYS[self.name](json.loads(state), json.loads(numbers), words)
         EXPECTED[self.name](json.loads(state), json.loads(numbers))
 
     def press(self, control, keys):
@@ -438,9 +457,8 @@ def test_a_row_that_is_typed(moving_tab):
         figure.root.locator("input[type=range]").press("ArrowRight")
     row = json.loads(figure.root.get_attribute("data-state"))["row"]
     assert floats(row) == [-math.inf, 3, -1e308, 1e308, 4.25, 0]
-    assert (
-        "the new term is 0.0000. Now d = 1.0000" in figure.root.get_by_role("status").inner_text()
-    )
+    says = figure.root.get_by_role("status").inner_text()
+    assert "the new term is 0.0000. Now d = 1.0000" in says
 
 
 def test_a_figure_plays_and_pauses(chromium, address):
@@ -457,6 +475,33 @@ def test_a_figure_plays_and_pauses(chromium, address):
     context.close()
 
 
+@pytest.mark.parametrize("name, first", [("online", "Column 5"), ("attention", "Key 1")])
+def test_what_a_page_asks_is_answered_by_the_next_step(chromium, address, name, first):
+    """The maximum has not risen yet; a step later it has."""
+    context = chromium.new_context(reduced_motion="no-preference")
+    view = context.new_page()
+    view.goto(f"{address}{PAGES[name]}/")
+    figure = view.locator(f"#figure-{name}")
+    says = figure.get_by_role("status")
+    assert first in says.inner_text() and "rises" not in says.inner_text()
+    figure.get_by_role("button", name="Step", exact=True).click()
+    assert "The maximum rises" in says.inner_text()
+    assert figure.get_by_role("button", name="Play", exact=True).is_visible()
+    context.close()
+
+
+def test_softmax_is_shown_before_shift_and_temperature(moving_tab):
+    """What they do to the numbers stands in the picture once there is one."""
+    figure = Figure(moving_tab, "softmax")
+    shown, overflows = figure.root.locator(".panels:visible"), "without subtracting the maximum"
+    assert overflows not in shown.inner_html()
+    assert "add up to 1" in figure.root.get_by_role("status").inner_text()
+    figure.root.get_by_role("button", name="hot").click()
+    assert overflows in shown.inner_html() and "softmax(x / 16.0)" in shown.inner_html()
+    tempered = [f"{each / 16:.2f}" for each in (3, 0.5, 2.4)]
+    assert set(tempered) <= set(shown.locator("text").all_text_contents())
+
+
 def test_where_motion_is_unwanted_it_steps(chromium, address):
     context = chromium.new_context(reduced_motion="reduce")
     view = context.new_page()
@@ -465,7 +510,7 @@ def test_where_motion_is_unwanted_it_steps(chromium, address):
     button = figure.locator(".play")
     assert button.inner_text() == "Step"
     button.click()
-    assert "Key 5" in figure.get_by_role("status").inner_text()
+    assert "Key 2" in figure.get_by_role("status").inner_text()
     glide = "getComputedStyle(document.querySelector('#figure-attention .bar')).transitionDuration"
     assert view.evaluate(glide) == "0s"
     context.close()
@@ -475,19 +520,13 @@ def test_a_figure_follows_the_width_of_the_window(moving_tab):
     """Wide and narrow pictures show the same state, and handles are in the one that is seen."""
     figure = Figure(moving_tab, "jacobian")
     figure.press(figure.root.locator(".handle:visible").first, ("End",))
-    moving_tab.resize(PHONE)
-    handle = figure.root.locator(".panels[data-width='300'] .handle:visible").first
-    handle.wait_for()
-    figure.view.wait_for_function(
-        "(each) => each.dataset.value === '5'", arg=handle.element_handle()
-    )
-    figure.press(handle, ("Home",))
-    moving_tab.resize(DESKTOP)
-    handle = figure.root.locator(".panels[data-width='720'] .handle:visible").first
-    handle.wait_for()
-    figure.view.wait_for_function(
-        "(each) => each.dataset.value === '-2'", arg=handle.element_handle()
-    )
+    for width, drawn, value in ((PHONE, 300, "5"), (DESKTOP, 720, "-2")):
+        moving_tab.resize(width)
+        handle = figure.root.locator(f".panels[data-width='{drawn}'] .handle:visible").first
+        handle.wait_for()
+        follows = f"(each) => each.dataset.value === '{value}'"
+        figure.view.wait_for_function(follows, arg=handle.element_handle())
+        figure.press(handle, ("Home",))
 
 
 def test_a_finger_moves_a_handle_and_does_not_scroll(chromium, address):

@@ -136,10 +136,10 @@ SAID = {
     "rows.",
     "written out of range": "Program 4 writes dx out of range: element 55, and the last one is 54.",
     "not written": "No program writes it. 5 of 55 numbers differ.",
-    "wrong": "y[2][0] is nan and should be",
+    "wrong": "y[2][0] is nan but should be",
     "read too often": "The result is right, but it reads 110 elements and writes 55 of 55.",
     "another name": "There is no `merge` any more",
-    "no list": "dx is 3 and should be a list of 3.",
+    "no list": "dx is 3 but should be a list of 3.",
     "a bad name": "NameError",
     "a bad line": "SyntaxError",
     "a wrong number": "It is not 25. Think again, or open a hint.",
@@ -184,4 +184,4 @@ def test_it_runs_from_a_clone():
     """As the pages say, by another process, which sets up the interpreter itself."""
     result = python("-m", "exercises", "zero_start", TRITON_INTERPRET=None, PYTHONPATH=None)
     assert result.returncode == 1 and not result.stderr
-    assert result.stdout.startswith("✗ zero_start: y[0][0] is nan and should be 0.731059.")
+    assert result.stdout.startswith("✗ zero_start: y[0][0] is nan but should be 0.731059.")

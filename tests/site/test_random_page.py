@@ -7,7 +7,7 @@ import pytest
 
 from made_data import data
 from softmax_bench.roster import CHOOSER
-from softmax_site.benchmarks.quoted import TIME_IS_UP, Drawn, beside_tuning
+from softmax_site.benchmarks.quoted import TIME_IS_UP, Drawn
 from softmax_site.benchmarks.views import fragments
 
 
@@ -76,13 +76,6 @@ def test_cells_that_were_not_reached_are_said_and_count_for_nobody(made):
     wrong = next(row for row in rows if row["provider"] == CHOOSER and row["status"] == "ok")
     wrong |= {"status": "wrong", "us": None}
     assert Drawn(rows).cases == after.cases, "a wrong answer still counts"
-
-
-def test_a_seed_of_the_tuning_is_compared_in_what_is_alike(made):
-    seed = {"seed": 8, "cells": 320, "against": ["torch"], "over_best": 1e-3, "of_copy": 0.5}
-    found = beside_tuning(seed, Drawn(made["rows"]))
-    assert found.asked == "torch" and found.apart > 1 and found.chance > 1
-    assert found.mean == pytest.approx(Drawn(made["rows"]).over_torch)
 
 
 def test_rows_past_every_limit_and_steps_inside_torch_compile():

@@ -166,5 +166,5 @@ def test_a_changed_library_is_said():
     measured = ranks.compared(ranks.read(ROOT), ranks.SOFTMAX).measured._replace(changed=0)
     day = datetime.strptime(measured.utc, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     assert not page.notices(measured, day)
-    ((title, _),) = page.notices(measured._replace(changed=1), day)
-    assert "Changed since" in title
+    ((_, text),) = page.notices(measured._replace(changed=1), day)
+    assert "changed since then" in text

@@ -110,13 +110,18 @@ def lessons() -> list[tuple[str, str]]:
     return [(page, pages[pages.index(page) + 1]) for page in tutorial]
 
 
-def names_of(page: str) -> set[str]:
-    """What a page may be called: by its title, by what stands before its colon, or by its name in
-    the navigation; a page that opens a section also by the section's."""
+def title_of(page: str) -> str:
+    """What stands above a page, without the marks of mathematics."""
     text = without_fences((ROOT / "docs" / page).read_text("utf8"))
     found = re.search(r"^# (.+?)\s*(?:\{.*\})?$", text, re.M)
     assert found, f"{page} has no title"
-    title = found[1].replace("$", "")
+    return found[1].replace("$", "")
+
+
+def names_of(page: str) -> set[str]:
+    """What a page may be called: by its title, by what stands before its colon, or by its name in
+    the navigation; a page that opens a section also by the section's."""
+    title = title_of(page)
     names = {title, title.partition(":")[0]}
     navigation = (ROOT / "mkdocs.yml").read_text("utf8")
     names |= set(re.findall(rf"- (.+): {re.escape(page)}$", navigation, re.M))
@@ -171,12 +176,12 @@ def called(name: str, title: str) -> bool:
 
 def test_a_page_is_called_alike_above_and_beside():
     """The name in the navigation is how the title begins."""
-    wrong, pages = [], [each for each in named() if each[0] not in ("index.md", CHANGELOG)]
-    for page, name in pages:
-        text = without_fences((ROOT / "docs" / page).read_text("utf8"))
-        found = re.search(r"^# (.+?)\s*(?:\{.*\})?$", text, re.M)
-        if not found or not called(name, found[1].replace("$", "")):
-            wrong.append(f"{page} is called {name!r}: {found and found[1]!r}")
+    pages = [each for each in named() if each[0] not in ("index.md", CHANGELOG)]
+    wrong = [
+        f"{page} is called {name!r}: {title_of(page)!r}"
+        for page, name in pages
+        if not called(name, title_of(page))
+    ]
     assert len(pages) > 40 and not wrong, "\n".join(wrong)
     assert not called("Waiting", "Long columns: several programs share them")
 

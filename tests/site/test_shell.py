@@ -33,6 +33,15 @@ def test_a_page_says_what_it_is(site):
     assert '<p class="eyebrow">' not in read(site, "practice/index.html")
 
 
+def test_the_pages_of_the_tutorial_are_numbered_in_one_way(site):
+    """A page with a line of its own there would leave a hole."""
+    folders = ("math", "kernels")
+    every = [page for folder in folders for page in (site / folder).glob("*/index.html")]
+    text = "".join(page.read_text("utf8") for page in every)
+    numbered = re.findall(r'<p class="eyebrow">Tutorial · (\d+ of \d+)</p>', text)
+    assert {*numbered} == {f"{at + 1} of {len(numbered)}" for at in range(len(numbered))}
+
+
 def test_without_an_address_nothing_speaks_of_one(site):
     """No canonical link, no map, no picture that cannot be found, and no link to nowhere."""
     for page in site.rglob("*.html"):

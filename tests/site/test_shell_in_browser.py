@@ -117,6 +117,9 @@ def test_print_has_answers_and_short_tables_and_nothing_to_press(tab):
     assert shown and not any(shown)
     answers = view.evaluate(PRINTED, "details.question > :not(summary)")
     assert len(answers) > 2 and all(answers)
+    for page, folds in (("practice/mistakes", ".run-why"), ("practice/one-row", ".solution")):
+        found = tab.open(page).view.evaluate(PRINTED, f"{folds} > :not(summary, button)")
+        assert len(found) > 5 and all(found), page
     tab.open("benchmarks/loss-head")
     rows = view.evaluate(PRINTED, "details table")
     assert len(rows) > 1 and all(rows)

@@ -1,6 +1,6 @@
 """Padding with −10⁶ works, until scores are lower than that
 
-The padding is then the maximum and takes all of the probability. Floating point has a real −∞. Published solutions of the puzzle use −10⁶ (C3), and FlashInfer used −5 · 10⁴ (flashinfer-ai/flashinfer#4401).
+The padding becomes the maximum and takes all of the probability. Use −∞. Published solutions of the puzzle pad with −10⁶ (C3); FlashInfer used −5 · 10⁴ (flashinfer-ai/flashinfer#4401).
 """
 @triton.jit
 def softmax(x_ptr, y_ptr, n, BLOCK: tl.constexpr):

@@ -1,6 +1,6 @@
 """A log-probability of +0.055: more likely than certain
 
-The log-sum-exp was stored in 16 bits and rounded to a value below the logit that it contains. Keep it in float32.
+Stored in 16 bits, the log-sum-exp was rounded below the logit that it contains. Keep it in float32.
 """
 @triton.jit
 def log_probability(x_ptr, lse_ptr, out_ptr):

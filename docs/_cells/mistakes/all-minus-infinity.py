@@ -1,6 +1,6 @@
 """A tile of −∞ only turns its whole row into NaN
 
-There x − m is −∞ − (−∞), which is NaN. Shift by 0 instead: such a tile must contribute a sum of 0. Reported in tracel-ai/burn#4694 and flashinfer-ai/flashinfer#4401.
+There x − m is −∞ − (−∞), which is NaN. Shift by 0, so that the tile contributes a sum of 0. Reported in tracel-ai/burn#4694 and flashinfer-ai/flashinfer#4401.
 """
 from math import exp
 

@@ -1,6 +1,6 @@
 """The maximum is subtracted, and softmax of (100, 101) is NaN
 
-z = x − m is computed, and then x is exponentiated. From 88.73 on, the exponential of a float32 is infinite. The first version of Triton's tutorial does this (B1), and so did Triton's announcement (triton-lang/triton#230).
+z = x − m is computed, and then x is exponentiated, which overflows float32 from 88.73 on. So do the first version of Triton's tutorial (B1) and Triton's announcement (triton-lang/triton#230).
 """
 @triton.jit
 def softmax(x_ptr, y_ptr):

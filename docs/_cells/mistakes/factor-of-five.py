@@ -1,6 +1,6 @@
 """Does one kernel move a fifth of what five lines move?
 
-The lines move 8MN + 5M elements and the kernel 2MN. That is a gain of a little over 4; Triton's first tutorial expects 5 (B1).
+The lines move 8MN + 5M elements and the kernel 2MN, a gain of a little over 4. Triton's first tutorial expects 5 (B1).
 """
 M, N = 1823, 781
 reads = 5 * M * N + 2 * M

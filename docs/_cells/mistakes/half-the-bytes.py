@@ -1,6 +1,6 @@
 """Equal kernel, equal time, and one plot shows twice the GB/s
 
-The tutorial counts each element once (B4), the article counts a read and a write (A9). The kernel does both.
+The tutorial counts each element once (B4), the article twice (A9). The kernel reads it and writes it.
 """
 @triton.jit
 def softmax(x_ptr, y_ptr, n, BLOCK: tl.constexpr):

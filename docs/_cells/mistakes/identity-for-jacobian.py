@@ -1,6 +1,6 @@
 """Log-softmax hands dy through unchanged, and cross-entropy trains. Is it right?
 
-It is right inside a fused cross-entropy, which subtracts y itself. In general the gradient is dy − y · Σ dy.
+Only inside a fused cross-entropy, which subtracts y itself. In general the gradient is dy − y · Σ dy.
 """
 from math import exp, log
 

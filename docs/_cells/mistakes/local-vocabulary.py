@@ -1,6 +1,6 @@
 """The label-smoothing loss is right on one GPU, and too small on two
 
-Each GPU has half of the vocabulary. The smoothed target of a class is ε / V, where V counts all classes and not those of the shard. Reported in NVIDIA/Megatron-LM#737.
+Each GPU holds half of the vocabulary, and the smoothed target ε / V counts the classes of all shards. Reported in NVIDIA/Megatron-LM#737.
 """
 from math import exp, log
 

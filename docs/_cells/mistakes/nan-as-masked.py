@@ -1,6 +1,6 @@
 """Fully masked rows are 0, as wanted. Where did the NaN in the input go?
 
-Setting every NaN of the result to 0 also hides a NaN that came in (robertknight/rten#1321). Test for the maximum −∞ instead.
+Replacing every NaN of the result also hides one that came in (robertknight/rten#1321). Test for a maximum of −∞ instead.
 """
 from math import exp
 

@@ -1,6 +1,6 @@
 """The load has a mask, and the log-sum-exp is NaN
 
-Without `other`, a masked lane holds any value: NaN here, often 0 on a GPU, which is wrong as well for a row of negative numbers. Reported in flagos-ai/FlagGems#3716.
+Without `other`, a masked lane holds any value: NaN here, often 0 on a GPU, which is also wrong for a row of negative numbers. Reported in flagos-ai/FlagGems#3716.
 """
 @triton.jit
 def row_max(x_ptr, m_ptr, n, BLOCK: tl.constexpr):

@@ -1,6 +1,6 @@
 """70,000 rows of 1,000 columns: too many for a limit of 65,536?
 
-Libraries such as Liger Kernel put this limit on a block, so on the columns. The article takes it for the largest grid (A5), whose first dimension ends at 2³¹ − 1.
+The article takes 65,536 for the largest grid (A5), but a grid's first dimension ends at 2³¹ − 1. Libraries such as Liger Kernel set this limit for a block, so for columns.
 """
 LIMIT = 65_536
 

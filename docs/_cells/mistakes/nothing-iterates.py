@@ -1,6 +1,6 @@
 """A row is longer than a block may be. Does Triton cut it into pieces?
 
-The article explains it so (A9). A kernel does what is written: here one load, however long the row. What does not fit into registers is spilled.
+The article says so (A9). A kernel does what is written: one load here, however long the row. What does not fit into registers spills.
 """
 @triton.jit
 def row_max(x_ptr, m_ptr, n, BLOCK: tl.constexpr):

@@ -1,6 +1,6 @@
 """Printed row sums 0.2036 and 0.2597. Does the printed gradient follow from them?
 
-They are not the sums of the printed products. A row of the gradient must add up to 0, and with these sums it does not; the post's final gradient is right (D4).
+They are not the sums of the printed products: with them a row of the gradient would not add up to 0. The post's final gradient is right (D4).
 """
 y = [[0.0900, 0.2447, 0.6652], [0.0159, 0.1173, 0.8668]]
 dy = [[0.1, 0.2, 0.7], [0.2, 0.3, 0.5]]

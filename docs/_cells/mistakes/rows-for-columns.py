@@ -1,6 +1,6 @@
 """The block is the next power of two, and the last column stays empty
 
-Next power of two of what? The block must cover the columns. Triton's first tutorial says "greater than the number of rows" (B2).
+The block must cover the columns. Triton's first tutorial says "greater than the number of rows" (B2).
 """
 @triton.jit
 def copy(x_ptr, y_ptr, n, BLOCK: tl.constexpr):

@@ -1,6 +1,6 @@
 """exp2(x · log2(e) − m · log2(e)) is wrong in the third digit
 
-Two large products are rounded, and only then subtracted. Subtract first: the difference of neighbours is exact. A fused multiply-add rounds one of the two and errs in the same way (deepseek-ai/FlashMLA#68).
+Two large products are rounded before they are subtracted. Subtract first: the difference of neighbours is exact. A fused multiply-add still rounds one product (deepseek-ai/FlashMLA#68).
 """
 LOG2E = 1.4426950408889634
 

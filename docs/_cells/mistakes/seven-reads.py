@@ -1,6 +1,6 @@
 """Do five lines of softmax read 7MN elements?
 
-Adding up what stands beside the lines of Triton's first tutorial gives 5MN + 2M (B1).
+The counts beside the lines of Triton's first tutorial add up to 5MN + 2M (B1).
 """
 reads = {
     "row maximum": "x",

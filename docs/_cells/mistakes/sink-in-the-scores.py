@@ -1,6 +1,6 @@
 """An attention sink gives good results, until the scores are scaled
 
-A sink is one more logit beside the scaled scores. Do not scale or cap it with them: the state (m, d) starts at (sink, 1). A relative of it is in ROCm/rocm-libraries#12229.
+A sink is one more logit beside the scaled scores, so do not scale or cap it: start the state (m, d) at (sink, 1). Related: ROCm/rocm-libraries#12229.
 """
 from math import exp
 

@@ -1,6 +1,6 @@
 """2,048 + 1 + 1 + 1 + 1 is still 2,048
 
-float16 has 11 bits of precision, so 2,048 + 1 rounds back to 2,048, each time. Add in float32 and round once, at the end. Reported in huggingface/candle#3727.
+float16 has 11 bits of precision, so 2,048 + 1 rounds back to 2,048 each time. Add in float32 and round once. Reported in huggingface/candle#3727.
 """
 @triton.jit
 def total(x_ptr, s_ptr, n):

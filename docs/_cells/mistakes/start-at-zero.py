@@ -1,6 +1,6 @@
 """Random rows pass, (−1000, −1001, −1002) gives NaN
 
-The running maximum starts at 0 and stays there, so every exponential underflows. Start at −∞, the identity of the merge. Published solutions of the puzzles start at 0 (C1, C2).
+The running maximum stays 0, so every exponential underflows. Start at −∞, the identity of the merge. Published solutions of the puzzles start at 0 (C1, C2).
 """
 @triton.jit
 def long_softmax(x_ptr, y_ptr, n, BLOCK: tl.constexpr):

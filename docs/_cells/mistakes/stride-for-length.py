@@ -1,6 +1,6 @@
 """Right for a contiguous matrix, wrong for a slice of one
 
-The length of a row says where it ends; its stride says where the next one begins. Reported in flagos-ai/FlagGems#5723 and NVIDIA/TransformerEngine#2734.
+The length says where a row ends, the stride where the next one begins. Reported in flagos-ai/FlagGems#5723 and NVIDIA/TransformerEngine#2734.
 """
 @triton.jit
 def copy(x_ptr, y_ptr, x_stride, n, BLOCK: tl.constexpr):

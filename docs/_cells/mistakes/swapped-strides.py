@@ -1,6 +1,6 @@
 """Right as long as x and y have the same strides
 
-The call passes the stride of y first. Triton's first tutorial prints its kernel with the strides in both orders (B2).
+The call passes the stride of y first. Triton's first tutorial prints its kernel with both orders (B2).
 """
 @triton.jit
 def copy(y_ptr, x_ptr, stride_xm, stride_ym, n, BLOCK: tl.constexpr):  # wrong

@@ -1,6 +1,6 @@
 """exp(x − m) = exp(x − m/2) / exp(m/2) on paper. Why NaN in float32?
 
-Both halves overflow, which is what the shift was meant to prevent. The puzzle's text hints at this form (C1).
+Both halves overflow, which the shift was to prevent. The puzzle's text hints at this form (C1).
 """
 @triton.jit
 def shifted(x_ptr, e_ptr, m):

@@ -1,6 +1,6 @@
 """Label smoothing turns a finite loss into infinity
 
-Smoothing needs log y of every class, also of those whose y underflows to 0. Take it from the logits. Reported in NVIDIA/Megatron-LM#5522.
+Smoothing needs log y of every class, even where y underflows to 0. Compute it from the logits. Reported in NVIDIA/Megatron-LM#5522.
 """
 from math import exp, log
 

@@ -1,6 +1,6 @@
 """The three outputs for (−1, −2, −3) add up to 0.36
 
-Padding with 0 is neutral in a sum and not in a softmax: here it is even the maximum, and adds exp(0 − 0) to the denominator. Found in a template for softmax kernels (vllm-project/vllm#55009).
+Zero is neutral in a sum. Here it is the maximum, and adds exp(0 − 0) to the denominator. Found in a template for softmax kernels (vllm-project/vllm#55009).
 """
 @triton.jit
 def softmax(x_ptr, y_ptr, n, BLOCK: tl.constexpr):

@@ -1,6 +1,6 @@
 """One class is impossible, and the entropy of all is NaN
 
-A logit of −∞ gives 0 · (−∞), which is NaN in floating point. In an entropy, 0 · log 0 counts as 0. Reported in pytorch/pytorch#40553 and huggingface/trl#7221.
+A logit of −∞ gives 0 · (−∞), which is NaN. In an entropy, 0 · log 0 counts as 0. Reported in pytorch/pytorch#40553 and huggingface/trl#7221.
 """
 @triton.jit
 def entropy(x_ptr, h_ptr):

@@ -4,16 +4,17 @@ import { bars, brief, fixed, line, rect, svg, text } from "./moving.js";
 
 const SCORES = [0.5, 1.5, -0.5, 2.5, 1, 3.2];
 const VALUES = [0.8, -0.4, 1, 0.6, -0.9, 0.3];
+const plus = (value) => `${value < 0 ? "−" : "+"} ${fixed(Math.abs(value))}`;
 
 export default {
-  start: () => ({ x: SCORES, v: VALUES, step: 4 }),
+  start: () => ({ x: SCORES, v: VALUES, step: 1 }),
 
   controls: () => [
-    { kind: "play", key: "step", min: 1, max: 6, step: 1, ms: 1200 },
+    { kind: "play", key: "step", min: 1, max: 6, step: 1, ms: 1200, single: true },
     { kind: "slider", key: "step", label: "keys seen", min: 1, max: 6, step: 1 },
     { kind: "presets", label: "Try", options: [
-      ["growing scores", { x: [-1.5, -0.5, 0.5, 1.5, 2.5, 3.5] }], ["falling", { x: [3.5, 2.5, 1.5, 0.5, -0.5, -1.5] }],
-      ["as it was", { x: SCORES, v: VALUES, step: 4 }],
+      ["growing scores", { x: [-1.5, -0.5, 0.5, 1.5, 2.5, 3.5], step: 1 }],
+      ["falling", { x: [3.5, 2.5, 1.5, 0.5, -0.5, -1.5], step: 1 }], ["as it was", { x: SCORES, v: VALUES, step: 1 }],
     ] },
   ],
 
@@ -52,7 +53,7 @@ export default {
       bars([...weights, ...Array(6 - weights.length).fill(0)], { left: 0, zero: 84, unit: 44, pitch, css: "ours", digits: 2, numbersAt: 102 }),
       text(0, 136, "denominator d", "title", "start"), text(panel, 136, `${fixed(before.d)} · ${fixed(scale)} + ${fixed(term)} = ${fixed(d)}`, "small ink", "end"),
       bar(146, 0, before.d * unit, "neutral soft"), bar(164, 0, before.d * scale * unit, "neutral"), bar(164, before.d * scale * unit, term * unit, "ours"),
-      text(0, 206, "accumulator a", "title", "start"), text(panel, 206, `${fixed(before.a)} · ${fixed(scale)} + ${fixed(a - before.a * scale)} = ${fixed(a)}`, "small ink", "end"),
+      text(0, 206, "accumulator a", "title", "start"), text(panel, 206, `${fixed(before.a)} · ${fixed(scale)} ${plus(a - before.a * scale)} = ${fixed(a)}`, "small ink", "end"),
       line(middle, 212, middle, 252, "axis"),
       bar(216, middle, before.a * reach, "neutral soft"), bar(234, middle, before.a * scale * reach, "neutral"),
       bar(234, middle + before.a * scale * reach, (a - before.a * scale) * reach, signed(a - before.a * scale)),

@@ -6,12 +6,14 @@ const ROW = [1, 2, 3, 0.5, 2.4];
 const DY = [0.1, 0.6, -0.4, 0.2, 0.5];
 const signed = (value) => (Math.abs(value) < 5e-4 ? fixed(0) : (value > 0 ? "+" : "") + fixed(value));
 const below = "₁₂₃₄₅";
+/** What differs by less is equal: both routes round, and nothing else here is as small. */
+const ROUNDING = 1e-12;
 
 export default {
   start: () => ({ x: ROW, dy: DY }),
 
   controls(state, data) {
-    const rows = [["as it was", { x: ROW, dy: DY }], ["one-hot row", { x: [0, 0, 5, -2, 0] }], ["equal row", { x: [1, 1, 1, 1, 1] }]];
+    const rows = [["as it was", { x: ROW, dy: DY }], ["one large", { x: [0, 0, 5, -2, 0] }], ["equal row", { x: [1, 1, 1, 1, 1] }]];
     const gradients = [["dy = 1", { dy: [1, 1, 1, 1, 1] }], ["dy one-hot", { dy: [0, 0, 1, 0, 0] }]];
     return [{ kind: "presets", label: "Try", options: data.vjp ? [...rows, ...gradients] : rows }];
   },
@@ -56,19 +58,22 @@ export default {
       svg(side, 296, `A row of five numbers, ${x.map((each) => fixed(each, 1)).join(", ")}, and its softmax, ${y.map((each) => fixed(each)).join(", ")}.`, left),
       svg(size, 40 + 5 * tall + (wide && !vjp ? 6 : 26), `Its Jacobian, 25 numbers: on the diagonal ${J.map((row, i) => fixed(row[i])).join(", ")}; all others are negative.`, heat),
     ];
-    if (vjp) pictures.push(svg(side, 296, `A gradient dy, ${dy.map((each) => fixed(each, 1)).join(", ")}, and what leaves, dx: ${dx.map((each) => fixed(each)).join(", ")}.`, right));
+    if (vjp) pictures.push(svg(side, 296, `A gradient dy, ${dy.map((each) => fixed(each, 1)).join(", ")}, and what comes out, dx: ${dx.map((each) => fixed(each)).join(", ")}.`, right));
     return pictures;
   },
 
-  says({ x }, { y, J, s, dx, apart }, { vjp }) {
+  says({ dy }, { y, J, s, apart }, { vjp }) {
     if (vjp) {
-      const up = dx.filter((each) => each > 0).length;
-      return `Entries of dy above the mean ${fixed(s)} come out positive (${up} of 5), each in proportion to its y. ` +
-        `The matrix takes 25 products and 25 numbers of room, the dot product 10 and one. The largest difference between the two: ${apart ? brief(apart) : "none"}.`;
+      const up = dy.filter((each) => each - s > ROUNDING).length;
+      const equal = dy.every((each) => Math.abs(each - s) <= ROUNDING);
+      return (equal
+        ? `Every entry of dy is the mean ${fixed(s)}, so dx is 0: softmax does not change when all inputs grow alike. `
+        : `Entries of dy above the mean ${fixed(s)} come out positive (${up} of 5), each in proportion to its y. `) +
+        `The matrix takes 25 products and stores 25 numbers, the dot product takes 10 and stores one. The largest difference between the two: ${apart ? brief(apart) : "none"}.`;
     }
     const most = y.indexOf(Math.max(...y));
-    const sum = J[most].reduce((total, each) => total + each, 0);
-    return `Raising x${below[most]} by a little raises y${below[most]} by ${fixed(J[most][most])} of that, and lowers the others by as much together. ` +
-      `Row ${most + 1} adds up to ${Math.abs(sum) < 1e-12 ? "0" : brief(sum)}; no entry of the diagonal can pass 0.250.`;
+    const sum = J.reduce((total, row) => total + row[most], 0);
+    return `Raising x${below[most]} by a little raises y${below[most]} by ${fixed(J[most][most])} of that, and lowers the others by as much together: ` +
+      `column ${most + 1} adds up to ${Math.abs(sum) < ROUNDING ? "0" : brief(sum)}. No entry of the diagonal can pass 0.250.`;
   },
 };

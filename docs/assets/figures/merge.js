@@ -100,7 +100,7 @@ export default {
     const smaller = left.m < right.m ? ["left", left] : right.m < left.m ? ["right", right] : null;
     const apart = new Set(cuts).size;
     return `${smaller ? `The ${smaller[0]} part has the smaller maximum, so its sum is multiplied by ${brief(shifted(smaller[1].m, m), 3)}` : "Both parts have the same maximum, so both sums keep their scale"}; ` +
-      `the other keeps its own. In exact arithmetic every cut gives the same pair; in float32 the seven cuts give ${apart === 1 ? "the same d" : `${apart} different d`}, ` +
-      `at most ${fixed(Math.max(...errors.map(Math.abs)), 1)} units of the last digit off.`;
+      `the other keeps its own. Without rounding, every cut gives the same pair. In float32 the seven cuts give ${apart === 1 ? "one d" : `${apart} different d`}, ` +
+      `at most ${fixed(Math.max(...errors.map(Math.abs)), 1)} units of its last digit from the exact one.`;
   },
 };

@@ -19,9 +19,9 @@ export const WIDTHS = [720, 300];
 const escape = (words) => String(words).replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 const place = (value) => +value.toFixed(2);
 
-/** A number with fixed digits and a true minus sign. */
+/** A number with fixed digits and a true minus sign, which what rounds to 0 does not have. */
 export const fixed = (value, digits = 3) =>
-  Number.isNaN(value) ? "NaN" : Number.isFinite(value) ? value.toFixed(digits).replace("-", "−") : value > 0 ? "∞" : "−∞";
+  Number.isNaN(value) ? "NaN" : Number.isFinite(value) ? value.toFixed(digits).replace(/^-(?=[0.]*$)/, "").replace("-", "−") : value > 0 ? "∞" : "−∞";
 
 /** A number in two or three digits, with a power of ten where it is very large or small. */
 export function brief(value, digits = 2) {
@@ -198,9 +198,11 @@ const makers = {
     });
     return [form, () => {}];
   },
-  /** Walk a number from min to max, a step every ms. Where motion is unwanted, a step a click. */
-  play({ key, min, max, step, ms = 400, label = "Play" }, set, get, state) {
+  /** Walk a number from min to max, a step every ms. Where motion is unwanted, and with a button of
+   * its own where a reader may want to think in between (`single`), a step a click. */
+  play({ key, min, max, step, ms = 400, label = "Play", single = false }, set, get, state) {
     const button = element("button", { type: "button", class: "play" }, label);
+    const box = element("span", { class: "control" }, button);
     let timer = null;
     const stop = () => { clearInterval(timer); timer = null; delete button.dataset.on; button.textContent = still() ? "Step" : label; };
     const walk = () => {
@@ -217,8 +219,17 @@ const makers = {
       button.textContent = "Pause";
       button.dataset.on = "";
     });
+    if (single && !still()) {
+      const next = element("button", { type: "button", class: "play" }, "Step");
+      next.addEventListener("click", () => {
+        stop();
+        if (get(key) >= of(max, state)) set(key, min);
+        else walk();
+      });
+      box.prepend(next);
+    }
     stop();
-    return [element("span", { class: "control" }, button), () => {}];
+    return [box, () => {}];
   },
 };
 

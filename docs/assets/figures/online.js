@@ -6,10 +6,10 @@ const shown = (x) => (Number.isFinite(x) && Math.abs(x) < 1e5 ? String(+x.toPrec
 const shifted = (x, m) => Math.exp(x - (m === -Infinity ? 0 : m));
 
 export default {
-  start: () => ({ row: ROW, at: 6 }),
+  start: () => ({ row: ROW, at: 5 }),
 
   controls: () => [
-    { kind: "play", key: "at", min: 1, max: ({ row }) => row.length, step: 1, ms: 1200 },
+    { kind: "play", key: "at", min: 1, max: ({ row }) => row.length, step: 1, ms: 1200, single: true },
     { kind: "slider", key: "at", label: "columns read", min: 1, max: ({ row }) => row.length, step: 1 },
     { kind: "row", key: "row", label: "your row", most: 10, also: { at: 1 } },
     {

@@ -15,7 +15,7 @@ export default {
   controls: () => [
     { kind: "slider", key: "cols", label: "columns", min: 1, max: 32, step: 1 },
     { kind: "slider", key: "rows", label: "rows", min: 1, max: 8, step: 1 },
-    { kind: "choice", key: "side", label: "rows to a program", options: [[1, "1"], [2, "2"], [4, "4"], [8, "8"]] },
+    { kind: "choice", key: "side", label: "rows per program", options: [[1, "1"], [2, "2"], [4, "4"], [8, "8"]] },
     { kind: "choice", key: "tiling", label: "tiles", options: [["one", "one"], ["narrow", "narrow ones"]] },
   ],
 

@@ -13,7 +13,7 @@ export default {
   controls: () => [
     { kind: "play", key: "at", min: 0, max: 100, step: 1, ms: 70 },
     { kind: "slider", key: "at", label: "time", min: 0, max: 100, step: 1, show: (value) => `${value} %` },
-    { kind: "choice", key: "absent", label: "does not run", options: [[-1, "nobody"], [0, "0"], [1, "1"], [2, "2"], [3, "3"]] },
+    { kind: "choice", key: "absent", label: "missing program", options: [[-1, "none"], [0, "0"], [1, "1"], [2, "2"], [3, "3"]] },
     { kind: "choice", key: "patience", label: "polls again", options: [[2, "2 times"], [8, "8 times"], [24, "24 times"]] },
   ],
 

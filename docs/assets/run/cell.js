@@ -76,12 +76,11 @@ class Steps {
   /* The state after `at` accesses. */
   show(at) {
     this.at = at;
-    const bytes = { load: 0, store: 0 };
+    const bytes = { load: 0, store: 0, atomic: 0 };
     const seen = this.tensors.map(() => new Map());
     this.steps.slice(0, at).forEach(([, kind, tensor, places]) => {
       const size = places.length * this.tensors[tensor][1];
-      if (kind !== "store") bytes.load += size;
-      if (kind !== "load") bytes.store += size;
+      bytes[kind] += size;
       for (const place of places) {
         const before = seen[tensor].get(place) ?? { load: 0, store: 0 };
         if (kind !== "store") before.load += 1;
@@ -124,8 +123,8 @@ class Steps {
     const index = Number(figure.dataset.tensor);
     const of = (kind) => this.steps.filter((step) => step[2] === index && step[1] === kind && step[3].includes(place));
     const times = (count) => (count === 1 ? "once" : count === 2 ? "twice" : count ? `${count} times` : "never");
-    const programs = [...new Set([...of("load"), ...of("store")].map(([program]) => program))];
-    const by = programs.length ? ` by program ${programs.join(", ")}` : "";
+    const programs = [...new Set([...of("load"), ...of("store")].map(([program]) => `program ${program}`))];
+    const by = programs.length ? ` by ${programs.join(", ")}` : "";
     this.says.textContent = `This element of ${this.tensors[index][0]}: read ${times(of("load").length)}, written ${times(of("store").length)}${by}.`;
     for (const each of figure.querySelectorAll("[data-place]")) each.classList.toggle("pointed", Number(each.dataset.place) === place);
   }
@@ -170,8 +169,8 @@ function enhance(cell) {
   const why = element("p", { class: "run-comes", role: "status" });
   const tries = data.tries.map(([label, old, other, words]) => {
     const tried = wrong.map((text) => text.replace(old, () => other));
-    const made = button(`${label[0].toUpperCase()}${label.slice(1)}`, "run-try", () => swap(texts === tried ? wrong : tried));
-    return [made, tried, words];
+    const made = button("", "run-try", () => swap(texts === tried ? wrong : tried));
+    return [made, tried, words, label];
   });
   if (tries.length) bar.after(why);
   const status = element("span", { class: "run-status", role: "status" });
@@ -183,6 +182,8 @@ function enhance(cell) {
   function state() {
     stop.disabled = !running;
     reset.disabled = !edited() && texts === wrong;
+    // What a try did holds for its own code.
+    why.textContent = (!edited() && tries.find(([, tried]) => texts === tried)?.[2]) || "";
     cell.classList.toggle("running", running);
     cell.classList.toggle("edited", edited());
   }
@@ -190,8 +191,11 @@ function enhance(cell) {
   function fill() {
     editors.forEach((editor, index) => (editor.text = texts[index]));
     if (mend) mend.textContent = texts === wrong ? "Fix it" : "Break it again";
-    for (const [made, tried] of tries) made.setAttribute("aria-pressed", String(texts === tried));
-    why.textContent = tries.find(([, tried]) => texts === tried)?.[2] ?? "";
+    // Run runs what the editor shows; the way back stands on the button that led away.
+    for (const [made, tried, , label] of tries) {
+      made.textContent = texts === tried ? `Undo: ${label}` : `${label[0].toUpperCase()}${label.slice(1)}`;
+      made.classList.toggle("tried", texts === tried);
+    }
     state();
   }
 
@@ -225,7 +229,7 @@ function enhance(cell) {
     const took = performance.now() - begun;
     running = false;
     result.innerHTML = reply.html || (reply.error || mend ? "" : '<p class="run-says">It ran, and has nothing to show.</p>');
-    if (mend && !reply.error) result.prepend(element("p", { class: "run-passed" }, "✓ Fixed: what it computes is what it expects."));
+    if (mend && !reply.error) result.prepend(element("p", { class: "run-passed" }, "✓ Fixed: it no longer fails."));
     if (reply.error && !reply.html) result.append(element("p", { class: "run-error", role: "alert" }, reply.error.message));
     steps = reply.steps.length ? new Steps(result, reply, editors) : null;
     if (reply.error && reply.error.text !== null) editors[reply.error.text]?.point("failed", reply.error.line);

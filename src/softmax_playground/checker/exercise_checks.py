@@ -47,7 +47,7 @@ def softmax(row):
 def number(names, right, said):
     answer = needs(names, "ANSWER")
     if isinstance(answer, bool) or not isinstance(answer, (int, float)):
-        raise Wrong(f"ANSWER is {answer!r} and should be a number.")
+        raise Wrong(f"ANSWER is {answer!r} but should be a number.")
     if abs(answer - right) > 1e-3 * max(1, abs(right)) * (0 if isinstance(right, int) else 1):
         raise Wrong(f"It is not {shown(answer)}. Think again, or open a hint.")
     return said
@@ -117,7 +117,7 @@ def rescale(names, lab):
         m = max(row)
         got = function(row)
         if not isinstance(got, (list, tuple)) or len(got) != 2:
-            raise Wrong(f"online({row}) is {got!r} and should be a pair (m, d).")
+            raise Wrong(f"online({row}) is {got!r} but should be a pair (m, d).")
         compare(got[0], m, f"For the row {row}, m")
         compare(got[1], sum([math.exp(x - m) for x in row]), f"For the row {row}, d")
     return "Right: an old sum is relative to an old maximum, and has to move with it."

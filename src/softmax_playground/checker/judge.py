@@ -39,7 +39,7 @@ def compare(got, want, what="the result", known=None):
     if not wrong:
         return
     name, at, mine, right = wrong[0]
-    message = f"{name} is {shown(mine)} and should be {shown(right)}."
+    message = f"{name} is {shown(mine)} but should be {shown(right)}."
     word = known(at) if known else None
     if word:
         message += " " + word
@@ -53,7 +53,7 @@ def compare(got, want, what="the result", known=None):
 def _differences(got, want, name, at):
     if isinstance(want, (list, tuple)):
         if not isinstance(got, (list, tuple)):
-            raise Wrong(f"{name} is {got!r} and should be a list of {len(want)}.")
+            raise Wrong(f"{name} is {got!r} but should be a list of {len(want)}.")
         if len(got) != len(want):
             raise Wrong(f"{name} has length {len(got)} and should have {len(want)}.")
         wrong, count = [], 0
@@ -63,7 +63,7 @@ def _differences(got, want, name, at):
             count += size
         return wrong, count
     if isinstance(got, bool) or not isinstance(got, (int, float)):
-        raise Wrong(f"{name} is {got!r} and should be the number {shown(want)}.")
+        raise Wrong(f"{name} is {got!r} but should be the number {shown(want)}.")
     return ([] if is_close(got, want) else [(name, at, got, want)]), 1
 
 

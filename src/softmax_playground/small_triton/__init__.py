@@ -28,7 +28,7 @@ Names:
 * `kernel[grid](*arguments, **constants)`: runs all programs in turn and returns a `Trace`; options
   such as `num_warps` change nothing;
 * `record()`: `with record() as trace:` collects the accesses of all launches inside;
-* `Trace`: `.accesses`, `.of(kind, tensor)`, `.bytes(kind)`, `.programs`, `.tensors`;
+* `Trace`: `.accesses`, `.of(kind, tensor)`, `.bytes(kind)`, `.programs`, `.launches`, `.tensors`;
 * `run(code, **names)`: runs text in which `import triton` and `import triton.language as tl` mean
   these modules (both names are there without an import); returns all names of the text;
 * `jit`, `autotune`, `Config`, `cdiv`, `next_power_of_2`: as in Triton; of several configurations
@@ -129,17 +129,20 @@ class Kernel:
         trace.meet(arguments)
         arguments = [_argument(each) for each in arguments]
         constants = {name: _argument(each) for name, each in constants.items()}
-        before = State.trace, State.grid
-        State.trace, State.grid = trace, grid
+        before = State.kernel, State.trace, State.grid
+        State.kernel, State.trace, State.grid = self.__name__, trace, grid
+        earlier = trace.programs
+        trace.launches += 1
         try:
             for z in range(grid[2]):
                 for y in range(grid[1]):
                     for x in range(grid[0]):
-                        State.program, State.place = trace.programs, (x, y, z)
+                        State.program = trace.programs - earlier
+                        State.place = (x, y, z)
                         function(*arguments, **constants)
                         trace.programs += 1
         finally:
-            State.trace, State.grid = before
+            State.kernel, State.trace, State.grid = before
         return trace
 
 

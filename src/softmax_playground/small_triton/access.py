@@ -7,6 +7,7 @@ from .tiles import Pointer, Tile, common_shape, spread, tile_of
 class State:
     """What runs now: the program, its place in the grid, and where accesses are recorded."""
 
+    kernel = ""
     program = 0
     place = (0, 0, 0)
     grid = (1, 1, 1)
@@ -43,9 +44,8 @@ def _places(pointer, mask, what):
 
 
 def _record(kind, tensor, places, values):
-    State.trace.accesses.append(
-        Access(State.program, kind, tensor, places, values, State.line, State.path)
-    )
+    who = State.kernel, State.program
+    State.trace.accesses.append(Access(*who, kind, tensor, places, values, State.line, State.path))
     State.line, State.path = 0, ""
 
 

@@ -13,7 +13,7 @@ def expect(actual, expected, within=1e-4):
     >>> expect([1.0, 2.0], [1.0, 2.5])
     Traceback (most recent call last):
         ...
-    AssertionError: element 1 is 2.0, and should be 2.5
+    AssertionError: element 1 is 2.0 but should be 2.5
     """
     _compare(_plain(actual), _plain(expected), within, ())
 
@@ -33,7 +33,7 @@ def _compare(actual, expected, within, place):
     finite = abs(actual) < INF and abs(expected) < INF
     if not same and not (finite and abs(actual - expected) <= within):
         wanted = _short(expected)
-        raise AssertionError(f"{_at(place)} is {_short(actual)}, and should be {wanted}")
+        raise AssertionError(f"{_at(place)} is {_short(actual)} but should be {wanted}")
 
 
 def _at(place):

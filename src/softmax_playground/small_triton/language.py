@@ -45,7 +45,7 @@ def arange(start, end):
     start, end = [getattr(each, "value", each) for each in (start, end)]
     count = end - start
     if count <= 0 or count & (count - 1):
-        raise ValueError(f"arange's range must be a power of 2, and {count} is none")
+        raise ValueError(f"arange's range must be a power of 2, and {count} is not")
     return Tile(list(builtins.range(start, end)), (count,), int32)
 
 

@@ -237,7 +237,8 @@ class Access:
     """One load, store or atomic operation of one program.
 
     Attributes:
-        program: number of the program, counted along the grid.
+        kernel: name of the kernel.
+        program: number of the program, counted along the grid of its launch.
         kind: "load", "store" or "atomic".
         tensor: the `Tensor`.
         places: where in its memory, for each element that is not masked, in order.
@@ -245,7 +246,8 @@ class Access:
         line, path: line of the text that asked for it, and what `run` was told to call the text.
     """
 
-    def __init__(self, program, kind, tensor, places, values, line, path):
+    def __init__(self, kernel, program, kind, tensor, places, values, line, path):
+        self.kernel = kernel
         self.program = program
         self.kind = kind
         self.tensor = tensor
@@ -264,12 +266,14 @@ class Trace:
     Attributes:
         accesses: a list of `Access`.
         programs: how many programs ran.
+        launches: how many kernels were launched.
         tensors: all that were handed to a kernel.
     """
 
     def __init__(self):
         self.accesses = []
         self.programs = 0
+        self.launches = 0
         self.tensors = []
 
     def meet(self, arguments):
@@ -290,5 +294,5 @@ class Trace:
         ]
 
     def bytes(self, kind):
-        """Bytes that were read or written."""
+        """Bytes that were read ("load") or written ("store"), or both at once ("atomic")."""
         return sum([len(a.places) * a.tensor.dtype.size for a in self.accesses if a.kind == kind])

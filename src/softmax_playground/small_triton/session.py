@@ -67,8 +67,9 @@ def run_cell(request):
     Returns:
         A dictionary: "html", what there is to see; "printed", the output; "tensors", the names of
         those that kernels touched; "steps", a list of [program, kind, tensor, places, line, text]
-        for every access, in order, text being which of the texts has the line; "error", None or a
-        dictionary with "text" (which of them, or None), "line" and "message".
+        for every access, in order: the program is a number, with the kernel's name where several
+        were launched, and text is which of the texts has the line; "error", None or a dictionary
+        with "text" (which of them, or None), "line" and "message".
     """
     printed, shown = [], []
 
@@ -130,9 +131,18 @@ def _answer(printed, shown, trace, error):
     if figures:
         html += '<div class="run-tensors">' + "".join(figures) + "</div>"
     if accesses:
-        html += show.counter(trace.bytes("load"), trace.bytes("store"), trace.programs)
+        html += show.counter(trace)
+    several = trace.launches > 1
     steps = [
-        [a.program, a.kind, tensors.index(a.tensor), a.places, a.line, a.path] for a in accesses
+        [
+            f"{a.program} of {a.kernel}" if several else str(a.program),
+            a.kind,
+            tensors.index(a.tensor),
+            a.places,
+            a.line,
+            a.path,
+        ]
+        for a in accesses
     ]
     return {
         "html": html,

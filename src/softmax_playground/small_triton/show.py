@@ -92,10 +92,13 @@ def plain(value, name):
     return f'<figure class="run-tensor">{head}{matrix(rows)}</figure>'
 
 
-def counter(read, written, programs):
+def counter(trace):
     """What moved, in a sentence."""
-    of = f"{programs} programs" if programs != 1 else "1 program"
-    return (
-        f'<p class="run-counter">{of}: <b data-count="load">{read}</b> bytes read, '
-        f'<b data-count="store">{written}</b> bytes written</p>'
-    )
+    of = f"{trace.programs} program" + ("s" if trace.programs != 1 else "")
+    if trace.launches > 1:
+        of = f"{trace.launches} launches, {of}"
+    counts = [("load", "bytes read"), ("store", "bytes written")]
+    if trace.bytes("atomic"):
+        counts.append(("atomic", "bytes in atomic accesses"))
+    counted = [f'<b data-count="{kind}">{trace.bytes(kind)}</b> {what}' for kind, what in counts]
+    return f'<p class="run-counter">{of}: ' + ", ".join(counted) + "</p>"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from softmax_bench import gpu_report, replay, targets
+from softmax_bench import gpu_report, launches, targets
+from softmax_bench.report import ratio
 from softmax_bench.roster import CHOOSER, label_of
 from softmax_site.benchmarks.data import (
     case_words,
@@ -17,7 +18,7 @@ from softmax_site.benchmarks.data import (
 )
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, origin, shown
 from softmax_site.benchmarks.quoted import of_rows
-from softmax_site.benchmarks.tables import Row, share_of, share_text, table
+from softmax_site.benchmarks.tables import share_of, share_text, table
 from softmax_site.benchmarks.views import HOST_CALLS
 from softmax_site.benchmarks.words import link, marked, reason_groups, verdict
 
@@ -39,20 +40,25 @@ def targets_fragment(data: dict) -> Fragment:
     for (regime, asked), cells in sorted(wanted.items(), key=lambda item: _place(item[0][0])):
         met, worst = sum(cell.met for cell in cells), min(cells, key=lambda cell: cell.margin)
         tick = _tick(met == len(cells), f"{met}\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}{len(cells)}")
-        body.append([regime, tick, asked, worst.reached, _where(of_case[worst.case])])
-    means = targets.means(data["rows"])
-    for key, name, least in (
-        ("best peer", "the best other library", targets.OVER_BEST_PEER),
-        ("torch", "torch", targets.OVER_TORCH),
+        body.append([regime, tick, _bound(asked), worst.reached, _where(of_case[worst.case])])
+    suites = ("forward", "backward", "few_rows")
+    stand = of_rows(row for row in data["rows"] if row["suite"] in suites)
+    for factors, name, least in (
+        (stand.factors, "the best other library", targets.OVER_BEST_PEER),
+        (stand.values(lambda group: ratio(group, "torch")), "torch", targets.OVER_TORCH),
     ):
-        mean, cases, low = means[key]
-        if mean is not None:
-            asked = f"geometric mean over {name} at least {least}"
-            tick = _tick(mean >= least, f"{mean:.2f}")
-            where = [f"lowest {low:.2f}", f"{cases} cases"]
+        if factors:
+            asked = f"geometric mean over {name} ≥ {least}"
+            tick = _tick(factors.mean >= least, f"{factors.mean:.2f}")
+            where = [f"lowest {min(factors):.2f}", f"{len(factors)} cases"]
             body.append(["forward, backward and few rows", tick, asked, *where])
     head = ["calls", "met", "asked for", "worst", "where"]
     return shown(table(head, body, 5), list(of_case.values()))
+
+
+def _bound(asked: str) -> str:
+    """What is asked for, with signs in place of words."""
+    return asked.replace("at least ", "≥ ").replace("at most ", "≤ ")
 
 
 def missed_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
@@ -65,14 +71,14 @@ def missed_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
         by_reason.setdefault(reason, []).append(cell)
     body = []
     for reason, cells in by_reason.items():
-        body.append(Row([escape(reason)], kind="why"))
+        listed = []
         for cell in cells:
-            name = escape(cell.case).replace("/", "/<wbr>")
-            case = f'<code class="case">{name}</code>'
-            reached = marked("behind", cell.reached)
-            body.append(Row([_where(of_case[cell.case]), reached, cell.asked, case]))
-    head = ["where", "reached", "asked for", "name in the data"]
-    return Fragment(f"{block(table(head, body, 4))}\n\n{origin(data, list(of_case.values()))}")
+            pair = _bound(cell.asked), cell.reached
+            asked, reached = (text.removesuffix(" of the copy") for text in pair)
+            listed.append(f"{_where(of_case[cell.case])} {marked('behind', reached)} ({asked})")
+        body.append(f"<dt>{escape(reason)}</dt><dd>{'<br>'.join(listed)}</dd>")
+    told = block(f'<dl class="bench-missed">{"".join(body)}</dl>')
+    return Fragment(f"{told}\n\n{origin(data, list(of_case.values()))}")
 
 
 WEAK = ("forward", "backward", "few_rows", "log_softmax", "strided", "host_time")
@@ -154,7 +160,7 @@ def environment_fragment(data: dict) -> Fragment:
 
 def launched_fragment(root: Path) -> Fragment:
     """How many measured calls launch what they launched then, and which do not."""
-    committed = replay.read(root)
+    committed = launches.read(root)
     changed, calls = sorted(committed.changed), len(committed.today)
     same = f"{calls - len(changed):,} of {calls:,} measured calls of ours launch the same today."
     if not changed:

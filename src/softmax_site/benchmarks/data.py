@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from softmax_bench import replay
+from softmax_bench import launches
 from softmax_bench.report import by_case
 from softmax_bench.roster import CHOOSER
 from softmax_site import source
@@ -24,7 +24,7 @@ RENAMED = re.compile(r"\bstrided_loops(?=_kernel\b)")
 """What the kernel of two passes was called in earlier measurements."""
 
 
-@source.kept(f"{DATA}/*.json", replay.FILE)
+@source.kept(f"{DATA}/*.json", launches.FILE)
 def newest(root: Path) -> tuple[Path | None, dict]:
     """The data file with the latest measurement, to be read alone, with a mark on calls that launch
     something else today; no rows without a file. A test validates the files."""
@@ -34,9 +34,9 @@ def newest(root: Path) -> tuple[Path | None, dict]:
     if not loaded:
         return None, {"rows": [], "environments": {}}
     path, data = max(loaded, key=lambda item: max(row["utc"] for row in item[1]["rows"]))
-    changed = replay.read(root).changed
+    changed = launches.read(root).changed
     for row in data["rows"]:
-        if replay.cell_of(row) in changed:
+        if launches.cell_of(row) in changed:
             row["changed"] = True
     return path, data
 

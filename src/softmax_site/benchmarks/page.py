@@ -122,13 +122,14 @@ def notices(measured: Measured, now: datetime) -> list[tuple[str, str]]:
     """Title and text of each thing a reader must know about a measurement."""
     found = []
     then = datetime.strptime(measured.utc, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-    day = then.strftime("%Y-%m-%d")
+    day = f"{then.day} {then:%B %Y}"
     if measured.changed:
-        which = '<a href="/benchmarks/environment/#what-is-launched-today">Which</a>'
-        one = "The call measured here runs"
-        some = f"{measured.changed} of our {measured.calls} calls measured here run"
-        text = f"{one if measured.calls == 1 else some} other code today. {which}"
-        found.append((f"Changed since measured on {day}", text))
+        which = '<a href="/benchmarks/environment/#what-is-launched-today">Which?</a>'
+        one = "This function has changed since then"
+        have = "has" if measured.changed == 1 else "have"
+        some = f"{measured.changed} of our {measured.calls} calls {have} changed since then"
+        text = f"{one if measured.calls == 1 else some}, and may be faster or slower today. {which}"
+        found.append((f"Measured on {day}", text))
     age = (now - then).days
     if age > OLD_DAYS:
         text = f"These numbers were taken on {day}, {age} days before this page was built."

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from statistics import median, stdev
+from statistics import median
 from types import SimpleNamespace as Names
 from typing import Any
 
@@ -35,13 +34,11 @@ from softmax_site.benchmarks.words import kernel_words, link
 from softmax_site.figures import moving
 from softmax_site.which_kernel.page import guesses
 
-SEEDS = "docs/benchmarks/tuning-seeds.json"
-"""What earlier seeds gave, on which constants were tuned."""
-
 AS_THEY_ARE = {
     "checks": "docs/reference/checks.json",  # the last run of all tests: `tests/counting.py`
     "gpu_tests": "docs/benchmarks/gpu-tests.json",  # the last run of those that need a GPU
     "mutants": "docs/reference/mutants.json",  # planted mistakes: `tests/mutate.py`
+    "tuning": "docs/benchmarks/tuning-seeds.json",  # what earlier seeds gave, tuned on
     "rounding": "docs/_computed/rounding.json",  # what each choice of arithmetic costs
 }
 """Files that are quoted as they are."""
@@ -306,7 +303,9 @@ class Drawn(Stand):
         self.seed, self.drawn = rows[0]["seed"], CELLS
         without = [row for row in ours if row["status"] == "not_run"]
         late = [row for row in without if row["reason"] == TIME_IS_UP]
-        self.late, self.disturbed = len(late), len(without) - len(late)
+        # A run that was stopped has no row of what it did not reach; an older one says so.
+        self.late = len(late) + CELLS - len(ours)
+        self.disturbed = len(without) - len(late)
         groups = (group for group in by_case(rows).values() if CHOOSER in group)
         super().__init__(group for group in groups if group[CHOOSER]["status"] != "not_run")
 
@@ -332,33 +331,6 @@ class Drawn(Stand):
         found = {"cold": cold, "copied": copied, "hot": hot, "copied_hot": copied_hot}
         apart = {"fetching": cold - hot, "softmax": hot - copied_hot}
         return Names(count=len(rows), kibibytes=TINY_BYTES // 1024, **found, **apart)
-
-
-def tuning_seeds(root: Path) -> list[dict]:
-    """The seeds on which constants were tuned."""
-    return read(root, SEEDS, [])
-
-
-def beside_tuning(seed: dict, drawn: Drawn) -> Names:
-    """The published seed beside one of the tuning in what is alike in both: the copy, and the
-    libraries that the tuning asked."""
-
-    def over_asked(group: Group) -> float | None:
-        found = [factor for name in seed["against"] if (factor := ratio(group, name))]
-        return min(found, default=None)
-
-    over = drawn.values(over_asked)
-    spread = stdev(map(math.log, over)) if len(over) > 1 else 0.0
-    level = sum(standing(each) != "behind" for each in over) / len(over)
-    return Names(
-        seed=seed,
-        asked=" and ".join(map(label_of, seed["against"])),
-        level=level,
-        cases=len(over),
-        mean=over.mean,
-        apart=over.mean / seed["over_best"],
-        chance=math.exp(2 * spread * math.sqrt(1 / len(over) + 1 / seed["cells"])),
-    )
 
 
 # By name
@@ -415,7 +387,6 @@ class Quoted(dict[str, Any]):
             "host": lambda: host(rows("host_time")),
             "eager": lambda: eager(data),
             "random": lambda: Drawn(rows("random")),
-            "tuning": lambda: [beside_tuning(s, self["random"]) for s in tuning_seeds(root)],
             "targets": lambda: asked(data["rows"]),
             "loss_head_targets": lambda: asked(rows("loss_head")),
             "guesses": lambda: guesses(data),

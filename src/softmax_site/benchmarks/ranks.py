@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace as Names
 from typing import NamedTuple
 
-from softmax_bench import replay
+from softmax_bench import launches
 from softmax_bench.report import standing
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site.benchmarks.charts import BEST, Column, Series, over_columns
@@ -260,9 +260,9 @@ def quoted(data: dict) -> Names:
 def read(root: Path) -> dict | None:
     """The file of the measurement, where each run says how many of its calls launch something else
     today; None without one."""
-    data, changed = read_json(root, FILE), replay.read(root).changed
+    data, changed = read_json(root, FILE), launches.read(root).changed
     for run in data["runs"] if data else ():
-        cells = [replay.cell_of_ranks(run, row) for row in run["rows"]]
+        cells = [launches.cell_of_ranks(run, row) for row in run["rows"]]
         followed = [cell for cell in cells if cell is not None]
         run["calls"], run["changed"] = len(followed), len(changed.intersection(followed))
     return data

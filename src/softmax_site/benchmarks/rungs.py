@@ -30,6 +30,11 @@ GIVEN = {
 """Kernels that are shown on the shapes that the library gives them, by what calls them and where it
 is measured; the others are called by name, on the shapes of the ladder."""
 
+BEFORE_THE_GRADIENT = (*LADDER, "split_rows")
+"""Kernels whose pages a reader meets before the gradient: their tables are of the forward pass."""
+
+BACKWARD = ("naive", "two_loops", "single_block")
+"""The rungs backward, which stand side by side on the page of the gradient."""
 
 NAMES = (*RUNGS, *STRIDED[1:], "logsumexp")
 """Every kernel that has a table on its page."""
@@ -79,9 +84,10 @@ def headline_fragment(data: dict, name: str) -> Fragment:
         return NOT_MEASURED
     share, row = found
     gpu = data["environments"][row["environment"]]["gpu"].removeprefix("NVIDIA ")
+    above = ", which may pass 1: the copy is a kernel too" if float(f"{share:.2f}") > 1 else ""
     text = (
-        f"<p><b>{share:.2f}</b> of a copy’s speed<br><span>{shape_words(row)}, {row['dtype']}, "
-        f"{row['direction']}, {gpu}</span></p>"
+        f"<p><b>{share:.2f}</b> of a copy’s speed<br><span>its time over the kernel’s{above}</span>"
+        f"<br><span>{shape_words(row)}, {row['dtype']}, {row['direction']}, {gpu}</span></p>"
     )
     return Fragment(block(text, "reaches") + "\n", measured_by([row]), brief=True)
 
@@ -90,17 +96,12 @@ def bytes_fragment(name: str) -> Fragment:
     """What a kernel reads and writes, as blocks, below those that it improves on."""
     backward = name == "backward"
     moved = traffic.BACKWARD if backward else traffic.FORWARD
-    if name in STRIDED:
-        copy = traffic.Traffic(reads_mn=1, writes_mn=1)
-        own = moved["two_loops" if name == "two_pass" else "strided"]
-        shown = {"with copies": copy + moved["single_block"] + copy, name.replace("_", " "): own}
-    else:
-        names: tuple[str, ...] = ("two_loops", name)
-        if name in LADDER:
-            names = LADDER[max(0, LADDER.index(name) - 2) : LADDER.index(name) + 1]
-        elif backward:
-            names = ("naive", "two_loops", "single_block")
-        shown = {label_of(each): moved[each] for each in names}
+    names: tuple[str, ...] = ("two_loops", name)
+    if name in LADDER:
+        names = LADDER[max(0, LADDER.index(name) - 2) : LADDER.index(name) + 1]
+    elif backward:
+        names = ("naive", "two_loops", "single_block")
+    shown = {label_of(each): moved[each] for each in names}
     lines = ""
     for label, each in shown.items():
         blocks = '<i class="read"></i>' * each.reads_mn + '<i class="write"></i>' * each.writes_mn
@@ -126,10 +127,11 @@ def naive_fragment(lines: Sequence[traffic.Line], total: traffic.Traffic) -> Fra
 
 class Rung:
     """What one kernel reaches on every shape, against torch, or against the fastest other library
-    where all of them were asked."""
+    where all of them were asked; `way` is "forward", "backward", or as its page has it."""
 
-    def __init__(self, data: dict, name: str) -> None:
+    def __init__(self, data: dict, name: str, way: str = "") -> None:
         self.name, self.given = name, name in GIVEN
+        self.way = way or ("forward" if name in BEFORE_THE_GRADIENT else "")
         self.provider, suites = GIVEN.get(name, (name, ("ladder",)))
         rows = [row for suite in suites for row in of_suite(data, suite)]
         groups = by_case(rows).values()
@@ -137,8 +139,8 @@ class Rung:
         self.rows = [group[self.provider] for group in self.groups]
 
     def _mine(self, row: dict | None) -> bool:
-        """Whether a row is one of this kernel. The gradient of three loops is that of two."""
-        if row is None or (self.name == "three_loops" and row["direction"] == "backward"):
+        """Whether a row is one of this kernel, in this direction."""
+        if row is None or self.way not in ("", row["direction"]):
             return False
         if self.name == "logsumexp":
             return row["op"] == self.name
@@ -194,10 +196,7 @@ class Rung:
             label = shape_words(row) if by_shape else f"{n_cols(row):,}"
             shapes.setdefault(label, {})[row["direction"], row["dtype"]] = group
         rival = "the fastest other library" if self.given else "torch"
-        caption = (
-            f"Share of a copy’s speed; ▲ faster than {rival}, = within {percent(LEVEL)}, ▼ slower"
-            f"{'; · another kernel, or not measured' if by_shape else ''}"
-        )
+        caption = signs(rival) + ("; · another kernel, or not measured" if by_shape else "")
         head = [f"{direction} <span>{SHORT[dtype]}</span>" for direction, dtype in kinds]
         body = [
             [label, *(self.cell(found.get(kind)) for kind in kinds)]
@@ -214,14 +213,43 @@ class Rung:
         return Fragment(text, measured_by(self.rows))
 
 
+def signs(rival: str) -> str:
+    """What the numbers and the signs of a table mean."""
+    against = f"▲ faster than {rival}, = within {percent(LEVEL)}, ▼ slower"
+    return f"Share of a copy’s speed, its time over the kernel’s; {against}"
+
+
+def backward_fragment(data: dict) -> Fragment:
+    """The rungs backward, side by side."""
+    every = [Rung(data, name, "backward") for name in BACKWARD]
+    shares: dict[int, dict[tuple, Cell]] = {}
+    for rung in every:
+        for group in rung.groups:
+            row = group[rung.provider]
+            shares.setdefault(n_cols(row), {})[rung.name, row["dtype"]] = rung.cell(group)
+    if not shares:
+        return NOT_MEASURED
+    there = {kind for found in shares.values() for kind in found}
+    kinds = [(name, dtype) for name in BACKWARD for dtype in DTYPES if (name, dtype) in there]
+    head = ["columns", *(f"{label_of(name)} <span>{SHORT[dtype]}</span>" for name, dtype in kinds)]
+    body = [
+        [f"{length:,}", *(found.get(kind, Cell("·", "none")) for kind in kinds)]
+        for length, found in sorted(shares.items())
+    ]
+    rows = [row for rung in every for row in rung.rows]
+    text = block(table(head, body, css="rung", caption=signs("torch")))
+    return Fragment(f"{text}\n\n{origin(data, rows)}", measured_by(rows))
+
+
 def fragments(data: dict) -> dict[str, Fragment]:
     """Everything that the pages of the kernels include, by name."""
     found = {f"bench-rung-{name}": Rung(data, name).fragment(data) for name in NAMES}
+    found["bench-rung-backward"] = backward_fragment(data)
     found |= {f"reaches-{name}": headline_fragment(data, name) for name in HEADLINES}
     for way, lines, all_of in (
         ("forward", traffic.NAIVE_LINES, traffic.FORWARD),
         ("backward", traffic.NAIVE_BACKWARD_LINES, traffic.BACKWARD),
     ):
         found[f"traffic-naive-{way}"] = naive_fragment(lines, all_of["naive"])
-    moving = [name for name in HEADLINES if name != "logsumexp"]
+    moving = [name for name in HEADLINES if name not in ("logsumexp", *STRIDED)]
     return found | {f"moved-{name}": bytes_fragment(name) for name in moving}

@@ -17,7 +17,6 @@ from softmax_site.benchmarks.data import DTYPES, anchor, case_words, n_cols, sha
 from softmax_site.benchmarks.words import (
     SIGNS,
     address,
-    error_text,
     kernel_words,
     percent,
     reason_groups,
@@ -37,11 +36,10 @@ class Cell(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Cells as HTML, and an attribute; or, of `kind` "why", a title of those below."""
+    """Cells as HTML, and an attribute."""
 
     cells: Sequence[str | Cell]
     attribute: str = ""
-    kind: str = ""
 
 
 def table(
@@ -67,9 +65,6 @@ def table(
         return f"<{tag}{named}>" + (f"{text}</{tag}>" if tag in ("th", "td") else "")
 
     def line(row: Row) -> str:
-        if row.kind:
-            of_kind = f'class="{row.kind}"><th colspan="{len(head)}" scope="rowgroup"'
-            return f"<tr {of_kind}>{row.cells[0]}</th></tr>"
         first, *rest = row.cells
         tag, role, more = ("th", "rowheader", ' scope="row"') if css else ("td", "cell", "")
         body = element(tag, role, first, 0, more)
@@ -167,16 +162,6 @@ def share_text(value: float | None) -> str:
     return f"{value:.2f}" if value else "–"
 
 
-def spread_text(row: dict | None) -> str:
-    """Microseconds with the 20th and 80th percentile."""
-    if not row or not timed(row):
-        return "–"
-    us = row["us"]
-    digits = 1 if us["p50"] < 1000 else 0
-    low, high = (f"{us[name]:,.{digits}f}" for name in ("p20", "p80"))
-    return f'{us["p50"]:,.{digits}f} <span class="quiet">{low}–{high}</span>'
-
-
 def share_of(group: Group, name: str = CHOOSER) -> float | None:
     """A provider's share of the copy's speed."""
     return ratio(group, COPY, name)
@@ -196,11 +181,7 @@ class Columns:
 
     shape = Column("shape", lambda group: shape_words(some(group)))
     verdict = Column("against the best other", verdict, True)
-    spread = Column(
-        'µs <span class="quiet">p20–p80</span>', lambda group: spread_text(group.get(CHOOSER))
-    )
     kernel = Column("kernel", lambda group: kernel_words(group.get(CHOOSER)), True)
-    error = Column("error", lambda group: error_text(group.get(CHOOSER, {}).get("max_rel_error")))
 
     @staticmethod
     def share(of: Callable[[Group, str], float | None] = share_of) -> Column:

@@ -7,9 +7,8 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from softmax_bench import tuned
-from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, shown
-from softmax_site.benchmarks.quoted import tuning_seeds
-from softmax_site.benchmarks.tables import folded, table
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block
+from softmax_site.benchmarks.tables import table
 from softmax_site.benchmarks.words import percent
 
 NEAR = 0.9
@@ -51,42 +50,10 @@ def runs_table(runs: list[dict]) -> str:
     return table([*head, *HEAD], body)
 
 
-def kinds_table(run: dict) -> str:
-    """A run kind by kind."""
-    kinds: dict[tuple[str, ...], list[dict]] = {}
-    for cell in run["cells"]:
-        kinds.setdefault(tuned.kind(cell), []).append(cell)
-    body = []
-    for geometry, direction, size in sorted(kinds):
-        cells = kinds[geometry, direction, size]
-        name = f"{geometry.replace('_', ' ')}, {direction}, {size}"
-        body.append([name, str(len(cells)), *reached(cells)])
-    return table(["kind", "cells", *HEAD], body)
-
-
 def choices(root: Path) -> Fragment:
     """What was reached of the choices that were tried."""
     path = root / tuned.FILE
     runs = tuned.read(path) if path.is_file() else []
     if not runs:
         return NOT_MEASURED
-    parts = [block(runs_table(runs))]
-    for run in runs:
-        name = "the list of shapes" if run["seed"] == tuned.LISTED else f"seed {run['seed']}"
-        parts.append(block(folded(f"Kind by kind: {name}", kinds_table(run))))
-    return Fragment("\n\n".join(parts) + "\n")
-
-
-def seeds(root: Path) -> Fragment:
-    """The seeds on which constants were tuned, beside which the published one stands."""
-    found = tuning_seeds(root)
-    if not found:
-        return NOT_MEASURED
-    means = ("over_best", "worst", "over_torch", "of_copy")
-    body = [
-        [str(each["seed"]), str(each["cells"]), percent(each["level"])]
-        + [f"{each[name]:.2f}" for name in means]
-        for each in found
-    ]
-    head = ["seed", "cells", "at least level", "× the best other", "worst", "× torch", "of a copy"]
-    return shown(table(head, body))
+    return Fragment(f"{block(runs_table(runs))}\n")

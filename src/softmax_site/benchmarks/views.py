@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from statistics import median
 
+from softmax_bench.cases import INPUTS
 from softmax_bench.random_shapes import layout_of
 from softmax_bench.report import best_peer, by_case, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
@@ -54,17 +55,6 @@ from softmax_site.benchmarks.tables import (
 
 Share = Callable[[Group, str], float | None]
 """A provider's share of the copy's speed."""
-
-INPUTS = {
-    "normal": "normal, σ = 1",
-    "wide": "normal, σ = 30",
-    "offset": "normal plus a large constant",
-    "masked": "−∞ beyond a prefix that differs by row",
-    "spike": "one value far above the others",
-    "equal": "all equal",
-    "very_negative": "normal minus 1000",
-    "all_masked": "one row all −∞",
-}
 
 HOST_CALLS = {
     "forward": "no gradient wanted",
@@ -169,21 +159,13 @@ def speed_lines(rows: list[dict], who: list[str], title: str, later: Sequence[st
 # Suites whose pages have a part for each direction and type
 
 
-def full_table(rows: list[dict], columns: Columns, share: Share, in_time: bool) -> str:
-    """Every case in full: verdict, share of the copy, time, kernel, error, and the others."""
-    number = columns.time if in_time else columns.speed
+def full_table(rows: list[dict], columns: Columns, share: Share, first: Column) -> str:
+    """Every case: verdict, share of the copy, kernel and times. The file beside the page has the
+    rest of what was measured."""
+    ours = strong(columns.time(CHOOSER, "µs: ours"))
+    others = map(columns.time, present(rows, LIBRARIES))
     return of_cases(
-        rows,
-        [
-            columns.shape,
-            columns.verdict,
-            columns.share(share),
-            columns.spread,
-            columns.kernel,
-            columns.error,
-            strong(number(CHOOSER, f"{'µs' if in_time else 'GB/s'}: ours")),
-            *map(number, present(rows, (COPY, *LIBRARIES))),
-        ],
+        rows, [first, columns.verdict, columns.share(share), columns.kernel, ours, *others]
     )
 
 
@@ -220,7 +202,7 @@ def parts(rows: list[dict], suite: str, columns: Columns) -> dict[str, str]:
             fold = folded(f"Every length, {dtype}", ladder_table(part, columns, rungs))
             content = [drawn, fold]
         else:
-            full = full_table(part, columns, share, in_time=few)
+            full = full_table(part, columns, share, LENGTH if label is length else columns.shape)
             fold = folded(f"Every cell, {dtype}", full)
             content = [share_chart(part, title, label, share), fold]
         kind = op if op == "logsumexp" else direction
@@ -315,9 +297,7 @@ def article(rows: list[dict], columns: Columns) -> str:
     """GB/s over the length as in the article, which counts 2·M·N elements."""
     who = present(rows, (COPY, CHOOSER, "torch", "naive", "single_block", "two_loops"))
     title = "Softmax forward, float32, 4,096 rows: GB/s over the length"
-    drawn = speed_lines(rows, who, title, (COPY, "naive"))
-    every = of_cases(rows, [LENGTH, *map(columns.speed, who)], linked=False)
-    return drawn + folded("GB/s, 2·M·N elements counted; half of it counting M·N", every)
+    return speed_lines(rows, who, title, (COPY, "naive"))
 
 
 def batch(rows: list[dict], columns: Columns, direction: str) -> str:
@@ -330,7 +310,8 @@ def batch(rows: list[dict], columns: Columns, direction: str) -> str:
         part, title, lambda row: f"{row['shape'][0]:,}", others=who, shown=("torch", "naive")
     )
     against = Column("against torch", lambda group: words.verdict(group, "torch"), True)
-    every = [columns.shape, against, columns.spread, *map(columns.time, (*who, COPY))]
+    every = [columns.shape, against, columns.time(CHOOSER, "µs: ours")]
+    every += map(columns.time, (*who, COPY))
     return drawn + of_cases(part, every)
 
 
@@ -519,10 +500,10 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
             strong(columns.time(CHOOSER, "µs: ours")),
             columns.time(COPY),
             *(columns.time(name, ours_named(name)) for name in others),
-            columns.error,
         ],
     )
-    used = of_cases(rows, [SIZE._replace(head="MiB"), STEP, *map(memory, names)], linked=False)
+    trained = [row for row in rows if row["direction"] == "forward_backward"]
+    used = of_cases(trained, [SIZE._replace(head="MiB"), STEP, *map(memory, names)], linked=False)
     whole = [r for r in rows if r["op"] == "cross_entropy" and r["inputs"] == "normal"]
     whole = [row for row in whole if row["direction"] == "forward_backward"]
     title = "Cross-entropy with its gradient, by vocabulary"
@@ -530,8 +511,8 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
     return (
         drawn
         + peaks(whole, f"{title}: peak memory of a call, its results included, MiB")
-        + folded(f"Every call: {len(by_case(rows))} rows of times, bounds and errors", every)
-        + folded("Peak memory of every call, results included", used)
+        + folded(f"Every call: {len(by_case(rows))} rows of times and bounds", every)
+        + folded("Peak memory of calls with a gradient, results included", used)
     )
 
 

@@ -108,13 +108,9 @@ def chosen(shape, dim, inputs, out, traits, device):
     moved = [i for i in range(len(tensors)) if tensors[i].moved]
     groups = collapse(shape, tensors, dim)
     cols = [1 if n_cols == 1 else each.strides[dim] for each in tensors]
-    facts = {
-        "traits": traits,
-        "device": device,
-        "addresses": tuple([tensors[i].address for i in moved]),
-        "held": max([each.size for each in inputs if each.moved]),
-    }
+    addresses = tuple([tensors[i].address for i in moved])
     size = min([tensors[i].size for i in moved])
+    held = max([each.size for each in inputs if each.moved])
     if all([cols[i] == 1 for i in moved]) and len(groups) <= 1:
         if traits.any_order and n_cols > space.INVARIANT_TILE_COLS:
             if not all([each.on_vectors for each in inputs if each.moved]):
@@ -122,7 +118,8 @@ def chosen(shape, dim, inputs, out, traits, device):
         one = (1, [n_cols if each.moved else 1 for each in tensors])
         n_rows, steps = groups[0] if groups else one
         steps = tuple([steps[i] for i in moved])
-        choice = choose.choose_rows(n_rows, n_cols, size, strides=steps, **facts)
+        rows = space.rows_of(n_rows, n_cols, size, addresses, steps, held)
+        choice = choose.chosen(rows, traits, device)
         groups = ceil_div(n_rows, getattr(choice.how, "block_rows", 1))
         return choice, choice.programs(groups)
     if len(groups) > 2:
@@ -131,16 +128,9 @@ def chosen(shape, dim, inputs, out, traits, device):
     outer, inner = groups
     if not (outer[1][0] >= inner[1][0] or outer[0] == 1):
         outer, inner = inner, outer
-    choice = choose.choose_strided(
-        outer[0],
-        n_cols,
-        inner[0],
-        size,
-        outer_strides=tuple([outer[1][i] for i in moved]),
-        col_strides=tuple([cols[i] for i in moved]),
-        inner_strides=tuple([inner[1][i] for i in moved]),
-        **facts,
-    )
+    steps = tuple([(outer[1][i], cols[i], inner[1][i]) for i in moved])
+    columns = space.columns_of(outer[0], n_cols, inner[0], size, addresses, steps, held)
+    choice = choose.chosen(columns, traits, device)
     return choice, choice.programs(outer[0] * ceil_div(inner[0], choice.how.block_inner))
 
 

@@ -7,7 +7,7 @@ between the two.
 These are pure functions that need only the standard library.
 """
 
-from .choose import choose_masked_rows, choose_rows, choose_strided
-from .space import Choice, Device, Traits
+from .choose import chosen
+from .space import Choice, Device, Masked, Traits, columns_of, rows_of
 
-__all__ = ["Choice", "Device", "Traits", "choose_masked_rows", "choose_rows", "choose_strided"]
+__all__ = ["Choice", "Device", "Masked", "Traits", "chosen", "columns_of", "rows_of"]

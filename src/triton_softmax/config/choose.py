@@ -12,26 +12,33 @@ from typing import Any
 
 from . import cost, space
 from .measured import first, holding
-from .space import (
-    Candidate,
-    Choice,
-    Columns,
-    Device,
-    MaskedRows,
-    Rows,
-    RowTile,
-    StridedTile,
-    Traits,
-    TwoPass,
-    ceil_div,
-    next_power_of_2,
-)
+from .space import Choice, Columns, Device, Masked, Rows, Traits, ceil_div, next_power_of_2
 
 MANY_ROWS = 2**20  # fills any device; stands in where the choice must not depend on the count
 
 
-def chosen(call: Rows | Columns, traits: Traits, device: Device) -> Choice:
-    """The choice by the tables, or by the model on a GPU that has none."""
+def chosen(
+    call: Rows | Masked | Columns,
+    traits: Traits,
+    device: Device,
+    implementation: str | None = None,
+) -> Choice:
+    """The choice for a call: by the tables; or by the model, on a GPU that has none.
+
+    Args:
+        call: the call in numbers.
+        traits: the traits of the operation.
+        device: the device that the kernel will run on.
+        implementation: "packed_rows", "aligned_rows" or "split_rows" to force one for rows, None to
+            choose.
+
+    Raises:
+        ValueError: the forced implementation does not support this shape.
+    """
+    if implementation is not None and isinstance(call, Rows):
+        return forced(implementation, call, traits, device)
+    if isinstance(call, Masked):
+        return masked_rows(call, traits, device)
     if not (device.tuned or traits.any_order):
         return modelled(call, traits, device)
     if isinstance(call, Rows):
@@ -57,13 +64,10 @@ def timed(call: Rows | Columns, traits: Traits, device: Device) -> list[tuple[fl
     return [(cost.duration(each, call, traits, device), each) for each in found]
 
 
-def facts_of(call: Rows | Columns, traits: Traits, device: Device) -> dict[str, Any]:
+def facts_of(call: Rows | Masked | Columns, traits: Traits, device: Device) -> dict[str, Any]:
     """A call as the columns of the tables: `load` is rows, or groups of 32 columns, per
     multiprocessor."""
-    if isinstance(call, Rows):
-        groups = call.n_rows
-    else:
-        groups = call.n_outer * ceil_div(call.n_inner, 32)
+    groups = call.groups(32) if isinstance(call, Columns) else call.n_rows
     facts = call._asdict()
     facts.update(traits._asdict())
     facts.update(cols=call.n_cols, terms=traits.keeps_terms, exp=traits.exp_in_finish)
@@ -76,64 +80,31 @@ def facts_of(call: Rows | Columns, traits: Traits, device: Device) -> dict[str, 
     return facts
 
 
-def said(table: str, facts: dict[str, Any]) -> dict[str, int]:
-    """The values of the first matching line, in a table that always has one."""
-    values = first(table, facts)
-    assert values is not None, table
-    return values
-
-
 # --- rows of adjacent elements
 
 
-def choose_rows(
-    n_rows: int,
-    n_cols: int,
-    itemsize: int,
-    *,
-    traits: Traits,
-    addresses: tuple[int, ...],
-    strides: tuple[int, ...],
-    device: Device,
-    held: int | None = None,
-    implementation: str | None = None,
-) -> Choice:
-    """The choice for an operation along rows of adjacent elements.
-
-    Args:
-        n_rows, n_cols: numbers of rows and columns.
-        itemsize: bytes of the narrowest element in any tensor; 8 only if all are float64.
-        traits: the traits of the operation.
-        addresses: address of each tensor's first element.
-        strides: row stride of each tensor, in elements.
-        device: the device that the kernel will run on.
-        held: bytes of the widest input element, as programs keep inputs in registers; `itemsize` by
-            default.
-        implementation: "packed_rows", "aligned_rows" or "split_rows" to force one, None to choose.
-
-    Raises:
-        ValueError: the forced implementation does not support this shape.
-    """
-    rows = space.rows_of(n_rows, n_cols, itemsize, addresses, strides, held)
-    if implementation is None:
-        return chosen(rows, traits, device)
+def forced(implementation: str, rows: Rows, traits: Traits, device: Device) -> Choice:
+    """The choice of an implementation by name."""
     split, edges = implementation == "split_rows", implementation == "aligned_rows"
     longest = space.MAX_SPLIT_COLS if split else space.MAX_TILE_COLS
     if split and rows.itemsize == 8:
         raise ValueError(
             "split_rows packs its summaries as two float32 numbers and does not take float64"
         )
-    if n_cols > longest:
+    if rows.n_cols > longest:
         verb = "splits" if split else "holds"
         raise ValueError(
-            f"{implementation} {verb} rows of at most {longest:,} columns, not {n_cols:,}"
+            f"{implementation} {verb} rows of at most {longest:,} columns, not {rows.n_cols:,}"
         )
     if edges and rows.vector == 1:
         raise ValueError(
             "aligned_rows needs tensors that start on 16 bytes and row strides that agree modulo a "
             "vector"
         )
-    return split_rows(rows, traits, device) if split else row_tile(rows, edges, traits, device)
+    if split:
+        return split_rows(rows, traits, device)
+    rows = rows._replace(edges=True) if edges else rows.without_edges()
+    return row_tile(rows, traits, device)
 
 
 def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
@@ -148,37 +119,37 @@ def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
             rows = rows.without_edges()
         facts.update(edges=rows.edges, vector=rows.vector)
         if first("one_program", facts) is not None:
-            return row_tile(rows, rows.edges, traits, device)
+            return row_tile(rows, traits, device)
     if not space.can_be_split(rows):
         return row_loops(rows, traits, device)
     return split_rows(rows._replace(n_rows=n_rows), traits, device)
 
 
-def row_tile(rows: Rows, edges: bool, traits: Traits, device: Device) -> Choice:
+def row_tile(rows: Rows, traits: Traits, device: Device) -> Choice:
     """Whole rows in one program: `aligned_rows` if they have edges, else `packed_rows`.
 
     A program takes enough rows to stay busy, unless that leaves too few programs to fill the
     device.
     """
-    vector = rows.vector if edges else rows.divisor
+    vector, edges = rows.vector, rows.edges
     body = rows.n_cols // vector * vector  # 4,097 columns have a body of 4,096
     power = next_power_of_2(body)
     facts = facts_of(rows, traits, device)
-    facts.update(edges=edges, vector=vector, bytes=vector * rows.itemsize, body=body)
+    facts.update(bytes=vector * rows.itemsize, body=body)
     facts.update(full=body == power, eighths=ceil_div(8 * body, power))
-    facts["parts"] = said("row_parts", facts)["parts"]
+    facts["parts"] = first("row_parts", facts)["parts"]
     block_cols = max(16 if edges else 1, power // facts["parts"])
     tiles = max(1, ceil_div(body, block_cols))
     tiles += tiles == 7  # eight instead: one kernel fewer to compile per power of two
-    lanes = said("row_lanes", facts)
+    lanes = first("row_lanes", facts)
     enough_for_all = next_power_of_2(rows.n_rows // (2 * device.multiprocessors))
     block_rows = min(lanes["rows"], max(1, lanes["lanes"] // (block_cols if tiles == 1 else power)))
     block_rows = min(block_rows, max(enough_for_all, lanes["least"] // power))
-    warps = said("row_warps", facts)
+    warps = first("row_warps", facts)
     num_warps = block_rows * block_cols // (32 * warps["each"])
     num_warps = max(warps["fewest"], min(warps["most"], num_warps))
     barrier = device.nvidia and first("row_barrier", facts) is not None
-    how = RowTile(block_rows, block_cols, vector, barrier, tiles, edges)
+    how = space.RowTile(block_rows, block_cols, vector, barrier, tiles, edges)
     return Choice(space.TILE_KERNELS[edges], how, num_warps)
 
 
@@ -188,14 +159,9 @@ def split_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
     facts = facts_of(rows, traits, device)
     few = first("split_few_rows", facts)
     for values in ([few] if few else []) + list(holding("split_rows", facts)):
-        taken = Candidate(
-            values["block"],
-            values["registers"] + (space.INTEGER_SUM_REGISTERS if traits.any_order else 0),
-            values["warps"],
-            bool(values["terms"]) and traits.keeps_terms,
-            values["depth"],
-            values["pause"],
-        )
+        taken = space.Candidate(**values)
+        if traits.any_order:
+            taken = taken._replace(registers=taken.registers + space.INTEGER_SUM_REGISTERS)
         if space.runs_at_once(rows.n_cols, taken, device):
             return space.split_rows(taken, rows, traits, device)
     return space.split_in_two_launches(rows, traits, device)
@@ -211,41 +177,6 @@ def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:
 # --- columns
 
 
-def choose_strided(
-    n_outer: int,
-    n_cols: int,
-    n_inner: int,
-    itemsize: int,
-    *,
-    traits: Traits,
-    addresses: tuple[int, ...],
-    outer_strides: tuple[int, ...],
-    col_strides: tuple[int, ...],
-    inner_strides: tuple[int, ...],
-    device: Device,
-    held: int | None = None,
-) -> Choice:
-    """The choice for a non-inner reduction: the middle dimension of (n_outer, n_cols, n_inner).
-
-    Args:
-        n_outer, n_cols, n_inner: sizes of the dimensions.
-        outer_strides, col_strides, inner_strides: each tensor's strides along these dimensions, in
-            elements; any number, including 0.
-        itemsize, traits, addresses, device, held: as in `choose_rows`.
-    """
-    counts = (n_inner,) + tuple(outer_strides) + tuple(col_strides)
-    vector = space.vector_of_lines(itemsize, addresses, counts)
-    stated = 1 if all(count % 16 == 0 for count in counts) else vector
-    offsets = [
-        (n_cols - 1) * col_strides[i] + (n_inner - 1) * inner_strides[i]
-        for i in range(len(col_strides))
-    ]
-    # The last tile reaches beyond the last column.
-    wide_index = max(offsets + [n_inner + space.MOST_STRANDS - 1]) >= 2**31
-    columns = Columns(n_outer, n_cols, n_inner, held or itemsize, vector, stated, wide_index)
-    return chosen(columns, traits, device)
-
-
 def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
     """By the tables: split columns if all chunks are resident at once, else whole columns in a tile
     if they are short, else loops."""
@@ -253,7 +184,7 @@ def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice
         columns = columns._replace(n_outer=1)
     facts = facts_of(columns, traits, device)
     if device.nvidia and first("strands_split", facts) is not None:
-        tile = said("strand_chunks", facts)
+        tile = first("strand_chunks", facts)
         split = space.split_strided(tile["tall"], tile["wide"], tile["warps"], columns, device)
         if split:
             return split
@@ -268,21 +199,17 @@ def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
     power = next_power_of_2(columns.n_cols)
     block_cols = power if columns.n_cols == power else max(1, power // 8)
     tiles = ceil_div(columns.n_cols, block_cols)
-    lines = said("strand_lines", facts)
-    block_inner = max(lines["wide"], lines["lanes"] // power)
-    block_inner = min(block_inner, next_power_of_2(columns.n_inner))
-    groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
-    facts["load"] = groups / device.multiprocessors
-    threads = said("strand_threads", facts)
-    while block_inner > 8 and groups < device.multiprocessors:
+    lines = first("strand_lines", facts)
+    block_inner = columns.side_by_side(max(lines["wide"], lines["lanes"] // power))
+    facts["load"] = columns.groups(block_inner) / device.multiprocessors
+    threads = first("strand_threads", facts)
+    while block_inner > 8 and columns.groups(block_inner) < device.multiprocessors:
         block_inner //= 2
-        groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
-    num_warps = 1
-    while num_warps < 16 and tiles * block_cols * block_inner > 32 * threads["each"] * num_warps:
-        num_warps *= 2
+    lanes = tiles * block_cols * block_inner
+    num_warps = min(16, next_power_of_2(ceil_div(lanes, 32 * threads["each"])))
     barrier = device.nvidia and bool(lines["barrier"])
     tile = block_cols, block_inner, columns.stated_vector, barrier
-    how = StridedTile(*tile, columns.wide_index, tiles)
+    how = space.StridedTile(*tile, columns.wide_index, tiles)
     return Choice("strided", how, min(16, num_warps * threads["times"]))
 
 
@@ -292,17 +219,17 @@ def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
     The number of chunks is capped, because every program of the second launch reads the partials
     of all chunks of its columns: these should not outweigh the elements of its own chunk.
     """
-    tile, n_cols = said("strand_loops", facts_of(columns, traits, device)), columns.n_cols
-    block_inner = min(tile["wide"], next_power_of_2(columns.n_inner))
+    tile, n_cols = first("strand_loops", facts_of(columns, traits, device)), columns.n_cols
+    block_inner = columns.side_by_side(tile["wide"])
     block_cols = tile["tall"] * tile["wide"] // block_inner  # the fewer columns, the taller
-    groups = columns.n_outer * ceil_div(columns.n_inner, block_inner)
+    groups = columns.groups(block_inner)
     # n partials of 8 bytes outweigh a chunk once 8 · n exceeds the column's bytes / n.
     as_much = int(math.sqrt(n_cols * columns.itemsize * traits.inputs // 8))
     few_summaries = min(as_much, max(256, 512 // groups))
     busy = 32 * device.multiprocessors // groups
     n_chunks = max(1, min(few_summaries, busy, ceil_div(n_cols, block_cols)))
     shape = block_cols, block_inner, columns.stated_vector, columns.wide_index
-    how = TwoPass(*shape, publish=True, write=True)
+    how = space.TwoPass(*shape, publish=True, write=True)
     tiles = ceil_div(n_cols, n_chunks * block_cols)
     return in_loops("two_pass", how, tile["warps"], n_cols, tiles)
 
@@ -319,57 +246,42 @@ def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, tiles: int) -> 
 # --- rows with score modifiers
 
 
-def choose_masked_rows(
-    n_rows: int,
-    n_cols: int,
-    held: int,
-    vector: int,
-    *,
-    adjacent: bool,
-    wide_index: bool,
-    any_order: bool,
-    device: Device,
-) -> Choice:
-    """The choice for rows with score modifiers.
+def masked_rows(masked: Masked, traits: Traits, device: Device) -> Choice:
+    """By the tables: whole rows in one program, if it has room for them; else rows read twice, in
+    chunks if they are few.
 
-    Args:
-        n_rows, n_cols: numbers of rows and columns.
-        held: bytes read per position, over all tensors with elements.
-        vector: elements per access that lengths and strides allow.
-        adjacent: the elements of a row are adjacent in all tensors.
-        wide_index: offsets in a row, or the number of rows, need 64 bits.
-        any_order: the choice must not depend on the number of rows.
-        device: the device that the kernel will run on.
-
-    >>> from triton_softmax.config import Device
-    >>> facts = dict(adjacent=True, wide_index=False, any_order=False, device=Device(132))
-    >>> choose_masked_rows(8 * 16 * 1024, 1024, 2, 8, **facts).how[:3]
-    (1, 1024, True)
-    >>> choose_masked_rows(10_000, 3000, 2, 8, **facts).how[:2]  # three tiles make a row
-    (1, 1024)
-    >>> choose_masked_rows(4, 128_256, 4, 4, **facts).n_chunks  # few long rows are cut into chunks
+    >>> from triton_softmax.config import Device, Masked, Traits
+    >>> def choice(n_rows, n_cols, held):
+    ...     masked = Masked(n_rows, n_cols, held, vector=8, adjacent=True, wide_index=False)
+    ...     return masked_rows(masked, Traits(inputs=1), Device(132))
+    >>> choice(8 * 16 * 1024, 1024, held=2).how[:3], choice(10_000, 3000, held=2).how[:3]
+    ((1, 1024, True), (1, 1024, True))
+    >>> choice(4, 128_256, held=4).n_chunks
     32
     """
-    facts: dict[str, Any] = {"held": held, "adjacent": adjacent, "any_order": any_order}
-    tile = said("masked_tiles", facts)
+    facts = facts_of(masked, traits, device)
+    n_rows, n_cols, _, vector, adjacent, wide_index = masked
+    tile = first("masked_tiles", facts)
     power = next_power_of_2(n_cols)
     if power * tile["rows"] <= tile["lanes"]:
         block_cols = max(16, power)
         block_rows = max(tile["rows"], 1024 // block_cols)
-        while not any_order and block_rows > 1 and n_rows < block_rows * device.multiprocessors:
+        n_rows = MANY_ROWS if traits.any_order else n_rows
+        while block_rows > 1 and n_rows < block_rows * device.multiprocessors:
             block_rows //= 2
         num_warps = max(1, min(16, block_rows * block_cols // (32 * tile["each"])))
-        how = MaskedRows(block_rows, block_cols, True, vector, wide_index)
-        if adjacent and power >= 1024 and 4 * n_cols <= 3 * power:
+        how = space.MaskedRows(block_rows, block_cols, True, vector, wide_index)
+        if adjacent and power >= 1024 and 4 * n_cols <= 3 * power:  # three tiles make a row
             num_warps = min(num_warps, power // 4 // (32 * vector))
             how = how._replace(block_cols=power // 4, tiles=3)
         return Choice("masked_rows", how, num_warps, chunk_cols=power)
     programs = ceil_div(n_rows, tile["rows"])
     facts["load"] = programs / device.multiprocessors
-    loop = said("masked_loops", facts)
+    loop = first("masked_loops", facts)
     tiles = ceil_div(n_cols, loop["cols"])
     if first("masked_chunks", facts) is not None:
         wanted = ceil_div(2 * device.multiprocessors, programs)
         tiles = min(tiles, max(2, ceil_div(tiles, wanted)))
-    how = MaskedRows(tile["rows"], loop["cols"], False, vector, wide_index, stages=loop["stages"])
+    shape = tile["rows"], loop["cols"], False, vector, wide_index
+    how = space.MaskedRows(*shape, stages=loop["stages"])
     return in_loops("masked_rows", how, loop["warps"], n_cols, tiles)

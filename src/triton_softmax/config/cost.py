@@ -10,18 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .space import (
-    OVERHEAD,
-    REGISTERS,
-    VECTOR_BYTES,
-    Choice,
-    Columns,
-    Device,
-    Rows,
-    Traits,
-    ceil_div,
-    held,
-)
+from . import space
+from .space import Choice, Columns, Device, Rows, Traits, ceil_div, held
 
 # Nanoseconds of a program:
 LATENCY = 1000.0  # from start to end, with next to nothing to move or compute
@@ -57,20 +47,19 @@ def work(
         words = 8 * choice.n_chunks * how.block_inner if choice.n_chunks > 1 else 0
         if choice.kernel == "two_pass":  # two loops, which both read
             steps, tensors = 2 * ceil_div(cols, how.block_cols), tensors + traits.inputs
-        wasted = WHOLE_LINE if call.vector * call.itemsize == VECTOR_BYTES else LINE
+        wasted = WHOLE_LINE if call.vector * call.itemsize == space.VECTOR_BYTES else LINE
         moved = cols * tensors * (across * call.itemsize + wasted) + words
-        groups = call.n_outer * ceil_div(call.n_inner, how.block_inner)
+        groups = call.groups(how.block_inner)
         return groups, moved, lanes, tensors * lanes / call.vector / min(2, steps), steps
-    edge = 2 * call.vector if how.edges else 0
     if choice.kernel == "split_rows":
+        side, lanes = 1, how.block
         moved = choice.chunk_cols * call.itemsize * tensors + 8 * choice.n_chunks
-        accesses = tensors * (how.block / how.vector + edge)
-        return call.n_rows, moved, how.block + edge, accesses, 1
-    edge *= how.block_rows
-    lanes = how.block_rows * how.block_cols * how.tiles
-    moved = how.block_rows * call.n_cols * call.itemsize * tensors
+    else:
+        side, lanes = how.block_rows, how.block_rows * how.block_cols * how.tiles
+        moved = side * call.n_cols * call.itemsize * tensors
+    edge = 2 * call.vector * side if how.edges else 0
     accesses = tensors * (lanes / how.vector + edge)
-    return ceil_div(call.n_rows, how.block_rows), moved, lanes + edge, accesses, 1
+    return ceil_div(call.n_rows, side), moved, lanes + edge, accesses, 1
 
 
 def duration(choice: Choice, call: Rows | Columns, traits: Traits, device: Device) -> float:
@@ -78,14 +67,15 @@ def duration(choice: Choice, call: Rows | Columns, traits: Traits, device: Devic
     groups, moved, lanes, accesses, steps = work(choice, call, traits)
     how, warps = choice.how, choice.num_warps
     paired = call.itemsize == 2 and getattr(how, "barrier", False)
-    registers = held(ceil_div(lanes, 32 * warps), call.itemsize, traits, paired) + OVERHEAD // 2
+    registers = held(ceil_div(lanes, 32 * warps), call.itemsize, traits, paired)
+    registers += space.OVERHEAD // 2
     if getattr(how, "block_rows", 1) > 1:
         tensors = traits.inputs + (not traits.reduces)
         registers += int(POINTER * accesses / tensors / (32 * warps))
     registers = choice.max_registers or registers
     if registers > 255:
         return float("inf")
-    on_one = min(REGISTERS // (registers * 32 * warps), PROGRAMS_AT_ONCE)
+    on_one = min(space.REGISTERS // (registers * 32 * warps), PROGRAMS_AT_ONCE)
     resident = max(1, on_one) * device.multiprocessors
     programs = groups * choice.n_chunks
     waves = programs / min(resident, choice.max_programs or resident)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ANY = 2**60
 """Exceeds every number of a call."""
@@ -19,14 +19,6 @@ class Limits(NamedTuple):
     below: bool
     """The range excludes `high`."""
 
-    def hold(self, value: float) -> bool:
-        """Whether a number lies in the range.
-
-        >>> [limits("rows", "4..<8").hold(n) for n in (3, 4, 7, 8)]
-        [False, True, True, False]
-        """
-        return self.low <= value and (value < self.high if self.below else value <= self.high)
-
 
 class Line(NamedTuple):
     """A line of a table: the ranges in which it matches, and the values it gives."""
@@ -35,8 +27,16 @@ class Line(NamedTuple):
     values: dict[str, int]
 
     def holds(self, facts: dict[str, float]) -> bool:
-        """Whether the line matches a call in numbers."""
-        return all(each.hold(facts[each.name]) for each in self.limits)
+        """Whether the line matches a call in numbers.
+
+        >>> [Line((limits("rows", "4..<8"),), {}).holds({"rows": n}) for n in (3, 4, 7, 8)]
+        [False, True, True, False]
+        """
+        for name, low, high, below in self.limits:
+            value = facts[name]
+            if value < low or value > high or (below and value == high):
+                return False
+        return True
 
 
 def limits(name: str, text: str) -> Limits:
@@ -89,6 +89,6 @@ def holding(name: str, facts: dict[str, float]) -> Iterator[dict[str, int]]:
             yield line.values
 
 
-def first(name: str, facts: dict[str, float]) -> dict[str, int] | None:
-    """The values of the first matching line of a table; None if no line matches."""
+def first(name: str, facts: dict[str, float]) -> Any:
+    """The values of the first matching line of a table, by name; None if no line matches."""
     return next(holding(name, facts), None)

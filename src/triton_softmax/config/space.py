@@ -125,6 +125,17 @@ class Rows(NamedTuple):
         return self._replace(vector=self.divisor, edges=False)
 
 
+class Masked(NamedTuple):
+    """Rows with score modifiers."""
+
+    n_rows: int
+    n_cols: int
+    held: int  # bytes read per position, over all tensors with elements
+    vector: int  # elements per access that lengths and strides allow
+    adjacent: bool  # the elements of a row are adjacent in all tensors
+    wide_index: bool  # offsets in a row, or the number of rows, need 64 bits
+
+
 class Columns(NamedTuple):
     """A non-inner reduction, over columns of separate elements: the middle dimension of (n_outer,
     n_cols, n_inner)."""
@@ -136,6 +147,14 @@ class Columns(NamedTuple):
     vector: int  # elements per access across columns
     stated_vector: int  # the vector as a kernel constant: 1 if Triton infers it by itself
     wide_index: bool  # offsets within one outer slice need 64 bits
+
+    def side_by_side(self, wide: int) -> int:
+        """Columns side by side in a tile: at most so many, and hardly more than there are."""
+        return min(wide, next_power_of_2(self.n_inner))
+
+    def groups(self, block_inner: int) -> int:
+        """Groups of so many columns side by side."""
+        return self.n_outer * ceil_div(self.n_inner, block_inner)
 
 
 def vector_of_lines(itemsize: int, addresses: tuple[int, ...], counts: tuple[int, ...]) -> int:
@@ -159,20 +178,6 @@ def vector_of_lines(itemsize: int, addresses: tuple[int, ...], counts: tuple[int
     return width
 
 
-def vector_width(itemsize: int, addresses: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Elements per access for rows that may have edges: a whole vector, or 1. It takes aligned
-    tensors, and equal offsets from a vector, in all tensors, for rows of the same index.
-
-    >>> vector_width(2, (0, 512), (50257, 50257))
-    8
-    >>> vector_width(2, (0, 512), (50264, 50257))  # rows out of step
-    1
-    """
-    apart = tuple([stride - strides[0] for stride in strides])
-    width = vector_of_lines(itemsize, addresses, apart)
-    return width if width * itemsize == VECTOR_BYTES else 1
-
-
 def rows_of(
     n_rows: int,
     n_cols: int,
@@ -181,12 +186,55 @@ def rows_of(
     strides: tuple[int, ...],
     held: int | None = None,
 ) -> Rows:
-    """Describe rows in numbers, from the arguments of `choose_rows`."""
-    vector = vector_width(itemsize, addresses, strides)
+    """Describe rows of adjacent elements.
+
+    Args:
+        n_rows, n_cols: numbers of rows and columns.
+        itemsize: bytes of the narrowest element in any tensor; 8 only if all are float64.
+        addresses: address of each tensor's first element.
+        strides: row stride of each tensor, in elements.
+        held: bytes of the widest input element, as programs keep inputs in registers; `itemsize` by
+            default.
+
+    >>> rows_of(9, 50257, 2, (0, 512), (50257, 50257)).vector
+    8
+    >>> rows_of(9, 50257, 2, (0, 512), (50264, 50257)).vector  # rows out of step
+    1
+    """
+    # Rows that may have edges take whole vectors: tensors must be aligned, and rows of the same
+    # index equally far from a vector in all of them.
+    apart = tuple([stride - strides[0] for stride in strides])
+    vector = vector_of_lines(itemsize, addresses, apart)
+    vector = vector if vector * itemsize == VECTOR_BYTES else 1
     edges = bool(n_cols % vector) or any(stride % vector for stride in strides)
     # An access that divides everything leaves no edges, but is seldom a whole vector.
     divisor = vector_of_lines(itemsize, addresses, (n_cols,) + tuple(strides))
     return Rows(n_rows, n_cols, held or itemsize, vector, edges, divisor)
+
+
+def columns_of(
+    n_outer: int,
+    n_cols: int,
+    n_inner: int,
+    itemsize: int,
+    addresses: tuple[int, ...],
+    strides: tuple[tuple[int, int, int], ...],
+    held: int | None = None,
+) -> Columns:
+    """Describe a non-inner reduction: the middle dimension of (n_outer, n_cols, n_inner).
+
+    Args:
+        n_outer, n_cols, n_inner: sizes of the dimensions.
+        strides: each tensor's strides along these, in elements; any number, including 0.
+        itemsize, addresses, held: as in `rows_of`.
+    """
+    counts = (n_inner,) + tuple([each[0] for each in strides] + [each[1] for each in strides])
+    vector = vector_of_lines(itemsize, addresses, counts)
+    stated = 1 if all(count % 16 == 0 for count in counts) else vector
+    last = max([(n_cols - 1) * each[1] + (n_inner - 1) * each[2] for each in strides])
+    # The last tile reaches beyond the last column.
+    wide_index = max(last, n_inner + MOST_STRANDS - 1) >= 2**31
+    return Columns(n_outer, n_cols, n_inner, held or itemsize, vector, stated, wide_index)
 
 
 # --- the constants of each kernel
@@ -315,22 +363,23 @@ class Choice(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """One way to split rows: a program's resources, and what it does while it waits."""
+    """One way to split rows, as a line of the tables says it: a program's resources, and what it
+    does while it waits."""
 
     block: int
     # Per thread. Fewer registers let more programs be resident; these are the fewest that spill
     # nothing, or so little that one more program outweighs it.
     registers: int
-    num_warps: int = 4
-    keep_terms: bool = False
+    warps: int = 4
+    terms: bool = False
     depth: int = 0
-    backoff: int = 0
+    pause: int = 0
 
 
 def runs_at_once(n_cols: int, candidate: Candidate, device: Device) -> bool:
     """Whether all chunks of a row, which wait for each other, are resident at once. Devices that
     cannot wait take only rows of one chunk. Too large a program is never resident."""
-    at_once = device.resident_programs(candidate.registers, candidate.num_warps)
+    at_once = device.resident_programs(candidate.registers, candidate.warps)
     return ceil_div(n_cols, candidate.block) <= (at_once if device.nvidia else min(1, at_once))
 
 
@@ -353,13 +402,14 @@ def split_rows(
     taken: Candidate, rows: Rows, traits: Traits, device: Device, two_launches: bool = False
 ) -> Choice:
     """The choice that splits rows as a candidate says, in one launch or two."""
-    block, registers, num_warps, keep_terms, depth, backoff = taken
+    block, registers, num_warps, terms, depth, backoff = taken
     n_chunks = ceil_div(rows.n_cols, block)
     # If the result is a row scalar, only one program reads the status words: spare lanes cost
     # nothing, and let rows of different lengths share a kernel.
     lanes = max(n_chunks, 128) if traits.reduces else n_chunks
     words, polls = lanes_and_polls(lanes, num_warps)
     pairs = rows.itemsize == 2 and rows.vector > 1
+    keep_terms = bool(terms) and traits.keeps_terms
     held = rows.vector, rows.edges, pairs, pairs and device.nvidia, keep_terms, depth
     wait = device.nvidia and not two_launches
     return Choice(
@@ -377,11 +427,8 @@ def split_rows(
 def split_in_two_launches(rows: Rows, traits: Traits, device: Device) -> Choice:
     """Split rows for which no candidate works: the first launch only publishes; the second rereads
     the row, finds all status words and never waits."""
-    block = LONGEST_CHUNK
-    if not device.nvidia:
-        block = 2048
-    elif traits.inputs > 1 and rows.itemsize == 4:  # two tensors, an element to a register
-        block = 4096
+    two = traits.inputs > 1 and rows.itemsize == 4  # two tensors, an element to a register
+    block = 2048 if not device.nvidia else 4096 if two else LONGEST_CHUNK
     if rows.n_cols > MAX_CHUNKS * block:
         block = LONGEST_CHUNK
     return split_rows(Candidate(block, 128), rows, traits, device, two_launches=True)
@@ -392,9 +439,9 @@ def split_strided(
 ) -> Choice | None:
     """The choice that splits columns in a given way; None unless the chunks of a column, which wait
     for each other, are all resident at once."""
-    block_inner = min(block_inner, next_power_of_2(columns.n_inner))
+    block_inner = columns.side_by_side(block_inner)
     n_chunks = ceil_div(columns.n_cols, block_cols)
-    programs = columns.n_outer * ceil_div(columns.n_inner, block_inner) * n_chunks
+    programs = columns.groups(block_inner) * n_chunks
     if n_chunks > device.resident_programs(CHUNK_REGISTERS, num_warps) or programs >= 2**31:
         return None
     tile = block_cols, block_inner, columns.stated_vector, columns.itemsize == 2
@@ -491,7 +538,7 @@ def strided_choices(columns: Columns, traits: Traits, device: Device) -> Iterato
     """Every choice for columns, whole or split, except loops."""
     n_cols, itemsize = columns.n_cols, columns.itemsize
     for wide in (8, 16, 32, 64, 128):
-        block_inner = min(wide, next_power_of_2(columns.n_inner))
+        block_inner = columns.side_by_side(wide)
         for warps in WARPS:
             for block_cols, tiles in tiles_of(n_cols, 2) if n_cols <= 2048 else ():
                 lanes = block_cols * tiles * block_inner

@@ -23,14 +23,10 @@ from . import sharded_losses
 class Placed(NamedTuple):
     """Where a tensor lies, seen from one of its dimensions."""
 
-    x: DTensor
-    """Without partial placements."""
-    dim: int
-    """The dimension, counted from the front."""
-    over: int | None
-    """The dimension of the mesh that it is sharded over, if any."""
-    group: Any
-    """Of the ranks along that; None if it is not sharded."""
+    x: DTensor  # without partial placements
+    dim: int  # the dimension, counted from the front
+    over: int | None  # the dimension of the mesh that it is sharded over, if any
+    group: Any  # of the ranks along that; None if it is not sharded
 
     @property
     def vocabulary(self) -> dict[str, int]:

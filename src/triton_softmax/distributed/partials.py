@@ -82,13 +82,8 @@ PARTIAL = {op.name: partial(name, op) for op, name in NAMES.items()}
 def partials(
     op: Operation, inputs: tuple[Tensor, ...], invariant: bool = False
 ) -> tuple[Tensor, ...]:
-    """Return m, if there is one, and the sums of each row; those of nothing if there is nothing.
-
-    Args:
-        op: of what.
-        inputs: matrices.
-        invariant: give a row the same bits in every batch.
-    """
+    """Return m, if there is one, and the sums of each row of matrices; those of nothing if there is
+    nothing. `invariant`: a row has the same bits in every batch."""
     if torch.compiler.is_compiling():
         return tuple(_opaque.overload(list(inputs), op.name, invariant))
     x, kind = inputs[0], PARTIAL[op.name]
@@ -121,22 +116,22 @@ def plan_rows(
 
 
 def merged(
-    op: Operation, n_rows: int, lines: Tensor, shard: Shard
+    op: Operation, n_rows: int, message: tuple[Tensor, Any], shard: Shard
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Return the partials of all ranks as one.
+    """Return the partials of all ranks as one, when their messages are there.
 
     Args:
         op: of what.
         n_rows: how many rows there are, at least one.
-        lines: the messages of all ranks: m and the sums of the operation, and numbers that are
-            added up; n_rows words each.
+        message: as `send` has returned it. It has m and the sums of the operation, and numbers that
+            are added up, n_rows words each.
         shard: of this rank.
 
     Returns:
         (m and the sums, one tensor for each; the further numbers, a row for each).
     """
     first, most = 0 if shard.headers is None else HEADER, op.sums + op.shifted
-    words = lines[:, first:].unflatten(1, (-1, n_rows))
+    words = received(*message, shard)[:, first:].unflatten(1, (-1, n_rows))
     world, k, _ = words.shape
     if world == 1:
         return words[0, :most].unbind(0), words[0, most:]
@@ -173,25 +168,24 @@ class Sums(Function):
     """The sums of all ranks over their parts of the rows of a matrix; what follows from them is a
     few numbers for each row, and PyTorch's operators compute it and its gradient.
 
-    Takes elements x, and what there is of a distribution q, classes `index` (n_rows, k), and a
+    Takes elements x, and what there is of a distribution q, columns of classes (n_rows, k), and a
     further number of rows. Returns the elements of the classes and then the further number,
     (k or k + 1, n_rows); m; and the sums, one tensor for each.
     """
 
     @staticmethod
-    def forward(ctx, x, q, index, more, op: Operation, shard: Shard, invariant, in_place):
+    def forward(ctx, x, q, columns, more, op: Operation, shard: Shard, invariant, in_place):
         inputs = (x.detach(),) if q is None else (x.detach(), q.detach())
         m, *sums = partials(op, inputs, invariant)
-        columns, k, numbers = None, 0, m.new_empty(0, len(m))
-        if index is not None:
-            k = index.shape[1]
-            columns = columns_here(index, x.shape[1], shard.start)
+        k, numbers = 0, m.new_empty(0, len(m))
+        if columns is not None:
+            k = columns.shape[1]
             numbers = picked(inputs[0], columns).to(m.dtype)
         if more is not None:
             numbers = torch.cat((numbers, more.unsqueeze(0)))
         if len(x):
-            sent = send((m, *sums, numbers.reshape(-1)), shard, 0)
-            (m, *sums), numbers = merged(op, len(x), received(*sent, shard), shard)
+            message = send((m, *sums, numbers.reshape(-1)), shard, 0)
+            (m, *sums), numbers = merged(op, len(x), message, shard)
         ctx.save_for_backward(x, q, columns, m)
         ctx.arguments = op, k, in_place
         ctx.mark_non_differentiable(m)

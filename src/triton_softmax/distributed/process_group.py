@@ -16,50 +16,40 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..arguments import check_dtype, check_group
+from ..launch import Memo
 
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
-BYTES = 512
-"""The size of what a rank says of itself when the ranks agree: two numbers, and a sentence."""
+BYTES = 512  # of what a rank says of itself when the ranks agree: two numbers, and a sentence
+HEADER = 2  # words that a message begins with
+ROWS = 1024  # the fewest that are a message of their own, unless there are no more
 
-ROWS = 1024
-"""The fewest rows that are a message of their own, unless there are no more."""
-
+# The size that a block of rows should have at most: it is read a second time when the message is
+# there, if possible from the L2 cache.
 BLOCK_BYTES = 32 << 20
-"""The size that a block of rows should have at most: it is read a second time when the message is
-there, if possible from the L2 cache."""
 
+# The number of blocks at most where each has more bytes than that: three of four messages travel
+# while another block is read, and each takes the processor about a quarter of a millisecond.
 MOST_BLOCKS = 4
-"""The number of blocks at most where each has more bytes than that: three of four messages travel
-while another block is read, and each takes the processor about a quarter of a millisecond."""
-
-HEADER = 2
-"""Words that a message begins with."""
 
 
 class Shard(NamedTuple):
     """This rank's part of all rows, as the ranks have agreed."""
 
-    group: Any
-    """A process group; None if this rank has everything."""
-    start: int
-    """The column of the whole that is the first one here."""
-    total: int
-    """The number of columns on all ranks together."""
+    group: Any  # a process group; None if this rank has everything
+    start: int  # the column of the whole that is the first one here
+    total: int  # the number of columns on all ranks together
+    # The words that messages begin with, (2, HEADER), float32: a number for this kind of call, and
+    # 0 forward, 1 backward. None where nothing is sent, or while a call is traced.
     headers: Tensor | None = None
-    """The words that messages begin with, (2, HEADER), float32: a number for this kind of call, and
-    0 forward, 1 backward. None where nothing is sent, or while a call is traced."""
-    widest: int = 0
-    """The number of columns of the largest part; of all, where the ranks were not asked."""
-    blocks: tuple[slice, ...] = (slice(None),)
-    """Blocks of rows that are a message each."""
+    widest: int = 0  # columns of the largest part; of all, where the ranks were not asked
+    blocks: tuple[slice, ...] = (slice(None),)  # of rows, that are a message each
+    over_rows: tuple[Any, ...] = ()  # of the shard of a `DTensor`, groups that have other rows
 
 
-_agreed: weakref.WeakKeyDictionary[Any, dict[tuple, Shard]] = weakref.WeakKeyDictionary()
+_agreed: weakref.WeakKeyDictionary[Any, Memo] = weakref.WeakKeyDictionary()
 """What the ranks of each group have agreed on. All ranks remember the same: an agreement is made by
 all of them, or by none."""
-
-_MAX_AGREED = 4096
 
 
 def agree(
@@ -128,10 +118,7 @@ def agree(
         shard = _compared(group, call, n_cols, start, total, x.device)
         row_bytes = shard.total * x.element_size() // group.size()
         shard = shard._replace(blocks=tuple(blocks_of(math.prod(others), row_bytes)))
-        remembered = _agreed.setdefault(group, {})
-        if len(remembered) >= _MAX_AGREED:
-            remembered.clear()
-        remembered[key] = shard
+        _agreed.setdefault(group, Memo()).keep(key, shard)
     return shard if start is None else shard._replace(start=start)
 
 

@@ -22,16 +22,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from .. import arguments, composite, operators, plan
-from ..arguments import (
-    PLAIN,
-    LossOptions,
-    check_classes,
-    check_cut,
-    check_dense,
-    check_dim,
-    check_index,
-    check_loss_of_part,
-)
+from ..arguments import PLAIN, LossOptions
 from ..launch import Launch, Memo, plans
 from ..operations import cross_entropy as of_loss
 from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION
@@ -57,7 +48,7 @@ def _sends_weights(weight: Tensor | None, shard: Shard) -> bool:
     return weight is not None and (len(weight) != shard.total or shard.widest == shard.total)
 
 
-def _all_sums(sums: Tensor, over_rows: tuple[Any, ...], wrong: float = 0.0) -> Tensor:
+def _all_sums(sums: Tensor, shard: Shard, wrong: float = 0.0) -> Tensor:
     """The four sums of all rows, where other ranks have other rows; they come with a number that
     is not 0 if one of the targets was `wrong`.
 
@@ -65,7 +56,7 @@ def _all_sums(sums: Tensor, over_rows: tuple[Any, ...], wrong: float = 0.0) -> T
         IndexError: it was one of the others; on a CPU.
     """
     sums = torch.cat([sums, sums.new_full((1,), wrong)])
-    for group in over_rows:
+    for group in shard.over_rows:
         shard = Shard(group, 0, 0)
         sums = received(*send((sums,), shard), shard).sum(0)
     if sums.device.type == "cpu" and not torch.compiler.is_compiling():
@@ -78,51 +69,64 @@ def _all_sums(sums: Tensor, over_rows: tuple[Any, ...], wrong: float = 0.0) -> T
 
 
 def _plan_losses(
-    x: Tensor, own_weight: bool, shard: Shard, options: LossOptions, over_rows: bool
+    x: Tensor, own_weight: bool, shard: Shard, options: LossOptions
 ) -> tuple[Callable[..., Any], Plan, Plan, Plan | None]:
     """What computes the partial results of x, writes the message, computes the losses, and reduces
     them, if they are reduced."""
-    epsilon, ignore_index = options.label_smoothing, options.ignore_index
+    epsilon, ignore_index, z_loss = options.label_smoothing, options.ignore_index, options.z_loss
     op, of = (CROSS_ENTROPY_SMOOTHED,) * 2 if epsilon else (of_loss.CROSS_ENTROPY, SOFTMAX)
     (n_rows, n_cols), dtype = x.shape, composite.accumulator(x.dtype)
     header = 0 if shard.headers is None else HEADER
     n_words = header + (1 + op.sums + 1 + own_weight) * n_rows
     world = 1 if shard.group is None else shard.group.size()
     each, programs = options.reduction == "none", triton.cdiv(n_rows, BLOCK)
+    outs: list[Any] = [((n_words,), dtype)]
     sizes: tuple[Any, ...] = (x.stride(), shard.start, n_rows, n_cols, shard.total, ignore_index)
-    constants: dict[str, Any] = {"HEADER": header, "WEIGHT": int(own_weight)}
-    pack = plan_rows(kernels.pack_words_kernel, x, [((n_words,), dtype)], sizes, **constants)
-    sizes = ((world, n_words, header), n_rows, shard.total, ignore_index)
-    constants = {"OP": op, "PLAIN": 1 + own_weight, "SMOOTHING": epsilon}
-    constants |= {"Z_LOSS": options.z_loss, "EACH": each}
-    outs: list[Any] = [((n_rows,), dtype), ((3, n_rows), dtype)]
+    pack = plan_rows(
+        kernels.pack_words_kernel, x, outs, sizes, HEADER=header, WEIGHT=int(own_weight)
+    )
+    outs = [((n_rows,), dtype), ((3, n_rows), dtype)]
     outs.append(((n_rows,), options.dtype) if each else ((4, programs), dtype))
-    losses = plan_rows(kernels.losses_kernel, x, outs, sizes, **constants)
+    sizes = ((world, n_words, header), n_rows, shard.total, ignore_index)
+    losses = plan_rows(
+        kernels.losses_kernel, x, outs, sizes,
+        OP=op, PLAIN=1 + own_weight, SMOOTHING=epsilon, Z_LOSS=z_loss, EACH=each,
+    )  # fmt: skip
     of_part: Callable[..., Any] = lambda x: partials(of, (x,))  # noqa: E731 - of no classes
     if x.numel():
         of_part = plan_of(PARTIAL[of.name], (x,), 1, dtype, None, options.invariant)
     if each:
         return of_part, pack, losses, None
-    parts = 1 if over_rows else programs
-    constants = {"MEAN": options.reduction == "mean", "Z_LOSS": options.z_loss}
+    parts = 1 if shard.over_rows else programs
+    constants = {"MEAN": options.reduction == "mean", "Z_LOSS": z_loss}
     constants["BLOCK"] = min(PARTS, triton.next_power_of_2(parts))
     reduce = Launch(kernels.reduce_losses_kernel, 1, (parts,), constants, {})
     outs = [((), options.dtype), ((2,), dtype)]
     return of_part, pack, losses, Plan((reduce,), x.new_empty(0), outs)
 
 
-# --8<-- [start:cross-entropy]
+def _plan_backward(x: Tensor, g: Tensor, shard: Shard, options: LossOptions) -> Plan:
+    """What computes the numbers of each row that the gradient takes, in columns of targets and
+    three more."""
+    (n_rows, n_cols), dtype = x.shape, composite.accumulator(x.dtype)
+    stride = g.stride(0) if g.dim() else 0
+    sizes = (stride, shard.start, n_rows, n_cols, shard.total, options.ignore_index)
+    _, op = of_loss.SMOOTHED if options.label_smoothing else of_loss.PLAIN
+    constants = {"SMOOTHING": options.label_smoothing, "Z_LOSS": options.z_loss}
+    outs = [((n_rows,), torch.int64), ((3, n_rows), dtype)]
+    return plan_rows(kernels.losses_backward_kernel, x, outs, sizes, OP=op, **constants)
+
+
 class _CrossEntropy(Function):
     """(loss, log-sum-exps) of the rows of a matrix and a class for each."""
 
     @staticmethod
-    def forward(ctx, x, target, weight, shard: Shard, options: LossOptions, over_rows, in_place):
+    def forward(ctx, x, target, weight, shard: Shard, options: LossOptions, in_place):
         own = _sends_weights(weight, shard)
         inputs = (x, target) if weight is None else (x, target, weight)
-        head = (_CrossEntropy, shard[:3], shard.headers is None, options, over_rows)
+        head = (_CrossEntropy, shard[:3], shard.headers is None, options, shard.over_rows)
         planned = plans.get(key := key_of(head, inputs))
-        if planned is None:
-            planned = plans.keep(key, _plan_losses(x, own, shard, options, bool(over_rows)))
+        planned = planned or plans.keep(key, _plan_losses(x, own, shard, options))
         of_part, pack, losses, reduce = planned
 
         weights = (weight,) if own else ()
@@ -133,8 +137,8 @@ class _CrossEntropy(Function):
         lse, numbers, result = losses(lines, target, *weights)
         factors = None
         if reduce is not None:
-            if over_rows:
-                result = _all_sums(result.sum(1), over_rows).unsqueeze(1)
+            if shard.over_rows:
+                result = _all_sums(result.sum(1), shard).unsqueeze(1)
             result, factors = reduce(result)
         ctx.save_for_backward(x, target, numbers, factors)
         ctx.arguments = shard, options, in_place
@@ -145,7 +149,7 @@ class _CrossEntropy(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, g, _):
-        others = (None,) * 6
+        others = (None,) * 5
         if g is None:
             return None, *others
         x, target, numbers, factors = ctx.saved_tensors
@@ -153,15 +157,7 @@ class _CrossEntropy(Function):
         inputs = (g, target, numbers) if factors is None else (g, target, numbers, factors)
         head = (_CrossEntropy.backward, shard.start, shard.total, x.shape[1], options)
         kernel = plans.get(key := key_of(head, inputs))
-        if kernel is None:
-            (n_rows, n_cols), epsilon = x.shape, options.label_smoothing
-            stride = g.stride(0) if g.dim() else 0
-            sizes = (stride, shard.start, n_rows, n_cols, shard.total, options.ignore_index)
-            _, op = of_loss.SMOOTHED if epsilon else of_loss.PLAIN
-            constants = {"OP": op, "SMOOTHING": epsilon, "Z_LOSS": options.z_loss}
-            outs = [((n_rows,), torch.int64), ((3, n_rows), numbers.dtype)]
-            kernel = plan_rows(kernels.losses_backward_kernel, x, outs, sizes, **constants)
-            plans.keep(key, kernel)
+        kernel = kernel or plans.keep(key, _plan_backward(x, g, shard, options))
         columns, found = kernel(*inputs)
         given = (numbers[0], columns, *found.unbind(0))
         dx = plan.finish(GRADIENT, (x,), given, x.dtype, x if in_place else None)
@@ -169,8 +165,6 @@ class _CrossEntropy(Function):
             torch.autograd.graph.increment_version(x)
         return dx, *others
 
-
-# --8<-- [end:cross-entropy]
 
 _differentiable = operators.direct(_CrossEntropy)
 
@@ -184,11 +178,10 @@ def _by_operators(
     weight: Tensor | None,
     shard: Shard,
     options: LossOptions,
-    over_rows: tuple[Any, ...],
     in_place: bool,
 ) -> tuple[Tensor, Tensor]:
-    """(loss, log-sum-exps) of the rows of a matrix; the target is a class for each row, (n_rows,
-    1), or a distribution."""
+    """(loss, log-sum-exps) of the rows of a matrix; the target is a class for each row, or a
+    distribution."""
     n_cols, total, given = x.shape[1], shard.total, target.is_floating_point()
     each, epsilon = options.reduction == "none", options.label_smoothing
     dtype, q = composite.accumulator(x.dtype), None
@@ -197,32 +190,32 @@ def _by_operators(
     if weight is not None and len(weight) == total:
         own = weight[shard.start : shard.start + n_cols]
     sent = _sends_weights(weight, shard) and not given
-    classes = target.new_zeros(len(x), dtype=torch.int64) if given else target.squeeze(1)
+    classes = target.new_zeros(len(x), dtype=torch.int64) if given else target
     known = None if given or sent else weight
     scalars = composite.scalars_of_classes(classes, known, total, dtype, of_rows)
-    kept, index = scalars.target != -1, scalars.target.unsqueeze(1)
-    each_row, columns = kept.to(dtype), columns_here(index, n_cols, shard.start)
+    kept, each_row = scalars.target != -1, (scalars.target != -1).to(dtype)
+    columns = columns_here(scalars.target.unsqueeze(1), n_cols, shard.start)
     of_target = None
     if own is not None and sent:
         of_target = picked(own.to(dtype).expand(x.shape), columns).squeeze(0)
     if given or (weight is not None and epsilon):  # every class counts
         target = target if given else columns == torch.arange(n_cols, device=x.device)
-        q, index = composite.distribution_of(x, target.to(dtype), own, of_rows, total), None
+        q, columns = composite.distribution_of(x, target.to(dtype), own, of_rows, total), None
         marked, zero = torch.where(kept, -2, -1), torch.zeros_like(each_row)
         scalars = scalars._replace(target=marked, at_target=zero, everywhere=each_row)
     op = DISTRIBUTION if q is not None else CROSS_ENTROPY_SMOOTHED if epsilon else SOFTMAX
-    found = Sums.apply(x, q, index, of_target, op, shard, options.invariant, in_place)
+    found = Sums.apply(x, q, columns, of_target, op, shard, options.invariant, in_place)
     # Whatever an ignored row holds, its gradient is 0.
     numbers, m, *sums = [torch.where(kept, each, 1.0) for each in found]
     if of_target is not None:
         scalars = scalars._replace(factor=numbers[-1] * each_row)
-    losses, lse = composite.losses_of_sums(m, sums, m if index is None else numbers[0], scalars)
+    losses, lse = composite.losses_of_sums(m, sums, m if columns is None else numbers[0], scalars)
     if each:
         return losses.to(options.dtype), lse
     sums = torch.stack([each.sum() for each in (losses, lse * lse, scalars.factor, each_row)])
-    if over_rows:
+    if shard.over_rows:
         with torch.no_grad():  # a gradient at the sums of all rows is one at those of these
-            sums.copy_(_all_sums(sums, over_rows))
+            sums.copy_(_all_sums(sums, shard))
     loss, squares, weights, rows = sums.unbind()
     if options.reduction == "mean":
         loss, squares = loss / weights, squares / rows
@@ -257,40 +250,39 @@ def cross_entropy(
             `agree`.
     """
     if type(x) not in PLAIN:
-        check_cut(x, group)
+        arguments.check_cut(x, group)
     if not (weight is None or type(weight) in PLAIN):
-        check_dense(weight, "weight")
-    if over_rows is None:
-        if group is None:
-            return dtensors().cross_entropy(x, target, weight, options, in_place)
-        over_rows = ()
-    dim, traced = check_dim(options.dim, x.dim()), torch.compiler.is_compiling()
+        arguments.check_dense(weight, "weight")
+    if group is None and over_rows is None:
+        return dtensors().cross_entropy(x, target, weight, options, in_place)
+    dim, traced = arguments.check_dim(options.dim, x.dim()), torch.compiler.is_compiling()
     given = target.is_floating_point() and target.shape == x.shape
     more = ("probabilities" if given else tuple(target.shape), target.dtype)
     more += (None if weight is None else "weights", *options[1:5], *options[6:8])
     shard = agree(group, "cross_entropy", x, dim, more, start, total)
+    shard = shard if over_rows is None else shard._replace(over_rows=over_rows)
     kinds = (type(options.z_loss), type(options.scale), type(options.softcap))
     key = (x.shape, x.dtype, x.device, target.device, shard.total, more, kinds)
     if weight is not None:
         key += (weight.shape, weight.device)
     if traced or key not in _checked:
-        check_loss_of_part(x, target, weight, shard.total, options)
+        arguments.check_loss_of_part(x, target, weight, shard.total, options)
         if not traced:
             _checked.keep(key, True)
     if target.device.type == "cpu" and not (given or traced):
         try:
             message = "Target {} is out of bounds."
-            check_classes(target, shard.total, message, options.ignore_index)
+            arguments.check_classes(target, shard.total, message, options.ignore_index)
         except IndexError:
             if options.reduction != "none":  # those with other rows wait for the sums of these
-                _all_sums(torch.zeros(4, dtype=composite.accumulator(x.dtype)), over_rows, 1.0)
+                _all_sums(torch.zeros(4, dtype=composite.accumulator(x.dtype)), shard, 1.0)
             raise
     if options.scale != 1.0 or options.softcap is not None:
         x = composite.modified_logits(x, target, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     rows = x if x.dim() == 2 else rows_of(x, dim)
     in_place = in_place and operators.may_be_overwritten(x, rows)
-    flat = rows_of(target, dim) if given else target.reshape(-1, 1).contiguous()
+    flat = rows_of(target, dim) if given else target.reshape(-1).contiguous()
     on_gpu = arguments.INTERPRETED or x.device.type != "cpu"
     distribution = given or (weight is not None and options.label_smoothing)
     if traced or distribution or not (on_gpu and len(rows)):
@@ -298,7 +290,7 @@ def cross_entropy(
     else:
         apply = _differentiable if operators.nobody_watches(x) else _CrossEntropy.apply
         weight = weight if weight is None else weight.contiguous()
-    result, lse = apply(rows, flat, weight, shard, options, over_rows, in_place)
+    result, lse = apply(rows, flat, weight, shard, options, in_place)
     if len(shape) == 1:
         return result, lse
     return (result.view(shape) if options.reduction == "none" else result), lse.view(shape)
@@ -322,26 +314,27 @@ def token_logprobs(
         TypeError, ValueError, IndexError: as `token_logprobs` of whole rows, and as `agree`.
     """
     if type(x) not in PLAIN:
-        check_cut(x, group)
+        arguments.check_cut(x, group)
     if type(index) not in PLAIN:
-        check_dense(index, "index")
+        arguments.check_dense(index, "index")
     if group is None:
         return dtensors().token_logprobs(function, x, index, in_place, invariant)
-    dim, traced = check_dim(-1, x.dim()), torch.compiler.is_compiling()
+    dim, traced = arguments.check_dim(-1, x.dim()), torch.compiler.is_compiling()
     more = (tuple(index.shape), index.dtype, entropy)
     shard = agree(group, "token_logprobs", x, dim, more, start, total)
     key = (x.shape, x.device, index.device, more)
     if traced or key not in _checked:
-        check_index(x, index)
+        arguments.check_index(x, index)
         if not traced:
             _checked.keep(key, True)
     if index.device.type == "cpu" and not traced:
-        check_classes(index, shard.total, "index {} is out of bounds", None)
+        arguments.check_classes(index, shard.total, "index {} is out of bounds", None)
     rows, leading = x if x.dim() == 2 else rows_of(x, dim), x.shape[:-1]
     in_place = in_place and operators.may_be_overwritten(x, rows)
-    flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1]).contiguous()
+    flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1])
+    columns = columns_here(flat, rows.shape[1], shard.start)
     op = ENTROPY if entropy else SOFTMAX
-    at_tokens, m, d, *a = Sums.apply(rows, None, flat, None, op, shard, invariant, in_place)
+    at_tokens, m, d, *a = Sums.apply(rows, None, columns, None, op, shard, invariant, in_place)
     # eq: log-probability, entropy-from-summary
     log_d = d.log()
     entropies = log_d - a[0] / d if entropy else log_d.detach()

@@ -24,7 +24,7 @@ from ..operations.operation import Operation
 from ..operations.softmax import SOFTMAX, SOFTMAX_VJP
 from . import symmetric_memory
 from .partials import Sums, merged, partials
-from .process_group import Shard, agree, received, send
+from .process_group import Shard, agree, send
 
 
 def dtensors() -> Any:
@@ -64,12 +64,11 @@ def _over_ranks(
         waiting, sent = sent, None
         if block is not None:
             rows = inputs if one else tuple([each[block] for each in inputs])
-            words = partials(of, rows, invariant)
-            sent = block, rows, *send(words, shard, int(backward))
+            sent = block, rows, send(partials(of, rows, invariant), shard, int(backward))
         if waiting is not None:
-            at, rows, lines, work = waiting
+            at, rows, message = waiting
             # eq: merge
-            numbers, _ = merged(of, len(rows[0]), received(lines, work, shard), shard)
+            numbers, _ = merged(of, len(rows[0]), message, shard)
             out = None if y is None else y[at]
             found = finish(op, rows, numbers, x.dtype, out)
     return found if y is None else y

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from .. import arguments
 from ..arguments import check_group
-from ..config import Choice, Device, Traits, space
+from ..config import space
 from ..kernels.device.exchange import poll, unpack_summaries, word_of
 from ..kernels.device.names import with_operation
 from ..kernels.split_rows import Rows, load_chunk, summarise, write_chunk
@@ -40,32 +40,17 @@ from ..operations.operation import Operation
 from ..plan import device_of, key_of, traits_of
 from .process_group import Shard
 
-LEAST_COLS = 2048
-"""Of the largest part: shorter ones would leave most of a program idle."""
-
-BLOCK = space.LONGEST_CHUNK
-"""Columns of a chunk at most."""
-
-LEAST_WORDS = 1 << 16
-"""Of a buffer, so that few calls need another."""
-
-NUM_WARPS = 4
-"""Warps of a program."""
+LEAST_COLS = 2048  # of the largest part: shorter ones would leave most of a program idle
+MOST_CHUNKS = 128  # of a part: fewer than run at once on any GPU with so many multiprocessors
+MOST_WORDS = 1024  # of a row, on all ranks together: a program polls them all
+LEAST_WORDS = 1 << 16  # of a buffer, so that few calls need another
+POLLS = tl.constexpr(1024)  # of a warp, before its program looks at the clock
+NUM_WARPS = 4  # of a program
 
 REGISTERS = {(2, 1): (96, 112), (4, 1): (128, 128), (2, 2): (128, 128), (4, 2): (168, 192)}
 """Registers of a thread, by bytes of an element and number of inputs: the fewest without spills,
 and where edges or exponentials take some more. 16-bit rows have the next chunk in registers as
 well while a program waits: without it a softmax takes 7 % longer."""
-
-MOST_CHUNKS = 128
-"""Of a part: fewer than run at once on any GPU with so many multiprocessors."""
-
-MOST_WORDS = 1024
-"""Of a row, on all ranks together: a program polls them all."""
-
-
-POLLS = tl.constexpr(1024)
-"""How often a warp polls before its program looks at the clock."""
 
 
 @triton.jit
@@ -325,12 +310,8 @@ def check_words(group: Any) -> None:
 
 
 def takes(shard: Shard, x: Tensor) -> bool:
-    """Return whether the words of a call are pushed, by a group that does: the same on all ranks.
-
-    Args:
-        shard: of this rank.
-        x: its matrix.
-    """
+    """Return whether the words of a call are pushed, for this rank's matrix x, by a group that
+    does: the same on all ranks."""
     if x.dtype == torch.float64 or not len(x) or shard.widest < LEAST_COLS:
         return False
     if x.is_cuda and torch.cuda.is_current_stream_capturing():
@@ -344,17 +325,12 @@ def _block(widest: int) -> int:
     """Columns of a chunk at most. In the interpreter a program after another runs, and none may
     wait for one of its own rank."""
     whole = triton.next_power_of_2(widest)
-    return whole if arguments.INTERPRETED else min(BLOCK, whole)
+    return whole if arguments.INTERPRETED else min(space.LONGEST_CHUNK, whole)
 
 
 def run(op: Operation, inputs: tuple[Tensor, ...], shard: Shard) -> Tensor:
-    """Return the elements of the result, of a call that `takes` has said yes to.
-
-    Args:
-        op: a softmax or log-softmax, or the backward pass of one.
-        inputs: matrices of this rank's parts of rows, the first of the dtype of the result.
-        shard: of this rank.
-    """
+    """Return the elements of a softmax or log-softmax, or of the backward pass of one, of a call
+    that `takes` has said yes to: of this rank's parts of rows, the first of the result's dtype."""
     index = cuda_index(inputs[0])
     if index >= 0 and index != current_device():
         with torch.cuda.device(index):
@@ -369,54 +345,31 @@ def run(op: Operation, inputs: tuple[Tensor, ...], shard: Shard) -> Tensor:
     return out
 
 
-def choose(rows: space.Rows, block: int, traits: Traits, world: int, device: Device) -> Choice:
-    """Return how parts of rows are split into chunks.
-
-    Args:
-        rows: of the largest part.
-        block: columns of a chunk at most, a power of two.
-        traits: of the operation.
-        world: number of ranks.
-        device: what they run on.
-    """
+def _planned(op: Operation, tensors: tuple[Tensor, ...], shard: Shard) -> tuple[Launch, int]:
+    """(launch, words in a buffer) for inputs and a result that lie like these."""
+    world, device, traits = shard.group.size(), device_of(tensors[0]), traits_of(op)
+    n_rows, n_cols = tensors[0].shape
+    strides = tuple([max(1, each.stride(0)) for each in tensors])
+    sizes = [each.element_size() for each in tensors]
+    addresses = tuple([each.data_ptr() for each in tensors])
+    rows = space.rows_of(n_rows, n_cols, min(sizes), addresses, strides, max(sizes[:-1]))
     plain, more = REGISTERS[rows.itemsize, traits.inputs]
     simple = (traits.keeps_terms or traits.inputs == 2) and not rows.edges
     registers = 255 if rows.vector == 1 else plain if simple else more
     keep_terms = traits.keeps_terms and rows.itemsize == 4
     depth = 1 if (rows.itemsize, traits.inputs) == (2, 1) else 0
-    taken = space.Candidate(block, registers, NUM_WARPS, keep_terms, depth)
-    choice = space.split_rows(taken, rows, traits, device)
-    words = world * triton.next_power_of_2(choice.n_chunks)
-    lanes, _ = space.lanes_and_polls(words, NUM_WARPS)
-    return choice._replace(
-        how=choice.how._replace(words=lanes, polls=1),  # pyright: ignore[reportCallIssue]
-        max_programs=device.resident_programs(registers, NUM_WARPS),
-    )
-
-
-def _planned(op: Operation, tensors: tuple[Tensor, ...], shard: Shard) -> tuple[Launch, int]:
-    """(launch, words in a buffer) for inputs and a result that lie like these."""
-    world, device, (n_rows, n_cols) = shard.group.size(), device_of(tensors[0]), tensors[0].shape
-    strides = tuple([max(1, each.stride(0)) for each in tensors])
-    sizes = [each.element_size() for each in tensors]
-    addresses = tuple([each.data_ptr() for each in tensors])
-    rows = space.rows_of(n_rows, n_cols, min(sizes), addresses, strides, max(sizes[:-1]))
-    widest, block = rows._replace(n_cols=shard.widest), _block(shard.widest)
-    choice = choose(widest, block, traits_of(op), world, device)
-    n_chunks, vector = choice.n_chunks, rows.vector
-    chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), vector) * vector
+    taken = space.Candidate(_block(shard.widest), registers, NUM_WARPS, keep_terms, depth)
+    # All ranks have as many chunks as the largest part.
+    choice = space.split_rows(taken, rows._replace(n_cols=shard.widest), traits, device)
+    n_chunks, chunks = choice.n_chunks, triton.next_power_of_2(choice.n_chunks)
+    lanes, _ = space.lanes_and_polls(world * chunks, NUM_WARPS)
+    how: Any = choice.how._replace(words=lanes, polls=1)  # pyright: ignore[reportCallIssue]
+    programs = min(n_rows * n_chunks, device.resident_programs(registers, NUM_WARPS))
+    chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), rows.vector) * rows.vector
     limit = int(buffers[shard.group].timeout * (1e9 if device.nvidia else 1e3))
-    numbers = (strides[:-1], strides[-1:], (n_rows, n_cols), (n_chunks, chunk_cols))
-    numbers += (shard.group.rank(), limit)
-    constants = {"OP": op, "HOW": choice.how, "CHUNKS": triton.next_power_of_2(n_chunks)}
-    options = {"num_warps": NUM_WARPS}
-    if choice.max_registers is not None:
-        options["maxnreg"] = choice.max_registers
-    launch = Launch(
-        pushed_rows_kernel,
-        choice.programs(n_rows),
-        numbers,
-        {**constants, "TIMED": device.nvidia},
-        options,
-    )
+    shapes = (strides[:-1], strides[-1:], (n_rows, n_cols), (n_chunks, chunk_cols))
+    constants = {"OP": op, "HOW": how, "CHUNKS": chunks, "TIMED": device.nvidia}
+    options = {"num_warps": NUM_WARPS, **({"maxnreg": registers} if device.nvidia else {})}
+    numbers = (*shapes, shard.group.rank(), limit)
+    launch = Launch(pushed_rows_kernel, programs, numbers, constants, options)
     return launch, world * n_rows * n_chunks

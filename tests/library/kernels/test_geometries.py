@@ -7,7 +7,7 @@ What is particular to a geometry is tested in a file of its own.
 import pytest
 import torch
 
-from geometries import EVERY_FORM, FORMS, Form, Inputs, as_on_a_gpu, two_pass
+from geometries import EVERY_FORM, FORMS, Form, as_on_a_gpu, rows_of, two_pass
 from kernel_cases import (
     DEVICE,
     EVERY_OPERATION,
@@ -28,11 +28,6 @@ from kernel_cases import (
 from triton_softmax.config import space
 
 pytestmark = quiet
-
-
-def rows_of(operation: str, n_rows: int, n_cols: int, dtype=torch.float32) -> Inputs:
-    """Inputs whose rows start at different distances from a vector, in step with each other."""
-    return operands(operation, n_rows, n_cols, dtype, gaps=(0, 2 * (16 // dtype.itemsize)))
 
 
 def each_with_some(cases: list) -> list[tuple[Form, tuple]]:
@@ -204,9 +199,11 @@ MISSING = {
 )
 @pytest.mark.parametrize("form", ["split_rows", "split_strided"])
 def test_doing_without_partners_does_not_change_a_bit(form, operation, missing, monkeypatch):
-    """8 rows in 3 chunks: words that are there are believed, words that are not are computed."""
-    inputs = FORMS[form].lay_out(rows_of(operation, 8, 43))
-    words = torch.zeros(24, dtype=torch.int64, device=DEVICE)
+    """Rows in 3 chunks, of columns two groups: words that are there are believed, words that are
+    not are computed."""
+    n_rows = 8 if FORMS[form].by_columns else 3
+    inputs = FORMS[form].lay_out(rows_of(operation, n_rows, 43))
+    words = torch.zeros(3 * n_rows, dtype=torch.int64, device=DEVICE)
     result = FORMS[form](operation, inputs, words=words)
     before = words.clone()
     assert (before != 0).all(), "all published"

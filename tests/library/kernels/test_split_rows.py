@@ -6,6 +6,7 @@ goes on without partners, as on a GPU where they do not run. With words from an 
 workspace, or in two launches, it takes the way that a GPU usually takes.
 """
 
+import itertools
 import math
 
 import pytest
@@ -13,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from geometries import FORMS
+from geometries import FORMS, rows_of
 from kernel_cases import (
     DEVICE,
     INF,
@@ -26,7 +27,6 @@ from kernel_cases import (
     expected,
     hostile,
     matrix,
-    operands,
     quiet,
 )
 from triton_softmax.kernels.device.exchange import (
@@ -44,11 +44,6 @@ pytestmark = quiet
 def run(operation, inputs, **options):
     """In chunks of 32 columns."""
     return FORMS["split_rows"](operation, inputs, **{"chunk": 32, **options})
-
-
-def odd_operands(operation, n_rows, n_cols, dtype):
-    """Inputs whose second row starts between two vectors, in step with each other."""
-    return operands(operation, n_rows, n_cols, dtype, gaps=(0, 2 * (16 // dtype.itemsize)))
 
 
 # --- the word
@@ -119,16 +114,12 @@ def test_no_sum_of_the_backward_pass_is_zero(total):
 # --- the row
 
 
-def each_with(*parameters):
-    """Each operation with one of the others, in turn."""
-    return [(operation, *parameters[i % len(parameters)]) for i, operation in enumerate(OPERATIONS)]
+HALVES = itertools.cycle((torch.float16, torch.bfloat16))
 
 
-@pytest.mark.parametrize(
-    "operation, dtype", each_with((torch.float16,), (torch.bfloat16,)), ids=str
-)
+@pytest.mark.parametrize("operation, dtype", list(zip(OPERATIONS, HALVES)), ids=str)
 def test_pairs_change_nothing(operation, dtype):
-    inputs = odd_operands(operation, 2, 43, dtype)
+    inputs = rows_of(operation, 2, 43, dtype)
     assert torch.equal(run(operation, inputs, pairs=True), run(operation, inputs))
 
 
@@ -154,7 +145,7 @@ def test_pairs_of_special_values(operation, dtype):
     "n_cols, dtype", [(64, torch.float16), (75, torch.bfloat16), (75, torch.float32)], ids=str
 )
 def test_exponentials_kept_instead_of_elements(n_cols, dtype):
-    inputs = odd_operands("softmax", 2, n_cols, dtype)
+    inputs = rows_of("softmax", 2, n_cols, dtype)
     assert_result("softmax", run("softmax", inputs, keep_terms=True), inputs)
 
 
@@ -191,16 +182,6 @@ def test_exponentials_of_the_chunk_that_is_written(published, programs):
 
 
 @pytest.mark.parametrize(
-    "operation, n_cols, dtype",
-    each_with((96, torch.float16), (101, torch.float32), (69, torch.float16), (64, torch.float32)),
-    ids=str,
-)
-def test_two_launches_give_the_same_bits(n_cols, dtype, operation):
-    inputs = odd_operands(operation, 1, n_cols, dtype)
-    assert torch.equal(run(operation, inputs, two_launches=True), run(operation, inputs))
-
-
-@pytest.mark.parametrize(
     "operation, programs, depth",
     [
         ("softmax", 1, 1),
@@ -213,7 +194,7 @@ def test_two_launches_give_the_same_bits(n_cols, dtype, operation):
 def test_any_number_of_programs(operation, programs, depth):
     """6 tasks in 2 rows: each is done once and alike, by whomever, in step or not, with words of
     others or without."""
-    inputs = odd_operands(operation, 2, 69, torch.float32)
+    inputs = rows_of(operation, 2, 69, torch.float32)
     how = {"depth": depth, "programs": programs}
     result = run(operation, inputs)
     assert_result(operation, result, inputs)

@@ -1,0 +1,177 @@
+"""What a measurement is of: the launches of the call that was measured.
+
+A cell of the data is identified by what its call launched, in order: on which grid, with which
+numbers, and which machine code. Text may change as it likes. What all cells launched at the commit
+that measured them, and what they launch today, is in a file that the pages read; `replay` asks
+and writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from softmax_bench.roster import CHOOSER, RUNGS
+from softmax_bench.schema import dump
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = "docs/benchmarks/launches.json"
+DATA = "docs/benchmarks/data/h200.json"
+RANKS = "docs/benchmarks/ranks.json"
+
+FOLLOWED = ("softmax, part alone", "softmax", "cross-entropy, part alone", "cross-entropy")
+"""The calls of several GPUs that are followed. Pushed words are not: they need the GPUs' memory."""
+
+
+class Kernel(NamedTuple):
+    """A compiled kernel."""
+
+    name: str
+    words: str  # constants and options, to be read by people; not committed
+    key: str  # follows from the text of the kernel and all that it calls, without comments
+    first: str  # hash of the first language that it is compiled to, with the options
+    machine: str | None  # hash of its machine code, where the first language of two commits differs
+
+    def same(self, other: Kernel) -> bool:
+        """Whether both are the same machine code."""
+        alike = self.machine is not None and self.machine == other.machine
+        return alike or self.first == other.first
+
+
+class Launch(NamedTuple):
+    """One launch of a cell."""
+
+    kernel: Kernel
+    grid: str
+    numbers: str
+
+    def differs(self, other: Launch) -> list[str]:
+        """By what another launch differs, in words; empty if by nothing that a GPU would notice."""
+        found = [f"grid {self.grid} → {other.grid}"] if self.grid != other.grid else []
+        if self.numbers != other.numbers:
+            found.append(f"numbers {self.numbers} → {other.numbers}")
+        if not self.kernel.same(other.kernel):
+            words = [kernel.name + ": " + kernel.words for kernel in (self.kernel, other.kernel)]
+            found.append("machine code" if words[0] == words[1] else " → ".join(words))
+        return found
+
+
+Cells = dict[str, list[Launch]]
+
+
+def cell_of(row: dict) -> str:
+    """The name of a row's cell."""
+    return f"{row['case']} {row['provider']}"
+
+
+def row_of_ranks(run: dict, row: dict) -> dict:
+    """A call over several GPUs as a row of the data."""
+    case = f"ranks/{row['call']}/{run['ranks']}x{row['rows']}x{row['columns']}"
+    found = {"case": case, "provider": CHOOSER, "suite": "ranks", "op": row["call"]}
+    return found | {"ranks": run["ranks"], "shape": [row["rows"], row["columns"]]}
+
+
+def cell_of_ranks(run: dict, row: dict) -> str | None:
+    """The cell of a call over several GPUs; None if it is not followed."""
+    return cell_of(row_of_ranks(run, row)) if row["call"] in FOLLOWED else None
+
+
+def measured(data: dict, ranks: dict) -> dict[str, list[dict]]:
+    """The rows of calls of ours, by the commit that they were measured at; those over several GPUs
+    too."""
+    found: dict[str, list[dict]] = {}
+    for run in ranks["runs"]:
+        rows = [row_of_ranks(run, row) for row in run["rows"] if row["call"] in FOLLOWED]
+        found.setdefault(run["commit"], []).extend(rows)
+    for row in data["rows"]:
+        if row["provider"] in (CHOOSER, *RUNGS) and row["status"] == "ok":
+            commit = data["environments"][row["environment"]]["commit"]
+            found.setdefault(commit, []).append(row)
+    return found
+
+
+def differences(old: Cells, new: Cells) -> dict[str, str]:
+    """The cells that launch something else, with what is different."""
+    found = {}
+    for cell, before in old.items():
+        after = new[cell]
+        if len(before) != len(after):
+            names = [", ".join(each.kernel.name for each in some) for some in (before, after)]
+            found[cell] = f"launches {names[0] or 'nothing'} → {names[1] or 'nothing'}"
+        else:
+            words = [text for a, b in zip(before, after, strict=True) for text in a.differs(b)]
+            if words:
+                found[cell] = "; ".join(dict.fromkeys(words))
+    return found
+
+
+# --- the committed file ---
+
+
+def text_of(before: Cells, after: Cells) -> str:
+    """What is committed, a kernel and a case a line: distinct kernels and launches once; of each
+    cell what it launched, and what it launches today where that is another kernel."""
+    kernels: dict[tuple, int] = {}
+    launches: dict[tuple, int] = {}
+
+    def numbered(some: list[Launch]) -> list[int]:
+        found = []
+        for kernel, grid, numbers in some:
+            at = kernels.setdefault(kernel._replace(words=""), len(kernels))
+            found.append(launches.setdefault((at, grid, numbers), len(launches)))
+        return found
+
+    changed = differences(before, after)
+    cases: dict[str, dict[str, list]] = {}
+    for cell, some in after.items():
+        case, provider = cell.rsplit(" ", 1)
+        then = [numbered(before[cell])] if cell in changed else []
+        cases.setdefault(case, {})[provider] = [*then, numbered(some)]
+
+    data = {
+        "kernels": [[kernel[0], *kernel[2:]] for kernel in kernels],
+        "launches": [f"{at} {grid} {numbers}" for at, grid, numbers in launches],
+        "cells": cases,
+    }
+    return dump(data)
+
+
+class Committed(NamedTuple):
+    """The file, read."""
+
+    known: dict[str, str]  # hashes of the first language by key, and of the machine code by these
+    measured: Cells
+    today: Cells
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The cells that launch something else today."""
+        return frozenset(cell for cell in self.today if self.today[cell] != self.measured[cell])
+
+
+def parsed(text: str) -> Committed:
+    """What the file says."""
+    data = json.loads(text)
+    kernels = [Kernel(name, "", *more) for name, *more in data["kernels"]]
+    launches = []
+    for line in data["launches"]:
+        at, grid, numbers = line.split(" ")
+        launches.append(Launch(kernels[int(at)], grid, numbers))
+    then, today = (
+        {
+            f"{case} {provider}": [launches[at] for at in lists[which]]
+            for case, providers in data["cells"].items()
+            for provider, lists in providers.items()
+        }
+        for which in (0, -1)
+    )
+    known = {each.key: each.first for each in kernels}
+    known |= {each.first: each.machine for each in kernels if each.machine}
+    return Committed(known, then, today)
+
+
+def read(root: Path) -> Committed:
+    """The committed file below a folder; of nothing if there is none."""
+    path = root / FILE
+    return parsed(path.read_text(encoding="utf-8")) if path.is_file() else Committed({}, {}, {})
