@@ -354,6 +354,7 @@ def check_modifiers(
         check_is_number(sink, "sink")
         dtype = torch.promote_types(x.dtype, torch.float32)
         sink = torch.full((), sink, dtype=dtype, device=x.device)
+    check_operands(x, sink=sink)  # a nested tensor has no shape
     heads = (x.shape[1],) if x.dim() == 4 and dim == 3 else None
     if sink is not None and sink.shape == heads:
         sink = sink.view(1, -1, 1, 1)
