@@ -69,7 +69,7 @@ def split_rows_simple_kernel(
             polls += 1
         m_other, d_other = unpack_word(word)
         if word == 0:
-            # Its program is not running: do its part.
+            # No word in time: do its part.
             _, m_other, d_other = summary_of_chunk(x_ptr, other, n_cols, BLOCK)
         # eq: merge
         m, d = merge(m, d, m_other, d_other)

@@ -463,7 +463,7 @@ def test_what_a_notice_says_of_age_and_of_changed_launches():
     assert notices(measured(), day) == notices(measured(), day + timedelta(days=90)) == []
     ((title, text),) = notices(measured(3), day)
     assert title == "Measured on 20 November 2026"
-    assert "3 of our 7 calls have changed since then" in text
+    assert "The code behind 3 of our 7 calls has changed since then" in text
     ((title, text),) = notices(measured(), day + timedelta(days=91))
     assert title == "Measured long ago" and "91 days" in text
 
@@ -473,7 +473,7 @@ def test_the_notice_is_a_warning_above_the_text(monkeypatch):
     text = "Before.\n\n" + warnings(measured(1)) + "After."
     html = markdown.markdown(text, extensions=["admonition"])
     assert '<div class="admonition warning" data-search-exclude>' in html
-    assert "1 of our 7 calls has changed since then" in html
+    assert "behind 1 of our 7 calls has changed since then" in html
     assert "<p>After.</p>" in html
     assert warnings(measured()) == ""
 

@@ -253,7 +253,7 @@ function gpus(P, { at }, { halves, whole }) {
 function below(P, { trips: count, filled, before, time, copy, scene }, data) {
   const out = [], list = trips(scene, data), unit = P.width / 8, high = P.width > 500 ? 26 : 18;
   if (count) {
-    out.push(text(0, P.strip - 7, `${count} trips over the whole row${before > count ? `; ${before} before` : ""}${scene === "one" ? "; a longer row spills and makes more" : ""}`, P.width > 500 ? "strong" : "small strong", "start"));
+    out.push(text(0, P.strip - 7, `${count} trips over the whole row${before > count ? `; ${before} before` : ""}${scene === "one" ? P.width > 500 ? "; a longer row spills and makes more" : "; longer rows spill" : ""}`, P.width > 500 ? "strong" : "small strong", "start"));
     for (let at = 0; at < Math.max(before, count); at++) {
       if (at >= count) { out.push(rect(at * unit, P.strip, unit - 3, high, "ghost", 'rx="3"')); continue; }
       const [kind, tensor] = list[at], name = tensor === "copy" ? "y" : tensor, part = filled[at], css = kind === "read" ? "ours" : "best";

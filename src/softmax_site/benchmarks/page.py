@@ -124,10 +124,10 @@ def notices(measured: Measured, now: datetime) -> list[tuple[str, str]]:
     then = datetime.strptime(measured.utc, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     day = f"{then.day} {then:%B %Y}"
     if measured.changed:
-        which = '<a href="/benchmarks/environment/#what-is-launched-today">Which?</a>'
+        which = '<a href="/benchmarks/environment/#what-is-launched-today">What changed</a>'
         one = "This function has changed since then"
-        have = "has" if measured.changed == 1 else "have"
-        some = f"{measured.changed} of our {measured.calls} calls {have} changed since then"
+        some = f"The code behind {measured.changed:,} of our {measured.calls:,} calls"
+        some += " has changed since then"
         text = f"{one if measured.calls == 1 else some}, and may be faster or slower today. {which}"
         found.append((f"Measured on {day}", text))
     age = (now - then).days
