@@ -231,7 +231,7 @@ def _planned(
     weighted = weight is not None and options.label_smoothing > 0.0
     if not by_kernels(x) or target.is_floating_point() or weighted:
         return None
-    op = (SMOOTHED if options.label_smoothing else PLAIN)[gradient]
+    op = (SMOOTHED if options.label_smoothing else PLAIN)[int(gradient)]
     plan = LossPlan(op, x, target, weight, options, in_place)
     return plan if plan.targets else None
 
@@ -347,12 +347,13 @@ def run_losses(
     target, r, z, b, c = scalars
     numbers: tuple[Any, ...]
     at_target = picked(x, target, options.dim)
+    with_gradient = int(gradient)  # torch.compile of PyTorch 2.11 takes no bool as an index
     if q is not None:
-        op, numbers = OF_DISTRIBUTION[gradient], (target, at_target, b, c, z)
+        op, numbers = OF_DISTRIBUTION[with_gradient], (target, at_target, b, c, z)
     elif b is None:
-        op, numbers = PLAIN[gradient], (target, at_target, r, z)
+        op, numbers = PLAIN[with_gradient], (target, at_target, r, z)
     else:
-        op, numbers = SMOOTHED[gradient], (target, at_target, r, z, b, c)
+        op, numbers = SMOOTHED[with_gradient], (target, at_target, r, z, b, c)
     modifiers, after = None, {}
     if options.scale != 1.0 or options.softcap is not None or q is not None:
         modifiers, after = Modifiers(options.scale, options.softcap), {"after": gradient}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -539,6 +540,13 @@ def test_split_kernels_on_a_busy_device(shape, dim, dtype):
     torch.cuda.synchronize()
     assert b is not None
     assert wrong.item() == 0 and _relative_error(first, want) < _tolerance(dtype)
+
+
+def test_what_the_sanitizer_is_given_runs():
+    script = Path(__file__).with_name("sanitize.py")
+    roots = f"{script.parents[1]}:{script.parents[2] / 'src'}"
+    environment = {**os.environ, "PYTHONPATH": f"{roots}:{os.environ.get('PYTHONPATH', '')}"}
+    subprocess.run([sys.executable, str(script)], env=environment, check=True, timeout=300)
 
 
 OTHER = """

@@ -29,11 +29,12 @@ from torch.utils.checkpoint import checkpoint
 import triton_softmax as ours
 from kernel_cases import INTERPRETED, quiet
 
-pytestmark = [quiet, pytest.mark.filterwarnings("ignore")]
-
-
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
+
+pytestmark = [quiet, pytest.mark.filterwarnings("ignore")]
+if ON_GPU:
+    pytestmark.append(pytest.mark.gpu)
 
 
 def drawn(*shape: int, seed: int) -> Tensor:
