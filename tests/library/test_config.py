@@ -24,7 +24,15 @@ from triton_softmax.config import (
 )
 from triton_softmax.config import choose as chooser
 from triton_softmax.config.measured import ANY, TABLES
-from triton_softmax.config.space import Columns, Rows, RowTile, SplitRows, SplitStrided, TwoPass
+from triton_softmax.config.space import (
+    Columns,
+    Rows,
+    RowTile,
+    SplitRows,
+    SplitStrided,
+    StridedTile,
+    TwoPass,
+)
 from triton_softmax.operations import OPERATIONS
 
 H200 = Device(132, nvidia=True)
@@ -306,6 +314,7 @@ def in_chunks(n_rows, warps=1, most=None, depth=0):
 
 
 STRAND = Columns(3, 100, 50, 4, 4, 4, False)
+TILE = Choice("strided", StridedTile(128, 64, 4, True, False), 16)
 LOOPS = Choice("two_pass", TwoPass(32, 64, 4, False, True, True), 1, None, 2, 64, two_launches=True)
 MODELLED = {
     # Each of 500 programs moves 2 · 2 · 1024 · 4 bytes and issues 2048 · 12 + 1024 · 9 = 33,792
@@ -316,12 +325,20 @@ MODELLED = {
     "255 registers": (in_tiles(2, 1904, 1, 8, 1904), (4, 30464, 3808, 1904, 1), 5936.3717),
     "257 registers": (in_tiles(2, 1920, 1, 8, 1920), (4, 30720, 3840, 1920, 1), math.inf),
     "256 in one row": (in_tiles(1, 7168, 1, 8, 7168), (8, 57344, 7168, 3584, 1), math.inf),
+    # 512 threads of 88 elements, 32 registers besides and 8 to spare take all registers.
+    "full": (in_tiles(1, 45056, 16, 8, 45056), (8, 360448, 45056, 22528, 1), 7960.4523),
+    "too full": (in_tiles(1, 45568, 16, 8, 45568), (8, 364544, 45568, 22784, 1), math.inf),
     "one wave": (in_chunks(2046), (2046, 8016, 1024, 512, 1), 13355.087),
     "pipeline": (in_chunks(10**4, most=200, depth=2), (10**4, 8016, 1024, 512, 1), 287296.66),
     "large": (in_chunks(3000, warps=32), (3000, 8016, 1024, 512, 1), 152338.24),
+    # Accesses are narrow, so 16 elements take a register each, and 4 their addresses.
+    "narrow strands": (
+        (TILE, STRAND._replace(itemsize=2, n_outer=3000), SOFTMAX),
+        *((3000, 37000, 8192, 4096, 1), 47232.043),
+    ),
     "strands in loops": (
         (LOOPS, STRAND._replace(itemsize=2, n_outer=3000), SOFTMAX),
-        *((3000, 28774, 2048, 768, 4), 66978.289),
+        *((3000, 28774, 2048, 768, 4), 67597.361),
     ),
 }
 

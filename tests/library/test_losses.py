@@ -23,7 +23,7 @@ from triton_softmax import (
 )
 from triton_softmax.arguments import LossOptions
 from triton_softmax.operations.softmax import SOFTMAX
-from triton_softmax.plan import FEW
+from triton_softmax.plan import CHUNK, FEW
 
 pytestmark = quiet
 INF, NAN = float("inf"), float("nan")
@@ -56,6 +56,32 @@ def test_ignored_rows_may_hold_anything(options):
     loss = cross_entropy(x, nobody, **options)
     assert loss.isnan() and not torch.autograd.grad(loss, x)[0].any()
     assert cross_entropy(x, nobody, reduction="sum", **options) == 0
+
+
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (3, 5), (3, 5, 2), (2, 5, 1, 3), (3, 5, 2, 2)])
+@pytest.mark.parametrize("step", [1, 2])
+def test_targets_of_every_rank(shape, step):
+    dim = min(1, len(shape) - 1)
+    x = logits(*shape[:-1], shape[-1] * step)[..., ::step]
+    target = targets(*shape[:dim], *shape[dim + 1 :], classes=5)
+    for reduction in ("none", "mean", "sum"):
+        ours, theirs = (
+            function(x, target, reduction=reduction)
+            for function in (cross_entropy, functional.cross_entropy)
+        )
+        torch.testing.assert_close(ours, theirs)
+        pair = [torch.autograd.grad(each.sum(), x)[0] for each in (ours, theirs)]
+        torch.testing.assert_close(*pair)
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum"])
+def test_rows_of_more_than_a_chunk_are_scaled(reduction):
+    x, target = logits(2, CHUNK + 1, dtype=torch.float32), targets(2, classes=CHUNK + 1)
+    pair = []
+    for function in (cross_entropy, functional.cross_entropy):
+        loss = function(x, target, reduction=reduction)
+        pair.append(torch.autograd.grad(loss, x, torch.full_like(loss, 3.0))[0])
+    torch.testing.assert_close(*pair)
 
 
 @pytest.mark.parametrize("extra, weighted", [(-1, True), (0, False), (1, True), (1, False)])

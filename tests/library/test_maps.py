@@ -112,6 +112,18 @@ def test_a_safe_row_with_nan_or_infinity_is_nan_as_in_torch(name, geometry):
 
 
 @both
+@pytest.mark.parametrize("again", [False, True])
+def test_a_gradient_that_a_mask_stops_and_a_scale_needs_none_of(name, again):
+    x, dy, where = tensor(2, 3, 5), drawn(2, 3, 5, seed=9), mask(5)
+    scale = tensor(2, 3, 1, seed=1).detach().abs() + 0.5
+    y = FUNCTIONS[name](x, scale=scale, where=where)
+    wanted = getattr(torch, name)((x * scale).masked_fill(~where, -INF), -1)
+    (dx,) = torch.autograd.grad(y, x, dy, create_graph=again)
+    # What arrives at a masked place is ignored; PyTorch's log-softmax would sum it.
+    torch.testing.assert_close(dx, torch.autograd.grad(wanted, x, dy * where)[0])
+
+
+@both
 def test_a_row_that_is_masked_or_empty_has_no_gradient(name):
     x = HOSTILE[:2].to(DEVICE).requires_grad_()
     where = torch.tensor([[True, True, True, True], [False] * 4], device=DEVICE)

@@ -29,6 +29,7 @@ PER_ELEMENT, PER_ACCESS = 12.0, 9.0  # instructions; an access has its address t
 
 # Most GPUs; where all must be resident, `Device` counts on fewer. Registers run out before warps.
 PROGRAMS_AT_ONCE = 32
+OVERHEAD, SPARE = 32, 8  # registers per thread besides its elements, and left over
 POINTER = 3.5  # registers per access to a tensor, if a thread has elements of several rows
 
 
@@ -66,16 +67,23 @@ def duration(choice: Choice, call: Rows | Columns, traits: Traits, device: Devic
     """The modelled time of a choice, in nanoseconds."""
     groups, moved, lanes, accesses, steps = work(choice, call, traits)
     how, warps = choice.how, choice.num_warps
-    paired = call.itemsize == 2 and getattr(how, "barrier", False)
-    registers = held(ceil_div(lanes, 32 * warps), call.itemsize, traits, paired)
-    registers += space.OVERHEAD // 2
+    threads = 32 * warps
+    vector = call.vector if isinstance(call, Columns) else how.vector
+    whole = vector * call.itemsize == space.VECTOR_BYTES
+    paired = call.itemsize == 2 and whole and getattr(how, "barrier", False)
+    registers = held(ceil_div(lanes, threads), call.itemsize, traits, paired)
+    registers += OVERHEAD
+    addresses = accesses / threads / (traits.inputs + (not traits.reduces))
     if getattr(how, "block_rows", 1) > 1:
-        tensors = traits.inputs + (not traits.reduces)
-        registers += int(POINTER * accesses / tensors / (32 * warps))
+        registers += int(POINTER * addresses)
+    elif isinstance(call, Columns) and not whole:
+        registers += int(addresses)
+    if choice.max_registers is None and (
+        registers > 255 or (registers + SPARE) * threads > space.REGISTERS
+    ):
+        return float("inf")  # it would spill
     registers = choice.max_registers or registers
-    if registers > 255:
-        return float("inf")
-    on_one = min(space.REGISTERS // (registers * 32 * warps), PROGRAMS_AT_ONCE)
+    on_one = min(space.REGISTERS // (registers * threads), PROGRAMS_AT_ONCE)
     resident = max(1, on_one) * device.multiprocessors
     programs = groups * choice.n_chunks
     waves = programs / min(resident, choice.max_programs or resident)
@@ -85,7 +93,7 @@ def duration(choice: Choice, call: Rows | Columns, traits: Traits, device: Devic
     doublings = 0
     while 2 << doublings <= warps:
         doublings += 1
-    latency = LATENCY + SERIAL * issued / (32 * warps) + MEETING * doublings + STEP * (steps - 1)
+    latency = LATENCY + SERIAL * issued / threads + MEETING * doublings + STEP * (steps - 1)
     if choice.n_chunks > 1 and not choice.two_launches:
         depth = getattr(how, "depth", 0)
         latency += EXCHANGE * (1 + depth / 2) + POLL * getattr(how, "polls", 0)

@@ -547,9 +547,12 @@ def strided_choices(columns: Columns, traits: Traits, device: Device) -> Iterato
                     tile = block_cols, block_inner, columns.stated_vector, barrier
                     how = StridedTile(*tile, columns.wide_index, tiles)
                     yield Choice("strided", how, warps)
-            # The elements take half of a chunk's registers.
+            # The elements take half of a chunk's registers; 16-bit ones, which are converted, a
+            # quarter. Spilling some float32 elements costs less than smaller tiles.
             paired = itemsize == 2 and columns.vector > 1
-            block_cols = 32 * warps * 64 * 64 // held(64, itemsize, traits, paired) // block_inner
+            share = 64 if itemsize == 4 else 32
+            elements = 64 * share // held(64, itemsize, traits, paired)
+            block_cols = 32 * warps * elements // block_inner
             if device.nvidia and itemsize <= 4 and 64 <= block_cols < n_cols <= 2**17:
                 choice = split_strided(block_cols, block_inner, warps, columns, device)
                 if choice:
