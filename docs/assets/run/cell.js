@@ -232,7 +232,11 @@ function enhance(cell) {
     if (mend && !reply.error) result.prepend(element("p", { class: "run-passed" }, "✓ Fixed: it no longer fails."));
     if (reply.error && !reply.html) result.append(element("p", { class: "run-error", role: "alert" }, reply.error.message));
     steps = reply.steps.length ? new Steps(result, reply, editors) : null;
-    if (reply.error && reply.error.text !== null) editors[reply.error.text]?.point("failed", reply.error.line);
+    if (reply.error && reply.error.text !== null) {
+      const fold = boxes[reply.error.text]?.closest(".run-fold");
+      if (fold) fold.open = true;
+      editors[reply.error.text]?.point("failed", reply.error.line);
+    }
     status.textContent = reply.error ? "Failed" : `Done in ${took < 1000 ? `${Math.max(1, Math.round(took))} ms` : `${(took / 1000).toFixed(1)} s`}`;
     cell.dataset.took = String(took);
     state();
