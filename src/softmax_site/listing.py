@@ -21,7 +21,6 @@ from pathlib import Path, PurePosixPath
 
 from softmax_site import corrections, equations, modules, source
 
-
 LONGEST_SIGNATURE = 3
 """Lines of a function before its body that are shown open."""
 
