@@ -113,12 +113,14 @@ def tile_kernel(
             # Recomputing both costs less than the registers that would hold them.
             raw = barrier_of_tiles(raw, HOW.barrier)
             terms = terms_of_tiles(raw, places, m, INNER, OP)
+
         for t in tl.static_range(TILES):
             mask = (rows < n_rows) & (t * BLOCK_COLS + cols < length)
             offsets = start_of_body(rows, out_strides[0], HOW) + (t * BLOCK_COLS + cols)
             values = placed(in_registers(raw[t], INNER), places[t], OP)
             result = OP.finish(values, terms[t], m, totals)
             tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=mask)
+
         begin = rows * out_strides[0]
         if HOW.edges:
             result = OP.finish(values_edge, terms_edge, m, totals).to(INNER).to(OUT)
