@@ -317,7 +317,7 @@ def _html(root: Path, name: str, attribute: str, stamp: tuple) -> str:
     data = {"given": cell.given, "kernel": cell.kernel, "code": cell.code, "tries": cell.tries}
     labels = ["The kernel", "The call"] if cell.kernel else [""]
     editors = list(map(_editor, cell.texts(), labels))
-    if attribute == "folded":
+    if attribute == "folded" and cell.kernel:
         editors[0] = _folded_editor("Edit the kernel")
     texts = "".join(editors) + _names_line(cell) * (not cell.is_mistake)
     title, hint = escape(cell.title), f'<p class="run-hint">{escape(cell.hint)}</p>'

@@ -58,7 +58,6 @@ def softmax_naive_numpy(x: np.ndarray) -> np.ndarray:
 # --8<-- [end:softmax-naive-numpy]
 
 
-# --8<-- [start:softmax-online-numpy]
 def softmax_online_numpy(x: np.ndarray) -> np.ndarray:
     """Softmax in two passes: the maximum and the denominator are found together.
 
@@ -90,9 +89,6 @@ def softmax_online_numpy(x: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore", over="ignore"):
         # eq: online-output
         return exp_shifted(x, m) / d  # pass 2
-
-
-# --8<-- [end:softmax-online-numpy]
 
 
 def log_softmax_numpy(x: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from pytest_markdown_docs.plugin import (
 from site_build import ROOT, code_blocks, html_of, of_class, pages, sections, site_config, tree
 from softmax_playground import cells
 from softmax_site import source
+from softmax_site.equations import navigated
 
 PAGES = [*pages(), ROOT / "README.md"]
 
@@ -246,3 +247,29 @@ def test_a_page_runs_the_kernels_that_it_shows_in_pieces(page):
         if "/kernels/" in path and "/device/" not in path:
             name = Path(path).stem
             assert re.search(CALLED_BY.get(name, name), called), f"{page_id(page)}: {path}"
+
+
+def longest(element: Element) -> Iterator[int]:
+    """The lines of each block of code below an element that one sees at once: pieces of a file
+    without a signature that is folded. Cells and exercises are editors, and scroll."""
+    classes = set(element.get("class", "").split())
+    if {"run-cell", "exercise"} & classes:
+        return
+    if "listing" in classes:
+        lines = of_class(element, "line")
+        inside = [line for fold in of_class(element, "listing-fold") for line in fold.iter()]
+        yield len([line for line in lines if line not in inside])
+    elif element.tag == "pre":
+        yield "".join(element.itertext()).strip("\n").count("\n") + 1
+    else:
+        for each in element:
+            yield from longest(each)
+
+
+def test_no_more_than_fifteen_lines_of_code_stand_beside_a_paragraph(site):
+    wrong = {}
+    for page in navigated(ROOT):
+        if page != "reference/api.md":
+            (article,) = tree((site / html_of(page)).read_text("utf8")).iter("article")
+            wrong |= {f"{page}: {lines} lines": lines for lines in longest(article) if lines > 15}
+    assert not wrong

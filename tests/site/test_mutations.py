@@ -68,9 +68,9 @@ NOTICED_BY_TESTS = {
     ),
     "a section without its end": Mistake(
         replace(
-            "src/softmax_tutorial/reference.py", r"^# --8<-- \[end:softmax-online-numpy\]\n", ""
+            "src/softmax_tutorial/reference.py", r"^# --8<-- \[end:softmax-naive-numpy\]\n", ""
         ),
-        r"never closed: \['softmax-online-numpy'\]",
+        r"never closed: \['softmax-naive-numpy'\]",
         "tests/site/test_fences.py",
         "well_formed",
     ),
@@ -102,9 +102,9 @@ NOTICED_BY_TESTS = {
 NOTICED_BY_THE_BUILD = {
     "a section without its beginning": Mistake(
         replace(
-            "src/softmax_tutorial/reference.py", r"^# --8<-- \[start:softmax-online-numpy\]\n", ""
+            "src/softmax_tutorial/reference.py", r"^# --8<-- \[start:softmax-naive-numpy\]\n", ""
         ),
-        r"Snippet[\s\S]*could not be|has no section 'softmax-online-numpy'",
+        r"Snippet[\s\S]*could not be|has no section 'softmax-naive-numpy'",
     ),
     "a broken anchor": Mistake(
         replace("docs/math/softmax.md", r"\(jacobian\.md#[\w-]+\)", "(jacobian.md#nowhere)"),
