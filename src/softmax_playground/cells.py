@@ -282,11 +282,10 @@ def _editor(code: str, label: str) -> str:
     )
 
 
-def _folded_editor(label: str) -> str:
-    """A kernel that the page shows in steps: the script puts it here, to be edited."""
-    editor = '<div class="editor highlight no-copy"><pre><code></code></pre></div>'
-    fold = f'<details class="run-fold"><summary>{label}</summary>{editor}</details>'
-    return f'<div class="run-text">{fold}</div>'
+_FOLDED = (
+    '<div class="run-text"><details class="run-fold"><summary>Edit the kernel</summary>'
+    '<div class="editor highlight no-copy"><pre><code></code></pre></div></details></div>'
+)
 
 
 def _lines(code: str, kind: str) -> str:
@@ -304,8 +303,7 @@ def _linked(found: re.Match) -> str:
 
 
 def html(root: Path, name: str, attribute: str = "") -> str:
-    """A cell as the page shows it without scripts, and what the script needs; a mistake may be
-    `open`, a kernel `folded`."""
+    """A cell as the page shows it without scripts, and what the script needs: `open`, `folded`."""
     return _html(root, name, attribute, _stamp(root))
 
 
@@ -318,7 +316,7 @@ def _html(root: Path, name: str, attribute: str, stamp: tuple) -> str:
     labels = ["The kernel", "The call"] if cell.kernel else [""]
     editors = list(map(_editor, cell.texts(), labels))
     if attribute == "folded" and cell.kernel:
-        editors[0] = _folded_editor("Edit the kernel")
+        editors[0] = _FOLDED
     texts = "".join(editors) + _names_line(cell) * (not cell.is_mistake)
     title, hint = escape(cell.title), f'<p class="run-hint">{escape(cell.hint)}</p>'
     if cell.is_mistake:

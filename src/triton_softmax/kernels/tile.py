@@ -63,11 +63,10 @@ def tile_kernel(
     length = multiple_of(n_cols, HOW.vector)
 
     if HOW.edges:
-        VECTOR: tl.constexpr = HOW.vector
         begin = rows * in_strides[0]
-        first = (round_up(begin, VECTOR) - begin).to(tl.int32)
-        length = (begin + n_cols) // VECTOR * VECTOR - round_up(begin, VECTOR)
-        edge, edge_mask = edge_of_row(begin, n_cols, VECTOR)
+        first = (round_up(begin, HOW.vector) - begin).to(tl.int32)
+        length = (begin + n_cols) // HOW.vector * HOW.vector - round_up(begin, HOW.vector)
+        edge, edge_mask = edge_of_row(begin, n_cols, HOW.vector)
         edge_mask = edge_mask & (rows < n_rows)
 
     raw = ()
@@ -113,7 +112,6 @@ def tile_kernel(
             # Recomputing both costs less than the registers that would hold them.
             raw = barrier_of_tiles(raw, HOW.barrier)
             terms = terms_of_tiles(raw, places, m, INNER, OP)
-
         for t in tl.static_range(TILES):
             mask = (rows < n_rows) & (t * BLOCK_COLS + cols < length)
             offsets = start_of_body(rows, out_strides[0], HOW) + (t * BLOCK_COLS + cols)
