@@ -221,7 +221,8 @@ def test_the_pieces_of_a_page_are_whole_sections(page):
             beside = Path(path).with_name(f"{since[path, name]}.py").as_posix()
             new = source.changed(file, name, source.read(beside, ROOT))
             for part in (parts[number - 1] for number in left_out):
-                assert not new & {*range(part.first, part.last + 1)}, f"{path}:{part.first}"
+                lines = {*range(part.first, part.last + 1)}
+                assert not new & lines, f"{page_id(page)}: {path}:{name}"
         whole, covered = file.section(name), sum(part.last - part.first + 1 for part in parts)
         lines = file.lines[whole.first - 1 : whole.last]
         assert covered >= sum(bool(line.strip()) for line in lines)
