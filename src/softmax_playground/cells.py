@@ -15,9 +15,8 @@ A cell is plain Python with lines that begin with `#`:
     x = Tensor([[1.0, 2.0, 3.0]], name="x")
 
 `code` puts a section of a file into an editor of its own, before the rest; what it uses of the
-library is there. `given` names more of it. Docstrings are left out of such a section. Where the
-page explains the section in steps, `[[run NAME folded]]` keeps it in a fold that the script fills,
-so that the kernel stands on the page once.
+library is there. `given` names more of it. Docstrings are left out. Where the page explains the
+section in steps, `[[run NAME folded]]` keeps it in a fold that the script fills.
 
     # try: skip the maximum
     #   tl.exp(x - m)
