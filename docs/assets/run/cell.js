@@ -227,16 +227,14 @@ function enhance(cell) {
     const begun = performance.now();
     const reply = await runner.run({ given: data.given, texts: editors.map((editor) => `${editor.text}\n`) });
     const took = performance.now() - begun;
+    const fold = boxes[reply.error?.text]?.closest(".run-fold");
+    if (fold) fold.open = true; // the line that failed is in it
     running = false;
     result.innerHTML = reply.html || (reply.error || mend ? "" : '<p class="run-says">It ran, and has nothing to show.</p>');
     if (mend && !reply.error) result.prepend(element("p", { class: "run-passed" }, "✓ Fixed: it no longer fails."));
     if (reply.error && !reply.html) result.append(element("p", { class: "run-error", role: "alert" }, reply.error.message));
     steps = reply.steps.length ? new Steps(result, reply, editors) : null;
-    if (reply.error && reply.error.text !== null) {
-      const fold = boxes[reply.error.text]?.closest(".run-fold");
-      if (fold) fold.open = true;
-      editors[reply.error.text]?.point("failed", reply.error.line);
-    }
+    if (reply.error && reply.error.text !== null) editors[reply.error.text]?.point("failed", reply.error.line);
     status.textContent = reply.error ? "Failed" : `Done in ${took < 1000 ? `${Math.max(1, Math.round(took))} ms` : `${(took / 1000).toFixed(1)} s`}`;
     cell.dataset.took = String(took);
     state();
