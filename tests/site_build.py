@@ -157,6 +157,14 @@ def visible_words(root: Element) -> int:
     return count
 
 
+def words_with_folds(root: Element) -> int:
+    """The words of a page with what is folded, code among them: not tables, drawings, formulas."""
+    if root.tag in ("script", "style", "svg", "math", "table"):
+        return 0
+    count = len((root.text or "").split())
+    return count + sum(words_with_folds(each) + len((each.tail or "").split()) for each in root)
+
+
 def code_blocks(html: str) -> list[tuple[str, list[str], str]]:
     """The (language, classes, text) of each highlighted block of a page, outside API listings."""
     root, found = tree(html), []

@@ -15,8 +15,8 @@ A cell is plain Python with lines that begin with `#`:
     x = Tensor([[1.0, 2.0, 3.0]], name="x")
 
 `code` puts a section of a file into an editor of its own, before the rest; what it uses of the
-library is there. `given` names more of it. Docstrings are left out of such a section: the page
-shows them where it explains the code.
+library is there. `given` names more of it. Docstrings are left out. Where the page explains the
+section in steps, `[[run NAME folded]]` keeps it in a fold that the script fills.
 
     # try: skip the maximum
     #   tl.exp(x - m)
@@ -49,7 +49,6 @@ from softmax_playground import kernel_source
 from softmax_playground.small_triton import session
 
 FOLDER = "docs/_cells"
-DIRECTIVE = re.compile(r"\[\[run (?P<name>[\w/-]+)\]\]")
 RUNTIME = "assets/run/runtime.json"
 
 _CODE = re.compile(r"# code: src/(?P<path>[\w/]+)\.py:(?P<section>[\w-]+(?:\.\.\w+)?)")
@@ -282,6 +281,12 @@ def _editor(code: str, label: str) -> str:
     )
 
 
+_FOLDED = (
+    '<div class="run-text"><details class="run-fold"><summary>Edit the kernel</summary>'
+    '<div class="editor highlight no-copy"><pre><code></code></pre></div></details></div>'
+)
+
+
 def _lines(code: str, kind: str) -> str:
     """The lines of a mistake that are wrong, or those that are right."""
     lines = [line for line in code.splitlines() if line.endswith(f"# {kind}")]
@@ -297,7 +302,7 @@ def _linked(found: re.Match) -> str:
 
 
 def html(root: Path, name: str, attribute: str = "") -> str:
-    """A cell as the page shows it without scripts, and what the script needs, maybe `open`."""
+    """A cell as the page shows it without scripts, and what the script needs: `open`, `folded`."""
     return _html(root, name, attribute, _stamp(root))
 
 
@@ -308,7 +313,10 @@ def _html(root: Path, name: str, attribute: str, stamp: tuple) -> str:
     answer = cell.run()
     data = {"given": cell.given, "kernel": cell.kernel, "code": cell.code, "tries": cell.tries}
     labels = ["The kernel", "The call"] if cell.kernel else [""]
-    texts = "".join(map(_editor, cell.texts(), labels)) + _names_line(cell) * (not cell.is_mistake)
+    editors = list(map(_editor, cell.texts(), labels))
+    if attribute == "folded" and cell.kernel:
+        editors[0] = _FOLDED
+    texts = "".join(editors) + _names_line(cell) * (not cell.is_mistake)
     title, hint = escape(cell.title), f'<p class="run-hint">{escape(cell.hint)}</p>'
     if cell.is_mistake:
         if not answer["error"] or cell.run("right")["error"]:

@@ -5,7 +5,8 @@
 * ``since=module`` after it marks, once a reader asks for it, the lines that the section of the same
   name in the module beside does not have.
 
-Lines carry the numbers of their file and link to the page that shows it whole.  A comment
+Lines carry the numbers of their file and link to the page that shows it whole, docstrings with it:
+here the prose beside the lines says what they do.  A long signature is folded.  A comment
 `# eq: label` is shown as a link at the end of the line below it; the formula itself waits in a
 template for `docs/assets/code.js`.  Links are written from the root of the site, and `build.rooted`
 makes them relative.
@@ -19,6 +20,9 @@ from html import escape
 from pathlib import Path, PurePosixPath
 
 from softmax_site import corrections, equations, modules, source
+
+LONGEST_SIGNATURE = 3
+"""Lines of a function before its body that are shown open."""
 
 
 def coloured(tokens: Iterable[tuple[str, str]], indent: int = 0) -> str:
@@ -97,11 +101,12 @@ class Listings:
         return f'<div class="listing-head">{out}</div>' if out else ""
 
     def body(self, file: source.File, piece: source.Piece, changed: set[int]) -> str:
-        """The lines, with heads of functions folded."""
+        """The lines, with long signatures folded."""
         out, start = [], piece.first
         named: list[equations.Equation] = []
         for head in file.heads:
-            if start <= head.first and head.last <= piece.last:
+            long = head.signature - head.first >= LONGEST_SIGNATURE
+            if long and start <= head.first and head.last <= piece.last:
                 out.append(self.lines(file, start, head.first - 1, changed, named))
                 lines = self.lines(file, head.first, head.last, changed, named)
                 summary = f"<summary><code>{escape(head.summary)}</code></summary>"
@@ -119,7 +124,8 @@ class Listings:
         named: list[equations.Equation],
     ) -> str:
         """Lines `first` to `last`; the equations that their comments name are added to `named`."""
-        shown = [number for number in range(first, last + 1) if not file.marker(number)]
+        numbers = (at for at in range(first, last + 1) if at not in file.in_docstrings)
+        shown = [number for number in numbers if not file.marker(number)]
         written = [number for number in shown if not file.blank(number)]
         if not written:
             return ""

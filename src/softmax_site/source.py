@@ -56,6 +56,8 @@ class Piece(NamedTuple):
     last: int
     summary: str = ""
     """Of the head of a function: its decorators, signature and docstring."""
+    signature: int = 0
+    """The last line of a head that is no docstring."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,11 @@ class File:
     def in_heads(self) -> set[int]:
         """The lines of heads."""
         return {at for head in self.heads for at in range(head.first, head.last + 1)}
+
+    @cached_property
+    def in_docstrings(self) -> set[int]:
+        """The lines of the docstrings of functions."""
+        return {at for head in self.heads for at in range(head.signature + 1, head.last + 1)}
 
     def blank(self, number: int) -> bool:
         """Whether there is nothing in a line."""
@@ -284,7 +291,9 @@ def _read(root: Path, path: str, stamp: int) -> File:
     for node in _functions(tree.body):
         if ast.get_docstring(node) is not None:
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            heads.append(Piece(first, node.body[0].end_lineno or first, _summary(node)))
+            doc = node.body[0]
+            last = doc.end_lineno or first
+            heads.append(Piece(first, last, _summary(node), doc.lineno - 1))
     defined = {name: Piece(first, last) for name, first, last in definitions(tree)}
     return File(path, tuple(text.splitlines()), tokens(text), tuple(sorted(heads)), defined)
 

@@ -58,7 +58,6 @@ def softmax_naive_numpy(x: np.ndarray) -> np.ndarray:
 # --8<-- [end:softmax-naive-numpy]
 
 
-# --8<-- [start:softmax-online-numpy]
 def softmax_online_numpy(x: np.ndarray) -> np.ndarray:
     """Softmax in two passes: the maximum and the denominator are found together.
 
@@ -90,9 +89,6 @@ def softmax_online_numpy(x: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore", over="ignore"):
         # eq: online-output
         return exp_shifted(x, m) / d  # pass 2
-
-
-# --8<-- [end:softmax-online-numpy]
 
 
 def log_softmax_numpy(x: np.ndarray) -> np.ndarray:
@@ -288,7 +284,6 @@ def log_softmax_jacobian(y: np.ndarray) -> np.ndarray:
     return np.eye(y.shape[-1], dtype=y.dtype) - y[..., None, :]
 
 
-# --8<-- [start:softmax-vjp]
 def softmax_vjp(y: np.ndarray, dy: np.ndarray) -> np.ndarray:
     """dx = y ⊙ (dy - ⟨y, dy⟩): the Jacobian times dy, without the Jacobian.
 
@@ -307,9 +302,6 @@ def softmax_vjp(y: np.ndarray, dy: np.ndarray) -> np.ndarray:
     # eq: softmax-vjp, softmax-vjp-batch
     s = (y * dy).sum(axis=-1, keepdims=True)
     return y * (dy - s)
-
-
-# --8<-- [end:softmax-vjp]
 
 
 def log_softmax_vjp(y: np.ndarray, dy: np.ndarray) -> np.ndarray:
@@ -369,7 +361,6 @@ def cross_entropy_gradient(x: np.ndarray, target: np.ndarray) -> np.ndarray:
 # --- PyTorch --------------------------------------------------------------------------------------
 
 
-# --8<-- [start:softmax-naive-torch]
 def softmax_naive_torch(x: torch.Tensor) -> torch.Tensor:
     """Softmax along the last dimension, one PyTorch operation per line.
 
@@ -399,9 +390,6 @@ def softmax_naive_torch(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
-# --8<-- [end:softmax-naive-torch]
-
-
 def log_softmax_naive_torch(x: torch.Tensor) -> torch.Tensor:
     """log_softmax along the last dimension, one PyTorch operation per line.
 
@@ -416,7 +404,6 @@ def log_softmax_naive_torch(x: torch.Tensor) -> torch.Tensor:
     return z - denominator.log()
 
 
-# --8<-- [start:softmax-backward-torch]
 def softmax_vjp_torch(y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
     """dx = y ⊙ (dy - ⟨y, dy⟩) along the last dimension, one PyTorch operation per line.
 
@@ -439,9 +426,6 @@ def softmax_vjp_torch(y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
     difference = dy - s
     dx = y * difference
     return dx
-
-
-# --8<-- [end:softmax-backward-torch]
 
 
 def log_softmax_vjp_torch(y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:

@@ -146,7 +146,6 @@ def softmax_backward_single_block_kernel(
 # --8<-- [end:backward]
 
 
-# --8<-- [start:launch]
 def _block_for(n_cols: int) -> int:
     if n_cols > MAX_COLS:
         raise ValueError(
@@ -186,9 +185,6 @@ def softmax_forward(
         num_warps=num_warps_for_block(block_size),
     )
     return y
-
-
-# --8<-- [end:launch]
 
 
 def softmax_backward(

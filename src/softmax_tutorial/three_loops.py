@@ -85,7 +85,6 @@ def softmax_forward_three_loops_kernel(
 # --8<-- [end:forward]
 
 
-# --8<-- [start:launch]
 def softmax_forward(
     x: torch.Tensor,
     *,
@@ -126,6 +125,3 @@ def softmax_forward(
         num_warps=8,
     )
     return y
-
-
-# --8<-- [end:launch]

@@ -167,7 +167,6 @@ def softmax_backward_two_loops_kernel(
 # --8<-- [end:backward]
 
 
-# --8<-- [start:launch]
 def _launch(kernel, grid, *arguments, log, block_rows, block_cols):
     """Let the tuner choose the tile, unless the caller did."""
     if block_cols is None:
@@ -212,9 +211,6 @@ def softmax_forward(
         block_cols=block_cols,
     )
     return y
-
-
-# --8<-- [end:launch]
 
 
 def softmax_backward(

@@ -25,7 +25,7 @@ from softmax_site.benchmarks.charts import Column, Series, over_columns
 from softmax_site.benchmarks.data import DATA, REASONS, anchor, newest, shape_words
 from softmax_site.benchmarks.page import ASSETS, Measured, briefly, measured_by, notices, warnings
 from softmax_site.benchmarks.rungs import HEADLINES, LADDER, Rung, headline
-from softmax_site.benchmarks.tables import Columns, Reasons, heat_map, share_of
+from softmax_site.benchmarks.tables import Columns, heat_map, share_of
 from softmax_site.benchmarks.values import QuoteError, filled
 from softmax_site.benchmarks.views import SUITES, full_table, gap_share, length
 from softmax_site.benchmarks.words import reason_groups
@@ -213,7 +213,7 @@ def test_ahead_and_behind_begin_equally_far_from_level(times, state, cell, verdi
     assert filled("{{ a.worst.factor }}", {"a": stand}, bare=True) in verdict
     assert anchor(rows[0]) in stand.worst.link
     assert cell in heat_map("", rows, length)
-    columns = Columns(Reasons("forward", rows))
+    columns = Columns()
     assert verdict in full_table(rows, columns, share_of, columns.shape)
 
 
@@ -239,10 +239,10 @@ def test_a_row_without_a_result_links_to_its_reason(made):
     for name in ("forward", "ladder", "accuracy", "few_rows"):
         page = page_of(made, name)
         assert "<abbr" not in page and " title=" not in page
-    page = page_of(made, "forward")
-    assert "RuntimeError: too long" in page and "no module | named quack" in page
-    target = re.search(r'<a href="#(why-forward-\d+)">failed</a>', page)
-    assert target and f'<li id="{target[1]}"><b>Liger</b> failed' in page
+    page, said = page_of(made, "forward"), made.fragments["bench-reasons"].text
+    assert "RuntimeError: too long" in said and "no module | named quack" in said
+    target = re.search(r'<a href="/benchmarks/environment/#(why-liger-failed)">failed</a>', page)
+    assert target and re.search(rf'<tr id="{target[1]}">.*>Liger<.*failed', said)
 
 
 def test_reasons_that_differ_in_numbers_alone_are_one():

@@ -13,7 +13,7 @@ from site_build import ROOT
 from softmax_bench.traffic import FORWARD
 from softmax_playground import cells
 from softmax_playground.small_triton import session
-from softmax_site import corrections
+from softmax_site import corrections, source
 
 NAMES = cells.names(ROOT)
 MISTAKES = [name for name in NAMES if name.startswith("mistakes/")]
@@ -134,7 +134,23 @@ def test_every_correction_has_a_program():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_cell_stands_on_one_page(name):
-    assert sum(len(re.findall(rf"\[\[run {name}(?: open)?\]\]", page)) for page in PAGES) == 1
+    form = rf"\[\[run {name}(?: open| folded)?\]\]"
+    assert sum(len(re.findall(form, page)) for page in PAGES) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if cells.read(ROOT, name).kernel])
+def test_a_kernel_stands_once_on_its_page(name):
+    """Where steps explain it, its cell keeps it in a fold that only the script fills."""
+    text = (ROOT / cells.FOLDER / f"{name}.py").read_text("utf8")
+    ran = {tuple(each) for each in re.findall(r"# code: (src/[\w/]+\.py):([\w-]+)", text)}
+    (page,) = (page for page in PAGES if re.search(rf"\[\[run {name}\b", page))
+    shown = {(match["path"], match["name"]) for match in source.DIRECTIVE.finditer(page)}
+    folded = f"[[run {name} folded]]" in page
+    assert bool(ran & shown) == folded
+    html = cells.html(ROOT, name, "folded").partition('<script type="application/json">')[0]
+    cell = cells.read(ROOT, name)
+    assert "<summary>Edit the kernel</summary>" in html and cell.title in html
+    assert "@triton.jit" not in html and "@triton.jit" in cell.kernel
 
 
 @pytest.mark.parametrize("name", MISTAKES)
@@ -296,7 +312,7 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     assert result.locator("td").all_inner_texts() == static
     times = []
     for _ in range(3):
-        cell.locator("textarea").first.focus()
+        cell.locator("textarea").last.focus()
         before = cpu_seconds(tab)
         view.keyboard.press("Control+Enter")
         times.append(finished(view, cell))
@@ -314,6 +330,22 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     assert "Program 0 reads 4 elements of x" in cell.locator(".run-says").inner_text()
     assert cell.locator('[data-count="load"]').inner_text() == "16"
     assert cell.locator(".editor-mark.now").count() == 1
+
+    # The kernel waits in a fold, and opens for a line of it that fails.
+    fold, kernel = cell.locator(".run-fold"), cell.locator("textarea").first
+    assert not kernel.is_visible()
+    fold.locator("summary").click()
+    text = kernel.input_value()
+    assert "def softmax_forward_two_loops_kernel(" in text
+    kernel.fill(text.replace("tl.max(", "tl.most("))
+    fold.locator("summary").click()
+    cell.get_by_role("button", name="Run", exact=True).click()
+    finished(view, cell)
+    assert kernel.is_visible() and cell.locator(".editor-mark.failed").count() == 1
+    kernel.fill(text)
+    kernel.press("Control+Enter")
+    finished(view, cell)
+    fold.locator("summary").click()
 
     # Edit: the call, with a longer tile.
     call = cell.locator("textarea").nth(1)

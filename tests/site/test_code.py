@@ -36,6 +36,14 @@ def test_a_piece_is_named_by_what_it_defines():
         file.section("exponentials..ahead")
 
 
+def test_a_listing_has_no_docstring_and_folds_only_a_long_signature():
+    short = listing.Listings(str(ROOT)).html("src/triton_softmax/kernels/device/monoid.py:merge")
+    assert "(m1, d1, m2, d2):" in short and "listing-fold" not in short
+    assert '"""' not in short and "d1 * exp_shifted(m1, m)" in re.sub("<.+?>", "", short)
+    long = listing.Listings(str(ROOT)).html("src/softmax_tutorial/two_loops.py:forward")
+    assert long.count("listing-fold") == 1 and '"""' not in long
+
+
 def test_what_changed_since_another_rung():
     """The second read is gone, and the type in which both compute has stayed."""
     file = source.read("src/softmax_tutorial/single_block.py", ROOT)

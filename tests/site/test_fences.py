@@ -15,7 +15,9 @@ from pytest_markdown_docs.plugin import (
 )
 
 from site_build import ROOT, code_blocks, html_of, of_class, pages, sections, site_config, tree
+from softmax_playground import cells
 from softmax_site import source
+from softmax_site.equations import navigated
 
 PAGES = [*pages(), ROOT / "README.md"]
 
@@ -174,19 +176,35 @@ def test_pieces_equal_the_source(site):
             piece = file.piece(match["name"], first, last)
             for number in range(piece.first, piece.last + 1):
                 line = file.lines[number - 1]
+                if number in file.in_docstrings:
+                    continue  # the page of the file has it
                 if line.strip() and not re.match(r"\s*# (--8<--|eq: )", line):
                     assert (match["path"], number) in lines, f"{page_id(page)}: {line}"
                     compared += 1
     assert compared
 
 
+def in_cells(page: Path) -> set[tuple[str, str]]:
+    """The sections that cells of a page have whole: file and name."""
+    found = set()
+    for name in re.findall(r"\[\[run ([\w/-]+)", page.read_text("utf8")):
+        text = (ROOT / cells.FOLDER / f"{name}.py").read_text("utf8")
+        found |= set(re.findall(r"^# code: (\S+?):(\S+)$", text, re.M))
+    return found
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if pieces(page)], ids=page_id)
 def test_the_pieces_of_a_page_are_whole_sections(page):
     """A page that shows a paragraph of a section shows each once and in their order. If the kernel
     is the tutorial's it shows all of them: a line that moves to another piece, or to none, is seen.
-    Of a kernel of the library it shows what carries its idea, and links the file."""
+    Where a cell of the page has the kernel whole, paragraphs may be left out that say nothing new
+    since the rung before. Of a kernel of the library the page shows what carries its idea, and
+    links the file."""
     shown: dict[tuple[str, str], list[int]] = {}
+    since: dict[tuple[str, str], str] = {}
     for match in pieces(page):
+        if match["since"]:
+            since[match["path"], match["name"]] = match["since"]
         parts = source.read(match["path"], ROOT).paragraphs(match["name"])
         first = int(match["first"] or 1)
         last = int(match["last"] or match["first"] or len(parts))
@@ -196,8 +214,15 @@ def test_the_pieces_of_a_page_are_whole_sections(page):
         assert numbers == sorted(set(numbers)), f"{page_id(page)}: {path}:{name}"
         if path.startswith("src/triton_softmax/"):
             continue
-        assert numbers == [*range(1, len(parts) + 1)], f"{page_id(page)}: {path}:{name}"
         file = source.read(path, ROOT)
+        left_out = {*range(1, len(parts) + 1)} - {*numbers}
+        if left_out:
+            assert (path, name) in in_cells(page), f"{page_id(page)}: {path}:{name}"
+            beside = Path(path).with_name(f"{since[path, name]}.py").as_posix()
+            new = source.changed(file, name, source.read(beside, ROOT))
+            for part in (parts[number - 1] for number in left_out):
+                lines = {*range(part.first, part.last + 1)}
+                assert not new & lines, f"{page_id(page)}: {path}:{name}"
         whole, covered = file.section(name), sum(part.last - part.first + 1 for part in parts)
         lines = file.lines[whole.first - 1 : whole.last]
         assert covered >= sum(bool(line.strip()) for line in lines)
@@ -209,7 +234,8 @@ CALLED_BY = {"tile": '_rows"', "masked_rows": "scale=", "row_scalars": "scale_ro
 
 @pytest.mark.parametrize("page", [page for page in PAGES if pieces(page)], ids=page_id)
 def test_a_page_runs_the_kernels_that_it_shows_in_pieces(page):
-    """A piece is not run from the page, so a fence of the page calls its kernel by name."""
+    """A piece is not run from the page, so a fence of the page calls its kernel by name, or a cell
+    has it."""
     text = page.read_text("utf8")
     called = " ".join(
         token.content
@@ -217,6 +243,34 @@ def test_a_page_runs_the_kernels_that_it_shows_in_pieces(page):
         if token.type == "fence" and "notest" not in token.info
     )
     for path in {match["path"] for match in pieces(page)}:
+        if path in {file for file, _ in in_cells(page)}:
+            continue
         if "/kernels/" in path and "/device/" not in path:
             name = Path(path).stem
             assert re.search(CALLED_BY.get(name, name), called), f"{page_id(page)}: {path}"
+
+
+def longest(element: Element) -> Iterator[int]:
+    """The lines of each block of code below an element that one sees at once: pieces of a file
+    without a signature that is folded. Cells and exercises are editors, and scroll."""
+    classes = set(element.get("class", "").split())
+    if {"run-cell", "exercise"} & classes:
+        return
+    if "listing" in classes:
+        lines = of_class(element, "line")
+        inside = [line for fold in of_class(element, "listing-fold") for line in fold.iter()]
+        yield len([line for line in lines if line not in inside])
+    elif element.tag == "pre":
+        yield "".join(element.itertext()).strip("\n").count("\n") + 1
+    else:
+        for each in element:
+            yield from longest(each)
+
+
+def test_no_more_than_fifteen_lines_of_code_stand_beside_a_paragraph(site):
+    wrong = {}
+    for page in navigated(ROOT):
+        if page != "reference/api.md":
+            (article,) = tree((site / html_of(page)).read_text("utf8")).iter("article")
+            wrong |= {f"{page}: {lines} lines": lines for lines in longest(article) if lines > 15}
+    assert not wrong

@@ -67,8 +67,10 @@ NOTICED_BY_TESTS = {
         "worked.py",
     ),
     "a section without its end": Mistake(
-        replace("src/softmax_tutorial/reference.py", r"^# --8<-- \[end:softmax-vjp\]\n", ""),
-        r"never closed: \['softmax-vjp'\]",
+        replace(
+            "src/softmax_tutorial/reference.py", r"^# --8<-- \[end:softmax-naive-numpy\]\n", ""
+        ),
+        r"never closed: \['softmax-naive-numpy'\]",
         "tests/site/test_fences.py",
         "well_formed",
     ),
@@ -99,8 +101,10 @@ NOTICED_BY_TESTS = {
 }
 NOTICED_BY_THE_BUILD = {
     "a section without its beginning": Mistake(
-        replace("src/softmax_tutorial/reference.py", r"^# --8<-- \[start:softmax-vjp\]\n", ""),
-        r"Snippet[\s\S]*could not be|has no section 'softmax-vjp'",
+        replace(
+            "src/softmax_tutorial/reference.py", r"^# --8<-- \[start:softmax-naive-numpy\]\n", ""
+        ),
+        r"Snippet[\s\S]*could not be|has no section 'softmax-naive-numpy'",
     ),
     "a broken anchor": Mistake(
         replace("docs/math/softmax.md", r"\(jacobian\.md#[\w-]+\)", "(jacobian.md#nowhere)"),

@@ -138,7 +138,7 @@ def test_the_formula_takes_its_constants_from_the_file(data):
 
 def test_the_formula_is_the_one_on_the_page():
     """The lines that the page shows give what the module computes."""
-    page = (ROOT / "docs/kernels/several-gpus.md").read_text("utf8")
+    page = (ROOT / "docs/benchmarks/ranks.md").read_text("utf8")
     shown = re.search(r"^ *>>> def seconds.*?(?=^ *```)", page, re.M | re.S)
     exec(re.sub(r"^ *(>>>|\.\.\.) ", "", shown[0], flags=re.M), names := {})
     given = (4, 100, 3000, 2, 4e12, 3e-5, 9e9)

@@ -10,10 +10,9 @@ import pytest
 import yaml
 
 from site_build import ROOT, python
-from softmax_bench.report import standing
 from softmax_site.benchmarks import data as measured
 from softmax_site.benchmarks import quoted
-from softmax_site.figures import front, share
+from softmax_site.figures import front, home, share
 
 ADDRESS = "https://example.org/docs/softmax/"
 MOST_BYTES = {"share-light.svg": 16_000, "share-dark.svg": 16_000, "social.png": 120_000}
@@ -174,15 +173,10 @@ def test_the_claim_counts_losses_like_wins(newest):
         assert re.search(rf"\b{count}\b", said)
 
 
-def test_fewer_lengths_leave_out_no_loss(newest):
-    """The narrow figure has as large a part of the odd lengths, where ours leads, as of the even
-    ones, both of our worst, and no more wins than the wide one has in proportion."""
+def test_a_phone_sees_every_length_too(newest):
+    """One drawing for each width, with the same rows."""
     every = share.rows(newest)
-    kept = share.few(every)
-    assert set(kept) < set(every)
-    few, all_of_them = (
-        sum(standing(row.factor) == "ahead" for row in rows) / len(rows) for rows in (kept, every)
-    )
-    assert few <= all_of_them + 0.05
-    assert min(every, key=lambda row: row.ours) in kept
-    assert min(every, key=lambda row: row.factor) in kept
+    wide, narrow = home.figure(newest).split("<svg")[1:]
+    for drawn in (wide, narrow):
+        assert all(f">{row.length:,}<" in drawn for row in every)
+        assert all(share.verdict(row.factor)[0] in drawn for row in every)

@@ -227,6 +227,8 @@ function enhance(cell) {
     const begun = performance.now();
     const reply = await runner.run({ given: data.given, texts: editors.map((editor) => `${editor.text}\n`) });
     const took = performance.now() - begun;
+    const fold = boxes[reply.error?.text]?.closest(".run-fold");
+    if (fold) fold.open = true; // the line that failed is in it
     running = false;
     result.innerHTML = reply.html || (reply.error || mend ? "" : '<p class="run-says">It ran, and has nothing to show.</p>');
     if (mend && !reply.error) result.prepend(element("p", { class: "run-passed" }, "✓ Fixed: it no longer fails."));

@@ -18,7 +18,7 @@ from softmax_site.benchmarks.data import (
 )
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, origin, shown
 from softmax_site.benchmarks.quoted import of_rows
-from softmax_site.benchmarks.tables import share_of, share_text, table
+from softmax_site.benchmarks.tables import Row, share_of, share_text, table, why
 from softmax_site.benchmarks.views import HOST_CALLS
 from softmax_site.benchmarks.words import link, marked, reason_groups, verdict
 
@@ -187,7 +187,8 @@ def reasons_fragment(data: dict) -> Fragment:
         said = "<br>".join(f"<q>{escape(reason)}</q>" for reason, _ in items)
         span = f"{lengths[0]:,} … {lengths[-1]:,}"
         counted = f"{state.replace('_', ' ')}, {len(rows)} rows"
-        lines.append([label_of(provider), counted, said, ", ".join(suites), span])
+        cells = [label_of(provider), counted, said, ", ".join(suites), span]
+        lines.append(Row(cells, f'id="{why(rows[0]).partition("#")[2]}"'))
     return shown(table(["who", "state", "what it said", "where", "lengths"], lines, 5))
 
 

@@ -19,13 +19,15 @@ from softmax_site.benchmarks.words import (
     address,
     kernel_words,
     percent,
-    reason_groups,
     times,
     verdict,
 )
 
 Group = dict[str, dict]
 """The rows of a case by provider."""
+
+WHY = "/benchmarks/environment/#why"
+"""Where reasons are quoted, followed by who gave no result and how."""
 
 
 class Cell(NamedTuple):
@@ -94,38 +96,16 @@ def folded(title: str, content: str) -> str:
     )
 
 
-class Reasons:
-    """Why rows have no result: each reason once, below its table, linked from the cells."""
+def why(row: dict) -> str:
+    """Where the environment quotes what a library said in the place of a result."""
+    return f"{WHY}-{row['provider']}-{row['status']}"
 
-    def __init__(self, name: str, rows: list[dict]):
-        self.name, self.groups = name, reason_groups(rows)
-        self._of = {
-            id(row): index for index, group in enumerate(self.groups, 1) for row in group[3]
-        }
 
-    def cell(self, row: dict | None) -> str:
-        """The state of a row that has no number, linked to its reason."""
-        if row is None:
-            return "–"
-        state = row["status"]
-        return f'<a href="{self.href(row)}">{state}</a>' if id(row) in self._of else state
-
-    def href(self, row: dict) -> str:
-        """The way to the reason of a row without a result."""
-        return f"#why-{self.name}-{self._of[id(row)]}"
-
-    def listing(self) -> str:
-        """The reasons as HTML; nothing where every row has a result."""
-        if not self.groups:
-            return ""
-        items = "\n".join(
-            f'<li id="why-{self.name}-{index}"><b>{label_of(provider)}</b> {state}, '
-            f"{len(rows)} {'case' if len(rows) == 1 else 'cases'}: "
-            f"<q>{escape(reason)}</q></li>"
-            for index, (provider, state, reason, rows) in enumerate(self.groups, 1)
-        )
-        listed = f'<ul class="bench-reasons">\n{items}\n</ul>'
-        return folded("Without a result, and what the library said", listed)
+def state_of(row: dict | None) -> str:
+    """The state of a row that has no number, linked to its reason."""
+    if row is None:
+        return "–"
+    return row["status"] if row["status"] == "ok" else f'<a href="{why(row)}">{row["status"]}</a>'
 
 
 # The columns of tables of cases
@@ -174,10 +154,7 @@ def present(rows: list[dict], names: Iterable[str]) -> list[str]:
 
 
 class Columns:
-    """The columns that several tables have, with the reasons to which their cells link."""
-
-    def __init__(self, reasons: Reasons):
-        self.reasons = reasons
+    """The columns that several tables have."""
 
     shape = Column("shape", lambda group: shape_words(some(group)))
     verdict = Column("against the best other", verdict, True)
@@ -191,7 +168,7 @@ class Columns:
     def us(self, row: dict | None) -> str:
         """Microseconds, or the state of a row that has none."""
         value = timed(row)
-        return f"{value:,.1f}" if value else self.reasons.cell(row)
+        return f"{value:,.1f}" if value else state_of(row)
 
     def time(self, name: str, head: str | None = None) -> Column:
         """The time of a provider."""
@@ -202,7 +179,7 @@ class Columns:
 
         def cell(group: Group) -> str:
             speed = gbs(group.get(name)) if timed(group.get(name)) else None
-            return f"{speed:,.0f}" if speed else self.reasons.cell(group.get(name))
+            return f"{speed:,.0f}" if speed else state_of(group.get(name))
 
         return Column(head or label_of(name), cell)
 

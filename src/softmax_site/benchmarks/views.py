@@ -1,8 +1,8 @@
 """The tables and charts of each suite, by the names that pages include them by.
 
-`SUITE-DIRECTION-TYPE` is the chart and the table of one direction and type; `heat-SUITE`,
-`reasons-SUITE` and `origin-SUITE` are the heat map, what libraries without a result said, and the
-line that says what was measured when. Suites that are tables of their own are `bench-SUITE`.
+`SUITE-DIRECTION-TYPE` is the chart and the table of one direction and type; `heat-SUITE` and
+`origin-SUITE` are the heat map and the line that says what was measured when. Suites that are
+tables of their own are `bench-SUITE`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ from softmax_site.benchmarks.tables import (
     Column,
     Columns,
     Group,
-    Reasons,
     folded,
     heat_map,
     of_cases,
@@ -50,7 +49,9 @@ from softmax_site.benchmarks.tables import (
     share_of,
     share_text,
     some,
+    state_of,
     table,
+    why,
 )
 
 Share = Callable[[Group, str], float | None]
@@ -175,7 +176,7 @@ def ladder_table(rows: list[dict], columns: Columns, rungs: Sequence[str]) -> st
     def rung(name: str) -> Column:
         def cell(group: Group) -> str:
             share = share_of(group, name)
-            return share_text(share) if share else columns.reasons.cell(group.get(name))
+            return share_text(share) if share else state_of(group.get(name))
 
         return Column(label_of(name), cell)
 
@@ -246,7 +247,7 @@ def longest(rows: list[dict], columns: Columns) -> str:
     def beside_copy(group: Group) -> str:
         share = share_of(group)
         if share is None:
-            return columns.reasons.cell(group.get(CHOOSER))
+            return state_of(group.get(CHOOSER))
         return f"{1 / share:.1f} × the copy’s time"
 
     cell = Column("cell", lambda group: case_words(some(group)))
@@ -285,7 +286,7 @@ def compiles(rows: list[dict], columns: Columns) -> str:
         [
             f"{row['direction']}, {row['dtype']}",
             words.kernel_words(row),
-            columns.reasons.cell(row) if row["count"] is None else str(row["count"]),
+            state_of(row) if row["count"] is None else str(row["count"]),
             f"{row['samples']:,}",
         ]
         for row in sorted(rows, key=lambda row: row["direction"] == "backward")
@@ -332,10 +333,7 @@ def accuracy(rows: list[dict], columns: Columns, dtype: str) -> str:
         if found:
             worst = max(reversed(known), key=lambda row: float(row["max_rel_error"]))
             where = f"{worst['direction']}, {shape_words(worst)}, {INPUTS[worst['inputs']]}"
-        links = (
-            f'<a href="{columns.reasons.href(each[0])}">{len(each)}</a>' if each else "–"
-            for each in without
-        )
+        links = (f'<a href="{why(each[0])}">{len(each)}</a>' if each else "–" for each in without)
         right = words.marked("behind", answers) if any(without) else answers
         errs = [words.error_text(of(found)) if found else "–" for of in (median, max)]
         body.append([label_of(name), right, *links, *errs, where])
@@ -416,13 +414,12 @@ def random_worst(drawn: Stand, columns: Columns, count: int = 10) -> str:
 
 
 def random_fragments(rows: list[dict], columns: Columns) -> dict[str, str]:
-    """The chart, the kinds, the worst ten, and who gave no answer."""
+    """The chart, the kinds and the worst ten."""
     drawn = Drawn(rows)
     return {
         "bench-random": scatter(drawn),
         "random-kinds": random_kinds(drawn),
         "random-worst": random_worst(drawn, columns),
-        "reasons-random": columns.reasons.listing() or "<p>Every cell has a result.</p>",
     }
 
 
@@ -541,18 +538,17 @@ def loss_speeds(data: dict) -> str:
         for row in of_suite(data, "loss_head", op="cross_entropy", direction="forward_backward")
         if row["inputs"] == "normal" and row["shape"][1] in VOCABULARIES
     ]
-    reasons = Reasons("loss-head-speeds", rows)
-    columns = Columns(reasons)
+    columns = Columns()
     logits = Column("logits", lambda group: words.link(some(group), f"{SIZE.cell(group)}"))
     ours = [columns.verdict, columns.share(), columns.time(CHOOSER, "µs: ours")]
     others = map(columns.time, present(rows, LIBRARIES))
-    return of_cases(rows, [logits, *ours, *others], False) + reasons.listing()
+    return of_cases(rows, [logits, *ours, *others], False)
 
 
 def masked(data: dict) -> str:
     """What softmax with scales and masks takes beside plain softmax and a copy."""
     rows = of_suite(data, "loss_head", op="mapped_softmax")
-    columns = Columns(Reasons("masked", rows))
+    columns = Columns()
     call = Column("what", lambda group: f"{what(some(group))}, {SIZE.cell(group)}")
     providers = ((CHOOSER, "µs: ours"), (PLAIN, "plain softmax"), (COPY, "a copy"))
     shown = [row for row in rows if row["provider"] in dict(providers)]
@@ -578,17 +574,14 @@ SUITES = (*PARTED, *TABLES, "batch", "accuracy", "random")
 
 def of_a_suite(rows: list[dict], suite: str) -> dict[str, str]:
     """Everything of a suite but its origin, as HTML by name."""
-    reasons = Reasons(suite, rows)
-    columns, listing = Columns(reasons), {f"reasons-{suite}": reasons.listing()}
+    columns = Columns()
     if suite in TABLES:
-        return {f"bench-{suite}": TABLES[suite](rows, columns) + reasons.listing()}
+        return {f"bench-{suite}": TABLES[suite](rows, columns)}
     if suite == "random":
         return random_fragments(rows, columns)
     if suite == "batch":
-        return listing | {
-            f"batch-{way}": batch(rows, columns, way) for way in ("forward", "backward")
-        }
-    return listing | {
+        return {f"batch-{way}": batch(rows, columns, way) for way in ("forward", "backward")}
+    return {
         f"accuracy-{dtype}": accuracy(rows, columns, dtype)
         for dtype in dict.fromkeys(row["dtype"] for row in rows)
     }
@@ -607,9 +600,7 @@ def fragments(data: dict) -> Rendered:
         out.assets[path] = csv_text(data, rows)
         out.fragments[f"origin-{suite}"] = Fragment(origin(data, rows, path), measured_by(rows))
         if suite in PARTED:
-            reasons = Reasons(suite, rows)
-            texts = parts(rows, suite, Columns(reasons))
-            texts[f"reasons-{suite}"] = reasons.listing() and block(reasons.listing())
+            texts = parts(rows, suite, Columns())
         else:
             texts = {name: text and block(text) for name, text in of_a_suite(rows, suite).items()}
         out.fragments |= {name: Fragment(text and f"{text}\n") for name, text in texts.items()}

@@ -66,9 +66,9 @@ def social_page(root: Path) -> str:
     colours = share.palettes(root)["light"]
     drawn = share.svg(share.rows(data), 640, 19, "width='640'", TITLE)
     numbers = f"""
-<p><b>{grid.of_copy.median:.2f}</b> of a plain copy’s speed</p>
+<p><b>{grid.of_copy.mean:.2f}</b> of a plain copy’s speed</p>
 <p><b>{grid.over_best:.2f} ×</b> the best other library</p>
-<p class="quiet">{machine.gpu}, {grid.cases} cases: {grid.ahead} ahead,
+<p class="quiet">Geometric means. {machine.gpu}, {grid.cases} cases: {grid.ahead} ahead,
 {grid.level} level, {grid.behind} behind</p>"""
     return share.alone(
         f"""<!doctype html><meta charset="utf-8"><style>

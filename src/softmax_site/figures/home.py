@@ -22,7 +22,7 @@ def figure(data: dict) -> str:
     alt = f'role="img" aria-label="{share.alt(every)}"'
     title = '<p class="figure-title">Share of a plain copy’s speed, by row length</p>'
     wide = share.svg(every, 640, 16, f'class="for-wide" {alt}')
-    narrow = share.svg(share.few(every), 358, 18, f'class="for-narrow" {alt}')
+    narrow = share.svg(every, 358, 17, f'class="for-narrow" {alt}')
     return block(f"{title}\n{wide}\n{narrow}", "copy-share") + "\n"
 
 

@@ -40,14 +40,6 @@ def rows(data: dict) -> list[Row]:
     return sorted(found)
 
 
-def few(every: list[Row]) -> list[Row]:
-    """Fewer lengths for a narrow screen: every other odd one, every other even one, the one where
-    ours reaches least of the copy, and the one where it does worst against the others."""
-    odd, even = ([row for row in every if row.length % 2 == rest] for rest in (1, 0))
-    worst = [min(every, key=lambda row: row.ours), min(every, key=lambda row: row.factor)]
-    return sorted({*odd[::2], *even[::2], *worst})
-
-
 def alt(every: list[Row]) -> str:
     """The figure in words."""
 

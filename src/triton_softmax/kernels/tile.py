@@ -63,11 +63,10 @@ def tile_kernel(
     length = multiple_of(n_cols, HOW.vector)
 
     if HOW.edges:
-        VECTOR: tl.constexpr = HOW.vector
         begin = rows * in_strides[0]
-        first = (round_up(begin, VECTOR) - begin).to(tl.int32)
-        length = (begin + n_cols) // VECTOR * VECTOR - round_up(begin, VECTOR)
-        edge, edge_mask = edge_of_row(begin, n_cols, VECTOR)
+        first = (round_up(begin, HOW.vector) - begin).to(tl.int32)
+        length = (begin + n_cols) // HOW.vector * HOW.vector - round_up(begin, HOW.vector)
+        edge, edge_mask = edge_of_row(begin, n_cols, HOW.vector)
         edge_mask = edge_mask & (rows < n_rows)
 
     raw = ()
@@ -119,6 +118,7 @@ def tile_kernel(
             values = placed(in_registers(raw[t], INNER), places[t], OP)
             result = OP.finish(values, terms[t], m, totals)
             tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=mask)
+
         begin = rows * out_strides[0]
         if HOW.edges:
             result = OP.finish(values_edge, terms_edge, m, totals).to(INNER).to(OUT)
