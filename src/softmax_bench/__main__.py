@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from softmax_bench import cases, compare, everywhere, gpu_report, launches, report, roster, schema
+from softmax_bench import cases, compare, everywhere, gpu_report, report, roster, schema
 from softmax_bench.gpus import GPUS
 from softmax_bench.schema import DataError
 
@@ -201,7 +201,7 @@ def _parser() -> argparse.ArgumentParser:
     add = command(_compile_everywhere, words)
     add("--gpus", **several, default=list(GPUS), help=",".join(GPUS))
     add("--frontend", action="store_true", help="only see whether Triton takes them; no file")
-    add("--out", default=str(launches.ROOT / everywhere.FILE))
+    add("--out", default=str(schema.ROOT / everywhere.FILE))
 
     command(_check, "validate data files against the published schema")("files", nargs="+")
 

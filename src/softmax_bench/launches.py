@@ -15,7 +15,6 @@ from typing import NamedTuple
 from softmax_bench.roster import CHOOSER, RUNGS
 from softmax_bench.schema import dump
 
-ROOT = Path(__file__).resolve().parents[2]
 FILE = "docs/benchmarks/launches.json"
 DATA = "docs/benchmarks/data/h200.json"
 RANKS = "docs/benchmarks/ranks.json"

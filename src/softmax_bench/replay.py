@@ -23,7 +23,6 @@ from softmax_bench.launches import (
     DATA,
     FILE,
     RANKS,
-    ROOT,
     Cells,
     Kernel,
     Launch,
@@ -33,7 +32,7 @@ from softmax_bench.launches import (
     read,
     text_of,
 )
-from softmax_bench.schema import DataError, read_json
+from softmax_bench.schema import ROOT, DataError, read_json
 
 PROCESSES = 2
 """That compile."""
