@@ -3,7 +3,6 @@ moves as blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 from types import SimpleNamespace as Names
 from typing import NamedTuple
@@ -119,9 +118,9 @@ def bytes_fragment(name: str) -> Fragment:
     return Fragment(block(text, "moved") + "\n")
 
 
-def naive_fragment(lines: Sequence[traffic.Line], total: traffic.Traffic) -> Fragment:
+def naive_fragment(lines: dict[str, traffic.Traffic], total: traffic.Traffic) -> Fragment:
     """What each line of PyTorch moves."""
-    rows = "".join(f"| `{line.code}` | {line.traffic} |\n" for line in lines)
+    rows = "".join(f"| `{line}` | {moved} |\n" for line, moved in lines.items())
     return Fragment(f"| line | elements |\n| --- | --- |\n{rows}| together | {total} |\n")
 
 
