@@ -107,7 +107,7 @@ def _replay(options: Options) -> None:
 
     if options.update and (options.old or options.new):
         raise DataError("--update takes each cell at the commit that measured it")
-    print(replay.replay(options.old, options.new, update=options.update, quick=options.quick))
+    print(replay.replay(options.old, options.new, update=options.update))
 
 
 def _compile_everywhere(options: Options) -> None:
@@ -195,7 +195,6 @@ def _parser() -> argparse.ArgumentParser:
     add("old", nargs="?", help="a commit; by default each cell's own, at which it was measured")
     add("new", nargs="?", help="a later commit; by default the working tree")
     add("--update", action="store_true", help="write down what was launched then, and is today")
-    add("--quick", action="store_true", help="compile no machine code: what may differ differs")
 
     words = "compile all kernels for many GPUs, and add what becomes of them to a file"
     add = command(_compile_everywhere, words)

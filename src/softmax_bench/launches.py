@@ -109,31 +109,23 @@ def differences(old: Cells, new: Cells) -> dict[str, str]:
 
 
 def text_of(before: Cells, after: Cells) -> str:
-    """What is committed, a kernel and a case a line: distinct kernels and launches once; of each
-    cell what it launched, and what it launches today where that is another kernel."""
-    kernels: dict[tuple, int] = {}
-    launches: dict[tuple, int] = {}
+    """What is committed, a kernel and a cell a line: of each cell what it launched, and what it
+    launches today where that is something else."""
+    kernels: dict[Kernel, int] = {}
 
-    def numbered(some: list[Launch]) -> list[int]:
-        found = []
-        for kernel, grid, numbers in some:
-            at = kernels.setdefault(kernel._replace(words=""), len(kernels))
-            found.append(launches.setdefault((at, grid, numbers), len(launches)))
-        return found
+    def written(some: list[Launch]) -> list[str]:
+        return [
+            f"{kernels.setdefault(kernel._replace(words=''), len(kernels))} {grid} {numbers}"
+            for kernel, grid, numbers in some
+        ]
 
     changed = differences(before, after)
-    cases: dict[str, dict[str, list]] = {}
-    for cell, some in after.items():
-        case, provider = cell.rsplit(" ", 1)
-        then = [numbered(before[cell])] if cell in changed else []
-        cases.setdefault(case, {})[provider] = [*then, numbered(some)]
-
-    data = {
-        "kernels": [[kernel[0], *kernel[2:]] for kernel in kernels],
-        "launches": [f"{at} {grid} {numbers}" for at, grid, numbers in launches],
-        "cells": cases,
+    cells = {
+        cell: [written(before[cell]), written(some)] if cell in changed else [written(some)]
+        for cell, some in after.items()
     }
-    return dump(data)
+    shown = [[kernel.name, *kernel[2:]] for kernel in kernels]
+    return dump({"kernels": shown, "cells": cells})
 
 
 class Committed(NamedTuple):
@@ -153,16 +145,13 @@ def parsed(text: str) -> Committed:
     """What the file says."""
     data = json.loads(text)
     kernels = [Kernel(name, "", *more) for name, *more in data["kernels"]]
-    launches = []
-    for line in data["launches"]:
+
+    def launched(line: str) -> Launch:
         at, grid, numbers = line.split(" ")
-        launches.append(Launch(kernels[int(at)], grid, numbers))
+        return Launch(kernels[int(at)], grid, numbers)
+
     then, today = (
-        {
-            f"{case} {provider}": [launches[at] for at in lists[which]]
-            for case, providers in data["cells"].items()
-            for provider, lists in providers.items()
-        }
+        {cell: list(map(launched, lists[which])) for cell, lists in data["cells"].items()}
         for which in (0, -1)
     )
     known = {each.key: each.first for each in kernels}

@@ -122,7 +122,7 @@ def extracted(commit: str, folder: Path) -> Path:
 
 
 def compared(
-    old: Mapping[Path, list[dict]], new: Path, known: Mapping[str, str], quick: bool = False
+    old: Mapping[Path, list[dict]], new: Path, known: Mapping[str, str]
 ) -> tuple[Cells, Cells]:
     """What rows' calls launch in trees and in another one.
 
@@ -130,8 +130,6 @@ def compared(
         old: the rows that each tree is asked for.
         new: the other tree.
         known: as for `ask`.
-        quick: compile no machine code; kernels are then told apart by the first language alone,
-            where their machine code is not known.
     """
     rows = [row for some in old.values() for row in some]
     before: Cells = {}
@@ -139,7 +137,7 @@ def compared(
         before |= ask(tree, some, known)
     after = ask(new, rows, known)
     # Where kernels may differ, their machine code is looked at.
-    changed = {} if quick else differences(before, after)
+    changed = differences(before, after)
     looked_at = {
         each.kernel.first for cells in (before, after) for cell in changed for each in cells[cell]
     }
@@ -149,14 +147,13 @@ def compared(
     return before, after
 
 
-def replay(old: str | None, new: str | None, *, update: bool = False, quick: bool = False) -> str:
+def replay(old: str | None, new: str | None, *, update: bool = False) -> str:
     """The command: what launches something else, in words.
 
     Args:
         old: a commit; None asks for each cell at the commit that measured it.
         new: a later commit; None is the working tree.
         update: write down what was launched then, and is today.
-        quick: as for `compared`.
     """
     data, ranks = (read_json(ROOT / each) for each in (DATA, RANKS))
     by_commit = measured(data, ranks)
@@ -165,7 +162,7 @@ def replay(old: str | None, new: str | None, *, update: bool = False, quick: boo
     with tempfile.TemporaryDirectory() as folder:
         there = ROOT / "src" if new is None else extracted(new, Path(folder) / "new")
         trees = {extracted(at, Path(folder) / at): rows for at, rows in by_commit.items()}
-        before, after = compared(trees, there, read(ROOT).known, quick)
+        before, after = compared(trees, there, read(ROOT).known)
     if update:
         (ROOT / FILE).write_text(text_of(before, after), encoding="utf-8")
     found = differences(before, after)
