@@ -18,8 +18,7 @@ In reading order:
 * `launches`, `replay`: what measured calls launched, as data (no torch), and what they launch at
   another commit;
 * `everywhere`: all kernels, compiled for many GPUs by each Triton;
-* `problem`, `tune`, `tuned`: what the library chooses between, timed; and the file of what was
-  found;
+* `tune`, `tuned`: what the library chooses between, timed; and the file of what was found;
 * `traffic`: the bytes each rung moves, as formulas and as counted;
 * `ranks`: rows that are cut over several GPUs.
 

@@ -134,14 +134,16 @@ def _gpu_report(options: Options) -> None:
 
 
 def _tune(options: Options) -> None:
+    import torch
+
     from softmax_bench import tune, tuned
-    from softmax_bench.problem import current_device
+    from triton_softmax import plan
 
     into = Path(options.report or options.out)
     runs = tuned.read(into) if into.is_file() or options.report else []
     if not options.report:
         _ready(options)
-        device = current_device(options.device)
+        device = plan.device_of(torch.empty(1, device=options.device))
         if options.shapes:
             chosen = tune.listed(Path(options.shapes))
         else:

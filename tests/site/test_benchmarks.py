@@ -16,9 +16,9 @@ from site_build import ROOT
 from softmax_bench import compare, gpu_report, launches, schema, targets
 from softmax_bench.__main__ import main
 from softmax_bench.cases import Case
-from softmax_bench.problem import device_of, problem_of
 from softmax_bench.report import best_peer, by_case
 from softmax_bench.roster import CHOOSER, COPY
+from softmax_bench.tune import device_of, problem_of
 from softmax_site import kernel_map, rendered
 from softmax_site.benchmarks import bookkeeping, quoted
 from softmax_site.benchmarks.charts import Column, Series, over_columns
