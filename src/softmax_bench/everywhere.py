@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from softmax_bench.gpus import GPUS
-from softmax_bench.launches import DATA, RANKS, cell_of, measured, read
+from softmax_bench.launches import cell_of, measured, read
 from softmax_bench.roster import CHOOSER
 from softmax_bench.schema import (
     ROOT,
@@ -82,10 +82,8 @@ for function in (softmax, log_softmax):
 
 def sample() -> list[dict]:
     """The measured rows in which a kernel, operation, direction and element type comes first."""
-    data, ranks = (read_json(ROOT / each) for each in (DATA, RANKS))
-    rows = [row for some in measured(data, ranks).values() for row in some]
     launches, seen, found = read(ROOT).today, set(), []
-    for row in rows:
+    for row in (row for rows in measured().values() for row in rows):
         if row["provider"] == CHOOSER and row["suite"] != "compiles":
             of_row = (row["op"], row.get("direction"), row.get("dtype"))
             kinds = {(each.kernel.name, *of_row) for each in launches[cell_of(row)]}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from softmax_bench.roster import CHOOSER, RUNGS
-from softmax_bench.schema import dump
+from softmax_bench.schema import ROOT, dump, read_json
 
 FILE = "docs/benchmarks/launches.json"
 DATA = "docs/benchmarks/data/h200.json"
@@ -76,11 +76,11 @@ def cell_of_ranks(run: dict, row: dict) -> str | None:
     return cell_of(row_of_ranks(run, row)) if row["call"] in FOLLOWED else None
 
 
-def measured(data: dict, ranks: dict) -> dict[str, list[dict]]:
+def measured() -> dict[str, list[dict]]:
     """The rows of calls of ours, by the commit that they were measured at; those over several GPUs
     too."""
-    found: dict[str, list[dict]] = {}
-    for run in ranks["runs"]:
+    data, found = read_json(ROOT / DATA), {}
+    for run in read_json(ROOT / RANKS)["runs"]:
         rows = [row_of_ranks(run, row) for row in run["rows"] if row["call"] in FOLLOWED]
         found.setdefault(run["commit"], []).extend(rows)
     for row in data["rows"]:

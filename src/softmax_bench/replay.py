@@ -20,9 +20,7 @@ from softmax_bench import recording
 from softmax_bench.compilation import hash_of, key_of
 from softmax_bench.gpus import H200
 from softmax_bench.launches import (
-    DATA,
     FILE,
-    RANKS,
     Cells,
     Kernel,
     Launch,
@@ -32,7 +30,7 @@ from softmax_bench.launches import (
     read,
     text_of,
 )
-from softmax_bench.schema import ROOT, DataError, read_json
+from softmax_bench.schema import ROOT, DataError
 
 PROCESSES = 2
 """That compile."""
@@ -155,8 +153,7 @@ def replay(old: str | None, new: str | None, *, update: bool = False) -> str:
         new: a later commit; None is the working tree.
         update: write down what was launched then, and is today.
     """
-    data, ranks = (read_json(ROOT / each) for each in (DATA, RANKS))
-    by_commit = measured(data, ranks)
+    by_commit = measured()
     if old is not None:
         by_commit = {old: [row for rows in by_commit.values() for row in rows]}
     with tempfile.TemporaryDirectory() as folder:
