@@ -10,7 +10,7 @@ import io
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from multiprocessing import get_context
@@ -62,7 +62,7 @@ def hash_at(index: int, machine: bool) -> str:
     return hash_of(recording.recorder().kernels[index], machine)
 
 
-def answer(rows: list[dict], known: dict[str, str], looked_at: set[str]) -> Cells:
+def answer(rows: list[dict], known: dict[str, str], machine: bool) -> Cells:
     """`ask`, in the process that records."""
     with recording.on(H200):
         cells = {cell_of(row): launches(row) for row in rows}
@@ -78,7 +78,8 @@ def answer(rows: list[dict], known: dict[str, str], looked_at: set[str]) -> Cell
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("fork")) as pool:
         find(keys, machine=False)
         firsts = [known[key] for key in keys]
-        find([first if first in looked_at else key for first, key in zip(firsts, keys)], True)
+        if machine:
+            find(firsts, machine=True)
     kernels = [
         Kernel(each.source.name, described(each), key, first, known.get(first))
         for each, key, first in zip(recorded, keys, firsts, strict=True)
@@ -89,9 +90,7 @@ def answer(rows: list[dict], known: dict[str, str], looked_at: set[str]) -> Cell
 # --- asking a tree
 
 
-def ask(
-    tree: Path, rows: list[dict], known: Mapping[str, str], looked_at: Iterable[str] = ()
-) -> Cells:
+def ask(tree: Path, rows: list[dict], known: Mapping[str, str], machine: bool = False) -> Cells:
     """What rows' calls launch in the packages below a folder.
 
     The first language that Triton compiles to has neither names of functions nor of variables, and
@@ -103,10 +102,10 @@ def ask(
         tree: the folder.
         rows: of the data.
         known: hashes of the first language by key, and of the machine code by these.
-        looked_at: hashes of the first language of kernels whose machine code is asked for.
+        machine: whether their machine code is looked at.
     """
     with recording.process(tree) as process:
-        return process.submit(answer, rows, dict(known), set(looked_at)).result()
+        return process.submit(answer, rows, dict(known), machine).result()
 
 
 def extracted(commit: str, folder: Path) -> Path:
@@ -134,14 +133,11 @@ def compared(
     for tree, some in old.items():
         before |= ask(tree, some, known)
     after = ask(new, rows, known)
-    # Where kernels may differ, their machine code is looked at.
     changed = differences(before, after)
-    looked_at = {
-        each.kernel.first for cells in (before, after) for cell in changed for each in cells[cell]
-    }
     for tree, some in (*old.items(), (new, rows)):
         if again := [row for row in some if cell_of(row) in changed]:
-            (after if tree == new else before).update(ask(tree, again, known, looked_at))
+            found = ask(tree, again, known, machine=True)
+            (after if tree == new else before).update(found)
     return before, after
 
 
