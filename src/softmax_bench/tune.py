@@ -33,28 +33,19 @@ from softmax_bench.roster import COPY
 from softmax_bench.schema import DataError
 from softmax_bench.tuned import LISTED
 from triton_softmax import plan
-from triton_softmax.config import Choice, Device, Traits
+from triton_softmax.config import Choice, Device, Traits, space
 from triton_softmax.config import choose as chooser
-from triton_softmax.config.space import (
-    Columns,
-    Rows,
-    RowTile,
-    SplitRows,
-    SplitStrided,
-    StridedTile,
-    TwoPass,
-)
 
 FIELDS = ("shape", "dtype", "direction", "op", "dim", "layout", "seed")
 ENVIRONMENT = ("gpu", "multiprocessors", "driver", "torch", "triton", "commit", "started")
 
 CONSTANTS = {
-    "packed_rows": RowTile,
-    "aligned_rows": RowTile,
-    "split_rows": SplitRows,
-    "strided": StridedTile,
-    "split_strided": SplitStrided,
-    "two_pass": TwoPass,
+    "packed_rows": space.RowTile,
+    "aligned_rows": space.RowTile,
+    "split_rows": space.SplitRows,
+    "strided": space.StridedTile,
+    "split_strided": space.SplitStrided,
+    "two_pass": space.TwoPass,
 }
 """The class of a kernel's constants."""
 
@@ -68,7 +59,7 @@ SMALL_BYTES = 24 * 2**20
 class Problem(NamedTuple):
     """All that a choice depends on."""
 
-    facts: Rows | Columns
+    facts: space.Rows | space.Columns
     traits: Traits
     device: Device
 
@@ -92,7 +83,7 @@ def problem_of(case: Case, device: Device) -> Problem:
     out = torch.empty(case.shape, dtype=inputs[0].dtype, device="meta")
     seen: list[Problem] = []
 
-    def asked(facts: Rows | Columns, traits: Traits, *_: object) -> Choice:
+    def asked(facts: space.Rows | space.Columns, traits: Traits, *_: object) -> Choice:
         seen.append(Problem(facts, traits, device))
         return seen[-1].library()
 
