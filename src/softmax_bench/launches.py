@@ -64,16 +64,16 @@ def cell_of(row: dict) -> str:
     return f"{row['case']} {row['provider']}"
 
 
-def row_of_ranks(run: dict, row: dict) -> dict:
-    """A call over several GPUs as a row of the data."""
-    case = f"ranks/{row['call']}/{run['ranks']}x{row['rows']}x{row['columns']}"
-    found = {"case": case, "provider": CHOOSER, "suite": "ranks", "op": row["call"]}
-    return found | {"ranks": run["ranks"], "shape": [row["rows"], row["columns"]]}
-
-
-def cell_of_ranks(run: dict, row: dict) -> str | None:
-    """The cell of a call over several GPUs; None if it is not followed."""
-    return cell_of(row_of_ranks(run, row)) if row["call"] in FOLLOWED else None
+def rows_of_ranks(run: dict) -> list[dict]:
+    """The calls of a run over several GPUs that are followed, as rows of the data."""
+    found = []
+    for row in run["rows"]:
+        if row["call"] in FOLLOWED:
+            case = f"ranks/{row['call']}/{run['ranks']}x{row['rows']}x{row['columns']}"
+            of_call = {"case": case, "provider": CHOOSER, "suite": "ranks", "op": row["call"]}
+            shape = [row["rows"], row["columns"]]
+            found.append(of_call | {"ranks": run["ranks"], "shape": shape})
+    return found
 
 
 def measured() -> dict[str, list[dict]]:
@@ -81,8 +81,7 @@ def measured() -> dict[str, list[dict]]:
     too."""
     data, found = read_json(ROOT / DATA), {}
     for run in read_json(ROOT / RANKS)["runs"]:
-        rows = [row_of_ranks(run, row) for row in run["rows"] if row["call"] in FOLLOWED]
-        found.setdefault(run["commit"], []).extend(rows)
+        found.setdefault(run["commit"], []).extend(rows_of_ranks(run))
     for row in data["rows"]:
         if row["provider"] in (CHOOSER, *RUNGS) and row["status"] == "ok":
             commit = data["environments"][row["environment"]]["commit"]
