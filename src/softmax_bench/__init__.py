@@ -9,7 +9,7 @@ In reading order:
 * `measure`: how time and error are measured;
 * `warmup`: what is compiled before anything is timed;
 * `runner`, `results`: the loop that checks, times and writes a row per case and provider;
-* `schema`: the published form of the data, and its validation (no torch);
+* `schema`: the files of the data: their published form, read, validated and written (no torch);
 * `report`, `targets`: from rows to ratios, means and targets (no torch);
 * `compare`: two runs beside each other, or several as one (no torch);
 * `gpu_report`: the last run of the GPU tests as data (no torch needed to read it);
@@ -18,8 +18,7 @@ In reading order:
 * `launches`, `replay`: what measured calls launched, as data (no torch), and what they launch at
   another commit;
 * `everywhere`: all kernels, compiled for many GPUs by each Triton;
-* `problem`, `tune`, `tuned`: what the library chooses between, timed; and the file of what was
-  found;
+* `tune`, `tuned`: what the library chooses between, timed; and the file of what was found;
 * `traffic`: the bytes each rung moves, as formulas and as counted;
 * `ranks`: rows that are cut over several GPUs.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from softmax_bench import cases, compare, everywhere, gpu_report, launches, report, roster, schema
+from softmax_bench import cases, compare, everywhere, gpu_report, report, roster, schema
 from softmax_bench.gpus import GPUS
 from softmax_bench.schema import DataError
 
@@ -107,7 +107,7 @@ def _replay(options: Options) -> None:
 
     if options.update and (options.old or options.new):
         raise DataError("--update takes each cell at the commit that measured it")
-    print(replay.replay(options.old, options.new, update=options.update, quick=options.quick))
+    print(replay.replay(options.old, options.new, update=options.update))
 
 
 def _compile_everywhere(options: Options) -> None:
@@ -134,14 +134,16 @@ def _gpu_report(options: Options) -> None:
 
 
 def _tune(options: Options) -> None:
+    import torch
+
     from softmax_bench import tune, tuned
-    from softmax_bench.problem import current_device
+    from triton_softmax import plan
 
     into = Path(options.report or options.out)
     runs = tuned.read(into) if into.is_file() or options.report else []
     if not options.report:
         _ready(options)
-        device = current_device(options.device)
+        device = plan.device_of(torch.empty(1, device=options.device))
         if options.shapes:
             chosen = tune.listed(Path(options.shapes))
         else:
@@ -195,13 +197,12 @@ def _parser() -> argparse.ArgumentParser:
     add("old", nargs="?", help="a commit; by default each cell's own, at which it was measured")
     add("new", nargs="?", help="a later commit; by default the working tree")
     add("--update", action="store_true", help="write down what was launched then, and is today")
-    add("--quick", action="store_true", help="compile no machine code: what may differ differs")
 
     words = "compile all kernels for many GPUs, and add what becomes of them to a file"
     add = command(_compile_everywhere, words)
     add("--gpus", **several, default=list(GPUS), help=",".join(GPUS))
     add("--frontend", action="store_true", help="only see whether Triton takes them; no file")
-    add("--out", default=str(launches.ROOT / everywhere.FILE))
+    add("--out", default=str(schema.ROOT / everywhere.FILE))
 
     command(_check, "validate data files against the published schema")("files", nargs="+")
 

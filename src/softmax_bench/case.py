@@ -36,7 +36,7 @@ class Case:
     direction: str = "forward"
     op: str = "softmax"
     dim: int = -1
-    layout: str = "contiguous"  # contiguous, row_strided, padded, or transposed
+    layout: str = "contiguous"  # contiguous, row_strided, or padded
     inputs: str = "normal"
     providers: tuple[str, ...] = (COPY, CHOOSER, *LIBRARIES)
     seed: int | None = None  # what drew the case, in the suite `random`

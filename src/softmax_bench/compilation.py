@@ -126,10 +126,9 @@ def call_from(text: str) -> Callable[[], object]:
     import torch
 
     import triton_softmax
-    from softmax_bench.problem import choosing
 
     names = {name: getattr(triton_softmax, name) for name in triton_softmax.__all__}
-    names |= {"torch": torch, "choosing": choosing, "ranks": recording.ranks}
+    names |= {"torch": torch, "choosing": providers.choosing, "ranks": recording.ranks}
     return lambda: exec(text, names)
 
 

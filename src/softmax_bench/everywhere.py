@@ -10,18 +10,17 @@ launched. Runs by another Triton or for other GPUs add to the file.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 from softmax_bench.gpus import GPUS
-from softmax_bench.launches import DATA, RANKS, ROOT, cell_of, measured, read
+from softmax_bench.launches import cell_of, measured, read
 from softmax_bench.roster import CHOOSER
 from softmax_bench.schema import (
-    Count,
+    ROOT,
     DataError,
     check,
     check_writable,
     dump,
-    form_of,
     read_json,
     write_whole,
 )
@@ -34,15 +33,6 @@ DEPTH = 4
 
 FIELDS = ("registers", "spill_bytes", "shared_bytes", "load_bits", "store_bits")
 """What a line says, of `Compilation`, after the number of the kind."""
-
-
-class Compiled(TypedDict):
-    """The file: lines by GPU and Triton; or what the compiler said of a kind that it refused."""
-
-    format: Annotated[str, ("const", FORMAT)]
-    kinds: list[str]
-    lines: dict[str, dict[str, list[list[Count]]]]
-    refused: list[str]
 
 
 MORE = {
@@ -92,10 +82,8 @@ for function in (softmax, log_softmax):
 
 def sample() -> list[dict]:
     """The measured rows in which a kernel, operation, direction and element type comes first."""
-    data, ranks = (read_json(ROOT / each) for each in (DATA, RANKS))
-    rows = [row for some in measured(data, ranks).values() for row in some]
     launches, seen, found = read(ROOT).today, set(), []
-    for row in rows:
+    for row in (row for rows in measured().values() for row in rows):
         if row["provider"] == CHOOSER and row["suite"] != "compiles":
             of_row = (row["op"], row.get("direction"), row.get("dtype"))
             kinds = {(each.kernel.name, *of_row) for each in launches[cell_of(row)]}
@@ -134,7 +122,7 @@ def load(path: Path | None) -> dict:
     """Read and validate a file; of nothing if there is none."""
     if path is None or not path.exists():
         return {"format": FORMAT, "kinds": [], "lines": {}, "refused": []}
-    return check(read_json(path), form_of(Compiled), path.name)
+    return check(read_json(path), path.name, "compiled")
 
 
 def run(gpus: list[str], out: Path | None) -> str:

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from softmax_bench.roster import CHOOSER, RUNGS
-from softmax_bench.schema import dump
+from softmax_bench.schema import ROOT, dump, read_json
 
-ROOT = Path(__file__).resolve().parents[2]
 FILE = "docs/benchmarks/launches.json"
 DATA = "docs/benchmarks/data/h200.json"
 RANKS = "docs/benchmarks/ranks.json"
@@ -65,25 +64,24 @@ def cell_of(row: dict) -> str:
     return f"{row['case']} {row['provider']}"
 
 
-def row_of_ranks(run: dict, row: dict) -> dict:
-    """A call over several GPUs as a row of the data."""
-    case = f"ranks/{row['call']}/{run['ranks']}x{row['rows']}x{row['columns']}"
-    found = {"case": case, "provider": CHOOSER, "suite": "ranks", "op": row["call"]}
-    return found | {"ranks": run["ranks"], "shape": [row["rows"], row["columns"]]}
+def rows_of_ranks(run: dict) -> list[dict]:
+    """The calls of a run over several GPUs that are followed, as rows of the data."""
+    found = []
+    for row in run["rows"]:
+        if row["call"] in FOLLOWED:
+            case = f"ranks/{row['call']}/{run['ranks']}x{row['rows']}x{row['columns']}"
+            of_call = {"case": case, "provider": CHOOSER, "suite": "ranks", "op": row["call"]}
+            shape = [row["rows"], row["columns"]]
+            found.append(of_call | {"ranks": run["ranks"], "shape": shape})
+    return found
 
 
-def cell_of_ranks(run: dict, row: dict) -> str | None:
-    """The cell of a call over several GPUs; None if it is not followed."""
-    return cell_of(row_of_ranks(run, row)) if row["call"] in FOLLOWED else None
-
-
-def measured(data: dict, ranks: dict) -> dict[str, list[dict]]:
+def measured() -> dict[str, list[dict]]:
     """The rows of calls of ours, by the commit that they were measured at; those over several GPUs
     too."""
-    found: dict[str, list[dict]] = {}
-    for run in ranks["runs"]:
-        rows = [row_of_ranks(run, row) for row in run["rows"] if row["call"] in FOLLOWED]
-        found.setdefault(run["commit"], []).extend(rows)
+    data, found = read_json(ROOT / DATA), {}
+    for run in read_json(ROOT / RANKS)["runs"]:
+        found.setdefault(run["commit"], []).extend(rows_of_ranks(run))
     for row in data["rows"]:
         if row["provider"] in (CHOOSER, *RUNGS) and row["status"] == "ok":
             commit = data["environments"][row["environment"]]["commit"]
@@ -110,31 +108,23 @@ def differences(old: Cells, new: Cells) -> dict[str, str]:
 
 
 def text_of(before: Cells, after: Cells) -> str:
-    """What is committed, a kernel and a case a line: distinct kernels and launches once; of each
-    cell what it launched, and what it launches today where that is another kernel."""
-    kernels: dict[tuple, int] = {}
-    launches: dict[tuple, int] = {}
+    """What is committed, a kernel and a cell a line: of each cell what it launched, and what it
+    launches today where that is something else."""
+    kernels: dict[Kernel, int] = {}
 
-    def numbered(some: list[Launch]) -> list[int]:
-        found = []
-        for kernel, grid, numbers in some:
-            at = kernels.setdefault(kernel._replace(words=""), len(kernels))
-            found.append(launches.setdefault((at, grid, numbers), len(launches)))
-        return found
+    def written(some: list[Launch]) -> list[str]:
+        return [
+            f"{kernels.setdefault(kernel._replace(words=''), len(kernels))} {grid} {numbers}"
+            for kernel, grid, numbers in some
+        ]
 
     changed = differences(before, after)
-    cases: dict[str, dict[str, list]] = {}
-    for cell, some in after.items():
-        case, provider = cell.rsplit(" ", 1)
-        then = [numbered(before[cell])] if cell in changed else []
-        cases.setdefault(case, {})[provider] = [*then, numbered(some)]
-
-    data = {
-        "kernels": [[kernel[0], *kernel[2:]] for kernel in kernels],
-        "launches": [f"{at} {grid} {numbers}" for at, grid, numbers in launches],
-        "cells": cases,
+    cells = {
+        cell: [written(before[cell]), written(some)] if cell in changed else [written(some)]
+        for cell, some in after.items()
     }
-    return dump(data)
+    shown = [[kernel.name, *kernel[2:]] for kernel in kernels]
+    return dump({"kernels": shown, "cells": cells})
 
 
 class Committed(NamedTuple):
@@ -154,16 +144,13 @@ def parsed(text: str) -> Committed:
     """What the file says."""
     data = json.loads(text)
     kernels = [Kernel(name, "", *more) for name, *more in data["kernels"]]
-    launches = []
-    for line in data["launches"]:
+
+    def launched(line: str) -> Launch:
         at, grid, numbers = line.split(" ")
-        launches.append(Launch(kernels[int(at)], grid, numbers))
+        return Launch(kernels[int(at)], grid, numbers)
+
     then, today = (
-        {
-            f"{case} {provider}": [launches[at] for at in lists[which]]
-            for case, providers in data["cells"].items()
-            for provider, lists in providers.items()
-        }
+        {cell: list(map(launched, lists[which])) for cell, lists in data["cells"].items()}
         for which in (0, -1)
     )
     known = {each.key: each.first for each in kernels}

@@ -11,8 +11,10 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -334,6 +336,11 @@ def arguments(case: Case, t: Tensors) -> tuple:
     inputs, dtype = ((t.y, t.dy), t.x.dtype) if backward else ((t.x,), None)
     name = f"{case.op}_backward" if backward else case.op
     return imported("triton_softmax.operations").OPERATIONS[name], inputs, case.dim, dtype
+
+
+def choosing(choose: Callable[..., Any]) -> AbstractContextManager:
+    """For a while, `choose` says what the library chooses, from the arguments of `chosen`."""
+    return patch.object(imported("triton_softmax.plan"), "chosen", choose)
 
 
 def kernels(case: Case, t: Tensors, name: str) -> list[str]:

@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from softmax_bench.measure import HostTimer
+from softmax_bench.measure import HostTimer, summary
 from softmax_bench.schema import check_writable, dump, write_whole
 
 ROWS = (512, 2048, 8192)
@@ -80,11 +80,9 @@ def quantiles_us(call: Callable[[], Any], group: Any, flush: Tensor) -> dict[str
         torch.cuda.synchronize()
         if repeat >= 3:
             times.append(begin.elapsed_time(end) * 1e3)
-    times.sort()
-    picked = [times[len(times) * share // 10] for share in (5, 2, 8)]
-    slower = torch.tensor(picked, device="cuda")
+    slower = torch.tensor([*summary(times).values()], device="cuda")
     dist.all_reduce(slower, dist.ReduceOp.MAX, group=group)
-    return dict(zip(("us", "us_p20", "us_p80"), slower.tolist(), strict=True))
+    return dict(zip(("us_p20", "us", "us_p80"), slower.tolist(), strict=True))
 
 
 def host_us(call: Callable[[], Any], group: Any) -> float:

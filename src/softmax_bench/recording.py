@@ -44,9 +44,13 @@ EVERY = 10
 class Unread(Inputs):
     """Tensors whose numbers nobody reads."""
 
+    def __init__(self, device: str = "cpu"):
+        super().__init__("cpu", seed=0)
+        self.device = torch.device(device)
+
     def numbers(self, dtype: str, slot: int, elements: int) -> Any:
         """Memory as it comes."""
-        return torch.empty(elements, dtype=getattr(torch, dtype))
+        return torch.empty(elements, dtype=getattr(torch, dtype), device=self.device)
 
 
 def call_of(row: dict) -> Callable[[], object]:
@@ -63,7 +67,7 @@ def call_of(row: dict) -> Callable[[], object]:
         return lambda: [done(call) for call in calls]
     if case.suite != "loss_head":  # a step is not compiled, and numbers make no difference
         case = replace(case, suite="", inputs="normal")
-    name, t = row["provider"], Unread("cpu").tensors(case)
+    name, t = row["provider"], Unread().tensors(case)
     of_library = (CHOOSER, *providers.imported("triton_softmax").IMPLEMENTATIONS)
     if case.direction != "backward" or name not in of_library:
         return providers.prepare(case, name, t)

@@ -10,7 +10,7 @@ import io
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from multiprocessing import get_context
@@ -20,10 +20,7 @@ from softmax_bench import recording
 from softmax_bench.compilation import hash_of, key_of
 from softmax_bench.gpus import H200
 from softmax_bench.launches import (
-    DATA,
     FILE,
-    RANKS,
-    ROOT,
     Cells,
     Kernel,
     Launch,
@@ -33,7 +30,7 @@ from softmax_bench.launches import (
     read,
     text_of,
 )
-from softmax_bench.schema import DataError, read_json
+from softmax_bench.schema import ROOT, DataError
 
 PROCESSES = 2
 """That compile."""
@@ -65,7 +62,7 @@ def hash_at(index: int, machine: bool) -> str:
     return hash_of(recording.recorder().kernels[index], machine)
 
 
-def answer(rows: list[dict], known: dict[str, str], looked_at: set[str]) -> Cells:
+def answer(rows: list[dict], known: dict[str, str], machine: bool) -> Cells:
     """`ask`, in the process that records."""
     with recording.on(H200):
         cells = {cell_of(row): launches(row) for row in rows}
@@ -81,7 +78,8 @@ def answer(rows: list[dict], known: dict[str, str], looked_at: set[str]) -> Cell
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("fork")) as pool:
         find(keys, machine=False)
         firsts = [known[key] for key in keys]
-        find([first if first in looked_at else key for first, key in zip(firsts, keys)], True)
+        if machine:
+            find(firsts, machine=True)
     kernels = [
         Kernel(each.source.name, described(each), key, first, known.get(first))
         for each, key, first in zip(recorded, keys, firsts, strict=True)
@@ -92,9 +90,7 @@ def answer(rows: list[dict], known: dict[str, str], looked_at: set[str]) -> Cell
 # --- asking a tree
 
 
-def ask(
-    tree: Path, rows: list[dict], known: Mapping[str, str], looked_at: Iterable[str] = ()
-) -> Cells:
+def ask(tree: Path, rows: list[dict], known: Mapping[str, str], machine: bool = False) -> Cells:
     """What rows' calls launch in the packages below a folder.
 
     The first language that Triton compiles to has neither names of functions nor of variables, and
@@ -106,10 +102,10 @@ def ask(
         tree: the folder.
         rows: of the data.
         known: hashes of the first language by key, and of the machine code by these.
-        looked_at: hashes of the first language of kernels whose machine code is asked for.
+        machine: whether their machine code is looked at.
     """
     with recording.process(tree) as process:
-        return process.submit(answer, rows, dict(known), set(looked_at)).result()
+        return process.submit(answer, rows, dict(known), machine).result()
 
 
 def extracted(commit: str, folder: Path) -> Path:
@@ -123,7 +119,7 @@ def extracted(commit: str, folder: Path) -> Path:
 
 
 def compared(
-    old: Mapping[Path, list[dict]], new: Path, known: Mapping[str, str], quick: bool = False
+    old: Mapping[Path, list[dict]], new: Path, known: Mapping[str, str]
 ) -> tuple[Cells, Cells]:
     """What rows' calls launch in trees and in another one.
 
@@ -131,42 +127,35 @@ def compared(
         old: the rows that each tree is asked for.
         new: the other tree.
         known: as for `ask`.
-        quick: compile no machine code; kernels are then told apart by the first language alone,
-            where their machine code is not known.
     """
     rows = [row for some in old.values() for row in some]
     before: Cells = {}
     for tree, some in old.items():
         before |= ask(tree, some, known)
     after = ask(new, rows, known)
-    # Where kernels may differ, their machine code is looked at.
-    changed = {} if quick else differences(before, after)
-    looked_at = {
-        each.kernel.first for cells in (before, after) for cell in changed for each in cells[cell]
-    }
+    changed = differences(before, after)
     for tree, some in (*old.items(), (new, rows)):
         if again := [row for row in some if cell_of(row) in changed]:
-            (after if tree == new else before).update(ask(tree, again, known, looked_at))
+            found = ask(tree, again, known, machine=True)
+            (after if tree == new else before).update(found)
     return before, after
 
 
-def replay(old: str | None, new: str | None, *, update: bool = False, quick: bool = False) -> str:
+def replay(old: str | None, new: str | None, *, update: bool = False) -> str:
     """The command: what launches something else, in words.
 
     Args:
         old: a commit; None asks for each cell at the commit that measured it.
         new: a later commit; None is the working tree.
         update: write down what was launched then, and is today.
-        quick: as for `compared`.
     """
-    data, ranks = (read_json(ROOT / each) for each in (DATA, RANKS))
-    by_commit = measured(data, ranks)
+    by_commit = measured()
     if old is not None:
         by_commit = {old: [row for rows in by_commit.values() for row in rows]}
     with tempfile.TemporaryDirectory() as folder:
         there = ROOT / "src" if new is None else extracted(new, Path(folder) / "new")
         trees = {extracted(at, Path(folder) / at): rows for at, rows in by_commit.items()}
-        before, after = compared(trees, there, read(ROOT).known, quick)
+        before, after = compared(trees, there, read(ROOT).known)
     if update:
         (ROOT / FILE).write_text(text_of(before, after), encoding="utf-8")
     found = differences(before, after)

@@ -139,10 +139,16 @@ class Runner:
                 self.results.add(case, name, status="failed", reason=reason)
             return [f"failed: {describe(error)}"]
         found: dict[str, dict] = {}
-        calls: dict[str, Callable[[], object]] = {}
+        calls: dict[str, Callable[[], object]] = {}  # to be timed on the device
+        # A step that is compiled to infer keeps nothing for a backward pass.
+        infers = case.suite == "compiled" and case.direction == "forward"
         for name in names:
             self.current = (case, name, time.monotonic())
-            found[name] = self._measure(case, name, tensors, expected, calls)
+            try:
+                with torch.set_grad_enabled(not infers):
+                    found[name] = self._checked(case, name, tensors, expected, calls)
+            except Exception as error:
+                found[name] = self._failed(error, case, name)
         self._time(case, found, calls)
         self.current = None
         calls.clear()
@@ -150,24 +156,10 @@ class Runner:
         gc.collect(0)
         return [cell(self.results.add(case, name, **found[name])) for name in names]
 
-    def _measure(
-        self, case: Case, name: str, t: Tensors, expected: Any, calls: dict[str, Callable]
-    ) -> dict:
-        """What there is to say of a case before it is timed; a call that is to be timed on the
-        device goes to `calls`."""
-        try:
-            # A step that is compiled to infer keeps nothing for a backward pass.
-            infers = case.suite == "compiled" and case.direction == "forward"
-            with torch.set_grad_enabled(not infers):
-                return self._checked(case, name, t, expected, calls)
-        except providers.Refused as error:
-            return {"status": error.status, "reason": str(error)}
-        except Exception as error:
-            return self._failed(error, case, name)
-
     def _checked(
         self, case: Case, name: str, t: Tensors, expected: Any, calls: dict[str, Callable]
     ) -> dict:
+        """What there is to say of a case before it is timed on the device."""
         if case.suite == "compiles":
             return self._count_kernels(case)
         call, fields = self.prepare(case, name, t), {}
@@ -238,6 +230,8 @@ class Runner:
     # Breakage
 
     def _failed(self, error: Exception, case: Case, name: str) -> dict:
+        if isinstance(error, providers.Refused):
+            return {"status": error.status, "reason": str(error)}
         refused = isinstance(error, (ValueError, NotImplementedError, AssertionError))
         fields = {"status": "refused" if refused else "failed", "reason": describe(error)}
         self._survive(error, lambda: self.results.add(case, name, **fields))

@@ -1,20 +1,12 @@
-"""The published form of the data, as a JSON Schema, and its validation."""
+"""The files of measurements: their published form, and how they are read, validated and written."""
 
 import json
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,
-    TypedDict,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import Any
 
-from softmax_bench.case import ITEM_SIZE, PASSES
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = "docs/benchmarks/schema.json"
+"""The published form of the data, a JSON Schema; the other files are among its `$defs`."""
 
 FORMAT = "triton-softmax-benchmark/1"
 
@@ -25,145 +17,21 @@ SAME = ("gpu", "driver", "cuda", "torch", "triton")
 """What has to be the same of two runs whose times are compared."""
 
 
-def said(text: str) -> tuple[str, str]:
-    """A field's description."""
-    return "description", text
-
-
-Text = Annotated[str, ("minLength", 1)]
-Count = Annotated[int, ("minimum", 0)]
-Number = Annotated[float, ("minimum", 0)]
-Time = Annotated[str, ("pattern", r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
-Error = Number | Literal["inf"] | None
-"""The largest error; infinite ones are the word, since JSON has no such number."""
-
-
-class Times(TypedDict):
-    """Percentiles, in microseconds."""
-
-    p20: Number
-    p50: Number
-    p80: Number
-
-
-class Environment(TypedDict):
-    """Machine and software, once per run; a row names the run it comes from."""
-
-    gpu: Text
-    gpu_memory_bytes: Count
-    multiprocessors: Count
-    l2_bytes: Count
-    driver: Text
-    cuda: Text
-    torch: Text
-    triton: Text
-    python: Text
-    system: str
-    peers: Annotated[
-        dict[str, str | None],
-        said("Version of each other library; null where it is not installed."),
-    ]
-    commit: Annotated[str, ("minLength", 7)]
-    started: Time
-    timer: Literal["cuda-events", "wall-clock", "made-up"]
-    flush_bytes: Annotated[Count, said("Bytes written between two calls to empty the L2 cache.")]
-
-
-class Row(TypedDict):
-    """What was measured of one provider in one case."""
-
-    case: Text
-    suite: Text
-    op: Annotated[str, ("enum", ["softmax", "log_softmax", "logsumexp", *PASSES])]
-    direction: Literal["forward", "backward", "forward_grad", "forward_backward"]
-    dtype: Annotated[str, ("enum", [*ITEM_SIZE])]
-    shape: Annotated[list[Annotated[int, ("minimum", 1)]], ("minItems", 1)]
-    dim: int
-    layout: Literal["contiguous", "row_strided", "padded", "transposed"]
-    inputs: str
-    provider: Text
-    status: Annotated[
-        Literal["ok", "wrong", "refused", "failed", "skipped", "not_run"],
-        said(
-            "ok; wrong: an answer too far from float64; refused: the provider says "
-            "no; failed: it breaks; skipped: not installed; not_run: the time was up."
-        ),
-    ]
-    reason: str | None
-    bytes: Annotated[Count, said("Useful traffic: each input read once, each output written once.")]
-    us: Annotated[Times | None, said("Time of one call in microseconds.")]
-    samples: Count
-    max_abs_error: Error
-    max_rel_error: Annotated[
-        Error, said("Largest error of a row relative to the row's largest value.")
-    ]
-    kernels: list[str]
-    count: Annotated[Count | None, said("Kernels compiled, in the suite that counts them.")]
-    environment: Text
-    utc: Time
-    peak_bytes: NotRequired[
-        Annotated[Count, said("Memory allocated at most beside the arguments.")]
-    ]
-    us_warm: NotRequired[Annotated[Times, said("With what the call before left in the L2 cache.")]]
-    seed: NotRequired[Annotated[Count, said("What drew the case, where nobody chose it.")]]
-
-
-class File(TypedDict):
-    """Measurements of triton_softmax and its peers."""
-
-    format: Annotated[str, ("const", FORMAT)]
-    environments: Annotated[dict[str, Environment], ("minProperties", 1)]
-    rows: list[
-        Annotated[
-            Row,  # whose status is not ok without a reason
-            ("if", {"properties": {"status": {"enum": ["ok"]}}}),
-            ("else", {"properties": {"reason": {"type": "string", "minLength": 1}}}),
-        ]
-    ]
-
-
-NAMES = {str: "string", int: "integer", float: "number", type(None): "null"}
-
-
-def form_of(kind: Any) -> dict:
-    """The JSON Schema of a type."""
-    of, parts = get_origin(kind), get_args(kind)
-    if is_typeddict(kind):
-        fields = get_type_hints(kind, include_extras=True)
-        return {
-            "description": kind.__doc__,
-            "type": "object",
-            "properties": {name: form_of(each) for name, each in fields.items()},
-            "required": [name for name in fields if name in kind.__required_keys__],
-            "additionalProperties": False,
-        }
-    if of is Annotated:
-        return form_of(parts[0]) | dict(parts[1:])
-    if of is NotRequired:
-        return form_of(parts[0])
-    if of is Literal:
-        return {"enum": list(parts)}
-    if of is list:
-        return {"type": "array", "items": form_of(parts[0])}
-    if of is dict:
-        return {"type": "object", "additionalProperties": form_of(parts[1])}
-    if parts:
-        return {"anyOf": [form_of(each) for each in parts]}
-    return {"type": NAMES[kind]}
-
-
-SCHEMA = {"$schema": "https://json-schema.org/draft/2020-12/schema", **form_of(File)}
-
-
 class DataError(ValueError):
     """Data that breaks the schema; the message names file and field."""
 
 
-def check(data: Any, form: dict, name: str) -> dict:
-    """Return the data if it keeps to a JSON Schema; raise `DataError` naming file and field if
-    not."""
+def check(data: Any, name: str, part: str | None = None) -> dict:
+    """Return the data if it keeps to the schema, or to one of its `$defs`.
+
+    Raises:
+        DataError: it does not; the message names file and field.
+    """
     import jsonschema
 
+    form = read_json(ROOT / SCHEMA)
+    if part is not None:
+        form = {"$ref": f"#/$defs/{part}", "$defs": form["$defs"]}
     faults = list(jsonschema.Draft202012Validator(form).iter_errors(data))
     if faults:
         lines = [f"{name}: {each.json_path}: {each.message[:300]}" for each in faults[:5]]
@@ -176,9 +44,7 @@ def check(data: Any, form: dict, name: str) -> dict:
 def validate(data: Any, name: str) -> dict:
     """Return the data if it keeps to the published schema and to itself; raise `DataError` if
     not."""
-    check(data, SCHEMA, name)
-    known = data["environments"]
-    seen = set()
+    known, seen = check(data, name)["environments"], set()
     for index, row in enumerate(data["rows"]):
         where = f"{name}: rows[{index}]"
         if row["environment"] not in known:
@@ -249,8 +115,3 @@ def check_writable(path: Path) -> None:
         empty = not file.tell()
     if empty:
         path.unlink(missing_ok=True)  # others may be starting, too
-
-
-def schema_text() -> str:
-    """The schema as it is published."""
-    return json.dumps(SCHEMA, indent=2) + "\n"

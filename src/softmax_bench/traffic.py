@@ -9,8 +9,8 @@ Nothing here is measured in time, and nothing typed: tests count the accesses of
 
 The naive softmax in PyTorch, line by line:
 
->>> for line in NAIVE_LINES:
-...     print(f"{line.code:<55}{line.traffic}")
+>>> for line, traffic in NAIVE_LINES.items():
+...     print(f"{line:<55}{traffic}")
 x_max = x.amax(dim=-1, keepdim=True)                   reads MN, writes M
 z = x - x_max                                          reads MN + M, writes MN
 numerator = z.exp()                                    reads MN, writes MN
@@ -31,14 +31,13 @@ reads MN, writes MN
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 
-@dataclasses.dataclass(frozen=True)
-class Traffic:
+class Traffic(NamedTuple):
     """Elements read and written for M rows and N columns: multiples of MN, for matrices, and of M,
     for columns of row statistics."""
 
@@ -46,11 +45,6 @@ class Traffic:
     writes_mn: int = 0
     reads_m: int = 0
     writes_m: int = 0
-
-    def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(
-            *(a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other)))
-        )
 
     def reads(self, M: int, N: int) -> int:
         """Elements read."""
@@ -89,42 +83,33 @@ class Traffic:
 
 def _linear(mn: int, m: int) -> str:
     terms = [
-        ("" if count == 1 else str(count)) + unit for count, unit in ((mn, "MN"), (m, "M")) if count
+        f"{count if count > 1 else ''}{unit}" for count, unit in ((mn, "MN"), (m, "M")) if count
     ]
     return " + ".join(terms) or "nothing"
 
 
-@dataclasses.dataclass(frozen=True)
-class Line:
-    """A line of PyTorch and the traffic of the kernel that it launches."""
-
-    code: str
-    traffic: Traffic
+def _total(lines: dict[str, Traffic]) -> Traffic:
+    return Traffic(*map(sum, zip(*lines.values(), strict=True)))
 
 
-NAIVE_LINES = (
-    Line("x_max = x.amax(dim=-1, keepdim=True)", Traffic(reads_mn=1, writes_m=1)),
-    Line("z = x - x_max", Traffic(reads_mn=1, reads_m=1, writes_mn=1)),
-    Line("numerator = z.exp()", Traffic(reads_mn=1, writes_mn=1)),
-    Line("denominator = numerator.sum(dim=-1, keepdim=True)", Traffic(reads_mn=1, writes_m=1)),
-    Line("y = numerator / denominator", Traffic(reads_mn=1, reads_m=1, writes_mn=1)),
-)
-"""The forward pass of [`softmax_naive_torch`][softmax_tutorial.reference.softmax_naive_torch], line
-by line."""
+NAIVE_LINES = {
+    "x_max = x.amax(dim=-1, keepdim=True)": Traffic(reads_mn=1, writes_m=1),
+    "z = x - x_max": Traffic(reads_mn=1, reads_m=1, writes_mn=1),
+    "numerator = z.exp()": Traffic(reads_mn=1, writes_mn=1),
+    "denominator = numerator.sum(dim=-1, keepdim=True)": Traffic(reads_mn=1, writes_m=1),
+    "y = numerator / denominator": Traffic(reads_mn=1, reads_m=1, writes_mn=1),
+}
+"""The forward pass of [`softmax_naive_torch`][softmax_tutorial.reference.softmax_naive_torch]: each
+line with the traffic of the kernel that it launches."""
 
-NAIVE_BACKWARD_LINES = (
-    Line("product = y * dy", Traffic(reads_mn=2, writes_mn=1)),
-    Line("s = product.sum(dim=-1, keepdim=True)", Traffic(reads_mn=1, writes_m=1)),
-    Line("difference = dy - s", Traffic(reads_mn=1, reads_m=1, writes_mn=1)),
-    Line("dx = y * difference", Traffic(reads_mn=2, writes_mn=1)),
-)
-"""The backward pass of [`softmax_vjp_torch`][softmax_tutorial.reference.softmax_vjp_torch], line by
+NAIVE_BACKWARD_LINES = {
+    "product = y * dy": Traffic(reads_mn=2, writes_mn=1),
+    "s = product.sum(dim=-1, keepdim=True)": Traffic(reads_mn=1, writes_m=1),
+    "difference = dy - s": Traffic(reads_mn=1, reads_m=1, writes_mn=1),
+    "dx = y * difference": Traffic(reads_mn=2, writes_mn=1),
+}
+"""The backward pass, [`softmax_vjp_torch`][softmax_tutorial.reference.softmax_vjp_torch], line by
 line."""
-
-
-def _total(lines: tuple[Line, ...]) -> Traffic:
-    return sum((line.traffic for line in lines), Traffic())
-
 
 ONE_READ = ("single_block", "packed_rows", "aligned_rows", "split_rows", "strided")
 """Implementations that read each element once."""
@@ -169,7 +154,7 @@ def attention_elements(n_queries: int, n_keys: int, block_queries: int) -> int:
     return n_queries + programs * 2 * n_keys + n_queries
 
 
-@dataclasses.dataclass
+@dataclass
 class Count:
     """Elements counted so far."""
 
@@ -195,12 +180,11 @@ def count_elements() -> Iterator[Count]:
     (Count(reads=5020, writes=3020), 5020, 3020)
     """
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
     from torch.utils._pytree import tree_leaves
     from triton.runtime import interpreter
 
     count = Count()
-    launching: list[object] = []
 
     def elements(tree) -> int:
         return sum(t.numel() for t in tree_leaves(tree) if isinstance(t, torch.Tensor))
@@ -208,9 +192,7 @@ def count_elements() -> Iterator[Count]:
     class CountOperations(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, arguments=(), kwargs=None):
             result = function(*arguments, **(kwargs or {}))
-            moves_nothing = function.is_view or "empty" in function.__name__
-            # The interpreter copies a kernel's arguments to the host and back.
-            if not (moves_nothing or launching):
+            if not (function.is_view or "empty" in function.__name__):  # these move nothing
                 count.reads += elements((arguments, kwargs))
                 count.writes += elements(result)
             return result
@@ -218,6 +200,7 @@ def count_elements() -> Iterator[Count]:
     executor_class: Any = interpreter.GridExecutor
     builder: Any = interpreter.interpreter_builder
     load, store = builder.create_masked_load, builder.create_masked_store
+    original_launch = executor_class.__call__
 
     def counted_load(pointers, mask, *rest):
         count.reads += int(mask.data.sum())
@@ -228,13 +211,9 @@ def count_elements() -> Iterator[Count]:
         return store(pointers, value, mask, *rest)
 
     def launch(executor, *arguments, **kwargs):
-        launching.append(executor)
-        try:
+        with _disable_current_modes():  # a kernel's arguments are copied to the host and back
             return original_launch(executor, *arguments, **kwargs)
-        finally:
-            launching.pop()
 
-    original_launch = executor_class.__call__
     with (
         patch.object(executor_class, "__call__", launch),
         patch.object(builder, "create_masked_load", counted_load),

@@ -19,11 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from softmax_bench import providers, tuned
 from softmax_bench.case import Case
 from softmax_bench.inputs import Tensors
-from softmax_bench.problem import Problem, choosing, device_of, problem_of
 from softmax_bench.random_shapes import draw
+from softmax_bench.recording import Unread
 from softmax_bench.report import Cell as Line
 from softmax_bench.report import by_case, by_kind
 from softmax_bench.report import timed as time_of
@@ -31,24 +33,64 @@ from softmax_bench.roster import COPY
 from softmax_bench.schema import DataError
 from softmax_bench.tuned import LISTED
 from triton_softmax import plan
-from triton_softmax.config import Choice, Device
-from triton_softmax.config.space import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
+from triton_softmax.config import Choice, Device, Traits, space
+from triton_softmax.config import choose as chooser
 
 FIELDS = ("shape", "dtype", "direction", "op", "dim", "layout", "seed")
 ENVIRONMENT = ("gpu", "multiprocessors", "driver", "torch", "triton", "commit", "started")
 
 CONSTANTS = {
-    "packed_rows": RowTile,
-    "aligned_rows": RowTile,
-    "split_rows": SplitRows,
-    "strided": StridedTile,
-    "split_strided": SplitStrided,
-    "two_pass": TwoPass,
+    "packed_rows": space.RowTile,
+    "aligned_rows": space.RowTile,
+    "split_rows": space.SplitRows,
+    "strided": space.StridedTile,
+    "split_strided": space.SplitStrided,
+    "two_pass": space.TwoPass,
 }
 """The class of a kernel's constants."""
 
 SMALL_BYTES = 24 * 2**20
 """Tensors that are copied within 10 µs, about."""
+
+
+# --- what the library chooses between
+
+
+class Problem(NamedTuple):
+    """All that a choice depends on."""
+
+    facts: space.Rows | space.Columns
+    traits: Traits
+    device: Device
+
+    def library(self) -> Choice:
+        """What the library chooses."""
+        return chooser.chosen(*self)
+
+    def possible(self) -> list[Choice]:
+        """All between which the model chooses, the fastest first by what it says."""
+        return [choice for _, choice in sorted(chooser.timed(*self), key=lambda each: each[0])]
+
+
+def device_of(multiprocessors: int) -> Device:
+    """An NVIDIA GPU; without multiprocessors the interpreter."""
+    return Device(multiprocessors, nvidia=True) if multiprocessors else Device()
+
+
+def problem_of(case: Case, device: Device) -> Problem:
+    """The problem that a case puts on a device: what the planner asks of tensors without data."""
+    op, inputs, dim, _ = providers.arguments(case, Unread("meta").tensors(case))
+    out = torch.empty(case.shape, dtype=inputs[0].dtype, device="meta")
+    seen: list[Problem] = []
+
+    def asked(facts: space.Rows | space.Columns, traits: Traits, *_: object) -> Choice:
+        seen.append(Problem(facts, traits, device))
+        return seen[-1].library()
+
+    with providers.choosing(asked):
+        out = out.select(dim, 0).contiguous() if op.reduces else out
+        plan._plan_launches(op, inputs, (out,), dim % len(case.shape))
+    return seen[0]
 
 
 # --- the cells
@@ -121,7 +163,7 @@ def prepare(case: Case, name: str, t: Tensors) -> Callable[[], Any]:
     if name == COPY:
         return providers.copy(case, t)
     given, choice = providers.arguments(case, t), choice_of(json.loads(name.partition(" ")[2]))
-    with choosing(lambda *_: choice):
+    with providers.choosing(lambda *_: choice):
         made = plan.make_plan(*given)
     return lambda: made(*given[1])
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from softmax_bench import schema
 from softmax_bench.roster import PROVIDERS
 from softmax_playground import cells
 from softmax_site import corrections, kernel_map, modules, practice, source
@@ -48,7 +47,6 @@ def measurements(root: Path) -> Rendered:
         key=lambda row: (size_key(row), order[row["case"]], rank.get(row["provider"], len(rank)))
     )
     out = views.fragments(data)
-    out.assets["benchmarks/schema.json"] = schema.schema_text()
     out.fragments |= rungs.fragments(data)
     out.fragments |= ranks.fragments(root)
     out.fragments |= bookkeeping.fragments(root, path, data, read(root, REASONS, {}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -13,9 +12,7 @@ from softmax_bench import compilation, launches, recording, replay
 from softmax_bench.launches import Kernel, Launch
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = json.loads((ROOT / launches.DATA).read_text("utf8"))
-RANKS = json.loads((ROOT / launches.RANKS).read_text("utf8"))
-ROWS = [row for rows in launches.measured(DATA, RANKS).values() for row in rows]
+ROWS = [row for rows in launches.measured().values() for row in rows]
 SOME = (
     "few_rows/softmax/forward/float32/8x32768",
     "batch/softmax/forward/float32/4096x1024",

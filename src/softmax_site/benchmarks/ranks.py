@@ -262,8 +262,7 @@ def read(root: Path) -> dict | None:
     today; None without one."""
     data, changed = read_json(root, FILE), launches.read(root).changed
     for run in data["runs"] if data else ():
-        cells = [launches.cell_of_ranks(run, row) for row in run["rows"]]
-        followed = [cell for cell in cells if cell is not None]
+        followed = list(map(launches.cell_of, launches.rows_of_ranks(run)))
         run["calls"], run["changed"] = len(followed), len(changed.intersection(followed))
     return data
 

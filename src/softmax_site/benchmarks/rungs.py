@@ -11,7 +11,7 @@ from typing import NamedTuple
 from softmax_bench import traffic
 from softmax_bench.report import LEVEL, best_peer, by_case, ratio, standing
 from softmax_bench.roster import CHOOSER, RUNGS, label_of
-from softmax_site.benchmarks.data import DTYPES, SHORT, n_cols, of_suite, shape_words
+from softmax_site.benchmarks.data import DIRECTIONS, DTYPES, SHORT, n_cols, of_suite, shape_words
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, measured_by, origin
 from softmax_site.benchmarks.tables import Cell, Group, share_of, table
 from softmax_site.benchmarks.values import Factor
@@ -120,9 +120,9 @@ def bytes_fragment(name: str) -> Fragment:
     return Fragment(block(text, "moved") + "\n")
 
 
-def naive_fragment(lines: Sequence[traffic.Line], total: traffic.Traffic) -> Fragment:
+def naive_fragment(lines: dict[str, traffic.Traffic], total: traffic.Traffic) -> Fragment:
     """What each line of PyTorch moves."""
-    rows = "".join(f"| `{line.code}` | {line.traffic} |\n" for line in lines)
+    rows = "".join(f"| `{line}` | {moved} |\n" for line, moved in lines.items())
     return Fragment(f"| line | elements |\n| --- | --- |\n{rows}| together | {total} |\n")
 
 
@@ -173,10 +173,8 @@ class Rung:
         words = f"{row['direction']}, {row['dtype']}, {shape_words(row)}"
         return Names(factor=Factor(factor), other=label_of(self.other(group)), words=words)
 
-    def cell(self, group: Group | None) -> Cell:
+    def cell(self, group: Group) -> Cell:
         """The share of a case with a sign."""
-        if not group:
-            return Cell("·", "none")
         share = share_of(group, self.provider)
         if not share:
             return Cell(group[self.provider]["status"], "none")
@@ -186,25 +184,15 @@ class Rung:
 
     def table(self) -> str:
         """Shares of the copy's speed by shape, direction and type."""
-        kinds = sorted(
-            {(row["direction"], row["dtype"]) for row in self.rows},
-            key=lambda kind: (kind[0] != "forward", DTYPES.index(kind[1])),
-        )
         by_shape = self.given and self.name != "logsumexp"
-        shapes: dict[str, dict[tuple, Group]] = {}
+        shown: Shares = {}
         for group in self.groups:
             row = group[self.provider]
             label = shape_words(row) if by_shape else f"{n_cols(row):,}"
-            shapes.setdefault(label, {})[row["direction"], row["dtype"]] = group
+            shown.setdefault(label, {})[row["direction"], row["dtype"]] = self.cell(group)
         rival = "the fastest other library" if self.given else "torch"
         caption = signs(rival) + ("; · another kernel, or not measured" if by_shape else "")
-        head = [f"{direction} <span>{SHORT[dtype]}</span>" for direction, dtype in kinds]
-        body = [
-            [label, *(self.cell(found.get(kind)) for kind in kinds)]
-            for label, found in shapes.items()
-        ]
-        first = "shape" if by_shape else "columns"
-        return table([first, *head], body, css="rung", caption=caption)
+        return shares("shape" if by_shape else "columns", shown, DIRECTIONS, caption)
 
     def fragment(self, data: dict) -> Fragment:
         """The table, and what was measured when."""
@@ -220,25 +208,35 @@ def signs(rival: str) -> str:
     return f"Share of a copy’s speed (its time over the kernel’s); {against}"
 
 
+Shares = dict[str, dict[tuple[str, str], Cell]]
+"""By what a line is of, and by kind and type."""
+
+
+def shares(first: str, shown: Shares, order: Sequence[str], caption: str) -> str:
+    """A table of shares, its kinds in this order."""
+    kinds = sorted(
+        {kind for line in shown.values() for kind in line},
+        key=lambda kind: (order.index(kind[0]), DTYPES.index(kind[1])),
+    )
+    head = [f"{label_of(name)} <span>{SHORT[dtype]}</span>" for name, dtype in kinds]
+    none = Cell("·", "none")
+    body = [[label, *(line.get(kind, none) for kind in kinds)] for label, line in shown.items()]
+    return table([first, *head], body, css="rung", caption=caption)
+
+
 def backward_fragment(data: dict) -> Fragment:
     """The rungs backward, side by side."""
     every = [Rung(data, name, "backward") for name in BACKWARD]
-    shares: dict[int, dict[tuple, Cell]] = {}
+    found: dict[int, dict] = {}
     for rung in every:
         for group in rung.groups:
             row = group[rung.provider]
-            shares.setdefault(n_cols(row), {})[rung.name, row["dtype"]] = rung.cell(group)
-    if not shares:
+            found.setdefault(n_cols(row), {})[rung.name, row["dtype"]] = rung.cell(group)
+    if not found:
         return NOT_MEASURED
-    there = {kind for found in shares.values() for kind in found}
-    kinds = [(name, dtype) for name in BACKWARD for dtype in DTYPES if (name, dtype) in there]
-    head = ["columns", *(f"{label_of(name)} <span>{SHORT[dtype]}</span>" for name, dtype in kinds)]
-    body = [
-        [f"{length:,}", *(found.get(kind, Cell("·", "none")) for kind in kinds)]
-        for length, found in sorted(shares.items())
-    ]
+    shown = {f"{length:,}": line for length, line in sorted(found.items())}
     rows = [row for rung in every for row in rung.rows]
-    text = block(table(head, body, css="rung", caption=signs("torch")))
+    text = block(shares("columns", shown, BACKWARD, signs("torch")))
     return Fragment(f"{text}\n\n{origin(data, rows)}", measured_by(rows))
 
 
