@@ -13,13 +13,16 @@ const SECONDS = 10;
 const ANSWER = /^ANSWER = (.*)$/m;
 
 const START = `
-from checker import in_page
+import json
+from softmax_playground.checker import in_page
 import small_triton
 from small_triton import session
 def line_of(error):
     return session._where(error)["line"] or None
+with open("/sheets.json") as file:
+    sheets = json.load(file)
 def ask(request):
-    return in_page.answer(small_triton, line_of, request)
+    return in_page.answer(small_triton, line_of, sheets, request)
 `;
 
 /* ---- What has been solved, and what was written ---- */
@@ -73,13 +76,20 @@ function numberField(name, source, box, skeleton) {
     field.value = found === "..." ? "" : found;
   };
   const get = () => {
-    const typed = field.value.trim().replaceAll("−", "-").replaceAll(",", "").replace(/^\+/, "");
+    const typed = field.value.trim();
     if (!typed) throw new Error("Type a number into the field first.");
-    if (!Number.isFinite(Number(typed))) throw new Error(`“${typed}” is no number.`);
-    return skeleton.replace(ANSWER, `ANSWER = ${typed}`);
+    return skeleton.replace(ANSWER, () => `ANSWER = ${typed}`);
   };
   set(source);
   return { label, field, get, set, mark() {} };
+}
+
+/* The hints of a box are shown one after another. */
+function inSteps(box) {
+  const hints = [...box.querySelectorAll("details.tip")];
+  const show = () => hints.forEach((hint, at) => { hint.hidden = at > 0 && !hints[at - 1].open; });
+  for (const hint of hints) hint.addEventListener("toggle", show);
+  show();
 }
 
 function enhance(box) {
@@ -92,7 +102,7 @@ function enhance(box) {
   const reset = element("button", { type: "button", class: "exercise-reset" }, "Start over");
   const says = element("p", { class: "exercise-says", role: "status" });
   const bar = element("div", { class: "exercise-bar" }, made.label, check, reset);
-  box.append(bar, says);
+  box.querySelector(".exercise-help").before(bar, says);
 
   function show(solved, message) {
     says.textContent = "";
@@ -139,21 +149,28 @@ function enhance(box) {
     says.className = "exercise-says";
     made.field.focus();
   });
-  const solution = document.querySelector(`[data-solution="${name}"]`);
-  if (solution) {
-    const take = element("button", { type: "button", class: "exercise-reset" }, predicts ? "Put it into the field" : "Put it into the editor");
-    take.addEventListener("click", () => {
-      made.set(solution.dataset.source);
-      made.field.scrollIntoView({ block: "nearest" });
-      made.field.focus();
-    });
-    solution.append(take);
-  }
+  inSteps(box);
+  const solution = box.querySelector(".solution");
+  const take = element("button", { type: "button", class: "exercise-reset" }, predicts ? "Put it into the field" : "Put it into the editor");
+  take.addEventListener("click", () => {
+    made.set(solution.dataset.source);
+    made.field.scrollIntoView({ block: "nearest" });
+    made.field.focus();
+  });
+  solution.append(take);
+  if (was.source && !was.solved) box.open = true;
   if (was.solved) {
     box.classList.add("is-solved");
     show(true, "You have solved this one.");
   }
 }
+
+/* A link to an exercise opens its box. */
+function open() {
+  const box = document.getElementById(decodeURIComponent(location.hash.slice(1)))?.nextElementSibling?.nextElementSibling;
+  if (box?.matches(".exercise")) box.open = true;
+}
+addEventListener("hashchange", open);
 
 /* ---- The list ---- */
 
@@ -168,14 +185,17 @@ function mark(list) {
   }
   const begun = Object.keys(all).length > 0;
   const says = element("p", { class: "exercise-progress" }, element("span", { role: "status" }, `${solved.length} of ${items.length} solved. `));
+  const next = items.find((item) => !solved.includes(item))?.querySelector("a");
+  if (next) says.append(element("a", { href: next.href }, `${solved.length ? "Next" : "Begin with"}: ${next.textContent}`), " ");
   if (begun) {
     const button = element("button", { type: "button", class: "exercise-reset" }, "Forget what I have done");
     button.addEventListener("click", () => { forget(); mark(list); });
     says.append(button);
   }
   list.querySelector(".exercise-progress")?.remove();
-  list.append(says);
+  list.prepend(says);
 }
 
 document.querySelectorAll(".exercise").forEach(enhance);
 document.querySelectorAll(".exercise-list").forEach(mark);
+open();

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from browser import PHONE, ROOT
-from softmax_playground.checker.exercise_checks import EXERCISES
-from softmax_site import practice
+from softmax_playground.checker import course, judge
 from softmax_site.which_kernel import answer, page
 
 pytestmark = pytest.mark.browser
@@ -110,6 +109,7 @@ def test_the_form_answers_as_the_planner_does(tab):
 def checked(view, name: str) -> str:
     """What the page says of an exercise as it stands there."""
     box = view.locator(f"[data-exercise={name}]")
+    box.evaluate("each => { each.open = true; }")
     before = int(box.get_attribute("data-checked") or 0)
     box.locator(".exercise-check").click()
     view.wait_for_function(
@@ -119,24 +119,40 @@ def checked(view, name: str) -> str:
     return box.locator(".exercise-says").inner_text()
 
 
+TYPE = """([name, source]) => {
+    const box = document.querySelector(`[data-exercise=${name}]`);
+    const field = box.querySelector("textarea, .exercise-number");
+    field.value = field.tagName === "INPUT" ? source.match(/^ANSWER = (.*)$/m)[1] : source;
+    field.dispatchEvent(new Event("input"));
+}"""
+"""Put a source into the editor of an exercise, or the number of it into its field."""
+
+
 def test_exercises_are_solved_in_the_page_and_remembered(tab):
+    """Each one: what one starts from, a wrong answer that is explained, and the solution."""
+    exercises = course.load(ROOT)
+    total = len(exercises)
     view = tab.open("practice/index").view
-    assert "0 of 18 solved" in view.locator(".exercise-progress").inner_text()
-    for which, names in practice.pages(ROOT).items():
-        tab.open(which.removesuffix(".md"))
+    says = view.locator(".exercise-progress")
+    assert f"0 of {total} solved. Begin with: Where exp overflows" in says.inner_text()
+    for which, (_, names) in course.stages(ROOT).items():
+        tab.open(f"practice/{which}")
         assert view.locator(".exercise").count() == len(names)
         for name in names:
             assert checked(view, name).startswith("✗"), name
-            fold = view.locator(f"[data-solution={name}]")
+            each = exercises[name]
+            wrong, remark = judge.Sheet(each.check, each.solution).wrong[0]
+            view.evaluate(TYPE, [name, wrong])
+            assert checked(view, name).endswith(remark), name
+            fold = view.locator(f"[data-exercise={name}] .solution")
             fold.locator("summary").click()
             fold.locator("button", has_text="Put it into").click()
             assert checked(view, name).startswith("✓ Right"), name
     assert python(tab)
     view.reload()
     assert not view.locator(".exercise:not(.is-solved)").count()
-    assert "FlashAttention" not in view.locator("[data-exercise=attention]").inner_text()
+    assert "Right" not in view.locator(".exercise").inner_text()
     tab.open("practice/index")
-    total = len(EXERCISES)
     assert f"{total} of {total} solved" in view.locator(".exercise-progress").inner_text()
     assert view.locator(".exercise-done").count() == total
     view.get_by_role("button", name="Forget what I have done").click()
@@ -151,6 +167,7 @@ def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
     tab.resize(PHONE)
     assert not python(tab)
     box = view.locator("[data-exercise=vjp]")
+    box.locator("summary").first.press("Enter")
     code = box.locator("textarea")
     code.fill("def vjp(y, dy):\n    s = total(y)\n    return s\n")
     code.press("Control+Enter")
@@ -164,11 +181,16 @@ def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
     assert "Stopped" in box.locator(".exercise-says").inner_text()
     box.get_by_role("button", name="Start over").click()
     assert "s = ..." in code.input_value()
-    assert view.locator("main").inner_text().count("largest whole number") == 1
+    hints = box.locator("details.tip")
+    assert hints.nth(0).is_visible() and not hints.nth(1).is_visible()
+    hints.nth(0).locator("summary").press("Enter")
+    assert hints.nth(1).is_visible()
     box = view.locator("[data-exercise=shift]")
+    view.evaluate("location.hash = '#shift'")
+    assert "What is the largest whole number" in box.inner_text()
     number = box.locator("input")
     for turn, (typed, words) in enumerate(
-        (("", "✗ Type a number"), ("many", "✗ “many” is no number"), ("88", "✓ Right")), 1
+        (("", "✗ Type a number"), ("many", "✗ “many” is no number"), ("88,0", "✓ Right")), 1
     ):
         number.fill(typed)
         number.press("Enter")
