@@ -9,6 +9,7 @@ import { Editor, help, runs } from "./run/editor.js";
 import { smallTriton } from "./run/small-triton.js";
 
 const MEMORY = "softmax-exercises";
+const MENDED = "softmax-mistakes";
 const SECONDS = 10;
 const ANSWER = /^ANSWER = (.*)$/m;
 
@@ -27,25 +28,25 @@ def ask(request):
 
 /* ---- What has been solved, and what was written ---- */
 
-function remembered() {
+function remembered(where = MEMORY) {
   try {
-    return JSON.parse(localStorage.getItem(MEMORY)) || {};
+    return JSON.parse(localStorage.getItem(where)) || {};
   } catch {
     return {};
   }
 }
 
-function remember(name, change) {
-  const all = remembered();
+function remember(name, change, where = MEMORY) {
+  const all = remembered(where);
   all[name] = { ...all[name], ...change };
   try {
-    localStorage.setItem(MEMORY, JSON.stringify(all));
+    localStorage.setItem(where, JSON.stringify(all));
   } catch { /* not allowed to, or full: nothing is remembered */ }
 }
 
-function forget() {
+function forget(where = MEMORY) {
   try {
-    localStorage.removeItem(MEMORY);
+    localStorage.removeItem(where);
   } catch { /* nothing was remembered */ }
 }
 
@@ -196,6 +197,56 @@ function mark(list) {
   list.prepend(says);
 }
 
+/* ---- Mistakes: cells that fail until they are mended ---- */
+
+/* What goes wrong is told first; the lines of the fix are a second step. */
+function twoSteps(cell) {
+  const why = cell.querySelector(".run-why");
+  if (!why) return;
+  const fix = element("details", { class: "run-why", hidden: "" }, element("summary", {}, "The fix"));
+  why.querySelector("summary").textContent = "What goes wrong";
+  fix.append(why.querySelector("pre"));
+  why.after(fix);
+  why.addEventListener("toggle", () => { fix.hidden = !why.open && !fix.open; });
+}
+
+function mistakes(says) {
+  const cells = [...document.querySelectorAll(".run-mistake")];
+
+  function count() {
+    const all = remembered(MENDED);
+    const number = (what) => cells.filter((cell) => all[cell.id]?.[what]).length;
+    for (const cell of cells) cell.classList.toggle("is-mended", Boolean(all[cell.id]?.mended));
+    const next = cells.find((cell) => !all[cell.id]?.mended);
+    says.replaceChildren(element("span", { role: "status" }, `${number("found")} of ${cells.length} seen to fail, ${number("mended")} mended by you. `));
+    if (next) says.append(element("a", { href: `#${next.id}` }, `Next: ${next.querySelector(".run-title").textContent}`), " ");
+    if (number("found")) {
+      const button = element("button", { type: "button", class: "exercise-reset" }, "Forget what I have done");
+      button.addEventListener("click", () => { forget(MENDED); count(); });
+      says.append(button);
+    }
+  }
+
+  /* A run has ended: it failed as it stood, or it passes with what the reader wrote and is still checked. */
+  function ended(cell) {
+    const own = cell.classList.contains("edited");
+    const checks = [...cell.querySelectorAll("textarea")].some((area) => /^\s*expect\(/m.test(area.value));
+    if (cell.querySelector(".run-result .run-error")) remember(cell.id, { found: true }, MENDED);
+    else if (cell.querySelector(".run-passed") && own && checks) remember(cell.id, { mended: true }, MENDED);
+    count();
+  }
+
+  for (const cell of cells) {
+    twoSteps(cell);
+    new MutationObserver(() => ended(cell)).observe(cell.querySelector(".run-result"), { childList: true });
+    cell.addEventListener("toggle", () => {
+      if (cell.open) for (const other of cells) if (other !== cell) other.open = false;
+    });
+  }
+  count();
+}
+
 document.querySelectorAll(".exercise").forEach(enhance);
+document.querySelectorAll(".exercise-mistakes").forEach(mistakes);
 document.querySelectorAll(".exercise-list").forEach(mark);
 open();

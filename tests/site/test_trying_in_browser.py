@@ -200,3 +200,46 @@ def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
         )
         assert words in box.locator(".exercise-says").inner_text()
     assert view.evaluate("document.documentElement.scrollWidth") <= PHONE
+
+
+def test_mistakes_are_met_one_at_a_time_with_hints_in_steps_and_counted(tab):
+    """Nothing is marked or told before the first run; a mend that the reader writes counts, one
+    that the button gives away or that leaves the check out does not."""
+    view = tab.open("practice/mistakes").view
+    says = view.locator(".exercise-mistakes")
+    total = view.locator(".run-mistake").count()
+    assert f"0 of {total} seen to fail, 0 mended by you. Next: " in says.inner_text()
+    view.evaluate("location.hash = 'start-at-zero'")
+    cell = view.locator("#start-at-zero")
+    cell.locator(".editor textarea").wait_for()
+    assert not cell.locator(".editor-mark").count()
+    assert not cell.locator(".run-error:visible").count()
+    why, fix = cell.locator(".run-why").nth(0), cell.locator(".run-why").nth(1)
+    assert not fix.is_visible()
+    why.locator("summary").press("Enter")
+    fix.wait_for()
+    assert not fix.locator("pre").is_visible() and why.locator(".run-hint").is_visible()
+
+    def after(press: str, words: str) -> None:
+        cell.get_by_role("button", name=press, exact=True).click()
+        said = "(words) => document.querySelector('.exercise-mistakes').innerText.includes(words)"
+        view.wait_for_function(said, arg=words)
+
+    after("Run", "1 of")
+    after("Fix it", "1 of")
+    cell.locator(".run-passed").wait_for()
+    assert "0 mended" in says.inner_text()
+    after("Break it again", "0 mended")
+    code = cell.locator("textarea")
+    text = code.input_value()
+    for source, count in ((text[: text.index("expect(")], 0), (text, 1)):
+        code.fill(source.replace("m, d = 0.0, 0.0", "m = -inf\n    d = 0.0"))
+        cell.locator(".run-result").evaluate("(each) => each.replaceChildren()")
+        after("Run", f"{count} mended")
+        cell.locator(".run-passed").wait_for()
+        assert f"{count} mended by you" in says.inner_text()
+    assert view.locator("#start-at-zero.is-mended").count() == 1
+    view.locator("#two-halves > summary").press("Enter")
+    assert view.locator(".run-mistake[open]").count() == 1
+    view.reload()
+    assert "1 mended by you" in says.inner_text()
