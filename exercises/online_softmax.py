@@ -42,7 +42,7 @@ def softmax_kernel(x_ptr, y_ptr, n_rows, n_cols, ROWS: tl.constexpr, COLS: tl.co
         mask = (rows < n_rows)[:, None] & (cols < n_cols)[None, :]
         at = rows[:, None] * n_cols + cols[None, :]
         x = tl.load(x_ptr + at, mask=mask, other=-float("inf"))
-        tl.store(y_ptr + at, tl.exp(x - shift[:, None]) / d[:, None], mask=mask)
+        tl.store(y_ptr + at, tl.exp(x - m[:, None]) / d[:, None], mask=mask)
 
 
 # ---- check ----

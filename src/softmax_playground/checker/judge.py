@@ -73,7 +73,7 @@ def compare(got, want, what="the result", known=None, why=None, digits=1e-4, lea
     if isinstance(why, (list, tuple)):
         why = why[at[0]]
     if not why and not word and isinstance(mine, float) and mine != mine:
-        why = "NaN comes from 0/0, inf - inf, or from a place that nobody wrote."
+        why = "NaN comes from 0/0, inf - inf, a masked lane without `other`, or what nobody wrote."
     symptom = what + (word or "") + shown(right) + " ".join([f"{number:.3g}" for number in seen])
     raise Wrong(message, symptom, why or "")
 
@@ -125,10 +125,23 @@ def number(names, right, said, digits=0.0):
     if isinstance(answer, bool) or not isinstance(answer, (int, float)):
         raise Wrong(f"ANSWER is {answer!r} but should be a number.")
     if not is_close(answer, right, digits, 1e-12):
-        why = "Its sign is wrong." if is_close(-answer, right, digits, 1e-12) else ""
         kind = str(int(answer)) if answer == int(answer) else f"~{answer:.2g}"
-        raise Wrong(f"It is not {shown(answer)}.", kind, why or "A hint helps.")
+        raise Wrong(f"It is not {shown(answer)}.", kind, _usual(answer, right))
     return said
+
+
+def _usual(answer, right):
+    """What is usual of a wrong number that is not among the known ones."""
+    if answer == -right:
+        return "Its sign is wrong."
+    if abs(answer - right) == 1:
+        return "It is off by one: does the count begin with 0?"
+    for times in (2, 4, 8):
+        if right and answer == right * times:
+            return f"It is {times} times too large: elements or bytes, one tensor or two?"
+        if right and answer * times == right:
+            return f"It is {times} times too small: elements or bytes, one tensor or two?"
+    return "It is too large." if answer > right else "It is too small."
 
 
 def outside(kind, name, program, place, size, between=False):
