@@ -93,6 +93,15 @@ function inSteps(box) {
   show();
 }
 
+/* A link to the exercise after this one, or to the page after the last. */
+function next(box) {
+  const boxes = [...document.querySelectorAll(".exercise")];
+  const heading = boxes[boxes.indexOf(box) + 1]?.previousElementSibling.previousElementSibling;
+  if (heading) return element("a", { href: `#${heading.id}` }, `Next: ${heading.firstChild.textContent}`);
+  const page = document.querySelector("a.next");
+  return page && element("a", { href: page.href }, page.textContent);
+}
+
 function enhance(box) {
   const name = box.dataset.exercise;
   const predicts = box.dataset.source !== undefined;
@@ -108,7 +117,8 @@ function enhance(box) {
   function show(solved, message) {
     says.textContent = "";
     says.className = `exercise-says ${solved ? "right" : "wrong"}`;
-    says.append(element("span", { class: "exercise-sign", "aria-hidden": "true" }, solved ? "✓" : "✗"), ` ${message}`);
+    says.append(element("span", { class: "exercise-sign", "aria-hidden": "true" }, solved ? "✓" : "✗"), ` ${message} `);
+    if (solved) says.append(next(box) || "");
     box.classList.toggle("is-solved", Boolean(remembered()[name]?.solved));
   }
 

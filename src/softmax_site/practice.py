@@ -51,7 +51,7 @@ def box(each: Exercise) -> str:
     command = f"<code>python -m exercises {each.name}</code>"
     head = f'<summary class="exercise-head"><span>{each.facts}</span> {command}</summary>'
     if each.kind in ("predict", "find the shape"):
-        code = each.start.replace("ANSWER = ...", "").strip()
+        code = each.start.replace("ANSWER = ...\n\n\n", "").replace("ANSWER = ...", "").strip()
         shown = _coloured(code) if code else ""
         source = f' data-source="{escape(each.start.rstrip())}"'
     else:

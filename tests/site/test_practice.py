@@ -13,6 +13,7 @@ from mutate import mutants_of
 from site_build import ROOT, python
 from softmax_playground import small_triton
 from softmax_playground.checker import course, judge, with_small_triton
+from softmax_playground.small_triton import session
 
 FOLDER = ROOT / course.FOLDER
 COURSE = course.load(ROOT)
@@ -27,7 +28,8 @@ interpreted = pytest.mark.skipif(not INTERPRETED, reason="needs Triton's interpr
 def in_small_triton(name: str, source: str) -> tuple[bool, str]:
     """The verdict as a page has it."""
     lab = with_small_triton.Lab(small_triton)
-    return SHEETS[name].verdict(source, small_triton.run, lab, lambda error: None)[:2]
+    run = lambda text: small_triton.run(text, "<text 0>")  # noqa: E731
+    return SHEETS[name].verdict(source, run, lab, lambda error: session._where(error)["line"])[:2]
 
 
 def in_triton(name: str, source: str) -> tuple[bool, str]:
@@ -252,6 +254,29 @@ def test_messages_say_what_differs_and_where_both_ways(what):
         ways.append(in_triton(name, source))
     for solved, message in ways:
         assert not solved and words in message, message
+
+
+PATTERNS = [
+    ("any_stride", "tl.sum(e, axis=0)", "(2 * tl.sum(e, axis=0))", "Row 0 is 0.5 times what it"),
+    ("any_stride", ', other=-float("inf")', "", "a masked lane without `other`"),
+    ("three_loops", "tl.exp(x - m) / d", "tl.exp(x - m) / d + 0.01", "Row 0 adds up to 1.11"),
+    ("cross_entropy", "cols == target", "cols == target + 1", "Row 0 adds up to 1, not to 0."),
+    ("cross_entropy", "tl.load(target_ptr + row)", "tl.load(target_ptr)", "dx[1][9] is"),
+    ("rescale", "math.exp(m - m_new)", "math.expo(m - m_new)", "Line 9 does."),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new", "words"), PATTERNS)
+def test_what_no_list_foresees_is_described(name, old, new, words):
+    solved, message = in_small_triton(name, COURSE[name].solution.replace(old, new))
+    assert not solved and words in message, message
+
+
+def test_a_row_in_the_place_of_another_is_recognised():
+    rows = [[1.0, 2.0], [3.0, 5.0], [6.0, 7.0]]
+    with pytest.raises(judge.Wrong) as found:
+        judge.compare([rows[1], rows[1], rows[2]], rows, "y")
+    assert found.value.why == "Row 0 is what row 1 should be."
 
 
 @interpreted

@@ -70,12 +70,48 @@ def compare(got, want, what="the result", known=None, why=None, digits=1e-4, lea
         message += " " + word
     if len(seen) > 1:
         message += f" {len(wrong)} of {len(seen)} numbers differ."
+    left = len([1 for each in wrong if known and known(each[1])])
+    if left and not word:
+        message += f" No program writes {left} of them."
     if isinstance(why, (list, tuple)):
         why = why[at[0]]
+    if not word and at:
+        why = " ".join([each for each in (_pattern(got, want, at[0]), why) if each])
     if not why and not word and isinstance(mine, float) and mine != mine:
         why = "NaN comes from 0/0, inf - inf, a masked lane without `other`, or what nobody wrote."
     symptom = what + (word or "") + shown(right) + " ".join([f"{number:.3g}" for number in seen])
     raise Wrong(message, symptom, why or "")
+
+
+def _pattern(got, want, at):
+    """What is wrong with a whole row, or with all numbers if they are one row; or nothing."""
+    if isinstance(want[at], (list, tuple)):
+        mine, right, this = got[at], want[at], f"Row {at}"
+        for other in range(len(want)):
+            if other != at and not _away(mine, want[other]) and _away(right, want[other]):
+                return f"{this} is what row {other} should be."
+    else:
+        mine, right, this = got, want, "Everything"
+    size = max([abs(number) for number in right])
+    if len(right) < 2 or not 0 < size < math.inf:
+        return ""
+    ratio = mine[right.index(size) if size in right else right.index(-size)] / size
+    ratio = ratio if size in right else -ratio
+    if not abs(ratio) < math.inf:
+        return ""
+    if ratio and not _away(mine, [ratio * number for number in right]):
+        return f"{this} is {ratio:.3g} times what it should be."
+    total = sum(mine)
+    for usual in (0, 1):
+        if is_close(sum(right), usual, 0, 1e-5 * size) and abs(total) < math.inf:
+            if not is_close(total, usual, 0, 1e-2 * size):
+                return f"{this} adds up to {shown(total)}, not to {usual}."
+    return ""
+
+
+def _away(mine, right):
+    """Whether two rows differ."""
+    return any([not is_close(a, b) for a, b in zip(mine, right)])
 
 
 def compare_calls(calls):
@@ -96,7 +132,9 @@ def compare_calls(calls):
         except Wrong as error:
             wrong = error
         except Exception as error:
-            wrong = Wrong(f"{what} raises {_failure(error, 0)}.", None, why or "", error)
+            said = _failure(error, 0)
+            said += "" if said.endswith(".") else "."
+            wrong = Wrong(f"{what} raises {said}", None, why or "", error)
         symptoms.append(wrong.symptom)
         first = first or wrong
     if first:
@@ -296,6 +334,7 @@ class Sheet:
         raised = error.cause if told else error
         line = line_of(raised) or 0 if raised else 0
         message = error.message if told else _failure(error, line)
+        message += f" Line {line} does." if told and line else ""
         if aside:
             error = self.failure(source, *aside)[1] or error
         remark = self.remark(error, *(aside or (run, lab)))
