@@ -292,7 +292,7 @@ class Sheet:
     """
 
     def __init__(self, check, solution):
-        names = {"__name__": "check"}
+        names: dict = {"__name__": "check"}
         exec(check, names)
         self.check = names["check"]
         self.solution = solution
