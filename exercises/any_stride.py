@@ -3,9 +3,9 @@
 kind: blank page
 level: 2
 minutes: 15
-teaches: a whole kernel from an empty page, for a matrix that lies anyhow
+teaches: a whole kernel from an empty page, for rows, columns and slices
 
-Write softmax of the rows of a matrix whose elements lie anyhow: x[i, j] lies at
+Write softmax of the rows of a matrix with any strides: x[i, j] lies at
 `i * x_row_stride + j * x_col_stride`, and y likewise. Program i computes row i; BLOCK is a power of
 two, at least `n_cols`. Read and write each element once.
 

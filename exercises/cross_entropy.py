@@ -7,8 +7,8 @@ teaches: loss and gradient fused: the logits are read once
 
 Program i takes row i of the logits x and its class `target[i]`. It writes the loss lse(x) −
 x[target] to `loss[i]`, and the gradient softmax(x) − onehot(target) to row i of dx. A target of
-−100 marks a row that does not count: its loss and gradient are 0. Read every element of x once,
-that of the target too.
+−100 marks a row that does not count: its loss and gradient are 0. Read each element of x only once,
+including the target's.
 
 hint: `target = tl.load(target_ptr + row)` is one number. `cols == target` is the one-hot row.
 

@@ -8,7 +8,7 @@ teaches: look for the length at which a loop ends too early
 This kernel copies rows of any length, or so it seems. With BLOCK = 8 it is right for ten of the
 eleven lengths from 20 to 30. For which `n_cols` does it fail?
 
-hint: Where does the last turn of the loop begin, for 24, 25 and 26 columns?
+hint: Where does the last iteration of the loop begin, for 24, 25 and 26 columns?
 
 hint: `range(0, n_cols - 1, BLOCK)` ends before n_cols − 1.
 """
@@ -46,15 +46,15 @@ def check(names, lab):
             lab.compare(y, rows)
         except Wrong:
             failing.append(n)
-    said = "Right: its last turn would begin at column 24, and range ends before 24. Nobody writes"
+    said = "Right: its last iteration would begin at column 24, and range ends before 24. Nobody writes"
     return number(names, failing[0], said + " the last column.")
 
 
 WRONG = [
     (24, "24 is three whole tiles: the last one begins at 16, which is before 23."),
-    (26, "With 26 columns the last turn begins at 24, which is before 25."),
-    (20, "With 20 columns the last turn begins at 16, and its mask keeps four lanes."),
-    (23, "With 23 columns the last turn begins at 16, and its mask keeps seven lanes."),
-    (30, "With 30 columns the last turn begins at 24, and its mask keeps six lanes."),
+    (26, "With 26 columns the last iteration begins at 24, which is before 25."),
+    (20, "With 20 columns the last iteration begins at 16, and its mask keeps four lanes."),
+    (23, "With 23 columns the last iteration begins at 16, and its mask keeps seven lanes."),
+    (30, "With 30 columns the last iteration begins at 24, and its mask keeps six lanes."),
     (8, "Look between 20 and 30."),
 ]

@@ -5,8 +5,8 @@ level: 2
 minutes: 6
 teaches: log-softmax has a Jacobian of its own
 
-Log-softmax y = x − lse has the gradient dx = dy − exp(y) · Σ dy. This kernel passes as long as dy
-adds up to 0. Change one line.
+This kernel computes the gradient of log-softmax, y = x − lse. It passes as long as dy adds up to 0,
+and fails otherwise. Change one line.
 
 hint: Which term is left out, and when is it 0?
 

@@ -5,10 +5,10 @@ level: 1
 minutes: 4
 teaches: why a stand-in for −∞ fails, silently
 
-It is right for all logits that anybody has seen in a test. For the row (−2·10⁶, −2·10⁶) the
-shares are 0 and add up to nothing. Change one word.
+Tests with usual logits pass. For a row of three numbers, all −2·10⁶, every share should be a third,
+and is 0. Change one word.
 
-hint: Which number is the maximum of that row's tile?
+hint: The tile has four lanes. Which of them holds the maximum?
 """
 
 import triton

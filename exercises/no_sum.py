@@ -8,7 +8,7 @@ teaches: a check of softmax's gradient that needs no derivative
 dx is the gradient of a loss through softmax, for one row. What is the sum of its elements, whatever
 dy is?
 
-hint: Adding the same number to every x changes no output, hence no loss.
+hint: Adding the same number to every x changes no output, so it does not change the loss.
 
 hint: dx[j] = y[j] (dy[j] − s), with s the sum of y · dy. Sum both terms.
 """
