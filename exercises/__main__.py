@@ -6,6 +6,9 @@
     python -m exercises merge --solution
     python -m exercises merge --file FILE
                                      checks another file
+    python -m exercises backward --compile
+                                     compiles your kernels for an H100, which need not be there: the
+                                     interpreter accepts what the compiler refuses
     python -m exercises all          checks all that you have begun
 
 Run it in the root of the repository; it needs what requirements-test.txt has. Your answers and what
@@ -60,6 +63,37 @@ def checked(exercise: course.Exercise, source: str) -> tuple[bool, str]:
         return sheet.verdict(source, run, with_triton.Lab(), line_of, quick)[:2]
 
 
+SIZES = {"BLOCK": 64, "ROWS": 2, "COLS": 64, "QUERIES": 16, "KEYS": 16, "DIM": 16, "CHUNKS": 4}
+"""Constants of kernels, by their names."""
+
+
+def compiled(path: Path, of: str = "*fp32") -> list[str]:
+    """The names of the kernels of a file, all compiled for an H100, with pointers to that type.
+
+    Raises:
+        triton.CompilationError: the compiler refuses one.
+    """
+    os.environ.pop("TRITON_INTERPRET", None)  # before triton is imported
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    def type_of(name: str) -> str:
+        if name.endswith("_ptr"):
+            return {"target_ptr": "*i64", "lse_ptr": "*fp32"}.get(name, of)
+        return "constexpr" if name in SIZES else "fp32" if name == "scale" else "i32"
+
+    found = []
+    for name, kernel in runpy.run_path(str(path)).items():
+        if isinstance(kernel, triton.JITFunction):
+            names = kernel.arg_names
+            sizes = {(names.index(each),): size for each, size in SIZES.items() if each in names}
+            source = ASTSource(kernel, {each: type_of(each) for each in names}, sizes)
+            triton.compile(source, target=GPUTarget("cuda", 90, 32))
+            found.append(name)
+    return found
+
+
 def wrapped(text: str) -> str:
     return "\n\n".join(textwrap.fill(each, 90) for each in text.split("\n\n"))
 
@@ -112,6 +146,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--file", type=Path, help="the file to check, of one exercise")
     parser.add_argument("--hint", type=int, metavar="N", help="show the hint of that number")
     parser.add_argument("--solution", action="store_true", help="show the solution")
+    parser.add_argument("--compile", action="store_true", help="compile it for an H100")
     asked = parser.parse_args(arguments)
     unknown = [name for name in asked.names if name not in (*exercises, "all")]
     if unknown:
@@ -133,6 +168,14 @@ def main(arguments: list[str]) -> int:
         elif not path.is_file():
             if not everything:
                 print(begin(each))
+                failed += 1
+        elif asked.compile:
+            try:
+                types = ("*bf16", "*fp32") if each.kind == "project" else ("*fp32",)
+                *_, found = (compiled(path, of) for of in types)
+                print(f"✓ {each.name}: compiled {', '.join(found) or 'nothing'}")
+            except Exception as error:  # whatever the compiler has to say
+                print(f"✗ {each.name}: {error}")
                 failed += 1
         else:
             right, message = checked(each, path.read_text("utf8"))

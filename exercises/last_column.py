@@ -46,8 +46,8 @@ def check(names, lab):
             lab.compare(y, rows)
         except Wrong:
             failing.append(n)
-    said = "Right: its last iteration would begin at column 24, and range ends before 24. Nobody writes"
-    return number(names, failing[0], said + " the last column.")
+    said = "Right: its last iteration would begin at column 24, and range ends before 24, so that"
+    return number(names, failing[0], said + " no program writes the last column.")
 
 
 WRONG = [
