@@ -202,6 +202,17 @@ def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
     assert view.evaluate("document.documentElement.scrollWidth") <= PHONE
 
 
+def test_without_script_an_exercise_can_be_read_and_names_its_command(tab_without_script):
+    view = tab_without_script.open("practice/one-row").view
+    box = view.locator("[data-exercise=padding]")
+    box.locator("summary").first.press("Enter")
+    for words in ("Change one word", "other=0.0", "python -m exercises padding", "Hint 2"):
+        assert words in box.inner_text(), words
+    box.locator(".solution summary").press("Enter")
+    assert 'other=-float("inf")' in box.inner_text()
+    assert not box.locator("textarea, button").count()
+
+
 def test_mistakes_are_met_one_at_a_time_with_hints_in_steps_and_counted(tab):
     """Nothing is marked or told before the first run; a mend that the reader writes counts, one
     that the button gives away or that leaves the check out does not."""
