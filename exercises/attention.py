@@ -54,13 +54,16 @@ from softmax_playground.checker.judge import needs
 from softmax_playground.checker.rows import at_most, random_row, softmax
 
 FAR = "All scores of this run are far below 0: only −∞ is below them all."
+WHY = {40.0: FAR, 2000.0: FAR, 0.0: "The scores fall from tile to tile in this run."}
 
 
 def check(names, lab):
     kernel = needs(names, "attention_kernel")
     runs = [(11, 4, 4, 1.0), (11, 1, 16, 1.0), (11, 8, 2, 1.0), (8, 8, 8, 3.0), (1, 2, 2, 1.0)]
-    for n, queries, keys, size in runs + [(12, 4, 4, 40.0), (11, 4, 4, 2000.0)]:
+    for n, queries, keys, size in runs + [(12, 4, 4, 40.0), (11, 4, 4, 2000.0), (9, 4, 2, 0.0)]:
         q, k = random_row(n, 1, -size, size), random_row(n, 2, -size, size)
+        if not size:
+            q, k = [3.0] * n, [-40.0 * j for j in range(n)]
         if size > 10:
             q, k = [size + i % 2 for i in range(n)], [-size - 0.5 * (i % 3) for i in range(n)]
         v = random_row(n, 3, -2.0, 5.0)
@@ -72,7 +75,7 @@ def check(names, lab):
         inputs = lab.tensor(q, "q"), lab.tensor(k, "k"), lab.tensor(v, "v")
         grid = (-(-n // queries),)
         lab.launch(kernel, grid, *inputs, o, n, QUERIES=queries, KEYS=keys)
-        lab.compare(o, right, FAR if size > 10 else None, digits=1e-3, least=1e-5)
+        lab.compare(o, right, WHY.get(size), digits=1e-3, least=1e-5)
         at_most(lab, "q", n)
         at_most(lab, "k", n * grid[0])
         at_most(lab, "v", n * grid[0])
@@ -81,6 +84,11 @@ def check(names, lab):
 
 SCORES = 'tl.where((keys < n)[None, :], q[:, None] * k[None, :], -float("inf"))'
 WRONG = [
+    (
+        "tl.maximum(m, tl.max(scores, axis=1))",
+        "tl.max(scores, axis=1)",
+        "m must not fall: where a later tile has a smaller maximum, exp(m − m_new) overflows.",
+    ),
     (SCORES, "q[:, None] * k[None, :]", "Keys past the end need the score −∞, not 0."),
     (SCORES, SCORES.replace('-float("inf")', "0.0"), "Keys past the end need the score −∞, not 0."),
     (SCORES, SCORES.replace('-float("inf")', "-1e6"), "−10⁶ is larger than some queries' scores."),

@@ -77,10 +77,13 @@ def check(names, lab):
         (1, 2, 2, 2, 1.0),
         (4, 2, 2, 4, -2000.0),
         (5, 2, 4, 4, -4.0e6),
+        (5, 2, 2, 2, 3.0),
     ):
         q, k, v = [
             [random_row(dim, 20 * i + 7 * s, -2.0, 2.0) for i in range(n)] for s in (1, 2, 3)
         ]
+        if scale == 3.0:
+            q, k = [[1.0] * dim for _ in range(n)], [[-20.0 * j] * dim for j in range(n)]
         if scale < 0:
             q = [[1.0] * dim for _ in range(n)]
             k = [[0.5 + i % 2 * 2.0**-20] * dim for i in range(n)]
@@ -101,6 +104,11 @@ def check(names, lab):
 
 
 WRONG = [
+    (
+        "tl.maximum(m, tl.max(scores, axis=1))",
+        "tl.max(scores, axis=1)",
+        "m must not fall: where a later tile has a smaller maximum, exp(m − m_new) overflows.",
+    ),
     ("scale * tl.sum(q", "tl.sum(q", "The scores are not multiplied by scale."),
     (
         '        scores = tl.where((keys < n)[None, :], scores, -float("inf"))\n',

@@ -2,8 +2,11 @@
 the small Triton of the page; wrong answers are refused with a remark that is about them, and no
 mutant of a solution that changes a result is accepted."""
 
+import ast
 import re
 import tomllib
+from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -129,14 +132,56 @@ SAME = {
 CODED = [name for name, each in COURSE.items() if each.kind not in ASKED]
 
 
+def smaller(text: str) -> Iterator[tuple[str, str]]:
+    """Mutants with less in them, and what each changes: a statement is left out, or an expression
+    is one of its own parts."""
+    tree, alike = ast.parse(text), Counter()
+    for node in list(ast.walk(tree)):
+        for field, value in list(ast.iter_fields(node)):
+            inside = isinstance(value, list)
+            for at, child in enumerate(value if inside else [value]):
+                for part in parts(child) if field != "targets" else ():
+                    old = ast.unparse(child)
+                    put(node, field, at if inside else None, part)
+                    change = f"{old} → {ast.unparse(part)}"
+                    alike[change] += 1
+                    yield f"{change} #{alike[change]}", ast.unparse(tree)
+                    put(node, field, at if inside else None, child)
+
+
+def parts(node: object) -> list[ast.AST]:
+    """What may stand in the place of a node."""
+    match node:
+        case ast.Expr(value=ast.Constant()):  # a docstring
+            return []
+        case ast.Assign() | ast.AugAssign() | ast.Expr() | ast.For():
+            return [ast.Pass()]
+        case ast.Call(args=args):
+            return [*args]
+        case ast.BinOp(left=left, right=right):
+            return [left, right]
+        case ast.UnaryOp(operand=operand):
+            return [operand]
+    return []
+
+
+def put(node: ast.AST, field: str, at: int | None, child: object) -> None:
+    if at is None:
+        setattr(node, field, child)
+    else:
+        getattr(node, field)[at] = child
+
+
 @pytest.mark.parametrize("name", CODED)
 def test_no_mutant_of_a_solution_that_changes_a_result_is_accepted(name):
-    mutants = list(mutants_of(name, COURSE[name].solution))
+    solution = COURSE[name].solution
+    mutants = [(mutant.name, mutant.text) for mutant in mutants_of(name, solution)]
+    mutants += [(f"{name}: {change}", text) for change, text in smaller(solution)]
     sheet, accepted = SHEETS[name], set()
-    for mutant in mutants:
+    for mutant, text in mutants:
         lab = with_small_triton.Lab(small_triton)
-        if sheet.failure(mutant.text, small_triton.run, lab)[1] is None:
-            accepted.add(mutant.name)
+        if sheet.failure(text, small_triton.run, lab)[1] is None:
+            accepted.add(mutant)
     same = {each for each in SAME if each.startswith(f"{name}: ")}
     assert mutants and accepted == same, accepted ^ same
 
