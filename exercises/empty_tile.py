@@ -46,7 +46,7 @@ from softmax_playground.checker.rows import one_block
 
 
 def check(names, lab):
-    one_block(lab, needs(names, "softmax_kernel"), widths=((11, 4), (5, 4), (1, 4), (8, 4)))
+    one_block(lab, needs(names, "softmax_kernel"), widths=((8, 4), (11, 4), (5, 4), (1, 4)))
     return "Right: relative to 0, an exponential of −∞ is 0, and the row goes on."
 
 

@@ -281,7 +281,8 @@ def test_messages_say_what_differs_and_where_both_ways(what):
 PATTERNS = [
     ("any_stride", "tl.sum(e, axis=0)", "(2 * tl.sum(e, axis=0))", "Row 0 is 0.5 times what it"),
     ("any_stride", ', other=-float("inf")', "", "a masked lane without `other`"),
-    ("three_loops", "tl.exp(x - m) / d", "tl.exp(x - m) / d + 0.01", "Row 0 adds up to 1.11"),
+    ("lse_kernel", 'other=-float("inf")', "other=-3.0", "what do masked lanes hold?"),
+    ("three_loops", "tl.exp(x - m) / d", "tl.exp(x - m) / d + 0.01", "Row 0 adds up to 1.12"),
     ("cross_entropy", "cols == target", "cols == target + 1", "Row 0 adds up to 1, not to 0."),
     ("cross_entropy", "tl.load(target_ptr + row)", "tl.load(target_ptr)", "dx[1][9] is"),
     ("rescale", "math.exp(m - m_new)", "math.expo(m - m_new)", "Line 9 does."),

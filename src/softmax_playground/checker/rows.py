@@ -11,16 +11,18 @@ SMALLEST = -3.4028234663852886e38
 
 RISING = "The maximum grows along this row: what was summed before it has to be rescaled."
 FALLING = "The maximum comes first in this row: the later maxima of tiles are smaller."
-BELOW = "This row is far below 0: a start or a lane that holds 0 is larger than all of it."
+BELOW = (
+    "This row is far below 0: exp underflows unless the maximum is subtracted, and a start or a lane"
+    " of 0 is larger than all of it."
+)
 ABOVE = "This row is far above 0: exp overflows unless the maximum is subtracted before it."
 MILLION = "−10⁶ is larger than this row's maximum: only −∞ is below every number."
 LOWEST = "This row holds the smallest float32 there is: only −∞ is below every number."
 HOLES = "There are −∞ in this row, whose exponential is 0."
 LATE = "This row begins with −∞ alone: m is still −∞ there, and −∞ − (−∞) is NaN."
 EARLY = "This row ends with −∞ alone, after its maximum."
-ODD = "The length is one more than the tile divides."
+MASKED = "Where no lane is masked the result is right: what do masked lanes hold?"
 GAP = "The rows lie further apart than they are long."
-OTHER = "These are other numbers than those that are usual."
 
 
 def random_row(n, seed, low=-3.0, high=3.0):
@@ -96,7 +98,7 @@ def gradients(rows):
     return found
 
 
-def one_block(lab, kernel, of=softmax, widths=((1, 8), (7, 8), (8, 8), (9, 16)), size=None):
+def one_block(lab, kernel, of=softmax, widths=((8, 8), (7, 8), (1, 8), (9, 16)), size=None):
     """Check `kernel(x, y, n_cols, BLOCK)` of a program per row.
 
     Args:
@@ -104,8 +106,11 @@ def one_block(lab, kernel, of=softmax, widths=((1, 8), (7, 8), (8, 8), (9, 16)),
         widths: (n_cols, BLOCK), tried in turn.
         size: elements that it writes for a row, if they are not n_cols.
     """
-    for n, block in widths:
+    for i in range(len(widths)):
+        n, block = widths[i]
         rows, why = hostile(n, n)
+        if n % block and i and not widths[0][0] % widths[0][1]:
+            why = [each or MASKED for each in why]
         x = lab.tensor(rows, "x")
         y = lab.empty((len(rows), size or n) if size != 1 else (len(rows),), "y")
         lab.launch(kernel, (len(rows),), x, y, n, BLOCK=block)
