@@ -12,8 +12,8 @@ SMALLEST = -3.4028234663852886e38
 RISING = "The maximum grows along this row: what was summed before it has to be rescaled."
 FALLING = "The maximum comes first in this row: the later maxima of tiles are smaller."
 BELOW = (
-    "This row is far below 0: exp underflows unless the maximum is subtracted, and a start or a lane"
-    " of 0 is larger than all of it."
+    "This row is far below 0: exp underflows unless the maximum is subtracted, and a start or"
+    " a lane of 0 is larger than all of it."
 )
 ABOVE = "This row is far above 0: exp overflows unless the maximum is subtracted before it."
 MILLION = "−10⁶ is larger than this row's maximum: only −∞ is below every number."
