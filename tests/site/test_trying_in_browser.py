@@ -251,6 +251,6 @@ def test_mistakes_are_met_one_at_a_time_with_hints_in_steps_and_counted(tab):
         assert f"{count} mended by you" in says.inner_text()
     assert view.locator("#start-at-zero.is-mended").count() == 1
     view.locator("#two-halves > summary").press("Enter")
-    assert view.locator(".run-mistake[open]").count() == 1
+    view.wait_for_function("document.querySelectorAll('.run-mistake[open]').length === 1")
     view.reload()
     assert "1 mended by you" in says.inner_text()
