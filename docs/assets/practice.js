@@ -9,40 +9,44 @@ import { Editor, help, runs } from "./run/editor.js";
 import { smallTriton } from "./run/small-triton.js";
 
 const MEMORY = "softmax-exercises";
+const MENDED = "softmax-mistakes";
 const SECONDS = 10;
 const ANSWER = /^ANSWER = (.*)$/m;
 
 const START = `
-from checker import in_page
+import json
+from softmax_playground.checker import in_page
 import small_triton
 from small_triton import session
 def line_of(error):
     return session._where(error)["line"] or None
+with open("/sheets.json") as file:
+    sheets = json.load(file)
 def ask(request):
-    return in_page.answer(small_triton, line_of, request)
+    return in_page.answer(small_triton, line_of, sheets, request)
 `;
 
 /* ---- What has been solved, and what was written ---- */
 
-function remembered() {
+function remembered(where = MEMORY) {
   try {
-    return JSON.parse(localStorage.getItem(MEMORY)) || {};
+    return JSON.parse(localStorage.getItem(where)) || {};
   } catch {
     return {};
   }
 }
 
-function remember(name, change) {
-  const all = remembered();
+function remember(name, change, where = MEMORY) {
+  const all = remembered(where);
   all[name] = { ...all[name], ...change };
   try {
-    localStorage.setItem(MEMORY, JSON.stringify(all));
+    localStorage.setItem(where, JSON.stringify(all));
   } catch { /* not allowed to, or full: nothing is remembered */ }
 }
 
-function forget() {
+function forget(where = MEMORY) {
   try {
-    localStorage.removeItem(MEMORY);
+    localStorage.removeItem(where);
   } catch { /* nothing was remembered */ }
 }
 
@@ -73,13 +77,29 @@ function numberField(name, source, box, skeleton) {
     field.value = found === "..." ? "" : found;
   };
   const get = () => {
-    const typed = field.value.trim().replaceAll("−", "-").replaceAll(",", "").replace(/^\+/, "");
+    const typed = field.value.trim();
     if (!typed) throw new Error("Type a number into the field first.");
-    if (!Number.isFinite(Number(typed))) throw new Error(`“${typed}” is no number.`);
-    return skeleton.replace(ANSWER, `ANSWER = ${typed}`);
+    return skeleton.replace(ANSWER, () => `ANSWER = ${typed}`);
   };
   set(source);
   return { label, field, get, set, mark() {} };
+}
+
+/* The hints of a box are shown one after another. */
+function inSteps(box) {
+  const hints = [...box.querySelectorAll("details.tip")];
+  const show = () => hints.forEach((hint, at) => { hint.hidden = at > 0 && !hints[at - 1].open; });
+  for (const hint of hints) hint.addEventListener("toggle", show);
+  show();
+}
+
+/* A link to the exercise after this one, or to the page after the last. */
+function next(box) {
+  const boxes = [...document.querySelectorAll(".exercise")];
+  const heading = boxes[boxes.indexOf(box) + 1]?.previousElementSibling.previousElementSibling;
+  if (heading) return element("a", { href: `#${heading.id}` }, `Next: ${heading.firstChild.textContent}`);
+  const page = document.querySelector("a.next");
+  return page && element("a", { href: page.href }, page.textContent);
 }
 
 function enhance(box) {
@@ -92,12 +112,13 @@ function enhance(box) {
   const reset = element("button", { type: "button", class: "exercise-reset" }, "Start over");
   const says = element("p", { class: "exercise-says", role: "status" });
   const bar = element("div", { class: "exercise-bar" }, made.label, check, reset);
-  box.append(bar, says);
+  box.querySelector(".exercise-help").before(bar, says);
 
   function show(solved, message) {
     says.textContent = "";
     says.className = `exercise-says ${solved ? "right" : "wrong"}`;
-    says.append(element("span", { class: "exercise-sign", "aria-hidden": "true" }, solved ? "✓" : "✗"), ` ${message}`);
+    says.append(element("span", { class: "exercise-sign", "aria-hidden": "true" }, solved ? "✓" : "✗"), ` ${message} `);
+    if (solved) says.append(next(box) || "");
     box.classList.toggle("is-solved", Boolean(remembered()[name]?.solved));
   }
 
@@ -139,21 +160,28 @@ function enhance(box) {
     says.className = "exercise-says";
     made.field.focus();
   });
-  const solution = document.querySelector(`[data-solution="${name}"]`);
-  if (solution) {
-    const take = element("button", { type: "button", class: "exercise-reset" }, predicts ? "Put it into the field" : "Put it into the editor");
-    take.addEventListener("click", () => {
-      made.set(solution.dataset.source);
-      made.field.scrollIntoView({ block: "nearest" });
-      made.field.focus();
-    });
-    solution.append(take);
-  }
+  inSteps(box);
+  const solution = box.querySelector(".solution");
+  const take = element("button", { type: "button", class: "exercise-reset" }, predicts ? "Put it into the field" : "Put it into the editor");
+  take.addEventListener("click", () => {
+    made.set(solution.dataset.source);
+    made.field.scrollIntoView({ block: "nearest" });
+    made.field.focus();
+  });
+  solution.append(take);
+  if (was.source && !was.solved) box.open = true;
   if (was.solved) {
     box.classList.add("is-solved");
     show(true, "You have solved this one.");
   }
 }
+
+/* A link to an exercise opens its box. */
+function open() {
+  const box = document.getElementById(decodeURIComponent(location.hash.slice(1)))?.nextElementSibling?.nextElementSibling;
+  if (box?.matches(".exercise")) box.open = true;
+}
+addEventListener("hashchange", open);
 
 /* ---- The list ---- */
 
@@ -168,14 +196,67 @@ function mark(list) {
   }
   const begun = Object.keys(all).length > 0;
   const says = element("p", { class: "exercise-progress" }, element("span", { role: "status" }, `${solved.length} of ${items.length} solved. `));
+  const next = items.find((item) => !solved.includes(item))?.querySelector("a");
+  if (next) says.append(element("a", { href: next.href }, `${solved.length ? "Next" : "Begin with"}: ${next.textContent}`), " ");
   if (begun) {
     const button = element("button", { type: "button", class: "exercise-reset" }, "Forget what I have done");
     button.addEventListener("click", () => { forget(); mark(list); });
     says.append(button);
   }
   list.querySelector(".exercise-progress")?.remove();
-  list.append(says);
+  list.prepend(says);
+}
+
+/* ---- Mistakes: cells that fail until they are mended ---- */
+
+/* What goes wrong is told first; the lines of the fix are a second step. */
+function twoSteps(cell) {
+  const why = cell.querySelector(".run-why");
+  if (!why) return;
+  const fix = element("details", { class: "run-why", hidden: "" }, element("summary", {}, "The fix"));
+  why.querySelector("summary").textContent = "What goes wrong";
+  fix.append(why.querySelector("pre"));
+  why.after(fix);
+  why.addEventListener("toggle", () => { fix.hidden = !why.open && !fix.open; });
+}
+
+function mistakes(says) {
+  const cells = [...document.querySelectorAll(".run-mistake")];
+
+  function count() {
+    const all = remembered(MENDED);
+    const number = (what) => cells.filter((cell) => all[cell.id]?.[what]).length;
+    for (const cell of cells) cell.classList.toggle("is-mended", Boolean(all[cell.id]?.mended));
+    const next = cells.find((cell) => !all[cell.id]?.mended);
+    says.replaceChildren(element("span", { role: "status" }, `${number("found")} of ${cells.length} seen to fail, ${number("mended")} mended by you. `));
+    if (next) says.append(element("a", { href: `#${next.id}` }, `Next: ${next.querySelector(".run-title").textContent}`), " ");
+    if (number("found")) {
+      const button = element("button", { type: "button", class: "exercise-reset" }, "Forget what I have done");
+      button.addEventListener("click", () => { forget(MENDED); count(); });
+      says.append(button);
+    }
+  }
+
+  /* A run has ended: it failed as it stood, or it passes with what the reader wrote and is still checked. */
+  function ended(cell) {
+    const own = cell.classList.contains("edited");
+    const checks = [...cell.querySelectorAll("textarea")].some((area) => /^\s*expect\(/m.test(area.value));
+    if (cell.querySelector(".run-result .run-error")) remember(cell.id, { found: true }, MENDED);
+    else if (cell.querySelector(".run-passed") && own && checks) remember(cell.id, { mended: true }, MENDED);
+    count();
+  }
+
+  for (const cell of cells) {
+    twoSteps(cell);
+    new MutationObserver(() => ended(cell)).observe(cell.querySelector(".run-result"), { childList: true });
+    cell.addEventListener("toggle", () => {
+      if (cell.open) for (const other of cells) if (other !== cell) other.open = false;
+    });
+  }
+  count();
 }
 
 document.querySelectorAll(".exercise").forEach(enhance);
+document.querySelectorAll(".exercise-mistakes").forEach(mistakes);
 document.querySelectorAll(".exercise-list").forEach(mark);
+open();

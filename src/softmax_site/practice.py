@@ -3,69 +3,24 @@ loads. The exercises lie in `exercises/`, and `softmax_playground.checker` check
 
 from __future__ import annotations
 
-import ast
-import difflib
-import itertools
 import json
 import re
 import textwrap
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
 
-from softmax_playground.checker.exercise_checks import EXERCISES
-from softmax_site import equations, source
+import markdown
+
+from softmax_playground.checker import course
+from softmax_playground.checker.course import Exercise
+from softmax_site import source
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.listing import coloured
 
-FOLDER = "exercises"
+FOLDER = course.FOLDER
 ASSET = "assets/practice.json"
-CHECKER = ("judge.py", "exercise_checks.py", "with_small_triton.py", "in_page.py")
+CHECKER = ("judge.py", "rows.py", "with_small_triton.py", "in_page.py")
 """What a page runs of `src/softmax_playground/checker`."""
-
-KINDS = {"predict": "Predict", "fill in": "Fill in", "find the bug": "Find the bug"}
-
-_SHOWN = re.compile(r"^\[\[rendered exercise-([\w-]+)\]\]$", re.M)
-
-
-class Exercise(NamedTuple):
-    """One exercise."""
-
-    name: str
-    kind: str
-    """A key of `KINDS`."""
-    title: str
-    skeleton: str
-    """What the reader starts from."""
-    solution: str
-
-    @property
-    def anchor(self) -> str:
-        """Where its page has it."""
-        return self.name.replace("_", "-")
-
-    @property
-    def filled(self) -> set[int]:
-        """The lines of the solution, from 1, that the skeleton does not have."""
-        before, after = self.skeleton.splitlines(), self.solution.splitlines()
-        matcher = difflib.SequenceMatcher(None, before, after, False)
-        return {
-            number
-            for what, _, _, first, last in matcher.get_opcodes()
-            if what != "equal"
-            for number in range(first + 1, last + 1)
-        }
-
-
-def load(root: Path) -> dict[str, Exercise]:
-    """Every exercise by name, in order."""
-    folder = root / FOLDER
-    out = {}
-    for name, kind, title, _ in EXERCISES:
-        skeleton = (folder / f"{name}.py").read_text("utf8")
-        solution = (folder / "solutions" / f"{name}.py").read_text("utf8")
-        out[name] = Exercise(name, kind, title, skeleton, solution)
-    return out
 
 
 def _coloured(text: str) -> str:
@@ -74,90 +29,84 @@ def _coloured(text: str) -> str:
     return f'<div class="highlight"><pre><code>{shown}\n</code></pre></div>'
 
 
-def asked(skeleton: str) -> tuple[str, str]:
-    """The question of an exercise in which a number is predicted, and the code that it is about.
+def _html(text: str) -> str:
+    """Markdown as HTML that stands in a fold, with the addresses that pages have in the site."""
+    found = markdown.markdown(text)
+    return re.sub(r'href="\.\./([\w/-]+?)(?:/?index)?\.md', r'href="/\1/', found)
 
-    >>> asked("'Predict. How many?' ANSWER = ... x = 1".replace(" ANSWER", "\\nANSWER"))
-    ('How many?', 'x = 1')
-    """
-    words, _, code = skeleton.partition("ANSWER = ...")
-    question = ast.get_docstring(ast.parse(words)) or ""
-    return " ".join(question.removeprefix("Predict. ").split()), code.strip()
+
+def _solution(each: Exercise) -> str:
+    """What a solution fills in, in a fold; the script puts the whole of it into the editor."""
+    shown = "\n…\n".join(textwrap.dedent(piece).rstrip() for piece in each.solved)
+    whole = escape(each.solution.rstrip())
+    return (
+        f'<details class="solution" data-source="{whole}"><summary>Solution</summary>'
+        f"{_coloured(shown)}</details>"
+    )
+
+
+def box(each: Exercise) -> str:
+    """An exercise in a fold: its text, where the reader answers, hints, solution. Without a script
+    the code stands there, to read; the script makes an editor or a field of it."""
+    command = f"<code>python -m exercises {each.name}</code>"
+    head = f'<summary class="exercise-head"><span>{each.facts}</span> {command}</summary>'
+    if each.kind in ("predict", "find the shape"):
+        code = each.start.replace("ANSWER = ...\n\n\n", "").replace("ANSWER = ...", "").strip()
+        shown = _coloured(code) if code else ""
+        source = f' data-source="{escape(each.start.rstrip())}"'
+    else:
+        code, source = f"<pre><code>{escape(each.start)}</code></pre>", ""
+        shown = f'<div class="editor highlight no-copy">{code}</div>'
+    hints = "".join(
+        f'<details class="tip"><summary>Hint {number}</summary>{_html(hint)}</details>'
+        for number, hint in enumerate(each.hints, 1)
+    )
+    return (
+        f'<details class="exercise" data-exercise="{each.name}"{source} data-search-exclude>\n'
+        f'{head}<div class="exercise-text">{_html(each.text)}</div>{shown}'
+        f'<div class="exercise-help">{hints}{_solution(each)}</div>\n</details>\n'
+    )
 
 
 def exercise(each: Exercise) -> str:
-    """The exercise as it stands in its page; the script makes an editor or a field of it."""
-    attribute = ""
-    if each.kind == "predict":
-        question, code = asked(each.skeleton)
-        attribute = f' data-source="{escape(each.skeleton.rstrip())}"'
-        body = f'<p class="exercise-question">{escape(question)}</p>\n'
-        if code:
-            body += f"<details><summary>The kernel</summary>{_coloured(code)}</details>"
-    else:
-        code = f"<pre><code>{escape(each.skeleton)}</code></pre>"
-        body = f'<div class="editor highlight no-copy">{code}</div>'
-    return (
-        f'<div class="exercise" data-exercise="{each.name}"{attribute} data-search-exclude>\n'
-        f'<p class="exercise-head"><span class="exercise-kind">{KINDS[each.kind]}</span> '
-        f"<code>{FOLDER}/{each.name}.py</code></p>\n"
-        f"{body}\n</div>\n"
-    )
-
-
-def solution(each: Exercise) -> str:
-    """What a solution fills in, in a fold; the script puts the whole of it into the editor."""
-    whole, groups = each.solution.splitlines(), []
-    for number in sorted(each.filled):
-        if number - 1 not in each.filled:
-            groups.append([])
-        groups[-1].append(whole[number - 1])
-    shown = "\n…\n".join(textwrap.dedent("\n".join(group)) for group in groups)
-    return (
-        f'<details class="solution" data-solution="{each.name}" data-search-exclude '
-        f'data-source="{escape(each.solution.rstrip())}"><summary>Solution</summary>\n'
-        f"{_coloured(shown)}\n</details>\n"
-    )
-
-
-def pages(root: Path) -> dict[str, list[str]]:
-    """The exercises of each page that has some, in order."""
-    found = {}
-    for page in equations.load(root).titles:
-        text = (root / "docs" / page).read_text("utf8")
-        if names := [name.replace("-", "_") for name in _SHOWN.findall(text)]:
-            found[page] = names
-    return found
+    """An exercise as Markdown: its heading, what it teaches, and its box."""
+    teaches = f"Teaches: {each.teaches}.\n{{ .exercise-facts }}\n"
+    return "\n".join([f"## {each.title} {{ #{each.anchor} }}\n", teaches, box(each)])
 
 
 def listing(exercises: dict[str, Exercise], root: Path) -> str:
     """All exercises as the index of the practice has them."""
-    out, count = [], itertools.count(1)
-    for path, names in pages(root).items():
-        items, page = [], Path(path).stem
-        for name, number in zip(names, count):
-            each = exercises[name]
+    out, number = [], 0
+    for page, (title, names) in course.stages(root).items():
+        items = []
+        for name in names:
+            each, number = exercises[name], number + 1
             items.append(
                 f'<li value="{number}" data-exercise-name="{name}">'
-                f'<a href="{page}/#{each.anchor}">{escape(each.title)}</a> '
-                f'<span class="exercise-kind">{KINDS[each.kind].lower()}</span></li>'
+                f'<a href="{page}/#{each.anchor}">{escape(each.title)}</a>: {escape(each.teaches)} '
+                f'<span class="exercise-kind">{each.facts.lower()}</span></li>'
             )
-        of_page = equations.load(root).titles[path].partition(":")[0]
-        title = f'<p class="exercise-group"><a href="{page}/">{of_page}</a></p>'
-        out.append(f"<div>{title}<ol>{''.join(items)}</ol></div>")
+        head = f'<p class="exercise-group"><a href="{page}/">{escape(title)}</a></p>'
+        out.append(f"<div>{head}<ol>{''.join(items)}</ol></div>")
     return '<div class="exercise-list" data-search-exclude>\n' + "\n".join(out) + "\n</div>\n"
 
 
 def render(root: Path) -> Rendered:
-    """The fragments `exercises`, `exercise-NAME` and `solution-NAME`, and the file to load."""
-    exercises = load(root)
+    """The fragments `exercises` and `course-PAGE`, and the file to load."""
+    exercises = course.load(root)
     checker = root / "src/softmax_playground/checker"
-    files = {f"checker/{name}": (checker / name).read_text("utf8") for name in CHECKER}
-    asset = {"files": files, "names": list(exercises)}
+    files = {
+        f"softmax_playground/checker/{name}": (checker / name).read_text("utf8") for name in CHECKER
+    }
+    packages = dict.fromkeys(
+        ["softmax_playground/__init__.py", "softmax_playground/checker/__init__.py"], ""
+    )
+    sheets = json.dumps({name: [each.check, each.solution] for name, each in exercises.items()})
+    asset = {"files": {**packages, **files, "sheets.json": sheets}, "names": list(exercises)}
     text = json.dumps(asset, ensure_ascii=False, separators=(",", ":"))
     out = Rendered(assets={ASSET: text})
     out.fragments["exercises"] = Fragment(listing(exercises, root))
-    for each in exercises.values():
-        out.fragments[f"exercise-{each.anchor}"] = Fragment(exercise(each))
-        out.fragments[f"solution-{each.anchor}"] = Fragment(solution(each))
+    for page, (_, names) in course.stages(root).items():
+        text = "\n".join(exercise(exercises[name]) for name in names)
+        out.fragments[f"course-{page}"] = Fragment(text)
     return out

@@ -9,7 +9,7 @@ Names, besides those of `benchmarks.views` and its neighbours:
 * `reaches-NAME`: one number for beside a title, the share of a copy's speed at one named shape;
 * `which-kernel`: the form that asks the planner, with its first answer; `which-kernel-usual`, a
   table of usual shapes;
-* `exercise-NAME` and `solution-NAME`, with a dash for each underscore; `exercises`, their list;
+* `course-PAGE`: the exercises of a page below docs/practice; `exercises`, the list of all;
 * `moved-NAME`: the elements that a kernel reads and writes, as blocks, below those it improves on.
 
 KERNEL is the name of a module, as `single_block`; NAME is that, or `backward`, or for `reaches`
@@ -31,7 +31,7 @@ from softmax_site.which_kernel import page as which_kernel
 
 READ = (
     *("docs/benchmarks/**/*.json", corrections.TESTS, "src/**/*.py"),
-    *(f"{moving.FRAMES}/*.html", f"{practice.FOLDER}/**/*.py", f"{cells.FOLDER}/**/*.py"),
+    *(f"{moving.FRAMES}/*.html", f"{practice.FOLDER}/*", f"{cells.FOLDER}/**/*.py"),
 )
 """What everything rendered follows from."""
 

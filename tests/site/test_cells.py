@@ -154,6 +154,13 @@ def test_a_kernel_stands_once_on_its_page(name):
 
 
 @pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_names_its_source_or_says_that_it_is_ours(name):
+    html = cells.html(ROOT, name)
+    linked = 'href="https://github.com/' in html or 'href="/reference/sources/#' in html
+    assert linked != ("The program is ours." in html)
+
+
+@pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_keeps_its_answer_in_a_fold(name):
     shown, answer = cells.html(ROOT, name).split('<details class="run-why">')
     assert not re.search("run-wrong|run-right|run-error", shown)

@@ -1,109 +1,240 @@
-"""The exercises: skeletons fail, solutions pass, in Triton's interpreter and in the small Triton of
-the page, and messages say what differs and where."""
+"""The exercises: what the reader starts from fails, solutions pass, in Triton's interpreter and in
+the small Triton of the page; wrong answers are refused with a remark that is about them, and no
+mutant of a solution that changes a result is accepted."""
 
-import difflib
+import ast
 import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
-from exercises.__main__ import checked, main
+from exercises import __main__ as command
 from kernel_cases import INTERPRETED
+from mutate import mutants_of
 from site_build import ROOT, python
 from softmax_playground import small_triton
-from softmax_playground.checker import judge, with_small_triton
-from softmax_playground.checker.exercise_checks import EXERCISES
+from softmax_playground.checker import course, judge, with_small_triton
+from softmax_playground.small_triton import session
 
-FOLDER = ROOT / "exercises"
-NAMES = [name for name, *_ in EXERCISES]
-KINDS = {name: kind for name, kind, *_ in EXERCISES}
-CHECKS = {name: check for name, _, _, check in EXERCISES}
+FOLDER = ROOT / course.FOLDER
+COURSE = course.load(ROOT)
+SHEETS = {name: judge.Sheet(each.check, each.solution) for name, each in COURSE.items()}
+ASKED = ("predict", "find the shape")
+"""Kinds whose answer is a number."""
 
-each = pytest.mark.parametrize("name", NAMES)
+each = pytest.mark.parametrize("name", COURSE)
 interpreted = pytest.mark.skipif(not INTERPRETED, reason="needs Triton's interpreter")
-
-
-def skeleton(name: str) -> str:
-    return (FOLDER / f"{name}.py").read_text("utf8")
-
-
-def solution(name: str) -> str:
-    return (FOLDER / "solutions" / f"{name}.py").read_text("utf8")
 
 
 def in_small_triton(name: str, source: str) -> tuple[bool, str]:
     """The verdict as a page has it."""
-    return judge.verdict(
-        CHECKS[name],
-        source,
-        lambda: small_triton.run(source, f"{name}.py"),
-        with_small_triton.Lab(small_triton),
-        lambda error: None,
-    )[:2]
+    lab = with_small_triton.Lab(small_triton)
+    run = lambda text: small_triton.run(text, "<text 0>")  # noqa: E731
+    return SHEETS[name].verdict(source, run, lab, lambda error: session._where(error)["line"])[:2]
 
 
-def in_triton(name: str, source: str, folder) -> tuple[bool, str]:
-    path = folder / f"{name}.py"
-    path.write_text(source, "utf8")
-    return checked(name, path)
+def in_triton(name: str, source: str) -> tuple[bool, str]:
+    return command.checked(COURSE[name], source)
 
 
-def broken(name: str) -> str:
-    """A skeleton that runs: what is to fill in is zero."""
-    return skeleton(name).replace("...", "0")
+def zeros(name: str) -> str:
+    """What the reader starts from, but it runs: what is to fill in is zero."""
+    return COURSE[name].start.replace("...", "0")
 
 
-def test_there_are_enough_of_each_kind():
-    assert len(NAMES) >= 12 and len(set(NAMES)) == len(NAMES)
-    assert set(KINDS.values()) == {"predict", "fill in", "find the bug"}
-    assert {path.stem for path in FOLDER.glob("*.py")} == {*NAMES, "__main__"}
-    assert {path.stem for path in (FOLDER / "solutions").glob("*.py")} == set(NAMES)
+def test_the_course_is_whole():
+    """At least 36 exercises of every kind, each file in one place of the order."""
+    assert len(COURSE) >= 36
+    assert {each.kind for each in COURSE.values()} == set(course.KINDS)
+    listed = [name for _, names in course.stages(ROOT).values() for name in names]
+    assert sorted(listed) == sorted(path.stem for path in FOLDER.glob("[a-z]*.py"))
+    assert listed[-1] == "backward_project"
 
 
 @each
-def test_a_skeleton_fails_and_its_solution_passes_in_the_small_triton(name):
-    solved, message = in_small_triton(name, skeleton(name))
+def test_an_exercise_says_what_it_teaches_and_gives_hints(name):
+    exercise = COURSE[name]
+    assert exercise.level in course.LEVELS and 1 <= exercise.minutes <= 60
+    assert exercise.text and exercise.hints and exercise.teaches
+    assert len(SHEETS[name].wrong) >= 3
+    assert len(exercise.file.splitlines()) and "$" not in exercise.file
+    if exercise.kind in ASKED:
+        assert re.search(r"^ANSWER = \.\.\.$", exercise.start, re.M)
+    elif exercise.kind in ("fill in", "blank page", "project"):
+        assert "..." in exercise.start and "..." not in exercise.solution
+    elif exercise.kind == "find the bug":
+        assert exercise.start.count("\n") == exercise.solution.count("\n")
+        lines = zip(exercise.start.splitlines(), exercise.solution.splitlines())
+        assert sum(here != there for here, there in lines) == 1
+
+
+@each
+def test_what_one_starts_from_fails_and_the_solution_passes(name):
+    solved, message = in_small_triton(name, COURSE[name].start)
     assert not solved and message
-    if KINDS[name] != "find the bug":
-        assert "left to fill in" in message
-        solved, message = in_small_triton(name, broken(name))
-        assert not solved, f"passes with zeros: {message}"
-    solved, message = in_small_triton(name, solution(name))
+    if "..." in COURSE[name].start:
+        assert "left to fill in" in message or "no number yet" in message
+        solved, message = in_small_triton(name, zeros(name))
+        assert not solved or name == "no_sum", f"passes with zeros: {message}"
+    solved, message = in_small_triton(name, COURSE[name].solution)
     assert solved, message
     assert message.startswith("Right")
 
 
 @each
-@interpreted
-def test_a_skeleton_fails_and_its_solution_passes_in_triton(name, tmp_path):
-    solved, message = checked(name, FOLDER / f"{name}.py")
-    assert not solved and message
-    solved, message = checked(name, FOLDER / "solutions" / f"{name}.py")
-    assert solved, message
-    if KINDS[name] != "find the bug":
-        assert not in_triton(name, broken(name), tmp_path)[0]
+def test_wrong_answers_are_refused_with_a_remark_about_them(name):
+    for source, remark in SHEETS[name].wrong:
+        solved, message = in_small_triton(name, source)
+        assert not solved and message.endswith(remark), (remark, message)
 
 
 @each
-def test_a_solution_only_fills_in_its_skeleton(name):
-    """What goes is what has an ellipsis, or for a bug one line; and nothing else is touched."""
-    before, after = skeleton(name).splitlines(), solution(name).splitlines()
-    changed = [
-        (before[a:b], after[c:d])
-        for what, a, b, c, d in difflib.SequenceMatcher(None, before, after, False).get_opcodes()
-        if what != "equal"
-    ]
-    gone = [line for old, _ in changed for line in old]
-    if KINDS[name] == "find the bug":
-        assert len(gone) == 1 and len(changed[0][1]) == 1
+@interpreted
+def test_the_same_in_triton(name):
+    """The solution, what one starts from, and one wrong answer."""
+    assert not in_triton(name, COURSE[name].start)[0]
+    solved, message = in_triton(name, COURSE[name].solution)
+    assert solved, message
+    source, remark = SHEETS[name].wrong[len(name) % len(SHEETS[name].wrong)]
+    solved, message = in_triton(name, source)
+    assert not solved and message.endswith(remark), (remark, message)
+
+
+@pytest.mark.slow
+def test_solutions_compile_for_a_gpu(tmp_path):
+    """The interpreter accepts what the compiler refuses, such as a name that a loop alone knows."""
+    for name, exercise in COURSE.items():
+        if "triton.jit" in exercise.solution:
+            (tmp_path / f"{name}.py").write_text(exercise.solution, "utf8")
+    broken = COURSE["three_loops"].solution.replace("tl.exp(x - m) / d", "tl.exp(x - last) / d")
+    (tmp_path / "zz.py").write_text(
+        broken.replace("m = tl.max", "last = m\n        m = tl.max"), "utf8"
+    )
+    script = "import sys; from exercises.__main__ import Path, compiled\n"
+    script += "for path in sorted(Path(sys.argv[1]).glob('*.py')): print(path, *compiled(path))"
+    result = python("-c", script, str(tmp_path), TRITON_INTERPRET=None)
+    lines = result.stdout.splitlines()
+    assert len(lines) == len(list(tmp_path.glob("*.py"))) - 1 >= 28, result.stderr
+    assert all(len(line.split()) > 1 for line in lines)
+    assert "last is not defined" in result.stderr
+
+
+# ---- Mutants ----
+
+SAME = {
+    name: reason["why"]
+    for reason in tomllib.loads((ROOT / "tests/site/same_mutants.toml").read_text("utf8"))["same"]
+    for name in reason["mutants"]
+}
+"""Mutants of solutions that change no result, each with the reason."""
+CODED = [name for name, each in COURSE.items() if each.kind not in ASKED]
+
+
+def smaller(text: str) -> Iterator[tuple[str, str]]:
+    """Mutants with less in them, and what each changes: a statement is left out, or an expression
+    is one of its own parts."""
+    tree, alike = ast.parse(text), Counter()
+    for node in list(ast.walk(tree)):
+        for field, value in list(ast.iter_fields(node)):
+            inside = isinstance(value, list)
+            for at, child in enumerate(value if inside else [value]):
+                for part in parts(child) if field != "targets" else ():
+                    old = ast.unparse(child)
+                    put(node, field, at if inside else None, part)
+                    change = f"{old} → {ast.unparse(part)}"
+                    alike[change] += 1
+                    yield f"{change} #{alike[change]}", ast.unparse(tree)
+                    put(node, field, at if inside else None, child)
+
+
+def parts(node: object) -> list[ast.AST]:
+    """What may stand in the place of a node."""
+    match node:
+        case ast.Expr(value=ast.Constant()):  # a docstring
+            return []
+        case ast.Assign() | ast.AugAssign() | ast.Expr() | ast.For():
+            return [ast.Pass()]
+        case ast.Call(args=args):
+            return [*args]
+        case ast.BinOp(left=left, right=right):
+            return [left, right]
+        case ast.UnaryOp(operand=operand):
+            return [operand]
+    return []
+
+
+def put(node: ast.AST, field: str, at: int | None, child: object) -> None:
+    if at is None:
+        setattr(node, field, child)
     else:
-        assert gone and all("..." in line for line in gone)
-        assert "..." not in solution(name)
-    if KINDS[name] == "predict":
-        assert gone == ["ANSWER = ..."]
+        getattr(node, field)[at] = child
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_no_mutant_of_a_solution_that_changes_a_result_is_accepted(name):
+    solution = COURSE[name].solution
+    mutants = [(mutant.name, mutant.text) for mutant in mutants_of(name, solution)]
+    mutants += [(f"{name}: {change}", text) for change, text in smaller(solution)]
+    sheet, accepted = SHEETS[name], set()
+    for mutant, text in mutants:
+        lab = with_small_triton.Lab(small_triton)
+        if sheet.failure(text, small_triton.run, lab)[1] is None:
+            accepted.add(mutant)
+    same = {each for each in SAME if each.startswith(f"{name}: ")}
+    assert mutants and accepted == same, accepted ^ same
+
+
+# ---- Numbers and names ----
+
+TYPED = {
+    "24": True,
+    " 24.0 ": True,
+    "+24": True,
+    "2,4": "It is not 2.4.",
+    "1,024": "1,024 is the size of the tile.",
+    "1 024": "1,024 is the size of the tile.",
+    "−24": "the number of idle lanes is positive",
+    "48/2": True,
+    "two": "“two” is no number. Write it like 12, -0.5 or 3/4.",
+    "1,2,3": "“1,2,3” is no number.",
+    "...": "There is no number yet.",
+    "inf": "“inf” is no number.",
+    "7": "It is not 7. It is too small.",
+    "12": "It is not 12. It is 2 times too small: elements or bytes, one tensor or two?",
+}
+
+
+@pytest.mark.parametrize("typed", TYPED)
+def test_a_number_is_read_as_people_write_it(typed):
+    solved, message = in_small_triton("lanes", f"ANSWER = {typed}")
+    assert solved if TYPED[typed] is True else not solved and TYPED[typed] in message, message
+
+
+def test_a_decimal_comma_and_a_fraction_are_numbers():
+    for typed in ("-0,06", "−0,06", "-.06", "-3/50"):
+        assert in_small_triton("jacobian", f"ANSWER = {typed}")[0], typed
+    assert "Its sign is wrong." not in in_small_triton("jacobian", "ANSWER = 0,07")[1]
+
+
+@pytest.mark.parametrize("line", ["import numpy as np", "from torch import exp", "import os"])
+def test_a_module_that_is_not_there_is_announced(line):
+    solved, message = in_small_triton("vjp", f"{line}\n{COURSE['vjp'].solution}")
+    assert not solved and message.startswith("Line 1 imports ") and "`math`" in message
+    assert in_triton("vjp", f"{line}\n{COURSE['vjp'].solution}") == (solved, message)
+
+
+def test_numpys_names_are_explained():
+    source = COURSE["single_block"].solution.replace("tl.exp(", "np.exp(")
+    assert "In a kernel the functions are Triton's" in in_small_triton("single_block", source)[1]
+
+
+# ---- What is said ----
 
 
 def changed(name: str, old: str, new: str) -> str:
-    text = solution(name)
+    text = COURSE[name].solution
     assert text.count(old) == 1
     return text.replace(old, new)
 
@@ -114,18 +245,11 @@ WRONG = {
     "a row too far": ("first_kernel", "x_ptr + row", "x_ptr - 1 + row"),
     "between two rows": ("stride", "x_ptr + row * x_row_stride", "x_ptr + row * n_cols"),
     "written out of range": ("backward", "dx_ptr + row * n_cols", "dx_ptr + 1 + row * n_cols"),
-    "not written": ("single_block", MASKED, MASKED.replace("mask)", "cols < 10)")),
-    "wrong": ("single_block", "x - tl.max(x, axis=0)", "x"),
-    "read too often": (
-        "single_block",
-        "    y = e /",
-        f"    x = tl.load(x_ptr + row * n_cols + cols, {MASKED}    y = e /",
-    ),
+    "not written": ("single_block", MASKED, MASKED.replace("mask)", "cols < n_cols - 1)")),
     "another name": ("merge", "def merge(", "def combine("),
     "no list": ("vjp", "return [a * (b - s) for a, b in zip(y, dy)]", "return 3"),
     "a bad name": ("vjp", "s = sum(", "s = total("),
     "a bad line": ("vjp", "return [a", "return [[a"),
-    "a wrong number": ("lanes", "ANSWER = 24", "ANSWER = 25"),
 }
 """The exercise, and what is written in the place of what in its solution."""
 SAID = {
@@ -134,54 +258,100 @@ SAID = {
     "a row too far": "Program 0 reads x out of range: 1 before its first element.",
     "between two rows": "Program 1 reads x out of range: element 11 of its memory lies between two "
     "rows.",
-    "written out of range": "Program 4 writes dx out of range: element 55, and the last one is 54.",
-    "not written": "No program writes it. 5 of 55 numbers differ.",
-    "wrong": "y[2][0] is nan but should be",
-    "read too often": "The result is right, but it reads 110 elements and writes 55 of 55.",
+    "written out of range": "writes dx out of range: element 143, and the last one is 142.",
+    "not written": "No program writes it.",
     "another name": "There is no `merge` any more",
     "no list": "dx is 3 but should be a list of 3.",
     "a bad name": "NameError",
     "a bad line": "SyntaxError",
-    "a wrong number": "It is not 25. Think again, or open a hint.",
 }
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_messages_say_what_differs_and_where_both_ways(what, tmp_path):
+def test_messages_say_what_differs_and_where_both_ways(what):
     name, *change = WRONG[what]
     source, words = changed(name, *change), SAID[what]
     ways = [in_small_triton(name, source)]
     if INTERPRETED:
-        ways.append(in_triton(name, source, tmp_path))
+        ways.append(in_triton(name, source))
     for solved, message in ways:
         assert not solved and words in message, message
 
 
+PATTERNS = [
+    ("any_stride", "tl.sum(e, axis=0)", "(2 * tl.sum(e, axis=0))", "Row 0 is 0.5 times what it"),
+    ("any_stride", ', other=-float("inf")', "", "a masked lane without `other`"),
+    ("lse_kernel", 'other=-float("inf")', "other=-3.0", "what do masked lanes hold?"),
+    ("three_loops", "tl.exp(x - m) / d", "tl.exp(x - m) / d + 0.01", "Row 0 adds up to 1.12"),
+    ("cross_entropy", "cols == target", "cols == target + 1", "Row 0 adds up to 1, not to 0."),
+    ("cross_entropy", "tl.load(target_ptr + row)", "tl.load(target_ptr)", "dx[1][9] is"),
+    ("rescale", "math.exp(m - m_new)", "math.expo(m - m_new)", "Line 9 does."),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new", "words"), PATTERNS)
+def test_what_no_list_foresees_is_described(name, old, new, words):
+    solved, message = in_small_triton(name, COURSE[name].solution.replace(old, new))
+    assert not solved and words in message, message
+
+
+def test_a_row_in_the_place_of_another_is_recognised():
+    rows = [[1.0, 2.0], [3.0, 5.0], [6.0, 7.0]]
+    with pytest.raises(judge.Wrong) as found:
+        judge.compare([rows[1], rows[1], rows[2]], rows, "y")
+    assert found.value.why == "Row 0 is what row 1 should be."
+
+
 @interpreted
-def test_an_error_names_its_line(tmp_path):
+def test_an_error_names_its_line():
     source = changed("single_block", "x - tl.max(x, axis=0)", "x - maximum")
     line = source.splitlines().index("    e = tl.exp(x - maximum)") + 1
-    _, message = in_triton("single_block", source, tmp_path)
+    _, message = in_triton("single_block", source)
     assert message.startswith(f"NameError in line {line}: ")
-    _, message = in_triton("vjp", "def vjp(y, dy):\n    return [\n", tmp_path)
+    _, message = in_triton("vjp", "def vjp(y, dy):\n    return [\n")
     assert re.match(r"SyntaxError in line [23]: ", message)
 
 
+# ---- The command ----
+
+
 @interpreted
-def test_the_command_lists_checks_and_answers_by_its_exit(capsys):
-    assert main([]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == NAMES
-    assert main(["vjp", "lanes"]) == 1
-    assert capsys.readouterr().out.count("✗") == 2
-    assert main(["vjp", "--file", str(FOLDER / "solutions/vjp.py")]) == 0
-    assert capsys.readouterr().out.startswith("✓ vjp: Right")
+def test_the_command_lists_poses_hints_checks_and_remembers(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "ANSWERS", tmp_path / "answers")
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    monkeypatch.setattr(command.course, "stages", lambda _, real=course.stages: real(ROOT))
+    monkeypatch.setattr(command.course, "load", lambda _: COURSE)
+
+    def says(*arguments: str, code: int = 0) -> str:
+        assert command.main([*arguments]) == code
+        return capsys.readouterr().out
+
+    listed = says()
+    assert all(f" {name} " in listed for name in COURSE)
+    assert "0 of 45 solved. Next: python -m exercises shift" in listed
+    posed = says("lanes", code=1)
+    assert "1,000 numbers" in posed and "answers/lanes.py" in posed
+    answer = tmp_path / "answers/lanes.py"
+    assert "1,000 numbers" in answer.read_text("utf8")
+    assert says("lanes", code=1).startswith("✗ lanes: There is no number yet.")
+    assert "512 lanes" in says("lanes", "--hint", "1")
+    answer.write_text(answer.read_text("utf8").replace("...", "1,024"), "utf8")
+    assert "size of the tile" in says("lanes", code=1)
+    assert says("lanes", "--solution") == COURSE["lanes"].solution
+    answer.write_text(COURSE["lanes"].solution, "utf8")
+    assert says("lanes").startswith("✓ lanes: Right")
+    assert "1 of 45 solved" in says()
+    assert says("all").count("✓") == 1
     with pytest.raises(SystemExit):
-        main(["nothing"])
+        command.main(["nothing"])
     assert "no exercise is called nothing" in capsys.readouterr().err
 
 
-def test_it_runs_from_a_clone():
+def test_it_runs_from_a_clone(tmp_path):
     """As the pages say, by another process, which sets up the interpreter itself."""
-    result = python("-m", "exercises", "zero_start", TRITON_INTERPRET=None, PYTHONPATH=None)
+    file = tmp_path / "start.py"
+    file.write_text(COURSE["zero_start"].start, "utf8")
+    run = ["-m", "exercises", "zero_start", "--file", str(file)]
+    result = python(*run, TRITON_INTERPRET=None, PYTHONPATH=None)
     assert result.returncode == 1 and not result.stderr
-    assert result.stdout.startswith("✗ zero_start: y[0][0] is nan but should be 0.731059.")
+    assert result.stdout.startswith("✗ zero_start: y[") and "starts at 0" in result.stdout

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from browser import PHONE, ROOT
-from softmax_playground.checker.exercise_checks import EXERCISES
-from softmax_site import practice
+from softmax_playground.checker import course, judge
 from softmax_site.which_kernel import answer, page
 
 pytestmark = pytest.mark.browser
@@ -110,6 +109,7 @@ def test_the_form_answers_as_the_planner_does(tab):
 def checked(view, name: str) -> str:
     """What the page says of an exercise as it stands there."""
     box = view.locator(f"[data-exercise={name}]")
+    box.evaluate("each => { each.open = true; }")
     before = int(box.get_attribute("data-checked") or 0)
     box.locator(".exercise-check").click()
     view.wait_for_function(
@@ -119,24 +119,40 @@ def checked(view, name: str) -> str:
     return box.locator(".exercise-says").inner_text()
 
 
+TYPE = """([name, source]) => {
+    const box = document.querySelector(`[data-exercise=${name}]`);
+    const field = box.querySelector("textarea, .exercise-number");
+    field.value = field.tagName === "INPUT" ? source.match(/^ANSWER = (.*)$/m)[1] : source;
+    field.dispatchEvent(new Event("input"));
+}"""
+"""Put a source into the editor of an exercise, or the number of it into its field."""
+
+
 def test_exercises_are_solved_in_the_page_and_remembered(tab):
+    """Each one: what one starts from, a wrong answer that is explained, and the solution."""
+    exercises = course.load(ROOT)
+    total = len(exercises)
     view = tab.open("practice/index").view
-    assert "0 of 18 solved" in view.locator(".exercise-progress").inner_text()
-    for which, names in practice.pages(ROOT).items():
-        tab.open(which.removesuffix(".md"))
+    says = view.locator(".exercise-progress")
+    assert f"0 of {total} solved. Begin with: Where exp overflows" in says.inner_text()
+    for which, (_, names) in course.stages(ROOT).items():
+        tab.open(f"practice/{which}")
         assert view.locator(".exercise").count() == len(names)
         for name in names:
             assert checked(view, name).startswith("✗"), name
-            fold = view.locator(f"[data-solution={name}]")
+            each = exercises[name]
+            wrong, remark = judge.Sheet(each.check, each.solution).wrong[0]
+            view.evaluate(TYPE, [name, wrong])
+            assert checked(view, name).endswith(remark), name
+            fold = view.locator(f"[data-exercise={name}] .solution")
             fold.locator("summary").click()
             fold.locator("button", has_text="Put it into").click()
             assert checked(view, name).startswith("✓ Right"), name
     assert python(tab)
     view.reload()
     assert not view.locator(".exercise:not(.is-solved)").count()
-    assert "FlashAttention" not in view.locator("[data-exercise=attention]").inner_text()
+    assert "Right" not in view.locator(".exercise").inner_text()
     tab.open("practice/index")
-    total = len(EXERCISES)
     assert f"{total} of {total} solved" in view.locator(".exercise-progress").inner_text()
     assert view.locator(".exercise-done").count() == total
     view.get_by_role("button", name="Forget what I have done").click()
@@ -151,6 +167,7 @@ def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
     tab.resize(PHONE)
     assert not python(tab)
     box = view.locator("[data-exercise=vjp]")
+    box.locator("summary").first.press("Enter")
     code = box.locator("textarea")
     code.fill("def vjp(y, dy):\n    s = total(y)\n    return s\n")
     code.press("Control+Enter")
@@ -164,11 +181,16 @@ def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
     assert "Stopped" in box.locator(".exercise-says").inner_text()
     box.get_by_role("button", name="Start over").click()
     assert "s = ..." in code.input_value()
-    assert view.locator("main").inner_text().count("largest whole number") == 1
+    hints = box.locator("details.tip")
+    assert hints.nth(0).is_visible() and not hints.nth(1).is_visible()
+    hints.nth(0).locator("summary").press("Enter")
+    assert hints.nth(1).is_visible()
     box = view.locator("[data-exercise=shift]")
+    view.evaluate("location.hash = '#shift'")
+    assert "What is the largest whole number" in box.inner_text()
     number = box.locator("input")
     for turn, (typed, words) in enumerate(
-        (("", "✗ Type a number"), ("many", "✗ “many” is no number"), ("88", "✓ Right")), 1
+        (("", "✗ Type a number"), ("many", "✗ “many” is no number"), ("88,0", "✓ Right")), 1
     ):
         number.fill(typed)
         number.press("Enter")
@@ -178,3 +200,57 @@ def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
         )
         assert words in box.locator(".exercise-says").inner_text()
     assert view.evaluate("document.documentElement.scrollWidth") <= PHONE
+
+
+def test_without_script_an_exercise_can_be_read_and_names_its_command(tab_without_script):
+    view = tab_without_script.open("practice/one-row").view
+    box = view.locator("[data-exercise=padding]")
+    box.locator("summary").first.press("Enter")
+    for words in ("Change one word", "other=0.0", "python -m exercises padding", "Hint 2"):
+        assert words in box.inner_text(), words
+    box.locator(".solution summary").press("Enter")
+    assert 'other=-float("inf")' in box.inner_text()
+    assert not box.locator("textarea, button").count()
+
+
+def test_mistakes_are_met_one_at_a_time_with_hints_in_steps_and_counted(tab):
+    """Nothing is marked or told before the first run; a mend that the reader writes counts, one
+    that the button gives away or that leaves the check out does not."""
+    view = tab.open("practice/mistakes").view
+    says = view.locator(".exercise-mistakes")
+    total = view.locator(".run-mistake").count()
+    assert f"0 of {total} seen to fail, 0 mended by you. Next: " in says.inner_text()
+    view.evaluate("location.hash = 'start-at-zero'")
+    cell = view.locator("#start-at-zero")
+    cell.locator(".editor textarea").wait_for()
+    assert not cell.locator(".editor-mark").count()
+    assert not cell.locator(".run-error:visible").count()
+    why, fix = cell.locator(".run-why").nth(0), cell.locator(".run-why").nth(1)
+    assert not fix.is_visible()
+    why.locator("summary").press("Enter")
+    fix.wait_for()
+    assert not fix.locator("pre").is_visible() and why.locator(".run-hint").is_visible()
+
+    def after(press: str, words: str) -> None:
+        cell.get_by_role("button", name=press, exact=True).click()
+        said = "(words) => document.querySelector('.exercise-mistakes').innerText.includes(words)"
+        view.wait_for_function(said, arg=words)
+
+    after("Run", "1 of")
+    after("Fix it", "1 of")
+    cell.locator(".run-passed").wait_for()
+    assert "0 mended" in says.inner_text()
+    after("Break it again", "0 mended")
+    code = cell.locator("textarea")
+    text = code.input_value()
+    for source, count in ((text[: text.index("expect(")], 0), (text, 1)):
+        code.fill(source.replace("m, d = 0.0, 0.0", "m = -inf\n    d = 0.0"))
+        cell.locator(".run-result").evaluate("(each) => each.replaceChildren()")
+        after("Run", f"{count} mended")
+        cell.locator(".run-passed").wait_for()
+        assert f"{count} mended by you" in says.inner_text()
+    assert view.locator("#start-at-zero.is-mended").count() == 1
+    view.locator("#two-halves > summary").press("Enter")
+    view.wait_for_function("document.querySelectorAll('.run-mistake[open]').length === 1")
+    view.reload()
+    assert "1 mended by you" in says.inner_text()

@@ -1,6 +1,6 @@
 """A log-probability of +0.055: more likely than certain
 
-Stored in 16 bits, the log-sum-exp was rounded below the logit that it contains. Keep it in float32.
+Stored in 16 bits, the log-sum-exp was rounded below the logit that it contains. Keep it in float32. The program is ours.
 """
 @triton.jit
 def log_probability(x_ptr, lse_ptr, out_ptr):

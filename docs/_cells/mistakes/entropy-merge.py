@@ -1,6 +1,6 @@
 """The merged denominator is right, the merged entropy is not
 
-Under another maximum a term e · (x − m) changes in both factors: by exp(m − m′), and by m − m′ for each e.
+Under another maximum a term e · (x − m) changes in both factors: by exp(m − m′), and by m − m′ for each e. The program is ours.
 """
 from math import exp, log
 

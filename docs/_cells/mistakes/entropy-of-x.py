@@ -1,6 +1,6 @@
 """Logits near a million: the entropy is 0.9375 but should be 0.9475
 
-The entropy is log d − a / d. With a summed over e · (x − m) that is exact enough; summed over e · x, it is a difference of two numbers near a million, where float32 resolves sixteenths.
+The entropy is log d − a / d. With a summed over e · (x − m) that is exact enough; summed over e · x, it is a difference of two numbers near a million, where float32 resolves sixteenths. The program is ours.
 """
 @triton.jit
 def entropy(x_ptr, h_ptr):

@@ -1,6 +1,6 @@
 """Log-softmax hands dy through unchanged, and cross-entropy trains. Is it right?
 
-Only inside a fused cross-entropy, which subtracts y itself. In general the gradient is dy − y · Σ dy.
+Only inside a fused cross-entropy, which subtracts y itself. In general the gradient is dy − y · Σ dy. The program is ours.
 """
 from math import exp, log
 

@@ -1,6 +1,6 @@
 """Log-softmax of (0, −800) comes out as (0, −∞)
 
-y underflows to 0. Log-softmax is x − m − log d and needs no logarithm of y.
+y underflows to 0. Log-softmax is x − m − log d and needs no logarithm of y. The program is ours.
 """
 from math import exp, log
 

@@ -1,6 +1,6 @@
 """exp(x − lse) should be softmax, and sums to a third
 
-The log-sum-exp saved for the backward pass is m + log d, not m + d.
+The log-sum-exp saved for the backward pass is m + log d, not m + d. The program is ours.
 """
 from math import exp, log
 

@@ -1,6 +1,6 @@
 """A row of 3 in a tile of 4: who owns element 3?
 
-A tile is a power of two, a row need not be. Without a mask the kernel accesses memory beyond the row.
+A tile is a power of two, a row need not be. Without a mask the kernel accesses memory beyond the row. The program is ours.
 """
 @triton.jit
 def twice(x_ptr, y_ptr, n, BLOCK: tl.constexpr):

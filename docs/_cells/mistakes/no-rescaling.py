@@ -1,6 +1,6 @@
 """Two halves of a row are right, and their merged denominator is too large
 
-The two sums are relative to different maxima. Rescale both to the larger one, then add.
+The two sums are relative to different maxima. Rescale both to the larger one, then add. The program is ours.
 """
 from math import exp
 

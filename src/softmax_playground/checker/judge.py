@@ -1,10 +1,32 @@
-"""Right or wrong, and where: runs under CPython and MicroPython."""
+"""Right or wrong, where, and why: runs under CPython and MicroPython.
+
+Two things explain a wrong answer. The input on which it fails says why it is there. And each
+exercise lists wrong answers with a remark (`WRONG`): they are run too, and if one of them gives the
+same wrong numbers as the reader's, its remark is the reader's.
+"""
 
 import math
 
+ALLOWED = ("math", "triton", "triton.language", "__future__")
+"""What an exercise may import, in a page as at the command line."""
+
 
 class Wrong(Exception):
-    """The reader's code does not do what it should; the message says what differs and where."""
+    """The reader's code does not do what it should.
+
+    Args:
+        message: what differs and where.
+        symptom: what two answers share that are wrong in the same way; by default the message.
+        why: what the input was there for, said of an answer that is not among the known ones.
+        cause: what the reader's code raised, if it did.
+    """
+
+    def __init__(self, message, symptom=None, why="", cause=None):
+        super().__init__(message)
+        self.message = message
+        self.symptom = symptom or message
+        self.why = why
+        self.cause = cause
 
 
 def shown(value):
@@ -18,24 +40,27 @@ def shown(value):
     return str(value)
 
 
-def is_close(got, want):
+def is_close(got, want, digits=1e-4, least=1e-7):
     if want != want:
         return got != got
     if abs(want) == math.inf or abs(got) == math.inf:
         return got == want
-    return abs(got - want) <= 1e-5 + 1e-4 * abs(want)
+    return abs(got - want) <= least + digits * abs(want)
 
 
-def compare(got, want, what="the result", known=None):
+def compare(got, want, what="the result", known=None, why=None, digits=1e-4, least=1e-7):
     """Nothing if `got`, a number or nested lists, is `want`.
 
     Args:
         known: a function from a position to a word of what is known of that element, or None.
+        why: a text, or one for each row: why this input is tried.
+        digits, least: the relative and the absolute error that are allowed.
 
     Raises:
         Wrong: it is not; says which element is the first that differs, and how many do.
     """
-    wrong, count = _differences(got, want, what, ())
+    wrong, seen = [], []
+    _differences(got, want, what, (), (digits, least), wrong, seen)
     if not wrong:
         return
     name, at, mine, right = wrong[0]
@@ -43,28 +68,118 @@ def compare(got, want, what="the result", known=None):
     word = known(at) if known else None
     if word:
         message += " " + word
-    elif isinstance(mine, float) and mine != mine:
-        message += " NaN comes from 0/0, inf - inf, or from a place that nobody wrote."
-    if count > 1:
-        message += f" {len(wrong)} of {count} numbers differ."
-    raise Wrong(message)
+    if len(seen) > 1:
+        message += f" {len(wrong)} of {len(seen)} numbers differ."
+    left = len([1 for each in wrong if known and known(each[1])])
+    if left and not word:
+        message += f" No program writes {left} of them."
+    if isinstance(why, (list, tuple)):
+        why = why[at[0]]
+    if not word and at:
+        why = " ".join([each for each in (_pattern(got, want, at[0]), why) if each])
+    if not why and not word and isinstance(mine, float) and mine != mine:
+        why = "NaN comes from 0/0, inf - inf, a masked lane without `other`, or what nobody wrote."
+    symptom = what + (word or "") + shown(right) + " ".join([f"{number:.3g}" for number in seen])
+    raise Wrong(message, symptom, why or "")
 
 
-def _differences(got, want, name, at):
+def _pattern(got, want, at):
+    """What is wrong with a whole row, or with all numbers if they are one row; or nothing."""
+    if isinstance(want[at], (list, tuple)):
+        mine, right, this = got[at], want[at], f"Row {at}"
+        for other in range(len(want)):
+            if other != at and not _away(mine, want[other]) and _away(right, want[other]):
+                return f"{this} is what row {other} should be."
+    else:
+        mine, right, this = got, want, "Everything"
+    size = max([abs(number) for number in right])
+    if len(right) < 2 or not 0 < size < math.inf:
+        return ""
+    ratio = mine[right.index(size) if size in right else right.index(-size)] / size
+    ratio = ratio if size in right else -ratio
+    if not abs(ratio) < math.inf:
+        return ""
+    if ratio and not _away(mine, [ratio * number for number in right]):
+        return f"{this} is {ratio:.3g} times what it should be."
+    total = sum(mine)
+    for usual in (0, 1):
+        if is_close(sum(right), usual, 0, 1e-5 * size) and abs(total) < math.inf:
+            if not is_close(total, usual, 0, 1e-2 * size):
+                return f"{this} adds up to {shown(total)}, not to {usual}."
+    return ""
+
+
+def _away(mine, right):
+    """Whether two rows differ."""
+    return any([not is_close(a, b) for a, b in zip(mine, right)])
+
+
+def compare_calls(calls):
+    """Nothing if each of some calls answers what it should.
+
+    Args:
+        calls: (what it is called, the function without arguments, what is right, why it is tried).
+
+    Raises:
+        Wrong: the first that does not, or that raises; what all of them give is the symptom.
+    """
+    first, symptoms = None, []
+    for what, call, right, why in calls:
+        try:
+            compare(call(), right, what, why=why)
+            symptoms.append("")
+            continue
+        except Wrong as error:
+            wrong = error
+        except Exception as error:
+            said = _failure(error, 0)
+            said += "" if said.endswith(".") else "."
+            wrong = Wrong(f"{what} raises {said}", None, why or "", error)
+        symptoms.append(wrong.symptom)
+        first = first or wrong
+    if first:
+        raise Wrong(first.message, "|".join(symptoms), first.why, first.cause)
+
+
+def _differences(got, want, name, at, error, wrong, seen):
     if isinstance(want, (list, tuple)):
         if not isinstance(got, (list, tuple)):
             raise Wrong(f"{name} is {got!r} but should be a list of {len(want)}.")
         if len(got) != len(want):
             raise Wrong(f"{name} has length {len(got)} and should have {len(want)}.")
-        wrong, count = [], 0
         for i in range(len(want)):
-            more, size = _differences(got[i], want[i], f"{name}[{i}]", at + (i,))
-            wrong += more
-            count += size
-        return wrong, count
+            _differences(got[i], want[i], f"{name}[{i}]", at + (i,), error, wrong, seen)
+        return
     if isinstance(got, bool) or not isinstance(got, (int, float)):
         raise Wrong(f"{name} is {got!r} but should be the number {shown(want)}.")
-    return ([] if is_close(got, want) else [(name, at, got, want)]), 1
+    seen.append(got)
+    if not is_close(got, want, *error):
+        wrong.append((name, at, got, want))
+
+
+def number(names, right, said, digits=0.0):
+    """What to say of a predicted number that is right, up to a relative error."""
+    answer = needs(names, "ANSWER")
+    if isinstance(answer, bool) or not isinstance(answer, (int, float)):
+        raise Wrong(f"ANSWER is {answer!r} but should be a number.")
+    if not is_close(answer, right, digits, 1e-12):
+        kind = str(int(answer)) if answer == int(answer) else f"~{answer:.2g}"
+        raise Wrong(f"It is not {shown(answer)}.", kind, _usual(answer, right))
+    return said
+
+
+def _usual(answer, right):
+    """What is usual of a wrong number that is not among the known ones."""
+    if answer == -right:
+        return "Its sign is wrong."
+    if abs(answer - right) == 1:
+        return "It is off by one: does the count begin with 0?"
+    for times in (2, 4, 8):
+        if right and answer == right * times:
+            return f"It is {times} times too large: elements or bytes, one tensor or two?"
+        if right and answer * times == right:
+            return f"It is {times} times too small: elements or bytes, one tensor or two?"
+    return "It is too large." if answer > right else "It is too small."
 
 
 def outside(kind, name, program, place, size, between=False):
@@ -89,44 +204,160 @@ def needs(names, what):
     return names[what]
 
 
-def unfilled(source):
-    """Lines, from 1, that still have an ellipsis to fill in."""
-    found = []
-    for number, line in enumerate(source.split("\n")):
-        if "..." in line.split("#")[0]:
-            found.append(number + 1)
-    return found
+# ---- What was typed ----
 
 
-def verdict(check, source, load, lab, line_of):
-    """(solved, message, line) for the reader's source; the line is where it fails, from 1, or 0.
+def plain_number(text):
+    """A number as people type it, as Python writes it; nothing if it is none.
 
-    Args:
-        check: a function of `exercise_checks`.
-        source: what the reader wrote.
-        load: runs it and answers its names.
-        lab: where kernels run.
-        line_of: from an exception to the line of the source where it happened, or None.
+    >>> [plain_number(each) for each in ("1,5", "−0,06", "1,600", "1 600", "+3/4", "two", "1e3")]
+    ['1.5', '-0.06', '1600', '1600', '0.75', '', '1e3']
     """
-    left = unfilled(source)
-    if left:
-        lines = "line " + str(left[0]) if len(left) == 1 else "lines " + _listed(left)
-        return False, f"There is a ... left to fill in, in {lines}.", left[0]
+    text = text.strip().replace("−", "-").replace(" ", "").replace("_", "").replace("'", "")
+    text = text[1:] if text.startswith("+") else text
+    if "/" in text:
+        above, below = [plain_number(part) for part in text.split("/", 1)]
+        return str(float(above) / float(below)) if above and below and float(below) else ""
+    parts = text.split(",")
+    if len(parts) > 1:
+        groups = [len(part) == 3 and part.isdigit() for part in parts[1:-1]]
+        last = parts[-1].split(".")[0]
+        thousands = len(last) == 3 and parts[0].lstrip("-") not in ("", "0")
+        if all(groups) and (thousands or len(parts) > 2):
+            text = "".join(parts)
+        elif len(parts) == 2 and "." not in text:
+            text = ".".join(parts)
+        else:
+            return ""
     try:
-        said = check(load(), lab)
-    except Wrong as error:
-        return False, str(error), 0
-    except Exception as error:
-        line = line_of(error) or 0
-        return False, _failure(error, line), line
-    return True, said, 0
+        float(text)
+    except ValueError:
+        return ""
+    return text if text.lower().strip("-") not in ("nan", "inf", "infinity") else ""
+
+
+def understood(source):
+    """The source with what is written after `ANSWER =` as Python writes a number.
+
+    Raises:
+        Wrong: there is none, or it is no number.
+    """
+    lines = source.split("\n")
+    for i in range(len(lines)):
+        if lines[i].startswith("ANSWER ="):
+            typed = lines[i].split("=", 1)[1].split("#")[0].strip().strip("\"'")
+            if typed in ("...", ""):
+                raise Wrong("There is no number yet.")
+            number = plain_number(typed)
+            if not number:
+                raise Wrong(f"“{typed}” is no number. Write it like 12, -0.5 or 3/4.")
+            lines[i] = "ANSWER = " + number
+    return "\n".join(lines)
+
+
+def before_running(source):
+    """What can be said of a source without running it: (message, line), or None."""
+    lines = source.split("\n")
+    left = [i + 1 for i in range(len(lines)) if "..." in lines[i].split("#")[0]]
+    if left:
+        which = "line " + str(left[0]) if len(left) == 1 else "lines " + _listed(left)
+        return f"There is a ... left to fill in, in {which}.", left[0]
+    for i in range(len(lines)):
+        words = lines[i].split()
+        module = words[1].rstrip(",") if len(words) > 1 and words[0] in ("import", "from") else ""
+        if module and module not in ALLOWED and (words[0] == "import" or "import" in words):
+            return (
+                f"Line {i + 1} imports {module}, which is not there: an exercise needs only `math`,"
+                " `triton` and `triton.language`, and runs in a page without anything else.",
+                i + 1,
+            )
+    return None
 
 
 def _listed(numbers):
     return ", ".join([str(each) for each in numbers[:-1]]) + " and " + str(numbers[-1])
 
 
+# ---- The verdict ----
+
+
+class Sheet:
+    """What is right and what is wrong in an exercise.
+
+    Args:
+        check: source that defines `check(names, lab)`, which answers what to say of a right
+            solution and raises `Wrong` of any other, and `WRONG`: (old, new, remark), the solution
+            with a piece replaced, or (number, remark).
+        solution: source.
+    """
+
+    def __init__(self, check, solution):
+        names: dict = {"__name__": "check"}
+        exec(check, names)
+        self.check = names["check"]
+        self.solution = solution
+        self.wrong = [(self._variant(*each[:-1]), each[-1]) for each in names["WRONG"]]
+
+    def _variant(self, old, new=None):
+        if new is None:
+            lines = self.solution.split("\n")
+            return "\n".join(
+                [f"ANSWER = {old}" if each.startswith("ANSWER =") else each for each in lines]
+            )
+        assert self.solution.count(old) == 1, f"{old!r}: {self.solution.count(old)} times"
+        return self.solution.replace(old, new)
+
+    def failure(self, source, run, lab):
+        """(sentence, None) of what is right; (None, the exception) of anything else."""
+        try:
+            return self.check(run(understood(source)), lab), None
+        except Exception as error:
+            return None, error
+
+    def verdict(self, source, run, lab, line_of, aside=None):
+        """(solved, message, line) for the reader's source; the line is where it fails, from 1, or
+        0.
+
+        Args:
+            run: runs a source and answers its names.
+            lab: where kernels run.
+            line_of: from an exception to the line of the source where it happened, or None.
+            aside: (run, lab) in which the known wrong answers are tried, if not in the same.
+        """
+        said = before_running(source) if "\nANSWER =" not in "\n" + source else None
+        if said:
+            return False, said[0], said[1]
+        said, error = self.failure(source, run, lab)
+        if not error:
+            return True, said, 0
+        told = isinstance(error, Wrong)
+        raised = error.cause if told else error
+        line = line_of(raised) or 0 if raised else 0
+        message = error.message if told else _failure(error, line)
+        message += f" Line {line} does." if told and line else ""
+        if aside:
+            error = self.failure(source, *aside)[1] or error
+        remark = self.remark(error, *(aside or (run, lab)))
+        return False, message + (" " + remark if remark else ""), line
+
+    def remark(self, error, run, lab):
+        """What is known of an answer that is wrong in this way."""
+        symptom = _symptom(error)
+        for variant, remark in self.wrong:
+            found = self.failure(variant, run, lab)[1]
+            if found and _symptom(found) == symptom:
+                return remark
+        return error.why if isinstance(error, Wrong) else ""
+
+
+def _symptom(error):
+    return error.symptom if isinstance(error, Wrong) else type(error).__name__ + str(error)
+
+
 def _failure(error, line):
     where = f" in line {line}" if line else ""
     text = str(error)
-    return "{}{}{}".format(type(error).__name__, where, ": " + text if text else "")
+    said = "{}{}{}".format(type(error).__name__, where, ": " + text if text else "")
+    if isinstance(error, NameError) and ("'np'" in text or "'numpy'" in text or "'torch'" in text):
+        said += ". In a kernel the functions are Triton's, as tl.exp."
+    return said

@@ -1,6 +1,12 @@
 """Kernels in the small Triton of the page: runs under CPython and MicroPython."""
 
+import math
+
 from .judge import Wrong, compare, outside
+
+INF = math.inf
+"""What a masked lane without `other` holds: on a GPU it may be anything, and neither a sum nor a
+maximum overlooks ∞."""
 
 
 class Lab:
@@ -12,19 +18,27 @@ class Lab:
 
     def __init__(self, triton):
         self.triton = triton
-        self.counts = {}
+        self.seen = {}
 
-    def tensor(self, values, name, gap=0):
+    def tensor(self, values, name, gap=0, dtype="float32"):
         """Lists as a tensor whose rows have `gap` elements between them."""
         strides = (len(values[0]) + gap, 1) if gap else None
-        return self.triton.Tensor(values, name=name, strides=strides)
+        return self.triton.Tensor(
+            values, dtype=getattr(self.triton, dtype), name=name, strides=strides
+        )
 
-    def empty(self, shape, name, gap=0):
+    def empty(self, shape, name, gap=0, dtype="float32"):
         """A tensor that nobody has written."""
         strides = (shape[1] + gap, 1) if gap else None
-        tensor = self.triton.empty(shape, name=name, strides=strides)
+        tensor = self.triton.empty(
+            shape, dtype=getattr(self.triton, dtype), name=name, strides=strides
+        )
         tensor.written = set()
         return tensor
+
+    def values(self, tensor):
+        """Its numbers, rounded to its type."""
+        return tensor.tolist()
 
     def launch(self, kernel, grid, *arguments, **constants):
         """Run all programs.
@@ -32,16 +46,19 @@ class Lab:
         Raises:
             Wrong: one reads or writes what it must not.
         """
+        access = self.triton.access
+        nothing, access.NAN = access.NAN, INF
         try:
             trace = kernel[grid](*arguments, **constants)
         except IndexError as error:
             if str(error).startswith("tl."):
                 raise Wrong(self._words(str(error))) from error
             raise
-        self.counts = {"load": 0, "store": 0}
+        finally:
+            access.NAN = nothing
+        self.seen = {}
         own = {}
         for each in trace.accesses:
-            self.counts[each.kind] = self.counts.get(each.kind, 0) + len(each.places)
             tensor = each.tensor
             if id(tensor) not in own:
                 own[id(tensor)] = set(tensor.places())
@@ -49,6 +66,9 @@ class Lab:
             if between:
                 place, size = min(between), len(tensor.data)
                 raise Wrong(outside(each.kind, tensor.name, each.program, place, size, True))
+            for place in each.places:
+                key = each.kind, tensor.name, place
+                self.seen[key] = self.seen.get(key, 0) + 1
             if each.kind == "store" and hasattr(tensor, "written"):
                 tensor.written.update(each.places)
 
@@ -58,15 +78,19 @@ class Lab:
         kind, name, program, place = words[0][3:], words[2], words[4], int(words[8])
         return outside(kind, name, program, place, int(words[-1]))
 
-    def count(self, kind):
-        """Elements that the last launch read ("load") or wrote ("store")."""
-        return self.counts[kind]
+    def count(self, kind, name=None):
+        """Elements that the last launch read ("load") or wrote ("store"), of one tensor or all."""
+        return sum([n for key, n in self.seen.items() if key[0] == kind and name in (None, key[1])])
 
-    def compare(self, tensor, right):
+    def most(self, kind, name):
+        """How often the last launch accessed one element of a tensor, at most."""
+        return max([0] + [n for key, n in self.seen.items() if key[:2] == (kind, name)])
+
+    def compare(self, tensor, right, why=None, **error):
         """Nothing if the tensor is right; see `judge.compare`."""
 
         def known(at):
             place = sum([i * step for i, step in zip(at, tensor.strides)])
             return None if place in tensor.written else "No program writes it."
 
-        compare(tensor.tolist(), right, tensor.name, known)
+        compare(tensor.tolist(), right, tensor.name, known, why, **error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import Counter
 
 import numpy as np
 import torch
@@ -26,12 +27,14 @@ class Tensor:
         places: the offsets of its elements; what lies between is not its own.
     """
 
-    def __init__(self, shape: tuple[int, ...], name: str, gap: int):
+    def __init__(self, shape: tuple[int, ...], name: str, gap: int, dtype: str):
         self.name = name
         step = shape[-1] + gap
         strides = (step, 1)[-len(shape) :]
         self.size = sum((n - 1) * s for n, s in zip(shape, strides)) + 1
-        memory = torch.full((self.size + 2 * GUARD,), math.nan)
+        of = getattr(torch, dtype)
+        nothing = math.nan if of.is_floating_point else 0
+        memory = torch.full((self.size + 2 * GUARD,), nothing, dtype=of)
         self.data = memory[GUARD:].as_strided(shape, strides, GUARD)
         self.first = self.data.data_ptr()
         offsets = np.arange(self.size)
@@ -44,22 +47,27 @@ class Lab:
     """Where kernels run; see `with_small_triton`."""
 
     def __init__(self):
-        self.counts: dict[str, int] = {}
+        self.seen: Counter[tuple[str, str, int]] = Counter()
 
-    def tensor(self, values, name: str, gap: int = 0) -> Tensor:
-        made = torch.tensor(values)
-        tensor = Tensor(tuple(made.shape), name, gap)
+    def tensor(self, values, name: str, gap: int = 0, dtype: str = "float32") -> Tensor:
+        made = torch.tensor(values, dtype=torch.float64)
+        tensor = Tensor(tuple(made.shape), name, gap, dtype)
         tensor.data.copy_(made)
         return tensor
 
-    def empty(self, shape: tuple[int, ...], name: str, gap: int = 0) -> Tensor:
-        return Tensor(shape, name, gap)
+    def empty(
+        self, shape: tuple[int, ...], name: str, gap: int = 0, dtype: str = "float32"
+    ) -> Tensor:
+        return Tensor(shape, name, gap, dtype)
+
+    def values(self, tensor: Tensor):
+        return tensor.data.tolist()
 
     def launch(self, kernel, grid: tuple[int, ...], *arguments, **constants) -> None:
         tensors = [each for each in arguments if isinstance(each, Tensor)]
         wrong: list[str] = []
-        self.counts = {"load": 0, "store": 0}
-        with _watched(tensors, wrong, self.counts):
+        self.seen.clear()
+        with _watched(tensors, wrong, self.seen):
             try:
                 kernel[grid](
                     *(each.data if isinstance(each, Tensor) else each for each in arguments),
@@ -70,19 +78,22 @@ class Lab:
         if wrong:
             raise Wrong(wrong[0])
 
-    def count(self, kind: str) -> int:
-        return self.counts[kind]
+    def count(self, kind: str, name: str | None = None) -> int:
+        return sum(n for key, n in self.seen.items() if key[0] == kind and name in (None, key[1]))
 
-    def compare(self, tensor: Tensor, right) -> None:
+    def most(self, kind: str, name: str) -> int:
+        return max((n for key, n in self.seen.items() if key[:2] == (kind, name)), default=0)
+
+    def compare(self, tensor: Tensor, right, why=None, **error) -> None:
         def known(at):
             place = sum(i * step for i, step in zip(at, tensor.strides))
             return None if place in tensor.written else "No program writes it."
 
-        compare(tensor.data.tolist(), right, tensor.name, known)
+        compare(tensor.data.tolist(), right, tensor.name, known, why, **error)
 
 
 @contextlib.contextmanager
-def _watched(tensors: list[Tensor], wrong: list[str], counts: dict[str, int]):
+def _watched(tensors: list[Tensor], wrong: list[str], seen: Counter):
     """Look at every access of a launch: those that leave their tensor do not happen, and are
     told."""
     builder = interpreter_builder
@@ -96,7 +107,7 @@ def _watched(tensors: list[Tensor], wrong: list[str], counts: dict[str, int]):
             tensor = min(tensors, key=lambda each: _away(each, address))
             place = (address - tensor.first) // tensor.data.element_size()
             if place in tensor.places:
-                counts[kind] += 1
+                seen[kind, tensor.name, place] += 1
                 if kind == "store":
                     tensor.written.add(place)
                 continue
@@ -106,8 +117,9 @@ def _watched(tensors: list[Tensor], wrong: list[str], counts: dict[str, int]):
             wrong.append(outside(kind, tensor.name, program, place, tensor.size, between))
         return TensorHandle(live, mask.dtype)
 
-    def watched_load(pointers, mask, *rest):
-        return load(pointers, allowed("load", pointers, mask), *rest)
+    def watched_load(pointers, mask, other, *rest):
+        other = _anything(pointers) if other is None else other
+        return load(pointers, allowed("load", pointers, mask), other, *rest)
 
     def watched_store(pointers, value, mask, *rest):
         return store(pointers, value, allowed("store", pointers, mask), *rest)
@@ -118,6 +130,17 @@ def _watched(tensors: list[Tensor], wrong: list[str], counts: dict[str, int]):
             yield
     finally:
         del builder.create_masked_load, builder.create_masked_store
+
+
+def _anything(pointers) -> TensorHandle | None:
+    """What a masked lane without `other` holds; see `with_small_triton`."""
+    of = pointers.get_element_ty()
+    if not of.is_floating():
+        return None
+    shape = pointers.data.shape
+    if of.name == "bf16":  # whose bits the interpreter keeps as whole numbers
+        return TensorHandle(np.full(shape, 0x7F80, np.uint16), of)
+    return TensorHandle(np.full(shape, np.inf, f"float{of.primitive_bitwidth}"), of)
 
 
 def _away(tensor: Tensor, address: int) -> int:

@@ -1,0 +1,66 @@
+"""Log-sum-exp from nothing
+
+kind: blank page
+level: 2
+minutes: 10
+teaches: a log-sum-exp that no row can break
+
+Write log-sum-exp of a list, ln(Σ exp(x)), in plain Python. Rows may hold −∞, and may hold nothing
+else; then the result is −∞. No exponential may overflow.
+
+hint: Subtract the maximum before exp, and add it after log.
+
+hint: If the maximum is −∞, then x − m is NaN: answer −∞ before that.
+"""
+
+import math
+
+
+def logsumexp(row):
+    """A list of finite numbers and -inf, not empty; one number."""
+    # start
+    return ...
+    # solved
+    m = max(row)
+    if m == -math.inf:
+        return m
+    return m + math.log(sum([math.exp(x - m) for x in row]))
+    # end
+
+
+# ---- check ----
+from softmax_playground.checker.judge import compare_calls, needs
+from softmax_playground.checker.rows import INF, hostile, logsumexp
+
+
+def check(names, lab):
+    function = needs(names, "logsumexp")
+    rows, why = hostile(6)
+    rows, why = rows + [[-INF] * 3], why + [""]
+    right = [logsumexp(row) for row in rows[:-1]] + [-INF]
+    calls = [
+        (f"logsumexp({row})", lambda row=row: function(row[:]), want, each)
+        for row, want, each in zip(rows, right, why)
+    ]
+    compare_calls(calls)
+    return "Right, for every row: large, small, empty of everything but −∞."
+
+
+WRONG = [
+    (
+        "m + math.log(sum([math.exp(x - m) for x in row]))",
+        "math.log(sum([math.exp(x) for x in row]))",
+        "Without the maximum exp underflows for this row, and overflows for others.",
+    ),
+    ("return m + math.log", "return math.log", "The maximum that was subtracted has to come back."),
+    ("m + math.log(sum", "m + (sum", "The logarithm of the sum is missing."),
+    (
+        "    if m == -math.inf:\n        return m\n",
+        "",
+        "A row of −∞ alone: −∞ − (−∞) is NaN, so this row needs an answer of its own.",
+    ),
+    ("m = max(row)", "m = max(row + [0.0])", "0 is larger than every element of negative rows."),
+    ("m = max(row)", "m = max(row + [-1e6])", "−10⁶ is larger than some rows' maximum."),
+    ("m = max(row)", "m = min(row)", "Relative to the minimum the exponentials overflow."),
+    ("m = max(row)", "m = row[0]", "The first element may be far below the others."),
+]
