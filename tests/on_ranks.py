@@ -27,6 +27,7 @@ from torch.distributed.tensor.debug import CommDebugMode
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import interpreted  # noqa: F401
 import probe
 import triton_softmax
 from triton_softmax import arguments, cross_entropy, launch, log_softmax, logsumexp, plan, softmax
