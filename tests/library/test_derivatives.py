@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import triton_softmax as ours
-from kernel_cases import DEVICE, INTERPRETED, quiet
+from kernel_cases import DEVICE, DTYPES, INTERPRETED, quiet
 from triton_softmax import plan
 from triton_softmax.operations.gradients import GRADIENT
 
 pytestmark = quiet
 INF = math.inf
-DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 # --- in float64 -----------------------------------------------------------------------------------
