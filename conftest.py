@@ -1,7 +1,6 @@
 """How the documentation is run by pytest.
 
-* Without a GPU the kernels run in Triton's interpreter: decided here, before Triton is imported.
-  What it does again for every function that a kernel calls it does once, which halves the time.
+* Without a GPU the kernels run in Triton's interpreter (`tests/interpreted.py`).
 * A fence that includes a section of `src/` is expanded as the site expands it and runs in a copy of
   its module's globals: what runs is the kernel that ships.
 * `pycon` fences are doctests: the output a page shows is compared.
@@ -12,11 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import doctest
-import functools
 import importlib
 import io
 import linecache
-import os
 import re
 from pathlib import Path
 
@@ -27,31 +24,13 @@ from markdown_it import MarkdownIt
 from pytest_markdown_docs._runners import DefaultRunner, register_runner
 from pytest_markdown_docs.plugin import MarkdownDocstringCodeModule, parse_superfences_block_info
 
-pytest_plugins = ["counting", "pytester"]  # `tests/counting.py`
-
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")
-
-from triton.runtime import interpreter  # noqa: E402
+pytest_plugins = ["interpreted", "counting", "pytester"]  # the first two are in `tests/`
 
 ROOT = Path(__file__).resolve().parent
 
 # Run in the page, with names that the page supplies.
 collect_ignore_glob = ["docs/_cells/*"]
 SECTION = re.compile(r'(?<!;)--8<-- "src/(?P<module>[\w/]+)\.py(?::[\w-]+)?"')
-
-
-patch_core = functools.cache(lambda: interpreter._patch_lang(interpreter.tl.max.fn))
-"""Put the interpreter's functions in the place of `tl.core`'s, for good, as `tl.max` does."""
-
-
-def call_in_kernel(self, *arguments, **named):
-    """Call a function of a kernel, whose launch has put them in the place of `tl`'s."""
-    patch_core()
-    return self.rewrite()(*arguments, **named)
-
-
-interpreter.InterpretedFunction.__call__ = call_in_kernel
 
 # Text of each fence whose source is a section of `src/`, and the module it comes from.
 _included: dict[str, str] = {}

@@ -10,6 +10,7 @@ import triton
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle, _get_np_dtype
 
 import probe
+import triton_softmax
 from triton_softmax import arguments, composite
 from triton_softmax.config import measured
 from triton_softmax.operations import OPERATIONS
@@ -20,6 +21,13 @@ DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
 INF, NAN, LARGEST = float("inf"), float("nan"), torch.finfo(torch.float32).max
 
 EVERY_OPERATION = pytest.mark.parametrize("operation", OPERATIONS)
+
+PAIRS = {
+    name: (getattr(triton_softmax, name), getattr(torch, name))
+    for name in ("softmax", "log_softmax", "logsumexp")
+}
+"""Each public function beside PyTorch's."""
+pairs = pytest.mark.parametrize("ours, theirs", PAIRS.values(), ids=PAIRS)
 
 # The interpreter computes with NumPy, which warns of inf - inf and 0 / 0 where a GPU answers NaN.
 quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning")

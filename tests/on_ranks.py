@@ -4,6 +4,7 @@ name, with the group as first argument. They assert, and what they return is com
 from __future__ import annotations
 
 import contextlib
+import datetime
 import functools
 import math
 import os
@@ -26,6 +27,7 @@ from torch.distributed.tensor.debug import CommDebugMode
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import interpreted  # noqa: F401
 import probe
 import triton_softmax
 from triton_softmax import arguments, cross_entropy, launch, log_softmax, logsumexp, plan, softmax
@@ -765,6 +767,7 @@ def changes_its_mind(group) -> None:
     """A rank that calls another kind alone, after an agreement: an error on every rank, and the end
     of none."""
     softmax(drawn((4, 5), torch.float32), group=group)
+    dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=2), group)
     rows = 5 if group.rank() == 1 else 4
     raises(RuntimeError, "", softmax, drawn((rows, 5), torch.float32), group=group)
 

@@ -36,17 +36,11 @@ LICENCES = dict(stated("docs/reference/dependencies.md", r"^\| `([\w-]+)` \| (.+
 
 def modules() -> list[str]:
     """Every module of ours, by the name under which it warns."""
-    source = [
-        ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
-        for path in (ROOT / "src").rglob("*.py")
-    ]
-    helpers = [path.stem for path in (ROOT / "tests").glob("*.py")]
-    tests = [
-        ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for path in (ROOT / "tests").rglob("*.py")
-    ]
-    helpers = [name for name in helpers if not name.startswith("test_")]
-    return sorted({*source, *helpers, *tests, "conftest", "fence"})
+    found = {"conftest", "fence"}
+    for below, pattern in (("src", "**/*.py"), ("tests", "[!t]*.py"), (".", "tests/**/*.py")):
+        for path in (ROOT / below).glob(pattern):
+            found.add(".".join(path.relative_to(ROOT / below).with_suffix("").parts))
+    return sorted(found)
 
 
 @pytest.mark.parametrize("category", [UserWarning, DeprecationWarning])
@@ -138,6 +132,7 @@ assert x.grad.shape == x.shape
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interpret, program, says", [
     ("1", CALLS, ""),
     (None, CALLS, ""),  # as on a laptop

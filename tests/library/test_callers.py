@@ -9,18 +9,11 @@ import torch
 from torch.func import hessian, jvp, vmap
 
 import probe
-from kernel_cases import DEVICE, quiet
+from kernel_cases import DEVICE, PAIRS, pairs, quiet
 from kernel_cases import drawn as random
 from triton_softmax import LogSoftmax, Softmax, arguments, log_softmax, logsumexp, softmax
 
 pytestmark = quiet
-PAIRS = {
-    "softmax": (softmax, torch.softmax),
-    "log_softmax": (log_softmax, torch.log_softmax),
-    "logsumexp": (logsumexp, torch.logsumexp),
-}
-pairs = pytest.mark.parametrize(("ours", "theirs"), PAIRS.values(), ids=PAIRS)
-
 
 # --- arguments of a compiled function -------------------------------------------------------------
 

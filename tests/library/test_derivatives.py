@@ -3,6 +3,8 @@ the same in float64 by PyTorch's operators; rows in one tile, in several, and wi
 
 import math
 import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,14 +15,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import triton_softmax as ours
-from kernel_cases import DEVICE, INTERPRETED, quiet
+from kernel_cases import DEVICE, DTYPES, INTERPRETED, quiet
 from triton_softmax import plan
 from triton_softmax.operations.gradients import GRADIENT
 
 pytestmark = quiet
 INF = math.inf
-DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-drawn = settings(max_examples=25, deadline=None, derandomize=True, print_blob=True)
 
 
 # --- in float64 -----------------------------------------------------------------------------------
@@ -338,16 +338,27 @@ WAYS = {
 """How rows are computed, and of which functions; by operators as on a machine without a GPU."""
 
 
+def with_any(family: str, check: Callable[..., None], examples: int) -> None:
+    """Check calls that are drawn.
+
+    In a thread, which begins a stack: at some depths, and Hypothesis is deep, CPython maps a page
+    of memory for each call, and the interpreter makes thousands.
+    """
+    with ThreadPoolExecutor(1) as thread:
+
+        @settings(max_examples=examples, deadline=None, derandomize=True, print_blob=True)
+        @given(FAMILIES[family])
+        def run(call):
+            thread.submit(check, *call).result()
+
+        run()
+
+
 @pytest.mark.parametrize(
     "geometry, family", [(way, each) for way in WAYS for each in WAYS[way]], indirect=["geometry"]
 )
 def test_values_and_derivatives_of_anything(family, geometry):
-    @drawn
-    @given(FAMILIES[family])
-    def run(call):
-        check(*call)
-
-    run()
+    with_any(family, check, examples=25)
 
 
 @pytest.mark.parametrize("geometry", ["whole"], indirect=True)
@@ -358,10 +369,7 @@ def test_second_derivatives_are_right_or_refused(family, geometry):
     of_loss = family in ("cross_entropy", "linear_cross_entropy")
     refused = []
 
-    @settings(drawn, max_examples=15)
-    @given(FAMILIES[family])
-    def run(call):
-        function, reference, tensors, options = call
+    def check(function, reference, tensors, options):
         options = {
             name: value.detach().requires_grad_(value.requires_grad)
             if isinstance(value, Tensor)
@@ -380,7 +388,7 @@ def test_second_derivatives_are_right_or_refused(family, geometry):
         for a, b in zip(got, second(reference, *exact), strict=True):
             near(a, torch.where(torch.isfinite(b), b, a.double().cpu()), 512 * eps)
 
-    run()
+    with_any(family, check, examples=15)
     assert bool(refused) == of_loss
 
 

@@ -231,8 +231,6 @@ KINDS = {
     "empty": (lambda: torch.randn(3, 0), 0, None, None, None),
     "exchanging": (lambda: torch.randn(1, 2049, 3), 1, None, None, None),
 }
-
-
 CALLS = [("softmax", kind) for kind in KINDS] + [
     ("logsumexp", kind) for kind, (_, _, *options, _) in KINDS.items() if options == [None, None]
 ]

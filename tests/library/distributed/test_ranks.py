@@ -16,6 +16,7 @@ from ranks import Failed, Ranks
 F64, F32, F16, BF16 = torch.float64, torch.float32, torch.float16, torch.bfloat16
 INF, NAN = float("inf"), float("nan")
 WORLDS = [1, 2, 3, 4]
+FUNCTIONS = ["softmax", "log_softmax", "logsumexp", "cross_entropy", "token_logprobs"]
 WAYS = [pytest.param(True, id="kernels"), pytest.param(False, id="operators")]
 
 
@@ -154,9 +155,7 @@ def test_elements_may_lie_apart(ranks):
     ranks.ask("lying_apart", world=2)
 
 
-@pytest.mark.parametrize(
-    "name", ["softmax", "log_softmax", "logsumexp", "cross_entropy", "token_logprobs"]
-)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients_by_differences(ranks, name):
     ranks.ask("checked_by_differences", name, world=2)
 
@@ -215,9 +214,7 @@ def test_partial_placements_are_reduced_first(ranks):
     ranks.ask("partial", world=2)
 
 
-@pytest.mark.parametrize(
-    "name", ["softmax", "log_softmax", "logsumexp", "cross_entropy", "token_logprobs"]
-)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_rows_have_the_same_bits_in_any_company(ranks, name):
     ranks.ask("in_any_company", name)
 
@@ -234,19 +231,11 @@ def test_what_is_no_tensor_is_refused(ranks):
     ranks.ask("refuses_lists", world=2)
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        "rows",
-        "dtype",
-        "function",
-        "dimension",
-        "with a gradient",
-        "smoothing of labels",
-        "vocabulary",
-        "size of it",
-    ],
-)
+DISAGREEMENTS = "rows, dtype, function, dimension, with a gradient, smoothing of labels"
+DISAGREEMENTS += ", vocabulary, size of it"
+
+
+@pytest.mark.parametrize("what", DISAGREEMENTS.split(", "))
 def test_a_disagreement_is_reported_on_every_rank(ranks, what):
     ranks.ask("disagree", what, world=3)
 
