@@ -47,13 +47,14 @@ TESTS = {
     "kernels/": "kernels/test_losses.py kernels/test_geometries.py",
     "operations/gradients": "test_derivatives.py",
     "operations/": "kernels/test_losses.py test_derivatives.py kernels/test_geometries.py",
-    "composite": "kernels/test_losses.py test_losses.py test_derivatives.py test_functional.py",
+    "composite": "kernels/test_losses.py test_losses.py test_derivatives.py test_functional.py"
+    " test_maps.py",
     "launch": "test_launch.py test_dispatch.py",
     "layout": "test_dispatch.py test_ops.py",
     "losses": "test_way.py test_losses.py test_derivatives.py",
     "l": "test_losses.py test_derivatives.py",
     "nn": "test_nn.py",
-    "operators": "test_nn.py test_derivatives.py test_ops.py",
+    "operators": "test_nn.py test_derivatives.py test_ops.py test_maps.py test_inductor.py",
     "plan": "test_launch.py test_dispatch.py test_losses.py test_maps.py",
     "": "test_losses.py test_derivatives.py test_maps.py test_functional.py",
 }

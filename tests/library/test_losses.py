@@ -41,18 +41,20 @@ def targets(*shape: int, classes: int) -> torch.Tensor:
     return target.to(DEVICE)
 
 
+@pytest.mark.parametrize("ignored", [-100, 4])
 @pytest.mark.parametrize(
     "options", [{}, {"softcap": 2.0}, {"scale": 3.0}, {"label_smoothing": 0.1, "weight": True}]
 )
-def test_ignored_rows_may_hold_anything(options):
-    x, target = logits(3, 5), targets(3, classes=5)
-    x.data[1] = torch.tensor([NAN, INF, -INF, 1e300, 0.0])
+def test_ignored_rows_may_hold_anything(options, ignored):
+    options, x = options | {"ignore_index": ignored}, logits(3, 5)
+    target = torch.tensor([0, ignored, 3], device=DEVICE)
+    x.data[1] = torch.tensor([0.0, INF, -INF, 1e300, NAN])
     if "weight" in options:
         options = options | {"weight": torch.ones(5, dtype=x.dtype, device=DEVICE)}
     loss = cross_entropy(x, target, **options)
     (dx,) = torch.autograd.grad(loss, x)
     assert loss.isfinite() and dx.isfinite().all() and not dx[1].any()
-    nobody = torch.full_like(target, -100)
+    nobody = torch.full_like(target, ignored)
     loss = cross_entropy(x, nobody, **options)
     assert loss.isnan() and not torch.autograd.grad(loss, x)[0].any()
     assert cross_entropy(x, nobody, reduction="sum", **options) == 0

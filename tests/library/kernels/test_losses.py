@@ -5,11 +5,12 @@ import torch
 
 from geometries import FORMS, Form, as_on_a_gpu, split_rows
 from kernel_cases import DEVICE, INTERPRETED, NAN, assert_result, matrix, operands, quiet
-from triton_softmax import composite, operations
+from triton_softmax import composite, operations, plan
 from triton_softmax.arguments import LossOptions
 from triton_softmax.composite import FINISH_OF, KERNEL_OF
 from triton_softmax.kernels.row_scalars import count_targets_kernel
 from triton_softmax.operations.cross_entropy import DISTRIBUTION
+from triton_softmax.operations.gradients import GRADIENT, TOKENS_GRADIENT
 
 pytestmark = quiet
 
@@ -88,6 +89,16 @@ def test_replacements_on_the_cpu(name):
         summed = operations.OPERATIONS["softmax"] if op.shifted else op
         summary = (each[:, None] for each in composite.summary(summed, inputs, 1))
         assert_result(name, FINISH_OF[op](*inputs, *summary), inputs)
+
+
+@pytest.mark.parametrize("op", [GRADIENT, TOKENS_GRADIENT], ids=str)
+def test_gradients_from_known_summaries(op):
+    """The kernel, and its replacement on the CPU."""
+    x = matrix(3, N_COLS, torch.float64)
+    target = torch.tensor([0, -1, N_COLS - 1], device=DEVICE)
+    numbers = (x.amax(1), target, *torch.rand(3, 3, dtype=torch.float64).to(DEVICE))
+    columns = (each[:, None] for each in numbers)
+    torch.testing.assert_close(plan.finish(op, (x,), numbers, x.dtype), FINISH_OF[op](x, *columns))
 
 
 @pytest.mark.parametrize("name", composite.RESCALE_OF)
