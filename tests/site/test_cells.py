@@ -160,10 +160,15 @@ def test_a_cell_has_the_code_of_the_library(name):
     assert defined and all(f"{function}" in text or function in kernel for function in defined)
 
 
+def accesses(answer):
+    """What all steps have read and written."""
+    return [access for step in answer["steps"] for access in step["accesses"]]
+
+
 def test_five_lines_move_what_the_page_says():
     answer = cells.read(ROOT, "naive").run()
     moved = {"load": 0, "store": 0}
-    for _, kind, _, places, *_ in answer["steps"]:
+    for kind, _, places, _ in accesses(answer):
         moved[kind] += len(places)
     assert moved == {"load": FORWARD["naive"].reads(2, 3), "store": FORWARD["naive"].writes(2, 3)}
 
@@ -182,7 +187,8 @@ def test_the_ladder_moves_what_the_page_says(name, rung):
 def test_split_rows_reads_for_programs_that_have_not_run():
     """Program 0 all three chunks, program 1 two, program 2 its own; the words are counted apart."""
     answer = cells.read(ROOT, "split-rows").run()
-    reads = [(int(step[0]), step[3]) for step in answer["steps"] if step[1] == "load"]
+    steps = [(int(step["who"]), access) for step in answer["steps"] for access in step["accesses"]]
+    reads = [(program, places) for program, (kind, _, places, _) in steps if kind == "load"]
     assert reads == [(p, [2 * c, 2 * c + 1]) for p in range(3) for c in [p, *range(p + 1, 3)]]
     assert '<b data-count="load">48</b>' in answer["html"]
     assert '<b data-count="atomic">120</b>' in answer["html"]
@@ -201,12 +207,12 @@ def test_attention_is_that_of_the_figure():
 def test_programs_are_counted_launch_by_launch():
     """As `tl.program_id` does, with the kernel's name where there are several."""
     answer = cells.read(ROOT, "naive").run()
-    who = list(dict.fromkeys(step[0] for step in answer["steps"]))
+    who = list(dict.fromkeys(step["who"] for step in answer["steps"]))
     names = ("row_max", "subtract", "exponentiate", "row_sum", "divide")
     assert who == [f"{program} of {name}" for name in names for program in (0, 1)]
     assert "5 launches, 10 programs: " in answer["html"]
     alone = cells.read(ROOT, "single-block").run()
-    assert {step[0] for step in alone["steps"]} == {"0", "1"}
+    assert {step["who"] for step in alone["steps"]} == {"0", "1"}
     assert ">2 programs: " in alone["html"]
 
 
@@ -218,7 +224,7 @@ def test_a_check_that_is_blind_says_so():
 def test_an_error_names_its_line():
     answer = session.run_cell({"texts": ["a = 1\n", "b = a\n\nc = 1 / 0\n"]})
     assert answer["error"]["text"] == 1 and answer["error"]["line"] == 3
-    assert "Line 3: ZeroDivisionError" in answer["html"]
+    assert "The call, line 3: ZeroDivisionError" in answer["html"]
     answer = session.run_cell({"texts": ["if True:\nx = 1\n"]})
     assert answer["error"]["text"] == 0 and answer["error"]["line"] == 2
 
@@ -252,6 +258,13 @@ def axe(view):
     view.evaluate(api.AXE_SCRIPT)
     found = view.evaluate("only => axe.run(only).then((found) => found.violations)", CELL)
     return [each["id"] for each in found if each["impact"] in ("serious", "critical")]
+
+
+def names(cell):
+    """The names of the program that runs, each with its lanes."""
+    return cell.evaluate("""cell => Object.fromEntries([...cell.querySelectorAll("[data-name]")]
+        .map((each) => [each.dataset.name,
+            [...each.querySelectorAll(".lane")].map((lane) => lane.textContent)]))""")
 
 
 def finished(view, cell):
@@ -304,16 +317,38 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     print(f"first run {first:.0f} ms, later {min(times):.0f} ms; CPU {seconds}")
     assert seconds[0] < 2 and min(seconds[1:]) < 0.3
 
-    # Step through reads and writes.
-    slider = cell.get_by_label("Read or write")
+    # Step through the kernel: every name of it, and what is read.
+    slider = cell.get_by_label("Step", exact=True)
     slider.focus()
     view.keyboard.press("Home")
-    assert cell.locator("td.touched").count() == 0
-    view.keyboard.press("ArrowRight")
+    assert cell.locator("td.touched").count() == 0 and not names(cell)
+    for _ in range(12):
+        view.keyboard.press("ArrowRight")
     assert cell.locator("td.now").all_inner_texts() == ["1", "2", "1", "3"]
-    assert "Program 0 reads 4 elements of x" in cell.locator(".run-says").inner_text()
+    says = cell.locator(".run-says").inner_text()
+    assert says == "Step 12 of 42: program 0, line 26 reads 4 elements of x and sets x."
     assert cell.locator('[data-count="load"]').inner_text() == "16"
     assert cell.locator(".editor-mark.now").count() == 1
+    assert "x = tl.load(" in cell.locator(".run-line").inner_text()
+    shown = names(cell)
+    assert shown["x"] == ["1", "2", "1", "3"] and shown["m"] == ["−∞", "−∞"]
+    assert cell.locator(".run-name.set").count() == 1
+    for _ in range(3):
+        view.keyboard.press("ArrowRight")
+    frames = cell.locator(".run-frame-name").all_inner_texts()
+    assert frames == ["softmax_forward_two_loops_kernel", "merge"]
+    assert names(cell)["m2"] == ["2", "3"]
+    view.keyboard.press("ArrowLeft")
+    assert "m2" not in names(cell) and "d_tile" in names(cell)
+
+    # The second turn of the loop: a lane of each row lies behind its end.
+    turn = cell.get_by_label("Turn of a loop")
+    turn.select_option("Line 23: start = 2")
+    assert names(cell)["start"] == ["2"] and names(cell)["m"] == ["2", "3"]
+    for _ in range(3):
+        cell.get_by_role("button", name="One step on").click()
+    assert names(cell)["x"] == ["3", "−∞", "5", "−∞"]
+    assert cell.locator("[data-name=x] .lane.masked").all_inner_texts() == ["−∞", "−∞"]
 
     # Edit: the call, with a longer tile.
     call = cell.locator("textarea").nth(1)
@@ -321,7 +356,7 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     call.fill(text.replace("BLOCK_COLS=2", "BLOCK_COLS=4"))
     call.press("Control+Enter")
     finished(view, cell)
-    assert slider.get_attribute("max") == "3"
+    assert int(slider.get_attribute("max")) == 25
 
     # Tab indents, Escape lets go of it.
     call.focus()
@@ -337,7 +372,7 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     call.press("Control+Enter")
     finished(view, cell)
     line = text.count("\n") + 3
-    assert f"Line {line}: NameError" in cell.locator(".run-error").inner_text()
+    assert f"The call, line {line}: NameError" in cell.locator(".run-error").inner_text()
     assert cell.locator(".editor-mark.failed").count() == 1
 
     # An endless loop is stopped, and the next run works.
@@ -395,7 +430,8 @@ def test_an_open_cell_on_a_phone_passes_axe(tab, scheme):
     cell.scroll_into_view_if_needed()
     cell.get_by_role("button", name="Run", exact=True).click()
     finished(view, cell)
-    cell.get_by_label("Read or write").focus()
-    view.keyboard.press("ArrowLeft")
+    cell.get_by_label("Program", exact=True).select_option("Program 1")
+    assert "program 1" in cell.locator(".run-says").inner_text()
+    assert names(cell)
     assert view.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert axe(view) == []

@@ -3,6 +3,9 @@ interpreter."""
 
 import dataclasses
 import functools
+import importlib
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +14,9 @@ import torch
 from geometries import FORMS
 from kernel_cases import HOSTILE, INF, INTERPRETED, NAN, quiet
 from site_build import ROOT
-from softmax_playground import small_triton
+from softmax_playground import cells, small_triton
 from softmax_playground.kernel_source import needed
-from softmax_playground.small_triton import Tensor, empty, library
+from softmax_playground.small_triton import Tensor, empty, library, session
 from softmax_tutorial import (
     flash_attention,
     single_block,
@@ -283,9 +286,9 @@ def test_an_access_outside_says_which_element():
 
 
 def test_the_line_of_an_access():
-    kernel = small_triton.run(LEAVES)["kernel"]
+    kernel = small_triton.run(LEAVES, probes=True)["kernel"]
     trace = kernel[(1,)](Tensor([0.0] * 6), 6, BLOCK=4)
-    assert [each.line for each in trace.accesses] == [6]
+    assert [each.at[:2] for each in trace.steps if each.accesses] == [(6, 6)]
 
 
 def test_what_a_mask_leaves_out_is_nan():
@@ -319,3 +322,174 @@ def test_a_name_of_triton_means_this_while_code_runs_and_not_after():
     import triton as after
 
     assert after is triton
+
+
+# ---- The values of every name, beside those of Triton's interpreter ----
+
+
+def theirs(value, tensors: dict[str, torch.Tensor]):
+    """What a local variable of an interpreted kernel holds, as nested tuples of arrays; a pointer
+    as (name of the tensor, offsets). None for what a trace does not show."""
+    import triton.language as tl
+
+    if isinstance(value, tl.constexpr):
+        value = value.value
+    if isinstance(value, tuple | tl.tuple) and not hasattr(value, "_fields"):
+        return tuple(theirs(each, tensors) for each in value)
+    if isinstance(value, bool | int | float):
+        return np.asarray(value)
+    if not isinstance(value, tl.tensor):
+        return None
+    data = value.handle.data.copy()
+    data = data.reshape(()) if not value.shape else data
+    if not value.type.scalar.is_ptr():
+        return data
+    for name, tensor in tensors.items():
+        places = (data.astype(np.int64) - tensor.data_ptr()) // tensor.element_size()
+        if ((places >= 0) & (places <= tensor.numel())).all():
+            return name, places
+    raise AssertionError("a pointer to none of the tensors")
+
+
+def ours(value):
+    """The same of a value of a step."""
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(map(ours, value))
+    if isinstance(value, small_triton.Pointer):
+        return value.tensor.name, ours(value.offsets)
+    if isinstance(value, small_triton.Tile):
+        return np.asarray(value.data).reshape(value.shape)
+    value = getattr(value, "value", value)
+    return np.asarray(value) if isinstance(value, bool | int | float) else None
+
+
+def assert_equal(mine, wanted, where) -> None:
+    if isinstance(wanted, tuple):
+        assert isinstance(mine, tuple) and len(mine) == len(wanted), where
+        for pair in zip(mine, wanted, strict=True):
+            assert_equal(*pair, where)
+    elif wanted is not None and isinstance(wanted, str):
+        assert mine == wanted, where
+    elif wanted is not None:
+        assert mine is not None and np.array_equal(
+            np.broadcast_to(mine.astype(np.float64), wanted.shape), wanted, equal_nan=True
+        ), (*where, mine, wanted)
+
+
+class Watch:
+    """Every line of some files as it ends, with the local variables of its function."""
+
+    def __init__(self, files, tensors):
+        self.files, self.tensors = files, tensors
+        self.lines: list[tuple[int, str, int, dict]] = []
+        self.frames: list = []  # kept, so that their numbers stay different
+
+    def __enter__(self):
+        self.before = sys.gettrace()
+        sys.settrace(self.call)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(self.before)
+
+    def call(self, frame, event, _):
+        if frame.f_code.co_filename not in self.files or frame.f_code.co_name == "<module>":
+            return None
+        self.frames.append(frame)
+        last = frame.f_lineno
+
+        def line(frame, event, argument):
+            nonlocal last
+            if event in ("line", "return"):
+                found = {**frame.f_locals}
+                if event == "return":
+                    found["returned"] = argument
+                found = {name: theirs(each, self.tensors) for name, each in found.items()}
+                self.lines.append((id(frame), frame.f_code.co_filename, last, found))
+            last = frame.f_lineno
+            return line
+
+        return line
+
+
+def real(cell, folder) -> tuple[Watch, dict[str, torch.Tensor]]:
+    """A cell's texts, run by Triton's interpreter with torch's tensors, and what was seen there."""
+    import triton
+    import triton.language as tl
+
+    tensors: dict[str, torch.Tensor] = {}
+
+    def tensor(values, dtype=torch.float32, name="x", strides=None):
+        assert strides is None
+        tensors[name] = torch.tensor(values, dtype=dtype)
+        return tensors[name]
+
+    def empty(shape, dtype=torch.float32, name="y", strides=None):
+        return tensor(torch.full(shape, NAN).tolist(), dtype, name)
+
+    names = {
+        name: getattr(importlib.import_module(home), name) for name, home in cell.given.items()
+    }
+    names |= {"triton": triton, "tl": tl, "Tensor": tensor, "empty": empty, "inf": INF, "nan": NAN}
+    names |= {"int64": torch.int64, "replace": dataclasses.replace, "print": lambda *_: None}
+    names |= {"__name__": "cell"}
+    files = {}
+    for number, text in enumerate(cell.texts()):
+        file = folder / f"text{number}.py"
+        file.write_text(
+            text.replace("@triton.autotune(", "# (")
+        )  # it may not be told its constants
+        files[str(file)] = number
+    with Watch(files, tensors) as watch:
+        for file in files:
+            exec(compile(Path(file).read_text(), file, "exec"), names)
+    return watch, files
+
+
+TRACED = [
+    name
+    for name in cells.names(ROOT)
+    if "/" not in name and "@triton.jit" in "".join(cells.read(ROOT, name).texts())
+]
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_a_trace_has_the_values_of_triton_s_interpreter(name, tmp_path):
+    """Statement by statement, each name's value as it is then, every lane; no name is missing."""
+    cell = cells.read(ROOT, name)
+    watch, files = real(cell, tmp_path)
+    session.provide(cells.library(ROOT))
+    names = {**session.NAMES, "show": lambda *_: None, "print": lambda *_: None}
+    names |= {each: session._library[home][each] for each, home in cell.given.items()}
+    with small_triton.record() as trace:
+        for number, text in enumerate(cell.texts()):
+            names |= small_triton.run(text, str(tmp_path / f"text{number}.py"), True, **names)
+    at, seen = -1, {}
+    compared = 0
+    for step in (each for each in trace.steps if each.at):
+        first, last, path = step.at
+        at = next(
+            i
+            for i in range(at + 1, len(watch.lines))
+            if watch.lines[i][1] == path and first <= watch.lines[i][2] <= last
+        )
+        frame = watch.lines[at][0]
+        while (
+            at + 1 < len(watch.lines)
+            and first < last
+            and watch.lines[at + 1][0] == frame
+            and first <= watch.lines[at + 1][2] <= last
+        ):
+            at += 1
+        found = watch.lines[at][3]
+        for key, value in step.names:
+            if key != "condition":
+                assert_equal(ours(value), found[key], (name, first, key))
+                compared += 1
+            seen.setdefault(frame, set()).add(key)
+        if "returned" in found:
+            shown = {key for key, value in found.items() if value is not None}
+            assert shown - {"returned"} <= seen.get(frame, shown), (name, first)
+    assert compared > 5
+    ends = [line for line in watch.lines if "returned" in line[3]]
+    assert len({step.frame for step in trace.steps if step.at}) <= len(ends)

@@ -60,6 +60,10 @@ export class Editor {
     return this.area.value;
   }
 
+  get lines() {
+    return this.text.split("\n");
+  }
+
   set text(text) {
     this.area.value = text.replace(/\n$/, "");
     this.paint();
@@ -123,15 +127,14 @@ export class Editor {
     return bars;
   }
 
-  /* Mark where a program is, or where it failed, and show that line. */
-  point(kind, line) {
-    const [bar] = this.mark(kind, ...(line ? [line] : []));
+  /* Mark where a program is, or where it failed, and show the first of these lines. */
+  point(kind, ...lines) {
+    const [bar] = this.mark(kind, ...lines.filter(Boolean));
     if (!bar) return;
     const top = bar.offsetTop, { scrollTop, clientHeight } = this.box;
     if (top < scrollTop || top > scrollTop + clientHeight - 40) this.box.scrollTop = top - clientHeight / 3;
   }
 }
-
 
 /* What the keys do in some editors: a line for below them. `verb` is what Ctrl + Enter does. */
 export function help(verb, ...editors) {

@@ -19,6 +19,7 @@ is recorded.
     y.tolist()                        # [2.0, 4.0, 6.0]
     trace.accesses                    # program 0: load x[0, 1], program 0: store y[0, 1], …
     trace.bytes("load")               # 12
+    trace.steps                       # of text that was run with `probes`: the values of each name
 
 Names:
 
@@ -50,7 +51,7 @@ A kernel whose programs wait for each other runs only if it can go on without an
 import sys
 
 from . import language
-from .access import State
+from .access import State, rest
 from .memory import (
     Access,
     Tensor,
@@ -64,6 +65,7 @@ from .memory import (
     int32,
     int64,
 )
+from .probes import probed
 from .tiles import Pointer, Tile
 
 __all__ = [
@@ -105,18 +107,23 @@ class Kernel:
     """A jitted function: called from another one it is that function, `kernel[grid]` launches."""
 
     def __init__(self, function, config=None):
-        self.fn = function
+        self.fn = function.fn if isinstance(function, Kernel) else function
         self.config = config or {}
         self.__name__ = function.__name__
 
     def __call__(self, *arguments, **named):
-        return self.fn(*arguments, **named)
+        before = State.frame
+        State.calls += 1
+        State.frame = before + ((State.calls, self.__name__),)
+        try:
+            return self.fn(*arguments, **named)
+        finally:
+            State.frame = before
 
     def __getitem__(self, grid):
         return lambda *arguments, **named: self._launch(grid, arguments, named)
 
     def _launch(self, grid, arguments, named):
-        function = self.fn.fn if isinstance(self.fn, Kernel) else self.fn
         constants = dict(self.config)
         constants.update(named)
         for option in OPTIONS:
@@ -138,10 +145,12 @@ class Kernel:
                 for y in range(grid[1]):
                     for x in range(grid[0]):
                         State.program = trace.programs - earlier
-                        State.place = (x, y, z)
-                        function(*arguments, **constants)
+                        State.place, State.calls = (x, y, z), 0
+                        self(*arguments, **constants)
+                        rest()
                         trace.programs += 1
         finally:
+            rest()
             State.kernel, State.trace, State.grid = before
         return trace
 
@@ -209,12 +218,13 @@ class knobs:  # noqa: N801 (its name in Triton)
         interpret = True
 
 
-def run(code, path="<cell>", **names):
+def run(code, path="<cell>", probes=False, **names):
     """Run source text in which `triton` and `tl` are these modules; answer the names it defines.
 
     Args:
         code: Python; it may import triton and triton.language, and need not.
         path: what tracebacks call it.
+        probes: whether traces get the steps of its kernels, each with the values of its names.
         names: more names that the text can use.
 
     Returns:
@@ -226,7 +236,10 @@ def run(code, path="<cell>", **names):
     kept = {name: sys.modules.get(name) for name in ("triton", "triton.language")}
     sys.modules["triton"], sys.modules["triton.language"] = this, language
     try:
-        exec(compile(numbered(code, path), path, "exec", *_FLAGS), found)
+        program = compile(code, path, "exec", *_FLAGS)
+        if probes:
+            program = compile(probed(code, path), path, "exec", *_FLAGS)
+        exec(program, found)
     finally:
         for name, module in kept.items():
             if module is None:
@@ -234,16 +247,3 @@ def run(code, path="<cell>", **names):
             else:
                 sys.modules[name] = module
     return found
-
-
-def numbered(code, path="<cell>"):
-    """The text with `tl.load(` as `tl.at(line, path).load(`, so that a trace can say where it was.
-
-    >>> numbered("x = tl.load(x_ptr)")
-    "x = tl.at(1, '<cell>').load(x_ptr)"
-    """
-    lines = code.split("\n")
-    for i in range(len(lines)):
-        for name in ("load", "store", "atomic_add", "atomic_xchg", "atomic_cas"):
-            lines[i] = lines[i].replace(f"tl.{name}(", f"tl.at({i + 1}, {path!r}).{name}(")
-    return "\n".join(lines)

@@ -1,6 +1,6 @@
 """Loads, stores and atomic operations, each recorded in the trace of the launch."""
 
-from .memory import NAN, Access, Trace
+from .memory import NAN, Access, Step, Trace
 from .tiles import Pointer, Tile, common_shape, spread, tile_of
 
 
@@ -12,13 +12,8 @@ class State:
     place = (0, 0, 0)
     grid = (1, 1, 1)
     trace = Trace()
-    line, path = 0, ""
-
-
-def at(line, path):
-    """What reads and writes; the access is recorded as made in that line of that text."""
-    State.line, State.path = line, path
-    return _Here
+    calls = 0
+    frame = ()
 
 
 def _places(pointer, mask, what):
@@ -44,9 +39,9 @@ def _places(pointer, mask, what):
 
 
 def _record(kind, tensor, places, values):
-    who = State.kernel, State.program
-    State.trace.accesses.append(Access(*who, kind, tensor, places, values, State.line, State.path))
-    State.line, State.path = 0, ""
+    access = Access(State.kernel, State.program, kind, tensor, places, values)
+    State.trace.accesses.append(access)
+    State.trace.pending.append(access)
 
 
 def load(pointer, mask=None, other=None, cache_modifier="", eviction_policy="", volatile=False):
@@ -61,7 +56,8 @@ def load(pointer, mask=None, other=None, cache_modifier="", eviction_policy="", 
     data = [memory[at] if wanted else rest for at, wanted, rest in zip(offsets, live, data)]
     places = [at for at, wanted in zip(offsets, live) if wanted]
     _record("load", tensor, places, [memory[at] for at in places])
-    return Tile(data, pointer.shape, to)
+    masked = None if all(live) else [not wanted for wanted in live]
+    return Tile(data, pointer.shape, to, masked)
 
 
 def store(pointer, value, mask=None, cache_modifier="", eviction_policy=""):
@@ -115,11 +111,45 @@ def atomic_cas(pointer, expected, value, sem=None, scope=None):
     return Tile(before, pointer.shape, to)
 
 
-class _Here:
-    """The functions that `at` gives a line number."""
+# ---- What probes call; see `probes` ----
 
-    load = staticmethod(load)
-    store = staticmethod(store)
-    atomic_add = staticmethod(atomic_add)
-    atomic_xchg = staticmethod(atomic_xchg)
-    atomic_cas = staticmethod(atomic_cas)
+
+def seen(first, last, path, names, *values):
+    """A statement has run, and given values to names, as one text with spaces."""
+    trace = State.trace
+    at, accesses = (first, last, path), trace.pending
+    trace.pending = []
+    who = State.kernel, State.program, trace.launches
+    trace.steps.append(Step(*who, State.frame, at, list(zip(names.split(), values)), accesses))
+
+
+def turns(first, last, path, names, *values):
+    """What a loop goes through, each turn recorded."""
+    count = len(names.split())
+    for value in values[0] if len(values) == 1 else values:
+        seen(first, last, path, names, *([value] if count == 1 else value))
+        State.trace.steps[-1].turns = True
+        yield value
+
+
+def rest():
+    """What is left when a program ends: accesses of text without probes, each a step."""
+    trace = State.trace
+    for access in trace.pending:
+        who = State.kernel, State.program, trace.launches
+        trace.steps.append(Step(*who, ((0, State.kernel),), None, [], [access]))
+    trace.pending = []
+
+
+def again(first, last, path, condition):
+    """Whether a loop goes on, recorded."""
+    seen(first, last, path, "condition", condition)
+    State.trace.steps[-1].turns = True
+    return condition
+
+
+def back(first, last, path, *values):
+    """What a function returns, recorded."""
+    value = values if len(values) > 1 else values[0]
+    seen(first, last, path, "returned", value)
+    return value

@@ -4,7 +4,7 @@ import builtins
 import math
 
 from .memory import INF, NAN, float32
-from .tiles import Tile, arithmetic, common_shape, pair, promoted, spread, tile_of
+from .tiles import Tile, arithmetic, common_shape, lost, pair, promoted, spread, tile_of
 
 
 def where(condition, x, y):
@@ -12,9 +12,10 @@ def where(condition, x, y):
     x, y = pair(x, y)
     to = promoted(x.dtype, y.dtype)
     shape = common_shape(condition.shape, x.shape, y.shape)
+    masked = lost(shape, *[each for each in (x, y) if each.shape])
     x, y = spread(x.to(to), shape), spread(y.to(to), shape)
     data = [b if a else c for a, b, c in zip(spread(condition, shape), x, y)]
-    return Tile(data, shape, to)
+    return Tile(data, shape, to, masked)
 
 
 def maximum(x, y):
@@ -37,7 +38,7 @@ def smaller(x, y):
 def _elementwise(x, function):
     x = tile_of(x)
     to = x.dtype if x.dtype.kind == "float" else float32
-    return Tile(to.round([function(v) for v in x.to(to).data]), x.shape, to)
+    return Tile(to.round([function(v) for v in x.to(to).data]), x.shape, to, x.masked)
 
 
 def exp2(x):
@@ -61,7 +62,7 @@ def sqrt(x):
 
 
 def abs(x):  # noqa: A001 (its name in Triton)
-    return Tile([builtins.abs(v) for v in x.data], x.shape, x.dtype)
+    return Tile([builtins.abs(v) for v in x.data], x.shape, x.dtype, x.masked)
 
 
 def _power_of_two(v):

@@ -6,12 +6,15 @@ import builtins
 
 from .access import (
     State,
-    at,
+    again,
     atomic_add,
     atomic_cas,
     atomic_xchg,
+    back,
     load,
+    seen,
     store,
+    turns,
 )
 from .elementwise import abs, exp, exp2, log, log2, maximum, minimum, sqrt, where  # noqa: A004
 from .memory import (
@@ -26,7 +29,7 @@ from .memory import (
     pointer_type,
 )
 from .reductions import argmax, argmin, max, min, reduce, sum  # noqa: A004
-from .tiles import Tile, constexpr, spread, tile_of
+from .tiles import Tile, constexpr, lost, spread, tile_of
 
 
 def constexpr_function(function):
@@ -72,12 +75,12 @@ def cast(x, to, bitcast=False):
 
 def broadcast_to(x, *shape):
     shape = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
-    return Tile(spread(x, shape), shape, x.dtype)
+    return Tile(spread(x, shape), shape, x.dtype, lost(shape, x))
 
 
 def expand_dims(x, axis):
     axis = axis if axis >= 0 else axis + len(x.shape) + 1
-    return Tile(x.data, x.shape[:axis] + (1,) + x.shape[axis:], x.dtype)
+    return Tile(x.data, x.shape[:axis] + (1,) + x.shape[axis:], x.dtype, x.masked)
 
 
 def static_range(*bounds):

@@ -243,21 +243,44 @@ class Access:
         tensor: the `Tensor`.
         places: where in its memory, for each element that is not masked, in order.
         values: what was read or written there.
-        line, path: line of the text that asked for it, and what `run` was told to call the text.
     """
 
-    def __init__(self, kernel, program, kind, tensor, places, values, line, path):
+    def __init__(self, kernel, program, kind, tensor, places, values):
         self.kernel = kernel
         self.program = program
         self.kind = kind
         self.tensor = tensor
         self.places = places
         self.values = values
-        self.line = line
-        self.path = path
 
     def __repr__(self):
         return f"program {self.program}: {self.kind} {self.tensor.name}{self.places}"
+
+
+class Step:
+    """One statement that one program has run.
+
+    Attributes:
+        kernel, program: as of an `Access`.
+        launch: which launch it is, from 1.
+        frame: (number, name) of the kernel, and of each function that is running below it.
+        at: first line, last line, and what `run` was told to call the text; None where the text
+            of a kernel is not at hand, and a step is an access.
+        names: a list of (name, value) that it has set.
+        accesses: a list of the `Access`es that it made.
+        turns: whether a loop begins its next turn.
+    """
+
+    turns = False
+
+    def __init__(self, kernel, program, launch, frame, at, names, accesses):
+        self.kernel = kernel
+        self.program = program
+        self.launch = launch
+        self.frame = frame
+        self.at = at
+        self.names = names
+        self.accesses = accesses
 
 
 class Trace:
@@ -265,6 +288,8 @@ class Trace:
 
     Attributes:
         accesses: a list of `Access`.
+        steps: a list of `Step`, if the text was run with `probes`.
+        pending: accesses of the statement that runs now.
         programs: how many programs ran.
         launches: how many kernels were launched.
         tensors: all that were handed to a kernel.
@@ -272,6 +297,8 @@ class Trace:
 
     def __init__(self):
         self.accesses = []
+        self.steps = []
+        self.pending = []
         self.programs = 0
         self.launches = 0
         self.tensors = []

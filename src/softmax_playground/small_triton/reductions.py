@@ -10,24 +10,18 @@ from .tiles import Tile, add
 def _along(x, axis, function, keep_dims, to=None):
     """`function` of the numbers of every line along an axis; of all numbers if axis is None."""
     if axis is None:
-        return Tile(
-            [function(x.data, True)], (1,) * len(x.shape) if keep_dims else (), to or x.dtype
-        )
+        shape = (1,) * len(x.shape) if keep_dims else ()
+        return Tile([function(x.data, True)], shape, to or x.dtype)
     axis = axis if axis >= 0 else axis + len(x.shape)
     size, inner = x.shape[axis], 1
     for each in x.shape[axis + 1 :]:
         inner *= each
-    data, block = [], size * inner
-    for start in builtins.range(0, len(x.data), block):
-        for i in builtins.range(start, start + inner):
-            data.append(
-                function(
-                    x.data[i : i + block : inner] if inner > 1 else x.data[i : i + block],
-                    inner == 1,
-                )
-            )
+    lanes, block = builtins.range(len(x.data)), size * inner
+    starts = [start + i for start in lanes[::block] for i in builtins.range(inner)]
+    data = [function(x.data[i : i + block : inner], inner == 1) for i in starts]
+    masked = x.masked and [all(x.masked[i : i + block : inner]) for i in starts]
     shape = x.shape[:axis] + ((1,) if keep_dims else ()) + x.shape[axis + 1 :]
-    return Tile(data, shape, to or x.dtype)
+    return Tile(data, shape, to or x.dtype, masked)
 
 
 def sum(x, axis=None, keep_dims=False):  # noqa: A001 (its name in Triton)
@@ -111,11 +105,11 @@ def _lines(x, axis):
         inner *= each
     shape = x.shape[:axis] + x.shape[axis + 1 :]
     starts = builtins.range(0, len(x.data), size * inner)
+
+    def line(numbers, i):
+        return [n for at in starts for n in numbers[at + i * inner : at + (i + 1) * inner]]
+
     return [
-        Tile(
-            [n for start in starts for n in x.data[start + i * inner : start + (i + 1) * inner]],
-            shape,
-            x.dtype,
-        )
+        Tile(line(x.data, i), shape, x.dtype, x.masked and line(x.masked, i))
         for i in builtins.range(size)
     ]

@@ -19,11 +19,10 @@ from . import (
     record,
     run,
     show,
+    steps,
 )
 from .expect import expect
 from .library import Library, Operation, replace
-
-MOST_STEPS = 2000
 
 NAMES = {
     "Tensor": Tensor,
@@ -66,10 +65,9 @@ def run_cell(request):
 
     Returns:
         A dictionary: "html", what there is to see; "printed", the output; "tensors", the names of
-        those that kernels touched; "steps", a list of [program, kind, tensor, places, line, text]
-        for every access, in order: the program is a number, with the kernel's name where several
-        were launched, and text is which of the texts has the line; "error", None or a dictionary
-        with "text" (which of them, or None), "line" and "message".
+        those that kernels touched; "steps", what their programs did, see `steps.listed`, and
+        "values", what its steps refer to; "error", None or a dictionary with "text" (which of the
+        texts, or None), "line" and "message".
     """
     printed, shown = [], []
 
@@ -88,10 +86,10 @@ def run_cell(request):
             for name, module in request.get("given", {}).items():
                 names[name] = _library[module][name]
             for i in range(len(texts)):
-                names.update(run(texts[i], f"<text {i}>", **names))
+                names.update(run(texts[i], f"<text {i}>", probes=True, **names))
         except Exception as problem:
             error = _where(problem)
-    return _answer("".join(printed), shown, trace, error)
+    return _answer("".join(printed), shown, trace, error, texts)
 
 
 def _where(problem):
@@ -118,36 +116,33 @@ def _traceback(problem):
     return "".join(traceback.format_exception(problem))
 
 
-def _answer(printed, shown, trace, error):
-    accesses = [each for each in trace.accesses if each.places][:MOST_STEPS]
+def _answer(printed, shown, trace, error, texts):
     tensors = trace.tensors
     html = ""
     if printed:
         html += f'<pre class="run-printed"><code>{show.escape(printed)}</code></pre>'
     if error:
-        at = f"Line {error['line']}: " if error["text"] is not None else ""
-        html += f'<p class="run-error" role="alert">{show.escape(at + error["message"])}</p>'
+        says = _place(error, texts) + error["message"]
+        html += f'<p class="run-error" role="alert">{show.escape(says)}</p>'
     figures = [show.tensor(tensors[i], i) for i in range(len(tensors))] + shown
     if figures:
         html += '<div class="run-tensors">' + "".join(figures) + "</div>"
-    if accesses:
+    if trace.accesses:
         html += show.counter(trace)
-    several = trace.launches > 1
-    steps = [
-        [
-            f"{a.program} of {a.kernel}" if several else str(a.program),
-            a.kind,
-            tensors.index(a.tensor),
-            a.places,
-            a.line,
-            a.path,
-        ]
-        for a in accesses
-    ]
+    listed, values = steps.listed(trace)
     return {
         "html": html,
         "printed": printed,
         "tensors": [[each.name, each.dtype.size] for each in tensors],
-        "steps": steps,
+        "steps": listed,
+        "values": values,
         "error": error,
     }
+
+
+def _place(error, texts):
+    """The line of an error, as the reader sees it numbered."""
+    if error["text"] is None:
+        return ""
+    which = "" if len(texts) == 1 else ("The kernel, line ", "The call, line ")[error["text"] > 0]
+    return (which or "Line ") + f"{error['line']}: "
