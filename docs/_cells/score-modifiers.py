@@ -2,6 +2,7 @@
 
 What changes if the sink becomes -inf, or 3? How many bytes are read without the causal mask (kept = cols < 4)?
 """
+# right: y = causal(x, scale, sink)
 rows = [[1.0, 9.0, 9.0, 9.0], [2.0, 0.0, 9.0, 9.0], [1.0, 2.0, 3.0, 9.0], [4.0, 0.0, 2.0, 6.0]]
 scale, sink = 0.5, 0.0
 

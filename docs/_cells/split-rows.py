@@ -4,6 +4,7 @@ A chunk stands in each line of x. Programs run one after another here, so progra
 """
 # code: src/softmax_tutorial/split_rows_simple.py:summary
 # code: src/softmax_tutorial/split_rows_simple.py:kernel
+# right: y = [softmax(flat(x))[i : i + 2] for i in range(0, 6, 2)]  # softmax of the row
 x, y = Tensor([[1.0, 2.0], [3.0, 0.0], [5.0, 4.0]], name="x"), empty((3, 2), name="y")
 words = Tensor([[0], [0], [0]], int64, name="words")  # a pair each: m above, d below
 

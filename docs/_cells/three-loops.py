@@ -4,6 +4,8 @@ Run it, and move the slider: each step shows what a line reads, and every name o
 """
 # code: src/softmax_tutorial/three_loops.py:forward
 # code: src/triton_softmax/kernels/device/monoid.py:exp_shifted
+# right: y = softmax(x)
+# right: y = log_softmax(x)
 x = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x")
 y = empty((2, 3), name="y")
 

@@ -4,6 +4,8 @@ Run it, and move the slider: how do m and d follow the tiles? Swap the two pairs
 """
 # code: src/softmax_tutorial/two_loops.py:forward
 # code: src/triton_softmax/kernels/device/monoid.py:merge
+# right: y = softmax(x)
+# right: y = log_softmax(x)
 x = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x")
 y = empty((2, 3), name="y")
 

@@ -34,11 +34,60 @@ def test_a_cell_runs_and_a_mistake_fails_until_it_is_mended(name):
     assert cell.hint
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in MISTAKES])
+def test_a_cell_has_a_verdict_and_it_is_right(name):
+    answer = cells.read(ROOT, name).run()
+    assert answer["verdict"] == {"right": True, "step": None}
+    assert "✓</span> Right: " in cells.html(ROOT, name)
+
+
+MASKED = ", mask=cols < n, other=-inf)"
+VERDICTS = [
+    ("home", "exp(x - m)", "exp(x)", "y[1, 0] is NaN and should be 0.015876; 3 of 6 differ. NaN"),
+    ("home", "softmax[(2,)]", "softmax[(1,)]", "No program has written it"),
+    ("home", "y_ptr + row * n", "y_ptr + row", "Programs 0 and 1 write it"),
+    ("home", "x_ptr + row * n", "x_ptr", "Row 1 has the results of row 0"),
+    ("home", "x_ptr + row * n", "x_ptr + row * 2", "has read x[0, 2]: look at the mask"),
+    ("home", MASKED, ", mask=row * n + cols < 6, other=-inf)", "which wrote it, has read x[1, 0]"),
+    ("home", MASKED, ", mask=cols < 2, other=-inf)", "No program reads x[0, 2]"),
+    ("home", MASKED, ", mask=cols < n)", "Masked lanes of x hold NaN"),
+    ("home", "other=-inf", "other=0.0", "Masked lanes of x hold 0: "),
+    ("home", "e / tl.sum", "e * tl.sum", "Step back from where it is written"),
+    ("home", "y = empty((2, 3)", "y = empty((3, 3)", "Not checked: y has not the shape"),
+    ("backward", "dy - ", "", "6 of 6 differ. Step back"),
+    ("primer", 'float("-inf")', "9.0", "out[0] is 9 and should be 5; 1 of 2 differ. Masked lanes"),
+    ("single-block", "LOG=False", "LOG=True", "Right: y is log_softmax(x). No element is read"),
+    ("two-loops", "LOG=False", "LOG=False", "It reads x twice: 72 bytes, where 48 would do."),
+    ("naive", "n)", "n)", "reads x twice and keeps m, z, e and d in memory: 224 bytes, where 48"),
+    ("score-modifiers", "cols <= row", "cols <= row", "read or written twice: 104 bytes."),
+    ("strided", "OP=SOFTMAX", "OP=SOFTMAX", "96 bytes, the fewest possible."),
+]
+
+
+@pytest.mark.parametrize("name, old, new, says", VERDICTS)
+def test_a_verdict_says_what_is_wrong_and_what_to_look_at(name, old, new, says):
+    cell = cells.read(ROOT, name)
+    texts = [text.replace(old, new) for text in cell.texts()]
+    assert old in "".join(cell.texts())
+    answer = session.run_cell({"given": cell.given, "texts": texts, "right": cell.right})
+    assert says in answer["html"]
+    if answer["verdict"]["right"] is False:
+        assert "as it should be</b>" in answer["html"] and "off" in answer["html"]
+
+
+def test_a_row_of_another_dtype_is_judged_within_its_rounding():
+    texts = cells.read(ROOT, "home").texts()
+    texts = [texts[0].replace('name="y"', 'dtype=float16, name="y"')]
+    answer = session.run_cell({"texts": texts, "right": ["y = softmax(x)"]})
+    assert answer["verdict"]["right"]
+
+
 def test_what_the_front_page_lets_one_try_does_what_it_says():
     home = cells.read(ROOT, "home")
     skipped, unmasked, twice = (home.tried(label) for label, *_ in home.tries)
     assert not skipped["error"] and skipped["html"].count(">NaN<") == 3
     assert "leaves x: program 1" in unmasked["error"]["message"]
+    assert "Look at the mask" in unmasked["html"]
     once = home.run()
     reads = re.compile(r'data-count="load">(\d+)<')
     assert [int(reads.search(each["html"])[1]) for each in (once, twice)] == [24, 48]
@@ -358,6 +407,23 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     finished(view, cell)
     assert int(slider.get_attribute("max")) == 25
 
+    # A verdict, the right result beside the wrong one, and where it was written.
+    verdict = cell.locator(".run-verdict")
+    assert verdict.inner_text() == (
+        "✓ Right: y is softmax(x). It reads x twice: 72 bytes, where 48 would do."
+    )
+    kernel = cell.locator("textarea").first
+    whole = kernel.input_value()
+    kernel.fill(whole.replace("x_ptr + rows[:, None] * x_row_stride", "x_ptr + rows[:, None] * 0"))
+    kernel.press("Control+Enter")
+    finished(view, cell)
+    assert "Row 1 has the results of row 0" in verdict.inner_text()
+    assert cell.locator("td.off").count() == 3
+    assert "y, as it should be" in result.inner_text()
+    cell.get_by_role("button", name="Show where").click()
+    assert "writes 6 elements of y" in cell.locator(".run-says").inner_text()
+    kernel.fill(whole)
+
     # Tab indents, Escape lets go of it.
     call.focus()
     view.keyboard.press("Control+End")
@@ -414,9 +480,15 @@ def test_every_cell_in_the_page_computes_what_the_page_shows(tab):
     for name in NAMES:
         each = cells.read(ROOT, name)
         for kind in ("wrong", "right") if each.is_mistake else ("wrong",):
-            request = {"given": each.given, "texts": each.texts(kind)}
+            request = {"given": each.given, "texts": each.texts(kind), "right": each.right}
             reply = view.evaluate(RUN, request)
             assert reply == json.loads(json.dumps(each.run(kind))), (name, kind)
+    for name, old, new, _ in VERDICTS:
+        each = cells.read(ROOT, name)
+        texts = [text.replace(old, new) for text in each.texts()]
+        request = {"given": each.given, "texts": texts, "right": each.right}
+        reply, wanted = view.evaluate(RUN, request), session.run_cell(request)
+        assert reply == json.loads(json.dumps(wanted)), (name, new)
 
 
 @pytest.mark.browser

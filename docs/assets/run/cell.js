@@ -33,9 +33,13 @@ function enhance(cell) {
     box.removeAttribute("tabindex");
     return new Editor(box, `${name} of ${title}`, state);
   });
-  const button = (text, kind, act) => {
+  const act = (text, kind, does) => {
     const made = element("button", { type: "button", class: kind }, text);
-    made.addEventListener("click", act);
+    made.addEventListener("click", does);
+    return made;
+  };
+  const button = (...how) => {
+    const made = act(...how);
     bar.append(made);
     return made;
   };
@@ -102,13 +106,14 @@ function enhance(cell) {
     for (const editor of editors) editor.mark("failed");
     state();
     const begun = performance.now();
-    const reply = await runner.run({ given: data.given, texts: editors.map((editor) => `${editor.text}\n`) });
+    const reply = await runner.run({ given: data.given, right: data.right, texts: editors.map((editor) => `${editor.text}\n`) });
     const took = performance.now() - begun;
     running = false;
     result.innerHTML = reply.html || (reply.error || mend ? "" : '<p class="run-says">It ran, and has nothing to show.</p>');
     if (mend && !reply.error) result.prepend(element("p", { class: "run-passed" }, "✓ Fixed: it no longer fails."));
     if (reply.error && !reply.html) result.append(element("p", { class: "run-error", role: "alert" }, reply.error.message));
     trace = reply.steps.length ? new Trace(result, reply, editors) : null;
+    if (reply.verdict?.step) result.querySelector(".run-verdict").append(" ", act("Show where", "", () => trace.go(reply.verdict.step)));
     if (reply.error && reply.error.text !== null) editors[reply.error.text]?.point("failed", reply.error.line);
     status.textContent = reply.error ? "Failed" : `Done in ${took < 1000 ? `${Math.max(1, Math.round(took))} ms` : `${(took / 1000).toFixed(1)} s`}`;
     cell.dataset.took = String(took);

@@ -82,7 +82,8 @@ export class Trace {
     const firsts = new Map(this.steps.map((step, at) => [this.run(step), at]).reverse());
     this.program.append(...[...firsts].reverse().map(([, at]) => element("option", { value: String(at + 1) }, `Program ${this.steps[at].who}`)));
     this.program.disabled = firsts.size < 2;
-    this.go(this.steps.length);
+    this.all = true; // the run as a whole, until the reader chooses a step
+    this.show(this.steps.length);
   }
 
   /* What is common to the steps of one program of one launch. */
@@ -91,10 +92,12 @@ export class Trace {
 
   go(at) {
     this.pause();
+    this.all = false;
     this.show(Math.max(0, Math.min(at, this.steps.length)));
   }
 
   start() {
+    this.all = false;
     if (this.at === this.steps.length) this.show(0);
     this.play.textContent = "Pause";
     this.timer = setInterval(() => {
@@ -118,7 +121,7 @@ export class Trace {
     this.registers(at, step);
     this.where(at, step);
     this.says.textContent = this.sentence(at, step);
-    const [text, first, last] = (at < this.steps.length && step?.at) || [];
+    const [text, first, last] = (!this.all && step?.at) || [];
     this.editors.forEach((editor, index) => {
       const lines = text === index ? Array.from({ length: last - first + 1 }, (_, i) => first + i) : [];
       editor.point("now", ...lines);
@@ -143,7 +146,7 @@ export class Trace {
       });
     }
     const now = this.tensors.map(() => new Map());
-    if (at < this.steps.length) for (const [kind, tensor, places] of step?.accesses ?? []) places.forEach((place) => now[tensor].set(place, kind));
+    if (!this.all) for (const [kind, tensor, places] of step?.accesses ?? []) places.forEach((place) => now[tensor].set(place, kind));
     for (const figure of this.figures) {
       const index = Number(figure.dataset.tensor);
       for (const cell of figure.querySelectorAll("[data-place]")) {
@@ -155,7 +158,7 @@ export class Trace {
         cell.classList.toggle("touched", was?.load + was?.store > 0);
         cell.classList.toggle("again", was?.load > 1);
         cell.classList.toggle("unwritten", this.written[index] && !was?.store && !was?.load);
-        if (cell.dataset.last !== undefined) cell.textContent = at < this.steps.length && was?.store ? was.text : cell.dataset.last;
+        if (cell.dataset.last !== undefined) cell.textContent = !this.all && was?.store ? was.text : cell.dataset.last;
       }
     }
     for (const each of this.result.querySelectorAll("[data-count]")) each.textContent = bytes[each.dataset.count];
@@ -204,7 +207,7 @@ export class Trace {
   sentence(at, step) {
     const count = this.steps.length;
     if (!step) return "Nothing has run yet.";
-    if (at === count) return `All ${count} steps. Move the slider to see them one by one.`;
+    if (this.all) return `All ${count} steps. Move the slider to see them one by one.`;
     const did = step.accesses.map(([kind, tensor, places]) => `${WORD[kind]} ${places.length === 1 ? "1 element" : `${places.length} elements`} of ${this.tensors[tensor][0]}`);
     const names = step.names.filter(([name]) => !PASSING.has(name)).map(([name]) => name);
     const own = step.names.length > names.length ? ["returns"] : names.length ? [`sets ${names.join(", ")}`] : [];

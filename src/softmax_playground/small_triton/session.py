@@ -20,6 +20,7 @@ from . import (
     run,
     show,
     steps,
+    verdict,
 )
 from .expect import expect
 from .library import Library, Operation, replace
@@ -61,13 +62,15 @@ def run_cell(request):
 
     Args:
         request: a dictionary with "texts", a list of Python texts that run one after another with
-            common names, and "given", modules of the library by the names that are wanted of them.
+            common names; "given", modules of the library by the names that are wanted of them;
+            and "right", what holds of a right result, see `verdict.judge`.
 
     Returns:
         A dictionary: "html", what there is to see; "printed", the output; "tensors", the names of
         those that kernels touched; "steps", what their programs did, see `steps.listed`, and
         "values", what its steps refer to; "error", None or a dictionary with "text" (which of the
-        texts, or None), "line" and "message".
+        texts, or None), "line" and "message"; "verdict", None or a dictionary with "right" and
+        "step", how many steps have run when the first wrong number is written.
     """
     printed, shown = [], []
 
@@ -89,7 +92,10 @@ def run_cell(request):
                 names.update(run(texts[i], f"<text {i}>", probes=True, **names))
         except Exception as problem:
             error = _where(problem)
-    return _answer("".join(printed), shown, trace, error, texts)
+    found = None
+    if not error and request.get("right"):
+        found = verdict.judge(request["right"], names, trace)
+    return _answer("".join(printed), shown, trace, error, texts, found)
 
 
 def _where(problem):
@@ -116,15 +122,23 @@ def _traceback(problem):
     return "".join(traceback.format_exception(problem))
 
 
-def _answer(printed, shown, trace, error, texts):
+def _answer(printed, shown, trace, error, texts, found):
     tensors = trace.tensors
-    html = ""
+    html = show.verdict(found) if found else ""
     if printed:
         html += f'<pre class="run-printed"><code>{show.escape(printed)}</code></pre>'
     if error:
         says = _place(error, texts) + error["message"]
+        hint = verdict.of_error(error["message"])
         html += f'<p class="run-error" role="alert">{show.escape(says)}</p>'
-    figures = [show.tensor(tensors[i], i) for i in range(len(tensors))] + shown
+        html += f'<p class="run-look">{hint}</p>' if hint else ""
+    figures = []
+    for i in range(len(tensors)):
+        wrong = found is not None and found.name == tensors[i].name
+        figures.append(show.tensor(tensors[i], i, found.wrong if wrong else ()))
+        if wrong:
+            figures.append(show.plain(found.wanted, found.name + ", as it should be"))
+    figures += shown
     if figures:
         html += '<div class="run-tensors">' + "".join(figures) + "</div>"
     if trace.accesses:
@@ -137,6 +151,7 @@ def _answer(printed, shown, trace, error, texts):
         "steps": listed,
         "values": values,
         "error": error,
+        "verdict": {"right": found.right, "step": found.step} if found else None,
     }
 
 
