@@ -321,7 +321,7 @@ def _html(root: Path, name: str, attribute: str, stamp: tuple) -> str:
     cell = read(root, name)
     _provided(root, stamp)
     answer = cell.run()
-    names = ("given", "kernel", "code", "tries", "right")
+    names = ("name", "given", "kernel", "code", "tries", "right")
     data = {name: getattr(cell, name) for name in names}
     labels = ["The kernel", "The call"] if cell.kernel else [""]
     texts = "".join(map(_editor, cell.texts(), labels)) + _names_line(cell) * (not cell.is_mistake)

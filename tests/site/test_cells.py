@@ -460,6 +460,57 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
 
 
 @pytest.mark.browser
+def test_an_editor_keeps_what_is_written_and_a_link_carries_it(tab, open_tab):
+    """Line numbers, all lines, indentation; over a reload; back to the original and undone again;
+    in another browser, where nothing runs unasked."""
+    view = tab.open("kernels/two-loops").view
+    cell = view.locator(CELL).first
+    cell.scroll_into_view_if_needed()
+    call, kernel = cell.locator("textarea").nth(1), cell.locator("textarea").first
+    original = call.input_value()
+    numbers = cell.locator(".editor-numbers").first.inner_text().split()
+    assert numbers == [str(1 + line) for line in range(kernel.input_value().count("\n") + 1)]
+    clipped = "boxes => boxes.filter((box) => box.scrollHeight > box.clientHeight).length"
+    assert cell.locator(".editor").evaluate_all(clipped) == 0
+
+    call.focus()
+    view.keyboard.press("Control+End")
+    for key in ("Enter", "f", "o", "r", " ", "i", ":", "Enter", "Tab", "Backspace", "x"):
+        view.keyboard.press(key)
+    mine = f"{original}\nfor i:\n    x"
+    assert call.input_value() == mine
+    view.reload()
+    cell.scroll_into_view_if_needed()
+    cell.get_by_text("Your code from before, not run yet").wait_for()
+    assert call.input_value() == mine and kernel.input_value().count("\n") + 1 == len(numbers)
+
+    cell.get_by_role("button", name="Link").click()
+    cell.get_by_text("carries this code").wait_for()
+    other = open_tab(kind="a reader who follows a link")
+    other.view.goto(view.url)
+    theirs = other.view.locator(CELL).first
+    theirs.get_by_text("From a link, not run yet").wait_for()
+    assert theirs.locator("textarea").nth(1).input_value() == mine
+    assert theirs.get_attribute("data-took") is None
+    other.close()
+
+    cell.get_by_role("button", name="Reset").click()
+    finished(view, cell)
+    assert call.input_value() == original
+    call.focus()
+    view.keyboard.press("Control+z")
+    assert call.input_value() == mine
+    cell.get_by_role("button", name="Reset").click()
+    finished(view, cell)
+    view.goto(view.url.split("#")[0])
+    view.reload()
+    cell.scroll_into_view_if_needed()
+    cell.locator(".run-go").wait_for()
+    view.wait_for_timeout(200)
+    assert call.input_value() == original and not cell.locator(".run-status").inner_text()
+
+
+@pytest.mark.browser
 def test_every_cell_in_the_page_computes_what_the_page_shows(tab):
     """In MicroPython, what the build has computed in CPython: the same HTML and the same trace."""
     view = tab.view

@@ -4,6 +4,7 @@
  */
 import { element } from "../element.js";
 import { Editor, help, runs } from "./editor.js";
+import { found, keep, link, linked } from "./kept.js";
 import * as runner from "./runner.js";
 import { Trace } from "./trace.js";
 
@@ -31,7 +32,9 @@ function enhance(cell) {
   const editors = boxes.map((box, index) => {
     const name = boxes.length === 1 ? "Code" : index ? "The call" : "The kernel";
     box.removeAttribute("tabindex");
-    return new Editor(box, `${name} of ${title}`, state);
+    const made = new Editor(box, `${name} of ${title}`, edit);
+    made.text = wrong[index];
+    return made;
   });
   const act = (text, kind, does) => {
     const made = element("button", { type: "button", class: kind }, text);
@@ -47,6 +50,7 @@ function enhance(cell) {
   const stop = button("Stop", "", () => runner.stop());
   const mend = wrong.at(-1) !== right.at(-1) && button("Fix it", "", () => swap(texts === wrong ? right : wrong));
   const reset = button("Reset", "", () => swap(wrong));
+  button("Link", "", share);
   const why = element("p", { class: "run-comes", role: "status" });
   const tries = data.tries.map(([label, old, other, words]) => {
     const tried = wrong.map((text) => text.replace(old, () => other));
@@ -69,8 +73,35 @@ function enhance(cell) {
     cell.classList.toggle("edited", edited());
   }
 
+  function edit() {
+    keep(data.name, edited() ? editors.map((editor) => editor.text) : null);
+    state();
+  }
+
+  /* Code that the reader has written before, or that a link has brought. It is not run unasked. */
+  async function restore() {
+    const { texts: theirs, from } = (await found(data.name)) ?? {};
+    if (theirs?.length !== editors.length) return;
+    editors.forEach((editor, index) => (editor.text = theirs[index]));
+    if (edited()) status.textContent = `${from}, not run yet`;
+    state();
+    if (linked()?.[1] === data.name) cell.scrollIntoView();
+  }
+
+  async function share() {
+    const address = await link(data.name, editors.map((editor) => editor.text));
+    history.replaceState(null, "", address);
+    const copied = await navigator.clipboard?.writeText(address).then(() => true, () => false);
+    status.textContent = copied ? "Link copied: it carries this code" : "The address of this page now carries this code";
+  }
+
   function fill() {
-    editors.forEach((editor, index) => (editor.text = texts[index]));
+    editors.forEach((editor, index) => editor.replace(texts[index]));
+    keep(data.name, null);
+    label();
+  }
+
+  function label() {
     if (mend) mend.textContent = texts === wrong ? "Fix it" : "Break it again";
     // Run runs what the editor shows; the way back stands on the button that led away.
     for (const [made, tried, , label] of tries) {
@@ -127,7 +158,8 @@ function enhance(cell) {
   });
   cell.addEventListener("input", runner.warm, { once: true });
   cell.classList.add("live");
-  fill();
+  label();
+  restore();
 }
 
 for (const cell of document.querySelectorAll(".run-cell")) enhance(cell);
