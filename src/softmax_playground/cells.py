@@ -224,24 +224,6 @@ def runtime(root: Path) -> str:
 
 # ---- HTML ----
 
-NAMES = {
-    "tl": "the language of kernels: <code>tl.load</code>, <code>tl.sum</code> and so on; "
-    "<code>triton</code> is there too, with <code>@triton.jit</code>",
-    "Tensor": 'numbers for a kernel: <code>Tensor([[1.0, 2.0]], name="x")</code>; '
-    "<code>dtype</code> and <code>strides</code> may be given",
-    "empty": 'an unwritten tensor: <code>empty((2, 3), name="y")</code>, all NaN',
-    "show": "draws a tensor or lists of numbers",
-    "expect": "fails, and says where, unless two results agree to four digits",
-    "record": "<code>with record() as trace:</code> keeps what the launches inside it access",
-    "inf": "infinity; <code>-inf</code> is what a maximum starts with",
-    "nan": "what 0 / 0 is",
-    "replace": "an operation that differs from another one in some fields; "
-    "<code>Operation</code> makes a new one",
-    "float32": "the type of a tensor; so are <code>float16</code>, <code>bfloat16</code>, "
-    "<code>float64</code>, <code>int32</code> and <code>int64</code>",
-}
-"""What the names mean that a cell finds, for readers."""
-
 
 def found(cell: Cell) -> list[str]:
     """The names that a cell's texts use and find there, and those it is offered of the library."""
@@ -250,12 +232,6 @@ def found(cell: Cell) -> list[str]:
         used |= {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     common = ["triton", "tl", "show", *session.NAMES]
     return [name for name in common if name in used] + cell.offered
-
-
-def names_list() -> str:
-    """All names that every cell finds."""
-    lines = [f"<dt><code>{name}</code></dt><dd>{words}</dd>" for name, words in NAMES.items()]
-    return f'<dl class="cell-names">{"".join(lines)}</dl>\n'
 
 
 def _names_line(cell: Cell) -> str:

@@ -324,6 +324,90 @@ def test_a_name_of_triton_means_this_while_code_runs_and_not_after():
     assert after is triton
 
 
+# ---- What a kernel calls ----
+
+CALLS = """
+@triton.jit
+def larger(a, b):
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def merge(m1, d1, m2, d2):
+    m = tl.maximum(m1, m2)
+    return m, d1 * tl.exp(m1 - m) + d2 * tl.exp(m2 - m)
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 4)[:, None] * 8 + tl.arange(0, 8)[None, :])
+    row = tl.sum(x, axis=0)
+    found = CALL
+    tl.store(out_ptr + tl.arange(0, COUNT), tl.reshape(found, (COUNT,)))
+"""
+CALLED = {
+    "tl.cumsum(x, axis=1)": 32,
+    "tl.cumsum(x, 0)": 32,
+    "tl.cumsum(row, 0, reverse=True)": 8,
+    "tl.cumsum((x > 0).to(tl.int32), axis=1).to(tl.float32)": 32,
+    "tl.sigmoid(x)": 32,
+    "tl.softmax(row)": 8,
+    "tl.softmax(x, 1, keep_dims=True)": 32,
+    "tl.sort(x)": 32,
+    "tl.sort(row, descending=True)": 8,
+    "tl.topk(x, 4)": 16,
+    "tl.topk(row, 2)": 2,
+    "tl.trans(x)": 32,
+    "tl.associative_scan(x, 1, larger)": 32,
+    "tl.associative_scan(row, 0, larger, reverse=True)": 8,
+    "tl.associative_scan((x, x * 0 + 1), 1, merge)[1]": 32,
+    "tl.associative_scan((x, x * 0 + 1), 0, merge)[0]": 32,
+    "tl.dot(x, tl.trans(x))": 16,
+    "tl.dot(x, tl.trans(x), tl.zeros((4, 4), tl.float32) + 1)": 16,
+    "x.sum(axis=1) + x.max(axis=1)": 4,
+    "tl.log(row.cumsum(0).abs())": 8,
+}
+"""Calls, and how many numbers they answer."""
+
+
+@pytest.mark.parametrize("call", CALLED)
+def test_a_function_answers_as_triton_s_interpreter(call, tmp_path):
+    """Bit for bit, but for products of matrices, whose sums NumPy takes in an order of its own."""
+    import triton
+    import triton.language as tl
+
+    text = CALLS.replace("CALL", call).replace("COUNT", str(CALLED[call]))
+    file = tmp_path / "kernel.py"
+    file.write_text(text)
+    names = {"triton": triton, "tl": tl, "__name__": "kernel"}
+    exec(compile(text, str(file), "exec"), names)
+    x = rows(4, 8).contiguous()
+    out = torch.full((CALLED[call],), NAN)
+    names["kernel"][(1,)](x, out)
+    copies = small(x), small(torch.full((CALLED[call],), NAN))
+    small_triton.run(text)["kernel"][(1,)](*copies)
+    if "dot" in call:
+        torch.testing.assert_close(torch.tensor(copies[1].data), out)
+    else:
+        assert_same((x, out), copies)
+
+
+def test_what_is_not_here_says_whose_it_is():
+    import triton.language as tl
+
+    theirs = {name for name in dir(tl) if name[0] != "_"} - {
+        "semantic"
+    }  # the interpreter puts it there
+    here, elsewhere = {*dir(small_triton.language)}, {*small_triton.language.ELSEWHERE.split()}
+    assert theirs <= here | elsewhere and not here & elsewhere
+    with pytest.raises(AttributeError, match="tl.gather is Triton's; it does not run in the page"):
+        small_triton.run("tl.gather")
+    with pytest.raises(AttributeError, match="tl.summ does not exist"):
+        small_triton.run("tl.summ")
+    answer = session.run_cell({"texts": ["import not_installed"]})
+    assert "Only plain Python runs here" in answer["html"]
+
+
 # ---- The values of every name, beside those of Triton's interpreter ----
 
 

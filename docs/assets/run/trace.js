@@ -176,13 +176,14 @@ export class Trace {
       }
     }
     const now = new Set(step?.names.map(([name]) => name));
+    const shown = frames.filter(({ values }) => values.size);
     this.names.replaceChildren(
-      ...frames.filter(({ values }) => values.size).map(({ name, values }, depth) =>
+      ...shown.map((frame) =>
         element(
           "div",
           { class: "run-frame" },
-          frames.length > 1 ? element("p", { class: "run-frame-name" }, name) : null,
-          [...values].map(([each, value]) => tile(each, this.values[value], depth === frames.length - 1 && now.has(each))),
+          shown.length > 1 ? element("p", { class: "run-frame-name" }, frame.name) : null,
+          [...frame.values].map(([each, value]) => tile(each, this.values[value], frame === frames.at(-1) && now.has(each))),
         ),
       ),
     );

@@ -21,19 +21,10 @@ is recorded.
     trace.bytes("load")               # 12
     trace.steps                       # of text that was run with `probes`: the values of each name
 
-Names:
-
-* `Tensor(values, dtype, name, strides)`: nested lists as a tensor; `.tolist()`, `.shape`,
-  `.stride(i)`, `.index(place)`, and its memory, the flat list `.data`;
-* `empty(shape, dtype, name, strides)`: a tensor that is NaN until it is written;
-* `kernel[grid](*arguments, **constants)`: runs all programs in turn and returns a `Trace`; options
-  such as `num_warps` change nothing;
-* `record()`: `with record() as trace:` collects the accesses of all launches inside;
-* `Trace`: `.accesses`, `.of(kind, tensor)`, `.bytes(kind)`, `.programs`, `.launches`, `.tensors`;
-* `run(code, **names)`: runs text in which `import triton` and `import triton.language as tl` mean
-  these modules (both names are there without an import); returns all names of the text;
-* `jit`, `autotune`, `Config`, `cdiv`, `next_power_of_2`: as in Triton; of several configurations
-  the first is taken unless the call says its constants.
+`empty` makes a tensor that is NaN until it is written, `with record() as trace:` collects what all
+launches inside it do, and `run(code, **names)` runs text in which `import triton` and `import
+triton.language as tl` mean these modules. Options such as `num_warps` change nothing; of several
+configurations of a tuner the first is taken unless the call says its constants.
 
 The library's own kernels: `softmax_playground.kernel_source.needed` takes them from their files,
 and `small_triton.library.load` runs what it took.
@@ -43,54 +34,22 @@ bfloat16 to the nearest. In float32 the results have the bits of Triton's own in
 mask leaves out is NaN where no `other` is given; an access outside a tensor raises, and says which
 program asked for which element.
 
-Not here: inline assembly, `tl.dot`, addresses as numbers, and programs that run at the same time.
-A kernel whose programs wait for each other runs only if it can go on without an answer, as
-`split_rows_simple` can: the first program of a row does the part of the others.
+Not here: inline assembly and other rare parts of `tl`, which say so; addresses as numbers; and
+programs that run at the same time. A kernel whose programs wait for each other runs only if it can
+go on without an answer, as `split_rows_simple` can: the first program of a row does the part of
+the others.
 """
+
+# ruff: noqa: F401, I001  (what a caller finds here)
 
 import sys
 
 from . import language
 from .access import State, rest
-from .memory import (
-    Access,
-    Tensor,
-    Trace,
-    bfloat16,
-    empty,
-    float16,
-    float32,
-    float64,
-    int16,
-    int32,
-    int64,
-)
+from .memory import Access, Tensor, Trace, bfloat16, empty, float16, float32, float64
+from .memory import int16, int32, int64
 from .probes import probed
 from .tiles import Pointer, Tile
-
-__all__ = [
-    "Access",
-    "Config",
-    "Kernel",
-    "Tensor",
-    "Tile",
-    "Trace",
-    "autotune",
-    "bfloat16",
-    "cdiv",
-    "empty",
-    "float16",
-    "float32",
-    "float64",
-    "int16",
-    "int32",
-    "int64",
-    "jit",
-    "language",
-    "next_power_of_2",
-    "record",
-    "run",
-]
 
 try:
     import __future__

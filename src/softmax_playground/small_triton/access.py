@@ -13,7 +13,7 @@ class State:
     grid = (1, 1, 1)
     trace = Trace()
     calls = 0
-    frame = ()
+    frame = ((0, ""),)
 
 
 def _places(pointer, mask, what):
@@ -114,42 +114,40 @@ def atomic_cas(pointer, expected, value, sem=None, scope=None):
 # ---- What probes call; see `probes` ----
 
 
-def seen(first, last, path, names, *values):
+def seen(at, names, *values, turns=False):
     """A statement has run, and given values to names, as one text with spaces."""
+    _step(at, turns, list(zip(names.split(), values)), State.trace.pending)
+    State.trace.pending = []
+
+
+def _step(*what):
     trace = State.trace
-    at, accesses = (first, last, path), trace.pending
-    trace.pending = []
-    who = State.kernel, State.program, trace.launches
-    trace.steps.append(Step(*who, State.frame, at, list(zip(names.split(), values)), accesses))
+    trace.steps.append(Step(State.kernel, State.program, trace.launches, State.frame, *what))
 
 
-def turns(first, last, path, names, *values):
+def turns(at, names, *values):
     """What a loop goes through, each turn recorded."""
     count = len(names.split())
     for value in values[0] if len(values) == 1 else values:
-        seen(first, last, path, names, *([value] if count == 1 else value))
-        State.trace.steps[-1].turns = True
+        seen(at, names, *([value] if count == 1 else value), turns=True)
         yield value
+
+
+def again(at, condition):
+    """Whether a loop goes on, recorded."""
+    seen(at, "condition", condition, turns=True)
+    return condition
+
+
+def back(at, *values):
+    """What a function returns, recorded."""
+    value = values if len(values) > 1 else values[0]
+    seen(at, "returned", value)
+    return value
 
 
 def rest():
     """What is left when a program ends: accesses of text without probes, each a step."""
-    trace = State.trace
-    for access in trace.pending:
-        who = State.kernel, State.program, trace.launches
-        trace.steps.append(Step(*who, ((0, State.kernel),), None, [], [access]))
-    trace.pending = []
-
-
-def again(first, last, path, condition):
-    """Whether a loop goes on, recorded."""
-    seen(first, last, path, "condition", condition)
-    State.trace.steps[-1].turns = True
-    return condition
-
-
-def back(first, last, path, *values):
-    """What a function returns, recorded."""
-    value = values if len(values) > 1 else values[0]
-    seen(first, last, path, "returned", value)
-    return value
+    for access in State.trace.pending:
+        _step(None, False, [], [access])
+    State.trace.pending = []

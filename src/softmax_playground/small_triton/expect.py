@@ -1,6 +1,7 @@
 """What programs state of their results."""
 
 from .memory import INF
+from .verdict import differences
 
 
 def expect(actual, expected, within=1e-4):
@@ -15,29 +16,16 @@ def expect(actual, expected, within=1e-4):
         ...
     AssertionError: element 1 is 2.0 but should be 2.5
     """
-    _compare(_plain(actual), _plain(expected), within, ())
+    found = differences(_plain(actual), _plain(expected), lambda a, b: abs(a - b) <= within)
+    if found is None:
+        raise AssertionError("the result has another shape than expected")
+    for place, is_, should in found[:1]:
+        where = "element " + ", ".join([str(i) for i in place]) if place else "the result"
+        raise AssertionError(f"{where} is {_short(is_)} but should be {_short(should)}")
 
 
 def _plain(value):
     return value.tolist() if hasattr(value, "tolist") else value
-
-
-def _compare(actual, expected, within, place):
-    if isinstance(expected, (list, tuple)):
-        if not isinstance(actual, (list, tuple)) or len(actual) != len(expected):
-            raise AssertionError(f"{_at(place)} has another shape than expected")
-        for i in range(len(expected)):
-            _compare(actual[i], expected[i], within, place + (i,))
-        return
-    same = actual == expected or (actual != actual and expected != expected)
-    finite = abs(actual) < INF and abs(expected) < INF
-    if not same and not (finite and abs(actual - expected) <= within):
-        wanted = _short(expected)
-        raise AssertionError(f"{_at(place)} is {_short(actual)} but should be {wanted}")
-
-
-def _at(place):
-    return "element " + ", ".join([str(i) for i in place]) if place else "the result"
 
 
 def _short(number):

@@ -1,34 +1,15 @@
 """What kernels call `tl`: what makes tiles, and everything of the modules beside this one."""
 
-# ruff: noqa: F401  (a kernel finds these names here)
+# ruff: noqa: A004, F401, I001  (a kernel finds these names here)
 
 import builtins
 
-from .access import (
-    State,
-    again,
-    atomic_add,
-    atomic_cas,
-    atomic_xchg,
-    back,
-    load,
-    seen,
-    store,
-    turns,
-)
-from .elementwise import abs, exp, exp2, log, log2, maximum, minimum, sqrt, where  # noqa: A004
-from .memory import (
-    bfloat16,
-    float16,
-    float32,
-    float64,
-    int1,
-    int16,
-    int32,
-    int64,
-    pointer_type,
-)
-from .reductions import argmax, argmin, max, min, reduce, sum  # noqa: A004
+from .access import State, atomic_add, atomic_cas, atomic_xchg, load, store
+from .access import again, back, seen, turns
+from .elementwise import abs, exp, exp2, log, log2, maximum, minimum, sqrt, where
+from .memory import bfloat16, float16, float32, float64, int1, int16, int32, int64, pointer_type
+from .reductions import argmax, argmin, associative_scan, cumsum, dot, max, min, reduce, sort, sum
+from .reductions import topk
 from .tiles import Tile, constexpr, lost, spread, tile_of
 
 
@@ -83,6 +64,34 @@ def expand_dims(x, axis):
     return Tile(x.data, x.shape[:axis] + (1,) + x.shape[axis:], x.dtype, x.masked)
 
 
+def reshape(x, *shape):
+    shape = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    count = 1
+    for size in shape:
+        count *= size
+    if count != len(x.data):
+        raise ValueError(f"a tile of shape {x.shape} has not the shape {shape}")
+    return Tile(x.data, shape, x.dtype, x.masked)
+
+
+def trans(x):
+    rows, cols = x.shape
+    turn = [i * cols + j for j in builtins.range(cols) for i in builtins.range(rows)]
+    masked = x.masked and [x.masked[place] for place in turn]
+    return Tile([x.data[place] for place in turn], (cols, rows), x.dtype, masked)
+
+
+def sigmoid(x):
+    return 1 / (1 + exp(-x))
+
+
+def softmax(x, dim=None, keep_dims=False, ieee_rounding=False):
+    """Of the first dimension, unless it is said which."""
+    dim = dim or 0
+    e = exp(x - max(x, dim, keep_dims))
+    return e / sum(e, dim, keep_dims)
+
+
 def static_range(*bounds):
     return range(*bounds)
 
@@ -110,5 +119,23 @@ def inline_asm_elementwise(*_, **__):
     raise NotImplementedError("inline assembly needs a GPU, and this is a page")
 
 
-def dot(*_, **__):
-    raise NotImplementedError("tl.dot does not exist here: tl.sum(a * b, axis) does the same")
+ELSEWHERE = (
+    "add advance assume atomic_and atomic_max atomic_min atomic_or atomic_xor bitonic_merge "
+    "block_type broadcast cat ceil clamp condition const constexpr_type core cos cumprod "
+    "device_assert device_print div_rn dot_scaled dtype erf extra fdiv flip float8e4b15 float8e4b8 "
+    "float8e4nv float8e5 float8e5b16 floor fma gather histogram int8 interleave join "
+    "load_tensor_descriptor make_block_ptr make_tensor_descriptor map_elementwise math "
+    "max_constancy max_contiguous mul multiple_of pair_uniform_to_normal permute philox "
+    "philox_impl pi32_t PropagateNan rand rand4x randint randint4x randn randn4x random ravel "
+    "reduce_or rsqrt sin slice split sqrt_rn squeeze standard static_print "
+    "store_tensor_descriptor str_to_ty sub swizzle2d target_info tensor tensor_descriptor "
+    "tensor_descriptor_type to_tensor TRITON_MAX_TENSOR_NUMEL tuple tuple_type uint16 uint32 "
+    "uint64 uint8 uint_to_uniform_float umulhi unsqueeze view void xor_sum"
+)
+"""What Triton has and these modules do not."""
+
+
+def __getattr__(name):
+    theirs = name in ELSEWHERE.split()
+    says = "is Triton's; it does not run in the page" if theirs else "does not exist"
+    raise AttributeError(f"tl.{name} {says}")

@@ -4,30 +4,21 @@ MicroPython has neither `ast` nor `settrace`, so statements are found character 
 keep their numbers: a probe stands on the last line of its statement.
 """
 
+from collections import namedtuple
+
 CLOSED = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 HEADS = ("for", "while", "if", "elif", "else", "def", "class", "with", "try", "except", "finally")
 SILENT = ("break", "continue", "pass", "import", "from", "global", "nonlocal", "raise", "return")
 
 
-class Statement:
-    """A statement, or the head of one that ends in a colon.
+Statement = namedtuple("Statement", "text word indent start end at equals")
+"""A statement, or the head of one that ends in a colon.
 
-    Attributes:
-        word: what it begins with, such as "for", or a character that is no letter.
-        start, end: where it stands in the text.
-        first, last: its lines, from 1.
-        equals: where its first `=` is that assigns, or None.
-    """
-
-    def __init__(self, code, start, end, first, last, equals):
-        self.code, self.start, self.end = code, start, end
-        self.first, self.last, self.equals = first, last, equals
-        self.word = (words(code[start:end]) or [""])[0] if code[start].isalpha() else code[start]
-        before = code[: start + 1].split("\n")[-1]
-        self.indent = len(before) - len(before.lstrip())
-
-    def __repr__(self):
-        return self.code[self.start : self.end]
+* `word`: what it begins with, such as "for", or a character that is no letter;
+* `start`, `end`: where it stands in the text;
+* `at`: its first line, its last line, and the name of the text;
+* `equals`: where in it the first `=` is that assigns, or None.
+"""
 
 
 def words(text):
@@ -40,29 +31,29 @@ def words(text):
     return [word for word in kept.split() if not word[0].isdigit()]
 
 
-def statements(code):
+def statements(code, path=""):
     """All statements of a text, and heads of compound ones, in order.
 
-    >>> statements("for i in range(3):  # thrice: so\\n    a = (i,\\n         ';'); b = 1")
-    [for i in range(3), a = (i,
-             ';'), b = 1]
+    >>> [each.text for each in statements("for i in a:  # now: b\\n  b = (';',\\n    i); c = 1")]
+    ['for i in a', "b = (';',\\n    i)", 'c = 1']
     """
     found, start, first, equals, depth, line, i = [], None, 1, None, 0, 1, 0
     while i <= len(code):
         c = code[i : i + 1]
         ends = c == "" or (depth <= 0 and c in "\n;#")
         if depth == 0 and c == ":" and start is not None:
-            ends = (words(code[start:i]) or [""])[0] in HEADS
+            ends = _word(code[start:i]) in HEADS
         if ends and start is not None:
             text = code[start:i].rstrip()
-            last = first + text.count("\n")
-            found.append(Statement(code, start, start + len(text), first, last, equals))
+            at = (first, first + text.count("\n"), path)
+            before = code[:start].split("\n")[-1]
+            indent = len(before) - len(before.lstrip())
+            found.append(Statement(text, _word(text), indent, start, start + len(text), at, equals))
             start = equals = None
         elif start is None and c not in " \t\n;:#":
             start, first = i, line
         if c == "#":
-            end = code.find("\n", i)
-            i = end if end >= 0 else len(code)
+            i = (code + "\n").find("\n", i)
             continue
         if c in ("'", '"'):
             quote = c * 3 if code[i : i + 3] == c * 3 else c
@@ -72,19 +63,22 @@ def statements(code):
             line += code[i:end].count("\n")
             i = end + len(quote)
             continue
-        if c == "\\" and code[i + 1 : i + 2] == "\n":
-            line += 1
-            i += 2
-            continue
+        if c == "\\":  # what comes next neither ends a statement nor begins one
+            i += 1
+            c = code[i : i + 1]
         depth += CLOSED.get(c, 0)
         if c == "=" and depth == 0 and equals is None and start is not None:
-            before, after = code[i - 2 : i], code[i + 1 : i + 2]
+            before = code[i - 2 : i]
             compares = before[-1] in "=!:" or (before[-1] in "<>" and before not in ("<<", ">>"))
-            if after != "=" and not compares:
-                equals = i
+            if code[i + 1 : i + 2] != "=" and not compares:
+                equals = i - start
         line += c == "\n"
         i += 1
     return found
+
+
+def _word(text):
+    return (words(text) or [""])[0] if text[0].isalpha() else text[0]
 
 
 def probed(code, path):
@@ -92,24 +86,23 @@ def probed(code, path):
     `tl.turns`, `tl.again` and `tl.back` in its loops and returns.
 
     >>> probed("@triton.jit\\ndef f(a):\\n    return a", "f.py").split("\\n")[2]
-    "    tl.seen(2, 2, 'f.py', 'a', a,); return tl.back(3, 3, 'f.py', a)"
+    "    tl.seen((2, 2, 'f.py'), 'a', a,); return tl.back((3, 3, 'f.py'), a)"
     """
-    added = []
-    jitted, inside, parameters = None, None, None
-    for each in statements(code):
+    added, jitted, inside, head = [], None, None, None
+    for each in statements(code, path):
         if inside is not None and each.indent <= inside:
             inside = None
-        if each.word == "@" and "jit" in words(repr(each)):
+        if each.word == "@" and "jit" in words(each.text):
             jitted = each.indent
         elif each.word == "def" and jitted == each.indent:
-            inside, jitted, parameters = each.indent, None, each
+            inside, jitted, head = each.indent, None, each
         elif inside is not None and each.word not in ("'", '"'):
-            if parameters and (each.word == "if" or each.word not in HEADS):
-                probe = _seen(parameters, path, _parameters(repr(parameters)))
+            if head and (each.word == "if" or each.word not in HEADS):
+                probe = _seen(head, _parameters(head.text))
                 at_if = (each.start + 2, f" {probe} or")
                 added.append(at_if if each.word == "if" else (each.start, probe + "; "))
-            parameters = None
-            added += _probes(each, path)
+            head = None
+            added += _probes(each)
     text, at = "", 0
     for place, probe in sorted(added, key=lambda pair: pair[0]):
         text += code[at:place] + probe
@@ -123,37 +116,28 @@ def _parameters(head):
     for c in head[head.index("(") + 1 :]:
         depth += CLOSED.get(c, 0)
         found += c if depth == 0 else " "
-    each = [(words(part.split(":")[0].split("=")[0]) or [""])[0] for part in found.split(",")]
-    return [name for name in each if name]
+    each = [words(part.split(":")[0].split("=")[0])[:1] for part in found.split(",")]
+    return [name for names in each for name in names]
 
 
-def _at(statement, path):
-    return f"{statement.first}, {statement.last}, {path!r}"
-
-
-def _seen(statement, path, names):
+def _seen(statement, names):
     given = "".join([f" {name}," for name in names])
-    return f"tl.seen({_at(statement, path)}, {' '.join(names)!r},{given})"
+    return f"tl.seen({statement.at}, {' '.join(names)!r},{given})"
 
 
-def _probes(each, path):
+def _probes(each):
     """(place, text to put there) for a statement of a jitted function."""
-    text, at = repr(each), _at(each, path)
+    text, end = each.text, (each.end, ")")
     if each.word == "for" and " in " in text:
         place = text.index(" in ") + 4
         names = " ".join(words(text[3 : place - 4]))
-        return [(each.start + place, f"tl.turns({at}, {names!r}, "), (each.end, ")")]
+        return [(each.start + place, f"tl.turns({each.at}, {names!r}, "), end]
     if each.word == "while":
-        return [(each.start + 5, f" tl.again({at}, "), (each.end, ")")]
+        return [(each.start + 5, f" tl.again({each.at}, "), end]
     if each.word == "return" and text != "return" and not text.endswith(","):
-        return [(each.start + 6, f" tl.back({at},"), (each.end, ")")]
+        return [(each.start + 6, f" tl.back({each.at},"), end]
     if each.word in HEADS + SILENT + ("@",):
         return []
-    target = ""
-    if each.equals is not None:
-        end = each.equals
-        while each.code[end - 1] in "+-*/%&|^@<>":
-            end -= 1
-        target = each.code[each.start : end].split(":")[0]
+    target = text[: each.equals or 0].rstrip("+-*/%&|^@<>").split(":")[0]
     names = words(target) if "[" not in target and "." not in target else []
-    return [(each.end, "; " + _seen(each, path, names))]
+    return [(each.end, "; " + _seen(each, names))]

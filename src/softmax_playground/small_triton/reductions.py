@@ -1,9 +1,10 @@
-"""Along an axis: sums in the order of NumPy, as Triton's own interpreter adds; maxima; `reduce`."""
+"""Along an axis: sums in the order of NumPy, as Triton's own interpreter adds; maxima; `reduce`,
+scans and sorting."""
 
 import builtins
 
 from .elementwise import larger, smaller
-from .memory import int32
+from .memory import bfloat16, float32, int32
 from .tiles import Tile, add
 
 
@@ -113,3 +114,70 @@ def _lines(x, axis):
         Tile(line(x.data, i), shape, x.dtype, x.masked and line(x.masked, i))
         for i in builtins.range(size)
     ]
+
+
+def _joined(lines, like, axis):
+    """A tile of its slices across an axis."""
+    inner = 1
+    for each in like.shape[axis + 1 :]:
+        inner *= each
+    data = []
+    for start in builtins.range(0, len(lines[0].data), inner):
+        for line in lines:
+            data += line.data[start : start + inner]
+    return Tile(data, like.shape, lines[0].dtype, like.masked)
+
+
+def associative_scan(x, axis, combine, reverse=False):
+    """What a jitted function makes of all numbers up to each one along an axis, or of tuples."""
+    parts = x if isinstance(x, tuple) else (x,)
+    axis = axis if axis >= 0 else axis + len(parts[0].shape)
+    lines = list(zip(*[_lines(part, axis) for part in parts]))
+    lines = lines[::-1] if reverse else lines
+    found = [lines[0]]
+    for line in lines[1:]:
+        now = combine(*found[-1], *line)
+        found.append(now if isinstance(now, tuple) else (now,))
+    found = found[::-1] if reverse else found
+    numbers = builtins.range(len(parts))
+    made = [_joined([each[i] for each in found], parts[i], axis) for i in numbers]
+    return tuple(made) if isinstance(x, tuple) else made[0]
+
+
+def cumsum(x, axis=0, reverse=False, dtype=None):
+    small = x.dtype.kind != "float" and x.dtype.rank < int32.rank
+    to = dtype or (int32 if small else float32 if x.dtype is bfloat16 else x.dtype)
+    return associative_scan(x.to(to), axis, lambda a, b: a + b, reverse)
+
+
+def sort(x, dim=None, descending=False):
+    """Along the last dimension, as Triton."""
+    return _sorted(x, dim, x.shape[-1], descending)
+
+
+def topk(x, k, dim=None):
+    """The k largest along the last dimension, the largest first."""
+    return _sorted(x, dim, k, True)
+
+
+def _sorted(x, dim, k, descending):
+    if dim not in (None, -1, len(x.shape) - 1):
+        raise ValueError("only the last dimension is sorted")
+    width, data = x.shape[-1], []
+    for start in builtins.range(0, len(x.data), width):
+        data += sorted(x.data[start : start + width], reverse=bool(descending))[:k]
+    return Tile(data, x.shape[:-1] + (k,), x.dtype)
+
+
+def dot(a, b, acc=None, **_):
+    """A product of matrices, each sum rounded once to float32."""
+    if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(f"tl.dot of shapes {a.shape} and {b.shape}")
+    columns = [b.data[j :: b.shape[1]] for j in builtins.range(b.shape[1])]
+    data = []
+    for start in builtins.range(0, len(a.data), a.shape[1]):
+        row = a.data[start : start + a.shape[1]]
+        data += [builtins.sum([x * y for x, y in zip(row, column)]) for column in columns]
+    to = float32 if a.dtype.kind == "float" and a.dtype.size < 8 else a.dtype
+    found = Tile(to.round(data), (a.shape[0], b.shape[1]), to)
+    return found if acc is None else acc + found

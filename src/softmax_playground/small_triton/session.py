@@ -7,41 +7,24 @@ without scripts.
 import json
 import sys
 
-from . import (
-    Tensor,
-    bfloat16,
-    empty,
-    float16,
-    float32,
-    float64,
-    int32,
-    int64,
-    record,
-    run,
-    show,
-    steps,
-    verdict,
-)
+from . import empty, memory, record, run, show, steps, verdict
 from .expect import expect
 from .library import Library, Operation, replace
 
 NAMES = {
-    "Tensor": Tensor,
     "empty": empty,
     "record": record,
     "expect": expect,
     "Operation": Operation,
     "replace": replace,
-    "inf": float("inf"),
-    "nan": float("nan"),
-    "float16": float16,
-    "bfloat16": bfloat16,
-    "float32": float32,
-    "float64": float64,
-    "int32": int32,
-    "int64": int64,
+    "inf": memory.INF,
+    "nan": memory.NAN,
 }
+for _name in "Tensor float16 bfloat16 float32 float64 int32 int64".split():
+    NAMES[_name] = getattr(memory, _name)
 """What a cell finds, beside `print` and `show`, which are its run's own."""
+
+SIGNS = {True: ("right", "✓"), False: ("wrong", "✗"), None: ("open", "?")}
 
 _library = Library([])
 
@@ -124,20 +107,24 @@ def _traceback(problem):
 
 def _answer(printed, shown, trace, error, texts, found):
     tensors = trace.tensors
-    html = show.verdict(found) if found else ""
+    html = ""
+    if found:
+        kind, sign = SIGNS[found["right"]]
+        says = f'<span aria-hidden="true">{sign}</span> {show.escape(found["says"])}'
+        html += f'<p class="run-verdict {kind}">{says}</p>'
     if printed:
         html += f'<pre class="run-printed"><code>{show.escape(printed)}</code></pre>'
     if error:
         says = _place(error, texts) + error["message"]
-        hint = verdict.of_error(error["message"])
         html += f'<p class="run-error" role="alert">{show.escape(says)}</p>'
-        html += f'<p class="run-look">{hint}</p>' if hint else ""
+        for text, hint in verdict.LOOK.items():
+            html += f'<p class="run-look">{hint}</p>' * (text in error["message"])
     figures = []
     for i in range(len(tensors)):
-        wrong = found is not None and found.name == tensors[i].name
-        figures.append(show.tensor(tensors[i], i, found.wrong if wrong else ()))
+        wrong = found is not None and found.get("name") == tensors[i].name
+        figures.append(show.tensor(tensors[i], i, found["wrong"] if wrong else ()))
         if wrong:
-            figures.append(show.plain(found.wanted, found.name + ", as it should be"))
+            figures.append(show.plain(found["wanted"], found["name"] + ", as it should be"))
     figures += shown
     if figures:
         html += '<div class="run-tensors">' + "".join(figures) + "</div>"
@@ -151,7 +138,7 @@ def _answer(printed, shown, trace, error, texts, found):
         "steps": listed,
         "values": values,
         "error": error,
-        "verdict": {"right": found.right, "step": found.step} if found else None,
+        "verdict": {"right": found["right"], "step": found.get("step")} if found else None,
     }
 
 

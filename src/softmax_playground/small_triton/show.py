@@ -64,13 +64,6 @@ def by_rows(numbers, shape):
     return [numbers[i : i + width] for i in range(0, len(numbers), width)]
 
 
-def verdict(found):
-    """What a run is worth."""
-    kind, sign = {True: ("right", "✓"), False: ("wrong", "✗"), None: ("open", "?")}[found.right]
-    says = f'<span aria-hidden="true">{sign}</span> {escape(found.says)}'
-    return f'<p class="run-verdict {kind}">{says}</p>'
-
-
 def tensor(each, index, wrong=()):
     """A tensor as a matrix, and its memory as squares, a gap after every 16 bytes; positions that
     are wrong are marked."""

@@ -23,27 +23,30 @@ def listed(trace):
         Of each value a dictionary: "shape", "dtype", "of" (the tensor to which it points, or
         nothing), "lanes" and "masked", both a list of rows, cut where they are long.
     """
-    values = Values()
-    found = []
+    found, values, known = [], [], {}
+
+    def index(value):
+        """Where a value stands in the list, in which tiles stand once."""
+        if isinstance(value, NUMBERS) or id(value) not in known:
+            known[id(value)] = len(values)
+            values.append(_shown(value))
+            return len(values) - 1
+        return known[id(value)]
+
     for step in trace.steps[:MOST_STEPS]:
         names = [pair for name, value in step.names for pair in _parts(name, value)]
-        found.append(
-            {
-                "who": str(step.program) + (f" of {step.kernel}" if trace.launches > 1 else ""),
-                "frame": [
-                    [f"{step.launch}.{step.program}.{number}", n] for number, n in step.frame
-                ],
-                "at": _at(step.at),
-                "turns": step.turns,
-                "names": [[name, values.index(value)] for name, value in names],
-                "accesses": [
-                    [a.kind, trace.tensors.index(a.tensor), a.places, _texts(a.values)]
-                    for a in step.accesses
-                    if a.places
-                ],
-            }
-        )
-    return found, values.shown
+        call = f"{step.launch}.{step.program}."
+        did = [each for each in step.accesses if each.places]
+        one = {"who": str(step.program) + (f" of {step.kernel}" if trace.launches > 1 else "")}
+        one["frame"] = [[call + str(number), name] for number, name in step.frame]
+        one["at"] = _at(step.at)
+        one["turns"] = step.turns
+        one["names"] = [[name, index(value)] for name, value in names]
+        one["accesses"] = [
+            [a.kind, trace.tensors.index(a.tensor), a.places, _texts(a.values)] for a in did
+        ]
+        found.append(one)
+    return found, values
 
 
 def _at(at):
@@ -59,8 +62,7 @@ def _parts(name, value):
     if type(value) is tuple:  # and no named one, which is a constant
         parts = [_parts(f"{name}[{i}]", value[i]) for i in range(len(value))]
         return [pair for part in parts for pair in part]
-    shown = isinstance(value, (Tile, Pointer) + NUMBERS)
-    return [(name, value)] if shown else []
+    return [(name, value)] if isinstance(value, (Tile, Pointer) + NUMBERS) else []
 
 
 def _texts(numbers):
@@ -68,34 +70,15 @@ def _texts(numbers):
     return [show.number(each, whole) for each in numbers]
 
 
-class Values:
-    """Values without repetition."""
-
-    def __init__(self):
-        self.shown = []
-        self.known = {}
-
-    def index(self, value):
-        """Where a value stands in the list."""
-        if isinstance(value, NUMBERS) or id(value) not in self.known:
-            self.shown.append(self._shown(value))
-            if isinstance(value, NUMBERS):
-                return len(self.shown) - 1
-            self.known[id(value)] = len(self.shown) - 1
-        return self.known[id(value)]
-
-    def _shown(self, value):
-        of = value.tensor.name if isinstance(value, Pointer) else ""
-        tile = value.offsets if isinstance(value, Pointer) else value
-        if not isinstance(tile, Tile):
-            tile = Tile([value], (), type(value).__name__)
-        data = [int(each) for each in tile.data] if tile.dtype is int1 else tile.data
-        rows = show.by_rows(_texts(data), tile.shape)[:MOST_ROWS]
-        masked = show.by_rows(tile.masked, tile.shape)[:MOST_ROWS] if tile.masked else []
-        return {
-            "shape": list(tile.shape),
-            "dtype": str(tile.dtype),
-            "of": of,
-            "lanes": [row[:MOST_LANES] for row in rows],
-            "masked": [row[:MOST_LANES] for row in masked],
-        }
+def _shown(value):
+    of = value.tensor.name if isinstance(value, Pointer) else ""
+    tile = value.offsets if of else value
+    if not isinstance(tile, Tile):
+        tile = Tile([value], (), type(value).__name__)
+    data = [int(each) for each in tile.data] if tile.dtype is int1 else tile.data
+    rows = [
+        show.by_rows(each, tile.shape)[:MOST_ROWS] for each in (_texts(data), tile.masked or [])
+    ]
+    lanes, masked = [[row[:MOST_LANES] for row in each] for each in rows]
+    shape, dtype = list(tile.shape), str(tile.dtype)
+    return {"shape": shape, "dtype": dtype, "of": of, "lanes": lanes, "masked": masked}

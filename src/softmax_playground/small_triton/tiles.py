@@ -27,14 +27,6 @@ def add(a, b):
     return [x + y for x, y in zip(a, b)]
 
 
-def _subtract(a, b):
-    return [x - y for x, y in zip(a, b)]
-
-
-def _multiply(a, b):
-    return [x * y for x, y in zip(a, b)]
-
-
 def _divide(a, b):
     return [x / y if y else _over_zero(x, y) for x, y in zip(a, b)]
 
@@ -109,6 +101,13 @@ class Tile:
             else:
                 raise TypeError("a tile takes [:, None] and [None, :], not single elements")
         return Tile(self.data, tuple(shape + left), self.dtype, self.masked)
+
+    def __getattr__(self, name):
+        """`x.sum(axis=0)` is `tl.sum(x, axis=0)`."""
+        from . import language
+
+        function = getattr(language, name)
+        return lambda *arguments, **named: function(self, *arguments, **named)
 
     def to(self, to, bitcast=False):
         if bitcast:

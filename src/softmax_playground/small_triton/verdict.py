@@ -48,32 +48,6 @@ def log_softmax_backward(y, dy):
     return [[b - math.exp(a) * sum(rows[1]) for a, b in zip(*rows)] for rows in zip(y, dy)]
 
 
-def attention(q, k, v):
-    """A number for each query: the values, each with its softmax weight."""
-    weights = [softmax([each * key for key in flat(k)]) for each in flat(q)]
-    return [sum([w * value for w, value in zip(row, flat(v))]) for row in weights]
-
-
-def cross_entropy(x, target, share):
-    """The loss of each row; 0 where the target is none of its columns."""
-    rows = zip(x, target, share)
-    return [s * (logsumexp(row) - row[t]) if t >= 0 else 0.0 for row, t, s in rows]
-
-
-def cross_entropy_gradient(x, target, share):
-    found = []
-    for row, t, s in zip(softmax(x), target, share):
-        found.append([s * (p - (j == t)) if t >= 0 else 0.0 for j, p in enumerate(row)])
-    return found
-
-
-def causal(x, scale, sink):
-    """Row i has its first i + 1 elements, scaled."""
-    n = len(x)
-    rows = [[scale * v for v in x[i][: i + 1]] for i in range(n)]
-    return [softmax(rows[i], sink) + [0.0] * (n - 1 - i) for i in range(n)]
-
-
 def transposed(x):
     return [list(column) for column in zip(*x)]
 
@@ -83,48 +57,25 @@ def flat(x):
     return [each for row in x for each in (row if isinstance(row, (list, tuple)) else [row])]
 
 
-REFERENCES = {
-    "softmax": softmax,
-    "log_softmax": log_softmax,
-    "statistics": statistics,
-    "logsumexp": logsumexp,
-    "softmax_backward": softmax_backward,
-    "log_softmax_backward": log_softmax_backward,
-    "attention": attention,
-    "cross_entropy": cross_entropy,
-    "cross_entropy_gradient": cross_entropy_gradient,
-    "causal": causal,
-    "transposed": transposed,
-    "flat": flat,
-}
-
 # ---- The verdict ----
 
 
-class Verdict:
-    """Attributes:
-    right: whether all is as it should be; None where nothing can be compared any more.
-    says: that, and why, in a sentence or two.
-    name, wanted: of a wrong result, what it is called and what it should be.
-    wrong: positions that differ.
-    step: how many steps have run when the first of them was last written, or None.
-    """
-
-    def __init__(self, right, says, name="", wanted=None, wrong=(), step=None):
-        self.right, self.says, self.name = right, says, name
-        self.wanted, self.wrong, self.step = wanted, wrong, step
-
-
 def judge(lines, names, trace):
-    """A `Verdict`.
+    """What a run is worth.
 
     Args:
         lines: texts such as "y = softmax(x)".
         names: what the cell's run has defined.
         trace: what it did.
+
+    Returns:
+        A dictionary: "right", None where nothing can be compared any more; "says", that and why, in
+        a sentence or two; of a wrong result "name", "wanted" (what it should be), "wrong"
+        (positions that differ) and "step", how many steps have run when the first of them was last
+        written, or None.
     """
     known = {name: _plain(value) for name, value in names.items()}
-    known.update(REFERENCES)
+    known.update(globals())
     choices = {}
     for line in lines:
         choices.setdefault(line.split(" = ")[0], []).append(line)
@@ -134,48 +85,56 @@ def judge(lines, names, trace):
         for line in choices[name]:
             try:
                 wanted = eval(line.split(" = ", 1)[1], known)
-                within = 1e-2 if getattr(names[name], "dtype", float32).size == 2 else 1e-4
-                found.append((differences(known[name], wanted, within), line, wanted))
+                half = getattr(names[name], "dtype", float32).size == 2
+                close = _close_in_16_bits if half else _close
+                found.append((differences(known[name], wanted, close), line, wanted))
             except (NameError, KeyError, TypeError, ValueError, IndexError):
                 pass  # the reader has other inputs, or none
         found = [each for each in found if each[0] is not None]
         if not found:
             what = choices[name][0].split(" = ", 1)[1].split("  # ")[-1]
-            return Verdict(None, f"Not checked: {name} has not the shape of {what}.")
+            return {"right": None, "says": f"Not checked: {name} has not the shape of {what}."}
         wrong, line, wanted = ([each for each in found if not each[0]] or found)[0]
         if wrong:
             return _wrong(name, names.get(name), line, wanted, wrong, trace)
         fits.append(f"{name} is {line.split(' = ', 1)[1].split('  # ')[-1]}")
     moved = " " + _moved(trace, list(choices)) if trace.accesses else ""
-    return Verdict(True, f"Right: {_listed(fits)}.{moved}")
+    return {"right": True, "says": f"Right: {_listed(fits)}.{moved}"}
 
 
-def of_error(message):
-    """What to look at when a run has failed."""
-    if " leaves " in message:
-        return "Look at the mask, and at the offset of the row."
-    if "shapes do not fit" in message:
-        return "Look for a [:, None] or [None, :] that is missing."
-    return ""
+LOOK = {
+    " leaves ": "Look at the mask, and at the offset of the row.",
+    "o module named": "Only plain Python runs here, beside triton, triton.language and math.",
+    "shapes do not fit": "Look for a [:, None] or [None, :] that is missing.",
+}
+"""What to look at, by what an error says."""
 
 
 def _plain(value):
     return value.tolist() if isinstance(value, Tensor) else value
 
 
-def differences(got, wanted, within=1e-4, at=()):
+def _close(a, b):
+    return abs(a - b) <= 1e-4 * (1 + abs(b))
+
+
+def _close_in_16_bits(a, b):
+    return abs(a - b) <= 1e-2 * (1 + abs(b))
+
+
+def differences(got, wanted, close, at=()):
     """(position, got, wanted) of the numbers that differ; None for another shape."""
-    if isinstance(wanted, (list, tuple)):
-        if not isinstance(got, (list, tuple)) or len(got) != len(wanted):
+    both = [isinstance(each, (list, tuple)) for each in (got, wanted)]
+    if both != [True, True]:
+        same = got == wanted or (got != got and wanted != wanted)
+        if True in both:
             return None
-        parts = [differences(got[i], wanted[i], within, at + (i,)) for i in range(len(wanted))]
-        return None if None in parts else [each for part in parts for each in part]
-    if isinstance(got, (list, tuple)):
+        finite = abs(got) < INF and abs(wanted) < INF
+        return [] if same or (finite and close(got, wanted)) else [(at, got, wanted)]
+    if len(got) != len(wanted):
         return None
-    same = got == wanted or (got != got and wanted != wanted)
-    finite = abs(got) < INF and abs(wanted) < INF
-    close = finite and abs(got - wanted) <= within * (1 + abs(wanted))
-    return [] if same or close else [(at, got, wanted)]
+    parts = [differences(got[i], wanted[i], close, at + (i,)) for i in range(len(wanted))]
+    return None if None in parts else [each for part in parts for each in part]
 
 
 def _listed(names):
@@ -214,17 +173,17 @@ def _wrong(name, tensor, line, wanted, wrong, trace):
     where = f"{name}[{', '.join([str(i) for i in at])}]" if at else name
     says = f"Wrong: {where} is {_short(got)} and should be {_short(should)}"
     says += f"; {len(wrong)} of {count} differ." if count > 1 else "."
-    step, hint = None, ""
+    found = {"right": False, "name": name, "wanted": wanted, "wrong": [each[0] for each in wrong]}
     if isinstance(tensor, Tensor):
-        place = _place(tensor, at)
-        writers = []
+        place, writers = _place(tensor, at), []
         for i in range(len(trace.steps)):
             for access in trace.steps[i].accesses:
                 if access.tensor is tensor and access.kind != "load" and place in access.places:
                     writers.append(trace.steps[i])
-                    step = i + 1
-        hint = _hint(at, got, wanted, tensor, writers, trace, line)
-    return Verdict(False, says + " " + hint, name, wanted, [each[0] for each in wrong], step)
+                    found["step"] = i + 1
+        says += " " + _hint(at, got, wanted, tensor, writers, trace, line)
+    found["says"] = says
+    return found
 
 
 def _place(tensor, at):
@@ -238,53 +197,37 @@ def _short(number):
 def _hint(at, got, wanted, tensor, writers, trace, line):
     """What to look at."""
     if not writers:
-        return (
-            "No program has written it. Does the grid have a program for each row, and the tiles "
-            "a lane for each column?"
-        )
+        return "No program has written it: look at the grid, and at the mask of the store."
     who = {(step.launch, step.program) for step in writers}
     if len(who) > 1 and len({launch for launch, _ in who}) == 1:
         programs = _listed([str(program) for _, program in sorted(who)])
         return f"Programs {programs} write it: look at the offsets."
-    # Else a row of results does not belong to the row of the input.
-    by_rows = "transposed" not in line and "flat" not in line
-    if by_rows and len(tensor.shape) == 2:
-        for i in range(len(wanted)):
-            if i != at[0] and differences(tensor.tolist()[at[0]], wanted[i]) == []:
-                return f"Row {at[0]} has the results of row {i}: look at the offset of the row."
     last = writers[-1]
     mine = [s for s in trace.steps if (s.launch, s.program) == (last.launch, last.program)]
-    rows = {
-        (tensor.index(place) or at)[0]
-        for step in mine
-        for access in step.accesses
-        if access.tensor is tensor and access.kind == "store"
-        for place in access.places
-    }
-    for step in mine:
-        for access in [each for each in step.accesses if each.kind == "load"]:
-            if not by_rows or len(access.tensor.shape) < 2 or access.tensor.shape[0] < 2:
-                continue
-            for place in access.places:
-                index = access.tensor.index(place)
-                if index is None or index[0] not in rows:
-                    element = list(index) if index else "the memory between two rows"
-                    name = access.tensor.name if index else ""
-                    return (
-                        f"Program {last.program}, which wrote it, has read {name}{element}: look "
-                        "at the mask, and at the offset of the row."
-                    )
-        for name, value in step.names if step.accesses else []:
-            if isinstance(value, Tile) and value.masked and True in value.masked:
-                rest = value.data[value.masked.index(True)]
-                if rest != -INF and (rest or "backward" not in line):
-                    return (
-                        f"Masked lanes of {name} hold {_short(rest)}: do they change a maximum or "
-                        "a sum? Look at other."
-                    )
-    for each in trace.tensors if by_rows and len(tensor.shape) == 2 else ():
+    did = [(access, place) for s in mine for access in s.accesses for place in access.places]
+    # A row of results belongs to the row of the input.
+    by_rows = "transposed" not in line and "flat" not in line
+    for i in range(len(wanted) if by_rows and at[1:] else 0):
+        if i != at[0] and differences(tensor.tolist()[at[0]], wanted[i], _close) == []:
+            return f"Row {at[0]} has the results of row {i}: look at the offset of the row."
+    rows = [(tensor.index(place) or at)[0] for access, place in did if access.tensor is tensor]
+    for access, place in did if by_rows else ():
+        index = access.tensor.index(place)
+        if access.kind == "load" and access.tensor.shape[1:] and (index or at)[0] not in rows:
+            element = f"{access.tensor.name}{list(index)}"
+            return f"Program {last.program}, which wrote it, has read {element}: look at the mask."
+        if index is None:
+            return f"Program {last.program} moves what lies between two rows: look at the mask."
+    for step in [step for step in mine if step.accesses]:
+        for name, value in step.names:
+            masked = isinstance(value, Tile) and value.masked or []
+            rest = value.data[masked.index(True)] if True in masked else -INF
+            if rest != -INF and (rest or "backward" not in line):
+                rest = _short(rest)
+                return f"Masked lanes of {name} hold {rest}, which takes part: look at other."
+    for each in trace.tensors if by_rows else ():
         loads = trace.of("load", each)
-        if loads and not trace.of("store", each) and each.shape == tensor.shape:
+        if loads and not trace.of("store", each) and len(each.shape) == 2:
             missing = [i for i in range(each.shape[1]) if _place(each, (at[0], i)) not in loads]
             if missing:
                 element = f"{each.name}[{at[0]}, {missing[0]}]"
