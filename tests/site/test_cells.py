@@ -3,6 +3,7 @@ break, stop and mend them."""
 
 import ast
 import builtins
+import itertools
 import json
 import re
 
@@ -240,6 +241,49 @@ def test_split_rows_reads_for_programs_that_have_not_run():
     assert reads == [(p, [2 * c, 2 * c + 1]) for p in range(3) for c in [p, *range(p + 1, 3)]]
     assert '<b data-count="load">48</b>' in answer["html"]
     assert '<b data-count="atomic">120</b>' in answer["html"]
+
+
+def reads_by_program(answer):
+    """How many elements of x each program has read, and in which order programs have ended."""
+    reads, last = {}, {}
+    for at, step in enumerate(answer["steps"]):
+        last[step["who"]] = at
+        for kind, _, places, _ in step["accesses"]:
+            reads[step["who"]] = reads.get(step["who"], 0) + len(places) * (kind == "load")
+    return reads, sorted(last, key=last.get)
+
+
+def test_programs_interleave_as_the_reader_says_and_all_of_them_end():
+    """Each is right; and what a program finds published it does not read again."""
+    cell = cells.read(ROOT, "split-rows")
+    asked = {
+        "let all publish first": ({"0": 2, "1": 2, "2": 2}, ["0", "1", "2"]),
+        "program 2 first, alone": ({"0": 4, "1": 2, "2": 6}, ["2", "0", "1"]),
+    }
+    for label, *_ in cell.tries:
+        answer = cell.tried(label)
+        assert answer["verdict"]["right"] and not answer["error"], label
+        reads, ended = reads_by_program(answer)
+        if label in asked:
+            assert (reads, ended) == asked[label]
+    for order in itertools.product(range(3), repeat=5):
+        texts = [text.replace("order()", f"order{order}") for text in cell.texts()]
+        answer = session.run_cell({"given": cell.given, "texts": texts, "right": cell.right})
+        assert answer["verdict"]["right"], order
+        whos = [step["who"] for step in answer["steps"]]
+        assert whos[0] == str(order[0]) and {*whos} == {"0", "1", "2"}
+
+
+def test_a_program_that_pauses_does_nothing_twice():
+    """Stopped anywhere, its steps are those of a program that runs through."""
+    cell = cells.read(ROOT, "split-rows")
+    texts = [text.replace("(3,)", "(1,)") for text in cell.texts()]
+    whole = session.run_cell({"given": cell.given, "texts": texts})["steps"]
+    for turns in range(1, 9):
+        paused = [text.replace("order()", f"order(*[0] * {turns})") for text in texts]
+        steps = session.run_cell({"given": cell.given, "texts": paused})["steps"]
+        assert [each["at"] for each in steps] == [each["at"] for each in whole]
+        assert [each["accesses"] for each in steps] == [each["accesses"] for each in whole]
 
 
 def test_attention_is_that_of_the_figure():

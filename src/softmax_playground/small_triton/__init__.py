@@ -45,7 +45,7 @@ the others.
 import sys
 
 from . import language
-from .access import State, rest
+from .access import Paused, State, rest
 from .memory import Access, Tensor, Trace, bfloat16, empty, float16, float32, float64
 from .memory import int16, int32, int64
 from .probes import probed
@@ -97,17 +97,25 @@ class Kernel:
         constants = {name: _argument(each) for name, each in constants.items()}
         before = State.kernel, State.trace, State.grid
         State.kernel, State.trace, State.grid = self.__name__, trace, grid
-        earlier = trace.programs
+        places = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
+        left = {program: ([], 0) for program in range(len(places))}
+        turns = [(program, 1) for program in State.order if program in left]
+        turns += [(program, -1) for program in range(len(places))]
         trace.launches += 1
         try:
-            for z in range(grid[2]):
-                for y in range(grid[1]):
-                    for x in range(grid[0]):
-                        State.program = trace.programs - earlier
-                        State.place, State.calls = (x, y, z), 0
-                        self(*arguments, **constants)
-                        rest()
-                        trace.programs += 1
+            for State.program, State.budget in turns:
+                if State.program not in left:
+                    continue
+                State.log, State.known = left[State.program]
+                State.place, State.calls = places[State.program], 0
+                State.answered = State.steps = 0
+                try:
+                    self(*arguments, **constants)
+                    del left[State.program]
+                    trace.programs += 1
+                except Paused:
+                    left[State.program] = (State.log, State.steps)
+                rest()
         finally:
             rest()
             State.kernel, State.trace, State.grid = before
@@ -135,6 +143,23 @@ class record:  # noqa: N801 (called like a function)
 
     def __exit__(self, *_):
         _open.pop()
+
+
+class order:  # noqa: N801 (called like a function)
+    """In which order the programs of launches inside it run.
+
+    Each number gives that program a turn, which ends before what follows its next atomic operation.
+    Then all that are left run to their end, one after another.
+    """
+
+    def __init__(self, *programs):
+        self.programs = programs
+
+    def __enter__(self):
+        State.order = self.programs
+
+    def __exit__(self, *_):
+        State.order = ()
 
 
 def jit(function=None, **_):

@@ -14,6 +14,29 @@ class State:
     trace = Trace()
     calls = 0
     frame = ((0, ""),)
+    order = ()
+    log, answered, budget = [], 0, -1
+    steps, known = 0, 0
+
+
+class Paused(BaseException):
+    """The turn of a program ends."""
+
+
+def _in_turn(access, atomic=0):
+    """A program whose turn has ended begins again at its next, and meets its own past: what it has
+    asked for before is answered from its log, and done no second time."""
+
+    def answer(*arguments, **named):
+        if State.answered == len(State.log):
+            if State.budget == 0:
+                raise Paused
+            State.budget -= atomic
+            State.log.append(access(*arguments, **named))
+        State.answered += 1
+        return State.log[State.answered - 1]
+
+    return answer
 
 
 def _places(pointer, mask, what):
@@ -76,6 +99,9 @@ def store(pointer, value, mask=None, cache_modifier="", eviction_policy=""):
     _record("store", tensor, places, values)
 
 
+load, store = _in_turn(load), _in_turn(store)
+
+
 def _atomic(pointer, value, mask, what, function):
     offsets, live = _places(pointer, mask, what)
     tensor, to = pointer.tensor, pointer.tensor.dtype
@@ -111,11 +137,17 @@ def atomic_cas(pointer, expected, value, sem=None, scope=None):
     return Tile(before, pointer.shape, to)
 
 
+atomic_add, atomic_xchg = _in_turn(atomic_add, 1), _in_turn(atomic_xchg, 1)
+atomic_cas = _in_turn(atomic_cas, 1)
+
 # ---- What probes call; see `probes` ----
 
 
 def seen(at, names, *values, turns=False):
     """A statement has run, and given values to names, as one text with spaces."""
+    State.steps += 1
+    if State.steps <= State.known:
+        return
     _step(at, turns, list(zip(names.split(), values)), State.trace.pending)
     State.trace.pending = []
 

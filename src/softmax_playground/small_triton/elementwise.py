@@ -35,32 +35,6 @@ def smaller(x, y):
     return x if x <= y or y != y else y
 
 
-def _elementwise(x, function):
-    x = tile_of(x)
-    to = x.dtype if x.dtype.kind == "float" else float32
-    return Tile(to.round([function(v) for v in x.to(to).data]), x.shape, to, x.masked)
-
-
-def exp2(x):
-    return _elementwise(x, _power_of_two)
-
-
-def exp(x):
-    return _elementwise(x, _exponential)
-
-
-def log(x):
-    return _elementwise(x, _logarithm)
-
-
-def log2(x):
-    return _elementwise(x, lambda v: _logarithm(v) / 0.6931471805599453)
-
-
-def sqrt(x):
-    return _elementwise(x, lambda v: math.sqrt(v) if v >= 0 else NAN)
-
-
 def abs(x):  # noqa: A001 (its name in Triton)
     return Tile([builtins.abs(v) for v in x.data], x.shape, x.dtype, x.masked)
 
@@ -77,3 +51,17 @@ def _logarithm(v):
     if v > 0:
         return math.log(v) if v != INF else INF
     return -INF if v == 0 else NAN
+
+
+def _elementwise(function):
+    def of(x):
+        x = tile_of(x)
+        to = x.dtype if x.dtype.kind == "float" else float32
+        return Tile(to.round([function(v) for v in x.to(to).data]), x.shape, to, x.masked)
+
+    return of
+
+
+exp2, exp, log = _elementwise(_power_of_two), _elementwise(_exponential), _elementwise(_logarithm)
+log2 = _elementwise(lambda v: _logarithm(v) / 0.6931471805599453)
+sqrt = _elementwise(lambda v: math.sqrt(v) if v >= 0 else NAN)

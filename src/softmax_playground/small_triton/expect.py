@@ -1,7 +1,7 @@
 """What programs state of their results."""
 
 from .memory import INF
-from .verdict import differences
+from .verdict import differences, plain
 
 
 def expect(actual, expected, within=1e-4):
@@ -16,16 +16,12 @@ def expect(actual, expected, within=1e-4):
         ...
     AssertionError: element 1 is 2.0 but should be 2.5
     """
-    found = differences(_plain(actual), _plain(expected), lambda a, b: abs(a - b) <= within)
+    found = differences(plain(actual), plain(expected), lambda a, b: abs(a - b) <= within)
     if found is None:
         raise AssertionError("the result has another shape than expected")
     for place, is_, should in found[:1]:
         where = "element " + ", ".join([str(i) for i in place]) if place else "the result"
         raise AssertionError(f"{where} is {_short(is_)} but should be {_short(should)}")
-
-
-def _plain(value):
-    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _short(number):

@@ -119,23 +119,5 @@ def inline_asm_elementwise(*_, **__):
     raise NotImplementedError("inline assembly needs a GPU, and this is a page")
 
 
-ELSEWHERE = (
-    "add advance assume atomic_and atomic_max atomic_min atomic_or atomic_xor bitonic_merge "
-    "block_type broadcast cat ceil clamp condition const constexpr_type core cos cumprod "
-    "device_assert device_print div_rn dot_scaled dtype erf extra fdiv flip float8e4b15 float8e4b8 "
-    "float8e4nv float8e5 float8e5b16 floor fma gather histogram int8 interleave join "
-    "load_tensor_descriptor make_block_ptr make_tensor_descriptor map_elementwise math "
-    "max_constancy max_contiguous mul multiple_of pair_uniform_to_normal permute philox "
-    "philox_impl pi32_t PropagateNan rand rand4x randint randint4x randn randn4x random ravel "
-    "reduce_or rsqrt sin slice split sqrt_rn squeeze standard static_print "
-    "store_tensor_descriptor str_to_ty sub swizzle2d target_info tensor tensor_descriptor "
-    "tensor_descriptor_type to_tensor TRITON_MAX_TENSOR_NUMEL tuple tuple_type uint16 uint32 "
-    "uint64 uint8 uint_to_uniform_float umulhi unsqueeze view void xor_sum"
-)
-"""What Triton has and these modules do not."""
-
-
 def __getattr__(name):
-    theirs = name in ELSEWHERE.split()
-    says = "is Triton's; it does not run in the page" if theirs else "does not exist"
-    raise AttributeError(f"tl.{name} {says}")
+    raise AttributeError(f"tl.{name} does not run in the page: its small Triton has no such name")

@@ -105,13 +105,8 @@ class pointer_type(dtype):  # noqa: N801 (its name in Triton)
     """The type of pointers to elements of one type."""
 
     def __init__(self, element_ty):
+        dtype.__init__(self, "pointer<" + element_ty.name + ">", "pointer", 8, "", 0)
         self.element_ty = element_ty
-        self.name = "pointer<" + element_ty.name + ">"
-        self.kind = "pointer"
-        self.size = 8
-        self.code = ""
-        self.rank = 0
-        self.primitive_bitwidth = 64
 
 
 class Tensor:

@@ -89,18 +89,24 @@ def argmin(x, axis, keep_dims=False):
 
 def reduce(x, axis, combine):
     """A jitted function of two numbers, or of two tuples of numbers, along an axis, in order."""
-    parts = x if isinstance(x, tuple) else (x,)
-    axis = axis if axis >= 0 else axis + len(parts[0].shape)
-    lines = [_lines(part, axis) for part in parts]
-    found = tuple([line[0] for line in lines])
-    for i in builtins.range(1, len(lines[0])):
-        found = combine(*found, *[line[i] for line in lines])
-        found = found if isinstance(found, tuple) else (found,)
+    found = _running(x, axis, combine)[-1]
     return found if isinstance(x, tuple) else found[0]
+
+
+def _running(x, axis, combine, reverse=False):
+    """What a function makes of the slices across an axis up to each one, a list of tuples."""
+    lines = list(zip(*[_lines(part, axis) for part in (x if isinstance(x, tuple) else (x,))]))
+    lines = lines[::-1] if reverse else lines
+    found = [lines[0]]
+    for line in lines[1:]:
+        now = combine(*found[-1], *line)
+        found.append(now if isinstance(now, tuple) else (now,))
+    return found[::-1] if reverse else found
 
 
 def _lines(x, axis):
     """The slices of a tile across an axis, each a tile without it."""
+    axis = axis if axis >= 0 else axis + len(x.shape)
     size, inner = x.shape[axis], 1
     for each in x.shape[axis + 1 :]:
         inner *= each
@@ -118,6 +124,7 @@ def _lines(x, axis):
 
 def _joined(lines, like, axis):
     """A tile of its slices across an axis."""
+    axis = axis if axis >= 0 else axis + len(like.shape)
     inner = 1
     for each in like.shape[axis + 1 :]:
         inner *= each
@@ -131,16 +138,8 @@ def _joined(lines, like, axis):
 def associative_scan(x, axis, combine, reverse=False):
     """What a jitted function makes of all numbers up to each one along an axis, or of tuples."""
     parts = x if isinstance(x, tuple) else (x,)
-    axis = axis if axis >= 0 else axis + len(parts[0].shape)
-    lines = list(zip(*[_lines(part, axis) for part in parts]))
-    lines = lines[::-1] if reverse else lines
-    found = [lines[0]]
-    for line in lines[1:]:
-        now = combine(*found[-1], *line)
-        found.append(now if isinstance(now, tuple) else (now,))
-    found = found[::-1] if reverse else found
-    numbers = builtins.range(len(parts))
-    made = [_joined([each[i] for each in found], parts[i], axis) for i in numbers]
+    found = zip(*_running(x, axis, combine, reverse))
+    made = [_joined(lines, part, axis) for lines, part in zip(found, parts)]
     return tuple(made) if isinstance(x, tuple) else made[0]
 
 

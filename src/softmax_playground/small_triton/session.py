@@ -7,13 +7,14 @@ without scripts.
 import json
 import sys
 
-from . import empty, memory, record, run, show, steps, verdict
+from . import empty, memory, order, record, run, show, steps, verdict
 from .expect import expect
 from .library import Library, Operation, replace
 
 NAMES = {
     "empty": empty,
     "record": record,
+    "order": order,
     "expect": expect,
     "Operation": Operation,
     "replace": replace,

@@ -39,7 +39,8 @@ def listed(trace):
         did = [each for each in step.accesses if each.places]
         one = {"who": str(step.program) + (f" of {step.kernel}" if trace.launches > 1 else "")}
         one["frame"] = [[call + str(number), name] for number, name in step.frame]
-        one["at"] = _at(step.at)
+        ours = step.at is not None and step.at[2].startswith("<text ")
+        one["at"] = [int(step.at[2][6:-1]), step.at[0], step.at[1]] if ours else None
         one["turns"] = step.turns
         one["names"] = [[name, index(value)] for name, value in names]
         one["accesses"] = [
@@ -47,12 +48,6 @@ def listed(trace):
         ]
         found.append(one)
     return found, values
-
-
-def _at(at):
-    if at is None or not at[2].startswith("<text "):
-        return None
-    return [int(at[2][6:-1]), at[0], at[1]]
 
 
 def _parts(name, value):

@@ -44,10 +44,6 @@ def softmax_backward(y, dy):
     return [[a * (b - s) for a, b in zip(*rows)] for s, *rows in zip(sums, y, dy)]
 
 
-def log_softmax_backward(y, dy):
-    return [[b - math.exp(a) * sum(rows[1]) for a, b in zip(*rows)] for rows in zip(y, dy)]
-
-
 def transposed(x):
     return [list(column) for column in zip(*x)]
 
@@ -74,7 +70,7 @@ def judge(lines, names, trace):
         (positions that differ) and "step", how many steps have run when the first of them was last
         written, or None.
     """
-    known = {name: _plain(value) for name, value in names.items()}
+    known = {name: plain(value) for name, value in names.items()}
     known.update(globals())
     choices = {}
     for line in lines:
@@ -86,7 +82,7 @@ def judge(lines, names, trace):
             try:
                 wanted = eval(line.split(" = ", 1)[1], known)
                 half = getattr(names[name], "dtype", float32).size == 2
-                close = _close_in_16_bits if half else _close
+                close = close_within(1e-2 if half else 1e-4)
                 found.append((differences(known[name], wanted, close), line, wanted))
             except (NameError, KeyError, TypeError, ValueError, IndexError):
                 pass  # the reader has other inputs, or none
@@ -110,16 +106,12 @@ LOOK = {
 """What to look at, by what an error says."""
 
 
-def _plain(value):
+def plain(value):
     return value.tolist() if isinstance(value, Tensor) else value
 
 
-def _close(a, b):
-    return abs(a - b) <= 1e-4 * (1 + abs(b))
-
-
-def _close_in_16_bits(a, b):
-    return abs(a - b) <= 1e-2 * (1 + abs(b))
+def close_within(relative):
+    return lambda a, b: abs(a - b) <= relative * (1 + abs(b))
 
 
 def differences(got, wanted, close, at=()):
@@ -208,7 +200,7 @@ def _hint(at, got, wanted, tensor, writers, trace, line):
     # A row of results belongs to the row of the input.
     by_rows = "transposed" not in line and "flat" not in line
     for i in range(len(wanted) if by_rows and at[1:] else 0):
-        if i != at[0] and differences(tensor.tolist()[at[0]], wanted[i], _close) == []:
+        if i != at[0] and differences(tensor.tolist()[at[0]], wanted[i], close_within(1e-4)) == []:
             return f"Row {at[0]} has the results of row {i}: look at the offset of the row."
     rows = [(tensor.index(place) or at)[0] for access, place in did if access.tensor is tensor]
     for access, place in did if by_rows else ():
