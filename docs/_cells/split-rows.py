@@ -13,10 +13,10 @@ A chunk stands in each line of x. One after another, program 0 finds no word but
 #   order():
 #   order(2, 2, 2, 2, 2, 2, 2):
 #   It polls, gives up, computes the two missing parts itself, and ends before the others begin.
-# try: take turns, last comes first
+# try: program 0 comes last
 #   order():
-#   order(2, 1, 0, 2, 1, 0, 2, 1, 0):
-#   Each has polled once before the next one publishes. Some parts are computed twice, all agree.
+#   order(2, 2, 2, 1, 1, 1, 0):
+#   Programs 2 and 1 have polled in vain before it publishes. Both read its chunk themselves.
 x, y = Tensor([[1.0, 2.0], [3.0, 0.0], [5.0, 4.0]], name="x"), empty((3, 2), name="y")
 words = Tensor([[0], [0], [0]], int64, name="words")  # a pair each: m above, d below
 
