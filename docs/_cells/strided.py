@@ -5,7 +5,7 @@ The elements of a column of this matrix lie four apart. Step through: a program 
 # code: src/triton_softmax/kernels/strided.py:strided_kernel
 # given: src/triton_softmax/operations/softmax.py: SOFTMAX
 # given: src/triton_softmax/config/space.py: StridedTile
-# right: out = transposed(softmax(transposed(x)))  # softmax of the columns
+# right: out = [list(row) for row in zip(*softmax([list(column) for column in zip(*x)]))]  # softmax of the columns
 x = Tensor([[1.0, 1.0, 0.0, 2.0], [2.0, 3.0, 0.0, 0.0], [3.0, 5.0, 0.0, 2.0]], name="x")
 out = empty((3, 4), name="out")
 

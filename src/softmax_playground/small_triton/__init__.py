@@ -179,12 +179,7 @@ def autotune(configs, key=None, **_):
     return lambda kernel: Kernel(kernel, configs[0].kwargs)
 
 
-constexpr_function = language.constexpr_function
-
-
-def cdiv(a, b):
-    """How many parts of size b hold a."""
-    return -(-a // b)
+constexpr_function, cdiv = language.constexpr_function, language.cdiv
 
 
 def next_power_of_2(n):

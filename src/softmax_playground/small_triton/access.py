@@ -126,15 +126,9 @@ def atomic_xchg(pointer, value, mask=None, sem=None, scope=None):
 
 def atomic_cas(pointer, expected, value, sem=None, scope=None):
     """Write where the memory has what is expected; answer what it had."""
-    offsets, _ = _places(pointer, None, "atomic_cas")
-    tensor, to = pointer.tensor, pointer.tensor.dtype
-    expected, value = [spread(tile_of(v, to).to(to), pointer.shape) for v in (expected, value)]
-    before = [tensor.data[at] for at in offsets]
-    for at, old, wanted, new in zip(offsets, before, expected, value):
-        if old == wanted:
-            tensor.data[at] = new
-    _record("atomic", tensor, list(offsets), [tensor.data[at] for at in offsets])
-    return Tile(before, pointer.shape, to)
+    wanted = iter(spread(tile_of(expected, pointer.element_ty), pointer.shape))
+    swap = lambda old, new: new if old == next(wanted) else old  # noqa: E731
+    return _atomic(pointer, value, None, "atomic_cas", swap)
 
 
 atomic_add, atomic_xchg = _in_turn(atomic_add, 1), _in_turn(atomic_xchg, 1)

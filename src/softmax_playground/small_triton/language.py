@@ -87,9 +87,8 @@ def sigmoid(x):
 
 def softmax(x, dim=None, keep_dims=False, ieee_rounding=False):
     """Of the first dimension, unless it is said which."""
-    dim = dim or 0
-    e = exp(x - max(x, dim, keep_dims))
-    return e / sum(e, dim, keep_dims)
+    e = exp(x - max(x, dim or 0, keep_dims))
+    return e / sum(e, dim or 0, keep_dims)
 
 
 def static_range(*bounds):
@@ -101,6 +100,7 @@ def range(*bounds, num_stages=None):  # noqa: A001 (its name in Triton)
 
 
 def cdiv(a, b):
+    """How many parts of size b hold a."""
     return (a + (b - 1)) // b
 
 

@@ -12,13 +12,9 @@ SILENT = ("break", "continue", "pass", "import", "from", "global", "nonlocal", "
 
 
 Statement = namedtuple("Statement", "text word indent start end at equals")
-"""A statement, or the head of one that ends in a colon.
-
-* `word`: what it begins with, such as "for", or a character that is no letter;
-* `start`, `end`: where it stands in the text;
-* `at`: its first line, its last line, and the name of the text;
-* `equals`: where in it the first `=` is that assigns, or None.
-"""
+"""A statement, or the head of one that ends in a colon: what it begins with, such as "for" or a
+quote; where it stands in the text; its first line, its last line, and the name of the text; where
+in it the first `=` is that assigns, or None."""
 
 
 def words(text):

@@ -8,14 +8,13 @@ import json
 import sys
 
 from . import empty, memory, order, record, run, show, steps, verdict
-from .expect import expect
 from .library import Library, Operation, replace
 
 NAMES = {
     "empty": empty,
     "record": record,
     "order": order,
-    "expect": expect,
+    "expect": verdict.expect,
     "Operation": Operation,
     "replace": replace,
     "inf": memory.INF,
@@ -76,9 +75,8 @@ def run_cell(request):
                 names.update(run(texts[i], f"<text {i}>", probes=True, **names))
         except Exception as problem:
             error = _where(problem)
-    found = None
-    if not error and request.get("right"):
-        found = verdict.judge(request["right"], names, trace)
+    judged = not error and request.get("right")
+    found = verdict.judge(request["right"], names, trace) if judged else None
     return _answer("".join(printed), shown, trace, error, texts, found)
 
 
@@ -116,7 +114,9 @@ def _answer(printed, shown, trace, error, texts, found):
     if printed:
         html += f'<pre class="run-printed"><code>{show.escape(printed)}</code></pre>'
     if error:
-        says = _place(error, texts) + error["message"]
+        named = len(texts) > 1 and error["text"] is not None
+        which = ("The kernel, line", "The call, line")[error["text"]] if named else "Line"
+        says = (f"{which} {error['line']}: " if error["line"] else "") + error["message"]
         html += f'<p class="run-error" role="alert">{show.escape(says)}</p>'
         for text, hint in verdict.LOOK.items():
             html += f'<p class="run-look">{hint}</p>' * (text in error["message"])
@@ -141,11 +141,3 @@ def _answer(printed, shown, trace, error, texts, found):
         "error": error,
         "verdict": {"right": found["right"], "step": found.get("step")} if found else None,
     }
-
-
-def _place(error, texts):
-    """The line of an error, as the reader sees it numbered."""
-    if error["text"] is None:
-        return ""
-    which = "" if len(texts) == 1 else ("The kernel, line ", "The call, line ")[error["text"] > 0]
-    return (which or "Line ") + f"{error['line']}: "

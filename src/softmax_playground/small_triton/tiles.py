@@ -87,8 +87,7 @@ class Tile:
     def __int__(self):
         return int(self.data[0])
 
-    def __index__(self):
-        return int(self.data[0])
+    __index__ = __int__
 
     def __getitem__(self, key):
         """`x[:, None]` and the like: dimensions of size 1, put in between."""
@@ -189,14 +188,10 @@ class constexpr:  # noqa: N801 (its name in Triton)
     def __add__(self, other):
         return self.value + other
 
-    def __radd__(self, other):
-        return other + self.value
-
     def __mul__(self, other):
         return self.value * other
 
-    def __rmul__(self, other):
-        return other * self.value
+    __radd__, __rmul__ = __add__, __mul__
 
     def __eq__(self, other):
         return self.value == other

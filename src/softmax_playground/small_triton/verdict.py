@@ -44,10 +44,6 @@ def softmax_backward(y, dy):
     return [[a * (b - s) for a, b in zip(*rows)] for s, *rows in zip(sums, y, dy)]
 
 
-def transposed(x):
-    return [list(column) for column in zip(*x)]
-
-
 def flat(x):
     """The numbers of a list, or of a list of lists."""
     return [each for row in x for each in (row if isinstance(row, (list, tuple)) else [row])]
@@ -82,8 +78,8 @@ def judge(lines, names, trace):
             try:
                 wanted = eval(line.split(" = ", 1)[1], known)
                 half = getattr(names[name], "dtype", float32).size == 2
-                close = close_within(1e-2 if half else 1e-4)
-                found.append((differences(known[name], wanted, close), line, wanted))
+                off = differences(known[name], wanted, 1e-2 if half else 1e-4, 1.0)
+                found.append((off, line, wanted))
             except (NameError, KeyError, TypeError, ValueError, IndexError):
                 pass  # the reader has other inputs, or none
         found = [each for each in found if each[0] is not None]
@@ -110,23 +106,43 @@ def plain(value):
     return value.tolist() if isinstance(value, Tensor) else value
 
 
-def close_within(relative):
-    return lambda a, b: abs(a - b) <= relative * (1 + abs(b))
-
-
-def differences(got, wanted, close, at=()):
-    """(position, got, wanted) of the numbers that differ; None for another shape."""
+def differences(got, wanted, within, relative=0.0, at=()):
+    """(position, got, wanted) of the numbers that differ by more than `within`, and by more than
+    that share of what is wanted if `relative` is 1; None for another shape."""
     both = [isinstance(each, (list, tuple)) for each in (got, wanted)]
     if both != [True, True]:
         same = got == wanted or (got != got and wanted != wanted)
         if True in both:
             return None
         finite = abs(got) < INF and abs(wanted) < INF
-        return [] if same or (finite and close(got, wanted)) else [(at, got, wanted)]
+        close = finite and abs(got - wanted) <= within * (1 + relative * abs(wanted))
+        return [] if same or close else [(at, got, wanted)]
     if len(got) != len(wanted):
         return None
-    parts = [differences(got[i], wanted[i], close, at + (i,)) for i in range(len(wanted))]
+    ends = range(len(wanted))
+    parts = [differences(got[i], wanted[i], within, relative, at + (i,)) for i in ends]
     return None if None in parts else [each for part in parts for each in part]
+
+
+def expect(actual, expected, within=1e-4):
+    """For programs that state their results: raise AssertionError, and say where, unless numbers
+    agree.
+
+    Args:
+        actual, expected: numbers, (lists of) lists of them, or tensors of one shape.
+        within: largest difference. Two NaN are equal, and so are two infinities of one sign.
+
+    >>> expect([1.0, 2.0], [1.0, 2.5])
+    Traceback (most recent call last):
+        ...
+    AssertionError: element 1 is 2 but should be 2.5
+    """
+    found = differences(plain(actual), plain(expected), within)
+    if found is None:
+        raise AssertionError("the result has another shape than expected")
+    for place, is_, should in found[:1]:
+        where = "element " + ", ".join([str(i) for i in place]) if place else "the result"
+        raise AssertionError(f"{where} is {_short(is_)} but should be {_short(should)}")
 
 
 def _listed(names):
@@ -198,9 +214,9 @@ def _hint(at, got, wanted, tensor, writers, trace, line):
     mine = [s for s in trace.steps if (s.launch, s.program) == (last.launch, last.program)]
     did = [(access, place) for s in mine for access in s.accesses for place in access.places]
     # A row of results belongs to the row of the input.
-    by_rows = "transposed" not in line and "flat" not in line
+    by_rows = "softmax([" not in line and "flat" not in line
     for i in range(len(wanted) if by_rows and at[1:] else 0):
-        if i != at[0] and differences(tensor.tolist()[at[0]], wanted[i], close_within(1e-4)) == []:
+        if i != at[0] and differences(tensor.tolist()[at[0]], wanted[i], 1e-4, 1.0) == []:
             return f"Row {at[0]} has the results of row {i}: look at the offset of the row."
     rows = [(tensor.index(place) or at)[0] for access, place in did if access.tensor is tensor]
     for access, place in did if by_rows else ():
