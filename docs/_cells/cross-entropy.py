@@ -26,6 +26,7 @@ def cross_entropy(x_ptr, target_ptr, loss_ptr, dx_ptr, n, BLOCK: tl.constexpr):
     tl.store(dx_ptr + row * n + cols, dx, mask=cols < n)
 
 
-x, target = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x"), Tensor([2, 0], int64, name="target")
+x = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x")
+target = Tensor([2, 0], int64, name="target")
 loss, dx = empty((2,), name="loss"), empty((2, 3), name="dx")
 cross_entropy[(2,)](x, target, loss, dx, 3, BLOCK=4)

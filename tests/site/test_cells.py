@@ -289,8 +289,8 @@ def test_programs_interleave_as_the_reader_says_and_all_of_them_end():
         texts = [text.replace("order()", f"order{order}") for text in cell.texts()]
         answer = session.run_cell({"given": cell.given, "texts": texts, "right": cell.right})
         assert answer["verdict"]["right"], order
-        whos = [step["who"] for step in answer["steps"]]
-        assert whos[0] == str(order[0]) and {*whos} == {"0", "1", "2"}
+        programs = [step["who"] for step in answer["steps"]]
+        assert programs[0] == str(order[0]) and {*programs} == {"0", "1", "2"}
 
 
 def test_a_program_that_pauses_does_nothing_twice():
