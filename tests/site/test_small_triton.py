@@ -570,3 +570,31 @@ def test_a_trace_has_the_values_of_triton_s_interpreter(name, tmp_path):
     assert compared > 5
     ends = [line for line in watch.lines if "returned" in line[3]]
     assert len({step.frame for step in trace.steps if step.at}) <= len(ends)
+
+
+MASKS = """
+@triton.jit
+def kernel(x_ptr):
+    rows, cols = tl.arange(0, 2)[:, None], tl.arange(0, 4)[None, :]
+    mask = (rows < 1) & (cols < 3)
+    x = tl.load(x_ptr + rows * 4 + cols, mask=mask, other=float("-inf"))
+    before = tl.full((2, 4), 0.0, tl.float32)
+    running = tl.maximum(before, x)
+    m = tl.max(x, axis=1)
+    e = tl.exp(x - m[:, None])
+    kept = tl.where(mask, e, 0.0)
+    d = tl.sum(kept, axis=1)
+    total = tl.sum(d, axis=0)
+"""
+
+
+def test_a_lane_is_masked_where_all_that_it_comes_from_is():
+    """An element is masked with the one it is made of, a row with all of its elements; a running
+    maximum is not, for it has met other tiles before."""
+    trace = small_triton.run(MASKS, probes=True)["kernel"][(1,)](Tensor([[1.0] * 4] * 2))
+    masked = {name: getattr(v, "masked", None) for step in trace.steps for name, v in step.names}
+    lanes = [False, False, False, True] + [True] * 4
+    assert masked["x"] == masked["e"] == masked["kept"] == lanes
+    assert masked["m"] == masked["d"] == [False, True]
+    assert not any(masked[name] for name in ("mask", "cols", "before", "total"))
+    assert not any(masked["running"] or [])
