@@ -580,6 +580,8 @@ def kernel(x_ptr):
     x = tl.load(x_ptr + rows * 4 + cols, mask=mask, other=float("-inf"))
     before = tl.full((2, 4), 0.0, tl.float32)
     running = tl.maximum(before, x)
+    second = tl.load(x_ptr + rows * 4 + cols, mask=cols < 2, other=float("-inf"))
+    both = tl.maximum(x, second)
     m = tl.max(x, axis=1)
     e = tl.exp(x - m[:, None])
     kept = tl.where(mask, e, 0.0)
@@ -595,6 +597,7 @@ def test_a_lane_is_masked_where_all_that_it_comes_from_is():
     masked = {name: getattr(v, "masked", None) for step in trace.steps for name, v in step.names}
     lanes = [False, False, False, True] + [True] * 4
     assert masked["x"] == masked["e"] == masked["kept"] == lanes
+    assert masked["both"] == [False, False, False, True, False, False, True, True]
     assert masked["m"] == masked["d"] == [False, True]
     for name in ("mask", "cols", "before", "running", "total"):
         assert not any(masked[name] or []), name
