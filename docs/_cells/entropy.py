@@ -2,6 +2,7 @@
 
 Move the cut, add 100 to all numbers, or leave (m_b - m) * d_b out of the merge: then cuts matter.
 """
+# right: triples = [summary(row)] * 2  # the same with and without the cut
 from math import exp, log
 
 

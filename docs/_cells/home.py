@@ -2,6 +2,7 @@
 
 One program for each row. Edit it, or break it with a click; a second click mends it.
 """
+# right: y = softmax(x)
 # try: skip the maximum
 #   tl.exp(x - m)
 #   tl.exp(x)

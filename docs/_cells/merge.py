@@ -2,6 +2,7 @@
 
 Both halves are summarised and merged. Change the cut, merge the halves in the other order, or merge with (−inf, 0), which changes nothing.
 """
+# right: merged = statistics(row)  # m and d of the whole row
 from math import exp
 
 
@@ -26,5 +27,6 @@ cut = 3
 left, right = summary(row[:cut]), summary(row[cut:])
 print("left  ", left)
 print("right ", right)
-print("merged", merge(*left, *right))
+merged = merge(*left, *right)
+print("merged", merged)
 print("whole ", summary(row))

@@ -2,6 +2,7 @@
 
 Two temporaries go to memory and back. Let one kernel do the last two lines: three launches are left, and one temporary is gone.
 """
+# right: dx = softmax_backward(y, dy)
 @triton.jit
 def multiply(a_ptr, b_ptr, c_ptr, n, BLOCK: tl.constexpr):
     row, cols = tl.program_id(0), tl.arange(0, BLOCK)

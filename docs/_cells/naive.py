@@ -2,6 +2,7 @@
 
 Run it, and move the slider: z and e travel to memory and back. Then let one kernel do two of the lines: four launches are left, and fewer bytes.
 """
+# right: y = softmax(x)
 @triton.jit
 def row_max(x_ptr, m_ptr, n, BLOCK: tl.constexpr):
     row, cols = tl.program_id(0), tl.arange(0, BLOCK)

@@ -2,6 +2,8 @@
 
 Let m start at 0 and make all numbers very negative, or let the row fall instead of rise.
 """
+# right: m = statistics(row)[0]  # the maximum
+# right: d = statistics(row)[1]  # the sum from there
 from math import exp
 
 
@@ -10,8 +12,9 @@ def shifted(x, m):
     return exp(x - (m if m > -inf else 0.0))
 
 
+row = [1.0, 3.0, -inf, 2.0, 3.0]
 m, d = -inf, 0.0
-for x in [1.0, 3.0, -inf, 2.0, 3.0]:
+for x in row:
     m_before, m = m, max(m, x)
     d = d * shifted(m_before, m) + shifted(x, m)
     print("read", x, "  m =", m, "  d =", round(d, 4))

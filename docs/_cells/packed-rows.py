@@ -3,6 +3,7 @@
 The third program has only one row left. Leave rows < n_rows out of the mask, or put all rows into one program: a grid of (1,) and BLOCK_ROWS=8.
 """
 # code: src/softmax_tutorial/packed_rows_simple.py:kernel
+# right: y = softmax(x)
 x = Tensor(
     [[1.0, 2.0, 3.0], [1.0, 3.0, 5.0], [0.0, 0.0, 0.0], [4.0, -inf, 4.0], [9.0, 1.0, 2.0]],
     name="x",

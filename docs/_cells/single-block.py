@@ -3,6 +3,8 @@
 Try a row of −inf, or LOG=True. Or leave the mask out of the load: the cell says that program 1 reads past the end of x, but not that program 0 took in a number of the next row.
 """
 # code: src/softmax_tutorial/single_block.py:forward
+# right: y = softmax(x)
+# right: y = log_softmax(x)
 x = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x")
 y = empty((2, 3), name="y")
 

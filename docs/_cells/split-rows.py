@@ -1,11 +1,25 @@
-"""Three programs hold one row
+"""Three programs hold one row, and you say who comes first
 
-A chunk stands in each line of x. Programs run one after another here, so program 0 finds no word but its own and reads the other chunks itself, program 2 finds all. Launch only two, by [(2,)]: they still finish, and the third chunk stays unwritten.
+A chunk stands in each line of x. One after another, program 0 finds no word but its own and reads the other chunks itself; program 2 finds all. Choose another order, or launch only two programs, by [(2,)]: whoever runs ends, and only the third chunk stays unwritten.
 """
 # code: src/softmax_tutorial/split_rows_simple.py:summary
 # code: src/softmax_tutorial/split_rows_simple.py:kernel
+# right: y = [softmax(flat(x))[i : i + 2] for i in range(0, 6, 2)]  # softmax of the row
+# try: let all publish first
+#   order():
+#   order(0, 1, 2):
+#   Each publishes its word and is stopped. Then all words are there, and each chunk is read once.
+# try: program 2 first, alone
+#   order():
+#   order(2, 2, 2, 2, 2, 2, 2):
+#   It polls, gives up, computes the two missing parts itself, and ends before the others begin.
+# try: program 0 comes last
+#   order():
+#   order(2, 2, 2, 1, 1, 1, 0):
+#   Programs 2 and 1 have polled in vain before it publishes. Both read its chunk themselves.
 x, y = Tensor([[1.0, 2.0], [3.0, 0.0], [5.0, 4.0]], name="x"), empty((3, 2), name="y")
 words = Tensor([[0], [0], [0]], int64, name="words")  # a pair each: m above, d below
 
 n_cols, n_chunks, max_polls = 6, 3, 1
-split_rows_simple_kernel[(3,)](x, y, words, n_cols, n_chunks, max_polls, BLOCK=2)
+with order():
+    split_rows_simple_kernel[(3,)](x, y, words, n_cols, n_chunks, max_polls, BLOCK=2)

@@ -2,9 +2,10 @@
 
 The elements of a column of this matrix lie four apart. Step through: a program reads two columns at once, so that neighbours in memory are read together. With block_inner=1 they are not.
 """
-# given: src/triton_softmax/kernels/strided.py: strided_kernel
+# code: src/triton_softmax/kernels/strided.py:strided_kernel
 # given: src/triton_softmax/operations/softmax.py: SOFTMAX
 # given: src/triton_softmax/config/space.py: StridedTile
+# right: out = [list(row) for row in zip(*softmax([list(column) for column in zip(*x)]))]  # softmax of the columns
 x = Tensor([[1.0, 1.0, 0.0, 2.0], [2.0, 3.0, 0.0, 0.0], [3.0, 5.0, 0.0, 2.0]], name="x")
 out = empty((3, 4), name="out")
 

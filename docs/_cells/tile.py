@@ -8,6 +8,9 @@ The third program has only one row left. Try OP=LOG_SOFTMAX. Or one row per prog
 # given: src/triton_softmax/operations/log_softmax.py: LOG_SOFTMAX
 # given: src/triton_softmax/operations/logsumexp.py: LOGSUMEXP
 # given: src/triton_softmax/config/space.py: RowTile
+# right: out = softmax(x)
+# right: out = log_softmax(x)
+# right: out = [[logsumexp(row)] for row in x]  # logsumexp
 x = Tensor(
     [[1.0, 2.0, 3.0], [1.0, 3.0, 5.0], [0.0, 0.0, 0.0], [4.0, -inf, 4.0], [9.0, 1.0, 2.0]],
     name="x",

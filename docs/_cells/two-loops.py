@@ -1,9 +1,11 @@
 """Two rows in tiles of two columns, read twice
 
-Run it, and move the slider to see what each load reads. Swap the two pairs that merge is given: does the result change? The call sets BLOCK_COLS here; on a GPU the tuner does, and the call may not.
+Run it, and move the slider: how do m and d follow the tiles? Swap the two pairs that merge is given: does the result change? The call sets BLOCK_COLS here; on a GPU the tuner does, and the call may not.
 """
 # code: src/softmax_tutorial/two_loops.py:forward
 # code: src/triton_softmax/kernels/device/monoid.py:merge
+# right: y = softmax(x)
+# right: y = log_softmax(x)
 x = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x")
 y = empty((2, 3), name="y")
 

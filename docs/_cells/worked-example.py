@@ -2,6 +2,8 @@
 
 Forward and backward in plain Python, row by row. Change X or dY.
 """
+# right: Y = softmax(X)
+# right: dX = softmax_backward(softmax(X), dY)  # its gradient
 from math import exp
 
 X = [[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]]

@@ -23,6 +23,11 @@ section in steps, `[[run NAME folded]]` keeps it in a fold that the script fills
     #   tl.exp(x)
     #   exp(1001) is infinite, and ∞ / ∞ is NaN.
 
+    # right: y = softmax(x)
+
+`right` says what the result should be, of the functions in `small_triton.verdict`; of several lines
+for one name one has to hold. Below the cell stands whether it does, and what moved.
+
 `try` makes a button that puts the second piece of code in the place of the first, which stands in
 the cell once, runs it, and says what comes of it.
 
@@ -53,6 +58,7 @@ RUNTIME = "assets/run/runtime.json"
 
 _CODE = re.compile(r"# code: src/(?P<path>[\w/]+)\.py:(?P<section>[\w-]+(?:\.\.\w+)?)")
 _GIVEN = re.compile(r"# given: src/(?P<path>[\w/]+)\.py: (?P<names>[\w ]+)")
+_RIGHT = re.compile(r"# right: (\w+ = .+)")
 _TRY = re.compile(r"# try: (.+)\n#   (.+)\n#   (.+)\n#   (.+)\n")
 _PLAIN = re.compile(r'<span class="(?:n|p|w|o|nn)">([^<]*)</span>')
 _SOURCE = re.compile(r"\b(?:([A-D])\d|([\w.-]+/[\w.-]+)#(\d+))\b")
@@ -81,6 +87,8 @@ class Cell(NamedTuple):
     tries: list[tuple[str, str, str, str]]
     """What can be tried with one click: a label, a piece of the code, what takes its place, and
     what comes of it."""
+    right: list[str]
+    """What holds of a right result."""
 
     @property
     def is_mistake(self) -> bool:
@@ -98,13 +106,16 @@ class Cell(NamedTuple):
 
     def run(self, kind: str = "wrong") -> dict:
         """What a run answers; see `session.run_cell`."""
-        return session.run_cell({"given": self.given, "texts": self.texts(kind)})
+        return session.run_cell(self._request(self.texts(kind)))
 
     def tried(self, label: str) -> dict:
         """What a run answers after the click on that button."""
         old, new = next((old, new) for each, old, new, _ in self.tries if each == label)
         texts = [text.replace(old, new) for text in self.texts()]
-        return session.run_cell({"given": self.given, "texts": texts})
+        return session.run_cell(self._request(texts))
+
+    def _request(self, texts: list[str]) -> dict:
+        return {"given": self.given, "texts": texts, "right": self.right}
 
 
 def without_docstrings(source: str) -> str:
@@ -160,7 +171,7 @@ def read(root: Path, name: str) -> Cell:
     title, _, hint = head["text"].partition("\n")
     rest = _TRY.sub("", text[head.end() :]).splitlines()
     tries = _TRY.findall(text)
-    kernel, given, offered = "", {}, []
+    kernel, given, offered, right = "", {}, [], []
     for line in rest:
         if match := _CODE.fullmatch(line):
             file = root / "src" / f"{match['path']}.py"
@@ -170,14 +181,18 @@ def read(root: Path, name: str) -> Cell:
         elif match := _GIVEN.fullmatch(line):
             offered += match["names"].split()
             given |= dict.fromkeys(match["names"].split(), _module(match["path"]))
-    code = [line for line in rest if not (_CODE.fullmatch(line) or _GIVEN.fullmatch(line))]
+        elif match := _RIGHT.fullmatch(line):
+            right.append(match[1])
+    said = (_CODE, _GIVEN, _RIGHT)
+    code = [line for line in rest if not any(each.fullmatch(line) for each in said)]
     code_text = "\n".join(code).strip("\n") + "\n"
     for label, old, *_ in tries:
         if (count := (kernel + code_text).count(old)) != 1:
             raise CellError(f"{path}: what {label!r} replaces is there {count} times")
     own = [each.id for node in ast.parse(kernel).body for each in getattr(node, "targets", ())]
     given = {name: module for name, module in given.items() if name not in own}
-    return Cell(name, title, " ".join(hint.split()), given, offered, kernel, code_text, tries)
+    hint = " ".join(hint.split())
+    return Cell(name, title, hint, given, offered, kernel, code_text, tries, right)
 
 
 def names(root: Path) -> list[str]:
@@ -208,24 +223,6 @@ def runtime(root: Path) -> str:
 
 # ---- HTML ----
 
-NAMES = {
-    "tl": "the language of kernels: <code>tl.load</code>, <code>tl.sum</code> and so on; "
-    "<code>triton</code> is there too, with <code>@triton.jit</code>",
-    "Tensor": 'numbers for a kernel: <code>Tensor([[1.0, 2.0]], name="x")</code>; '
-    "<code>dtype</code> and <code>strides</code> may be given",
-    "empty": 'an unwritten tensor: <code>empty((2, 3), name="y")</code>, all NaN',
-    "show": "draws a tensor or lists of numbers",
-    "expect": "fails, and says where, unless two results agree to four digits",
-    "record": "<code>with record() as trace:</code> keeps what the launches inside it access",
-    "inf": "infinity; <code>-inf</code> is what a maximum starts with",
-    "nan": "what 0 / 0 is",
-    "replace": "an operation that differs from another one in some fields; "
-    "<code>Operation</code> makes a new one",
-    "float32": "the type of a tensor; so are <code>float16</code>, <code>bfloat16</code>, "
-    "<code>float64</code>, <code>int32</code> and <code>int64</code>",
-}
-"""What the names mean that a cell finds, for readers."""
-
 
 def found(cell: Cell) -> list[str]:
     """The names that a cell's texts use and find there, and those it is offered of the library."""
@@ -234,12 +231,6 @@ def found(cell: Cell) -> list[str]:
         used |= {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     common = ["triton", "tl", "show", *session.NAMES]
     return [name for name in common if name in used] + cell.offered
-
-
-def names_list() -> str:
-    """All names that every cell finds."""
-    lines = [f"<dt><code>{name}</code></dt><dd>{words}</dd>" for name, words in NAMES.items()]
-    return f'<dl class="cell-names">{"".join(lines)}</dl>\n'
 
 
 def _names_line(cell: Cell) -> str:
@@ -311,7 +302,8 @@ def _html(root: Path, name: str, attribute: str, stamp: tuple) -> str:
     cell = read(root, name)
     _provided(root, stamp)
     answer = cell.run()
-    data = {"given": cell.given, "kernel": cell.kernel, "code": cell.code, "tries": cell.tries}
+    names = ("name", "given", "kernel", "code", "tries", "right")
+    data = {name: getattr(cell, name) for name in names}
     labels = ["The kernel", "The call"] if cell.kernel else [""]
     editors = list(map(_editor, cell.texts(), labels))
     if attribute == "folded" and cell.kernel:

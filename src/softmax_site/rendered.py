@@ -62,7 +62,6 @@ def load(root: Path) -> Rendered:
     out.fragments |= kernel_map.fragments(root, newest(root)[1]) | home.fragments(root)
     texts = {
         "corrections": corrections.listing(root),
-        "cell-names": cells.names_list(),
         **{f"modules-{name}": modules.listing(root, name) for name in modules.LISTED},
     }
     out.fragments |= {name: Fragment(text) for name, text in texts.items()}

@@ -3,6 +3,7 @@ break, stop and mend them."""
 
 import ast
 import builtins
+import itertools
 import json
 import re
 
@@ -34,11 +35,79 @@ def test_a_cell_runs_and_a_mistake_fails_until_it_is_mended(name):
     assert cell.hint
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in MISTAKES])
+def test_a_cell_has_a_verdict_and_it_is_right(name):
+    answer = cells.read(ROOT, name).run()
+    assert answer["verdict"] == {"right": True, "step": None}
+    assert "✓</span> Right: " in cells.html(ROOT, name)
+
+
+MASKED = ", mask=cols < n, other=-inf)"
+VERDICTS = [
+    ("home", "exp(x - m)", "exp(x)", "y[1, 0] is NaN and should be 0.015876; 3 of 6 differ. NaN"),
+    ("home", "softmax[(2,)]", "softmax[(1,)]", "No program has written it"),
+    ("home", "y_ptr + row * n", "y_ptr + row", "Programs 0 and 1 write it"),
+    ("home", "x_ptr + row * n", "x_ptr", "Row 1 has the results of row 0"),
+    ("home", "x_ptr + row * n", "x_ptr + row * 2", "has read x[0, 2]: look at the mask"),
+    ("home", MASKED, ", mask=row * n + cols < 6, other=-inf)", "which wrote it, has read x[1, 0]"),
+    ("home", MASKED, ", mask=cols < 2, other=-inf)", "No program reads x[0, 2]"),
+    ("home", MASKED, ", mask=cols < n)", "Masked lanes of x hold NaN"),
+    ("home", "other=-inf", "other=0.0", "Masked lanes of x hold 0, which"),
+    ("home", "e / tl.sum", "e * tl.sum", "Step back from where it is written"),
+    ("home", "y = empty((2, 3)", "y = empty((3, 3)", "Not checked: y has not the shape"),
+    ("backward", "dy - ", "", "6 of 6 differ. Step back"),
+    ("primer", 'float("-inf")', "9.0", "out[0] is 9 and should be 5; 1 of 2 differ. Masked"),
+    ("single-block", "LOG=False", "LOG=True", "Right: y is log_softmax(x). No element is read"),
+    ("two-loops", "LOG=False", "LOG=False", "It reads x twice: 72 bytes, where 48 would do."),
+    ("naive", "n)", "n)", "reads x twice and keeps m, z, e and d in memory: 224 bytes, where 48"),
+    ("score-modifiers", "cols <= row", "cols <= row", "read or written twice: 104 bytes."),
+    ("strided", "OP=SOFTMAX", "OP=SOFTMAX", "96 bytes, the fewest possible."),
+    ("cross-entropy", "n)", "n)", "loss is the cross-entropy and dx is its gradient. No element"),
+    ("aligned-rows", "place < begin + n)", "False)", "No program reads x[0, 4]"),
+    ("several-gpus", "d_all * tl.exp(m_all - m)", "d_all", "8 of 8 differ"),
+]
+
+
+TRIED = [(name, label) for name in NAMES for label, *_ in cells.read(ROOT, name).tries]
+STAYS_RIGHT = {
+    ("home", "read x twice"),
+    ("aligned-rows", "begin the body with the row"),
+    ("cross-entropy", "load the target's logit"),
+    *(("split-rows", label) for label, *_ in cells.read(ROOT, "split-rows").tries),
+}
+
+
+@pytest.mark.parametrize("name, label", TRIED)
+def test_a_click_that_breaks_a_cell_is_told_from_one_that_does_not(name, label):
+    answer = cells.read(ROOT, name).tried(label)
+    right = not answer["error"] and answer["verdict"]["right"]
+    assert right == ((name, label) in STAYS_RIGHT)
+
+
+@pytest.mark.parametrize("name, old, new, says", VERDICTS)
+def test_a_verdict_says_what_is_wrong_and_what_to_look_at(name, old, new, says):
+    cell = cells.read(ROOT, name)
+    texts = [text.replace(old, new) for text in cell.texts()]
+    assert old in "".join(cell.texts())
+    answer = session.run_cell({"given": cell.given, "texts": texts, "right": cell.right})
+    assert says in answer["html"]
+    if answer["verdict"]["right"] is False:
+        assert "as it should be</b>" in answer["html"] and "off" in answer["html"]
+
+
+def test_a_row_of_another_dtype_is_judged_within_its_rounding():
+    texts = cells.read(ROOT, "home").texts()
+    texts = [texts[0].replace('name="y"', 'dtype=float16, name="y"')]
+    answer = session.run_cell({"texts": texts, "right": ["y = softmax(x)"]})
+    assert answer["verdict"]["right"]
+
+
 def test_what_the_front_page_lets_one_try_does_what_it_says():
     home = cells.read(ROOT, "home")
     skipped, unmasked, twice = (home.tried(label) for label, *_ in home.tries)
     assert not skipped["error"] and skipped["html"].count(">NaN<") == 3
     assert "leaves x: program 1" in unmasked["error"]["message"]
+    assert "Look at the mask" in unmasked["html"]
     once = home.run()
     reads = re.compile(r'data-count="load">(\d+)<')
     assert [int(reads.search(each["html"])[1]) for each in (once, twice)] == [24, 48]
@@ -77,10 +146,9 @@ def test_a_click_breaks_the_kernel_of_the_front_page_and_mends_it(tab):
 
 def test_what_a_cell_finds_is_said_in_the_page():
     """Every name is in the list, and a cell lists those that it uses."""
-    types = {"float16", "bfloat16", "float64", "int32", "int64", "Operation"}
-    said = cells.names_list()
-    assert {*cells.NAMES} == {*session.NAMES, "tl", "show"} - types
-    assert all(f"<code>{name}</code>" in said for name in types)
+    page = (ROOT / "docs/reference/how-checks-work.md").read_text("utf8")
+    said = {*re.findall(r"`(\w+)`", page.split("{ #names }")[1])}
+    assert {*session.NAMES, "tl", "triton", "show"} <= said
     shown = cells.html(ROOT, "tile")
     for name in ("tl", "inf", "Tensor", "empty", "SOFTMAX", "LOGSUMEXP", "RowTile"):
         assert f"<code>{name}</code>" in shown.split('class="run-names"')[1]
@@ -183,10 +251,15 @@ def test_a_cell_has_the_code_of_the_library(name):
     assert defined and all(f"{function}" in text or function in kernel for function in defined)
 
 
+def accesses(answer):
+    """What all steps have read and written."""
+    return [access for step in answer["steps"] for access in step["accesses"]]
+
+
 def test_five_lines_move_what_the_page_says():
     answer = cells.read(ROOT, "naive").run()
     moved = {"load": 0, "store": 0}
-    for _, kind, _, places, *_ in answer["steps"]:
+    for kind, _, places, _ in accesses(answer):
         moved[kind] += len(places)
     assert moved == {"load": FORWARD["naive"].reads(2, 3), "store": FORWARD["naive"].writes(2, 3)}
 
@@ -205,10 +278,54 @@ def test_the_ladder_moves_what_the_page_says(name, rung):
 def test_split_rows_reads_for_programs_that_have_not_run():
     """Program 0 all three chunks, program 1 two, program 2 its own; the words are counted apart."""
     answer = cells.read(ROOT, "split-rows").run()
-    reads = [(int(step[0]), step[3]) for step in answer["steps"] if step[1] == "load"]
+    steps = [(int(step["who"]), access) for step in answer["steps"] for access in step["accesses"]]
+    reads = [(program, places) for program, (kind, _, places, _) in steps if kind == "load"]
     assert reads == [(p, [2 * c, 2 * c + 1]) for p in range(3) for c in [p, *range(p + 1, 3)]]
     assert '<b data-count="load">48</b>' in answer["html"]
     assert '<b data-count="atomic">120</b>' in answer["html"]
+
+
+def reads_by_program(answer):
+    """How many elements of x each program has read, and in which order programs have ended."""
+    reads, last = {}, {}
+    for at, step in enumerate(answer["steps"]):
+        last[step["who"]] = at
+        for kind, _, places, _ in step["accesses"]:
+            reads[step["who"]] = reads.get(step["who"], 0) + len(places) * (kind == "load")
+    return reads, sorted(last, key=last.get)
+
+
+def test_programs_interleave_as_the_reader_says_and_all_of_them_end():
+    """Each is right; and what a program finds published it does not read again."""
+    cell = cells.read(ROOT, "split-rows")
+    asked = {
+        "let all publish first": ({"0": 2, "1": 2, "2": 2}, ["0", "1", "2"]),
+        "program 0 comes last": ({"0": 2, "1": 4, "2": 4}, ["0", "1", "2"]),
+        "program 2 first, alone": ({"0": 4, "1": 2, "2": 6}, ["2", "0", "1"]),
+    }
+    for label, *_ in cell.tries:
+        answer = cell.tried(label)
+        assert answer["verdict"]["right"] and not answer["error"], label
+        reads, ended = reads_by_program(answer)
+        assert (reads, ended) == asked[label]
+    for order in itertools.product(range(3), repeat=5):
+        texts = [text.replace("order()", f"order{order}") for text in cell.texts()]
+        answer = session.run_cell({"given": cell.given, "texts": texts, "right": cell.right})
+        assert answer["verdict"]["right"], order
+        programs = [step["who"] for step in answer["steps"]]
+        assert programs[0] == str(order[0]) and {*programs} == {"0", "1", "2"}
+
+
+def test_a_program_that_pauses_does_nothing_twice():
+    """Stopped anywhere, its steps are those of a program that runs through."""
+    cell = cells.read(ROOT, "split-rows")
+    texts = [text.replace("(3,)", "(1,)") for text in cell.texts()]
+    whole = session.run_cell({"given": cell.given, "texts": texts})["steps"]
+    for turns in range(1, 9):
+        paused = [text.replace("order()", f"order(*[0] * {turns})") for text in texts]
+        steps = session.run_cell({"given": cell.given, "texts": paused})["steps"]
+        assert [each["at"] for each in steps] == [each["at"] for each in whole]
+        assert [each["accesses"] for each in steps] == [each["accesses"] for each in whole]
 
 
 def test_attention_is_that_of_the_figure():
@@ -224,12 +341,12 @@ def test_attention_is_that_of_the_figure():
 def test_programs_are_counted_launch_by_launch():
     """As `tl.program_id` does, with the kernel's name where there are several."""
     answer = cells.read(ROOT, "naive").run()
-    who = list(dict.fromkeys(step[0] for step in answer["steps"]))
+    who = list(dict.fromkeys(step["who"] for step in answer["steps"]))
     names = ("row_max", "subtract", "exponentiate", "row_sum", "divide")
     assert who == [f"{program} of {name}" for name in names for program in (0, 1)]
     assert "5 launches, 10 programs: " in answer["html"]
     alone = cells.read(ROOT, "single-block").run()
-    assert {step[0] for step in alone["steps"]} == {"0", "1"}
+    assert {step["who"] for step in alone["steps"]} == {"0", "1"}
     assert ">2 programs: " in alone["html"]
 
 
@@ -241,7 +358,7 @@ def test_a_check_that_is_blind_says_so():
 def test_an_error_names_its_line():
     answer = session.run_cell({"texts": ["a = 1\n", "b = a\n\nc = 1 / 0\n"]})
     assert answer["error"]["text"] == 1 and answer["error"]["line"] == 3
-    assert "Line 3: ZeroDivisionError" in answer["html"]
+    assert "The call, line 3: ZeroDivisionError" in answer["html"]
     answer = session.run_cell({"texts": ["if True:\nx = 1\n"]})
     assert answer["error"]["text"] == 0 and answer["error"]["line"] == 2
 
@@ -275,6 +392,13 @@ def axe(view):
     view.evaluate(api.AXE_SCRIPT)
     found = view.evaluate("only => axe.run(only).then((found) => found.violations)", CELL)
     return [each["id"] for each in found if each["impact"] in ("serious", "critical")]
+
+
+def names(cell):
+    """The names of the program that runs, each with its lanes."""
+    return cell.evaluate("""cell => Object.fromEntries([...cell.querySelectorAll("[data-name]")]
+        .map((each) => [each.dataset.name,
+            [...each.querySelectorAll(".lane")].map((lane) => lane.textContent)]))""")
 
 
 def finished(view, cell):
@@ -327,16 +451,38 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     print(f"first run {first:.0f} ms, later {min(times):.0f} ms; CPU {seconds}")
     assert seconds[0] < 2 and min(seconds[1:]) < 0.3
 
-    # Step through reads and writes.
-    slider = cell.get_by_label("Read or write")
+    # Step through the kernel: every name of it, and what is read.
+    slider = cell.get_by_label("Step", exact=True)
     slider.focus()
     view.keyboard.press("Home")
-    assert cell.locator("td.touched").count() == 0
-    view.keyboard.press("ArrowRight")
+    assert cell.locator("td.touched").count() == 0 and not names(cell)
+    for _ in range(12):
+        view.keyboard.press("ArrowRight")
     assert cell.locator("td.now").all_inner_texts() == ["1", "2", "1", "3"]
-    assert "Program 0 reads 4 elements of x" in cell.locator(".run-says").inner_text()
+    says = cell.locator(".run-says").inner_text()
+    assert says == "Step 12 of 42: program 0, line 26 reads 4 elements of x and sets x."
     assert cell.locator('[data-count="load"]').inner_text() == "16"
     assert cell.locator(".editor-mark.now").count() == 1
+    assert "x = tl.load(" in cell.locator(".run-line").inner_text()
+    shown = names(cell)
+    assert shown["x"] == ["1", "2", "1", "3"] and shown["m"] == ["−∞", "−∞"]
+    assert cell.locator(".run-name.set").count() == 1
+    for _ in range(3):
+        view.keyboard.press("ArrowRight")
+    frames = cell.locator(".run-frame-name").all_inner_texts()
+    assert frames == ["softmax_forward_two_loops_kernel", "merge"]
+    assert names(cell)["m2"] == ["2", "3"]
+    view.keyboard.press("ArrowLeft")
+    assert "m2" not in names(cell) and "d_tile" in names(cell)
+
+    # The second turn of the loop: a lane of each row lies behind its end.
+    turn = cell.get_by_label("Turn of a loop")
+    turn.select_option("Line 23: start = 2")
+    assert names(cell)["start"] == ["2"] and names(cell)["m"] == ["2", "3"]
+    for _ in range(3):
+        cell.get_by_role("button", name="One step on").click()
+    assert names(cell)["x"] == ["3", "−∞", "5", "−∞"]
+    assert cell.locator("[data-name=x] .lane.masked").all_inner_texts() == ["−∞", "−∞"]
 
     # The kernel waits in a fold, and opens for a line of it that fails.
     fold, kernel = cell.locator(".run-fold"), cell.locator("textarea").first
@@ -360,7 +506,24 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     call.fill(text.replace("BLOCK_COLS=2", "BLOCK_COLS=4"))
     call.press("Control+Enter")
     finished(view, cell)
-    assert slider.get_attribute("max") == "3"
+    assert int(slider.get_attribute("max")) == 25
+
+    # A verdict, the right result beside the wrong one, and where it was written.
+    verdict = cell.locator(".run-verdict")
+    assert verdict.inner_text() == (
+        "✓ Right: y is softmax(x). It reads x twice: 72 bytes, where 48 would do."
+    )
+    kernel = cell.locator("textarea").first
+    whole = kernel.input_value()
+    kernel.fill(whole.replace("x_ptr + rows[:, None] * x_row_stride", "x_ptr + rows[:, None] * 0"))
+    kernel.press("Control+Enter")
+    finished(view, cell)
+    assert "Row 1 has the results of row 0" in verdict.inner_text()
+    assert cell.locator("td.off").count() == 3
+    assert "y, as it should be" in result.inner_text()
+    cell.get_by_role("button", name="Show where").click()
+    assert "writes 6 elements of y" in cell.locator(".run-says").inner_text()
+    kernel.fill(whole)
 
     # Tab indents, Escape lets go of it.
     call.focus()
@@ -376,7 +539,7 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     call.press("Control+Enter")
     finished(view, cell)
     line = text.count("\n") + 3
-    assert f"Line {line}: NameError" in cell.locator(".run-error").inner_text()
+    assert f"The call, line {line}: NameError" in cell.locator(".run-error").inner_text()
     assert cell.locator(".editor-mark.failed").count() == 1
 
     # An endless loop is stopped, and the next run works.
@@ -395,6 +558,67 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     assert call.input_value() == text
     assert cell.locator(".run-error").count() == 0
     assert all(url.startswith((address, "data:", "blob:")) for url in asked)
+
+
+@pytest.mark.browser
+def test_an_editor_keeps_what_is_written_and_a_link_carries_it(tab, open_tab):
+    """Line numbers, all lines, indentation; over a reload; back to the original and undone again;
+    in another browser, where nothing runs unasked."""
+    view = tab.open("kernels/two-loops").view
+    cell = view.locator(CELL).first
+    cell.scroll_into_view_if_needed()
+    call, kernel = cell.locator("textarea").nth(1), cell.locator("textarea").first
+    original = call.input_value()
+    numbers = cell.locator(".editor-numbers").first.inner_text().split()
+    assert numbers == [str(1 + line) for line in range(kernel.input_value().count("\n") + 1)]
+    clipped = "boxes => boxes.filter((box) => box.scrollHeight > box.clientHeight).length"
+    assert cell.locator(".editor").evaluate_all(clipped) == 0
+
+    call.focus()
+    view.keyboard.press("Control+End")
+    for key in ("Enter", "f", "o", "r", " ", "i", ":", "Enter", "Tab", "Backspace", "x"):
+        view.keyboard.press(key)
+    mine = f"{original}\nfor i:\n    x"
+    assert call.input_value() == mine
+    view.reload()
+    cell.scroll_into_view_if_needed()
+    cell.get_by_text("Your code from before, not run yet").wait_for()
+    assert call.input_value() == mine and kernel.input_value().count("\n") + 1 == len(numbers)
+
+    cell.get_by_role("button", name="Link").click()
+    cell.get_by_text("carries this code").wait_for()
+    other = open_tab(kind="a reader who follows a link")
+    other.view.goto(view.url)
+    theirs = other.view.locator(CELL).first
+    theirs.get_by_text("From a link, not run yet").wait_for()
+    assert theirs.locator("textarea").nth(1).input_value() == mine
+    assert theirs.get_attribute("data-took") is None
+    other.close()
+
+    cell.get_by_role("button", name="Reset").click()
+    finished(view, cell)
+    assert call.input_value() == original
+    call.focus()
+    view.keyboard.press("Control+z")
+    assert call.input_value() == mine
+    cell.get_by_role("button", name="Reset").click()
+    finished(view, cell)
+    view.goto(view.url.split("#")[0])
+    view.reload()
+    cell.scroll_into_view_if_needed()
+    cell.locator(".run-go").wait_for()
+    view.wait_for_timeout(200)
+    assert call.input_value() == original and not cell.locator(".run-status").inner_text()
+
+
+CALLS = [
+    "tl.gather",
+    "tl.summ",
+    "print(tl.sort(tl.arange(0, 4), descending=True), tl.arange(0, 4).sum(axis=0))",
+    "print(tl.cumsum(tl.arange(0, 8)), tl.topk(tl.arange(0, 8), 2), tl.full((2,), 1, tl.float32))",
+    "x = tl.reshape(tl.arange(0, 8).to(tl.float32), (4, 2))\n"
+    "print(tl.dot(x.trans(), x), tl.sigmoid(x))",
+]
 
 
 @pytest.mark.browser
@@ -418,9 +642,19 @@ def test_every_cell_in_the_page_computes_what_the_page_shows(tab):
     for name in NAMES:
         each = cells.read(ROOT, name)
         for kind in ("wrong", "right") if each.is_mistake else ("wrong",):
-            request = {"given": each.given, "texts": each.texts(kind)}
+            request = {"given": each.given, "texts": each.texts(kind), "right": each.right}
             reply = view.evaluate(RUN, request)
             assert reply == json.loads(json.dumps(each.run(kind))), (name, kind)
+    for text in CALLS:
+        request = {"texts": [text]}
+        wanted = session.run_cell(request)
+        assert view.evaluate(RUN, request) == json.loads(json.dumps(wanted)), text
+    for name, old, new, _ in VERDICTS:
+        each = cells.read(ROOT, name)
+        texts = [text.replace(old, new) for text in each.texts()]
+        request = {"given": each.given, "texts": texts, "right": each.right}
+        reply, wanted = view.evaluate(RUN, request), session.run_cell(request)
+        assert reply == json.loads(json.dumps(wanted)), (name, new)
 
 
 @pytest.mark.browser
@@ -434,7 +668,8 @@ def test_an_open_cell_on_a_phone_passes_axe(tab, scheme):
     cell.scroll_into_view_if_needed()
     cell.get_by_role("button", name="Run", exact=True).click()
     finished(view, cell)
-    cell.get_by_label("Read or write").focus()
-    view.keyboard.press("ArrowLeft")
+    cell.get_by_label("Program", exact=True).select_option("Program 1")
+    assert "program 1" in cell.locator(".run-says").inner_text()
+    assert names(cell)
     assert view.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert axe(view) == []

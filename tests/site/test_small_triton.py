@@ -1,8 +1,12 @@
 """The small Triton runs the library's kernels, and its results have the bits of Triton's own
 interpreter."""
 
+import contextlib
 import dataclasses
 import functools
+import importlib
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +15,9 @@ import torch
 from geometries import FORMS
 from kernel_cases import HOSTILE, INF, INTERPRETED, NAN, quiet
 from site_build import ROOT
-from softmax_playground import small_triton
+from softmax_playground import cells, small_triton
 from softmax_playground.kernel_source import needed
-from softmax_playground.small_triton import Tensor, empty, library
+from softmax_playground.small_triton import Tensor, empty, library, session
 from softmax_tutorial import (
     flash_attention,
     single_block,
@@ -283,9 +287,9 @@ def test_an_access_outside_says_which_element():
 
 
 def test_the_line_of_an_access():
-    kernel = small_triton.run(LEAVES)["kernel"]
+    kernel = small_triton.run(LEAVES, probes=True)["kernel"]
     trace = kernel[(1,)](Tensor([0.0] * 6), 6, BLOCK=4)
-    assert [each.line for each in trace.accesses] == [6]
+    assert [each.at[:2] for each in trace.steps if each.accesses] == [(6, 6)]
 
 
 def test_what_a_mask_leaves_out_is_nan():
@@ -319,3 +323,281 @@ def test_a_name_of_triton_means_this_while_code_runs_and_not_after():
     import triton as after
 
     assert after is triton
+
+
+# ---- What a kernel calls ----
+
+CALLS = """
+@triton.jit
+def larger(a, b):
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def merge(m1, d1, m2, d2):
+    m = tl.maximum(m1, m2)
+    return m, d1 * tl.exp(m1 - m) + d2 * tl.exp(m2 - m)
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 4)[:, None] * 8 + tl.arange(0, 8)[None, :])
+    row = tl.sum(x, axis=0)
+    found = CALL
+    tl.store(out_ptr + tl.arange(0, COUNT), tl.reshape(found, (COUNT,)))
+"""
+CALLED = {
+    "tl.cumsum(x, axis=1)": 32,
+    "tl.cumsum(x, 0)": 32,
+    "tl.cumsum(row, 0, reverse=True)": 8,
+    "tl.cumsum((x > 0).to(tl.int32), axis=1).to(tl.float32)": 32,
+    "tl.sigmoid(x)": 32,
+    "tl.softmax(row)": 8,
+    "tl.softmax(x, 1, keep_dims=True)": 32,
+    "tl.sort(x)": 32,
+    "tl.sort(row, descending=True)": 8,
+    "tl.topk(x, 4)": 16,
+    "tl.topk(row, 2)": 2,
+    "tl.trans(x)": 32,
+    "tl.associative_scan(x, 1, larger)": 32,
+    "tl.associative_scan(row, 0, larger, reverse=True)": 8,
+    "tl.associative_scan((x, x * 0 + 1), 1, merge)[1]": 32,
+    "tl.associative_scan((x, x * 0 + 1), 0, merge)[0]": 32,
+    "tl.dot(x, tl.trans(x))": 16,
+    "tl.dot(x, tl.trans(x), tl.zeros((4, 4), tl.float32) + 1)": 16,
+    "x.sum(axis=1) + x.max(axis=1)": 4,
+    "tl.log(row.cumsum(0).abs())": 8,
+}
+"""Calls, and how many numbers they answer."""
+
+
+@pytest.mark.parametrize("call", CALLED)
+def test_a_function_answers_as_triton_s_interpreter(call, tmp_path):
+    """Bit for bit, but for products of matrices, whose sums NumPy takes in an order of its own."""
+    import triton
+    import triton.language as tl
+
+    text = CALLS.replace("CALL", call).replace("COUNT", str(CALLED[call]))
+    file = tmp_path / "kernel.py"
+    file.write_text(text)
+    names = {"triton": triton, "tl": tl, "__name__": "kernel"}
+    exec(compile(text, str(file), "exec"), names)
+    x = rows(4, 8).contiguous()
+    out = torch.full((CALLED[call],), NAN)
+    names["kernel"][(1,)](x, out)
+    copies = small(x), small(torch.full((CALLED[call],), NAN))
+    small_triton.run(text)["kernel"][(1,)](*copies)
+    if "dot" in call:
+        torch.testing.assert_close(torch.tensor(copies[1].data), out)
+    else:
+        assert_same((x, out), copies)
+
+
+def test_what_is_not_here_says_so():
+    for name in ("gather", "summ"):
+        with pytest.raises(AttributeError, match=f"tl.{name} does not run in the page: its small"):
+            small_triton.run(f"tl.{name}")
+    answer = session.run_cell({"texts": ["import not_installed"]})
+    assert "Only plain Python runs here" in answer["html"]
+
+
+# ---- The values of every name, beside those of Triton's interpreter ----
+
+
+def theirs(value, tensors: dict[str, torch.Tensor]):
+    """What a local variable of an interpreted kernel holds, as nested tuples of arrays; a pointer
+    as (name of the tensor, offsets). None for what a trace does not show."""
+    import triton.language as tl
+
+    if isinstance(value, tl.constexpr):
+        value = value.value
+    if isinstance(value, tuple | tl.tuple) and not hasattr(value, "_fields"):
+        return tuple(theirs(each, tensors) for each in value)
+    if isinstance(value, bool | int | float):
+        return np.asarray(value)
+    if not isinstance(value, tl.tensor):
+        return None
+    data = value.handle.data.copy()
+    data = data.reshape(()) if not value.shape else data
+    if not value.type.scalar.is_ptr():
+        return data
+    for name, tensor in tensors.items():
+        places = (data.astype(np.int64) - tensor.data_ptr()) // tensor.element_size()
+        if ((places >= 0) & (places <= tensor.numel())).all():
+            return name, places
+    raise AssertionError("a pointer to none of the tensors")
+
+
+def ours(value):
+    """The same of a value of a step."""
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(map(ours, value))
+    if isinstance(value, small_triton.Pointer):
+        return value.tensor.name, ours(value.offsets)
+    if isinstance(value, small_triton.Tile):
+        return np.asarray(value.data).reshape(value.shape)
+    value = getattr(value, "value", value)
+    return np.asarray(value) if isinstance(value, bool | int | float) else None
+
+
+def assert_equal(mine, wanted, where) -> None:
+    if isinstance(wanted, tuple):
+        assert isinstance(mine, tuple) and len(mine) == len(wanted), where
+        for pair in zip(mine, wanted, strict=True):
+            assert_equal(*pair, where)
+    elif wanted is not None and isinstance(wanted, str):
+        assert mine == wanted, where
+    elif wanted is not None:
+        assert mine is not None and np.array_equal(
+            np.broadcast_to(mine.astype(np.float64), wanted.shape), wanted, equal_nan=True
+        ), (*where, mine, wanted)
+
+
+class Watch:
+    """Every line of some files as it ends, with the local variables of its function."""
+
+    def __init__(self, files, tensors):
+        self.files, self.tensors = files, tensors
+        self.lines: list[tuple[int, str, int, dict]] = []
+        self.frames: list = []  # kept, so that their numbers stay different
+
+    def __enter__(self):
+        self.before = sys.gettrace()
+        sys.settrace(self.call)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(self.before)
+
+    def call(self, frame, event, _):
+        if frame.f_code.co_filename not in self.files or frame.f_code.co_name == "<module>":
+            return None
+        self.frames.append(frame)
+        last = frame.f_lineno
+
+        def line(frame, event, argument):
+            nonlocal last
+            if event in ("line", "return"):
+                found = {**frame.f_locals}
+                if event == "return":
+                    found["returned"] = argument
+                found = {name: theirs(each, self.tensors) for name, each in found.items()}
+                self.lines.append((id(frame), frame.f_code.co_filename, last, found))
+            last = frame.f_lineno
+            return line
+
+        return line
+
+
+def real(cell, folder) -> tuple[Watch, dict[str, torch.Tensor]]:
+    """A cell's texts, run by Triton's interpreter with torch's tensors, and what was seen there."""
+    import triton
+    import triton.language as tl
+
+    tensors: dict[str, torch.Tensor] = {}
+
+    def tensor(values, dtype=torch.float32, name="x", strides=None):
+        assert strides is None
+        tensors[name] = torch.tensor(values, dtype=dtype)
+        return tensors[name]
+
+    def empty(shape, dtype=torch.float32, name="y", strides=None):
+        return tensor(torch.full(shape, NAN).tolist(), dtype, name)
+
+    names = {
+        name: getattr(importlib.import_module(home), name) for name, home in cell.given.items()
+    }
+    names |= {"triton": triton, "tl": tl, "Tensor": tensor, "empty": empty, "inf": INF, "nan": NAN}
+    names |= {"int64": torch.int64, "replace": dataclasses.replace, "print": lambda *_: None}
+    names |= {"__name__": "cell", "order": contextlib.nullcontext}
+    files = {}
+    for number, text in enumerate(cell.texts()):
+        file = folder / f"text{number}.py"
+        file.write_text(
+            text.replace("@triton.autotune(", "# (")
+        )  # it may not be told its constants
+        files[str(file)] = number
+    with Watch(files, tensors) as watch:
+        for file in files:
+            exec(compile(Path(file).read_text(), file, "exec"), names)
+    return watch, files
+
+
+TRACED = [
+    name
+    for name in cells.names(ROOT)
+    if "/" not in name and "@triton.jit" in "".join(cells.read(ROOT, name).texts())
+]
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_a_trace_has_the_values_of_triton_s_interpreter(name, tmp_path):
+    """Statement by statement, each name's value as it is then, every lane; no name is missing."""
+    cell = cells.read(ROOT, name)
+    watch, files = real(cell, tmp_path)
+    session.provide(cells.library(ROOT))
+    names = {**session.NAMES, "show": lambda *_: None, "print": lambda *_: None}
+    names |= {each: session._library[home][each] for each, home in cell.given.items()}
+    with small_triton.record() as trace:
+        for number, text in enumerate(cell.texts()):
+            names |= small_triton.run(text, str(tmp_path / f"text{number}.py"), True, **names)
+    at, seen = -1, {}
+    compared = 0
+    for step in (each for each in trace.steps if each.at):
+        first, last, path = step.at
+        at = next(
+            i
+            for i in range(at + 1, len(watch.lines))
+            if watch.lines[i][1] == path and first <= watch.lines[i][2] <= last
+        )
+        frame = watch.lines[at][0]
+        while (
+            at + 1 < len(watch.lines)
+            and first < last
+            and watch.lines[at + 1][0] == frame
+            and first <= watch.lines[at + 1][2] <= last
+        ):
+            at += 1
+        found = watch.lines[at][3]
+        for key, value in step.names:
+            if key != "condition":
+                assert_equal(ours(value), found[key], (name, first, key))
+                compared += 1
+            seen.setdefault(frame, set()).add(key)
+        if "returned" in found:
+            shown = {key for key, value in found.items() if value is not None}
+            assert shown - {"returned"} <= seen.get(frame, shown), (name, first)
+    assert compared > 5
+    ends = [line for line in watch.lines if "returned" in line[3]]
+    assert len({step.frame for step in trace.steps if step.at}) <= len(ends)
+
+
+MASKS = """
+@triton.jit
+def kernel(x_ptr):
+    rows, cols = tl.arange(0, 2)[:, None], tl.arange(0, 4)[None, :]
+    mask = (rows < 1) & (cols < 3)
+    x = tl.load(x_ptr + rows * 4 + cols, mask=mask, other=float("-inf"))
+    before = tl.full((2, 4), 0.0, tl.float32)
+    running = tl.maximum(before, x)
+    second = tl.load(x_ptr + rows * 4 + cols, mask=cols < 2, other=float("-inf"))
+    both = tl.maximum(x, second)
+    m = tl.max(x, axis=1)
+    e = tl.exp(x - m[:, None])
+    kept = tl.where(mask, e, 0.0)
+    d = tl.sum(kept, axis=1)
+    total = tl.sum(d, axis=0)
+"""
+
+
+def test_a_lane_is_masked_where_all_that_it_comes_from_is():
+    """An element is masked with the one it is made of, a row with all of its elements; a running
+    maximum is not, for it has met other tiles before."""
+    trace = small_triton.run(MASKS, probes=True)["kernel"][(1,)](Tensor([[1.0] * 4] * 2))
+    masked = {name: getattr(v, "masked", None) for step in trace.steps for name, v in step.names}
+    lanes = [False, False, False, True] + [True] * 4
+    assert masked["x"] == masked["e"] == masked["kept"] == lanes
+    assert masked["both"] == [False, False, False, True, False, False, True, True]
+    assert masked["m"] == masked["d"] == [False, True]
+    for name in ("mask", "cols", "before", "running", "total"):
+        assert not any(masked[name] or []), name

@@ -170,6 +170,7 @@ def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
     box.locator("summary").first.press("Enter")
     code = box.locator("textarea")
     code.fill("def vjp(y, dy):\n    s = total(y)\n    return s\n")
+    assert box.locator(".editor-numbers").inner_text().split() == ["1", "2", "3", "4"]
     code.press("Control+Enter")
     view.wait_for_function("document.querySelector('[data-exercise=vjp]').dataset.checked === '1'")
     assert "NameError in line 2" in box.locator(".exercise-says").inner_text()

@@ -1,134 +1,12 @@
 /* Cells: code that is edited and run in the page. Without this script they show code and result.
  *
- * The HTML of results comes from src/softmax_playground/small_triton/show.py, here as in the build. This
- * script makes editors of the code, and steps through what a run read and wrote.
+ * The HTML of results comes from src/softmax_playground/small_triton/show.py, here as in the build.
  */
 import { element } from "../element.js";
 import { Editor, help, runs } from "./editor.js";
+import { found, keep, link, linked } from "./kept.js";
 import * as runner from "./runner.js";
-
-const PAUSE = 500;
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
-
-/* ---- What a run read and wrote, step by step ---- */
-
-const WORD = { load: "reads", store: "writes", atomic: "reads and writes" };
-
-class Steps {
-  constructor(result, reply, editors) {
-    this.result = result;
-    this.editors = editors;
-    this.steps = reply.steps;
-    this.tensors = reply.tensors;
-    this.figures = [...result.querySelectorAll("[data-tensor]")];
-    this.written = this.tensors.map((_, index) => this.steps.some(([, kind, tensor]) => tensor === index && kind !== "load"));
-    this.timer = null;
-    this.slider = element("input", { type: "range", min: "0", max: String(this.steps.length), step: "1", "aria-label": "Read or write" });
-    this.says = element("p", { class: "run-says", role: "status" });
-    const button = (label, text, act) => {
-      const made = element("button", { type: "button", "aria-label": label }, text);
-      made.addEventListener("click", act);
-      return made;
-    };
-    this.play = button("Play", "Play", () => (this.timer ? this.pause() : this.start()));
-    const controls = element(
-      "div",
-      { class: "run-steps" },
-      button("One step back", "‹", () => this.go(this.at - 1)),
-      this.slider,
-      button("One step on", "›", () => this.go(this.at + 1)),
-    );
-    if (!calm.matches) controls.append(this.play);
-    this.slider.addEventListener("input", () => {
-      this.pause();
-      this.show(Number(this.slider.value));
-    });
-    result.append(controls, this.says);
-    for (const figure of this.figures) {
-      figure.addEventListener("pointerover", (event) => this.point(figure, event.target));
-      figure.addEventListener("pointerleave", () => this.show(this.at));
-    }
-    this.go(this.steps.length);
-  }
-
-  go(at) {
-    this.pause();
-    this.slider.value = Math.max(0, Math.min(at, this.steps.length));
-    this.show(Number(this.slider.value));
-  }
-
-  start() {
-    if (this.at === this.steps.length) this.show(0);
-    this.play.textContent = "Pause";
-    this.timer = setInterval(() => {
-      this.slider.value = this.at + 1;
-      this.show(this.at + 1);
-      if (this.at === this.steps.length) this.pause();
-    }, PAUSE);
-  }
-
-  pause() {
-    clearInterval(this.timer);
-    this.timer = null;
-    this.play.textContent = "Play";
-  }
-
-  /* The state after `at` accesses. */
-  show(at) {
-    this.at = at;
-    const bytes = { load: 0, store: 0, atomic: 0 };
-    const seen = this.tensors.map(() => new Map());
-    this.steps.slice(0, at).forEach(([, kind, tensor, places]) => {
-      const size = places.length * this.tensors[tensor][1];
-      bytes[kind] += size;
-      for (const place of places) {
-        const before = seen[tensor].get(place) ?? { load: 0, store: 0 };
-        if (kind !== "store") before.load += 1;
-        if (kind !== "load") before.store += 1;
-        seen[tensor].set(place, before);
-      }
-    });
-    const [, kind, tensor, places, line, path] = at > 0 && at < this.steps.length ? this.steps[at - 1] : [];
-    this.figures.forEach((figure) => {
-      const index = Number(figure.dataset.tensor);
-      const now = new Set(index === tensor ? places : []);
-      for (const cell of figure.querySelectorAll("[data-place]")) {
-        const place = Number(cell.dataset.place);
-        const was = seen[index].get(place);
-        cell.classList.toggle("now", now.has(place));
-        cell.classList.toggle("stored", now.has(place) && kind !== "load");
-        cell.classList.toggle("touched", was !== undefined);
-        cell.classList.toggle("again", was?.load > 1);
-        cell.classList.toggle("unwritten", this.written[index] && !was?.store);
-      }
-    });
-    for (const each of this.result.querySelectorAll("[data-count]")) each.textContent = bytes[each.dataset.count];
-    this.says.textContent = this.sentence(at);
-    this.editors.forEach((editor, index) => editor.point("now", path === `<text ${index}>` ? line : 0));
-    this.slider.setAttribute("aria-valuetext", this.says.textContent);
-  }
-
-  sentence(at) {
-    if (at === 0) return "Nothing is read yet.";
-    const [program, kind, tensor, places] = this.steps[at - 1];
-    const count = places.length === 1 ? "1 element" : `${places.length} elements`;
-    const step = `Program ${program} ${WORD[kind]} ${count} of ${this.tensors[tensor][0]}.`;
-    return at === this.steps.length ? `All ${at} steps. Move the slider to see them one by one.` : `Step ${at} of ${this.steps.length}: ${step}`;
-  }
-
-  /* How often an element was read and written, while the pointer is on it. */
-  point(figure, cell) {
-    const place = Number(cell.dataset?.place ?? NaN);
-    if (Number.isNaN(place)) return;
-    const index = Number(figure.dataset.tensor);
-    const of = (kind) => this.steps.filter((step) => step[2] === index && step[1] === kind && step[3].includes(place));
-    const times = (count) => (count === 1 ? "once" : count === 2 ? "twice" : count ? `${count} times` : "never");
-    const programs = [...new Set([...of("load"), ...of("store")].map(([program]) => `program ${program}`))];
-    const by = programs.length ? ` by ${programs.join(", ")}` : "";
-    this.says.textContent = `This element of ${this.tensors[index][0]}: read ${times(of("load").length)}, written ${times(of("store").length)}${by}.`;
-    for (const each of figure.querySelectorAll("[data-place]")) each.classList.toggle("pointed", Number(each.dataset.place) === place);
-  }
-}
+import { Trace } from "./trace.js";
 
 /* ---- Cells ---- */
 
@@ -149,16 +27,22 @@ function enhance(cell) {
   const right = version(data, "right");
   let texts = wrong;
   let running = false;
-  let steps = null;
+  let trace = null;
 
   const editors = boxes.map((box, index) => {
     const name = boxes.length === 1 ? "Code" : index ? "The call" : "The kernel";
     box.removeAttribute("tabindex");
-    return new Editor(box, `${name} of ${title}`, state);
+    const made = new Editor(box, `${name} of ${title}`, edit);
+    made.text = wrong[index];
+    return made;
   });
-  const button = (text, kind, act) => {
+  const act = (text, kind, does) => {
     const made = element("button", { type: "button", class: kind }, text);
-    made.addEventListener("click", act);
+    made.addEventListener("click", does);
+    return made;
+  };
+  const button = (...how) => {
+    const made = act(...how);
     bar.append(made);
     return made;
   };
@@ -166,6 +50,7 @@ function enhance(cell) {
   const stop = button("Stop", "", () => runner.stop());
   const mend = wrong.at(-1) !== right.at(-1) && button("Fix it", "", () => swap(texts === wrong ? right : wrong));
   const reset = button("Reset", "", () => swap(wrong));
+  button("Link", "", share);
   const why = element("p", { class: "run-comes", role: "status" });
   const tries = data.tries.map(([label, old, other, words]) => {
     const tried = wrong.map((text) => text.replace(old, () => other));
@@ -188,8 +73,35 @@ function enhance(cell) {
     cell.classList.toggle("edited", edited());
   }
 
+  function edit() {
+    keep(data.name, edited() ? editors.map((editor) => editor.text) : null);
+    state();
+  }
+
+  /* Code that the reader has written before, or that a link has brought. It is not run unasked. */
+  async function restore() {
+    const { texts: theirs, from } = (await found(data.name)) ?? {};
+    if (theirs?.length !== editors.length) return;
+    editors.forEach((editor, index) => (editor.text = theirs[index]));
+    if (edited()) status.textContent = `${from}, not run yet`;
+    state();
+    if (linked()?.[1] === data.name) cell.scrollIntoView();
+  }
+
+  async function share() {
+    const address = await link(data.name, editors.map((editor) => editor.text));
+    history.replaceState(null, "", address);
+    const copied = await navigator.clipboard?.writeText(address).then(() => true, () => false);
+    status.textContent = copied ? "Link copied: it carries this code" : "The address of this page now carries this code";
+  }
+
   function fill() {
-    editors.forEach((editor, index) => (editor.text = texts[index]));
+    editors.forEach((editor, index) => editor.replace(texts[index]));
+    keep(data.name, null);
+    label();
+  }
+
+  function label() {
     if (mend) mend.textContent = texts === wrong ? "Fix it" : "Break it again";
     // Run runs what the editor shows; the way back stands on the button that led away.
     for (const [made, tried, , label] of tries) {
@@ -220,12 +132,12 @@ function enhance(cell) {
   async function run() {
     if (running) return;
     running = true;
-    steps?.pause();
+    trace?.pause();
     status.textContent = "Running …";
     for (const editor of editors) editor.mark("failed");
     state();
     const begun = performance.now();
-    const reply = await runner.run({ given: data.given, texts: editors.map((editor) => `${editor.text}\n`) });
+    const reply = await runner.run({ given: data.given, right: data.right, texts: editors.map((editor) => `${editor.text}\n`) });
     const took = performance.now() - begun;
     const fold = boxes[reply.error?.text]?.closest(".run-fold");
     if (fold) fold.open = true; // the line that failed is in it
@@ -233,7 +145,8 @@ function enhance(cell) {
     result.innerHTML = reply.html || (reply.error || mend ? "" : '<p class="run-says">It ran, and has nothing to show.</p>');
     if (mend && !reply.error) result.prepend(element("p", { class: "run-passed" }, "✓ Fixed: it no longer fails."));
     if (reply.error && !reply.html) result.append(element("p", { class: "run-error", role: "alert" }, reply.error.message));
-    steps = reply.steps.length ? new Steps(result, reply, editors) : null;
+    trace = reply.steps.length ? new Trace(result, reply, editors) : null;
+    if (reply.verdict?.step) result.querySelector(".run-verdict").append(" ", act("Show where", "", () => trace.go(reply.verdict.step)));
     if (reply.error && reply.error.text !== null) editors[reply.error.text]?.point("failed", reply.error.line);
     status.textContent = reply.error ? "Failed" : `Done in ${took < 1000 ? `${Math.max(1, Math.round(took))} ms` : `${(took / 1000).toFixed(1)} s`}`;
     cell.dataset.took = String(took);
@@ -247,7 +160,8 @@ function enhance(cell) {
   });
   cell.addEventListener("input", runner.warm, { once: true });
   cell.classList.add("live");
-  fill();
+  label();
+  restore();
 }
 
 for (const cell of document.querySelectorAll(".run-cell")) enhance(cell);

@@ -15,5 +15,6 @@ function open() {
 }
 addEventListener("hashchange", open);
 open();
+if (location.hash.startsWith("#run=")) import("./cell.js");
 
 for (const cell of document.querySelectorAll(".run-cell")) near.observe(cell);

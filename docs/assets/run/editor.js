@@ -35,6 +35,7 @@ export class Editor {
   constructor(box, label, changed = () => {}) {
     this.code = box.querySelector("code");
     this.marks = element("div", { class: "editor-marks", "aria-hidden": "true" });
+    this.numbers = element("pre", { class: "editor-numbers", "aria-hidden": "true" });
     this.area = element("textarea", {
       "aria-label": label,
       spellcheck: "false",
@@ -44,7 +45,7 @@ export class Editor {
       wrap: "off",
       rows: "1",
     });
-    box.append(this.marks, this.area);
+    box.append(this.numbers, this.marks, this.area);
     this.box = box;
     this.escaped = false;
     this.area.addEventListener("input", () => {
@@ -60,14 +61,29 @@ export class Editor {
     return this.area.value;
   }
 
+  get lines() {
+    return this.text.split("\n");
+  }
+
   set text(text) {
     this.area.value = text.replace(/\n$/, "");
     this.paint();
     this.marks.replaceChildren();
   }
 
+  /* Other text in the place of all, which Ctrl + Z takes back. */
+  replace(text) {
+    const before = document.activeElement;
+    if (text.replace(/\n$/, "") === this.text) return;
+    this.area.focus({ preventScroll: true });
+    this.area.select();
+    this.type(text.replace(/\n$/, ""));
+    before?.focus({ preventScroll: true });
+  }
+
   paint() {
     this.code.innerHTML = `${coloured(this.area.value)}\n`;
+    this.numbers.textContent = this.lines.map((_, index) => index + 1).join("\n");
   }
 
   /* Tab indents, unless Escape came before it: then it leaves the editor, as everywhere. */
@@ -86,15 +102,26 @@ export class Editor {
       event.preventDefault();
       this.type(`\n${before.match(/^ */)[0]}${more}`);
     }
+    if (key === "Backspace") this.outdent(event);
     if (key !== "Shift" && key !== "Tab") this.escaped = false;
   }
 
   type(text) {
     /* Keeps the browser's own undo, which setRangeText does not everywhere. */
-    if (!document.execCommand("insertText", false, text)) {
+    if (!(text ? document.execCommand("insertText", false, text) : document.execCommand("delete"))) {
       this.area.setRangeText(text, this.area.selectionStart, this.area.selectionEnd, "end");
       this.area.dispatchEvent(new Event("input"));
     }
+  }
+
+  /* Backspace behind the spaces that begin a line takes as many as Tab has put there. */
+  outdent(event) {
+    const { selectionStart: at, selectionEnd: to, value } = this.area;
+    const before = value.slice(value.lastIndexOf("\n", at - 1) + 1, at);
+    if (at !== to || before.length < 2 || before.trim()) return;
+    event.preventDefault();
+    this.area.setSelectionRange(at - (before.length % 4 || 4), at);
+    this.type("");
   }
 
   indent(back) {
@@ -123,15 +150,14 @@ export class Editor {
     return bars;
   }
 
-  /* Mark where a program is, or where it failed, and show that line. */
-  point(kind, line) {
-    const [bar] = this.mark(kind, ...(line ? [line] : []));
+  /* Mark where a program is, or where it failed, and show the first of these lines. */
+  point(kind, ...lines) {
+    const [bar] = this.mark(kind, ...lines.filter(Boolean));
     if (!bar) return;
     const top = bar.offsetTop, { scrollTop, clientHeight } = this.box;
     if (top < scrollTop || top > scrollTop + clientHeight - 40) this.box.scrollTop = top - clientHeight / 3;
   }
 }
-
 
 /* What the keys do in some editors: a line for below them. `verb` is what Ctrl + Enter does. */
 export function help(verb, ...editors) {

@@ -3,7 +3,7 @@
  * Requests and replies are those of src/softmax_playground/small_triton/session.py:
  *
  *     run({ texts: ["x = Tensor([[1.0, 2.0]])\nshow(x)"], given: {} })
- *       .then(({ html, printed, tensors, steps, error }) => …)
+ *       .then(({ html, printed, tensors, steps, values, error }) => …)
  *
  * `given` are names of the library's modules, such as {merge: "triton_softmax.kernels.device.monoid"}.
  * A run that was stopped, or that used up the memory, has an error without a line. Nothing is loaded
@@ -21,7 +21,7 @@ const ask = askPython(async () => {
   return { files, start: START, names: { library: JSON.stringify(library) } };
 });
 
-const failed = (message) => ({ html: "", printed: "", tensors: [], steps: [], error: { text: null, line: 0, message } });
+const failed = (message) => ({ html: "", printed: "", tensors: [], steps: [], values: [], error: { text: null, line: 0, message } });
 
 export const warm = () => ask.warm();
 

@@ -19,20 +19,12 @@ is recorded.
     y.tolist()                        # [2.0, 4.0, 6.0]
     trace.accesses                    # program 0: load x[0, 1], program 0: store y[0, 1], …
     trace.bytes("load")               # 12
+    trace.steps                       # of text that was run with `probes`: the values of each name
 
-Names:
-
-* `Tensor(values, dtype, name, strides)`: nested lists as a tensor; `.tolist()`, `.shape`,
-  `.stride(i)`, `.index(place)`, and its memory, the flat list `.data`;
-* `empty(shape, dtype, name, strides)`: a tensor that is NaN until it is written;
-* `kernel[grid](*arguments, **constants)`: runs all programs in turn and returns a `Trace`; options
-  such as `num_warps` change nothing;
-* `record()`: `with record() as trace:` collects the accesses of all launches inside;
-* `Trace`: `.accesses`, `.of(kind, tensor)`, `.bytes(kind)`, `.programs`, `.launches`, `.tensors`;
-* `run(code, **names)`: runs text in which `import triton` and `import triton.language as tl` mean
-  these modules (both names are there without an import); returns all names of the text;
-* `jit`, `autotune`, `Config`, `cdiv`, `next_power_of_2`: as in Triton; of several configurations
-  the first is taken unless the call says its constants.
+`empty` makes a tensor that is NaN until it is written, `with record() as trace:` collects what all
+launches inside it do, and `run(code, **names)` runs text in which `import triton` and `import
+triton.language as tl` mean these modules. Options such as `num_warps` change nothing; of several
+configurations of a tuner the first is taken unless the call says its constants.
 
 The library's own kernels: `softmax_playground.kernel_source.needed` takes them from their files,
 and `small_triton.library.load` runs what it took.
@@ -42,53 +34,22 @@ bfloat16 to the nearest. In float32 the results have the bits of Triton's own in
 mask leaves out is NaN where no `other` is given; an access outside a tensor raises, and says which
 program asked for which element.
 
-Not here: inline assembly, `tl.dot`, addresses as numbers, and programs that run at the same time.
-A kernel whose programs wait for each other runs only if it can go on without an answer, as
-`split_rows_simple` can: the first program of a row does the part of the others.
+Not here: inline assembly and other rare parts of `tl`, which say so; addresses as numbers; and
+programs that run at the same time. A kernel whose programs wait for each other runs only if it can
+go on without an answer, as `split_rows_simple` can: the first program of a row does the part of
+the others.
 """
+
+# ruff: noqa: F401, I001  (what a caller finds here)
 
 import sys
 
 from . import language
-from .access import State
-from .memory import (
-    Access,
-    Tensor,
-    Trace,
-    bfloat16,
-    empty,
-    float16,
-    float32,
-    float64,
-    int16,
-    int32,
-    int64,
-)
+from .access import Paused, State, rest
+from .memory import Access, Tensor, Trace, bfloat16, empty, float16, float32, float64
+from .memory import int16, int32, int64
+from .probes import probed
 from .tiles import Pointer, Tile
-
-__all__ = [
-    "Access",
-    "Config",
-    "Kernel",
-    "Tensor",
-    "Tile",
-    "Trace",
-    "autotune",
-    "bfloat16",
-    "cdiv",
-    "empty",
-    "float16",
-    "float32",
-    "float64",
-    "int16",
-    "int32",
-    "int64",
-    "jit",
-    "language",
-    "next_power_of_2",
-    "record",
-    "run",
-]
 
 try:
     import __future__
@@ -105,18 +66,23 @@ class Kernel:
     """A jitted function: called from another one it is that function, `kernel[grid]` launches."""
 
     def __init__(self, function, config=None):
-        self.fn = function
+        self.fn = function.fn if isinstance(function, Kernel) else function
         self.config = config or {}
         self.__name__ = function.__name__
 
     def __call__(self, *arguments, **named):
-        return self.fn(*arguments, **named)
+        before = State.frame
+        State.calls += 1
+        State.frame = before + ((State.calls, self.__name__),)
+        try:
+            return self.fn(*arguments, **named)
+        finally:
+            State.frame = before
 
     def __getitem__(self, grid):
         return lambda *arguments, **named: self._launch(grid, arguments, named)
 
     def _launch(self, grid, arguments, named):
-        function = self.fn.fn if isinstance(self.fn, Kernel) else self.fn
         constants = dict(self.config)
         constants.update(named)
         for option in OPTIONS:
@@ -131,17 +97,27 @@ class Kernel:
         constants = {name: _argument(each) for name, each in constants.items()}
         before = State.kernel, State.trace, State.grid
         State.kernel, State.trace, State.grid = self.__name__, trace, grid
-        earlier = trace.programs
+        places = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
+        left = {program: ([], 0) for program in range(len(places))}
+        turns = [(program, 1) for program in State.order if program in left]
+        turns += [(program, -1) for program in range(len(places))]
         trace.launches += 1
         try:
-            for z in range(grid[2]):
-                for y in range(grid[1]):
-                    for x in range(grid[0]):
-                        State.program = trace.programs - earlier
-                        State.place = (x, y, z)
-                        function(*arguments, **constants)
-                        trace.programs += 1
+            for State.program, State.budget in turns:
+                if State.program not in left:
+                    continue
+                State.log, State.known = left[State.program]
+                State.place, State.calls = places[State.program], 0
+                State.answered = State.steps = 0
+                try:
+                    self(*arguments, **constants)
+                    del left[State.program]
+                    trace.programs += 1
+                except Paused:
+                    left[State.program] = (State.log, State.steps)
+                rest()
         finally:
+            rest()
             State.kernel, State.trace, State.grid = before
         return trace
 
@@ -169,6 +145,23 @@ class record:  # noqa: N801 (called like a function)
         _open.pop()
 
 
+class order:  # noqa: N801 (called like a function)
+    """In which order the programs of launches inside it run.
+
+    Each number gives that program a turn, which ends before what follows its next atomic operation.
+    Then all that are left run to their end, one after another.
+    """
+
+    def __init__(self, *programs):
+        self.programs = programs
+
+    def __enter__(self):
+        State.order = self.programs
+
+    def __exit__(self, *_):
+        State.order = ()
+
+
 def jit(function=None, **_):
     """Decorator: a function for the GPU. Options change nothing."""
     return Kernel(function) if function is not None else jit
@@ -186,12 +179,7 @@ def autotune(configs, key=None, **_):
     return lambda kernel: Kernel(kernel, configs[0].kwargs)
 
 
-constexpr_function = language.constexpr_function
-
-
-def cdiv(a, b):
-    """How many parts of size b hold a."""
-    return -(-a // b)
+constexpr_function, cdiv = language.constexpr_function, language.cdiv
 
 
 def next_power_of_2(n):
@@ -209,12 +197,13 @@ class knobs:  # noqa: N801 (its name in Triton)
         interpret = True
 
 
-def run(code, path="<cell>", **names):
+def run(code, path="<cell>", probes=False, **names):
     """Run source text in which `triton` and `tl` are these modules; answer the names it defines.
 
     Args:
         code: Python; it may import triton and triton.language, and need not.
         path: what tracebacks call it.
+        probes: whether traces get the steps of its kernels, each with the values of its names.
         names: more names that the text can use.
 
     Returns:
@@ -226,7 +215,10 @@ def run(code, path="<cell>", **names):
     kept = {name: sys.modules.get(name) for name in ("triton", "triton.language")}
     sys.modules["triton"], sys.modules["triton.language"] = this, language
     try:
-        exec(compile(numbered(code, path), path, "exec", *_FLAGS), found)
+        program = compile(code, path, "exec", *_FLAGS)
+        if probes:
+            program = compile(probed(code, path), path, "exec", *_FLAGS)
+        exec(program, found)
     finally:
         for name, module in kept.items():
             if module is None:
@@ -234,16 +226,3 @@ def run(code, path="<cell>", **names):
             else:
                 sys.modules[name] = module
     return found
-
-
-def numbered(code, path="<cell>"):
-    """The text with `tl.load(` as `tl.at(line, path).load(`, so that a trace can say where it was.
-
-    >>> numbered("x = tl.load(x_ptr)")
-    "x = tl.at(1, '<cell>').load(x_ptr)"
-    """
-    lines = code.split("\n")
-    for i in range(len(lines)):
-        for name in ("load", "store", "atomic_add", "atomic_xchg", "atomic_cas"):
-            lines[i] = lines[i].replace(f"tl.{name}(", f"tl.at({i + 1}, {path!r}).{name}(")
-    return "\n".join(lines)

@@ -1,6 +1,6 @@
 """Loads, stores and atomic operations, each recorded in the trace of the launch."""
 
-from .memory import NAN, Access, Trace
+from .memory import NAN, Access, Step, Trace
 from .tiles import Pointer, Tile, common_shape, spread, tile_of
 
 
@@ -12,13 +12,31 @@ class State:
     place = (0, 0, 0)
     grid = (1, 1, 1)
     trace = Trace()
-    line, path = 0, ""
+    calls = 0
+    frame = ((0, ""),)
+    order = ()
+    log, answered, budget = [], 0, -1
+    steps, known = 0, 0
 
 
-def at(line, path):
-    """What reads and writes; the access is recorded as made in that line of that text."""
-    State.line, State.path = line, path
-    return _Here
+class Paused(BaseException):
+    """The turn of a program ends."""
+
+
+def _in_turn(access, atomic=0):
+    """A program whose turn has ended begins again at its next, and meets its own past: what it has
+    asked for before is answered from its log, and done no second time."""
+
+    def answer(*arguments, **named):
+        if State.answered == len(State.log):
+            if State.budget == 0:
+                raise Paused
+            State.budget -= atomic
+            State.log.append(access(*arguments, **named))
+        State.answered += 1
+        return State.log[State.answered - 1]
+
+    return answer
 
 
 def _places(pointer, mask, what):
@@ -44,9 +62,9 @@ def _places(pointer, mask, what):
 
 
 def _record(kind, tensor, places, values):
-    who = State.kernel, State.program
-    State.trace.accesses.append(Access(*who, kind, tensor, places, values, State.line, State.path))
-    State.line, State.path = 0, ""
+    access = Access(State.kernel, State.program, kind, tensor, places, values)
+    State.trace.accesses.append(access)
+    State.trace.pending.append(access)
 
 
 def load(pointer, mask=None, other=None, cache_modifier="", eviction_policy="", volatile=False):
@@ -61,7 +79,8 @@ def load(pointer, mask=None, other=None, cache_modifier="", eviction_policy="", 
     data = [memory[at] if wanted else rest for at, wanted, rest in zip(offsets, live, data)]
     places = [at for at, wanted in zip(offsets, live) if wanted]
     _record("load", tensor, places, [memory[at] for at in places])
-    return Tile(data, pointer.shape, to)
+    masked = None if all(live) else [not wanted for wanted in live]
+    return Tile(data, pointer.shape, to, masked)
 
 
 def store(pointer, value, mask=None, cache_modifier="", eviction_policy=""):
@@ -78,6 +97,9 @@ def store(pointer, value, mask=None, cache_modifier="", eviction_policy=""):
             places.append(at)
             values.append(number)
     _record("store", tensor, places, values)
+
+
+load, store = _in_turn(load), _in_turn(store)
 
 
 def _atomic(pointer, value, mask, what, function):
@@ -104,22 +126,54 @@ def atomic_xchg(pointer, value, mask=None, sem=None, scope=None):
 
 def atomic_cas(pointer, expected, value, sem=None, scope=None):
     """Write where the memory has what is expected; answer what it had."""
-    offsets, _ = _places(pointer, None, "atomic_cas")
-    tensor, to = pointer.tensor, pointer.tensor.dtype
-    expected, value = [spread(tile_of(v, to).to(to), pointer.shape) for v in (expected, value)]
-    before = [tensor.data[at] for at in offsets]
-    for at, old, wanted, new in zip(offsets, before, expected, value):
-        if old == wanted:
-            tensor.data[at] = new
-    _record("atomic", tensor, list(offsets), [tensor.data[at] for at in offsets])
-    return Tile(before, pointer.shape, to)
+    wanted = iter(spread(tile_of(expected, pointer.element_ty), pointer.shape))
+    swap = lambda old, new: new if old == next(wanted) else old  # noqa: E731
+    return _atomic(pointer, value, None, "atomic_cas", swap)
 
 
-class _Here:
-    """The functions that `at` gives a line number."""
+atomic_add, atomic_xchg = _in_turn(atomic_add, 1), _in_turn(atomic_xchg, 1)
+atomic_cas = _in_turn(atomic_cas, 1)
 
-    load = staticmethod(load)
-    store = staticmethod(store)
-    atomic_add = staticmethod(atomic_add)
-    atomic_xchg = staticmethod(atomic_xchg)
-    atomic_cas = staticmethod(atomic_cas)
+# ---- What probes call; see `probes` ----
+
+
+def seen(at, names, *values, turns=False):
+    """A statement has run, and given values to names, as one text with spaces."""
+    State.steps += 1
+    if State.steps <= State.known:
+        return
+    _step(at, turns, list(zip(names.split(), values)), State.trace.pending)
+    State.trace.pending = []
+
+
+def _step(*what):
+    trace = State.trace
+    trace.steps.append(Step(State.kernel, State.program, trace.launches, State.frame, *what))
+
+
+def turns(at, names, *values):
+    """What a loop goes through, each turn recorded."""
+    count = len(names.split())
+    for value in values[0] if len(values) == 1 else values:
+        seen(at, names, *([value] if count == 1 else value), turns=True)
+        yield value
+
+
+def again(at, condition):
+    """Whether a loop goes on, recorded."""
+    seen(at, "condition", condition, turns=True)
+    return condition
+
+
+def back(at, *values):
+    """What a function returns, recorded."""
+    value = values if len(values) > 1 else values[0]
+    seen(at, "returned", value)
+    return value
+
+
+def rest():
+    """What is left when a program ends: accesses of text without probes, each a step."""
+    for access in State.trace.pending:
+        _step(None, False, [], [access])
+    State.trace.pending = []

@@ -4,7 +4,7 @@ import builtins
 import math
 
 from .memory import INF, NAN, float32
-from .tiles import Tile, arithmetic, common_shape, pair, promoted, spread, tile_of
+from .tiles import Tile, arithmetic, common_shape, lost, pair, promoted, spread, tile_of
 
 
 def where(condition, x, y):
@@ -12,9 +12,10 @@ def where(condition, x, y):
     x, y = pair(x, y)
     to = promoted(x.dtype, y.dtype)
     shape = common_shape(condition.shape, x.shape, y.shape)
+    masked = lost(shape, *[each for each in (x, y) if each.shape])
     x, y = spread(x.to(to), shape), spread(y.to(to), shape)
     data = [b if a else c for a, b, c in zip(spread(condition, shape), x, y)]
-    return Tile(data, shape, to)
+    return Tile(data, shape, to, masked)
 
 
 def maximum(x, y):
@@ -34,34 +35,8 @@ def smaller(x, y):
     return x if x <= y or y != y else y
 
 
-def _elementwise(x, function):
-    x = tile_of(x)
-    to = x.dtype if x.dtype.kind == "float" else float32
-    return Tile(to.round([function(v) for v in x.to(to).data]), x.shape, to)
-
-
-def exp2(x):
-    return _elementwise(x, _power_of_two)
-
-
-def exp(x):
-    return _elementwise(x, _exponential)
-
-
-def log(x):
-    return _elementwise(x, _logarithm)
-
-
-def log2(x):
-    return _elementwise(x, lambda v: _logarithm(v) / 0.6931471805599453)
-
-
-def sqrt(x):
-    return _elementwise(x, lambda v: math.sqrt(v) if v >= 0 else NAN)
-
-
 def abs(x):  # noqa: A001 (its name in Triton)
-    return Tile([builtins.abs(v) for v in x.data], x.shape, x.dtype)
+    return Tile([builtins.abs(v) for v in x.data], x.shape, x.dtype, x.masked)
 
 
 def _power_of_two(v):
@@ -76,3 +51,17 @@ def _logarithm(v):
     if v > 0:
         return math.log(v) if v != INF else INF
     return -INF if v == 0 else NAN
+
+
+def _elementwise(function):
+    def of(x):
+        x = tile_of(x)
+        to = x.dtype if x.dtype.kind == "float" else float32
+        return Tile(to.round([function(v) for v in x.to(to).data]), x.shape, to, x.masked)
+
+    return of
+
+
+exp2, exp, log = _elementwise(_power_of_two), _elementwise(_exponential), _elementwise(_logarithm)
+log2 = _elementwise(lambda v: _logarithm(v) / 0.6931471805599453)
+sqrt = _elementwise(lambda v: math.sqrt(v) if v >= 0 else NAN)

@@ -1,32 +1,16 @@
 """What kernels call `tl`: what makes tiles, and everything of the modules beside this one."""
 
-# ruff: noqa: F401  (a kernel finds these names here)
+# ruff: noqa: A004, F401, I001  (a kernel finds these names here)
 
 import builtins
 
-from .access import (
-    State,
-    at,
-    atomic_add,
-    atomic_cas,
-    atomic_xchg,
-    load,
-    store,
-)
-from .elementwise import abs, exp, exp2, log, log2, maximum, minimum, sqrt, where  # noqa: A004
-from .memory import (
-    bfloat16,
-    float16,
-    float32,
-    float64,
-    int1,
-    int16,
-    int32,
-    int64,
-    pointer_type,
-)
-from .reductions import argmax, argmin, max, min, reduce, sum  # noqa: A004
-from .tiles import Tile, constexpr, spread, tile_of
+from .access import State, atomic_add, atomic_cas, atomic_xchg, load, store
+from .access import again, back, seen, turns
+from .elementwise import abs, exp, exp2, log, log2, maximum, minimum, sqrt, where
+from .memory import bfloat16, float16, float32, float64, int1, int16, int32, int64, pointer_type
+from .reductions import argmax, argmin, associative_scan, cumsum, dot, max, min, reduce, sort, sum
+from .reductions import topk
+from .tiles import Tile, constexpr, lost, spread, tile_of
 
 
 def constexpr_function(function):
@@ -72,12 +56,39 @@ def cast(x, to, bitcast=False):
 
 def broadcast_to(x, *shape):
     shape = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
-    return Tile(spread(x, shape), shape, x.dtype)
+    return Tile(spread(x, shape), shape, x.dtype, lost(shape, x))
 
 
 def expand_dims(x, axis):
     axis = axis if axis >= 0 else axis + len(x.shape) + 1
-    return Tile(x.data, x.shape[:axis] + (1,) + x.shape[axis:], x.dtype)
+    return Tile(x.data, x.shape[:axis] + (1,) + x.shape[axis:], x.dtype, x.masked)
+
+
+def reshape(x, *shape):
+    shape = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    count = 1
+    for size in shape:
+        count *= size
+    if count != len(x.data):
+        raise ValueError(f"a tile of shape {x.shape} has not the shape {shape}")
+    return Tile(x.data, shape, x.dtype, x.masked)
+
+
+def trans(x):
+    rows, cols = x.shape
+    turn = [i * cols + j for j in builtins.range(cols) for i in builtins.range(rows)]
+    masked = x.masked and [x.masked[place] for place in turn]
+    return Tile([x.data[place] for place in turn], (cols, rows), x.dtype, masked)
+
+
+def sigmoid(x):
+    return 1 / (1 + exp(-x))
+
+
+def softmax(x, dim=None, keep_dims=False, ieee_rounding=False):
+    """Of the first dimension, unless it is said which."""
+    e = exp(x - max(x, dim or 0, keep_dims))
+    return e / sum(e, dim or 0, keep_dims)
 
 
 def static_range(*bounds):
@@ -89,6 +100,7 @@ def range(*bounds, num_stages=None):  # noqa: A001 (its name in Triton)
 
 
 def cdiv(a, b):
+    """How many parts of size b hold a."""
     return (a + (b - 1)) // b
 
 
@@ -107,5 +119,5 @@ def inline_asm_elementwise(*_, **__):
     raise NotImplementedError("inline assembly needs a GPU, and this is a page")
 
 
-def dot(*_, **__):
-    raise NotImplementedError("tl.dot does not exist here: tl.sum(a * b, axis) does the same")
+def __getattr__(name):
+    raise AttributeError(f"tl.{name} does not run in the page: its small Triton has no such name")

@@ -2,6 +2,7 @@
 
 import struct
 from array import array
+from collections import namedtuple
 
 INF = float("inf")
 NAN = float("nan")
@@ -56,8 +57,6 @@ class dtype:  # noqa: N801 (its name in Triton)
         """Their bits, as bytes."""
         if self.name == "bfloat16":
             return b"".join([struct.pack("<f", number)[2:] for number in numbers])
-        if self.name == "float16":
-            return struct.pack("<" + str(len(numbers)) + "H", *[_bits16(n) for n in numbers])
         return struct.pack("<" + str(len(numbers)) + self.code, *numbers)
 
     def from_bits(self, data):
@@ -66,8 +65,6 @@ class dtype:  # noqa: N801 (its name in Triton)
         if self.name == "bfloat16":
             each = range(0, len(data), 2)
             return [struct.unpack("<f", b"\0\0" + data[i : i + 2])[0] for i in each]
-        if self.name == "float16":
-            return [_from_bits16(bits) for bits in struct.unpack("<" + str(count) + "H", data)]
         return list(struct.unpack("<" + str(count) + self.code, data))
 
 
@@ -94,33 +91,9 @@ def _to_float16(number):
     return -size if number < 0 else size
 
 
-def _bits16(number):
-    if number != number:
-        return 0x7E00
-    sign, size = (0x8000, -number) if number < 0 else (0, number)
-    if size == INF:
-        return sign | 0x7C00
-    exponent, unit = 0, 2.0**-24
-    while size / unit >= 2048:
-        unit *= 2
-        exponent += 1
-    mantissa = int(size / unit)
-    return sign | (mantissa + (exponent << 10))
-
-
-def _from_bits16(bits):
-    sign = -1.0 if bits & 0x8000 else 1.0
-    exponent, mantissa = (bits >> 10) & 31, bits & 1023
-    if exponent == 31:
-        return NAN if mantissa else sign * INF
-    if exponent:
-        return sign * (1024 + mantissa) * 2.0 ** (exponent - 25)
-    return sign * mantissa * 2.0**-24
-
-
 float64 = dtype("float64", "float", 8, "d", 9)
 float32 = dtype("float32", "float", 4, "f", 8)
-float16 = dtype("float16", "float", 2, "", 7)
+float16 = dtype("float16", "float", 2, "e", 7)
 bfloat16 = dtype("bfloat16", "float", 2, "", 6)
 int64 = dtype("int64", "int", 8, "q", 4)
 int32 = dtype("int32", "int", 4, "i", 3)
@@ -132,13 +105,8 @@ class pointer_type(dtype):  # noqa: N801 (its name in Triton)
     """The type of pointers to elements of one type."""
 
     def __init__(self, element_ty):
+        dtype.__init__(self, "pointer<" + element_ty.name + ">", "pointer", 8, "", 0)
         self.element_ty = element_ty
-        self.name = "pointer<" + element_ty.name + ">"
-        self.kind = "pointer"
-        self.size = 8
-        self.code = ""
-        self.rank = 0
-        self.primitive_bitwidth = 64
 
 
 class Tensor:
@@ -243,21 +211,31 @@ class Access:
         tensor: the `Tensor`.
         places: where in its memory, for each element that is not masked, in order.
         values: what was read or written there.
-        line, path: line of the text that asked for it, and what `run` was told to call the text.
     """
 
-    def __init__(self, kernel, program, kind, tensor, places, values, line, path):
+    def __init__(self, kernel, program, kind, tensor, places, values):
         self.kernel = kernel
         self.program = program
         self.kind = kind
         self.tensor = tensor
         self.places = places
         self.values = values
-        self.line = line
-        self.path = path
 
     def __repr__(self):
         return f"program {self.program}: {self.kind} {self.tensor.name}{self.places}"
+
+
+Step = namedtuple("Step", "kernel program launch frame at turns names accesses")
+"""A statement that a program has run.
+
+* `launch`: which launch it is, from 1;
+* `frame`: (number, name) of the kernel, and of each function that is running below it;
+* `at`: first line, last line, and what `run` was told to call the text; None where an access is of
+  text without probes;
+* `turns`: whether a loop begins its next turn;
+* `names`: a list of (name, value) that it has set;
+* `accesses`: a list of the `Access`es that it made.
+"""
 
 
 class Trace:
@@ -265,6 +243,8 @@ class Trace:
 
     Attributes:
         accesses: a list of `Access`.
+        steps: a list of `Step`, if the text was run with `probes`.
+        pending: accesses of the statement that runs now.
         programs: how many programs ran.
         launches: how many kernels were launched.
         tensors: all that were handed to a kernel.
@@ -272,6 +252,8 @@ class Trace:
 
     def __init__(self):
         self.accesses = []
+        self.steps = []
+        self.pending = []
         self.programs = 0
         self.launches = 0
         self.tensors = []

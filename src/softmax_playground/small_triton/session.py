@@ -7,41 +7,24 @@ without scripts.
 import json
 import sys
 
-from . import (
-    Tensor,
-    bfloat16,
-    empty,
-    float16,
-    float32,
-    float64,
-    int32,
-    int64,
-    record,
-    run,
-    show,
-)
-from .expect import expect
+from . import empty, memory, order, record, run, show, steps, verdict
 from .library import Library, Operation, replace
 
-MOST_STEPS = 2000
-
 NAMES = {
-    "Tensor": Tensor,
     "empty": empty,
     "record": record,
-    "expect": expect,
+    "order": order,
+    "expect": verdict.expect,
     "Operation": Operation,
     "replace": replace,
-    "inf": float("inf"),
-    "nan": float("nan"),
-    "float16": float16,
-    "bfloat16": bfloat16,
-    "float32": float32,
-    "float64": float64,
-    "int32": int32,
-    "int64": int64,
+    "inf": memory.INF,
+    "nan": memory.NAN,
 }
+for _name in "Tensor float16 bfloat16 float32 float64 int32 int64".split():
+    NAMES[_name] = getattr(memory, _name)
 """What a cell finds, beside `print` and `show`, which are its run's own."""
+
+SIGNS = {True: ("right", "✓"), False: ("wrong", "✗"), None: ("open", "?")}
 
 _library = Library([])
 
@@ -62,14 +45,15 @@ def run_cell(request):
 
     Args:
         request: a dictionary with "texts", a list of Python texts that run one after another with
-            common names, and "given", modules of the library by the names that are wanted of them.
+            common names; "given", modules of the library by the names that are wanted of them;
+            and "right", what holds of a right result, see `verdict.judge`.
 
     Returns:
         A dictionary: "html", what there is to see; "printed", the output; "tensors", the names of
-        those that kernels touched; "steps", a list of [program, kind, tensor, places, line, text]
-        for every access, in order: the program is a number, with the kernel's name where several
-        were launched, and text is which of the texts has the line; "error", None or a dictionary
-        with "text" (which of them, or None), "line" and "message".
+        those that kernels touched; "steps", what their programs did, see `steps.listed`, and
+        "values", what its steps refer to; "error", None or a dictionary with "text" (which of the
+        texts, or None), "line" and "message"; "verdict", None or a dictionary with "right" and
+        "step", how many steps have run when the first wrong number is written.
     """
     printed, shown = [], []
 
@@ -88,10 +72,12 @@ def run_cell(request):
             for name, module in request.get("given", {}).items():
                 names[name] = _library[module][name]
             for i in range(len(texts)):
-                names.update(run(texts[i], f"<text {i}>", **names))
+                names.update(run(texts[i], f"<text {i}>", probes=True, **names))
         except Exception as problem:
             error = _where(problem)
-    return _answer("".join(printed), shown, trace, error)
+    judged = not error and request.get("right")
+    found = verdict.judge(request["right"], names, trace) if judged else None
+    return _answer("".join(printed), shown, trace, error, texts, found)
 
 
 def _where(problem):
@@ -118,36 +104,40 @@ def _traceback(problem):
     return "".join(traceback.format_exception(problem))
 
 
-def _answer(printed, shown, trace, error):
-    accesses = [each for each in trace.accesses if each.places][:MOST_STEPS]
+def _answer(printed, shown, trace, error, texts, found):
     tensors = trace.tensors
     html = ""
+    if found:
+        kind, sign = SIGNS[found["right"]]
+        says = f'<span aria-hidden="true">{sign}</span> {show.escape(found["says"])}'
+        html += f'<p class="run-verdict {kind}">{says}</p>'
     if printed:
         html += f'<pre class="run-printed"><code>{show.escape(printed)}</code></pre>'
     if error:
-        at = f"Line {error['line']}: " if error["text"] is not None else ""
-        html += f'<p class="run-error" role="alert">{show.escape(at + error["message"])}</p>'
-    figures = [show.tensor(tensors[i], i) for i in range(len(tensors))] + shown
+        named = len(texts) > 1 and error["text"] is not None
+        which = ("The kernel, line", "The call, line")[error["text"]] if named else "Line"
+        says = (f"{which} {error['line']}: " if error["line"] else "") + error["message"]
+        html += f'<p class="run-error" role="alert">{show.escape(says)}</p>'
+        for text, hint in verdict.LOOK.items():
+            html += f'<p class="run-look">{hint}</p>' * (text in error["message"])
+    figures = []
+    for i in range(len(tensors)):
+        wrong = found is not None and found.get("name") == tensors[i].name
+        figures.append(show.tensor(tensors[i], i, found["wrong"] if wrong else ()))
+        if wrong:
+            figures.append(show.plain(found["wanted"], found["name"] + ", as it should be"))
+    figures += shown
     if figures:
         html += '<div class="run-tensors">' + "".join(figures) + "</div>"
-    if accesses:
+    if trace.accesses:
         html += show.counter(trace)
-    several = trace.launches > 1
-    steps = [
-        [
-            f"{a.program} of {a.kernel}" if several else str(a.program),
-            a.kind,
-            tensors.index(a.tensor),
-            a.places,
-            a.line,
-            a.path,
-        ]
-        for a in accesses
-    ]
+    listed, values = steps.listed(trace)
     return {
         "html": html,
         "printed": printed,
         "tensors": [[each.name, each.dtype.size] for each in tensors],
-        "steps": steps,
+        "steps": listed,
+        "values": values,
         "error": error,
+        "verdict": {"right": found["right"], "step": found.get("step")} if found else None,
     }

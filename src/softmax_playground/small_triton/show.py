@@ -29,12 +29,13 @@ def number(value, whole=False):
     return text.replace("-", "−")
 
 
-def matrix(rows, places=None):
+def matrix(rows, places=None, off=()):
     """Lists of numbers as a tinted table: blue is positive, orange with a minus sign negative.
 
     Args:
         rows: lists of numbers.
         places: likewise, where each lies in its memory.
+        off: places that are marked as wrong.
     """
     numbers = [value for row in rows for value in row]
     finite = [abs(value) for value in numbers if abs(value) < INF]
@@ -45,11 +46,12 @@ def matrix(rows, places=None):
         cells = []
         for j in range(len(rows[i])):
             value = rows[i][j]
+            kinds = ["minus"] * (value < 0) + ["off"] * bool(places and places[i][j] in off)
             tint = abs(value) / largest if abs(value) < INF else 0.0
             cells.append(
                 "<td"
                 + (f' data-place="{places[i][j]}"' if places else "")
-                + (' class="minus"' if value < 0 else "")
+                + (f' class="{" ".join(kinds)}"' if kinds else "")
                 + f' style="--tint:{tint:.2f}">{number(value, whole)}</td>'
             )
         lines.append("<tr>" + "".join(cells) + "</tr>")
@@ -62,13 +64,15 @@ def by_rows(numbers, shape):
     return [numbers[i : i + width] for i in range(0, len(numbers), width)]
 
 
-def tensor(each, index, rows_of=None):
-    """A tensor as a matrix, and its memory as squares, a gap after every 16 bytes."""
+def tensor(each, index, wrong=()):
+    """A tensor as a matrix, and its memory as squares, a gap after every 16 bytes; positions that
+    are wrong are marked."""
     places = each.places()
     data = [each.data[place] for place in places]
     shape = " × ".join([str(size) for size in each.shape]) or "a number"
     head = f"<figcaption><b>{escape(each.name)}</b> {shape}, {each.dtype}</figcaption>"
-    table = matrix(by_rows(data, each.shape), by_rows(places, each.shape))
+    off = [sum([i * step for i, step in zip(at, each.strides)]) for at in wrong]
+    table = matrix(by_rows(data, each.shape), by_rows(places, each.shape), off)
     strip = ""
     if len(each.data) <= MOST_PLACES:
         used = set(places)
@@ -87,6 +91,7 @@ def plain(value, name):
     """A list, a list of lists or a tensor that a cell shows."""
     if hasattr(value, "tolist"):
         value = value.tolist()
+    value = value if isinstance(value, (list, tuple)) else [value]
     rows = value if value and isinstance(value[0], (list, tuple)) else [value]
     head = f"<figcaption><b>{escape(name)}</b></figcaption>" if name else ""
     return f'<figure class="run-tensor">{head}{matrix(rows)}</figure>'

@@ -27,14 +27,6 @@ def add(a, b):
     return [x + y for x, y in zip(a, b)]
 
 
-def _subtract(a, b):
-    return [x - y for x, y in zip(a, b)]
-
-
-def _multiply(a, b):
-    return [x * y for x, y in zip(a, b)]
-
-
 def _divide(a, b):
     return [x / y if y else _over_zero(x, y) for x, y in zip(a, b)]
 
@@ -70,12 +62,17 @@ def comparison(function):
 
 
 class Tile:
-    """Numbers with a shape and a type; shape () is one number."""
+    """Numbers with a shape and a type; shape () is one number.
 
-    def __init__(self, data, shape, dtype):
+    Attributes:
+        masked: None, or for each lane whether what it has comes from where a mask left it out.
+    """
+
+    def __init__(self, data, shape, dtype, masked=None):
         self.data = data
         self.shape = shape
         self.dtype = dtype
+        self.masked = masked
 
     type = property(lambda self: self.dtype)
 
@@ -90,8 +87,7 @@ class Tile:
     def __int__(self):
         return int(self.data[0])
 
-    def __index__(self):
-        return int(self.data[0])
+    __index__ = __int__
 
     def __getitem__(self, key):
         """`x[:, None]` and the like: dimensions of size 1, put in between."""
@@ -103,12 +99,21 @@ class Tile:
                 shape.append(left.pop(0))
             else:
                 raise TypeError("a tile takes [:, None] and [None, :], not single elements")
-        return Tile(self.data, tuple(shape + left), self.dtype)
+        return Tile(self.data, tuple(shape + left), self.dtype, self.masked)
+
+    def __getattr__(self, name):
+        """`x.sum(axis=0)` is `tl.sum(x, axis=0)`."""
+        from . import language
+
+        function = getattr(language, name)
+        return lambda *arguments, **named: function(self, *arguments, **named)
 
     def to(self, to, bitcast=False):
         if bitcast:
-            return Tile(to.from_bits(self.dtype.bits(self.data)), self.shape, to)
-        return Tile(to.cast(self.data), self.shape, to) if to is not self.dtype else self
+            return Tile(to.from_bits(self.dtype.bits(self.data)), self.shape, to, self.masked)
+        if to is self.dtype:
+            return self
+        return Tile(to.cast(self.data), self.shape, to, self.masked)
 
     __add__, __radd__ = both_ways(add)
     __sub__, __rsub__ = both_ways(lambda a, b: [x - y for x, y in zip(a, b)])
@@ -139,7 +144,7 @@ class Tile:
         return Tile([~x for x in self.data], self.shape, self.dtype)
 
     def __neg__(self):
-        return Tile([-x for x in self.data], self.shape, self.dtype)
+        return Tile([-x for x in self.data], self.shape, self.dtype, self.masked)
 
 
 class Pointer:
@@ -183,14 +188,10 @@ class constexpr:  # noqa: N801 (its name in Triton)
     def __add__(self, other):
         return self.value + other
 
-    def __radd__(self, other):
-        return other + self.value
-
     def __mul__(self, other):
         return self.value * other
 
-    def __rmul__(self, other):
-        return other * self.value
+    __radd__, __rmul__ = __add__, __mul__
 
     def __eq__(self, other):
         return self.value == other
@@ -274,6 +275,20 @@ def spread(tile, shape):
     return [data[place] for place in places]
 
 
+def lost(shape, *tiles):
+    """Which lanes of a result of that shape are masked: those that are masked in all tiles of the
+    shape, or in one that is broadcast to it. A running maximum has met other tiles before."""
+    if not [1 for each in tiles if each.masked]:
+        return None
+    own = [each.masked for each in tiles if each.shape == shape]
+    found = [all(lanes) for lanes in zip(*own)] if own and None not in own else None
+    for each in tiles:
+        if each.masked and each.shape != shape:
+            more = spread(Tile(each.masked, each.shape, int1), shape)
+            found = [a or b for a, b in zip(found, more)] if found else more
+    return found
+
+
 def arithmetic(a, b, function, division=False):
     if isinstance(b, Pointer):
         return b + a
@@ -286,10 +301,12 @@ def arithmetic(a, b, function, division=False):
     if b.dtype is not to:
         b = b.to(to)
     shape = common_shape(a.shape, b.shape)
-    return Tile(to.round(function(spread(a, shape), spread(b, shape))), shape, to)
+    return Tile(
+        to.round(function(spread(a, shape), spread(b, shape))), shape, to, lost(shape, a, b)
+    )
 
 
 def compare(a, b, function):
     a, b = pair(a, b)
     shape = common_shape(a.shape, b.shape)
-    return Tile(function(spread(a, shape), spread(b, shape)), shape, int1)
+    return Tile(function(spread(a, shape), spread(b, shape)), shape, int1, lost(shape, a, b))

@@ -1,0 +1,139 @@
+"""Kernels as text with probes: after each statement the values that it gave to names are recorded.
+
+MicroPython has neither `ast` nor `settrace`, so statements are found character by character. Lines
+keep their numbers: a probe stands on the last line of its statement.
+"""
+
+from collections import namedtuple
+
+CLOSED = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+HEADS = ("for", "while", "if", "elif", "else", "def", "class", "with", "try", "except", "finally")
+SILENT = ("break", "continue", "pass", "import", "from", "global", "nonlocal", "raise", "return")
+
+
+Statement = namedtuple("Statement", "text word indent start end at equals")
+"""A statement, or the head of one that ends in a colon: what it begins with, such as "for" or a
+quote; where it stands in the text; its first line, its last line, and the name of the text; where
+in it the first `=` is that assigns, or None."""
+
+
+def words(text):
+    """The names in a text.
+
+    >>> words("m_new, (d, _)")
+    ['m_new', 'd', '_']
+    """
+    kept = "".join([c if c.isalpha() or c.isdigit() or c == "_" else " " for c in text])
+    return [word for word in kept.split() if not word[0].isdigit()]
+
+
+def statements(code, path=""):
+    """All statements of a text, and heads of compound ones, in order.
+
+    >>> [each.text for each in statements("for i in a:  # now: b\\n  b = (';',\\n    i); c = 1")]
+    ['for i in a', "b = (';',\\n    i)", 'c = 1']
+    """
+    found, start, first, equals, depth, line, i = [], None, 1, None, 0, 1, 0
+    while i <= len(code):
+        c = code[i : i + 1]
+        ends = c == "" or (depth <= 0 and c in "\n;#")
+        if depth == 0 and c == ":" and start is not None:
+            ends = _word(code[start:i]) in HEADS
+        if ends and start is not None:
+            text = code[start:i].rstrip()
+            at = (first, first + text.count("\n"), path)
+            before = code[:start].split("\n")[-1]
+            indent = len(before) - len(before.lstrip())
+            found.append(Statement(text, _word(text), indent, start, start + len(text), at, equals))
+            start = equals = None
+        elif start is None and c not in " \t\n;:#":
+            start, first = i, line
+        if c == "#":
+            i = (code + "\n").find("\n", i)
+            continue
+        if c in ("'", '"'):
+            quote = c * 3 if code[i : i + 3] == c * 3 else c
+            end = i + len(quote)
+            while end < len(code) and code[end : end + len(quote)] != quote:
+                end += 2 if code[end] == "\\" else 1
+            line += code[i:end].count("\n")
+            i = end + len(quote)
+            continue
+        if c == "\\":  # what comes next neither ends a statement nor begins one
+            i += 1
+            c = code[i : i + 1]
+        depth += CLOSED.get(c, 0)
+        if c == "=" and depth == 0 and equals is None and start is not None:
+            before = code[i - 2 : i]
+            compares = before[-1] in "=!:" or (before[-1] in "<>" and before not in ("<<", ">>"))
+            if code[i + 1 : i + 2] != "=" and not compares:
+                equals = i - start
+        line += c == "\n"
+        i += 1
+    return found
+
+
+def _word(text):
+    return (words(text) or [""])[0] if text[0].isalpha() else text[0]
+
+
+def probed(code, path):
+    """The text, with a call of `tl.seen` after each statement of a jitted function, and of
+    `tl.turns`, `tl.again` and `tl.back` in its loops and returns.
+
+    >>> probed("@triton.jit\\ndef f(a):\\n    return a", "f.py").split("\\n")[2]
+    "    tl.seen((2, 2, 'f.py'), 'a', a,); return tl.back((3, 3, 'f.py'), a)"
+    """
+    added, jitted, inside, head = [], None, None, None
+    for each in statements(code, path):
+        if inside is not None and each.indent <= inside:
+            inside = None
+        if each.word == "@" and "jit" in words(each.text):
+            jitted = each.indent
+        elif each.word == "def" and jitted == each.indent:
+            inside, jitted, head = each.indent, None, each
+        elif inside is not None and each.word not in ("'", '"'):
+            if head and (each.word == "if" or each.word not in HEADS):
+                probe = _seen(head, _parameters(head.text))
+                at_if = (each.start + 2, f" {probe} or")
+                added.append(at_if if each.word == "if" else (each.start, probe + "; "))
+            head = None
+            added += _probes(each)
+    text, at = "", 0
+    for place, probe in sorted(added, key=lambda pair: pair[0]):
+        text += code[at:place] + probe
+        at = place
+    return text + code[at:]
+
+
+def _parameters(head):
+    """Names of the parameters of a `def`."""
+    found, depth = "", 0
+    for c in head[head.index("(") + 1 :]:
+        depth += CLOSED.get(c, 0)
+        found += c if depth == 0 else " "
+    each = [words(part.split(":")[0].split("=")[0])[:1] for part in found.split(",")]
+    return [name for names in each for name in names]
+
+
+def _seen(statement, names):
+    given = "".join([f" {name}," for name in names])
+    return f"tl.seen({statement.at}, {' '.join(names)!r},{given})"
+
+
+def _probes(each):
+    """(place, text to put there) for a statement of a jitted function."""
+    text, end = each.text, (each.end, ")")
+    if each.word == "for" and " in " in text:
+        place = text.index(" in ") + 4
+        names = " ".join(words(text[3 : place - 4]))
+        return [(each.start + place, f"tl.turns({each.at}, {names!r}, "), end]
+    if each.word == "while":
+        return [(each.start + 5, f" tl.again({each.at}, "), end]
+    if each.word == "return" and text != "return" and not text.endswith(","):
+        return [(each.start + 6, f" tl.back({each.at},"), end]
+    if each.word in HEADS + SILENT + ("@",):
+        return []
+    target = text[: each.equals or 0].rstrip("+-*/%&|^@<>").split(":")[0]
+    names = words(target) if "[" not in target and "." not in target else []
+    return [(each.end, "; " + _seen(each, names))]
