@@ -7,7 +7,7 @@
     python -m exercises merge --file FILE
                                      checks another file
     python -m exercises backward --compile
-                                     compiles your kernels for an H100, which need not be there: the
+                                     compiles your kernels for an H100, which you need not have: the
                                      interpreter accepts what the compiler refuses
     python -m exercises all          checks all that you have begun
 

@@ -100,7 +100,7 @@ def check(names, lab):
         at_most(lab, "q", n * dim)
         at_most(lab, "k", n * dim * grid[0])
         at_most(lab, "v", n * dim * grid[0])
-    return "Right: what is left to FlashAttention are tensor cores and the order of memory."
+    return "Right: what FlashAttention adds is tensor cores and memory order."
 
 
 WRONG = [

@@ -124,7 +124,8 @@ def check(names, lab):
             for each in zip(rows, lab.values(dy), lab.values(lse))
         ]
         of = None if dtype == "float32" else f"x, dy and dx are {dtype} here."
-        lab.compare(dx, right, [each or of for each in why], digits=DIGITS[dtype], least=5e-5)
+        why = [" ".join([part for part in (of, each) if part]) or None for each in why]
+        lab.compare(dx, right, why, digits=DIGITS[dtype], least=5e-5)
         at_most(lab, "x", 2 * n * height, times=2)
         at_most(lab, "dy", 2 * n * height, times=2)
         at_most(lab, "dx", n * height, "store")

@@ -31,7 +31,7 @@ def check(names, lab):
 WRONG = [
     (2000000, "That is 2MN *elements*, or the bytes of x alone: both tensors move, 2 bytes each."),
     (1000000, "That is the number of elements of one matrix. Count bytes, of input and output."),
-    (8000000, "That is float32's: a bfloat16 has 2 bytes."),
+    (8000000, "That is for float32: a bfloat16 has 2 bytes."),
     (16000000, "A bfloat16 has 2 bytes, and each element is read once and written once."),
     (6000000, "That reads x twice; a row that fits on the chip is read once."),
     (4, "Megabytes; the question is about bytes."),

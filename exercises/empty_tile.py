@@ -52,7 +52,7 @@ def check(names, lab):
 
 SHIFT = 'tl.where(m_new > -float("inf"), m_new, 0.0)'
 WRONG = [
-    (SHIFT, "m_new", "A tile of −∞ alone has m_new = −∞, and −∞ − (−∞) is NaN."),
+    (SHIFT, "m_new", "A tile with nothing but −∞ has m_new = −∞, and −∞ − (−∞) is NaN."),
     (SHIFT, "0.0", "A shift of 0 is no shift: exp(x) overflows in other rows."),
     (
         SHIFT,

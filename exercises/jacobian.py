@@ -31,11 +31,11 @@ def check(names, lab):
 
 
 WRONG = [
-    (0.06, "The sign: if x[1] grows, y[1] takes its share from the others, so y[0] falls."),
+    (0.06, "Check the sign: if x[1] grows, y[1] takes its share from the others, so y[0] falls."),
     (0.16, "That is the derivative of y[0] with respect to x[0], on the diagonal."),
     (0.21, "That is the derivative of y[1] with respect to x[1], on the diagonal."),
-    (-0.1, "That is -y[0] · y[2]. Counting begins with 0, so x[1] is the second input."),
-    (-0.15, "That is -y[1] · y[2]. Counting begins with 0: y[0] is the first output."),
+    (-0.1, "That is -y[0] · y[2]. Counting starts at 0, so x[1] is the second input."),
+    (-0.15, "That is -y[1] · y[2]. Counting starts at 0: y[0] is the first output."),
     (0.14, "The 1 of y[i] (1 − y[j]) stands only on the diagonal, where i = j."),
     (-0.3, "The factor y[0] is missing: -y[0] · y[1]."),
     (0, "Softmax is not applied element by element: every output depends on every input."),

@@ -85,7 +85,7 @@ WRONG = [
     (ALL, "tl.log(d) + tl.sum(term, axis=0) / d", "The sign: z is negative, and −Σ y · z is not."),
     (ALL, "tl.log(d) - tl.sum(term, axis=0)", "The sum of e · z must be divided by d, as e is."),
     (ALL, "-tl.sum(term, axis=0) / d", "log y is z − log d: log d is missing."),
-    (ALL, "tl.sum(term, axis=0) / d - tl.log(d)", "Entropy is not negative: the sign."),
+    (ALL, "tl.sum(term, axis=0) / d - tl.log(d)", "Entropy is never negative: check the sign."),
     (
         "    tl.store(entropy_ptr + row, tl.log(d) - tl.sum(term, axis=0) / d)\n",
         "",

@@ -43,7 +43,7 @@ def check(names, lab):
         for row, want, each in zip(rows, right, why)
     ]
     compare_calls(calls)
-    return "Right, for every row: large, small, empty of everything but −∞."
+    return "Right, for every row: large, small, or nothing but −∞."
 
 
 WRONG = [

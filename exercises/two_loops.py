@@ -64,7 +64,7 @@ WRONG = [
     (
         'tl.where(m_new > -float("inf"), m_new, 0.0)',
         "m_new",
-        "A tile of −∞ alone: −∞ − (−∞) is NaN.",
+        "A tile with nothing but −∞: −∞ − (−∞) is NaN.",
     ),
     ("d * tl.exp(m - shift)", "d", "The old sum is relative to the old maximum: rescale it."),
     (

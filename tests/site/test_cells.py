@@ -513,8 +513,8 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     assert verdict.inner_text() == (
         "✓ Right: y is softmax(x). It reads x twice: 72 bytes, where 48 would do."
     )
-    kernel = cell.locator("textarea").first
     whole = kernel.input_value()
+    fold.locator("summary").click()
     kernel.fill(whole.replace("x_ptr + rows[:, None] * x_row_stride", "x_ptr + rows[:, None] * 0"))
     kernel.press("Control+Enter")
     finished(view, cell)
@@ -569,6 +569,7 @@ def test_an_editor_keeps_what_is_written_and_a_link_carries_it(tab, open_tab):
     cell.scroll_into_view_if_needed()
     call, kernel = cell.locator("textarea").nth(1), cell.locator("textarea").first
     original = call.input_value()
+    cell.locator(".run-fold summary").click()
     numbers = cell.locator(".editor-numbers").first.inner_text().split()
     assert numbers == [str(1 + line) for line in range(kernel.input_value().count("\n") + 1)]
     clipped = "boxes => boxes.filter((box) => box.scrollHeight > box.clientHeight).length"

@@ -601,3 +601,22 @@ def test_a_lane_is_masked_where_all_that_it_comes_from_is():
     assert masked["m"] == masked["d"] == [False, True]
     for name in ("mask", "cols", "before", "running", "total"):
         assert not any(masked[name] or []), name
+
+
+def test_pythons_own_names_in_a_kernel():
+    """`max` of two is Triton's `maximum`, in both; Python's stay what they are without a tile."""
+    code = """
+@triton.jit
+def kernel(x_ptr, y_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 4))
+    m = max(-float("inf"), tl.max(x, axis=0))
+    tl.store(y_ptr + tl.arange(0, 4), max(min(x, m - 1.0), 0.0) + max([1, 2]) + sum([1, 2]))
+"""
+    run = small_triton.run(code)
+    x, y = Tensor([-1.0, 0.5, 2.0, 3.0]), empty((4,))
+    run["kernel"][(1,)](x, y)
+    assert y.tolist() == [5.0, 5.5, 7.0, 7.0]
+    for name in ("max", "sum"):
+        names = small_triton.run(code.replace("tl.max(x, axis=0)", f"{name}(x)"))
+        with pytest.raises(TypeError, match=f"tl.{name}"):
+            names["kernel"][(1,)](x, y)

@@ -240,17 +240,17 @@ def understood(source):
     """The source with what is written after `ANSWER =` as Python writes a number.
 
     Raises:
-        Wrong: there is none, or it is no number.
+        Wrong: there is none, or it is not a number.
     """
     lines = source.split("\n")
     for i in range(len(lines)):
         if lines[i].startswith("ANSWER ="):
             typed = lines[i].split("=", 1)[1].split("#")[0].strip().strip("\"'")
             if typed in ("...", ""):
-                raise Wrong("There is no number yet.")
+                raise Wrong("There is not a number yet.")
             number = plain_number(typed)
             if not number:
-                raise Wrong(f"“{typed}” is no number. Write it like 12, -0.5 or 3/4.")
+                raise Wrong(f"“{typed}” is not a number. Write it like 12, -0.5 or 3/4.")
             lines[i] = "ANSWER = " + number
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ RISING = "The maximum grows along this row: what was summed before it has to be 
 FALLING = "The maximum comes first in this row: the later maxima of tiles are smaller."
 BELOW = (
     "This row is far below 0: exp underflows unless the maximum is subtracted, and a start or"
-    " a lane of 0 is larger than all of it."
+    " a lane of 0 would be larger than all of it."
 )
 ABOVE = "This row is far above 0: exp overflows unless the maximum is subtracted before it."
 MILLION = "−10⁶ is larger than this row's maximum: only −∞ is below every number."

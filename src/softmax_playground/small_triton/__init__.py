@@ -210,7 +210,8 @@ def run(code, path="<cell>", probes=False, **names):
         A dictionary of all names.
     """
     this = sys.modules[__name__]
-    found = {"triton": this, "tl": language, "range": language.range, "__name__": path}
+    found = {"triton": this, "tl": language, "__name__": path}
+    found.update(language.PYTHONS)
     found.update(names)
     kept = {name: sys.modules.get(name) for name in ("triton", "triton.language")}
     sys.modules["triton"], sys.modules["triton.language"] = this, language

@@ -121,3 +121,22 @@ def inline_asm_elementwise(*_, **__):
 
 def __getattr__(name):
     raise AttributeError(f"tl.{name} does not run in the page: its small Triton has no such name")
+
+
+def _of_python(name, of_two=None):
+    """Python's function of a name, which in a kernel may mean one of Triton's."""
+    plain = getattr(builtins, name)
+
+    def found(*values, **options):
+        if not [value for value in values if isinstance(value, Tile)]:
+            return plain(*values, **options)
+        if of_two is not None and len(values) == 2:
+            return of_two(*values)
+        raise TypeError(f"Python's {name} takes no tile: tl.{name}(x, axis=0) does")
+
+    return found
+
+
+PYTHONS = {"max": _of_python("max", maximum), "min": _of_python("min", minimum)}
+PYTHONS |= {"sum": _of_python("sum"), "range": range}
+"""What Python's own names mean in a kernel."""

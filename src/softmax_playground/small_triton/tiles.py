@@ -209,7 +209,7 @@ def tile_of(value, like=None):
     if isinstance(value, constexpr):
         value = value.value
     if isinstance(value, Pointer):
-        raise TypeError("a pointer is no number: tl.load reads what it points to")
+        raise TypeError("a pointer is not a number: tl.load reads what it points to")
     if isinstance(value, bool):
         return Tile([value], (), int1)
     if isinstance(value, int):
