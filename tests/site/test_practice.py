@@ -199,7 +199,7 @@ TYPED = {
     "48/2": True,
     "two": "“two” is not a number. Write it like 12, -0.5 or 3/4.",
     "1,2,3": "“1,2,3” is not a number.",
-    "...": "There is not a number yet.",
+    "...": "There is no number yet.",
     "inf": "“inf” is not a number.",
     "7": "It is not 7. It is too small.",
     "12": "It is not 12. It is 2 times too small: elements or bytes, one tensor or two?",
@@ -333,7 +333,7 @@ def test_the_command_lists_poses_hints_checks_and_remembers(capsys, tmp_path, mo
     assert "1,000 numbers" in posed and "answers/lanes.py" in posed
     answer = tmp_path / "answers/lanes.py"
     assert "1,000 numbers" in answer.read_text("utf8")
-    assert says("lanes", code=1).startswith("✗ lanes: There is not a number yet.")
+    assert says("lanes", code=1).startswith("✗ lanes: There is no number yet.")
     assert "512 lanes" in says("lanes", "--hint", "1")
     answer.write_text(answer.read_text("utf8").replace("...", "1,024"), "utf8")
     assert "size of the tile" in says("lanes", code=1)

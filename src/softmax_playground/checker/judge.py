@@ -247,7 +247,7 @@ def understood(source):
         if lines[i].startswith("ANSWER ="):
             typed = lines[i].split("=", 1)[1].split("#")[0].strip().strip("\"'")
             if typed in ("...", ""):
-                raise Wrong("There is not a number yet.")
+                raise Wrong("There is no number yet.")
             number = plain_number(typed)
             if not number:
                 raise Wrong(f"“{typed}” is not a number. Write it like 12, -0.5 or 3/4.")
