@@ -85,8 +85,10 @@ def split_rows(
 
 
 def strided(n_cols: int, vector: int, edges: bool, *, inner=4, cols=0, of=1, wide=False) -> Choice:
-    """`inner` strands side by side, of which a program holds all; `of` is the vector."""
-    return Choice("strided", StridedTile(whole(n_cols), inner, of, False, wide), 4)
+    """`inner` strands side by side, of which a program holds all, in tiles of `cols` if given; `of`
+    is the vector."""
+    tiles = triton.cdiv(n_cols, cols) if cols else 1
+    return Choice("strided", StridedTile(cols or whole(n_cols), inner, of, False, wide, tiles), 4)
 
 
 def split_strided(
@@ -227,6 +229,7 @@ FORMS = {
     "split_rows-pipeline": Form(split_rows, {"depth": 1}, float64=False),
     "split_rows-two-launches": Form(split_rows, {"two_launches": True}, float64=False),
     "strided": Form(strided),
+    "strided-tiles": Form(strided, {"cols": CHUNK}),
     "split_strided": Form(split_strided, float64=False),
     "two_pass": Form(two_pass),
     "two_pass-two-launches": Form(two_pass, {"two_launches": True}),

@@ -54,7 +54,8 @@ TESTS = {
     "losses": "test_way.py test_losses.py test_derivatives.py",
     "l": "test_losses.py test_derivatives.py",
     "nn": "test_nn.py",
-    "operators": "test_nn.py test_derivatives.py test_ops.py test_maps.py test_inductor.py",
+    "operators": "test_nn.py test_way.py test_derivatives.py test_ops.py test_maps.py"
+    " test_inductor.py",
     "plan": "test_launch.py test_dispatch.py test_losses.py test_maps.py",
     "": "test_losses.py test_derivatives.py test_maps.py test_functional.py",
 }

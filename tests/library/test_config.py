@@ -396,6 +396,24 @@ def test_what_the_model_chooses_computes_what_is_asked(operation, shape, monkeyp
 # --- what is asked for by name
 
 
+@pytest.mark.parametrize("n_cols", [2**31 - 1, 2**31 - 2**22, 2**31 - 2**22 - 1])
+def test_a_loop_counts_to_the_end_of_its_last_tile(n_cols):
+    """A counter of 32 bits holds no 2³¹, where the last of the tiles may end."""
+    columns = columns_of(1, n_cols, 1, 2, (0, 0), ((n_cols, 1, 1),) * 2)
+    choice = chooser.chosen(columns, SOFTMAX, H200)
+    assert choice.kernel == "two_pass" and not columns.wide_index
+    assert choice.how.wide_index == (choice.n_chunks * choice.chunk_cols >= 2**31)
+
+
+@pytest.mark.parametrize("shape", [(1, 2**30 + 1, 1), (1, 1, 2**30 + 1), (1, 2**29 + 1, 2**29 + 1)])
+def test_offsets_take_64_bits_where_the_last_does(shape):
+    """It is 2³¹ here, and less without the last element."""
+    n_outer, n_cols, n_inner = shape
+    less = (n_outer, max(1, n_cols - 1), n_inner if n_cols > 1 else n_inner - 1)
+    for size, wide in ((shape, True), (less, False)):
+        assert columns_of(*size, 4, (0, 0), ((0, 2, 2),) * 2).wide_index == wide
+
+
 def test_more_chunks_than_are_possible_are_refused():
     """Other refusals are in `test_dispatch.py`."""
     with pytest.raises(ValueError, match="split_rows splits .* at most 33,554,432 columns"):

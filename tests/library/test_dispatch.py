@@ -20,7 +20,7 @@ from kernel_cases import (
 )
 from triton_softmax import IMPLEMENTATIONS, launch, plan
 from triton_softmax.launch import WordPool
-from triton_softmax.layout import as_matrix, collapse, lies_on_vectors
+from triton_softmax.layout import as_matrix, collapse, lies_on_vectors, outer_and_inner
 from triton_softmax.operations import OPERATIONS
 
 pytestmark = quiet
@@ -53,6 +53,20 @@ def tensor(*shape, dtype=torch.float32, seed=0, scale=3.0):
 )
 def test_collapse(shape, strides, dim, groups):
     assert collapse(shape, strides, dim) == groups
+
+
+@pytest.mark.parametrize(
+    "groups, pair",
+    [
+        ([], [(1, 0), (1, 0)]),
+        ([(5, 1)], [(1, 0), (5, 1)]),
+        ([(2, 9), (5, 3)], [(2, 9), (5, 3)]),
+        ([(2, 1), (5, 2)], [(5, 2), (2, 1)]),
+        ([(2, 9), (3, 4), (5, 1)], None),
+    ],
+)
+def test_the_smaller_stride_is_the_inner_one(groups, pair):
+    assert outer_and_inner(groups, 1) == pair
 
 
 def test_where_a_matrix_of_whole_vectors_is_a_copy():

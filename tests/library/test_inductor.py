@@ -67,11 +67,21 @@ def test_a_long_row_keeps_its_kernel_without_the_rule_for_autograd(graphs, name)
     assert f"triton_softmax._{name}_backward.default" in backward
 
 
-@pytest.mark.parametrize("extra, fused", [(0, True), (1, False)])
-def test_a_longer_row_of_few_elements_becomes_pytorchs_operators(graphs, extra, fused):
+@pytest.mark.parametrize(
+    "n_rows, n_cols, fused",
+    [
+        (2**20 // 8192, 8192, True),
+        (2**20 // 8192 + 1, 8192, False),
+        (2**10 + 1, 1024, True),
+        (2**10 + 1, 1025, False),
+    ],
+)
+def test_a_row_that_inductor_reads_as_fast_becomes_pytorchs_operators(
+    graphs, n_rows, n_cols, fused
+):
+    """Rows of up to 1,024, and of up to 8,192 where there are few elements."""
     backend, found = graphs
-    n_cols = operators.LONGEST_OF_FEW
-    x = numbers(operators.FEW_ELEMENTS // n_cols + extra, n_cols)
+    x = numbers(n_rows, n_cols)
     torch.compile(lambda x: softmax(x, 1), backend=backend, fullgraph=True)(x)
     assert fused != any("triton_softmax" in each for each in found[0])
 

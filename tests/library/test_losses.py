@@ -43,7 +43,14 @@ def targets(*shape: int, classes: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("ignored", [-100, 4])
 @pytest.mark.parametrize(
-    "options", [{}, {"softcap": 2.0}, {"scale": 3.0}, {"label_smoothing": 0.1, "weight": True}]
+    "options",
+    [
+        {},
+        {"softcap": 2.0},
+        {"scale": 3.0},
+        {"label_smoothing": 0.1},
+        {"label_smoothing": 0.1, "weight": True},
+    ],
 )
 def test_ignored_rows_may_hold_anything(options, ignored):
     options, x = options | {"ignore_index": ignored}, logits(3, 5)
@@ -146,6 +153,14 @@ def test_in_place_and_twice():
     cross_entropy(x.detach(), target, inplace_backward=True)
     assert torch.equal(x, before)
 
+
+@pytest.mark.parametrize("told", [True, False])
+def test_backward_twice(told, monkeypatch):
+    """Whether PyTorch tells that the graph is kept, or no longer has the private name."""
+    if not told:
+        monkeypatch.delattr(torch._C._autograd, "_get_current_graph_task_keep_graph")
+    x, target = logits(3, 5, dtype=torch.float32), targets(3, classes=5)
+    (wanted,) = torch.autograd.grad(functional.cross_entropy(x, target), x)
     loss = cross_entropy(x, target)
     twice = [
         torch.autograd.grad(loss, x, torch.tensor(0.5, device=DEVICE), retain_graph=keep)[0]
@@ -284,6 +299,48 @@ def test_shapes_and_types_are_refused_in_torch_s_words():
             cross_entropy(x, torch.tensor([0, 9, 1]))
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_no_rows(reduction):
+    """Of classes, of probabilities, with weights, and of a layer."""
+    x, classes = logits(0, 5), torch.empty(0, dtype=torch.int64, device=DEVICE)
+    weight = torch.ones(5, dtype=x.dtype, device=DEVICE)
+    for target, given in ((classes, None), (x.detach(), None), (classes, weight)):
+        options = {"weight": given, "reduction": reduction}
+        wanted = functional.cross_entropy(x, target, **options)
+        torch.testing.assert_close(cross_entropy(x, target, **options), wanted, equal_nan=True)
+    found = linear_cross_entropy(x, logits(7, 5), classes, reduction=reduction)
+    torch.testing.assert_close(found, wanted, equal_nan=True)
+
+
+def test_no_classes():
+    x = torch.empty(3, 0, device=DEVICE)
+    assert torch.equal(entropy_from_logits(x), torch.zeros(3, device=DEVICE))
+
+
+def test_what_is_no_tensor_is_named():
+    x, target = logits(2, 5), torch.tensor([0, 3], device=DEVICE)
+    with pytest.raises(TypeError, match="target must be a tensor, not list"):
+        cross_entropy(x, target.tolist())
+    with pytest.raises(TypeError, match="input must be a tensor, not list"):
+        cross_entropy(x.tolist(), target)
+
+
+def test_a_warning_points_at_the_caller():
+    with pytest.warns(UserWarning, match="use reduction='sum'") as warned:
+        cross_entropy(logits(2, 5), torch.tensor([0, 3], device=DEVICE), size_average=False)
+    assert warned[0].filename == __file__
+
+
+def test_a_layer_makes_the_logits_of_all_rows_at_once_if_they_are_few(monkeypatch):
+    made, linear = [], functional.linear
+    monkeypatch.setattr(functional, "linear", lambda *a: made.append(len(a[0])) or linear(*a))
+    x, target = logits(4, 3), torch.tensor([0, 3, 1, 1], device=DEVICE)
+    for chunk_size, sizes in ((None, [4]), (3, [3, 1])):
+        made.clear()
+        linear_cross_entropy(x, logits(5, 3), target, reduction="none", chunk_size=chunk_size)
+        assert made == sizes
+
+
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_one_class_in_a_vector(reduction):
     x, target = logits(4), torch.tensor([2], device=DEVICE)
@@ -372,6 +429,8 @@ def test_what_torch_expects_to_be_refused():
     from torch.testing._internal.common_modules import module_db
 
     info = next(each for each in module_db if each.name == "nn.CrossEntropyLoss")
+    if info.module_error_inputs_func is None:
+        pytest.skip("this PyTorch has none")
     errors = info.module_error_inputs_func(
         info, DEVICE, torch.float64, requires_grad=False, training=True
     )
@@ -399,6 +458,17 @@ def test_elements_from_a_given_summary_are_counted_in_31_bits_or_64(n_cols):
     constants = plan._plan_finish(SOFTMAX, [x], x.dtype).launches[0].constants
     chunks = -(-n_cols // constants["BLOCK_COLS"])
     assert constants["WIDE"] == (chunks * constants["BLOCK_COLS"] >= 2**31)
+
+
+@pytest.mark.parametrize("out", [False, True])
+def test_elements_from_a_given_summary_without_kernels(out, monkeypatch):
+    monkeypatch.setattr(plan.arguments, "INTERPRETED", False)
+    x = drawn(3, 8, dtype=torch.float32).cpu()
+    m = x.amax(1)
+    to = torch.empty_like(x) if out else None
+    y = plan.finish(SOFTMAX, (x,), (m, (x - m[:, None]).exp().sum(1)), x.dtype, out=to)
+    torch.testing.assert_close(y, x.softmax(1))
+    assert to is None or y is to
 
 
 def test_wide_indices_change_nothing(monkeypatch):

@@ -60,7 +60,7 @@ def test_gradcheck(name):
     x, given = tensor(1, 3), arguments("scale softcap bias sink", (1, 3), -1)
 
     def call(x, scale, bias, sink):
-        return FUNCTIONS[name](x, -1, scale=scale, softcap=1.5, bias=bias, sink=sink)
+        return FUNCTIONS[name](x, -1, scale=scale, softcap=given["softcap"], bias=bias, sink=sink)
 
     inputs = x, given["scale"], given["bias"], given["sink"]
     assert gradcheck(call, inputs) and gradgradcheck(call, inputs)
@@ -124,6 +124,17 @@ def test_a_gradient_that_a_mask_stops_and_a_scale_needs_none_of(name, again):
 
 
 @both
+def test_a_bias_keeps_its_digits_beside_narrow_elements(name):
+    """The gradient of x is rounded to 16 bits; that of the bias is not, on the way."""
+    x = tensor(3, 8, dtype=torch.float16)
+    bias, dy = tensor(3, 8, dtype=torch.float32), tensor(3, 8, dtype=torch.float32, seed=2)
+    y = FUNCTIONS[name](x, dtype=torch.float32, bias=bias)
+    (found,) = torch.autograd.grad(y, bias, dy)
+    wanted = getattr(torch, name)(x.double() + bias.double(), -1)
+    torch.testing.assert_close(found, torch.autograd.grad(wanted, bias, dy.double())[0])
+
+
+@both
 def test_a_row_that_is_masked_or_empty_has_no_gradient(name):
     x = HOSTILE[:2].to(DEVICE).requires_grad_()
     where = torch.tensor([[True, True, True, True], [False] * 4], device=DEVICE)
@@ -132,14 +143,16 @@ def test_a_row_that_is_masked_or_empty_has_no_gradient(name):
     assert torch.isfinite(x.grad).all() and not x.grad[1].any()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @both
-def test_sinks_of_infinity(name, geometry):
-    x = tensor(3, 4, dtype=torch.float32).detach()
+def test_sinks_of_infinity(name, dtype, geometry):
+    x = tensor(3, 4, dtype=dtype).detach()
     empty = -INF if name == "log_softmax" else 0.0
     assert (FUNCTIONS[name](x, sink=INF) == empty).all()
     torch.testing.assert_close(FUNCTIONS[name](x, sink=-INF), getattr(torch, name)(x, -1))
-    sink = torch.tensor([[INF], [-INF], [0.0]], device=DEVICE, requires_grad=True)
+    sink = torch.tensor([[INF], [-INF], [0.0]], dtype=dtype, device=DEVICE, requires_grad=True)
     y = softmax(x, sink=sink)
+    assert not y[0].any()
     y[:, 0].sum().backward()
     assert torch.isfinite(sink.grad).all() and sink.grad[2] != 0.0
 

@@ -39,6 +39,26 @@ def cases(name, *shape, dim=-1):
 
 
 @pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: triton_softmax.logsumexp(x, 1),
+        lambda x: triton_softmax.softmax(x, 1, scale=2.0),
+        lambda x: triton_softmax.token_logprobs(x, x.detach().argmax(1)),
+        lambda x: triton_softmax.entropy_from_logits(x),
+    ],
+    ids=["logsumexp", "scale", "tokens", "entropies"],
+)
+def test_gradients_batched(function):
+    """A gradient that stands for several has no memory of its own, and takes no kernel."""
+    x = random(3, 5).requires_grad_()
+    y = function(x)
+    several = random(4, *y.shape, seed=1)
+    (found,) = torch.autograd.grad(y, x, several, is_grads_batched=True, retain_graph=True)
+    for dy, dx in zip(several, found, strict=True):
+        torch.testing.assert_close(torch.autograd.grad(y, x, dy, retain_graph=True)[0], dx)
+
+
+@pytest.mark.parametrize(
     "name, shape, dim",
     [
         *(("softmax", (2, 3), -1), ("softmax", (3,), 0)),
