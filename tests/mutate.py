@@ -46,7 +46,8 @@ TESTS = {
     "kernels/strided": "kernels/test_strided.py kernels/test_losses.py kernels/test_geometries.py",
     "kernels/": "kernels/test_losses.py kernels/test_geometries.py",
     "operations/gradients": "test_derivatives.py",
-    "operations/": "kernels/test_losses.py test_derivatives.py kernels/test_geometries.py",
+    "operations/": "kernels/test_losses.py test_losses.py test_derivatives.py"
+    " kernels/test_geometries.py",
     "composite": "kernels/test_losses.py test_losses.py test_derivatives.py test_functional.py"
     " test_maps.py",
     "launch": "test_launch.py test_dispatch.py",
