@@ -26,8 +26,7 @@ from softmax_bench.case import Case
 from softmax_bench.inputs import Tensors
 from softmax_bench.random_shapes import draw
 from softmax_bench.recording import Unread
-from softmax_bench.report import Cell as Line
-from softmax_bench.report import by_case, by_kind
+from softmax_bench.report import by_case, means
 from softmax_bench.report import timed as time_of
 from softmax_bench.roster import COPY
 from softmax_bench.schema import DataError
@@ -231,16 +230,21 @@ def run_of(rows: list[dict], environment: dict, unseen: bool) -> dict:
 
 
 def report(cells: list[Cell]) -> str:
-    """For the terminal: what library and model, as they are today, reach of the best speed."""
+    """For the terminal: what library and model, as they are today, reach of the best speed; the
+    cells in which the library is farthest from it come last."""
+    kinds: dict[str, list[tuple[float | None, ...]]] = {}
     lines = []
     for cell in cells:
         choices = cell.problem.library(), cell.problem.possible()[0]
+        shares = tuple(map(cell.reached, choices))
+        for kind in ("all", ", ".join(tuned.kind(cell.line))):
+            kinds.setdefault(kind, []).append(shares)
         best = cell.choices[tuned.best(cell.line["timed"])]
         shown = [f"{short(each)}, {cell.time(each) or 0:.2f} µs" for each in (*choices, best)]
         words = f"{cell.case.id}: {shown[0]}; model {shown[1]}; best {shown[2]}"
-        kinds = "all", ", ".join(tuned.kind(cell.line))
-        lines.append(Line(kinds, tuple(map(cell.reached, choices)), words))
-    return "\n".join(by_kind(("the library", "the model"), lines))
+        lines.append((shares[0] or 0, words))
+    table = means(("the library", "the model"), kinds)
+    return "\n".join([table, *(f"{share:7.3f} {words}" for share, words in sorted(lines)[::-1])])
 
 
 def short(choice: Choice) -> str:
