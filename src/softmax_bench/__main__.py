@@ -122,10 +122,8 @@ def _tune(options: Options) -> None:
     if not options.report:
         _ready(options)
         device = plan.device_of(torch.empty(1, device=options.device))
-        if options.shapes:
-            chosen = tune.listed(Path(options.shapes))
-        else:
-            chosen = tune.select(options.seed, options.cells, device)
+        chosen = list(map(tune.named, options.shapes))
+        chosen = chosen or tune.chosen(runs, options.seed, options.cells, device)
         chosen = [tune.with_choices(case, device, options.wide) for case in chosen]
         options.out = into.with_suffix(".rows.json")
         found = _measured(options, chosen, tune.prepare, 12.0)
@@ -195,11 +193,12 @@ def _parser() -> argparse.ArgumentParser:
     add = command(_tune, "time the choices that the library could make, on cells that a seed draws")
     measures(add, "tuning.json")
     add("--report", metavar="FILE", help="only say what a file holds")
-    add("--seed", type=int, default=202, help="draws the cells")
+    add("--seed", type=int, default=202, help="of a run of the file, or draws the cells")
     add("--unseen", action="store_true", help="say in the file that no constant was chosen by it")
-    add("--shapes", metavar="FILE", help="cells that a file names, in place of a seed")
+    words = "cells to take in place of a seed's, such as softmax/backward/float32/7500x4500/dim0"
+    add("--shapes", metavar="NAMES", help=words, default="", **several)
     add("--wide", type=int, default=12, help="so many choices beside the library's and the model's")
-    add("--cells", type=int, default=60, help="how many, in turn of every class")
+    add("--cells", type=int, default=60, help="how many are drawn, in turn of every kernel")
     return parser
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from softmax_bench.gpus import GPUS
 from softmax_bench.launches import cell_of, measured, read
 from softmax_bench.roster import CHOOSER
 from softmax_bench.schema import (
