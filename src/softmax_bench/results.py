@@ -19,9 +19,8 @@ from softmax_bench.schema import (
     FORMAT,
     SAME,
     DataError,
+    begun,
     dump,
-    read_json,
-    rows_of,
     write_whole,
 )
 
@@ -117,8 +116,9 @@ class Results:
         self.environments: dict[str, dict] = {}
         self.rows: dict[tuple[str, str], dict] = {}
         if path.is_file():
-            self.rows = {(row["case"], row["provider"]): row for row in rows_of(path)}
-            self.environments = read_json(path)["environments"]
+            data = begun(path)
+            self.rows = {(row["case"], row["provider"]): row for row in data["rows"]}
+            self.environments = data["environments"]
         for name, known in self.environments.items():
             if found := [key for key in SAME if known[key] != env[key]]:
                 raise DataError(f"{path} was measured with another {', '.join(found)}")
