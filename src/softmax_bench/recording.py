@@ -48,9 +48,9 @@ class Unread(Inputs):
         super().__init__("cpu", seed=0)
         self.device = torch.device(device)
 
-    def numbers(self, dtype: str, slot: int, elements: int) -> Any:
+    def numbers(self, dtype: str, *shape: int) -> Any:
         """Memory as it comes."""
-        return torch.empty(elements, dtype=getattr(torch, dtype), device=self.device)
+        return torch.empty(shape, dtype=getattr(torch, dtype), device=self.device)
 
 
 def call_of(row: dict) -> Callable[[], object]:

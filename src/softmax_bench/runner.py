@@ -239,15 +239,12 @@ class Runner:
 
     def _survive(self, error: Exception, keep: Callable[[], object] = lambda: None) -> None:
         """After a failure: go on if the device still answers, start again if it does not."""
-        no_memory = isinstance(error, torch.cuda.OutOfMemoryError)
-        if no_memory:
-            self.inputs.buffers.clear()
         if not self.on_gpu:
             return
         try:
             torch.cuda.synchronize()
             torch.ones(1, device=self.inputs.device).item()
-            if no_memory:
+            if isinstance(error, torch.cuda.OutOfMemoryError):
                 torch.cuda.empty_cache()
         except Exception:
             keep()
