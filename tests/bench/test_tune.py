@@ -22,7 +22,7 @@ RUNS = tuned.read(ROOT / tuned.FILE)
 
 @pytest.fixture(scope="module")
 def drawn():
-    """Cells that a seed draws, in which there is something to choose, with what is tried in each."""
+    """Cells of a seed in which there is something to choose, with what is tried in each."""
     cases = tune.chosen(RUNS, 5, 40, H200)
     assert len(cases) == 40
     problems = [tune.problem_of(case, H200) for case in cases]
