@@ -167,6 +167,13 @@ def calls(group: Any, pushing: Any, n_rows: int) -> dict[str, Callable[[], Any]]
     }
 
 
+def add(path: Path, run: dict) -> None:
+    """Add a run to a file, in place of one over as many ranks."""
+    runs = read_json(path)["runs"] if path.is_file() else []
+    kept = [each for each in runs if each["ranks"] != run["ranks"]]
+    write_whole(path, dump({"format": FORMAT, "runs": [*kept, run]}, depth=4))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True, help="the file to write, or to add to")
@@ -192,12 +199,10 @@ def main() -> None:
                 print(row, flush=True)
         torch.cuda.empty_cache()
     if dist.get_rank() == 0:
-        here, n_ranks = machine(), dist.get_world_size()
-        run = {name: here[name] for name in ("gpu", "torch", "triton")} | {"ranks": n_ranks}
-        run |= {"commit": options.commit or git_commit(), "date": now()[:10], "rows": found}
-        runs = read_json(options.out)["runs"] if options.out.is_file() else []
-        runs = [*(each for each in runs if each["ranks"] != n_ranks), run]
-        write_whole(options.out, dump({"format": FORMAT, "runs": runs}, depth=4))
+        here = machine()
+        run = {name: here[name] for name in ("gpu", "torch", "triton")}
+        run |= {"ranks": dist.get_world_size(), "commit": options.commit or git_commit()}
+        add(options.out, run | {"date": now()[:10], "rows": found})
     dist.destroy_process_group()
 
 
