@@ -152,7 +152,8 @@ def _parser() -> argparse.ArgumentParser:
     def selects(add: Callable) -> None:
         words = f"patterns of names, such as forward/*; suites are {', '.join(cases.SUITES)}"
         add("--cases", help=words, default="*", **several)
-        add("--providers", help="some of these", default=",".join(roster.PROVIDERS), **several)
+        everyone = ",".join(roster.PROVIDERS)
+        add("--providers", help=f"some of {everyone}", default=everyone, **several)
         add("--seed", type=int, default=random_shapes.SEED, help="draws the cells of random/*")
 
     def measures(add: Callable, out: str) -> None:
