@@ -85,7 +85,7 @@ def sample() -> list[dict]:
     for row in (row for rows in measured().values() for row in rows):
         if row["provider"] == CHOOSER and row["suite"] != "compiles":
             of_row = (row["op"], row.get("direction"), row.get("dtype"))
-            kinds = {(each.kernel.name, *of_row) for each in launches[cell_of(row)]}
+            kinds = {(each.kernel, *of_row) for each in launches[cell_of(row)]}
             if not kinds <= seen:
                 seen |= kinds
                 found.append(row)
