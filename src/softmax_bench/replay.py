@@ -134,9 +134,12 @@ def replay(old: str | None, new: str | None, *, update: bool = False) -> str:
     if old is not None:
         by_commit = {old: every}
     else:
-        of_cells = ((cell, commit) for commit, cells in commits.items() for cell in cells)
-        same = {cell for cell, commit in of_cells if committed.commits.get(cell) == commit}
-        before = {cell: committed.measured[cell] for cell in same}
+        before = {
+            cell: committed.measured[cell]
+            for commit, cells in commits.items()
+            for cell in cells
+            if committed.commits.get(cell) == commit
+        }
     known = dict(committed.known)
     with tempfile.TemporaryDirectory() as folder:
         for commit, rows in by_commit.items():
