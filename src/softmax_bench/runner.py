@@ -98,8 +98,7 @@ class Runner:
         self.results, self.inputs, self.timer, self.say = results, inputs, timer, say
         self.on_gpu = inputs.device.type == "cuda"
         self.prepare, self.restart = prepare, restart
-        few = {} if self.on_gpu else {"batches": 2, "calls": 2, "warm": 1}
-        self.host_timer = measure.HostTimer(inputs.synchronize, **few)
+        self.host_timer = measure.HostTimer(inputs.synchronize) if self.on_gpu else timer
         self.current: tuple[Case, str, float] | None = None
 
     # The loop
