@@ -67,8 +67,5 @@ def test_the_summary_adds_up():
     lines = [line.split(", ") for line in report.summary(rows).splitlines()]
     of_suite = [line for line in lines if line[0] == "random"]
     assert sum(int(line[-1].split()[1]) for line in of_suite) == 40
-    assert {layout_of(each) for each in rows} == {
-        "last dimension",
-        "other dimension",
-        "rows with gaps",
-    }
+    layouts = {"last dimension", "other dimension", "rows with gaps"}
+    assert {layout_of(each) for each in rows} == layouts
