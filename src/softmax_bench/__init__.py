@@ -11,7 +11,7 @@ In reading order:
 * `runner`, `results`: the loop that checks, times and writes a row per case and provider;
 * `schema`: the files of the data: their published form, read, validated and written (no torch);
 * `report`, `targets`: from rows to ratios, means and targets (no torch);
-* `compare`: two runs beside each other, or several as one (no torch);
+* `compare`: two runs beside each other (no torch);
 * `gpu_report`: the last run of the GPU tests as data (no torch needed to read it);
 * `gpus`, `recording`: what calls launch on a GPU that is not there;
 * `compilation`: what the compiler makes of it;

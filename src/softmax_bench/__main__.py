@@ -5,37 +5,26 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from softmax_bench import cases, compare, everywhere, gpu_report, report, roster, schema
+from softmax_bench import (
+    cases,
+    compare,
+    everywhere,
+    gpu_report,
+    random_shapes,
+    report,
+    roster,
+    schema,
+)
 from softmax_bench.gpus import GPUS
 from softmax_bench.schema import DataError
 
 Options = argparse.Namespace
-
-
-def _cases(options: Options) -> list[cases.Case]:
-    found = cases.select(options.suites, options.providers, _seed(options))
-    if options.cases is None:
-        return found
-    named = set(Path(options.cases).read_text(encoding="utf-8").split())
-    return [case for case in found if case.id in named]
-
-
-def _seed(options: Options) -> int:
-    """The seed of the suite `random`; the options keep it for the processes that are started."""
-    if options.seed is None:
-        out = getattr(options, "out", None)
-        known = []
-        if out and Path(out).is_file():
-            known = [row["seed"] for row in schema.rows_of(Path(out)) if "seed" in row]
-        options.seed = known[-1] if known else secrets.randbelow(10**6)
-    return options.seed
 
 
 def _ready(options: Options) -> None:
@@ -73,14 +62,16 @@ def _measured(
     return found
 
 
+def _selected(options: Options) -> list[cases.Case]:
+    return cases.select(options.cases, options.providers, options.seed)
+
+
 def _run(options: Options) -> None:
     begin = time.time()
     _ready(options)
     from softmax_bench import providers
 
-    chosen = _cases(options)
-    options.arguments = [*options.arguments, "--seed", str(options.seed)]
-    rows = list(_measured(options, chosen, providers.prepare, 25.0).rows.values())
+    rows = list(_measured(options, _selected(options), providers.prepare, 25.0).rows.values())
     try:
         schema.load(Path(options.out))
     except ImportError:
@@ -90,16 +81,8 @@ def _run(options: Options) -> None:
 
 
 def _list(options: Options) -> None:
-    chosen = _cases(options)
-    for case in chosen:
+    for case in _selected(options):
         print(f"{case.id}  {','.join(case.providers)}")
-    print(f"{len(chosen)} cases, {sum(len(case.providers) for case in chosen)} rows")
-
-
-def _merge(options: Options) -> None:
-    data = compare.merged(schema.load(Path(path)) for path in options.files)
-    schema.write_whole(Path(options.out), schema.dump(data))
-    print(f"{len(data['rows'])} rows in {options.out}")
 
 
 def _replay(options: Options) -> None:
@@ -113,11 +96,6 @@ def _replay(options: Options) -> None:
 def _compile_everywhere(options: Options) -> None:
     out = None if options.frontend else Path(options.out)
     print(everywhere.run(options.gpus, out))
-
-
-def _check(options: Options) -> None:
-    for path in options.files:
-        print(f"{path}: {len(schema.load(Path(path))['rows'])} rows keep to the schema")
 
 
 def _compare(options: Options) -> int:
@@ -144,10 +122,8 @@ def _tune(options: Options) -> None:
     if not options.report:
         _ready(options)
         device = plan.device_of(torch.empty(1, device=options.device))
-        if options.shapes:
-            chosen = tune.listed(Path(options.shapes))
-        else:
-            chosen = tune.select(options.seed, options.cells, device)
+        chosen = list(map(tune.named, options.shapes))
+        chosen = chosen or tune.chosen(runs, options.seed, options.cells, device)
         chosen = [tune.with_choices(case, device, options.wide) for case in chosen]
         options.out = into.with_suffix(".rows.json")
         found = _measured(options, chosen, tune.prepare, 12.0)
@@ -174,11 +150,11 @@ def _parser() -> argparse.ArgumentParser:
         return found.add_argument
 
     def selects(add: Callable) -> None:
-        for option, known in (("suites", cases.SUITES), ("providers", roster.PROVIDERS)):
-            add(f"--{option}", help=f"of {','.join(known)}; all by default", **several)
-        add("--cases", help="a file: only cases that it names, one in a line, as `list` does")
-        seeds = "draws the cells of the suite random; by default the seed in the file that is "
-        add("--seed", type=int, help=seeds + "gone on with, or else a fresh one")
+        words = f"patterns of names, such as forward/*; suites are {', '.join(cases.SUITES)}"
+        add("--cases", help=words, default="*", **several)
+        everyone = ",".join(roster.PROVIDERS)
+        add("--providers", help=f"some of {everyone}", default=everyone, **several)
+        add("--seed", type=int, default=random_shapes.SEED, help="draws the cells of random/*")
 
     def measures(add: Callable, out: str) -> None:
         processes = min(12, os.cpu_count() or 1)
@@ -204,12 +180,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--frontend", action="store_true", help="only see whether Triton takes them; no file")
     add("--out", default=str(schema.ROOT / everywhere.FILE))
 
-    command(_check, "validate data files against the published schema")("files", nargs="+")
-
-    add = command(_merge, "one data file of several; what was measured again takes its place")
-    add("files", nargs="+")
-    add("--out", required=True)
-
     add = command(_compare, "two data files side by side; fails past a slowdown")
     add("before")
     add("after")
@@ -224,11 +194,12 @@ def _parser() -> argparse.ArgumentParser:
     add = command(_tune, "time the choices that the library could make, on cells that a seed draws")
     measures(add, "tuning.json")
     add("--report", metavar="FILE", help="only say what a file holds")
-    add("--seed", type=int, default=202, help="draws the cells")
+    add("--seed", type=int, default=202, help="of a run of the file, or draws the cells")
     add("--unseen", action="store_true", help="say in the file that no constant was chosen by it")
-    add("--shapes", metavar="FILE", help="cells that a file names, in place of a seed")
+    words = "cells to take in place of a seed's, such as softmax/backward/float32/7500x4500/dim0"
+    add("--shapes", metavar="NAMES", help=words, default="", **several)
     add("--wide", type=int, default=12, help="so many choices beside the library's and the model's")
-    add("--cells", type=int, default=60, help="how many, in turn of every class")
+    add("--cells", type=int, default=60, help="how many are drawn, in turn of every kernel")
     return parser
 
 

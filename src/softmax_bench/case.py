@@ -24,6 +24,10 @@ LONGEST_OF_SWEEP = 2**18
 """Columns of the longest rows over which the suite `compiles` sweeps."""
 
 
+FIELDS = ("suite", "op", "direction", "dtype", "dim", "layout", "inputs")
+"""Of a case, as a row of the data has them."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One problem: what is computed on which tensor, and who is asked to do it."""
@@ -57,16 +61,14 @@ class Case:
     @property
     def fields(self) -> dict:
         """What a row of the data says of the case."""
-        names = ("suite", "op", "direction", "dtype", "shape", "dim", "layout", "inputs")
-        found = {"case": self.id} | {name: getattr(self, name) for name in names}
-        found |= {"shape": list(self.shape), "bytes": self.bytes}
+        found: dict[str, Any] = {"case": self.id, "shape": list(self.shape), "bytes": self.bytes}
+        found |= {name: getattr(self, name) for name in FIELDS}
         return found if self.seed is None else found | {"seed": self.seed}
 
     @classmethod
     def of(cls, row: dict) -> Case:
         """The case that a row of the data is of, without its providers."""
-        names = ("suite", "op", "direction", "dtype", "dim", "layout", "inputs", "seed")
-        fields: dict[str, Any] = {name: row[name] for name in names if name in row}
+        fields: dict[str, Any] = {name: row[name] for name in (*FIELDS, "seed") if name in row}
         return cls(**{"suite": "random", "shape": tuple(row["shape"])} | fields)
 
     @property

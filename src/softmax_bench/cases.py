@@ -3,11 +3,12 @@
 # pyright: reportArgumentType=false
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import fnmatch
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from softmax_bench.case import ITEM_SIZE, Case
-from softmax_bench.random_shapes import draw
+from softmax_bench.random_shapes import SEED, draw
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, PROVIDERS, RUNGS
 from softmax_bench.schema import DataError
 
@@ -249,25 +250,29 @@ SUITES: dict[str, Callable[..., list[Case]]] = {
 
 
 def select(
-    suites: list[str] | None = None,
-    providers: list[str] | None = None,
-    seed: int = 0,
+    patterns: Sequence[str] = ("*",), providers: Sequence[str] = PROVIDERS, seed: int = SEED
 ) -> list[Case]:
-    """The cases of the named suites, narrowed to providers; `seed` draws those of the suite
-    `random`."""
-    for kind, asked, known in (("suite", suites, SUITES), ("provider", providers, PROVIDERS)):
-        if unknown := sorted(set(asked or ()) - set(known)):
-            known_ones = ", ".join(known)
-            raise DataError(f"no such {kind}: {', '.join(unknown)}; there are {known_ones}")
-    chosen = []
-    for name in (each for each in SUITES if not suites or each in suites):
-        chosen += SUITES[name](seed) if name == "random" else SUITES[name]()
-    if providers:
-        # The copy is measured with anybody else.
-        kept = [tuple(p for p in case.providers if p in (*providers, COPY)) for case in chosen]
-        chosen = [
-            replace(case, providers=who)
-            for case, who in zip(chosen, kept, strict=True)
-            if set(who) & set(providers)
-        ]
-    return chosen
+    """The cases whose names fit a pattern, narrowed to providers, beside whom the copy is measured.
+
+    Args:
+        patterns: such as forward/* or */bfloat16/*; the first word is the suite.
+        providers: some of `PROVIDERS`.
+        seed: draws the suite `random`.
+
+    Raises:
+        DataError: a pattern fits no case, or there is no such provider.
+    """
+    suites = (draw(seed) if name == "random" else suite() for name, suite in SUITES.items())
+    every = [case for suite in suites for case in suite]
+    named: set[str] = set()
+    for pattern in patterns:
+        if not (found := fnmatch.filter([case.id for case in every], pattern)):
+            raise DataError(f"no case fits {pattern}; suites are {', '.join(SUITES)}")
+        named |= {*found}
+    if unknown := ", ".join(sorted({*providers} - {*PROVIDERS})):
+        raise DataError(f"no such provider: {unknown}; there are {', '.join(PROVIDERS)}")
+    return [
+        replace(case, providers=tuple(who for who in case.providers if who in (*providers, COPY)))
+        for case in every
+        if case.id in named and {*case.providers} & {*providers}
+    ]

@@ -1,12 +1,9 @@
-"""Two runs beside each other, a guard against a kernel that became slower; or several as one."""
+"""Two runs beside each other: a guard against a kernel that became slower."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from softmax_bench.report import geometric_mean, timed
 from softmax_bench.roster import CHOOSER, COPY, RUNGS
-from softmax_bench.schema import FORMAT, SAME, DataError
 
 
 def keyed(data: dict) -> dict[tuple[str, str], dict]:
@@ -60,39 +57,3 @@ def compare(before: dict, after: dict, max_slowdown: float, *, per_copy: bool = 
     worse = sum(ratio > max_slowdown for *_, ratio in rows)
     lines.append(f"{worse} rows slower than {max_slowdown:g} times before")
     return "\n".join(lines), worse == 0
-
-
-# --- several files as one
-
-
-def entered(environments: dict[str, dict], new: dict) -> str:
-    """The name of an environment among others; one that is there but for the time of its start is
-    found, any other is added."""
-    for name, known in environments.items():
-        if known | {"started": ""} == new | {"started": ""}:
-            return name
-    taken = [int(name.removeprefix("run")) for name in environments]
-    environments[name := f"run{max(taken, default=0) + 1}"] = new
-    return name
-
-
-def merged(files: Iterable[dict]) -> dict:
-    """The rows of all files. One that was measured again takes the place of what an earlier file
-    has, unless its library was not installed then.
-
-    Raises:
-        DataError: they come from different GPUs or software.
-    """
-    environments: dict[str, dict] = {}
-    rows: dict[tuple[str, str], dict] = {}
-    for data in files:
-        names = {}
-        for name, each in data["environments"].items():
-            for other in environments.values():
-                if found := [key for key in SAME if each[key] != other[key]]:
-                    raise DataError(f"the runs differ in {', '.join(found)}")
-            names[name] = entered(environments, each)
-        for key, row in keyed(data).items():
-            if row["status"] != "skipped" or key not in rows:
-                rows[key] = {**row, "environment": names[row["environment"]]}
-    return {"format": FORMAT, "environments": environments, "rows": list(rows.values())}

@@ -205,7 +205,8 @@ def lowered(kernel: Kernel, last: str | None = None) -> tuple[dict[str, str], di
     texts: dict[str, str] = {}
     for name, stage in stages.items():
         module = stage(module, metadata)
-        texts[name] = str(module)
+        # A module prints without places in files and names of variables.
+        texts[name] = module.str_nodebug() if isinstance(module, ir.module) else str(module)
         if name == last:
             break
     return texts, metadata
@@ -215,26 +216,21 @@ def lowered(kernel: Kernel, last: str | None = None) -> tuple[dict[str, str], di
 
 
 def normal_ir(text: str) -> str:
-    """Triton's intermediate language without places in files and without names.
+    """Triton's intermediate language without names of kernels and functions.
 
-    >>> normal_ir('#loc = loc("f.py":1:0)\\ntt.func public @f(%x: i32 loc("x"))')
-    'tt.func public @name0(%0: i32 )'
+    >>> normal_ir('tt.func public @f(%arg0: i32) { tt.call @"g.h"(%arg0) }')
+    'tt.func public @name0(%arg0: i32) { tt.call @name1(%arg0) }'
     """
-    text = re.sub(r"^#loc.*\n?", "", text, flags=re.MULTILINE)
-    text = re.sub(r"\bloc\((?:[^()\"]|\"[^\"]*\"|\([^()]*(?:\([^()]*\)[^()]*)*\))*\)", "", text)
-    for mark, stem in (("%", ""), ("@", "name")):
-        names: dict[str, str] = {}
-        text = re.sub(
-            rf"{mark}[\w.$]+|{mark}\"[^\"]*\"",
-            lambda found, m=mark, s=stem, n=names: n.setdefault(found[0], f"{m}{s}{len(n)}"),
-            text,
-        )
-    return text
+    names: dict[str, str] = {}
+    return re.sub(
+        r"@[\w.$]+|@\"[^\"]*\"",
+        lambda found: names.setdefault(found[0], f"@name{len(names)}"),
+        text,
+    )
 
 
 def normal_ptx(assembly: str) -> str:
-    """PTX without what does not reach the machine: comments, names of files, of lines, of kernels
-    and of functions.
+    """PTX without what does not reach the machine: comments, names of kernels and of functions.
 
     >>> print(normal_ptx(".visible .entry f(\\n.param .u64 f_param_0) // why\\nret;"))
     .visible .entry name0(
@@ -242,13 +238,10 @@ def normal_ptx(assembly: str) -> str:
     ret;
     """
     text = re.sub(r"//[^\n]*", "", assembly)
-    text = re.sub(r"^\s*\.section\s+\.debug.*?^\s*\}", "", text, flags=re.DOTALL | re.MULTILINE)
     names = re.findall(r"\.(?:entry|func)\b\s*(?:\([^)]*\)\s*)?([\w$.]+)", text)
     for number, name in enumerate(dict.fromkeys(names)):
         text = re.sub(rf"(?<![\w$.]){re.escape(name)}(?=\b|_)", f"name{number}", text)
-    skipped = (".file", ".loc", "$L__tmp", "$L__func")
-    lines = (line.strip() for line in text.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith(skipped))
+    return "\n".join(line for each in text.splitlines() if (line := each.strip()))
 
 
 def key_of(kernel: Kernel) -> str:
@@ -258,12 +251,12 @@ def key_of(kernel: Kernel) -> str:
     return hashed(f"{triton.__version__} {kernel.source.hash()} {kernel.options.hash()}")
 
 
-def hash_of(kernel: Kernel, machine: bool) -> str:
-    """A hash of the first language that a kernel becomes with its options; or of its machine code:
-    of PTX, which ptxas turns into the same every time."""
+def hash_of(kernel: Kernel, last: str) -> str:
+    """A hash of what a kernel becomes: `ttir` with its options, from which the rest follows, or
+    `ptx`, which ptxas turns into the same machine code every time."""
     import triton
 
-    texts, noted = lowered(kernel, "ptx" if machine else "ttir")
-    if machine:
+    texts, noted = lowered(kernel, last)
+    if last == "ptx":
         return hashed(f"{normal_ptx(texts['ptx'])} {noted['shared']}")
     return hashed(f"{triton.__version__} {kernel.options.hash()} {normal_ir(texts['ttir'])}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from softmax_bench.gpus import GPUS
 from softmax_bench.launches import cell_of, measured, read
 from softmax_bench.roster import CHOOSER
 from softmax_bench.schema import (
@@ -86,7 +85,7 @@ def sample() -> list[dict]:
     for row in (row for rows in measured().values() for row in rows):
         if row["provider"] == CHOOSER and row["suite"] != "compiles":
             of_row = (row["op"], row.get("direction"), row.get("dtype"))
-            kinds = {(each.kernel.name, *of_row) for each in launches[cell_of(row)]}
+            kinds = {(each.kernel, *of_row) for each in launches[cell_of(row)]}
             if not kinds <= seen:
                 seen |= kinds
                 found.append(row)
@@ -121,7 +120,7 @@ def kernels(gpu: str) -> list[Any]:
 def load(path: Path | None) -> dict:
     """Read and validate a file; of nothing if there is none."""
     if path is None or not path.exists():
-        return {"format": FORMAT, "kinds": [], "lines": {}, "refused": []}
+        return {"format": FORMAT, "kinds": [], "lines": {}}
     return check(read_json(path), path.name, "compiled")
 
 
@@ -130,26 +129,24 @@ def run(gpus: list[str], out: Path | None) -> str:
 
     Args:
         gpus: names of `GPUS`.
-        out: the file that is added to. None only asks Triton's frontend, which needs no code
-            generator, and writes nothing.
+        out: the file in which the lines of this Triton for these GPUs take the place of those that
+            were there. None only asks Triton's frontend, which needs no code generator.
 
     Raises:
-        DataError: Triton refuses a kernel; the message says which.
+        DataError: Triton refuses a kernel; the message says which. Nothing is written.
     """
     import triton
 
     from softmax_bench.compilation import compilation_of, lowered
 
     data, release, taken = load(out), triton.__version__, 0
+    kinds, refused = data["kinds"], []
     if out:
         check_writable(out)
     if triton.knobs.runtime.interpret:
         raise DataError("TRITON_INTERPRET is set, and the interpreter compiles nothing")
-    kinds, of_gpus = data["kinds"], data["lines"].setdefault(release, {})
     for gpu in gpus:
-        here, lines = f"Triton {release}, {gpu}, ", {}
-        # What was there is compiled again.
-        data["refused"] = [each for each in data["refused"] if not each.startswith(here)]
+        lines: dict[str, list[int]] = {}
         for kernel in kernels(gpu):
             kind = kind_of(kernel)
             try:
@@ -162,16 +159,14 @@ def run(gpus: list[str], out: Path | None) -> str:
             except Exception as error:  # the compiler's errors are of many kinds
                 while error.__cause__ is not None:  # the last one says what is wrong
                     error = error.__cause__
-                data["refused"].append(f"{here}{kind}: {' '.join(str(error).split())[-200:]}")
+                said = " ".join(str(error).split())[-200:]
+                refused.append(f"Triton {release}, {gpu}, {kind}: {said}")
         kinds += [kind for kind in lines if kind not in kinds]
-        of_gpus[gpu] = sorted([kinds.index(kind), *line] for kind, line in lines.items())
-        print(f"{here}{taken} kernels", flush=True)
-    data["lines"] = {
-        name: {each: of[each] for each in GPUS if each in of}
-        for name, of in sorted(data["lines"].items())
-    }
+        numbered = sorted([kinds.index(kind), *line] for kind, line in lines.items())
+        data["lines"].setdefault(release, {})[gpu] = numbered
+        print(f"Triton {release}, {gpu}: {taken} kernels", flush=True)
+    if refused:
+        raise DataError("\n".join(refused))
     if out:
         write_whole(out, dump(data, DEPTH))
-    if data["refused"]:
-        raise DataError("\n".join(data["refused"]))
     return f"{taken} kernels, none refused"

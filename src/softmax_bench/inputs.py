@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from softmax_bench.case import PASSES, Case
-from softmax_bench.cases import ELEMENTS
 from softmax_bench.random_shapes import pitch
 
 WIDTH = 4096
@@ -50,56 +49,40 @@ def changed(case: Case, x: Tensor) -> Tensor:
 
 
 class Inputs:
-    """Makes the tensors of cases on a device, from buffers of random numbers that they share."""
+    """Makes the tensors of cases on a device, of random numbers."""
 
     def __init__(self, device: str, seed: int | None = None):
         self.device = torch.device(device)
         seed = time.time_ns() % 2**31 if seed is None else seed
         self.generator = torch.Generator(device).manual_seed(seed)
-        self.buffers: dict[tuple[str, int], Tensor] = {}
 
-    def numbers(self, dtype: str, slot: int, elements: int) -> Tensor:
-        """Normally distributed numbers; those of a type and a slot are the same for all cases."""
-        buffer = self.buffers.get((dtype, slot))
-        if buffer is None or buffer.numel() < elements:
-            self.buffers.pop((dtype, slot), None)
-            size = max(elements, ELEMENTS) if self.device.type == "cuda" else elements
-            where = {"generator": self.generator, "device": self.device}
-            buffer = torch.randn(size, dtype=getattr(torch, dtype), **where)
-            self.buffers[dtype, slot] = buffer
-        return buffer[:elements]
+    def numbers(self, dtype: str, *shape: int) -> Tensor:
+        """Normally distributed numbers."""
+        where = {"generator": self.generator, "device": self.device}
+        return torch.randn(shape, dtype=getattr(torch, dtype), **where)
 
-    def laid_out(self, case: Case, slot: int = 0) -> Tensor:
-        """Random numbers as they lie in memory; the gradient of the layout `row_strided` is
-        contiguous."""
-        step = case.n_cols
-        if case.layout == "padded":
-            step = pitch(step)
-        elif case.layout == "row_strided" and not slot:
-            step *= 2
-        flat = self.numbers(case.dtype, slot, case.n_rows * step)
-        if step == case.n_cols:
-            return flat.view(case.shape)
-        return flat.view(case.n_rows, step)[:, : case.n_cols]
+    def laid_out(self, case: Case) -> Tensor:
+        """Random numbers as they lie in memory."""
+        gaps = {"padded": pitch(case.n_cols), "row_strided": 2 * case.n_cols}
+        if case.layout in gaps:
+            return self.numbers(case.dtype, case.n_rows, gaps[case.layout])[:, : case.n_cols]
+        return self.numbers(case.dtype, *case.shape)
 
     def tensors(self, case: Case) -> Tensors:
-        """The tensors of a case."""
+        """The tensors of a case; the gradient of the layout `row_strided` is contiguous."""
         if case.op == "linear_cross_entropy":
             n_rows, n_classes = case.shape
-            x = self.numbers(case.dtype, 0, n_rows * WIDTH).view(n_rows, WIDTH)
-            weight = self.numbers(case.dtype, 1, n_classes * WIDTH).view(n_classes, WIDTH)
+            x, weight = (self.numbers(case.dtype, size, WIDTH) for size in (n_rows, n_classes))
             return Tensors(x, target=self._targets(case), more=weight / WIDTH**0.5)
-        x = self.laid_out(case)
-        own = case.suite == "host_time" or case.op in PASSES  # some losses write over the logits
-        if own or case.inputs not in ("normal", "sweep"):
-            x = changed(case, x.clone())
+        x = changed(case, self.laid_out(case))
         if case.op == "mapped_softmax":
             return Tensors(x, more=self._of_rows(case))
         if case.op in PASSES:
             return Tensors(x, target=self._targets(case))
         tensors = Tensors(x)
         if case.direction != "forward":
-            tensors.dy = self.laid_out(case, 1)
+            dense = case.layout == "row_strided"
+            tensors.dy = self.laid_out(replace(case, layout="contiguous") if dense else case)
         if case.direction == "backward":
             function = torch.log_softmax if case.op == "log_softmax" else torch.softmax
             tensors.y = function(x, case.dim)

@@ -23,36 +23,24 @@ FOLLOWED = ("softmax, part alone", "softmax", "cross-entropy, part alone", "cros
 """The calls of several GPUs that are followed. Pushed words are not: they need the GPUs' memory."""
 
 
-class Kernel(NamedTuple):
-    """A compiled kernel."""
-
-    name: str
-    words: str  # constants and options, to be read by people; not committed
-    key: str  # follows from the text of the kernel and all that it calls, without comments
-    first: str  # hash of the first language that it is compiled to, with the options
-    machine: str | None  # hash of its machine code, where the first language of two commits differs
-
-    def same(self, other: Kernel) -> bool:
-        """Whether both are the same machine code."""
-        alike = self.machine is not None and self.machine == other.machine
-        return alike or self.first == other.first
-
-
 class Launch(NamedTuple):
     """One launch of a cell."""
 
-    kernel: Kernel
+    kernel: str  # its name
+    machine: str  # a hash of its machine code
     grid: str
     numbers: str
+    words: str = ""  # constants and options, to be read by people; not committed
 
     def differs(self, other: Launch) -> list[str]:
         """By what another launch differs, in words; empty if by nothing that a GPU would notice."""
         found = [f"grid {self.grid} → {other.grid}"] if self.grid != other.grid else []
         if self.numbers != other.numbers:
             found.append(f"numbers {self.numbers} → {other.numbers}")
-        if not self.kernel.same(other.kernel):
-            words = [kernel.name + ": " + kernel.words for kernel in (self.kernel, other.kernel)]
-            found.append("machine code" if words[0] == words[1] else " → ".join(words))
+        if self.machine != other.machine:
+            both = [(each.kernel, each.words) for each in (self, other)]
+            shown = [" ".join(each) if self.words and other.words else each[0] for each in both]
+            found.append("machine code" if shown[0] == shown[1] else " → ".join(shown))
         return found
 
 
@@ -95,7 +83,7 @@ def differences(old: Cells, new: Cells) -> dict[str, str]:
     for cell, before in old.items():
         after = new[cell]
         if len(before) != len(after):
-            names = [", ".join(each.kernel.name for each in some) for some in (before, after)]
+            names = [", ".join(each.kernel for each in some) for some in (before, after)]
             found[cell] = f"launches {names[0] or 'nothing'} → {names[1] or 'nothing'}"
         else:
             words = [text for a, b in zip(before, after, strict=True) for text in a.differs(b)]
@@ -107,30 +95,33 @@ def differences(old: Cells, new: Cells) -> dict[str, str]:
 # --- the committed file ---
 
 
-def text_of(before: Cells, after: Cells) -> str:
-    """What is committed, a kernel and a cell a line: of each cell what it launched, and what it
-    launches today where that is something else."""
-    kernels: dict[Kernel, int] = {}
+def text_of(
+    commits: dict[str, list[str]], before: Cells, after: Cells, known: dict[str, str]
+) -> str:
+    """What is committed, a cell a line: what it launched, and what it launches today where that is
+    something else.
 
-    def written(some: list[Launch]) -> list[str]:
-        return [
-            f"{kernels.setdefault(kernel._replace(words=''), len(kernels))} {grid} {numbers}"
-            for kernel, grid, numbers in some
-        ]
-
+    Args:
+        commits: the cells that were measured at a commit.
+        before: what they launched then.
+        after: what they launch today.
+        known: hashes of today's kernels, see `Committed`.
+    """
     changed = differences(before, after)
-    cells = {
-        cell: [written(before[cell]), written(some)] if cell in changed else [written(some)]
-        for cell, some in after.items()
-    }
-    shown = [[kernel.name, *kernel[2:]] for kernel in kernels]
-    return dump({"kernels": shown, "cells": cells})
+
+    def lines(cell: str) -> list[list[str]]:
+        shown = (before[cell], after[cell]) if cell in changed else (after[cell],)
+        return [[" ".join(launch[:4]) for launch in some] for some in shown]
+
+    cells = {commit: {cell: lines(cell) for cell in some} for commit, some in commits.items()}
+    return dump({"known": known, "cells": cells}, depth=3)
 
 
 class Committed(NamedTuple):
     """The file, read."""
 
     known: dict[str, str]  # hashes of the first language by key, and of the machine code by these
+    commits: dict[str, str]  # that measured a cell
     measured: Cells
     today: Cells
 
@@ -143,22 +134,16 @@ class Committed(NamedTuple):
 def parsed(text: str) -> Committed:
     """What the file says."""
     data = json.loads(text)
-    kernels = [Kernel(name, "", *more) for name, *more in data["kernels"]]
-
-    def launched(line: str) -> Launch:
-        at, grid, numbers = line.split(" ")
-        return Launch(kernels[int(at)], grid, numbers)
-
-    then, today = (
-        {cell: list(map(launched, lists[which])) for cell, lists in data["cells"].items()}
-        for which in (0, -1)
-    )
-    known = {each.key: each.first for each in kernels}
-    known |= {each.first: each.machine for each in kernels if each.machine}
-    return Committed(known, then, today)
+    found = Committed(data["known"], {}, {}, {})
+    for commit, cells in data["cells"].items():
+        for cell, lists in cells.items():
+            found.commits[cell] = commit
+            for launches, lines in ((found.measured, lists[0]), (found.today, lists[-1])):
+                launches[cell] = [Launch(*line.split(" ")) for line in lines]
+    return found
 
 
 def read(root: Path) -> Committed:
     """The committed file below a folder; of nothing if there is none."""
     path = root / FILE
-    return parsed(path.read_text(encoding="utf-8")) if path.is_file() else Committed({}, {}, {})
+    return parsed(path.read_text(encoding="utf-8")) if path.is_file() else Committed({}, {}, {}, {})

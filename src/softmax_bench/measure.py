@@ -179,9 +179,9 @@ def errors(
     """
     if result.shape != expected.shape:
         raise ValueError(f"the result has shape {tuple(result.shape)}, not {tuple(expected.shape)}")
-    if result.ndim and result.shape == expected.shape and expected.ndim > 1:
+    if result.ndim > 1:
         result, expected = result.movedim(dim, -1), expected.movedim(dim, -1)
-    if result.ndim < 2:
+    else:
         result, expected = result.reshape(1, -1), expected.reshape(1, -1)
     step = max(1, chunk // max(1, result[0].numel()))
     worst_absolute = worst_relative = 0.0

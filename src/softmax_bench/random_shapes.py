@@ -14,6 +14,9 @@ import random
 from softmax_bench.case import Case
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
 
+SEED = 311867
+"""Of the cells that are published."""
+
 CELLS = 320
 """Cells of a draw."""
 
@@ -89,7 +92,7 @@ def _shape(generator: random.Random, layout: str, n_rows: int, n_cols: int):
     return (max(1, n_rows // side**2), n_cols, side, side), 1
 
 
-def draw(seed: int = 0, cells: int = CELLS) -> list[Case]:
+def draw(seed: int = SEED, cells: int = CELLS) -> list[Case]:
     """The cells of a seed, no two alike.
 
     >>> first, again, other = draw(1), draw(1), draw(2)

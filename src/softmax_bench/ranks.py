@@ -1,13 +1,13 @@
 """Softmax and cross-entropy of rows that are cut over several GPUs, beside what others do.
 
 `python -m torch.distributed.run --standalone --nproc-per-node 2 -m softmax_bench.ranks --out FILE`
-measures rows of 65,536 bfloat16 columns on each rank: the median, 20th and 80th percentile of each
-call, on the slower rank, with nothing in the L2 cache before. The others are PyTorch's softmax of a
-`DTensor`, its `loss_parallel`, and the formula that Megatron-LM has published, written here with
-PyTorch's operators: three all-reduces forward, of the maximum, of the target's logit and of the
-denominator. Where the GPUs see each other's memory, softmax is measured with pushed words as well.
-The softmax and the loss of one GPU's part alone, a copy of it, and a message of the
-same size alone say what the rest is made of.
+adds a run to a file, for rows of 65,536 bfloat16 columns on each rank: the median, 20th and 80th
+percentile of each call, on the slower rank, with nothing in the L2 cache before. The others are
+PyTorch's softmax of a `DTensor`, its `loss_parallel`, and the formula that Megatron-LM has
+published, written here with PyTorch's operators: three all-reduces forward, of the maximum, of the
+target's logit and of the denominator. Where the GPUs see each other's memory, softmax is measured
+with pushed words as well. The softmax and the loss of one GPU's part alone, a copy of it, and a
+message of the same size alone say what the rest is made of.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from softmax_bench.measure import HostTimer, summary
-from softmax_bench.schema import check_writable, dump, write_whole
+from softmax_bench.results import git_commit, machine, now
+from softmax_bench.schema import check_writable, dump, read_json, write_whole
+
+FORMAT = "triton-softmax-ranks/1"
 
 ROWS = (512, 2048, 8192)
 COLUMNS = 65_536
@@ -165,10 +167,17 @@ def calls(group: Any, pushing: Any, n_rows: int) -> dict[str, Callable[[], Any]]
     }
 
 
+def add(path: Path, run: dict) -> None:
+    """Add a run to a file, in place of one over as many ranks."""
+    runs = read_json(path)["runs"] if path.is_file() else []
+    kept = [each for each in runs if each["ranks"] != run["ranks"]]
+    write_whole(path, dump({"format": FORMAT, "runs": [*kept, run]}, depth=4))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, required=True, help="the JSON file to write")
-    parser.add_argument("--commit", default="", help="of the code that is measured")
+    parser.add_argument("--out", type=Path, required=True, help="the file to write, or to add to")
+    parser.add_argument("--commit", help="the commit measured, where there is no repository")
     options = parser.parse_args()
     if not torch.cuda.is_available() or "LOCAL_RANK" not in os.environ:
         sys.exit("this takes several CUDA devices, and torch.distributed.run to start it")
@@ -190,17 +199,10 @@ def main() -> None:
                 print(row, flush=True)
         torch.cuda.empty_cache()
     if dist.get_rank() == 0:
-        import triton
-
-        data = {
-            "gpu": torch.cuda.get_device_name(),
-            "ranks": dist.get_world_size(),
-            "torch": torch.__version__,
-            "triton": triton.__version__,
-            "commit": options.commit,
-            "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        }
-        write_whole(options.out, dump(data | {"rows": found}))
+        here = machine()
+        run = {name: here[name] for name in ("gpu", "torch", "triton")}
+        run |= {"ranks": dist.get_world_size(), "commit": options.commit or git_commit()}
+        add(options.out, run | {"date": now()[:10], "rows": found})
     dist.destroy_process_group()
 
 

@@ -48,14 +48,14 @@ class Unread(Inputs):
         super().__init__("cpu", seed=0)
         self.device = torch.device(device)
 
-    def numbers(self, dtype: str, slot: int, elements: int) -> Any:
+    def numbers(self, dtype: str, *shape: int) -> Any:
         """Memory as it comes."""
-        return torch.empty(elements, dtype=getattr(torch, dtype), device=self.device)
+        return torch.empty(shape, dtype=getattr(torch, dtype), device=self.device)
 
 
 def call_of(row: dict) -> Callable[[], object]:
-    """The call of a measured row. What it returns may be called for a second part, which alone was
-    measured: the backward pass."""
+    """The call of a measured row; where that is a backward pass alone, what comes before is called
+    already."""
     if row["suite"] == "ranks":
         return call_of_ranks(row)
     case = Case.of(row)
@@ -64,7 +64,7 @@ def call_of(row: dict) -> Callable[[], object]:
             call_of({**row, "suite": "", "shape": (case.n_rows, n_cols)})
             for n_cols in case.lengths[::EVERY]
         ]
-        return lambda: [done(call) for call in calls]
+        return lambda: [call() for call in calls]
     if case.suite != "loss_head":  # a step is not compiled, and numbers make no difference
         case = replace(case, suite="", inputs="normal")
     name, t = row["provider"], Unread().tensors(case)
@@ -72,19 +72,8 @@ def call_of(row: dict) -> Callable[[], object]:
     if case.direction != "backward" or name not in of_library:
         return providers.prepare(case, name, t)
     x = t.x.requires_grad_()
-    function = providers.FUNCTIONS[name](replace(case, direction="forward"), t)
-
-    def forward() -> Callable[[], object]:
-        y = function(x)
-        return lambda: torch.autograd.grad(y, x, t.dy)
-
-    return forward
-
-
-def done(call: Callable[[], object]) -> object:
-    """Both parts of a call."""
-    second = call()
-    return second() if callable(second) else second
+    y = providers.FUNCTIONS[name](replace(case, direction="forward"), t)(x)
+    return lambda: torch.autograd.grad(y, x, t.dy)
 
 
 def call_of_ranks(row: dict) -> Callable[[], object]:
@@ -94,7 +83,7 @@ def call_of_ranks(row: dict) -> Callable[[], object]:
     name, _, alone = row["op"].partition(", ")
     where: dict[str, Any] = {} if alone else {"group": ranks(row["ranks"])}
     if name == "softmax":
-        return lambda: (ours.softmax(x, 1, **where), None)
+        return lambda: ours.softmax(x, 1, **where)
     leaf, target = x.requires_grad_(), torch.zeros(n_rows, dtype=torch.int64)
     return lambda: ours.cross_entropy(leaf, target, **where).backward()
 
@@ -279,16 +268,13 @@ class Recorder:
         tuner.run = lambda tuner, *args, **more: self.tuned(tuner, *args, **more)
 
     def launches(self, call: Callable[[], object]) -> list[tuple[int, str, str]]:
-        """What the last part of a call launches, in order."""
+        """What a call launches, in order."""
         self.log.clear()
-        second = call()
-        if callable(second):
-            self.log.clear()
-            second()
+        call()
         return list(self.log)
 
     def kernels_of(self, call: Callable[[], object]) -> list[Kernel]:
-        """The kernels that the last part of a call launches, each once."""
+        """The kernels that a call launches, each once."""
         return [self.kernels[at] for at in dict.fromkeys(each[0] for each in self.launches(call))]
 
     def tuned(self, tuner: Any, *args: Any, **more: Any) -> Any:

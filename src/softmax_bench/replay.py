@@ -22,7 +22,6 @@ from softmax_bench.gpus import H200
 from softmax_bench.launches import (
     FILE,
     Cells,
-    Kernel,
     Launch,
     cell_of,
     differences,
@@ -57,55 +56,56 @@ def described(kernel: recording.Kernel) -> str:
     return ", ".join([*constants, *(f"{name}={getattr(kernel.options, name)}" for name in shown)])
 
 
-def hash_at(index: int, machine: bool) -> str:
+def hash_at(index: int, last: str) -> str:
     """The hash of a recorded kernel: it cannot be sent to a process, but is there after a fork."""
-    return hash_of(recording.recorder().kernels[index], machine)
+    return hash_of(recording.recorder().kernels[index], last)
 
 
-def answer(rows: list[dict], known: dict[str, str], machine: bool) -> Cells:
+def answer(rows: list[dict], known: dict[str, str]) -> tuple[Cells, dict[str, str]]:
     """`ask`, in the process that records."""
     with recording.on(H200):
         cells = {cell_of(row): launches(row) for row in rows}
     recorded = recording.recorder().kernels
     keys = list(map(key_of, recorded))
 
-    def find(names: list[str], machine: bool) -> None:
-        """Add what is not known yet, each by its name."""
+    def find(names: list[str], last: str) -> list[str]:
+        """What the recorded kernels' names lead to; the compiler says what is not known yet."""
         missing = {name: at for at, name in enumerate(names) if name not in known}
-        found = pool.map(hash_at, missing.values(), repeat(machine), chunksize=2)
+        found = pool.map(hash_at, missing.values(), repeat(last), chunksize=2)
         known.update(zip(missing, found, strict=True))
+        return [known[name] for name in names]
 
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("fork")) as pool:
-        find(keys, machine=False)
-        firsts = [known[key] for key in keys]
-        if machine:
-            find(firsts, machine=True)
+        firsts = find(keys, "ttir")
+        machines = find(firsts, "ptx")
     kernels = [
-        Kernel(each.source.name, described(each), key, first, known.get(first))
-        for each, key, first in zip(recorded, keys, firsts, strict=True)
+        (each.source.name, machine) for each, machine in zip(recorded, machines, strict=True)
     ]
-    return {cell: [Launch(kernels[at], *more) for at, *more in of] for cell, of in cells.items()}
+    words = list(map(described, recorded))
+    found = {
+        cell: [Launch(*kernels[at], grid, numbers, words[at]) for at, grid, numbers in of]
+        for cell, of in cells.items()
+    }
+    return found, {name: known[name] for name in (*keys, *firsts)}
 
 
 # --- asking a tree
 
 
-def ask(tree: Path, rows: list[dict], known: Mapping[str, str], machine: bool = False) -> Cells:
-    """What rows' calls launch in the packages below a folder.
+def ask(tree: Path, rows: list[dict], known: Mapping[str, str]) -> tuple[Cells, dict[str, str]]:
+    """What rows' calls launch in the packages below a folder, and the hashes of their kernels.
 
     The first language that Triton compiles to has neither names of functions nor of variables, and
-    with the options and the compiler it decides the machine code. So two kernels that agree in it
-    are the same, and only where they differ is the machine code looked at: it may agree all the
-    same, and takes four times as long.
+    with the options and the compiler it decides the machine code, which takes four times as long.
+    So machine code is only made of what differs in it from all that is known.
 
     Args:
         tree: the folder.
         rows: of the data.
         known: hashes of the first language by key, and of the machine code by these.
-        machine: whether their machine code is looked at.
     """
     with recording.process(tree) as process:
-        return process.submit(answer, rows, dict(known), machine).result()
+        return process.submit(answer, rows, dict(known)).result()
 
 
 def extracted(commit: str, folder: Path) -> Path:
@@ -118,46 +118,39 @@ def extracted(commit: str, folder: Path) -> Path:
     return folder / "src"
 
 
-def compared(
-    old: Mapping[Path, list[dict]], new: Path, known: Mapping[str, str]
-) -> tuple[Cells, Cells]:
-    """What rows' calls launch in trees and in another one.
-
-    Args:
-        old: the rows that each tree is asked for.
-        new: the other tree.
-        known: as for `ask`.
-    """
-    rows = [row for some in old.values() for row in some]
-    before: Cells = {}
-    for tree, some in old.items():
-        before |= ask(tree, some, known)
-    after = ask(new, rows, known)
-    changed = differences(before, after)
-    for tree, some in (*old.items(), (new, rows)):
-        if again := [row for row in some if cell_of(row) in changed]:
-            found = ask(tree, again, known, machine=True)
-            (after if tree == new else before).update(found)
-    return before, after
-
-
 def replay(old: str | None, new: str | None, *, update: bool = False) -> str:
     """The command: what launches something else, in words.
 
     Args:
-        old: a commit; None asks for each cell at the commit that measured it.
+        old: a commit; None takes for each cell the one that measured it, and asks it for what is
+            not in the file yet.
         new: a later commit; None is the working tree.
         update: write down what was launched then, and is today.
     """
-    by_commit = measured()
+    by_commit, committed = measured(), read(ROOT)
+    commits = {commit: list(map(cell_of, rows)) for commit, rows in by_commit.items()}
+    every = [row for rows in by_commit.values() for row in rows]
+    before: Cells = {}
     if old is not None:
-        by_commit = {old: [row for rows in by_commit.values() for row in rows]}
+        by_commit = {old: every}
+    else:
+        before = {
+            cell: committed.measured[cell]
+            for commit, cells in commits.items()
+            for cell in cells
+            if committed.commits.get(cell) == commit
+        }
+    known = dict(committed.known)
     with tempfile.TemporaryDirectory() as folder:
+        for commit, rows in by_commit.items():
+            if missing := [row for row in rows if cell_of(row) not in before]:
+                found, more = ask(extracted(commit, Path(folder) / commit), missing, known)
+                before |= found
+                known |= more
         there = ROOT / "src" if new is None else extracted(new, Path(folder) / "new")
-        trees = {extracted(at, Path(folder) / at): rows for at, rows in by_commit.items()}
-        before, after = compared(trees, there, read(ROOT).known)
+        after, today = ask(there, every, known)
     if update:
-        (ROOT / FILE).write_text(text_of(before, after), encoding="utf-8")
-    found = differences(before, after)
-    lines = [f"{cell}: {words}" for cell, words in found.items()]
-    return "\n".join([*lines, f"{len(found)} of {len(before)} cells launch something else"])
+        (ROOT / FILE).write_text(text_of(commits, before, after, today), encoding="utf-8")
+    changes = differences(before, after)
+    lines = [f"{cell}: {words}" for cell, words in changes.items()]
+    return "\n".join([*lines, f"{len(changes)} of {len(before)} cells launch something else"])

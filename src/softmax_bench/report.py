@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from statistics import geometric_mean as mean_of
-from typing import NamedTuple
 
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
 
@@ -74,55 +73,30 @@ def warm(row: dict | None) -> float | None:
     return row["us_warm"]["p50"] if row and row["status"] == "ok" and "us_warm" in row else None
 
 
-class Cell(NamedTuple):
-    """A line of the terminal's lists."""
-
-    kinds: tuple[str, ...]  # to which it counts
-    values: tuple[float | None, ...]  # of each column; None where nothing was measured
-    words: str
-
-
-WORST = 25
-"""How many of the worst cells a list has."""
-
-
-def by_kind(columns: tuple[str, ...], cells: list[Cell]) -> list[str]:
-    """For the terminal: each kind of cell by the geometric mean and the worst of each column, and
-    the worst cells of each column."""
-    kinds: dict[str, list[tuple]] = {}
-    for cell in cells:
-        for kind in cell.kinds:
-            kinds.setdefault(kind, []).append(cell.values)
+def means(columns: tuple[str, ...], kinds: dict[str, list[tuple[float | None, ...]]]) -> str:
+    """For the terminal: of each kind of cell the geometric mean and the least of each column, whose
+    values are None where nothing was measured."""
     lines = [f"{'':<48} cells" + "".join(f"  {name:>12}   worst" for name in columns)]
-    for kind, values in sorted(kinds.items()):
-        known = [[value for value in each if value] for each in zip(*values, strict=True)]
+    for kind, cells in sorted(kinds.items()):
+        known = [[value for value in column if value] for column in zip(*cells, strict=True)]
         shown = (
             f"  {geometric_mean(each) or 0:12.3f} {min(each, default=0):7.3f}" for each in known
         )
-        lines.append(f"{kind:<48} {len(values):5}" + "".join(shown))
-    for at, name in enumerate(columns):
-        lines.append(f"\nworst {WORST}, {name}")
-        order = sorted(cells, key=lambda cell: cell.values[at] or float("inf"))
-        lines += [f"{cell.values[at] or 0:7.3f} {cell.words}" for cell in order[:WORST]]
-    return lines
+        lines.append(f"{kind:<48} {len(cells):5}" + "".join(shown))
+    return "\n".join(lines)
 
 
 def summary(rows: list[dict]) -> str:
-    """For the terminal: our speed over the copy's and over the best other's."""
-    cells = []
-    for case, group in by_case(rows).items():
-        ours, peer = group.get(CHOOSER), best_peer(group)
-        if ours is None or ours["suite"] in ("compiles", "accuracy"):
-            continue
-        kinds = (
-            ours["suite"],
-            ", ".join(ours[name] for name in ("suite", "op", "direction", "dtype")),
-        )
-        words = f"{timed(ours) or 0:8.1f} µs  {case}  {','.join(ours['kernels'])}, best {peer}"
-        cells.append(Cell(kinds, (ratio(group, COPY), ratio(group, peer or "")), words))
-    lines = by_kind(("of the copy", "of the best"), cells)
+    """For the terminal: our speed over the copy's and over the best other's, and what failed."""
+    kinds: dict[str, list[tuple[float | None, ...]]] = {}
+    for group in by_case(rows).values():
+        ours = group.get(CHOOSER)
+        if ours and ours["suite"] not in ("compiles", "accuracy"):
+            kind = ", ".join(ours[name] for name in ("suite", "op", "direction", "dtype"))
+            pair = ratio(group, COPY), ratio(group, best_peer(group) or "")
+            kinds.setdefault(kind, []).append(pair)
     failed = [row for row in rows if row["provider"] == CHOOSER and row["status"] != "ok"]
-    lines += [f"{row['status']}: {row['case']}: {row['reason']}" for row in failed]
+    lines = [f"{row['status']}: {row['case']}: {row['reason']}" for row in failed]
     states = Counter(row["status"] for row in rows)
     lines.append("rows: " + ", ".join(f"{number} {state}" for state, number in states.items()))
-    return "\n".join(lines)
+    return "\n".join([means(("of the copy", "of the best"), kinds), *lines])

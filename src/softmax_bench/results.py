@@ -11,11 +11,18 @@ from pathlib import Path
 import torch
 
 from softmax_bench.case import Case
-from softmax_bench.compare import entered
 from softmax_bench.measure import CudaTimer
 from softmax_bench.providers import versions
 from softmax_bench.roster import CHOOSER, RUNGS
-from softmax_bench.schema import FINAL, FORMAT, SAME, dump, read_json, rows_of, write_whole
+from softmax_bench.schema import (
+    FINAL,
+    FORMAT,
+    SAME,
+    DataError,
+    begun,
+    dump,
+    write_whole,
+)
 
 
 def now() -> str:
@@ -97,28 +104,42 @@ def undisturbed(row: dict) -> dict:
 
 
 class Results:
-    """The file of a run: its rows by case and provider, kept on disk."""
+    """The file of a run: its rows by case and provider, kept on disk, all of one machine and the
+    same software. What is measured again takes the place of what was there.
+
+    Raises:
+        DataError: there is a file, and it is of another machine.
+    """
 
     def __init__(self, path: Path, env: dict, every: float = 3.0):
         self.path, self.every, self.written = path, every, 0.0
         self.environments: dict[str, dict] = {}
         self.rows: dict[tuple[str, str], dict] = {}
         if path.is_file():
-            self.rows = {(row["case"], row["provider"]): row for row in rows_of(path)}
-            self.environments = read_json(path)["environments"]
-        self.environment = entered(self.environments, env)
+            data = begun(path)
+            self.rows = {(row["case"], row["provider"]): row for row in data["rows"]}
+            self.environments = data["environments"]
+        for name, known in self.environments.items():
+            if found := [key for key in SAME if known[key] != env[key]]:
+                raise DataError(f"{path} was measured with another {', '.join(found)}")
+            if known | {"started": ""} == env | {"started": ""}:
+                self.environment = name
+                return
+        taken = [int(name.removeprefix("run")) for name in self.environments]
+        self.environment = f"run{max(taken, default=0) + 1}"
+        self.environments[self.environment] = env
 
     def done(self, case: Case, provider: str) -> bool:
-        """Whether a row needs no measuring again: it is final, and was measured with the same
-        software."""
+        """Whether a row needs no measuring again: it is final, and was measured at this commit if
+        it is ours, or else with the same library, unless that is not installed now."""
         row = self.rows.get((case.id, provider))
         if row is None or row["status"] not in FINAL:
             return False
         then, current = self.environments[row["environment"]], self.environments[self.environment]
-        ours = ("commit",) if provider in (CHOOSER, *RUNGS) else ()
-        if any(then[key] != current[key] for key in (*SAME, *ours)):
-            return False
-        return then["peers"].get(provider) == current["peers"].get(provider)
+        if provider in (CHOOSER, *RUNGS):
+            return then["commit"] == current["commit"]
+        version = current["peers"].get(provider)
+        return version in (None, then["peers"].get(provider))
 
     def add(self, case: Case, provider: str, **fields) -> dict:
         """Keep a row; whatever stood at its place goes."""

@@ -98,8 +98,7 @@ class Runner:
         self.results, self.inputs, self.timer, self.say = results, inputs, timer, say
         self.on_gpu = inputs.device.type == "cuda"
         self.prepare, self.restart = prepare, restart
-        few = {} if self.on_gpu else {"batches": 2, "calls": 2, "warm": 1}
-        self.host_timer = measure.HostTimer(inputs.synchronize, **few)
+        self.host_timer = measure.HostTimer(inputs.synchronize) if self.on_gpu else timer
         self.current: tuple[Case, str, float] | None = None
 
     # The loop
@@ -239,15 +238,12 @@ class Runner:
 
     def _survive(self, error: Exception, keep: Callable[[], object] = lambda: None) -> None:
         """After a failure: go on if the device still answers, start again if it does not."""
-        no_memory = isinstance(error, torch.cuda.OutOfMemoryError)
-        if no_memory:
-            self.inputs.buffers.clear()
         if not self.on_gpu:
             return
         try:
             torch.cuda.synchronize()
             torch.ones(1, device=self.inputs.device).item()
-            if no_memory:
+            if isinstance(error, torch.cuda.OutOfMemoryError):
                 torch.cuda.empty_cache()
         except Exception:
             keep()

@@ -72,12 +72,12 @@ def read_json(path: Path) -> Any:
         raise DataError(f"{path}: not JSON: {error}") from error
 
 
-def rows_of(path: Path) -> list[dict]:
-    """The rows of a file that may be of a run that goes on; only its form is looked at."""
+def begun(path: Path) -> dict:
+    """The file of a run that may go on; only its form is looked at."""
     data = read_json(path)
-    if not isinstance(data, dict) or data.get("format") != FORMAT or "rows" not in data:
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise DataError(f"{path}: not a file of measurements, {FORMAT}")
-    return data["rows"]
+    return data
 
 
 def load(path: Path) -> dict:

@@ -58,14 +58,6 @@ class Traffic(NamedTuple):
         """Elements read and written."""
         return self.reads(M, N) + self.writes(M, N)
 
-    def bytes(self, M: int, N: int, itemsize: int = 4) -> int:
-        """Bytes read and written when an element takes `itemsize` bytes.
-
-        >>> FORWARD["single_block"].bytes(1823, 781, itemsize=2)
-        5695052
-        """
-        return self.elements(M, N) * itemsize
-
     def __str__(self) -> str:
         """As a sentence: reads 5MN + 2M, writes 3MN + 2M."""
         reads = _linear(self.reads_mn, self.reads_m)

@@ -1,11 +1,11 @@
 """How far the library's choices are from the best that can be found: `python -m softmax_bench
 tune`.
 
-Cells are drawn from a seed as in the suite `random`, or named by a file (`--shapes`). Each is
-launched as the library would, as its model would, and in `--wide` more of the ways that
-[`config.space`][triton_softmax.config.space] allows, spread over the order that the model gives
-them. They are measured like other providers, each twice: the first time says which is best, the
-second how fast it is, so that luck is not taken for speed.
+Cells are those of a run that the file holds, drawn from a seed as in the suite `random`, or named
+(`--shapes`). Each is launched as the library would, as its model would, and in `--wide` more of the
+ways that [`config.space`][triton_softmax.config.space] allows, spread over the order that the model
+gives them. They are measured like other providers, each twice: the first time says which is best,
+the second how fast it is, so that luck is not taken for speed.
 
 The file keeps choices with their times. So `--report` needs no GPU, and judges the library as it is
 today.
@@ -13,10 +13,10 @@ today.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -26,8 +26,7 @@ from softmax_bench.case import Case
 from softmax_bench.inputs import Tensors
 from softmax_bench.random_shapes import draw
 from softmax_bench.recording import Unread
-from softmax_bench.report import Cell as Line
-from softmax_bench.report import by_case, by_kind
+from softmax_bench.report import by_case, means
 from softmax_bench.report import timed as time_of
 from softmax_bench.roster import COPY
 from softmax_bench.schema import DataError
@@ -48,9 +47,6 @@ CONSTANTS = {
     "two_pass": space.TwoPass,
 }
 """The class of a kernel's constants."""
-
-SMALL_BYTES = 24 * 2**20
-"""Tensors that are copied within 10 µs, about."""
 
 
 # --- what the library chooses between
@@ -96,39 +92,31 @@ def problem_of(case: Case, device: Device) -> Problem:
 # --- the cells
 
 
-def listed(path: Path) -> list[Case]:
-    """The cases that a file names, one in a line, such as softmax/backward/float32/7500x4500/dim0.
+def named(name: str) -> Case:
+    """The case of a name such as softmax/backward/float32/7500x4500/dim0.
 
     Raises:
-        ValueError: a line is no such name.
+        ValueError: this is no such name.
     """
-    found = []
-    for line in path.read_text(encoding="utf-8").split():
-        op, direction, dtype, shape, *rest = line.split("/")
-        case = Case("random", tuple(map(int, shape.split("x"))), dtype, direction, op, seed=LISTED)
-        for each in rest:
-            dim = each.removeprefix("dim")
-            case = replace(case, **({"layout": each} if dim == each else {"dim": int(dim)}))
-        found.append(case)
-    return found
+    op, direction, dtype, shape, *rest = name.split("/")
+    case = Case("random", tuple(map(int, shape.split("x"))), dtype, direction, op, seed=LISTED)
+    for each in rest:
+        dim = each.removeprefix("dim")
+        case = replace(case, **({"layout": each} if dim == each else {"dim": int(dim)}))
+    return case
 
 
-def select(seed: int, cells: int, device: Device) -> list[Case]:
-    """So many cells of a seed, in turn of every geometry, size of an element, direction and size of
-    the tensor; small tensors twice as often."""
-    classes: dict[tuple, list[Case]] = {}
+def chosen(runs: list[dict], seed: int, cells: int, device: Device) -> list[Case]:
+    """The cells of the run of a seed, if it is among these; or else so many that the seed draws, in
+    turn of every kernel."""
+    if again := [Case.of(line) for run in runs if run["seed"] == seed for line in run["cells"]]:
+        return again
+    of_kernels: dict[str, list[Case]] = {}
     for case in draw(seed):
         kernel = problem_of(case, device).library().kernel
-        geometry = kernel if kernel.endswith("_rows") else "strided"
-        size = "small" if case.bytes < SMALL_BYTES else "large"
-        classes.setdefault((geometry, case.itemsize, case.direction, size), []).append(case)
-    found: list[Case] = []
-    while any(classes.values()) and len(found) < cells:
-        for kind in sorted(classes):
-            for _ in range(2 if kind[3] == "small" else 1):
-                if classes[kind] and len(found) < cells:
-                    found.append(classes[kind].pop(0))
-    return found
+        of_kernels.setdefault(kernel, []).append(case)
+    turns = itertools.zip_longest(*of_kernels.values())
+    return [case for turn in turns for case in turn if case][:cells]
 
 
 def tried(problem: Problem, wide: int) -> list[Choice]:
@@ -231,16 +219,21 @@ def run_of(rows: list[dict], environment: dict, unseen: bool) -> dict:
 
 
 def report(cells: list[Cell]) -> str:
-    """For the terminal: what library and model, as they are today, reach of the best speed."""
+    """For the terminal: what library and model, as they are today, reach of the best speed; the
+    cells in which the library is farthest from it come last."""
+    kinds: dict[str, list[tuple[float | None, ...]]] = {}
     lines = []
     for cell in cells:
         choices = cell.problem.library(), cell.problem.possible()[0]
+        shares = tuple(map(cell.reached, choices))
+        for kind in ("all", ", ".join(tuned.kind(cell.line))):
+            kinds.setdefault(kind, []).append(shares)
         best = cell.choices[tuned.best(cell.line["timed"])]
         shown = [f"{short(each)}, {cell.time(each) or 0:.2f} µs" for each in (*choices, best)]
         words = f"{cell.case.id}: {shown[0]}; model {shown[1]}; best {shown[2]}"
-        kinds = "all", ", ".join(tuned.kind(cell.line))
-        lines.append(Line(kinds, tuple(map(cell.reached, choices)), words))
-    return "\n".join(by_kind(("the library", "the model"), lines))
+        lines.append((shares[0] or 0, words))
+    table = means(("the library", "the model"), kinds)
+    return "\n".join([table, *(f"{share:7.3f} {words}" for share, words in sorted(lines)[::-1])])
 
 
 def short(choice: Choice) -> str:

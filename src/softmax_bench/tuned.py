@@ -3,12 +3,11 @@ and how near to it the library and its model came."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from softmax_bench.schema import DataError, read_json, write_whole
+from softmax_bench.schema import DataError, dump, read_json, write_whole
 
 FORMAT = 1
 
@@ -60,12 +59,7 @@ def _check(run: dict, cell: dict) -> None:
 
 def write(path: Path, runs: list[dict]) -> None:
     """Write a file whole, a cell on each line."""
-    parts = []
-    for run in runs:
-        head = json.dumps({**run, "cells": 0}).removesuffix("0}")
-        lines = [json.dumps(cell, separators=(",", ":")) for cell in run["cells"]]
-        parts.append(head + "[\n" + ",\n".join(lines) + "\n]}")
-    write_whole(path, f'{{"format": {FORMAT}, "runs": [\n' + ",\n".join(parts) + "\n]}\n")
+    write_whole(path, dump({"format": FORMAT, "runs": runs}, depth=4))
 
 
 def pruned(cell: dict) -> dict:

@@ -17,12 +17,10 @@ from softmax_bench.__main__ import main
 ROOT = Path(__file__).resolve().parents[2]
 CPU = ["--device", "cpu", "--processes", "0"]
 READS = {
-    "check": ["check"],
-    "merge": ["merge", "--out", "merged.json"],
     "compare": ["compare", "other.json"],
     "tune": ["tune", "--report"],
     "gpu-report": ["gpu-report", "--out", "report.json", "--junitxml"],
-    "run": ["run", *CPU, "--suites", "host_time", "--out"],
+    "run": ["run", *CPU, "--cases", "host_time/*", "--out"],
     "compile": ["compile-everywhere", "--gpus", "sm_90", "--out"],
 }
 """Commands, each to be followed by a file that it reads."""
@@ -62,10 +60,10 @@ def test_an_output_that_cannot_be_written_is_noticed_before_the_measurement(
 
 
 def test_a_name_that_does_not_exist(capsys):
-    assert main(["list", "--suites", "nothing"]) == 2
-    assert "no such suite: nothing" in capsys.readouterr().err
-    assert main(["list", "--cases", "no file"]) == 2
-    assert "no file" in capsys.readouterr().err
+    assert main(["list", "--cases", "forward/*,nothing/*"]) == 2
+    assert "no case fits nothing/*" in capsys.readouterr().err
+    assert main(["list", "--providers", "nobody"]) == 2
+    assert "no such provider: nobody" in capsys.readouterr().err
     assert main(["replay", "no-commit"]) == 2
     assert "no-commit" in capsys.readouterr().err
 
@@ -81,7 +79,7 @@ def test_who_stops_a_run_keeps_what_was_measured(measured, tmp_path, monkeypatch
         return measure(self, case, names)
 
     monkeypatch.setattr(runner.Runner, "_case", case)
-    arguments = ["run", *CPU, "--suites", "batch", "--providers", "torch", "--out", str(out)]
+    arguments = ["run", *CPU, "--cases", "batch/*", "--providers", "torch", "--out", str(out)]
     assert main(arguments) == 130
     assert f"stopped; what was measured is in {out}" in capsys.readouterr().err
     assert len(schema.load(out)["rows"]) == 2 * measured

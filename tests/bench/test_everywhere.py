@@ -66,7 +66,6 @@ def test_every_gpu_and_every_supported_triton_is_there():
     assert {release.rpartition(".")[0] for release in DATA["lines"]} == {*TRITONS}
     for release, of_gpus in DATA["lines"].items():
         assert of_gpus.keys() == GPUS.keys(), release
-    assert not DATA["refused"]
     supported = re.search(r'"triton>=([\d.]+),<([\d.]+)"', (ROOT / "pyproject.toml").read_text())
     assert supported[1] == TRITONS[0] and supported[2] == "3.10"
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 
 import pytest
 
 from made_data import row
-from softmax_bench import __main__, report
-from softmax_bench.cases import SUITES, select
+from softmax_bench import report
+from softmax_bench.__main__ import main
+from softmax_bench.cases import select
 from softmax_bench.random_shapes import CELLS, DIVISORS, ELEMENTS, LENGTHS, draw, layout_of, pitch
-from softmax_bench.schema import FORMAT
 
 SEEDS = (0, 1, 987654)
 
@@ -50,35 +49,23 @@ def test_only_who_offers_a_cell_is_asked_for_it():
         assert {"copy", "triton_softmax", "torch"} <= set(case.providers)
 
 
-def test_the_seed_is_handed_on_and_taken_up_again(tmp_path, capsys):
-    assert select(["random"], seed=7) == SUITES["random"](7) == draw(7)
-    out = tmp_path / "data.json"
-    out.write_text(json.dumps({"format": FORMAT, "rows": [{"seed": 31}]}), encoding="utf-8")
-    options = __main__.argparse.Namespace(seed=None, out=str(out))
-    assert __main__._seed(options) == options.seed == 31
-    assert __main__.main(["list", "--suite", "random", "--seed", "7"]) == 0
-    assert draw(7)[0].id in capsys.readouterr().out
-
-
-def test_cells_may_be_named_in_a_file(tmp_path, capsys):
-    """To measure some again."""
-    named = tmp_path / "named"
-    named.write_text("\n".join(case.id for case in draw(7)[3:5]), encoding="utf-8")
-    selection = ["--suite", "random", "--seed", "7", "--cases", str(named)]
-    assert __main__.main(["list", *selection]) == 0
-    found = [line.split()[0] for line in capsys.readouterr().out.splitlines()[:-1]]
-    assert found == [case.id for case in draw(7)[3:5]]
+def test_the_command_draws_the_published_cells_or_those_of_a_seed(capsys):
+    of_seven = [case.id for case in draw(7)]
+    assert select(["random/*"], seed=7) == draw(7)
+    for options, drawn in (([], draw()), (["--seed", "7"], draw(7))):
+        assert main(["list", "--cases", "random/*", *options]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split()[0] for line in lines] == [case.id for case in drawn]
+    some = ",".join(of_seven[3:5])
+    assert main(["list", "--seed", "7", "--cases", some]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 def test_the_summary_adds_up():
     cases = draw(4)[:40]
     rows = [row(case, name) for case in cases for name in case.providers]
-    text = report.summary(rows)
-    assert next(line for line in text.splitlines() if line.startswith("random ")).split()[1] == "40"
-    worst = text.split(f"worst {report.WORST}")[1].splitlines()[1 : 1 + report.WORST]
-    assert all("random/seed4" in line for line in worst)
-    assert {layout_of(each) for each in rows} == {
-        "last dimension",
-        "other dimension",
-        "rows with gaps",
-    }
+    lines = [line.split(", ") for line in report.summary(rows).splitlines()]
+    of_suite = [line for line in lines if line[0] == "random"]
+    assert sum(int(line[-1].split()[1]) for line in of_suite) == 40
+    layouts = {"last dimension", "other dimension", "rows with gaps"}
+    assert {layout_of(each) for each in rows} == layouts

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from softmax_bench import compilation, launches, recording, replay
-from softmax_bench.launches import Kernel, Launch
+from softmax_bench.launches import Launch
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = [row for rows in launches.measured().values() for row in rows]
@@ -23,10 +23,10 @@ SOME = (
 
 def test_what_is_launched_today_is_what_is_committed():
     """Every call again. Kernels whose text has changed are compiled again, to the first language
-    that Triton compiles to."""
+    that Triton compiles to, and on to machine code where that is another."""
     committed = launches.read(ROOT)
     assert set(committed.measured) == {launches.cell_of(row) for row in ROWS}
-    today = replay.ask(ROOT / "src", ROWS, committed.known)
+    today, _ = replay.ask(ROOT / "src", ROWS, committed.known)
     changed = launches.differences(committed.today, today)
     assert not changed, f"run `python -m softmax_bench replay --update`: {changed}"
 
@@ -50,7 +50,8 @@ def changed(tree: Path) -> dict[str, str]:
     """The cases among `SOME` that launch something else in a copy, and what."""
     rows = [row for row in ROWS if row["case"] in SOME and row["provider"] == "triton_softmax"]
     assert len(rows) == len(SOME)
-    before, after = replay.compared({ROOT / "src": rows}, tree, launches.read(ROOT).known)
+    before, known = replay.ask(ROOT / "src", rows, launches.read(ROOT).known)
+    after, _ = replay.ask(tree, rows, known)
     return {cell.split()[0]: text for cell, text in launches.differences(before, after).items()}
 
 
@@ -66,22 +67,54 @@ def test_a_constant_and_arithmetic_change_the_cells_that_they_decide(tree):
     assert "numbers" in found[SOME[0]] and "machine code" in found[SOME[2]]
 
 
-def test_kernels_of_other_names_and_sources_are_the_same_where_their_machine_code_is():
-    one = Kernel("old_kernel", "HOW=1", "key", "first", "machine")
-    assert one.same(Kernel("new_kernel", "HOW=2", "other", "first", None))
-    assert one.same(Kernel("new_kernel", "HOW=2", "other", "second", "machine"))
-    assert not one.same(Kernel("new_kernel", "HOW=1", "key", "second", None))
-    assert not one._replace(machine=None).same(Kernel("", "", "", "second", None))
+def test_launches_are_the_same_where_grid_numbers_and_machine_code_are():
+    one = Launch("old_kernel", "machine", "8", "1,2", "HOW=1")
+    assert not one.differs(one._replace(kernel="new_kernel", words="HOW=2"))
+    assert one.differs(one._replace(machine="another")) == ["machine code"]
+    other = one._replace(grid="9", numbers="1,3", machine="another", words="HOW=2")
+    words = ["grid 8 → 9", "numbers 1,2 → 1,3", "old_kernel HOW=1 → old_kernel HOW=2"]
+    assert one.differs(other) == words
 
 
 def test_the_file_says_what_it_was_given():
-    kernel = Kernel("kernel", "", "key", "first", None)
-    then = {"a/b triton_softmax": [Launch(kernel, "8", "1,2")], "a/b strided": []}
-    today = {**then, "a/b triton_softmax": [Launch(kernel, "9", "1,2")]}
-    read = launches.parsed(launches.text_of(then, today))
-    assert (read.measured, read.today, read.known) == (then, today, {"key": "first"})
+    launch, known = Launch("kernel", "machine", "8", "1,2"), {"key": "first", "first": "machine"}
+    then = {"a/b triton_softmax": [launch], "a/b strided": []}
+    today = {**then, "a/b triton_softmax": [launch._replace(grid="9")]}
+    commits = {"one": ["a/b triton_softmax"], "two": ["a/b strided"]}
+    read = launches.parsed(launches.text_of(commits, then, today, known))
+    of_cells = {cell: commit for commit, cells in commits.items() for cell in cells}
+    assert read == (known, of_cells, then, today)
     assert read.changed == {"a/b triton_softmax"}
     assert launches.differences(then, today) == {"a/b triton_softmax": "grid 8 → 9"}
+
+
+def test_a_commit_is_asked_for_what_the_file_does_not_have_of_it(monkeypatch, tmp_path):
+    """A cell that was measured again is asked for at the commit that did so."""
+    rows = [{"case": case, "provider": "triton_softmax"} for case in "abc"]
+    cells = [f"{case} triton_softmax" for case in "abc"]
+    launch = Launch("kernel", "machine", "8", "1,2")
+    then = {cell: [launch] for cell in cells[:2]}
+    commits = {"old": cells[:1], "older": cells[1:2]}
+    (tmp_path / launches.FILE).parent.mkdir(parents=True)
+    (tmp_path / launches.FILE).write_text(launches.text_of(commits, then, then, {}), "utf8")
+    asked = []
+
+    def ask(tree, some, known):
+        asked.append((tree.name, [row["case"] for row in some]))
+        return {launches.cell_of(row): [launch._replace(grid="9")] for row in some}, {
+            "key": "first"
+        }
+
+    monkeypatch.setattr(replay, "ROOT", tmp_path)
+    monkeypatch.setattr(replay, "measured", lambda: {"old": rows[:1], "new": rows[1:]})
+    monkeypatch.setattr(replay, "extracted", lambda commit, folder: tmp_path / commit)
+    monkeypatch.setattr(replay, "ask", ask)
+    said = replay.replay(None, None, update=True)
+    assert asked == [("new", ["b", "c"]), ("src", ["a", "b", "c"])]
+    assert said == f"{cells[0]}: grid 8 → 9\n1 of 3 cells launch something else"
+    read = launches.read(tmp_path)
+    assert read.changed == {cells[0]} and read.known == {"key": "first"}
+    assert read.commits == {cells[0]: "old", cells[1]: "new", cells[2]: "new"}
 
 
 def test_a_function_is_known_by_its_code():
@@ -90,13 +123,9 @@ def test_a_function_is_known_by_its_code():
 
 
 def test_names_do_not_reach_the_machine():
-    form = '.file 1 "{0}.py"\n.visible .entry {0}(\n'
-    form += ".param .u64 {0}_param_0)\n.loc {1} 2\nret; // {0}\n"
-    texts = [form.format(*each) for each in (("one", 1), ("other", 7))]
+    form = ".visible .entry {0}(\n.param .u64 {0}_param_0)\nret; // {0}\n"
+    texts = [form.format(name) for name in ("one", "other")]
     assert len({compilation.normal_ptx(text) for text in texts}) == 1
     assert "ret;" in compilation.normal_ptx(texts[0])
-    languages = [
-        f'#loc = loc("{name}":1:2)\ntt.func public @{name}(%{name}: i32 loc("x"(#loc1)))'
-        for name in ("one", "other")
-    ]
+    languages = [f"tt.func public @{name}(%arg0: i32)" for name in ("one", '"an.other"')]
     assert len({compilation.normal_ir(text) for text in languages}) == 1

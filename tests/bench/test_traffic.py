@@ -184,6 +184,6 @@ def test_the_table_in_the_package_docstring():
         assert stated(name) == (traffic.FORWARD[name].formula, traffic.BACKWARD[name].formula)
 
 
-def test_bytes():
-    assert traffic.FORWARD["two_loops"].bytes(3, 5, itemsize=2) == 3 * 15 * 2
+def test_sums_and_words():
+    assert traffic.FORWARD["two_loops"].elements(3, 5) == 3 * 15
     assert str(traffic.Traffic()) == "reads nothing, writes nothing"

@@ -10,28 +10,32 @@ import pytest
 
 from softmax_bench import __main__, providers, report, runner, tune, tuned
 from softmax_bench.inputs import Inputs
+from softmax_bench.random_shapes import draw
 from softmax_bench.schema import DataError
 from softmax_site.benchmarks import tuning as page
 from triton_softmax.config import Device
 
 ROOT = Path(__file__).resolve().parents[2]
 H200 = Device(132, nvidia=True)
-SHAPES = ROOT / "docs/benchmarks/tuning-shapes.txt"
+RUNS = tuned.read(ROOT / tuned.FILE)
 
 
 @pytest.fixture(scope="module")
 def drawn():
-    """Cells of every class, with what is tried in each."""
-    cases = tune.select(5, 40, H200)
+    """Cells of a seed in which there is something to choose, with what is tried in each."""
+    cases = tune.chosen(RUNS, 5, 40, H200)
+    assert len(cases) == 40
     problems = [tune.problem_of(case, H200) for case in cases]
-    return [(case, each, tune.tried(each, 3)) for case, each in zip(cases, problems)]
+    found = [(case, each, tune.tried(each, 3)) for case, each in zip(cases, problems)]
+    return [each for each in found if len(each[2]) > 1]
 
 
-def test_cells_are_of_every_class(drawn):
-    kinds = {
-        (problem.library().kernel.removeprefix("split_st"), case.itemsize, case.direction)
-        for case, problem, _ in drawn
-    }
+def test_cells_are_those_of_a_run_or_drawn(drawn):
+    assert {case for case, *_ in drawn} < {*draw(5)} and len(drawn) > 30
+    for run in RUNS:
+        again = tune.chosen(RUNS, run["seed"], 40, H200)
+        assert again == [cell.case for cell in tune.cells_of(run)]
+    kinds = {(each.library().kernel, case.itemsize, case.direction) for case, each, _ in drawn}
     assert len(kinds) >= 12
     assert {kernel for kernel, *_ in kinds} >= {"packed_rows", "aligned_rows", "split_rows"}
 
@@ -60,15 +64,14 @@ def test_what_is_tried_is_possible_and_no_two_alike(drawn):
 @pytest.mark.parametrize(
     "name, kernels",
     [
-        ("backward/float32/20000x104", {"packed_rows"}),
-        ("forward/bfloat16/60000x77", {"packed_rows", "aligned_rows"}),
-        ("forward/bfloat16/4000x18560", {"packed_rows", "split_rows"}),
-        ("forward/bfloat16/1x800x7x7/dim1", {"strided", "split_strided", "two_pass"}),
+        ("softmax/backward/float32/20000x104", {"packed_rows"}),
+        ("softmax/forward/bfloat16/60000x77", {"packed_rows", "aligned_rows"}),
+        ("softmax/forward/bfloat16/4000x18560", {"packed_rows", "split_rows"}),
+        ("softmax/forward/bfloat16/1x800x7x7/dim1", {"strided", "split_strided", "two_pass"}),
     ],
 )
 def test_more_choices_come_from_everywhere(name, kernels):
-    case = next(case for case in tune.listed(SHAPES) if case.id.endswith(name))
-    problem = tune.problem_of(case, H200)
+    problem = tune.problem_of(tune.named(name), H200)
     every = tune.tried(problem, 10**6)
     assert {choice.kernel for choice in every} == kernels
     assert set(problem.possible()) <= set(every)
@@ -81,7 +84,7 @@ def test_the_tables_reach_what_they_reached():
     """The share of the best choice found, in the committed timings: of a seed that nobody tuned on,
     of shapes that were named, and of one that was learned from. Whoever changes a number measures
     what it changes: nearly all of today's choices are timed."""
-    for run in tuned.read(ROOT / tuned.FILE):
+    for run in RUNS:
         found = [cell.reached(cell.problem.library()) for cell in tune.cells_of(run)]
         shares = [share for share in found if share]
         least = 0.974 if run["unseen"] else 0.970 if run["seed"] == tuned.LISTED else 0.986
@@ -90,9 +93,8 @@ def test_the_tables_reach_what_they_reached():
 
 
 def test_a_run_writes_what_a_report_reads(tmp_path, capsys):
-    out, shapes = tmp_path / "tuning.json", tmp_path / "shapes"
-    shapes.write_text("softmax/forward/float32/5x130")
-    arguments = ["tune", "--device", "cpu", "--shapes", str(shapes), "--processes", "0"]
+    out, shape = tmp_path / "tuning.json", "softmax/forward/float32/5x130"
+    arguments = ["tune", "--device", "cpu", "--shapes", shape, "--processes", "0"]
     arguments += ["--wide", "2", "--out", str(out)]
     assert __main__.main(arguments) == 0
     (run,) = tuned.read(out)
@@ -130,7 +132,7 @@ def test_a_wrong_answer_has_no_time(drawn):
 
 def test_a_choice_that_is_wrong_is_not_timed():
     """It is launched, and compared, as any other provider is."""
-    case = next(case for case in tune.select(202, 300, H200) if case.bytes < 6000)
+    case = min(draw(202), key=lambda case: case.bytes)
     tensors = Inputs("cpu", seed=0).tensors(case)
     asked = tune.with_choices(case, Device(), 2)
     right = tune.prepare(asked, asked.providers[1], tensors)()
@@ -206,13 +208,10 @@ def test_the_committed_file_holds_what_the_page_claims():
     """Whole, small, of a seed that was tuned on, one that was not, and shapes that were named; the
     model within a tenth of the best on all, and no cell in which today's choice is slower than that
     of then."""
-    path = ROOT / tuned.FILE
-    runs = tuned.read(path)
-    assert [run["unseen"] for run in runs] == [False, True, False]
-    assert path.stat().st_size < 500_000
-    assert runs[2]["seed"] == tuned.LISTED
-    assert [cell.case for cell in tune.cells_of(runs[2])] == tune.listed(SHAPES)
-    for run in runs:
+    assert [run["unseen"] for run in RUNS] == [False, True, False]
+    assert (ROOT / tuned.FILE).stat().st_size < 500_000
+    assert RUNS[2]["seed"] == tuned.LISTED
+    for run in RUNS:
         cells = tune.cells_of(run)
         assert len({cell.case.id for cell in cells}) == len(cells) > 80
         shares = page.shares(run["cells"], "model")
@@ -225,18 +224,16 @@ def test_the_committed_file_holds_what_the_page_claims():
             assert None in (now, then) or now <= 1.01 * then, cell.case.id
 
 
-def test_a_line_that_names_no_shape_is_refused(tmp_path):
-    path = tmp_path / "shapes.txt"
-    path.write_text("softmax/forward/float32/3x4/padded logsumexp/forward/float16/3x4x5/dim1")
-    padded, strand = tune.listed(path)
+def test_a_name_says_everything_of_a_case():
+    padded = tune.named("softmax/forward/float32/3x4/padded")
+    strand = tune.named("logsumexp/forward/float16/3x4x5/dim1")
     assert (padded.layout, padded.dim, strand.dim, strand.op) == ("padded", -1, 1, "logsumexp")
-    path.write_text("softmax/forward/float32")
     with pytest.raises(ValueError):
-        tune.listed(path)
+        tune.named("softmax/forward/float32")
 
 
 def test_the_fastest_choices_are_kept_and_the_chosen_one_whatever_it_takes():
-    cell = max(tuned.read(ROOT / tuned.FILE)[0]["cells"], key=lambda cell: len(cell["timed"]))
+    cell = max(RUNS[0]["cells"], key=lambda cell: len(cell["timed"]))
     timed = cell["timed"]
     slow = max(range(len(timed)), key=lambda at: timed[at][1] or 0.0)
     after = tuned.pruned({**cell, "library": slow, "model": None})

@@ -410,9 +410,11 @@ def test_data_that_break_the_schema_are_refused_naming_file_and_field(
     spoil, named, tmp_path, capsys
 ):
     made = data(("host_time",))
-    assert main(["check", str(put(tmp_path, made))]) == 0
+    path = str(put(tmp_path, made))
+    assert main(["compare", path, path]) == 0
     spoil(made)
-    assert main(["check", str(put(tmp_path, made))]) == 2
+    put(tmp_path, made)
+    assert main(["compare", path, path]) == 2
     said = capsys.readouterr().err
     assert "made.json" in said and named in said
 
@@ -491,10 +493,9 @@ def test_a_number_beside_a_title_says_in_a_word_that_the_code_has_changed(made, 
 
 def test_a_call_that_launches_something_else_is_marked_and_listed(made, tmp_path):
     then = {f"forward/a {CHOOSER}": [], f"forward/b {CHOOSER}": []}
-    kernel = launches.Kernel("kernel", "", "key", "first", None)
-    today = {**then, f"forward/a {CHOOSER}": [launches.Launch(kernel, "1", "")]}
+    today = {**then, f"forward/a {CHOOSER}": [launches.Launch("kernel", "machine", "1", "")]}
     for path, text in (
-        (tmp_path / launches.FILE, launches.text_of(then, today)),
+        (tmp_path / launches.FILE, launches.text_of({"commit": [*then]}, then, today, {})),
         (tmp_path / DATA / "made.json", json.dumps(data(("forward",)))),
     ):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -184,7 +184,7 @@ def test_traces_and_the_model_of_traffic_agree():
 def moved(state, numbers):
     M, N = {"square": (4096, 4096), "odd": (1823, 781), "long": (64, 131072)}[state["shape"]]
     table = traffic.FORWARD if state["way"] == "forward" else traffic.BACKWARD
-    totals = {name: table[name].bytes(M, N, state["size"]) for name in LADDER}
+    totals = {name: table[name].elements(M, N) * state["size"] for name in LADDER}
     assert {each["name"]: each["bytes"] for each in numbers["rungs"]} == totals
     now = max(totals.values()) * state["at"] / 100
     for each in numbers["rungs"]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +19,14 @@ REASONS = "docs/benchmarks/reasons.json"
 DIRECTIONS = ("forward", "backward", "forward_grad", "forward_backward")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
-RENAMED = re.compile(r"\bstrided_loops(?=_kernel\b)")
-"""What the kernel of two passes was called in earlier measurements."""
-
 
 @source.kept(f"{DATA}/*.json", launches.FILE)
 def newest(root: Path) -> tuple[Path | None, dict]:
     """The data file with the latest measurement, to be read alone, with a mark on calls that launch
     something else today; no rows without a file. A test validates the files."""
     paths = sorted((root / DATA).glob("*.json"))
-    texts = ((path, RENAMED.sub("two_pass", path.read_text("utf8"))) for path in paths)
-    loaded = [(path, data) for path, text in texts if (data := json.loads(text))["rows"]]
+    files = ((path, json.loads(path.read_text("utf8"))) for path in paths)
+    loaded = [(path, data) for path, data in files if data["rows"]]
     if not loaded:
         return None, {"rows": [], "environments": {}}
     path, data = max(loaded, key=lambda item: max(row["utc"] for row in item[1]["rows"]))
