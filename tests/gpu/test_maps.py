@@ -79,7 +79,3 @@ def test_a_scale_for_each_row_in_place(n, dtype):
     softmax(x, scale=scale, out=x)
     tolerance = TOLERANCES[dtype]
     torch.testing.assert_close(x.double(), wanted, atol=tolerance, rtol=tolerance)
-
-
-if not torch.cuda.is_available():  # here, so that what is above is imported everywhere
-    pytest.skip("needs a GPU", allow_module_level=True)

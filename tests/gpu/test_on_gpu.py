@@ -667,7 +667,3 @@ def test_inside_torch_compile(name, n_cols):
     torch.testing.assert_close(y, want, rtol=1e-5, atol=1e-6)
     ours, theirs = (torch.autograd.grad(each, x, g)[0] for each in (y, want))
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
-
-
-if not torch.cuda.is_available():  # here, so that what is above is imported everywhere
-    pytest.skip("needs a GPU", allow_module_level=True)
