@@ -30,6 +30,7 @@ from torch.nn import functional as F
 import interpreted  # noqa: F401
 import probe
 import triton_softmax
+from kernel_cases import cross_entropy_of, tokens_of
 from triton_softmax import arguments, cross_entropy, launch, log_softmax, logsumexp, plan, softmax
 from triton_softmax.distributed import process_group, symmetric_memory
 
@@ -187,17 +188,13 @@ def loss(
     w = (drawn((n,), torch.float64, seed=4).abs() + 0.1).to(dtype) if weight else None
 
     whole = x.double().clone().requires_grad_()
-    mapped = whole * scale
-    mapped = mapped if softcap is None else softcap * torch.tanh(mapped / softcap)
-    reduction = more.get("reduction", "mean")
-    wide = None if w is None else w.double()
-    expected = F.cross_entropy(mapped, target.double() if probabilities else target, wide, **more)
-    kept = torch.ones(rows) if probabilities else (target != -100).double()
-    expected_lse = torch.logsumexp(mapped, dim) * kept
-    if z_loss:
-        squared = z_loss * expected_lse.square()
-        sums = {"none": squared, "sum": squared.sum(), "mean": squared.sum() / kept.sum()}
-        expected = expected + sums[reduction]
+    arguments = {"softcap": softcap, "scale": scale, "z_loss": z_loss, "return_lse": True, **more}
+    expected, expected_lse = cross_entropy_of(
+        whole,
+        target.double() if probabilities else target,
+        weight=None if w is None else w.double(),
+        **arguments,
+    )
     g = drawn(expected.shape, torch.float64, seed=5)
     (gradient,) = torch.autograd.grad(expected, whole, g)
 
@@ -208,7 +205,6 @@ def loss(
     p = part(target, group, dim, sizes) if probabilities else target
     p = p.to(torch.uint8) if small_targets else p
     given = w if not sharded_weight or w is None else part(w, group, 0, sizes)
-    arguments = {"softcap": softcap, "scale": scale, "z_loss": z_loss, "return_lse": True, **more}
     arguments |= {"inplace_backward": in_place, "loss_dtype": loss_dtype}
     if sizes is not None:
         arguments |= {"vocab_start": bounds(group, n, sizes)[0], "vocab_size": n}
@@ -220,10 +216,10 @@ def loss(
             found.backward(g.to(found.dtype))
     assert found.dtype == (loss_dtype or dtype)
     near(found, expected.detach(), loss_dtype or dtype)
-    near(lse, expected_lse.detach(), torch.float32 if dtype != torch.float64 else dtype)
+    near(lse, expected_lse, torch.float32 if dtype != torch.float64 else dtype)
     near(leaf.grad, part(gradient, group, dim, sizes), dtype)
     same_bits(group, found, lse)
-    word, n_rows = 8 if dtype == torch.float64 else 4, kept.numel()
+    word, n_rows = 8 if dtype == torch.float64 else 4, expected_lse.numel()
     assert len(sent) == (group.size() > 1) and backward == []
     unknown = sharded_weight or n in (sizes or ())  # whether all ranks have all weights
     five = weight and unknown and more.get("label_smoothing")
@@ -267,10 +263,7 @@ def tokens(
     generator = torch.Generator().manual_seed(2)
     index = torch.randint(shape[-1], rows if k is None else (*rows, k), generator=generator)
     whole = x.double().clone().requires_grad_()
-    y = torch.log_softmax(whole / temperature, -1)
-    expected = y.gather(-1, index.unsqueeze(-1) if k is None else index)
-    expected = expected.squeeze(-1) if k is None else expected
-    entropies = -(y.exp() * y).sum(-1)
+    expected, entropies = tokens_of(whole, index, temperature=temperature, return_entropy=True)
     g, g_entropy = drawn(expected.shape, seed=3), drawn(rows, seed=4)
     total = (expected * g).sum() + (entropies * g_entropy).sum() * entropy
     (gradient,) = torch.autograd.grad(total, whole)
@@ -453,13 +446,12 @@ def placed_tokens(group) -> None:
     x = drawn(shape)
     index = torch.randint(shape[-1], shape[:-1], generator=torch.Generator().manual_seed(2))
     whole = x.clone().requires_grad_()
-    y = torch.log_softmax(whole, -1)
-    expected = y.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+    expected, entropies = tokens_of(whole, index, return_entropy=True)
     (gradient,) = torch.autograd.grad(expected.sum(), whole)
     given = distribute_tensor(x, mesh, placements).requires_grad_()
     found, entropy = triton_softmax.token_logprobs(given, index, return_entropy=True)
     near(found.full_tensor().detach(), expected.detach(), torch.float64)
-    near(entropy.full_tensor().detach(), -(y.exp() * y).sum(-1).detach(), torch.float64)
+    near(entropy.full_tensor().detach(), entropies.detach(), torch.float64)
     found.sum().backward()
     near(given.grad.full_tensor(), gradient, torch.float64)
 

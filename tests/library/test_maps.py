@@ -33,24 +33,14 @@ def mask(*shape: int, seed: int = 7) -> torch.Tensor:
     return (torch.rand(shape, generator=torch.Generator().manual_seed(seed)) > 0.3).to(DEVICE)
 
 
-def arguments(names: str, shape: tuple[int, ...], dim: int) -> dict:
-    """Maps by name, whose tensors are broadcast along every other dimension."""
-    of_rows = [1 if i == dim % len(shape) else size for i, size in enumerate(shape)]
-    some = [size if i % 2 else 1 for i, size in enumerate(shape)]
-    every = {
-        "scale": lambda: (tensor(*of_rows, seed=1).detach().abs() + 0.5).requires_grad_(),
-        "number": lambda: 0.3,
-        "softcap": lambda: 0.75,
-        "where": lambda: mask(shape[-1]),
-        "queries": lambda: mask(*shape[-2:]),
-        "rows": lambda: mask(shape[-2], 1),
-        "bias": lambda: tensor(*some, seed=2),
-        "causal": lambda: True,
-        "safe": lambda: True,
-        "sink": lambda: tensor(*(1,) * (len(shape) - 1), 1, seed=3),
+def maps(*shape: int) -> dict:
+    """Maps along the last dimension, by name; a bias is one for every second dimension."""
+    return {
+        "scale": (tensor(*shape[:-1], 1, seed=1).detach().abs() + 0.5).requires_grad_(),
+        "where": mask(shape[-1]),
+        "bias": tensor(*(size if i % 2 else 1 for i, size in enumerate(shape)), seed=2),
+        "sink": tensor(*(1,) * len(shape), seed=3),
     }
-    argument = {"number": "scale", "queries": "where", "rows": "where"}
-    return {argument.get(n, n): every[n]() for n in names.split()}
 
 
 HOSTILE = torch.tensor(
@@ -232,7 +222,7 @@ def test_a_mask_and_causal_both_hold_inside_a_transform(name):
 
 def test_wide_indices_change_nothing(geometry, monkeypatch):
     x, along = tensor(2, 1, 40), tensor(2, 1, 40, seed=9).detach()
-    given = arguments("scale bias where", (2, 1, 40), -1)
+    given = maps(2, 1, 40)
 
     def call() -> tuple[torch.Tensor, ...]:
         y = softmax(x, **given)
@@ -339,7 +329,7 @@ def test_a_mask_is_never_copied(monkeypatch):
 @both
 def test_operators_pass_opcheck(name):
     log = name == "log_softmax"
-    x, given = tensor(1, 3, 3), arguments("scale bias where sink", (1, 3, 3), -1)
+    x, given = tensor(1, 3, 3), maps(1, 3, 3)
     options = (
         given["scale"], 1.0, 1.5, given["bias"], given["where"], True, given["sink"], True, log, 2,
     )  # fmt: skip
