@@ -30,7 +30,7 @@ from torch.nn import functional as F
 import interpreted  # noqa: F401
 import probe
 import triton_softmax
-from kernel_cases import cross_entropy_of, tokens_of
+from in_float64 import cross_entropy_of, tokens_of
 from triton_softmax import arguments, cross_entropy, launch, log_softmax, logsumexp, plan, softmax
 from triton_softmax.distributed import process_group, symmetric_memory
 

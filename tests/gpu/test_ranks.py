@@ -32,7 +32,7 @@ def test_two_gpus_over_nccl():
 
 def checks(group) -> None:
     """Every kind of call, forward and backward, beside the whole in float64."""
-    from kernel_cases import cross_entropy_of, tokens_of
+    from in_float64 import cross_entropy_of, tokens_of
     from triton_softmax import cross_entropy, log_softmax, logsumexp, softmax, token_logprobs
 
     rank, device = group.rank(), torch.device("cuda", group.rank())

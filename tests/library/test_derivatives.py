@@ -14,17 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import triton_softmax as ours
-from kernel_cases import (
-    DEVICE,
-    DTYPES,
-    INTERPRETED,
-    cross_entropy_of,
-    entropy_of,
-    linear_of,
-    quiet,
-    softmax_of,
-    tokens_of,
-)
+from in_float64 import cross_entropy_of, entropy_of, linear_of, softmax_of, tokens_of
+from kernel_cases import DEVICE, DTYPES, INTERPRETED, quiet
 from triton_softmax import plan
 from triton_softmax.operations.gradients import GRADIENT
 
