@@ -57,7 +57,8 @@ TESTS = {
     "nn": "test_nn.py",
     "operators": "test_nn.py test_way.py test_derivatives.py test_ops.py test_maps.py"
     " test_inductor.py",
-    "plan": "test_way.py test_launch.py test_dispatch.py test_losses.py test_maps.py",
+    "plan": "test_way.py test_launch.py test_dispatch.py test_losses.py test_maps.py"
+    " test_derivatives.py",
     "": "test_losses.py test_derivatives.py test_maps.py test_functional.py",
 }
 """Tests in `tests/library` of a file, by how its path begins: in this order, the fastest first."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import triton
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.interpreter import InterpretedFunction
 
 import triton_softmax
@@ -80,6 +81,18 @@ def kernels_of(call: Callable[[], object]) -> list[str]:
     with launches() as names:
         call()
     return names
+
+
+class Operators(TorchDispatchMode):
+    """The operators that are called through the dispatcher meanwhile, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), more: Any = None):
+        self.names.append(str(function))
+        return function(*arguments, **(more or {}))
 
 
 class Way(NamedTuple):

@@ -14,14 +14,9 @@ import torch
 import triton
 import triton.language as tl
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
-]
-
-import probe  # noqa: E402
-import triton_softmax  # noqa: E402
-from kernel_cases import (  # noqa: E402
+import probe
+import triton_softmax
+from kernel_cases import (
     backward,
     expected,
     forward,
@@ -29,10 +24,12 @@ from kernel_cases import (  # noqa: E402
     kernel_name,
     launched,
 )
-from triton_softmax import launch  # noqa: E402
-from triton_softmax import plan as plans  # noqa: E402
-from triton_softmax.config import space  # noqa: E402
-from triton_softmax.operations import OPERATIONS  # noqa: E402
+from triton_softmax import launch
+from triton_softmax import plan as plans
+from triton_softmax.config import space
+from triton_softmax.operations import OPERATIONS
+
+pytestmark = pytest.mark.gpu
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 COLUMNS = (
@@ -112,19 +109,15 @@ def test_every_regime_against_float64(n_rows, n_cols, dtype, log):
     _check(torch.randn(n_rows, n_cols, device="cuda", dtype=dtype) * 3, log=log)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("n_cols", [1 << 20, (1 << 20) + 1, 1 << 22])
-@pytest.mark.parametrize("n_rows", [1, 2, 9])
-def test_very_long_rows(n_rows, n_cols, dtype):
-    _check(torch.randn(n_rows, n_cols, device="cuda", dtype=dtype))
+LONG = [(n_rows, n_cols) for n_cols in (2**20, 2**20 + 1, 2**22) for n_rows in (1, 2, 9)]
+LONG += [(20, 2**21), (21, 2**21 - 3), (20, 1_300_000), (5, 2**23)]
+"""The last wait for hundreds of programs."""
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("log", [False, True], ids=["softmax", "log_softmax"])
-@pytest.mark.parametrize(
-    "shape", [(20, 1 << 21), (21, (1 << 21) - 3), (20, 1_300_000), (5, 1 << 23)], ids=str
-)
-def test_long_rows_that_wait_for_hundreds_of_programs(shape, log, dtype):
+@pytest.mark.parametrize("shape", LONG, ids=str)
+def test_very_long_rows(shape, log, dtype):
     _check(torch.randn(shape, device="cuda", dtype=dtype), log=log)
 
 
@@ -617,13 +610,6 @@ def test_more_than_two_to_the_31_elements():
     columns = x[:, :24].t()  # offsets beyond 2^31 along the softmax dimension
     y = triton_softmax.softmax(columns, -1)
     assert _relative_error(y, torch.softmax(columns.double(), -1)) < 5e-3
-
-
-def test_dtype_argument():
-    x = torch.randn(6, 3000, device="cuda", dtype=torch.bfloat16)
-    y = triton_softmax.softmax(x, -1, dtype=torch.float32)
-    assert y.dtype == torch.float32
-    assert _relative_error(y, torch.softmax(x.double(), -1)) < 2e-6
 
 
 def test_split_rows_launch_survives_a_long_wait():

@@ -1,7 +1,6 @@
 """Every way in which others call the functions: compiled, traced, by keywords of PyTorch and NumPy,
 with integers, and on a machine without a GPU."""
 
-import itertools
 from collections.abc import Callable
 
 import pytest
@@ -39,11 +38,11 @@ PASSED: dict[str, tuple[Callable, list[tuple]]] = {
     "log_softmax-dtype": (lambda x, dtype: log_softmax(x, 1, dtype=dtype), [(torch.float32,)]),
     "logsumexp-dim": (
         lambda x, dim, keepdim: logsumexp(x, dim, keepdim),
-        list(itertools.product(DIMS, (False, True))),
+        list(zip(DIMS, (False, True, True, False))),
     ),
     "logsumexp-dims": (
         lambda x, dim, keepdim: logsumexp(x, dim, keepdim),
-        list(itertools.product(SEVERAL, (False, True))),
+        list(zip(SEVERAL, (False, True, True, False, True))),
     ),
     "logsumexp-axis": (lambda x, axis: logsumexp(x, axis=axis), [(d,) for d in SEVERAL]),
     "module-dim": (lambda x, dim: Softmax(dim)(x) + LogSoftmax(dim)(x), [(d,) for d in DIMS]),
@@ -184,7 +183,7 @@ def compiling(monkeypatch):
 
 @pairs
 def test_derivatives_and_transforms_by_torch(compiling, ours, theirs):
-    x = random(3, 4).cpu()
+    x = random(2, 3).cpu()
     grad = x.clone().requires_grad_()
     assert torch.autograd.gradcheck(lambda x: ours(x, 1), grad, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(lambda x: ours(x, 1), grad, check_fwd_over_rev=True)
@@ -192,7 +191,7 @@ def test_derivatives_and_transforms_by_torch(compiling, ours, theirs):
     torch.testing.assert_close(
         hessian(lambda x: ours(x, 0).sum())(x[0]), hessian(lambda x: theirs(x, 0).sum())(x[0])
     )
-    views = (x.T, x[:, ::2], x[:1].expand(3, 4))
+    views = (x.T, x[:, ::2], x[:1].expand(2, 3))
     for view in views:
         torch.testing.assert_close(ours(view, 0), theirs(view, 0))
     torch._dynamo.reset()

@@ -163,21 +163,12 @@ def test_dtype_admits_complex_numbers_and_keeps_their_gradient(ours, theirs):
 # logsumexp
 
 
-@pytest.mark.parametrize("keepdim", [False, True])
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 0), (0, 2)], ids=str)
-def test_logsumexp_keepdim(shape, keepdim):
-    x = random(*shape)
-    for dim in range(-max(len(shape), 1), max(len(shape), 1)):
-        y, want = logsumexp(x, dim, keepdim=keepdim), torch.logsumexp(x, dim, keepdim=keepdim)
-        assert y.is_contiguous()
-        torch.testing.assert_close(y, want)
-
-
 def test_logsumexp_of_nothing():
-    torch.testing.assert_close(
-        logsumexp(torch.empty(2, 0, 4), (0, 1), True), torch.full((1, 1, 4), -INF)
-    )
-    assert logsumexp(torch.tensor(3.0), ()) == 3
+    for keepdim in (False, True):
+        for dim in (1, (0, 1), (0, 2)):
+            x = torch.empty(2, 0, 4)
+            torch.testing.assert_close(logsumexp(x, dim, keepdim), torch.logsumexp(x, dim, keepdim))
+        assert logsumexp(torch.tensor(3.0), (), keepdim) == logsumexp(torch.tensor(3.0), 0) == 3
 
 
 # Autograd
@@ -283,19 +274,14 @@ def uses_operators(monkeypatch, f, *args):
 
 
 @pairs
-def test_plain_calls_skip_the_dispatcher(monkeypatch, ours, theirs):
+def test_plain_calls_skip_the_dispatcher_and_watched_ones_use_the_operators(
+    monkeypatch, ours, theirs
+):
     x = random(2, 3)
-    assert not uses_operators(monkeypatch, ours, x, 1)
-    assert not uses_operators(monkeypatch, ours, x.clone().requires_grad_(), 1)
-    assert not uses_operators(monkeypatch, ours, torch.nn.Parameter(x), 1)
-    assert not uses_operators(monkeypatch, ours, x.conj(), 1)
+    for plain in (x, x.clone().requires_grad_(), torch.nn.Parameter(x), x.conj()):
+        assert not uses_operators(monkeypatch, ours, plain, 1)
     if ours is not logsumexp:
         assert not uses_operators(monkeypatch, ours, x, 1, torch.float32)
-
-
-@pairs
-def test_watched_calls_use_the_operators(monkeypatch, ours, theirs):
-    x = random(2, 3)
     assert uses_operators(monkeypatch, ours, torch.empty(2, 3, device="meta"), 1)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert uses_operators(monkeypatch, ours, x, 1)
@@ -387,12 +373,6 @@ def test_dims_of_logsumexp():
         logsumexp(random(2, 3), (0, 2))
     with pytest.raises(TypeError, match="^dim must be an int, not float$"):
         logsumexp(random(2, 3), (0, 1.0))
-
-
-@pairs
-def test_sparse_tensors_are_refused(ours, theirs):
-    with pytest.raises(TypeError, match="the input must be a dense tensor, not a torch.sparse_coo"):
-        ours(torch.eye(3).to_sparse(), 1)
 
 
 # The package

@@ -2,9 +2,6 @@
 
 import pytest
 import torch
-import torch._inductor.decomposition as decomposition
-from functorch.compile import make_boxed_func
-from torch._dynamo.backends.common import aot_autograd
 
 from kernel_cases import DEVICE, PAIRS, drawn, quiet
 from triton_softmax import arguments, operators, softmax
@@ -14,7 +11,14 @@ pytestmark = quiet
 
 @pytest.fixture
 def graphs(monkeypatch):
-    """(backend, graphs): a compiler that takes apart what Inductor does, and keeps its graphs."""
+    """(backend, graphs): a compiler that takes apart what Inductor does, and keeps its graphs.
+
+    What it imports takes seconds, which a run without these tests does not spend.
+    """
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._inductor import decomposition
+
     monkeypatch.setattr(arguments, "INTERPRETED", False)
     monkeypatch.setattr(operators, "_entered", False)
     tables = decomposition.decompositions, decomposition.fast_random_decomps()

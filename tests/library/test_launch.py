@@ -231,9 +231,7 @@ KINDS = {
     "empty": (lambda: torch.randn(3, 0), 0, None, None, None),
     "exchanging": (lambda: torch.randn(1, 2049, 3), 1, None, None, None),
 }
-CALLS = [("softmax", kind) for kind in KINDS] + [
-    ("logsumexp", kind) for kind, (_, _, *options, _) in KINDS.items() if options == [None, None]
-]
+CALLS = [*(("softmax", kind) for kind in KINDS), ("logsumexp", "copy")]
 
 
 @pytest.mark.parametrize("operation, kind", CALLS, ids=map("-".join, CALLS))
@@ -249,9 +247,8 @@ def test_every_kind_of_call_is_planned_once(operation, kind, monkeypatch):
     arguments = f"{operation}_backward", inputs, dim, x.dtype, implementation
     probe.run(*arguments)
     assert len(made) == 2
-    for _ in range(3):
-        probe.run(operation, (x,), dim, dtype, implementation)
-        probe.run(*arguments)
+    probe.run(operation, (x,), dim, dtype, implementation)
+    probe.run(*arguments)
     assert len(made) == 2 == len(plan.plans)
     made = probe.plan_of(operation, (x,), dim, dtype, implementation)
     assert getattr(made, "what", None) == expected
@@ -314,14 +311,5 @@ def test_workspace_is_zeroed_only_where_zeros_are_read(monkeypatch):
     words = Workspace(20, zeroed=False).take(device)
     assert len(calls) == 1 and words.shape == (20,) and words.dtype == torch.int64
     assert Workspace(0, zeroed=False).reserve(device) == (None, 0)
-
-
-@pytest.mark.parametrize("zeroed", [False, True])
-def test_addresses_of_a_workspace_are_those_of_its_tensor(zeroed, monkeypatch):
-    """A second plan's words begin behind the first's, in the same block."""
-    monkeypatch.setattr(launch, "words", launch.WordPool())
-    workspace = Workspace(20, zeroed)
-    for _ in range(2):
-        block, address = workspace.reserve(torch.device("cpu"))
-        assert block.data_ptr() <= address <= block.data_ptr() + 8 * (len(block) - 20)
-        assert not zeroed or not block.any()
+    block, address = Workspace(20, zeroed=False).reserve(device)
+    assert address == block.data_ptr() and len(block) == 20

@@ -7,8 +7,8 @@ Their values and derivatives with options drawn at random are in `test_derivativ
 import pytest
 import torch
 from torch.nn import functional
-from torch.utils._python_dispatch import TorchDispatchMode
 
+import probe
 from kernel_cases import DEVICE, HOSTILE, drawn, quiet
 from triton_softmax import (
     CrossEntropyLoss,
@@ -67,22 +67,6 @@ def test_ignored_rows_may_hold_anything(options, ignored):
     assert cross_entropy(x, nobody, reduction="sum", **options) == 0
 
 
-@pytest.mark.parametrize("shape", [(5,), (1, 5), (3, 5), (3, 5, 2), (2, 5, 1, 3), (3, 5, 2, 2)])
-@pytest.mark.parametrize("step", [1, 2])
-def test_targets_of_every_rank(shape, step):
-    dim = min(1, len(shape) - 1)
-    x = logits(*shape[:-1], shape[-1] * step)[..., ::step]
-    target = targets(*shape[:dim], *shape[dim + 1 :], classes=5)
-    for reduction in ("none", "mean", "sum"):
-        ours, theirs = (
-            function(x, target, reduction=reduction)
-            for function in (cross_entropy, functional.cross_entropy)
-        )
-        torch.testing.assert_close(ours, theirs)
-        pair = [torch.autograd.grad(each.sum(), x)[0] for each in (ours, theirs)]
-        torch.testing.assert_close(*pair)
-
-
 @pytest.mark.parametrize("reduction", ["none", "sum"])
 def test_rows_of_more_than_a_chunk_are_scaled(reduction):
     x, target = logits(2, CHUNK + 1, dtype=torch.float32), targets(2, classes=CHUNK + 1)
@@ -93,7 +77,7 @@ def test_rows_of_more_than_a_chunk_are_scaled(reduction):
     torch.testing.assert_close(*pair)
 
 
-@pytest.mark.parametrize("extra, weighted", [(-1, True), (0, False), (1, True), (1, False)])
+@pytest.mark.parametrize("extra, weighted", [(-1, True), (0, False), (1, True)])
 def test_many_targets_are_counted_in_parts(extra, weighted):
     """A mean over as many rows as one program counts itself, one less and one more."""
     n_rows = FEW + extra
@@ -201,18 +185,6 @@ def test_tokens_in_place_and_twice():
     assert torch.isfinite(x.grad).all() and torch.isfinite(temperature.grad).all()
 
 
-class Called(TorchDispatchMode):
-    """The operators that are called through the dispatcher."""
-
-    def __init__(self):
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.append(str(func))
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("entropy", [False, True])
 def test_tokens_in_place_where_the_backward_pass_is_watched(entropy, temperature):
@@ -226,7 +198,7 @@ def test_tokens_in_place_where_the_backward_pass_is_watched(entropy, temperature
     z = y.detach().double().requires_grad_()
     wanted = token_logprobs(z, index, temperature=temperature, return_entropy=entropy)
     (right,) = torch.autograd.grad(sum(each.sum() for each in wanted if each.numel()), z)
-    with torch.autocast(DEVICE, torch.bfloat16), Called() as called:
+    with torch.autocast(DEVICE, torch.bfloat16), probe.Operators() as called:
         (dy,) = torch.autograd.grad(total, y)
     assert ("triton_softmax.rows_.default" in called.names) == (temperature != 1.0)
     assert dy.data_ptr() == y.data_ptr()

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch.autograd import gradcheck, gradgradcheck
 
 import probe
 from kernel_cases import (
@@ -17,7 +16,6 @@ from kernel_cases import (
     quiet,
     watch_accesses,
 )
-from triton_softmax import arguments as checks
 from triton_softmax import log_softmax, operators, plan, softmax
 from triton_softmax.operations import OPERATIONS
 
@@ -35,35 +33,14 @@ def mask(*shape: int, seed: int = 7) -> torch.Tensor:
     return (torch.rand(shape, generator=torch.Generator().manual_seed(seed)) > 0.3).to(DEVICE)
 
 
-def arguments(names: str, shape: tuple[int, ...], dim: int) -> dict:
-    """Maps by name, whose tensors are broadcast along every other dimension."""
-    of_rows = [1 if i == dim % len(shape) else size for i, size in enumerate(shape)]
-    some = [size if i % 2 else 1 for i, size in enumerate(shape)]
-    every = {
-        "scale": lambda: (tensor(*of_rows, seed=1).detach().abs() + 0.5).requires_grad_(),
-        "number": lambda: 0.3,
-        "softcap": lambda: 0.75,
-        "where": lambda: mask(shape[-1]),
-        "queries": lambda: mask(*shape[-2:]),
-        "rows": lambda: mask(shape[-2], 1),
-        "bias": lambda: tensor(*some, seed=2),
-        "causal": lambda: True,
-        "safe": lambda: True,
-        "sink": lambda: tensor(*(1,) * (len(shape) - 1), 1, seed=3),
+def maps(*shape: int) -> dict:
+    """Maps along the last dimension, by name; a bias is one for every second dimension."""
+    return {
+        "scale": (tensor(*shape[:-1], 1, seed=1).detach().abs() + 0.5).requires_grad_(),
+        "where": mask(shape[-1]),
+        "bias": tensor(*(size if i % 2 else 1 for i, size in enumerate(shape)), seed=2),
+        "sink": tensor(*(1,) * len(shape), seed=3),
     }
-    argument = {"number": "scale", "queries": "where", "rows": "where"}
-    return {argument.get(n, n): every[n]() for n in names.split()}
-
-
-@both
-def test_gradcheck(name):
-    x, given = tensor(1, 3), arguments("scale softcap bias sink", (1, 3), -1)
-
-    def call(x, scale, bias, sink):
-        return FUNCTIONS[name](x, -1, scale=scale, softcap=given["softcap"], bias=bias, sink=sink)
-
-    inputs = x, given["scale"], given["bias"], given["sink"]
-    assert gradcheck(call, inputs) and gradgradcheck(call, inputs)
 
 
 HOSTILE = torch.tensor(
@@ -238,13 +215,9 @@ def test_what_is_refused(given, error, words):
         softmax(x, given.pop("dim", -1), **given)
 
 
-def test_integers_need_a_dtype_and_no_tensor_is_refused():
+def test_integers_need_a_dtype():
     x = torch.ones(2, 3, dtype=torch.int64, device=DEVICE)
-    with pytest.raises(TypeError, match="the input has dtype int64"):
-        softmax(x, scale=2.0)
     assert softmax(x, dtype=torch.float32, scale=2.0).dtype == torch.float32
-    with pytest.raises(TypeError, match="the input must be a torch.Tensor"):
-        softmax([1.0], scale=2.0)
 
 
 @both
@@ -260,14 +233,12 @@ def test_a_mask_and_causal_both_hold_inside_a_transform(name):
     torch.testing.assert_close(mapped_over(x), wanted)
 
 
-@both
-def test_wide_indices_change_nothing(name, geometry, monkeypatch):
+def test_wide_indices_change_nothing(geometry, monkeypatch):
     x, along = tensor(2, 1, 40), tensor(2, 1, 40, seed=9).detach()
-    given = arguments("scale bias where", (2, 1, 40), -1)
+    given = maps(2, 1, 40)
 
     def call() -> tuple[torch.Tensor, ...]:
-        y = FUNCTIONS[name](x, **given)
-        y = torch.where(y.isfinite(), y, 0.0)
+        y = softmax(x, **given)
         return y, *torch.autograd.grad(y, (x, given["scale"]), along)
 
     narrow = call()
@@ -284,7 +255,8 @@ def test_wide_indices_change_nothing(name, geometry, monkeypatch):
 # --- a place for the result ---
 
 
-def test_out_strided_in_place_and_overlapping():
+@pytest.mark.parametrize("geometry", ["whole", "operators"][: 1 + INTERPRETED], indirect=True)
+def test_out_strided_in_place_and_overlapping(geometry):
     x = tensor(4, 6).detach()
     wanted = torch.softmax(2 * x, -1)
     out = torch.full((6, 4), NAN, dtype=x.dtype, device=DEVICE).T
@@ -370,7 +342,7 @@ def test_a_mask_is_never_copied(monkeypatch):
 @both
 def test_operators_pass_opcheck(name):
     log = name == "log_softmax"
-    x, given = tensor(1, 3, 3), arguments("scale bias where sink", (1, 3, 3), -1)
+    x, given = tensor(1, 3, 3), maps(1, 3, 3)
     options = (
         given["scale"], 1.0, 1.5, given["bias"], given["where"], True, given["sink"], True, log, 2,
     )  # fmt: skip
@@ -407,19 +379,6 @@ def test_compiled_without_a_break_and_once_for_all_lengths():
         x, scale = tensor(length, length), tensor(length, 1, seed=1)
         torch.testing.assert_close(compiled(x, scale), call(x, scale))
     assert len(compilations) <= 4
-
-
-@both
-def test_without_the_interpreter_pytorchs_operators_do_it(name, monkeypatch):
-    x, given = tensor(2, 3, 5, 5), arguments("number bias where causal safe sink", (2, 3, 5, 5), -1)
-    wanted = FUNCTIONS[name](x, **given)
-    monkeypatch.setattr(checks, "INTERPRETED", False)
-    monkeypatch.setattr(operators, "run_modified", None)
-    if DEVICE == "cpu":
-        torch.testing.assert_close(FUNCTIONS[name](x, **given), wanted)
-        out = torch.empty_like(x)
-        given = {k: v.detach() if isinstance(v, torch.Tensor) else v for k, v in given.items()}
-        torch.testing.assert_close(FUNCTIONS[name](x.detach(), out=out, **given), wanted)
 
 
 def test_a_subclass_sees_the_call():

@@ -1,12 +1,10 @@
 """The operators under everything PyTorch may do to them: autograd, torch.func, tracing,
 autocast."""
 
-import itertools
-
 import pytest
 import torch
 from torch._subclasses import FakeTensorMode
-from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd import gradcheck
 from torch.func import grad, jacfwd, jacrev, jvp, vmap
 
 import probe
@@ -95,20 +93,13 @@ def test_every_operator_passes_gradcheck_in_both_modes(name, dim):
 
 
 @pairs
-def test_gradgradcheck(ours, theirs):
-    x = random(1, 3).requires_grad_()
-    assert gradgradcheck(
-        lambda x: ours(x, 1), (x,), check_fwd_over_rev=True, check_rev_over_rev=True
-    )
-
-
-@pairs
 @pytest.mark.parametrize(
     "transforms",
-    list(itertools.product([jacfwd, jacrev], repeat=3)),
+    [(jacfwd, jacfwd, jacrev), (jacfwd, jacrev, jacfwd), (jacrev, jacrev, jacrev)],
     ids=lambda t: "-".join(f.__name__ for f in t),
 )
 def test_transforms_nest(ours, theirs, transforms):
+    """Each inside each other."""
     x = random(3)
     f, g = scalar(ours), scalar(theirs)
     for transform in transforms:
@@ -135,20 +126,6 @@ def test_vmap_over_scalars(ours, theirs, dim):
     )
     with pytest.raises(IndexError, match=r"range of \[-1, 0\], but got 1"):
         vmap(lambda x: ours(x, 1))(x)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pairs
-def test_half_precision_second_derivative(ours, theirs, dtype):
-    x = random(2, 5).to(dtype).requires_grad_()
-
-    def second(f, x):
-        (dx,) = torch.autograd.grad((f(x, 1) ** 2).sum(), x, create_graph=True)
-        assert dx.dtype == x.dtype
-        return torch.autograd.grad((dx**2).sum(), x)[0]
-
-    want = second(theirs, x.detach().double().requires_grad_())
-    torch.testing.assert_close(second(ours, x).double(), want, rtol=0.05, atol=0.05)
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
@@ -214,24 +191,14 @@ def test_fake_tensors_of_a_device_this_machine_may_lack(ours, theirs):
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_modes_see_the_operator(name):
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    seen = []
-
-    class Spy(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            seen.append(func)
-            return func(*args, **(kwargs or {}))
-
-    x = random(2, 3).requires_grad_()
-    with Spy():
-        y = PAIRS[name][0](x, 1)
-    assert getattr(operators, name).overload in seen
-    seen.clear()
+    x, op = random(2, 3).requires_grad_(), getattr(operators, name)
+    with probe.Operators() as seen:
+        PAIRS[name][0](x, 1)
+    assert str(op.overload) in seen.names
     y = PAIRS[name][0](x, 1)  # a graph made outside the mode
-    with Spy():
+    with probe.Operators() as seen:
         y.sum().backward()
-    assert getattr(operators, name).vjp.overload in seen
+    assert str(op.vjp.overload) in seen.names
 
 
 # Autocast, compared with PyTorch's own on tensors without data: no GPU is needed

@@ -5,7 +5,7 @@ import functools
 
 import pytest
 
-from browser import CHROMIUM, DESKTOP, FLAGS, HEIGHT, PAGES, Tab, served
+from browser import CHROMIUM, DESKTOP, FLAGS, HEIGHT, PAGES, Tab, served, url_of
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +45,19 @@ def open_tab(chromium, address):
             return made
 
         yield lambda script=True, kind="": Tab(context(script, kind), address)
+
+
+@pytest.fixture
+def opened_with(chromium, address):
+    """Open a page in a context of its own, of which more is said."""
+    with contextlib.ExitStack() as stack:
+
+        def show(page: str, **options):
+            view = stack.enter_context(chromium.new_context(**options)).new_page()
+            view.goto(address + url_of(page))
+            return view
+
+        yield show
 
 
 @pytest.fixture(scope="session")

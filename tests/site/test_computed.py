@@ -7,6 +7,7 @@ import pytest
 
 from site_build import ROOT
 from softmax_site import computed
+from softmax_site.computed import rounding_table
 from softmax_site.computed.compiled import single_block
 
 FOLDER = ROOT / "docs/_computed"
@@ -29,6 +30,16 @@ def test_what_the_pages_say_of_loads_and_stores():
     result = single_block(1024, aligned=True)
     assert all(".ca." in name for name in result.global_loads)
     assert all(".cs." in name for name in result.global_stores)
+
+
+def test_what_a_choice_costs_stays_below_its_bound():
+    """Of the page on rounding. The better way is better by more than a digit."""
+    assert len(rounding_table.CHOICES) == 6
+    for choice in rounding_table.CHOICES:
+        loses, keeps = choice()
+        for error in (loses, keeps):
+            assert 0 < error.measured <= error.bound, choice
+        assert keeps.measured < loses.measured / 10, choice
 
 
 def test_every_computed_file_is_named_by_the_module_that_makes_it():

@@ -461,10 +461,8 @@ def test_a_row_that_is_typed(moving_tab):
     assert "the new term is 0.0000. Now d = 1.0000" in says
 
 
-def test_a_figure_plays_and_pauses(chromium, address):
-    context = chromium.new_context(reduced_motion="no-preference")
-    view = context.new_page()
-    view.goto(address + "benchmarks/ladder/")
+def test_a_figure_plays_and_pauses(opened_with):
+    view = opened_with("benchmarks/ladder", reduced_motion="no-preference")
     button = view.locator("#figure-bytes .play")
     button.click()
     at = "JSON.parse(document.querySelector('#figure-bytes').dataset.state).at"
@@ -472,22 +470,18 @@ def test_a_figure_plays_and_pauses(chromium, address):
     assert button.inner_text() == "Pause"
     button.click()
     assert button.inner_text() == "Play"
-    context.close()
 
 
 @pytest.mark.parametrize("name, first", [("online", "Column 5"), ("attention", "Key 1")])
-def test_what_a_page_asks_is_answered_by_the_next_step(chromium, address, name, first):
+def test_what_a_page_asks_is_answered_by_the_next_step(opened_with, name, first):
     """The maximum has not risen yet; a step later it has."""
-    context = chromium.new_context(reduced_motion="no-preference")
-    view = context.new_page()
-    view.goto(f"{address}{PAGES[name]}/")
+    view = opened_with(PAGES[name], reduced_motion="no-preference")
     figure = view.locator(f"#figure-{name}")
     says = figure.get_by_role("status")
     assert first in says.inner_text() and "rises" not in says.inner_text()
     figure.get_by_role("button", name="Step", exact=True).click()
     assert "The maximum rises" in says.inner_text()
     assert figure.get_by_role("button", name="Play", exact=True).is_visible()
-    context.close()
 
 
 def test_softmax_is_shown_before_shift_and_temperature(moving_tab):
@@ -502,10 +496,8 @@ def test_softmax_is_shown_before_shift_and_temperature(moving_tab):
     assert set(tempered) <= set(shown.locator("text").all_text_contents())
 
 
-def test_where_motion_is_unwanted_it_steps(chromium, address):
-    context = chromium.new_context(reduced_motion="reduce")
-    view = context.new_page()
-    view.goto(address + "kernels/flash-attention/")
+def test_where_motion_is_unwanted_it_steps(opened_with):
+    view = opened_with("kernels/flash-attention", reduced_motion="reduce")
     figure = view.locator("#figure-attention")
     button = figure.locator(".play")
     assert button.inner_text() == "Step"
@@ -513,7 +505,6 @@ def test_where_motion_is_unwanted_it_steps(chromium, address):
     assert "Key 2" in figure.get_by_role("status").inner_text()
     glide = "getComputedStyle(document.querySelector('#figure-attention .bar')).transitionDuration"
     assert view.evaluate(glide) == "0s"
-    context.close()
 
 
 def test_a_figure_follows_the_width_of_the_window(moving_tab):
@@ -529,16 +520,16 @@ def test_a_figure_follows_the_width_of_the_window(moving_tab):
         figure.press(handle, ("Home",))
 
 
-def test_a_finger_moves_a_handle_and_does_not_scroll(chromium, address):
-    context = chromium.new_context(has_touch=True, viewport={"width": PHONE, "height": HEIGHT})
-    view = context.new_page()
-    view.goto(address + "math/softmax/")
+def test_a_finger_moves_a_handle_and_does_not_scroll(opened_with):
+    phone = {"width": PHONE, "height": HEIGHT}
+    view = opened_with("math/softmax", has_touch=True, viewport=phone)
+    view.wait_for_selector("#figure-softmax.live")
     handle = view.locator("#figure-softmax .panels:visible .handle").first
     handle.evaluate("(each) => each.scrollIntoView({ block: 'center', behavior: 'instant' })")
     before, scrolled = handle.get_attribute("data-value"), view.evaluate("scrollY")
     box = handle.bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    touch = context.new_cdp_session(view)
+    touch = view.context.new_cdp_session(view)
     for kind, points in (
         ("touchStart", [{"x": x, "y": y}]),
         ("touchMove", [{"x": x, "y": y - 30}]),
@@ -548,7 +539,6 @@ def test_a_finger_moves_a_handle_and_does_not_scroll(chromium, address):
         touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
     assert float(handle.get_attribute("data-value")) > float(before) + 1
     assert view.evaluate("scrollY") == scrolled
-    context.close()
 
 
 def test_without_script_there_is_a_picture(tab_without_script):

@@ -49,9 +49,9 @@ KEEP_ONE_OF_EACH_KIND = """() => {
     window.putBack = () => undo.reverse().forEach((each) => each());
 }"""
 
-# Whether text is legible follows from its colour, its size and what lies behind it: of the texts
-# that look alike, one is marked, unless another page has shown one. How many looks there are, and
-# which of them are new.
+# Whether text is legible, and a link told from the text beside it, follows from colours, sizes and
+# what lies behind: of the texts that look alike, one is marked, unless another page has shown one.
+# How many looks there are, and which of them are new.
 MARK_ONE_OF_EACH_NEW_LOOK = """(known) => {
     document.querySelectorAll("[data-look]").forEach((each) => each.removeAttribute("data-look"));
     const there = new Set(), seen = new Set(known), painted = new Map();
@@ -70,19 +70,26 @@ MARK_ONE_OF_EACH_NEW_LOOK = """(known) => {
         if (!texts.some((node) => node.nodeValue.trim()) || box.width < 2 || box.height < 2
             || !each.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
         const { color, fontSize, fontWeight, textShadow } = getComputedStyle(each);
-        const look = [color, fontSize, fontWeight, textShadow, behind(each)].join(";");
+        const link = each.closest("a");
+        const beside = link ? getComputedStyle(link.parentElement).color : "";
+        const look = [color, fontSize, fontWeight, textShadow, beside, behind(each)].join(";");
         there.add(look);
-        if (seen.size !== seen.add(look).size) each.setAttribute("data-look", "");
+        if (seen.size === seen.add(look).size) continue;
+        each.setAttribute("data-look", "");
+        link?.setAttribute("data-look", "");
     }
     return [there.size, [...seen].slice(known.length)];
 }"""
 
 
-ONLY_MARKED = """axe.configure({ rules: [{ id: "color-contrast", selector: "[data-look]" }] })"""
+BY_COLOURS = ["color-contrast", "link-in-text-block"]
+ONLY_MARKED = """axe.configure({ rules: [
+    { id: "color-contrast", selector: "[data-look]" },
+    { id: "link-in-text-block", selector: "a[data-look]" }] })"""
 
 
 def serious(view, **options) -> dict[str, list[str]]:
-    """What axe finds on a page, by rule; contrast where a look is marked."""
+    """What axe finds on a page, by rule; of colours where a look is marked."""
     if not view.evaluate("'axe' in window"):
         view.evaluate(axe_api.AXE_SCRIPT)
         view.evaluate(ONLY_MARKED)
@@ -112,8 +119,7 @@ def hard_to_read(page, scheme: str) -> list[str]:
     count, new = page.view.evaluate(MARK_ONE_OF_EACH_NEW_LOOK, _looks[scheme])
     assert count > 5
     _looks[scheme] += new
-    contrast = serious(page.view, runOnly=["color-contrast"]) if new else {}
-    return contrast.get("color-contrast", [])
+    return sum((serious(page.view, runOnly=BY_COLOURS) if new else {}).values(), [])
 
 
 @pytest.fixture
@@ -122,7 +128,7 @@ def found(page):
     the light, and in the dark only what colours decide. The rest is put back."""
     if page.page not in _found:
         page.view.evaluate(KEEP_ONE_OF_EACH_KIND)
-        problems = serious(page.view, rules={"color-contrast": {"enabled": False}})
+        problems = serious(page.view, rules=dict.fromkeys(BY_COLOURS, {"enabled": False}))
         illegible = {scheme: hard_to_read(page, scheme) for scheme in _looks}
         page.view.evaluate("putBack()")
         _found[page.page] = sum(problems.values(), []), illegible
@@ -194,12 +200,9 @@ def test_nothing_is_asked_of_the_network_and_no_script_fails(page):
     page.check()
 
 
-def test_the_page_is_in_the_scheme_of_the_system(chromium, address):
-    context = chromium.new_context(color_scheme="dark")
-    view = context.new_page()
-    view.goto(address)
+def test_the_page_is_in_the_scheme_of_the_system(opened_with):
+    view = opened_with("index", color_scheme="dark")
     assert view.evaluate("document.body.dataset.mdColorScheme") == "slate"
-    context.close()
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("math/")])

@@ -1,4 +1,5 @@
-"""Softmax and its loss on 1 to 4 ranks over gloo, each with a part of every row.
+"""Softmax and its loss on 1 to 4 ranks over gloo, each with a part of every row; and words that
+they push into each other's memory, here into files that all of them have mapped.
 
 The ranks are started once for this file and run the functions of `tests/on_ranks.py`, which compare
 with the whole. Every question has a limit: nothing waits for ever.
@@ -18,6 +19,10 @@ INF, NAN = float("inf"), float("nan")
 WORLDS = [1, 2, 3, 4]
 FUNCTIONS = ["softmax", "log_softmax", "logsumexp", "cross_entropy", "token_logprobs"]
 WAYS = [pytest.param(True, id="kernels"), pytest.param(False, id="operators")]
+ANY_WORLD = pytest.mark.parametrize(
+    "world, by_kernels", [*((world, True) for world in WORLDS), (3, False)]
+)
+"""Kernels on every number of ranks, and operators on one of them."""
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +31,37 @@ def ranks():
         yield ranks
 
 
-@pytest.mark.parametrize("by_kernels", WAYS)
-@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
-@pytest.mark.parametrize("world", WORLDS)
-def test_softmax_and_gradient_are_those_of_the_whole(ranks, world, name, by_kernels):
+OF_A_KIND = {
+    "in_a_mode": 2,
+    "lying_apart": 2,
+    "launches_little": 2,
+    "sends_what_is_promised": 2,
+    "sends_other_words": 2,
+    "in_blocks": 3,
+    "partial": 2,
+    "placed_tokens": 4,
+    "implementations_placed": 2,
+    "refused": 4,
+    "refuses_lists": 2,
+    "pushed_as_sent": 4,
+    "pushed_in_turn": 2,
+    "sent_all_the_same": 2,
+    "pushed_without_one": 2,
+    "pushed_arguments": 2,
+}
+"""Functions of `on_ranks` that are asked once, and of how many ranks."""
+
+
+@pytest.mark.parametrize("name", OF_A_KIND)
+def test_one_of_a_kind(ranks, name):
+    ranks.ask(name, world=OF_A_KIND[name])
+
+
+@ANY_WORLD
+def test_softmax_and_gradient_are_those_of_the_whole(ranks, world, by_kernels):
     """One message of 8 bytes a row forward and one of 4 backward, in uneven parts."""
-    ranks.ask("normalized", name, (5, 13), -1, F64, by_kernels, world=world)
-    ranks.ask("normalized", name, (3, 6, 2), 1, F32, by_kernels, world=world)
+    ranks.ask("normalized", "softmax", (5, 13), -1, F64, by_kernels, world=world)
+    ranks.ask("normalized", "log_softmax", (3, 6, 2), 1, F32, by_kernels, world=world)
 
 
 def test_long_rows_are_summarised_in_chunks(ranks):
@@ -50,15 +79,14 @@ def test_16_bits(ranks, name, dtype):
     ranks.ask("normalized", name, (4, 9), -1, dtype, world=2)
 
 
-@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
-def test_a_rank_may_have_nothing(ranks, name):
+def test_a_rank_may_have_nothing(ranks):
     """Three columns on four ranks; parts of sizes of one's own; no rows; one number."""
-    ranks.ask("normalized", name, (4, 3), -1, F64)
-    ranks.ask("normalized", name, (4, 9), -1, F64, sizes=[0, 8, 1, 0])
-    ranks.ask("normalized", name, (4, 9), -1, F64, sizes=[9, 0, 0, 0])
-    ranks.ask("normalized", name, (0, 9), -1, F64)
-    ranks.ask("normalized", name, (4,), -1, F64)
-    ranks.ask("normalized", name, (4, 0), -1, F64)
+    ranks.ask("normalized", "softmax", (4, 3), -1, F64)
+    ranks.ask("normalized", "log_softmax", (4, 9), -1, F64, sizes=[0, 8, 1, 0])
+    ranks.ask("normalized", "softmax", (4, 9), -1, F64, sizes=[9, 0, 0, 0])
+    ranks.ask("normalized", "log_softmax", (0, 9), -1, F64)
+    ranks.ask("normalized", "softmax", (4,), -1, F64)
+    ranks.ask("normalized", "log_softmax", (4, 0), -1, F64)
 
 
 @pytest.mark.parametrize("by_kernels", WAYS)
@@ -72,8 +100,7 @@ def test_rows_that_hold_no_numbers(ranks, name, by_kernels):
     ranks.ask("normalized", name, (), -1, F64, by_kernels, values=rows)
 
 
-@pytest.mark.parametrize("by_kernels", WAYS)
-@pytest.mark.parametrize("world", WORLDS)
+@ANY_WORLD
 def test_logsumexp_is_the_same_on_all_ranks(ranks, world, by_kernels):
     ranks.ask("summed_up", (5, 13), -1, F64, by_kernels=by_kernels, world=world)
     ranks.ask("summed_up", (3, 5, 4), (0, 2), F32, True, by_kernels=by_kernels, world=world)
@@ -130,38 +157,16 @@ def test_class_weights_are_cut_where_one_rank_has_all_classes(ranks, epsilon, by
         ranks.ask("loss", (6, 9), F64, by_kernels, sizes=[9, 0], world=2, **more)
 
 
-def test_a_mode_of_torch_functions_keeps_the_group(ranks):
-    """As `torch.set_default_device` is one."""
-    ranks.ask("in_a_mode", world=2)
-
-
-def test_class_weights_take_one_message(ranks):
-    ranks.ask("sends_what_is_promised", world=2)
-
-
-@pytest.mark.parametrize("by_kernels", WAYS)
-@pytest.mark.parametrize("world", WORLDS)
+@ANY_WORLD
 def test_tokens_and_entropies(ranks, world, by_kernels):
     ranks.ask("tokens", (6, 13), F64, by_kernels=by_kernels, world=world)
     ranks.ask("tokens", (2, 3, 13), BF16, None, False, world=world, in_place=True)
     ranks.ask("tokens", (2, 3, 13), F32, 3, temperature=0.6, by_kernels=by_kernels, world=world)
 
 
-def test_a_loss_launches_little(ranks):
-    ranks.ask("launches_little", world=2)
-
-
-def test_elements_may_lie_apart(ranks):
-    ranks.ask("lying_apart", world=2)
-
-
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients_by_differences(ranks, name):
     ranks.ask("checked_by_differences", name, world=2)
-
-
-def test_many_rows_go_in_blocks(ranks):
-    ranks.ask("in_blocks", world=3)
 
 
 PLACES = {
@@ -174,34 +179,34 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("places", PLACES)
-@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
+@pytest.mark.parametrize(
+    "name, places",
+    [(name, each) for name in ("softmax", "logsumexp") for each in PLACES]
+    + [("log_softmax", "both")],
+)
 def test_a_dtensor_keeps_its_placement(ranks, name, places):
     mesh, placements, shape, dim = PLACES[places]
     world = torch.Size(mesh).numel()
     ranks.ask("placed", name, mesh, placements, shape, dim, world=world)
 
 
-@pytest.mark.parametrize("plain", [True, False], ids=["plain", "placed"])
 @pytest.mark.parametrize(
-    "more",
+    "more, plain",
     [
-        {},
-        {"reduction": "none"},
-        {"reduction": "sum", "label_smoothing": 0.1},
-        {"weight": True},
-        {"weight": True, "label_smoothing": 0.1},
+        ({}, True),
+        ({}, False),
+        ({"reduction": "none"}, False),
+        ({"reduction": "sum", "label_smoothing": 0.1}, True),
+        ({"weight": True}, True),
+        ({"weight": True, "label_smoothing": 0.1}, False),
     ],
     ids=str,
 )
-def test_a_mean_is_over_all_rows_of_the_mesh(ranks, plain, more):
+def test_a_mean_is_over_all_rows_of_the_mesh(ranks, more, plain):
+    """Targets and weights are plain tensors, or are placed."""
     ranks.ask("placed_loss", (2, 2), [Shard(0), Shard(1)], (5, 13), plain, **more)
     ranks.ask("placed_loss", (2, 2), [Replicate(), Shard(1)], (5, 3, 2), plain, **more)
     ranks.ask("placed_loss", (2, 2), [Shard(0), Replicate()], (5, 3), plain, **more)
-
-
-def test_tokens_of_a_dtensor(ranks):
-    ranks.ask("placed_tokens", (2, 2), [Shard(0), Shard(1)], (5, 13))
 
 
 @pytest.mark.parametrize("on_mesh", [False, True], ids=["parts", "DTensor"])
@@ -210,25 +215,9 @@ def test_maps(ranks, name, on_mesh):
     ranks.ask("with_maps", name, on_mesh, world=3)
 
 
-def test_partial_placements_are_reduced_first(ranks):
-    ranks.ask("partial", world=2)
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", ["softmax", *FUNCTIONS[2:]])
 def test_rows_have_the_same_bits_in_any_company(ranks, name):
     ranks.ask("in_any_company", name)
-
-
-def test_the_kernel_that_is_asked_for_computes_whole_rows_of_a_dtensor(ranks):
-    ranks.ask("implementations_placed", world=2)
-
-
-def test_what_is_refused(ranks):
-    ranks.ask("refused")
-
-
-def test_what_is_no_tensor_is_refused(ranks):
-    ranks.ask("refuses_lists", world=2)
 
 
 DISAGREEMENTS = "rows, dtype, function, dimension, with a gradient, smoothing of labels"
@@ -240,15 +229,15 @@ def test_a_disagreement_is_reported_on_every_rank(ranks, what):
     ranks.ask("disagree", what, world=3)
 
 
-@pytest.mark.parametrize("places", [None, Shard(1), Shard(0), Replicate()], ids=str)
-@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp", "cross_entropy"])
+@pytest.mark.parametrize(
+    "name, places",
+    [(name, each) for name in FUNCTIONS[:4] for each in (None, Shard(1))]
+    + [("softmax", Replicate()), ("logsumexp", Shard(0)), ("cross_entropy", Shard(0))],
+    ids=str,
+)
 def test_compiled_without_a_break(ranks, name, places):
     """A part of the rows, and DTensors."""
     ranks.ask("compiled", name, places and [places], world=2)
-
-
-def test_words_of_another_call_are_noticed(ranks):
-    ranks.ask("sends_other_words", world=2)
 
 
 def test_without_other_ranks():
@@ -259,6 +248,35 @@ def test_without_other_ranks():
             function([1.0, 2.0], group=3)
     with pytest.raises(ValueError, match="a group's classes"):
         triton_softmax.cross_entropy(torch.ones(2, 3), torch.tensor([0, 1]), vocab_start=0)
+
+
+# --- words that are pushed
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_no_message_is_sent_where_words_are_pushed(ranks, world):
+    """Call after call, in parts that are uneven or empty."""
+    ranks.ask("pushed_words", "softmax", (2, 13), -1, F32, world=world)
+    ranks.ask("pushed_words", "log_softmax", (1, 6, 2), 1, BF16, world=world)
+
+
+def test_pushed_words_of_parts_of_ones_own_sizes(ranks):
+    ranks.ask("pushed_words", "softmax", (1, 3), -1, F32)
+    ranks.ask("pushed_words", "softmax", (2, 9), -1, F16, sizes=[0, 8, 1, 0])
+    ranks.ask("pushed_words", "softmax", (0, 9), -1, F32)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_pushed_words_of_rows_that_hold_no_numbers(ranks, name):
+    """A part on each of two ranks."""
+    rows = [[-INF, -INF, -INF, 2.0], [-INF] * 4, [1.0, NAN, 2.0, 3.0], [1.0, INF, 2.0, 3.0]]
+    rows += [[1e4, 1e4 + 1, -1e4, 0.0]]
+    ranks.ask("pushed_words", name, (), -1, F32, values=rows, world=2)
+
+
+def test_a_rank_that_does_not_push_is_told_apart(ranks):
+    with pytest.raises(Failed, match="do not call the same thing"):
+        ranks.ask("pushing_alone", world=2)
 
 
 def test_nobody_waits_for_ever(ranks):
