@@ -51,7 +51,8 @@ def attention_kernel(q_ptr, k_ptr, v_ptr, o_ptr, n, QUERIES: tl.constexpr, KEYS:
 
 # ---- check ----
 from softmax_playground.checker.judge import needs
-from softmax_playground.checker.rows import at_most, random_row, softmax
+from softmax_playground.checker.rows import at_most, random_row
+from softmax_playground.small_triton.right import softmax
 
 FAR = "All scores of this run are far below 0: only −∞ is below them all."
 WHY = {40.0: FAR, 2000.0: FAR, 0.0: "The scores fall from tile to tile in this run."}

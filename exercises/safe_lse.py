@@ -30,17 +30,17 @@ def logsumexp(row):
 
 # ---- check ----
 from softmax_playground.checker.judge import compare_calls, needs
-from softmax_playground.checker.rows import INF, hostile, logsumexp
+from softmax_playground.checker.rows import hostile
+from softmax_playground.small_triton.right import INF, logsumexp
 
 
 def check(names, lab):
     function = needs(names, "logsumexp")
     rows, why = hostile(6)
     rows, why = rows + [[-INF] * 3], why + [""]
-    right = [logsumexp(row) for row in rows[:-1]] + [-INF]
     calls = [
-        (f"logsumexp({row})", lambda row=row: function(row[:]), want, each)
-        for row, want, each in zip(rows, right, why)
+        (f"logsumexp({row})", lambda row=row: function(row[:]), logsumexp(row), each)
+        for row, each in zip(rows, why)
     ]
     compare_calls(calls)
     return "Right, for every row: large, small, or nothing but −∞."

@@ -7,6 +7,8 @@ same wrong numbers as the reader's, its remark is the reader's.
 
 import math
 
+from ..small_triton.right import is_close, is_list, pairs
+
 ALLOWED = ("math", "triton", "triton.language", "__future__")
 """What an exercise may import, in a page as at the command line."""
 
@@ -40,14 +42,6 @@ def shown(value):
     return str(value)
 
 
-def is_close(got, want, digits=1e-4, least=1e-7):
-    if want != want:
-        return got != got
-    if abs(want) == math.inf or abs(got) == math.inf:
-        return got == want
-    return abs(got - want) <= least + digits * abs(want)
-
-
 def compare(got, want, what="the result", known=None, why=None, digits=1e-4, least=1e-7):
     """Nothing if `got`, a number or nested lists, is `want`.
 
@@ -59,33 +53,44 @@ def compare(got, want, what="the result", known=None, why=None, digits=1e-4, lea
     Raises:
         Wrong: it is not; says which element is the first that differs, and how many do.
     """
-    wrong, seen = [], []
-    _differences(got, want, what, (), (digits, least), wrong, seen)
+    seen = pairs(got, want)
+    for at, mine, right in seen:
+        name, listed = _place(what, at), is_list(right)
+        if listed and is_list(mine):
+            raise Wrong(f"{name} has length {len(mine)} and should have {len(right)}.")
+        if listed or isinstance(mine, bool) or not isinstance(mine, (int, float)):
+            kind = f"a list of {len(right)}" if listed else f"the number {shown(right)}"
+            raise Wrong(f"{name} is {mine!r} but should be {kind}.")
+    wrong = [each for each in seen if not is_close(*each[1:], digits, least)]
     if not wrong:
         return
-    name, at, mine, right = wrong[0]
-    message = f"{name} is {shown(mine)} but should be {shown(right)}."
+    at, mine, right = wrong[0]
+    message = f"{_place(what, at)} is {shown(mine)} but should be {shown(right)}."
     word = known(at) if known else None
     if word:
         message += " " + word
     if len(seen) > 1:
         message += f" {len(wrong)} of {len(seen)} numbers differ."
-    left = len([1 for each in wrong if known and known(each[1])])
+    left = len([1 for each in wrong if known and known(each[0])])
     if left and not word:
         message += f" No program writes {left} of them."
-    if isinstance(why, (list, tuple)):
+    if is_list(why):
         why = why[at[0]]
     if not word and at:
         why = " ".join([each for each in (_pattern(got, want, at[0]), why) if each])
     if not why and not word and isinstance(mine, float) and mine != mine:
         why = "NaN comes from 0/0, inf - inf, a masked lane without `other`, or what nobody wrote."
-    symptom = what + (word or "") + shown(right) + " ".join([f"{number:.3g}" for number in seen])
+    symptom = what + (word or "") + shown(right) + " ".join([f"{each[1]:.3g}" for each in seen])
     raise Wrong(message, symptom, why or "")
+
+
+def _place(what, at):
+    return what + "".join([f"[{i}]" for i in at])
 
 
 def _pattern(got, want, at):
     """What is wrong with a whole row, or with all numbers if they are one row; or nothing."""
-    if isinstance(want[at], (list, tuple)):
+    if is_list(want[at]):
         mine, right, this = got[at], want[at], f"Row {at}"
         for other in range(len(want)):
             if other != at and not _away(mine, want[other]) and _away(right, want[other]):
@@ -139,22 +144,6 @@ def compare_calls(calls):
         first = first or wrong
     if first:
         raise Wrong(first.message, "|".join(symptoms), first.why, first.cause)
-
-
-def _differences(got, want, name, at, error, wrong, seen):
-    if isinstance(want, (list, tuple)):
-        if not isinstance(got, (list, tuple)):
-            raise Wrong(f"{name} is {got!r} but should be a list of {len(want)}.")
-        if len(got) != len(want):
-            raise Wrong(f"{name} has length {len(got)} and should have {len(want)}.")
-        for i in range(len(want)):
-            _differences(got[i], want[i], f"{name}[{i}]", at + (i,), error, wrong, seen)
-        return
-    if isinstance(got, bool) or not isinstance(got, (int, float)):
-        raise Wrong(f"{name} is {got!r} but should be the number {shown(want)}.")
-    seen.append(got)
-    if not is_close(got, want, *error):
-        wrong.append((name, at, got, want))
 
 
 def number(names, right, said, digits=0.0):

@@ -1,11 +1,9 @@
-"""Rows that find mistakes, each with the reason why it is tried, and what is right of them in plain
-Python: runs under CPython and MicroPython."""
+"""Rows that find mistakes, each with the reason why it is tried: runs under CPython and
+MicroPython."""
 
-import math
-
+from ..small_triton.right import INF, softmax
 from .judge import Wrong
 
-INF = math.inf
 SMALLEST = -3.4028234663852886e38
 """The smallest finite float32."""
 
@@ -54,37 +52,6 @@ def hostile(n, seed=0):
         ([SMALLEST] * n, LOWEST),
     ]
     return [row for row, _ in found], [why for _, why in found]
-
-
-# ---- What is right ----
-
-
-def exponentials(row):
-    """(m, the exponentials relative to it)."""
-    m = max(row)
-    return m, [math.exp(x - m) if x > -INF else 0.0 for x in row]
-
-
-def softmax(row):
-    terms = exponentials(row)[1]
-    total = sum(terms)
-    return [term / total for term in terms]
-
-
-def logsumexp(row):
-    m, terms = exponentials(row)
-    return m + math.log(sum(terms))
-
-
-def log_softmax(row):
-    lse = logsumexp(row)
-    return [x - lse for x in row]
-
-
-def vjp(y, dy):
-    """The gradient of softmax."""
-    s = sum([a * b for a, b in zip(y, dy)])
-    return [a * (b - s) for a, b in zip(y, dy)]
 
 
 # ---- Kernels of usual kinds ----

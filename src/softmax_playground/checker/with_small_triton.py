@@ -2,14 +2,15 @@
 
 import math
 
-from .judge import Wrong, compare, outside
+from .judge import Wrong, outside
+from .lab import Launched
 
 INF = math.inf
 """What a masked lane without `other` holds: on a GPU it may be anything, and neither a sum nor a
 maximum overlooks ∞."""
 
 
-class Lab:
+class Lab(Launched):
     """Where kernels run.
 
     Args:
@@ -17,8 +18,8 @@ class Lab:
     """
 
     def __init__(self, triton):
+        Launched.__init__(self)
         self.triton = triton
-        self.seen = {}
 
     def tensor(self, values, name, gap=0, dtype="float32"):
         """Lists as a tensor whose rows have `gap` elements between them."""
@@ -77,20 +78,3 @@ class Lab:
         words = message.replace(":", "").replace(",", "").split()
         kind, name, program, place = words[0][3:], words[2], words[4], int(words[8])
         return outside(kind, name, program, place, int(words[-1]))
-
-    def count(self, kind, name=None):
-        """Elements that the last launch read ("load") or wrote ("store"), of one tensor or all."""
-        return sum([n for key, n in self.seen.items() if key[0] == kind and name in (None, key[1])])
-
-    def most(self, kind, name):
-        """How often the last launch accessed one element of a tensor, at most."""
-        return max([0] + [n for key, n in self.seen.items() if key[:2] == (kind, name)])
-
-    def compare(self, tensor, right, why=None, **error):
-        """Nothing if the tensor is right; see `judge.compare`."""
-
-        def known(at):
-            place = sum([i * step for i, step in zip(at, tensor.strides)])
-            return None if place in tensor.written else "No program writes it."
-
-        compare(tensor.tolist(), right, tensor.name, known, why, **error)

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from triton.runtime.interpreter import InterpreterError, TensorHandle, interpreter_builder
 
-from .judge import Wrong, compare, outside
+from .judge import Wrong, outside
+from .lab import Launched
 
 GUARD = 64
 """NaN on both sides of a tensor."""
@@ -43,11 +44,8 @@ class Tensor:
         self.written: set[int] = set()
 
 
-class Lab:
+class Lab(Launched):
     """Where kernels run; see `with_small_triton`."""
-
-    def __init__(self):
-        self.seen: Counter[tuple[str, str, int]] = Counter()
 
     def tensor(self, values, name: str, gap: int = 0, dtype: str = "float32") -> Tensor:
         made = torch.tensor(values, dtype=torch.float64)
@@ -66,7 +64,7 @@ class Lab:
     def launch(self, kernel, grid: tuple[int, ...], *arguments, **constants) -> None:
         tensors = [each for each in arguments if isinstance(each, Tensor)]
         wrong: list[str] = []
-        self.seen.clear()
+        self.seen = Counter()
         with _watched(tensors, wrong, self.seen):
             try:
                 kernel[grid](
@@ -77,19 +75,6 @@ class Lab:
                 raise error.__cause__ or error from None
         if wrong:
             raise Wrong(wrong[0])
-
-    def count(self, kind: str, name: str | None = None) -> int:
-        return sum(n for key, n in self.seen.items() if key[0] == kind and name in (None, key[1]))
-
-    def most(self, kind: str, name: str) -> int:
-        return max((n for key, n in self.seen.items() if key[:2] == (kind, name)), default=0)
-
-    def compare(self, tensor: Tensor, right, why=None, **error) -> None:
-        def known(at):
-            place = sum(i * step for i, step in zip(at, tensor.strides))
-            return None if place in tensor.written else "No program writes it."
-
-        compare(tensor.data.tolist(), right, tensor.name, known, why, **error)
 
 
 @contextlib.contextmanager
