@@ -97,10 +97,8 @@ def listing(exercises: dict[str, Exercise], root: Path) -> str:
 def render(root: Path) -> Rendered:
     """The fragments `exercises` and `course-PAGE`, and the file to load."""
     exercises = course.load(root)
-    files = {
-        f"softmax_playground/{path}": (root / "src/softmax_playground" / path).read_text("utf8")
-        for path in CHECKER
-    }
+    own = root / "src/softmax_playground"
+    files = {f"softmax_playground/{path}": (own / path).read_text("utf8") for path in CHECKER}
     folders = {parent for path in files for parent in Path(path).parents[:-1]}
     packages = {f"{folder}/__init__.py": "" for folder in sorted(folders)}
     sheets = json.dumps({name: [each.check, each.solution] for name, each in exercises.items()})
