@@ -16,7 +16,8 @@ compares with the derivative of the loss, taken numerically.
 
 hint: Two loops: the first adds up s = Σ y · dy, the second computes y again and writes.
 
-hint: `.to(tl.float32)` right after each load keeps the sum out of 16 bits.
+hint: lse is float32, and so is whatever meets it: x − lse, y, y · dy and its sum. Where two 16-bit
+numbers meet, `.to(tl.float32)` right after the load keeps their digits.
 
 hint: Masked lanes of x hold −∞, so their y is 0; those of dy hold 0.
 

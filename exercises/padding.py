@@ -34,7 +34,7 @@ def softmax_kernel(x_ptr, y_ptr, n_cols, BLOCK: tl.constexpr):
 
 
 # ---- check ----
-from softmax_playground.checker.judge import needs
+from softmax_playground.checker.judge import KERNELS_NAMES, needs
 from softmax_playground.checker.rows import one_block
 
 
@@ -52,6 +52,8 @@ WRONG = [
     (OTHER, "other=-1e9", "It is below these rows, but not below every float32: use −∞."),
     (OTHER, "other=-3.4028234663852886e38", "That float32 may be in the row itself: use −∞."),
     (OTHER, 'other=float("inf")', NAN),
+    (OTHER, "other=-math.inf", KERNELS_NAMES),
+    (OTHER, "other=-np.inf", KERNELS_NAMES),
     (", " + OTHER, "", NAN),
     (OTHER, 'other=float("nan")', NAN),
 ]

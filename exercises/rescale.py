@@ -32,8 +32,8 @@ def online(row):
 
 
 # ---- check ----
-from softmax_playground.checker.judge import compare_calls, needs
-from softmax_playground.checker.rows import hostile
+from softmax_playground.checker.judge import Wrong, compare_calls, needs
+from softmax_playground.checker.rows import Counted, hostile
 from softmax_playground.small_triton.right import INF, statistics
 
 
@@ -44,6 +44,10 @@ def check(names, lab):
         if -INF not in row:
             calls.append((f"online({row})", lambda row=row: function(row[:]), statistics(row), why))
     compare_calls(calls)
+    row = Counted([1.0, 3.0, 2.0])
+    function(row)
+    if row.reads > 3:
+        raise Wrong("The result is right, but it reads the row more than once.")
     return "Right: an old sum is relative to an old maximum, and has to move with it."
 
 
@@ -56,4 +60,9 @@ WRONG = [
     (START, "m, d = 0.0, 0.0", "A maximum that starts at 0 is larger than every negative row."),
     (START, "m, d = -1e6, 0.0", "−10⁶ is larger than some rows' maximum: start at −∞."),
     (OLD, "d * math.exp(m - m_new) ** 2", "One factor is enough: exp(m − m_new)."),
+    (
+        START,
+        "m, d = max(row), 0.0",
+        "max(row) is a pass of its own; the recurrence finds m and d in one.",
+    ),
 ]

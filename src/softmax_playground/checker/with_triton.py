@@ -9,6 +9,7 @@ from collections import Counter
 
 import numpy as np
 import torch
+import triton.language as tl
 from triton.runtime.interpreter import InterpreterError, TensorHandle, interpreter_builder
 
 from .judge import Wrong, outside
@@ -16,6 +17,8 @@ from .lab import Launched
 
 GUARD = 64
 """NaN on both sides of a tensor."""
+METHODS = [name for name in dir(tl.math) if name[0].islower() and hasattr(tl.tensor, name)]
+"""`x.exp()` is `tl.exp(x)` to Triton's compiler, and fails in its interpreter (3.7)."""
 
 
 class Tensor:
@@ -72,7 +75,11 @@ class Lab(Launched):
                     **constants,
                 )
             except InterpreterError as error:
-                raise error.__cause__ or error from None
+                cause = error.__cause__ or error
+                where = cause.__traceback__
+                while cause.__cause__:  # of a jitted function that a kernel calls, as tl.sum
+                    cause = cause.__cause__
+                raise cause.with_traceback(where) from None
         if wrong:
             raise Wrong(wrong[0])
 
@@ -110,10 +117,15 @@ def _watched(tensors: list[Tensor], wrong: list[str], seen: Counter):
         return store(pointers, value, allowed("store", pointers, mask), *rest)
 
     builder.create_masked_load, builder.create_masked_store = watched_load, watched_store
+    methods = {name: getattr(tl.tensor, name) for name in METHODS}
+    for name in METHODS:
+        setattr(tl.tensor, name, lambda self, name=name: getattr(tl, name)(self))
     try:
         with np.errstate(all="ignore"):  # NaN is for the check to find
             yield
     finally:
+        for name in METHODS:
+            setattr(tl.tensor, name, methods[name])
         del builder.create_masked_load, builder.create_masked_store
 
 

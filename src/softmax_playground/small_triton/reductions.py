@@ -14,6 +14,8 @@ def _along(x, axis, function, keep_dims, to=None):
         shape = (1,) * len(x.shape) if keep_dims else ()
         return Tile([function(x.data, True)], shape, to or x.dtype)
     axis = axis if axis >= 0 else axis + len(x.shape)
+    if not 0 <= axis < len(x.shape):
+        raise ValueError(f"a tile of shape {x.shape} has no axis {axis}")
     size, inner = x.shape[axis], 1
     for each in x.shape[axis + 1 :]:
         inner *= each

@@ -85,9 +85,11 @@ class Tile:
         return bool(self.data[0])
 
     def __int__(self):
+        if len(self.data) != 1 or self.dtype.kind == "float":
+            raise TypeError("Python's functions take no tile: tl.exp, tl.sum and the like do")
         return int(self.data[0])
 
-    __index__ = __int__
+    __index__ = __float__ = __int__
 
     def __getitem__(self, key):
         """`x[:, None]` and the like: dimensions of size 1, put in between."""
@@ -158,6 +160,7 @@ class Pointer:
         self.dtype = pointer_type(self.element_ty)
 
     type = property(lambda self: self.dtype)
+    data = property(lambda self: tile_of(self))  # says that it is not a number
 
     def __add__(self, other):
         return Pointer(self.tensor, self.offsets + other, self.element_ty)
@@ -169,7 +172,12 @@ class Pointer:
         return Pointer(self.tensor, self.offsets - other, self.element_ty)
 
     def __getitem__(self, key):
+        if not self.shape:
+            raise TypeError("a pointer has no elements: tl.load(x_ptr + i) reads one")
         return Pointer(self.tensor, self.offsets[key], self.element_ty)
+
+    def __setitem__(self, key, value):
+        raise TypeError("a pointer has no elements: tl.store(x_ptr + i, value) writes one")
 
     def to(self, to):
         """The same addresses of elements of another type."""
@@ -246,7 +254,9 @@ def common_shape(*shapes):
         for i, size in enumerate((1,) * (rank - len(shape)) + tuple(shape)):
             if size != 1 and found[i] not in (1, size):
                 raise ValueError(
-                    "shapes do not fit: " + " and ".join([str(tuple(s)) for s in shapes])
+                    "shapes do not fit: "
+                    + " and ".join([str(tuple(s)) for s in shapes])
+                    + "; look for a [:, None] or [None, :] that is missing"
                 )
             if size != 1:
                 found[i] = size
