@@ -92,6 +92,6 @@ WRONG = [
         "x_at = row * x_col_stride + cols * x_row_stride",
         "The two strides of x are swapped.",
     ),
-    ('other=-float("inf")', "other=-1e6", "−10⁶ is larger than some rows' maximum: use −∞."),
+    ('other=-float("inf")', "other=-1e6", "Some rows' maximum is lower than that: use −∞."),
     ("x - tl.max(x, axis=0)", "x", "Without the maximum exp(x) overflows."),
 ]

@@ -68,8 +68,8 @@ WRONG = [
     (LOAD, LOAD.replace("row * n_cols + ", ""), "Every program reads row 0 of dy."),
     (
         LOAD,
-        LOAD.replace(", other=0.0", ""),
-        "Without `other` masked lanes of dy may be NaN, and 0 · NaN is NaN.",
+        LOAD.replace("other=0.0", 'other=-float("inf")'),
+        "Masked lanes of dy are NaN or infinite here, and 0 times that is NaN: `other=0.0`.",
     ),
     (LOAD, LOAD.replace(", mask=mask, other=0.0", ""), "The load of dy needs the mask too."),
     (

@@ -60,7 +60,7 @@ WRONG = [
         "Those are the later keys: a causal mask keeps the earlier ones.",
     ),
     (SEEN, "tl.where(cols <= row, x, 0.0)", "A key with the score 0 is seen: it must be −∞."),
-    (SEEN, "tl.where(cols <= row, x, -1e6)", "−10⁶ is larger than some rows' maximum: use −∞."),
+    (SEEN, "tl.where(cols <= row, x, -1e6)", "Some rows' maximum is lower than that: use −∞."),
     (SEEN, 'tl.where(cols == row, x, -float("inf"))', "A query sees the keys before it, too."),
     (SEEN, "x", "Without a causal mask every query sees every key."),
 ]

@@ -118,6 +118,6 @@ WRONG = [
         "m + log d keeps only the digits that"
         " fit beside a large m: subtract the target's logit first.",
     ),
-    ('other=-float("inf")', "other=-1e6", "−10⁶ is larger than some rows' maximum: use −∞."),
+    ('other=-float("inf")', "other=-1e6", "Some rows' maximum is lower than that: use −∞."),
     ("tl.exp(x - m)", "tl.exp(x)", "Without the maximum exp(x) overflows."),
 ]

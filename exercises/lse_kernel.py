@@ -52,7 +52,7 @@ WRONG = [
     ("m + tl.log(d)", "m - tl.log(d)", "Log-sum-exp is at least the maximum: add log d."),
     ("tl.exp(x - m)", "tl.exp(x)", "exp(x) is no longer relative to m, and overflows."),
     ('other=-float("inf")', "other=0.0", "A masked lane of 0 adds exp(0 − m) to the sum."),
-    ('other=-float("inf")', "other=-1e6", "−10⁶ is larger than some rows' maximum: use −∞."),
+    ('other=-float("inf")', "other=-1e6", "Some rows' maximum is lower than that: use −∞."),
     ("y_ptr + row", "y_ptr", "Every program writes element 0: add row."),
     ("y_ptr + row", "y_ptr + row * n_cols", "y has one number per row: they lie side by side."),
 ]

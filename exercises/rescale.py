@@ -58,7 +58,7 @@ WRONG = [
     (OLD, "d * math.exp(m - x)", "Relative to x the sum is wrong as soon as x is not the maximum."),
     ("math.exp(x - m_new)\n", "math.exp(x - m)\n", "The new term must be relative to m_new too."),
     (START, "m, d = 0.0, 0.0", "A maximum that starts at 0 is larger than every negative row."),
-    (START, "m, d = -1e6, 0.0", "−10⁶ is larger than some rows' maximum: start at −∞."),
+    (START, "m, d = -1e6, 0.0", "Some rows' maximum is lower than that: start at −∞."),
     (OLD, "d * math.exp(m - m_new) ** 2", "One factor is enough: exp(m − m_new)."),
     (
         START,

@@ -60,7 +60,7 @@ WRONG = [
         "m = 0.0\n",
         "A maximum that starts at 0 is larger than negative rows.",
     ),
-    ('m = -float("inf")\n', "m = -1e6\n", "−10⁶ is larger than some rows' maximum: start at −∞."),
+    ('m = -float("inf")\n', "m = -1e6\n", "Some rows' maximum is lower than that: start at −∞."),
     (
         'tl.where(m_new > -float("inf"), m_new, 0.0)',
         "m_new",

@@ -10,16 +10,19 @@ SMALLEST = -3.4028234663852886e38
 RISING = "The maximum grows along this row: what was summed before it has to be rescaled."
 FALLING = "The maximum comes first in this row: the later maxima of tiles are smaller."
 BELOW = (
-    "This row is far below 0: exp underflows unless the maximum is subtracted, and a start or"
-    " a lane of 0 would be larger than all of it."
+    "This row is far below 0: exp underflows unless the maximum is subtracted, and 0 is larger than"
+    " all of it."
 )
 ABOVE = "This row is far above 0: exp overflows unless the maximum is subtracted before it."
-MILLION = "−10⁶ is larger than this row's maximum: only −∞ is below every number."
+MILLION = "This row is below −10⁶: only −∞ is below every number."
 LOWEST = "This row holds the smallest float32 there is: only −∞ is below every number."
 HOLES = "There are −∞ in this row, whose exponential is 0."
 LATE = "This row begins with −∞ alone: m is still −∞ there, and −∞ − (−∞) is NaN."
 EARLY = "This row ends with −∞ alone, after its maximum."
-MASKED = "Where no lane is masked the result is right: what do masked lanes hold?"
+MASKED = (
+    "Where the tile's length divides the row's the result is right: what do masked lanes hold, and"
+    " is the last column met?"
+)
 GAP = "The rows lie further apart than they are long."
 
 

@@ -89,7 +89,7 @@ class Tile:
             raise TypeError("Python's functions take no tile: tl.exp, tl.sum and the like do")
         return int(self.data[0])
 
-    __index__ = __float__ = __int__
+    __index__ = __int__
 
     def __getitem__(self, key):
         """`x[:, None]` and the like: dimensions of size 1, put in between."""
