@@ -49,6 +49,11 @@ WRONG = [
     ("m + tl.log(d)", "tl.log(d)", "The maximum that was subtracted has to be added again."),
     ("m + tl.log(d)", "m * tl.log(d)", "exp(m) · d becomes m + log d."),
     ("m + tl.log(d)", "m + tl.log2(d)", "exp needs the natural logarithm, tl.log."),
+    (
+        "m + tl.log(d)",
+        "m + tl.log(d + 1e-6)",
+        "d is at least 1, exp(m − m): an epsilon protects nothing.",
+    ),
     ("m + tl.log(d)", "m - tl.log(d)", "Log-sum-exp is at least the maximum: add log d."),
     ("tl.exp(x - m)", "tl.exp(x)", "exp(x) is no longer relative to m, and overflows."),
     ('other=-float("inf")', "other=0.0", "A masked lane of 0 adds exp(0 − m) to the sum."),

@@ -82,6 +82,11 @@ READ = """tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols, """
 WRONG = [
     (
+        "tl.program_id(0), tl.program_id(1)",
+        "tl.program_id(1), tl.program_id(0)",
+        "program_id(0) is the row, program_id(1) the part.",
+    ),
+    (
         f"part * BLOCK + {READ}other",
         f"{READ}other",
         "Both parts read the first columns: part p begins at p · BLOCK.",

@@ -56,6 +56,12 @@ def check(names, lab):
 
 WRONG = [
     (
+        "tl.maximum(m, tl.max(x, axis=0))",
+        "tl.max(x, axis=0)",
+        "m must not fall: keep the larger of m and the tile's.",
+    ),
+    ("        m = m_new\n", "", "The next tile needs the maximum so far: m = m_new."),
+    (
         'm = -float("inf")\n',
         "m = 0.0\n",
         "A maximum that starts at 0 is larger than negative rows.",

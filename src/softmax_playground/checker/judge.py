@@ -101,11 +101,11 @@ def _pattern(got, want, at):
                 return f"{this} is what row {other} should be."
     else:
         mine, right, this = got, want, "Everything"
-    size = max([abs(number) for number in right])
-    if len([number for number in right if number]) < 3 or size == math.inf:
+    largest = max(range(len(right)), key=lambda i: abs(right[i]))
+    size = abs(right[largest])
+    if len([number for number in right if number]) < 3 or not 1e-6 < size < math.inf:
         return ""
-    ratio = mine[right.index(size) if size in right else right.index(-size)] / size
-    ratio = ratio if size in right else -ratio
+    ratio = mine[largest] / right[largest]
     if not abs(ratio) < math.inf:
         return ""
     if ratio and not _away(mine, [ratio * number for number in right]):
@@ -134,17 +134,15 @@ def compare_calls(calls):
     """
     first, symptoms = None, []
     for what, call, right, why in calls:
+        wrong = None
         try:
             compare(call(), right, what, why=why)
-            symptoms.append("")
-            continue
         except Wrong as error:
             wrong = error
         except Exception as error:
-            said = _failure(error, 0)
-            said += "" if said.endswith(".") else "."
-            wrong = Wrong(f"{what} raises {said}", None, why or "", error)
-        symptoms.append(wrong.symptom)
+            said = _failure(error, 0).rstrip(".")
+            wrong = Wrong(f"{what} raises {said}.", None, why or "", error)
+        symptoms.append(wrong.symptom if wrong else "")
         first = first or wrong
     if first:
         raise Wrong(first.message, "|".join(symptoms), first.why, first.cause)
@@ -158,10 +156,9 @@ def number(names, right, said, digits=0.0, among=()):
         raise Wrong(f"ANSWER is {answer!r} but should be a number.")
     if not is_close(answer, right, digits, 1e-12):
         kind = str(int(answer)) if answer == int(answer) else f"~{answer:.2g}"
-        why = _usual(answer, right, digits)
-        if among:
-            right_there = f"For {shown(answer)} the result is right."
-            why = right_there if answer in among else f"Choose among {_listed(among)}."
+        why = f"Choose among {_listed(among)}." if among else _usual(answer, right, digits)
+        if answer in among:
+            why = f"For {shown(answer)} the result is right."
         raise Wrong(f"It is not {shown(answer)}.", kind, why)
     return said
 
@@ -177,10 +174,9 @@ def _usual(answer, right, digits):
     if abs(answer - right) == 1:
         return "It is off by one: does the count begin with 0?"
     for times in (2, 4, 8):
-        if right and answer == right * times:
-            return f"It is {times} times too large: elements or bytes, one tensor or two?"
-        if right and answer * times == right:
-            return f"It is {times} times too small: elements or bytes, one tensor or two?"
+        if right and answer in (right * times, right / times):
+            way = "large" if abs(answer) > abs(right) else "small"
+            return f"It is {times} times too {way}: elements or bytes, one tensor or two?"
     return "It is too large." if answer > right else "It is too small."
 
 
@@ -275,11 +271,8 @@ def before_running(source):
         words = lines[i].split()
         module = words[1].rstrip(",") if len(words) > 1 and words[0] in ("import", "from") else ""
         if module and module not in ALLOWED and (words[0] == "import" or "import" in words):
-            return (
-                f"Line {i + 1} imports {module}, which is not there: an exercise needs only `math`,"
-                " `triton` and `triton.language`, and runs in a page without anything else.",
-                i + 1,
-            )
+            has = "a page has only `math`, `triton` and `triton.language`."
+            return f"Line {i + 1} imports {module}, which is not there: {has}", i + 1
     return None
 
 
@@ -309,10 +302,8 @@ class Sheet:
 
     def _variant(self, old, new=None):
         if new is None:
-            lines = self.solution.split("\n")
-            return "\n".join(
-                [f"ANSWER = {old}" if each.startswith("ANSWER =") else each for each in lines]
-            )
+            lines = [line for line in self.solution.split("\n") if line.startswith("ANSWER =")]
+            old, new = lines[0], f"ANSWER = {old}"
         assert old in self.solution, f"{old!r} is not there"
         return self.solution.replace(old, new)
 
@@ -339,19 +330,19 @@ class Sheet:
         if said:
             return False, said[0], said[1]
         said, error = self.failure(source, run, lab)
-        if aside:
-            other = self.failure(source, *aside)[1]
-            error = other if _in_plain_words(other) else error
+        in_kernel = "triton.jit" in source
+        other = self.failure(source, *aside)[1] if aside and in_kernel else None
+        refused = other and not isinstance(other, (Wrong, AttributeError, NotImplementedError))
+        if refused and "keyword" not in str(other):  # and not for what it lacks
+            error = other
         if not error:
             return True, said, 0
         told = isinstance(error, Wrong)
         raised = error.cause if told else error
         line = line_of(raised) or 0 if raised else 0
-        message = error.message if told else _failure(error, line, "triton.jit" in source)
+        message = error.message if told else _failure(error, line, in_kernel)
         message += f" Line {line} does." if told and line else ""
-        if aside and told:
-            error = other or error
-        remark = self.remark(error, *(aside or (run, lab)))
+        remark = self.remark(other if told and other else error, *(aside or (run, lab)))
         return False, message + ("" if message.endswith(remark) else " " + remark), line
 
     def remark(self, error, run, lab):
@@ -362,12 +353,6 @@ class Sheet:
             if found and _symptom(found) == symptom:
                 return remark
         return error.why if isinstance(error, Wrong) else ""
-
-
-def _in_plain_words(error):
-    """Whether the small Triton refuses a source, and not because it lacks something."""
-    lacks = isinstance(error, (AttributeError, NotImplementedError)) or "keyword" in str(error)
-    return error is not None and not isinstance(error, Wrong) and not lacks
 
 
 def _symptom(error):

@@ -10,8 +10,7 @@ class Launched:
         seen: how often the last launch did what, by (kind, name of the tensor, place).
     """
 
-    def __init__(self):
-        self.seen = {}
+    seen = {}
 
     def count(self, kind, name=None):
         """Elements that the last launch read ("load") or wrote ("store"), of one tensor or all."""

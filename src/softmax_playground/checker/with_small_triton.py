@@ -18,7 +18,6 @@ class Lab(Launched):
     """
 
     def __init__(self, triton):
-        Launched.__init__(self)
         self.triton = triton
 
     def tensor(self, values, name, gap=0, dtype="float32"):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter
+from unittest import mock
 
 import numpy as np
 import torch
@@ -116,17 +117,14 @@ def _watched(tensors: list[Tensor], wrong: list[str], seen: Counter):
     def watched_store(pointers, value, mask, *rest):
         return store(pointers, value, allowed("store", pointers, mask), *rest)
 
-    builder.create_masked_load, builder.create_masked_store = watched_load, watched_store
-    methods = {name: getattr(tl.tensor, name) for name in METHODS}
-    for name in METHODS:
-        setattr(tl.tensor, name, lambda self, name=name: getattr(tl, name)(self))
-    try:
-        with np.errstate(all="ignore"):  # NaN is for the check to find
-            yield
-    finally:
-        for name in METHODS:
-            setattr(tl.tensor, name, methods[name])
-        del builder.create_masked_load, builder.create_masked_store
+    watched = {"create_masked_load": watched_load, "create_masked_store": watched_store}
+    methods = {name: lambda self, name=name: getattr(tl, name)(self) for name in METHODS}
+    with (
+        mock.patch.multiple(builder, **watched),
+        mock.patch.multiple(tl.tensor, **methods),
+        np.errstate(all="ignore"),  # NaN is for the check to find
+    ):
+        yield
 
 
 def _anything(pointers) -> TensorHandle | None:

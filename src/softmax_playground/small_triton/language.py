@@ -9,6 +9,7 @@ from .access import State, atomic_add, atomic_cas, atomic_xchg, load, store
 from .access import again, back, seen, turns
 from .elementwise import abs, exp, exp2, log, log2, maximum, minimum, sqrt, where
 from .memory import bfloat16, float16, float32, float64, int1, int16, int32, int64, pointer_type
+from .memory import product
 from .reductions import argmax, argmin, associative_scan, cumsum, dot, max, min, reduce, sort, sum
 from .reductions import topk
 from .tiles import Tile, constexpr, lost, spread, tile_of
@@ -67,10 +68,7 @@ def expand_dims(x, axis):
 
 def reshape(x, *shape):
     shape = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
-    count = 1
-    for size in shape:
-        count *= size
-    if count != len(x.data):
+    if product(shape) != len(x.data):
         raise ValueError(f"a tile of shape {x.shape} has not the shape {shape}")
     return Tile(x.data, shape, x.dtype, x.masked)
 

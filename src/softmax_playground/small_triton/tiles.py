@@ -18,6 +18,7 @@ from .memory import (
     int32,
     int64,
     pointer_type,
+    product,
 )
 
 # ---- Operators, on lists of equal length ----
@@ -267,20 +268,16 @@ def spread(tile, shape):
     """The numbers of a tile, broadcast to a shape."""
     if tile.shape == shape:
         return tile.data
-    count = 1
-    for size in shape:
-        count *= size
+    count = product(shape)
     if len(tile.data) == 1:
         return tile.data * count
     padded = (1,) * (len(shape) - len(tile.shape)) + tile.shape
     if len(tile.data) == count:
         return tile.data
-    places, step, steps = [0], 1, []
-    for size in reversed(padded):
-        steps.insert(0, 0 if size == 1 else step)
-        step *= size
-    for size, step in zip(shape, steps):
-        places = [place + i * step for place in places for i in builtins.range(size)]
+    places = [0]
+    for axis in builtins.range(len(shape)):
+        step = product(padded[axis + 1 :]) if padded[axis] > 1 else 0
+        places = [place + i * step for place in places for i in builtins.range(shape[axis])]
     data = tile.data
     return [data[place] for place in places]
 
