@@ -117,7 +117,7 @@ def check(names, lab):
             for each in zip(rows, lab.values(dy), lab.values(lse))
         ]
         of = None if dtype == "float32" else f"x, dy and dx are {dtype} here."
-        why = [" ".join([part for part in (of, each) if part]) or None for each in why]
+        why = [of or each for each in why]
         lab.compare(dx, right, why, digits=DIGITS[dtype], least=5e-5)
         at_most(lab, "x", 2 * n * height, times=2)
         at_most(lab, "dy", 2 * n * height, times=2)

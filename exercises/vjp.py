@@ -56,7 +56,7 @@ WRONG = [
     (
         SUM + "\n    return [a * (b - s) for a, b in zip(y, dy)]",
         MATRIX,
-        "That is the whole matrix, n² products: s is the same for all j, so one sum will do.",
+        "That is n² products, as many as a matrix has: s is the same for all j, so sum it once.",
     ),
     (SUM, "s = sum(dy)", "That is the gradient's own sum; s weights every dy[i] with y[i]."),
     (SUM, "s = sum(dy) / len(dy)", "The mean of dy weights all alike; s weights with y."),

@@ -65,7 +65,7 @@ def compare(got, want, what="the result", known=None, why=None, digits=1e-4, lea
         if listed or isinstance(mine, bool) or not isinstance(mine, (int, float)):
             kind = f"a list of {len(right)}" if listed else f"the number {shown(right)}"
             raise Wrong(f"{name} is {mine!r} but should be {kind}.")
-    wrong = [each for each in seen if not is_close(*each[1:], digits, least)]
+    wrong = [each for each in seen if not is_close(each[1], each[2], digits, least)]
     if not wrong:
         return
     at, mine, right = wrong[0]
@@ -78,7 +78,7 @@ def compare(got, want, what="the result", known=None, why=None, digits=1e-4, lea
     left = len([1 for each in wrong if known and known(each[0])])
     if left and not word:
         message += f" No program writes {left} of them."
-    if is_list(why):
+    if isinstance(why, (list, tuple)):
         why = why[at[0]]
     if not word and at:
         why = " ".join([each for each in (_pattern(got, want, at[0]), why) if each])
@@ -171,9 +171,9 @@ def _usual(answer, right, digits):
         return "That is in percent."
     if answer == -right:
         return "Its sign is wrong."
-    if abs(answer - right) == 1:
+    if not digits and abs(answer - right) == 1:
         return "It is off by one: does the count begin with 0?"
-    for times in (2, 4, 8):
+    for times in () if digits else (2, 4, 8):
         if right and answer in (right * times, right / times):
             way = "large" if abs(answer) > abs(right) else "small"
             return f"It is {times} times too {way}: elements or bytes, one tensor or two?"

@@ -36,10 +36,6 @@ class Lab(Launched):
         tensor.written = set()
         return tensor
 
-    def values(self, tensor):
-        """Its numbers, rounded to its type."""
-        return tensor.tolist()
-
     def launch(self, kernel, grid, *arguments, **constants):
         """Run all programs.
 

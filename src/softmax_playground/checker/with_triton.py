@@ -46,6 +46,7 @@ class Tensor:
         self.places = set(offsets[(offsets % step) < shape[-1]].tolist())
         self.strides = strides
         self.written: set[int] = set()
+        self.tolist = self.data.tolist
 
 
 class Lab(Launched):
@@ -61,9 +62,6 @@ class Lab(Launched):
         self, shape: tuple[int, ...], name: str, gap: int = 0, dtype: str = "float32"
     ) -> Tensor:
         return Tensor(shape, name, gap, dtype)
-
-    def values(self, tensor: Tensor):
-        return tensor.data.tolist()
 
     def launch(self, kernel, grid: tuple[int, ...], *arguments, **constants) -> None:
         tensors = [each for each in arguments if isinstance(each, Tensor)]
@@ -117,14 +115,14 @@ def _watched(tensors: list[Tensor], wrong: list[str], seen: Counter):
     def watched_store(pointers, value, mask, *rest):
         return store(pointers, value, allowed("store", pointers, mask), *rest)
 
-    watched = {"create_masked_load": watched_load, "create_masked_store": watched_store}
-    methods = {name: lambda self, name=name: getattr(tl, name)(self) for name in METHODS}
-    with (
-        mock.patch.multiple(builder, **watched),
-        mock.patch.multiple(tl.tensor, **methods),
-        np.errstate(all="ignore"),  # NaN is for the check to find
-    ):
-        yield
+    with contextlib.ExitStack() as patches:
+        patches.enter_context(mock.patch.object(builder, "create_masked_load", watched_load))
+        patches.enter_context(mock.patch.object(builder, "create_masked_store", watched_store))
+        for name in METHODS:
+            method = lambda self, name=name: getattr(tl, name)(self)  # noqa: E731
+            patches.enter_context(mock.patch.object(tl.tensor, name, method))
+        with np.errstate(all="ignore"):  # NaN is for the check to find
+            yield
 
 
 def _anything(pointers) -> TensorHandle | None:

@@ -66,7 +66,7 @@ def is_close(got, wanted, digits=1e-4, least=1e-7):
     return abs(got - wanted) <= least + digits * abs(wanted)
 
 
-def pairs(got, wanted, at=()):
+def pairs(got, wanted, at=()) -> list:
     """(position, got, wanted) of each number that is wanted; a list appears there only where the
     two have not the same shape."""
     if not (is_list(got) and is_list(wanted) and len(got) == len(wanted)):
