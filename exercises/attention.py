@@ -56,13 +56,25 @@ from softmax_playground.small_triton.right import softmax
 
 FAR = "All scores of this run are far below 0: only −∞ is below them all."
 ABOVE = "All scores of this run are far above 0: exp overflows without the maximum."
-WHY = {-40.0: ABOVE, 40.0: FAR, 2000.0: FAR, 0.0: "The scores fall from tile to tile in this run."}
+WHY = {
+    -40.0: ABOVE,
+    40.0: FAR,
+    2000.0: FAR,
+    1.0e19: FAR,
+    0.0: "The scores fall from tile to tile in this run.",
+}
 
 
 def check(names, lab):
     kernel = needs(names, "attention_kernel")
     runs = [(11, 8, 2, 1.0), (11, 4, 4, 1.0), (11, 1, 16, 1.0), (8, 8, 8, 3.0), (1, 2, 2, 1.0)]
-    runs += [(9, 4, 2, -40.0), (12, 4, 4, 40.0), (11, 4, 4, 2000.0), (9, 4, 2, 0.0)]
+    runs += [
+        (9, 4, 2, -40.0),
+        (12, 4, 4, 40.0),
+        (11, 4, 4, 2000.0),
+        (5, 4, 4, 1.0e19),
+        (9, 4, 2, 0.0),
+    ]
     for n, queries, keys, size in runs:
         q, k = random_row(n, 1, -size, size), random_row(n, 2, -size, size)
         if not size:

@@ -39,7 +39,13 @@ from softmax_playground.small_triton.right import INF, softmax
 
 def check(names, lab):
     kernel = needs(names, "causal_kernel")
-    for n, block, low in ((7, 8, -3.0), (8, 8, -9.0), (5, 8, -2.0e6), (1, 1, -3.0)):
+    for n, block, low in (
+        (7, 8, -3.0),
+        (8, 8, -9.0),
+        (5, 8, -2.0e6),
+        (6, 8, -3.0e38),
+        (1, 1, -3.0),
+    ):
         rows = [random_row(n, 10 + i, low, low + 4.0) for i in range(n)]
         scores = lab.tensor(rows, "scores")
         rows = lab.values(scores)
