@@ -254,6 +254,10 @@ REFUSED = {
     "tl.sum(x, axis=1)": "has no axis 1",
     "mask and x": "use tl.where",
     "tl.arange(0, 4) - x": "look for a [:, None] or [None, :] that is missing",
+    "tl.zeros(BLOCK, tl.float32)": "a shape is a tuple, such as (BLOCK,)",
+    "tl.load(x_ptr, other=0.0)": "other only beside a mask",
+    "tl.program_id() * x": "program_id() missing 1 required positional argument: 'axis'",
+    "where(mask, x, 0.0)": "In a kernel the functions are Triton's",
     "print(x)": "Triton prints a text first",
     "tl.softmax(x)": "calls a softmax that is there already",
 }

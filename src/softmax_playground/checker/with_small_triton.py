@@ -43,15 +43,16 @@ class Lab(Launched):
             Wrong: one reads or writes what it must not.
         """
         access = self.triton.access
-        nothing, access.NAN = access.NAN, INF
-        try:
-            trace = kernel[grid](*arguments, **constants)
-        except IndexError as error:
-            if str(error).startswith("tl."):
-                raise Wrong(self._words(str(error))) from error
-            raise
-        finally:
-            access.NAN = nothing
+        nothing, access.NAN, left = access.NAN, INF, None
+        with self.triton.record() as trace:
+            try:
+                kernel[grid](*arguments, **constants)
+            except IndexError as error:
+                left = str(error)
+                if not left.startswith("tl."):
+                    raise
+            finally:
+                access.NAN = nothing
         self.seen = {}
         own = {}
         for each in trace.accesses:
@@ -67,6 +68,8 @@ class Lab(Launched):
                 self.seen[key] = self.seen.get(key, 0) + 1
             if each.kind == "store" and hasattr(tensor, "written"):
                 tensor.written.update(each.places)
+        if left:
+            raise Wrong(self._words(left))
 
     def _words(self, message):
         """tl.load leaves x: program 1 asks for element 12, and there are 12"""

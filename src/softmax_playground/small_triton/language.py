@@ -19,11 +19,11 @@ def constexpr_function(function):
     return function
 
 
-def program_id(axis=0):
+def program_id(axis):
     return Tile([State.place[axis]], (), int32)
 
 
-def num_programs(axis=0):
+def num_programs(axis):
     return Tile([State.grid[axis]], (), int32)
 
 
@@ -36,7 +36,9 @@ def arange(start, end):
 
 
 def full(shape, value, dtype):
-    shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if isinstance(shape, int):
+        raise TypeError("a shape is a tuple, such as (BLOCK,)")
+    shape = tuple(shape)
     return Tile(spread(tile_of(value, dtype).to(dtype), shape), shape, dtype)
 
 

@@ -1,7 +1,4 @@
-"""What is right of a row, in plain Python, and which numbers are not: for cells and for exercises.
-
-Runs under CPython and MicroPython.
-"""
+"""What is right of a row, and which numbers are not, in plain Python: for cells and exercises."""
 
 import math
 
