@@ -192,11 +192,7 @@ def outside(kind, name, program, place, size, between=False):
 
 
 def needs(names, what):
-    """A function of the reader's.
-
-    Raises:
-        Wrong: it is not there any more.
-    """
+    """A function of the reader's; raises `Wrong` if it is not there any more."""
     if what not in names:
         raise Wrong(f"There is no `{what}` any more; the check calls it by that name.")
     return names[what]
@@ -363,6 +359,8 @@ def _failure(error, line, in_kernel=False):
     where = f" in line {line}" if line else ""
     text = getattr(error, "msg", None) or str(error)
     said = "{}{}{}".format(type(error).__name__, where, ": " + text if text else "")
+    if "shapes do not fit" in text:
+        said += ". Look for a [:, None] or [None, :] that is missing."
     names = [name for name in FOREIGN if f"name '{name}'" in text or f"tl.{name} " in text]
     if names or (in_kernel and "Tile" in text):
         said += ". " + (KERNELS_NAMES if in_kernel else "`import math` has exp, log and inf.")

@@ -18,7 +18,6 @@ from .memory import (
     int32,
     int64,
     pointer_type,
-    product,
 )
 
 # ---- Operators, on lists of equal length ----
@@ -255,9 +254,7 @@ def common_shape(*shapes):
         for i, size in enumerate((1,) * (rank - len(shape)) + tuple(shape)):
             if size != 1 and found[i] not in (1, size):
                 raise ValueError(
-                    "shapes do not fit: "
-                    + " and ".join([str(tuple(s)) for s in shapes])
-                    + "; look for a [:, None] or [None, :] that is missing"
+                    "shapes do not fit: " + " and ".join([str(tuple(s)) for s in shapes])
                 )
             if size != 1:
                 found[i] = size
@@ -268,16 +265,20 @@ def spread(tile, shape):
     """The numbers of a tile, broadcast to a shape."""
     if tile.shape == shape:
         return tile.data
-    count = product(shape)
+    count = 1
+    for size in shape:
+        count *= size
     if len(tile.data) == 1:
         return tile.data * count
     padded = (1,) * (len(shape) - len(tile.shape)) + tile.shape
     if len(tile.data) == count:
         return tile.data
-    places = [0]
-    for axis in builtins.range(len(shape)):
-        step = product(padded[axis + 1 :]) if padded[axis] > 1 else 0
-        places = [place + i * step for place in places for i in builtins.range(shape[axis])]
+    places, step, steps = [0], 1, []
+    for size in reversed(padded):
+        steps.insert(0, 0 if size == 1 else step)
+        step *= size
+    for size, step in zip(shape, steps):
+        places = [place + i * step for place in places for i in builtins.range(size)]
     data = tile.data
     return [data[place] for place in places]
 

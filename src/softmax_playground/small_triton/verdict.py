@@ -67,6 +67,7 @@ def judge(lines, names, trace):
 LOOK = {
     " leaves ": "Look at the mask, and at the offset of the row.",
     "o module named": "Only plain Python runs here, beside triton, triton.language and math.",
+    "shapes do not fit": "Look for a [:, None] or [None, :] that is missing.",
 }
 """What to look at, by what an error says."""
 
