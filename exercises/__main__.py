@@ -59,7 +59,8 @@ def checked(exercise: course.Exercise, source: str) -> tuple[bool, str]:
             return lines[-1] if lines else None
 
         sheet = Sheet(exercise.check, exercise.solution)
-        quick = small_triton.run, with_small_triton.Lab(small_triton)
+        small = str(Path(folder, "small.py"))
+        quick = lambda text: small_triton.run(text, small), with_small_triton.Lab(small_triton)
         return sheet.verdict(source, run, with_triton.Lab(), line_of, quick)[:2]
 
 

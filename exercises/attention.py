@@ -51,21 +51,36 @@ def attention_kernel(q_ptr, k_ptr, v_ptr, o_ptr, n, QUERIES: tl.constexpr, KEYS:
 
 # ---- check ----
 from softmax_playground.checker.judge import needs
-from softmax_playground.checker.rows import at_most, random_row, softmax
+from softmax_playground.checker.rows import at_most, random_row
+from softmax_playground.small_triton.right import softmax
 
 FAR = "All scores of this run are far below 0: only −∞ is below them all."
-WHY = {40.0: FAR, 2000.0: FAR, 0.0: "The scores fall from tile to tile in this run."}
+ABOVE = "All scores of this run are far above 0: exp overflows without the maximum."
+WHY = {
+    -40.0: ABOVE,
+    40.0: FAR,
+    2000.0: FAR,
+    1.0e19: FAR,
+    0.0: "The scores fall from tile to tile in this run.",
+}
 
 
 def check(names, lab):
     kernel = needs(names, "attention_kernel")
-    runs = [(11, 4, 4, 1.0), (11, 1, 16, 1.0), (11, 8, 2, 1.0), (8, 8, 8, 3.0), (1, 2, 2, 1.0)]
-    for n, queries, keys, size in runs + [(12, 4, 4, 40.0), (11, 4, 4, 2000.0), (9, 4, 2, 0.0)]:
+    runs = [(11, 8, 2, 1.0), (11, 4, 4, 1.0), (11, 1, 16, 1.0), (8, 8, 8, 3.0), (1, 2, 2, 1.0)]
+    runs += [
+        (9, 4, 2, -40.0),
+        (12, 4, 4, 40.0),
+        (11, 4, 4, 2000.0),
+        (5, 4, 4, 1.0e19),
+        (9, 4, 2, 0.0),
+    ]
+    for n, queries, keys, size in runs:
         q, k = random_row(n, 1, -size, size), random_row(n, 2, -size, size)
         if not size:
             q, k = [3.0] * n, [-40.0 * j for j in range(n)]
-        if size > 10:
-            q, k = [size + i % 2 for i in range(n)], [-size - 0.5 * (i % 3) for i in range(n)]
+        if abs(size) > 10:
+            q, k = [abs(size) + i % 2 for i in range(n)], [-size - 0.5 * (i % 3) for i in range(n)]
         v = random_row(n, 3, -2.0, 5.0)
         right = []
         for each in q:
@@ -82,8 +97,16 @@ def check(names, lab):
     return "Right: FlashAttention is this loop, with vectors for numbers."
 
 
+NO_SHIFT = "Where scores are large, exp(scores) overflows: subtract the maximum so far, m_new."
+FIRST_TILE = (
+    "At the first tile m is −∞: the exponents are scores − m_new for p, m − m_new for factor."
+)
 SCORES = 'tl.where((keys < n)[None, :], q[:, None] * k[None, :], -float("inf"))'
+P, FACTOR = "tl.exp(scores - m_new[:, None])", "factor = tl.exp(m - m_new)"
 WRONG = [
+    (f"p = {P}\n        {FACTOR}", "p = tl.exp(scores)\n        factor = 1.0", NO_SHIFT),
+    (P, "tl.exp(scores)", "The weights p are relative to m_new, as d is: scores − m_new."),
+    (P, "tl.exp(scores - m[:, None])", FIRST_TILE),
     (
         "tl.maximum(m, tl.max(scores, axis=1))",
         "tl.max(scores, axis=1)",
@@ -91,7 +114,11 @@ WRONG = [
     ),
     (SCORES, "q[:, None] * k[None, :]", "Keys past the end need the score −∞, not 0."),
     (SCORES, SCORES.replace('-float("inf")', "0.0"), "Keys past the end need the score −∞, not 0."),
-    (SCORES, SCORES.replace('-float("inf")', "-1e6"), "−10⁶ is larger than some queries' scores."),
+    (
+        SCORES,
+        SCORES.replace('-float("inf")', "-1e6"),
+        "Some queries' scores are lower than that: use −∞.",
+    ),
     (
         'm = tl.full((QUERIES,), -float("inf"), tl.float32)',
         "m = tl.zeros((QUERIES,), tl.float32)",
@@ -100,11 +127,11 @@ WRONG = [
     (
         'm = tl.full((QUERIES,), -float("inf"), tl.float32)',
         "m = tl.full((QUERIES,), -1e6, tl.float32)",
-        "−10⁶ is larger than some queries' maximum: start at −∞.",
+        "Some queries' maximum is lower than that: start at −∞.",
     ),
     ("o = o * factor + ", "o = o + ", "o is relative to the old maximum too: multiply by factor."),
     ("d = d * factor + ", "d = d + ", "d is relative to the old maximum: multiply by factor."),
     ("p * v[None, :]", "p", "The terms of o are weighted with v."),
-    ("tl.exp(m - m_new)", "tl.exp(m_new - m)", "The factor is upside down: it is at most 1."),
+    ("tl.exp(m - m_new)", "tl.exp(m_new - m)", FIRST_TILE),
     ("o / d", "o", "The weights have to add up to one: divide by d at the end."),
 ]

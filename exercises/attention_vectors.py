@@ -63,9 +63,11 @@ def attention_kernel(
 
 # ---- check ----
 from softmax_playground.checker.judge import needs
-from softmax_playground.checker.rows import at_most, random_row, softmax
+from softmax_playground.checker.rows import at_most, random_row
+from softmax_playground.small_triton.right import softmax
 
 FAR = "All scores of this run are far below 0: only −∞ is below them all."
+ABOVE = "All scores of this run are far above 0: exp overflows without the maximum."
 
 
 def check(names, lab):
@@ -75,8 +77,10 @@ def check(names, lab):
         (4, 2, 4, 2, 1.0),
         (3, 1, 1, 2, 2.0),
         (1, 2, 2, 2, 1.0),
+        (4, 2, 2, 4, 2000.0),
         (4, 2, 2, 4, -2000.0),
         (5, 2, 4, 4, -4.0e6),
+        (5, 2, 4, 4, -1.0e38),
         (5, 2, 2, 2, 3.0),
     ):
         q, k, v = [
@@ -84,7 +88,7 @@ def check(names, lab):
         ]
         if scale == 3.0:
             q, k = [[1.0] * dim for _ in range(n)], [[-20.0 * j] * dim for j in range(n)]
-        if scale < 0:
+        if abs(scale) > 3.0:
             q = [[1.0] * dim for _ in range(n)]
             k = [[0.5 + i % 2 * 2.0**-20] * dim for i in range(n)]
         right = []
@@ -96,14 +100,31 @@ def check(names, lab):
         inputs = lab.tensor(q, "q"), lab.tensor(k, "k"), lab.tensor(v, "v")
         grid = (-(-n // queries),)
         lab.launch(kernel, grid, *inputs, o, scale, n, DIM=dim, QUERIES=queries, KEYS=keys)
-        lab.compare(o, right, [FAR if scale < 0 else None] * n, digits=1e-3, least=1e-5)
+        lab.compare(
+            o,
+            right,
+            [FAR if scale < 0 else ABOVE if scale > 3.0 else None] * n,
+            digits=1e-3,
+            least=1e-5,
+        )
         at_most(lab, "q", n * dim)
         at_most(lab, "k", n * dim * grid[0])
         at_most(lab, "v", n * dim * grid[0])
     return "Right: what FlashAttention adds is tensor cores and memory order."
 
 
+P, FACTOR = "tl.exp(scores - m_new[:, None])", "factor = tl.exp(m - m_new)"
+FIRST_TILE = (
+    "At the first tile m is −∞: the exponents are scores − m_new for p, m − m_new for factor."
+)
 WRONG = [
+    (
+        f"p = {P}\n        {FACTOR}",
+        "p = tl.exp(scores)\n        factor = tl.full((QUERIES,), 1.0, tl.float32)",
+        "Where scores are large, exp(scores) overflows: subtract the maximum so far, m_new.",
+    ),
+    (P, "tl.exp(scores)", "The weights p are relative to m_new, as d is: scores − m_new."),
+    (P, "tl.exp(scores - m[:, None])", FIRST_TILE),
     (
         "tl.maximum(m, tl.max(scores, axis=1))",
         "tl.max(scores, axis=1)",
@@ -115,7 +136,11 @@ WRONG = [
         "",
         "Keys past the end have the score 0: they need −∞.",
     ),
-    ('scores, -float("inf"))', "scores, -1e6)", "−10⁶ is larger than some queries' scores."),
+    (
+        'scores, -float("inf"))',
+        "scores, -1e6)",
+        "Some queries' scores are lower than that: use −∞.",
+    ),
     ("o = o * factor[:, None] + ", "o = o + ", "o is relative to the old maximum: rescale it too."),
     ("d = d * factor + ", "d = d + ", "d is relative to the old maximum: multiply by factor."),
     (
@@ -124,11 +149,11 @@ WRONG = [
         "The rows of v are weighted with p.",
     ),
     ("o / d[:, None]", "o", "The weights have to add up to one: divide by d at the end."),
-    ("tl.exp(m - m_new)", "tl.exp(m_new - m)", "The factor is upside down: it is at most 1."),
+    ("tl.exp(m - m_new)", "tl.exp(m_new - m)", FIRST_TILE),
     (
         'm = tl.full((QUERIES,), -float("inf"), tl.float32)',
         "m = tl.full((QUERIES,), -1e6, tl.float32)",
-        "−10⁶ is larger than some queries' maximum: start at −∞.",
+        "Some queries' maximum is lower than that: start at −∞.",
     ),
     (
         'm = tl.full((QUERIES,), -float("inf"), tl.float32)',

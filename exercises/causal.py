@@ -33,12 +33,19 @@ def causal_kernel(scores_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 # ---- check ----
 from softmax_playground.checker.judge import needs
-from softmax_playground.checker.rows import INF, random_row, softmax
+from softmax_playground.checker.rows import random_row
+from softmax_playground.small_triton.right import INF, softmax
 
 
 def check(names, lab):
     kernel = needs(names, "causal_kernel")
-    for n, block, low in ((7, 8, -3.0), (8, 8, -9.0), (5, 8, -2.0e6), (1, 1, -3.0)):
+    for n, block, low in (
+        (7, 8, -3.0),
+        (8, 8, -9.0),
+        (5, 8, -2.0e6),
+        (6, 8, -3.0e38),
+        (1, 1, -3.0),
+    ):
         rows = [random_row(n, 10 + i, low, low + 4.0) for i in range(n)]
         scores = lab.tensor(rows, "scores")
         rows = lab.values(scores)
@@ -59,7 +66,7 @@ WRONG = [
         "Those are the later keys: a causal mask keeps the earlier ones.",
     ),
     (SEEN, "tl.where(cols <= row, x, 0.0)", "A key with the score 0 is seen: it must be −∞."),
-    (SEEN, "tl.where(cols <= row, x, -1e6)", "−10⁶ is larger than some rows' maximum: use −∞."),
+    (SEEN, "tl.where(cols <= row, x, -1e6)", "Some rows' maximum is lower than that: use −∞."),
     (SEEN, 'tl.where(cols == row, x, -float("inf"))', "A query sees the keys before it, too."),
     (SEEN, "x", "Without a causal mask every query sees every key."),
 ]

@@ -48,22 +48,25 @@ def cross_entropy_kernel(x_ptr, target_ptr, loss_ptr, dx_ptr, n_cols, BLOCK: tl.
 import math
 
 from softmax_playground.checker.judge import needs
-from softmax_playground.checker.rows import INF, at_most, exponentials, hostile, softmax
+from softmax_playground.checker.rows import at_most, hostile
+from softmax_playground.small_triton.right import INF, softmax, statistics
 
+FAR = "The target is far below the maximum here: its share underflows to 0, its loss is 200."
 IGNORED = "The target of this row is −100: its loss and its gradient are 0."
 
 
 def loss_of(row, target):
-    m, terms = exponentials(row)
-    return m - row[target] + math.log(sum(terms))
+    m, d = statistics(row)
+    return m - row[target] + math.log(d)
 
 
 def check(names, lab):
     kernel = needs(names, "cross_entropy_kernel")
     for n, block in ((11, 16), (8, 8), (9, 16), (1, 1)):
         rows, why = hostile(n)
+        rows, why = rows + [[0.0] + [-200.0] * (n - 1)], why + [FAR]
         height = len(rows)
-        targets = [-100 if i % 5 == 3 else n - 1 - i % n for i in range(height)]
+        targets = [-100 if i % 5 == 3 else n - 1 - i % n for i in range(height - 1)] + [n - 1]
         targets = [
             t if t < 0 or rows[i][t] > -INF else rows[i].index(max(rows[i]))
             for i, t in enumerate(targets)
@@ -77,13 +80,25 @@ def check(names, lab):
             [p - (j == t) for j, p in enumerate(softmax(r))] if t >= 0 else [0.0] * n
             for r, t in zip(rows, targets)
         ]
-        lab.compare(dx, right, why, least=1e-6)
-        lab.compare(loss, losses, why, least=1e-4)
+        lab.compare(dx, right, why, least=1e-6 * (n > 1))  # of one number nothing is rounded
+        lab.compare(loss, losses, why, least=1e-4 * (n > 1))
         at_most(lab, "x", n * height)
     return "Right: loss and gradient of every row from one read of the logits."
 
 
+SHARE = "tl.sum(tl.where(cols == target, e / d, 0.0), axis=0)"
 WRONG = [
+    (
+        "m - at_target + tl.log(d)",
+        f"-tl.log({SHARE})",
+        "A share may underflow to 0, whose logarithm is −∞: the loss is lse − x[target].",
+    ),
+    (
+        "tl.log(d)",
+        "tl.log(d + 1e-6)",
+        "d is at least 1, exp(m − m): an epsilon protects nothing, and makes the loss larger.",
+    ),
+    ("target >= 0", "target > 0", "Class 0 counts too: only a target below 0 does not."),
     ("e / d - tl.where(cols == target, 1.0, 0.0)", "e / d", "At the target 1 is subtracted."),
     ("e / d - tl.where", "e / d + tl.where", "The sign: softmax minus one-hot."),
     (
@@ -117,6 +132,6 @@ WRONG = [
         "m + log d keeps only the digits that"
         " fit beside a large m: subtract the target's logit first.",
     ),
-    ('other=-float("inf")', "other=-1e6", "−10⁶ is larger than some rows' maximum: use −∞."),
+    ('other=-float("inf")', "other=-1e6", "Some rows' maximum is lower than that: use −∞."),
     ("tl.exp(x - m)", "tl.exp(x)", "Without the maximum exp(x) overflows."),
 ]

@@ -59,7 +59,7 @@ WRONG = [
         "tl.maximum(m_new, 0.0)",
         "0 is larger than the maximum of negative rows: shift by m_new wherever it is finite.",
     ),
-    (SHIFT, "tl.maximum(m_new, -1e6)", "−10⁶ is larger than some rows' maximum: test for −∞."),
+    (SHIFT, "tl.maximum(m_new, -1e6)", "Some rows' maximum is lower than that: test for −∞."),
     (SHIFT, 'tl.where(m_new > -float("inf"), 0.0, m_new)', "The two cases are swapped."),
     (SHIFT, 'tl.where(m > -float("inf"), m, 0.0)', "m is the old maximum; the tile may hold more."),
 ]

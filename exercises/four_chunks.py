@@ -34,8 +34,8 @@ from softmax_playground.checker.judge import Wrong, needs, number
 
 
 def check(names, lab):
-    failing = []
-    for n in (8, 16, 24, 30, 32, 33):
+    lengths, failing = (8, 16, 24, 30, 32, 33), []
+    for n in lengths:
         maxima = [float(min(8 * (i + 1), n)) for i in range((n + 7) // 8)]
         m, y = lab.tensor(maxima, "m"), lab.empty((1,), "y")
         lab.launch(needs(names, "largest_kernel"), (1,), m, y, n)
@@ -43,9 +43,8 @@ def check(names, lab):
             lab.compare(y, [float(n)])
         except Wrong:
             failing.append(n)
-    return number(
-        names, failing[0], "Right: 33 columns are five chunks, and the tile has four lanes."
-    )
+    said = "Right: 33 columns are five chunks, and the tile has four lanes."
+    return number(names, failing[0], said, among=lengths)
 
 
 WRONG = [

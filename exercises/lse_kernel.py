@@ -33,7 +33,8 @@ def lse_kernel(x_ptr, y_ptr, n_cols, BLOCK: tl.constexpr):
 
 # ---- check ----
 from softmax_playground.checker.judge import needs
-from softmax_playground.checker.rows import at_most, hostile, logsumexp, one_block
+from softmax_playground.checker.rows import at_most, hostile, one_block
+from softmax_playground.small_triton.right import logsumexp
 
 
 def check(names, lab):
@@ -48,10 +49,15 @@ WRONG = [
     ("m + tl.log(d)", "tl.log(d)", "The maximum that was subtracted has to be added again."),
     ("m + tl.log(d)", "m * tl.log(d)", "exp(m) · d becomes m + log d."),
     ("m + tl.log(d)", "m + tl.log2(d)", "exp needs the natural logarithm, tl.log."),
+    (
+        "m + tl.log(d)",
+        "m + tl.log(d + 1e-6)",
+        "d is at least 1, exp(m − m): an epsilon protects nothing.",
+    ),
     ("m + tl.log(d)", "m - tl.log(d)", "Log-sum-exp is at least the maximum: add log d."),
     ("tl.exp(x - m)", "tl.exp(x)", "exp(x) is no longer relative to m, and overflows."),
     ('other=-float("inf")', "other=0.0", "A masked lane of 0 adds exp(0 − m) to the sum."),
-    ('other=-float("inf")', "other=-1e6", "−10⁶ is larger than some rows' maximum: use −∞."),
+    ('other=-float("inf")', "other=-1e6", "Some rows' maximum is lower than that: use −∞."),
     ("y_ptr + row", "y_ptr", "Every program writes element 0: add row."),
     ("y_ptr + row", "y_ptr + row * n_cols", "y has one number per row: they lie side by side."),
 ]

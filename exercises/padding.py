@@ -34,7 +34,7 @@ def softmax_kernel(x_ptr, y_ptr, n_cols, BLOCK: tl.constexpr):
 
 
 # ---- check ----
-from softmax_playground.checker.judge import needs
+from softmax_playground.checker.judge import KERNELS_NAMES, needs
 from softmax_playground.checker.rows import one_block
 
 
@@ -48,10 +48,16 @@ NAN = "Masked lanes are NaN or +∞ here, and spread to the sum; without `other`
 WRONG = [
     (OTHER, "other=0.0", "exp(0 − m) of each masked lane is added to the sum."),
     (OTHER, "other=1.0", "Each masked lane adds exp(1 − m) to the sum."),
-    (OTHER, "other=-1e6", "−10⁶ is larger than some rows' maximum: a masked lane becomes it."),
+    (
+        OTHER,
+        "other=-1e6",
+        "Some rows' maximum is lower than that: there a masked lane is the maximum.",
+    ),
     (OTHER, "other=-1e9", "It is below these rows, but not below every float32: use −∞."),
     (OTHER, "other=-3.4028234663852886e38", "That float32 may be in the row itself: use −∞."),
     (OTHER, 'other=float("inf")', NAN),
+    (OTHER, "other=-math.inf", KERNELS_NAMES),
+    (OTHER, "other=-np.inf", KERNELS_NAMES),
     (", " + OTHER, "", NAN),
     (OTHER, 'other=float("nan")', NAN),
 ]

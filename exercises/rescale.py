@@ -32,8 +32,9 @@ def online(row):
 
 
 # ---- check ----
-from softmax_playground.checker.judge import compare_calls, needs
-from softmax_playground.checker.rows import INF, exponentials, hostile
+from softmax_playground.checker.judge import Wrong, compare_calls, needs
+from softmax_playground.checker.rows import Counted, hostile
+from softmax_playground.small_triton.right import INF, statistics
 
 
 def check(names, lab):
@@ -41,10 +42,12 @@ def check(names, lab):
     calls = []
     for row, why in zip(*hostile(6)):
         if -INF not in row:
-            m, terms = exponentials(row)
-            right = (m, sum(terms))
-            calls.append((f"online({row})", lambda row=row: function(row[:]), right, why))
+            calls.append((f"online({row})", lambda row=row: function(row[:]), statistics(row), why))
     compare_calls(calls)
+    row = Counted([1.0, 3.0, 2.0])
+    function(row)
+    if row.reads > 3:
+        raise Wrong("The result is right, but it reads the row more than once.")
     return "Right: an old sum is relative to an old maximum, and has to move with it."
 
 
@@ -55,6 +58,11 @@ WRONG = [
     (OLD, "d * math.exp(m - x)", "Relative to x the sum is wrong as soon as x is not the maximum."),
     ("math.exp(x - m_new)\n", "math.exp(x - m)\n", "The new term must be relative to m_new too."),
     (START, "m, d = 0.0, 0.0", "A maximum that starts at 0 is larger than every negative row."),
-    (START, "m, d = -1e6, 0.0", "−10⁶ is larger than some rows' maximum: start at −∞."),
+    (START, "m, d = -1e6, 0.0", "Some rows' maximum is lower than that: start at −∞."),
     (OLD, "d * math.exp(m - m_new) ** 2", "One factor is enough: exp(m − m_new)."),
+    (
+        START,
+        "m, d = max(row), 0.0",
+        "max(row) is a pass of its own; the recurrence finds m and d in one.",
+    ),
 ]

@@ -36,6 +36,7 @@ def check(names, lab):
 
 
 WRONG = [
+    (87, "exp(88) is finite too: 88 / ln 2 is 126.96, and float32 goes up to 2¹²⁸."),
     (
         89,
         "exp(88.72…) is the last; 89 is already beyond. The largest whole number is rounded down.",

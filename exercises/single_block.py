@@ -34,7 +34,7 @@ def softmax_kernel(x_ptr, y_ptr, n_cols, BLOCK: tl.constexpr):
 
 
 # ---- check ----
-from softmax_playground.checker.judge import needs
+from softmax_playground.checker.judge import WRITE_IT, needs
 from softmax_playground.checker.rows import at_most, hostile, one_block
 
 
@@ -60,6 +60,12 @@ WRONG = [
     (E, "tl.exp(tl.max(x, axis=0) - x)", "The sign: exp(x − m), which is at most 1."),
     (E, "x - tl.max(x, axis=0)", "The exponential is missing."),
     (E, "tl.exp2(x - tl.max(x, axis=0))", "exp2 is 2 to a power: its argument needs log2(e)."),
+    (
+        Y,
+        "e / (tl.sum(e, axis=0) + 1e-6)",
+        "The sum is at least 1, exp(m − m): an epsilon protects nothing, and makes shares smaller.",
+    ),
+    (f"e = {E}\n    y = {Y}", "y = tl.softmax(x)", WRITE_IT),
     (Y, "e", "The exponentials do not add up to one yet: divide by their sum."),
     (Y, "e / n_cols", "The sum of the exponentials is not their number."),
     ("    y = ", AGAIN, "The row is in registers already."),

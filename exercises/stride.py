@@ -36,7 +36,8 @@ def softmax_kernel(x_ptr, y_ptr, x_row_stride, y_row_stride, n_cols, BLOCK: tl.c
 
 # ---- check ----
 from softmax_playground.checker.judge import needs
-from softmax_playground.checker.rows import hostile, softmax
+from softmax_playground.checker.rows import hostile
+from softmax_playground.small_triton.right import softmax
 
 
 def check(names, lab):
@@ -46,7 +47,7 @@ def check(names, lab):
         height = len(rows)
         x, y = lab.tensor(rows, "x", gap=x_gap), lab.empty((height, n), "y", gap=y_gap)
         lab.launch(kernel, (height,), x, y, n + x_gap, n + y_gap, n, BLOCK=16)
-        lab.compare(y, [softmax(row) for row in rows], why)
+        lab.compare(y, softmax(rows), why, digits=1e-4 * (n > 1))
     return "Right: rows may lie further apart than they are long."
 
 

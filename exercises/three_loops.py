@@ -55,13 +55,34 @@ def check(names, lab):
     return "Right: three reads and one write, for rows of any length, from an empty page."
 
 
-WRONG = [
+RANGE = "range(0, n_cols, BLOCK)"
+FIRST, SECOND, THIRD = [
+    f"{before}\n    for start in {RANGE}" for before in ('m = -float("inf")', "d = 0.0", "axis=0)")
+]
+THIRD = f"tl.sum(tl.exp(x - m), {THIRD}"
+EARLY = [
+    (loops, loops.replace("n_cols", f"n_cols - {less}"), remark)
+    for less in ("1", "BLOCK")
+    for loops, remark in (
+        (FIRST, "The first loop ends too early: what it leaves out may hold the maximum."),
+        (SECOND, "The second loop ends too early: the sum lacks the row's last columns."),
+        (THIRD, "The third loop ends too early, and leaves out the row's last columns."),
+        (RANGE, "The loops end too early: range(0, n_cols, BLOCK) stops before n_cols by itself."),
+    )
+]
+WRONG = EARLY + [
+    (
+        RANGE,
+        "range(0, n_cols)",
+        "Without a step of BLOCK the tiles overlap, and columns count twice.",
+    ),
+    ("start + tl.arange", "tl.arange", "Every turn takes the first columns: add start."),
     (
         'm = -float("inf")\n',
         "m = 0.0\n",
         "A maximum that starts at 0 is larger than negative rows.",
     ),
-    ('m = -float("inf")\n', "m = -1e6\n", "−10⁶ is larger than some rows' maximum: start at −∞."),
+    ('m = -float("inf")\n', "m = -1e6\n", "Some rows' maximum is lower than that: start at −∞."),
     (
         "tl.maximum(m, tl.max(x, axis=0))",
         "tl.max(x, axis=0)",

@@ -56,11 +56,17 @@ def check(names, lab):
 
 WRONG = [
     (
+        "tl.maximum(m, tl.max(x, axis=0))",
+        "tl.max(x, axis=0)",
+        "m must not fall: keep the larger of m and the tile's.",
+    ),
+    ("        m = m_new\n", "", "The next tile needs the maximum so far: m = m_new."),
+    (
         'm = -float("inf")\n',
         "m = 0.0\n",
         "A maximum that starts at 0 is larger than negative rows.",
     ),
-    ('m = -float("inf")\n', "m = -1e6\n", "−10⁶ is larger than some rows' maximum: start at −∞."),
+    ('m = -float("inf")\n', "m = -1e6\n", "Some rows' maximum is lower than that: start at −∞."),
     (
         'tl.where(m_new > -float("inf"), m_new, 0.0)',
         "m_new",

@@ -28,8 +28,9 @@ def vjp(y, dy):
 
 
 # ---- check ----
-from softmax_playground.checker.judge import compare, needs
-from softmax_playground.checker.rows import gradients, hostile, softmax
+from softmax_playground.checker.judge import Wrong, compare, needs, shown
+from softmax_playground.checker.rows import Counted, gradients, hostile
+from softmax_playground.small_triton.right import softmax
 
 
 def check(names, lab):
@@ -40,11 +41,23 @@ def check(names, lab):
         n = range(len(y))
         right = [sum([dy[i] * y[i] * ((i == j) - y[j]) for i in n]) for j in n]  # by the matrix
         compare(function(y[:], dy[:]), right, "dx", least=1e-12)
+    y, dy = Counted(y), Counted(dy)
+    function(y, dy)
+    times = max(y.reads, dy.reads) / len(y)
+    if times > 4:
+        raise Wrong(f"The result is right, but it reads an element {shown(times)} times.")
     return "Right: it is what the whole Jacobian gives, for a fraction of the work."
 
 
 SUM = "s = sum([a * b for a, b in zip(y, dy)])"
+MATRIX = """matrix = [[a * ((i == j) - b) for i, a in enumerate(y)] for j, b in enumerate(y)]
+    return [sum([a * b for a, b in zip(row, dy)]) for row in matrix]"""
 WRONG = [
+    (
+        SUM + "\n    return [a * (b - s) for a, b in zip(y, dy)]",
+        MATRIX,
+        "That is n² products, as many as a matrix has: s is the same for all j, so sum it once.",
+    ),
     (SUM, "s = sum(dy)", "That is the gradient's own sum; s weights every dy[i] with y[i]."),
     (SUM, "s = sum(dy) / len(dy)", "The mean of dy weights all alike; s weights with y."),
     (SUM, "s = 0.0", "y · dy alone ignores that the outputs share one sum: subtract y · s."),

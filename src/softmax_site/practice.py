@@ -19,8 +19,11 @@ from softmax_site.listing import coloured
 
 FOLDER = course.FOLDER
 ASSET = "assets/practice.json"
-CHECKER = ("judge.py", "rows.py", "with_small_triton.py", "in_page.py")
-"""What a page runs of `src/softmax_playground/checker`."""
+CHECKER = (
+    *(f"checker/{name}.py" for name in ("judge", "rows", "lab", "with_small_triton", "in_page")),
+    "small_triton/right.py",
+)
+"""What a page runs of `src/softmax_playground`, beside the small Triton that cells have too."""
 
 
 def _coloured(text: str) -> str:
@@ -94,13 +97,10 @@ def listing(exercises: dict[str, Exercise], root: Path) -> str:
 def render(root: Path) -> Rendered:
     """The fragments `exercises` and `course-PAGE`, and the file to load."""
     exercises = course.load(root)
-    checker = root / "src/softmax_playground/checker"
-    files = {
-        f"softmax_playground/checker/{name}": (checker / name).read_text("utf8") for name in CHECKER
-    }
-    packages = dict.fromkeys(
-        ["softmax_playground/__init__.py", "softmax_playground/checker/__init__.py"], ""
-    )
+    own = root / "src/softmax_playground"
+    files = {f"softmax_playground/{path}": (own / path).read_text("utf8") for path in CHECKER}
+    folders = {parent for path in files for parent in Path(path).parents[:-1]}
+    packages = {f"{folder}/__init__.py": "" for folder in sorted(folders)}
     sheets = json.dumps({name: [each.check, each.solution] for name, each in exercises.items()})
     asset = {"files": {**packages, **files, "sheets.json": sheets}, "names": list(exercises)}
     text = json.dumps(asset, ensure_ascii=False, separators=(",", ":"))

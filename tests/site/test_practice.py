@@ -225,9 +225,58 @@ def test_a_module_that_is_not_there_is_announced(line):
     assert in_triton("vjp", f"{line}\n{COURSE['vjp'].solution}") == (solved, message)
 
 
-def test_numpys_names_are_explained():
-    source = COURSE["single_block"].solution.replace("tl.exp(", "np.exp(")
-    assert "In a kernel the functions are Triton's" in in_small_triton("single_block", source)[1]
+PREDICTED = {
+    ("far_share", "0.27"): "Close, but not to three digits.",
+    ("far_share", "27"): "That is in percent.",
+    ("last_column", "17"): "Choose among 20, 21",
+    ("last_column", "21"): "For 21 the result is right.",
+    ("four_chunks", "40"): "Choose among 8, 16, 24, 30, 32 and 33.",
+}
+
+
+@pytest.mark.parametrize(("name", "typed"), PREDICTED)
+def test_a_wrong_prediction_is_told_what_was_asked(name, typed):
+    source = re.sub("ANSWER = .*", f"ANSWER = {typed}", COURSE[name].solution)
+    solved, message = in_small_triton(name, source)
+    assert not solved and PREDICTED[name, typed] in message
+
+
+EXPONENTIALS = "tl.exp(x - tl.max(x, axis=0))"
+REFUSED = {
+    "np.exp(x)": "name 'np' is not defined. In a kernel the functions are Triton's",
+    "-math.inf * x": "name 'math' is not defined. In a kernel",
+    "x_ptr[0]": "tl.load(x_ptr + i) reads one",
+    "x[0]": "not single elements",
+    "x_ptr + cols": "tl.load reads what it points to",
+    "abs(x)": "tl.abs(x) does",
+    "float(x)": "Python's functions take no tile",
+    "sum(x)": "tl.sum(x, axis=0) does",
+    "tl.sum(x, axis=1)": "has no axis 1",
+    "mask and x": "use tl.where",
+    "tl.arange(0, 4) - x": "Look for a [:, None] or [None, :] that is missing",
+    "tl.zeros(BLOCK, tl.float32)": "a shape is a tuple, such as (BLOCK,)",
+    "tl.load(x_ptr, other=0.0)": "other only beside a mask",
+    "tl.program_id() * x": "program_id() missing 1 required positional argument: 'axis'",
+    "where(mask, x, 0.0)": "In a kernel the functions are Triton's",
+    "print(x)": "Triton prints a text first",
+    "tl.softmax(x)": "calls a softmax that is there already",
+}
+"""What stands in the place of the exponentials of a row, and what is said."""
+TAKEN = [
+    "(x - x.max(0)).exp()",
+    "tl.math.exp(x - tl.max(x, axis=0))",
+    f"tl.fdiv({EXPONENTIALS}, 1.0)",
+    f"{EXPONENTIALS}\n    print('x', x)\n    tl.device_print('x', x)\n    tl.static_print(x)",
+]
+
+
+@interpreted
+@pytest.mark.parametrize("written", [*REFUSED, *TAKEN])
+def test_a_page_and_the_command_understand_a_kernel_alike(written):
+    source = changed("single_block", EXPONENTIALS, written)
+    solved, message = said = in_small_triton("single_block", source)
+    assert in_triton("single_block", source) == said
+    assert not solved and REFUSED[written] in message if written in REFUSED else solved, message
 
 
 # ---- What is said ----
@@ -293,6 +342,11 @@ PATTERNS = [
 def test_what_no_list_foresees_is_described(name, old, new, words):
     solved, message = in_small_triton(name, COURSE[name].solution.replace(old, new))
     assert not solved and words in message, message
+
+
+def test_two_numbers_have_no_pattern():
+    source = changed("log_quotient", "x - m - log(d)", "2 * (x - m - log(d))")
+    assert "times what it should be" not in in_small_triton("log_quotient", source)[1]
 
 
 def test_a_row_in_the_place_of_another_is_recognised():

@@ -14,3 +14,6 @@ def softmax(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 x, y = Tensor([-3.0e6, -3.0e6, -3.0e6], name="x"), empty((3,), name="y")
 softmax[(1,)](x, y, 3, BLOCK=4)
 expect(y, [1 / 3, 1 / 3, 1 / 3])
+lowest = Tensor([-3.4028234663852886e38] * 3, name="lowest")  # of float32
+softmax[(1,)](lowest, y, 3, BLOCK=4)
+expect(y, [1 / 3, 1 / 3, 1 / 3])

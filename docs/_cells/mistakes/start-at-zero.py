@@ -21,3 +21,6 @@ def long_softmax(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 x, y = Tensor([-1000.0, -1001.0, -1002.0], name="x"), empty((3,), name="y")
 long_softmax[(1,)](x, y, 3, BLOCK=2)
 expect(y, [0.6652, 0.2447, 0.0900])
+lowest = Tensor([-3.4028234663852886e38] * 3, name="lowest")  # of float32
+long_softmax[(1,)](lowest, y, 3, BLOCK=2)
+expect(y, [1 / 3, 1 / 3, 1 / 3])

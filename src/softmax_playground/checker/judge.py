@@ -7,8 +7,14 @@ same wrong numbers as the reader's, its remark is the reader's.
 
 import math
 
+from ..small_triton.right import is_close, is_list, pairs
+
 ALLOWED = ("math", "triton", "triton.language", "__future__")
 """What an exercise may import, in a page as at the command line."""
+FOREIGN = ("np", "numpy", "torch", "math", "exp", "log", "inf", "load", "store", "arange", "where")
+"""Names that a reader may expect to be there."""
+WRITE_IT = "Write it out: a maximum, exponentials, a sum."
+KERNELS_NAMES = 'In a kernel the functions are Triton\'s, as tl.exp, and −∞ is float("-inf").'
 
 
 class Wrong(Exception):
@@ -40,14 +46,6 @@ def shown(value):
     return str(value)
 
 
-def is_close(got, want, digits=1e-4, least=1e-7):
-    if want != want:
-        return got != got
-    if abs(want) == math.inf or abs(got) == math.inf:
-        return got == want
-    return abs(got - want) <= least + digits * abs(want)
-
-
 def compare(got, want, what="the result", known=None, why=None, digits=1e-4, least=1e-7):
     """Nothing if `got`, a number or nested lists, is `want`.
 
@@ -59,18 +57,25 @@ def compare(got, want, what="the result", known=None, why=None, digits=1e-4, lea
     Raises:
         Wrong: it is not; says which element is the first that differs, and how many do.
     """
-    wrong, seen = [], []
-    _differences(got, want, what, (), (digits, least), wrong, seen)
+    seen = pairs(got, want)
+    for at, mine, right in seen:
+        name, listed = _place(what, at), is_list(right)
+        if listed and is_list(mine):
+            raise Wrong(f"{name} has length {len(mine)} and should have {len(right)}.")
+        if listed or isinstance(mine, bool) or not isinstance(mine, (int, float)):
+            kind = f"a list of {len(right)}" if listed else f"the number {shown(right)}"
+            raise Wrong(f"{name} is {mine!r} but should be {kind}.")
+    wrong = [each for each in seen if not is_close(each[1], each[2], digits, least)]
     if not wrong:
         return
-    name, at, mine, right = wrong[0]
-    message = f"{name} is {shown(mine)} but should be {shown(right)}."
+    at, mine, right = wrong[0]
+    message = f"{_place(what, at)} is {shown(mine)} but should be {shown(right)}."
     word = known(at) if known else None
     if word:
         message += " " + word
     if len(seen) > 1:
         message += f" {len(wrong)} of {len(seen)} numbers differ."
-    left = len([1 for each in wrong if known and known(each[1])])
+    left = len([1 for each in wrong if known and known(each[0])])
     if left and not word:
         message += f" No program writes {left} of them."
     if isinstance(why, (list, tuple)):
@@ -79,24 +84,28 @@ def compare(got, want, what="the result", known=None, why=None, digits=1e-4, lea
         why = " ".join([each for each in (_pattern(got, want, at[0]), why) if each])
     if not why and not word and isinstance(mine, float) and mine != mine:
         why = "NaN comes from 0/0, inf - inf, a masked lane without `other`, or what nobody wrote."
-    symptom = what + (word or "") + shown(right) + " ".join([f"{number:.3g}" for number in seen])
+    symptom = what + (word or "") + shown(right) + " ".join([f"{each[1]:.3g}" for each in seen])
     raise Wrong(message, symptom, why or "")
+
+
+def _place(what, at):
+    return what + "".join([f"[{i}]" for i in at])
 
 
 def _pattern(got, want, at):
     """What is wrong with a whole row, or with all numbers if they are one row; or nothing."""
-    if isinstance(want[at], (list, tuple)):
+    if is_list(want[at]):
         mine, right, this = got[at], want[at], f"Row {at}"
         for other in range(len(want)):
             if other != at and not _away(mine, want[other]) and _away(right, want[other]):
                 return f"{this} is what row {other} should be."
     else:
         mine, right, this = got, want, "Everything"
-    size = max([abs(number) for number in right])
-    if len(right) < 2 or not 0 < size < math.inf:
+    largest = max(range(len(right)), key=lambda i: abs(right[i]))
+    size = abs(right[largest])
+    if len([number for number in right if number]) < 3 or not 1e-6 < size < math.inf:
         return ""
-    ratio = mine[right.index(size) if size in right else right.index(-size)] / size
-    ratio = ratio if size in right else -ratio
+    ratio = mine[largest] / right[largest]
     if not abs(ratio) < math.inf:
         return ""
     if ratio and not _away(mine, [ratio * number for number in right]):
@@ -125,60 +134,49 @@ def compare_calls(calls):
     """
     first, symptoms = None, []
     for what, call, right, why in calls:
+        wrong = None
         try:
             compare(call(), right, what, why=why)
-            symptoms.append("")
-            continue
         except Wrong as error:
             wrong = error
         except Exception as error:
-            said = _failure(error, 0)
-            said += "" if said.endswith(".") else "."
-            wrong = Wrong(f"{what} raises {said}", None, why or "", error)
-        symptoms.append(wrong.symptom)
+            said = _failure(error, 0).rstrip(".")
+            wrong = Wrong(f"{what} raises {said}.", None, why or "", error)
+        symptoms.append(wrong.symptom if wrong else "")
         first = first or wrong
     if first:
         raise Wrong(first.message, "|".join(symptoms), first.why, first.cause)
 
 
-def _differences(got, want, name, at, error, wrong, seen):
-    if isinstance(want, (list, tuple)):
-        if not isinstance(got, (list, tuple)):
-            raise Wrong(f"{name} is {got!r} but should be a list of {len(want)}.")
-        if len(got) != len(want):
-            raise Wrong(f"{name} has length {len(got)} and should have {len(want)}.")
-        for i in range(len(want)):
-            _differences(got[i], want[i], f"{name}[{i}]", at + (i,), error, wrong, seen)
-        return
-    if isinstance(got, bool) or not isinstance(got, (int, float)):
-        raise Wrong(f"{name} is {got!r} but should be the number {shown(want)}.")
-    seen.append(got)
-    if not is_close(got, want, *error):
-        wrong.append((name, at, got, want))
-
-
-def number(names, right, said, digits=0.0):
-    """What to say of a predicted number that is right, up to a relative error."""
+def number(names, right, said, digits=0.0, among=()):
+    """What to say of a predicted number that is right, up to a relative error. Where a size is
+    asked at which a kernel fails, it is one `among` several."""
     answer = needs(names, "ANSWER")
     if isinstance(answer, bool) or not isinstance(answer, (int, float)):
         raise Wrong(f"ANSWER is {answer!r} but should be a number.")
     if not is_close(answer, right, digits, 1e-12):
         kind = str(int(answer)) if answer == int(answer) else f"~{answer:.2g}"
-        raise Wrong(f"It is not {shown(answer)}.", kind, _usual(answer, right))
+        why = f"Choose among {_listed(among)}." if among else _usual(answer, right, digits)
+        if answer in among:
+            why = f"For {shown(answer)} the result is right."
+        raise Wrong(f"It is not {shown(answer)}.", kind, why)
     return said
 
 
-def _usual(answer, right):
+def _usual(answer, right, digits):
     """What is usual of a wrong number that is not among the known ones."""
+    if digits and is_close(answer, right, 0.05):
+        return "Close, but not to three digits."
+    if digits and is_close(answer, 100 * right, 0.01):
+        return "That is in percent."
     if answer == -right:
         return "Its sign is wrong."
-    if abs(answer - right) == 1:
+    if not digits and abs(answer - right) == 1:
         return "It is off by one: does the count begin with 0?"
-    for times in (2, 4, 8):
-        if right and answer == right * times:
-            return f"It is {times} times too large: elements or bytes, one tensor or two?"
-        if right and answer * times == right:
-            return f"It is {times} times too small: elements or bytes, one tensor or two?"
+    for times in () if digits else (2, 4, 8):
+        if right and answer in (right * times, right / times):
+            way = "large" if abs(answer) > abs(right) else "small"
+            return f"It is {times} times too {way}: elements or bytes, one tensor or two?"
     return "It is too large." if answer > right else "It is too small."
 
 
@@ -194,11 +192,7 @@ def outside(kind, name, program, place, size, between=False):
 
 
 def needs(names, what):
-    """A function of the reader's.
-
-    Raises:
-        Wrong: it is not there any more.
-    """
+    """A function of the reader's; raises `Wrong` if it is not there any more."""
     if what not in names:
         raise Wrong(f"There is no `{what}` any more; the check calls it by that name.")
     return names[what]
@@ -262,15 +256,19 @@ def before_running(source):
     if left:
         which = "line " + str(left[0]) if len(left) == 1 else "lines " + _listed(left)
         return f"There is a ... left to fill in, in {which}.", left[0]
+    has_math = [1 for line in lines if line.split()[:2] == ["import", "math"]]
     for i in range(len(lines)):
+        code = lines[i].split("#")[0]
+        if ".softmax(" in code:
+            return f"Line {i + 1} calls a softmax that is there already. {WRITE_IT}", i + 1
+        if not has_math and [1 for part in code.split("math.")[:-1] if part[-1:] not in "._`"]:
+            error = NameError("name 'math' is not defined")  # MicroPython knows math.inf anyway
+            return _failure(error, i + 1, "triton.jit" in source), i + 1
         words = lines[i].split()
         module = words[1].rstrip(",") if len(words) > 1 and words[0] in ("import", "from") else ""
         if module and module not in ALLOWED and (words[0] == "import" or "import" in words):
-            return (
-                f"Line {i + 1} imports {module}, which is not there: an exercise needs only `math`,"
-                " `triton` and `triton.language`, and runs in a page without anything else.",
-                i + 1,
-            )
+            has = "a page has only `math`, `triton` and `triton.language`."
+            return f"Line {i + 1} imports {module}, which is not there: {has}", i + 1
     return None
 
 
@@ -300,11 +298,9 @@ class Sheet:
 
     def _variant(self, old, new=None):
         if new is None:
-            lines = self.solution.split("\n")
-            return "\n".join(
-                [f"ANSWER = {old}" if each.startswith("ANSWER =") else each for each in lines]
-            )
-        assert self.solution.count(old) == 1, f"{old!r}: {self.solution.count(old)} times"
+            lines = [line for line in self.solution.split("\n") if line.startswith("ANSWER =")]
+            old, new = lines[0], f"ANSWER = {old}"
+        assert old in self.solution, f"{old!r} is not there"
         return self.solution.replace(old, new)
 
     def failure(self, source, run, lab):
@@ -322,23 +318,28 @@ class Sheet:
             run: runs a source and answers its names.
             lab: where kernels run.
             line_of: from an exception to the line of the source where it happened, or None.
-            aside: (run, lab) in which the known wrong answers are tried, if not in the same.
+            aside: (run, lab) in which the known wrong answers are tried, if not in the same. What
+                it refuses in words of its own is wrong even if `run` takes it: Triton's
+                interpreter takes what its compiler refuses, as a tile for a condition.
         """
         said = before_running(source) if "\nANSWER =" not in "\n" + source else None
         if said:
             return False, said[0], said[1]
         said, error = self.failure(source, run, lab)
+        in_kernel = "triton.jit" in source
+        other = self.failure(source, *aside)[1] if aside and in_kernel else None
+        refused = other and not isinstance(other, (Wrong, AttributeError, NotImplementedError))
+        if refused and "keyword" not in str(other):  # and not for what it lacks
+            error = other
         if not error:
             return True, said, 0
         told = isinstance(error, Wrong)
         raised = error.cause if told else error
         line = line_of(raised) or 0 if raised else 0
-        message = error.message if told else _failure(error, line)
+        message = error.message if told else _failure(error, line, in_kernel)
         message += f" Line {line} does." if told and line else ""
-        if aside:
-            error = self.failure(source, *aside)[1] or error
-        remark = self.remark(error, *(aside or (run, lab)))
-        return False, message + (" " + remark if remark else ""), line
+        remark = self.remark(other if told and other else error, *(aside or (run, lab)))
+        return False, message + ("" if message.endswith(remark) else " " + remark), line
 
     def remark(self, error, run, lab):
         """What is known of an answer that is wrong in this way."""
@@ -354,10 +355,13 @@ def _symptom(error):
     return error.symptom if isinstance(error, Wrong) else type(error).__name__ + str(error)
 
 
-def _failure(error, line):
+def _failure(error, line, in_kernel=False):
     where = f" in line {line}" if line else ""
-    text = str(error)
+    text = getattr(error, "msg", None) or str(error)
     said = "{}{}{}".format(type(error).__name__, where, ": " + text if text else "")
-    if isinstance(error, NameError) and ("'np'" in text or "'numpy'" in text or "'torch'" in text):
-        said += ". In a kernel the functions are Triton's, as tl.exp."
+    if "shapes do not fit" in text:
+        said += ". Look for a [:, None] or [None, :] that is missing."
+    names = [name for name in FOREIGN if f"name '{name}'" in text or f"tl.{name} " in text]
+    if names or (in_kernel and "Tile" in text):
+        said += ". " + (KERNELS_NAMES if in_kernel else "`import math` has exp, log and inf.")
     return said

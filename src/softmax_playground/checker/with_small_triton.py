@@ -2,14 +2,15 @@
 
 import math
 
-from .judge import Wrong, compare, outside
+from .judge import Wrong, outside
+from .lab import Launched
 
 INF = math.inf
 """What a masked lane without `other` holds: on a GPU it may be anything, and neither a sum nor a
 maximum overlooks ∞."""
 
 
-class Lab:
+class Lab(Launched):
     """Where kernels run.
 
     Args:
@@ -18,7 +19,6 @@ class Lab:
 
     def __init__(self, triton):
         self.triton = triton
-        self.seen = {}
 
     def tensor(self, values, name, gap=0, dtype="float32"):
         """Lists as a tensor whose rows have `gap` elements between them."""
@@ -36,10 +36,6 @@ class Lab:
         tensor.written = set()
         return tensor
 
-    def values(self, tensor):
-        """Its numbers, rounded to its type."""
-        return tensor.tolist()
-
     def launch(self, kernel, grid, *arguments, **constants):
         """Run all programs.
 
@@ -47,15 +43,16 @@ class Lab:
             Wrong: one reads or writes what it must not.
         """
         access = self.triton.access
-        nothing, access.NAN = access.NAN, INF
-        try:
-            trace = kernel[grid](*arguments, **constants)
-        except IndexError as error:
-            if str(error).startswith("tl."):
-                raise Wrong(self._words(str(error))) from error
-            raise
-        finally:
-            access.NAN = nothing
+        nothing, access.NAN, left = access.NAN, INF, None
+        with self.triton.record() as trace:
+            try:
+                kernel[grid](*arguments, **constants)
+            except IndexError as error:
+                left = str(error)
+                if not left.startswith("tl."):
+                    raise
+            finally:
+                access.NAN = nothing
         self.seen = {}
         own = {}
         for each in trace.accesses:
@@ -71,26 +68,11 @@ class Lab:
                 self.seen[key] = self.seen.get(key, 0) + 1
             if each.kind == "store" and hasattr(tensor, "written"):
                 tensor.written.update(each.places)
+        if left:
+            raise Wrong(self._words(left))
 
     def _words(self, message):
         """tl.load leaves x: program 1 asks for element 12, and there are 12"""
         words = message.replace(":", "").replace(",", "").split()
         kind, name, program, place = words[0][3:], words[2], words[4], int(words[8])
         return outside(kind, name, program, place, int(words[-1]))
-
-    def count(self, kind, name=None):
-        """Elements that the last launch read ("load") or wrote ("store"), of one tensor or all."""
-        return sum([n for key, n in self.seen.items() if key[0] == kind and name in (None, key[1])])
-
-    def most(self, kind, name):
-        """How often the last launch accessed one element of a tensor, at most."""
-        return max([0] + [n for key, n in self.seen.items() if key[:2] == (kind, name)])
-
-    def compare(self, tensor, right, why=None, **error):
-        """Nothing if the tensor is right; see `judge.compare`."""
-
-        def known(at):
-            place = sum([i * step for i, step in zip(at, tensor.strides)])
-            return None if place in tensor.written else "No program writes it."
-
-        compare(tensor.tolist(), right, tensor.name, known, why, **error)

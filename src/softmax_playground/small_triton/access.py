@@ -72,6 +72,8 @@ def load(pointer, mask=None, other=None, cache_modifier="", eviction_policy="", 
     it may be anything."""
     offsets, live = _places(pointer, mask, "load")
     tensor, to = pointer.tensor, pointer.tensor.dtype
+    if mask is None and other is not None:
+        raise ValueError("tl.load takes other only beside a mask")
     if other is None:
         other = NAN if to.kind == "float" else 0
     data = spread(tile_of(other, to).to(to), pointer.shape)

@@ -3,11 +3,13 @@
 # ruff: noqa: A004, F401, I001  (a kernel finds these names here)
 
 import builtins
+import sys
 
 from .access import State, atomic_add, atomic_cas, atomic_xchg, load, store
 from .access import again, back, seen, turns
 from .elementwise import abs, exp, exp2, log, log2, maximum, minimum, sqrt, where
 from .memory import bfloat16, float16, float32, float64, int1, int16, int32, int64, pointer_type
+from .memory import product
 from .reductions import argmax, argmin, associative_scan, cumsum, dot, max, min, reduce, sort, sum
 from .reductions import topk
 from .tiles import Tile, constexpr, lost, spread, tile_of
@@ -17,11 +19,11 @@ def constexpr_function(function):
     return function
 
 
-def program_id(axis=0):
+def program_id(axis):
     return Tile([State.place[axis]], (), int32)
 
 
-def num_programs(axis=0):
+def num_programs(axis):
     return Tile([State.grid[axis]], (), int32)
 
 
@@ -34,7 +36,9 @@ def arange(start, end):
 
 
 def full(shape, value, dtype):
-    shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if isinstance(shape, int):
+        raise TypeError("a shape is a tuple, such as (BLOCK,)")
+    shape = tuple(shape)
     return Tile(spread(tile_of(value, dtype).to(dtype), shape), shape, dtype)
 
 
@@ -66,10 +70,7 @@ def expand_dims(x, axis):
 
 def reshape(x, *shape):
     shape = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
-    count = 1
-    for size in shape:
-        count *= size
-    if count != len(x.data):
+    if product(shape) != len(x.data):
         raise ValueError(f"a tile of shape {x.shape} has not the shape {shape}")
     return Tile(x.data, shape, x.dtype, x.masked)
 
@@ -83,6 +84,15 @@ def trans(x):
 
 def sigmoid(x):
     return 1 / (1 + exp(-x))
+
+
+def fdiv(x, y, ieee_rounding=False):
+    return x / y
+
+
+div_rn = fdiv
+math = sys.modules[__name__]
+"""`tl.math.exp` is `tl.exp`."""
 
 
 def softmax(x, dim=None, keep_dims=False, ieee_rounding=False):
@@ -107,8 +117,16 @@ def cdiv(a, b):
 # ---- What does nothing here, or cannot be done ----
 
 
-def debug_barrier():
+def debug_barrier(*_, **__):
     pass
+
+
+def device_print(prefix, *values, hex=False):
+    if not isinstance(prefix, str):
+        raise TypeError('Triton prints a text first, as in print("x", x)')
+
+
+static_print = debug_barrier
 
 
 def static_assert(condition, message=""):
@@ -123,20 +141,26 @@ def __getattr__(name):
     raise AttributeError(f"tl.{name} does not run in the page: its small Triton has no such name")
 
 
-def _of_python(name, of_two=None):
+def _of_python(name, of_tiles=None, instead=""):
     """Python's function of a name, which in a kernel may mean one of Triton's."""
     plain = getattr(builtins, name)
 
     def found(*values, **options):
         if not [value for value in values if isinstance(value, Tile)]:
             return plain(*values, **options)
-        if of_two is not None and len(values) == 2:
-            return of_two(*values)
-        raise TypeError(f"Python's {name} takes no tile: tl.{name}(x, axis=0) does")
+        if of_tiles is not None and (len(values) == 2 or not instead):
+            return of_tiles(*values)
+        raise TypeError(f"Python's {name} takes no tile: {instead} does")
 
     return found
 
 
-PYTHONS = {"max": _of_python("max", maximum), "min": _of_python("min", minimum)}
-PYTHONS |= {"sum": _of_python("sum"), "range": range}
+PYTHONS = {
+    "max": _of_python("max", maximum, "tl.max(x, axis=0)"),
+    "min": _of_python("min", minimum, "tl.min(x, axis=0)"),
+    "sum": _of_python("sum", instead="tl.sum(x, axis=0)"),
+    "abs": _of_python("abs", instead="tl.abs(x)"),
+    "print": _of_python("print", device_print),
+    "range": range,
+}
 """What Python's own names mean in a kernel."""

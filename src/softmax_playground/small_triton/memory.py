@@ -8,6 +8,13 @@ INF = float("inf")
 NAN = float("nan")
 
 
+def product(sizes):
+    count = 1
+    for size in sizes:
+        count *= size
+    return count
+
+
 class dtype:  # noqa: N801 (its name in Triton)
     """A type of numbers.
 
@@ -137,11 +144,7 @@ class Tensor:
             if [1 for row in numbers if len(row) != size]:
                 raise ValueError("the rows of a tensor have one length")
             numbers = [number for row in numbers for number in row]
-        contiguous, step = [], 1
-        for size in reversed(shape):
-            contiguous.insert(0, step)
-            step *= size
-        self.strides = tuple(strides or contiguous)
+        self.strides = tuple(strides or [product(shape[i + 1 :]) for i in range(len(shape))])
         places = self.places()
         empty = NAN if dtype.kind == "float" else 0
         self.data = [empty] * (max(places) + 1 if places else 0)

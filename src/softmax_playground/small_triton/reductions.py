@@ -4,8 +4,16 @@ scans and sorting."""
 import builtins
 
 from .elementwise import larger, smaller
-from .memory import bfloat16, float32, int32
-from .tiles import Tile, add
+from .memory import bfloat16, float32, int32, product
+from .tiles import Tile, add, tile_of
+
+
+def _lie(shape, axis):
+    """(The axis from the front, its size, how far its elements lie apart)."""
+    front = axis if axis >= 0 else axis + len(shape)
+    if not 0 <= front < len(shape):
+        raise ValueError(f"a tile of shape {shape} has no axis {axis}")
+    return front, shape[front], product(shape[front + 1 :])
 
 
 def _along(x, axis, function, keep_dims, to=None):
@@ -13,10 +21,7 @@ def _along(x, axis, function, keep_dims, to=None):
     if axis is None:
         shape = (1,) * len(x.shape) if keep_dims else ()
         return Tile([function(x.data, True)], shape, to or x.dtype)
-    axis = axis if axis >= 0 else axis + len(x.shape)
-    size, inner = x.shape[axis], 1
-    for each in x.shape[axis + 1 :]:
-        inner *= each
+    axis, size, inner = _lie(x.shape, axis)
     lanes, block = builtins.range(len(x.data)), size * inner
     starts = [start + i for start in lanes[::block] for i in builtins.range(inner)]
     data = [function(x.data[i : i + block : inner], inner == 1) for i in starts]
@@ -26,7 +31,7 @@ def _along(x, axis, function, keep_dims, to=None):
 
 
 def sum(x, axis=None, keep_dims=False):  # noqa: A001 (its name in Triton)
-    if x.dtype.kind != "float":
+    if tile_of(x).dtype.kind != "float":
         x = x.to(int32) if x.dtype.rank < int32.rank else x
         return _along(x, axis, lambda line, near: builtins.sum(line), keep_dims)
     rounded = x.dtype.round
@@ -106,10 +111,7 @@ def _running(x, axis, combine, reverse=False):
 
 def _lines(x, axis):
     """The slices of a tile across an axis, each a tile without it."""
-    axis = axis if axis >= 0 else axis + len(x.shape)
-    size, inner = x.shape[axis], 1
-    for each in x.shape[axis + 1 :]:
-        inner *= each
+    axis, size, inner = _lie(x.shape, axis)
     shape = x.shape[:axis] + x.shape[axis + 1 :]
     starts = builtins.range(0, len(x.data), size * inner)
 
@@ -124,11 +126,7 @@ def _lines(x, axis):
 
 def _joined(lines, like, axis):
     """A tile of its slices across an axis."""
-    axis = axis if axis >= 0 else axis + len(like.shape)
-    inner = 1
-    for each in like.shape[axis + 1 :]:
-        inner *= each
-    data = []
+    inner, data = _lie(like.shape, axis)[2], []
     for start in builtins.range(0, len(lines[0].data), inner):
         for line in lines:
             data += line.data[start : start + inner]

@@ -85,6 +85,8 @@ class Tile:
         return bool(self.data[0])
 
     def __int__(self):
+        if len(self.data) != 1 or self.dtype.kind == "float":
+            raise TypeError("Python's functions take no tile: tl.exp, tl.sum and the like do")
         return int(self.data[0])
 
     __index__ = __int__
@@ -158,6 +160,7 @@ class Pointer:
         self.dtype = pointer_type(self.element_ty)
 
     type = property(lambda self: self.dtype)
+    data = property(lambda self: tile_of(self))  # says that it is not a number
 
     def __add__(self, other):
         return Pointer(self.tensor, self.offsets + other, self.element_ty)
@@ -169,7 +172,12 @@ class Pointer:
         return Pointer(self.tensor, self.offsets - other, self.element_ty)
 
     def __getitem__(self, key):
+        if not self.shape:
+            raise TypeError("a pointer has no elements: tl.load(x_ptr + i) reads one")
         return Pointer(self.tensor, self.offsets[key], self.element_ty)
+
+    def __setitem__(self, key, value):
+        raise TypeError("a pointer has no elements: tl.store(x_ptr + i, value) writes one")
 
     def to(self, to):
         """The same addresses of elements of another type."""

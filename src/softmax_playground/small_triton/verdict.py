@@ -1,52 +1,22 @@
 """What a cell's run is worth: right or wrong, where and why, and whether it moves too much.
 
 A cell says what is right as text, `y = softmax(x)`, in which tensors are lists and the functions
-below are plain Python; after two spaces and a # it may say so in words. Of several lines for one
+are those of `right`; after two spaces and a # it may say so in words. Of several lines for one
 name the first that fits counts.
 """
 
-import math
+# ruff: noqa: F401, I001  (what the lines of cells call)
 
 from . import show
-from .memory import INF, NAN, Tensor, float32
+from .memory import INF, Tensor, float32
+from .right import is_close, is_list, pairs
+from .right import log_softmax, logsumexp, softmax, softmax_backward, statistics
 from .tiles import Tile
-
-# ---- What is right ----
-
-
-def softmax(x, sink=-INF):
-    """Softmax of a row, or of each row of a list; the sink takes its share of the sum."""
-    if x and isinstance(x[0], (list, tuple)):
-        return [softmax(row, sink) for row in x]
-    lse = logsumexp(list(x) + [sink])
-    return [math.exp(v - lse) if lse != -INF else NAN for v in x]
-
-
-def log_softmax(x):
-    """Likewise, of a list of rows."""
-    return [[v - logsumexp(row) for v in row] for row in x]
-
-
-def statistics(row):
-    """(m, d): the maximum, and the sum of exponentials from it."""
-    m = max(row)
-    return m, sum([math.exp(v - m) if m != -INF else 0.0 for v in row])
-
-
-def logsumexp(row):
-    m, d = statistics(row)
-    return m + math.log(d) if d else m
-
-
-def softmax_backward(y, dy):
-    """The gradient of x, of lists of rows."""
-    sums = [sum([a * b for a, b in zip(*rows)]) for rows in zip(y, dy)]
-    return [[a * (b - s) for a, b in zip(*rows)] for s, *rows in zip(sums, y, dy)]
 
 
 def flat(x):
     """The numbers of a list, or of a list of lists."""
-    return [each for row in x for each in (row if isinstance(row, (list, tuple)) else [row])]
+    return [each for row in x for each in (row if is_list(row) else [row])]
 
 
 # ---- The verdict ----
@@ -106,22 +76,13 @@ def plain(value):
     return value.tolist() if isinstance(value, Tensor) else value
 
 
-def differences(got, wanted, within, relative=0.0, at=()):
+def differences(got, wanted, within, relative=0.0):
     """(position, got, wanted) of the numbers that differ by more than `within`, and by more than
     that share of what is wanted if `relative` is 1; None for another shape."""
-    both = [isinstance(each, (list, tuple)) for each in (got, wanted)]
-    if both != [True, True]:
-        same = got == wanted or (got != got and wanted != wanted)
-        if True in both:
-            return None
-        finite = abs(got) < INF and abs(wanted) < INF
-        close = finite and abs(got - wanted) <= within * (1 + relative * abs(wanted))
-        return [] if same or close else [(at, got, wanted)]
-    if len(got) != len(wanted):
+    found = pairs(got, wanted)
+    if [1 for each in found if is_list(each[1]) or is_list(each[2])]:
         return None
-    ends = range(len(wanted))
-    parts = [differences(got[i], wanted[i], within, relative, at + (i,)) for i in ends]
-    return None if None in parts else [each for part in parts for each in part]
+    return [each for each in found if not is_close(*each[1:], within * relative, within)]
 
 
 def expect(actual, expected, within=1e-4):
@@ -177,7 +138,7 @@ def _moved(trace, results):
 
 def _wrong(name, tensor, line, wanted, wrong, trace):
     at, got, should = wrong[0]
-    count = len(flat(wanted)) if isinstance(wanted, (list, tuple)) else 1
+    count = len(pairs(wanted, wanted))
     where = f"{name}[{', '.join([str(i) for i in at])}]" if at else name
     says = f"Wrong: {where} is {_short(got)} and should be {_short(should)}"
     says += f"; {len(wrong)} of {count} differ." if count > 1 else "."
