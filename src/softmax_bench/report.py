@@ -32,6 +32,15 @@ def timed(row: dict | None) -> float | None:
     return row["us"]["p50"]
 
 
+def says_no(reason: str | None) -> bool:
+    """Whether a library says in an error of no particular type that it does not take the shape.
+
+    >>> says_no("RuntimeError: n = 81188 exceeds the recommended Triton blocksize = 65536.")
+    True
+    """
+    return "exceeds the recommended Triton blocksize" in (reason or "")
+
+
 def best_peer(group: dict[str, dict]) -> str | None:
     """The fastest other library with a right answer."""
     times = {name: timed(group.get(name)) for name in LIBRARIES}
