@@ -4,6 +4,7 @@ the terminal."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from statistics import geometric_mean as mean_of
 from typing import NamedTuple
 
@@ -30,6 +31,12 @@ def timed(row: dict | None) -> float | None:
     if row is None or row["status"] != "ok" or not row["us"]:
         return None
     return row["us"]["p50"]
+
+
+def answers(groups: Iterable[dict[str, dict]]) -> dict[str, int]:
+    """In how many cases each other library has a right answer."""
+    right = Counter(name for group in groups for name in LIBRARIES if timed(group.get(name)))
+    return {name: right[name] for name in LIBRARIES}
 
 
 def says_no(reason: str | None) -> bool:
