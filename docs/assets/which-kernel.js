@@ -141,7 +141,7 @@ const value = (found) => (typeof found === "boolean" ? shown(found) : count(Math
 const listed = (pairs) => pairs.map(([name, found]) => `${name.replaceAll("_", " ")} ${value(found)}`).join(", ");
 const MODELLED = "No constants were measured on such a GPU. A model estimates the time of every possible choice, and the shortest wins.";
 
-const WHY = "Tables of measured constants, in the order asked, and whether a line of each holds. If one stands here several times, its lines were tried until all chunks of a row could run at once: the last one counts. The folds below explain the names.";
+const WHY = "Tables of measured constants, in the order asked, and whether a line of each holds. If one stands here several times, several lines hold: the first counts whose chunks of a row can all run at once. The folds below explain the names.";
 
 /* The tables of measured constants that were asked: whether a line of each holds, and what it says. */
 function why(known, answer) {

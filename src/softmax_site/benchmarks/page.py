@@ -88,7 +88,7 @@ def origin(data: dict, rows: list[dict], path: str = "") -> str:
     """The machine, versions, day and commit of some rows; of those of several runs, where these
     stand for each row."""
     *earlier, env = (data["environments"][name] for name in runs_used(data, rows))
-    gpus = f"{len(earlier) + 1} runs, a {env['gpu']} each" if earlier else f"one {env['gpu']}"
+    gpus = f"{len(earlier) + 1} runs, one {env['gpu']} each" if earlier else f"one {env['gpu']}"
     links = (
         f"[{len(rows)} rows as CSV](/{path}){{ .bench-csv }}",
         "[method](/benchmarks/method.md)",

@@ -507,6 +507,7 @@ class Quoted(dict[str, Any]):
             "gaps": lambda: gaps(rows("strided")),
             "gain": lambda: gain(rows("article")),
             "article": lambda: article(rows("article")),
+            "sources": lambda: Stand(by_case(rows("article", "batch")).values(), answered_torch),
             "batch": lambda: {
                 way: Stand(by_case(rows("batch", direction=way)).values(), lambda group: "torch")
                 for way in ("forward", "backward")
