@@ -119,6 +119,8 @@ def _where(row: dict) -> str:
         return f"{row['direction']}, {row['dtype']}, 1,000 lengths"
     if row["suite"] == "host_time":
         return link(row, f"one call on the host, {HOST_CALLS[row['direction']]}")
+    if row["suite"] == "random":  # whose page has a row of the worst alone
+        return f'<a href="/benchmarks/random/#the-worst-ten">{escape(case_words(row))}</a>'
     return link(row, case_words(row))
 
 
