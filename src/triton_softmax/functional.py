@@ -84,8 +84,7 @@ def softmax(
 
     A CPU tensor uses PyTorch's own operators, unless Triton was imported with TRITON_INTERPRET=1:
     then its interpreter runs the kernel. Differentiable any number of times, in reverse and forward
-    mode. The backward pass saves only the result; with score modifiers also those that are tensors,
-    and the input if there is a soft cap or the scale wants a gradient.
+    mode; the backward pass saves only the result, and what score modifiers need besides.
 
     Args:
         input: A tensor of any shape, 0-d and empty included, and any strides; float16, bfloat16,

@@ -37,7 +37,6 @@ from softmax_site.benchmarks.data import (
     of_suite,
     read,
     runs_used,
-    shape_words,
     time_text,
 )
 from softmax_site.benchmarks.tables import Group, present, share_of, some
@@ -110,6 +109,7 @@ class Stand:
     cases = property(lambda self: len(self.compared))
     measured = property(lambda self: len(self.groups))
     unanswered = property(lambda self: self.measured - self.cases)
+    longer = property(lambda self: Values(1 / factor for factor in self.factors))
     at_least_level = property(lambda self: (self.cases - self.behind) / self.cases)
 
     @property
@@ -221,6 +221,13 @@ class Loss(Stand):
             else group
             for group in self.groups
         )
+
+    @property
+    def most(self) -> Names:
+        """By how much a factor shrinks at most where the copy is left out."""
+        pairs = zip(self.factors, self.uncopied.factors, strict=True)
+        before, after = max(pairs, key=lambda pair: pair[0] / pair[1])
+        return Names(before=Factor(before), after=Factor(after))
 
 
 def beside_clusters(data: dict) -> Stand:
@@ -356,23 +363,8 @@ def answered_torch(group: Group) -> str | None:
     return "torch" if timed(group.get("torch")) else None
 
 
-class Steps(Stand):
-    """How ours stands inside torch.compile."""
-
-    @property
-    def longer(self) -> Values:
-        """How many times as long as PyTorch's each step takes with ours."""
-        return Values(1 / factor for factor in self.factors)
-
-
 LOGITS = [4185, 128_256]
 """Whose loss the home page shows: the vocabulary of Llama 3."""
-
-
-class Front(Stand):
-    """The lengths in the figure of the home page, and the logits in the other one."""
-
-    logits = shape_words({"shape": LOGITS, "dim": -1, "layout": "contiguous"})
 
 
 # Shapes drawn at random
@@ -394,11 +386,6 @@ def over_best_warm(group: Group) -> float | None:
     ours = warm(group.get(CHOOSER))
     best = min((us for name in LIBRARIES if (us := warm(group.get(name)))), default=None)
     return best / ours if ours and best else None
-
-
-def kernels_drawn(drawn: Drawn) -> dict[str, Stand]:
-    """How ours stands in the cells in which one kernel alone ran, by that kernel."""
-    return {name: drawn.of_kernel(name) for name in rungs.STRIDED}
 
 
 class Drawn(Stand):
@@ -499,9 +486,10 @@ class Quoted(dict[str, Any]):
             "other_dimensions": lambda: of_rows(rows("strided", layout="contiguous")),
             "cross_entropy": lambda: Loss(by_case(rows("loss_head", op="cross_entropy")).values()),
             "under_host": lambda: of_rows(rows("few_rows")).under(self["host"]["forward"].ours),
-            "compiled": lambda: Steps(by_case(rows("compiled")).values(), answered_torch),
+            "compiled": lambda: Stand(by_case(rows("compiled")).values(), answered_torch),
             "memory": lambda: memory(rows("loss_head", op="cross_entropy", inputs="normal")),
-            "front": lambda: Front(by_case(rows(share.SUITE, dtype=share.DTYPE)).values()),
+            "front": lambda: of_rows(rows(share.SUITE, dtype=share.DTYPE)),
+            "logits": lambda: " × ".join(f"{size:,}" for size in LOGITS),
             "accuracy": lambda: right_answers(rows("accuracy")),
             "ladder": lambda: ladder(rows("ladder")),
             "gaps": lambda: gaps(rows("strided")),
@@ -515,7 +503,7 @@ class Quoted(dict[str, Any]):
             "host": lambda: host(rows("host_time")),
             "eager": lambda: eager(data),
             "random": lambda: Drawn(rows("random")),
-            "drawn": lambda: kernels_drawn(self["random"]),
+            "drawn": lambda: {name: self["random"].of_kernel(name) for name in rungs.STRIDED},
             "targets": lambda: asked(data["rows"]),
             "loss_head_targets": lambda: asked(rows("loss_head")),
             "guesses": lambda: guesses(data),
