@@ -79,7 +79,7 @@ function numbers(text, what) {
   const words = plain.replaceAll(/[×x*,;()[\]]/g, " ").split(/\s+/).filter(Boolean);
   return words.map((word) => {
     const value = Number(word.replaceAll("−", "-"));
-    if (!Number.isInteger(value)) throw new Error(`${what}: “${word}” is no whole number.`);
+    if (!Number.isInteger(value)) throw new Error(`${what}: “${word}” is not a whole number.`);
     return value;
   });
 }
@@ -141,6 +141,8 @@ const value = (found) => (typeof found === "boolean" ? shown(found) : count(Math
 const listed = (pairs) => pairs.map(([name, found]) => `${name.replaceAll("_", " ")} ${value(found)}`).join(", ");
 const MODELLED = "No constants were measured on such a GPU. A model estimates the time of every possible choice, and the shortest wins.";
 
+const WHY = "Tables of measured constants, in the order asked, and whether a line of each holds. If one stands here several times, several lines hold: the first counts whose chunks of a row can all run at once. The folds below explain the names.";
+
 /* The tables of measured constants that were asked: whether a line of each holds, and what it says. */
 function why(known, answer) {
   const list = element("ol", { class: "why" });
@@ -197,7 +199,7 @@ function sentence(ask, answer, field) {
   const each = {
     RowTile: () => `Each program takes ${rows}, in ${tiles}${unused}.`,
     SplitRows: () => `A row of ${count(answer.columns)} is cut into ${plural(answer.chunks, "chunk")} of ${count(answer.chunk_cols)} at most; ${answer.warps === 1 ? "one warp holds" : `${answer.warps} warps hold`} one${get("depth") ? ", and load the next while they wait" : ""}.`,
-    StridedTile: () => `Each program takes ${count(get("block_inner"))} columns side by side, whole, in a tile of ${count(get("block_cols"))} × ${count(get("block_inner"))}.`,
+    StridedTile: () => `Each program takes ${count(get("block_inner"))} columns side by side, whole, in ${get("tiles") > 1 ? `${get("tiles")} tiles` : "a tile"} of ${count(get("block_cols"))} × ${count(get("block_inner"))}.`,
     SplitStrided: () => `The columns are cut into ${plural(answer.chunks, "chunk")} of ${count(get("block_cols"))}; a program holds one chunk of ${count(get("block_inner"))} columns side by side.`,
     TwoPass: () => `Programs walk down ${answer.chunks > 1 ? `${count(answer.chunks)} chunks` : "the columns"} in tiles of ${count(get("block_cols"))} × ${count(get("block_inner"))}, twice.`,
   }[field];
@@ -217,6 +219,7 @@ function show(into, known, ask, answer, base) {
       element("p", { class: "answer-sentence" }, sentence(ask, answer, answer.geometry))),
     facts(answer),
     element("h2", { class: "answer-title" }, "Why"),
+    element("p", { class: "answer-sentence" }, WHY),
     why(known, answer),
     element("details", { class: "answer-fold" }, element("summary", {}, `The ${plural(answer.why.length, "table")} of measured constants, and the lines that decided`), everything(known, answer)),
     element("details", { class: "answer-fold" }, element("summary", {}, "The constants that the kernel is compiled with"), constants(known, answer)),

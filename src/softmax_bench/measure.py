@@ -11,6 +11,7 @@ of a row relative to the largest value of that row.
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Callable
@@ -158,6 +159,7 @@ def poison(elements: int, dtype: torch.dtype, device: torch.device) -> None:
 
 def peak_bytes(call: Callable[[], object]) -> int:
     """The memory that a call takes at most, beside what is there before."""
+    gc.collect()  # what an earlier call left in cycles would otherwise make room during this one
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()

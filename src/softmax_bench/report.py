@@ -4,6 +4,7 @@ the terminal."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from statistics import geometric_mean as mean_of
 
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
@@ -29,6 +30,21 @@ def timed(row: dict | None) -> float | None:
     if row is None or row["status"] != "ok" or not row["us"]:
         return None
     return row["us"]["p50"]
+
+
+def answers(groups: Iterable[dict[str, dict]]) -> dict[str, int]:
+    """In how many cases each other library has a right answer."""
+    right = Counter(name for group in groups for name in LIBRARIES if timed(group.get(name)))
+    return {name: right[name] for name in LIBRARIES}
+
+
+def says_no(reason: str | None) -> bool:
+    """Whether a library says in an error of no particular type that it does not take the shape.
+
+    >>> says_no("RuntimeError: n = 81188 exceeds the recommended Triton blocksize = 65536.")
+    True
+    """
+    return "exceeds the recommended Triton blocksize" in (reason or "")
 
 
 def best_peer(group: dict[str, dict]) -> str | None:

@@ -22,6 +22,7 @@ import torch
 from softmax_bench import measure, providers
 from softmax_bench.cases import Case
 from softmax_bench.inputs import Inputs, Tensors
+from softmax_bench.report import says_no
 from softmax_bench.results import Results
 from softmax_bench.roster import CHOOSER, COPY, RUNGS
 
@@ -231,8 +232,10 @@ class Runner:
     def _failed(self, error: Exception, case: Case, name: str) -> dict:
         if isinstance(error, providers.Refused):
             return {"status": error.status, "reason": str(error)}
+        fields = {"reason": describe(error)}
         refused = isinstance(error, (ValueError, NotImplementedError, AssertionError))
-        fields = {"status": "refused" if refused else "failed", "reason": describe(error)}
+        refused |= says_no(fields["reason"])
+        fields["status"] = "refused" if refused else "failed"
         self._survive(error, lambda: self.results.add(case, name, **fields))
         return fields
 

@@ -85,11 +85,11 @@ def _rung_speed(data: dict, module: str) -> str:
 
 
 def _geometry_speed(data: dict, module: str) -> str:
-    """The median share of the copy's speed, and the range, over the shapes that got this kernel,
-    forward and backward."""
+    """The median share of the copy's speed, and the range, over all measured shapes that got this
+    kernel, forward and backward."""
     lines = []
     for way in ("forward", "backward"):
-        groups = [group for group in given(data, module) if some(group)["direction"] == way]
+        groups = [group for group in given(data, module, True) if some(group)["direction"] == way]
         shares = [share for group in groups if (share := share_of(group))]
         lines.append(
             f"{way} <b>{median(shares):.2f}</b> "

@@ -84,7 +84,7 @@ def softmax(
 
     A CPU tensor uses PyTorch's own operators, unless Triton was imported with TRITON_INTERPRET=1:
     then its interpreter runs the kernel. Differentiable any number of times, in reverse and forward
-    mode; the backward pass saves only the result.
+    mode; the backward pass saves only the result, and what score modifiers need besides.
 
     Args:
         input: A tensor of any shape, 0-d and empty included, and any strides; float16, bfloat16,

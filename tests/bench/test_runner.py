@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -106,6 +107,46 @@ def test_the_loss_head(tmp_path, monkeypatch):
     assert len(found) == len(cases) and all(cell.asked and cell.reached for cell in found)
 
 
+@pytest.mark.parametrize("how", ["normal", "in_place"])
+def test_a_loss_that_overwrites_its_logits_is_called_as_its_users_call_it(how, monkeypatch):
+    """Liger gets logits of its own, once, so that no copy is timed and no other call reads what it
+    wrote; QuACK overwrites them where the case asks for that."""
+    seen = []
+
+    class Written(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            seen.append((x.data_ptr(), x.is_leaf))
+            x.fill_(0.5)
+            ctx.save_for_backward(x.detach())
+            return x.detach()[0, 0].clone()
+
+        @staticmethod
+        def backward(ctx, dl):
+            return ctx.saved_tensors[0]
+
+    def quack(x, target, **options):
+        seen.append(options)
+        return x.sum()
+
+    liger = SimpleNamespace(LigerCrossEntropyLoss=lambda: lambda x, target: Written.apply(x))
+    modules = {
+        "liger_kernel.transformers": liger,
+        "quack.cross_entropy": SimpleNamespace(cross_entropy=quack),
+    }
+    monkeypatch.setattr(providers, "imported", modules.__getitem__)
+    asked = case("loss_head", (4, 9), op="cross_entropy", direction="forward_backward", inputs=how)
+    t = inputs.Inputs("cpu", seed=0).tensors(asked)
+    before = t.x.clone()
+    call = providers.prepare(asked, "liger", t)
+    call(), call()
+    (first, leaf), (second, _) = seen
+    assert first == second != t.x.data_ptr() and leaf, "the logits are copied within the call"
+    assert torch.equal(t.x, before)
+    providers.prepare(asked, "quack", t)()
+    assert seen[-1]["inplace_backward"] == (how == "in_place")
+
+
 def test_a_wrong_answer_is_recorded_as_wrong(tmp_path, monkeypatch):
     monkeypatch.setitem(
         providers.FUNCTIONS, "liger", lambda case, t: lambda x: torch.softmax(x, -1) * 1.01
@@ -139,6 +180,7 @@ def test_an_element_left_unwritten_is_recorded_as_wrong(tmp_path, monkeypatch):
         (providers.Missing("import x: no"), "skipped"),
         (providers.Refused("too long"), "refused"),
         (ValueError("too long"), "refused"),
+        (RuntimeError("n = 81188 exceeds the recommended Triton blocksize = 65536."), "refused"),
         (RuntimeError("boom"), "failed"),
     ],
 )

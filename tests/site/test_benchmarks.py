@@ -224,6 +224,44 @@ def test_a_heat_map_marks_odd_lengths_and_says_each_cell_in_words(made):
     assert re.search(r'aria-label="forward, bf16, 4,067,203 × 33: [^"]+ the speed of \w+"', page)
 
 
+@pytest.mark.parametrize("suite", ["forward", "few_rows", "strided", "log_softmax"])
+def test_a_rival_that_is_missing_is_said_beside_the_heat_map(suite):
+    """Of the committed data: how many right answers each other library has."""
+    rows = [row for row in newest(ROOT)[1]["rows"] if row["suite"] == suite]
+    text = rendered.load(ROOT).fragments[f"heat-{suite}"].text
+    assert f"Right answers, of {len(by_case(rows))} cells:" in text
+    for name, label in (("torch", "torch"), ("liger", "Liger"), ("quack", "QuACK")):
+        count = sum(row["provider"] == name and row["status"] == "ok" for row in rows)
+        assert re.search(rf"\b{label} {count}[,.]", text), (name, count)
+
+
+def test_an_error_that_says_no_is_a_refusal(tmp_path):
+    """Whatever its type; another one is a failure."""
+    says_no = "RuntimeError: n = 81188 exceeds the recommended Triton blocksize = 65536."
+    rows = [
+        row(Case("forward", (2, n)), "liger", status="failed", reason=reason, us=None)
+        for n, reason in ((3, says_no), (4, "RuntimeError: boom"))
+    ]
+    put(tmp_path, {**data(("host_time",)), "rows": rows})
+    found = newest(tmp_path)[1]["rows"]
+    assert [each["status"] for each in found] == ["refused", "failed"]
+
+
+def test_the_range_of_a_kernel_is_of_all_shapes_that_got_it():
+    """The slowest cell drawn at random is in the map's range."""
+    every = newest(ROOT)[1]["rows"]
+    shares = []
+    for suite in ("forward", "backward", "few_rows", "strided", "random", "longest"):
+        for group in by_case([each for each in every if each["suite"] == suite]).values():
+            ours = group.get(CHOOSER)
+            if ours and ours["kernels"] == ["split_strided_kernel"] and ours["op"] == "softmax":
+                if ours["direction"] == "backward" and ours["layout"] == "contiguous":
+                    shares.append(share_of(group))
+    text = rendered.load(ROOT).fragments["map-geometries"].text
+    row_of = text[text.index('id="map-split_strided"') :]
+    assert f"({min(shares):.2f}–{max(shares):.2f}, {len(shares)} shapes)" in row_of
+
+
 def test_the_verdict_stands_right_after_the_shape(made):
     for name in ("forward", "backward", "few_rows", "strided", "log_softmax"):
         parts = [f.text for n, f in made.fragments.items() if n.startswith(f"{name}-")]
@@ -473,7 +511,7 @@ def test_what_a_notice_says_of_age_and_of_changed_launches():
     assert notices(measured(), day) == notices(measured(), day + timedelta(days=90)) == []
     ((title, text),) = notices(measured(3), day)
     assert title == "Measured on 20 November 2026"
-    assert "The code behind 3 of our 7 calls has changed since then" in text
+    assert "3 of our 7 calls launch other code today" in text
     ((title, text),) = notices(measured(), day + timedelta(days=91))
     assert title == "Measured long ago" and "91 days" in text
 
@@ -483,7 +521,7 @@ def test_the_notice_is_a_warning_above_the_text(monkeypatch):
     text = "Before.\n\n" + warnings(measured(1)) + "After."
     html = markdown.markdown(text, extensions=["admonition"])
     assert '<div class="admonition warning" data-search-exclude>' in html
-    assert "behind 1 of our 7 calls has changed since then" in html
+    assert "1 of our 7 calls launches other code today" in html
     assert "<p>After.</p>" in html
     assert warnings(measured()) == ""
 
@@ -506,7 +544,8 @@ def test_a_call_that_launches_something_else_is_marked_and_listed(made, tmp_path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     text = bookkeeping.launched_fragment(tmp_path).text
-    assert "1 of 2 measured calls" in text and f"* `forward/a {CHOOSER}`" in text
+    assert "1 of 2 measured calls" in text and f"<code>forward/a {CHOOSER}</code>" in text
+    assert "<summary>The 1 calls that launch something else, 0 of them" in text
     rows = data(("forward",))["rows"]
     calls = sum(row["provider"] == CHOOSER for row in rows)
     assert measured_by(rows) == Measured(rows[0]["utc"], 0, calls)
@@ -579,6 +618,13 @@ def test_the_page_names_the_commit_of_the_sanitizer(monkeypatch):
     fragment = bookkeeping.sanitizer_fragment(ROOT)
     assert f"commit `{run['commit'][:12]}`" in fragment.text
     assert fragment.measured == Measured(run["utc"])
+
+
+def test_a_count_of_gpu_cases_names_its_commit():
+    """The library has changed since then, so the number alone would say too much."""
+    pages = [path.read_text("utf8") for path in (ROOT / "docs").rglob("*.md")]
+    counting = [text for text in pages if "{{ gpu_tests[counts]" in text]
+    assert counting and all("{{ gpu_tests[commit] }}" in text for text in counting)
 
 
 def test_the_committed_report_keeps_to_its_schema():

@@ -6,8 +6,9 @@ import re
 import pytest
 
 from made_data import data
+from site_build import ROOT
 from softmax_bench.random_shapes import SEED
-from softmax_bench.roster import CHOOSER
+from softmax_bench.roster import CHOOSER, LIBRARIES
 from softmax_site.benchmarks.quoted import TIME_IS_UP, Drawn
 from softmax_site.benchmarks.views import fragments
 
@@ -40,14 +41,34 @@ def test_the_distribution_adds_up(made):
     behind = sum(factor < 0.98 for factor in drawn.factors)
     assert 0 < behind == drawn.behind < drawn.cases
     picture = text["bench-random"].text
-    assert picture.count('class="behind"') == behind
-    assert picture.count('class="ours"') == drawn.cases - behind
+    assert len(re.findall('class="behind(?: hollow)?"', picture)) == behind
+    assert len(re.findall('class="ours(?: hollow)?"', picture)) == drawn.cases - behind
+    assert picture.count('hollow"') == drawn.uncompiled.cases
     found = [float(each) for each in re.findall(r"[▼=▲] ([\d.]+)", text["random-worst"].text)]
     assert len(found) == 10 and found == sorted(found)
     assert found[0] == pytest.approx(min(drawn.factors), abs=0.01)
     assert drawn.worst.factor == min(drawn.factors)
     assert drawn.compiled.cases + drawn.uncompiled.cases == drawn.cases
     assert drawn.small.cases == len(drawn.warm) > 0
+
+
+def test_how_many_rivals_answered_is_said(made):
+    """A brute count, beside the names that the page and the home page use."""
+    drawn = Drawn(made["rows"])
+    right = {name: 0 for name in LIBRARIES}
+    everyone = 0
+    for group in drawn.groups:
+        names = [name for name in LIBRARIES if name in group and group[name]["status"] == "ok"]
+        everyone += len(names) == len(LIBRARIES)
+        for name in names:
+            right[name] += 1
+    assert drawn.answered == right and drawn.by_all == everyone
+    assert right["torch.compile"] == drawn.compiled.cases < drawn.cases
+    assert right["quack"] == 0
+    for page in ("index", "benchmarks/random"):
+        text = (ROOT / f"docs/{page}.md").read_text("utf8")
+        for name in ("random.compiled.behind", "random.uncompiled.behind", "random.by_all"):
+            assert name in text, f"{page} does not say {name}"
 
 
 def test_where_the_time_of_the_smallest_goes(made):

@@ -167,4 +167,4 @@ def test_a_changed_library_is_said():
     day = datetime.strptime(measured.utc, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     assert not page.notices(measured, day)
     ((_, text),) = page.notices(measured._replace(changed=1), day)
-    assert "changed since then" in text
+    assert "launches other code today" in text

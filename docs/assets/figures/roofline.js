@@ -4,7 +4,7 @@ import { brief, curve, dot, fixed, grouped, line, svg, text } from "./moving.js"
 const NAMES = {
   naive: "naive", three_loops: "three loops", two_loops: "two loops", single_block: "single block",
   packed_rows: "packed rows", aligned_rows: "aligned rows", split_rows: "split rows",
-  strided: "strided", split_strided: "split strided", two_pass: "strided loops", torch: "PyTorch",
+  strided: "strided", split_strided: "split strided", two_pass: "two pass", torch: "PyTorch",
 };
 
 /** What was measured of each kernel at this length, or of its columns at the nearest. */
@@ -70,7 +70,7 @@ export default {
       }
     });
     if (!wide) {
-      points.forEach(({ name, share }, at) => {
+      [...points].sort((a, b) => b.share - a.share).forEach(({ name, share }, at) => {
         const y = bottom + 62 + 17 * at;
         parts.push(text(left, y, NAMES[name], "ink", "start"), text(right, y, `${fixed(100 * share, 0)} % of its roof`, colour(name, share), "end"));
       });

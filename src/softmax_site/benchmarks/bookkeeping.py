@@ -18,7 +18,7 @@ from softmax_site.benchmarks.data import (
 )
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, origin, shown
 from softmax_site.benchmarks.quoted import of_rows
-from softmax_site.benchmarks.tables import Row, share_of, share_text, table, why
+from softmax_site.benchmarks.tables import Row, folded, share_of, share_text, table, why
 from softmax_site.benchmarks.views import HOST_CALLS
 from softmax_site.benchmarks.words import link, marked, reason_groups, verdict
 
@@ -52,7 +52,7 @@ def targets_fragment(data: dict) -> Fragment:
             tick = _tick(factors.mean >= least, f"{factors.mean:.2f}")
             where = [f"lowest {min(factors):.2f}", f"{len(factors)} cases"]
             body.append(["forward, backward and few rows", tick, asked, *where])
-    head = ["calls", "met", "asked for", "worst", "where"]
+    head = ["calls", "met, of all", "asked for", "worst", "where"]
     return shown(table(head, body, 5), list(of_case.values()))
 
 
@@ -81,7 +81,7 @@ def missed_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
     return Fragment(f"{told}\n\n{origin(data, list(of_case.values()))}")
 
 
-WEAK = ("forward", "backward", "few_rows", "log_softmax", "strided", "host_time")
+WEAK = ("forward", "backward", "few_rows", "log_softmax", "strided", "host_time", "random")
 """Suites whose worst cells are gathered on the first page."""
 
 
@@ -119,6 +119,8 @@ def _where(row: dict) -> str:
         return f"{row['direction']}, {row['dtype']}, 1,000 lengths"
     if row["suite"] == "host_time":
         return link(row, f"one call on the host, {HOST_CALLS[row['direction']]}")
+    if row["suite"] == "random":  # whose page has a row of the worst alone
+        return f'<a href="/benchmarks/random/#the-worst-ten">{escape(case_words(row))}</a>'
     return link(row, case_words(row))
 
 
@@ -165,8 +167,10 @@ def launched_fragment(root: Path) -> Fragment:
     same = f"{calls - len(changed):,} of {calls:,} measured calls of ours launch the same today."
     if not changed:
         return Fragment(f"{same}\n")
-    listed = "".join(f"* `{cell}`\n" for cell in changed)
-    return Fragment(f"{same} These launch something else:\n\n{listed}")
+    over = sum(cell.startswith("ranks/") for cell in changed)
+    title = f"The {len(changed)} calls that launch something else, {over} of them over several GPUs"
+    listed = "<br>\n".join(f"<code>{escape(cell)}</code>" for cell in changed)
+    return Fragment(f"{same}\n\n{block(folded(title, f'<p>{listed}</p>'))}\n")
 
 
 def _value(key: str, value) -> str:
@@ -185,11 +189,12 @@ def reasons_fragment(data: dict) -> Fragment:
         lengths = sorted(map(n_cols, rows))
         suites = dict.fromkeys(row["suite"].replace("_", " ") for row in rows)
         said = "<br>".join(f"<q>{escape(reason)}</q>" for reason, _ in items)
-        span = f"{lengths[0]:,} … {lengths[-1]:,}"
+        span = " … ".join(dict.fromkeys(f"{lengths[at]:,}" for at in (0, -1)))
         counted = f"{state.replace('_', ' ')}, {len(rows)} rows"
         cells = [label_of(provider), counted, said, ", ".join(suites), span]
         lines.append(Row(cells, f'id="{why(rows[0]).partition("#")[2]}"'))
-    return shown(table(["who", "state", "what it said", "where", "lengths"], lines, 5))
+    head = ["library", "what became of it", "what it said", "where", "lengths"]
+    return shown(table(head, lines, 5))
 
 
 def gpu_tests_fragment(root: Path) -> Fragment:

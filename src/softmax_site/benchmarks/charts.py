@@ -253,25 +253,25 @@ def strip(
 def scatter(
     title: str,
     alt: str,
-    points: Iterable[tuple[float, float, str, bool]],
+    points: Iterable[tuple[float, float, str, str]],
     longest: int,
     ends: tuple[float, float],
 ) -> str:
-    """A mark per (length, factor, words, behind): a dot, or a triangle where it is behind. The axis
-    of lengths ends at the power `longest` of two."""
+    """A mark per (length, factor, words, class): a dot, or a triangle of the class `behind`. The
+    axis of lengths ends at the power `longest` of two."""
     height = 280
     across = Scale([2.0**power for power in range(1, longest + 1)], log=True)
     first, last = (round(math.log2(end)) for end in ends)
     up = Scale([2.0**power for power in range(first, last + 1)], log=True)
     parts = [_grid(up, lambda tick: f"{tick:g} ×")]
-    for length, factor, words, behind in points:
+    for length, factor, words, css in points:
         x, y = per_cent(across(length)), per_cent(100 - up(factor))
         said = tag("title", escape(words))
-        if behind:
-            triangle = tag("path", said, class_="behind", d="M-5 -4h10l-5 9z")
+        if css.startswith("behind"):
+            triangle = tag("path", said, class_=css, d="M-5 -4h10l-5 9z")
             parts.append(tag("svg", triangle, x=x, y=y, class_="at"))
         else:
-            parts.append(tag("circle", said, class_="ours", cx=x, cy=y, r=3.5))
+            parts.append(tag("circle", said, class_=css, cx=x, cy=y, r=3.5))
     ticks = [
         tag("text", f"{tick:,.0f}", class_="tick-x", x=per_cent(across(tick)), y=height + 20)
         for tick in across.ticks[::3]

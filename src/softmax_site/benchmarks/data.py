@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from softmax_bench import launches
-from softmax_bench.report import by_case
+from softmax_bench.report import by_case, says_no
 from softmax_bench.roster import CHOOSER
 from softmax_site import source
 
@@ -23,7 +23,8 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 @source.kept(f"{DATA}/*.json", launches.FILE)
 def newest(root: Path) -> tuple[Path | None, dict]:
     """The data file with the latest measurement, to be read alone, with a mark on calls that launch
-    something else today; no rows without a file. A test validates the files."""
+    something else today, and every refusal called one; no rows without a file. A test validates
+    the files."""
     paths = sorted((root / DATA).glob("*.json"))
     files = ((path, json.loads(path.read_text("utf8"))) for path in paths)
     loaded = [(path, data) for path, data in files if data["rows"]]
@@ -34,6 +35,8 @@ def newest(root: Path) -> tuple[Path | None, dict]:
     for row in data["rows"]:
         if launches.cell_of(row) in changed:
             row["changed"] = True
+        if row["status"] == "failed" and says_no(row["reason"]):
+            row["status"] = "refused"
     return path, data
 
 
@@ -52,9 +55,10 @@ def of_suite(data: dict, suite: str, **fields) -> list[dict]:
     ]
 
 
-def given(data: dict, kernel: str) -> list[dict[str, dict]]:
-    """The cases of softmax that the library gave to a kernel, where rows lie without gaps."""
-    suites = ("forward", "backward", "few_rows", "strided")
+def given(data: dict, kernel: str, every: bool = False) -> list[dict[str, dict]]:
+    """The cases of softmax that the library gave to a kernel, where rows lie without gaps; with
+    `every` the shapes drawn at random and the longest, too."""
+    suites = ("forward", "backward", "few_rows", "strided") + ("random", "longest") * every
     rows = (of_suite(data, suite, op="softmax", layout="contiguous") for suite in suites)
     groups = (group for part in rows for group in by_case(part).values())
     name = f"{kernel}_kernel"
@@ -96,7 +100,8 @@ def case_words(row: dict) -> str:
     'forward, bf16, 4,067,203 × 33'
     """
     op = "" if row["op"] == "softmax" else f"{row['op']} "
-    return f"{op}{row['direction']}, {SHORT[row['dtype']]}, {shape_words(row)}"
+    way = row["direction"].replace("forward_backward", "forward and backward")
+    return f"{op}{way}, {SHORT[row['dtype']]}, {shape_words(row)}"
 
 
 def anchor(row: dict) -> str:

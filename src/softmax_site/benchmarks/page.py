@@ -85,24 +85,20 @@ def note(*facts: str) -> str:
 
 
 def origin(data: dict, rows: list[dict], path: str = "") -> str:
-    """The machine, versions, days and commits of some rows."""
+    """The machine, versions, day and commit of some rows; of those of several runs, where these
+    stand for each row."""
     *earlier, env = (data["environments"][name] for name in runs_used(data, rows))
+    gpus = f"{len(earlier) + 1} runs, one {env['gpu']} each" if earlier else f"one {env['gpu']}"
     links = (
         f"[{len(rows)} rows as CSV](/{path}){{ .bench-csv }}",
-        "[machine and versions](/benchmarks/environment.md)",
         "[method](/benchmarks/method.md)",
     )
     return note(
-        f"Measured: one {env['gpu']}",
+        f"Measured: {gpus}",
         f"torch {env['torch'].split('+')[0]}",
         f"triton {env['triton']}",
         f"{time_text(max(row['utc'] for row in rows))} UTC",
-        f"commit `{env['commit'][:12]}`",
-        *(
-            f"some rows on another {run['gpu']}, {time_text(run['started'])} UTC, "
-            f"commit `{run['commit'][:12]}`"
-            for run in earlier
-        ),
+        "[commits](/benchmarks/environment.md)" if earlier else f"commit `{env['commit'][:12]}`",
         *(links if path else ()),
     )
 
@@ -125,10 +121,10 @@ def notices(measured: Measured, now: datetime) -> list[tuple[str, str]]:
     day = f"{then.day} {then:%B %Y}"
     if measured.changed:
         which = '<a href="/benchmarks/environment/#what-is-launched-today">What changed</a>'
-        one = "This function has changed since then"
-        some = f"The code behind {measured.changed:,} of our {measured.calls:,} calls"
-        some += " has changed since then"
-        text = f"{one if measured.calls == 1 else some}, and may be faster or slower today. {which}"
+        calls = f"{measured.changed:,} of our {measured.calls:,} calls"
+        calls = "Our call" if measured.calls == 1 else calls
+        launch = "launches" if measured.changed == 1 else "launch"
+        text = f"{calls} {launch} other code today, and may be faster or slower. {which}"
         found.append((f"Measured on {day}", text))
     age = (now - then).days
     if age > OLD_DAYS:

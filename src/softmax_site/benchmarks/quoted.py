@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -13,7 +14,17 @@ from typing import Any
 
 from softmax_bench import targets, traffic
 from softmax_bench.random_shapes import CELLS
-from softmax_bench.report import LEVEL, best_peer, by_case, gbs, ratio, standing, timed, warm
+from softmax_bench.report import (
+    LEVEL,
+    answers,
+    best_peer,
+    by_case,
+    gbs,
+    ratio,
+    standing,
+    timed,
+    warm,
+)
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
 from softmax_site import source
 from softmax_site.benchmarks import ranks, rungs
@@ -31,7 +42,7 @@ from softmax_site.benchmarks.data import (
 from softmax_site.benchmarks.tables import Group, present, share_of, some
 from softmax_site.benchmarks.values import Factor, Values
 from softmax_site.benchmarks.words import kernel_words, link
-from softmax_site.figures import moving
+from softmax_site.figures import moving, share
 from softmax_site.which_kernel.page import guesses
 
 AS_THEY_ARE = {
@@ -98,7 +109,17 @@ class Stand:
     cases = property(lambda self: len(self.compared))
     measured = property(lambda self: len(self.groups))
     unanswered = property(lambda self: self.measured - self.cases)
+    longer = property(lambda self: Values(1 / factor for factor in self.factors))
     at_least_level = property(lambda self: (self.cases - self.behind) / self.cases)
+
+    @property
+    def changed(self) -> Stand:
+        """The cases in which ours launches something else today."""
+        return Stand(group for group in self.groups if group[CHOOSER].get("changed"))
+
+    def under(self, microseconds: float) -> int:
+        """In how many cases ours takes less time."""
+        return sum((timed(group[CHOOSER]) or math.inf) < microseconds for group in self.groups)
 
     @property
     def one_by_one(self) -> int:
@@ -108,6 +129,16 @@ class Stand:
     def values(self, of: Callable[[Group], float | None]) -> Values:
         """What `of` finds in the cases, where it finds something."""
         return Values(value for group, _ in self.compared if (value := of(group)))
+
+    @cached_property
+    def answered(self) -> dict[str, int]:
+        """In how many of the cases each other library has a right answer."""
+        return answers(self.groups)
+
+    @property
+    def by_all(self) -> int:
+        """In how many cases every other library has one."""
+        return sum(all(timed(group.get(name)) for name in LIBRARIES) for group in self.groups)
 
     @cached_property
     def factors(self) -> Values:
@@ -147,15 +178,69 @@ def of_rows(rows: Iterable[dict]) -> Stand:
 # Single pages
 
 
+def copies_logits(row: dict | None) -> bool:
+    """Whether a call of Liger's was given a copy of the logits to write its gradient over, as until
+    commit `ddfb285`: such a call takes as much memory as they do."""
+    if not row or (row["provider"], row["op"]) != ("liger", "cross_entropy"):
+        return False
+    return row["direction"] != "forward" and row.get("peak_bytes", 0) >= row["bytes"] / 2
+
+
+def less_its_copy(group: Group) -> float | None:
+    """The time of Liger's call less that of the copy that is part of it."""
+    liger, copy = timed(group.get("liger")), timed(group.get(COPY))
+    return liger - copy if copies_logits(group.get("liger")) and liger and copy else None
+
+
+def impossible(row: dict) -> bool:
+    """Whether a call that makes a gradient claims to take less memory than that."""
+    makes_one = row["direction"] == "forward_backward" and row["inputs"] == "normal"
+    makes_one &= row["op"] == "cross_entropy" and row["provider"] not in ("liger", COPY)
+    return makes_one and "peak_bytes" in row and row["peak_bytes"] < row["bytes"] / 2
+
+
+def memory(rows: list[dict]) -> dict[str, Values]:
+    """By provider, what a call with its gradient takes beside the logits, in their size."""
+    found: dict[str, Values] = {}
+    for row in rows:
+        if row["direction"] == "forward_backward" and row.get("peak_bytes") and not impossible(row):
+            of_logits = row["peak_bytes"] / (row["bytes"] / 2)
+            found.setdefault(row["provider"], Values()).append(of_logits)
+    return found
+
+
+class Loss(Stand):
+    """How ours stands in cross-entropy, and how it would if Liger's calls copied no logits."""
+
+    @property
+    def uncopied(self) -> Stand:
+        """The same calls, Liger's less its copy."""
+        return Stand(
+            group | {"liger": {**group["liger"], "us": {"p50": us}}}
+            if (us := less_its_copy(group))
+            else group
+            for group in self.groups
+        )
+
+    @property
+    def most(self) -> Names:
+        """By how much a factor shrinks at most where the copy is left out."""
+        pairs = zip(self.factors, self.uncopied.factors, strict=True)
+        before, after = max(pairs, key=lambda pair: pair[0] / pair[1])
+        return Names(before=Factor(before), after=Factor(after))
+
+
 def beside_clusters(data: dict) -> Stand:
     """Split rows against QuACK, where that has an answer."""
     return Stand(given(data, "split_rows"), lambda g: "quack" if ratio(g, "quack") else None)
 
 
 def right_answers(rows: list[dict]) -> Names:
-    """How many answers are right, by provider."""
+    """How many answers there are, and how many of them are right, by provider."""
     right = Counter(row["provider"] for row in rows if row["status"] == "ok")
-    return Names(cases=len(by_case(rows)), of=right)
+    wrong = Counter(row["provider"] for row in rows if row["status"] == "wrong")
+    shortest = min(map(n_cols, rows))
+    return Names(cases=len(by_case(rows)), of=right, answers=right + wrong, shortest=shortest)
 
 
 def ladder(rows: list[dict]) -> Names:
@@ -273,6 +358,15 @@ def eager(data: dict) -> Names:
     return Names(ours=first(CHOOSER), torch=first("torch"))
 
 
+def answered_torch(group: Group) -> str | None:
+    """PyTorch, where it has a time."""
+    return "torch" if timed(group.get("torch")) else None
+
+
+LOGITS = [4185, 128_256]
+"""Whose loss the home page shows: the vocabulary of Llama 3."""
+
+
 # Shapes drawn at random
 
 
@@ -314,8 +408,24 @@ class Drawn(Stand):
 
     compiled = property(lambda self: self._part(compiler_ran))
     uncompiled = property(lambda self: self._part(lambda group: not compiler_ran(group)))
+    compiled_backward = property(
+        lambda self: self._part(
+            lambda group: compiler_ran(group) and group[CHOOSER]["direction"] == "backward"
+        )
+    )
     small = property(lambda self: self._part(over_best_warm))
     warm = property(lambda self: self.small.values(over_best_warm))
+
+    @property
+    def wrong(self) -> dict[str, int]:
+        """How many answers of each other library are wrong."""
+        rows = [row for group in self.groups for row in group.values()]
+        wrong = Counter(row["provider"] for row in rows if row["status"] == "wrong")
+        return {name: wrong[name] for name in LIBRARIES}
+
+    def of_kernel(self, name: str) -> Stand:
+        """How ours stands where one kernel alone runs."""
+        return self._part(lambda group: group[CHOOSER]["kernels"] == [f"{name}_kernel"])
 
     @property
     def tiny(self) -> Names:
@@ -372,14 +482,20 @@ class Quoted(dict[str, Any]):
             "grid": grid,
             "odd": lambda: grid(is_odd),
             "even": lambda: grid(lambda row: not is_odd(row) and n_cols(row) <= 65536),
-            "long": lambda: grid(lambda row: n_cols(row) > 131072),
+            "shared": lambda: grid(lambda row: not is_odd(row) and n_cols(row) > 131072),
             "other_dimensions": lambda: of_rows(rows("strided", layout="contiguous")),
-            "cross_entropy": lambda: of_rows(rows("loss_head", op="cross_entropy")),
+            "cross_entropy": lambda: Loss(by_case(rows("loss_head", op="cross_entropy")).values()),
+            "under_host": lambda: of_rows(rows("few_rows")).under(self["host"]["forward"].ours),
+            "compiled": lambda: Stand(by_case(rows("compiled")).values(), answered_torch),
+            "memory": lambda: memory(rows("loss_head", op="cross_entropy", inputs="normal")),
+            "front": lambda: of_rows(rows(share.SUITE, dtype=share.DTYPE)),
+            "logits": lambda: " × ".join(f"{size:,}" for size in LOGITS),
             "accuracy": lambda: right_answers(rows("accuracy")),
             "ladder": lambda: ladder(rows("ladder")),
             "gaps": lambda: gaps(rows("strided")),
             "gain": lambda: gain(rows("article")),
             "article": lambda: article(rows("article")),
+            "sources": lambda: Stand(by_case(rows("article", "batch")).values(), answered_torch),
             "batch": lambda: {
                 way: Stand(by_case(rows("batch", direction=way)).values(), lambda group: "torch")
                 for way in ("forward", "backward")
@@ -387,6 +503,7 @@ class Quoted(dict[str, Any]):
             "host": lambda: host(rows("host_time")),
             "eager": lambda: eager(data),
             "random": lambda: Drawn(rows("random")),
+            "drawn": lambda: {name: self["random"].of_kernel(name) for name in rungs.STRIDED},
             "targets": lambda: asked(data["rows"]),
             "loss_head_targets": lambda: asked(rows("loss_head")),
             "guesses": lambda: guesses(data),
@@ -394,7 +511,6 @@ class Quoted(dict[str, Any]):
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},
             "machine": lambda: machine(data, rows("forward", "backward")),
             "ranks": lambda: ranks.quoted(ranks.read(root) or {}),
-            "bound": lambda: targets,
             "one_row": lambda: moving.one_row(root),
             "level": lambda: LEVEL,
         }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from softmax_bench.report import LEVEL, best_peer, by_case, gbs, ratio, standing, timed
+from softmax_bench.report import LEVEL, answers, best_peer, by_case, gbs, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, label_of
 from softmax_site.benchmarks.data import DTYPES, anchor, case_words, n_cols, shape_words
 from softmax_site.benchmarks.words import (
@@ -105,7 +105,8 @@ def state_of(row: dict | None) -> str:
     """The state of a row that has no number, linked to its reason."""
     if row is None:
         return "–"
-    return row["status"] if row["status"] == "ok" else f'<a href="{why(row)}">{row["status"]}</a>'
+    text = row["status"].replace("_", " ")
+    return text if text == "ok" else f'<a href="{why(row)}">{text}</a>'
 
 
 # The columns of tables of cases
@@ -191,12 +192,19 @@ class Columns:
 # Heat maps: lengths by kinds of call, each cell with a sign, a number and a link
 
 LEGEND = (
-    '<p class="bench-caption">× the speed of the fastest other library with a right answer · <span '
-    f'class="level">=</span> within {percent(LEVEL)} · <span class="behind">▼</span> behind · '
-    "<b>odd lengths bold</b> · a cell opens its row</p>"
+    '<p class="bench-caption">× the speed of the fastest other library with a right answer; <span '
+    f'class="level">=</span> within {percent(LEVEL)}, <span class="behind">▼</span> behind, the '
+    "bluer the further ahead, “·” not measured. <b>Bold</b>: not a multiple of 16 bytes. Each "
+    "number links to its times.<br>Right answers, of {cases} cells: {answers}.</p>"
 )
 STEPS = (1.1, 1.25, 1.5, 2.0)
 """Where the blue of a lead gets darker."""
+
+
+def answers_words(rows: list[dict]) -> str:
+    """In how many cases each other library has a right answer, in words."""
+    found = answers(by_case(rows).values())
+    return ", ".join(f"{label_of(name)} {count}" for name, count in found.items())
 
 
 def heat_cell(group: Group | None) -> Cell:
@@ -246,4 +254,5 @@ def heat_map(caption: str, rows: list[dict], label: Callable[[dict], str]) -> st
     ]
     drawn = table([Cell("length", "corner"), *heads], body, css="heat", caption=caption, roles=True)
     places = f"--kinds: {len(kinds)}; --longest: {max(len(name) for name, _ in lengths)}"
-    return drawn.replace("<table ", f'<table style="{places}" ', 1) + LEGEND
+    drawn = drawn.replace("<table ", f'<table style="{places}" ', 1)
+    return drawn + LEGEND.format(cases=len(by_case(rows)), answers=answers_words(rows))

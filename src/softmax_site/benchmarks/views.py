@@ -35,7 +35,9 @@ from softmax_site.benchmarks.quoted import (
     Drawn,
     Stand,
     compiler_ran,
+    copies_logits,
     fastest_copy,
+    impossible,
     newest_seed,
 )
 from softmax_site.benchmarks.tables import (
@@ -328,13 +330,14 @@ def accuracy(rows: list[dict], columns: Columns, dtype: str) -> str:
         found = errors[label_of(name)] = [float(row["max_rel_error"]) for row in known]
         states = ("wrong", "refused", "failed")
         without = [[row for row in mine if row["status"] == state] for state in states]
-        answers = f"{sum(row['status'] == 'ok' for row in mine)} of {len(mine)}"
-        where = "–"
+        n_right, where = sum(row["status"] == "ok" for row in mine), "–"
+        wrong, _, failed = without
+        right = f"{n_right} of {n_right + len(wrong)}"
         if found:
             worst = max(reversed(known), key=lambda row: float(row["max_rel_error"]))
             where = f"{worst['direction']}, {shape_words(worst)}, {INPUTS[worst['inputs']]}"
         links = (f'<a href="{why(each[0])}">{len(each)}</a>' if each else "–" for each in without)
-        right = words.marked("behind", answers) if any(without) else answers
+        right = words.marked("behind", right) if wrong or failed else right
         errs = [words.error_text(of(found)) if found else "–" for of in (median, max)]
         body.append([label_of(name), right, *links, *errs, where])
     every = [error for found in errors.values() for error in found]
@@ -342,14 +345,22 @@ def accuracy(rows: list[dict], columns: Columns, dtype: str) -> str:
     endless = any(map(math.isinf, every))
     low = math.floor(math.log10(median(finite))) - 1
     drawn = charts.strip(
-        f"Relative error, {dtype}: a mark per case, a dot at the worst",
+        f"Relative error, {dtype}: a tick per case, a ring at the worst",
         "The numbers are in the table below.",
         errors,
         label_of(CHOOSER),
         (low, math.ceil(math.log10(max(finite))) + endless),
         endless,
     )
-    head = ["library", "right", "wrong", "refused", "failed", "median error", "worst error"]
+    head = [
+        "library",
+        "right, of answers",
+        "wrong",
+        "refused",
+        "failed",
+        "median error",
+        "worst error",
+    ]
     return drawn + table([*head, "where"], body, 2, also=(7,))
 
 
@@ -362,7 +373,9 @@ def scatter(drawn: Stand) -> str:
     for group, other in drawn.compared:
         row, factor = group[CHOOSER], ratio(group, other)
         said = f"{case_words(row)}: {words.times(factor)} ×" if factor else case_words(row)
-        points.append((n_cols(row), factor or ENDS[0], said, standing(factor) == "behind"))
+        css = "behind" if standing(factor) == "behind" else "ours"
+        css += "" if compiler_ran(group) else " hollow"
+        points.append((n_cols(row), factor or ENDS[0], said, css))
     return charts.scatter(
         "Speed over the best other library’s, by the length of a row",
         "The classes and the worst cells are in the tables below.",
@@ -391,8 +404,8 @@ def random_kinds(drawn: Stand) -> str:
         shares = part.values(share_of)
         body.append(
             [
-                kind,
-                str(part.cases),
+                f"{kind} <small>({part.cases})</small>",
+                f"{sum(part.answered.values()) / part.cases:.1f}",
                 words.percent(part.at_least_level),
                 share_text(part.over_best if part.factors else None),
                 words.sign(min(part.factors, default=None)),
@@ -400,7 +413,8 @@ def random_kinds(drawn: Stand) -> str:
                 share_text(min(shares, default=None)),
             ]
         )
-    head = ["cells", "how many", "at least level", "× the best other", "worst, × other"]
+    head = ["cells (how many)", "rivals with an answer", "at least level"]
+    head += ["× the best other", "worst, × other"]
     return table([*head, "of a copy", "worst, of a copy"], body)
 
 
@@ -456,6 +470,41 @@ SIZE = Column("shape", lambda group: f"{shape_words(some(group))}, {some(group)[
 STEP = Column("what", lambda group: f"{what(some(group))}, {STEPS[some(group)['direction']]}", True)
 
 
+def copied_note(rows: list[dict]) -> str:
+    """What must be said of Liger's calls while they copy the logits, as HTML."""
+    copied = [row for row in rows if copies_logits(row)]
+    if not copied:
+        return ""
+    said = (
+        "Liger’s loss writes its gradient over the logits. Here each of its calls with a gradient "
+        "first copied them, which its users need not do: that copy takes the copy’s time, and is "
+        "all of its memory."
+    )
+    if any(row["inputs"] == "in_place" for row in rows):
+        said += " In the row “in place” only ours was called so; Liger and QuACK can be, too."
+    return f'<p class="bench-note">{said}</p>'
+
+
+def peak(row: dict | None) -> float | None:
+    """The memory that a call takes at most, in MiB, where there is a number that can be."""
+    bytes_taken = row.get("peak_bytes") if row else None
+    return bytes_taken / 2**20 if row and bytes_taken and not impossible(row) else None
+
+
+def left_out(rows: list[dict]) -> str:
+    """Which numbers of memory are left out, as HTML."""
+    named = [
+        f"{label_of(row['provider'])} at {shape_words(row)}, {row['dtype']}: "
+        f"{row['peak_bytes'] / 2**20:,.1f} MiB"
+        for row in rows
+        if impossible(row)
+    ]
+    if not named:
+        return ""
+    said = f"Left out as wrong, being less than the gradient alone: {'; '.join(named)}."
+    return f'<p class="bench-note">{said}</p>'
+
+
 def ours_named(name: str) -> str:
     """How a column of the loss head names a provider."""
     return {CHOOSER: "ours", PLAIN: "plain softmax"}.get(name, label_of(name))
@@ -481,8 +530,8 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
 
     def memory(name: str) -> Column:
         def cell(group: Group) -> str:
-            peak = group.get(name, {}).get("peak_bytes")
-            return f"{peak / 2**20:,.1f}" if peak else "–"
+            mib = peak(group.get(name))
+            return f"{mib:,.1f}" if mib else "–"
 
         return Column(ours_named(name), cell)
 
@@ -503,32 +552,21 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
     used = of_cases(trained, [SIZE._replace(head="MiB"), STEP, *map(memory, names)], linked=False)
     whole = [r for r in rows if r["op"] == "cross_entropy" and r["inputs"] == "normal"]
     whole = [row for row in whole if row["direction"] == "forward_backward"]
-    title = "Cross-entropy with its gradient, by vocabulary"
-    drawn = share_chart(whole, f"{title}: share of the copy's speed", vocabulary)
+    title = "Cross-entropy with its gradient, by vocabulary: share of the copy's speed"
+    drawn = share_chart(whole, title, vocabulary)
     return (
         drawn
-        + peaks(whole, f"{title}: peak memory of a call, its results included, MiB")
+        + copied_note(rows)
         + folded(f"Every call: {len(by_case(rows))} rows of times and bounds", every)
-        + folded("Peak memory of calls with a gradient, results included", used)
+        + folded(
+            "Peak memory beside the logits of calls with a gradient, MiB", used + left_out(rows)
+        )
     )
 
 
 def vocabulary(row: dict) -> str:
     """A vocabulary and its type, as an axis writes them."""
     return f"{length(row)} {row['dtype']}"
-
-
-def peaks(rows: list[dict], title: str) -> str:
-    """The memory that calls take at most, a column a case."""
-    columns = []
-    for group in by_case(rows).values():
-        mib = {n: row["peak_bytes"] / 2**20 for n, row in group.items() if row.get("peak_bytes")}
-        said = ", ".join(f"{label_of(name)} {value:,.0f}" for name, value in mib.items())
-        tip = [f"{shape_words(some(group))}, MiB", said]
-        columns.append(charts.Column(vocabulary(some(group)), mib, tip))
-    series = [Series(name, label_of(name)) for name in (CHOOSER, *LIBRARIES)]
-    alt = f"{title}. Every number is in the table below."
-    return over_columns(title, alt, columns, series, unit="MiB", spread=True)
 
 
 def loss_speeds(data: dict) -> str:
@@ -542,15 +580,16 @@ def loss_speeds(data: dict) -> str:
     logits = Column("logits", lambda group: words.link(some(group), f"{SIZE.cell(group)}"))
     ours = [columns.verdict, columns.share(), columns.time(CHOOSER, "µs: ours")]
     others = map(columns.time, present(rows, LIBRARIES))
-    return of_cases(rows, [logits, *ours, *others], False)
+    return of_cases(rows, [logits, *ours, *others], False) + copied_note(rows)
 
 
 def masked(data: dict) -> str:
-    """What softmax with scales and masks takes beside plain softmax and a copy."""
+    """What softmax with scales and masks takes beside plain softmax, a copy and PyTorch."""
     rows = of_suite(data, "loss_head", op="mapped_softmax")
     columns = Columns()
     call = Column("what", lambda group: f"{what(some(group))}, {SIZE.cell(group)}")
     providers = ((CHOOSER, "µs: ours"), (PLAIN, "plain softmax"), (COPY, "a copy"))
+    providers += tuple((name, label_of(name)) for name in ("torch", "torch.compile"))
     shown = [row for row in rows if row["provider"] in dict(providers)]
     times_of = (columns.time(name, head) for name, head in providers)
     return of_cases(shown, [call, *times_of], linked=False)
@@ -605,7 +644,7 @@ def fragments(data: dict) -> Rendered:
             texts = {name: text and block(text) for name, text in of_a_suite(rows, suite).items()}
         out.fragments |= {name: Fragment(text and f"{text}\n") for name, text in texts.items()}
     if grid := [row for suite in ("forward", "backward") for row in of_suite(data, suite)]:
-        drawn = heat_map("Softmax over rows that lie one after another", grid, length)
+        drawn = heat_map("Softmax over the last dimension, rows without gaps", grid, length)
         out.fragments["heat-grid"] = shown(drawn)
         out.fragments["origin-grid"] = Fragment(origin(data, grid), measured_by(grid))
     loss, host, batched = (of_suite(data, name) for name in ("loss_head", "host_time", "batch"))

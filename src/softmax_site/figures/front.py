@@ -82,7 +82,7 @@ p {{ font-size: 22px; margin: 6px 0 }} b {{ color: var(--ours); font: 600 40px s
 .quiet {{ color: var(--quiet); font-size: 18px; line-height: 1.45; margin-top: 20px }}
 .name {{ font-weight: 650; font-size: 20px; margin-bottom: 26px }}
 </style><div><p class="name">triton_softmax</p>
-<h1>Softmax, from the Jacobian to the fastest kernel</h1>{numbers}</div>{drawn}""",
+<h1>Softmax, from the Jacobian to the speed of a copy</h1>{numbers}</div>{drawn}""",
         colours,
     )
 

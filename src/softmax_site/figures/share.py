@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -68,28 +67,23 @@ def verdict(factor: float) -> tuple[str, str]:
     return "=", "var(--quiet)"
 
 
-def apart(places: Sequence[float], widths: Sequence[float], low: float, high: float) -> list[float]:
-    """Centres of labels that stand as near to their places as they can without touching.
-
-    >>> apart([10, 20, 200], [40, 40, 40], 0, 300)
-    [20.0, 68.0, 200]
-    """
-    centres, edge = [], low
-    for place, width in zip(places, widths):
-        centres.append(max(place, edge + width / 2))
-        edge = centres[-1] + width / 2 + 8
-    over = centres[-1] + widths[-1] / 2 - high
-    return [centre - max(0, over) for centre in centres] if over > 0 else centres
-
-
 def text(x: float, y: float, content: str, **more: object) -> str:
     """Words, quiet unless they have a colour."""
     return tag("text", escape(content), x=x, y=y, **{"fill": "var(--quiet)", **more})
 
 
+def mark(kind: str, x: float, y: float) -> str:
+    """A ring for torch, a dot for ours, and for the best other a bar, which no dot hides."""
+    if kind == "best":
+        return tag("rect", x=x - 2, y=y - 6.5, width=4, height=13, fill="var(--best)")
+    ring = {"r": 4.8, "fill": "var(--paper)", "stroke": "var(--torch)", "stroke_width": 1.6}
+    dot = {"r": 5, "fill": "var(--ours)", "stroke": "var(--paper)"}
+    return tag("circle", cx=x, cy=y, **(ring if kind == "torch" else dot))
+
+
 def svg(shown: list[Row], width: int, pitch: float, attributes: str, title: str = "") -> str:
     """The drawing: a line for each length, three marks on it. Colours are the site's variables."""
-    left, right, top = 80.0, width - 74.0, 24 + (28 if title else 0)
+    left, right, top = 80.0, width - 74.0, 48 + (28 if title else 0)
     bottom = round(top + pitch * len(shown))
     most = max(1.0, *(max(row.ours, row.best) for row in shown)) + 0.01
     strong = {"font_weight": 600, "text_anchor": "end"}
@@ -100,6 +94,12 @@ def svg(shown: list[Row], width: int, pitch: float, attributes: str, title: str 
     out = []
     if title:
         out.append(text(0, 16, title, font_size=14, font_weight=600, fill="var(--ink)"))
+    for at, kind, name in (
+        (8, "torch", "torch"),
+        (70, "best", "best other library"),
+        (196, "ours", CHOOSER),
+    ):
+        out += [mark(kind, at, top - 38), text(at + 10, top - 34, name)]
     for share in (0, 0.25, 0.5, 0.75, 1):
         colour = "var(--quiet)" if share == 1 else "var(--rule)"
         out.append(tag("path", d=f"M{x(share):.1f} {top - 4}V{bottom}", stroke=colour))
@@ -114,29 +114,12 @@ def svg(shown: list[Row], width: int, pitch: float, attributes: str, title: str 
         ours, best, torch = x(row.ours), x(row.best), x(row.torch)
         ends = f"M{min(ours, best, torch):.1f} {y:.1f}H{max(ours, best, torch):.1f}"
         out.append(tag("path", d=ends, stroke="var(--rule)", stroke_width=4))
-        ring = {"fill": "var(--paper)", "stroke": "var(--torch)", "stroke_width": 1.6}
-        out.append(tag("circle", cx=torch, cy=y, r=4.8, **ring))
-        square = {"width": 6, "height": 6, "fill": "var(--best)"}
-        out.append(tag("rect", x=best - 3, y=y - 3, **square))
-        dot = {"fill": "var(--ours)", "stroke": "var(--paper)"}
-        out.append(tag("circle", cx=ours, cy=y, r=5, **dot))
+        out += [mark("torch", torch, y), mark("best", best, y), mark("ours", ours, y)]
         words, colour = verdict(row.factor)
         out.append(text(width, y + 4, words, fill=colour, **strong))
-    last = shown[-1]
-    labels = sorted(
-        [
-            (x(last.torch), 34, "torch", "var(--quiet)"),
-            (x(last.best), 66, "best other", "var(--best)"),
-            (x(last.ours), 92, "triton_softmax", "var(--ours)"),
-        ]
-    )
-    places, widths, names, colours = zip(*labels, strict=True)
-    for centre, name, colour in zip(apart(places, widths, left, right + 20), names, colours):
-        middle = {"text_anchor": "middle", "font_weight": 600, "fill": colour}
-        out.append(text(centre, bottom + 14, name, **middle))
     content = "\n".join(out)
     return (
-        f'<svg viewBox="0 0 {width} {bottom + 24}" font-size="12" {attributes}>\n{content}\n</svg>'
+        f'<svg viewBox="0 0 {width} {bottom + 8}" font-size="12" {attributes}>\n{content}\n</svg>'
     )
 
 

@@ -175,7 +175,7 @@ def usual(rows: list[dict]) -> str:
             OPERATION_WORDS[operation],
             f'<a href="../{pages[got["kernel"]]}/"><code>{got["kernel"]}</code></a>',
             " + ".join(f"{count:,}" for count in got["programs"]),
-            f"{got['bytes']['useful'] / 1e6:,.1f} MB",
+            f"{sum(got['bytes'].values()) / 1e6:,.1f} MB",
             f"{'' if time['far'] == 0 else '≈ '}{time_words(time['us'])}" if time else "–",
         ]
         lines.append(Row(cells, f'data-ask="{escape(json.dumps(asked))}"'))
