@@ -227,6 +227,11 @@ def check_device(device: torch.device, implementation: str | None = None) -> Non
         )
 
 
+def by_kernels(x: Tensor) -> bool:
+    """Return whether kernels compute a call on x, and not PyTorch's operators."""
+    return x.numel() > 0 and (x.device.type != "cpu" or INTERPRETED)
+
+
 def check_arguments(
     x: Tensor, dim: int, dtype: torch.dtype | None = None, implementation: str | None = None
 ) -> int:

@@ -21,6 +21,7 @@ from . import arguments, composite
 from .arguments import (
     LossOptions,
     autocasts,
+    by_kernels,
     check_classes,
     check_linear,
     check_loss,
@@ -28,7 +29,7 @@ from .arguments import (
     pass_on,
 )
 from .composite import RowScalars, accumulator, distribution_of, scalars_of_classes
-from .losses import Final, by_kernels, differentiable_losses, reduced, run_losses, scaled
+from .losses import Final, differentiable_losses, reduced, run_losses, scaled
 from .operators import by_composite, nobody_watches, readable, version_of
 
 BYTES = 1 << 28

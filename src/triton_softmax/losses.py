@@ -24,6 +24,7 @@ from .arguments import (
     LossOptions,
     Modifiers,
     autocasts,
+    by_kernels,
     check_classes,
     check_dense,
     check_dtype,
@@ -212,11 +213,6 @@ def reduced(losses: Tensor, options: LossOptions) -> Tensor:
     """Return the losses of rows, or their sum, in the dtype of the loss."""
     loss = losses if options.reduction == "none" else losses.sum()
     return loss if loss.dtype == options.dtype else loss.to(options.dtype)
-
-
-def by_kernels(x: Tensor) -> bool:
-    """Return whether kernels compute a call."""
-    return x.numel() > 0 and (x.device.type != "cpu" or arguments.INTERPRETED)
 
 
 def _planned(

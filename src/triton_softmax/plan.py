@@ -175,39 +175,32 @@ def empty_of(shape: Any, dtype: torch.dtype, x: Tensor) -> Callable[[], Tensor]:
 
 
 class ByPyTorch:
-    """The plan of a CPU call without Triton's interpreter: a composite of PyTorch operators."""
+    """The plan of a call that PyTorch's operators compute, or before and after which they convert
+    tensors.
 
-    kernels = ()
-    launches = ()
-
-    def __init__(self, function: Callable[..., Tensor]):
-        self.function = function
-
-    def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Tensor:
-        result = self.function(*inputs)
-        return result.contiguous() if out is None else out.copy_(result)
-
-
-class Around:
-    """A plan wrapped in conversions, which `what` names: `before` converts each input, and `after`,
-    if given, the wrapped plan's result; it also takes the original first input."""
+    Args:
+        what: names the conversion.
+        plan: computes the result from the converted inputs: another plan, or a function.
+        before: converts each input.
+        after: converts the result, and also takes the original first input.
+    """
 
     def __init__(
         self,
         what: str,
-        plan: AnyPlan,
-        before: Callable[[Tensor], Tensor],
+        plan: Callable[..., Any],
+        before: Callable[[Tensor], Tensor] | None = None,
         after: Callable[[Tensor, Tensor], Tensor] | None = None,
     ):
         self.what = what
         self.plan = plan
         self.before = before
         self.after = after
-        self.kernels = plan.kernels
-        self.launches = plan.launches
+        self.kernels: tuple[str, ...] = getattr(plan, "kernels", ())
+        self.launches: tuple[Launch, ...] = getattr(plan, "launches", ())
 
     def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Any:
-        result = self.plan(*map(self.before, inputs))
+        result = self.plan(*(inputs if self.before is None else map(self.before, inputs)))
         result = result if self.after is None else self.after(result, inputs[0])
         if out is None:
             return result
@@ -215,7 +208,7 @@ class Around:
         return (out.copy_(first), *others) if others else out.copy_(first)
 
 
-AnyPlan: TypeAlias = Plan | ByPyTorch | Around
+AnyPlan: TypeAlias = Plan | ByPyTorch
 
 
 def device_of(tensor: Tensor) -> Device:
@@ -246,19 +239,19 @@ def make_plan(
     check_alike(x, *inputs[op.inputs :], shape=without)
     if x.numel() == 0:
         # An empty result, or the log-sum-exp of empty rows.
-        return ByPyTorch(lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype))
+        return ByPyTorch("", lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype))
     if x.device.type == "cpu" and implementation is None and not arguments.INTERPRETED:
         function = composite.KERNEL_OF[op]
-        return ByPyTorch(lambda *inputs: function(*inputs, dim, dtype))
+        return ByPyTorch("", lambda *inputs: function(*inputs, dim, dtype).contiguous())
 
     def around(what, before, dim, dtype, after=None):
         plan = make_plan(op, (*map(before, inputs),), dim, dtype, implementation, invariant)
-        return Around(what, plan, before, after)
+        return ByPyTorch(what, plan, before, after)
 
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
         plan = make_plan(op, vector, 0, dtype, implementation, invariant)
-        return Around("vector", plan, lambda t: t.reshape(1), lambda y, x: own(y, x.shape))
+        return ByPyTorch("vector", plan, lambda t: t.reshape(1), lambda y, x: own(y, x.shape))
     floats = [each.dtype for each in inputs if each.dtype in DTYPES]
     if torch.float64 in (dtype, *floats):
         wide = dtype if len(inputs) == 1 else x.dtype

@@ -18,6 +18,7 @@ from . import arguments, composite, operators
 from .arguments import (
     Modifiers,
     autocasts,
+    by_kernels,
     cast,
     check_arguments,
     check_device,
@@ -152,8 +153,8 @@ def _into(
     out: Tensor, op: Normalization, x: Tensor, dim: int, modifiers: Modifiers, invariant: bool
 ) -> None:
     """Write the result to `out`."""
-    if out.is_neg():
-        # A lazily negated view has no sign in its memory.
+    # A lazily negated view has no sign in its memory.
+    if out.is_neg() or not by_kernels(x):
         out.copy_(with_modifiers(op, x, dim, out.dtype, modifiers, invariant))
         return
     options = (*taken_apart(modifiers), op is operators.log_softmax, dim, invariant)

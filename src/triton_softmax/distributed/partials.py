@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from .. import arguments, composite, operators
 from ..arguments import Modifiers, check_device
-from ..composite import accumulator, upcast, weighted
+from ..composite import upcast, weighted
 from ..launch import Launch, plans
 from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION
 from ..operations.gradients import GRADIENT, TOKENS_GRADIENT
@@ -29,7 +29,7 @@ from ..operations.logsumexp import LOGSUMEXP
 from ..operations.operation import Operation
 from ..operations.softmax import SOFTMAX, SOFTMAX_VJP
 from ..operations.token_statistics import ENTROPY
-from ..plan import Plan, key_of, plan_of, run_modified
+from ..plan import Plan, key_of, plan_of
 from .process_group import HEADER, Shard, received, send
 from .rank_kernels import merge_ranks_kernel
 
@@ -74,9 +74,8 @@ NAMES = {
 """The operations that ranks send something of; log-softmax and cross-entropy send what softmax
 does."""
 
-WHOLE = {op.name: op for op in NAMES}
 PARTIAL = {op.name: partial(name, op) for op, name in NAMES.items()}
-"""Each by its name: a compiler cannot look up an operation itself."""
+"""By the operation's name: a compiler cannot look up an operation itself."""
 
 
 def partials(
@@ -84,13 +83,13 @@ def partials(
 ) -> tuple[Tensor, ...]:
     """Return m, if there is one, and the sums of each row of matrices; those of nothing if there is
     nothing. `invariant`: a row has the same bits in every batch."""
-    if torch.compiler.is_compiling():
-        return tuple(_opaque.overload(list(inputs), op.name, invariant))
     x, kind = inputs[0], PARTIAL[op.name]
     if x.numel() and (x.device.type != "cpu" or arguments.INTERPRETED):
         dtype = torch.promote_types(x.dtype, torch.float32)
-        if op is DISTRIBUTION:
-            return run_modified(kind, inputs, (), Modifiers(), 1, dtype, invariant=invariant)
+        plain = not torch.compiler.is_compiling()
+        if op is DISTRIBUTION or not plain:
+            modifiers = Modifiers() if op is DISTRIBUTION else None
+            return operators.run_rows(plain, kind, inputs, (), 1, dtype, modifiers, invariant)
         found = plan_of(kind, inputs, 1, dtype, None, invariant)(*inputs)
         return found if isinstance(found, tuple) else (found,)
     check_device(x.device)
@@ -220,16 +219,3 @@ class Sums(Function):
             dx = x.detach().copy_(dx) if several or q is not None else dx
             torch.autograd.graph.increment_version(x)
         return dx.to(x.dtype), dq, *(None,) * 6
-
-
-def _shape(inputs: list[Tensor], operation: str, batch_invariant: bool) -> list[Tensor]:
-    x, n = inputs[0], PARTIAL[operation].row_results
-    return [x.new_empty(len(x), dtype=accumulator(x.dtype)) for _ in range(n)]
-
-
-_opaque = operators.Operator(
-    "rank_partials(Tensor[] inputs, str operation, bool batch_invariant) -> Tensor[]",
-    lambda inputs, name, invariant: list(partials(WHOLE[name], tuple(inputs), invariant)),
-    _shape,
-)
-"""`partials` while a call is traced: a compiler does not look into it."""
