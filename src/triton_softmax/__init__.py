@@ -21,8 +21,6 @@ The modules, in the order in which a call reaches them:
 Importing the package registers the operators.
 """
 
-from __future__ import annotations
-
 from .arguments import IMPLEMENTATIONS, batch_invariant
 from .functional import log_softmax, logsumexp, softmax
 from .linear import linear_cross_entropy

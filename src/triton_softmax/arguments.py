@@ -4,8 +4,6 @@ The checks look at types, shapes, dtypes and devices, and at values only in CPU 
 of arguments are here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import operator
@@ -95,7 +93,7 @@ class batch_invariant(contextlib.ContextDecorator):  # noqa: N801
         True
     """
 
-    def __enter__(self) -> batch_invariant:
+    def __enter__(self) -> "batch_invariant":
         global contexts
         contexts += 1
         return self

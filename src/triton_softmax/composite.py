@@ -8,8 +8,6 @@ kernels with them.
 A dimension counts from the front. 16-bit elements are upcast to float32.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -245,7 +243,7 @@ class RowScalars(NamedTuple):
     everywhere: Tensor | None
     """c, the factor of every class, or of the distribution."""
 
-    def chunk(self, start: int, end: int) -> RowScalars:
+    def chunk(self, start: int, end: int) -> "RowScalars":
         """Return the scalars of a range of rows."""
         return RowScalars(*[None if each is None else each[start:end] for each in self])  # type: ignore[arg-type]
 

@@ -6,13 +6,12 @@ input that is not a tensor but has `__torch_function__`, such as a `torch.fx` pr
 call itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from . import arguments, distributed, operators
 from .arguments import (
@@ -28,9 +27,6 @@ from .arguments import (
 from .operators import Normalization, differentiable, nobody_watches
 from .plan import run_one
 from .score_modifiers import normalize_modified
-
-if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
 
 
 def _normalize(

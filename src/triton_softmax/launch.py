@@ -8,8 +8,6 @@ Only this module knows how Triton launches. If a private name is missing, its pu
 does the same, some microseconds slower.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

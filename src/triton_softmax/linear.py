@@ -6,8 +6,6 @@ gradient; two matrix products turn that into the gradients of the layer, and the
 buffer. The matrix products are PyTorch's.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

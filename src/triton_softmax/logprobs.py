@@ -5,8 +5,6 @@ log-probabilities follow from these and the tokens' logits. The gradient of all 
 more read and one write.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -10,8 +10,6 @@ PyTorch's operators (`composite`) provide the gradient at the probabilities and 
 the first.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -10,8 +10,6 @@ Plain eager calls bypass the dispatcher to save host time (`nobody_watches`), th
 is missing, every call goes through the operators, some microseconds slower.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import sys
@@ -229,7 +227,7 @@ class Normalization(Operator):
         alone: a twin operator without an autograd rule, for Inductor.
     """
 
-    def __init__(self, name: str, operation: Operation, vjp: Normalization | None = None):
+    def __init__(self, name: str, operation: Operation, vjp: "Normalization | None" = None):
         self.operation, self.vjp = operation, vjp
         given = "Tensor grad_output, Tensor saved, int dim, ScalarType? input_dtype=None"
         if vjp is not None:

@@ -9,8 +9,6 @@ prepared kernel launches; calling it allocates the results and passes the pointe
 kernel of their own. `finish`, `scale_rows` and `LossPlan` launch the small kernels around a loss.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -66,7 +64,7 @@ def plan_of(
     dtype: torch.dtype | None = None,
     kernel: str | None = None,
     invariant: bool = False,
-) -> AnyPlan:
+) -> "AnyPlan":
     """The plan of a call, cached: `plan_of(...)(*inputs)` computes the result, and
     `plan_of(...).kernels` names the kernels it launches.
 

@@ -5,8 +5,6 @@ it all (`kernels.masked_rows`). Transforms of `torch.func`, forward mode, empty 
 tensors outside the interpreter use PyTorch's operators (`composite`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

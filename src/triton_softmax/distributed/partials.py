@@ -6,8 +6,6 @@ the library chooses, and one more kernel merges those of all ranks. On a CPU, an
 traced, the sums of a few ranks are merged by PyTorch's operators.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

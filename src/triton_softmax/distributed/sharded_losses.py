@@ -10,8 +10,6 @@ row, and so does its gradient. A cross-entropy of classes on a GPU takes small k
 place (`rank_kernels`): the host takes longer to launch operators than the device to run them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

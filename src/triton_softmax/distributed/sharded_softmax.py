@@ -5,8 +5,6 @@ same result on all ranks, and each calls backward for its own copy: what arrives
 one loss, and nothing is sent.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

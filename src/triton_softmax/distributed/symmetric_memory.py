@@ -17,8 +17,6 @@ whose turn is next but one. No rank can push into it earlier than that: it would
 call in between, for which it needs words that this rank has pushed after the zeros.
 """
 
-from __future__ import annotations
-
 import importlib
 import weakref
 from typing import Any

@@ -16,8 +16,6 @@ for another, so this runs on every device and in float64.
 
 # pyright: reportGeneralTypeIssues=false
 # (kernels extend tuples)
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import triton

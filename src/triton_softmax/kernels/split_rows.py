@@ -15,8 +15,6 @@ the kernel runs even in the interpreter, one program after another. A row with m
 device can hold takes two launches: the first only publishes, the second rereads and writes.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import triton

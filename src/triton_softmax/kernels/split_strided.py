@@ -6,8 +6,6 @@ side. It publishes a status word for each of its columns, polls until all words 
 there, merges them, and writes its tile from registers.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import triton

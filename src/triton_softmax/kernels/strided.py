@@ -12,8 +12,6 @@ lines only if the other strides are multiples of 16, unlike those of 14 × 14 im
 states what the launcher has checked: vector divides them.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -9,8 +9,6 @@ the chunks' partials, a second merges them and writes. With a single chunk one l
 device, and in float64. With n_inner = 1 it takes rows as well.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -14,8 +14,6 @@ with stride 0). The sums w = Σ q and a = Σ q·(x − m) join the denominator, 
 target beyond q; the target logit; its factor b; the factor c of q; and z.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import triton

@@ -3,8 +3,6 @@
 The summaries come from the forward pass, or from all ranks of a group.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import triton

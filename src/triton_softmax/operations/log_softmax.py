@@ -1,7 +1,5 @@
 """Log-softmax along a row, and its vector-Jacobian product."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import triton

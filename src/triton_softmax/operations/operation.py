@@ -19,15 +19,13 @@ and the summary (the epilogue), and row scalars follow from the summary alone.
 Row scalars may also be inputs: dl of log-sum-exp, or the target of cross-entropy.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
 import triton
 import triton.language as tl
 
-NAMED: dict[str, Operation] = {}
+NAMED: dict[str, "Operation"] = {}
 """Every operation by its name: an operator of PyTorch takes a name in place of the object."""
 
 

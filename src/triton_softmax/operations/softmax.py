@@ -1,7 +1,5 @@
 """Softmax along a row, and its vector-Jacobian product."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -4,8 +4,6 @@ The entropy H = log d − a/d takes a second sum, a = Σ exp(x − m)·(x − m)
 sum over x instead of x − m would cancel for large logits.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import triton

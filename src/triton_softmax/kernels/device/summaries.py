@@ -4,8 +4,6 @@ In all functions totals, numbers (row scalars) and results are tuples. Most oper
 and no row scalars; then these functions compile to almost nothing.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 
