@@ -14,16 +14,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from . import arguments, distributed, operators
-from .arguments import (
-    PLAIN,
-    cast,
-    check_axis,
-    check_dense,
-    check_dim,
-    check_int,
-    check_invariant,
-    pass_on,
-)
+from .arguments import PLAIN, cast
 from .operators import Normalization, differentiable, nobody_watches
 from .plan import run_one
 from .score_modifiers import normalize_modified
@@ -36,9 +27,9 @@ def _normalize(
 ) -> Tensor:  # fmt: skip
     """Return the result of `function`, whose operator is `op` and whose arguments are the rest."""
     if axis is not None:
-        dim, axis = check_axis(dim, axis), None
+        dim, axis = arguments.check_axis(dim, axis), None
     if batch_invariant or arguments.contexts:
-        batch_invariant = check_invariant(implementation)
+        batch_invariant = arguments.check_invariant(implementation)
     options, modifiers = (dim, dtype, implementation, batch_invariant), None
     if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
         modifiers = (scale, softcap, bias, where, causal, sink, safe)
@@ -52,10 +43,10 @@ def _normalize(
             return differentiable(x, (op, True, *options))
         return run_one(op.operation, x, *options)
     if not isinstance(input, Tensor):
-        return pass_on(function, (input,), locals())
-    check_dense(input, "the input")
+        return arguments.pass_on(function, (input,), locals())
+    arguments.check_dense(input, "the input")
     x = input if dtype is None else cast(input, dtype)
-    return op.overload(x, check_int(dim), dtype, implementation, batch_invariant)
+    return op.overload(x, arguments.check_int(dim), dtype, implementation, batch_invariant)
 
 
 def softmax(
@@ -228,7 +219,7 @@ def logsumexp(
         tensor([[5.3053]], dtype=torch.float64)
     """
     if axis is not None:
-        dim = check_axis(dim, axis)
+        dim = arguments.check_axis(dim, axis)
     x, invariant = input, bool(batch_invariant or arguments.contexts)
     if type(dim) is int and group is None and nobody_watches(x):
         if not x.is_floating_point():
@@ -246,9 +237,9 @@ def logsumexp(
         return distributed.logsumexp(logsumexp, x, group, dim, keepdim, invariant)
     if not isinstance(x, Tensor):
         given = {"input": x, "dim": dim, "keepdim": keepdim, "batch_invariant": invariant}
-        return pass_on(logsumexp, (x,), given)
-    check_dense(x, "the input")
-    x, dim = _promoted(x), check_int(dim)
+        return arguments.pass_on(logsumexp, (x,), given)
+    arguments.check_dense(x, "the input")
+    x, dim = _promoted(x), arguments.check_int(dim)
     lse = operators.logsumexp.overload(x, dim, None, None, invariant)
     return lse.unsqueeze(dim) if keepdim and x.dim() else lse
 
@@ -257,14 +248,14 @@ def _promoted(x: Tensor) -> Tensor:
     """Cast integers and booleans to the default dtype, as PyTorch's function does."""
     if x.is_floating_point() or x.is_complex():
         return x
-    check_dense(x, "the input")
+    arguments.check_dense(x, "the input")
     return x.to(torch.get_default_dtype())
 
 
 def _logsumexp_of_dims(x: Tensor, dim: Any, keepdim: bool, invariant: bool, group: Any) -> Tensor:
     """Reduce several dimensions as one: move them to the end and flatten them."""
-    check_dense(x, "the input")
-    dims = [check_dim(check_int(each), x.dim()) for each in dim]
+    arguments.check_dense(x, "the input")
+    dims = [arguments.check_dim(arguments.check_int(each), x.dim()) for each in dim]
     if len(set(dims)) < len(dims):
         raise ValueError(f"dim names a dimension twice: {tuple(dims)}")
     if x.dim() == 0:

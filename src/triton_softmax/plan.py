@@ -18,7 +18,7 @@ import torch
 import triton
 from torch import Tensor, empty_like
 
-from . import arguments, composite
+from . import arguments, composite, layout
 from .arguments import DTYPES, LossOptions, Modifiers, check_alike, check_arguments, check_device
 from .config import Choice, Device, Masked, Traits, chosen, columns_of, rows_of, space
 from .config.space import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass, vector_of_lines
@@ -26,16 +26,7 @@ from .kernels import masked_rows, split_rows, split_strided, strided, tile, two_
 from .kernels import row_scalars as scalars
 from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps
 from .launch import Launch, Workspace, addresses_of, cuda_index, current_device, plans
-from .layout import (
-    as_matrix,
-    collapse,
-    from_matrix,
-    lies_on_vectors,
-    on_vectors,
-    outer_and_inner,
-    own,
-    strides_of,
-)
+from .operations.cross_entropy import PLAIN, SMOOTHED
 from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.operation import Operation, in_any_order
 
@@ -169,7 +160,7 @@ class Plan:
 def empty_of(shape: Any, dtype: torch.dtype, x: Tensor) -> Callable[[], Tensor]:
     """A function that allocates a contiguous tensor on the device of x. This is the form that takes
     PyTorch the least time: it has no keywords to read."""
-    return partial(x.new_empty(0, dtype=dtype).new_empty_strided, shape, strides_of(shape))
+    return partial(x.new_empty(0, dtype=dtype).new_empty_strided, shape, layout.strides_of(shape))
 
 
 class ByPyTorch:
@@ -249,26 +240,28 @@ def make_plan(
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
         plan = make_plan(op, vector, 0, dtype, implementation, invariant)
-        return ByPyTorch("vector", plan, lambda t: t.reshape(1), lambda y, x: own(y, x.shape))
+        return ByPyTorch(
+            "vector", plan, lambda t: t.reshape(1), lambda y, x: layout.own(y, x.shape)
+        )
     floats = [each.dtype for each in inputs if each.dtype in DTYPES]
     if torch.float64 in (dtype, *floats):
         wide = dtype if len(inputs) == 1 else x.dtype
         if dtype != wide or any(each != wide for each in floats):
             return around("convert", lambda t: t.to(wide), dim, None, lambda y, _: y.to(dtype))
     outs = [torch.empty(shape, dtype=dtype, device="meta")]
-    of_rows = torch.promote_types(dtype, torch.float32)
+    of_rows = arguments.accumulator(dtype)
     outs += [torch.empty(without, dtype=of_rows, device="meta")] * (op.results - 1)
     plan = _plan_launches(op, inputs, tuple(outs), dim, implementation, invariant)
     if plan is not None:
         return plan
     if implementation in (None, "strided"):
-        return around("copy", on_vectors, dim, dtype)
+        return around("copy", layout.on_vectors, dim, dtype)
     return around(
         "matrix",
-        lambda t: on_vectors(as_matrix(t, dim)),
+        lambda t: layout.on_vectors(layout.as_matrix(t, dim)),
         1,
         dtype,
-        lambda y, x: from_matrix(y, x.shape, dim),
+        lambda y, x: layout.from_matrix(y, x.shape, dim),
     )
 
 
@@ -302,7 +295,7 @@ def _plan_launches(
         each.stride() if each.dim() == x.dim() else each.unsqueeze(dim).expand(x.shape).stride()
         for each in tensors
     ]
-    groups = collapse(x.shape, strides, dim)
+    groups = layout.collapse(x.shape, strides, dim)
     col_strides = tuple(1 if n_cols == 1 else s[dim] for s in strides)
     # The choice depends only on the tensors that have elements along the rows.
     which = [i for i, each in enumerate(tensors) if each.dim() == x.dim()]
@@ -317,13 +310,13 @@ def _plan_launches(
         of_moved = tuple(steps[i] for i in which)
         if op.any_order and n_cols > space.INVARIANT_TILE_COLS:
             # For equal bits, chunks must be aligned alike in all tensors and in every batch.
-            if not all(lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
+            if not all(layout.lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
                 return None
         rows = rows_of(n_rows, n_cols, itemsize, addresses, of_moved, held)
         choice = chosen(rows, traits, device, implementation)
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
     else:
-        pair = outer_and_inner(groups, len(strides))
+        pair = layout.outer_and_inner(groups, len(strides))
         if pair is None or implementation not in (None, "strided"):
             return None
         outer, inner = pair
@@ -479,7 +472,7 @@ def _plan_modified(
     x, n_inputs = inputs[0], len(inputs)
     shape = x.shape
     without = shape[:dim] + shape[dim + 1 :]
-    wide = torch.promote_types(dtype, torch.float32)
+    wide = arguments.accumulator(dtype)
     first_map = op.inputs + op.numbers
     of_rows = first_map + maps.x + maps.bias + maps.where
     # Whether each input, then each result, has elements along a row.
@@ -499,7 +492,7 @@ def _plan_modified(
         views[n_inputs] = out
     n_cols = shape[dim]
     one_row = [(1,) * (1 + len(views))]
-    groups = collapse(shape, [view.stride() for view in views], dim)[::-1] or one_row
+    groups = layout.collapse(shape, [view.stride() for view in views], dim)[::-1] or one_row
     n_rows = torch.Size([group[0] for group in groups]).numel()
     of_maps = [i for i in range(first_map + maps.x, n_inputs) if along[i]]
     moving = [g[0] for g in groups if any([g[1 + i] for i in of_maps])]
@@ -664,7 +657,7 @@ def plan_targets(inputs: tuple[Tensor, ...], options: LossOptions) -> tuple[Plan
     n_inner, *strides = seen
     n_cols = x.shape[dim]
     programs = triton.cdiv(n_rows, BLOCK)
-    accumulator = torch.promote_types(x.dtype, torch.float32)
+    accumulator = arguments.accumulator(x.dtype)
     count = "none" if reduction != "mean" else "here" if n_rows <= FEW else "parts"
     numbers = (tuple(strides), n_rows, n_cols, n_inner, ignore_index)
     constants = {"SMOOTHING": smoothing, "Z_LOSS": z_loss, "COUNT": count, "BLOCK": BLOCK}
@@ -689,19 +682,20 @@ class LossPlan:
 
     def __init__(
         self,
-        op: Operation,
         x: Tensor,
         target: Tensor,
         weight: Tensor | None,
         options: LossOptions,
+        gradient: bool,
         in_place: bool,
     ):
+        op = (SMOOTHED if options.label_smoothing else PLAIN)[gradient]
         self.op, self.options, self.in_place = op, options, in_place
         given = (target,) if weight is None else (target, weight)
         as_they_lie = [each.is_contiguous() for each in given]
         inputs = (x, *[each.contiguous() for each in given])
         self.targets = plan_targets(inputs, options)
-        self.accumulator = torch.promote_types(x.dtype, torch.float32)
+        self.accumulator = arguments.accumulator(x.dtype)
         self.dtype = self.accumulator if op.reduces else x.dtype
         self.modifiers = Modifiers(options.scale, options.softcap)
         n = target.numel()

@@ -13,27 +13,9 @@ from torch import Tensor
 from torch.overrides import has_torch_function
 
 from . import arguments, composite, operators
-from .arguments import (
-    Modifiers,
-    autocasts,
-    by_kernels,
-    cast,
-    check_arguments,
-    check_device,
-    check_int,
-    check_modifiers,
-    check_out,
-    pass_on,
-)
+from .arguments import Modifiers, cast
 from .launch import Memo
-from .operators import (
-    Normalization,
-    differentiable_modified,
-    modified_softmax,
-    nobody_watches,
-    taken_apart,
-    transformed,
-)
+from .operators import Normalization, differentiable_modified, nobody_watches
 from .plan import run_modified
 
 _checked = Memo()
@@ -64,7 +46,7 @@ def normalize_modified(
         if watched or not isinstance(x, Tensor):
             given = {"input": x, "dim": dim, "dtype": dtype, "implementation": implementation}
             given |= {"batch_invariant": invariant, "out": out, **Modifiers(*modifiers)._asdict()}
-            return pass_on(function, tensors if watched else (x,), given)
+            return arguments.pass_on(function, tensors if watched else (x,), given)
     if implementation is not None:
         raise ValueError(
             f"implementation={implementation!r} names a kernel, and none supports scale, "
@@ -72,7 +54,7 @@ def normalize_modified(
         )
     if dtype is not None:
         x = cast(x, dtype)
-    elif not plain and x.device.type != "cpu" and autocasts(x):
+    elif not plain and x.device.type != "cpu" and arguments.autocasts(x):
         dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
     scale, softcap, bias, where, causal, sink, safe = modifiers
     key = None
@@ -94,16 +76,16 @@ def normalize_modified(
             softcap = None if softcap is None else float(softcap)
             checked = Modifiers(scale, softcap, bias, where, bool(causal), sink, bool(safe))
             return with_modifiers(op, x, known, dtype or x.dtype, checked, invariant, plain)
-    dim = check_arguments(x, check_int(dim), dtype)
+    dim = arguments.check_arguments(x, arguments.check_int(dim), dtype)
     if not x.is_meta:
-        check_device(x.device)
-    checked, dtype = check_modifiers(x, dim, *modifiers), dtype or x.dtype
+        arguments.check_device(x.device)
+    checked, dtype = arguments.check_modifiers(x, dim, *modifiers), dtype or x.dtype
     to: Any = out
     vector = x.dim() == 0
     if out is not None:
         wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
-        check_out(out, x, dtype, wanted)
-        if transformed():
+        arguments.check_out(out, x, dtype, wanted)
+        if operators.transformed():
             raise RuntimeError("out does not support transforms of torch.func or forward mode")
     if vector:  # a row of one element
         x, to = x.reshape(1), None if out is None else out.view(1)
@@ -131,11 +113,12 @@ def with_modifiers(
     dispatcher."""
     log = op is operators.log_softmax
     on_cpu = not arguments.INTERPRETED and x.device.type == "cpu"
-    if on_cpu or not x.numel() or (not plain and transformed()):
+    if on_cpu or not x.numel() or (not plain and operators.transformed()):
         return composite.modified_softmax(log, x, dim, dtype, modifiers)
     options = (log, dim, dtype, invariant)
     if not plain:
-        return modified_softmax.overload(x, *taken_apart(modifiers), *options)[0]
+        given = operators.taken_apart(modifiers)
+        return operators.modified_softmax.overload(x, *given, *options)[0]
     scale, bias, sink = modifiers.scale, modifiers.bias, modifiers.sink
     if torch.is_grad_enabled() and (
         x.requires_grad
@@ -152,10 +135,10 @@ def _into(
 ) -> None:
     """Write the result to `out`."""
     # A lazily negated view has no sign in its memory.
-    if out.is_neg() or not by_kernels(x):
+    if out.is_neg() or not arguments.by_kernels(x):
         out.copy_(with_modifiers(op, x, dim, out.dtype, modifiers, invariant))
         return
-    options = (*taken_apart(modifiers), op is operators.log_softmax, dim, invariant)
+    options = (*operators.taken_apart(modifiers), op is operators.log_softmax, dim, invariant)
     operators.modified_softmax_out.overload(None if out is x else x, *options, out)
     if not torch.compiler.is_compiling():
         torch.autograd.graph.increment_version(out)

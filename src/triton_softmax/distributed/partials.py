@@ -20,13 +20,12 @@ from .. import arguments, composite, operators
 from ..arguments import Modifiers, check_device
 from ..composite import upcast, weighted
 from ..launch import Launch, plans
-from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION
-from ..operations.gradients import GRADIENT, TOKENS_GRADIENT
+from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, GIVEN_GRADIENT
 from ..operations.log_softmax import LOG_SOFTMAX_VJP
 from ..operations.logsumexp import LOGSUMEXP
 from ..operations.operation import Operation
 from ..operations.softmax import SOFTMAX, SOFTMAX_VJP
-from ..operations.token_statistics import ENTROPY
+from ..operations.token_statistics import ENTROPY, GIVEN_TOKENS_GRADIENT
 from ..plan import Plan, key_of, plan_of
 from .process_group import HEADER, Shard, received, send
 from .rank_kernels import merge_ranks_kernel
@@ -204,10 +203,10 @@ class Sums(Function):
             column = columns[:, 0] if k == 1 else torch.full_like(m, -1, dtype=torch.int64)
             at_target = g_numbers[0] if k else zero
             if of is ENTROPY:
-                op, numbers = TOKENS_GRADIENT, (at_target, g[0] + g[1], -g[1])
+                op, numbers = GIVEN_TOKENS_GRADIENT, (at_target, g[0] + g[1], -g[1])
             else:
                 c = -g[1] if of is CROSS_ENTROPY_SMOOTHED else zero
-                op, numbers = GRADIENT, (-at_target, g[0], c)
+                op, numbers = GIVEN_GRADIENT, (-at_target, g[0], c)
             out, dtype = (None, m.dtype) if several else (x if in_place else None, x.dtype)
             dx = operators.finish(op, (x,), (m, column, *numbers), dtype, out)
         if several:

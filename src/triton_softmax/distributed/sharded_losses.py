@@ -23,8 +23,7 @@ from .. import arguments, composite, operators, plan
 from ..arguments import PLAIN, LossOptions
 from ..launch import Launch, Memo, plans
 from ..operations import cross_entropy as of_loss
-from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION
-from ..operations.gradients import GRADIENT
+from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, GIVEN_GRADIENT
 from ..operations.softmax import SOFTMAX
 from ..operations.token_statistics import ENTROPY
 from ..plan import Plan, key_of, plan_of
@@ -158,7 +157,7 @@ class _CrossEntropy(Function):
         kernel = kernel or plans.keep(key, _plan_backward(x, g, shard, options))
         columns, found = kernel(*inputs)
         given = (numbers[0], columns, *found.unbind(0))
-        dx = plan.finish(GRADIENT, (x,), given, x.dtype, x if in_place else None)
+        dx = plan.finish(GIVEN_GRADIENT, (x,), given, x.dtype, x if in_place else None)
         if in_place:
             torch.autograd.graph.increment_version(x)
         return dx, *others
@@ -269,8 +268,7 @@ def cross_entropy(
             _checked.keep(key, True)
     if target.device.type == "cpu" and not (given or traced):
         try:
-            message = "Target {} is out of bounds."
-            arguments.check_classes(target, shard.total, message, options.ignore_index)
+            arguments.check_classes(target, shard.total, options.ignore_index)
         except IndexError:
             if options.reduction != "none":  # those with other rows wait for the sums of these
                 _all_sums(torch.zeros(4, dtype=composite.accumulator(x.dtype)), shard, 1.0)
@@ -326,7 +324,7 @@ def token_logprobs(
         if not traced:
             _checked.keep(key, True)
     if index.device.type == "cpu" and not traced:
-        arguments.check_classes(index, shard.total, "index {} is out of bounds", None)
+        arguments.check_classes(index, shard.total)
     rows, leading = x if x.dim() == 2 else rows_of(x, dim), x.shape[:-1]
     in_place = in_place and operators.may_be_overwritten(x, rows)
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1])
