@@ -17,23 +17,15 @@ from torch import Tensor
 
 from .arguments import LossOptions, Modifiers, accumulator
 from .operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, GIVEN_GRADIENT
-from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import Operation
-from .operations.softmax import SOFTMAX, SOFTMAX_VJP
+from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
 from .operations.token_statistics import ENTROPY, GIVEN_TOKENS_GRADIENT
 
 
 def upcast(t: Tensor) -> Tensor:
     """Return 16-bit tensors as float32, and others unchanged."""
     return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
-
-
-def maximum(x: Tensor, dim: int) -> Tensor:
-    """Return the maximum of each row as a column, detached: it cancels in every result."""
-    if x.shape[dim]:
-        return x.detach().amax(dim, keepdim=True)
-    return x.detach().sum(dim, keepdim=True) - torch.inf
 
 
 def exponentials(x: Tensor, m: Tensor) -> Tensor:
@@ -76,7 +68,8 @@ def summary(op: Operation, inputs: tuple[Tensor, ...], dim: int) -> tuple[Tensor
     if not op.shifted:
         return tuple([each.sum(dim) for each in TERMS_OF[op.name](*inputs)])
     x = inputs[0]
-    m = maximum(x, dim)
+    rows = x.detach()  # the maximum cancels in every result
+    m = rows.amax(dim, keepdim=True) if x.shape[dim] else rows.sum(dim, keepdim=True) - torch.inf
     shift = m.clamp(max=torch.finfo(m.dtype).max) if op is LOGSUMEXP else m
     t = x - shift.masked_fill(m == -torch.inf, 0.0)
     terms = TERMS_OF[op.name](t.exp(), t, *inputs)

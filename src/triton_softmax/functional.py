@@ -12,12 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
+from torch.overrides import has_torch_function
 
-from . import arguments, distributed, operators
-from .arguments import PLAIN, cast
-from .operators import Normalization, differentiable, nobody_watches
-from .plan import run_one
-from .score_modifiers import normalize_modified
+from . import arguments, composite, distributed, operators
+from .arguments import PLAIN, Modifiers, cast
+from .launch import checked
+from .operators import Normalization, differentiable, differentiable_modified, nobody_watches
+from .plan import run_modified, run_one
 
 
 def _normalize(
@@ -36,7 +37,7 @@ def _normalize(
     if group is not None or (type(input) not in PLAIN and distributed.on_mesh(input)):
         return distributed.normalize(function, input, group, *options, modifiers, out)
     if modifiers is not None:
-        return normalize_modified(function, op, input, *options, modifiers, out)
+        return _normalize_modified(function, op, input, *options, modifiers, out)
     if type(dim) is int and nobody_watches(input):
         x = input if dtype is None else cast(input, dtype)
         if x.requires_grad and torch.is_grad_enabled():
@@ -267,3 +268,121 @@ def _logsumexp_of_dims(x: Tensor, dim: Any, keepdim: bool, invariant: bool, grou
     if keepdim:
         return lse.reshape([1 if i in dims else size for i, size in enumerate(x.shape)])
     return lse
+
+
+# Score modifiers. One kernel applies them all (`kernels.masked_rows`). Transforms of `torch.func`,
+# forward mode, empty tensors, and CPU tensors outside the interpreter use PyTorch's operators.
+
+
+def _normalize_modified(
+    function: Callable[..., Tensor],
+    op: Normalization,
+    x: Any,
+    dim: Any,
+    dtype: Any,
+    implementation: str | None,
+    invariant: bool,
+    modifiers: tuple[Any, ...],
+    out: Any,
+) -> Tensor:
+    """Return the result of `function`, softmax or log-softmax, of a tensor on one device; its
+    modifiers come as they were given, in the order of `Modifiers`. See `softmax` for the errors."""
+    tensors = []
+    for each in (x, *modifiers, out):
+        if isinstance(each, Tensor):
+            tensors.append(each)
+    plain = type(dim) is int and isinstance(x, Tensor) and nobody_watches(*tensors)
+    if not plain:
+        watched = has_torch_function(tensors) and not torch.compiler.is_compiling()
+        if watched or not isinstance(x, Tensor):
+            named = {"input": x, "dim": dim, "dtype": dtype, "implementation": implementation}
+            named |= {"batch_invariant": invariant, "out": out, **Modifiers(*modifiers)._asdict()}
+            return arguments.pass_on(function, tensors if watched else (x,), named)
+    if implementation is not None:
+        raise ValueError(
+            f"implementation={implementation!r} names a kernel, and none supports scale, "
+            "softcap, where, bias, causal, safe, sink or out"
+        )
+    if dtype is not None:
+        x = cast(x, dtype)
+    elif not plain and x.device.type != "cpu" and arguments.autocasts(x):
+        dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
+    scale, softcap, bias, where, causal, sink, safe = modifiers
+    key = None
+    if plain and out is None:
+        key = ("modifiers", dim, dtype, x.shape, x.dtype, x.device, causal, softcap, type(softcap))
+        for each in (scale, bias, where, sink):
+            if isinstance(each, Tensor):
+                key += (each.shape, each.dtype, each.device)
+            else:
+                key += (each, type(each))
+        try:
+            known = checked.get(key)
+        except TypeError:  # the checks below reject an unhashable argument
+            key = known = None
+        # The checks reshape a sink that is a number or has one number per head.
+        if known is not None and (sink is None or (isinstance(sink, Tensor) and sink.dim() != 1)):
+            if not isinstance(scale, Tensor):
+                scale = 1.0 if scale is None else float(scale)
+            softcap = None if softcap is None else float(softcap)
+            given = Modifiers(scale, softcap, bias, where, bool(causal), sink, bool(safe))
+            return _with_modifiers(op, x, known, dtype or x.dtype, given, invariant, plain)
+    dim = arguments.check_arguments(x, arguments.check_int(dim), dtype)
+    if not x.is_meta:
+        arguments.check_device(x.device)
+    given, dtype = arguments.check_modifiers(x, dim, *modifiers), dtype or x.dtype
+    to: Any = out
+    vector = x.dim() == 0
+    if out is not None:
+        wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+        arguments.check_out(out, x, dtype, wanted)
+        if operators.transformed():
+            raise RuntimeError("out does not support transforms of torch.func or forward mode")
+    if vector:  # a row of one element
+        x, to = x.reshape(1), None if out is None else out.view(1)
+        rows: Any = [each.reshape(1) if isinstance(each, Tensor) else each for each in given]
+        given = Modifiers(*rows)
+    elif key is not None:
+        checked.keep(key, dim)
+    if out is not None:
+        # A lazily negated view has no sign in its memory.
+        if out.is_neg() or not arguments.by_kernels(x):
+            to.copy_(_with_modifiers(op, x, dim, dtype, given, invariant))
+            return out
+        options = (*operators.taken_apart(given), op is operators.log_softmax, dim, invariant)
+        operators.modified_softmax_out.overload(None if to is x else x, *options, to)
+        if not torch.compiler.is_compiling():
+            torch.autograd.graph.increment_version(to)
+        return out
+    y = _with_modifiers(op, x, dim, dtype, given, invariant, plain)
+    return y.reshape(()) if vector else y
+
+
+def _with_modifiers(
+    op: Normalization,
+    x: Tensor,
+    dim: int,
+    dtype: torch.dtype,
+    modifiers: Modifiers,
+    invariant: bool,
+    plain: bool = False,
+) -> Tensor:
+    """Return softmax or log-softmax with checked modifiers; `plain` marks a call that may skip the
+    dispatcher."""
+    log = op is operators.log_softmax
+    on_cpu = not arguments.INTERPRETED and x.device.type == "cpu"
+    if on_cpu or not x.numel() or (not plain and operators.transformed()):
+        return composite.modified_softmax(log, x, dim, dtype, modifiers)
+    options = (log, dim, dtype, invariant)
+    if not plain:
+        given = operators.taken_apart(modifiers)
+        return operators.modified_softmax.overload(x, *given, *options)[0]
+    scale, bias, sink = modifiers.scale, modifiers.bias, modifiers.sink
+    if torch.is_grad_enabled() and (
+        x.requires_grad
+        or (isinstance(scale, Tensor) and scale.requires_grad)
+        or (bias is not None and bias.requires_grad)
+        or (sink is not None and sink.requires_grad)
+    ):
+        return differentiable_modified(x, scale, bias, sink, (True, modifiers, *options))[0]
+    return run_modified(op.operation, (x,), (), modifiers, dim, dtype, invariant=invariant)[0]

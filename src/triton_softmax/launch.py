@@ -48,14 +48,13 @@ class Memo(dict):
                 self.clear()
             return self.setdefault(key, made)
 
-    def of(self, key: tuple, prepare: Callable[[], Any]) -> Any:
-        """Return what is stored for the key; prepare it if nothing is."""
-        found = self.get(key)
-        return self.keep(key, prepare()) if found is None else found
-
 
 plans = Memo()
 """The plans of all calls, by key."""
+
+checked = Memo()
+"""What is known of plain calls whose arguments have been checked, by the name of the function and
+everything that its checks read."""
 
 
 class Launch:

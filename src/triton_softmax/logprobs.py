@@ -15,7 +15,7 @@ from torch.overrides import has_torch_function_variadic
 
 from . import arguments, composite, distributed, operators
 from .arguments import Modifiers
-from .launch import Memo
+from .launch import checked
 from .operations.cross_entropy import GIVEN_GRADIENT
 from .operations.token_statistics import (
     ENTROPY,
@@ -33,9 +33,6 @@ from .operators import (
     readable,
     run_rows,
 )
-
-_checked = Memo()
-"""The plain calls that have been checked, by everything that the checks read."""
 
 
 def selective_log_softmax(
@@ -184,14 +181,14 @@ def _of_tokens(
         tensors.append(temperature)
     plain, key = nobody_watches(*tensors), None
     if plain and (by_rows or type(temperature) in (int, float)):  # the checks reject all else
-        key = (index is None, None if by_rows else temperature)
+        key = ("tokens", index is None, None if by_rows else temperature)
         for each in tensors:
             key += (each.shape, each.dtype, each.device)
-    if key is None or key not in _checked:
+    if key is None or key not in checked:
         arguments.check_index(logits, index)
         arguments.check_temperature(temperature, logits)
         if key is not None:
-            _checked.keep(key, True)
+            checked.keep(key, True)
     # Without classes every index is wrong, and PyTorch's operators would read beside the logits.
     if index is not None and (index.device.type == "cpu" or not logits.shape[-1]):
         if plain or readable(index):

@@ -10,24 +10,21 @@ PyTorch's operators (`composite`) provide the gradient at the probabilities and 
 the first.
 """
 
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.nn._reduction import legacy_get_string
 from torch.overrides import has_torch_function_variadic
 
 from . import arguments, composite, distributed, operators
 from .arguments import LossOptions, Modifiers
 from .composite import RowScalars, picked
-from .launch import Memo
+from .launch import checked
 from .operations.cross_entropy import OF_DISTRIBUTION, PLAIN, SMOOTHED
 from .operators import by_composite, direct, keeps_graph, nobody_watches, readable
 from .plan import LossPlan, scale_rows
-
-_checked = Memo()
-"""Options and plans of checked plain calls, by everything that the checks read."""
 
 
 def cross_entropy(
@@ -121,7 +118,11 @@ def cross_entropy(
     if input.dim() == 1 and target.shape == (1,) and not target.is_floating_point():
         target = target.squeeze(0)
     if size_average is not None or reduce is not None:
-        reduction = legacy_get_string(size_average, reduce)  # which warns
+        reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
+        words = (
+            f"size_average and reduce are deprecated, please use reduction={reduction!r} instead"
+        )
+        warnings.warn(words, stacklevel=2)
     if loss_dtype is None:
         loss_dtype = input.dtype
         if not plain and arguments.autocasts(input):
@@ -136,6 +137,7 @@ def cross_entropy(
     in_place = inplace_backward and operators.may_be_overwritten(input, input)
     if plain and not divided:
         key = (
+            "cross_entropy",
             input.dtype, input.shape, input.stride(), input.device, input.data_ptr() & 15,
             target.dtype, target.shape, target.stride(), target.device, target.data_ptr() & 15,
             wanted, in_place, ignore_index, reduction, label_smoothing, z_loss, type(z_loss),
@@ -145,7 +147,7 @@ def cross_entropy(
             key += (weight.dtype, weight.shape, weight.stride(), weight.device)
             key += (weight.data_ptr() & 15, weight.requires_grad and torch.is_grad_enabled())
         try:
-            known = _checked.get(key)
+            known = checked.get(key)
         except TypeError:  # the checks below reject an unhashable argument
             key = None
     if known is None:
@@ -172,7 +174,7 @@ def cross_entropy(
         classes_here = classes_here and (plain or readable(target))
         known = options, planned, classes_here
         if key is not None:
-            known = _checked.of(key, lambda: known)
+            known = checked.keep(key, known)
     options, planned, classes_here = known
     if classes_here:
         arguments.check_classes(target, input.shape[options.dim], ignore_index)

@@ -26,10 +26,9 @@ from torch.nn import Parameter
 from . import arguments, composite, plan
 from .arguments import Modifiers, check_arguments, check_dim
 from .composite import accumulator
-from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import NAMED, Operation
-from .operations.softmax import SOFTMAX, SOFTMAX_VJP
+from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
 from .plan import plan_of, run_modified, run_one
 
 try:
@@ -174,7 +173,17 @@ class Operator:
         _library.impl(self.overload, kernel, "CompositeExplicitAutograd")
         torch.library.register_fake(self.overload, shape, lib=_library)
         if composite is not None and differentiable is not None:
-            rule = _differentiably(self.overload, composite, differentiable)
+            # PyTorch's `register_autograd` covers reverse mode only: under `torch.func.jvp` such an
+            # operator silently returns a zero tangent, and under `torch.func.grad` it raises. A
+            # composite has every derivative, at every level of nested transforms.
+            def rule(*args):
+                if transformed():
+                    return composite(*args)
+                if torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
+                    return differentiable(*args)
+                with torch._C._AutoDispatchBelowAutograd():
+                    return self.overload(*args)
+
             _library.impl(self.overload, rule, "Autograd")
 
 
@@ -187,27 +196,6 @@ def _like_rows(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
 def _nothing(x: Tensor) -> Tensor:
     """Return an empty tensor, in place of row scalars that were not requested."""
     return x.new_empty(0, dtype=accumulator(x.dtype))
-
-
-def _differentiably(
-    overload: Any, composite: Callable[..., Any], differentiable: Callable[..., Any]
-):
-    """Return an operator's kernel for the Autograd dispatch key.
-
-    PyTorch's `register_autograd` covers reverse mode only: under `torch.func.jvp` such an operator
-    silently returns a zero tangent, and under `torch.func.grad` it raises. A composite has every
-    derivative, at every level of nested transforms.
-    """
-
-    def kernel(*args):
-        if transformed():
-            return composite(*args)
-        if torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
-            return differentiable(*args)
-        with torch._C._AutoDispatchBelowAutograd():
-            return overload(*args)
-
-    return kernel
 
 
 # --- softmax, log-softmax and log-sum-exp, forward and backward

@@ -27,8 +27,8 @@ from .kernels import row_scalars as scalars
 from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps
 from .launch import Launch, Workspace, addresses_of, cuda_index, current_device, plans
 from .operations.cross_entropy import PLAIN, SMOOTHED
-from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.operation import Operation, in_any_order
+from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 
 GEOMETRIES = {
     "packed_rows": tile.tile_kernel,

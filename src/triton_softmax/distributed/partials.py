@@ -21,10 +21,9 @@ from ..arguments import Modifiers, check_device
 from ..composite import upcast, weighted
 from ..launch import Launch, plans
 from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, GIVEN_GRADIENT
-from ..operations.log_softmax import LOG_SOFTMAX_VJP
 from ..operations.logsumexp import LOGSUMEXP
 from ..operations.operation import Operation
-from ..operations.softmax import SOFTMAX, SOFTMAX_VJP
+from ..operations.softmax import LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
 from ..operations.token_statistics import ENTROPY, GIVEN_TOKENS_GRADIENT
 from ..plan import Plan, key_of, plan_of
 from .process_group import HEADER, Shard, received, send

@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from .. import arguments, composite, operators, plan
 from ..arguments import PLAIN, LossOptions
-from ..launch import Launch, Memo, plans
+from ..launch import Launch, checked, plans
 from ..operations import cross_entropy as of_loss
 from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, GIVEN_GRADIENT
 from ..operations.softmax import SOFTMAX
@@ -34,9 +34,6 @@ from .sharded_softmax import dtensors, rows_of
 
 PARTS = 1024
 """Sums of programs that one reads at once."""
-
-_checked = Memo()
-"""What has been checked, but for the values of targets."""
 
 
 def _sends_weights(weight: Tensor | None, shard: Shard) -> bool:
@@ -259,13 +256,13 @@ def cross_entropy(
     shard = agree(group, "cross_entropy", x, dim, more, start, total)
     shard = shard if over_rows is None else shard._replace(over_rows=over_rows)
     kinds = (type(options.z_loss), type(options.scale), type(options.softcap))
-    key = (x.shape, x.dtype, x.device, target.device, shard.total, more, kinds)
+    key = ("sharded losses", x.shape, x.dtype, x.device, target.device, shard.total, more, kinds)
     if weight is not None:
         key += (weight.shape, weight.device)
-    if traced or key not in _checked:
+    if traced or key not in checked:
         arguments.check_loss_of_part(x, target, weight, shard.total, options)
         if not traced:
-            _checked.keep(key, True)
+            checked.keep(key, True)
     if target.device.type == "cpu" and not (given or traced):
         try:
             arguments.check_classes(target, shard.total, options.ignore_index)
@@ -318,11 +315,11 @@ def token_logprobs(
     dim, traced = arguments.check_dim(-1, x.dim()), torch.compiler.is_compiling()
     more = (tuple(index.shape), index.dtype, entropy)
     shard = agree(group, "token_logprobs", x, dim, more, start, total)
-    key = (x.shape, x.device, index.device, more)
-    if traced or key not in _checked:
+    key = ("sharded tokens", x.shape, x.device, index.device, more)
+    if traced or key not in checked:
         arguments.check_index(x, index)
         if not traced:
-            _checked.keep(key, True)
+            checked.keep(key, True)
     if index.device.type == "cpu" and not traced:
         arguments.check_classes(index, shard.total)
     rows, leading = x if x.dim() == 2 else rows_of(x, dim), x.shape[:-1]

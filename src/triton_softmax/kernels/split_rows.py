@@ -302,16 +302,12 @@ def split_rows_kernel(
     """Run an operation on rows cut into chunks, one work item each.
 
     Args:
-        in_ptrs: the inputs, a tuple: aligned tensors of n_rows rows of n_cols elements, then the
-            row scalars.
-        out_ptrs: the results, likewise: elements unless the operation reduces, then row scalars.
+        in_ptrs, out_ptrs, in_strides, n_cols: as for `tile_kernel`.
         words_ptr: workspace of n_chunks int64 status words per row, zero at the start of a single
             launch; as many again for each further sum.
-        in_strides: row stride of each input, in elements.
         out_strides: row stride of each result. All strides of elements are equal modulo vector.
         n_rows: number of rows. The number of work items, n_rows · n_chunks, plus twice the number
             of programs must fit 31 bits.
-        n_cols: number of columns.
         n_chunks: chunks per row.
         chunk_cols: columns of a chunk, a multiple of vector, at most block.
         max_polls: polls for missing status words before the recompute fallback.

@@ -9,6 +9,16 @@ import triton.language as tl
 
 
 @triton.jit
+def zeros_for(shape: tl.constexpr, TYPE: tl.constexpr, OP: tl.constexpr):
+    """Initial zeros for each sum."""
+    SUMS: tl.constexpr = OP.sums
+    totals = ()
+    for _ in tl.static_range(SUMS):
+        totals = totals + (tl.zeros(shape, TYPE),)
+    return totals
+
+
+@triton.jit
 def added(totals, more):
     """Add the sums of two parts that are relative to the same maximum."""
     both = ()
