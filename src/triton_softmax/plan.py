@@ -11,6 +11,7 @@ kernel of their own. `finish`, `scale_rows` and `LossPlan` launch the small kern
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, cast
 
@@ -163,6 +164,7 @@ def empty_of(shape: Any, dtype: torch.dtype, x: Tensor) -> Callable[[], Tensor]:
     return partial(x.new_empty(0, dtype=dtype).new_empty_strided, shape, layout.strides_of(shape))
 
 
+@dataclass(eq=False)
 class ByPyTorch:
     """The plan of a call that PyTorch's operators compute, or before and after which they convert
     tensors.
@@ -174,19 +176,14 @@ class ByPyTorch:
         after: converts the result, and also takes the original first input.
     """
 
-    def __init__(
-        self,
-        what: str,
-        plan: Callable[..., Any],
-        before: Callable[[Tensor], Tensor] | None = None,
-        after: Callable[[Tensor, Tensor], Tensor] | None = None,
-    ):
-        self.what = what
-        self.plan = plan
-        self.before = before
-        self.after = after
-        self.kernels: tuple[str, ...] = getattr(plan, "kernels", ())
-        self.launches: tuple[Launch, ...] = getattr(plan, "launches", ())
+    what: str
+    plan: Callable[..., Any]
+    before: Callable[[Tensor], Tensor] | None = None
+    after: Callable[[Tensor, Tensor], Tensor] | None = None
+
+    def __post_init__(self):
+        self.kernels: tuple[str, ...] = getattr(self.plan, "kernels", ())
+        self.launches: tuple[Launch, ...] = getattr(self.plan, "launches", ())
 
     def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Any:
         result = self.plan(*(inputs if self.before is None else map(self.before, inputs)))
