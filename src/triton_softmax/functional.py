@@ -308,7 +308,7 @@ def _normalize_modified(
     elif not plain and x.device.type != "cpu" and arguments.autocasts(x):
         dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
     scale, softcap, bias, where, causal, sink, safe = modifiers
-    key = None
+    key = known = None
     if plain and out is None:
         key = ("modifiers", dim, dtype, x.shape, x.dtype, x.device, causal, softcap, type(softcap))
         for each in (scale, bias, where, sink):
@@ -319,70 +319,56 @@ def _normalize_modified(
         try:
             known = checked.get(key)
         except TypeError:  # the checks below reject an unhashable argument
-            key = known = None
-        # The checks reshape a sink that is a number or has one number per head.
-        if known is not None and (sink is None or (isinstance(sink, Tensor) and sink.dim() != 1)):
-            if not isinstance(scale, Tensor):
-                scale = 1.0 if scale is None else float(scale)
-            softcap = None if softcap is None else float(softcap)
-            given = Modifiers(scale, softcap, bias, where, bool(causal), sink, bool(safe))
-            return _with_modifiers(op, x, known, dtype or x.dtype, given, invariant, plain)
-    dim = arguments.check_arguments(x, arguments.check_int(dim), dtype)
-    if not x.is_meta:
-        arguments.check_device(x.device)
-    given, dtype = arguments.check_modifiers(x, dim, *modifiers), dtype or x.dtype
-    to: Any = out
-    vector = x.dim() == 0
-    if out is not None:
-        wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
-        arguments.check_out(out, x, dtype, wanted)
-        if operators.transformed():
-            raise RuntimeError("out does not support transforms of torch.func or forward mode")
-    if vector:  # a row of one element
-        x, to = x.reshape(1), None if out is None else out.view(1)
-        rows: Any = [each.reshape(1) if isinstance(each, Tensor) else each for each in given]
-        given = Modifiers(*rows)
-    elif key is not None:
-        checked.keep(key, dim)
-    if out is not None:
-        # A lazily negated view has no sign in its memory.
-        if out.is_neg() or not arguments.by_kernels(x):
-            to.copy_(_with_modifiers(op, x, dim, dtype, given, invariant))
-            return out
-        options = (*operators.taken_apart(given), op is operators.log_softmax, dim, invariant)
-        operators.modified_softmax_out.overload(None if to is x else x, *options, to)
-        if not torch.compiler.is_compiling():
-            torch.autograd.graph.increment_version(to)
-        return out
-    y = _with_modifiers(op, x, dim, dtype, given, invariant, plain)
-    return y.reshape(()) if vector else y
-
-
-def _with_modifiers(
-    op: Normalization,
-    x: Tensor,
-    dim: int,
-    dtype: torch.dtype,
-    modifiers: Modifiers,
-    invariant: bool,
-    plain: bool = False,
-) -> Tensor:
-    """Return softmax or log-softmax with checked modifiers; `plain` marks a call that may skip the
-    dispatcher."""
+            key = None
+    vector, dtype = x.dim() == 0, dtype or x.dtype
+    # The checks reshape a sink that is a number or has one number per head.
+    if known is not None and (sink is None or (isinstance(sink, Tensor) and sink.dim() != 1)):
+        dim = known
+        if not isinstance(scale, Tensor):
+            scale = 1.0 if scale is None else float(scale)
+        softcap = None if softcap is None else float(softcap)
+        given = Modifiers(scale, softcap, bias, where, bool(causal), sink, bool(safe))
+    else:
+        dim = arguments.check_arguments(x, arguments.check_int(dim), dtype)
+        if not x.is_meta:
+            arguments.check_device(x.device)
+        given = arguments.check_modifiers(x, dim, *modifiers)
+        if out is not None:
+            wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+            arguments.check_out(out, x, dtype, wanted)
+            if operators.transformed():
+                raise RuntimeError("out does not support transforms of torch.func or forward mode")
+        if vector:  # a row of one element
+            x = x.reshape(1)
+            rows: Any = [each.reshape(1) if isinstance(each, Tensor) else each for each in given]
+            given = Modifiers(*rows)
+        elif key is not None:
+            checked.keep(key, dim)
+        scale, bias, sink = given.scale, given.bias, given.sink
     log = op is operators.log_softmax
     on_cpu = not arguments.INTERPRETED and x.device.type == "cpu"
     if on_cpu or not x.numel() or (not plain and operators.transformed()):
-        return composite.modified_softmax(log, x, dim, dtype, modifiers)
-    options = (log, dim, dtype, invariant)
-    if not plain:
-        given = operators.taken_apart(modifiers)
-        return operators.modified_softmax.overload(x, *given, *options)[0]
-    scale, bias, sink = modifiers.scale, modifiers.bias, modifiers.sink
-    if torch.is_grad_enabled() and (
+        y = composite.modified_softmax(log, x, dim, dtype, given)
+    elif out is not None and not out.is_neg():
+        to = out.view(1) if vector else out
+        options = (*operators.taken_apart(given), log, dim, invariant)
+        operators.modified_softmax_out.overload(None if to is x else x, *options, to)
+        if not torch.compiler.is_compiling():
+            torch.autograd.graph.increment_version(out)
+        return out
+    elif not plain:
+        options = (*operators.taken_apart(given), log, dim, dtype, invariant)
+        y = operators.modified_softmax.overload(x, *options)[0]
+    elif torch.is_grad_enabled() and (
         x.requires_grad
         or (isinstance(scale, Tensor) and scale.requires_grad)
         or (bias is not None and bias.requires_grad)
         or (sink is not None and sink.requires_grad)
     ):
-        return differentiable_modified(x, scale, bias, sink, (True, modifiers, *options))[0]
-    return run_modified(op.operation, (x,), (), modifiers, dim, dtype, invariant=invariant)[0]
+        options = (True, given, log, dim, dtype, invariant)
+        y = differentiable_modified(x, scale, bias, sink, options)[0]
+    else:
+        y = run_modified(op.operation, (x,), (), given, dim, dtype, invariant=invariant)[0]
+    y = y.reshape(()) if vector else y
+    # A lazily negated view has no sign in its memory, and is copied to.
+    return y if out is None else out.copy_(y)

@@ -24,15 +24,7 @@ from .operations.token_statistics import (
     STATISTICS,
     TOKENS_VJP,
 )
-from .operators import (
-    by_composite,
-    direct,
-    finish,
-    is_batched,
-    nobody_watches,
-    readable,
-    run_rows,
-)
+from .operators import finish, is_batched, nobody_watches, run_rows
 
 
 def selective_log_softmax(
@@ -191,11 +183,11 @@ def _of_tokens(
             checked.keep(key, True)
     # Without classes every index is wrong, and PyTorch's operators would read beside the logits.
     if index is not None and (index.device.type == "cpu" or not logits.shape[-1]):
-        if plain or readable(index):
+        if plain or operators.readable(index):
             arguments.check_classes(index, logits.shape[-1])
     tempered = by_rows or temperature != 1.0
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
-    if on_cpu or logits.numel() == 0 or (not plain and by_composite()):
+    if on_cpu or logits.numel() == 0 or (not plain and operators.by_composite()):
         scaled = composite.upcast(logits) / temperature if tempered else logits
         return composite.token_logprobs(scaled, index, entropy)
     x = logits if logits.dim() == 2 else logits.reshape(-1, logits.shape[-1])
@@ -302,7 +294,7 @@ class _Tokens(Function):
         return dx, None, dscale, *(None,) * 4
 
 
-_differentiable = direct(_Tokens)
+_differentiable = operators.direct(_Tokens)
 
 
 def _one_token(x: Tensor, index: Tensor | None, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
