@@ -37,16 +37,16 @@ def _loss(m, totals, numbers):
     cancel."""
     # eq: cross-entropy-from-summary, cross-entropy-smoothed
     target, picked, r, z = numbers[:4]
-    r = r.to(m.dtype)
+    kept = target >= 0
     log_d = tl.log(totals[0])
     lse = m + log_d
     if len(numbers) == 4:
-        loss = r * ((m - picked.to(m.dtype)) + log_d)
+        loss = r.to(m.dtype) * ((m - picked.to(m.dtype)) + log_d)
     else:
-        b, c = numbers[4].to(m.dtype), numbers[5].to(m.dtype)
+        r, b, c = r.to(m.dtype), numbers[4].to(m.dtype), numbers[5].to(m.dtype)
         elsewhere = (r - b) * m - c * totals[1]
         loss = r * log_d + b * (m - picked.to(m.dtype)) + elsewhere
-    return _loss_and_lse(target >= 0, loss, lse, z.to(m.dtype))
+    return _loss_and_lse(kept, loss, lse, z.to(m.dtype))
 
 
 CROSS_ENTROPY = replace(
