@@ -170,13 +170,13 @@ class ByPyTorch:
     tensors.
 
     Args:
-        what: names the conversion.
+        what: names the conversion; None if there is none.
         plan: computes the result from the converted inputs: another plan, or a function.
         before: converts each input.
         after: converts the result, and also takes the original first input.
     """
 
-    what: str
+    what: str | None
     plan: Callable[..., Any]
     before: Callable[[Tensor], Tensor] | None = None
     after: Callable[[Tensor, Tensor], Tensor] | None = None
@@ -225,10 +225,10 @@ def make_plan(
     check_alike(x, *inputs[op.inputs :], shape=without)
     if x.numel() == 0:
         # An empty result, or the log-sum-exp of empty rows.
-        return ByPyTorch("", lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype))
+        return ByPyTorch(None, lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype))
     if x.device.type == "cpu" and implementation is None and not arguments.INTERPRETED:
         function = composite.KERNEL_OF[op]
-        return ByPyTorch("", lambda *inputs: function(*inputs, dim, dtype).contiguous())
+        return ByPyTorch(None, lambda *inputs: function(*inputs, dim, dtype).contiguous())
 
     def around(what, before, dim, dtype, after=None):
         plan = make_plan(op, (*map(before, inputs),), dim, dtype, implementation, invariant)
