@@ -45,7 +45,6 @@ TESTS = {
     " kernels/test_geometries.py",
     "kernels/strided": "kernels/test_strided.py kernels/test_losses.py kernels/test_geometries.py",
     "kernels/": "kernels/test_losses.py kernels/test_geometries.py",
-    "operations/gradients": "test_derivatives.py",
     "operations/": "kernels/test_losses.py test_losses.py test_derivatives.py"
     " kernels/test_geometries.py",
     "composite": "kernels/test_losses.py test_losses.py test_derivatives.py test_functional.py"

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.interpreter import InterpretedFunction
 
 import triton_softmax
-from triton_softmax import losses, plan
+from triton_softmax import launch, plan
 from triton_softmax.operations import LOSSES, OPERATIONS
 from triton_softmax.operations.operation import Operation
 
@@ -28,7 +28,7 @@ TRITON = str(Path(triton.__file__).parent)
 def forget() -> None:
     """Make every plan anew, those that losses keep by themselves too."""
     plan.plans.clear()
-    losses._checked.clear()
+    launch.checked.clear()
 
 
 def plan_of(

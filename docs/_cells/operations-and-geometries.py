@@ -4,7 +4,7 @@ Let OP be LOG_SOFTMAX, or ODDS, which is made here: softmax with another last li
 """
 # code: src/softmax_site/computed/one_row.py:kernel
 # given: src/triton_softmax/operations/softmax.py: SOFTMAX
-# given: src/triton_softmax/operations/log_softmax.py: LOG_SOFTMAX
+# given: src/triton_softmax/operations/softmax.py: LOG_SOFTMAX
 # right: y = softmax(x)
 # right: y = log_softmax(x)
 # right: y = [[p / (1 - p) for p in row] for row in softmax(x)]  # odds

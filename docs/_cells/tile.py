@@ -5,7 +5,7 @@ The third program has only one row left. Try OP=LOG_SOFTMAX. Or one row per prog
 # code: src/triton_softmax/kernels/tile.py:start_of_body
 # code: src/triton_softmax/kernels/tile.py:tile_kernel
 # given: src/triton_softmax/operations/softmax.py: SOFTMAX
-# given: src/triton_softmax/operations/log_softmax.py: LOG_SOFTMAX
+# given: src/triton_softmax/operations/softmax.py: LOG_SOFTMAX
 # given: src/triton_softmax/operations/logsumexp.py: LOGSUMEXP
 # given: src/triton_softmax/config/space.py: RowTile
 # right: out = softmax(x)

@@ -3,9 +3,8 @@ replacements of PyTorch's functions.
 
 The modules, in the order in which a call reaches them:
 
-- `functional`: `softmax`, `log_softmax`, `logsumexp`; `score_modifiers`: the first two with scale,
-  masks and sinks; `losses`: `cross_entropy`; `linear`: `linear_cross_entropy`; `logprobs`:
-  log-probabilities and entropies; `nn`: the modules
+- `functional`: `softmax`, `log_softmax`, `logsumexp`; `losses`: `cross_entropy`; `linear`:
+  `linear_cross_entropy`; `logprobs`: log-probabilities and entropies; `nn`: the modules
 - `arguments`: checks, and the `batch_invariant` context
 - `operators`: the operators registered with PyTorch, with their rules for autograd, vmap, autocast
   and tracing; plain eager calls bypass the dispatcher
@@ -20,8 +19,6 @@ The modules, in the order in which a call reaches them:
 
 Importing the package registers the operators.
 """
-
-from __future__ import annotations
 
 from .arguments import IMPLEMENTATIONS, batch_invariant
 from .functional import log_softmax, logsumexp, softmax

@@ -4,12 +4,9 @@ The checks look at types, shapes, dtypes and devices, and at values only in CPU 
 of arguments are here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import operator
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -36,6 +33,11 @@ PLAIN = (Tensor, Parameter)
 
 INTERPRETED = not isinstance(tl.sum, triton.JITFunction)
 """Whether Triton was imported with TRITON_INTERPRET=1, so that kernels run on CPU tensors."""
+
+
+def accumulator(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype of sums over a row: float32, or float64 for float64."""
+    return torch.promote_types(dtype, torch.float32)
 
 
 # Options.
@@ -95,7 +97,7 @@ class batch_invariant(contextlib.ContextDecorator):  # noqa: N801
         True
     """
 
-    def __enter__(self) -> batch_invariant:
+    def __enter__(self) -> "batch_invariant":
         global contexts
         contexts += 1
         return self
@@ -227,6 +229,11 @@ def check_device(device: torch.device, implementation: str | None = None) -> Non
         )
 
 
+def by_kernels(x: Tensor) -> bool:
+    """Return whether kernels compute a call on x, and not PyTorch's operators."""
+    return x.numel() > 0 and (x.device.type != "cpu" or INTERPRETED)
+
+
 def check_arguments(
     x: Tensor, dim: int, dtype: torch.dtype | None = None, implementation: str | None = None
 ) -> int:
@@ -282,18 +289,13 @@ def check_match(fits: bool, name: str, t: Tensor, other: str, x: Tensor) -> None
 # Score modifiers.
 
 
-def check_is_number(value: Any, name: str) -> None:
-    """Raise a TypeError unless an argument is a number."""
+def check_number(value: Any, name: str, positive: bool = False, finite: bool = True) -> float:
+    """Return a number as a float. Raise a TypeError if it is none, and a ValueError if it is not
+    `finite`, or not `positive`, but has to be."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         or_none = " or None" if name == "softcap" else ""
         raise TypeError(f"{name} must be a number{or_none}, not {type(value).__name__}")
-
-
-def check_number(value: Any, name: str, positive: bool = False) -> float:
-    """Return a finite number (if `positive`, a positive one) as a float; see above for the
-    TypeError. Raise a ValueError if it is not finite, or not positive."""
-    check_is_number(value, name)
-    if not (0 if positive else -math.inf) < value < math.inf:
+    if finite and not (0 if positive else -math.inf) < value < math.inf:
         raise ValueError(f"{name} must be {'positive and ' * positive}finite, not {value}")
     return float(value)
 
@@ -351,9 +353,8 @@ def check_modifiers(
             f"dim={dim} of shape {tuple(x.shape)}"
         )
     if sink is not None and not isinstance(sink, Tensor):
-        check_is_number(sink, "sink")
-        dtype = torch.promote_types(x.dtype, torch.float32)
-        sink = torch.full((), sink, dtype=dtype, device=x.device)
+        sink = check_number(sink, "sink", finite=False)
+        sink = torch.full((), sink, dtype=accumulator(x.dtype), device=x.device)
     check_operands(x, sink=sink)  # a nested tensor has no shape
     heads = (x.shape[1],) if x.dim() == 4 and dim == 3 else None
     if sink is not None and sink.shape == heads:
@@ -380,16 +381,6 @@ def check_out(out: Any, x: Tensor, dtype: torch.dtype, wants_gradient: bool) -> 
 
 
 # Losses and log-probabilities.
-
-
-def reduction_of_flags(size_average: bool | None, reduce: bool | None) -> str:
-    """Return the reduction that PyTorch's two deprecated arguments mean, with a warning."""
-    reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
-    warnings.warn(
-        f"size_average and reduce are deprecated, please use reduction={reduction!r} instead",
-        stacklevel=3,
-    )
-    return reduction
 
 
 def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> None:
@@ -428,14 +419,8 @@ def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOp
             f"target of shape {tuple(target.shape)} and dtype {target.dtype} does not match "
             f"logits of shape {tuple(x.shape)}"
         )
-    if weight is not None:
-        check_weight(weight, x, target)
-
-
-def check_weight(weight: Tensor, x: Tensor, target: Tensor) -> None:
-    """Raise a RuntimeError, as PyTorch does, unless class weights have the dtype of the logits x
-    (under autocast or with probability targets, any), or if they require a gradient, which only
-    probability targets give them."""
+    if weight is None:
+        return
     classes = not target.is_floating_point()
     same = weight.dtype == x.dtype or not classes or (autocasts(x) and x.dtype != torch.float64)
     if not same or weight.dtype not in DTYPES:
@@ -457,14 +442,20 @@ def comparable(target: Tensor) -> Tensor:
     return target.long() if target.dtype == torch.uint8 else target
 
 
-def check_classes(classes: Tensor, n_classes: int, message: str, ignore_index: int | None) -> None:
-    """Raise an IndexError, with the class formatted into `message`, if a class is out of range and
-    not ignored. This reads the values; for classes on a GPU a kernel asserts instead."""
+def check_classes(classes: Tensor, n_classes: int, ignore_index: int | None = None) -> None:
+    """Raise an IndexError, in PyTorch's words for targets or for an index, which ignores none, if a
+    class is out of range and not ignored. This reads the values; for classes on a GPU a kernel
+    asserts instead."""
     wrong = (classes < 0) | (classes >= n_classes)
     if ignore_index is not None:
         wrong &= classes != ignore_index
     if wrong.any():
-        raise IndexError(message.format(classes[wrong][0].item()))
+        first = classes[wrong][0].item()
+        raise IndexError(
+            f"index {first} is out of bounds"
+            if ignore_index is None
+            else f"Target {first} is out of bounds."
+        )
 
 
 def check_linear(

@@ -8,8 +8,6 @@ kernels with them.
 A dimension counts from the front. 16-bit elements are upcast to float32.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -17,31 +15,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .arguments import LossOptions, Modifiers
-from .operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION
-from .operations.gradients import GRADIENT, TOKENS_GRADIENT
-from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
+from .arguments import LossOptions, Modifiers, accumulator
+from .operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, GIVEN_GRADIENT
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import Operation
-from .operations.softmax import SOFTMAX, SOFTMAX_VJP
-from .operations.token_statistics import ENTROPY
-
-
-def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype of sums over a row: float32, or float64 for float64."""
-    return torch.promote_types(dtype, torch.float32)
+from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
+from .operations.token_statistics import ENTROPY, GIVEN_TOKENS_GRADIENT
 
 
 def upcast(t: Tensor) -> Tensor:
     """Return 16-bit tensors as float32, and others unchanged."""
     return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
-
-
-def maximum(x: Tensor, dim: int) -> Tensor:
-    """Return the maximum of each row as a column, detached: it cancels in every result."""
-    if x.shape[dim]:
-        return x.detach().amax(dim, keepdim=True)
-    return x.detach().sum(dim, keepdim=True) - torch.inf
 
 
 def exponentials(x: Tensor, m: Tensor) -> Tensor:
@@ -84,7 +68,8 @@ def summary(op: Operation, inputs: tuple[Tensor, ...], dim: int) -> tuple[Tensor
     if not op.shifted:
         return tuple([each.sum(dim) for each in TERMS_OF[op.name](*inputs)])
     x = inputs[0]
-    m = maximum(x, dim)
+    rows = x.detach()  # the maximum cancels in every result
+    m = rows.amax(dim, keepdim=True) if x.shape[dim] else rows.sum(dim, keepdim=True) - torch.inf
     shift = m.clamp(max=torch.finfo(m.dtype).max) if op is LOGSUMEXP else m
     t = x - shift.masked_fill(m == -torch.inf, 0.0)
     terms = TERMS_OF[op.name](t.exp(), t, *inputs)
@@ -244,8 +229,10 @@ class RowScalars(NamedTuple):
     """b, the factor of the target's term; None (then r) without label smoothing."""
     everywhere: Tensor | None
     """c, the factor of every class, or of the distribution."""
+    distribution: Tensor | None = None
+    """q, in the shape of the logits; None if it is 1 for every class."""
 
-    def chunk(self, start: int, end: int) -> RowScalars:
+    def chunk(self, start: int, end: int) -> "RowScalars":
         """Return the scalars of a range of rows."""
         return RowScalars(*[None if each is None else each[start:end] for each in self])  # type: ignore[arg-type]
 
@@ -264,13 +251,20 @@ def scalars_of_classes(
         z_factor = z_factor / each.sum()
         spread = spread / factor.sum()
         factor = factor / factor.sum()
-    marked = classes.masked_fill(~kept, -1)
-    if options.label_smoothing == 0.0:
+    marked, epsilon = classes.masked_fill(~kept, -1), options.label_smoothing
+    if epsilon == 0.0:
         return RowScalars(marked, factor, z_factor, None, None)
-    everywhere = spread * (options.label_smoothing / n_classes)
-    return RowScalars(
-        marked, factor, z_factor, factor * (1.0 - options.label_smoothing), everywhere
-    )
+    q, dim = None, options.dim
+    if weight is not None:
+        shape = (*target.shape[:dim], n_classes, *target.shape[dim:])
+        q = along(weight.to(dtype), dim, len(shape)).expand(shape)
+    everywhere = spread * (epsilon / n_classes)
+    return RowScalars(marked, factor, z_factor, factor * (1.0 - epsilon), everywhere, q)
+
+
+def along(t: Tensor, dim: int, ndim: int) -> Tensor:
+    """Return a vector as a view of `ndim` dimensions that lies along `dim`."""
+    return t.view([-1 if i == dim else 1 for i in range(ndim)])
 
 
 def scalars(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> RowScalars:
@@ -283,7 +277,8 @@ def scalars(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptio
     marked = x.new_full((), -2, dtype=torch.int64).expand(shape)
     # Three tensors, because `torch.compile` rejects passing one twice.
     a, b, c = [x.new_zeros((), dtype=dtype).expand(shape) for _ in range(3)]
-    return RowScalars(marked, a, b, c, x.new_full((), share, dtype=dtype).expand(shape))
+    everywhere = x.new_full((), share, dtype=dtype).expand(shape)
+    return RowScalars(marked, a, b, c, everywhere, distribution_of(x, target, weight, options))
 
 
 def distribution_of(
@@ -292,18 +287,13 @@ def distribution_of(
     weight: Tensor | None,
     options: LossOptions,
     n_classes: int | None = None,
-) -> Tensor | None:
-    """Return the distribution q in the shape of x: the probability targets, or the class weights
-    under label smoothing; None if q is 1 for every class. Only smoothed or weighted probabilities
-    are a new tensor. `n_classes` is the number of all classes, if x has some of them."""
+) -> Tensor:
+    """Return probability targets as a distribution q: smoothed, and weighted by class. `n_classes`
+    is the number of all classes, if x has some of them."""
     dtype, epsilon, dim = accumulator(x.dtype), options.label_smoothing, options.dim
-    if weight is not None:
-        weight = weight.to(dtype).view([-1 if i == dim else 1 for i in range(x.dim())])
-    if not target.is_floating_point():
-        return None if weight is None or epsilon == 0.0 else weight.expand(x.shape)
     if epsilon > 0.0:
         target = target.to(dtype) * (1.0 - epsilon) + epsilon / (n_classes or x.shape[dim])
-    return target if weight is None else target * weight
+    return target if weight is None else target * along(weight.to(dtype), dim, x.dim())
 
 
 def picked(x: Tensor, target: Tensor, dim: int) -> Tensor:
@@ -322,12 +312,9 @@ def modified_logits(x: Tensor, target: Tensor, options: LossOptions) -> Tensor:
     return modified_elements(x, Modifiers(options.scale, options.softcap))
 
 
-def row_losses(
-    x: Tensor, scalars: RowScalars, options: LossOptions, q: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Return the loss and log-sum-exp of each row of logits; q is the distribution, in the shape of
-    x."""
-    target, dim = scalars.target, options.dim
+def row_losses(x: Tensor, scalars: RowScalars, options: LossOptions) -> tuple[Tensor, Tensor]:
+    """Return the loss and log-sum-exp of each row of logits."""
+    target, dim, q = scalars.target, options.dim, scalars.distribution
     x = modified_logits(x, target, options._replace(ignore_index=-1))
     x = x.masked_fill((target == -1).unsqueeze(dim), 0.0)
     if q is None:
@@ -343,7 +330,7 @@ def losses_of_sums(
 ) -> tuple[Tensor, Tensor]:
     """Return the loss and log-sum-exp of each row from its maximum m, its target logit and its
     sums: d; also Σ x with label smoothing, or Σ q and Σ q·(x − m) for a distribution q."""
-    target, r, z, b, c = scalars
+    target, r, z, b, c, _ = scalars
     d, *more = sums
     log_d = d.log()
     lse = m + log_d
@@ -367,8 +354,7 @@ def cross_entropy(
         losses = (upcast(x) * target).sum(options.dim)  # 0, and their mean is NaN
         losses = losses.sum() / 0.0 if options.reduction == "mean" else losses
         return losses, torch.logsumexp(upcast(x), options.dim)
-    of_rows = scalars(x, target, weight, options)
-    return row_losses(x, of_rows, options, distribution_of(x, target, weight, options))
+    return row_losses(x, scalars(x, target, weight, options), options)
 
 
 # Log-probabilities and entropies.
@@ -438,8 +424,8 @@ FINISH_OF: dict[Operation, Callable[..., Tensor]] = {
     SOFTMAX_VJP: softmax_vjp,
     LOG_SOFTMAX: lambda x, m, d: (x - m) - d.log(),
     LOG_SOFTMAX_VJP: log_softmax_vjp,
-    GRADIENT: _gradient,
-    TOKENS_GRADIENT: _tokens_gradient,
+    GIVEN_GRADIENT: _gradient,
+    GIVEN_TOKENS_GRADIENT: _tokens_gradient,
 }
 """The CPU replacement of `plan.finish` for each operation, a function of its elements in the
 accumulator dtype, then its row scalars as columns."""

@@ -6,31 +6,19 @@ input that is not a tensor but has `__torch_function__`, such as a `torch.fx` pr
 call itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed import ProcessGroup
+from torch.overrides import has_torch_function
 
-from . import arguments, distributed, operators
-from .arguments import (
-    PLAIN,
-    cast,
-    check_axis,
-    check_dense,
-    check_dim,
-    check_int,
-    check_invariant,
-    pass_on,
-)
-from .operators import Normalization, differentiable, nobody_watches
-from .plan import run_one
-from .score_modifiers import normalize_modified
-
-if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
+from . import arguments, composite, distributed, operators
+from .arguments import PLAIN, Modifiers, cast
+from .launch import checked
+from .operators import Normalization, differentiable, differentiable_modified, nobody_watches
+from .plan import run_modified, run_one
 
 
 def _normalize(
@@ -40,26 +28,26 @@ def _normalize(
 ) -> Tensor:  # fmt: skip
     """Return the result of `function`, whose operator is `op` and whose arguments are the rest."""
     if axis is not None:
-        dim, axis = check_axis(dim, axis), None
+        dim, axis = arguments.check_axis(dim, axis), None
     if batch_invariant or arguments.contexts:
-        batch_invariant = check_invariant(implementation)
+        batch_invariant = arguments.check_invariant(implementation)
     options, modifiers = (dim, dtype, implementation, batch_invariant), None
     if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
         modifiers = (scale, softcap, bias, where, causal, sink, safe)
     if group is not None or (type(input) not in PLAIN and distributed.on_mesh(input)):
         return distributed.normalize(function, input, group, *options, modifiers, out)
     if modifiers is not None:
-        return normalize_modified(function, op, input, *options, modifiers, out)
+        return _normalize_modified(function, op, input, *options, modifiers, out)
     if type(dim) is int and nobody_watches(input):
         x = input if dtype is None else cast(input, dtype)
         if x.requires_grad and torch.is_grad_enabled():
             return differentiable(x, (op, True, *options))
         return run_one(op.operation, x, *options)
     if not isinstance(input, Tensor):
-        return pass_on(function, (input,), locals())
-    check_dense(input, "the input")
+        return arguments.pass_on(function, (input,), locals())
+    arguments.check_dense(input, "the input")
     x = input if dtype is None else cast(input, dtype)
-    return op.overload(x, check_int(dim), dtype, implementation, batch_invariant)
+    return op.overload(x, arguments.check_int(dim), dtype, implementation, batch_invariant)
 
 
 def softmax(
@@ -232,7 +220,7 @@ def logsumexp(
         tensor([[5.3053]], dtype=torch.float64)
     """
     if axis is not None:
-        dim = check_axis(dim, axis)
+        dim = arguments.check_axis(dim, axis)
     x, invariant = input, bool(batch_invariant or arguments.contexts)
     if type(dim) is int and group is None and nobody_watches(x):
         if not x.is_floating_point():
@@ -250,9 +238,9 @@ def logsumexp(
         return distributed.logsumexp(logsumexp, x, group, dim, keepdim, invariant)
     if not isinstance(x, Tensor):
         given = {"input": x, "dim": dim, "keepdim": keepdim, "batch_invariant": invariant}
-        return pass_on(logsumexp, (x,), given)
-    check_dense(x, "the input")
-    x, dim = _promoted(x), check_int(dim)
+        return arguments.pass_on(logsumexp, (x,), given)
+    arguments.check_dense(x, "the input")
+    x, dim = _promoted(x), arguments.check_int(dim)
     lse = operators.logsumexp.overload(x, dim, None, None, invariant)
     return lse.unsqueeze(dim) if keepdim and x.dim() else lse
 
@@ -261,14 +249,14 @@ def _promoted(x: Tensor) -> Tensor:
     """Cast integers and booleans to the default dtype, as PyTorch's function does."""
     if x.is_floating_point() or x.is_complex():
         return x
-    check_dense(x, "the input")
+    arguments.check_dense(x, "the input")
     return x.to(torch.get_default_dtype())
 
 
 def _logsumexp_of_dims(x: Tensor, dim: Any, keepdim: bool, invariant: bool, group: Any) -> Tensor:
     """Reduce several dimensions as one: move them to the end and flatten them."""
-    check_dense(x, "the input")
-    dims = [check_dim(check_int(each), x.dim()) for each in dim]
+    arguments.check_dense(x, "the input")
+    dims = [arguments.check_dim(arguments.check_int(each), x.dim()) for each in dim]
     if len(set(dims)) < len(dims):
         raise ValueError(f"dim names a dimension twice: {tuple(dims)}")
     if x.dim() == 0:
@@ -280,3 +268,107 @@ def _logsumexp_of_dims(x: Tensor, dim: Any, keepdim: bool, invariant: bool, grou
     if keepdim:
         return lse.reshape([1 if i in dims else size for i, size in enumerate(x.shape)])
     return lse
+
+
+# Score modifiers. One kernel applies them all (`kernels.masked_rows`). Transforms of `torch.func`,
+# forward mode, empty tensors, and CPU tensors outside the interpreter use PyTorch's operators.
+
+
+def _normalize_modified(
+    function: Callable[..., Tensor],
+    op: Normalization,
+    x: Any,
+    dim: Any,
+    dtype: Any,
+    implementation: str | None,
+    invariant: bool,
+    modifiers: tuple[Any, ...],
+    out: Any,
+) -> Tensor:
+    """Return the result of `function`, softmax or log-softmax, of a tensor on one device; its
+    modifiers come as they were given, in the order of `Modifiers`. See `softmax` for the errors."""
+    tensors = []
+    for each in (x, *modifiers, out):
+        if isinstance(each, Tensor):
+            tensors.append(each)
+    plain = type(dim) is int and isinstance(x, Tensor) and nobody_watches(*tensors)
+    if not plain:
+        watched = has_torch_function(tensors) and not torch.compiler.is_compiling()
+        if watched or not isinstance(x, Tensor):
+            named = {"input": x, "dim": dim, "dtype": dtype, "implementation": implementation}
+            named |= {"batch_invariant": invariant, "out": out, **Modifiers(*modifiers)._asdict()}
+            return arguments.pass_on(function, tensors if watched else (x,), named)
+    if implementation is not None:
+        raise ValueError(
+            f"implementation={implementation!r} names a kernel, and none supports scale, "
+            "softcap, where, bias, causal, safe, sink or out"
+        )
+    if dtype is not None:
+        x = cast(x, dtype)
+    elif not plain and x.device.type != "cpu" and arguments.autocasts(x):
+        dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
+    scale, softcap, bias, where, causal, sink, safe = modifiers
+    key = known = None
+    if plain and out is None:
+        key = ("modifiers", dim, dtype, x.shape, x.dtype, x.device, causal, softcap, type(softcap))
+        for each in (scale, bias, where, sink):
+            if isinstance(each, Tensor):
+                key += (each.shape, each.dtype, each.device)
+            else:
+                key += (each, type(each))
+        try:
+            known = checked.get(key)
+        except TypeError:  # the checks below reject an unhashable argument
+            key = None
+    vector, dtype = x.dim() == 0, dtype or x.dtype
+    # The checks reshape a sink that is a number or has one number per head.
+    if known is not None and (sink is None or (isinstance(sink, Tensor) and sink.dim() != 1)):
+        dim = known
+        if not isinstance(scale, Tensor):
+            scale = 1.0 if scale is None else float(scale)
+        softcap = None if softcap is None else float(softcap)
+        given = Modifiers(scale, softcap, bias, where, bool(causal), sink, bool(safe))
+    else:
+        dim = arguments.check_arguments(x, arguments.check_int(dim), dtype)
+        if not x.is_meta:
+            arguments.check_device(x.device)
+        given = arguments.check_modifiers(x, dim, *modifiers)
+        if out is not None:
+            wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+            arguments.check_out(out, x, dtype, wanted)
+            if operators.transformed():
+                raise RuntimeError("out does not support transforms of torch.func or forward mode")
+        if vector:  # a row of one element
+            x = x.reshape(1)
+            rows: Any = [each.reshape(1) if isinstance(each, Tensor) else each for each in given]
+            given = Modifiers(*rows)
+        elif key is not None:
+            checked.keep(key, dim)
+        scale, bias, sink = given.scale, given.bias, given.sink
+    log = op is operators.log_softmax
+    on_cpu = not arguments.INTERPRETED and x.device.type == "cpu"
+    if on_cpu or not x.numel() or (not plain and operators.transformed()):
+        y = composite.modified_softmax(log, x, dim, dtype, given)
+    elif out is not None and not out.is_neg():
+        to = out.view(1) if vector else out
+        options = (*operators.taken_apart(given), log, dim, invariant)
+        operators.modified_softmax_out.overload(None if to is x else x, *options, to)
+        if not torch.compiler.is_compiling():
+            torch.autograd.graph.increment_version(out)
+        return out
+    elif not plain:
+        options = (*operators.taken_apart(given), log, dim, dtype, invariant)
+        y = operators.modified_softmax.overload(x, *options)[0]
+    elif torch.is_grad_enabled() and (
+        x.requires_grad
+        or (isinstance(scale, Tensor) and scale.requires_grad)
+        or (bias is not None and bias.requires_grad)
+        or (sink is not None and sink.requires_grad)
+    ):
+        options = (True, given, log, dim, dtype, invariant)
+        y = differentiable_modified(x, scale, bias, sink, options)[0]
+    else:
+        y = run_modified(op.operation, (x,), (), given, dim, dtype, invariant=invariant)[0]
+    y = y.reshape(()) if vector else y
+    # A lazily negated view has no sign in its memory, and is copied to.
+    return y if out is None else out.copy_(y)

@@ -8,10 +8,9 @@ Only this module knows how Triton launches. If a private name is missing, its pu
 does the same, some microseconds slower.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -50,16 +49,16 @@ class Memo(dict):
                 self.clear()
             return self.setdefault(key, made)
 
-    def of(self, key: tuple, prepare: Callable[[], Any]) -> Any:
-        """Return what is stored for the key; prepare it if nothing is."""
-        found = self.get(key)
-        return self.keep(key, prepare()) if found is None else found
-
 
 plans = Memo()
 """The plans of all calls, by key."""
 
+checked = Memo()
+"""What is known of plain calls whose arguments have been checked, by the name of the function and
+everything that its checks read."""
 
+
+@dataclass(slots=True, eq=False)
 class Launch:
     """A prepared launch: one kernel and all arguments but its pointers, for tensors of the same
     dtypes, alignment and device.
@@ -78,15 +77,12 @@ class Launch:
         options: compile options such as num_warps.
     """
 
-    __slots__ = ("at", "constants", "grid", "kernel", "numbers", "options")
-
-    def __init__(self, kernel, grid: int, numbers: tuple, constants: dict, options: dict):
-        self.kernel = kernel
-        self.grid = grid
-        self.numbers = numbers
-        self.constants = constants
-        self.options = options
-        self.at: Any = None
+    kernel: Any
+    grid: int
+    numbers: tuple
+    constants: dict
+    options: dict
+    at: Any = field(default=None, init=False)
 
     def run(self, inputs: tuple[Tensor, ...], outs: tuple[Tensor, ...], *words: Tensor) -> None:
         if self.at is not None:
@@ -201,6 +197,7 @@ class WordPool:
 words = WordPool()
 
 
+@dataclass(slots=True, eq=False)
 class Workspace:
     """The int64 words that the launches of a plan share.
 
@@ -209,11 +206,8 @@ class Workspace:
         zeroed: whether they must start as zeros, because a launch reads unwritten words.
     """
 
-    __slots__ = ("n_words", "zeroed")
-
-    def __init__(self, n_words: int, zeroed: bool):
-        self.n_words = n_words
-        self.zeroed = zeroed
+    n_words: int
+    zeroed: bool
 
     def take(self, device: torch.device) -> Tensor:
         """Return the words for one call on `device`, the current one."""

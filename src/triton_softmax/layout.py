@@ -1,7 +1,5 @@
 """Describe memory layouts: a tensor as a matrix of rows, or its dimensions collapsed to groups."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -6,8 +6,6 @@ gradient; two matrix products turn that into the gradients of the layer, and the
 buffer. The matrix products are PyTorch's.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -18,17 +16,9 @@ from torch.overrides import has_torch_function
 from torch.utils.checkpoint import checkpoint
 
 from . import arguments, composite
-from .arguments import (
-    LossOptions,
-    autocasts,
-    check_classes,
-    check_linear,
-    check_loss,
-    comparable,
-    pass_on,
-)
-from .composite import RowScalars, accumulator, distribution_of, scalars_of_classes
-from .losses import Final, by_kernels, differentiable_losses, reduced, run_losses, scaled
+from .arguments import LossOptions
+from .composite import RowScalars, accumulator, scalars_of_classes
+from .losses import Final, differentiable_losses, reduced, run_losses, scaled
 from .operators import by_composite, nobody_watches, readable, version_of
 
 BYTES = 1 << 28
@@ -81,31 +71,31 @@ def linear_cross_entropy(
     """
     operands = (input, linear_weight, target, linear_bias, weight)
     if has_torch_function(operands) and not torch.compiler.is_compiling():
-        return pass_on(linear_cross_entropy, operands, locals())
+        return arguments.pass_on(linear_cross_entropy, operands, locals())
     loss_dtype = None
-    if isinstance(input, Tensor) and autocasts(input) and input.dtype != torch.float64:
+    if isinstance(input, Tensor) and arguments.autocasts(input) and input.dtype != torch.float64:
         dtype = torch.get_autocast_dtype(input.device.type)
         layer: Any = (input, linear_weight, linear_bias)
         input, linear_weight, linear_bias = [
             t.to(dtype) if isinstance(t, Tensor) else t for t in layer
         ]
         loss_dtype = torch.float32
-    check_linear(input, linear_weight, target, linear_bias, weight, chunk_size)
-    loss_dtype = loss_dtype or input.dtype
+    arguments.check_linear(input, linear_weight, target, linear_bias, weight, chunk_size)
     ignore_index = -(2**31) if ignore_index is None else ignore_index
     options = LossOptions(
         1, ignore_index, reduction, label_smoothing, z_loss, loss_dtype or input.dtype, scale,
         softcap, arguments.contexts > 0,
     )  # fmt: skip
-    x, flat = input.reshape(-1, input.shape[-1]), comparable(target).reshape(-1)
-    check_loss(linear_weight.detach()[:, :0].T, flat[:0], weight, options)  # of no rows of logits
+    x, flat = input.reshape(-1, input.shape[-1]), arguments.comparable(target).reshape(-1)
+    no_logits = linear_weight.detach()[:, :0].T
+    arguments.check_loss(no_logits, flat[:0], weight, options)
     options, traced = options._replace(scale=float(scale)), torch.compiler.is_compiling()
     if flat.device.type == "cpu" and readable(flat):
-        check_classes(flat, len(linear_weight), "Target {} is out of bounds.", ignore_index)
+        arguments.check_classes(flat, len(linear_weight), ignore_index)
     scalars = scalars_of_classes(flat, weight, len(linear_weight), accumulator(x.dtype), options)
-    layer = (x, linear_weight, linear_bias, chunk_size, weight, options, *scalars)
+    layer = (x, linear_weight, linear_bias, chunk_size, options, *scalars)
     plain = all(each is None or type(each) in (Tensor, Parameter) for each in operands)
-    plain = plain and by_kernels(x) and readable(flat) and not (traced or by_composite())
+    plain = plain and arguments.by_kernels(x) and readable(flat) and not (traced or by_composite())
     losses = _LinearCrossEntropy.apply if plain and reduction != "none" else _recomputed
     loss = reduced(losses(*layer), options)
     if reduction == "none":
@@ -121,7 +111,7 @@ class _LinearCrossEntropy(Function):
     """The losses of rows; their sum's gradients are computed in the forward pass."""
 
     @staticmethod
-    def forward(ctx, x, linear_weight, bias, chunk_size, weight, options, *scalars):
+    def forward(ctx, x, linear_weight, bias, chunk_size, options, *scalars):
         rows = RowScalars(*scalars)
         n = _rows_at_once(x, len(linear_weight), chunk_size)
         buffer = x.new_empty(min(n, len(x)), len(linear_weight))
@@ -137,9 +127,8 @@ class _LinearCrossEntropy(Function):
             if bias is not None:
                 logits += bias
             of_chunk = rows.chunk(start, start + n)
-            q = distribution_of(logits, of_chunk.target, weight, options)
             gradient = any(wanted[:3])
-            *_, loss, _ = run_losses(plain, logits, of_chunk, q, options, gradient, gradient)
+            *_, loss, _ = run_losses(plain, logits, of_chunk, options, gradient, gradient)
             losses.append(loss)
             # If a gradient is needed, the buffer now holds the gradient of the logits.
             if dx is not None:
@@ -150,7 +139,7 @@ class _LinearCrossEntropy(Function):
                 db += logits.sum(0)
         of_rows = torch.cat(losses)
         ctx.save_for_backward(dx, dw, db, of_rows)
-        ctx.n_more = len(scalars) + 3
+        ctx.n_more = len(scalars) + 2
         return of_rows
 
     @staticmethod
@@ -174,14 +163,13 @@ def _recomputed(
     linear_weight: Tensor,
     bias: Tensor | None,
     chunk_size: int | None,
-    weight: Tensor | None,
     options: LossOptions,
     *scalars: Tensor,
 ) -> Tensor:
     """Return the losses of rows, with logits recomputed in the backward pass: for calls whose
     gradient is not yet known in the forward pass, and where PyTorch's operators compute."""
     rows = RowScalars(*scalars)
-    tensors = [t for t in (x, linear_weight, bias, weight) if t is not None]
+    tensors = [t for t in (x, linear_weight, bias, rows.distribution) if t is not None]
     versions = [version_of(t) for t in tensors]
     traced = by_composite()
 
@@ -193,10 +181,9 @@ def _recomputed(
             )
         logits = torch.nn.functional.linear(chunk, linear_weight, bias)
         of_rows = RowScalars(*of_chunk)
-        q = distribution_of(logits, of_rows.target, weight, options)
-        if traced or not by_kernels(logits):
-            return composite.row_losses(logits, of_rows, options, q)[0]
-        return differentiable_losses(logits, of_rows, q, options, plain=False)[0]
+        if traced or not arguments.by_kernels(logits):
+            return composite.row_losses(logits, of_rows, options)[0]
+        return differentiable_losses(logits, of_rows, options, plain=False)[0]
 
     n = _rows_at_once(x, len(linear_weight), chunk_size)
     losses: list[Any] = []

@@ -5,8 +5,6 @@ log-probabilities follow from these and the tokens' logits. The gradient of all 
 more read and one write.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -16,29 +14,17 @@ from torch.compiler import is_compiling
 from torch.overrides import has_torch_function_variadic
 
 from . import arguments, composite, distributed, operators
-from .arguments import (
-    Modifiers,
-    check_classes,
-    check_dense,
-    check_index,
-    check_temperature,
-    pass_on,
+from .arguments import Modifiers
+from .launch import checked
+from .operations.cross_entropy import GIVEN_GRADIENT
+from .operations.token_statistics import (
+    ENTROPY,
+    GIVEN_TOKENS_GRADIENT,
+    SELECTED_VJP,
+    STATISTICS,
+    TOKENS_VJP,
 )
-from .launch import Memo
-from .operations.gradients import GRADIENT, TOKENS_GRADIENT
-from .operations.token_statistics import ENTROPY, SELECTED_VJP, STATISTICS, TOKENS_VJP
-from .operators import (
-    by_composite,
-    direct,
-    finish,
-    is_batched,
-    nobody_watches,
-    readable,
-    run_rows,
-)
-
-_checked = Memo()
-"""The plain calls that have been checked, by everything that the checks read."""
+from .operators import finish, is_batched, nobody_watches, run_rows
 
 
 def selective_log_softmax(
@@ -69,7 +55,7 @@ def selective_log_softmax(
         tensor([-0.4076])
     """
     if not is_compiling() and has_torch_function_variadic(logits, index):
-        return pass_on(selective_log_softmax, (logits, index), locals())
+        return arguments.pass_on(selective_log_softmax, (logits, index), locals())
     if index is None:
         raise TypeError("index must be a tensor, not NoneType")
     found, _ = _of_tokens(logits, index, False, inplace_backward, batch_invariant)
@@ -100,7 +86,7 @@ def entropy_from_logits(
         tensor([0.6931, 0.0000])
     """
     if not is_compiling() and has_torch_function_variadic(logits):
-        return pass_on(entropy_from_logits, (logits,), locals())
+        return arguments.pass_on(entropy_from_logits, (logits,), locals())
     _, entropy = _of_tokens(logits, None, True, inplace_backward, batch_invariant)
     return entropy.to(logits.dtype)
 
@@ -145,16 +131,16 @@ def token_logprobs(
         (tensor([-0.6931]), tensor([0.6931]))
     """
     if not is_compiling() and has_torch_function_variadic(logits, index, temperature):
-        return pass_on(token_logprobs, (logits, index, temperature), locals())
+        return arguments.pass_on(token_logprobs, (logits, index, temperature), locals())
     if index is None:
         raise TypeError("index must be a tensor, not NoneType")
     elsewhere = vocab_start is not None or type(logits) is not Tensor
     if group is not None or (elsewhere and distributed.on_mesh(logits, vocab_start)):
         if type(logits) is not Tensor:
-            check_dense(logits, "the input")
+            arguments.check_dense(logits, "the input")
         tempered = type(temperature) not in (int, float) or temperature != 1.0
         if tempered:
-            check_temperature(temperature, logits)
+            arguments.check_temperature(temperature, logits)
         if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
             raise NotImplementedError("the gradient of a temperature is not summed over ranks")
         if tempered:
@@ -187,21 +173,21 @@ def _of_tokens(
         tensors.append(temperature)
     plain, key = nobody_watches(*tensors), None
     if plain and (by_rows or type(temperature) in (int, float)):  # the checks reject all else
-        key = (index is None, None if by_rows else temperature)
+        key = ("tokens", index is None, None if by_rows else temperature)
         for each in tensors:
             key += (each.shape, each.dtype, each.device)
-    if key is None or key not in _checked:
-        check_index(logits, index)
-        check_temperature(temperature, logits)
+    if key is None or key not in checked:
+        arguments.check_index(logits, index)
+        arguments.check_temperature(temperature, logits)
         if key is not None:
-            _checked.keep(key, True)
+            checked.keep(key, True)
     # Without classes every index is wrong, and PyTorch's operators would read beside the logits.
     if index is not None and (index.device.type == "cpu" or not logits.shape[-1]):
-        if plain or readable(index):
-            check_classes(index, logits.shape[-1], "index {} is out of bounds", None)
+        if plain or operators.readable(index):
+            arguments.check_classes(index, logits.shape[-1])
     tempered = by_rows or temperature != 1.0
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
-    if on_cpu or logits.numel() == 0 or (not plain and by_composite()):
+    if on_cpu or logits.numel() == 0 or (not plain and operators.by_composite()):
         scaled = composite.upcast(logits) / temperature if tempered else logits
         return composite.token_logprobs(scaled, index, entropy)
     x = logits if logits.dim() == 2 else logits.reshape(-1, logits.shape[-1])
@@ -308,7 +294,7 @@ class _Tokens(Function):
         return dx, None, dscale, *(None,) * 4
 
 
-_differentiable = direct(_Tokens)
+_differentiable = operators.direct(_Tokens)
 
 
 def _one_token(x: Tensor, index: Tensor | None, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -335,11 +321,11 @@ def _from_summaries(
     # eq: entropy-gradient, log-probability-gradient
     g, over_d = g.to(m.dtype), (-log_d).exp()
     if g_entropy is None:
-        op, numbers = GRADIENT, (m, target, -g, -g * over_d, torch.zeros_like(m))
+        op, numbers = GIVEN_GRADIENT, (m, target, -g, -g * over_d, torch.zeros_like(m))
     else:
         h = g_entropy.to(m.dtype) * over_d
         f = h * (log_d - entropies) - g * over_d
-        op, numbers = TOKENS_GRADIENT, (m, target, g, f, h)
+        op, numbers = GIVEN_TOKENS_GRADIENT, (m, target, g, f, h)
     return finish(op, (x,), numbers, x.dtype, out)
 
 

@@ -10,8 +10,7 @@ PyTorch's operators (`composite`) provide the gradient at the probabilities and 
 the first.
 """
 
-from __future__ import annotations
-
+import warnings
 from typing import Any
 
 import torch
@@ -20,26 +19,12 @@ from torch.autograd import Function
 from torch.overrides import has_torch_function_variadic
 
 from . import arguments, composite, distributed, operators
-from .arguments import (
-    LossOptions,
-    Modifiers,
-    autocasts,
-    check_classes,
-    check_dense,
-    check_dtype,
-    check_loss,
-    comparable,
-    pass_on,
-    reduction_of_flags,
-)
-from .composite import RowScalars, distribution_of, picked
-from .launch import Memo
+from .arguments import LossOptions, Modifiers
+from .composite import RowScalars, picked
+from .launch import checked
 from .operations.cross_entropy import OF_DISTRIBUTION, PLAIN, SMOOTHED
 from .operators import by_composite, direct, keeps_graph, nobody_watches, readable
 from .plan import LossPlan, scale_rows
-
-_checked = Memo()
-"""Options and plans of checked plain calls, by everything that the checks read."""
 
 
 def cross_entropy(
@@ -124,22 +109,26 @@ def cross_entropy(
         plain = tensors and nobody_watches(input, target, weight)
     if not plain and not torch.compiler.is_compiling():
         if has_torch_function_variadic(input, target, weight):
-            return pass_on(cross_entropy, (input, target, weight), locals())
+            return arguments.pass_on(cross_entropy, (input, target, weight), locals())
     if not plain:
-        check_dense(input, "the input")
-        check_dense(target, "target")
+        arguments.check_dense(input, "the input")
+        arguments.check_dense(target, "target")
     if target.dtype == torch.uint8:
-        target = comparable(target)
+        target = arguments.comparable(target)
     if input.dim() == 1 and target.shape == (1,) and not target.is_floating_point():
         target = target.squeeze(0)
     if size_average is not None or reduce is not None:
-        reduction = reduction_of_flags(size_average, reduce)
+        reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
+        words = (
+            f"size_average and reduce are deprecated, please use reduction={reduction!r} instead"
+        )
+        warnings.warn(words, stacklevel=2)
     if loss_dtype is None:
         loss_dtype = input.dtype
-        if not plain and autocasts(input):
+        if not plain and arguments.autocasts(input):
             loss_dtype = composite.accumulator(loss_dtype)
     else:
-        check_dtype(loss_dtype, "the loss")
+        arguments.check_dtype(loss_dtype, "the loss")
     invariant = bool(batch_invariant or arguments.contexts)
     elsewhere = vocab_start is not None or not plain
     divided = group is not None or (elsewhere and distributed.on_mesh(input, vocab_start))
@@ -148,6 +137,7 @@ def cross_entropy(
     in_place = inplace_backward and operators.may_be_overwritten(input, input)
     if plain and not divided:
         key = (
+            "cross_entropy",
             input.dtype, input.shape, input.stride(), input.device, input.data_ptr() & 15,
             target.dtype, target.shape, target.stride(), target.device, target.data_ptr() & 15,
             wanted, in_place, ignore_index, reduction, label_smoothing, z_loss, type(z_loss),
@@ -157,7 +147,7 @@ def cross_entropy(
             key += (weight.dtype, weight.shape, weight.stride(), weight.device)
             key += (weight.data_ptr() & 15, weight.requires_grad and torch.is_grad_enabled())
         try:
-            known = _checked.get(key)
+            known = checked.get(key)
         except TypeError:  # the checks below reject an unhashable argument
             key = None
     if known is None:
@@ -170,21 +160,24 @@ def cross_entropy(
                 input, target, weight, group, vocab_start, vocab_size, options, inplace_backward
             )
             return (loss, lse.detach()) if return_lse else loss
-        check_loss(input, target, weight, options)
+        arguments.check_loss(input, target, weight, options)
         softcap = None if softcap is None else float(softcap)
         options = options._replace(scale=float(scale), softcap=softcap)
-        planned = _planned(input, target, weight, options, wanted, in_place) if plain else None
+        planned = None
+        if plain and arguments.by_kernels(input) and not target.is_floating_point():
+            if weight is None or label_smoothing == 0.0:
+                planned = LossPlan(input, target, weight, options, wanted, in_place)
+                planned = planned if planned.targets else None
         # Without classes every target is wrong; PyTorch would read beside the logits.
         classes_here = target.device.type == "cpu" or not input.shape[options.dim]
         classes_here = classes_here and not target.is_floating_point()
         classes_here = classes_here and (plain or readable(target))
         known = options, planned, classes_here
         if key is not None:
-            known = _checked.of(key, lambda: known)
+            known = checked.keep(key, known)
     options, planned, classes_here = known
     if classes_here:
-        n_classes = input.shape[options.dim]
-        check_classes(target, n_classes, "Target {} is out of bounds.", ignore_index)
+        arguments.check_classes(target, input.shape[options.dim], ignore_index)
     if planned is not None:
         if wanted:
             loss, lse = _differentiable_plan(input, (planned, target, weight, return_lse))
@@ -196,10 +189,9 @@ def cross_entropy(
             t is not None and t.requires_grad for t in (target, weight)
         )
         beyond = (others and torch.is_grad_enabled()) or (not plain and by_composite())
-        if by_kernels(input) and not beyond:
+        if arguments.by_kernels(input) and not beyond:
             scalars = composite.scalars(input, target, weight, options)
-            q = distribution_of(input, target, weight, options)
-            loss, lse = differentiable_losses(input, scalars, q, options, plain, in_place)
+            loss, lse = differentiable_losses(input, scalars, options, plain, in_place)
         else:
             loss, lse = composite.cross_entropy(input, target, weight, options)
         loss = reduced(loss, options)
@@ -214,35 +206,13 @@ def reduced(losses: Tensor, options: LossOptions) -> Tensor:
     return loss if loss.dtype == options.dtype else loss.to(options.dtype)
 
 
-def by_kernels(x: Tensor) -> bool:
-    """Return whether kernels compute a call."""
-    return x.numel() > 0 and (x.device.type != "cpu" or arguments.INTERPRETED)
-
-
-def _planned(
-    x: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    options: LossOptions,
-    gradient: bool,
-    in_place: bool,
-) -> LossPlan | None:
-    """Return the plan of a plain call; None if no plan supports it."""
-    weighted = weight is not None and options.label_smoothing > 0.0
-    if not by_kernels(x) or target.is_floating_point() or weighted:
-        return None
-    op = (SMOOTHED if options.label_smoothing else PLAIN)[int(gradient)]
-    plan = LossPlan(op, x, target, weight, options, in_place)
-    return plan if plan.targets else None
-
-
 class _CrossEntropy(Function):
     """The losses of rows, with their gradient computed in the forward pass."""
 
     @staticmethod
-    def forward(ctx, x, plain, in_place, q, options, *scalars):
+    def forward(ctx, x, plain, in_place, options, *scalars):
         rows = RowScalars(*scalars)
-        dx, losses, lse = run_losses(plain, x.detach(), rows, q, options, True, in_place)
+        dx, losses, lse = run_losses(plain, x.detach(), rows, options, True, in_place)
         if in_place:
             torch.autograd.graph.increment_version(dx)
         ctx.save_for_backward(dx, lse)
@@ -319,7 +289,6 @@ _differentiable_plan = direct(_Planned)
 def differentiable_losses(
     x: Tensor,
     scalars: RowScalars,
-    q: Tensor | None,
     options: LossOptions,
     plain: bool,
     in_place: bool = False,
@@ -328,8 +297,8 @@ def differentiable_losses(
     `run_losses`."""
     if x.requires_grad and torch.is_grad_enabled():
         apply = _differentiable if plain else _CrossEntropy.apply
-        return apply(x, plain, in_place, q, options, *scalars)
-    losses, lse = run_losses(plain, x.detach(), scalars, q, options, False)
+        return apply(x, plain, in_place, options, *scalars)
+    losses, lse = run_losses(plain, x.detach(), scalars, options, False)
     return losses, lse
 
 
@@ -337,14 +306,13 @@ def run_losses(
     plain: bool,
     x: Tensor,
     scalars: RowScalars,
-    q: Tensor | None,
     options: LossOptions,
     gradient: bool,
     in_place: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Return the gradient of the losses, if requested, and the loss and log-sum-exp of each row;
-    q is the distribution of `distribution_of`. See `run_rows` for `plain` and `in_place`."""
-    target, r, z, b, c = scalars
+    """Return the gradient of the losses, if requested, and the loss and log-sum-exp of each row.
+    See `run_rows` for `plain` and `in_place`."""
+    target, r, z, b, c, q = scalars
     numbers: tuple[Any, ...]
     at_target = picked(x, target, options.dim)
     with_gradient = int(gradient)  # torch.compile of PyTorch 2.11 takes no bool as an index

@@ -1,7 +1,5 @@
 """The modules `Softmax`, `LogSoftmax` and `CrossEntropyLoss`, like those of `torch.nn`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

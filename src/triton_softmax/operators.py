@@ -10,8 +10,6 @@ Plain eager calls bypass the dispatcher to save host time (`nobody_watches`), th
 is missing, every call goes through the operators, some microseconds slower.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import sys
@@ -28,12 +26,9 @@ from torch.nn import Parameter
 from . import arguments, composite, plan
 from .arguments import Modifiers, check_arguments, check_dim
 from .composite import accumulator
-from .operations.cross_entropy import OF_DISTRIBUTION, PLAIN, SMOOTHED
-from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
-from .operations.operation import Operation
-from .operations.softmax import SOFTMAX, SOFTMAX_VJP
-from .operations.token_statistics import ENTROPY, SELECTED_VJP, STATISTICS, TOKENS_VJP
+from .operations.operation import NAMED, Operation
+from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
 from .plan import plan_of, run_modified, run_one
 
 try:
@@ -178,7 +173,17 @@ class Operator:
         _library.impl(self.overload, kernel, "CompositeExplicitAutograd")
         torch.library.register_fake(self.overload, shape, lib=_library)
         if composite is not None and differentiable is not None:
-            rule = _differentiably(self.overload, composite, differentiable)
+            # PyTorch's `register_autograd` covers reverse mode only: under `torch.func.jvp` such an
+            # operator silently returns a zero tangent, and under `torch.func.grad` it raises. A
+            # composite has every derivative, at every level of nested transforms.
+            def rule(*args):
+                if transformed():
+                    return composite(*args)
+                if torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
+                    return differentiable(*args)
+                with torch._C._AutoDispatchBelowAutograd():
+                    return self.overload(*args)
+
             _library.impl(self.overload, rule, "Autograd")
 
 
@@ -191,27 +196,6 @@ def _like_rows(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
 def _nothing(x: Tensor) -> Tensor:
     """Return an empty tensor, in place of row scalars that were not requested."""
     return x.new_empty(0, dtype=accumulator(x.dtype))
-
-
-def _differentiably(
-    overload: Any, composite: Callable[..., Any], differentiable: Callable[..., Any]
-):
-    """Return an operator's kernel for the Autograd dispatch key.
-
-    PyTorch's `register_autograd` covers reverse mode only: under `torch.func.jvp` such an operator
-    silently returns a zero tangent, and under `torch.func.grad` it raises. A composite has every
-    derivative, at every level of nested transforms.
-    """
-
-    def kernel(*args):
-        if transformed():
-            return composite(*args)
-        if torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
-            return differentiable(*args)
-        with torch._C._AutoDispatchBelowAutograd():
-            return overload(*args)
-
-    return kernel
 
 
 # --- softmax, log-softmax and log-sum-exp, forward and backward
@@ -231,7 +215,7 @@ class Normalization(Operator):
         alone: a twin operator without an autograd rule, for Inductor.
     """
 
-    def __init__(self, name: str, operation: Operation, vjp: Normalization | None = None):
+    def __init__(self, name: str, operation: Operation, vjp: "Normalization | None" = None):
         self.operation, self.vjp = operation, vjp
         given = "Tensor grad_output, Tensor saved, int dim, ScalarType? input_dtype=None"
         if vjp is not None:
@@ -395,11 +379,6 @@ def _modified_shape(x, *args):
 def _modified_out_kernel(x, *args):
     modifiers, (log, dim, invariant, out) = _modifiers(*args[:_N]), args[_N:]
     x = out if x is None else x
-    if x.numel() == 0:
-        return
-    if x.device.type == "cpu" and not arguments.INTERPRETED:
-        out.copy_(composite.modified_softmax(log, x, dim, out.dtype, modifiers))
-        return
     memory = out.untyped_storage().data_ptr()
     tensors = [each for each in (x, *modifiers) if isinstance(each, Tensor)]
     shared = [each for each in tensors if each.untyped_storage().data_ptr() == memory]
@@ -526,15 +505,6 @@ modified_softmax_out = Operator(
 
 # --- any operation; `losses` and `logprobs` define the derivatives
 
-ROWS = {
-    op.name: op
-    for op in (
-        *(*PLAIN, *SMOOTHED, *OF_DISTRIBUTION, SOFTMAX_VJP, LOG_SOFTMAX_VJP),
-        *(STATISTICS, ENTROPY, SELECTED_VJP, TOKENS_VJP),
-    )
-}
-"""The operations of `run_rows` by name, as an operator cannot take them as objects."""
-
 
 def run_rows(
     plain: bool,
@@ -572,14 +542,14 @@ def _rows_kernel(elements, numbers, name, dim, dtype, modified, *args, in_place=
     *given, invariant = args
     modifiers, inputs = _modifiers(*given) if modified else None, (tuple(elements), tuple(numbers))
     return run_rows(
-        True, ROWS[name], *inputs, dim, dtype, modifiers, invariant, in_place, **further
+        True, NAMED[name], *inputs, dim, dtype, modifiers, invariant, in_place, **further
     )
 
 
 def _rows_shape(
     elements, numbers, name, dim, dtype, *_, of_mapped=None, of_scale=False, of_sink=False, **__
 ):
-    op, x = ROWS[name], elements[0]
+    op, x = NAMED[name], elements[0]
     of_row = _like_rows(x, dim, accumulator(dtype))
     found = [] if op.reduces else [torch.empty(x.shape, dtype=dtype, device=x.device)]
     found += [torch.empty_like(of_row) for _ in range(op.row_results)]
@@ -609,9 +579,6 @@ rows_in_place = Operator(
 )
 """It writes the elements of the result over the first input, and returns the other results."""
 
-FINISHES = {op.name: op for op in composite.FINISH_OF}
-"""The operations of `finish` by name."""
-
 
 def finish(
     op: Operation,
@@ -631,7 +598,7 @@ def finish(
 finish_rows = Operator(
     "finish_rows(Tensor[] inputs, Tensor[] numbers, str operation, ScalarType dtype) -> Tensor",
     lambda inputs, numbers, name, dtype: plan.finish(
-        FINISHES[name], tuple(inputs), tuple(numbers), dtype
+        NAMED[name], tuple(inputs), tuple(numbers), dtype
     ),
     lambda inputs, numbers, name, dtype: inputs[0].new_empty(inputs[0].shape, dtype=dtype),
 )

@@ -9,10 +9,9 @@ prepared kernel launches; calling it allocates the results and passes the pointe
 kernel of their own. `finish`, `scale_rows` and `LossPlan` launch the small kernels around a loss.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, cast
 
@@ -20,7 +19,7 @@ import torch
 import triton
 from torch import Tensor, empty_like
 
-from . import arguments, composite
+from . import arguments, composite, layout
 from .arguments import DTYPES, LossOptions, Modifiers, check_alike, check_arguments, check_device
 from .config import Choice, Device, Masked, Traits, chosen, columns_of, rows_of, space
 from .config.space import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass, vector_of_lines
@@ -28,18 +27,9 @@ from .kernels import masked_rows, split_rows, split_strided, strided, tile, two_
 from .kernels import row_scalars as scalars
 from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps
 from .launch import Launch, Workspace, addresses_of, cuda_index, current_device, plans
-from .layout import (
-    as_matrix,
-    collapse,
-    from_matrix,
-    lies_on_vectors,
-    on_vectors,
-    outer_and_inner,
-    own,
-    strides_of,
-)
-from .operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
+from .operations.cross_entropy import PLAIN, SMOOTHED
 from .operations.operation import Operation, in_any_order
+from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 
 GEOMETRIES = {
     "packed_rows": tile.tile_kernel,
@@ -66,7 +56,7 @@ def plan_of(
     dtype: torch.dtype | None = None,
     kernel: str | None = None,
     invariant: bool = False,
-) -> AnyPlan:
+) -> "AnyPlan":
     """The plan of a call, cached: `plan_of(...)(*inputs)` computes the result, and
     `plan_of(...).kernels` names the kernels it launches.
 
@@ -171,43 +161,32 @@ class Plan:
 def empty_of(shape: Any, dtype: torch.dtype, x: Tensor) -> Callable[[], Tensor]:
     """A function that allocates a contiguous tensor on the device of x. This is the form that takes
     PyTorch the least time: it has no keywords to read."""
-    return partial(x.new_empty(0, dtype=dtype).new_empty_strided, shape, strides_of(shape))
+    return partial(x.new_empty(0, dtype=dtype).new_empty_strided, shape, layout.strides_of(shape))
 
 
+@dataclass(eq=False)
 class ByPyTorch:
-    """The plan of a CPU call without Triton's interpreter: a composite of PyTorch operators."""
+    """The plan of a call that PyTorch's operators compute, or before and after which they convert
+    tensors.
 
-    kernels = ()
-    launches = ()
+    Args:
+        what: names the conversion; None if there is none.
+        plan: computes the result from the converted inputs: another plan, or a function.
+        before: converts each input.
+        after: converts the result, and also takes the original first input.
+    """
 
-    def __init__(self, function: Callable[..., Tensor]):
-        self.function = function
+    what: str | None
+    plan: Callable[..., Any]
+    before: Callable[[Tensor], Tensor] | None = None
+    after: Callable[[Tensor, Tensor], Tensor] | None = None
 
-    def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Tensor:
-        result = self.function(*inputs)
-        return result.contiguous() if out is None else out.copy_(result)
-
-
-class Around:
-    """A plan wrapped in conversions, which `what` names: `before` converts each input, and `after`,
-    if given, the wrapped plan's result; it also takes the original first input."""
-
-    def __init__(
-        self,
-        what: str,
-        plan: AnyPlan,
-        before: Callable[[Tensor], Tensor],
-        after: Callable[[Tensor, Tensor], Tensor] | None = None,
-    ):
-        self.what = what
-        self.plan = plan
-        self.before = before
-        self.after = after
-        self.kernels = plan.kernels
-        self.launches = plan.launches
+    def __post_init__(self):
+        self.kernels: tuple[str, ...] = getattr(self.plan, "kernels", ())
+        self.launches: tuple[Launch, ...] = getattr(self.plan, "launches", ())
 
     def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Any:
-        result = self.plan(*map(self.before, inputs))
+        result = self.plan(*(inputs if self.before is None else map(self.before, inputs)))
         result = result if self.after is None else self.after(result, inputs[0])
         if out is None:
             return result
@@ -215,7 +194,7 @@ class Around:
         return (out.copy_(first), *others) if others else out.copy_(first)
 
 
-AnyPlan: TypeAlias = Plan | ByPyTorch | Around
+AnyPlan: TypeAlias = Plan | ByPyTorch
 
 
 def device_of(tensor: Tensor) -> Device:
@@ -246,38 +225,40 @@ def make_plan(
     check_alike(x, *inputs[op.inputs :], shape=without)
     if x.numel() == 0:
         # An empty result, or the log-sum-exp of empty rows.
-        return ByPyTorch(lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype))
+        return ByPyTorch(None, lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype))
     if x.device.type == "cpu" and implementation is None and not arguments.INTERPRETED:
         function = composite.KERNEL_OF[op]
-        return ByPyTorch(lambda *inputs: function(*inputs, dim, dtype))
+        return ByPyTorch(None, lambda *inputs: function(*inputs, dim, dtype).contiguous())
 
     def around(what, before, dim, dtype, after=None):
         plan = make_plan(op, (*map(before, inputs),), dim, dtype, implementation, invariant)
-        return Around(what, plan, before, after)
+        return ByPyTorch(what, plan, before, after)
 
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
         plan = make_plan(op, vector, 0, dtype, implementation, invariant)
-        return Around("vector", plan, lambda t: t.reshape(1), lambda y, x: own(y, x.shape))
+        return ByPyTorch(
+            "vector", plan, lambda t: t.reshape(1), lambda y, x: layout.own(y, x.shape)
+        )
     floats = [each.dtype for each in inputs if each.dtype in DTYPES]
     if torch.float64 in (dtype, *floats):
         wide = dtype if len(inputs) == 1 else x.dtype
         if dtype != wide or any(each != wide for each in floats):
             return around("convert", lambda t: t.to(wide), dim, None, lambda y, _: y.to(dtype))
     outs = [torch.empty(shape, dtype=dtype, device="meta")]
-    of_rows = torch.promote_types(dtype, torch.float32)
+    of_rows = arguments.accumulator(dtype)
     outs += [torch.empty(without, dtype=of_rows, device="meta")] * (op.results - 1)
     plan = _plan_launches(op, inputs, tuple(outs), dim, implementation, invariant)
     if plan is not None:
         return plan
     if implementation in (None, "strided"):
-        return around("copy", on_vectors, dim, dtype)
+        return around("copy", layout.on_vectors, dim, dtype)
     return around(
         "matrix",
-        lambda t: on_vectors(as_matrix(t, dim)),
+        lambda t: layout.on_vectors(layout.as_matrix(t, dim)),
         1,
         dtype,
-        lambda y, x: from_matrix(y, x.shape, dim),
+        lambda y, x: layout.from_matrix(y, x.shape, dim),
     )
 
 
@@ -311,7 +292,7 @@ def _plan_launches(
         each.stride() if each.dim() == x.dim() else each.unsqueeze(dim).expand(x.shape).stride()
         for each in tensors
     ]
-    groups = collapse(x.shape, strides, dim)
+    groups = layout.collapse(x.shape, strides, dim)
     col_strides = tuple(1 if n_cols == 1 else s[dim] for s in strides)
     # The choice depends only on the tensors that have elements along the rows.
     which = [i for i, each in enumerate(tensors) if each.dim() == x.dim()]
@@ -326,13 +307,13 @@ def _plan_launches(
         of_moved = tuple(steps[i] for i in which)
         if op.any_order and n_cols > space.INVARIANT_TILE_COLS:
             # For equal bits, chunks must be aligned alike in all tensors and in every batch.
-            if not all(lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
+            if not all(layout.lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
                 return None
         rows = rows_of(n_rows, n_cols, itemsize, addresses, of_moved, held)
         choice = chosen(rows, traits, device, implementation)
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
     else:
-        pair = outer_and_inner(groups, len(strides))
+        pair = layout.outer_and_inner(groups, len(strides))
         if pair is None or implementation not in (None, "strided"):
             return None
         outer, inner = pair
@@ -488,7 +469,7 @@ def _plan_modified(
     x, n_inputs = inputs[0], len(inputs)
     shape = x.shape
     without = shape[:dim] + shape[dim + 1 :]
-    wide = torch.promote_types(dtype, torch.float32)
+    wide = arguments.accumulator(dtype)
     first_map = op.inputs + op.numbers
     of_rows = first_map + maps.x + maps.bias + maps.where
     # Whether each input, then each result, has elements along a row.
@@ -508,7 +489,7 @@ def _plan_modified(
         views[n_inputs] = out
     n_cols = shape[dim]
     one_row = [(1,) * (1 + len(views))]
-    groups = collapse(shape, [view.stride() for view in views], dim)[::-1] or one_row
+    groups = layout.collapse(shape, [view.stride() for view in views], dim)[::-1] or one_row
     n_rows = torch.Size([group[0] for group in groups]).numel()
     of_maps = [i for i in range(first_map + maps.x, n_inputs) if along[i]]
     moving = [g[0] for g in groups if any([g[1 + i] for i in of_maps])]
@@ -673,7 +654,7 @@ def plan_targets(inputs: tuple[Tensor, ...], options: LossOptions) -> tuple[Plan
     n_inner, *strides = seen
     n_cols = x.shape[dim]
     programs = triton.cdiv(n_rows, BLOCK)
-    accumulator = torch.promote_types(x.dtype, torch.float32)
+    accumulator = arguments.accumulator(x.dtype)
     count = "none" if reduction != "mean" else "here" if n_rows <= FEW else "parts"
     numbers = (tuple(strides), n_rows, n_cols, n_inner, ignore_index)
     constants = {"SMOOTHING": smoothing, "Z_LOSS": z_loss, "COUNT": count, "BLOCK": BLOCK}
@@ -698,19 +679,20 @@ class LossPlan:
 
     def __init__(
         self,
-        op: Operation,
         x: Tensor,
         target: Tensor,
         weight: Tensor | None,
         options: LossOptions,
+        gradient: bool,
         in_place: bool,
     ):
+        op = (SMOOTHED if options.label_smoothing else PLAIN)[gradient]
         self.op, self.options, self.in_place = op, options, in_place
         given = (target,) if weight is None else (target, weight)
         as_they_lie = [each.is_contiguous() for each in given]
         inputs = (x, *[each.contiguous() for each in given])
         self.targets = plan_targets(inputs, options)
-        self.accumulator = torch.promote_types(x.dtype, torch.float32)
+        self.accumulator = arguments.accumulator(x.dtype)
         self.dtype = self.accumulator if op.reduces else x.dtype
         self.modifiers = Modifiers(options.scale, options.softcap)
         n = target.numel()

@@ -30,7 +30,6 @@ from triton_softmax.operations import (
     LOSSES,
     OPERATIONS,
     cross_entropy,
-    log_softmax,
     logsumexp,
     softmax,
     token_statistics,
@@ -75,7 +74,7 @@ def small_operation(op: Operation):
 
 DEFINED = {
     op: (module.__name__, name)
-    for module in (token_statistics, cross_entropy, logsumexp, log_softmax, softmax)
+    for module in (token_statistics, cross_entropy, logsumexp, softmax)
     for name, op in vars(module).items()
     if isinstance(op, Operation)
 }

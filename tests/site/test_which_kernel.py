@@ -86,7 +86,7 @@ def tensors(asked, make):
 def told(made) -> tuple:
     """What the library does: the kernel's launches and what is done around them."""
     around = []
-    while hasattr(made, "plan"):
+    while getattr(made, "what", ""):
         around.append(made.what)
         made = made.plan
     launches = [

@@ -5,8 +5,6 @@ other, a [model][triton_softmax.config.cost] estimates the time of every [possib
 choice][triton_softmax.config.space], and the fastest wins.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

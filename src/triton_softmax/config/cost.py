@@ -6,8 +6,6 @@ never the length of a row, and were fitted on an H200. Other GPUs have others, b
 matter for a choice, and ratios vary less.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from . import space

@@ -1,7 +1,5 @@
 """Read the measured constants: the tables of `measured.txt`, whose first matching line wins."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any, NamedTuple

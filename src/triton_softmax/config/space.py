@@ -5,8 +5,6 @@ reader's browser, in MicroPython. A comment explains each field where its name f
 name means the same everywhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
@@ -120,7 +118,7 @@ class Rows(NamedTuple):
     edges: bool  # some rows start or end within a vector
     divisor: int  # elements per access, if no row may have edges
 
-    def without_edges(self) -> Rows:
+    def without_edges(self) -> "Rows":
         """The rows with narrower accesses, which divide every row."""
         return self._replace(vector=self.divisor, edges=False)
 

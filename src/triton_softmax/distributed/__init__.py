@@ -16,8 +16,6 @@ The functions here are what the rest of the library calls: with a group for a te
 of the rows, and without one for a `DTensor`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from .sharded_losses import cross_entropy, token_logprobs

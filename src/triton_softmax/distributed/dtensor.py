@@ -6,8 +6,6 @@ an ordinary call, and one that has a part of them that of a call with a group.
 """
 
 # pyright: reportCallIssue=false
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

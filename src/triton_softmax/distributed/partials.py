@@ -6,8 +6,6 @@ the library chooses, and one more kernel merges those of all ranks. On a CPU, an
 traced, the sums of a few ranks are merged by PyTorch's operators.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -20,16 +18,14 @@ from torch.autograd.function import once_differentiable
 
 from .. import arguments, composite, operators
 from ..arguments import Modifiers, check_device
-from ..composite import accumulator, upcast, weighted
+from ..composite import upcast, weighted
 from ..launch import Launch, plans
-from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION
-from ..operations.gradients import GRADIENT, TOKENS_GRADIENT
-from ..operations.log_softmax import LOG_SOFTMAX_VJP
+from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, GIVEN_GRADIENT
 from ..operations.logsumexp import LOGSUMEXP
 from ..operations.operation import Operation
-from ..operations.softmax import SOFTMAX, SOFTMAX_VJP
-from ..operations.token_statistics import ENTROPY
-from ..plan import Plan, key_of, plan_of, run_modified
+from ..operations.softmax import LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
+from ..operations.token_statistics import ENTROPY, GIVEN_TOKENS_GRADIENT
+from ..plan import Plan, key_of, plan_of
 from .process_group import HEADER, Shard, received, send
 from .rank_kernels import merge_ranks_kernel
 
@@ -74,9 +70,8 @@ NAMES = {
 """The operations that ranks send something of; log-softmax and cross-entropy send what softmax
 does."""
 
-WHOLE = {op.name: op for op in NAMES}
 PARTIAL = {op.name: partial(name, op) for op, name in NAMES.items()}
-"""Each by its name: a compiler cannot look up an operation itself."""
+"""By the operation's name: a compiler cannot look up an operation itself."""
 
 
 def partials(
@@ -84,13 +79,13 @@ def partials(
 ) -> tuple[Tensor, ...]:
     """Return m, if there is one, and the sums of each row of matrices; those of nothing if there is
     nothing. `invariant`: a row has the same bits in every batch."""
-    if torch.compiler.is_compiling():
-        return tuple(_opaque.overload(list(inputs), op.name, invariant))
     x, kind = inputs[0], PARTIAL[op.name]
     if x.numel() and (x.device.type != "cpu" or arguments.INTERPRETED):
         dtype = torch.promote_types(x.dtype, torch.float32)
-        if op is DISTRIBUTION:
-            return run_modified(kind, inputs, (), Modifiers(), 1, dtype, invariant=invariant)
+        plain = not torch.compiler.is_compiling()
+        if op is DISTRIBUTION or not plain:
+            modifiers = Modifiers() if op is DISTRIBUTION else None
+            return operators.run_rows(plain, kind, inputs, (), 1, dtype, modifiers, invariant)
         found = plan_of(kind, inputs, 1, dtype, None, invariant)(*inputs)
         return found if isinstance(found, tuple) else (found,)
     check_device(x.device)
@@ -207,10 +202,10 @@ class Sums(Function):
             column = columns[:, 0] if k == 1 else torch.full_like(m, -1, dtype=torch.int64)
             at_target = g_numbers[0] if k else zero
             if of is ENTROPY:
-                op, numbers = TOKENS_GRADIENT, (at_target, g[0] + g[1], -g[1])
+                op, numbers = GIVEN_TOKENS_GRADIENT, (at_target, g[0] + g[1], -g[1])
             else:
                 c = -g[1] if of is CROSS_ENTROPY_SMOOTHED else zero
-                op, numbers = GRADIENT, (-at_target, g[0], c)
+                op, numbers = GIVEN_GRADIENT, (-at_target, g[0], c)
             out, dtype = (None, m.dtype) if several else (x if in_place else None, x.dtype)
             dx = operators.finish(op, (x,), (m, column, *numbers), dtype, out)
         if several:
@@ -220,16 +215,3 @@ class Sums(Function):
             dx = x.detach().copy_(dx) if several or q is not None else dx
             torch.autograd.graph.increment_version(x)
         return dx.to(x.dtype), dq, *(None,) * 6
-
-
-def _shape(inputs: list[Tensor], operation: str, batch_invariant: bool) -> list[Tensor]:
-    x, n = inputs[0], PARTIAL[operation].row_results
-    return [x.new_empty(len(x), dtype=accumulator(x.dtype)) for _ in range(n)]
-
-
-_opaque = operators.Operator(
-    "rank_partials(Tensor[] inputs, str operation, bool batch_invariant) -> Tensor[]",
-    lambda inputs, name, invariant: list(partials(WHOLE[name], tuple(inputs), invariant)),
-    _shape,
-)
-"""`partials` while a call is traced: a compiler does not look into it."""

@@ -4,8 +4,6 @@ Only public names of `torch.distributed` are used; `torch.compile` replaces the 
 functional ones itself.
 """
 
-from __future__ import annotations
-
 import math
 import weakref
 import zlib

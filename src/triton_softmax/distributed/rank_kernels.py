@@ -10,8 +10,6 @@ have no loss. Label smoothing and the factor of squared log-sum-exps are constan
 gets all their digits.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

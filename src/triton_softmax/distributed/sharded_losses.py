@@ -10,8 +10,6 @@ row, and so does its gradient. A cross-entropy of classes on a GPU takes small k
 place (`rank_kernels`): the host takes longer to launch operators than the device to run them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -23,10 +21,9 @@ from torch.autograd.function import once_differentiable
 
 from .. import arguments, composite, operators, plan
 from ..arguments import PLAIN, LossOptions
-from ..launch import Launch, Memo, plans
+from ..launch import Launch, checked, plans
 from ..operations import cross_entropy as of_loss
-from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION
-from ..operations.gradients import GRADIENT
+from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, GIVEN_GRADIENT
 from ..operations.softmax import SOFTMAX
 from ..operations.token_statistics import ENTROPY
 from ..plan import Plan, key_of, plan_of
@@ -37,9 +34,6 @@ from .sharded_softmax import dtensors, rows_of
 
 PARTS = 1024
 """Sums of programs that one reads at once."""
-
-_checked = Memo()
-"""What has been checked, but for the values of targets."""
 
 
 def _sends_weights(weight: Tensor | None, shard: Shard) -> bool:
@@ -160,7 +154,7 @@ class _CrossEntropy(Function):
         kernel = kernel or plans.keep(key, _plan_backward(x, g, shard, options))
         columns, found = kernel(*inputs)
         given = (numbers[0], columns, *found.unbind(0))
-        dx = plan.finish(GRADIENT, (x,), given, x.dtype, x if in_place else None)
+        dx = plan.finish(GIVEN_GRADIENT, (x,), given, x.dtype, x if in_place else None)
         if in_place:
             torch.autograd.graph.increment_version(x)
         return dx, *others
@@ -262,17 +256,16 @@ def cross_entropy(
     shard = agree(group, "cross_entropy", x, dim, more, start, total)
     shard = shard if over_rows is None else shard._replace(over_rows=over_rows)
     kinds = (type(options.z_loss), type(options.scale), type(options.softcap))
-    key = (x.shape, x.dtype, x.device, target.device, shard.total, more, kinds)
+    key = ("sharded losses", x.shape, x.dtype, x.device, target.device, shard.total, more, kinds)
     if weight is not None:
         key += (weight.shape, weight.device)
-    if traced or key not in _checked:
+    if traced or key not in checked:
         arguments.check_loss_of_part(x, target, weight, shard.total, options)
         if not traced:
-            _checked.keep(key, True)
+            checked.keep(key, True)
     if target.device.type == "cpu" and not (given or traced):
         try:
-            message = "Target {} is out of bounds."
-            arguments.check_classes(target, shard.total, message, options.ignore_index)
+            arguments.check_classes(target, shard.total, options.ignore_index)
         except IndexError:
             if options.reduction != "none":  # those with other rows wait for the sums of these
                 _all_sums(torch.zeros(4, dtype=composite.accumulator(x.dtype)), shard, 1.0)
@@ -322,13 +315,13 @@ def token_logprobs(
     dim, traced = arguments.check_dim(-1, x.dim()), torch.compiler.is_compiling()
     more = (tuple(index.shape), index.dtype, entropy)
     shard = agree(group, "token_logprobs", x, dim, more, start, total)
-    key = (x.shape, x.device, index.device, more)
-    if traced or key not in _checked:
+    key = ("sharded tokens", x.shape, x.device, index.device, more)
+    if traced or key not in checked:
         arguments.check_index(x, index)
         if not traced:
-            _checked.keep(key, True)
+            checked.keep(key, True)
     if index.device.type == "cpu" and not traced:
-        arguments.check_classes(index, shard.total, "index {} is out of bounds", None)
+        arguments.check_classes(index, shard.total)
     rows, leading = x if x.dim() == 2 else rows_of(x, dim), x.shape[:-1]
     in_place = in_place and operators.may_be_overwritten(x, rows)
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1])

@@ -5,8 +5,6 @@ same result on all ranks, and each calls backward for its own copy: what arrives
 one loss, and nothing is sent.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -18,10 +16,9 @@ from torch.autograd.function import once_differentiable
 
 from .. import composite, operators, plan
 from ..arguments import PLAIN, cast, check_cut, check_dim, check_int, check_modifiers_of_part
-from ..operations.log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from ..operations.logsumexp import LOGSUMEXP
 from ..operations.operation import Operation
-from ..operations.softmax import SOFTMAX, SOFTMAX_VJP
+from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
 from . import symmetric_memory
 from .partials import Sums, merged, partials
 from .process_group import Shard, agree, send

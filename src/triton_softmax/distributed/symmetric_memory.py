@@ -17,8 +17,6 @@ whose turn is next but one. No rank can push into it earlier than that: it would
 call in between, for which it needs words that this rank has pushed after the zeros.
 """
 
-from __future__ import annotations
-
 import importlib
 import weakref
 from typing import Any
@@ -149,7 +147,7 @@ def pushed_rows_kernel(
     n_rows, n_cols = shape
     n_chunks, chunk_cols = chunks
     n_tasks = n_rows * n_chunks
-    rows = Rows(in_ptrs, in_strides, n_tasks, n_cols, n_chunks, chunk_cols)
+    rows = Rows(in_ptrs, in_strides, out_ptrs, out_strides, n_tasks, n_cols, n_chunks, chunk_cols)
     programs = tl.num_programs(0)
     task = tl.program_id(0)
     body, edge = load_chunk(rows, task, OP, HOW)
@@ -172,9 +170,7 @@ def pushed_rows_kernel(
         # eq: merge
         m, parts = unpack_summaries((found,), live, 0, OP)
         total = tl.where(missing > 0, float("nan"), tl.sum(parts[0], axis=0))
-        write_chunk(
-            out_ptrs, out_strides, task, kept, kept_edge, m_own, m, (total,), (), rows, OP, HOW
-        )
+        write_chunk(task, kept, kept_edge, m_own, m, (total,), (), rows, OP, HOW)
         task += programs
         if HOW.depth == 0:
             body, edge = load_chunk(rows, task, OP, HOW)

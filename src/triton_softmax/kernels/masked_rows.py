@@ -16,8 +16,6 @@ for another, so this runs on every device and in float64.
 
 # pyright: reportGeneralTypeIssues=false
 # (kernels extend tuples)
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import triton
@@ -27,7 +25,7 @@ from .device.monoid import exp_shifted
 from .device.names import with_operation
 from .device.registers import upcast
 from .device.softcap import softcap_derivative, softcapped
-from .device.summaries import added, adjusted, merged, placed, spread
+from .device.summaries import added, adjusted, merged, placed, spread, zeros_for
 from .device.sums import _largest, _sum_of_integers, sums_of
 from .device.vectors import multiple_of
 
@@ -108,17 +106,6 @@ def mapped(x, scale, bias, MAPS: tl.constexpr):
     if MAPS.bias:
         z += bias.to(z.dtype)
     return z
-
-
-@triton.jit
-def through_softcap(dz, x, scale, MAPS: tl.constexpr):
-    """The gradient at the scaled elements, from the gradient at the mapped ones; 0 stays 0 for
-    any x."""
-    if MAPS.softcap > 0.0:
-        slope = softcap_derivative(scaled(x, scale, MAPS), MAPS.softcap)
-        return tl.where(dz == 0.0, 0.0, dz * slope)
-    else:
-        return dz
 
 
 @triton.jit
@@ -253,7 +240,9 @@ def finish_tile(
             tl.store(ends[AT] + cols * strides[AT][0], of_mapped, mask=inside)
         X: tl.constexpr = OP.inputs if MAPS.x else 0
         x = raw[X].to(OUT).to(result.dtype)
-        result = through_softcap(result, x, scale, MAPS)
+        if MAPS.softcap > 0.0:
+            slope = softcap_derivative(scaled(x, scale, MAPS), MAPS.softcap)
+            result = tl.where(result == 0.0, 0.0, result * slope)  # 0 stays 0 for any x
         if MAPS.of_scale:
             # eq: modifiers-scale-gradient
             of_scale = sum_of_tile(tl.where(result == 0.0, 0.0, result * x), OP)
@@ -327,7 +316,6 @@ def masked_rows_kernel(
         MAPS: the `Maps`.
         HOW: a `MaskedRows`.
     """
-    SUMS: tl.constexpr = OP.sums
     NUMBERS: tl.constexpr = OP.numbers
     ROW_RESULTS: tl.constexpr = OP.row_results
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
@@ -366,9 +354,7 @@ def masked_rows_kernel(
         scale = tl.load(starts[OF_ROWS], mask=there, other=1.0).to(ACC)
 
     m = tl.full((BLOCK_ROWS, 1), float("-inf") if OP.shifted else 0.0, ACC)
-    totals = ()
-    for _ in tl.static_range(SUMS):
-        totals = totals + (tl.zeros((BLOCK_ROWS, 1), ACC),)
+    totals = zeros_for((BLOCK_ROWS, 1), ACC, OP)
     if MAPS.sink:
         SINK: tl.constexpr = OF_ROWS + 1 if MAPS.scaled == 2 else OF_ROWS
         sink = tl.load(starts[SINK], mask=there, other=0.0).to(ACC)

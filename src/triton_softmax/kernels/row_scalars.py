@@ -15,8 +15,6 @@ from other GPUs. It reduces nothing and no program waits, so rows may have any l
 are as independent as in an elementwise kernel.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -15,8 +15,6 @@ the kernel runs even in the interpreter, one program after another. A row with m
 device can hold takes two launches: the first only publishes, the second rereads and writes.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import triton
@@ -38,10 +36,12 @@ from .device.vectors import edge_of_row, round_up
 
 
 class Rows(NamedTuple):
-    """The rows of all inputs, and how they are cut into chunks."""
+    """The rows of all inputs and results, and how they are cut into chunks."""
 
     in_ptrs: Any
     in_strides: Any
+    out_ptrs: Any
+    out_strides: Any
     n_tasks: Any
     n_cols: Any
     n_chunks: Any
@@ -57,14 +57,7 @@ def columns_of_chunk(n_cols, chunk, rows):
 
 @triton.jit
 def body_of_chunk(
-    begin,
-    n_cols,
-    chunk,
-    rows,
-    VECTOR: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WIDTH: tl.constexpr,
-    OP: tl.constexpr,
+    begin, n_cols, chunk, rows, WIDTH: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr
 ):
     """Offsets and mask of a chunk of a row's body, in units of WIDTH elements (2 for pairs).
 
@@ -72,6 +65,7 @@ def body_of_chunk(
     must not depend on alignment (`any_order`), a chunk has the same columns wherever the row
     starts, and so a body and an edge of its own.
     """
+    VECTOR: tl.constexpr = HOW.vector
     if OP.any_order:
         first, count = columns_of_chunk(n_cols, chunk, rows)
         start = round_up(begin + first, VECTOR)
@@ -81,25 +75,24 @@ def body_of_chunk(
         start = round_up(begin, VECTOR) + chunk * chunk_cols
         end = tl.minimum(start + chunk_cols, (begin + n_cols) // VECTOR * VECTOR)
     # Dividing by VECTOR and multiplying by VECTOR // WIDTH shows the compiler the alignment.
-    offsets = start // VECTOR * (VECTOR // WIDTH) + tl.arange(0, BLOCK // WIDTH)
+    offsets = start // VECTOR * (VECTOR // WIDTH) + tl.arange(0, HOW.block // WIDTH)
     return offsets, offsets < end // VECTOR * (VECTOR // WIDTH)
 
 
 @triton.jit
-def edge_of_chunk(begin, n_cols, chunk, rows, VECTOR: tl.constexpr, OP: tl.constexpr):
+def edge_of_chunk(begin, n_cols, chunk, rows, OP: tl.constexpr, HOW: tl.constexpr):
     """Columns and mask of a chunk's edge: its own, or the row's edge for chunk 0."""
     if OP.any_order:
         first, count = columns_of_chunk(n_cols, chunk, rows)
-        cols, mask = edge_of_row(begin + first, count, VECTOR)
+        cols, mask = edge_of_row(begin + first, count, HOW.vector)
         return first + cols, mask
     else:
-        return edge_of_row(begin, tl.where(chunk == 0, n_cols, 0), VECTOR)
+        return edge_of_row(begin, tl.where(chunk == 0, n_cols, 0), HOW.vector)
 
 
 @triton.jit
 def load_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
     """Load (body, edge) of a work item, a raw block per input; nothing past the last item."""
-    VECTOR: tl.constexpr = HOW.vector
     row = (task // rows.n_chunks).to(tl.int64)
     chunk = task % rows.n_chunks
     n_cols = tl.where(task < rows.n_tasks, rows.n_cols, 0)
@@ -109,16 +102,17 @@ def load_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
         ptr = rows.in_ptrs[i]
         begin = row * rows.in_strides[i]
         if HOW.pairs:
-            offsets, mask = body_of_chunk(begin, n_cols, chunk, rows, VECTOR, HOW.block, 2, OP)
+            offsets, mask = body_of_chunk(begin, n_cols, chunk, rows, 2, OP, HOW)
             body = body + (load_pairs(ptr, offsets, mask, OP.padding),)
         else:
-            offsets, mask = body_of_chunk(begin, n_cols, chunk, rows, VECTOR, HOW.block, 1, OP)
+            offsets, mask = body_of_chunk(begin, n_cols, chunk, rows, 1, OP, HOW)
             body = body + (tl.load(ptr + offsets, mask=mask, other=OP.padding),)
         if HOW.edges:
-            cols, mask = edge_of_chunk(begin, n_cols, chunk, rows, VECTOR, OP)
+            cols, mask = edge_of_chunk(begin, n_cols, chunk, rows, OP, HOW)
             edge = edge + (tl.load(ptr + begin + cols, mask=mask, other=OP.padding),)
         else:
-            edge = edge + (tl.full((2 * VECTOR,), OP.padding, tl.float32).to(ptr.dtype.element_ty),)
+            blank = tl.full((2 * HOW.vector,), OP.padding, tl.float32)
+            edge = edge + (blank.to(ptr.dtype.element_ty),)
     return body, edge
 
 
@@ -127,9 +121,9 @@ def places_of_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
     """The column of each element of a work item's body and edge; −1 outside."""
     begin = (task // rows.n_chunks).to(tl.int64) * rows.in_strides[0]
     chunk = task % rows.n_chunks
-    offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, HOW.vector, HOW.block, 1, OP)
+    offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, 1, OP, HOW)
     body = tl.where(mask, (offsets - begin).to(tl.int32), -1)
-    cols, mask = edge_of_chunk(begin, rows.n_cols, chunk, rows, HOW.vector, OP)
+    cols, mask = edge_of_chunk(begin, rows.n_cols, chunk, rows, OP, HOW)
     return body, tl.where(mask, cols, -1).to(tl.int32)
 
 
@@ -242,52 +236,41 @@ def merge_row(words_ptr, task, rows, max_polls, OP: tl.constexpr, HOW: tl.conste
 
 @triton.jit
 def write_chunk(
-    out_ptrs,
-    out_strides,
-    task,
-    kept,
-    edge,
-    m_own,
-    m,
-    totals,
-    numbers,
-    rows,
-    OP: tl.constexpr,
-    HOW: tl.constexpr,
+    task, kept, edge, m_own, m, totals, numbers, rows, OP: tl.constexpr, HOW: tl.constexpr
 ):
     """Write a work item's chunk from what was kept: its body, or its terms relative to m_own. The
     last chunk of a row also writes the row scalars."""
-    VECTOR: tl.constexpr = HOW.vector
-    OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
+    OUT: tl.constexpr = rows.out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else rows.in_ptrs[0].dtype.element_ty
     row = (task // rows.n_chunks).to(tl.int64)
     chunk = task % rows.n_chunks
     if OP.row_results:
         results = OP.finish_row(m, totals, numbers)
-        store_numbers(out_ptrs, out_strides, row, chunk == rows.n_chunks - 1, results, OP)
+        last = chunk == rows.n_chunks - 1
+        store_numbers(rows.out_ptrs, rows.out_strides, row, last, results, OP)
     if not OP.reduces:
-        begin = row * out_strides[0]
+        out_ptr, begin = rows.out_ptrs[0], row * rows.out_strides[0]
         totals = adjusted(m, totals, numbers, OP)
         place, place_edge = places_of_chunk(rows, task, OP, HOW)
-        offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, VECTOR, HOW.block, 1, OP)
+        offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, 1, OP, HOW)
         if HOW.keep_terms:
             result = OP.finish_terms(kept, m_own, m, totals)
         else:
             kept = optimization_barrier(kept, HOW.barrier)
             values = placed(elements(kept, rows, INNER, HOW.pairs), place, OP)
             result = OP.finish(values, OP.terms(values, m, False), m, totals)
-        tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=mask)
+        tl.store(out_ptr + offsets, result.to(INNER).to(OUT), mask=mask)
         if HOW.edges:
             in_begin = row * rows.in_strides[0]
-            cols, mask = edge_of_chunk(in_begin, rows.n_cols, chunk, rows, VECTOR, OP)
+            cols, mask = edge_of_chunk(in_begin, rows.n_cols, chunk, rows, OP, HOW)
             values = placed(in_registers(edge, INNER), place_edge, OP)
             result = OP.finish(values, OP.terms(values, m, False), m, totals)
-            tl.store(out_ptrs[0] + begin + cols, result.to(INNER).to(OUT), mask=mask)
+            tl.store(out_ptr + begin + cols, result.to(INNER).to(OUT), mask=mask)
         if OP.finish_at is not None:
             col, result = OP.finish_at(m, totals, numbers)
-            mine = chunk_of_column(col, begin, rows, VECTOR) == chunk
+            mine = chunk_of_column(col, begin, rows, HOW.vector) == chunk
             tl.debug_barrier()
-            tl.store(out_ptrs[0] + begin + col, result.to(INNER).to(OUT), mask=mine)
+            tl.store(out_ptr + begin + col, result.to(INNER).to(OUT), mask=mine)
 
 
 @triton.jit(
@@ -319,16 +302,12 @@ def split_rows_kernel(
     """Run an operation on rows cut into chunks, one work item each.
 
     Args:
-        in_ptrs: the inputs, a tuple: aligned tensors of n_rows rows of n_cols elements, then the
-            row scalars.
-        out_ptrs: the results, likewise: elements unless the operation reduces, then row scalars.
+        in_ptrs, out_ptrs, in_strides, n_cols: as for `tile_kernel`.
         words_ptr: workspace of n_chunks int64 status words per row, zero at the start of a single
             launch; as many again for each further sum.
-        in_strides: row stride of each input, in elements.
         out_strides: row stride of each result. All strides of elements are equal modulo vector.
         n_rows: number of rows. The number of work items, n_rows · n_chunks, plus twice the number
             of programs must fit 31 bits.
-        n_cols: number of columns.
         n_chunks: chunks per row.
         chunk_cols: columns of a chunk, a multiple of vector, at most block.
         max_polls: polls for missing status words before the recompute fallback.
@@ -338,7 +317,7 @@ def split_rows_kernel(
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
     n_tasks = n_rows * n_chunks
-    rows = Rows(in_ptrs, in_strides, n_tasks, n_cols, n_chunks, chunk_cols)
+    rows = Rows(in_ptrs, in_strides, out_ptrs, out_strides, n_tasks, n_cols, n_chunks, chunk_cols)
     programs = tl.num_programs(0)
     task = tl.program_id(0)
     end = n_tasks
@@ -372,10 +351,7 @@ def split_rows_kernel(
             numbers = numbers_of_row(rows, ready, OP)  # in flight while this program waits
             m, totals, missing = merge_row(words_ptr, ready, rows, max_polls, OP, HOW)
             if missing == 0:
-                write_chunk(
-                    out_ptrs, out_strides, ready, kept, kept_edge, m_own, m, totals, numbers, rows,
-                    OP, HOW,
-                )  # fmt: skip
+                write_chunk(ready, kept, kept_edge, m_own, m, totals, numbers, rows, OP, HOW)
         task += programs
 
     if missing > 0:
@@ -400,7 +376,5 @@ def split_rows_kernel(
                 m_own, _, terms = summarise(kept, edge, task, rows, INNER, OP, HOW)
                 kept = terms
             numbers = numbers_of_row(rows, task, OP)
-            write_chunk(
-                out_ptrs, out_strides, task, kept, edge, m_own, m, totals, numbers, rows, OP, HOW
-            )
+            write_chunk(task, kept, edge, m_own, m, totals, numbers, rows, OP, HOW)
             task += programs

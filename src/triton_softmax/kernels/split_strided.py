@@ -6,8 +6,6 @@ side. It publishes a status word for each of its columns, polls until all words 
 there, merges them, and writes its tile from registers.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import triton
@@ -35,6 +33,8 @@ class Columns(NamedTuple):
 
     in_ptrs: Any  # the outer slice of each input
     in_strides: Any
+    out_ptrs: Any  # likewise of each result
+    out_strides: Any
     first: Any  # the first column, along n_inner
     n_cols: Any
     n_inner: Any
@@ -91,19 +91,11 @@ def summarise(raw, chunk, columns, INNER: tl.constexpr, OP: tl.constexpr, HOW: t
 
 @triton.jit
 def write_tile(
-    out_ptrs,
-    out_strides,
-    chunk,
-    raw,
-    m,
-    totals,
-    columns,
-    OP: tl.constexpr,
-    HOW: tl.constexpr,
-    AGAIN: tl.constexpr,
+    chunk, raw, m, totals, columns, OP: tl.constexpr, HOW: tl.constexpr, AGAIN: tl.constexpr
 ):
     """Write a chunk's tile from its elements and its columns' summaries. The last chunk also writes
     the column scalars."""
+    out_ptrs, out_strides = columns.out_ptrs, columns.out_strides
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else columns.in_ptrs[0].dtype.element_ty
     inner = columns.first + tl.arange(0, HOW.block_inner)
@@ -211,7 +203,10 @@ def split_strided_kernel(
     out_slices = slices_of(out_ptrs, out_strides, outer, len(out_ptrs) - OP.row_results, HOW.vector)
     apart = tl.num_programs(0).to(tl.int64) * HOW.block_inner
     words_ptr += group.to(tl.int64) * n_chunks * HOW.block_inner
-    columns = Columns(in_slices, in_strides, first, n_cols, n_inner, n_chunks, words_ptr, apart)
+    columns = Columns(
+        in_slices, in_strides, out_slices, out_strides, first, n_cols, n_inner, n_chunks,
+        words_ptr, apart,
+    )  # fmt: skip
     lane = tl.arange(0, HOW.block_inner)
     live = first + lane < n_inner
 
@@ -227,7 +222,7 @@ def split_strided_kernel(
         missing = tl.sum(missing_words(columns, max_polls, OP, HOW), axis=0)
         if missing == 0:
             m, totals = merge_columns(columns, OP, HOW)
-            write_tile(out_slices, out_strides, chunk, raw, m, totals, columns, OP, HOW, False)
+            write_tile(chunk, raw, m, totals, columns, OP, HOW, False)
         else:
             # Recompute fallback: some partner is not running.
             missed = missing_words(columns, max_polls, OP, HOW)
@@ -243,4 +238,4 @@ def split_strided_kernel(
                 missing += 1
             m, totals = merge_columns(columns, OP, HOW)
             raw = load_tile(chunk, columns, OP, HOW, HOW.wait)
-            write_tile(out_slices, out_strides, chunk, raw, m, totals, columns, OP, HOW, HOW.wait)
+            write_tile(chunk, raw, m, totals, columns, OP, HOW, HOW.wait)

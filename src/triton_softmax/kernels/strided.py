@@ -12,8 +12,6 @@ lines only if the other strides are multiples of 16, unlike those of 14 × 14 im
 states what the launcher has checked: vector divides them.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 
@@ -26,17 +24,13 @@ from .device.vectors import multiple_of
 
 
 @triton.jit
-def slice_of(ptr, strides, outer, VECTOR: tl.constexpr):
-    """The start of an outer slice of a tensor with strides (outer, along, across)."""
-    return ptr + outer * multiple_of(strides[0], VECTOR)
-
-
-@triton.jit
 def slices_of(ptrs, strides, outer, ELEMENTS: tl.constexpr, VECTOR: tl.constexpr):
-    """The starts of an outer slice in several tensors, the first ELEMENTS accessed by vectors."""
+    """The starts of an outer slice in several tensors of strides (outer, along, across), the first
+    ELEMENTS accessed by vectors."""
     slices = ()
     for i in tl.static_range(len(ptrs)):
-        slices = slices + (slice_of(ptrs[i], strides[i], outer, VECTOR if i < ELEMENTS else 1),)
+        begin = outer * multiple_of(strides[i][0], VECTOR if i < ELEMENTS else 1)
+        slices = slices + (ptrs[i] + begin,)
     return slices
 
 
@@ -53,6 +47,16 @@ def inner_strides(strides):
 def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
     """Offsets of a tile within an outer slice: cols along the columns, inner across them."""
     return cols * multiple_of(strides[1], VECTOR) + inner * strides[2]
+
+
+@triton.jit
+def load_tile(in_slices, in_strides, cols, inner, mask, OP: tl.constexpr, HOW: tl.constexpr):
+    """Load a tile: a raw block of each input."""
+    raw = ()
+    for i in tl.static_range(len(in_slices) - OP.numbers):
+        offsets = offsets_in_slice(in_strides[i], cols, inner, HOW.vector)
+        raw = raw + (tl.load(in_slices[i] + offsets, mask=mask, other=OP.padding),)
+    return raw
 
 
 @triton.jit(repr=with_operation("strided"))
@@ -91,10 +95,7 @@ def strided_kernel(
     places = ()
     for t in tl.static_range(TILES):
         mask = (t * BLOCK_COLS + cols < n_cols) & across
-        tile = ()
-        for i in tl.static_range(len(in_ptrs) - OP.numbers):
-            offsets = offsets_in_slice(in_strides[i], t * BLOCK_COLS + cols, inner, VECTOR)
-            tile = tile + (tl.load(in_slices[i] + offsets, mask=mask, other=OP.padding),)
+        tile = load_tile(in_slices, in_strides, t * BLOCK_COLS + cols, inner, mask, OP, HOW)
         raw = raw + (tile,)
         places = places + (tl.where(mask, t * BLOCK_COLS + cols, -1),)
     numbers = load_numbers(in_slices, inner_strides(in_strides), inner, across, OP)

@@ -12,8 +12,6 @@ which joins the row's summary like any other part. The launcher checks that all 
 aligned, and that rows of the same index start equally far from a vector in every tensor.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

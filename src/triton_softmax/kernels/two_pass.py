@@ -9,8 +9,6 @@ the chunks' partials, a second merges them and writes. With a single chunk one l
 device, and in float64. With n_inner = 1 it takes rows as well.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 
@@ -26,20 +24,10 @@ from .device.summaries import (
     spread,
     store_numbers,
     summed,
+    zeros_for,
 )
 from .device.vectors import multiple_of
-from .strided import inner_strides, offsets_in_slice, slices_of
-
-
-@triton.jit
-def load_tile(in_ptrs, in_strides, cols, end, inner, n_inner, OP: tl.constexpr, HOW: tl.constexpr):
-    """Load a tile: a raw block of each input, and the mask."""
-    mask = (cols < end) & (inner < multiple_of(n_inner, HOW.vector))
-    raw = ()
-    for i in tl.static_range(len(in_ptrs) - OP.numbers):
-        offsets = offsets_in_slice(in_strides[i], cols, inner, HOW.vector)
-        raw = raw + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
-    return raw, mask
+from .strided import inner_strides, load_tile, offsets_in_slice, slices_of
 
 
 @triton.jit
@@ -50,16 +38,6 @@ def summary_offsets(
     a sum."""
     line = (group * n_chunks + chunks) * (1 + OP.sums) + WHICH
     return line * BLOCK_INNER + tl.arange(0, BLOCK_INNER)[None, :]
-
-
-@triton.jit
-def zeros_for(shape: tl.constexpr, TYPE: tl.constexpr, OP: tl.constexpr):
-    """Initial zeros for each sum."""
-    SUMS: tl.constexpr = OP.sums
-    totals = ()
-    for _ in tl.static_range(SUMS):
-        totals = totals + (tl.zeros(shape, TYPE),)
-    return totals
 
 
 @triton.jit(repr=with_operation("two_pass"), do_not_specialize=["n_cols", "n_chunks", "chunk_cols"])
@@ -117,7 +95,8 @@ def two_pass_kernel(
     if HOW.publish:
         for start in range(begin, end, BLOCK_COLS):
             cols = (start + tile).to(INDEX)
-            raw, mask = load_tile(in_slices, in_strides, cols, end, inner, n_inner, OP, HOW)
+            mask = (cols < end) & (inner < multiple_of(n_inner, HOW.vector))
+            raw = load_tile(in_slices, in_strides, cols, inner, mask, OP, HOW)
             values = placed(in_registers(raw, INNER), tl.where(mask, cols, -1), OP)
             if OP.shifted:
                 # eq: online-m, online-d
@@ -162,7 +141,8 @@ def two_pass_kernel(
         totals = adjusted(m, totals, numbers, OP)
         for start in range(begin, end, BLOCK_COLS):
             cols = (start + tile).to(INDEX)
-            raw, mask = load_tile(in_slices, in_strides, cols, end, inner, n_inner, OP, HOW)
+            mask = (cols < end) & (inner < multiple_of(n_inner, HOW.vector))
+            raw = load_tile(in_slices, in_strides, cols, inner, mask, OP, HOW)
             values = placed(in_registers(raw, INNER), tl.where(mask, cols, -1), OP)
             result = OP.finish(values, OP.terms(values, m, False), m, totals)
             offsets = offsets_in_slice(out_strides[0], cols, inner, HOW.vector)

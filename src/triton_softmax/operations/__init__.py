@@ -3,22 +3,19 @@
 | module | operations | equations |
 | --- | --- | --- |
 | `operation` | the parts of an operation | |
-| `softmax` | `SOFTMAX`, `SOFTMAX_VJP` | softmax-safe, softmax-vjp |
-| `log_softmax` | `LOG_SOFTMAX`, `LOG_SOFTMAX_VJP` | log-softmax-definition, log-softmax-vjp |
+| `softmax` | `SOFTMAX`, `LOG_SOFTMAX`, … | softmax-safe, softmax-vjp, log-softmax-definition, … |
 | `logsumexp` | `LOGSUMEXP`, `LOGSUMEXP_VJP` | lse-from-summary, logsumexp-gradient |
 | `cross_entropy` | `CROSS_ENTROPY`, `DISTRIBUTION`, … | cross-entropy-from-summary, … |
 | `token_statistics` | `STATISTICS`, `ENTROPY`, … | entropy-from-summary, entropy-gradient |
-| `gradients` | `GRADIENT`, `TOKENS_GRADIENT` | entropy-gradient, cross-entropy-gradient |
 
 An operation is a small file: a few jitted functions, and an `Operation` that combines them. Every
-geometry runs every operation, except those of `gradients`: they start from known summaries, and
-have a kernel of their own.
+geometry runs every operation, except `GIVEN_GRADIENT` and `GIVEN_TOKENS_GRADIENT`: they start from
+given summaries, and have a kernel of their own.
 """
 
 from .cross_entropy import PLAIN, SMOOTHED
-from .log_softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from .logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
-from .softmax import SOFTMAX, SOFTMAX_VJP
+from .softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
 from .token_statistics import ENTROPY, STATISTICS
 
 OPERATIONS = {

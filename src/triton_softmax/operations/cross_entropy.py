@@ -14,15 +14,12 @@ with stride 0). The sums w = Σ q and a = Σ q·(x − m) join the denominator, 
 target beyond q; the target logit; its factor b; the factor c of q; and z.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import triton
 import triton.language as tl
 
 from ..kernels.device.monoid import exp_shifted
-from .operation import Operation
 from .softmax import SOFTMAX, exponentials, to_maximum
 
 
@@ -35,13 +32,20 @@ def _loss_and_lse(kept, loss, lse, z):
 
 @triton.jit
 def _loss(m, totals, numbers):
-    """(loss, lse) of a row: r·(lse − x_t) + z·lse²."""
-    # eq: cross-entropy-from-summary
-    target, picked, r, z = numbers
+    """(loss, lse) of a row: r·(lse − x_t) + z·lse². With label smoothing r·lse − b·x_t − c·Σx +
+    z·lse², with r = b + c·(number of classes); the terms are grouped so that no large numbers
+    cancel."""
+    # eq: cross-entropy-from-summary, cross-entropy-smoothed
+    target, picked, r, z = numbers[:4]
     kept = target >= 0
     log_d = tl.log(totals[0])
     lse = m + log_d
-    loss = r.to(m.dtype) * ((m - picked.to(m.dtype)) + log_d)
+    if len(numbers) == 4:
+        loss = r.to(m.dtype) * ((m - picked.to(m.dtype)) + log_d)
+    else:
+        r, b, c = r.to(m.dtype), numbers[4].to(m.dtype), numbers[5].to(m.dtype)
+        elsewhere = (r - b) * m - c * totals[1]
+        loss = r * log_d + b * (m - picked.to(m.dtype)) + elsewhere
     return _loss_and_lse(kept, loss, lse, z.to(m.dtype))
 
 
@@ -59,35 +63,40 @@ CROSS_ENTROPY = replace(
 
 @triton.jit
 def _of_gradient(m, totals, numbers):
-    """The row scalars for the gradient: the factor of exp(x − m), and whether the row counts."""
-    target, _, r, z = numbers
+    """The row scalars for the gradient: the factor of exp(x − m), whether the row counts, and with
+    label smoothing c."""
+    target, _, r, z = numbers[:4]
     lse = m + tl.log(totals[0])
-    return (r.to(m.dtype) + 2.0 * z.to(m.dtype) * lse) / totals[0], target >= 0
+    factor = (r.to(m.dtype) + 2.0 * z.to(m.dtype) * lse) / totals[0]
+    if len(numbers) == 4:
+        return factor, target >= 0
+    else:
+        return factor, target >= 0, numbers[5].to(m.dtype)
 
 
 @triton.jit
 def _gradient(values, terms, m, totals):
-    """(r + 2·z·lse)·y; 0 in an ignored row, whatever it holds."""
-    factor, kept = totals
-    return tl.where(kept, terms[0] * factor, 0.0)
+    """(r + 2·z·lse)·y − c; 0 in an ignored row, whatever it holds."""
+    dx = terms[0] * totals[0]
+    if len(totals) == 3:
+        dx -= totals[2]
+    return tl.where(totals[1], dx, 0.0)
 
 
 @triton.jit
 def _gradient_at_target(m, totals, numbers):
-    """(r + 2·z·lse)·y − r, the gradient at the target."""
+    """(r + 2·z·lse)·y − r, the gradient at the target; with label smoothing c and b in place of
+    r."""
     # eq: cross-entropy-gradient
-    target, picked, r, _ = numbers
-    y = exp_shifted(picked.to(m.dtype), m)
-    return target, y * totals[0] - r.to(m.dtype)
+    dx = exp_shifted(numbers[1].to(m.dtype), m) * totals[0]
+    if len(numbers) == 4:
+        return numbers[0], dx - numbers[2].to(m.dtype)
+    else:
+        return numbers[0], dx - totals[2] - numbers[4].to(m.dtype)
 
 
-CROSS_ENTROPY_GRADIENT = replace(
-    CROSS_ENTROPY,
-    name="cross_entropy_gradient",
-    finish=_gradient,
-    finish_at=_gradient_at_target,
-    adjust=_of_gradient,
-)
+GRADIENT = {"finish": _gradient, "finish_at": _gradient_at_target, "adjust": _of_gradient}
+CROSS_ENTROPY_GRADIENT = replace(CROSS_ENTROPY, name="cross_entropy_gradient", **GRADIENT)
 """The gradient of the loss, and the loss and log-sum-exp of the row."""
 
 
@@ -103,62 +112,19 @@ def _first_to_maximum(totals, m_part, m):
     return to_maximum(totals, m_part, m)[0], totals[1]
 
 
-@triton.jit
-def _smoothed_loss(m, totals, numbers):
-    """(loss, lse) of a row: r·lse − b·x_t − c·Σx + z·lse², with r = b + c·(number of classes). The
-    terms are grouped so that no large numbers cancel."""
-    # eq: cross-entropy-smoothed
-    target, picked, r, z, b, c = numbers
-    r, b, c = r.to(m.dtype), b.to(m.dtype), c.to(m.dtype)
-    kept = target >= 0
-    log_d = tl.log(totals[0])
-    lse = m + log_d
-    elsewhere = (r - b) * m - c * totals[1]
-    loss = r * log_d + b * (m - picked.to(m.dtype)) + elsewhere
-    return _loss_and_lse(kept, loss, lse, z.to(m.dtype))
-
-
-@triton.jit
-def _of_smoothed_gradient(m, totals, numbers):
-    """The factor of exp(x − m), whether the row counts, and c."""
-    target, picked, r, z, _, c = numbers
-    factor, kept = _of_gradient(m, totals, (target, picked, r, z))
-    return factor, kept, c.to(m.dtype)
-
-
-@triton.jit
-def _smoothed_gradient(values, terms, m, totals):
-    """(r + 2·z·lse)·y − c; 0 in an ignored row, whatever it holds."""
-    factor, kept, c = totals
-    return tl.where(kept, terms[0] * factor - c, 0.0)
-
-
-@triton.jit
-def _smoothed_gradient_at_target(m, totals, numbers):
-    """(r + 2·z·lse)·y − c − b, the gradient at the target."""
-    target, picked, _, _, b, _ = numbers
-    y = exp_shifted(picked.to(m.dtype), m)
-    return target, y * totals[0] - totals[2] - b.to(m.dtype)
-
-
 CROSS_ENTROPY_SMOOTHED = replace(
     CROSS_ENTROPY,
     name="cross_entropy_smoothed",
     terms=_exponentials_and_elements,
     rescale=_first_to_maximum,
-    finish_row=_smoothed_loss,
     sums=2,
     numbers=6,
     placed=True,
 )
 """The loss and log-sum-exp with label smoothing, which also sums the elements."""
 
-CROSS_ENTROPY_SMOOTHED_GRADIENT: Operation = replace(
-    CROSS_ENTROPY_SMOOTHED,
-    name="cross_entropy_smoothed_gradient",
-    finish=_smoothed_gradient,
-    finish_at=_smoothed_gradient_at_target,
-    adjust=_of_smoothed_gradient,
+CROSS_ENTROPY_SMOOTHED_GRADIENT = replace(
+    CROSS_ENTROPY_SMOOTHED, name="cross_entropy_smoothed_gradient", **GRADIENT
 )
 
 
@@ -233,6 +199,20 @@ DISTRIBUTION_GRADIENT = replace(
     adjust=_of_distribution_gradient,
 )
 """The gradient of the loss with a distribution, and the loss and log-sum-exp."""
+
+
+@triton.jit
+def _given_gradient(values, terms, m, totals):
+    """f·exp(x − m) − c, less `at_target` at the target. f = 0 cancels its term even for NaN."""
+    target, at_target, f, c = totals
+    here = tl.where(values[-1] == target, at_target, 0.0)
+    return tl.where(f == 0.0, 0.0, terms[0] * f) - c - here
+
+
+GIVEN_GRADIENT = replace(SOFTMAX, name="given_gradient", finish=_given_gradient, placed=True)
+"""The gradient of cross-entropy and log-sum-exp from given row summaries, for
+`finish_rows_kernel`. Its totals are the target's column (−1 if not here), what to subtract there,
+the factor of exp(x − m), and what to subtract everywhere."""
 
 PLAIN = CROSS_ENTROPY, CROSS_ENTROPY_GRADIENT
 SMOOTHED = CROSS_ENTROPY_SMOOTHED, CROSS_ENTROPY_SMOOTHED_GRADIENT

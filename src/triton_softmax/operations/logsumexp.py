@@ -5,8 +5,6 @@ from x instead of reusing the result, because rounding m + log(d) loses the last
 m is large.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import triton

@@ -19,13 +19,14 @@ and the summary (the epilogue), and row scalars follow from the summary alone.
 Row scalars may also be inputs: dl of log-sum-exp, or the target of cross-entropy.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
 import triton
 import triton.language as tl
+
+NAMED: dict[str, "Operation"] = {}
+"""Every operation by its name: an operator of PyTorch takes a name in place of the object."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,6 +85,9 @@ class Operation(str):
 
     def __new__(cls, name: str, *args: Any, **kwargs: Any):
         return super().__new__(cls, name)
+
+    def __post_init__(self):
+        NAMED.setdefault(self.name, self)
 
     __eq__ = object.__eq__
     __ne__ = object.__ne__

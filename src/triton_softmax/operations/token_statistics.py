@@ -4,8 +4,6 @@ The entropy H = log d − a/d takes a second sum, a = Σ exp(x − m)·(x − m)
 sum over x instead of x − m would cancel for large logits.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import triton
@@ -159,3 +157,19 @@ TOKENS_VJP = replace(
 )
 """The gradient of the log-probability of one element per row and of the entropy, times the incoming
 gradients g and g_H."""
+
+
+@triton.jit
+def _given_gradient(values, terms, m, totals):
+    """f·exp(x − m) − h·exp(x − m)·(x − m), plus `at_target` at the token."""
+    target, at_target, f, h = totals
+    here = tl.where(values[-1] == target, at_target, 0.0)
+    return terms[0] * f - terms[0] * distances(values[0], m) * h + here
+
+
+GIVEN_TOKENS_GRADIENT = replace(
+    SOFTMAX, name="given_tokens_gradient", finish=_given_gradient, placed=True
+)
+"""The gradient of log-probabilities and entropies from given row summaries, for
+`finish_rows_kernel`. Its totals are the token's column, what to add there, and the factors of
+exp(x − m) and exp(x − m)·(x − m)."""

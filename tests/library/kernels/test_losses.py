@@ -9,8 +9,8 @@ from triton_softmax import composite, operations, plan
 from triton_softmax.arguments import LossOptions
 from triton_softmax.composite import FINISH_OF, KERNEL_OF
 from triton_softmax.kernels.row_scalars import count_targets_kernel
-from triton_softmax.operations.cross_entropy import DISTRIBUTION
-from triton_softmax.operations.gradients import GRADIENT, TOKENS_GRADIENT
+from triton_softmax.operations.cross_entropy import DISTRIBUTION, GIVEN_GRADIENT
+from triton_softmax.operations.token_statistics import GIVEN_TOKENS_GRADIENT
 
 pytestmark = quiet
 
@@ -91,7 +91,7 @@ def test_replacements_on_the_cpu(name):
         assert_result(name, FINISH_OF[op](*inputs, *summary), inputs)
 
 
-@pytest.mark.parametrize("op", [GRADIENT, TOKENS_GRADIENT], ids=str)
+@pytest.mark.parametrize("op", [GIVEN_GRADIENT, GIVEN_TOKENS_GRADIENT], ids=str)
 def test_gradients_from_known_summaries(op):
     """The kernel, and its replacement on the CPU."""
     x = matrix(3, N_COLS, torch.float64)

@@ -9,8 +9,6 @@ recompute fallback). A summary depends on the input alone, so any program, or se
 it; and every program finishes, whatever the others do.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

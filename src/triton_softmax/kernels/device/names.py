@@ -1,7 +1,5 @@
 """Name compiled kernels after their operation, for profilers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

@@ -5,8 +5,6 @@ take twice the registers, and registers limit how many programs are resident. So
 elements as loaded, and upcast them again at each use.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

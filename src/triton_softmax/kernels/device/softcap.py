@@ -5,8 +5,6 @@ there. Its coefficients are those of `tanh` in the Cephes library (S. L. Moshier
 https://www.netlib.org/cephes/), accurate in float64.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -4,10 +4,18 @@ In all functions totals, numbers (row scalars) and results are tuples. Most oper
 and no row scalars; then these functions compile to almost nothing.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
+
+
+@triton.jit
+def zeros_for(shape: tl.constexpr, TYPE: tl.constexpr, OP: tl.constexpr):
+    """Initial zeros for each sum."""
+    SUMS: tl.constexpr = OP.sums
+    totals = ()
+    for _ in tl.static_range(SUMS):
+        totals = totals + (tl.zeros(shape, TYPE),)
+    return totals
 
 
 @triton.jit

@@ -7,8 +7,6 @@ unit, a power of two that follows from the largest term, and adds them up as 64-
 is no less exact: the error of each term is below 2⁻⁴⁷ of the largest.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

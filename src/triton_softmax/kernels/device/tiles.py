@@ -8,8 +8,6 @@ In all functions `raw` is a tuple of tiles, each a tuple of one raw block per in
 the columns of each tile, −1 outside the row; AXIS is the dimension of a block along the row.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

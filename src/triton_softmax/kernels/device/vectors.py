@@ -5,8 +5,6 @@ run-time numbers, so a kernel states what the launcher has checked, as arithmeti
 `n // VECTOR * VECTOR` equals n if VECTOR divides n, and is provably a multiple of VECTOR.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 
