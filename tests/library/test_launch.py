@@ -16,7 +16,7 @@ import probe
 import triton_softmax
 from kernel_cases import DEVICE, backward, expected_forward, forward, quiet
 from triton_softmax import arguments, launch, operators, plan
-from triton_softmax.launch import Launch, Memo, Workspace
+from triton_softmax.launch import Launch, Workspace
 
 pytestmark = quiet
 
@@ -262,11 +262,6 @@ def test_a_gradient_of_another_shape_or_device_is_refused():
         backward(y, torch.empty(3, 4, device="meta"), 1)
     with pytest.raises(ValueError, match=r"expected a tensor of shape \(3,\), not \(3, 4\)"):
         probe.run("logsumexp_backward", (y, y), 1)
-
-
-def test_what_a_memo_holds_is_prepared_once():
-    memo = Memo()
-    assert [memo.of("key", lambda made=made: made) for made in (1, 2)] == [1, 1]
 
 
 def test_threads_may_plan_and_forget_at_once(monkeypatch):
