@@ -162,10 +162,16 @@ def _moved(trace, results):
             between.append(tensor.name)
             continue
         least += tensor.numel() * tensor.dtype.size
-        most = max([places.count(place) for place in set(places)] + [0])
+        counts = {places.count(place) for place in set(places)}
+        most = max(counts) if counts else 0
         if most > 1:
             times = "twice" if most == 2 else f"{most} times"
-            extra.append(f"{kind} {tensor.name} {times}")
+            if len(counts) == 1:
+                extra.append(f"{kind} {tensor.name} {times}")
+            elif most == 2:
+                extra.append(f"{kind} part of {tensor.name} twice")
+            else:
+                extra.append(f"{kind} parts of {tensor.name} up to {times}")
     if between:
         extra.append("keeps " + _listed(between) + " in memory")
     total = sum([trace.bytes(kind) for kind in ("load", "store", "atomic")])
