@@ -233,7 +233,7 @@ function programs(P, { at }, { quarters, whole }, data) {
 /** Two GPUs with half a row each: a pair of each crosses the link. */
 function gpus(P, { at }, { halves, whole }) {
   const gap = P.width > 500 ? 30 : 14, half = (P.width - gap) / 2, wide = P.width > 500, small = { ...P, cell: (half - 12) / 8 };
-  const room = wide ? 58 : 36, [top, high] = P.registers, low = top + high - (wide ? 34 : 23), way = Math.min(1, Math.max(0, (at - 30) / 40)), out = [];
+  const room = wide ? 58 : 36, [top, high] = P.registers, low = top + high - (wide ? 34 : 23), way = Math.min(1, Math.max(0, (at - 30) / 40)), out = [], crossing = [];
   [0, 1].forEach((gpu) => {
     const x = gpu * (half + gap), home = x + half / 2 - room, there = (1 - gpu) * (half + gap) + half / 2 - room;
     out.push(frame(P, P.memory, `GPU ${gpu}: memory`, x, half), frame(P, P.registers, `GPU ${gpu}: registers`, x, half));
@@ -244,11 +244,11 @@ function gpus(P, { at }, { halves, whole }) {
       out.push(at > 85 ? cell(small, column, y, "y", Y[index], "frame") : rect(column, y, small.cell - 2, P.tall, "empty", 'rx="2"'));
     }
     if (at > 25) out.push(pill(P, home, top + (wide ? 14 : 8), halves[gpu]));
-    if (at > 30 && way < 1) out.push(pill(P, home + (there - home) * way, top + (wide ? 38 + 26 * gpu : 24 + 18 * gpu), halves[gpu], "best soft outlined"));
+    if (at > 30 && way < 1) crossing.push(pill(P, home + (there - home) * way, top + (wide ? 38 + 26 * gpu : 24 + 18 * gpu), halves[gpu], "best soft outlined"));
     if (way === 1) out.push(pill(P, home, low, whole, "best soft outlined"));
   });
   out.push(line(half, top + high / 2, half + gap, top + high / 2, "ink dashed"), text(P.width / 2, top + high + 14, "link", "tiny ink"));
-  return out;
+  return [...out, ...crossing];
 }
 
 /** The trips made, those that the scene before still made, and the measured time. */
