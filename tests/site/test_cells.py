@@ -61,7 +61,7 @@ VERDICTS = [
     ("split-rows", "order()", "order()", "It reads parts of x up to 3 times and keeps words"),
     ("split-rows", "order()", "order(0, 1, 2)", "Right: y is softmax of the row. It keeps words"),
     ("loss-head", "[2, 0]", "[2, -1]", "Right: dx is the gradient, loss is the cross-entropy"),
-    ("loss-head", "[2, 0]", "[2, 0]", "It writes part of dx twice: 112 bytes, where 104 would do."),
+    ("loss-head", "[2, 0]", "[2, 0]", "It writes parts of dx twice: 112 bytes, where 104"),
     ("two-loops", "LOG=False", "LOG=False", "It reads x twice: 72 bytes, where 48 would do."),
     ("naive", "n)", "n)", "reads x twice and keeps m, z, e and d in memory: 224 bytes, where 48"),
     ("score-modifiers", "cols <= row", "cols <= row", "read or written twice: 104 bytes."),

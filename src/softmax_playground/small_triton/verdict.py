@@ -166,12 +166,8 @@ def _moved(trace, results):
         most = max(counts) if counts else 0
         if most > 1:
             times = "twice" if most == 2 else f"{most} times"
-            if len(counts) == 1:
-                extra.append(f"{kind} {tensor.name} {times}")
-            elif most == 2:
-                extra.append(f"{kind} part of {tensor.name} twice")
-            else:
-                extra.append(f"{kind} parts of {tensor.name} up to {times}")
+            part, up_to = ("parts of ", "up to ") if len(counts) > 1 else ("", "")
+            extra.append(f"{kind} {part}{tensor.name} {up_to * (most > 2)}{times}")
     if between:
         extra.append("keeps " + _listed(between) + " in memory")
     total = sum([trace.bytes(kind) for kind in ("load", "store", "atomic")])

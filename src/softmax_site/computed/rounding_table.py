@@ -74,7 +74,8 @@ def statistics(n: int = 1000) -> tuple[Error, Error]:
     d = np.zeros(1, np.float32)
     for _ in range(n):
         d = bfloat16(np.add(d, np.float32(1)))
-    kept, once = (off(bfloat16(np.float32(1) / total), 1 / n) for total in (d, np.float32(n)))
+    sums = d, np.full(1, n, np.float32)
+    kept, once = (off(bfloat16(np.reciprocal(each)), 1 / n) for each in sums)
     # eq: round-once
     return Error(kept, n * U16), Error(once, U16 + U + U * U16)
 
