@@ -11,8 +11,8 @@
                                      interpreter accepts what the compiler refuses
     python -m exercises all          checks all that you have begun
 
-Run it in the root of the repository; it needs what requirements-test.txt has. Your answers and what
-you have solved lie in the folder `answers`.
+Run it in the root of the repository, after `pip install .`. Your answers and what you have solved
+lie in the folder `answers`.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ def begin(each: course.Exercise) -> str:
     return (
         f"{each.title} ({each.facts.lower()})\nIt teaches: {each.teaches}.\n\n"
         f"{wrapped(course.plain(each.text))}\n\n"
-        f"Change {path.relative_to(ROOT)}, then run this again. {len(each.hints)} hints: --hint 1."
+        f"Change {path.relative_to(ROOT)}, then run this again. Hints: --hint 1"
+        f"{f' to {len(each.hints)}' if len(each.hints) > 1 else ''}."
     )
 
 

@@ -39,7 +39,7 @@ WRONG = [
     (87, "exp(88) is finite too: 88 / ln 2 is 126.96, and float32 goes up to 2¹²⁸."),
     (
         89,
-        "exp(88.72…) is the last; 89 is already beyond. The largest whole number is rounded down.",
+        "exp(88.72…) is the last; 89 is already beyond. Round it down.",
     ),
     (128, "128 is the exponent of 2. exp(n) is 2 to the power n / ln 2, so n must be smaller."),
     (127, "127 is the largest exponent of 2, and the question is about powers of e."),
@@ -47,5 +47,6 @@ WRONG = [
     (710, "That is about float64, and one too far."),
     (11, "11 is float16's: it ends at 65,504, and exp(11) is 59,874."),
     (38, "float32 ends near 10³⁸: you took powers of 10 in place of powers of e."),
+    (88.7, "The question asks for a whole number: round it down."),
     (104, "From −104 on exp is 0 in float32. Overflow comes earlier than underflow."),
 ]

@@ -3,10 +3,10 @@
 kind: fill in
 level: 2
 minutes: 8
-teaches: the vector-Jacobian product in one sum and one product per element
+teaches: the vector-Jacobian product in one sum, with two products per element
 
 From y = softmax(x) and the gradient dy of a loss with respect to y, compute dx, the gradient with
-respect to x, with [one sum per row and one product per element](../math/vjp.md). The check builds
+respect to x, with [one sum per row and two products per element](../math/vjp.md). The check builds
 the whole matrix and compares.
 
 hint: Write out the sum over i of dy[i] · y[i] · ((i = j) − y[j]). One term of the first part is

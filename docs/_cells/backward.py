@@ -1,6 +1,6 @@
 """The gradient of the worked example
 
-Output and arriving gradient are read, the gradient of x is written. Drop the sum from the line that computes dx: the rows of dx no longer add up to 0.
+Output and arriving gradient are read, the gradient of x is written. Drop the sum from the line that computes dx: its rows then add up to s, no longer to 0.
 """
 # code: src/softmax_tutorial/single_block.py:backward
 # right: dx = softmax_backward(y, dy)

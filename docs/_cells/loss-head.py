@@ -1,13 +1,13 @@
 """A loss and its gradient, one read
 
-Two tokens with three classes each. Each row of dx adds up to 0; loss is the loss of a token times its share. Move a target, ignore a token by the target -1 (all its results are then 0), or give the first token three times the share of the second.
+Two tokens with three classes each. Each row of dx adds up to 0; loss is the loss of a token times its share. The element of dx at a target is written twice, on purpose. Move a target, ignore a token by the target -1 (all its results are then 0), or give the first token three times the share of the second.
 """
-# code: src/triton_softmax/operations/cross_entropy.py:_gradient..CROSS_ENTROPY_GRADIENT
+# code: src/triton_softmax/operations/cross_entropy.py:_of_gradient..CROSS_ENTROPY_GRADIENT
 # given: src/triton_softmax/kernels/tile.py: tile_kernel
 # given: src/triton_softmax/config/space.py: RowTile
 # right: dx = [[s * (p - (j == t)) if t >= 0 else 0.0 for j, p in enumerate(row)] for row, t, s in zip(softmax(x), target, share)]  # the gradient
 # right: loss = [s * (logsumexp(row) - row[t]) if t >= 0 else 0.0 for row, t, s in zip(x, target, share)]  # the cross-entropy
-# right: lse = [logsumexp(row) for row in x]  # logsumexp
+# right: lse = [logsumexp(row) if t >= 0 else 0.0 for row, t in zip(x, target)]  # logsumexp
 targets = [2, 0]
 rows = [[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]]
 

@@ -1,6 +1,6 @@
 """Five lines, five kernels
 
-Run it, and move the slider: z and e travel to memory and back. Then let one kernel do two of the lines: four launches are left, and fewer bytes.
+Run it, and move the slider: z and e travel to memory and back. (A masked lane loaded without other holds NaN, which is harmless: it is never stored.) Then let one kernel do two of the lines: four launches are left, and fewer bytes.
 """
 # right: y = softmax(x)
 @triton.jit

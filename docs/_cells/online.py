@@ -1,6 +1,6 @@
 """The recurrence, step by step
 
-Let m start at 0 and make all numbers very negative, or let the row fall instead of rise.
+Let m start at 0 and make all numbers very negative: d becomes 0, and softmax 0/0. Or let the row fall instead of rise.
 """
 # right: m = statistics(row)[0]  # the maximum
 # right: d = statistics(row)[1]  # the sum from there

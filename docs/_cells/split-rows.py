@@ -18,7 +18,7 @@ Each line of x is a chunk of one row. Run in turn, program 0 finds only its own 
 #   order(2, 2, 2, 1, 1, 1, 0):
 #   Programs 2 and 1 have polled in vain before it publishes. Both read its chunk themselves.
 x, y = Tensor([[1.0, 2.0], [3.0, 0.0], [5.0, 4.0]], name="x"), empty((3, 2), name="y")
-words = Tensor([[0], [0], [0]], int64, name="words")  # a pair each: m above, d below
+words = Tensor([[0], [0], [0]], int64, name="words")  # the bits of a pair each: m, d
 
 n_cols, n_chunks, max_polls = 6, 3, 1
 with order():

@@ -1,6 +1,6 @@
 """Two rows in tiles of two columns, read twice
 
-Run it, and move the slider: how do m and d follow the tiles? Swap the two pairs that merge is given: does the result change? The call sets BLOCK_COLS here; on a GPU the tuner does, and the call may not.
+Run it, and move the slider: how do m and d follow the tiles? Swap the two pairs that merge is given: does the result change? The call sets BLOCK_COLS here; on a GPU the tuner does, and the call must not.
 """
 # code: src/softmax_tutorial/two_loops.py:forward
 # code: src/triton_softmax/kernels/device/monoid.py:merge

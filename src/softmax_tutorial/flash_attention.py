@@ -59,7 +59,7 @@ def attention_forward_kernel(
 
         m_tile = tl.max(scores, axis=1)
         d_tile = tl.sum(exp_shifted(scores, m_tile[:, None]), axis=1)
-        # eq: attention-m, attention-d
+        # eq: online-m, online-d
         m_new, d = merge(m, d, m_tile, d_tile)
 
         # eq: attention-accumulator

@@ -502,7 +502,7 @@ def attention_steps(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> list[Attenti
     steps = []
     for j in range(len(k)):
         s = q * k[j]
-        # eq: attention-m, attention-d
+        # eq: online-m, online-d
         m_new, d_new = merge(m, d, s, np.ones_like(d))
         with np.errstate(invalid="ignore", over="ignore"):
             # eq: attention-o

@@ -158,6 +158,7 @@ def test_a_page_quotes_what_the_data_say(published):
         "{{ grid.over_best }}",  # no format
         "{{ ladder.of[nobody].mean:.2f }}",
         "[[holds grid.ahead < 0]]",
+        "[[holds 0 < level < 1]]",  # no comparison of two
     ],
 )
 def test_an_unknown_name_and_a_claim_that_fails_stop_the_build(published, wrong):

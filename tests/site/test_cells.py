@@ -58,6 +58,10 @@ VERDICTS = [
     ("backward", "dy - ", "", "6 of 6 differ. Step back"),
     ("primer", 'float("-inf")', "9.0", "out[0] is 9 and should be 5; 1 of 2 differ. Masked"),
     ("single-block", "LOG=False", "LOG=True", "Right: y is log_softmax(x). No element is read"),
+    ("split-rows", "order()", "order()", "It reads parts of x up to 3 times and keeps words"),
+    ("split-rows", "order()", "order(0, 1, 2)", "Right: y is softmax of the row. It keeps words"),
+    ("loss-head", "[2, 0]", "[2, -1]", "Right: dx is the gradient, loss is the cross-entropy"),
+    ("loss-head", "[2, 0]", "[2, 0]", "It writes parts of dx twice: 112 bytes, where 104"),
     ("two-loops", "LOG=False", "LOG=False", "It reads x twice: 72 bytes, where 48 would do."),
     ("naive", "n)", "n)", "reads x twice and keeps m, z, e and d in memory: 224 bytes, where 48"),
     ("score-modifiers", "cols <= row", "cols <= row", "read or written twice: 104 bytes."),
@@ -262,6 +266,16 @@ def test_five_lines_move_what_the_page_says():
     for kind, _, places, _ in accesses(answer):
         moved[kind] += len(places)
     assert moved == {"load": FORWARD["naive"].reads(2, 3), "store": FORWARD["naive"].writes(2, 3)}
+
+
+def test_one_gradient_is_shown_with_the_same_digits():
+    """By one kernel and by four, of the worked example."""
+    of_dx = r'data-tensor="\d"><figcaption><b>dx</b>.*?</table>'
+    one, four = (
+        re.findall(r">(−?0\.\d+)<", re.search(of_dx, cells.read(ROOT, name).run()["html"])[0])
+        for name in ("backward", "naive-backward")
+    )
+    assert one == four and len(one) == 6
 
 
 @pytest.mark.parametrize(

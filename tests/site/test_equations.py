@@ -777,7 +777,7 @@ def of_attention(q, k, v):
     o = scaled_dot_product_attention(*tensors, scale=1.0).item()
     by_keys = sum(softmax_of(x)[j] * v[j] for j in range(len(x)))
     yield "attention-definition", o, by_keys, (np.exp(x - m) / d * v).sum()
-    yield "attention-m", attended(x, v, 1)[0] == max(-np.inf, x[0])
+    yield "online-m", attended(x, v, 1)[0] == max(-np.inf, x[0])
     m_before, d_before, o_before, a = -np.inf, 0.0, 0.0, 0.0
     for i in range(1, len(x) + 1):
         m, last = max(m_before, x[i - 1]), x[i - 1]
@@ -806,8 +806,8 @@ def of_one_more_key(x, v, i, before, now):
     (m_before, d_before, o_before), (m, d, o) = before, now
     weight, old = np.exp(x[i - 1] - m) / d, slice(0, i - 1)
     factor = d_before * np.exp(m_before - m) / d
-    yield "attention-m", m == max(m_before, x[i - 1])
-    yield "attention-d", d, d_before * np.exp(m_before - m) + np.exp(x[i - 1] - m)
+    yield "online-m", m == max(m_before, x[i - 1])
+    yield "online-d", d, d_before * np.exp(m_before - m) + np.exp(x[i - 1] - m)
     weights = np.exp(x[old] - m) / d, np.exp(x[old] - m_before) / d_before * factor
     lines = [(each * v[old]).sum() + weight * v[i - 1] for each in weights]
     yield "attention-derivation", o, *lines

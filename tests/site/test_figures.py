@@ -205,6 +205,12 @@ def packed(state, numbers):
     assert numbers["lanes"] == numbers["programs"] * each
 
 
+def packed_says(state, numbers, words):
+    several = numbers["programs"] > 1
+    assert words.startswith(f"{numbers['programs']} program" + "s, each" * several)
+    assert several or words.startswith("1 program with ")
+
+
 def aligned(state, numbers):
     vector = state["vector"]
     elements = single = vectors = 0
@@ -252,6 +258,18 @@ def timeline(state, numbers):
         helped = {e.chunk for e in events if (e.program, e.what) == (write.program, "help")}
         for chunk in range(split_rows_trace.CHUNKS):
             assert chunk in helped or there[chunk] <= write.begin, "nobody writes before it may"
+
+
+def timeline_says(state, numbers, words):
+    """A program may give up more than once, and on a chunk that comes late."""
+    if state["at"] < 100:
+        return
+    events = moving.traces(ROOT)[f"{state['absent']} {state['patience']}"]
+    helps = [event for event in events if event[1] == "help"]
+    helpers = len({program for program, *_ in helps})
+    for many, what in ((helpers, "program"), (len(helps), "chunk")):
+        number = f"{many} {what}s" if many > 1 else f"(?:one|a) {what}"
+        assert not many or re.search(rf"\b{number}\b", words), words
 
 
 def roofline(state, numbers):
@@ -345,7 +363,8 @@ def test_one_figure_goes_along_while_the_page_scrolls(open_tab):
 ALIASES = {"vjp": "jacobian", "bytes": "moved", "split-rows": "timeline"}
 ALIASES |= {"split-rows-alone": "timeline", "one-row-memory": "one_row"}
 EXPECTED = {name: globals()[ALIASES.get(name, name.replace("-", "_"))] for name in LIVE}
-SAYS = {"jacobian": jacobian_says, "vjp": jacobian_says}
+SAYS = {"jacobian": jacobian_says, "vjp": jacobian_says, "packed": packed_says}
+SAYS |= {"split-rows": timeline_says, "split-rows-alone": timeline_says}
 """What the sentence of a figure should say."""
 
 

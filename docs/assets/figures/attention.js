@@ -25,7 +25,7 @@ export default {
       const top = Math.max(m, score);
       const scale = m === -Infinity ? 0 : Math.exp(m - top), term = Math.exp(score - top);
       m = top;
-      d = d * scale + term; // eq: attention-d
+      d = d * scale + term; // eq: online-d
       a = a * scale + term * v[at]; // eq: attention-accumulator
       return { m, d, a, scale, term, before };
     });

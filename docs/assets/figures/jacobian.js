@@ -69,7 +69,7 @@ export default {
       return (equal
         ? `Every entry of dy is the mean ${fixed(s)}, so dx is 0: softmax does not change when all inputs grow alike. `
         : `Entries of dy above the mean ${fixed(s)} come out positive (${up} of 5), each in proportion to its y. `) +
-        `The matrix takes 25 products and stores 25 numbers, the dot product takes 10 and stores one. The largest difference between the two: ${apart ? brief(apart) : "none"}.`;
+        `Building and applying the matrix takes 50 products and stores 25 numbers; the dot product takes 10 and stores one. The largest difference between the two: ${apart ? brief(apart) : "none"}.`;
     }
     const most = y.indexOf(Math.max(...y));
     const sum = J.reduce((total, row) => total + row[most], 0);

@@ -29,7 +29,7 @@ export default {
 
   controls: () => [
     { kind: "slider", key: "cut", label: "cut", min: 1, max: 7, step: 1, show: (value) => `${value} | ${8 - value}` },
-    { kind: "choice", key: "way", label: "below it", options: [["pairs", "in pairs"], ["chain", "one by one"]] },
+    { kind: "choice", key: "way", label: "within the parts", options: [["pairs", "in pairs"], ["chain", "one by one"]] },
     { kind: "choice", key: "row", label: "row", options: [["mixed", "mixed"], ["growing", "growing"], ["peak", "one large"], ["infinite", "with −∞"]] },
   ],
 

@@ -9,7 +9,7 @@ const DY = [0.1, -0.3, 0.2, 0, 0.4, 0.1, -0.2, 0.3, 0, 0.5, -0.1, 0.2, 0.1, 0, -
 const N = X.length, TILE = 4;
 const RUNG = { memory: "copy", lines: "naive", three: "three_loops", two: "two_loops", one: "single_block", programs: "split_rows", backward: "single_block" };
 const BEFORE = { three: "lines", two: "three", one: "two" };
-const NAMES = { naive: "five lines of PyTorch", three_loops: "three loops", two_loops: "two loops", single_block: "one block", torch: "torch.softmax", split_rows: "several programs", copy: "a copy" };
+const NAMES = { naive: "five lines of PyTorch", three_loops: "three loops", two_loops: "two loops", single_block: "single block", torch: "torch.softmax", split_rows: "split rows", copy: "a copy" };
 const LINES = [["m = max(x)"], ["z = x − m", "z = x − m"], ["e = exp(z)", "e = exp(z)"], ["d = sum(e)"], ["y = e / d", "y = e / d"]].flat();
 
 const summary = (row) => {
@@ -102,11 +102,11 @@ export default {
       lines: `Five lines are five kernels. ${done < all.length ? `${LINES[done]}: ${all[done].kind}s ${all[done].name}. ` : ""}`,
       three: `One kernel, three loops over the row. ${pair.m === undefined ? "" : `m = ${fixed(pair.m, 0)}${pair.d === undefined ? "" : `, d = ${fixed(pair.d, 2)}`}. `}`,
       two: `One loop finds both. ${pair.m === undefined ? "" : `After ${Math.min(done, 4)} of 4 tiles the pair is ${of(pair)}. `}`,
-      one: "The row stays in registers between its one read and its one write. ",
-      pairs: `The left half has the pair ${of(halves[0])}, the right half ${of(halves[1])}${at < 100 ? "." : `; merged they are ${of(whole)}.`}`,
+      one: `The row is one tile. ${pair.m === undefined ? "" : `Its pair is ${of(pair)}. `}`,
+      pairs: ["Neither half has been read.", `The left half has the pair ${of(halves[0])}.`, `The left half has the pair ${of(halves[0])}, the right half ${of(halves[1])}; merged they are ${of(whole)}.`][done],
       programs: doing(state_time(at, data), data),
       gpus: `The pairs ${of(halves[0])} and ${of(halves[1])} cross the link; no element of the row does.`,
-      backward: `Backward: y and dy are read, dx is written${pair.s === null ? "" : `; s = ${fixed(s, 2)}`}. `,
+      backward: pair.s === null ? "The sum s needs both rows. " : `Both rows are in registers: s = ${fixed(s, 2)}. `,
       measured: `Measured: from ${grouped(data.forward.naive)} µs to ${grouped(data.forward.split_rows)}. A copy takes ${grouped(data.forward.copy)}.`,
     }[scene];
     return `${words}${count && at === 100 ? ` ${count} trips.` : ""}${time && at === 100 ? ` Measured: ${grouped(time)} µs.` : ""}`;
@@ -157,11 +157,11 @@ function memory(P, shown, has, busy = () => false) {
 
 function pill(P, x, y, pair, css = "ours soft outlined") {
   const words = pair.s !== undefined ? [pair.s === null ? "s ?" : `s ${fixed(pair.s, 2)}`] : [pair.m === undefined ? "m ?" : `m ${fixed(pair.m, 0)}`, pair.d === undefined ? "d ?" : `d ${fixed(pair.d, 2)}`];
-  const wide = P.width > 500 ? 58 : 36, high = P.width > 500 ? 24 : 17;
-  return words.map((each, at) => [
-    rect(x + at * wide, y, wide - 2, high, css, 'rx="8"'),
-    text(x + (at + 0.5) * wide - 1, y + high / 2 + 4, each, P.width > 500 ? "small strong" : "tiny strong"),
-  ]);
+  const wide = P.width > 500, high = wide ? 24 : 17, widths = wide ? [58, 58] : words.length > 1 ? [27, 45] : [45];
+  return words.map((each, at) => {
+    const left = x + (at ? widths[0] : 0), room = widths[at] - 2;
+    return [rect(left, y, room, high, css, 'rx="8"'), text(left + room / 2, y + high / 2 + 4, each, wide ? "small strong" : "tiny strong")];
+  });
 }
 
 /** One program and the tile that flies between it and memory. */
@@ -172,7 +172,7 @@ function alone(P, { scene, all, done, flight, pair, halves, whole }) {
   const busy = (name, at) => now && now.kind === "read" && now.name === name && now.first <= at && at < now.first + now.count;
   const [top, high] = P.registers, lanes = all[0].count, low = top + high - (P.width > 500 ? 34 : 23);
   const lane = (at) => column(P, at % lanes + (lanes === TILE ? 6 : lanes < N ? 4 : 0)), start = top + (P.width > 500 ? 22 : 14);
-  const out = [memory(P, shown, written, busy), frame(P, P.registers, scene === "lines" ? `${done < all.length ? `kernel ${LINES[done]}` : "five kernels"}: registers` : "program: registers")];
+  const out = [memory(P, shown, written, busy), frame(P, P.registers, "")];
   const held = now?.kind === "write" ? now : last;
   const stays = held && !(scene === "lines" && now && now.kind === "read" && last?.kind === "write");
   for (let at = 0; at < lanes; at++) {
@@ -185,12 +185,14 @@ function alone(P, { scene, all, done, flight, pair, halves, whole }) {
       out.push(cell(P, from + (to - from) * way, y + (start - y) * way, now.name, VALUES[now.name][now.first + at], now.kind === "read" ? "ours soft outlined" : "best soft outlined"));
     }
   }
+  // Above the tiles that fly past it.
+  out.push(text(0, top - 6, scene === "lines" ? `${done < all.length ? `kernel ${LINES[done]}` : "five kernels"}: registers` : "program: registers", `${P.words} halo`, "start"));
   const middle = P.width / 2, room = P.width > 500 ? 58 : 36;
   if (scene === "pairs") {
     const places = [P.left, P.width - 2 * room, middle - room];
     if (done > 0) out.push(pill(P, places[0], low, halves[0]));
     if (done > 1) out.push(pill(P, places[1], low, halves[1]), pill(P, places[2], low, whole, "best soft outlined"));
-  } else if (scene !== "memory") out.push(pill(P, middle - (scene === "backward" ? room / 2 : room), low, pair));
+  } else if (scene !== "memory") out.push(pill(P, middle - (scene !== "backward" ? room : P.width > 500 ? 29 : 22), low, pair));
   return out;
 }
 
@@ -231,7 +233,7 @@ function programs(P, { at }, { quarters, whole }, data) {
 /** Two GPUs with half a row each: a pair of each crosses the link. */
 function gpus(P, { at }, { halves, whole }) {
   const gap = P.width > 500 ? 30 : 14, half = (P.width - gap) / 2, wide = P.width > 500, small = { ...P, cell: (half - 12) / 8 };
-  const room = wide ? 58 : 36, [top, high] = P.registers, low = top + high - (wide ? 34 : 23), way = Math.min(1, Math.max(0, (at - 30) / 40)), out = [];
+  const room = wide ? 58 : 36, [top, high] = P.registers, low = top + high - (wide ? 34 : 23), way = Math.min(1, Math.max(0, (at - 30) / 40)), out = [], crossing = [];
   [0, 1].forEach((gpu) => {
     const x = gpu * (half + gap), home = x + half / 2 - room, there = (1 - gpu) * (half + gap) + half / 2 - room;
     out.push(frame(P, P.memory, `GPU ${gpu}: memory`, x, half), frame(P, P.registers, `GPU ${gpu}: registers`, x, half));
@@ -242,11 +244,11 @@ function gpus(P, { at }, { halves, whole }) {
       out.push(at > 85 ? cell(small, column, y, "y", Y[index], "frame") : rect(column, y, small.cell - 2, P.tall, "empty", 'rx="2"'));
     }
     if (at > 25) out.push(pill(P, home, top + (wide ? 14 : 8), halves[gpu]));
-    if (at > 30 && way < 1) out.push(pill(P, home + (there - home) * way, top + (wide ? 36 : 24), halves[gpu], "best soft outlined"));
+    if (at > 30 && way < 1) crossing.push(pill(P, home + (there - home) * way, top + (wide ? 38 + 26 * gpu : 24 + 18 * gpu), halves[gpu], "best soft outlined"));
     if (way === 1) out.push(pill(P, home, low, whole, "best soft outlined"));
   });
-  out.push(line(half, top + high / 2, half + gap, top + high / 2, "ink dashed"), text(P.width / 2, top + high / 2 - 8, "link", "tiny ink"));
-  return out;
+  out.push(line(half, top + high / 2, half + gap, top + high / 2, "ink dashed"), text(P.width / 2, top + high + 14, "link", "tiny ink"));
+  return [...out, ...crossing];
 }
 
 /** The trips made, those that the scene before still made, and the measured time. */
@@ -258,7 +260,7 @@ function below(P, { trips: count, filled, before, time, copy, scene }, data) {
       if (at >= count) { out.push(rect(at * unit, P.strip, unit - 3, high, "ghost", 'rx="3"')); continue; }
       const [kind, tensor] = list[at], name = tensor === "copy" ? "y" : tensor, part = filled[at], css = kind === "read" ? "ours" : "best";
       out.push(rect(at * unit, P.strip, unit - 3, high, `${css} soft outlined`, 'rx="3"'), part ? rect(at * unit, P.strip, (unit - 3) * part, high, `${css} half`, 'rx="3"') : "");
-      out.push(text(at * unit + (unit - 3) / 2, P.strip + high / 2 + 4, P.width > 500 ? `${kind} ${name}` : `${kind[0].toUpperCase()} ${name}`, `${P.words} ink`));
+      out.push(text(at * unit + (unit - 3) / 2, P.strip + high / 2 + 4, P.width > 500 ? `${kind} ${name}` : `${kind === "read" ? "↓" : "↑"} ${name}`, `${P.words} ink`));
     }
   }
   if (time) {

@@ -49,6 +49,6 @@ export default {
   },
 
   says: ({ side }, { tile, tiles, programs, used, lanes, share }) =>
-    `${programs} program${programs > 1 ? "s" : ""}, each with ${tiles > 1 ? `${tiles} tiles` : "a tile"} of ${side} × ${tile}: ${grouped(used)} of ${grouped(lanes)} lanes have an element (${fixed(100 * share, 0)} %). ` +
+    `${programs > 1 ? `${programs} programs, each` : "1 program"} with ${tiles > 1 ? `${tiles} tiles` : "a tile"} of ${side} × ${tile}: ${grouped(used)} of ${grouped(lanes)} lanes have an element (${fixed(100 * share, 0)} %). ` +
     (share < 1 ? "The dashed ones are masked: they move no bytes, but take their part of the registers and of the time to compute." : "None is idle."),
 };

@@ -60,7 +60,7 @@ export default {
 
   says({ x, shift, power }, { y, plain, naive, sum, z }) {
     const most = Math.max(...y);
-    if (!shift && !power) return `The largest input, ${fixed(Math.max(...x), 1)}, gets the largest share, ${fixed(most)}; the five shares add up to 1.`;
+    if (!shift && !power) return `The largest input, ${fixed(Math.max(...x), 1)}, gets the largest share, ${fixed(most)}; the five shares, rounded here, add up to 1.`;
     const heat = power ? `The temperature ${power < 0 ? "sharpens" : "flattens"} the row: its largest share goes from ${fixed(Math.max(...plain))} to ${fixed(most)}. ` : "";
     const moved = Math.max(...y.map((each, at) => Math.abs(each - plain[at])));
     const shifted = shift && !power ? `The shift changes no share${moved ? `, except by rounding (${brief(moved)})` : ""}. ` : "";

@@ -3,7 +3,7 @@ import { line, rect, svg, text } from "./moving.js";
 
 const KINDS = { read: "ours soft outlined", publish: "ours", poll: "empty", help: "behind soft outlined", write: "best soft outlined" };
 const label = (what, chunk, wide) => (what === "publish" ? "" : what === "help" ? `read ${wide ? "chunk " : ""}${chunk}` : what);
-const NOW = { read: "reads", publish: "publishes", poll: "polls", help: "reads the missing chunk", write: "writes" };
+const NOW = { read: "reads", publish: "publishes", poll: "polls", help: "reads a chunk for another", write: "writes" };
 const PROGRAMS = [0, 1, 2, 3];
 const below = "₀₁₂₃";
 
@@ -25,6 +25,7 @@ export default {
       end, now, finished: of("write").map((each) => [each[0], each[4]]),
       words: of("publish").map((each) => [each[2], each[4]]),
       reads: of("read").length, helps: of("help").length,
+      helpers: new Set(of("help").map((each) => each[0])).size,
       doing: PROGRAMS.map((program) => events.find((each) => each[0] === program && each[3] <= now && now < each[4])?.[1] ?? null),
     };
   },
@@ -54,13 +55,14 @@ export default {
     return [svg(width, bottom + (wide ? 24 : 38), `Four programs over time${absent < 0 ? "" : `, of which program ${absent} does not run`}: each reads its chunk, publishes a word, polls for the others, and writes.`, parts)];
   },
 
-  says({ absent, patience, at }, { helps, reads, doing, words, end }) {
+  says({ absent, patience, at }, { helps, helpers, reads, doing, words, end }) {
     if (at < 100) {
       const each = PROGRAMS.filter((program) => doing[program]).map((program) => `program ${program} ${NOW[doing[program]]}`);
       return `${each.length ? each.join(", ").replace(/^p/, "P") : "Nothing runs"}.`;
     }
     const last = words.reduce((a, b) => (b[1] > a[1] ? b : a));
-    const helped = helps === 1 ? "one program gave up polling and read a chunk for another" : `${helps} programs gave up polling and each read the missing chunk`;
+    // A program may give up more than once: on the missing chunk, and on one that comes late.
+    const helped = `${helpers === 1 ? "one program" : `${helpers} programs`} gave up polling and read ${helps === 1 ? "a chunk" : `${helps} chunks`} for others`;
     return (absent < 0 ? "All four run. " : `Program ${absent} does not run, and its chunk stays unwritten until it does. `) +
       (helps ? `After polling again ${patience} times, ${helped}: ${reads + helps} chunks were read instead of the ${reads} that these programs own.` : `The last word is w${below[last[0]]}; nobody had to read a chunk for another.`) +
       ` The last program is done after ${end} ticks.`;

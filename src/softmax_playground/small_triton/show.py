@@ -10,16 +10,21 @@ def escape(text):
 
 
 def number(value, whole=False):
-    """A number in few characters.
+    """A number in few characters; of a status word the bits, in two halves of 32.
 
     >>> [number(0.25), number(3.0, whole=True), number(float("-inf")), number(1e-9)]
     ['0.2500', '3', '−∞', '1.0e−09']
+    >>> number(0x40400000_3F9152F8, whole=True)
+    '40400000 3f9152f8'
     """
     if value != value:
         return "NaN"
     if value in (INF, -INF):
         return "∞" if value > 0 else "−∞"
     size = abs(value)
+    if isinstance(value, int) and size >= 2**53:
+        bits = f"{value & (2**64 - 1):016x}"
+        return f"{bits[:8]} {bits[8:]}"
     if whole:
         text = str(int(value)) if size < 1e6 else f"{value:.2g}"
     elif size and (size < 5e-5 or size >= 1e5):

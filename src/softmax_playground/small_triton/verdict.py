@@ -123,10 +123,12 @@ def _moved(trace, results):
             between.append(tensor.name)
             continue
         least += tensor.numel() * tensor.dtype.size
-        most = max([places.count(place) for place in set(places)] + [0])
+        counts = {places.count(place) for place in set(places)}
+        most = max(counts) if counts else 0
         if most > 1:
             times = "twice" if most == 2 else f"{most} times"
-            extra.append(f"{kind} {tensor.name} {times}")
+            part, up_to = ("parts of ", "up to ") if len(counts) > 1 else ("", "")
+            extra.append(f"{kind} {part}{tensor.name} {up_to * (most > 2)}{times}")
     if between:
         extra.append("keeps " + _listed(between) + " in memory")
     total = sum([trace.bytes(kind) for kind in ("load", "store", "atomic")])

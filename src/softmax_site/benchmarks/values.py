@@ -90,7 +90,7 @@ def filled(text: str, names: Mapping[str, Any], bare: bool = False) -> str:
     '`{{ a:.1f }}` is 2.0.'
 
     Raises:
-        QuoteError: a name does not exist, or a claim does not hold.
+        QuoteError: a name does not exist, or a claim does not hold or does not compare two.
     """
 
     def number(found: re.Match) -> str:
@@ -107,4 +107,7 @@ def filled(text: str, names: Mapping[str, Any], bare: bool = False) -> str:
             raise QuoteError(f"{found[0]}: it is {left} and {right}; write the sentence anew")
         return ""
 
-    return QUOTE.sub(number, HOLDS.sub(claim, text))
+    text = HOLDS.sub(claim, text)
+    if "[[holds " in re.sub(r"`[^`]*`", "", text):
+        raise QuoteError(f"{text!r} does not compare two numbers")
+    return QUOTE.sub(number, text)

@@ -50,8 +50,8 @@ def widths(what: str, kernels: dict[str, Compilation], under: str) -> str:
 def spills(results: list[Compilation]) -> str:
     """A table of blocks: elements per thread, registers, bytes spilled, loads in the code."""
     lines = [
-        "| columns, up to | elements per thread | registers per thread | bytes spilled per thread "
-        "| loads in the code |",
+        "| longest row, columns | elements per thread | registers per thread "
+        "| bytes spilled per thread | load instructions per thread |",
         "|---:|---:|---:|---:|---:|",
     ]
     for size, result in zip(BLOCKS, results, strict=True):

@@ -70,14 +70,14 @@ def off(result: np.ndarray | np.float32, exact: np.ndarray | float) -> float:
 
 
 def statistics(n: int = 1000) -> tuple[Error, Error]:
-    """A denominator of equal terms kept in bfloat16, and an output that is rounded once."""
+    """An output of equal terms, their sum kept in bfloat16, and in float32 and rounded once."""
     d = np.zeros(1, np.float32)
     for _ in range(n):
         d = bfloat16(np.add(d, np.float32(1)))
-    y = np.random.default_rng(0).dirichlet(np.ones(n))
-    once = off(bfloat16(y.astype(np.float32)), y)
+    sums = d, np.full(1, n, np.float32)
+    kept, once = (off(bfloat16(np.reciprocal(each)), 1 / n) for each in sums)
     # eq: round-once
-    return Error(off(d, n), (n - 1) * U16), Error(once, U16 + U + U * U16)
+    return Error(kept, n * U16), Error(once, U16 + U + U * U16)
 
 
 def order() -> tuple[Error, Error]:
