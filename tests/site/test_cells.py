@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from browser import PHONE
+from browser import CELL, PHONE, finished
 from site_build import ROOT
 from softmax_bench.traffic import FORWARD
 from softmax_playground import cells
@@ -381,9 +381,7 @@ def test_a_wrong_line_that_does_not_fail_stops_the_build(tmp_path, monkeypatch):
 
 # ---- In a browser ----
 
-CELL = ".run-cell"
 RUN = "async request => (await import('/assets/run/runner.js')).run(request)"
-DONE = "() => document.querySelector('.run-cell').dataset.took"
 
 
 def axe(view):
@@ -399,14 +397,6 @@ def names(cell):
     return cell.evaluate("""cell => Object.fromEntries([...cell.querySelectorAll("[data-name]")]
         .map((each) => [each.dataset.name,
             [...each.querySelectorAll(".lane")].map((lane) => lane.textContent)]))""")
-
-
-def finished(view, cell):
-    """Wait for a run, and take its time in milliseconds."""
-    view.wait_for_function(DONE, timeout=60_000)
-    took = float(cell.get_attribute("data-took"))
-    cell.evaluate("cell => delete cell.dataset.took")
-    return took
 
 
 def cpu_seconds(tab):

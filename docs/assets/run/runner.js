@@ -27,7 +27,7 @@ export const warm = () => ask.warm();
 
 export async function run(request) {
   try {
-    return JSON.parse(await ask(JSON.stringify(request), { seconds: 86400 }));
+    return JSON.parse(await ask(JSON.stringify(request)));
   } catch (problem) {
     /* Stopped, or what Python could not catch itself: its memory or its stack is used up. */
     const message = problem.message.trim().split("\n").at(-1);
