@@ -355,6 +355,23 @@ def test_a_check_that_is_blind_says_so():
     assert "the check accepts a gradient without s" in cell.run()["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("dot_scaled", "tl.dot_scaled is Triton's; it does not run in the page"),
+        ("maxx", "there is no tl.maxx; did you mean tl.max?"),
+        ("logsumexp", "there is no tl.logsumexp, in Triton neither"),
+    ],
+)
+def test_a_name_that_does_not_run_is_told_with_its_line(name, says):
+    cell = cells.read(ROOT, "two-loops")
+    texts = [text.replace("tl.max(", f"tl.{name}(", 1) for text in cell.texts()]
+    line = texts[0][: texts[0].index(name)].count("\n") + 1
+    answer = session.run_cell({"given": cell.given, "texts": texts})
+    assert f"The kernel, line {line}: AttributeError: {says}" in answer["html"]
+    assert (answer["error"]["text"], answer["error"]["line"]) == (0, line)
+
+
 def test_an_error_names_its_line():
     answer = session.run_cell({"texts": ["a = 1\n", "b = a\n\nc = 1 / 0\n"]})
     assert answer["error"]["text"] == 1 and answer["error"]["line"] == 3
@@ -604,7 +621,8 @@ def test_an_editor_keeps_what_is_written_and_a_link_carries_it(tab, open_tab):
 
 CALLS = [
     "tl.gather",
-    "tl.summ",
+    "tl.sotfmax",
+    "tl.logsumexp",
     "print(tl.sort(tl.arange(0, 4), descending=True), tl.arange(0, 4).sum(axis=0))",
     "print(tl.cumsum(tl.arange(0, 8)), tl.topk(tl.arange(0, 8), 2), tl.full((2,), 1, tl.float32))",
     "x = tl.reshape(tl.arange(0, 8).to(tl.float32), (4, 2))\n"
