@@ -89,7 +89,7 @@ def test_a_verdict_says_what_is_wrong_and_what_to_look_at(name, old, new, says):
     cell = cells.read(ROOT, name)
     texts = [text.replace(old, new) for text in cell.texts()]
     assert old in "".join(cell.texts())
-    answer = session.run_cell({"given": cell.given, "texts": texts, "right": cell.right})
+    answer = session.run_cell(cell.request(texts))
     assert says in answer["html"]
     if answer["verdict"]["right"] is False:
         assert "as it should be</b>" in answer["html"] and "off" in answer["html"]
@@ -310,7 +310,7 @@ def test_programs_interleave_as_the_reader_says_and_all_of_them_end():
         assert (reads, ended) == asked[label]
     for order in itertools.product(range(3), repeat=5):
         texts = [text.replace("order()", f"order{order}") for text in cell.texts()]
-        answer = session.run_cell({"given": cell.given, "texts": texts, "right": cell.right})
+        answer = session.run_cell(cell.request(texts))
         assert answer["verdict"]["right"], order
         programs = [step["who"] for step in answer["steps"]]
         assert programs[0] == str(order[0]) and {*programs} == {"0", "1", "2"}
@@ -519,6 +519,7 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     verdict = cell.locator(".run-verdict")
     assert verdict.inner_text() == (
         "✓ Right: y is softmax(x). It reads x twice: 72 bytes, where 48 would do."
+        " Right with negative numbers far apart, with LOG=True and with three rows, too."
     )
     whole = kernel.input_value()
     fold.locator("summary").click()
@@ -651,7 +652,7 @@ def test_every_cell_in_the_page_computes_what_the_page_shows(tab):
     for name in NAMES:
         each = cells.read(ROOT, name)
         for kind in ("wrong", "right") if each.is_mistake else ("wrong",):
-            request = {"given": each.given, "texts": each.texts(kind), "right": each.right}
+            request = each.request(each.texts(kind))
             reply = view.evaluate(RUN, request)
             assert reply == json.loads(json.dumps(each.run(kind))), (name, kind)
     for text in CALLS:
@@ -661,7 +662,7 @@ def test_every_cell_in_the_page_computes_what_the_page_shows(tab):
     for name, old, new, _ in VERDICTS:
         each = cells.read(ROOT, name)
         texts = [text.replace(old, new) for text in each.texts()]
-        request = {"given": each.given, "texts": texts, "right": each.right}
+        request = each.request(texts)
         reply, wanted = view.evaluate(RUN, request), session.run_cell(request)
         assert reply == json.loads(json.dumps(wanted)), (name, new)
 

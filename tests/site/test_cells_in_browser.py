@@ -44,7 +44,7 @@ def opened(tab, page: str):
 
 HURRY = """() => {
     const { setTimeout } = window;
-    window.setTimeout = (act, wait, ...rest) => setTimeout(act, wait === 10_000 ? 500 : wait, ...rest);
+    window.setTimeout = (act, wait) => setTimeout(act, wait === 10_000 ? 500 : wait);
 }"""
 """What waits ten seconds waits half a second."""
 
@@ -138,7 +138,8 @@ def colours(view, *places):
     png = base64.b64encode(view.screenshot()).decode()
     return view.evaluate(
         """async ([png, places]) => {
-            const image = await createImageBitmap(await (await fetch("data:image/png;base64," + png)).blob());
+            const file = await (await fetch("data:image/png;base64," + png)).blob();
+            const image = await createImageBitmap(file);
             const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
             canvas.drawImage(image, 0, 0);
             return places.map(([x, y]) => [...canvas.getImageData(x, y, 1, 1).data].slice(0, 3));

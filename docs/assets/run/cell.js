@@ -143,7 +143,7 @@ function enhance(cell) {
     for (const editor of editors) editor.mark("failed");
     state();
     const begun = performance.now();
-    const asked = { given: data.given, right: data.right, texts: written() };
+    const asked = { given: data.given, right: data.right, again: data.again, texts: written() };
     const reply = await runner.run(asked);
     const took = performance.now() - begun;
     const fold = boxes[reply.error?.text]?.closest(".run-fold");

@@ -8,6 +8,7 @@ import json
 import sys
 
 from . import empty, memory, order, record, run, show, steps, verdict
+from .access import State
 from .library import Library, Operation, replace
 
 NAMES = {
@@ -46,7 +47,8 @@ def run_cell(request):
     Args:
         request: a dictionary with "texts", a list of Python texts that run one after another with
             common names; "given", modules of the library by the names that are wanted of them;
-            and "right", what holds of a right result, see `verdict.judge`.
+            "right", what holds of a right result, see `verdict.judge`; and "again", other inputs
+            on which a result that is right has to be so too, see `_again`.
 
     Returns:
         A dictionary: "html", what there is to see; "printed", the output; "tensors", the names of
@@ -55,7 +57,40 @@ def run_cell(request):
         texts, or None), "line" and "message"; "verdict", None or a dictionary with "right" and
         "step", how many steps have run when the first wrong number is written.
     """
+    names, trace, error, printed, shown = _ran(request, request["texts"])
+    found = None
+    if not error and request.get("right"):
+        found = verdict.judge(request["right"], names, trace)
+        if found["right"]:
+            found = _again(request, found)
+    return _answer(printed, shown, trace, error, request["texts"], found)
+
+
+def _again(request, found):
+    """The verdict after runs on other inputs: "again" lists (words, pairs) for each, and the second
+    of a pair takes the place of the first. If the reader has changed that, the run is left out."""
+    passed = []
+    for words, pairs in request.get("again", ()):
+        texts = request["texts"]
+        for old, new in pairs:
+            texts = [text.replace(old, new) for text in texts if "".join(texts).count(old) == 1]
+        if not texts:
+            continue
+        names, trace, error, *_ = _ran(request, texts, unread=memory.INF)
+        other = verdict.judge(request["right"], names, trace) if not error else None
+        if error or not other["right"]:
+            why = error["message"] if error else other["says"].split(": ", 1)[1]
+            return {"right": False, "says": f"Right here, but {words} it is wrong. {why}"}
+        passed.append(words)
+    if passed:
+        found["says"] += f" Right {verdict.listed(passed)}, too."
+    return found
+
+
+def _ran(request, texts, unread=memory.NAN):
+    """What texts have defined, the trace, the error or None, what was printed, and what shown."""
     printed, shown = [], []
+    State.unread = unread
 
     def write(*values, sep=" ", end="\n", **_):
         printed.append(sep.join([str(value) for value in values]) + end)
@@ -66,7 +101,6 @@ def run_cell(request):
     names = dict(NAMES)
     names["print"], names["show"] = write, show_matrix
     error = None
-    texts = request["texts"]
     with record() as trace:
         try:
             for name, module in request.get("given", {}).items():
@@ -75,9 +109,7 @@ def run_cell(request):
                 names.update(run(texts[i], f"<text {i}>", probes=True, **names))
         except Exception as problem:
             error = _where(problem)
-    judged = not error and request.get("right")
-    found = verdict.judge(request["right"], names, trace) if judged else None
-    return _answer("".join(printed), shown, trace, error, texts, found)
+    return names, trace, error, "".join(printed), shown
 
 
 def _where(problem):
