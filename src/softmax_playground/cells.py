@@ -27,8 +27,8 @@ section in steps, `[[run NAME folded]]` keeps it in a fold that the script fills
     #   [1.0, 2.0, 3.0]
     #   [-9.0, -8.0, -7.0]
 
-`again` is another input, on which a result that is right is computed once more: a verdict must not
-depend on numbers that are easy. Below the words any number of pairs of lines.
+`again` is another input, on which a right result is computed once more, so that no verdict depends
+on numbers that are easy. Below the words stand pairs of lines, any number of them.
 
     # right: y = softmax(x)
 
@@ -67,7 +67,8 @@ _CODE = re.compile(r"# code: src/(?P<path>[\w/]+)\.py:(?P<section>[\w-]+(?:\.\.\
 _GIVEN = re.compile(r"# given: src/(?P<path>[\w/]+)\.py: (?P<names>[\w ]+)")
 _RIGHT = re.compile(r"# right: (\w+ = .+)")
 _TRY = re.compile(r"# try: (.+)\n#   (.+)\n#   (.+)\n#   (.+)\n")
-_AGAIN = re.compile(r"# again: (.+)\n((?:#   .+\n#   .+\n)+)")
+_AGAIN = re.compile(r"# again: (.+)\n((?:#   .+\n)+)")
+_PAIR = re.compile(r"#   (.+)\n#   (.+)\n")
 _PLAIN = re.compile(r'<span class="(?:n|p|w|o|nn)">([^<]*)</span>')
 _SOURCE = re.compile(r"\b(?:([A-D])\d|([\w.-]+/[\w.-]+)#(\d+))\b")
 _HEAD = re.compile(r'"""(?P<text>.+?)"""\n', re.S)
@@ -118,12 +119,6 @@ class Cell(NamedTuple):
         """What a run answers; see `session.run_cell`."""
         return session.run_cell(self.request(self.texts(kind)))
 
-    def tried(self, label: str) -> dict:
-        """What a run answers after the click on that button."""
-        old, new = next((old, new) for each, old, new, _ in self.tries if each == label)
-        texts = [text.replace(old, new) for text in self.texts()]
-        return session.run_cell(self.request(texts))
-
     def request(self, texts: list[str]) -> dict:
         """What `session.run_cell` is asked, with these texts in the editors."""
         return {"given": self.given, "texts": texts, "right": self.right, "again": self.again}
@@ -166,10 +161,6 @@ def section(text: str, name: str) -> str:
     return "\n".join(text.split("\n")[lines[begin][0] - 1 : lines[end or begin][1]]) + "\n"
 
 
-def _module(path: str) -> str:
-    return path.replace("/", ".")
-
-
 def read(root: Path, name: str) -> Cell:
     """A cell by its name."""
     path = root / FOLDER / f"{name}.py"
@@ -182,24 +173,22 @@ def read(root: Path, name: str) -> Cell:
     title, _, hint = head["text"].partition("\n")
     rest = _AGAIN.sub("", _TRY.sub("", text[head.end() :])).splitlines()
     tries = _TRY.findall(text)
-    again = []
-    for words, lines in _AGAIN.findall(text):
-        pieces = [line[4:] for line in lines.splitlines()]
-        again.append((words, [*zip(pieces[::2], pieces[1::2])]))
+    again = [(words, _PAIR.findall(lines)) for words, lines in _AGAIN.findall(text)]
     kernel, given, offered, right = "", {}, [], []
+    code = []
     for line in rest:
         if match := _CODE.fullmatch(line):
             file = root / "src" / f"{match['path']}.py"
             piece = section(file.read_text("utf8"), match["section"])
             kernel += ("\n\n" if kernel else "") + without_docstrings(piece)
-            given |= kernel_source.imports(root / "src", _module(match["path"]), piece)
+            given |= kernel_source.imports(root / "src", match["path"].replace("/", "."), piece)
         elif match := _GIVEN.fullmatch(line):
             offered += match["names"].split()
-            given |= dict.fromkeys(match["names"].split(), _module(match["path"]))
+            given |= dict.fromkeys(match["names"].split(), match["path"].replace("/", "."))
         elif match := _RIGHT.fullmatch(line):
             right.append(match[1])
-    said = (_CODE, _GIVEN, _RIGHT)
-    code = [line for line in rest if not any(each.fullmatch(line) for each in said)]
+        else:
+            code.append(line)
     code_text = "\n".join(code).strip("\n") + "\n"
     replaced = [(words, old) for words, pairs in again for old, _ in pairs]
     for label, old, *_ in [*tries, *replaced]:

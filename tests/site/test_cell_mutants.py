@@ -1,5 +1,5 @@
-"""The verdict of a cell sees what is wrong with its kernel: a mutant of one place is refused, unless
-it changes nothing that the cell can show, for a reason that stands here."""
+"""A cell's verdict sees what is wrong with its kernel: a mutant of one place is refused, unless it
+changes nothing that the cell can show, for a reason that stands here."""
 
 import ast
 import re

@@ -6,6 +6,7 @@ import builtins
 import itertools
 import json
 import re
+import time
 
 import pytest
 
@@ -40,6 +41,12 @@ def test_a_cell_has_a_verdict_and_it_is_right(name):
     answer = cells.read(ROOT, name).run()
     assert answer["verdict"] == {"right": True, "step": None}
     assert "✓</span> Right: " in cells.html(ROOT, name)
+
+
+def tried(cell, label):
+    """What a run answers after the click on that button."""
+    old, new = next((old, new) for each, old, new, _ in cell.tries if each == label)
+    return session.run_cell(cell.request([text.replace(old, new) for text in cell.texts()]))
 
 
 MASKED = ", mask=cols < n, other=-inf)"
@@ -79,7 +86,7 @@ STAYS_RIGHT = {
 
 @pytest.mark.parametrize("name, label", TRIED)
 def test_a_click_that_breaks_a_cell_is_told_from_one_that_does_not(name, label):
-    answer = cells.read(ROOT, name).tried(label)
+    answer = tried(cells.read(ROOT, name), label)
     right = not answer["error"] and answer["verdict"]["right"]
     assert right == ((name, label) in STAYS_RIGHT)
 
@@ -104,7 +111,7 @@ def test_a_row_of_another_dtype_is_judged_within_its_rounding():
 
 def test_what_the_front_page_lets_one_try_does_what_it_says():
     home = cells.read(ROOT, "home")
-    skipped, unmasked, twice = (home.tried(label) for label, *_ in home.tries)
+    skipped, unmasked, twice = (tried(home, label) for label, *_ in home.tries)
     assert not skipped["error"] and skipped["html"].count(">NaN<") == 3
     assert "leaves x: program 1" in unmasked["error"]["message"]
     assert "Look at the mask" in unmasked["html"]
@@ -304,7 +311,7 @@ def test_programs_interleave_as_the_reader_says_and_all_of_them_end():
         "program 2 first, alone": ({"0": 4, "1": 2, "2": 6}, ["2", "0", "1"]),
     }
     for label, *_ in cell.tries:
-        answer = cell.tried(label)
+        answer = tried(cell, label)
         assert answer["verdict"]["right"] and not answer["error"], label
         reads, ended = reads_by_program(answer)
         assert (reads, ended) == asked[label]
@@ -370,6 +377,42 @@ def test_a_name_that_does_not_run_is_told_with_its_line(name, says):
     answer = session.run_cell({"given": cell.given, "texts": texts})
     assert f"The kernel, line {line}: AttributeError: {says}" in answer["html"]
     assert (answer["error"]["text"], answer["error"]["line"]) == (0, line)
+
+
+ROWS = """
+@triton.jit
+def largest(x_ptr, m_ptr, n, BLOCK: tl.constexpr):
+    row, m = tl.program_id(0), -inf
+    for start in range(0, n, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        m = tl.maximum(m, tl.max(tl.load(x_ptr + row * n + cols, mask=cols < n, other=-inf)))
+    for each in zip((1, 2), (3, 4)):
+        m = m + 0.0
+    tl.store(m_ptr + row, m)
+
+x, m = Tensor([[1.0] * 2000] * ROWS, name="x"), empty((ROWS,), name="m")
+largest[(ROWS,)](x, m, 2000, BLOCK=4)
+"""
+
+
+def test_a_rehearsal_tells_how_long_a_run_takes_without_running_all_of_it():
+    """Of what is short there is none: it has run, and its answer is the answer."""
+    short = cells.read(ROOT, "two-loops").request(cells.read(ROOT, "two-loops").texts())
+    assert session.run_cell({**short, "rehearse": True}) == session.run_cell(short)
+    assert cells.read(ROOT, "two-loops").run()["verdict"]["right"]  # no rehearsal any more
+    request = {"texts": [ROWS.replace("ROWS", "40")], "right": ["m = [max(row) for row in x]"]}
+    begun = time.perf_counter()
+    told = session.run_cell({**request, "rehearse": True})
+    between = time.perf_counter()
+    answer = session.run_cell(request)
+    whole, tried = time.perf_counter() - between, between - begun
+    assert set(told) == {"seconds"} and answer["verdict"]["right"]
+    assert tried < whole / 4 and whole / 3 < told["seconds"] < 3 * whole
+
+
+def test_a_long_table_is_cut():
+    wide = session.run_cell({"texts": ["show([[1.0] * 2000] * 200)"]})["html"]
+    assert wide.count("<td") == 96 * 97 + 1 and wide.count("…") == 97
 
 
 def test_an_error_names_its_line():

@@ -191,3 +191,47 @@ def test_a_panel_that_scrolls_shows_that_there_is_more(tab):
     side.evaluate("each => { each.scrollTop = each.scrollHeight; }")
     low, plain = colours(view, (x, end - 2), (x, end - 60))
     assert low == plain
+
+
+LONG = """
+@triton.jit
+def largest(x_ptr, m_ptr, n, BLOCK: tl.constexpr):
+    row, m = tl.program_id(0), -inf
+    for start in range(0, n, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        m = tl.maximum(m, tl.max(tl.load(x_ptr + row * n + cols, mask=cols < n, other=-inf)))
+    tl.store(m_ptr + row, m)
+
+x, y = Tensor([[1.0] * 500] * ROWS, name="x"), empty((ROWS,), name="y")
+largest[(ROWS,)](x, y, 500, BLOCK=4)
+"""
+SEEN = """() => {
+    const status = document.querySelector(".run-status");
+    window.seen = [];
+    new MutationObserver(() => seen.push(status.textContent)).observe(status, { childList: true });
+}"""
+
+
+def test_a_long_run_says_before_how_long_it_takes_and_can_be_stopped(tab):
+    cell = opened(tab, "index")
+    view, code = tab.view, cell.locator("textarea")
+    view.evaluate(SEEN)
+    cell.get_by_role("button", name="Run", exact=True).click()
+    finished(view, cell)
+    assert not re.search("about", str(view.evaluate("seen")))
+    code.fill(LONG.replace("ROWS", "4"))
+    code.press("Control+Enter")
+    rows = round(4 * 15_000 / finished(view, cell))  # for some seconds
+    code.fill(LONG.replace("ROWS", str(rows)))
+    code.press("Control+Enter")
+    took = finished(view, cell) / 1000
+    (told,) = re.findall(r"Running: it takes about (\d+) s in", str(view.evaluate("seen")))
+    assert took / 6 < int(told) < took * 6, (told, took)
+    assert "Right" not in cell.locator(SAID).inner_text()
+    view.evaluate("seen.length = 0")
+    code.fill(LONG.replace("ROWS", str(2 * rows)))
+    code.press("Control+Enter")
+    view.wait_for_function("seen.some((text) => /it takes about \\d+ s/.test(text))")
+    cell.get_by_role("button", name="Stop").click()
+    finished(view, cell)
+    assert cell.locator(SAID).inner_text() == "Stopped."

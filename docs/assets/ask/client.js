@@ -7,7 +7,8 @@
  * `start` is the Python that defines `ask`, a function from text to text.
  */
 const WORKER = new URL("worker.js", import.meta.url);
-const SECONDS = 10;
+/** How long an answer may take. */
+export const SECONDS = 10;
 const MICROPYTHON = new URL("../run/micropython/micropython.mjs", import.meta.url);
 
 /** Why a question has no answer: it was stopped. */

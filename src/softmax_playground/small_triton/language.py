@@ -120,14 +120,12 @@ def inline_asm_elementwise(*_, **__):
 
 
 TRITONS = """
-    add advance assume atomic_and atomic_max atomic_min atomic_or atomic_xor bitonic_merge
-    block_type broadcast cat ceil clamp const cos cumprod device_assert device_print div_rn
-    dot_scaled dtype erf fdiv flip float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 floor fma
-    gather histogram int8 interleave join load_tensor_descriptor make_block_ptr
-    make_tensor_descriptor map_elementwise max_constancy max_contiguous mul multiple_of permute
-    philox philox_impl rand rand4x randint randint4x randn randn4x ravel reduce_or rsqrt sin split
-    sqrt_rn squeeze static_print store_tensor_descriptor sub swizzle2d tensor to_tensor uint16
-    uint32 uint64 uint8 uint_to_uniform_float umulhi unsqueeze view void xor_sum
+    advance assume atomic_and atomic_max atomic_min atomic_or atomic_xor broadcast cat ceil clamp
+    cos cumprod device_assert device_print div_rn dot_scaled erf fdiv flip float8e4nv float8e5 floor
+    fma gather histogram int8 interleave join load_tensor_descriptor make_block_ptr
+    make_tensor_descriptor max_constancy max_contiguous multiple_of permute philox rand randint
+    randn ravel reduce_or rsqrt sin split sqrt_rn squeeze static_print store_tensor_descriptor
+    swizzle2d uint16 uint32 uint64 uint8 umulhi unsqueeze view xor_sum
 """
 """Names of Triton's that are not here."""
 

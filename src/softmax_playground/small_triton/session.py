@@ -6,6 +6,7 @@ without scripts.
 
 import json
 import sys
+import time
 
 from . import empty, memory, order, record, run, show, steps, verdict
 from .access import State
@@ -48,22 +49,26 @@ def run_cell(request):
         request: a dictionary with "texts", a list of Python texts that run one after another with
             common names; "given", modules of the library by the names that are wanted of them;
             "right", what holds of a right result, see `verdict.judge`; and "again", other inputs
-            on which a result that is right has to be so too, see `_again`.
+            on which a right result has to be so too, see `_again`; and "rehearse", whether no more
+            programs and turns of loops run than it takes to tell how long all of them would.
 
     Returns:
         A dictionary: "html", what there is to see; "printed", the output; "tensors", the names of
         those that kernels touched; "steps", what their programs did, see `steps.listed`, and
         "values", what its steps refer to; "error", None or a dictionary with "text" (which of the
         texts, or None), "line" and "message"; "verdict", None or a dictionary with "right" and
-        "step", how many steps have run when the first wrong number is written.
+        "step", how many steps have run when the first wrong number is written. A rehearsal that has
+        left something out answers "seconds" and nothing else.
     """
+    begun, State.ahead, State.rehearses = time.time(), 0.0, bool(request.get("rehearse"))
     names, trace, error, printed, shown = _ran(request, request["texts"])
-    found = None
+    State.rehearses, found = False, None
     if not error and request.get("right"):
         found = verdict.judge(request["right"], names, trace)
         if found["right"]:
             found = _again(request, found)
-    return _answer(printed, shown, trace, error, request["texts"], found)
+    answered = _answer(printed, shown, trace, error, request["texts"], found)
+    return {"seconds": time.time() - begun + State.ahead} if State.ahead else answered
 
 
 def _again(request, found):
@@ -74,14 +79,13 @@ def _again(request, found):
         texts = request["texts"]
         for old, new in pairs:
             texts = [text.replace(old, new) for text in texts if "".join(texts).count(old) == 1]
-        if not texts:
-            continue
-        names, trace, error, *_ = _ran(request, texts, unread=memory.INF)
-        other = verdict.judge(request["right"], names, trace) if not error else None
-        if error or not other["right"]:
-            why = error["message"] if error else other["says"].split(": ", 1)[1]
-            return {"right": False, "says": f"Right here, but {words} it is wrong. {why}"}
-        passed.append(words)
+        if texts:
+            names, trace, error, *_ = _ran(request, texts, unread=memory.INF)
+            other = verdict.judge(request["right"], names, trace) if not error else {"right": False}
+            if not other["right"]:
+                why = error["message"] if error else other["says"].split(": ", 1)[1]
+                return {"right": False, "says": f"Right here, but {words} it is wrong. {why}"}
+            passed.append(words)
     if passed:
         found["says"] += f" Right {verdict.listed(passed)}, too."
     return found
@@ -89,7 +93,7 @@ def _again(request, found):
 
 def _ran(request, texts, unread=memory.NAN):
     """What texts have defined, the trace, the error or None, what was printed, and what shown."""
-    printed, shown = [], []
+    printed, shown, error = [], [], None
     State.unread = unread
 
     def write(*values, sep=" ", end="\n", **_):
@@ -100,7 +104,6 @@ def _ran(request, texts, unread=memory.NAN):
 
     names = dict(NAMES)
     names["print"], names["show"] = write, show_matrix
-    error = None
     with record() as trace:
         try:
             for name, module in request.get("given", {}).items():

@@ -75,6 +75,8 @@ def judge(lines, names, trace):
     for name in choices:
         found = []
         for line in choices[name]:
+            if found and found[-1][0] == []:
+                break  # it fits
             try:
                 wanted = eval(line.split(" = ", 1)[1], known)
                 half = getattr(names[name], "dtype", float32).size == 2
@@ -162,7 +164,10 @@ def _moved(trace, results):
             between.append(tensor.name)
             continue
         least += tensor.numel() * tensor.dtype.size
-        most = max([places.count(place) for place in set(places)] + [0])
+        counts = {}
+        for place in places:
+            counts[place] = counts.get(place, 0) + 1
+        most = max([0] + list(counts.values()))
         if most > 1:
             times = "twice" if most == 2 else f"{most} times"
             extra.append(f"{kind} {tensor.name} {times}")
