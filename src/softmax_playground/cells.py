@@ -307,8 +307,7 @@ def _html(root: Path, name: str, attribute: str, stamp: tuple) -> str:
     cell = read(root, name)
     _provided(root, stamp)
     answer = cell.run()
-    names = ("name", "given", "kernel", "code", "tries", "right", "again")
-    data = {name: getattr(cell, name) for name in names}
+    data = {key: getattr(cell, key) for key in "name given kernel code tries right again".split()}
     labels = ["The kernel", "The call"] if cell.kernel else [""]
     editors = list(map(_editor, cell.texts(), labels))
     if attribute == "folded" and cell.kernel:

@@ -63,6 +63,7 @@ VERDICTS = [
     ("home", "e / tl.sum", "e * tl.sum", "Step back from where it is written"),
     ("home", "y = empty((2, 3)", "y = empty((3, 3)", "Not checked: y has not the shape"),
     ("backward", "dy - ", "", "6 of 6 differ. Step back"),
+    ("naive", "e / tl.load", "e * tl.load", "6 of 6 differ. Step back"),
     ("primer", 'float("-inf")', "9.0", "out[0] is 9 and should be 5; 1 of 2 differ. Masked"),
     ("single-block", "LOG=False", "LOG=True", "Right: y is log_softmax(x). No element is read"),
     ("two-loops", "LOG=False", "LOG=False", "It reads x twice: 72 bytes, where 48 would do."),
@@ -421,6 +422,13 @@ def test_an_error_names_its_line():
     assert "The call, line 3: ZeroDivisionError" in answer["html"]
     answer = session.run_cell({"texts": ["if True:\nx = 1\n"]})
     assert answer["error"]["text"] == 0 and answer["error"]["line"] == 2
+
+
+def test_a_kernel_that_is_called_without_a_grid_is_told_so():
+    """Under CPython a tensor's text has its module, under MicroPython it has not."""
+    (code,) = cells.read(ROOT, "home").texts()
+    answer = session.run_cell({"texts": [code.replace("softmax[(2,)](", "softmax(")]})
+    assert "A kernel runs by kernel[grid](…)" in answer["html"]
 
 
 def test_text_is_escaped():

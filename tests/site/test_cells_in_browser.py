@@ -85,7 +85,7 @@ def test_a_click_while_a_run_goes_on_ends_it_and_runs(tab):
 FITS = """() => [...document.querySelectorAll(".editor")].flatMap((box) => {
     const [code, area] = [box.querySelector("code"), box.querySelector("textarea")];
     const numbers = box.querySelector(".editor-numbers");
-    if (!code.offsetHeight) return [];
+    if (!box.checkVisibility({ contentVisibilityAuto: true })) return [];
     const height = parseFloat(getComputedStyle(code).lineHeight);
     const rows = numbers.textContent.split("\\n");
     const drawn = [...code.children].map((line) => Math.round(
@@ -110,11 +110,26 @@ FITS = """() => [...document.querySelectorAll(".editor")].flatMap((box) => {
 def test_all_code_is_seen_on_a_phone_with_the_numbers_of_its_lines(phone, page):
     opened(phone, page)
     view = phone.view
-    view.wait_for_timeout(300)
-    assert view.evaluate("document.documentElement.scrollWidth") <= NARROW
-    assert view.evaluate(FITS) == []
-    help = set(view.locator(".run-cell .editor-help").all_inner_texts())
+    for mistake in view.locator(".run-mistake").all() or [None]:  # of which one is open at a time
+        if mistake:
+            mistake.evaluate("each => { each.open = true; }")
+        view.wait_for_timeout(50 if mistake else 300)
+        assert view.evaluate("document.documentElement.scrollWidth") <= NARROW
+        assert view.evaluate(FITS) == []
+    help = set(view.locator(".run-cell .editor-help").all_text_contents())
     assert help == {"The Run button runs this code."}
+
+
+def test_where_a_wrong_number_is_written_comes_onto_the_screen(phone):
+    cell = opened(phone, "kernels/naive")
+    view, code = phone.view, cell.locator("textarea")
+    code.fill(code.input_value().replace("e / tl.load", "e * tl.load"))
+    cell.get_by_role("button", name="Run", exact=True).tap()
+    finished(view, cell)
+    cell.get_by_role("button", name="Show where").tap()
+    box = cell.locator(".run-says").bounding_box()
+    assert 0 < box["y"] and box["y"] + box["height"] <= HEIGHT
+    assert "of divide, line 29 reads 1 element of d and writes" in cell.inner_text()
 
 
 def test_marks_follow_lines_that_go_on_in_a_second_row(phone):

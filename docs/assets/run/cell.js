@@ -135,6 +135,11 @@ function enhance(cell) {
     });
   }
 
+  function where(step) {
+    trace.go(step);
+    result.querySelector(".run-trace").scrollIntoView({ block: "nearest" });
+  }
+
   async function run() {
     if (running) return;
     running = true;
@@ -154,7 +159,7 @@ function enhance(cell) {
     if (mend && !reply.error) result.prepend(element("p", { class: "run-passed" }, "✓ Fixed: it no longer fails."));
     if (reply.error && !reply.html) result.append(element("p", { class: "run-error", role: "alert" }, reply.error.message));
     trace = reply.steps.length ? new Trace(result, reply, editors) : null;
-    if (reply.verdict?.step) result.querySelector(".run-verdict").append(" ", act("Show where", "", () => trace.go(reply.verdict.step)));
+    if (reply.verdict?.step) result.querySelector(".run-verdict").append(" ", act("Show where", "", () => where(reply.verdict.step)));
     if (reply.error && reply.error.text !== null) editors[reply.error.text]?.point("failed", reply.error.line);
     status.textContent = reply.error ? "Failed" : `Done in ${took < 1000 ? `${Math.max(1, Math.round(took))} ms` : `${(took / 1000).toFixed(1)} s`}`;
     cell.dataset.took = String(took);

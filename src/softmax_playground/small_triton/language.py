@@ -129,8 +129,7 @@ TRITONS = """
 """
 """Names of Triton's that are not here."""
 
-OWN = "again back builtins lost seen spread tile_of turns"
-"""Names that are here, and no kernel's."""
+OWN = "again back builtins lost seen spread tile_of turns"  # here, and no kernel's
 
 
 def __getattr__(name):

@@ -2,7 +2,7 @@
 
 from .memory import INF
 
-MOST_PLACES = 96  # of a tensor as squares, and of a row and a column in a table
+MOST_PLACES = 96  # in a tensor with squares, and in a row and a column of a table
 
 
 def escape(text):

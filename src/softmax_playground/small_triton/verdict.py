@@ -99,6 +99,7 @@ def judge(lines, names, trace):
 LOOK = {
     " leaves ": "Look at the mask, and at the offset of the row.",
     "o module named": "Only plain Python runs here, beside triton, triton.language and math.",
+    "Tensor object": "A kernel runs by kernel[grid](…), such as softmax[(2,)](x, y, 3, BLOCK=4).",
     "shapes do not fit": "Look for a [:, None] or [None, :] that is missing.",
 }
 """What to look at, by what an error says."""
@@ -235,7 +236,7 @@ def _hint(at, got, wanted, tensor, writers, trace, line):
         for name, value in step.names:
             masked = isinstance(value, Tile) and value.masked or []
             rest = value.data[masked.index(True)] if True in masked else -INF
-            if rest != -INF and (rest or "backward" not in line):
+            if rest != -INF and (rest == rest or got != got) and (rest or "backward" not in line):
                 rest = _short(rest)
                 return f"Masked lanes of {name} hold {rest}, which takes part: look at other."
     for each in trace.tensors if by_rows else ():
