@@ -399,7 +399,7 @@ NAMES = {
     "gather": "tl.gather is Triton's; it does not run in the page",
     "sotfmax": "there is no tl.sotfmax; did you mean tl.softmax?",
     "summ": "there is no tl.summ; did you mean tl.sum?",
-    "lod": "there is no tl.lod; did you mean tl.load or tl.log?",
+    "loag": "there is no tl.loag; did you mean tl.load or tl.log?",
     "int46": "there is no tl.int46; did you mean tl.int16 or tl.int64?",
     "rsqt": "there is no tl.rsqt; did you mean tl.rsqrt?",
     "logsumexp": "there is no tl.logsumexp, in Triton neither",
