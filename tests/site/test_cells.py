@@ -571,7 +571,6 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
     verdict = cell.locator(".run-verdict")
     assert verdict.inner_text() == (
         "✓ Right: y is softmax(x). It reads x twice: 72 bytes, where 48 would do."
-        " Right with negative numbers far apart, with LOG=True and with three rows, too."
     )
     whole = kernel.input_value()
     fold.locator("summary").click()

@@ -65,16 +65,14 @@ def run_cell(request):
     State.rehearses, found = False, None
     if not error and request.get("right"):
         found = verdict.judge(request["right"], names, trace)
-        if found["right"]:
-            found = _again(request, found)
+        found = (found["right"] and _again(request)) or found
     answered = _answer(printed, shown, trace, error, request["texts"], found)
     return {"seconds": time.time() - begun + State.ahead} if State.ahead else answered
 
 
-def _again(request, found):
-    """The verdict after runs on other inputs: "again" lists (words, pairs) for each, and the second
+def _again(request):
+    """What is wrong on other inputs, or None: "again" lists (words, pairs) for each, and the second
     of a pair takes the place of the first. If the reader has changed that, the run is left out."""
-    passed = []
     for words, pairs in request.get("again", ()):
         texts = request["texts"]
         for old, new in pairs:
@@ -85,10 +83,7 @@ def _again(request, found):
             if not other["right"]:
                 why = error["message"] if error else other["says"].split(": ", 1)[1]
                 return {"right": False, "says": f"Right here, but {words} it is wrong. {why}"}
-            passed.append(words)
-    if passed:
-        found["says"] += f" Right {verdict.listed(passed)}, too."
-    return found
+    return None
 
 
 def _ran(request, texts, unread=memory.NAN):

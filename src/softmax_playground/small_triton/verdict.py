@@ -93,7 +93,7 @@ def judge(lines, names, trace):
             return _wrong(name, names.get(name), line, wanted, wrong, trace)
         fits.append(f"{name} is {line.split(' = ', 1)[1].split('  # ')[-1]}")
     moved = " " + _moved(trace, list(choices)) if trace.accesses else ""
-    return {"right": True, "says": f"Right: {listed(fits)}.{moved}"}
+    return {"right": True, "says": f"Right: {_listed(fits)}.{moved}"}
 
 
 LOOK = {
@@ -148,7 +148,7 @@ def expect(actual, expected, within=1e-4):
         raise AssertionError(f"{where} is {_short(is_)} but should be {_short(should)}")
 
 
-def listed(names):
+def _listed(names):
     return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0]
 
 
@@ -173,10 +173,10 @@ def _moved(trace, results):
             times = "twice" if most == 2 else f"{most} times"
             extra.append(f"{kind} {tensor.name} {times}")
     if between:
-        extra.append("keeps " + listed(between) + " in memory")
+        extra.append("keeps " + _listed(between) + " in memory")
     total = sum([trace.bytes(kind) for kind in ("load", "store", "atomic")])
     if extra:
-        return f"It {listed(extra)}: {total} bytes, where {least} would do."
+        return f"It {_listed(extra)}: {total} bytes, where {least} would do."
     fewest = ", the fewest possible" if total == least else ""
     return f"No element is read or written twice: {total} bytes{fewest}."
 
@@ -214,7 +214,7 @@ def _hint(at, got, wanted, tensor, writers, trace, line):
         return "No program has written it: look at the grid, and at the mask of the store."
     who = {(step.launch, step.program) for step in writers}
     if len(who) > 1 and len({launch for launch, _ in who}) == 1:
-        programs = listed([str(program) for _, program in sorted(who)])
+        programs = _listed([str(program) for _, program in sorted(who)])
         return f"Programs {programs} write it: look at the offsets."
     last = writers[-1]
     mine = [s for s in trace.steps if (s.launch, s.program) == (last.launch, last.program)]
