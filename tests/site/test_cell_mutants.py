@@ -10,7 +10,7 @@ import pytest
 from mutate import mutants_of
 from site_build import ROOT
 from softmax_playground import cells
-from softmax_playground.small_triton import session
+from softmax_playground.small_triton import access, session
 
 NAMES = [name for name in cells.names(ROOT) if not name.startswith("mistakes/")]
 LIBRARY = "strided|tile"
@@ -123,6 +123,13 @@ def test_a_verdict_says_on_which_input_a_kernel_is_wrong(name, old, new, says):
     answer = session.run_cell(cell.request([kernel.replace(old, new), call]))
     assert answer["verdict"] == {"right": False, "step": None}
     assert says in answer["html"]
+
+
+def test_a_kernel_after_a_cell_finds_nan_where_nothing_was_read():
+    session.provide(cells.library(ROOT))
+    cell = cells.read(ROOT, "primer")
+    assert cell.run()["verdict"]["right"]
+    assert access.NAN != access.NAN
 
 
 def test_an_input_that_the_reader_has_changed_is_not_run_again():

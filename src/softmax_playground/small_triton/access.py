@@ -19,7 +19,7 @@ class State:
     order = ()
     log, answered, budget = [], 0, -1
     steps, known = 0, 0
-    unread, rehearses, ahead = NAN, False, 0.0
+    rehearses, ahead = False, 0.0
 
 
 class Paused(BaseException):
@@ -72,11 +72,11 @@ def _record(kind, tensor, places, values):
 
 def load(pointer, mask=None, other=None, cache_modifier="", eviction_policy="", volatile=False):
     """Read. What the mask leaves out is `other`, or NaN (0 for integers) if there is none: on a GPU
-    it may be anything, and `State.unread` says what it is here."""
+    it may be anything, and who sets `NAN` of this module says what it is here."""
     offsets, live = _places(pointer, mask, "load")
     tensor, to = pointer.tensor, pointer.tensor.dtype
     if other is None:
-        other = State.unread if to.kind == "float" else 0
+        other = NAN if to.kind == "float" else 0
     data = spread(tile_of(other, to).to(to), pointer.shape)
     memory = tensor.data
     data = [memory[at] if wanted else rest for at, wanted, rest in zip(offsets, live, data)]

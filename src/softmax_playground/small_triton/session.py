@@ -8,7 +8,7 @@ import json
 import sys
 import time
 
-from . import empty, memory, order, record, run, show, steps, verdict
+from . import access, empty, memory, order, record, run, show, steps, verdict
 from .access import State
 from .library import Library, Operation, replace
 
@@ -89,7 +89,7 @@ def _again(request):
 def _ran(request, texts, unread=memory.NAN):
     """What texts have defined, the trace, the error or None, what was printed, and what shown."""
     printed, shown, error = [], [], None
-    State.unread = unread
+    access.NAN = unread
 
     def write(*values, sep=" ", end="\n", **_):
         printed.append(sep.join([str(value) for value in values]) + end)
@@ -107,6 +107,7 @@ def _ran(request, texts, unread=memory.NAN):
                 names.update(run(texts[i], f"<text {i}>", probes=True, **names))
         except Exception as problem:
             error = _where(problem)
+    access.NAN = memory.NAN
     return names, trace, error, "".join(printed), shown
 
 
