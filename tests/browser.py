@@ -65,6 +65,18 @@ def url_of(page: str) -> str:
     return f"{folder}/" if folder else ""
 
 
+CELL = ".run-cell"
+RAN = "() => document.querySelector('.run-cell').dataset.took"
+
+
+def finished(view, cell) -> float:
+    """Wait until the page's first cell has run, and take the time of it in milliseconds."""
+    view.wait_for_function(RAN, timeout=60_000)
+    took = float(cell.get_attribute("data-took"))
+    cell.evaluate("cell => delete cell.dataset.took")
+    return took
+
+
 class Tab:
     """One tab, and what the page that it shows has asked for and complained of."""
 

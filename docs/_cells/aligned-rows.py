@@ -3,6 +3,9 @@
 Below x each group of squares is 16 bytes. Step through: the body takes whole groups, if a row has one, and a small tile holds head and tail.
 """
 # right: y = softmax(x)
+# again: with negative numbers far apart
+#   [1.0, 3.0, 0.0, 2.0, 4.0]
+#   [-1.0, -903.0, -700.0, -802.0, -94.0]
 # try: begin the body with the row
 #   first = (begin + VECTOR - 1) // VECTOR * VECTOR
 #   first = begin + 0

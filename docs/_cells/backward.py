@@ -5,6 +5,11 @@ Output and arriving gradient are read, the gradient of x is written. Drop the su
 # code: src/softmax_tutorial/single_block.py:backward
 # right: dx = softmax_backward(y, dy)
 # right: dx = [[b - 2.718281828 ** a * sum(dy[i]) for a, b in zip(y[i], dy[i])] for i in range(len(y))]  # the gradient of log_softmax
+# again: for log_softmax
+#   LOG=False
+#   LOG=True
+#   [0.09003057, 0.24472847, 0.66524096], [0.01587624, 0.11731043, 0.86681333]
+#   [-2.4076, -1.4076, -0.4076], [-4.1429, -2.1429, -0.1429]
 y = Tensor([[0.09003057, 0.24472847, 0.66524096], [0.01587624, 0.11731043, 0.86681333]], name="y")
 dy = Tensor([[0.1, 0.2, 0.7], [0.2, 0.3, 0.5]], name="dy")
 dx = empty((2, 3), name="dx")

@@ -4,6 +4,9 @@ Two tokens with three classes each. Each row of dx adds up to 0. Move a target, 
 """
 # right: loss = [logsumexp(row) - row[t] for row, t in zip(x, target)]  # the cross-entropy
 # right: dx = [[p - (j == t) for j, p in enumerate(row)] for row, t in zip(softmax(x), target)]  # its gradient
+# again: with negative numbers far apart
+#   [1.0, 2.0, 3.0], [1.0, 3.0, 5.0]
+#   [-901.0, -802.0, -703.0], [-1.0, -999.0, -500.0]
 # try: load the target's logit
 #   tl.sum(tl.where(cols == target, x, 0.0), axis=0)
 #   tl.load(x_ptr + row * n + target)

@@ -3,6 +3,9 @@
 One program for each row. Edit it, or break it with a click; a second click mends it.
 """
 # right: y = softmax(x)
+# again: with negative numbers far apart
+#   [1.0, 2.0, 3.0], [1001.0, 1003.0, 1005.0]
+#   [-901.0, -802.0, -703.0], [-1.0, -999.0, -500.0]
 # try: skip the maximum
 #   tl.exp(x - m)
 #   tl.exp(x)

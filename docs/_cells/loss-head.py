@@ -8,6 +8,12 @@ Two tokens with three classes each. Each row of dx adds up to 0; loss is the los
 # right: dx = [[s * (p - (j == t)) if t >= 0 else 0.0 for j, p in enumerate(row)] for row, t, s in zip(softmax(x), target, share)]  # the gradient
 # right: loss = [s * (logsumexp(row) - row[t]) if t >= 0 else 0.0 for row, t, s in zip(x, target, share)]  # the cross-entropy
 # right: lse = [logsumexp(row) if t >= 0 else 0.0 for row, t in zip(x, target)]  # logsumexp
+# again: with negative numbers far apart
+#   [1.0, 2.0, 3.0], [1.0, 3.0, 5.0]
+#   [-901.0, -802.0, -703.0], [-1.0, -999.0, -500.0]
+# again: with a token that is ignored
+#   [2, 0]
+#   [2, -1]
 targets = [2, 0]
 rows = [[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]]
 

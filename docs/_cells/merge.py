@@ -3,6 +3,14 @@
 Both halves are summarised and merged. Change the cut, merge the halves in the other order, or merge with (−inf, 0), which changes nothing.
 """
 # right: merged = statistics(row)  # m and d of the whole row
+# again: with negative numbers far apart
+#   [2.0, 1.0, 4.0, -1.0, 3.0, 5.0, 0.0]
+#   [-inf, -inf, -inf, -1000.0, -2000.0]
+# again: with an empty part
+#   [2.0, 1.0, 4.0, -1.0, 3.0, 5.0, 0.0]
+#   [-1.0, -2.0]
+#   cut = 3
+#   cut = 0
 from math import exp
 
 

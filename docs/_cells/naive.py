@@ -3,6 +3,9 @@
 Run it, and move the slider: z and e travel to memory and back. (A masked lane loaded without other holds NaN, which is harmless: it is never stored.) Then let one kernel do two of the lines: four launches are left, and fewer bytes.
 """
 # right: y = softmax(x)
+# again: with negative numbers far apart
+#   [1.0, 2.0, 3.0], [1.0, 3.0, 5.0]
+#   [-901.0, -802.0, -703.0], [-1.0, -999.0, -500.0]
 @triton.jit
 def row_max(x_ptr, m_ptr, n, BLOCK: tl.constexpr):
     row, cols = tl.program_id(0), tl.arange(0, BLOCK)

@@ -4,6 +4,9 @@ Let m start at 0 and make all numbers very negative: d becomes 0, and softmax 0/
 """
 # right: m = statistics(row)[0]  # the maximum
 # right: d = statistics(row)[1]  # the sum from there
+# again: with negative numbers far apart
+#   [1.0, 3.0, -inf, 2.0, 3.0]
+#   [-inf, -1000.0, -1001.0, -inf, -999.0]
 from math import exp
 
 

@@ -8,6 +8,9 @@ Let OP be LOG_SOFTMAX, or ODDS, which is made here: softmax with another last li
 # right: y = softmax(x)
 # right: y = log_softmax(x)
 # right: y = [[p / (1 - p) for p in row] for row in softmax(x)]  # odds
+# again: with negative numbers far apart
+#   [1.0, 2.0, 3.0], [1.0, 3.0, 5.0]
+#   [-901.0, -802.0, -703.0], [-1.0, -999.0, -500.0]
 @triton.jit
 def odds(values, terms, m, totals):
     return terms[0] / (totals[0] - terms[0])

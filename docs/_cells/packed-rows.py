@@ -4,6 +4,9 @@ The third program has only one row left. Leave rows < n_rows out of the mask, or
 """
 # code: src/softmax_tutorial/packed_rows_simple.py:kernel
 # right: y = softmax(x)
+# again: with negative numbers far apart
+#   [1.0, 2.0, 3.0], [1.0, 3.0, 5.0]
+#   [-901.0, -802.0, -703.0], [-1.0, -999.0, -500.0]
 x = Tensor(
     [[1.0, 2.0, 3.0], [1.0, 3.0, 5.0], [0.0, 0.0, 0.0], [4.0, -inf, 4.0], [9.0, 1.0, 2.0]],
     name="x",

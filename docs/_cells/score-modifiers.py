@@ -3,6 +3,14 @@
 What changes if the sink becomes -inf, or 3? How many bytes are read without the causal mask (kept = cols < 4)?
 """
 # right: y = [softmax([scale * v for v in x[i][: i + 1]], sink) + [0.0] * (3 - i) for i in range(4)]  # softmax of the kept scores
+# again: with negative numbers far apart
+#   [1.0, 2.0, 3.0, 9.0], [4.0, 0.0, 2.0, 6.0]
+#   [-900.0, 2.0, 3.0, 9.0], [800.0, -900.0, 2.0, 6.0]
+# again: with a small sink
+#   0.5, 0.0
+#   0.5, -1000.0
+#   [1.0, 9.0, 9.0, 9.0]
+#   [-1500.0, 9.0, 9.0, 9.0]
 rows = [[1.0, 9.0, 9.0, 9.0], [2.0, 0.0, 9.0, 9.0], [1.0, 2.0, 3.0, 9.0], [4.0, 0.0, 2.0, 6.0]]
 scale, sink = 0.5, 0.0
 

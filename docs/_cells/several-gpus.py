@@ -3,6 +3,11 @@
 A line of x is what a GPU has of the row; here a program stands for a GPU. Between the launches lies the message: a pair for each GPU. Give a GPU −inf only, or merge without rescaling.
 """
 # right: y = [softmax(flat(x))[i : i + 2] for i in range(0, 8, 2)]  # softmax of the row
+# again: with negative numbers far apart
+#   [1.0, 2.0], [3.0, 0.0], [5.0, 4.0]
+#   [-1.0, -902.0], [-3.0, -700.0], [-905.0, -804.0]
+#   [0.0, 1.0]], name="x"
+#   [-950.0, -1.0]], name="x"
 # try: merge without rescaling
 #   d_all * tl.exp(m_all - m)
 #   d_all

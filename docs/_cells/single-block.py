@@ -5,6 +5,12 @@ Try a row of −inf, or LOG=True. Or leave the mask out of the load: the cell sa
 # code: src/softmax_tutorial/single_block.py:forward
 # right: y = softmax(x)
 # right: y = log_softmax(x)
+# again: with negative numbers far apart
+#   [1.0, 2.0, 3.0], [1.0, 3.0, 5.0]
+#   [-901.0, -802.0, -703.0], [-1.0, -999.0, -500.0]
+# again: with LOG=True
+#   LOG=False
+#   LOG=True
 x = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x")
 y = empty((2, 3), name="y")
 

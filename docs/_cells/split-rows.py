@@ -5,6 +5,18 @@ Each line of x is a chunk of one row. Run in turn, program 0 finds only its own 
 # code: src/softmax_tutorial/split_rows_simple.py:summary
 # code: src/softmax_tutorial/split_rows_simple.py:kernel
 # right: y = [softmax(flat(x))[i : i + 2] for i in range(0, 6, 2)]  # softmax of the row
+# right: y = [softmax(row) for row in x if len(row) == 5]  # softmax of both rows
+# again: with two rows of five numbers
+#   [[1.0, 2.0], [3.0, 0.0], [5.0, 4.0]]
+#   [[-901.0, -902.0, -803.0, -700.0, -950.0], [4.0, 1.0, -901.0, 0.0, 950.0]]
+#   empty((3, 2)
+#   empty((2, 5)
+#   [[0], [0], [0]]
+#   [[0], [0], [0], [0], [0], [0]]
+#   = 6, 3, 1
+#   = 5, 3, 1
+#   _kernel[(3,)]
+#   _kernel[(6,)]
 # try: let all publish first
 #   order():
 #   order(0, 1, 2):

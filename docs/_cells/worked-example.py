@@ -4,6 +4,9 @@ Forward and backward in plain Python, row by row. Change X or dY.
 """
 # right: Y = softmax(X)
 # right: dX = softmax_backward(softmax(X), dY)  # its gradient
+# again: with negative numbers far apart
+#   [1.0, 2.0, 3.0], [1.0, 3.0, 5.0]
+#   [-901.0, -802.0, -1703.0], [-1.0, -999.0, 950.0]
 from math import exp
 
 X = [[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]]

@@ -10,7 +10,6 @@ import { smallTriton } from "./run/small-triton.js";
 
 const MEMORY = "softmax-exercises";
 const MENDED = "softmax-mistakes";
-const SECONDS = 10;
 const ANSWER = /^ANSWER = (.*)$/m;
 
 const START = `
@@ -64,7 +63,7 @@ function codeEditor(name, source, box) {
   const code = box.querySelector(".editor");
   const editor = new Editor(code, `Your code for ${name}`);
   editor.text = source;
-  code.after(help("checks", editor));
+  code.after(help("checks", "Check", editor));
   return { field: editor.area, get: () => `${editor.text}\n`, set: (text) => { editor.text = text; }, mark: (line) => editor.point("failed", line) };
 }
 
@@ -135,7 +134,7 @@ function enhance(box) {
     says.textContent = "Checking …";
     try {
       const source = made.get();
-      const { solved, message, line } = JSON.parse(await ask(JSON.stringify({ name, source }), { seconds: SECONDS }));
+      const { solved, message, line } = JSON.parse(await ask(JSON.stringify({ name, source })));
       remember(name, solved ? { source, solved: true } : { source });
       show(solved, message);
       made.mark(line);

@@ -23,6 +23,13 @@ section in steps, `[[run NAME folded]]` keeps it in a fold that the script fills
     #   tl.exp(x)
     #   exp(1001) is infinite, and ∞ / ∞ is NaN.
 
+    # again: with negative numbers
+    #   [1.0, 2.0, 3.0]
+    #   [-9.0, -8.0, -7.0]
+
+`again` is another input, on which a right result is computed once more, so that no verdict depends
+on numbers that are easy. Below the words stand pairs of lines, any number of them.
+
     # right: y = softmax(x)
 
 `right` says what the result should be, of the functions in `small_triton.verdict`; of several lines
@@ -60,6 +67,8 @@ _CODE = re.compile(r"# code: src/(?P<path>[\w/]+)\.py:(?P<section>[\w-]+(?:\.\.\
 _GIVEN = re.compile(r"# given: src/(?P<path>[\w/]+)\.py: (?P<names>[\w ]+)")
 _RIGHT = re.compile(r"# right: (\w+ = .+)")
 _TRY = re.compile(r"# try: (.+)\n#   (.+)\n#   (.+)\n#   (.+)\n")
+_AGAIN = re.compile(r"# again: (.+)\n((?:#   .+\n)+)")
+_PAIR = re.compile(r"#   (.+)\n#   (.+)\n")
 _PLAIN = re.compile(r'<span class="(?:n|p|w|o|nn)">([^<]*)</span>')
 _SOURCE = re.compile(r"\b(?:([A-D])\d|([\w.-]+/[\w.-]+)#(\d+))\b")
 _HEAD = re.compile(r'"""(?P<text>.+?)"""\n', re.S)
@@ -89,6 +98,8 @@ class Cell(NamedTuple):
     what comes of it."""
     right: list[str]
     """What holds of a right result."""
+    again: list[tuple[str, list[tuple[str, str]]]]
+    """Other inputs: words, and pairs of a piece of the code and what takes its place."""
 
     @property
     def is_mistake(self) -> bool:
@@ -106,16 +117,11 @@ class Cell(NamedTuple):
 
     def run(self, kind: str = "wrong") -> dict:
         """What a run answers; see `session.run_cell`."""
-        return session.run_cell(self._request(self.texts(kind)))
+        return session.run_cell(self.request(self.texts(kind)))
 
-    def tried(self, label: str) -> dict:
-        """What a run answers after the click on that button."""
-        old, new = next((old, new) for each, old, new, _ in self.tries if each == label)
-        texts = [text.replace(old, new) for text in self.texts()]
-        return session.run_cell(self._request(texts))
-
-    def _request(self, texts: list[str]) -> dict:
-        return {"given": self.given, "texts": texts, "right": self.right}
+    def request(self, texts: list[str]) -> dict:
+        """What `session.run_cell` is asked, with these texts in the editors."""
+        return {"given": self.given, "texts": texts, "right": self.right, "again": self.again}
 
 
 def without_docstrings(source: str) -> str:
@@ -155,10 +161,6 @@ def section(text: str, name: str) -> str:
     return "\n".join(text.split("\n")[lines[begin][0] - 1 : lines[end or begin][1]]) + "\n"
 
 
-def _module(path: str) -> str:
-    return path.replace("/", ".")
-
-
 def read(root: Path, name: str) -> Cell:
     """A cell by its name."""
     path = root / FOLDER / f"{name}.py"
@@ -169,30 +171,33 @@ def read(root: Path, name: str) -> Cell:
     if head is None:
         raise CellError(f"{path}: a cell begins with its title, in three quotes")
     title, _, hint = head["text"].partition("\n")
-    rest = _TRY.sub("", text[head.end() :]).splitlines()
+    rest = _AGAIN.sub("", _TRY.sub("", text[head.end() :])).splitlines()
     tries = _TRY.findall(text)
+    again = [(words, _PAIR.findall(lines)) for words, lines in _AGAIN.findall(text)]
     kernel, given, offered, right = "", {}, [], []
+    code = []
     for line in rest:
         if match := _CODE.fullmatch(line):
             file = root / "src" / f"{match['path']}.py"
             piece = section(file.read_text("utf8"), match["section"])
             kernel += ("\n\n" if kernel else "") + without_docstrings(piece)
-            given |= kernel_source.imports(root / "src", _module(match["path"]), piece)
+            given |= kernel_source.imports(root / "src", match["path"].replace("/", "."), piece)
         elif match := _GIVEN.fullmatch(line):
             offered += match["names"].split()
-            given |= dict.fromkeys(match["names"].split(), _module(match["path"]))
+            given |= dict.fromkeys(match["names"].split(), match["path"].replace("/", "."))
         elif match := _RIGHT.fullmatch(line):
             right.append(match[1])
-    said = (_CODE, _GIVEN, _RIGHT)
-    code = [line for line in rest if not any(each.fullmatch(line) for each in said)]
+        else:
+            code.append(line)
     code_text = "\n".join(code).strip("\n") + "\n"
-    for label, old, *_ in tries:
+    replaced = [(words, old) for words, pairs in again for old, _ in pairs]
+    for label, old, *_ in [*tries, *replaced]:
         if (count := (kernel + code_text).count(old)) != 1:
             raise CellError(f"{path}: what {label!r} replaces is there {count} times")
     own = [each.id for node in ast.parse(kernel).body for each in getattr(node, "targets", ())]
     given = {name: module for name, module in given.items() if name not in own}
     hint = " ".join(hint.split())
-    return Cell(name, title, hint, given, offered, kernel, code_text, tries, right)
+    return Cell(name, title, hint, given, offered, kernel, code_text, tries, right, again)
 
 
 def names(root: Path) -> list[str]:
@@ -302,8 +307,7 @@ def _html(root: Path, name: str, attribute: str, stamp: tuple) -> str:
     cell = read(root, name)
     _provided(root, stamp)
     answer = cell.run()
-    names = ("name", "given", "kernel", "code", "tries", "right")
-    data = {name: getattr(cell, name) for name in names}
+    data = {key: getattr(cell, key) for key in "name given kernel code tries right again".split()}
     labels = ["The kernel", "The call"] if cell.kernel else [""]
     editors = list(map(_editor, cell.texts(), labels))
     if attribute == "folded" and cell.kernel:

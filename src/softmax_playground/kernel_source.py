@@ -38,12 +38,16 @@ def _is_ours(module: str | None) -> bool:
     return str(module).split(".")[0] in ("triton_softmax", "softmax_tutorial")
 
 
+def _module(root: Path, name: str) -> tuple[str, dict[str, ast.stmt], dict[str, tuple[int, str]]]:
+    """A module's source, its definitions by name, and (level, module) of the names it imports."""
+    path = root / (name.replace(".", "/") + ".py")
+    return _parsed(path, path.stat().st_mtime_ns)
+
+
 @functools.cache
-def _parsed(path: Path, _stamp: int) -> tuple[dict[str, ast.stmt], dict[str, tuple[int, str]]]:
-    """The definitions of a module by name, and (level, module) of the names it imports."""
-    defined: dict[str, ast.stmt] = {}
-    imported = {}
-    for node in ast.parse(path.read_text("utf8")).body:
+def _parsed(path: Path, _stamp: int):
+    source, defined, imported = path.read_text("utf8"), {}, {}
+    for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             defined[node.name] = node
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -52,7 +56,7 @@ def _parsed(path: Path, _stamp: int) -> tuple[dict[str, ast.stmt], dict[str, tup
             defined[node.target.id] = node
         elif isinstance(node, ast.ImportFrom) and (node.level or _is_ours(node.module)):
             imported |= {each.name: (node.level, node.module or "") for each in node.names}
-    return defined, imported
+    return source, defined, imported
 
 
 def _names(node: ast.stmt) -> set[str]:
@@ -93,13 +97,12 @@ def _text(source: str, node: ast.stmt) -> str:
     return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
 
 
-def needed(root: Path, wanted: list[tuple[str, str]], without: frozenset[str] = frozenset()):
+def needed(root: Path, wanted: list[tuple[str, str]]) -> list[Part]:
     """The parts of modules that these definitions need.
 
     Args:
         root: folder of the package's parent, `src`.
         wanted: (module, name) of each definition.
-        without: names that are left out with what only they need.
 
     Returns:
         `Part`s, each after those it imports from.
@@ -109,9 +112,8 @@ def needed(root: Path, wanted: list[tuple[str, str]], without: frozenset[str] = 
     order: list[str] = []
 
     def take(module: str, name: str) -> None:
-        path = root / (module.replace(".", "/") + ".py")
-        defined, imported = _parsed(path, path.stat().st_mtime_ns)
-        if name in taken.setdefault(module, set()) or name in without:
+        _, defined, imported = _module(root, module)
+        if name in taken.setdefault(module, set()):
             return
         taken[module].add(name)
         imports.setdefault(module, {})
@@ -131,9 +133,7 @@ def needed(root: Path, wanted: list[tuple[str, str]], without: frozenset[str] = 
         take(module, name)
     parts = []
     for module in order:
-        path = root / (module.replace(".", "/") + ".py")
-        source = path.read_text("utf8")
-        defined, _ = _parsed(path, path.stat().st_mtime_ns)
+        source, defined, _ = _module(root, module)
         texts = [_text(source, node) for name, node in defined.items() if name in taken[module]]
         parts.append(Part(module, tuple(sorted(imports[module].items())), "\n\n".join(texts)))
     return _sorted(parts)
@@ -141,8 +141,7 @@ def needed(root: Path, wanted: list[tuple[str, str]], without: frozenset[str] = 
 
 def imports(root: Path, module: str, piece: str) -> dict[str, str]:
     """What a piece of a module uses of other modules, and of its own: module by name."""
-    path = root / (module.replace(".", "/") + ".py")
-    defined, imported = _parsed(path, path.stat().st_mtime_ns)
+    _, defined, imported = _module(root, module)
     tree = ast.parse(piece)
     own = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     found = {}

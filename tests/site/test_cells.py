@@ -6,10 +6,11 @@ import builtins
 import itertools
 import json
 import re
+import time
 
 import pytest
 
-from browser import PHONE
+from browser import CELL, PHONE, finished
 from site_build import ROOT
 from softmax_bench.traffic import FORWARD
 from softmax_playground import cells
@@ -42,6 +43,12 @@ def test_a_cell_has_a_verdict_and_it_is_right(name):
     assert "✓</span> Right: " in cells.html(ROOT, name)
 
 
+def tried(cell, label):
+    """What a run answers after the click on that button."""
+    old, new = next((old, new) for each, old, new, _ in cell.tries if each == label)
+    return session.run_cell(cell.request([text.replace(old, new) for text in cell.texts()]))
+
+
 MASKED = ", mask=cols < n, other=-inf)"
 VERDICTS = [
     ("home", "exp(x - m)", "exp(x)", "y[1, 0] is NaN and should be 0.015876; 3 of 6 differ. NaN"),
@@ -56,6 +63,7 @@ VERDICTS = [
     ("home", "e / tl.sum", "e * tl.sum", "Step back from where it is written"),
     ("home", "y = empty((2, 3)", "y = empty((3, 3)", "Not checked: y has not the shape"),
     ("backward", "dy - ", "", "6 of 6 differ. Step back"),
+    ("naive", "e / tl.load", "e * tl.load", "6 of 6 differ. Step back"),
     ("primer", 'float("-inf")', "9.0", "out[0] is 9 and should be 5; 1 of 2 differ. Masked"),
     ("single-block", "LOG=False", "LOG=True", "Right: y is log_softmax(x). No element is read"),
     ("split-rows", "order()", "order()", "It reads parts of x up to 3 times and keeps words"),
@@ -83,7 +91,7 @@ STAYS_RIGHT = {
 
 @pytest.mark.parametrize("name, label", TRIED)
 def test_a_click_that_breaks_a_cell_is_told_from_one_that_does_not(name, label):
-    answer = cells.read(ROOT, name).tried(label)
+    answer = tried(cells.read(ROOT, name), label)
     right = not answer["error"] and answer["verdict"]["right"]
     assert right == ((name, label) in STAYS_RIGHT)
 
@@ -93,7 +101,7 @@ def test_a_verdict_says_what_is_wrong_and_what_to_look_at(name, old, new, says):
     cell = cells.read(ROOT, name)
     texts = [text.replace(old, new) for text in cell.texts()]
     assert old in "".join(cell.texts())
-    answer = session.run_cell({"given": cell.given, "texts": texts, "right": cell.right})
+    answer = session.run_cell(cell.request(texts))
     assert says in answer["html"]
     if answer["verdict"]["right"] is False:
         assert "as it should be</b>" in answer["html"] and "off" in answer["html"]
@@ -108,7 +116,7 @@ def test_a_row_of_another_dtype_is_judged_within_its_rounding():
 
 def test_what_the_front_page_lets_one_try_does_what_it_says():
     home = cells.read(ROOT, "home")
-    skipped, unmasked, twice = (home.tried(label) for label, *_ in home.tries)
+    skipped, unmasked, twice = (tried(home, label) for label, *_ in home.tries)
     assert not skipped["error"] and skipped["html"].count(">NaN<") == 3
     assert "leaves x: program 1" in unmasked["error"]["message"]
     assert "Look at the mask" in unmasked["html"]
@@ -318,13 +326,13 @@ def test_programs_interleave_as_the_reader_says_and_all_of_them_end():
         "program 2 first, alone": ({"0": 4, "1": 2, "2": 6}, ["2", "0", "1"]),
     }
     for label, *_ in cell.tries:
-        answer = cell.tried(label)
+        answer = tried(cell, label)
         assert answer["verdict"]["right"] and not answer["error"], label
         reads, ended = reads_by_program(answer)
         assert (reads, ended) == asked[label]
     for order in itertools.product(range(3), repeat=5):
         texts = [text.replace("order()", f"order{order}") for text in cell.texts()]
-        answer = session.run_cell({"given": cell.given, "texts": texts, "right": cell.right})
+        answer = session.run_cell(cell.request(texts))
         assert answer["verdict"]["right"], order
         programs = [step["who"] for step in answer["steps"]]
         assert programs[0] == str(order[0]) and {*programs} == {"0", "1", "2"}
@@ -369,12 +377,73 @@ def test_a_check_that_is_blind_says_so():
     assert "the check accepts a gradient without s" in cell.run()["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("dot_scaled", "tl.dot_scaled is Triton's; it does not run in the page"),
+        ("maxx", "there is no tl.maxx; did you mean tl.max?"),
+        ("logsumexp", "there is no tl.logsumexp, in Triton neither"),
+    ],
+)
+def test_a_name_that_does_not_run_is_told_with_its_line(name, says):
+    cell = cells.read(ROOT, "two-loops")
+    texts = [text.replace("tl.max(", f"tl.{name}(", 1) for text in cell.texts()]
+    line = texts[0][: texts[0].index(name)].count("\n") + 1
+    answer = session.run_cell({"given": cell.given, "texts": texts})
+    assert f"The kernel, line {line}: AttributeError: {says}" in answer["html"]
+    assert (answer["error"]["text"], answer["error"]["line"]) == (0, line)
+
+
+ROWS = """
+@triton.jit
+def largest(x_ptr, m_ptr, n, BLOCK: tl.constexpr):
+    row, m = tl.program_id(0), -inf
+    for start in range(0, n, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        m = tl.maximum(m, tl.max(tl.load(x_ptr + row * n + cols, mask=cols < n, other=-inf)))
+    for each in zip((1, 2), (3, 4)):
+        m = m + 0.0
+    tl.store(m_ptr + row, m)
+
+x, m = Tensor([[1.0] * 2000] * ROWS, name="x"), empty((ROWS,), name="m")
+largest[(ROWS,)](x, m, 2000, BLOCK=4)
+"""
+
+
+def test_a_rehearsal_tells_how_long_a_run_takes_without_running_all_of_it(monkeypatch):
+    """Of what is short there is none: it has run, and its answer is the answer."""
+    monkeypatch.setattr(time, "time", time.process_time)  # others use this machine, too
+    short = cells.read(ROOT, "two-loops").request(cells.read(ROOT, "two-loops").texts())
+    assert session.run_cell({**short, "rehearse": True}) == session.run_cell(short)
+    assert cells.read(ROOT, "two-loops").run()["verdict"]["right"]  # no rehearsal any more
+    request = {"texts": [ROWS.replace("ROWS", "40")], "right": ["m = [max(row) for row in x]"]}
+    begun = time.time()
+    told = session.run_cell({**request, "rehearse": True})
+    between = time.time()
+    answer = session.run_cell(request)
+    whole, part = time.time() - between, between - begun
+    assert set(told) == {"seconds"} and answer["verdict"]["right"]
+    assert part < whole / 4 and whole / 3 < told["seconds"] < 3 * whole
+
+
+def test_a_long_table_is_cut():
+    wide = session.run_cell({"texts": ["show([[1.0] * 2000] * 200)"]})["html"]
+    assert wide.count("<td") == 96 * 97 + 1 and wide.count("…") == 97
+
+
 def test_an_error_names_its_line():
     answer = session.run_cell({"texts": ["a = 1\n", "b = a\n\nc = 1 / 0\n"]})
     assert answer["error"]["text"] == 1 and answer["error"]["line"] == 3
     assert "The call, line 3: ZeroDivisionError" in answer["html"]
     answer = session.run_cell({"texts": ["if True:\nx = 1\n"]})
     assert answer["error"]["text"] == 0 and answer["error"]["line"] == 2
+
+
+def test_a_kernel_that_is_called_without_a_grid_is_told_so():
+    """Under CPython a tensor's text has its module, under MicroPython it has not."""
+    (code,) = cells.read(ROOT, "home").texts()
+    answer = session.run_cell({"texts": [code.replace("softmax[(2,)](", "softmax(")]})
+    assert "A kernel runs by kernel[grid](…)" in answer["html"]
 
 
 def test_text_is_escaped():
@@ -395,9 +464,7 @@ def test_a_wrong_line_that_does_not_fail_stops_the_build(tmp_path, monkeypatch):
 
 # ---- In a browser ----
 
-CELL = ".run-cell"
 RUN = "async request => (await import('/assets/run/runner.js')).run(request)"
-DONE = "() => document.querySelector('.run-cell').dataset.took"
 
 
 def axe(view):
@@ -413,14 +480,6 @@ def names(cell):
     return cell.evaluate("""cell => Object.fromEntries([...cell.querySelectorAll("[data-name]")]
         .map((each) => [each.dataset.name,
             [...each.querySelectorAll(".lane")].map((lane) => lane.textContent)]))""")
-
-
-def finished(view, cell):
-    """Wait for a run, and take its time in milliseconds."""
-    view.wait_for_function(DONE, timeout=60_000)
-    took = float(cell.get_attribute("data-took"))
-    cell.evaluate("cell => delete cell.dataset.took")
-    return took
 
 
 def cpu_seconds(tab):
@@ -628,7 +687,8 @@ def test_an_editor_keeps_what_is_written_and_a_link_carries_it(tab, open_tab):
 
 CALLS = [
     "tl.gather",
-    "tl.summ",
+    "tl.sotfmax",
+    "tl.logsumexp",
     "print(tl.sort(tl.arange(0, 4), descending=True), tl.arange(0, 4).sum(axis=0))",
     "print(tl.cumsum(tl.arange(0, 8)), tl.topk(tl.arange(0, 8), 2), tl.full((2,), 1, tl.float32))",
     "x = tl.reshape(tl.arange(0, 8).to(tl.float32), (4, 2))\n"
@@ -657,7 +717,7 @@ def test_every_cell_in_the_page_computes_what_the_page_shows(tab):
     for name in NAMES:
         each = cells.read(ROOT, name)
         for kind in ("wrong", "right") if each.is_mistake else ("wrong",):
-            request = {"given": each.given, "texts": each.texts(kind), "right": each.right}
+            request = each.request(each.texts(kind))
             reply = view.evaluate(RUN, request)
             assert reply == json.loads(json.dumps(each.run(kind))), (name, kind)
     for text in CALLS:
@@ -667,7 +727,7 @@ def test_every_cell_in_the_page_computes_what_the_page_shows(tab):
     for name, old, new, _ in VERDICTS:
         each = cells.read(ROOT, name)
         texts = [text.replace(old, new) for text in each.texts()]
-        request = {"given": each.given, "texts": texts, "right": each.right}
+        request = each.request(texts)
         reply, wanted = view.evaluate(RUN, request), session.run_cell(request)
         assert reply == json.loads(json.dumps(wanted)), (name, new)
 

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import inspect
 import sys
 from pathlib import Path
 
@@ -392,10 +393,40 @@ def test_a_function_answers_as_triton_s_interpreter(call, tmp_path):
         assert_same((x, out), copies)
 
 
+NAMES = {
+    "dot_scaled": "tl.dot_scaled is Triton's; it does not run in the page",
+    "gather": "tl.gather is Triton's; it does not run in the page",
+    "sotfmax": "there is no tl.sotfmax; did you mean tl.softmax?",
+    "summ": "there is no tl.summ; did you mean tl.sum?",
+    "loag": "there is no tl.loag; did you mean tl.load or tl.log?",
+    "int46": "there is no tl.int46; did you mean tl.int16 or tl.int64?",
+    "rsqt": "there is no tl.rsqt; did you mean tl.rsqrt?",
+    "logsumexp": "there is no tl.logsumexp, in Triton neither",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_is_not_here_is_tritons_or_misspelt_or_nobodys(name):
+    with pytest.raises(AttributeError) as error:
+        small_triton.run(f"tl.{name}")
+    assert str(error.value) == NAMES[name]
+
+
+def test_names_of_triton_are_known():
+    import triton.language as tl
+
+    language = small_triton.language
+    listed = language.TRITONS.split()
+    assert {*listed} <= {*dir(tl)} and not {*listed} & {*dir(language)}
+    functions = {name for name in dir(tl) if inspect.isfunction(getattr(tl, name))}
+    internals = {*"add sub mul to_tensor bitonic_merge philox_impl str_to_ty".split()}
+    internals |= {"uint_to_uniform_float", "pair_uniform_to_normal", "map_elementwise"}
+    internals |= {*"rand4x randint4x randn4x".split()}
+    missing = functions - {*dir(language)} - {*listed} - internals
+    assert not [name for name in missing if not name.startswith("_")], missing
+
+
 def test_what_is_not_here_says_so():
-    for name in ("gather", "summ"):
-        with pytest.raises(AttributeError, match=f"tl.{name} does not run in the page: its small"):
-            small_triton.run(f"tl.{name}")
     answer = session.run_cell({"texts": ["import not_installed"]})
     assert "Only plain Python runs here" in answer["html"]
 

@@ -1,12 +1,14 @@
 /* Questions to Python in a worker, which is started with the first of them, and ended and started again when
- * an answer takes too long.
+ * an answer takes more than ten seconds, or more than the question may.
  *
  *     const ask = askPython(async () => ({ files, start, names }));
- *     JSON.parse(await ask(JSON.stringify(question), { seconds: 10 }));
+ *     JSON.parse(await ask(JSON.stringify(question)));
  *
  * `start` is the Python that defines `ask`, a function from text to text.
  */
 const WORKER = new URL("worker.js", import.meta.url);
+/** How long an answer may take. */
+export const SECONDS = 10;
 const MICROPYTHON = new URL("../run/micropython/micropython.mjs", import.meta.url);
 
 /** Why a question has no answer: it was stopped. */
@@ -53,7 +55,7 @@ export function askPython(prepare) {
 
   const warm = () => (ready = ready || start());
 
-  async function ask(question, { seconds = 20 } = {}) {
+  async function ask(question, { seconds = SECONDS } = {}) {
     await warm();
     const timer = setTimeout(() => stop(`Stopped after ${seconds} seconds. Is there a loop that does not end?`), 1000 * seconds);
     try {

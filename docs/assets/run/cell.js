@@ -26,7 +26,9 @@ function enhance(cell) {
   const wrong = version(data, "wrong");
   const right = version(data, "right");
   let texts = wrong;
+  let ran = null; // the texts that the result is of
   let running = false;
+  let next = false; // whether a run waits for the one that goes on to be stopped
   let trace = null;
 
   const editors = boxes.map((box, index) => {
@@ -60,9 +62,10 @@ function enhance(cell) {
   if (tries.length) bar.after(why);
   const status = element("span", { class: "run-status", role: "status" });
   bar.append(status);
-  cell.querySelector(".run-text:last-of-type").append(help("runs", ...editors));
+  cell.querySelector(".run-text:last-of-type").append(help("runs", "Run", ...editors));
 
   const edited = () => editors.some((editor, index) => editor.text !== texts[index].replace(/\n$/, ""));
+  const written = () => editors.map((editor) => `${editor.text}\n`);
 
   function state() {
     stop.disabled = !running;
@@ -71,11 +74,13 @@ function enhance(cell) {
     why.textContent = (!edited() && tries.find(([, tried]) => texts === tried)?.[2]) || "";
     cell.classList.toggle("running", running);
     cell.classList.toggle("edited", edited());
+    cell.classList.toggle("stale", written().join() !== ran);
   }
 
   function edit() {
     keep(data.name, edited() ? editors.map((editor) => editor.text) : null);
     state();
+    if (!running) status.textContent = cell.classList.contains("stale") ? "Edited, not run yet" : "";
   }
 
   /* Code that the reader has written before, or that a link has brought. It is not run unasked. */
@@ -115,6 +120,7 @@ function enhance(cell) {
     texts = other;
     fill();
     mark();
+    next = running;
     if (running) runner.stop();
     else run();
   }
@@ -129,6 +135,11 @@ function enhance(cell) {
     });
   }
 
+  function where(step) {
+    trace.go(step);
+    result.querySelector(".run-trace").scrollIntoView({ block: "nearest" });
+  }
+
   async function run() {
     if (running) return;
     running = true;
@@ -137,20 +148,26 @@ function enhance(cell) {
     for (const editor of editors) editor.mark("failed");
     state();
     const begun = performance.now();
-    const reply = await runner.run({ given: data.given, right: data.right, texts: editors.map((editor) => `${editor.text}\n`) });
+    const asked = { given: data.given, right: data.right, again: data.again, texts: written() };
+    const reply = await runner.run(asked, (seconds) => (status.textContent = `Running: it takes about ${Math.round(seconds)} s in this browser …`));
     const took = performance.now() - begun;
     const fold = boxes[reply.error?.text]?.closest(".run-fold");
     if (fold) fold.open = true; // the line that failed is in it
     running = false;
+    ran = asked.texts.join();
     result.innerHTML = reply.html || (reply.error || mend ? "" : '<p class="run-says">It ran, and has nothing to show.</p>');
     if (mend && !reply.error) result.prepend(element("p", { class: "run-passed" }, "✓ Fixed: it no longer fails."));
     if (reply.error && !reply.html) result.append(element("p", { class: "run-error", role: "alert" }, reply.error.message));
     trace = reply.steps.length ? new Trace(result, reply, editors) : null;
-    if (reply.verdict?.step) result.querySelector(".run-verdict").append(" ", act("Show where", "", () => trace.go(reply.verdict.step)));
+    if (reply.verdict?.step) result.querySelector(".run-verdict").append(" ", act("Show where", "", () => where(reply.verdict.step)));
     if (reply.error && reply.error.text !== null) editors[reply.error.text]?.point("failed", reply.error.line);
     status.textContent = reply.error ? "Failed" : `Done in ${took < 1000 ? `${Math.max(1, Math.round(took))} ms` : `${(took / 1000).toFixed(1)} s`}`;
     cell.dataset.took = String(took);
     state();
+    if (next) {
+      next = false;
+      run();
+    }
   }
 
   cell.addEventListener("keydown", (event) => {
@@ -160,6 +177,7 @@ function enhance(cell) {
   });
   cell.addEventListener("input", runner.warm, { once: true });
   cell.classList.add("live");
+  ran = written().join();
   label();
   restore();
 }

@@ -22,13 +22,16 @@ function coloured(code) {
   let at = 0;
   for (const match of code.matchAll(WORDS)) {
     const [name] = Object.entries(match.groups).find(([, text]) => text !== undefined);
-    html += `${safe(code.slice(at, match.index))}<span class="${name}">${safe(match[0])}</span>`;
+    const lines = safe(match[0]).replaceAll("\n", `</span>\n<span class="${name}">`);
+    html += `${safe(code.slice(at, match.index))}<span class="${name}">${lines}</span>`;
     at = match.index + match[0].length;
   }
   return html + safe(code.slice(at));
 }
 
 /* ---- The editor ---- */
+
+const touch = matchMedia("(hover: none)");
 
 export class Editor {
   /* `box` has the code, in a <code>; `label` names it to who cannot see it; `changed` is called when it is edited. */
@@ -42,12 +45,14 @@ export class Editor {
       autocapitalize: "off",
       autocomplete: "off",
       autocorrect: "off",
-      wrap: "off",
       rows: "1",
     });
     box.append(this.numbers, this.marks, this.area);
     this.box = box;
     this.escaped = false;
+    this.rows = [];
+    new ResizeObserver(() => this.measure()).observe(this.code);
+    document.fonts.addEventListener("loadingdone", () => this.measure()); // other widths, perhaps of the same height
     this.area.addEventListener("input", () => {
       this.paint();
       this.marks.replaceChildren();
@@ -82,8 +87,24 @@ export class Editor {
   }
 
   paint() {
-    this.code.innerHTML = `${coloured(this.area.value)}\n`;
-    this.numbers.textContent = this.lines.map((_, index) => index + 1).join("\n");
+    const lines = coloured(this.area.value).split("\n");
+    this.code.innerHTML = lines.map((line) => `<span class="editor-line">${line}\n</span>`).join("");
+    this.measure();
+  }
+
+  /* A line that is too long goes on in the next row, and the numbers and marks follow. */
+  measure() {
+    const height = parseFloat(getComputedStyle(this.code).lineHeight);
+    this.rows = [...this.code.children].map((line) => Math.max(1, Math.round(line.offsetHeight / height)));
+    const numbers = this.rows.map((rows, index) => `${index + 1}${"\n".repeat(rows - 1)}`).join("\n");
+    if (this.numbers.textContent !== numbers) this.numbers.textContent = numbers;
+    for (const bar of this.marks.children) this.place(bar);
+  }
+
+  place(bar) {
+    const before = this.rows.slice(0, bar.dataset.line - 1).reduce((sum, rows) => sum + rows, 0);
+    bar.style.setProperty("--row", before);
+    bar.style.setProperty("--rows", this.rows[bar.dataset.line - 1] ?? 1);
   }
 
   /* Tab indents, unless Escape came before it: then it leaves the editor, as everywhere. */
@@ -142,8 +163,8 @@ export class Editor {
   mark(kind, ...lines) {
     for (const each of this.marks.querySelectorAll(`.${kind}`)) each.remove();
     const bars = lines.map((line) => {
-      const bar = element("div", { class: `editor-mark ${kind}` });
-      bar.style.setProperty("--line", line - 1);
+      const bar = element("div", { class: `editor-mark ${kind}`, "data-line": line });
+      this.place(bar);
       return bar;
     });
     this.marks.append(...bars);
@@ -159,11 +180,13 @@ export class Editor {
   }
 }
 
-/* What the keys do in some editors: a line for below them. `verb` is what Ctrl + Enter does. */
-export function help(verb, ...editors) {
+/* What the keys do in some editors: a line for below them. `verb` is what Ctrl + Enter does, and where there is no
+ * keyboard the button. */
+export function help(verb, button, ...editors) {
   const id = `editor-help-${document.querySelectorAll(".editor-help").length + 1}`;
   for (const each of editors) each.area.setAttribute("aria-describedby", id);
-  return element("p", { class: "editor-help", id }, `Ctrl + Enter ${verb}. Tab indents; press Esc first to leave the code with it.`);
+  const keys = `Ctrl + Enter ${verb}. Tab indents; press Esc first to leave the code with it.`;
+  return element("p", { class: "editor-help", id }, touch.matches ? `The ${button} button ${verb} this code.` : keys);
 }
 
 /* Whether a key means: run this. */

@@ -1,4 +1,4 @@
-/* Runs cells: `run(request)` promises a reply, `stop()` ends whatever runs.
+/* Runs cells: `run(request, says)` promises a reply, `stop()` ends whatever runs.
  *
  * Requests and replies are those of src/softmax_playground/small_triton/session.py:
  *
@@ -6,12 +6,14 @@
  *       .then(({ html, printed, tensors, steps, values, error }) => …)
  *
  * `given` are names of the library's modules, such as {merge: "triton_softmax.kernels.device.monoid"}.
+ * A part of a run is timed first: before one of more than two seconds, `says` is told how many it takes here.
  * A run that was stopped, or that used up the memory, has an error without a line. Nothing is loaded
  * before the first run or `warm()`.
  */
-import { askPython, Stopped } from "../ask/client.js";
+import { askPython, SECONDS, Stopped } from "../ask/client.js";
 import { smallTriton } from "./small-triton.js";
 
+const LONG = 2;
 const START = `from small_triton import session
 session.provide(library)
 ask = session.answer`;
@@ -25,9 +27,13 @@ const failed = (message) => ({ html: "", printed: "", tensors: [], steps: [], va
 
 export const warm = () => ask.warm();
 
-export async function run(request) {
+export async function run(request, says = () => {}) {
   try {
-    return JSON.parse(await ask(JSON.stringify(request), { seconds: 86400 }));
+    const tried = JSON.parse(await ask(JSON.stringify({ ...request, rehearse: true })));
+    const { seconds } = tried;
+    if (seconds === undefined) return tried; // it was short, and is done
+    if (seconds > LONG) says(seconds);
+    return JSON.parse(await ask(JSON.stringify(request), { seconds: seconds > LONG ? SECONDS + 2 * seconds : SECONDS }));
   } catch (problem) {
     /* Stopped, or what Python could not catch itself: its memory or its stack is used up. */
     const message = problem.message.trim().split("\n").at(-1);

@@ -137,8 +137,35 @@ def inline_asm_elementwise(*_, **__):
     raise NotImplementedError("inline assembly needs a GPU, and this is a page")
 
 
+TRITONS = """
+    advance assume atomic_and atomic_max atomic_min atomic_or atomic_xor broadcast cat ceil clamp
+    cos cumprod device_assert device_print div_rn dot_scaled erf fdiv flip float8e4nv float8e5 floor
+    fma gather histogram int8 interleave join load_tensor_descriptor make_block_ptr
+    make_tensor_descriptor max_constancy max_contiguous multiple_of permute philox rand randint
+    randn ravel reduce_or rsqrt sin split sqrt_rn squeeze static_print store_tensor_descriptor
+    swizzle2d uint16 uint32 uint64 uint8 umulhi unsqueeze view xor_sum
+"""
+"""Names of Triton's that are not here."""
+
+OWN = "again back builtins lost seen spread tile_of turns"  # here, and no kernel's
+
+
 def __getattr__(name):
-    raise AttributeError(f"tl.{name} does not run in the page: its small Triton has no such name")
+    if name in TRITONS.split():
+        raise AttributeError(f"tl.{name} is Triton's; it does not run in the page")
+    known = [each for each in globals() if each not in OWN.split()] + TRITONS.split()
+    near = [f"tl.{each}" for each in sorted(known) if _near(each, name)]
+    rest = f"; did you mean {' or '.join(near)}?" if near else ", in Triton neither"
+    raise AttributeError(f"there is no tl.{name}{rest}")
+
+
+def _near(a, b):
+    """Whether two names differ in one letter, or in two neighbours that have changed places."""
+    while a and b and a[0] == b[0]:
+        a, b = a[1:], b[1:]
+    while a and b and a[-1] == b[-1]:
+        a, b = a[:-1], b[:-1]
+    return (len(a) < 2 and len(b) < 2) or (len(a) == 2 and a == b[1:] + b[:1])
 
 
 def _of_python(name, of_tiles=None, instead=""):

@@ -9,17 +9,9 @@ class Operation:
     """What is computed for a row, with the fields of `triton_softmax.operations.operation` and
     without `dataclasses`, which MicroPython does not have."""
 
-    finish = None
-    finish_terms = None
-    finish_row = None
-    exp_in_finish = False
-    sums = 1
-    numbers = 0
-    adjust = None
-    finish_at = None
-    placed = False
-    row_results = 0
-    any_order = False
+    finish = finish_terms = finish_row = finish_at = adjust = None
+    exp_in_finish = placed = any_order = False
+    sums, numbers, row_results = 1, 0, 0
 
     def __init__(self, name, **fields):
         self.name = name

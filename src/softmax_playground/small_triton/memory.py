@@ -254,12 +254,8 @@ class Trace:
     """
 
     def __init__(self):
-        self.accesses = []
-        self.steps = []
-        self.pending = []
-        self.programs = 0
-        self.launches = 0
-        self.tensors = []
+        self.accesses, self.steps, self.pending, self.tensors = [], [], [], []
+        self.programs = self.launches = 0
 
     def meet(self, arguments):
         """Remember the tensors among the arguments of a launch."""

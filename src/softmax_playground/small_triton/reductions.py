@@ -34,10 +34,8 @@ def sum(x, axis=None, keep_dims=False):  # noqa: A001 (its name in Triton)
     if tile_of(x).dtype.kind != "float":
         x = x.to(int32) if x.dtype.rank < int32.rank else x
         return _along(x, axis, lambda line, near: builtins.sum(line), keep_dims)
-    rounded = x.dtype.round
-    return _along(
-        x, axis, lambda line, near: (_pairwise if near else _in_turn)(line, rounded), keep_dims
-    )
+    add_up = lambda line, near: (_pairwise if near else _in_turn)(line, x.dtype.round)  # noqa: E731
+    return _along(x, axis, add_up, keep_dims)
 
 
 def _in_turn(line, rounded):

@@ -6,8 +6,10 @@ without scripts.
 
 import json
 import sys
+import time
 
-from . import empty, memory, order, record, run, show, steps, verdict
+from . import access, empty, memory, order, record, run, show, steps, verdict
+from .access import State
 from .library import Library, Operation, replace
 
 NAMES = {
@@ -46,16 +48,48 @@ def run_cell(request):
     Args:
         request: a dictionary with "texts", a list of Python texts that run one after another with
             common names; "given", modules of the library by the names that are wanted of them;
-            and "right", what holds of a right result, see `verdict.judge`.
+            "right", what holds of a right result, see `verdict.judge`; and "again", other inputs
+            on which a right result has to be so too, see `_again`; and "rehearse", whether no more
+            programs and turns of loops run than it takes to tell how long all of them would.
 
     Returns:
         A dictionary: "html", what there is to see; "printed", the output; "tensors", the names of
         those that kernels touched; "steps", what their programs did, see `steps.listed`, and
         "values", what its steps refer to; "error", None or a dictionary with "text" (which of the
         texts, or None), "line" and "message"; "verdict", None or a dictionary with "right" and
-        "step", how many steps have run when the first wrong number is written.
+        "step", how many steps have run when the first wrong number is written. A rehearsal that has
+        left something out answers "seconds" and nothing else.
     """
-    printed, shown = [], []
+    begun, State.ahead, State.rehearses = time.time(), 0.0, bool(request.get("rehearse"))
+    names, trace, error, printed, shown = _ran(request, request["texts"])
+    State.rehearses, found = False, None
+    if not error and request.get("right"):
+        found = verdict.judge(request["right"], names, trace)
+        found = (found["right"] and _again(request)) or found
+    answered = _answer(printed, shown, trace, error, request["texts"], found)
+    return {"seconds": time.time() - begun + State.ahead} if State.ahead else answered
+
+
+def _again(request):
+    """What is wrong on other inputs, or None: "again" lists (words, pairs) for each, and the second
+    of a pair takes the place of the first. If the reader has changed that, the run is left out."""
+    for words, pairs in request.get("again", ()):
+        texts = request["texts"]
+        for old, new in pairs:
+            texts = [text.replace(old, new) for text in texts if "".join(texts).count(old) == 1]
+        if texts:
+            names, trace, error, *_ = _ran(request, texts, unread=memory.INF)
+            other = verdict.judge(request["right"], names, trace) if not error else {"right": False}
+            if not other["right"]:
+                why = error["message"] if error else other["says"].split(": ", 1)[1]
+                return {"right": False, "says": f"Right here, but {words} it is wrong. {why}"}
+    return None
+
+
+def _ran(request, texts, unread=memory.NAN):
+    """What texts have defined, the trace, the error or None, what was printed, and what shown."""
+    printed, shown, error = [], [], None
+    access.NAN = unread
 
     def write(*values, sep=" ", end="\n", **_):
         printed.append(sep.join([str(value) for value in values]) + end)
@@ -65,8 +99,6 @@ def run_cell(request):
 
     names = dict(NAMES)
     names["print"], names["show"] = write, show_matrix
-    error = None
-    texts = request["texts"]
     with record() as trace:
         try:
             for name, module in request.get("given", {}).items():
@@ -75,9 +107,8 @@ def run_cell(request):
                 names.update(run(texts[i], f"<text {i}>", probes=True, **names))
         except Exception as problem:
             error = _where(problem)
-    judged = not error and request.get("right")
-    found = verdict.judge(request["right"], names, trace) if judged else None
-    return _answer("".join(printed), shown, trace, error, texts, found)
+    access.NAN = memory.NAN
+    return names, trace, error, "".join(printed), shown
 
 
 def _where(problem):

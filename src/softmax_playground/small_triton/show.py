@@ -2,7 +2,7 @@
 
 from .memory import INF
 
-MOST_PLACES = 96
+MOST_PLACES = 96  # in a tensor with squares, and in a row and a column of a table
 
 
 def escape(text):
@@ -47,9 +47,9 @@ def matrix(rows, places=None, off=()):
     largest = max(finite + [0.0]) or 1.0
     whole = not [value for value in finite if value != int(value)]
     lines = []
-    for i in range(len(rows)):
+    for i in range(min(len(rows), MOST_PLACES)):
         cells = []
-        for j in range(len(rows[i])):
+        for j in range(min(len(rows[i]), MOST_PLACES)):
             value = rows[i][j]
             kinds = ["minus"] * (value < 0) + ["off"] * bool(places and places[i][j] in off)
             tint = abs(value) / largest if abs(value) < INF else 0.0
@@ -59,7 +59,9 @@ def matrix(rows, places=None, off=()):
                 + (f' class="{" ".join(kinds)}"' if kinds else "")
                 + f' style="--tint:{tint:.2f}">{number(value, whole)}</td>'
             )
+        cells += ["<td>…</td>"] * (len(rows[i]) > MOST_PLACES)
         lines.append("<tr>" + "".join(cells) + "</tr>")
+    lines += ["<tr><td>…</td></tr>"] * (len(rows) > MOST_PLACES)
     return '<table class="matrix"><tbody>' + "".join(lines) + "</tbody></table>"
 
 

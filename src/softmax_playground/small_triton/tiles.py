@@ -7,18 +7,7 @@ rounds its result to the type, which gives the bits of IEEE arithmetic in that t
 import builtins
 import math
 
-from .memory import (
-    INF,
-    NAN,
-    bfloat16,
-    float16,
-    float32,
-    float64,
-    int1,
-    int32,
-    int64,
-    pointer_type,
-)
+from .memory import INF, NAN, bfloat16, float16, float32, float64, int1, int32, int64, pointer_type
 
 # ---- Operators, on lists of equal length ----
 
@@ -253,9 +242,7 @@ def common_shape(*shapes):
     for shape in shapes:
         for i, size in enumerate((1,) * (rank - len(shape)) + tuple(shape)):
             if size != 1 and found[i] not in (1, size):
-                raise ValueError(
-                    "shapes do not fit: " + " and ".join([str(tuple(s)) for s in shapes])
-                )
+                raise ValueError("shapes do not fit: " + " and ".join([str(s) for s in shapes]))
             if size != 1:
                 found[i] = size
     return tuple(found)
@@ -263,16 +250,14 @@ def common_shape(*shapes):
 
 def spread(tile, shape):
     """The numbers of a tile, broadcast to a shape."""
-    if tile.shape == shape:
-        return tile.data
     count = 1
     for size in shape:
         count *= size
+    if len(tile.data) == count:
+        return tile.data
     if len(tile.data) == 1:
         return tile.data * count
     padded = (1,) * (len(shape) - len(tile.shape)) + tile.shape
-    if len(tile.data) == count:
-        return tile.data
     places, step, steps = [0], 1, []
     for size in reversed(padded):
         steps.insert(0, 0 if size == 1 else step)
@@ -309,9 +294,8 @@ def arithmetic(a, b, function, division=False):
     if b.dtype is not to:
         b = b.to(to)
     shape = common_shape(a.shape, b.shape)
-    return Tile(
-        to.round(function(spread(a, shape), spread(b, shape))), shape, to, lost(shape, a, b)
-    )
+    data = to.round(function(spread(a, shape), spread(b, shape)))
+    return Tile(data, shape, to, lost(shape, a, b))
 
 
 def compare(a, b, function):

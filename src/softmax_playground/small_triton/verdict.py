@@ -45,12 +45,14 @@ def judge(lines, names, trace):
     for name in choices:
         found = []
         for line in choices[name]:
+            if found and found[-1][0] == []:
+                break  # it fits
             try:
                 wanted = eval(line.split(" = ", 1)[1], known)
                 half = getattr(names[name], "dtype", float32).size == 2
                 off = differences(known[name], wanted, 1e-2 if half else 1e-4, 1.0)
                 found.append((off, line, wanted))
-            except (NameError, KeyError, TypeError, ValueError, IndexError):
+            except (NameError, LookupError, TypeError, ValueError, ArithmeticError):
                 pass  # the reader has other inputs, or none
         found = [each for each in found if each[0] is not None]
         if not found:
@@ -67,6 +69,7 @@ def judge(lines, names, trace):
 LOOK = {
     " leaves ": "Look at the mask, and at the offset of the row.",
     "o module named": "Only plain Python runs here, beside triton, triton.language and math.",
+    "Tensor object": "A kernel runs by kernel[grid](…), such as softmax[(2,)](x, y, 3, BLOCK=4).",
     "shapes do not fit": "Look for a [:, None] or [None, :] that is missing.",
 }
 """What to look at, by what an error says."""
@@ -123,11 +126,13 @@ def _moved(trace, results):
             between.append(tensor.name)
             continue
         least += tensor.numel() * tensor.dtype.size
-        counts = {places.count(place) for place in set(places)}
-        most = max(counts) if counts else 0
+        counts = {}
+        for place in places:
+            counts[place] = counts.get(place, 0) + 1
+        most = max([0] + list(counts.values()))
         if most > 1:
             times = "twice" if most == 2 else f"{most} times"
-            part, up_to = ("parts of ", "up to ") if len(counts) > 1 else ("", "")
+            part, up_to = ("parts of ", "up to ") if len(set(counts.values())) > 1 else ("", "")
             extra.append(f"{kind} {part}{tensor.name} {up_to * (most > 2)}{times}")
     if between:
         extra.append("keeps " + _listed(between) + " in memory")
@@ -193,7 +198,7 @@ def _hint(at, got, wanted, tensor, writers, trace, line):
         for name, value in step.names:
             masked = isinstance(value, Tile) and value.masked or []
             rest = value.data[masked.index(True)] if True in masked else -INF
-            if rest != -INF and (rest or "backward" not in line):
+            if rest != -INF and (rest == rest or got != got) and (rest or "backward" not in line):
                 rest = _short(rest)
                 return f"Masked lanes of {name} hold {rest}, which takes part: look at other."
     for each in trace.tensors if by_rows else ():

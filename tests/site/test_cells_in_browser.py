@@ -1,0 +1,254 @@
+"""How a cell looks and behaves in Chromium, beside what `test_cells.py` does with it: what it says
+while it runs, how long it may, and whether everything of it can be seen on a phone."""
+
+import base64
+import json
+import re
+
+import pytest
+
+from browser import CELL, HEIGHT, PAGES, Tab, finished
+from site_build import ROOT
+from softmax_playground.checker import course
+
+pytestmark = pytest.mark.browser
+
+NARROW = 390
+SAID = ".run-verdict:visible, .run-error:visible, .run-passed:visible"
+HAS_A_CELL = re.compile(r"^ *\[\[run [\w/-]+(?: \w+)?\]\]$", re.M)
+WITH_CELLS = [
+    page for page in PAGES if HAS_A_CELL.search((ROOT / f"docs/{page}.md").read_text("utf8"))
+]
+
+
+@pytest.fixture
+def phone(chromium, address):
+    """A tab on a phone, which has no keyboard."""
+    size = {"width": NARROW, "height": HEIGHT}
+    context = chromium.new_context(viewport=size, has_touch=True, is_mobile=True)
+    tab = Tab(context, address)
+    tab.resize = lambda width: None
+    yield tab
+    context.close()
+
+
+def opened(tab, page: str):
+    """A page's first cell, with its folds open and its scripts there."""
+    view = tab.open(page).view
+    view.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    cell = view.locator(CELL).first
+    cell.scroll_into_view_if_needed()
+    cell.locator(".run-go").wait_for(state="attached")
+    return cell
+
+
+HURRY = """() => {
+    window.usual = window.setTimeout;
+    window.setTimeout = (act, wait) => usual(act, wait === 10_000 ? 500 : wait);
+}"""
+"""What waits ten seconds waits half a second."""
+
+
+def test_a_run_shows_nothing_that_an_earlier_one_has_said_and_ends_after_ten_seconds(tab):
+    cell = opened(tab, "kernels/two-loops")
+    view, call = tab.view, cell.locator("textarea").nth(1)
+    view.evaluate(HURRY)
+    assert "✓ Right" in cell.locator(SAID).inner_text()
+    original = call.input_value()
+    call.fill("while True:\n    pass")
+    status = cell.locator(".run-status")
+    before = "getComputedStyle(document.querySelector('.run-verdict'), '::before').content"
+    assert view.evaluate(before) == '"Before your edit: "'
+    assert status.inner_text() == "Edited, not run yet"
+    call.press("Control+Enter")
+    assert status.inner_text() == "Running …" and not cell.locator(SAID).count()
+    finished(view, cell)
+    words = "Stopped after 10 seconds. Is there a loop that does not end?"
+    assert cell.locator(SAID).inner_text() == words
+    view.evaluate("window.setTimeout = usual")
+    call.fill(original)
+    call.press("Control+Enter")
+    finished(view, cell)
+    assert cell.locator(SAID).inner_text().startswith("✓ Right")
+    assert view.evaluate(before) == "none"
+
+
+def test_a_click_while_a_run_goes_on_ends_it_and_runs(tab):
+    cell = opened(tab, "index")
+    view, code = tab.view, cell.locator("textarea")
+    code.fill("while True:\n    pass")
+    code.press("Control+Enter")
+    cell.get_by_role("button", name="Skip the maximum").click()
+    view.wait_for_function("document.querySelector('.run-status').textContent.startsWith('Done')")
+    assert "y[1, 0] is NaN" in cell.locator(SAID).inner_text()
+
+
+FITS = """() => [...document.querySelectorAll(".editor")].flatMap((box) => {
+    const [code, area] = [box.querySelector("code"), box.querySelector("textarea")];
+    const numbers = box.querySelector(".editor-numbers");
+    if (!box.checkVisibility({ contentVisibilityAuto: true })) return [];
+    const height = parseFloat(getComputedStyle(code).lineHeight);
+    const rows = numbers.textContent.split("\\n");
+    const drawn = [...code.children].map((line) => Math.round(
+        (line.getBoundingClientRect().top - numbers.getBoundingClientRect().top) / height));
+    const typed = area.cloneNode(true);  // as high as the browser says that its text is
+    typed.value = area.value;
+    typed.style.cssText = `height:0;position:absolute;min-width:0;width:${area.clientWidth}px`;
+    box.append(typed);
+    const wrong = [
+        box.scrollWidth > box.clientWidth && "scrolls sideways",
+        box.scrollHeight > box.clientHeight && "is clipped",
+        Math.abs(typed.scrollHeight - code.offsetHeight) > 1
+            && `typed ${typed.scrollHeight} and drawn ${code.offsetHeight}`,
+        drawn.some((row, line) => rows[row] !== String(line + 1)) && "numbers are beside others",
+    ].filter(Boolean);
+    typed.remove();
+    return wrong.map((each) => `${area.ariaLabel}: ${each}`);
+})"""
+
+
+@pytest.mark.parametrize("page", WITH_CELLS)
+def test_all_code_is_seen_on_a_phone_with_the_numbers_of_its_lines(phone, page):
+    opened(phone, page)
+    view = phone.view
+    for mistake in view.locator(".run-mistake").all() or [None]:  # of which one is open at a time
+        if mistake:
+            mistake.evaluate("each => { each.open = true; }")
+        view.wait_for_timeout(50 if mistake else 300)
+        assert view.evaluate("document.documentElement.scrollWidth") <= NARROW
+        assert view.evaluate(FITS) == []
+    help = set(view.locator(".run-cell .editor-help").all_text_contents())
+    assert help == {"The Run button runs this code."}
+
+
+def test_where_a_wrong_number_is_written_comes_onto_the_screen(phone):
+    cell = opened(phone, "kernels/naive")
+    view, code = phone.view, cell.locator("textarea")
+    code.fill(code.input_value().replace("e / tl.load", "e * tl.load"))
+    cell.get_by_role("button", name="Run", exact=True).tap()
+    finished(view, cell)
+    cell.get_by_role("button", name="Show where").tap()
+    box = cell.locator(".run-says").bounding_box()
+    assert 0 < box["y"] and box["y"] + box["height"] <= HEIGHT
+    assert "of divide, line 29 reads 1 element of d and writes" in cell.inner_text()
+
+
+def test_marks_follow_lines_that_go_on_in_a_second_row(phone):
+    cell = opened(phone, "kernels/naive")
+    view, code = phone.view, cell.locator("textarea")
+    long = "show([" + "1.0, " * 30 + "])"
+    code.fill(f"a = 1\n{long}\n\nb = a / 0")
+    assert cell.locator(".editor-numbers").inner_text().split() == ["1", "2", "3", "4"]
+    cell.get_by_role("button", name="Run", exact=True).click()
+    finished(view, cell)
+    place = """cell => ["code > :nth-child(4)", ".editor-mark.failed"].map((each) => {
+        const { top, bottom } = cell.querySelector(`.editor ${each}`).getBoundingClientRect();
+        return [Math.round(top), Math.round(bottom)]; })"""
+    line, mark = cell.evaluate(place)
+    assert line == mark
+    assert view.evaluate(FITS) == []
+
+
+def colours(view, *places):
+    """The colours of the screen at some (x, y)."""
+    png = base64.b64encode(view.screenshot()).decode()
+    return view.evaluate(
+        """async ([png, places]) => {
+            const file = await (await fetch("data:image/png;base64," + png)).blob();
+            const image = await createImageBitmap(file);
+            const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
+            canvas.drawImage(image, 0, 0);
+            return places.map(([x, y]) => [...canvas.getImageData(x, y, 1, 1).data].slice(0, 3));
+        }""",
+        [png, places],
+    )
+
+
+@pytest.mark.parametrize("page, box", [("index", ".run-text"), ("practice/one-row", ".editor")])
+def test_the_frame_of_an_editor_with_the_focus_is_whole(tab, page, box):
+    view = tab.open(page).view
+    view.evaluate("document.querySelectorAll('.exercise').forEach((each) => { each.open = true; })")
+    area = view.locator(".editor textarea").first
+    area.scroll_into_view_if_needed()
+    area.focus()
+    frame = view.locator(f"{box}:has(textarea)").first.bounding_box()
+    left, top = frame["x"], frame["y"]
+    middle = area.bounding_box()["y"] + 30
+    corner, gutter = colours(view, (left + 1, top + 1), (left + 1, middle))
+    assert corner == gutter
+    (paper,) = colours(view, (left + 6, middle))
+    assert gutter != paper
+
+
+def test_a_solved_exercise_is_ticked_on_one_line(tab):
+    view = tab.open("practice/index").view
+    solved = {name: {"solved": True} for name in course.load(ROOT)}
+    view.evaluate("all => localStorage.setItem('softmax-exercises', all)", json.dumps(solved))
+    view.reload()
+    view.locator(".exercise-done").first.wait_for()
+    rows = "all => all.map((each) => each.getClientRects().length)"
+    assert set(view.locator(".exercise-done").evaluate_all(rows)) == {1}
+
+
+def test_a_panel_that_scrolls_shows_that_there_is_more(tab):
+    cell = opened(tab, "kernels/two-loops")
+    view = tab.view
+    cell.get_by_role("button", name="Run", exact=True).click()
+    finished(view, cell)
+    cell.get_by_label("Step", exact=True).press("End")
+    cell.get_by_label("Step", exact=True).press("ArrowLeft")
+    side = cell.locator(".run-side")
+    assert side.evaluate("each => each.scrollHeight > each.clientHeight + 40")
+    side.evaluate("each => { each.scrollTop = 0; each.scrollIntoView({ block: 'end' }); }")
+    box = side.bounding_box()
+    x, end = box["x"] + box["width"] - 8, box["y"] + box["height"]
+    assert end < HEIGHT + 1
+    low, plain = colours(view, (x, end - 3), (x, end - 60))
+    assert low != plain
+    side.evaluate("each => { each.scrollTop = each.scrollHeight; }")
+    low, plain = colours(view, (x, end - 3), (x, end - 60))
+    assert low == plain
+
+
+LONG = """
+@triton.jit
+def largest(x_ptr, m_ptr, n, BLOCK: tl.constexpr):
+    row, m = tl.program_id(0), -inf
+    for start in range(0, n, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        m = tl.maximum(m, tl.max(tl.load(x_ptr + row * n + cols, mask=cols < n, other=-inf)))
+    tl.store(m_ptr + row, m)
+
+x, y = Tensor([[1.0] * 500] * ROWS, name="x"), empty((ROWS,), name="y")
+largest[(ROWS,)](x, y, 500, BLOCK=4)
+"""
+SEEN = """() => {
+    const status = document.querySelector(".run-status");
+    window.seen = [];
+    new MutationObserver(() => seen.push(status.textContent)).observe(status, { childList: true });
+}"""
+
+
+def test_a_long_run_says_before_how_long_it_takes_and_can_be_stopped(tab):
+    cell = opened(tab, "index")
+    view, code = tab.view, cell.locator("textarea")
+    view.evaluate(SEEN)
+    cell.get_by_role("button", name="Run", exact=True).click()
+    finished(view, cell)
+    assert not re.search("about", str(view.evaluate("seen")))
+    code.fill(LONG.replace("ROWS", "4"))
+    code.press("Control+Enter")
+    rows = round(4 * 15_000 / finished(view, cell))  # for some seconds
+    code.fill(LONG.replace("ROWS", str(rows)))
+    code.press("Control+Enter")
+    took = finished(view, cell) / 1000
+    (told,) = re.findall(r"Running: it takes about (\d+) s in", str(view.evaluate("seen")))
+    assert took / 6 < int(told) < took * 6, (told, took)
+    assert "Right" not in cell.locator(SAID).inner_text()
+    view.evaluate("seen.length = 0")
+    code.fill(LONG.replace("ROWS", str(2 * rows)))
+    code.press("Control+Enter")
+    view.wait_for_function("seen.some((text) => /it takes about \\d+ s/.test(text))")
+    cell.get_by_role("button", name="Stop").click()
+    finished(view, cell)
+    assert cell.locator(SAID).inner_text() == "Stopped."
