@@ -55,7 +55,7 @@ TESTS = {
     "l": "test_losses.py test_derivatives.py",
     "nn": "test_nn.py",
     "operators": "test_nn.py test_way.py test_derivatives.py test_ops.py test_maps.py"
-    " test_inductor.py",
+    " test_inductor.py test_losses.py",
     "plan": "test_way.py test_launch.py test_dispatch.py test_losses.py test_maps.py"
     " test_derivatives.py",
     "": "test_losses.py test_derivatives.py test_maps.py test_functional.py",

@@ -41,6 +41,12 @@ SAME = [
         r"col\b|^places?_?|^tl.store.* #2$",
     ),
     ("Not reached by the operations that the cell offers.", LIBRARY, r"^first = |row_results"),
+    ("There is no z-loss.", "loss-head", r"^lse = |^factor = .*(2\.0|lse) → "),
+    (
+        "There is no label smoothing, which brings two numbers more.",
+        "loss-head",
+        r"numbers\[5\]|numbers\[4\]|totals\[2\]|numbers\[:4\]|3 → 4",
+    ),
     ("Whether products may fuse, which nothing does here.", ".*", "False → True"),
     ("A tile has two axes, and a column is spread along both.", "tile", "^totals = .*1 → 2"),
 ]

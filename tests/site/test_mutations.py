@@ -107,7 +107,7 @@ NOTICED_BY_THE_BUILD = {
         r"Snippet[\s\S]*could not be|has no section 'softmax-naive-numpy'",
     ),
     "a broken anchor": Mistake(
-        replace("docs/math/softmax.md", r"\(jacobian\.md#[\w-]+\)", "(jacobian.md#nowhere)"),
+        replace("docs/math/monoid.md", r"\(jacobian\.md#[\w-]+\)", "(jacobian.md#nowhere)"),
         r"does not contain an anchor '#nowhere'",
     ),
     "a reference to an equation that does not exist": Mistake(

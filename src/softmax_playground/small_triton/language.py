@@ -139,11 +139,11 @@ def inline_asm_elementwise(*_, **__):
 
 TRITONS = """
     advance assume atomic_and atomic_max atomic_min atomic_or atomic_xor broadcast cat ceil clamp
-    cos cumprod device_assert device_print div_rn dot_scaled erf fdiv flip float8e4nv float8e5 floor
-    fma gather histogram int8 interleave join load_tensor_descriptor make_block_ptr
-    make_tensor_descriptor max_constancy max_contiguous multiple_of permute philox rand randint
-    randn ravel reduce_or rsqrt sin split sqrt_rn squeeze static_print store_tensor_descriptor
-    swizzle2d uint16 uint32 uint64 uint8 umulhi unsqueeze view xor_sum
+    cos cumprod device_assert dot_scaled erf flip float8e4nv float8e5 floor fma gather histogram
+    int8 interleave join load_tensor_descriptor make_block_ptr make_tensor_descriptor max_constancy
+    max_contiguous multiple_of permute philox rand randint randn ravel reduce_or rsqrt sin split
+    sqrt_rn squeeze store_tensor_descriptor swizzle2d uint16 uint32 uint64 uint8 umulhi unsqueeze
+    view xor_sum
 """
 """Names of Triton's that are not here."""
 

@@ -3,7 +3,8 @@
 | module | operations | equations |
 | --- | --- | --- |
 | `operation` | the parts of an operation | |
-| `softmax` | `SOFTMAX`, `LOG_SOFTMAX`, … | softmax-safe, softmax-vjp, log-softmax-definition, … |
+| `softmax` | `SOFTMAX`, `SOFTMAX_VJP` | softmax-safe, softmax-vjp |
+| | `LOG_SOFTMAX`, `LOG_SOFTMAX_VJP` | log-softmax-definition, log-softmax-vjp |
 | `logsumexp` | `LOGSUMEXP`, `LOGSUMEXP_VJP` | lse-from-summary, logsumexp-gradient |
 | `cross_entropy` | `CROSS_ENTROPY`, `DISTRIBUTION`, … | cross-entropy-from-summary, … |
 | `token_statistics` | `STATISTICS`, `ENTROPY`, … | entropy-from-summary, entropy-gradient |
