@@ -14,3 +14,6 @@ def row_max(x_ptr, m_ptr, n, BLOCK: tl.constexpr):
 x, lse = Tensor([-1.0, -2.0, -3.0], name="x"), empty((1,), name="lse")
 row_max[(1,)](x, lse, 3, BLOCK=4)
 expect(lse, [-0.5924])
+lowest = Tensor([-3.4028234663852886e38] * 3, name="lowest")  # of float32
+row_max[(1,)](lowest, lse, 3, BLOCK=4)
+expect(lse, [-3.4028234663852886e38])

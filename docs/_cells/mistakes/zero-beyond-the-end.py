@@ -14,3 +14,6 @@ def softmax(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 x, y = Tensor([-1.0, -2.0, -3.0], name="x"), empty((3,), name="y")
 softmax[(1,)](x, y, 3, BLOCK=4)
 expect(y, [0.6652, 0.2447, 0.0900])
+lowest = Tensor([-3.4028234663852886e38] * 3, name="lowest")  # of float32
+softmax[(1,)](lowest, y, 3, BLOCK=4)
+expect(y, [1 / 3, 1 / 3, 1 / 3])
