@@ -32,7 +32,7 @@ on numbers that are easy. Below the words stand pairs of lines, any number of th
 
     # right: y = softmax(x)
 
-`right` says what the result should be, of the functions in `small_triton.verdict`; of several lines
+`right` says what the result should be, of the functions in `small_triton.right`; of several lines
 for one name one has to hold. Below the cell stands whether it does, and what moved.
 
 `try` makes a button that puts the second piece of code in the place of the first, which stands in
