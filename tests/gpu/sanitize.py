@@ -1,10 +1,12 @@
-"""Every shipped kernel on small tensors, for `compute-sanitizer --tool ... python
-tests/gpu/sanitize.py`.
+"""Every geometry with every operation, losses and score modifiers on small tensors, for
+`compute-sanitizer --tool ... python tests/gpu/sanitize.py`.
 
 Prints one line per case; a wrong result stops it, and so does a geometry that has not run with
 every operation. With PYTORCH_NO_CUDA_MEMORY_CACHING=1 each tensor is an allocation of its own, so
 that memcheck sees its ends.
 """
+
+from collections.abc import Iterator
 
 import torch
 
@@ -86,6 +88,41 @@ def check(dtype: torch.dtype, shape: tuple[int, ...], dim: int, implementation: 
     print(dtype, shape, dim, *kernels, "ok", flush=True)
 
 
+def check_public(dtype: torch.dtype, n_rows: int, n: int) -> None:
+    """Losses and score modifiers with their gradients, beside the library's answer on a CPU."""
+    host = torch.randn(n_rows, n).to(dtype)
+    target = torch.randint(n, (n_rows,))
+    target[0] = -100
+    weight, bias = torch.rand(n).to(dtype), torch.randn(n_rows, n).to(dtype)
+    head, keep = torch.randn(n + 1, 30).to(dtype), torch.rand(n_rows, n) > 0.3
+
+    def results(x: torch.Tensor) -> Iterator[torch.Tensor]:
+        classes, masked = target.to(x.device), keep.to(x.device)
+        yield triton_softmax.cross_entropy(
+            x, classes, weight.to(x), label_smoothing=0.1, z_loss=1e-3
+        )
+        yield triton_softmax.cross_entropy(x, classes, softcap=5.0, reduction="sum")
+        yield triton_softmax.linear_cross_entropy(x[:, :30], head.to(x), classes)
+        tokens = classes.clamp(min=0)
+        yield sum(triton_softmax.token_logprobs(x, tokens, temperature=0.7, return_entropy=True))
+        yield triton_softmax.softmax(
+            x, scale=0.5, softcap=4.0, bias=bias.to(x), where=masked, sink=0.3
+        )
+
+    on_gpu, on_cpu = host.cuda().requires_grad_(), host.double().requires_grad_()
+    for got, want in zip(results(on_gpu), results(on_cpu), strict=True):
+        dy = torch.randn(want.shape).double()
+        pairs = [(got, want)]
+        pairs += zip(
+            torch.autograd.grad(got, on_gpu, dy.to(got)), torch.autograd.grad(want, on_cpu, dy)
+        )
+        torch.cuda.synchronize()
+        for ours, exact in pairs:
+            error = (ours.cpu().double() - exact).abs().max()
+            assert error < (1e-1 if dtype == torch.bfloat16 else 1e-4), (error, want.shape)
+    print(dtype, n_rows, n, "losses, score modifiers ok", flush=True)
+
+
 if __name__ == "__main__":
     choose = plan.chosen
 
@@ -112,6 +149,8 @@ if __name__ == "__main__":
         geometries = {kernel.__name__ for kernel in plan.GEOMETRIES.values()}
         missing = {(g, name) for g in geometries for name in OPERATIONS} - seen
         assert not missing, missing
+        for n in (33, 9001):
+            check_public(dtype, 3, n)
     for shape, dim in (((3, 33), -1), ((2, 9001), -1), ((3, 40, 17), 1), ((2, 1100, 9), 1)):
         check(torch.float64, shape, dim, None)
     x = torch.randn(3, 781, device="cuda", requires_grad=True)

@@ -619,6 +619,9 @@ def test_the_page_names_the_commit_of_the_sanitizer(monkeypatch):
     fragment = bookkeeping.sanitizer_fragment(ROOT)
     assert f"commit `{run['commit'][:12]}`" in fragment.text
     assert fragment.measured == Measured(run["utc"])
+    for tool in ("memcheck", "initcheck", "racecheck"):  # the page says that each ended
+        log = (ROOT / bookkeeping.SANITIZER).with_name(f"{tool}.txt").read_text("utf8")
+        assert " SUMMARY: 0 " in log.splitlines()[-1], tool
 
 
 def test_a_count_of_gpu_cases_names_its_commit():
