@@ -31,18 +31,19 @@ def _normalize(
         dim, axis = arguments.check_axis(dim, axis), None
     if batch_invariant or arguments.contexts:
         batch_invariant = arguments.check_invariant(implementation)
-    options, modifiers = (dim, dtype, implementation, batch_invariant), None
+    modifiers = None
     if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
         modifiers = (scale, softcap, bias, where, causal, sink, safe)
+    elif group is None and type(dim) is int and nobody_watches(input):
+        x = input if dtype is None else cast(input, dtype)
+        if x.requires_grad and torch.is_grad_enabled():
+            return differentiable(x, (op, True, dim, dtype, implementation, batch_invariant))
+        return run_one(op.operation, x, dim, dtype, implementation, batch_invariant)
+    options = (dim, dtype, implementation, batch_invariant)
     if group is not None or (type(input) not in PLAIN and distributed.on_mesh(input)):
         return distributed.normalize(function, input, group, *options, modifiers, out)
     if modifiers is not None:
         return _normalize_modified(function, op, input, *options, modifiers, out)
-    if type(dim) is int and nobody_watches(input):
-        x = input if dtype is None else cast(input, dtype)
-        if x.requires_grad and torch.is_grad_enabled():
-            return differentiable(x, (op, True, *options))
-        return run_one(op.operation, x, *options)
     if not isinstance(input, Tensor):
         return arguments.pass_on(function, (input,), locals())
     arguments.check_dense(input, "the input")
