@@ -110,8 +110,8 @@ def cross_entropy(
     if not plain:
         arguments.check_dense(input, "the input")
         arguments.check_dense(target, "target")
-    if target.dtype == torch.uint8:
-        target = arguments.comparable(target)
+    if target.dtype == torch.uint8:  # a negative `ignore_index` differs from all targets
+        target = target.long()
     if input.dim() == 1 and target.shape == (1,) and not target.is_floating_point():
         target = target.squeeze(0)
     if size_average is not None or reduce is not None:
