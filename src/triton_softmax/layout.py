@@ -32,8 +32,6 @@ def on_vectors(tensor: Tensor) -> Tensor:
 
 def rows_along(x: Tensor, dim: int) -> Tensor:
     """x as a matrix whose rows run along `dim`; a view where possible."""
-    if x.dim() == 2 and dim == 1:
-        return x
     moved = x.movedim(dim, -1)
     return moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
 

@@ -274,7 +274,7 @@ def cross_entropy(
     if options.scale != 1.0 or options.softcap is not None:
         x = composite.modified_logits(x, target, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
-    rows = rows_along(x, dim)
+    rows = x if x.dim() == 2 else rows_along(x, dim)
     in_place = in_place and operators.may_be_overwritten(x, rows)
     flat = rows_along(target, dim) if given else target.reshape(-1).contiguous()
     on_gpu = arguments.INTERPRETED or x.device.type != "cpu"
@@ -323,7 +323,7 @@ def token_logprobs(
             checked.keep(key, True)
     if index.device.type == "cpu" and not traced:
         arguments.check_classes(index, shard.total)
-    rows, leading = rows_along(x, dim), x.shape[:-1]
+    rows, leading = x if x.dim() == 2 else rows_along(x, dim), x.shape[:-1]
     in_place = in_place and operators.may_be_overwritten(x, rows)
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1])
     columns = columns_here(flat, rows.shape[1], shard.start)

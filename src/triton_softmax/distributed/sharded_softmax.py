@@ -130,7 +130,7 @@ def normalize(
     pushed = not torch.compiler.is_compiling() and group in symmetric_memory.buffers
     options = ("batch-invariant",) * invariant + ("words are pushed",) * pushed
     shard = agree(group, name, x, dim, options, where=pushed)
-    rows = rows_along(x, dim)
+    rows = x if x.dim() == 2 and dim == 1 else rows_along(x, dim)
     y = _Normalized.apply(rows, shard, name == "log_softmax", invariant)
     if rows is not x:
         y = y.view(x.movedim(dim, -1).shape).movedim(-1, dim).contiguous().view(shape)
