@@ -322,19 +322,11 @@ def check_modifier(t: Any, name: str, x: Tensor, shape: torch.Size) -> None:
         )
 
 
-def check_modifiers(
-    x: Tensor,
-    dim: int,
-    scale: Any = None,
-    softcap: Any = None,
-    bias: Any = None,
-    where: Any = None,
-    causal: bool = False,
-    sink: Any = None,
-    safe: bool = False,
-) -> Modifiers:
-    """Check the score modifiers of a call, and return them as `Modifiers`; `dim` counts from the
-    front. See `softmax` for the errors."""
+def check_modifiers(x: Tensor, dim: int, modifiers: tuple[Any, ...]) -> Modifiers:
+    """Check the score modifiers of a call, which come as they were given, in the order of
+    `Modifiers`, and return them as such; `dim` counts from the front. See `softmax` for the
+    errors."""
+    scale, softcap, bias, where, causal, sink, safe = modifiers
     of_rows = torch.Size([1 if i == dim else size for i, size in enumerate(x.shape)])
     if isinstance(scale, Tensor):
         check_modifier(scale, "scale", x, of_rows)
@@ -435,11 +427,6 @@ def autocasts(x: Tensor) -> bool:
     """Return whether autocast is on for the device of x."""
     device = x.device.type
     return device in ("cpu", "cuda", "xpu") and torch.is_autocast_enabled(device)
-
-
-def comparable(target: Tensor) -> Tensor:
-    """Return uint8 targets as int64, so that a negative `ignore_index` differs from all of them."""
-    return target.long() if target.dtype == torch.uint8 else target
 
 
 def check_classes(classes: Tensor, n_classes: int, ignore_index: int | None = None) -> None:
@@ -553,7 +540,7 @@ def check_cut(
 def check_modifiers_of_part(x: Tensor, dim: int, modifiers: tuple[Any, ...]) -> Modifiers:
     """`check_modifiers` of a shard of the rows. Also raise a NotImplementedError if a scale or bias
     that is broadcast along rows requires a gradient."""
-    checked = check_modifiers(x, dim, *modifiers)
+    checked = check_modifiers(x, dim, modifiers)
     for t in (checked.scale, checked.bias):
         if isinstance(t, Tensor) and t.requires_grad and t.shape[dim - x.dim() :][:1] in ((), (1,)):
             raise NotImplementedError("gradients of scale and bias are not summed over ranks")

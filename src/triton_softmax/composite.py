@@ -234,7 +234,8 @@ class RowScalars(NamedTuple):
 
     def chunk(self, start: int, end: int) -> "RowScalars":
         """Return the scalars of a range of rows."""
-        return RowScalars(*[None if each is None else each[start:end] for each in self])  # type: ignore[arg-type]
+        rows: Any = [None if each is None else each[start:end] for each in self]
+        return RowScalars(*rows)
 
 
 def scalars_of_classes(

@@ -31,18 +31,19 @@ def _normalize(
         dim, axis = arguments.check_axis(dim, axis), None
     if batch_invariant or arguments.contexts:
         batch_invariant = arguments.check_invariant(implementation)
-    options, modifiers = (dim, dtype, implementation, batch_invariant), None
+    modifiers = None
     if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
         modifiers = (scale, softcap, bias, where, causal, sink, safe)
+    elif group is None and type(dim) is int and nobody_watches(input):
+        x = input if dtype is None else cast(input, dtype)
+        if x.requires_grad and torch.is_grad_enabled():
+            return differentiable(x, (op, True, dim, dtype, implementation, batch_invariant))
+        return run_one(op.operation, x, dim, dtype, implementation, batch_invariant)
+    options = (dim, dtype, implementation, batch_invariant)
     if group is not None or (type(input) not in PLAIN and distributed.on_mesh(input)):
         return distributed.normalize(function, input, group, *options, modifiers, out)
     if modifiers is not None:
         return _normalize_modified(function, op, input, *options, modifiers, out)
-    if type(dim) is int and nobody_watches(input):
-        x = input if dtype is None else cast(input, dtype)
-        if x.requires_grad and torch.is_grad_enabled():
-            return differentiable(x, (op, True, *options))
-        return run_one(op.operation, x, *options)
     if not isinstance(input, Tensor):
         return arguments.pass_on(function, (input,), locals())
     arguments.check_dense(input, "the input")
@@ -222,35 +223,28 @@ def logsumexp(
     if axis is not None:
         dim = arguments.check_axis(dim, axis)
     x, invariant = input, bool(batch_invariant or arguments.contexts)
-    if type(dim) is int and group is None and nobody_watches(x):
-        if not x.is_floating_point():
-            x = _promoted(x)
-        if x.requires_grad and torch.is_grad_enabled():
-            lse = differentiable(x, (operators.logsumexp, True, dim, None, None, invariant))
-        else:
-            lse = run_one(operators.LOGSUMEXP, x, dim, None, None, invariant)
-        return lse.unsqueeze(dim) if keepdim and x.dim() else lse  # pyright: ignore
-    placed = type(x) not in PLAIN and distributed.on_mesh(x)
-    several = isinstance(dim, (tuple, list)) and isinstance(x, Tensor)
-    if several and (group is not None or not placed):
-        return _logsumexp_of_dims(x, dim, keepdim, invariant, group)
-    if group is not None or placed:
-        return distributed.logsumexp(logsumexp, x, group, dim, keepdim, invariant)
-    if not isinstance(x, Tensor):
-        given = {"input": x, "dim": dim, "keepdim": keepdim, "batch_invariant": invariant}
-        return arguments.pass_on(logsumexp, (x,), given)
-    arguments.check_dense(x, "the input")
-    x, dim = _promoted(x), arguments.check_int(dim)
-    lse = operators.logsumexp.overload(x, dim, None, None, invariant)
-    return lse.unsqueeze(dim) if keepdim and x.dim() else lse
-
-
-def _promoted(x: Tensor) -> Tensor:
-    """Cast integers and booleans to the default dtype, as PyTorch's function does."""
-    if x.is_floating_point() or x.is_complex():
-        return x
-    arguments.check_dense(x, "the input")
-    return x.to(torch.get_default_dtype())
+    plain = type(dim) is int and group is None and nobody_watches(x)
+    if not plain:
+        placed = type(x) not in PLAIN and distributed.on_mesh(x)
+        several = isinstance(dim, (tuple, list)) and isinstance(x, Tensor)
+        if several and (group is not None or not placed):
+            return _logsumexp_of_dims(x, dim, keepdim, invariant, group)
+        if group is not None or placed:
+            return distributed.logsumexp(logsumexp, x, group, dim, keepdim, invariant)
+        if not isinstance(x, Tensor):
+            given = {"input": x, "dim": dim, "keepdim": keepdim, "batch_invariant": invariant}
+            return arguments.pass_on(logsumexp, (x,), given)
+        arguments.check_dense(x, "the input")
+        dim = arguments.check_int(dim)
+    if not (x.is_floating_point() or x.is_complex()):  # as PyTorch's function does
+        x = x.to(torch.get_default_dtype())
+    if not plain:
+        lse = operators.logsumexp.overload(x, dim, None, None, invariant)
+    elif x.requires_grad and torch.is_grad_enabled():
+        lse = differentiable(x, (operators.logsumexp, True, dim, None, None, invariant))
+    else:
+        lse = run_one(operators.LOGSUMEXP, x, dim, None, None, invariant)
+    return lse.unsqueeze(dim) if keepdim and x.dim() else lse  # pyright: ignore
 
 
 def _logsumexp_of_dims(x: Tensor, dim: Any, keepdim: bool, invariant: bool, group: Any) -> Tensor:
@@ -332,7 +326,7 @@ def _normalize_modified(
         dim = arguments.check_arguments(x, arguments.check_int(dim), dtype)
         if not x.is_meta:
             arguments.check_device(x.device)
-        given = arguments.check_modifiers(x, dim, *modifiers)
+        given = arguments.check_modifiers(x, dim, modifiers)
         if out is not None:
             wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
             arguments.check_out(out, x, dtype, wanted)

@@ -98,7 +98,7 @@ class Launch:
 
 def addresses_of(tensors: tuple[Tensor, ...]) -> tuple[int, ...]:
     """Return where tensors begin, as `Launch.at` takes them."""
-    return tuple([each.data_ptr() for each in tensors])
+    return tuple(map(Tensor.data_ptr, tensors))
 
 
 def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None] | None:

@@ -1,5 +1,7 @@
 """Describe memory layouts: a tensor as a matrix of rows, or its dimensions collapsed to groups."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -28,9 +30,15 @@ def on_vectors(tensor: Tensor) -> Tensor:
     )
 
 
+def rows_along(x: Tensor, dim: int) -> Tensor:
+    """x as a matrix whose rows run along `dim`; a view where possible."""
+    moved = x.movedim(dim, -1)
+    return moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
+
+
 def as_matrix(tensor: Tensor, dim: int) -> Tensor:
     """`tensor` as (n_rows, n_cols) with adjacent columns; a view where possible."""
-    matrix = tensor.movedim(dim, -1).reshape(-1, tensor.shape[dim])
+    matrix = rows_along(tensor, dim)
     return matrix if matrix.stride(1) == 1 or matrix.shape[1] == 1 else matrix.contiguous()
 
 

@@ -86,7 +86,9 @@ def linear_cross_entropy(
         1, ignore_index, reduction, label_smoothing, z_loss, loss_dtype or input.dtype, scale,
         softcap, arguments.contexts > 0,
     )  # fmt: skip
-    x, flat = input.reshape(-1, input.shape[-1]), arguments.comparable(target).reshape(-1)
+    x, flat = input.reshape(-1, input.shape[-1]), target.reshape(-1)
+    if flat.dtype == torch.uint8:  # a negative `ignore_index` differs from all targets
+        flat = flat.long()
     no_logits = linear_weight.detach()[:, :0].T
     arguments.check_loss(no_logits, flat[:0], weight, options)
     options, traced = options._replace(scale=float(scale)), torch.compiler.is_compiling()

@@ -102,19 +102,16 @@ def cross_entropy(
         >>> cross_entropy(logits, torch.tensor([2, -100]), return_lse=True)
         (tensor(0.4076), tensor([3.4076, 0.0000]))
     """
-    tensors = isinstance(input, Tensor) and isinstance(target, Tensor)
-    if weight is None:
-        plain = tensors and nobody_watches(input, target)
-    else:
-        plain = tensors and nobody_watches(input, target, weight)
+    tensors = (input, target) if weight is None else (input, target, weight)
+    plain = nobody_watches(*tensors)
     if not plain and not torch.compiler.is_compiling():
         if has_torch_function_variadic(input, target, weight):
             return arguments.pass_on(cross_entropy, (input, target, weight), locals())
     if not plain:
         arguments.check_dense(input, "the input")
         arguments.check_dense(target, "target")
-    if target.dtype == torch.uint8:
-        target = arguments.comparable(target)
+    if target.dtype == torch.uint8:  # a negative `ignore_index` differs from all targets
+        target = target.long()
     if input.dim() == 1 and target.shape == (1,) and not target.is_floating_point():
         target = target.squeeze(0)
     if size_average is not None or reduce is not None:
@@ -227,7 +224,7 @@ class _CrossEntropy(Function):
             return None, *others
         dx, lse = ctx.saved_tensors
         g = g if g.dtype == lse.dtype else g.to(lse.dtype)
-        if not torch.compiler.is_compiling() and torch.is_grad_enabled():
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             return Final.apply(dx, g, ctx.dim, lse), *others
         return scaled(dx, g, ctx.dim), *others
 
@@ -255,7 +252,7 @@ class _Planned(_CrossEntropy):
 def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
     """Return a gradient times the incoming gradient of each row, or of all. In place if it is not
     needed again; then a factor of 1 costs no pass over it."""
-    if torch.compiler.is_compiling() or not nobody_watches(g) or keeps_graph():
+    if not nobody_watches(g) or keeps_graph():
         return _product(dx, g, dim)
     scale_rows(dx, g, dim)
     return dx

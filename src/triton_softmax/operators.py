@@ -304,15 +304,14 @@ class FirstDerivative(Function):
 
     @staticmethod
     def forward(ctx, x, arguments):
-        op, plain, *rest = arguments
+        op, plain, dim, dtype, kernel, invariant = arguments
         if plain:
-            y = run_one(op.operation, x, *rest)
+            y = run_one(op.operation, x, dim, dtype, kernel, invariant)
         else:
             with torch._C._AutoDispatchBelowAutograd():
-                y = op.overload(x, *rest)
+                y = op.overload(x, dim, dtype, kernel, invariant)
         ctx.save_for_backward(x if op is logsumexp else y)
-        ctx.arguments = arguments
-        ctx.in_dtype = x.dtype
+        ctx.arguments = op.vjp, dim, x.dtype, kernel, invariant
         ctx.set_materialize_grads(False)
         return y
 
@@ -321,12 +320,12 @@ class FirstDerivative(Function):
         if dy is None:
             return None, None
         (saved,) = ctx.saved_tensors
-        op, _, dim, _, *rest = ctx.arguments
-        vjp = op.vjp
+        vjp, dim, dtype, kernel, invariant = ctx.arguments
         if torch.is_grad_enabled() or not nobody_watches(dy):
             # A second derivative, a batched gradient, ...
-            return vjp.overload(dy, saved, dim, ctx.in_dtype, *rest), None
-        return plan_of(vjp.operation, (saved, dy), dim, ctx.in_dtype, *rest)(saved, dy), None
+            return vjp.overload(dy, saved, dim, dtype, kernel, invariant), None
+        inputs = saved, dy
+        return plan_of(vjp.operation, inputs, dim, dtype, kernel, invariant)(saved, dy), None
 
 
 differentiable = direct(FirstDerivative)

@@ -88,9 +88,8 @@ def run_one(
 ) -> Any:
     """`plan_of(...)(x)`, in a single Python call if the plan is one launch for one result."""
     address = x.data_ptr()
-    key = (op, dim, dtype, kernel, invariant)
-    key += (x.dtype, x.shape, x.stride(), x.get_device(), address & 15)
-    plan = plans.get(key)
+    of_x = (x.dtype, x.shape, x.stride(), x.get_device(), address & 15)
+    plan = plans.get((op, dim, dtype, kernel, invariant, *of_x))
     if plan is None:
         plan = plan_of(op, (x,), dim, dtype, kernel, invariant)
     if type(plan) is not Plan or not plan.alone or -1 != plan.index != current_device():
@@ -736,7 +735,7 @@ class LossPlan:
         if not self.op.reduces:
             dx = x if self.in_place else empty_like(x)
             outs, results = (dx, *outs), (dx.data_ptr(), *results)
-        addresses = (at_x, *[base + offset for offset in self.offsets])
+        addresses = (at_x, *map(base.__add__, self.offsets))
         if main.workspace is None:
             main.first.at(addresses, results)
         else:

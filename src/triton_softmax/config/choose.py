@@ -161,7 +161,7 @@ def split_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
         if traits.any_order:
             taken = taken._replace(registers=taken.registers + space.INTEGER_SUM_REGISTERS)
         if space.runs_at_once(rows.n_cols, taken, device):
-            return space.split_rows(taken, rows, traits, device)
+            return space.split_as(taken, rows, traits, device)
     return space.split_in_two_launches(rows, traits, device)
 
 

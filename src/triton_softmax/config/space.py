@@ -396,7 +396,7 @@ def lanes_and_polls(n_chunks: int, num_warps: int, width: int = 1) -> tuple[int,
     return lanes, lanes * width // threads
 
 
-def split_rows(
+def split_as(
     taken: Candidate, rows: Rows, traits: Traits, device: Device, two_launches: bool = False
 ) -> Choice:
     """The choice that splits rows as a candidate says, in one launch or two."""
@@ -429,7 +429,7 @@ def split_in_two_launches(rows: Rows, traits: Traits, device: Device) -> Choice:
     block = 2048 if not device.nvidia else 4096 if two else LONGEST_CHUNK
     if rows.n_cols > MAX_CHUNKS * block:
         block = LONGEST_CHUNK
-    return split_rows(Candidate(block, 128), rows, traits, device, two_launches=True)
+    return split_as(Candidate(block, 128), rows, traits, device, two_launches=True)
 
 
 def split_strided(
@@ -508,7 +508,7 @@ def splits(rows: Rows, traits: Traits, device: Device) -> Iterator[Choice]:
                 taken = Candidate(elements * 32 * warps, registers, warps, False, depth)
                 few = ceil_div(rows.n_cols, taken.block) <= MAX_CHUNKS
                 if registers <= 255 and few and runs_at_once(rows.n_cols, taken, device):
-                    choice = split_rows(taken, rows, traits, device)
+                    choice = split_as(taken, rows, traits, device)
                     if getattr(choice.how, "polls", 0) <= MOST_POLLS:
                         yield choice
 

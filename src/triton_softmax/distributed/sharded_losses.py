@@ -22,6 +22,7 @@ from torch.autograd.function import once_differentiable
 from .. import arguments, composite, operators, plan
 from ..arguments import PLAIN, LossOptions
 from ..launch import Launch, checked, plans
+from ..layout import rows_along
 from ..operations import cross_entropy as of_loss
 from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, GIVEN_GRADIENT
 from ..operations.softmax import SOFTMAX
@@ -30,7 +31,7 @@ from ..plan import Plan, key_of, plan_of
 from . import rank_kernels as kernels
 from .partials import BLOCK, PARTIAL, Sums, columns_here, partials, picked, plan_rows
 from .process_group import HEADER, Shard, agree, received, send
-from .sharded_softmax import dtensors, rows_of
+from .sharded_softmax import dtensors
 
 PARTS = 1024
 """Sums of programs that one reads at once."""
@@ -273,9 +274,9 @@ def cross_entropy(
     if options.scale != 1.0 or options.softcap is not None:
         x = composite.modified_logits(x, target, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
-    rows = x if x.dim() == 2 else rows_of(x, dim)
+    rows = x if x.dim() == 2 else rows_along(x, dim)
     in_place = in_place and operators.may_be_overwritten(x, rows)
-    flat = rows_of(target, dim) if given else target.reshape(-1).contiguous()
+    flat = rows_along(target, dim) if given else target.reshape(-1).contiguous()
     on_gpu = arguments.INTERPRETED or x.device.type != "cpu"
     distribution = given or (weight is not None and options.label_smoothing)
     if traced or distribution or not (on_gpu and len(rows)):
@@ -322,7 +323,7 @@ def token_logprobs(
             checked.keep(key, True)
     if index.device.type == "cpu" and not traced:
         arguments.check_classes(index, shard.total)
-    rows, leading = x if x.dim() == 2 else rows_of(x, dim), x.shape[:-1]
+    rows, leading = x if x.dim() == 2 else rows_along(x, dim), x.shape[:-1]
     in_place = in_place and operators.may_be_overwritten(x, rows)
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1])
     columns = columns_here(flat, rows.shape[1], shard.start)

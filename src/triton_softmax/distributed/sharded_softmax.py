@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from .. import composite, operators, plan
 from ..arguments import PLAIN, cast, check_cut, check_dim, check_int, check_modifiers_of_part
+from ..layout import rows_along
 from ..operations.logsumexp import LOGSUMEXP
 from ..operations.operation import Operation
 from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
@@ -30,12 +31,6 @@ def dtensors() -> Any:
     from . import dtensor  # a statement, which `torch.compile` follows
 
     return dtensor
-
-
-def rows_of(x: Tensor, dim: int) -> Tensor:
-    """Return x as a matrix whose rows run along `dim`; a view where possible."""
-    moved = x.movedim(dim, -1)
-    return moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
 
 
 def _over_ranks(
@@ -135,7 +130,7 @@ def normalize(
     pushed = not torch.compiler.is_compiling() and group in symmetric_memory.buffers
     options = ("batch-invariant",) * invariant + ("words are pushed",) * pushed
     shard = agree(group, name, x, dim, options, where=pushed)
-    rows = x if x.dim() == 2 and dim == 1 else rows_of(x, dim)
+    rows = x if x.dim() == 2 and dim == 1 else rows_along(x, dim)
     y = _Normalized.apply(rows, shard, name == "log_softmax", invariant)
     if rows is not x:
         y = y.view(x.movedim(dim, -1).shape).movedim(-1, dim).contiguous().view(shape)
@@ -155,8 +150,7 @@ def logsumexp(
     dim, shape = check_dim(dim if type(dim) is int else check_int(dim), x.dim()), x.shape
     x = x if shape else x.reshape(1)
     shard = agree(group, "logsumexp", x, dim, where=False)
-    rows = rows_of(x, dim)
-    _, m, d = Sums.apply(rows, None, None, None, LOGSUMEXP, shard, invariant, False)
+    _, m, d = Sums.apply(rows_along(x, dim), None, None, None, LOGSUMEXP, shard, invariant, False)
     # eq: lse-from-summary
     lse = (m + d.log()).to(x.dtype).view(shape[:dim] + shape[dim + 1 :])
     return lse.unsqueeze(dim) if keepdim and shape else lse

@@ -356,7 +356,7 @@ def _planned(op: Operation, tensors: tuple[Tensor, ...], shard: Shard) -> tuple[
     depth = 1 if (rows.itemsize, traits.inputs) == (2, 1) else 0
     taken = space.Candidate(_block(shard.widest), registers, NUM_WARPS, keep_terms, depth)
     # All ranks have as many chunks as the largest part.
-    choice = space.split_rows(taken, rows._replace(n_cols=shard.widest), traits, device)
+    choice = space.split_as(taken, rows._replace(n_cols=shard.widest), traits, device)
     n_chunks, chunks = choice.n_chunks, triton.next_power_of_2(choice.n_chunks)
     lanes, _ = space.lanes_and_polls(world * chunks, NUM_WARPS)
     how: Any = choice.how._replace(words=lanes, polls=1)  # pyright: ignore[reportCallIssue]
