@@ -20,7 +20,7 @@ from unittest.mock import patch
 import torch
 
 from softmax_bench import measure, providers
-from softmax_bench.cases import Case
+from softmax_bench.case import Case
 from softmax_bench.inputs import Inputs, Tensors
 from softmax_bench.report import says_no
 from softmax_bench.results import Results

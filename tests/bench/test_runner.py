@@ -10,7 +10,8 @@ import torch
 
 from softmax_bench import inputs, measure, providers, results, runner, schema, targets, warmup
 from softmax_bench.__main__ import main
-from softmax_bench.cases import MODES, SUITES, Case, select
+from softmax_bench.case import Case
+from softmax_bench.cases import MODES, SUITES, select
 from softmax_bench.roster import COPY
 
 ON_GPU = torch.cuda.is_available()
@@ -65,7 +66,7 @@ def test_a_row_holds_everything_on_a_line_and_keeps_to_the_schema(tmp_path):
 )
 def test_every_kind_of_case_runs(suite, tmp_path):
     seen, cases = set(), []
-    for found in SUITES[suite]():
+    for found in SUITES[suite]:
         kind = (found.op, found.direction, found.dim, found.layout, found.inputs)
         if kind not in seen:
             seen.add(kind)
@@ -83,7 +84,7 @@ def test_steps_inside_torch_compile(tmp_path, monkeypatch):
     """All of the suite but compiling, which takes a compiler minutes on a CPU."""
     monkeypatch.setattr(torch, "compile", lambda step, **_: step)
     run, _, _ = start(tmp_path / "data.json")
-    run.run([replace(case, shape=(3, 9)) for case in SUITES["compiled"]()])
+    run.run([replace(case, shape=(3, 9)) for case in SUITES["compiled"]])
     rows = schema.load(tmp_path / "data.json")["rows"]
     assert len(rows) == 2 * 2 * 2 * len(MODES)  # types, directions, who
     assert all(row["status"] == "ok" and row["us"]["p50"] > 0 for row in rows)
@@ -93,7 +94,7 @@ def test_the_loss_head(tmp_path, monkeypatch):
     """Every kind of case with who needs no GPU; a layer is small."""
     monkeypatch.setattr(inputs, "WIDTH", 8)
     cases = {}
-    for found in SUITES["loss_head"]():
+    for found in SUITES["loss_head"]:
         shape = (1, 2, 8, 8) if len(found.shape) == 4 else (4, 9)
         who = tuple(name for name in found.providers if name != "torch.compile")
         cases[found.op, found.direction, found.inputs] = replace(found, shape=shape, providers=who)

@@ -15,7 +15,7 @@ from made_data import data, row
 from site_build import ROOT
 from softmax_bench import compare, gpu_report, launches, schema, targets
 from softmax_bench.__main__ import main
-from softmax_bench.cases import Case
+from softmax_bench.case import Case
 from softmax_bench.report import best_peer, by_case
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_bench.tune import device_of, problem_of
