@@ -13,7 +13,6 @@ from typing import Any
 
 from softmax_bench import (
     cases,
-    compare,
     everywhere,
     gpu_report,
     random_shapes,
@@ -100,7 +99,7 @@ def _compile_everywhere(options: Options) -> None:
 
 def _compare(options: Options) -> int:
     before, after = schema.load(Path(options.before)), schema.load(Path(options.after))
-    text, good = compare.compare(before, after, options.max_slowdown, per_copy=options.per_copy)
+    text, good = report.compare(before, after, options.max_slowdown, per_copy=options.per_copy)
     print(text)
     return 0 if good else 1
 

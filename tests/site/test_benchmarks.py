@@ -13,10 +13,10 @@ import pytest
 
 from made_data import data, row
 from site_build import ROOT
-from softmax_bench import compare, gpu_report, launches, schema, targets
+from softmax_bench import gpu_report, launches, schema, targets
 from softmax_bench.__main__ import main
 from softmax_bench.case import Case
-from softmax_bench.report import best_peer, by_case
+from softmax_bench.report import best_peer, by_case, compare
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_bench.tune import device_of, problem_of
 from softmax_site import kernel_map, rendered
@@ -576,12 +576,12 @@ def test_what_compare_takes_for_slower():
     before, lost, slower = data(("batch",)), data(("batch",)), data(("batch",))
     row = next(r for r in lost["rows"] if r["provider"] == CHOOSER)
     row.update(status="wrong", reason="far off")
-    assert not compare.compare(before, lost, 1.5)[1]
+    assert not compare(before, lost, 1.5)[1]
     for r in slower["rows"]:
         r["us"]["p50"] *= 2
-    assert not compare.compare(before, slower, 1.05)[1]
-    assert compare.compare(before, slower, 1.05, per_copy=True)[1]
-    assert not compare.compare(before, data(("host_time",)), 1.05)[1]
+    assert not compare(before, slower, 1.05)[1]
+    assert compare(before, slower, 1.05, per_copy=True)[1]
+    assert not compare(before, data(("host_time",)), 1.05)[1]
 
 
 # The report of the GPU tests
