@@ -20,8 +20,7 @@ from softmax_bench.schema import (
     SAME,
     DataError,
     begun,
-    dump,
-    write_whole,
+    write,
 )
 
 
@@ -170,5 +169,5 @@ class Results:
         used = {row["environment"] for row in self.rows.values()} | {self.environment}
         kept = {name: env for name, env in self.environments.items() if name in used}
         rows = list(self.rows.values())
-        write_whole(self.path, dump({"format": FORMAT, "environments": kept, "rows": rows}))
+        write(self.path, {"format": FORMAT, "environments": kept, "rows": rows})
         self.written = time.monotonic()

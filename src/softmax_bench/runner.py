@@ -133,10 +133,10 @@ class Runner:
             if any(providers.answers(case, name) for name in names) and case.suite != "compiles":
                 expected = providers.reference(case, tensors)
         except Exception as error:
-            self._survive(error)
             reason = f"making the tensors: {describe(error)}"
             for name in names:
                 self.results.add(case, name, status="failed", reason=reason)
+            self._survive(error)
             return [f"failed: {describe(error)}"]
         found: dict[str, dict] = {}
         calls: dict[str, Callable[[], object]] = {}  # to be timed on the device
@@ -236,10 +236,11 @@ class Runner:
         refused = isinstance(error, (ValueError, NotImplementedError, AssertionError))
         refused |= says_no(fields["reason"])
         fields["status"] = "refused" if refused else "failed"
-        self._survive(error, lambda: self.results.add(case, name, **fields))
+        self.results.add(case, name, **fields)
+        self._survive(error)
         return fields
 
-    def _survive(self, error: Exception, keep: Callable[[], object] = lambda: None) -> None:
+    def _survive(self, error: Exception) -> None:
         """After a failure: go on if the device still answers, start again if it does not."""
         if not self.on_gpu:
             return
@@ -249,12 +250,8 @@ class Runner:
             if isinstance(error, torch.cuda.OutOfMemoryError):
                 torch.cuda.empty_cache()
         except Exception:
-            keep()
-            self.results.write()
-            self.say("the device no longer answers: starting again")
-            if self.restart is None:
-                raise
-            self.restart()
+            self._start_again("the device no longer answers")
+            raise
 
     def _watch(self) -> None:
         while True:
@@ -266,11 +263,14 @@ class Runner:
             self.results.add(
                 case, name, status="failed", reason=f"no answer within {HANG_SECONDS} s"
             )
-            self.results.write()
-            self.say(f"{case.id}: {name} hangs: starting again")
-            if self.restart is not None:
-                self.restart()
+            self._start_again(f"{case.id}: {name} hangs")
             os._exit(3)
+
+    def _start_again(self, why: str) -> None:
+        self.results.write()
+        self.say(f"{why}: starting again")
+        if self.restart is not None:
+            self.restart()
 
 
 def describe(error: Exception) -> str:

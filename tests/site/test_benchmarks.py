@@ -13,7 +13,7 @@ import pytest
 
 from made_data import data, row
 from site_build import ROOT
-from softmax_bench import gpu_report, launches, schema, targets
+from softmax_bench import launches, schema, targets
 from softmax_bench.__main__ import main
 from softmax_bench.case import Case
 from softmax_bench.report import best_peer, by_case, compare
@@ -603,7 +603,7 @@ def test_the_report_counts_by_state_and_module_and_its_page_names_the_commit(
     asked = ["--junitxml", str(junit), "--out", str(out), "--commit", "0123456789"]
     assert main(["gpu-report", *asked]) == 0
     assert "1 passed, 1 failed, 1 skipped" in capsys.readouterr().out
-    loaded = gpu_report.load(out)
+    loaded = schema.load(out, "gpu-tests")
     assert loaded["counts"] == {"passed": 1, "failed": 1, "skipped": 1, "xfailed": 0}
     assert loaded["modules"] == {"tests.gpu.test_a": [1, 1, 0], "tests.gpu.test_b": [0, 0, 1]}
     assert loaded["failures"] == ["tests.gpu.test_a::test_two"]
@@ -629,4 +629,4 @@ def test_a_count_of_gpu_cases_names_its_commit():
 
 
 def test_the_committed_report_keeps_to_its_schema():
-    assert gpu_report.load(ROOT / bookkeeping.TESTS)["counts"]
+    assert schema.load(ROOT / bookkeeping.TESTS, "gpu-tests")["counts"]
