@@ -14,14 +14,13 @@ from softmax_bench.case import Case
 from softmax_bench.measure import CudaTimer
 from softmax_bench.providers import versions
 from softmax_bench.roster import CHOOSER, RUNGS
-from softmax_bench.schema import (
-    FINAL,
-    FORMAT,
-    SAME,
-    DataError,
-    begun,
-    write,
-)
+from softmax_bench.schema import FORMAT, DataError, begun, write
+
+FINAL = {"ok", "wrong", "refused", "failed"}
+"""The states of a row that a resumed run leaves alone."""
+
+SAME = ("gpu", "driver", "cuda", "torch", "triton")
+"""What has to be the same of two runs whose times are compared."""
 
 
 def now() -> str:

@@ -133,10 +133,10 @@ class Runner:
             if any(providers.answers(case, name) for name in names) and case.suite != "compiles":
                 expected = providers.reference(case, tensors)
         except Exception as error:
+            self._survive(error)
             reason = f"making the tensors: {describe(error)}"
             for name in names:
                 self.results.add(case, name, status="failed", reason=reason)
-            self._survive(error)
             return [f"failed: {describe(error)}"]
         found: dict[str, dict] = {}
         calls: dict[str, Callable[[], object]] = {}  # to be timed on the device
@@ -236,11 +236,10 @@ class Runner:
         refused = isinstance(error, (ValueError, NotImplementedError, AssertionError))
         refused |= says_no(fields["reason"])
         fields["status"] = "refused" if refused else "failed"
-        self.results.add(case, name, **fields)
-        self._survive(error)
+        self._survive(error, lambda: self.results.add(case, name, **fields))
         return fields
 
-    def _survive(self, error: Exception) -> None:
+    def _survive(self, error: Exception, keep: Callable[[], object] = lambda: None) -> None:
         """After a failure: go on if the device still answers, start again if it does not."""
         if not self.on_gpu:
             return
@@ -250,6 +249,7 @@ class Runner:
             if isinstance(error, torch.cuda.OutOfMemoryError):
                 torch.cuda.empty_cache()
         except Exception:
+            keep()
             self._start_again("the device no longer answers")
             raise
 

@@ -10,12 +10,6 @@ SCHEMA = "docs/benchmarks/schema.json"
 
 FORMAT = "triton-softmax-benchmark/1"
 
-FINAL = {"ok", "wrong", "refused", "failed"}
-"""The states of a row that a resumed run leaves alone."""
-
-SAME = ("gpu", "driver", "cuda", "torch", "triton")
-"""What has to be the same of two runs whose times are compared."""
-
 
 class DataError(ValueError):
     """Data that breaks the schema; the message names file and field."""

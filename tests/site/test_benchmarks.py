@@ -538,12 +538,8 @@ def test_a_number_beside_a_title_says_in_a_word_that_the_code_has_changed(made, 
 def test_a_call_that_launches_something_else_is_marked_and_listed(made, tmp_path):
     then = {f"forward/a {CHOOSER}": [], f"forward/b {CHOOSER}": []}
     today = {**then, f"forward/a {CHOOSER}": [launches.Launch("kernel", "machine", "1", "")]}
-    for path, text in (
-        (tmp_path / launches.FILE, launches.text_of({"commit": [*then]}, then, today, {})),
-        (tmp_path / DATA / "made.json", json.dumps(data(("forward",)))),
-    ):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    launches.write_down(tmp_path, {"commit": [*then]}, then, today, {})
+    put(tmp_path, data(("forward",)))
     text = bookkeeping.launched_fragment(tmp_path).text
     assert "1 of 2 measured calls" in text and f"<code>forward/a {CHOOSER}</code>" in text
     assert "<summary>The 1 calls that launch something else, 0 of them" in text
