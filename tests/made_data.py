@@ -91,6 +91,6 @@ def row(case, provider: str, **changes) -> dict:
 def data(suites: tuple[str, ...] = tuple(SUITES), **changes) -> dict:
     """A whole made-up run."""
     rows = [
-        row(case, name) for suite in suites for case in SUITES[suite]() for name in case.providers
+        row(case, name) for suite in suites for case in SUITES[suite] for name in case.providers
     ]
     return {"format": FORMAT, "environments": {"run1": environment(**changes)}, "rows": rows}

@@ -10,8 +10,7 @@ In reading order:
 * `warmup`: what is compiled before anything is timed;
 * `runner`, `results`: the loop that checks, times and writes a row per case and provider;
 * `schema`: the files of the data: their published form, read, validated and written (no torch);
-* `report`, `targets`: from rows to ratios, means and targets (no torch);
-* `compare`: two runs beside each other (no torch);
+* `report`, `targets`: from rows to ratios, means, slowdowns and targets (no torch);
 * `gpu_report`: the last run of the GPU tests as data (no torch needed to read it);
 * `gpus`, `recording`: what calls launch on a GPU that is not there;
 * `compilation`: what the compiler makes of it;

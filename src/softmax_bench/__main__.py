@@ -13,7 +13,6 @@ from typing import Any
 
 from softmax_bench import (
     cases,
-    compare,
     everywhere,
     gpu_report,
     random_shapes,
@@ -100,42 +99,46 @@ def _compile_everywhere(options: Options) -> None:
 
 def _compare(options: Options) -> int:
     before, after = schema.load(Path(options.before)), schema.load(Path(options.after))
-    text, good = compare.compare(before, after, options.max_slowdown, per_copy=options.per_copy)
+    text, good = report.compare(before, after, options.max_slowdown, per_copy=options.per_copy)
     print(text)
     return 0 if good else 1
 
 
 def _gpu_report(options: Options) -> None:
     found = gpu_report.report(Path(options.junitxml), options.commit)
-    schema.write_whole(Path(options.out), schema.dump(found))
+    schema.write(Path(options.out), found)
     print(gpu_report.sentence(found))
 
 
 def _tune(options: Options) -> None:
+    from softmax_bench import tune, tuned
+
+    for run in tuned.read(Path(options.report)) if options.report else [_tuned(options)]:
+        print(f"seed {run['seed']}, {'unseen' if run['unseen'] else 'tuned on'}")
+        print(tune.report(tune.cells_of(run)))
+
+
+def _tuned(options: Options) -> dict:
+    """A run of `tune`, which is in its file then."""
     import torch
 
     from softmax_bench import tune, tuned
     from triton_softmax import plan
 
-    into = Path(options.report or options.out)
-    runs = tuned.read(into) if into.is_file() or options.report else []
-    if not options.report:
-        _ready(options)
-        device = plan.device_of(torch.empty(1, device=options.device))
-        chosen = list(map(tune.named, options.shapes))
-        chosen = chosen or tune.chosen(runs, options.seed, options.cells, device)
-        chosen = [tune.with_choices(case, device, options.wide) for case in chosen]
-        options.out = into.with_suffix(".rows.json")
-        found = _measured(options, chosen, tune.prepare, 12.0)
-        environment = found.environments[found.environment]
-        asked = {case.id for case in chosen}
-        rows = [row for row in found.rows.values() if row["case"] in asked]
-        new = tune.run_of(rows, environment, options.unseen)
-        runs = [*(run for run in runs if run["seed"] != new["seed"]), new]
-        tuned.write(into, runs)
-    for run in runs if options.report else runs[-1:]:
-        print(f"seed {run['seed']}, {'unseen' if run['unseen'] else 'tuned on'}")
-        print(tune.report(tune.cells_of(run)))
+    into = Path(options.out)
+    runs = tuned.read(into) if into.is_file() else []
+    _ready(options)
+    device = plan.device_of(torch.empty(1, device=options.device))
+    chosen = list(map(tune.named, options.shapes))
+    chosen = chosen or tune.chosen(runs, options.seed, options.cells, device)
+    chosen = [tune.with_choices(case, device, options.wide) for case in chosen]
+    options.out = into.with_suffix(".rows.json")
+    found = _measured(options, chosen, tune.prepare, 12.0)
+    asked = {case.id for case in chosen}
+    rows = [row for row in found.rows.values() if row["case"] in asked]
+    run = tune.run_of(rows, found.environments[found.environment], options.unseen)
+    schema.add_run(into, run, "seed", tuned.FORMAT)
+    return run
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,15 +14,7 @@ from typing import Any
 
 from softmax_bench.launches import cell_of, measured, read
 from softmax_bench.roster import CHOOSER
-from softmax_bench.schema import (
-    ROOT,
-    DataError,
-    check,
-    check_writable,
-    dump,
-    read_json,
-    write_whole,
-)
+from softmax_bench.schema import ROOT, DataError, check_writable, load, write
 
 FILE = "docs/benchmarks/compiled.json"
 FORMAT = "triton-softmax-compiled/1"
@@ -117,13 +109,6 @@ def kernels(gpu: str) -> list[Any]:
     return list({id(each): each for each in found}.values())
 
 
-def load(path: Path | None) -> dict:
-    """Read and validate a file; of nothing if there is none."""
-    if path is None or not path.exists():
-        return {"format": FORMAT, "kinds": [], "lines": {}}
-    return check(read_json(path), path.name, "compiled")
-
-
 def run(gpus: list[str], out: Path | None) -> str:
     """The command: how many kernels were compiled, in words.
 
@@ -139,10 +124,12 @@ def run(gpus: list[str], out: Path | None) -> str:
 
     from softmax_bench.compilation import compilation_of, lowered
 
-    data, release, taken = load(out), triton.__version__, 0
-    kinds, refused = data["kinds"], []
+    data: dict[str, Any] = {"format": FORMAT, "kinds": [], "lines": {}}
     if out:
+        if out.exists():
+            data = load(out, "compiled")
         check_writable(out)
+    release, taken, kinds, refused = triton.__version__, 0, data["kinds"], []
     if triton.knobs.runtime.interpret:
         raise DataError("TRITON_INTERPRET is set, and the interpreter compiles nothing")
     for gpu in gpus:
@@ -168,5 +155,5 @@ def run(gpus: list[str], out: Path | None) -> str:
     if refused:
         raise DataError("\n".join(refused))
     if out:
-        write_whole(out, dump(data, DEPTH))
+        write(out, data, DEPTH)
     return f"{taken} kernels, none refused"

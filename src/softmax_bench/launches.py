@@ -8,12 +8,11 @@ and writes it.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import NamedTuple
 
 from softmax_bench.roster import CHOOSER, RUNGS
-from softmax_bench.schema import ROOT, dump, read_json
+from softmax_bench.schema import ROOT, read_json, write
 
 FILE = "docs/benchmarks/launches.json"
 DATA = "docs/benchmarks/data/h200.json"
@@ -95,13 +94,14 @@ def differences(old: Cells, new: Cells) -> dict[str, str]:
 # --- the committed file ---
 
 
-def text_of(
-    commits: dict[str, list[str]], before: Cells, after: Cells, known: dict[str, str]
-) -> str:
-    """What is committed, a cell a line: what it launched, and what it launches today where that is
+def write_down(
+    root: Path, commits: dict[str, list[str]], before: Cells, after: Cells, known: dict[str, str]
+) -> None:
+    """Write the file, a cell a line: what it launched, and what it launches today where that is
     something else.
 
     Args:
+        root: the folder that the file lies below.
         commits: the cells that were measured at a commit.
         before: what they launched then.
         after: what they launch today.
@@ -114,7 +114,7 @@ def text_of(
         return [[" ".join(launch[:4]) for launch in some] for some in shown]
 
     cells = {commit: {cell: lines(cell) for cell in some} for commit, some in commits.items()}
-    return dump({"known": known, "cells": cells}, depth=3)
+    write(root / FILE, {"known": known, "cells": cells}, depth=3)
 
 
 class Committed(NamedTuple):
@@ -131,9 +131,10 @@ class Committed(NamedTuple):
         return frozenset(cell for cell in self.today if self.today[cell] != self.measured[cell])
 
 
-def parsed(text: str) -> Committed:
-    """What the file says."""
-    data = json.loads(text)
+def read(root: Path) -> Committed:
+    """The file below a folder; of nothing if there is none."""
+    path = root / FILE
+    data = read_json(path) if path.is_file() else {"known": {}, "cells": {}}
     found = Committed(data["known"], {}, {}, {})
     for commit, cells in data["cells"].items():
         for cell, lists in cells.items():
@@ -141,9 +142,3 @@ def parsed(text: str) -> Committed:
             for launches, lines in ((found.measured, lists[0]), (found.today, lists[-1])):
                 launches[cell] = [Launch(*line.split(" ")) for line in lines]
     return found
-
-
-def read(root: Path) -> Committed:
-    """The committed file below a folder; of nothing if there is none."""
-    path = root / FILE
-    return parsed(path.read_text(encoding="utf-8")) if path.is_file() else Committed({}, {}, {}, {})

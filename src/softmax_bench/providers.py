@@ -110,21 +110,21 @@ def by_ours(case: Case, t: Tensors, implementation: str | None = None) -> Functi
     if case.direction == "backward":
         plan_of, (op, _, *rest) = imported("triton_softmax.plan").plan_of, arguments(case, t)
         return lambda dy, y: plan_of(op, (y, dy), *rest, implementation)(y, dy)
-    if case.op == "cross_entropy":
-        if case.inputs == "in_place":
-            # A view is no leaf, and takes no copy.
-            return lambda x: ours.cross_entropy(x.view_as(x), target, inplace_backward=True)
-        return lambda x: ours.cross_entropy(x, target)
-    if case.op == "token_logprobs":
-        return lambda x: ours.token_logprobs(x, target, return_entropy=True)
-    if case.op == "linear_cross_entropy":
-        return lambda x, w: ours.linear_cross_entropy(x, w, target)
-    if case.op == "mapped_softmax":
-        if case.inputs == "temperature":
-            return lambda x: ours.softmax(x, scale=more)
-        if case.inputs == "causal":
-            return lambda x: ours.softmax(x, scale=0.125, causal=True)
-        return lambda x: ours.softmax(x, scale=0.125, where=more)
+    if case.inputs == "in_place":  # a view is no leaf, and takes no copy
+        return lambda x: ours.cross_entropy(x.view_as(x), target, inplace_backward=True)
+    maps = {
+        "temperature": {"scale": more},
+        "causal": {"scale": 0.125, "causal": True},
+        "mask": {"scale": 0.125, "where": more},
+    }
+    losses: dict[str, Function] = {
+        "cross_entropy": lambda x: ours.cross_entropy(x, target),
+        "token_logprobs": lambda x: ours.token_logprobs(x, target, return_entropy=True),
+        "linear_cross_entropy": lambda x, w: ours.linear_cross_entropy(x, w, target),
+        "mapped_softmax": lambda x: ours.softmax(x, **maps[case.inputs]),
+    }
+    if case.op in losses:
+        return losses[case.op]
     function = getattr(ours, case.op)
     if implementation is None:
         return lambda x: function(x, dim)

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from softmax_bench.measure import HostTimer, summary
 from softmax_bench.results import git_commit, machine, now
-from softmax_bench.schema import check_writable, dump, read_json, write_whole
+from softmax_bench.schema import add_run, check_writable
 
 FORMAT = "triton-softmax-ranks/1"
 
@@ -167,13 +167,6 @@ def calls(group: Any, pushing: Any, n_rows: int) -> dict[str, Callable[[], Any]]
     }
 
 
-def add(path: Path, run: dict) -> None:
-    """Add a run to a file, in place of one over as many ranks."""
-    runs = read_json(path)["runs"] if path.is_file() else []
-    kept = [each for each in runs if each["ranks"] != run["ranks"]]
-    write_whole(path, dump({"format": FORMAT, "runs": [*kept, run]}, depth=4))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True, help="the file to write, or to add to")
@@ -202,7 +195,7 @@ def main() -> None:
         here = machine()
         run = {name: here[name] for name in ("gpu", "torch", "triton")}
         run |= {"ranks": dist.get_world_size(), "commit": options.commit or git_commit()}
-        add(options.out, run | {"date": now()[:10], "rows": found})
+        add_run(options.out, run | {"date": now()[:10], "rows": found}, "ranks", FORMAT)
     dist.destroy_process_group()
 
 

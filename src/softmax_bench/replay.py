@@ -19,16 +19,7 @@ from pathlib import Path
 from softmax_bench import recording
 from softmax_bench.compilation import hash_of, key_of
 from softmax_bench.gpus import H200
-from softmax_bench.launches import (
-    FILE,
-    Cells,
-    Launch,
-    cell_of,
-    differences,
-    measured,
-    read,
-    text_of,
-)
+from softmax_bench.launches import Cells, Launch, cell_of, differences, measured, read, write_down
 from softmax_bench.schema import ROOT, DataError
 
 PROCESSES = 2
@@ -150,7 +141,7 @@ def replay(old: str | None, new: str | None, *, update: bool = False) -> str:
         there = ROOT / "src" if new is None else extracted(new, Path(folder) / "new")
         after, today = ask(there, every, known)
     if update:
-        (ROOT / FILE).write_text(text_of(commits, before, after, today), encoding="utf-8")
+        write_down(ROOT, commits, before, after, today)
     changes = differences(before, after)
     lines = [f"{cell}: {words}" for cell, words in changes.items()]
     return "\n".join([*lines, f"{len(changes)} of {len(before)} cells launch something else"])

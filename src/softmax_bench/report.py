@@ -1,5 +1,5 @@
-"""From rows to numbers: throughput, ratios to the copy and to the best peer, and a short table for
-the terminal."""
+"""From rows to numbers: throughput, ratios to the copy and to the best peer; for the terminal a
+short table of a run, or two runs beside each other: a guard against a kernel that became slower."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from statistics import geometric_mean as mean_of
 
-from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
+from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS
 
 
 def gbs(row: dict | None) -> float | None:
@@ -116,3 +116,46 @@ def summary(rows: list[dict]) -> str:
     states = Counter(row["status"] for row in rows)
     lines.append("rows: " + ", ".join(f"{number} {state}" for state, number in states.items()))
     return "\n".join([means(("of the copy", "of the best"), kinds), *lines])
+
+
+def slowdowns(before: dict, after: dict, *, per_copy: bool) -> list[tuple]:
+    """(case, provider, before, after, ratio) for each row of ours that both runs hold; a ratio
+    above one is a slowdown.
+
+    An answer that was right and no longer is counts as infinitely slow. With `per_copy` each time
+    is divided by the time of the copy of its own run, so that two machines of different speed can
+    be compared.
+    """
+    found, of_cases = [], by_case(after["rows"])
+    for case, old in by_case(before["rows"]).items():
+        new = of_cases.get(case, {})
+        for name in (CHOOSER, *RUNGS):
+            first, second = timed(old.get(name)), timed(new.get(name))
+            if first and second:
+                then, now = second, first
+                if per_copy:
+                    then, now = ratio(old, COPY, name), ratio(new, COPY, name)
+                if then and now:
+                    found.append((case, name, first, second, then / now))
+            elif first and name in new and new[name]["status"] in ("wrong", "failed", "refused"):
+                found.append((case, name, first, None, float("inf")))
+    return sorted(found, key=lambda item: -item[4])
+
+
+def compare(before: dict, after: dict, max_slowdown: float, *, per_copy: bool = False):
+    """The table as text, and whether every row keeps to the limit."""
+    rows = slowdowns(before, after, per_copy=per_copy)
+    lines = [f"{'case':<58} {'provider':<15} {'before µs':>10} {'after µs':>10} {'ratio':>7}"]
+    for case, provider, first, second, factor in rows:
+        mark = "  SLOWER" if factor > max_slowdown else ""
+        after_us = f"{second:10.1f}" if second is not None else f"{'no answer':>10}"
+        lines.append(f"{case:<58} {provider:<15} {first:10.1f} {after_us} {factor:7.3f}{mark}")
+    if not rows:
+        lines.append("the two files have no row in common")
+        return "\n".join(lines), False
+    finite = [factor for *_, second, factor in rows if second is not None]
+    if finite:
+        lines.append(f"geometric mean {geometric_mean(finite):.3f} over {len(finite)} rows")
+    worse = sum(factor > max_slowdown for *_, factor in rows)
+    lines.append(f"{worse} rows slower than {max_slowdown:g} times before")
+    return "\n".join(lines), worse == 0

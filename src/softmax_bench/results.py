@@ -14,15 +14,13 @@ from softmax_bench.case import Case
 from softmax_bench.measure import CudaTimer
 from softmax_bench.providers import versions
 from softmax_bench.roster import CHOOSER, RUNGS
-from softmax_bench.schema import (
-    FINAL,
-    FORMAT,
-    SAME,
-    DataError,
-    begun,
-    dump,
-    write_whole,
-)
+from softmax_bench.schema import FORMAT, DataError, begun, write
+
+FINAL = {"ok", "wrong", "refused", "failed"}
+"""The states of a row that a resumed run leaves alone."""
+
+SAME = ("gpu", "driver", "cuda", "torch", "triton")
+"""What has to be the same of two runs whose times are compared."""
 
 
 def now() -> str:
@@ -170,5 +168,5 @@ class Results:
         used = {row["environment"] for row in self.rows.values()} | {self.environment}
         kept = {name: env for name, env in self.environments.items() if name in used}
         rows = list(self.rows.values())
-        write_whole(self.path, dump({"format": FORMAT, "environments": kept, "rows": rows}))
+        write(self.path, {"format": FORMAT, "environments": kept, "rows": rows})
         self.written = time.monotonic()

@@ -20,7 +20,7 @@ from unittest.mock import patch
 import torch
 
 from softmax_bench import measure, providers
-from softmax_bench.cases import Case
+from softmax_bench.case import Case
 from softmax_bench.inputs import Inputs, Tensors
 from softmax_bench.report import says_no
 from softmax_bench.results import Results
@@ -250,11 +250,8 @@ class Runner:
                 torch.cuda.empty_cache()
         except Exception:
             keep()
-            self.results.write()
-            self.say("the device no longer answers: starting again")
-            if self.restart is None:
-                raise
-            self.restart()
+            self._start_again("the device no longer answers")
+            raise
 
     def _watch(self) -> None:
         while True:
@@ -266,11 +263,14 @@ class Runner:
             self.results.add(
                 case, name, status="failed", reason=f"no answer within {HANG_SECONDS} s"
             )
-            self.results.write()
-            self.say(f"{case.id}: {name} hangs: starting again")
-            if self.restart is not None:
-                self.restart()
+            self._start_again(f"{case.id}: {name} hangs")
             os._exit(3)
+
+    def _start_again(self, why: str) -> None:
+        self.results.write()
+        self.say(f"{why}: starting again")
+        if self.restart is not None:
+            self.restart()
 
 
 def describe(error: Exception) -> str:

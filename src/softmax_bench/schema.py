@@ -10,12 +10,6 @@ SCHEMA = "docs/benchmarks/schema.json"
 
 FORMAT = "triton-softmax-benchmark/1"
 
-FINAL = {"ok", "wrong", "refused", "failed"}
-"""The states of a row that a resumed run leaves alone."""
-
-SAME = ("gpu", "driver", "cuda", "torch", "triton")
-"""What has to be the same of two runs whose times are compared."""
-
 
 class DataError(ValueError):
     """Data that breaks the schema; the message names file and field."""
@@ -80,9 +74,10 @@ def begun(path: Path) -> dict:
     return data
 
 
-def load(path: Path) -> dict:
-    """Read and validate a file."""
-    return validate(read_json(path), path.name)
+def load(path: Path, part: str | None = None) -> dict:
+    """Read and validate a file of measurements, or one whose form is among the `$defs`."""
+    data = read_json(path)
+    return validate(data, path.name) if part is None else check(data, path.name, part)
 
 
 def dump(data: Any, depth: int = 2) -> str:
@@ -100,12 +95,19 @@ def dump(data: Any, depth: int = 2) -> str:
     return text(data, depth) + "\n"
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file under another name first, so that a stop in between loses nothing."""
+def write(path: Path, data: Any, depth: int = 2) -> None:
+    """Write a file, as `dump` has it, under another name first: a stop in between loses nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(".part")
-    beside.write_text(text, encoding="utf-8")
+    beside.write_text(dump(data, depth), encoding="utf-8")
     beside.replace(path)
+
+
+def add_run(path: Path, run: dict, key: str, form: int | str) -> None:
+    """Add a run to a file of runs, in place of one that has the same `key`."""
+    runs = read_json(path)["runs"] if path.is_file() else []
+    kept = [each for each in runs if each[key] != run[key]]
+    write(path, {"format": form, "runs": [*kept, run]}, depth=4)
 
 
 def check_writable(path: Path) -> None:

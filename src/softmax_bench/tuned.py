@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from softmax_bench.schema import DataError, dump, read_json, write_whole
+from softmax_bench.schema import DataError, read_json
 
 FORMAT = 1
 
@@ -55,11 +55,6 @@ def _check(run: dict, cell: dict) -> None:
         if cell[name] is not None and not (0 <= cell[name] < len(cell["timed"])):
             raise DataError(f"{cell['shape']}: no choice {cell[name]} of the {name}")
     best(cell["timed"])
-
-
-def write(path: Path, runs: list[dict]) -> None:
-    """Write a file whole, a cell on each line."""
-    write_whole(path, dump({"format": FORMAT, "runs": runs}, depth=4))
 
 
 def pruned(cell: dict) -> dict:

@@ -26,7 +26,7 @@ def compile_ahead(
     begin = time.monotonic()
     children = [
         get_context("spawn").Process(
-            target=call_quietly, args=(prepare, pairs[part::processes], device), daemon=True
+            target=call_each, args=(prepare, pairs[part::processes], device, True), daemon=True
         )
         for part in range(processes)
     ]
@@ -39,16 +39,15 @@ def compile_ahead(
     print(f"compiled ahead in {time.monotonic() - begin:.0f} s", flush=True)
 
 
-def call_quietly(prepare: Callable, pairs: list[tuple[Case, Any]], device: str) -> None:
-    """`call_each`, in a process of its own."""
-    for output in (1, 2):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), output)
-    hasten_autotuning()
-    call_each(prepare, pairs, device)
-
-
-def call_each(prepare: Callable, pairs: list[tuple[Case, Any]], device: str) -> None:
-    """Call what `prepare` makes of each case, of what to measure of it and of tensors."""
+def call_each(
+    prepare: Callable, pairs: list[tuple[Case, Any]], device: str, alone: bool = False
+) -> None:
+    """Call what `prepare` makes of each case, of what to measure of it and of tensors; `alone` in a
+    process, from which nobody hears."""
+    if alone:
+        for output in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+        hasten_autotuning()
     inputs = Inputs(device)
     for case, what in pairs:
         try:

@@ -76,12 +76,13 @@ def test_launches_are_the_same_where_grid_numbers_and_machine_code_are():
     assert one.differs(other) == words
 
 
-def test_the_file_says_what_it_was_given():
+def test_the_file_says_what_it_was_given(tmp_path):
     launch, known = Launch("kernel", "machine", "8", "1,2"), {"key": "first", "first": "machine"}
     then = {"a/b triton_softmax": [launch], "a/b strided": []}
     today = {**then, "a/b triton_softmax": [launch._replace(grid="9")]}
     commits = {"one": ["a/b triton_softmax"], "two": ["a/b strided"]}
-    read = launches.parsed(launches.text_of(commits, then, today, known))
+    launches.write_down(tmp_path, commits, then, today, known)
+    read = launches.read(tmp_path)
     of_cells = {cell: commit for commit, cells in commits.items() for cell in cells}
     assert read == (known, of_cells, then, today)
     assert read.changed == {"a/b triton_softmax"}
@@ -95,8 +96,7 @@ def test_a_commit_is_asked_for_what_the_file_does_not_have_of_it(monkeypatch, tm
     launch = Launch("kernel", "machine", "8", "1,2")
     then = {cell: [launch] for cell in cells[:2]}
     commits = {"old": cells[:1], "older": cells[1:2]}
-    (tmp_path / launches.FILE).parent.mkdir(parents=True)
-    (tmp_path / launches.FILE).write_text(launches.text_of(commits, then, then, {}), "utf8")
+    launches.write_down(tmp_path, commits, then, then, {})
     asked = []
 
     def ask(tree, some, known):

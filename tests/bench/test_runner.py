@@ -10,7 +10,8 @@ import torch
 
 from softmax_bench import inputs, measure, providers, results, runner, schema, targets, warmup
 from softmax_bench.__main__ import main
-from softmax_bench.cases import MODES, SUITES, Case, select
+from softmax_bench.case import Case
+from softmax_bench.cases import MODES, SUITES, select
 from softmax_bench.roster import COPY
 
 ON_GPU = torch.cuda.is_available()
@@ -36,6 +37,18 @@ def start(path, **changes):
     made = inputs.Inputs("cpu", seed=0)
     run = runner.Runner(results.Results(path, env), made, timer, say=said.append)
     return run, timer, said
+
+
+def measured(tmp_path, cases):
+    """The rows of a run, which keep to the schema."""
+    run, _, _ = start(tmp_path / "data.json")
+    run.run(cases)
+    return schema.load(tmp_path / "data.json")["rows"]
+
+
+def row_of(tmp_path, name, who=(COPY,)):
+    """The row of a provider that is measured beside the copy."""
+    return measured(tmp_path, [case(who=(*who, name))])[-1]
 
 
 def case(suite="forward", shape=(2, 5), who=(COPY, "torch"), **more):
@@ -65,16 +78,14 @@ def test_a_row_holds_everything_on_a_line_and_keeps_to_the_schema(tmp_path):
 )
 def test_every_kind_of_case_runs(suite, tmp_path):
     seen, cases = set(), []
-    for found in SUITES[suite]():
+    for found in SUITES[suite]:
         kind = (found.op, found.direction, found.dim, found.layout, found.inputs)
         if kind not in seen:
             seen.add(kind)
             shape = (3,) * (len(found.shape) - 1) + (9,)
             who = tuple(name for name in found.providers if name == COPY)
             cases.append(replace(found, shape=shape, providers=(*who, "torch", "naive")))
-    run, _, _ = start(tmp_path / "data.json")
-    run.run(cases)
-    for row in schema.load(tmp_path / "data.json")["rows"]:
+    for row in measured(tmp_path, cases):
         may_refuse = row["provider"] == "naive" and (row["op"] == "logsumexp" or row["dim"] != -1)
         assert row["status"] == "ok" or (may_refuse and row["status"] == "refused"), row
 
@@ -82,9 +93,7 @@ def test_every_kind_of_case_runs(suite, tmp_path):
 def test_steps_inside_torch_compile(tmp_path, monkeypatch):
     """All of the suite but compiling, which takes a compiler minutes on a CPU."""
     monkeypatch.setattr(torch, "compile", lambda step, **_: step)
-    run, _, _ = start(tmp_path / "data.json")
-    run.run([replace(case, shape=(3, 9)) for case in SUITES["compiled"]()])
-    rows = schema.load(tmp_path / "data.json")["rows"]
+    rows = measured(tmp_path, [replace(case, shape=(3, 9)) for case in SUITES["compiled"]])
     assert len(rows) == 2 * 2 * 2 * len(MODES)  # types, directions, who
     assert all(row["status"] == "ok" and row["us"]["p50"] > 0 for row in rows)
 
@@ -93,13 +102,11 @@ def test_the_loss_head(tmp_path, monkeypatch):
     """Every kind of case with who needs no GPU; a layer is small."""
     monkeypatch.setattr(inputs, "WIDTH", 8)
     cases = {}
-    for found in SUITES["loss_head"]():
+    for found in SUITES["loss_head"]:
         shape = (1, 2, 8, 8) if len(found.shape) == 4 else (4, 9)
         who = tuple(name for name in found.providers if name != "torch.compile")
         cases[found.op, found.direction, found.inputs] = replace(found, shape=shape, providers=who)
-    run, _, _ = start(tmp_path / "data.json")
-    run.run(list(cases.values()))
-    rows = schema.load(tmp_path / "data.json")["rows"]
+    rows = measured(tmp_path, list(cases.values()))
     for row in rows:
         elsewhere = row["provider"] in ("liger", "quack")
         assert row["status"] == ("skipped" if elsewhere else "ok"), row
@@ -151,9 +158,7 @@ def test_a_wrong_answer_is_recorded_as_wrong(tmp_path, monkeypatch):
     monkeypatch.setitem(
         providers.FUNCTIONS, "liger", lambda case, t: lambda x: torch.softmax(x, -1) * 1.01
     )
-    run, _, _ = start(tmp_path / "data.json")
-    run.run([case(who=(COPY, "torch", "liger"))])
-    row = run.results.rows["forward/softmax/forward/float32/2x5", "liger"]
+    row = row_of(tmp_path, "liger", who=(COPY, "torch"))
     assert row["status"] == "wrong" and "0.01" in row["reason"]
 
 
@@ -167,11 +172,8 @@ def test_an_element_left_unwritten_is_recorded_as_wrong(tmp_path, monkeypatch):
         return function
 
     monkeypatch.setitem(providers.FUNCTIONS, "liger", half)
-    run, _, _ = start(tmp_path / "data.json")
-    run.run([case(who=(COPY, "liger"))])
-    row = run.results.rows["forward/softmax/forward/float32/2x5", "liger"]
+    row = row_of(tmp_path, "liger")
     assert (row["status"], row["max_rel_error"]) == ("wrong", "inf")
-    schema.load(tmp_path / "data.json")
 
 
 @pytest.mark.parametrize(
@@ -191,19 +193,13 @@ def test_a_provider_without_a_result_keeps_its_row_and_its_reason(
         raise raised
 
     monkeypatch.setitem(providers.FUNCTIONS, "quack", prepare)
-    run, _, _ = start(tmp_path / "data.json")
-    run.run([case(who=(COPY, "quack"))])
-    row = run.results.rows["forward/softmax/forward/float32/2x5", "quack"]
+    row = row_of(tmp_path, "quack")
     assert row["status"] == status and str(raised) in row["reason"]
-    schema.load(tmp_path / "data.json")
 
 
 @pytest.mark.skipif(ON_GPU, reason="the peers may be installed on the GPU machine")
 def test_peers_that_are_not_installed_are_skipped_with_a_reason(tmp_path):
-    run, _, _ = start(tmp_path / "data.json")
-    run.run([case(who=(COPY, "liger", "flag_gems", "quack"))])
-    for name in ("liger", "flag_gems", "quack"):
-        row = run.results.rows["forward/softmax/forward/float32/2x5", name]
+    for row in measured(tmp_path, [case(who=("liger", "flag_gems", "quack"))]):
         assert row["status"] == "skipped" and "import" in row["reason"]
 
 
@@ -304,9 +300,8 @@ def test_a_disturbed_row_has_no_time(median, kept):
 
 
 def test_compiles_are_not_counted_without_a_gpu(tmp_path):
-    run, _, _ = start(tmp_path / "data.json")
-    run.run([case("compiles", (4, 10), ("triton_softmax",), inputs="sweep")])
-    (row,) = run.results.rows.values()
+    asked = case("compiles", (4, 10), ("triton_softmax",), inputs="sweep")
+    (row,) = measured(tmp_path, [asked])
     assert row["status"] == "skipped"
 
 

@@ -11,7 +11,7 @@ import pytest
 from softmax_bench import __main__, providers, report, runner, tune, tuned
 from softmax_bench.inputs import Inputs
 from softmax_bench.random_shapes import draw
-from softmax_bench.schema import DataError
+from softmax_bench.schema import DataError, write
 from softmax_site.benchmarks import tuning as page
 from triton_softmax.config import Device
 
@@ -155,7 +155,8 @@ def file(drawn, tmp_path):
         rows += measured(case, problem, choices, us)
     path = tmp_path / tuned.FILE
     path.parent.mkdir(parents=True)
-    tuned.write(path, [tune.run_of(rows, ENVIRONMENT, unseen) for unseen in (False, True)])
+    runs = [tune.run_of(rows, ENVIRONMENT, unseen) for unseen in (False, True)]
+    write(path, {"format": tuned.FORMAT, "runs": runs}, depth=4)
     return path
 
 

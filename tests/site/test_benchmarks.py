@@ -13,10 +13,10 @@ import pytest
 
 from made_data import data, row
 from site_build import ROOT
-from softmax_bench import compare, gpu_report, launches, schema, targets
+from softmax_bench import launches, schema, targets
 from softmax_bench.__main__ import main
-from softmax_bench.cases import Case
-from softmax_bench.report import best_peer, by_case
+from softmax_bench.case import Case
+from softmax_bench.report import best_peer, by_case, compare
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_bench.tune import device_of, problem_of
 from softmax_site import kernel_map, rendered
@@ -538,12 +538,8 @@ def test_a_number_beside_a_title_says_in_a_word_that_the_code_has_changed(made, 
 def test_a_call_that_launches_something_else_is_marked_and_listed(made, tmp_path):
     then = {f"forward/a {CHOOSER}": [], f"forward/b {CHOOSER}": []}
     today = {**then, f"forward/a {CHOOSER}": [launches.Launch("kernel", "machine", "1", "")]}
-    for path, text in (
-        (tmp_path / launches.FILE, launches.text_of({"commit": [*then]}, then, today, {})),
-        (tmp_path / DATA / "made.json", json.dumps(data(("forward",)))),
-    ):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    launches.write_down(tmp_path, {"commit": [*then]}, then, today, {})
+    put(tmp_path, data(("forward",)))
     text = bookkeeping.launched_fragment(tmp_path).text
     assert "1 of 2 measured calls" in text and f"<code>forward/a {CHOOSER}</code>" in text
     assert "<summary>The 1 calls that launch something else, 0 of them" in text
@@ -576,12 +572,12 @@ def test_what_compare_takes_for_slower():
     before, lost, slower = data(("batch",)), data(("batch",)), data(("batch",))
     row = next(r for r in lost["rows"] if r["provider"] == CHOOSER)
     row.update(status="wrong", reason="far off")
-    assert not compare.compare(before, lost, 1.5)[1]
+    assert not compare(before, lost, 1.5)[1]
     for r in slower["rows"]:
         r["us"]["p50"] *= 2
-    assert not compare.compare(before, slower, 1.05)[1]
-    assert compare.compare(before, slower, 1.05, per_copy=True)[1]
-    assert not compare.compare(before, data(("host_time",)), 1.05)[1]
+    assert not compare(before, slower, 1.05)[1]
+    assert compare(before, slower, 1.05, per_copy=True)[1]
+    assert not compare(before, data(("host_time",)), 1.05)[1]
 
 
 # The report of the GPU tests
@@ -603,7 +599,7 @@ def test_the_report_counts_by_state_and_module_and_its_page_names_the_commit(
     asked = ["--junitxml", str(junit), "--out", str(out), "--commit", "0123456789"]
     assert main(["gpu-report", *asked]) == 0
     assert "1 passed, 1 failed, 1 skipped" in capsys.readouterr().out
-    loaded = gpu_report.load(out)
+    loaded = schema.load(out, "gpu-tests")
     assert loaded["counts"] == {"passed": 1, "failed": 1, "skipped": 1, "xfailed": 0}
     assert loaded["modules"] == {"tests.gpu.test_a": [1, 1, 0], "tests.gpu.test_b": [0, 0, 1]}
     assert loaded["failures"] == ["tests.gpu.test_a::test_two"]
@@ -632,4 +628,4 @@ def test_a_count_of_gpu_cases_names_its_commit():
 
 
 def test_the_committed_report_keeps_to_its_schema():
-    assert gpu_report.load(ROOT / bookkeeping.TESTS)["counts"]
+    assert schema.load(ROOT / bookkeeping.TESTS, "gpu-tests")["counts"]

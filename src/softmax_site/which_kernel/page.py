@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from types import SimpleNamespace as Names
 
-from softmax_bench.cases import ITEM_SIZE
+from softmax_bench.case import ITEM_SIZE
 from softmax_bench.report import by_case, ratio, timed
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site import kernel_map
