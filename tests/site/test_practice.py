@@ -334,7 +334,7 @@ PATTERNS = [
     ("three_loops", "tl.exp(x - m) / d", "tl.exp(x - m) / d + 0.01", "Row 0 adds up to 1.12"),
     ("cross_entropy", "cols == target", "cols == target + 1", "Row 0 adds up to 1, not to 0."),
     ("cross_entropy", "tl.load(target_ptr + row)", "tl.load(target_ptr)", "dx[1][9] is"),
-    ("rescale", "math.exp(m - m_new)", "math.expo(m - m_new)", "Line 9 does."),
+    ("rescale", "math.exp(m - m_new)", "math.expo(m - m_new)", "Line 7 does."),
 ]
 
 
