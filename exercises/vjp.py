@@ -28,7 +28,7 @@ def vjp(y, dy):
 
 
 # ---- check ----
-from softmax_playground.checker.judge import Wrong, compare, needs, shown
+from softmax_playground.checker.judge import Wrong, compare, needs
 from softmax_playground.checker.rows import Counted, gradients, hostile
 from softmax_playground.small_triton.right import softmax
 
@@ -40,24 +40,30 @@ def check(names, lab):
         y = softmax(x)
         n = range(len(y))
         right = [sum([dy[i] * y[i] * ((i == j) - y[j]) for i in n]) for j in n]  # by the matrix
-        compare(function(y[:], dy[:]), right, "dx", least=1e-12)
-    y, dy = Counted(y), Counted(dy)
-    function(y, dy)
-    times = max(y.reads, dy.reads) / len(y)
-    if times > 4:
-        raise Wrong(f"The result is right, but it reads an element {shown(times)} times.")
+        compare(function(y[:], dy[:]), [round(each, 12) for each in right], "dx", least=1e-12)
+    size, number = 16, Counted()
+    try:
+        function([number] * size, [number] * size)
+    except TypeError:
+        said = "The result is right, but its products cannot be counted."
+        raise Wrong(said, said, "Use nothing but +, −, × and / on the elements.") from None
+    if number.operations > 8 * size:
+        count = f"{number.operations} operations for {size} elements"
+        raise Wrong(f"The result is right, but takes {count}.", "too many operations")
     return "Right: it is what the whole Jacobian gives, for a fraction of the work."
 
 
 SUM = "s = sum([a * b for a, b in zip(y, dy)])"
 MATRIX = """matrix = [[a * ((i == j) - b) for i, a in enumerate(y)] for j, b in enumerate(y)]
     return [sum([a * b for a, b in zip(row, dy)]) for row in matrix]"""
+WHOLE = SUM + "\n    return [a * (b - s) for a, b in zip(y, dy)]"
+SQUARED = "That is n² products, as many as a matrix has: s is the same for all j, so sum it once."
+FLOAT = "float(…) hides the elements from the count: use them as they are."
 WRONG = [
-    (
-        SUM + "\n    return [a * (b - s) for a, b in zip(y, dy)]",
-        MATRIX,
-        "That is n² products, as many as a matrix has: s is the same for all j, so sum it once.",
-    ),
+    (WHOLE, MATRIX, SQUARED),
+    (WHOLE, f"y, dy = list(y), list(dy)\n    {MATRIX}", SQUARED),
+    ("a * (b - s)", "a * (b - sum([c * d for c, d in zip(y, dy)]))", SQUARED),
+    (WHOLE, MATRIX.replace("a * b", "float(a) * b"), FLOAT),
     (SUM, "s = sum(dy)", "That is the gradient's own sum; s weights every dy[i] with y[i]."),
     (SUM, "s = sum(dy) / len(dy)", "The mean of dy weights all alike; s weights with y."),
     (SUM, "s = 0.0", "y · dy alone ignores that the outputs share one sum: subtract y · s."),

@@ -21,7 +21,7 @@ FOLDER = course.FOLDER
 ASSET = "assets/practice.json"
 CHECKER = (
     *(f"checker/{name}.py" for name in ("judge", "rows", "lab", "with_small_triton", "in_page")),
-    "small_triton/right.py",
+    *(f"small_triton/{name}.py" for name in ("right", "probes", "refusals")),
 )
 """What a page runs of `src/softmax_playground`, beside the small Triton that cells have too."""
 

@@ -248,9 +248,10 @@ REFUSED = {
     "x_ptr[0]": "tl.load(x_ptr + i) reads one",
     "x[0]": "not single elements",
     "x_ptr + cols": "tl.load reads what it points to",
-    "abs(x)": "tl.abs(x) does",
+    "abs(x)": "Triton takes no abs in a kernel: use tl.abs.",
     "float(x)": "Python's functions take no tile",
-    "sum(x)": "tl.sum(x, axis=0) does",
+    "sum(x)": "use tl.sum",
+    "x // 2.0": "Triton divides no floats by //",
     "tl.sum(x, axis=1)": "has no axis 1",
     "mask and x": "use tl.where",
     "tl.arange(0, 4) - x": "Look for a [:, None] or [None, :] that is missing",
@@ -334,7 +335,7 @@ PATTERNS = [
     ("three_loops", "tl.exp(x - m) / d", "tl.exp(x - m) / d + 0.01", "Row 0 adds up to 1.12"),
     ("cross_entropy", "cols == target", "cols == target + 1", "Row 0 adds up to 1, not to 0."),
     ("cross_entropy", "tl.load(target_ptr + row)", "tl.load(target_ptr)", "dx[1][9] is"),
-    ("rescale", "math.exp(m - m_new)", "math.expo(m - m_new)", "Line 9 does."),
+    ("rescale", "math.exp(m - m_new)", "math.expo(m - m_new)", "Line 7 does."),
 ]
 
 

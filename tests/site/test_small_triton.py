@@ -15,10 +15,10 @@ import torch
 
 from geometries import FORMS
 from kernel_cases import HOSTILE, INF, INTERPRETED, NAN, quiet
-from site_build import ROOT
+from site_build import ROOT, python
 from softmax_playground import cells, small_triton
 from softmax_playground.kernel_source import needed
-from softmax_playground.small_triton import Tensor, empty, library, session
+from softmax_playground.small_triton import Tensor, empty, library, refusals, session
 from softmax_tutorial import (
     flash_attention,
     single_block,
@@ -646,7 +646,106 @@ def kernel(x_ptr, y_ptr):
     x, y = Tensor([-1.0, 0.5, 2.0, 3.0]), empty((4,))
     run["kernel"][(1,)](x, y)
     assert y.tolist() == [5.0, 5.5, 7.0, 7.0]
-    for name in ("max", "sum"):
-        names = small_triton.run(code.replace("tl.max(x, axis=0)", f"{name}(x)"))
-        with pytest.raises(TypeError, match=f"tl.{name}"):
-            names["kernel"][(1,)](x, y)
+    names = small_triton.run(code.replace("tl.max(x, axis=0)", "max(x)"))
+    with pytest.raises(TypeError, match="tl.max"):
+        names["kernel"][(1,)](x, y)
+    assert refusals.refused(code) == ("Triton takes no sum in a kernel: use tl.sum.", 6)
+
+
+# ---- What Python runs and Triton refuses ----
+
+REFUSES = {
+    "z = tl.zeros((6,), tl.float32)": "Triton's shapes are powers of 2, and 6 is none",
+    "z = tl.zeros([n], tl.float32)": "Triton's shapes are powers of 2, and 5 is none",
+    "z = tl.broadcast_to(x[:, None], (8, 3))": "powers of 2, and 3 is none",
+    "z = tl.arange(0, n)": "a power of 2, and 5 is not",
+    "z = x // 2.0": "Triton divides no floats by //",
+    "z = tl.exp(cols)": "Triton takes this of float32 only, not of int32",
+    "z = tl.log(x.to(tl.bfloat16))": "not of bfloat16: x.to(tl.float32)",
+    "z = x_ptr + y_ptr": "a pointer is not a number",
+    "z = x if mask else 0.0": "use tl.where",
+    "z = 0 <= cols < n": "use tl.where",
+    "z = x + FOUR": "Triton reads no global FOUR in a kernel: hand it over",
+    "z = plain(x)": "write @triton.jit above it",
+    "z = [i for i in range(4)]": "Triton takes no list made by for in a kernel.",
+    "z = {'x': x}": "takes no dictionary or set",
+    "z = (w := x) + 1": "takes no :=",
+    "z = (lambda a: a + 1)(x)": "takes no lambda",
+    "z = abs(n)": "Triton takes no abs in a kernel: use tl.abs.",
+    "z = round(1.5)": "takes no round",
+    "for a, b in zip((1, 2), (3, 4)):\n        x += a": "takes no zip",
+    "for i in range(n):\n        if i > 2:\n            break": "takes no break",
+    "for i in range(n):\n        if i > 2:\n            continue": "takes no continue",
+    "try:\n        z = x\n    except ValueError:\n        z = 0": "takes no try",
+    "def inner(a):\n        return a\n    z = inner(x)": "takes no def",
+    "import math\n    z = x * math.pi": "takes no import",
+    "del x": "takes no del",
+}
+"""What stands in a kernel, and what a cell says of it."""
+TAKES = [
+    "z = x + GIVEN + tl.exp(x).sum(axis=0) + math.pi",
+    "print('abs of x, for n', x)",
+    "for i in tl.static_range(2):\n        plain = x + i",
+    "z = tl.where(mask, x, 0.0) if n > 3 else x",
+]
+AROUND = """
+import math
+
+import triton
+import triton.language as tl
+
+FOUR, x = 4, 1
+GIVEN = tl.constexpr(4)
+
+
+def plain(a):
+    return a
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    mask = cols < n
+    x = tl.load(x_ptr + cols, mask=mask, other=0.0)
+    BODY
+    tl.store(y_ptr + cols, cols, mask=mask)
+"""
+COMPILED = """
+import runpy, sys
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.compiler.compiler import make_backend
+from triton._C.libtriton import ir
+target = GPUTarget("cuda", 90, 32)
+backend = make_backend(target)
+options, types = backend.parse_options({}), dict(x_ptr="*fp32", y_ptr="*fp32", n="i32")
+for path in sys.argv[1:]:
+    kernel = runpy.run_path(path)["kernel"]
+    source = ASTSource(kernel, {**types, "BLOCK": "constexpr"}, {(3,): 8})
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    try:
+        generated = backend.get_codegen_implementation(options), backend.get_module_map()
+        source.make_ir(target, options, *generated, context)
+        print("taken")
+    except Exception:
+        print("refused")
+"""
+
+
+def test_what_triton_s_compiler_refuses_is_said_so(tmp_path):
+    """Each is refused by both, in words by the page, and none of what Triton takes is."""
+    launch = "kernel[(1,)](Tensor([1.0, 2, 3, 4, 5]), empty((8,)), 5, BLOCK=8)\n"
+    files = []
+    for body in [*REFUSES, *TAKES]:
+        text = AROUND.replace("BODY", body)
+        answer = session.run_cell({"texts": [text + launch]})
+        said = answer["error"] and answer["error"]["message"]
+        assert REFUSES[body] in said if body in REFUSES else not said, (body, said)
+        assert not said or answer["error"]["line"] in (20, 21, 22), (body, answer["error"])
+        files.append(tmp_path / f"kernel{len(files)}.py")
+        files[-1].write_text(text)
+    result = python("-c", COMPILED, *map(str, files), TRITON_INTERPRET=None)
+    wanted = ["refused"] * len(REFUSES) + ["taken"] * len(TAKES)
+    assert result.stdout.split() == wanted, result.stderr

@@ -2,7 +2,7 @@
 
 Two large products are rounded before they are subtracted. Subtract first: the difference of neighbours is exact. A fused multiply-add still rounds one product (deepseek-ai/FlashMLA#68).
 """
-LOG2E = 1.4426950408889634
+LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit

@@ -7,6 +7,7 @@ same wrong numbers as the reader's, its remark is the reader's.
 
 import math
 
+from ..small_triton.refusals import refused
 from ..small_triton.right import is_close, is_list, pairs
 
 ALLOWED = ("math", "triton", "triton.language", "__future__")
@@ -69,7 +70,8 @@ def compare(got, want, what="the result", known=None, why=None, digits=1e-4, lea
     if not wrong:
         return
     at, mine, right = wrong[0]
-    message = f"{_place(what, at)} is {shown(mine)} but should be {shown(right)}."
+    message = f"{_place(what, at)} is {shown(mine)} but should be "
+    message += f"{shown(right if abs(right) > least else 0)}."
     word = known(at) if known else None
     if word:
         message += " " + word
@@ -269,7 +271,8 @@ def before_running(source):
         if module and module not in ALLOWED and (words[0] == "import" or "import" in words):
             has = "a page has only `math`, `triton` and `triton.language`."
             return f"Line {i + 1} imports {module}, which is not there: {has}", i + 1
-    return None
+    refusal = refused(source)
+    return refusal and (f"{refusal[0]} Line {refusal[1]} does.", refusal[1])
 
 
 def _listed(numbers):

@@ -23,16 +23,12 @@ class Lab(Launched):
     def tensor(self, values, name, gap=0, dtype="float32"):
         """Lists as a tensor whose rows have `gap` elements between them."""
         strides = (len(values[0]) + gap, 1) if gap else None
-        return self.triton.Tensor(
-            values, dtype=getattr(self.triton, dtype), name=name, strides=strides
-        )
+        return self.triton.Tensor(values, getattr(self.triton, dtype), name, strides)
 
     def empty(self, shape, name, gap=0, dtype="float32"):
         """A tensor that nobody has written."""
         strides = (shape[1] + gap, 1) if gap else None
-        tensor = self.triton.empty(
-            shape, dtype=getattr(self.triton, dtype), name=name, strides=strides
-        )
+        tensor = self.triton.empty(shape, getattr(self.triton, dtype), name, strides)
         tensor.written = set()
         return tensor
 
@@ -69,10 +65,6 @@ class Lab(Launched):
             if each.kind == "store" and hasattr(tensor, "written"):
                 tensor.written.update(each.places)
         if left:
-            raise Wrong(self._words(left))
-
-    def _words(self, message):
-        """tl.load leaves x: program 1 asks for element 12, and there are 12"""
-        words = message.replace(":", "").replace(",", "").split()
-        kind, name, program, place = words[0][3:], words[2], words[4], int(words[8])
-        return outside(kind, name, program, place, int(words[-1]))
+            words = left.replace(":", "").replace(",", "").split()  # as access.py says it
+            kind, name, program, place = words[0][3:], words[2], words[4], int(words[8])
+            raise Wrong(outside(kind, name, program, place, int(words[-1])))

@@ -16,7 +16,6 @@ is recorded.
     x = Tensor([1.0, 2.0, 3.0], name="x")
     y = empty((3,), name="y")
     trace = twice_kernel[(2,)](x, y, 3, BLOCK=2)
-    y.tolist()                        # [2.0, 4.0, 6.0]
     trace.accesses                    # program 0: load x[0, 1], program 0: store y[0, 1], …
     trace.bytes("load")               # 12
     trace.steps                       # of text that was run with `probes`: the values of each name
@@ -34,10 +33,8 @@ bfloat16 to the nearest. In float32 the results have the bits of Triton's own in
 mask leaves out is NaN where no `other` is given; an access outside a tensor raises, and says which
 program asked for which element.
 
-Not here: inline assembly and other rare parts of `tl`, which say so; addresses as numbers; and
-programs that run at the same time. A kernel whose programs wait for each other runs only if it can
-go on without an answer, as `split_rows_simple` can: the first program of a row does the part of
-the others.
+Not here: inline assembly and other rare parts of `tl`, which say so; addresses as numbers; programs
+that run at the same time. Of programs that wait for each other the first has to go on alone.
 """
 
 # ruff: noqa: F401, I001  (what a caller finds here)

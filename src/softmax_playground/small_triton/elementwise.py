@@ -3,7 +3,7 @@
 import builtins
 import math
 
-from .memory import INF, NAN, float32
+from .memory import INF, NAN, float32, float64
 from .tiles import Tile, arithmetic, common_shape, lost, pair, promoted, spread, tile_of
 
 
@@ -56,8 +56,11 @@ def _logarithm(v):
 def _elementwise(function):
     def of(x):
         x = tile_of(x)
-        to = x.dtype if x.dtype.kind == "float" else float32
-        return Tile(to.round([function(v) for v in x.to(to).data]), x.shape, to, x.masked)
+        if x.dtype not in (float32, float64):
+            raise TypeError(
+                f"Triton takes this of float32 only, not of {x.dtype}: x.to(tl.float32)"
+            )
+        return Tile(x.dtype.round([function(v) for v in x.data]), x.shape, x.dtype, x.masked)
 
     return of
 

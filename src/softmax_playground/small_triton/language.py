@@ -38,8 +38,15 @@ def arange(start, end):
 def full(shape, value, dtype):
     if isinstance(shape, int):
         raise TypeError("a shape is a tuple, such as (BLOCK,)")
-    shape = tuple(shape)
+    shape = powers_of_two(shape)
     return Tile(spread(tile_of(value, dtype).to(dtype), shape), shape, dtype)
+
+
+def powers_of_two(shape):
+    for size in shape:
+        if size & (size - 1):
+            raise ValueError(f"Triton's shapes are powers of 2, and {size} is none")
+    return tuple(shape)
 
 
 def zeros(shape, dtype):
@@ -59,8 +66,8 @@ def cast(x, to, bitcast=False):
 
 
 def broadcast_to(x, *shape):
-    shape = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
-    return Tile(spread(x, shape), shape, x.dtype, lost(shape, x))
+    shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    return Tile(spread(x, shape), powers_of_two(shape), x.dtype, lost(shape, x))
 
 
 def expand_dims(x, axis):
@@ -168,25 +175,23 @@ def _near(a, b):
     return (len(a) < 2 and len(b) < 2) or (len(a) == 2 and a == b[1:] + b[:1])
 
 
-def _of_python(name, of_tiles=None, instead=""):
-    """Python's function of a name, which in a kernel may mean one of Triton's."""
+def _of_python(name, of_two=None):
+    """Python's function of a name, which in a kernel may mean one of Triton's of two values."""
     plain = getattr(builtins, name)
 
     def found(*values, **options):
         if not [value for value in values if isinstance(value, Tile)]:
             return plain(*values, **options)
-        if of_tiles is not None and (len(values) == 2 or not instead):
-            return of_tiles(*values)
-        raise TypeError(f"Python's {name} takes no tile: {instead} does")
+        if of_two and (len(values) == 2 or name == "print"):
+            return of_two(*values)
+        raise TypeError(f"Python's {name} takes no tile: tl.{name} does")
 
     return found
 
 
 PYTHONS = {
-    "max": _of_python("max", maximum, "tl.max(x, axis=0)"),
-    "min": _of_python("min", minimum, "tl.min(x, axis=0)"),
-    "sum": _of_python("sum", instead="tl.sum(x, axis=0)"),
-    "abs": _of_python("abs", instead="tl.abs(x)"),
+    "max": _of_python("max", maximum),
+    "min": _of_python("min", minimum),
     "print": _of_python("print", device_print),
     "range": range,
 }

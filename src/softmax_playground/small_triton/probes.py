@@ -77,6 +77,16 @@ def _word(text):
     return (words(text) or [""])[0] if text[0].isalpha() else text[0]
 
 
+def by_kernel(code, path=""):
+    """(the `def` of the jitted function around it, or None; the statement), of all in a text."""
+    head, jitted = None, False
+    for each in statements(code, path):
+        head = None if head is not None and each.indent <= head.indent else head
+        yield head, each
+        head = each if head is None and jitted and each.word == "def" else head
+        jitted = each.word == "@" and (jitted or "jit" in words(each.text))
+
+
 def probed(code, path):
     """The text, with a call of `tl.seen` after each statement of a jitted function, and of
     `tl.turns`, `tl.again` and `tl.back` in its loops and returns.
@@ -84,20 +94,14 @@ def probed(code, path):
     >>> probed("@triton.jit\\ndef f(a):\\n    return a", "f.py").split("\\n")[2]
     "    tl.seen((2, 2, 'f.py'), 'a', a,); return tl.back((3, 3, 'f.py'), a)"
     """
-    added, jitted, inside, head = [], None, None, None
-    for each in statements(code, path):
-        if inside is not None and each.indent <= inside:
-            inside = None
-        if each.word == "@" and "jit" in words(each.text):
-            jitted = each.indent
-        elif each.word == "def" and jitted == each.indent:
-            inside, jitted, head = each.indent, None, each
-        elif inside is not None and each.word not in ("'", '"'):
-            if head and (each.word == "if" or each.word not in HEADS):
-                probe = _seen(head, _parameters(head.text))
+    added, begun = [], None
+    for head, each in by_kernel(code, path):
+        if head is not None and each.word not in ("'", '"'):
+            if begun is not head and (each.word == "if" or each.word not in HEADS):
+                probe = _seen(head, parameters(head.text))
                 at_if = (each.start + 2, f" {probe} or")
                 added.append(at_if if each.word == "if" else (each.start, probe + "; "))
-            head = None
+            begun = head
             added += _probes(each)
     text, at = "", 0
     for place, probe in sorted(added, key=lambda pair: pair[0]):
@@ -106,7 +110,7 @@ def probed(code, path):
     return text + code[at:]
 
 
-def _parameters(head):
+def parameters(head):
     """Names of the parameters of a `def`."""
     found, depth = "", 0
     for c in head[head.index("(") + 1 :]:
@@ -126,7 +130,7 @@ def _probes(each):
     text, end = each.text, (each.end, ")")
     if each.word == "for" and " in " in text:
         place = text.index(" in ") + 4
-        names = " ".join(words(text[3 : place - 4]))
+        names = " ".join(targets(each))
         return [(each.start + place, f"tl.turns({each.at}, {names!r}, "), end]
     if each.word == "while":
         return [(each.start + 5, f" tl.again({each.at}, "), end]
@@ -134,6 +138,12 @@ def _probes(each):
         return [(each.start + 6, f" tl.back({each.at},"), end]
     if each.word in HEADS + SILENT + ("@",):
         return []
-    target = text[: each.equals or 0].rstrip("+-*/%&|^@<>").split(":")[0]
-    names = words(target) if "[" not in target and "." not in target else []
-    return [(each.end, "; " + _seen(each, names))]
+    return [(each.end, "; " + _seen(each, targets(each)))]
+
+
+def targets(each):
+    """The names that a statement sets."""
+    if each.word == "for":
+        return words(each.text[4:].split(" in ")[0])
+    target = each.text[: each.equals or 0].rstrip("+-*/%&|^@<>").split(":")[0]
+    return words(target) if "[" not in target and "." not in target else []

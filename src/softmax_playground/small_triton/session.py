@@ -11,6 +11,7 @@ import time
 from . import access, empty, memory, order, record, run, show, steps, verdict
 from .access import State
 from .library import Library, Operation, replace
+from .refusals import refused
 
 NAMES = {
     "empty": empty,
@@ -94,16 +95,18 @@ def _ran(request, texts, unread=memory.NAN):
     def write(*values, sep=" ", end="\n", **_):
         printed.append(sep.join([str(value) for value in values]) + end)
 
-    def show_matrix(value, name=""):
-        shown.append(show.plain(value, name))
-
     names = dict(NAMES)
-    names["print"], names["show"] = write, show_matrix
+    names["print"] = write
+    names["show"] = lambda value, name="": shown.append(show.plain(value, name))
     with record() as trace:
         try:
             for name, module in request.get("given", {}).items():
                 names[name] = _library[module][name]
             for i in range(len(texts)):
+                says = refused(texts[i])
+                if says:
+                    error = {"text": i, "line": says[1], "message": says[0]}
+                    break
                 names.update(run(texts[i], f"<text {i}>", probes=True, **names))
         except Exception as problem:
             error = _where(problem)

@@ -152,7 +152,7 @@ class Pointer:
     data = property(lambda self: tile_of(self))  # says that it is not a number
 
     def __add__(self, other):
-        return Pointer(self.tensor, self.offsets + other, self.element_ty)
+        return Pointer(self.tensor, self.offsets + tile_of(other), self.element_ty)
 
     def __radd__(self, other):
         return self + other
@@ -287,6 +287,8 @@ def arithmetic(a, b, function, division=False):
         return b + a
     a, b = pair(a, b)
     to = promoted(a.dtype, b.dtype)
+    if function is _quotient and to.kind == "float":
+        raise TypeError("Triton divides no floats by //: write /")
     if division and to not in (float32, float64):
         to = float32
     if a.dtype is not to:
