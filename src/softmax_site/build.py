@@ -107,15 +107,19 @@ def breakable(html: str) -> str:
 
 
 def together(html: str) -> str:
-    """A number on one line with its unit, and the sides of a shape with the sign between them.
+    """A number on one line with its unit, and the sides of a shape with the sign between them, but
+    in tables, whose columns may be narrow.
 
-    >>> together("<p title='2 × 3'><b>1.30</b> × torch, 2 % of 8 × 512, 3 rows")
-    "<p title='2 × 3'><b>1.30</b>\\xa0× torch, 2\\xa0% of 8\\xa0×\\xa0512, 3 rows"
+    >>> together("<p title='2 × 3'><b>1.30</b> × torch, 2 % of 8 × 512, 3 rows<table><td>8 × 512")
+    "<p title='2 × 3'><b>1.30</b>\\xa0× torch, 2\\xa0% of 8\\xa0×\\xa0512, 3 rows<table><td>8 × 512"
     """
     outside = r"(?![^<>]*>)"  # of a tag
     unit = rf"(?=(?:[×%]|(?:[KMGT]i?B|µs|ms)\b){outside})"
-    html = re.sub(rf"(\d(?:</\w+>)*) {unit}", "\\1\N{NO-BREAK SPACE}", html)
-    return re.sub(rf"(?<=×) (?=(?:<[^<>]+>)*\d{outside})", "\N{NO-BREAK SPACE}", html)
+    parts = re.split(r"(<table\b.*?(?:</table>|$))", html, flags=re.S)
+    for at in range(0, len(parts), 2):
+        part = re.sub(rf"(\d(?:</\w+>)*) {unit}", "\\1\N{NO-BREAK SPACE}", parts[at])
+        parts[at] = re.sub(rf"(?<=×) (?=(?:<[^<>]+>)*\d{outside})", "\N{NO-BREAK SPACE}", part)
+    return "".join(parts)
 
 
 def rooted(html: str, url: str) -> str:
