@@ -79,7 +79,7 @@ function numbers(text, what) {
   const words = plain.replaceAll(/[×x*,;()[\]]/g, " ").split(/\s+/).filter(Boolean);
   return words.map((word) => {
     const value = Number(word.replaceAll("−", "-"));
-    if (!Number.isInteger(value)) throw new Error(`${what}: “${word}” is not a whole number.`);
+    if (!Number.isInteger(value)) throw new Error(`${what}: "${word}" is not a whole number.`);
     return value;
   });
 }
@@ -127,7 +127,7 @@ function facts(answer) {
   ].filter(Boolean).join("; ");
   const programs = answer.programs.map(count).join(" + ");
   const launches = answer.programs.length > 1 ? `in ${answer.programs.length} launches` : `of ${plural(answer.warps || 1, "warp")} each`;
-  const share = time && time.copy ? `measured: ${time.copy.toFixed(2)} of a copy’s speed` : time ? confidence(time.far) : "nothing like it was measured";
+  const share = time && time.copy ? `measured: ${time.copy.toFixed(2)} of a copy's speed` : time ? confidence(time.far) : "nothing like it was measured";
   return element("div", { class: "answer-facts" },
     fact(programs, "programs", answer.warps ? launches : "warps are tuned at the first call"),
     fact(bytesText(moved), "moved", more),
@@ -186,7 +186,7 @@ function near(time) {
   if (!time) return null;
   const doublings = (far) => far === 0 ? "this very case" : `${far.toFixed(1)} doublings away`;
   return element("ul", { class: "answer-near" }, time.near.map((row) => element("li", {},
-    `${row.text}, ${row.dtype}: ${timeText(row.us)}${row.copy ? `, ${row.copy.toFixed(2)} of a copy’s speed` : ""}; ${doublings(row.far)}`)));
+    `${row.text}, ${row.dtype}: ${timeText(row.us)}${row.copy ? `, ${row.copy.toFixed(2)} of a copy's speed` : ""}; ${doublings(row.far)}`)));
 }
 
 function sentence(ask, answer, field) {

@@ -106,6 +106,22 @@ def breakable(html: str) -> str:
     return re.sub(r"<td\b.*?</td>", lambda cell: re.sub(names, name, cell[0]), html, flags=re.S)
 
 
+def together(html: str) -> str:
+    """A number on one line with its unit, and the sides of a shape with the sign between them, but
+    in tables, whose columns may be narrow.
+
+    >>> together("<p title='2 × 3'><b>1.30</b> × torch, 2 % of 8 × 512, 3 rows<table><td>8 × 512")
+    "<p title='2 × 3'><b>1.30</b>\\xa0× torch, 2\\xa0% of 8\\xa0×\\xa0512, 3 rows<table><td>8 × 512"
+    """
+    outside = r"(?![^<>]*>)"  # of a tag
+    unit = rf"(?=(?:[×%]|(?:[KMGT]i?B|µs|ms)\b){outside})"
+    parts = re.split(r"(<table\b.*?(?:</table>|$))", html, flags=re.S)
+    for at in range(0, len(parts), 2):
+        part = re.sub(rf"(\d(?:</\w+>)*) {unit}", "\\1\N{NO-BREAK SPACE}", parts[at])
+        parts[at] = re.sub(rf"(?<=×) (?=(?:<[^<>]+>)*\d{outside})", "\N{NO-BREAK SPACE}", part)
+    return "".join(parts)
+
+
 def rooted(html: str, url: str) -> str:
     """Links from the root of the site, as HTML that stands in many pages has them, as the page at
     `url` writes them.
@@ -124,9 +140,9 @@ def rooted(html: str, url: str) -> str:
 
 
 def on_page_content(html, page, **_):
-    """Mark the terms of the glossary, and let names be broken."""
+    """Mark the terms of the glossary, and say where a line may break."""
     html = glossary.first_only(html, page.file.src_uri, _terms)
-    return breakable(rooted(html, page.url))
+    return together(breakable(rooted(html, page.url)))
 
 
 def on_env(env, config, files):

@@ -100,7 +100,7 @@ def _geometry_speed(data: dict, module: str) -> str:
     return "<br>".join(lines)
 
 
-HEAD = ("", "kernel", "moves forward", "backward", "shapes that get it", "share of a copy’s speed")
+HEAD = ("", "kernel", "moves forward", "backward", "shapes that get it", "share of a copy's speed")
 
 
 def _table(entries: list[Entry], caption: str, speeds: list[str]) -> str:
@@ -150,7 +150,7 @@ def where_clusters_win(data: dict) -> Fragment:
         if factor := ratio(group, "quack"):
             few = "few rows (64 at most)" if row["shape"][0] <= 64 else "many rows"
             kinds.setdefault((few, row["direction"], row["dtype"]), []).append(factor)
-    head = ["rows", "direction", "dtype", "shapes", "our speed over QuACK’s: mean"]
+    head = ["rows", "direction", "dtype", "shapes", "our speed over QuACK's: mean"]
     body = [
         [few, direction, dtype, str(len(factors))]
         + [sign(each) for each in (geometric_mean(factors), min(factors), max(factors))]

@@ -71,7 +71,7 @@ def test_a_copy_that_is_timed_with_liger_is_said_and_taken_off(made):
         with_peaks(made, "liger", in_logits)
         for name in ("bench-loss_head", "loss-head-speeds"):
             assert (
-                "Liger’s loss writes its gradient over the logits" in text_of(made, name)
+                "Liger's loss writes its gradient over the logits" in text_of(made, name)
             ) == said
         taken = [us for group in groups if (us := less_its_copy(group))]
         wanted = [

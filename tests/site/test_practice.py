@@ -197,10 +197,10 @@ TYPED = {
     "1 024": "1,024 is the size of the tile.",
     "−24": "the number of idle lanes is positive",
     "48/2": True,
-    "two": "“two” is not a number. Write it like 12, -0.5 or 3/4.",
-    "1,2,3": "“1,2,3” is not a number.",
+    "two": '"two" is not a number. Write it like 12, -0.5 or 3/4.',
+    "1,2,3": '"1,2,3" is not a number.',
     "...": "There is no number yet.",
-    "inf": "“inf” is not a number.",
+    "inf": '"inf" is not a number.',
     "7": "It is not 7. It is too small.",
     "12": "It is not 12. It is 2 times too small: elements or bytes, one tensor or two?",
 }

@@ -106,5 +106,5 @@ def test_cells_that_were_not_reached_are_said_and_count_for_nobody(made):
 def test_rows_past_every_limit_and_steps_inside_torch_compile():
     text = fragments(data(("longest", "compiled"))).fragments
     longest, compiled = (text[f"bench-{name}"].text for name in ("longest", "compiled"))
-    assert "the copy’s time" in longest and "67,108,867" in longest
-    assert "reduce-overhead" in compiled and "torch’s time" in compiled
+    assert "the copy's time" in longest and "67,108,867" in longest
+    assert "reduce-overhead" in compiled and "torch's time" in compiled

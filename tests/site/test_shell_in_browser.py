@@ -54,6 +54,18 @@ def test_what_is_verified_is_one_screen(tab):
         assert view.locator(f"article a[href*='{page}']").count()
 
 
+@pytest.mark.parametrize("page", ["math/monoid", "kernels/split-rows"])
+def test_a_section_that_one_goes_to_is_the_marked_one(tab, page):
+    """In the list beside the text and in that of the navigation."""
+    view = tab.open(page).view
+    links = view.locator(".md-sidebar .md-nav--secondary a.md-nav__link:visible")
+    assert links.count() > 4
+    for link in links.all()[:-1]:  # the last section may be too short to reach the top
+        link.click()
+        marked = "(link) => link.matches('.md-nav__link--active')"
+        view.wait_for_function(marked, arg=link.element_handle(), timeout=3000)
+
+
 def test_two_screens_of_a_phone_have_them_too(tab):
     view = tab.open("index").view
     for width in (390, PHONE):

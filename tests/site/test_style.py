@@ -60,6 +60,15 @@ def test_a_page_keeps_to_the_style(page):
     assert not wrong, "\n".join(wrong)
 
 
+def test_quotation_marks_and_apostrophes_are_straight():
+    """On pages, and in what the site's code and scripts put on them."""
+    for folder in ("docs", "exercises", "src"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in (".css", ".js", ".md", ".py", ".toml"):
+                found = re.findall(r".*[\u2018\u2019\u201c\u201d].*", path.read_text("utf8"))
+                assert not found, f"{path}: {found[0]}"
+
+
 def test_a_description_that_claims_every_or_never_is_listed_with_what_holds_it():
     text = (ROOT / "docs/reference/what-checks-what.md").read_text("utf8")
     listed = dict(re.findall(r"^\| `([\w/-]+\.md)` \| (.*) \|$", text, re.M))

@@ -93,7 +93,7 @@ def test_the_form_answers_as_the_planner_does(tab):
     view.wait_for_function(ANSWERED, arg=turn)
     assert view.locator(".ask [name=operation]").input_value() == "log_softmax_backward"
     for typed, wrong, words in (
-        ("8 × many", ".wrong", "“many” is not a whole number"),
+        ("8 × many", ".wrong", '"many" is not a whole number'),
         ("torch.Size([8_192, 1000])", "", "8,192 × 1,000,"),
         ("", ".wrong", "one number or more"),
         ("8 0", ".wrong", "needs no kernel"),
@@ -191,7 +191,7 @@ def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
     assert "What is the largest whole number" in box.inner_text()
     number = box.locator("input")
     for turn, (typed, words) in enumerate(
-        (("", "✗ Type a number"), ("many", "✗ “many” is not a number"), ("88,0", "✓ Right")), 1
+        (("", "✗ Type a number"), ("many", '✗ "many" is not a number'), ("88,0", "✓ Right")), 1
     ):
         number.fill(typed)
         number.press("Enter")

@@ -246,7 +246,7 @@ def understood(source):
                 raise Wrong("There is no number yet.")
             number = plain_number(typed)
             if not number:
-                raise Wrong(f"“{typed}” is not a number. Write it like 12, -0.5 or 3/4.")
+                raise Wrong(f'"{typed}" is not a number. Write it like 12, -0.5 or 3/4.')
             lines[i] = "ANSWER = " + number
     return "\n".join(lines)
 

@@ -28,7 +28,7 @@ PUSHED = "words pushed"
 OTHERS = {
     SOFTMAX: {"softmax, DTensor of PyTorch": ("softmax of a DTensor", "torch")},
     LOSS: {
-        "cross-entropy, Megatron-LM's formula": ("Megatron-LM’s formula", "megatron"),
+        "cross-entropy, Megatron-LM's formula": ("Megatron-LM's formula", "megatron"),
         "cross-entropy, loss_parallel": ("loss_parallel", "torch"),
     },
 }

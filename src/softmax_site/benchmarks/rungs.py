@@ -86,8 +86,8 @@ def headline_fragment(data: dict, name: str) -> Fragment:
     gpu = data["environments"][row["environment"]]["gpu"].removeprefix("NVIDIA ")
     above = ", which may pass 1: the copy is a kernel too" if float(f"{share:.2f}") > 1 else ""
     text = (
-        f"<p><b>{share:.2f}</b> of a copy’s speed<br>"
-        f"<span>the copy’s time over the kernel’s{above}</span>"
+        f"<p><b>{share:.2f}</b> of a copy's speed<br>"
+        f"<span>the copy's time over the kernel's{above}</span>"
         f"<br><span>{shape_words(row)}, {row['dtype']}, {row['direction']}, {gpu}</span></p>"
     )
     return Fragment(block(text, "reaches") + "\n", measured_by([row]), brief=True)
@@ -205,7 +205,7 @@ class Rung:
 def signs(rival: str) -> str:
     """What the numbers and the signs of a table mean."""
     against = f"▲ faster than {rival}, = within {percent(LEVEL)}, ▼ slower"
-    return f"Share of a copy’s speed (its time over the kernel’s); {against}"
+    return f"Share of a copy's speed (its time over the kernel's); {against}"
 
 
 Shares = dict[str, dict[tuple[str, str], Cell]]

@@ -194,7 +194,7 @@ class Columns:
 LEGEND = (
     '<p class="bench-caption">× the speed of the fastest other library with a right answer; <span '
     f'class="level">=</span> within {percent(LEVEL)}, <span class="behind">▼</span> behind, the '
-    "bluer the further ahead, “·” not measured. <b>Bold</b>: not a multiple of 16 bytes. Each "
+    'bluer the further ahead, "·" not measured. <b>Bold</b>: not a multiple of 16 bytes. Each '
     "number links to its times.<br>Right answers, of {cases} cells: {answers}.</p>"
 )
 STEPS = (1.1, 1.25, 1.5, 2.0)

@@ -222,7 +222,7 @@ def parts(rows: list[dict], suite: str, columns: Columns) -> dict[str, str]:
 def cost(group: Group) -> str:
     """Our time as a multiple of torch's, with its sign, as HTML."""
     factor = ratio(group, "torch")
-    said = f"{words.times(1 / factor)} × torch’s time" if factor else ""
+    said = f"{words.times(1 / factor)} × torch's time" if factor else ""
     return words.marked(standing(factor), said) if factor else "–"
 
 
@@ -250,7 +250,7 @@ def longest(rows: list[dict], columns: Columns) -> str:
         share = share_of(group)
         if share is None:
             return state_of(group.get(CHOOSER))
-        return f"{1 / share:.1f} × the copy’s time"
+        return f"{1 / share:.1f} × the copy's time"
 
     cell = Column("cell", lambda group: case_words(some(group)))
     takes = Column("ours takes", beside_copy, True)
@@ -278,7 +278,7 @@ def paid(data: dict) -> str:
     title = "Softmax in an eager loop, float32, rows of 1,024: µs over the number of rows"
     series = [Series(CHOOSER, "triton_softmax"), Series("torch", "torch")]
     series += [Series(BEST, "ours, host"), Series(COPY, "ours, GPU")]
-    alt = f"{title}: the longer of host and GPU, ours and torch’s; and both of ours."
+    alt = f"{title}: the longer of host and GPU, ours and torch's; and both of ours."
     return over_columns(title, alt, columns, series, unit="us", lines=True, log=True)
 
 
@@ -377,7 +377,7 @@ def scatter(drawn: Stand) -> str:
         css += "" if compiler_ran(group) else " hollow"
         points.append((n_cols(row), factor or ENDS[0], said, css))
     return charts.scatter(
-        "Speed over the best other library’s, by the length of a row",
+        "Speed over the best other library's, by the length of a row",
         "The classes and the worst cells are in the tables below.",
         points,
         math.ceil(math.log2(max(point[0] for point in points))),
@@ -476,12 +476,12 @@ def copied_note(rows: list[dict]) -> str:
     if not copied:
         return ""
     said = (
-        "Liger’s loss writes its gradient over the logits. Here each of its calls with a gradient "
-        "first copied them, which its users need not do: that copy takes the copy’s time, and is "
+        "Liger's loss writes its gradient over the logits. Here each of its calls with a gradient "
+        "first copied them, which its users need not do: that copy takes the copy's time, and is "
         "all of its memory."
     )
     if any(row["inputs"] == "in_place" for row in rows):
-        said += " In the row “in place” only ours was called so; Liger and QuACK can be, too."
+        said += ' In the row "in place" only ours was called so; Liger and QuACK can be, too.'
     return f'<p class="bench-note">{said}</p>'
 
 

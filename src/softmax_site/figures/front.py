@@ -15,7 +15,7 @@ from softmax_site.figures import moving, share
 README = "README.md"
 SOCIAL = "docs/assets/social.png"
 DRAWINGS = {scheme: f"docs/assets/share-{scheme}.svg" for scheme in ("light", "dark")}
-TITLE = "Share of a plain copy’s speed, by row length"
+TITLE = "Share of a plain copy's speed, by row length"
 SANS = 'font-family="Inter, system-ui, -apple-system, Segoe UI, Roboto, Arial, sans-serif"'
 _MADE = re.compile(r"(<!-- made from the data -->\n).*?(<!-- until here -->)", re.S)
 
@@ -66,7 +66,7 @@ def social_page(root: Path) -> str:
     colours = share.palettes(root)["light"]
     drawn = share.svg(share.rows(data), 640, 19, "width='640'", TITLE)
     numbers = f"""
-<p><b>{grid.of_copy.mean:.2f}</b> of a plain copy’s speed</p>
+<p><b>{grid.of_copy.mean:.2f}</b> of a plain copy's speed</p>
 <p><b>{grid.over_best:.2f} ×</b> the best other library</p>
 <p class="quiet">Geometric means. {machine.gpu}, {grid.cases} cases: {grid.ahead} ahead,
 {grid.level} level, {grid.behind} behind</p>"""
