@@ -37,10 +37,10 @@ TESTS = {
     "kernels/device/registers": "kernels/test_split_rows.py kernels/test_geometries.py",
     "kernels/device/softcap": "test_maps.py",
     "kernels/device/sums": "test_invariance.py kernels/test_geometries.py",
-    "kernels/masked_rows": "test_maps.py test_derivatives.py",
+    "kernels/masked_rows": "test_maps.py test_invariance.py test_derivatives.py",
     "kernels/row_scalars": "test_losses.py test_derivatives.py",
     "kernels/split_rows": "kernels/test_split_rows.py kernels/test_geometries.py"
-    " test_invariance.py test_dispatch.py",
+    " kernels/test_losses.py test_invariance.py test_dispatch.py",
     "kernels/split_strided": "kernels/test_strided.py kernels/test_losses.py"
     " kernels/test_geometries.py",
     "kernels/strided": "kernels/test_strided.py kernels/test_losses.py kernels/test_geometries.py",
@@ -58,7 +58,7 @@ TESTS = {
     " test_inductor.py test_losses.py",
     "plan": "test_way.py test_launch.py test_dispatch.py test_losses.py test_maps.py"
     " test_derivatives.py",
-    "": "test_losses.py test_derivatives.py test_maps.py test_functional.py",
+    "": "test_way.py test_losses.py test_derivatives.py test_maps.py test_functional.py",
 }
 """Tests in `tests/library` of a file, by how its path begins: in this order, the fastest first."""
 

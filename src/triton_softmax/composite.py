@@ -164,6 +164,8 @@ def modified_softmax(
     if kept is not None:
         z = z.masked_fill(~kept, -math.inf)
     dead = (z == -math.inf).all(dim, keepdim=True)
+    if modifiers.sink is not None:  # which takes everything, unless it is −∞ as well
+        dead = dead & (modifiers.sink == -math.inf)
     if modifiers.safe:
         z = z.masked_fill(dead, 0.0)  # any finite value: replaced below
     if modifiers.sink is None:
@@ -171,7 +173,6 @@ def modified_softmax(
     else:
         sink = modifiers.sink.to(z.dtype)
         sink = sink.masked_fill(sink == math.inf, torch.finfo(z.dtype).max)
-        dead = dead & (sink == -math.inf)
         shape = [1 if i == dim else size for i, size in enumerate(z.shape)]
         y = function(torch.cat([z, sink.expand(shape)], dim), dim).narrow(dim, 0, z.shape[dim])
         y = y.masked_fill((modifiers.sink == math.inf) & (y == y), empty)

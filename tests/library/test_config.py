@@ -227,6 +227,12 @@ def test_a_line_of_a_table_says_all_that_its_head_asks(table):
     assert all(limit.low <= limit.high for line in TABLES[table] for limit in line.limits)
 
 
+def test_what_takes_registers_beside_the_elements_leaves_none_for_the_next_chunk():
+    """Row scalars are such."""
+    depths = [choose(64, 300_000, 2, each).how.depth for each in (Traits(1), TRAITS["loss"])]
+    assert depths == [1, 0]
+
+
 def test_two_launches_where_chunks_cannot_all_run():
     n_cols = 528 * 8192 + 8
     choice = choose(10**5, n_cols, 2)

@@ -1,10 +1,13 @@
 """Launches that are repeated: what the driver gets, who sees it, and what happens where a private
 name of torch or Triton is missing."""
 
+import contextlib
+import ctypes
 import importlib.util
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -14,9 +17,18 @@ import triton
 
 import probe
 import triton_softmax
-from kernel_cases import DEVICE, backward, expected_forward, forward, quiet
-from triton_softmax import arguments, launch, operators, plan
+from kernel_cases import DEVICE, INTERPRETED, backward, drawn, expected_forward, forward, quiet
+from triton_softmax import (
+    arguments,
+    cross_entropy,
+    launch,
+    operators,
+    plan,
+    softmax,
+    token_logprobs,
+)
 from triton_softmax.launch import Launch, Workspace
+from triton_softmax.operations import OPERATIONS
 
 pytestmark = quiet
 
@@ -214,6 +226,109 @@ for owner, name in names:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+# Launches by address
+
+
+def pointer(address: int, dtype: torch.dtype) -> torch.Tensor:
+    if not address:  # of a workspace without words
+        return torch.empty(0, dtype=dtype)
+    memory = (ctypes.c_byte * dtype.itemsize).from_address(address)
+    return torch.frombuffer(memory, dtype=dtype)
+
+
+def in_float32(number):
+    """A number as a compiled kernel takes it, or a tuple of them."""
+    if isinstance(number, tuple):
+        return tuple(map(in_float32, number))
+    return torch.tensor(number, dtype=torch.float32).item() if type(number) is float else number
+
+
+class ByAddress(Launch):
+    """A launch in the interpreter that is repeated by address, as one on a GPU is."""
+
+    repeated = 0
+
+    def __init__(self, kernel, grid, numbers, *others):
+        super().__init__(kernel, grid, in_float32(numbers), *others)
+
+    def run(self, inputs, outs, *words) -> None:
+        first = self.at is None
+        super().run(inputs, outs, *words)
+        if first:
+            dtypes = [[each.dtype for each in group] for group in (inputs, outs, words)]
+            self.at = lambda *addresses: self.again(dtypes, addresses)
+
+    def again(self, dtypes, addresses) -> None:
+        ByAddress.repeated += 1
+        inputs, outs, *words = addresses
+        assert not {*inputs} & {*outs[1:]}, "another program may still read it"
+        groups = [tuple(map(pointer, *each)) for each in zip((inputs, outs, words), dtypes)]
+        once = Launch(self.kernel, self.grid, self.numbers, self.constants, self.options)
+        once.run(groups[0], groups[1], *groups[2])
+
+
+def loss_of(**options) -> Callable:
+    return lambda x, target: cross_entropy(x, target, **options)
+
+
+WEIGHT = torch.linspace(0.5, 2.0, 9)
+REPEATED = {
+    "softmax": lambda x, _: softmax(x),
+    "another type": lambda x, _: softmax(x, dtype=torch.float16),
+    "exchanged": lambda x, _: softmax(x.repeat(1, 250), batch_invariant=True),
+    "scale": lambda x, _: softmax(x, scale=0.7, where=torch.arange(9) % 4 > 0),
+    "scale of float64": lambda x, _: softmax(x.double(), scale=0.7),
+    "tokens": lambda x, target: token_logprobs(x, target, return_entropy=True),
+    "loss": loss_of(),
+    "loss and log-sum-exp": loss_of(return_lse=True),
+    "all losses": loss_of(reduction="none", weight=WEIGHT, z_loss=0.1),
+    "smoothed": loss_of(label_smoothing=0.1, z_loss=0.1),
+    "counted in parts": loss_of(weight=WEIGHT),
+    "in place": lambda x, target: cross_entropy(x * 1, target, inplace_backward=True),
+    "columns": lambda x, target: cross_entropy(x.view(2, 9, 3), target.view(2, 3)),
+    "target apart": lambda x, target: cross_entropy(x, target.repeat_interleave(2)[::2]),
+    "weight apart": loss_of(weight=WEIGHT.repeat_interleave(2)[::2]),
+    "logits apart": lambda x, target: cross_entropy(x.T.contiguous().T, target),
+}
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="a GPU's launches are repeated by address anyway")
+@pytest.mark.parametrize("name", REPEATED)
+def test_a_call_by_address_on_another_device_gives_the_same_bits(name, monkeypatch):
+    """The second call of a kind, of other elements; numbers have 24 bits there."""
+
+    def call(seed: int) -> list[torch.Tensor]:
+        x = drawn(6, 9, dtype=torch.float32, seed=seed).requires_grad_()
+        found = REPEATED[name](x, (torch.arange(6) * seed) % 9)
+        found = found if isinstance(found, tuple) else (found,)
+        of = [each for each in found if each.requires_grad]
+        along = [torch.linspace(1, 2, each.numel()).view_as(each) for each in of]
+        return [*found, *torch.autograd.grad(of, x, along)]
+
+    monkeypatch.setattr(plan, "FEW", 0 if name == "counted in parts" else plan.FEW)
+    probe.forget()
+    wanted = call(2)
+    probe.forget()
+    current = [7]
+
+    @contextlib.contextmanager
+    def device(index):
+        current.append(index)
+        yield
+        current.pop()
+
+    monkeypatch.setattr(ByAddress, "repeated", 0)
+    monkeypatch.setattr(plan, "Launch", ByAddress)
+    monkeypatch.setattr(plan, "current_device", lambda: current[-1])
+    monkeypatch.setattr(plan, "cuda_index", lambda _: 3)
+    monkeypatch.setattr(torch.cuda, "device", device)
+    call(1)
+    found = call(2)
+    probe.forget()
+    assert ByAddress.repeated
+    assert all(map(torch.equal, found, wanted))
+
+
 # Plans
 
 
@@ -252,6 +367,7 @@ def test_every_kind_of_call_is_planned_once(operation, kind, monkeypatch):
     assert len(made) == 2 == len(plan.plans)
     made = probe.plan_of(operation, (x,), dim, dtype, implementation)
     assert getattr(made, "what", None) == expected
+    assert plan.plan_of(OPERATIONS[operation], (x,), dim, dtype, implementation) is made
 
 
 def test_a_gradient_of_another_shape_or_device_is_refused():

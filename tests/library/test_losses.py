@@ -4,6 +4,8 @@ transforms; and beside other libraries.
 Their values and derivatives with options drawn at random are in `test_derivatives.py`.
 """
 
+import contextlib
+
 import pytest
 import torch
 from torch.nn import functional
@@ -12,8 +14,10 @@ import probe
 from kernel_cases import DEVICE, HOSTILE, drawn, quiet
 from triton_softmax import (
     CrossEntropyLoss,
+    batch_invariant,
     composite,
     cross_entropy,
+    distributed,
     entropy_from_logits,
     linear_cross_entropy,
     operators,
@@ -21,7 +25,7 @@ from triton_softmax import (
     selective_log_softmax,
     token_logprobs,
 )
-from triton_softmax.arguments import LossOptions
+from triton_softmax.arguments import LossOptions, check_loss_of_part
 from triton_softmax.operations.softmax import SOFTMAX
 from triton_softmax.plan import CHUNK, FEW
 
@@ -223,6 +227,7 @@ REFUSED = [
     ({"reduction": "median"}, ValueError, "is not a valid value for reduction"),
     ({"label_smoothing": 2.0}, RuntimeError, "label_smoothing must be between"),
     ({"weight": torch.ones(3)}, RuntimeError, "weight tensor should be defined"),
+    ({"weight": torch.ones(4)}, RuntimeError, "weight must have the dtype|expected scalar type"),
     *(({"softcap": cap}, ValueError, "softcap must be positive") for cap in (0.0, -1.0, INF, NAN)),
     ({"scale": INF}, ValueError, "scale must be finite"),
 ]
@@ -253,6 +258,33 @@ def test_temperatures_and_tokens_that_are_refused():
     if DEVICE == "cpu":
         with pytest.raises(IndexError, match="index 4 is out of bounds"):
             token_logprobs(x, index + 3)
+
+
+@pytest.mark.parametrize("asked, within", [(False, False), (True, False), (False, True)])
+def test_tokens_over_ranks_are_invariant_if_asked_and_divided_by_a_temperature(
+    asked, within, monkeypatch
+):
+    given = []
+    handed = lambda *all_given: given.extend(all_given) or (None, None)  # noqa: E731
+    monkeypatch.setattr(distributed, "token_logprobs", handed)
+    x, index = logits(2, 4), torch.tensor([0, 1], device=DEVICE)
+    temperature = torch.full((2, 1), 0.5, dtype=x.dtype, device=DEVICE)
+    options = {"group": object(), "batch_invariant": asked}
+    with batch_invariant() if within else contextlib.nullcontext():
+        token_logprobs(x, index, temperature=temperature, **options)
+    assert torch.equal(given[1], 2 * x) and given[-1] is (asked or within)
+    with pytest.raises(NotImplementedError, match="gradient of a temperature"):
+        token_logprobs(x, index, temperature=temperature.requires_grad_(), **options)
+
+
+@pytest.mark.parametrize("classes, right", [(4, True), (10, True), (3, False), (5, False)])
+def test_weights_over_ranks_are_those_of_all_classes_or_of_a_rank(classes, right):
+    x, target = logits(2, 4), torch.tensor([0, 9], device=DEVICE)
+    weight = torch.ones(classes, dtype=x.dtype, device=DEVICE)
+    options = LossOptions(1, -100, "mean", 0.0, 0.0, x.dtype)
+    refused = pytest.raises(RuntimeError, match="weight tensor should be defined")
+    with contextlib.nullcontext() if right else refused:
+        check_loss_of_part(x, target, weight, 10, options)
 
 
 def test_shapes_and_types_are_refused_in_torch_s_words():

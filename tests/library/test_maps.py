@@ -101,6 +101,18 @@ def test_a_gradient_that_a_mask_stops_and_a_scale_needs_none_of(name, again):
 
 
 @both
+@pytest.mark.parametrize("safe", [False, True])
+def test_a_gradient_of_infinities_that_may_be_differentiated_is_the_kernels(name, safe):
+    x = HOSTILE.double().to(DEVICE).requires_grad_()
+    y, dy = FUNCTIONS[name](x, scale=0.5, safe=safe), drawn(6, 4, seed=9)
+    once, again = (
+        torch.autograd.grad(y, x, dy, retain_graph=True, create_graph=each)[0]
+        for each in (False, True)
+    )
+    torch.testing.assert_close(again, once, equal_nan=True)
+
+
+@both
 def test_a_bias_keeps_its_digits_beside_narrow_elements(name):
     """The gradient of x is rounded to 16 bits; that of the bias is not, on the way."""
     x = tensor(3, 8, dtype=torch.float16)
@@ -132,6 +144,15 @@ def test_sinks_of_infinity(name, dtype, geometry):
     assert not y[0].any()
     y[:, 0].sum().backward()
     assert torch.isfinite(sink.grad).all() and sink.grad[2] != 0.0
+
+
+@both
+@pytest.mark.parametrize("geometry", ["whole", "operators"][: 1 + INTERPRETED], indirect=True)
+def test_a_safe_row_of_nothing_leaves_everything_to_its_sink(name, geometry):
+    x = torch.tensor([[-INF, -INF], [0.0, 1.0]], dtype=torch.float64, device=DEVICE)
+    y = FUNCTIONS[name](x, safe=True, sink=0.0)
+    wanted = getattr(torch, name)(torch.cat([x, torch.zeros_like(x[:, :1])], 1), 1)[:, :2]
+    torch.testing.assert_close(y, wanted)
 
 
 def test_softmax_off_by_one_and_a_sink_of_each_head():
@@ -189,6 +210,8 @@ REFUSED = [
     ({"causal": True, "x": (3, 4)}, ValueError, "as many queries as keys"),
     ({"scale": 2.0, "dim": 2}, IndexError, "Dimension out of range"),
     ({"scale": 2.0, "implementation": "strided"}, ValueError, "names a kernel"),
+    ({"group": 3, "implementation": "strided"}, ValueError, "names a kernel for whole rows"),
+    ({"group": 3, "scale": 2.0}, TypeError, "group must be a torch.distributed.ProcessGroup"),
     ({"out": torch.empty(4)}, ValueError, "out must have shape"),
     ({"out": torch.empty(4, 4, dtype=torch.float16)}, ValueError, "out must have shape"),
     ({"out": torch.empty(1, 4).expand(4, 4)}, ValueError, "overlaps itself"),
