@@ -1,11 +1,10 @@
 """Chromium and its tabs; what a test does with them is told in `tests/browser.py`."""
 
 import contextlib
-import functools
 
 import pytest
 
-from browser import CHROMIUM, DESKTOP, FLAGS, HEIGHT, PAGES, Tab, served, url_of
+from browser import CHROMIUM, DESKTOP, FLAGS, HEIGHT, PAGES, Tab, served
 
 
 @pytest.fixture(scope="session")
@@ -28,34 +27,49 @@ def address(site):
 
 
 @pytest.fixture(scope="session")
-def open_tab(chromium, address):
-    """Open a tab of the usual size, in the light, with or without script. All of a kind share what
-    the browser has fetched and compiled; one of a kind of its own shares nothing."""
+def context_of(chromium, address):
+    """The windows of a kind, which share what the browser has fetched and compiled; a kind of its
+    own shares nothing. A tab of each stays open, since the next then starts no process."""
     with contextlib.ExitStack() as stack:
+        made = {}
 
-        @functools.cache
-        def context(script: bool, kind: str):
-            made = chromium.new_context(
-                viewport={"width": DESKTOP, "height": HEIGHT},
-                color_scheme="light",
-                reduced_motion="reduce",
-                java_script_enabled=script,
-            )
-            stack.callback(made.close)
-            return made
+        def context(kind: str = "", **options):
+            key = f"{kind} {options}"
+            if key not in made:
+                made[key] = chromium.new_context(**options)
+                stack.callback(made[key].close)
+                made[key].new_page().goto(f"{address}404.html")
+            return made[key]
 
-        yield lambda script=True, kind="": Tab(context(script, kind), address)
+        yield context
+
+
+@pytest.fixture(scope="session")
+def open_tab(context_of, address):
+    """Open a tab of the usual size, in the light, with or without script."""
+
+    def show(script: bool = True, kind: str = "") -> Tab:
+        context = context_of(
+            kind,
+            viewport={"width": DESKTOP, "height": HEIGHT},
+            color_scheme="light",
+            reduced_motion="reduce",
+            java_script_enabled=script,
+        )
+        return Tab(context, address)
+
+    return show
 
 
 @pytest.fixture
-def opened_with(chromium, address):
-    """Open a page in a context of its own, of which more is said."""
+def opened_with(context_of, address):
+    """Open a page in a window of which more is said."""
     with contextlib.ExitStack() as stack:
 
         def show(page: str, **options):
-            view = stack.enter_context(chromium.new_context(**options)).new_page()
-            view.goto(address + url_of(page))
-            return view
+            tab = Tab(context_of(**options), address)
+            stack.callback(tab.close)
+            return tab.open(page).view
 
         yield show
 

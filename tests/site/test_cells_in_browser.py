@@ -22,14 +22,13 @@ WITH_CELLS = [
 
 
 @pytest.fixture
-def phone(chromium, address):
+def phone(context_of, address):
     """A tab on a phone, which has no keyboard."""
     size = {"width": NARROW, "height": HEIGHT}
-    context = chromium.new_context(viewport=size, has_touch=True, is_mobile=True)
-    tab = Tab(context, address)
+    tab = Tab(context_of(viewport=size, has_touch=True, is_mobile=True), address)
     tab.resize = lambda width: None
     yield tab
-    context.close()
+    tab.close()
 
 
 def opened(tab, page: str):

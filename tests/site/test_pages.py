@@ -83,6 +83,8 @@ MARK_ONE_OF_EACH_NEW_LOOK = """(known) => {
 
 
 BY_COLOURS = ["color-contrast", "link-in-text-block"]
+OF_STRUCTURE = {"rules": dict.fromkeys([*BY_COLOURS, "region"], {"enabled": False})}
+"""What colours decide is apart; and a region missing, which takes long to see, is not serious."""
 ONLY_MARKED = """axe.configure({ rules: [
     { id: "color-contrast", selector: "[data-look]" },
     { id: "link-in-text-block", selector: "a[data-look]" }] })"""
@@ -128,7 +130,7 @@ def found(page):
     the light, and in the dark only what colours decide. The rest is put back."""
     if page.page not in _found:
         page.view.evaluate(KEEP_ONE_OF_EACH_KIND)
-        problems = serious(page.view, rules=dict.fromkeys(BY_COLOURS, {"enabled": False}))
+        problems = serious(page.view, **OF_STRUCTURE)
         illegible = {scheme: hard_to_read(page, scheme) for scheme in _looks}
         page.view.evaluate("putBack()")
         _found[page.page] = sum(problems.values(), []), illegible
