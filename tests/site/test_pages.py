@@ -49,20 +49,25 @@ KEEP_ONE_OF_EACH_KIND = """() => {
     window.putBack = () => undo.reverse().forEach((each) => each());
 }"""
 
-# Whether text is legible, and a link told from the text beside it, follows from colours, sizes and
-# what lies behind: of the texts that look alike, one is marked, unless another page has shown one.
-# How many looks there are, and which of them are new.
+# Whether text is legible, and a link told from the text beside it, follows from colours, from what
+# lies behind down to the first that hides the rest, and from whether the text is large; of a link
+# also from how it differs. Of the texts that look alike, one is marked, unless another page has
+# shown one. How many looks there are, and which of them are new.
 MARK_ONE_OF_EACH_NEW_LOOK = """(known) => {
     document.querySelectorAll("[data-look]").forEach((each) => each.removeAttribute("data-look"));
     const there = new Set(), seen = new Set(known), painted = new Map();
     const behind = (each) => {
-        if (each && !painted.has(each)) {
+        if (!each) return ["", ""];
+        if (!painted.has(each)) {
             const { backgroundColor, backgroundImage, opacity, filter } = getComputedStyle(each);
-            const own = [backgroundColor, backgroundImage, opacity, filter].join();
-            const above = behind(each.parentElement);
-            painted.set(each, own === "rgba(0, 0, 0, 0),none,1,none" ? above : `${own};${above}`);
+            const own = `${backgroundColor},${backgroundImage};`;
+            const effect = opacity === "1" && filter === "none" ? "" : `${opacity},${filter};`;
+            const [paint, effects] = behind(each.parentElement);
+            const hides = backgroundColor.startsWith("rgb(");
+            const bare = own === "rgba(0, 0, 0, 0),none;";
+            painted.set(each, [bare ? paint : hides ? own : own + paint, effect + effects]);
         }
-        return each ? painted.get(each) : "";
+        return painted.get(each);
     };
     for (const each of document.querySelectorAll("body *")) {
         const texts = [...each.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE);
@@ -70,9 +75,14 @@ MARK_ONE_OF_EACH_NEW_LOOK = """(known) => {
         if (!texts.some((node) => node.nodeValue.trim()) || box.width < 2 || box.height < 2
             || !each.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
         const { color, fontSize, fontWeight, textShadow } = getComputedStyle(each);
+        const [size, bold] = [parseFloat(fontSize), fontWeight >= 700];
+        const large = size >= 24 || bold && size > 18.6;  // as axe has it: 18 pt, or 14 pt and bold
         const link = each.closest("a");
-        const beside = link ? getComputedStyle(link.parentElement).color : "";
-        const look = [color, fontSize, fontWeight, textShadow, beside, behind(each)].join(";");
+        const [own, near] = [link, link?.parentElement].map((one) => one && getComputedStyle(one));
+        const beside = link && [link.closest("p, article")?.tagName,
+            own.color, near.color, own.textDecorationLine,
+            ...["fontSize", "fontWeight"].map((name) => own[name] === near[name])];
+        const look = [color, large, textShadow, beside, ...behind(each)].join("|");
         there.add(look);
         if (seen.size === seen.add(look).size) continue;
         each.setAttribute("data-look", "");
