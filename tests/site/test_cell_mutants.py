@@ -96,6 +96,8 @@ def test_a_mutant_that_changes_a_result_is_refused(name):
     passed = [mutant for mutant, text in mutants(cell.texts()[0]) if accepted(cell, text)]
     unexplained = [each for each in passed if not any(re.search(why, each) for why in reasons)]
     assert not unexplained
+    own = [mutant for _, which, mutant in SAME if which != ".*" and re.fullmatch(which, name)]
+    assert all(any(re.search(why, each) for each in passed) for why in own), "an unneeded reason"
 
 
 WRONG = [

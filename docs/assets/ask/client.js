@@ -57,7 +57,7 @@ export function askPython(prepare) {
 
   async function ask(question, { seconds = SECONDS } = {}) {
     await warm();
-    const timer = setTimeout(() => stop(`Stopped after ${seconds} seconds. Is there a loop that does not end?`), 1000 * seconds);
+    const timer = setTimeout(() => stop(`Stopped after ${seconds} seconds. Is there a loop that does not end, or more data than fits?`), 1000 * seconds);
     try {
       return await send({ question });
     } finally {

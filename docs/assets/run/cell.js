@@ -149,7 +149,7 @@ function enhance(cell) {
     state();
     const begun = performance.now();
     const asked = { given: data.given, right: data.right, again: data.again, texts: written() };
-    const reply = await runner.run(asked, (seconds) => (status.textContent = `Running: it takes about ${Math.round(seconds)} s in this browser …`));
+    const reply = await runner.run(asked, (seconds) => (status.textContent = `Running: it takes ${Math.round(seconds)} s in this browser, up to ${Math.round(4 * seconds)} if it is busy …`));
     const took = performance.now() - begun;
     const fold = boxes[reply.error?.text]?.closest(".run-fold");
     if (fold) fold.open = true; // the line that failed is in it

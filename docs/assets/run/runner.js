@@ -7,7 +7,7 @@
  *
  * `given` are names of the library's modules, such as {merge: "triton_softmax.kernels.device.monoid"}.
  * A part of a run is timed first: before one of more than two seconds, `says` is told how many it takes here.
- * A run that was stopped, or that used up the memory, has an error without a line. Nothing is loaded
+ * All cells of a page share one worker, so a run ends the one that goes on. A run that was stopped, or that used up the memory, has an error without a line. Nothing is loaded
  * before the first run or `warm()`.
  */
 import { askPython, SECONDS, Stopped } from "../ask/client.js";
@@ -27,18 +27,24 @@ const failed = (message) => ({ html: "", printed: "", tensors: [], steps: [], va
 
 export const warm = () => ask.warm();
 
+let going = null;
+
 export async function run(request, says = () => {}) {
+  if (going) ask.stop("Stopped, because another cell runs.");
+  going = request;
   try {
     const tried = JSON.parse(await ask(JSON.stringify({ ...request, rehearse: true })));
     const { seconds } = tried;
     if (seconds === undefined) return tried; // it was short, and is done
     if (seconds > LONG) says(seconds);
-    return JSON.parse(await ask(JSON.stringify(request), { seconds: seconds > LONG ? SECONDS + 2 * seconds : SECONDS }));
+    return JSON.parse(await ask(JSON.stringify(request), { seconds: seconds > LONG ? SECONDS + 4 * seconds : SECONDS }));
   } catch (problem) {
     /* Stopped, or what Python could not catch itself: its memory or its stack is used up. */
     const message = problem.message.trim().split("\n").at(-1);
     if (!(problem instanceof Stopped)) ask.stop(message);
     return failed(message);
+  } finally {
+    if (going === request) going = null;
   }
 }
 

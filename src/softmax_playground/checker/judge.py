@@ -360,7 +360,7 @@ def _symptom(error):
 
 def _failure(error, line, in_kernel=False):
     where = f" in line {line}" if line else ""
-    text = getattr(error, "msg", None) or str(error)
+    text = (getattr(error, "msg", None) or str(error)).replace("isn't defined", "is not defined")
     said = "{}{}{}".format(type(error).__name__, where, ": " + text if text else "")
     if "shapes do not fit" in text:
         said += ". Look for a [:, None] or [None, :] that is missing."

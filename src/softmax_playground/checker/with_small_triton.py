@@ -66,5 +66,4 @@ class Lab(Launched):
                 tensor.written.update(each.places)
         if left:
             words = left.replace(":", "").replace(",", "").split()  # as access.py says it
-            kind, name, program, place = words[0][3:], words[2], words[4], int(words[8])
-            raise Wrong(outside(kind, name, program, place, int(words[-1])))
+            raise Wrong(outside(words[0][3:], words[2], words[4], int(words[8]), int(words[-1])))

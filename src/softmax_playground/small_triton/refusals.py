@@ -41,8 +41,7 @@ def _refused(head, body, plain):
     for each in body:
         text, line = " ".join(each.text.replace("'", '"').split('"')[::2]), each.at[0]
         text = text.split(" in ", 1)[-1] if each.word == "for" else text
-        forms = [each.word] * (each.word in FORMS)
-        forms += [MARKS[mark] for mark in MARKS if mark in text]
+        forms = [each.word] * (each.word in FORMS) + [MARKS[m] for m in MARKS if m in text]
         for name in [name for name in used(text) if name not in own]:
             forms += [name] * (name in NAMES)
             if name in plain:
