@@ -32,6 +32,12 @@ _BETWEEN = (
 """Where a name or a call may break: after an underscore, slash, bracket, colons or point, and
 before a capital."""
 
+_APART = (
+    r"<table\b.*?(?:</table>|$)|<[^>]*>|(?<=×) (?=\d|<data)"
+    r"|(?:(?<=\d)|(?<=\d</b>)|(?<=\d</data>)) (?=[×%]|(?:[KMGT]i?B|µs|ms)\b)"
+)
+"""Tables, tags, and the spaces between a number and its unit."""
+
 
 def _root(config: Any) -> Path:
     return Path(config.config_file_path).parent
@@ -107,19 +113,12 @@ def breakable(html: str) -> str:
 
 
 def together(html: str) -> str:
-    """A number on one line with its unit, and the sides of a shape with the sign between them, but
-    in tables, whose columns may be narrow.
+    """A number on one line with its unit or ×, but in tables, whose columns may be narrow.
 
-    >>> together("<p title='2 × 3'><b>1.30</b> × torch, 2 % of 8 × 512, 3 rows<table><td>8 × 512")
-    "<p title='2 × 3'><b>1.30</b>\\xa0× torch, 2\\xa0% of 8\\xa0×\\xa0512, 3 rows<table><td>8 × 512"
+    >>> together("<p title='2 × 3'><b>1.30</b> × torch, 2 % of 8 × 512<table><td>8 × 512")
+    "<p title='2 × 3'><b>1.30</b>\\xa0× torch, 2\\xa0% of 8\\xa0×\\xa0512<table><td>8 × 512"
     """
-    outside = r"(?![^<>]*>)"  # of a tag
-    unit = rf"(?=(?:[×%]|(?:[KMGT]i?B|µs|ms)\b){outside})"
-    parts = re.split(r"(<table\b.*?(?:</table>|$))", html, flags=re.S)
-    for at in range(0, len(parts), 2):
-        part = re.sub(rf"(\d(?:</\w+>)*) {unit}", "\\1\N{NO-BREAK SPACE}", parts[at])
-        parts[at] = re.sub(rf"(?<=×) (?=(?:<[^<>]+>)*\d{outside})", "\N{NO-BREAK SPACE}", part)
-    return "".join(parts)
+    return re.sub(_APART, lambda found: "\xa0" if found[0] == " " else found[0], html, flags=re.S)
 
 
 def rooted(html: str, url: str) -> str:

@@ -157,7 +157,10 @@ def over_columns(
         href = escape(column.href)
         bands.append(tag("rect", class_="band", **place, data_tip=tip, data_href=href))
     for order, each in reversed(list(enumerate(drawn))):
-        aside = 0.95 * (_place(each, drawn) - 0.5) if spread else 0.0
+        # Those shown at first share a column, which fits on a phone; the others stand between.
+        alike = [one for one in drawn if one.shown == each.shown]
+        place = (alike.index(each) + (0.5 if each.shown else 1)) / len(alike)
+        aside = 0.95 * (place - 0.5) if spread else 0.0
         found = [
             ((at + 0.5 + aside) * width, 100 - scale(column.values[each.key]))
             for at, column in enumerate(columns)
@@ -189,13 +192,6 @@ def over_columns(
         f'<div class="plot-area" data-label="{name}" style="--longest: {longest}">{picture}'
         '<div class="plot-tip" role="status"></div></div></div>'
     )
-
-
-def _place(each: Series, drawn: Sequence[Series]) -> float:
-    """Where in its column, from 0 to 1, a series stands: those shown at first share the column, so
-    that their letters fit on a phone, and the others stand between them."""
-    alike = [one for one in drawn if one.shown == each.shown]
-    return (alike.index(each) + (0.5 if each.shown else 1)) / len(alike)
 
 
 def _grid(scale: Scale, name) -> str:

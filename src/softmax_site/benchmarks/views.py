@@ -519,7 +519,7 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
         cell = bounds.get(some(group)["case"])
         if cell is None:
             return "–"
-        asked = cell.asked.replace("at least ", "≥&nbsp;").replace("at most ", "≤&nbsp;")
+        asked = words.bound(cell.asked)
         return f'<span class="level">{asked}</span>' if cell.met else words.marked("behind", asked)
 
     def share(group: Group) -> str:
