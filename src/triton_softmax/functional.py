@@ -243,7 +243,7 @@ def logsumexp(
     elif x.requires_grad and torch.is_grad_enabled():
         lse = differentiable(x, (operators.logsumexp, True, dim, None, None, invariant))
     else:
-        lse = run_one(operators.LOGSUMEXP, x, dim, None, None, invariant)
+        lse = run_one(operators.LOGSUMEXP, x, dim, None, None, invariant)  # pyright: ignore
     return lse.unsqueeze(dim) if keepdim and x.dim() else lse  # pyright: ignore
 
 
