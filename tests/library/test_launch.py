@@ -220,6 +220,7 @@ for owner, name in names:
             delattr(owner, name)
         from triton_softmax import operators
         right = operators.AVAILABLE == (names.index((owner, name)) >= 7)
+        right = right and operators.transformed() == (name in (names[0][1], "_current_level"))
         os._exit(0 if right and torch.ops.triton_softmax.softmax.default else 1)
     assert os.waitpid(child, 0)[1] == 0, name
 """
