@@ -354,14 +354,8 @@ def launches_little(group) -> None:
         names.clear()
         with probe.Operators() as operators:
             call()
-    assert names == [
-        "tile_kernel",
-        "pack_words_kernel",
-        "losses_kernel",
-        "reduce_losses_kernel",
-        "losses_backward_kernel",
-        "finish_rows_kernel",
-    ]
+    kernels = "tile pack_words losses reduce_losses losses_backward finish_rows".split()
+    assert names == [f"{each}_kernel" for each in kernels]
     assert sum("c10d" in name for name in operators.names) == 1
     assert len(operators.names) < 40  # a hundred once; half of them look at targets, on a CPU
 
@@ -618,20 +612,16 @@ def disagree(group, what: str) -> None:
     """A rank that calls something else is named on every rank, and then all go on."""
     odd = group.rank() == group.size() - 1
     x = drawn((len(what), 7), torch.float32)  # of this shape nothing is remembered
-    zeros = torch.zeros(len(what)).long()
+    loss = functools.partial(cross_entropy, x, torch.zeros(len(what)).long(), group=group)
     calls = {
         "rows": lambda: softmax(x[odd:], group=group),
         "dtype": lambda: softmax(x.bfloat16() if odd else x, group=group),
         "function": lambda: (log_softmax if odd else softmax)(x, group=group),
         "dimension": lambda: softmax(drawn((9, 9)), 0 if odd else 1, group=group),
         "with a gradient": lambda: softmax(x.clone().requires_grad_(odd), group=group),
-        "smoothing of labels": lambda: cross_entropy(
-            x, zeros, group=group, label_smoothing=0.1 * odd
-        ),
-        "vocabulary": lambda: cross_entropy(x, zeros, group=group, vocab_start=0, vocab_size=7),
-        "size of it": lambda: cross_entropy(
-            x, zeros, group=group, vocab_start=7 * group.rank(), vocab_size=99
-        ),
+        "smoothing of labels": lambda: loss(label_smoothing=0.1 * odd),
+        "vocabulary": lambda: loss(vocab_start=0, vocab_size=7),
+        "size of it": lambda: loss(vocab_start=7 * group.rank(), vocab_size=99),
     }
     raises(ValueError, "ranks", calls[what])
     y = softmax(drawn((1, 7), torch.float32), group=group)
@@ -851,8 +841,7 @@ def pushed_without_one(group) -> None:
         if group.rank() != 1:
             assert softmax(x, group=group).isnan().all()
             for call in (softmax, lambda _, group: symmetric_memory.check_words(group)):
-                with pytest.raises(RuntimeError, match="rank 1 of the group"):
-                    call(x, group=group)
+                raises(RuntimeError, "rank 1 of the group", call, x, group=group)
         dist.barrier(group)
 
 
@@ -867,12 +856,9 @@ def pushing_alone(group) -> None:
 
 def pushed_arguments(group) -> None:
     """Arguments are checked."""
-    with pytest.raises(TypeError, match="ProcessGroup"):
-        symmetric_memory.push_words("group")
-    for timeout in (0.0, -1.0, float("nan")):
-        with pytest.raises(ValueError, match="positive"):
-            symmetric_memory.push_words(group, timeout)
-    with pytest.raises(RuntimeError, match="from GPU to GPU"):
-        symmetric_memory.push_words(group)
+    raises(TypeError, "ProcessGroup", symmetric_memory.push_words, "group")
+    for timeout in (0.0, -1.0, math.nan):
+        raises(ValueError, "positive", symmetric_memory.push_words, group, timeout)
+    raises(RuntimeError, "from GPU to GPU", symmetric_memory.push_words, group)
     assert group not in symmetric_memory.buffers
     symmetric_memory.check_words(group)

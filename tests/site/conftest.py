@@ -47,16 +47,11 @@ def context_of(chromium, address):
 @pytest.fixture(scope="session")
 def open_tab(context_of, address):
     """Open a tab of the usual size, in the light, with or without script."""
+    size = {"width": DESKTOP, "height": HEIGHT}
+    usual = {"viewport": size, "color_scheme": "light", "reduced_motion": "reduce"}
 
     def show(script: bool = True, kind: str = "") -> Tab:
-        context = context_of(
-            kind,
-            viewport={"width": DESKTOP, "height": HEIGHT},
-            color_scheme="light",
-            reduced_motion="reduce",
-            java_script_enabled=script,
-        )
-        return Tab(context, address)
+        return Tab(context_of(kind, java_script_enabled=script, **usual), address)
 
     return show
 

@@ -32,22 +32,11 @@ def ranks():
 
 
 OF_A_KIND = {
-    "in_a_mode": 2,
-    "lying_apart": 2,
-    "launches_little": 2,
-    "sends_what_is_promised": 2,
-    "sends_other_words": 2,
-    "in_blocks": 3,
-    "partial": 2,
-    "placed_tokens": 4,
-    "implementations_placed": 2,
-    "refused": 4,
-    "refuses_lists": 2,
-    "pushed_as_sent": 4,
-    "pushed_in_turn": 2,
-    "sent_all_the_same": 2,
-    "pushed_without_one": 2,
-    "pushed_arguments": 2,
+    **dict.fromkeys(("in_a_mode", "lying_apart", "launches_little", "refuses_lists"), 2),
+    **dict.fromkeys(("sends_what_is_promised", "sends_other_words", "sent_all_the_same"), 2),
+    **dict.fromkeys(("pushed_in_turn", "pushed_without_one", "pushed_arguments"), 2),
+    **dict.fromkeys(("partial", "implementations_placed"), 2),
+    **{"in_blocks": 3, "placed_tokens": 4, "refused": 4, "pushed_as_sent": 4},
 }
 """Functions of `on_ranks` that are asked once, and of how many ranks."""
 
