@@ -17,7 +17,7 @@ from softmax_site.benchmarks.data import (
     time_text,
 )
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, origin, shown
-from softmax_site.benchmarks.quoted import of_rows
+from softmax_site.benchmarks.stand import of_rows
 from softmax_site.benchmarks.tables import Row, folded, share_of, share_text, table, why
 from softmax_site.benchmarks.views import HOST_CALLS
 from softmax_site.benchmarks.words import link, marked, reason_groups, verdict

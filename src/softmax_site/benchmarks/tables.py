@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from softmax_bench.report import LEVEL, answers, best_peer, by_case, gbs, ratio, standing, timed
+from softmax_bench.report import LEVEL, answers, best_peer, by_case, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, label_of
 from softmax_site.benchmarks.data import DTYPES, anchor, case_words, n_cols, shape_words
 from softmax_site.benchmarks.words import (
@@ -154,39 +154,35 @@ def present(rows: list[dict], names: Iterable[str]) -> list[str]:
     return [name for name in names if name in there]
 
 
-class Columns:
-    """The columns that several tables have."""
+def of_row(head: str, write: Callable[[dict], str], words: bool = False) -> Column:
+    """What is written of any row of a case."""
+    return Column(head, lambda group: write(some(group)), words)
 
-    shape = Column("shape", lambda group: shape_words(some(group)))
-    verdict = Column("against the best other", verdict, True)
-    kernel = Column("kernel", lambda group: kernel_words(group.get(CHOOSER)), True)
 
-    @staticmethod
-    def share(of: Callable[[Group, str], float | None] = share_of) -> Column:
-        """Our share of the copy's speed."""
-        return Column("of a copy", lambda group: share_text(of(group, CHOOSER)))
+def of_provider(head: str, name: str, write: Callable[[Group], str | None]) -> Column:
+    """What is written of a provider, or the state of a row of which there is nothing to write."""
+    return Column(head, lambda group: write(group) or state_of(group.get(name)))
 
-    def us(self, row: dict | None) -> str:
-        """Microseconds, or the state of a row that has none."""
-        value = timed(row)
-        return f"{value:,.1f}" if value else state_of(row)
 
-    def time(self, name: str, head: str | None = None) -> Column:
-        """The time of a provider."""
-        return Column(head or label_of(name), lambda group: self.us(group.get(name)))
+def microseconds(group: Group, name: str) -> str | None:
+    """The time of a provider."""
+    us = timed(group.get(name))
+    return f"{us:,.1f}" if us else None
 
-    def speed(self, name: str, head: str | None = None) -> Column:
-        """The speed of a provider in GB/s."""
 
-        def cell(group: Group) -> str:
-            speed = gbs(group.get(name)) if timed(group.get(name)) else None
-            return f"{speed:,.0f}" if speed else state_of(group.get(name))
+def time(name: str, head: str | None = None) -> Column:
+    """The time of a provider."""
+    return of_provider(head or label_of(name), name, lambda group: microseconds(group, name))
 
-        return Column(head or label_of(name), cell)
 
-    def best_time(self) -> Column:
-        """The time of the best other library."""
-        return Column("best other", lambda group: self.us(group.get(best_peer(group) or "")))
+def of_copy(of: Callable[[Group, str], float | None] = share_of) -> Column:
+    """Our share of the copy's speed."""
+    return Column("of a copy", lambda group: share_text(of(group, CHOOSER)))
+
+
+SHAPE = of_row("shape", shape_words)
+VERDICT = Column("against the best other", verdict, True)
+KERNEL = Column("kernel", lambda group: kernel_words(group.get(CHOOSER)), True)
 
 
 # Heat maps: lengths by kinds of call, each cell with a sign, a number and a link
