@@ -6,7 +6,6 @@ it is, so that nothing scrolls sideways.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from softmax_site.benchmarks.words import (
     times,
     verdict,
 )
+from softmax_site.templates import filled
 
 Group = dict[str, dict]
 """The rows of a case by provider."""
@@ -57,35 +57,23 @@ def table(
     Without a class its rows have no heads. `roles` says aloud what a style sheet that moves rows
     and cells would hide."""
     words = {*range(left), *also} if css == "bench-table" else {*range(len(head))}
-    names = [each.text if isinstance(each, Cell) else each for each in head]
-    labels = [escape(re.sub(r"<[^>]+>", "", name), quote=True) for name in names]
 
-    def element(tag: str, role: str, cell: str | Cell = "", at: int = 0, more: str = "") -> str:
-        """The beginning of an element, or all of a cell."""
-        text, own = cell if isinstance(cell, Cell) else (cell, "" if at in words else "n")
-        named = f' role="{role}"' * roles + more + f' class="{own}"' * bool(own)
-        return f"<{tag}{named}>" + (f"{text}</{tag}>" if tag in ("th", "td") else "")
+    def cells(row: Sequence[str | Cell]) -> list[Cell]:
+        return [
+            cell if isinstance(cell, Cell) else Cell(cell, "" if at in words else "n")
+            for at, cell in enumerate(row)
+        ]
 
-    def line(row: Row) -> str:
-        first, *rest = row.cells
-        tag, role, more = ("th", "rowheader", ' scope="row"') if css else ("td", "cell", "")
-        body = element(tag, role, first, 0, more)
-        for at, cell in enumerate(rest, 1):
-            label = f' data-label="{labels[at]}"' if css in ("bench-table", "") else ""
-            body += element("td", "cell", cell, at, label)
-        return element("tr", "row", more=row.attribute and f" {row.attribute}") + f"{body}</tr>"
-
-    top = "".join(
-        element("th", "columnheader", cell, at, ' scope="col"') for at, cell in enumerate(head)
+    lines = (row if isinstance(row, Row) else Row(row) for row in rows)
+    return filled(
+        "table",
+        head=cells(head),
+        rows=[row._replace(cells=cells(row.cells)) for row in lines],
+        css=css,
+        labelled=css in ("bench-table", ""),
+        caption=caption,
+        roles=roles,
     )
-    opening = element("table", "table", more=f' class="{css}"' if css else "")
-    group = element("tbody", "rowgroup")
-    lines = [
-        f"{opening}{f'<caption>{caption}</caption>' if caption else ''}"
-        f"{group.replace('tbody', 'thead')}{element('tr', 'row')}{top}</tr></thead>{group}"
-    ]
-    lines += [line(row if isinstance(row, Row) else Row(row)) for row in rows]
-    return "\n".join([*lines, "</tbody></table>"])
 
 
 def folded(title: str, content: str) -> str:
