@@ -4,7 +4,6 @@ moves as blocks."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import NamedTuple
 
 from softmax_bench import traffic
@@ -15,6 +14,7 @@ from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, measured
 from softmax_site.benchmarks.stand import Case, Stand
 from softmax_site.benchmarks.tables import Cell, Group, share_of, table
 from softmax_site.benchmarks.words import SIGNS, percent
+from softmax_site.templates import filled
 
 LADDER = ("naive", "three_loops", "two_loops", "single_block")
 
@@ -83,12 +83,8 @@ def headline_fragment(data: dict, name: str) -> Fragment:
         return NOT_MEASURED
     share, row = found
     gpu = data["environments"][row["environment"]]["gpu"].removeprefix("NVIDIA ")
-    above = ", which may pass 1: the copy is a kernel too" if float(f"{share:.2f}") > 1 else ""
-    text = (
-        f"<p><b>{share:.2f}</b> of a copy’s speed<br>"
-        f"<span>the copy’s time over the kernel’s{above}</span>"
-        f"<br><span>{shape_words(row)}, {row['dtype']}, {row['direction']}, {gpu}</span></p>"
-    )
+    where = f"{shape_words(row)}, {row['dtype']}, {row['direction']}, {gpu}"
+    text = filled("reaches", share=f"{share:.2f}", where=where)
     return Fragment(block(text, "reaches") + "\n", measured_by([row]), brief=True)
 
 
@@ -102,20 +98,7 @@ def bytes_fragment(name: str) -> Fragment:
     elif backward:
         names = ("naive", "two_loops", "single_block")
     shown = {label_of(each): moved[each] for each in names}
-    lines = ""
-    for label, each in shown.items():
-        blocks = '<i class="read"></i>' * each.reads_mn + '<i class="write"></i>' * each.writes_mn
-        now = ' class="now"' if label == list(shown)[-1] else ""
-        lines += (
-            f'<tr{now}><th scope="row">{escape(label)}</th>'
-            f'<td><span aria-hidden="true">{blocks}</span> <span class="sum"><span>{each.reads_mn} '
-            f"read + {each.writes_mn} written = </span>{each.reads_mn + each.writes_mn} MN</span>"
-            "</td></tr>"
-        )
-    text = (
-        f"<table><caption>Elements moved, {'backward' if backward else 'forward'}; "
-        f"filled: read, hollow: written</caption><tbody>{lines}</tbody></table>"
-    )
+    text = filled("moved", way="backward" if backward else "forward", shown=shown)
     return Fragment(block(text, "moved") + "\n")
 
 
