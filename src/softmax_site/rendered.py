@@ -31,6 +31,7 @@ from softmax_site.which_kernel import page as which_kernel
 
 READ = (
     *("docs/benchmarks/**/*.json", corrections.TESTS, "src/**/*.py", templates.FILES),
+    f"docs/{which_kernel.PAGE}",
     *(f"{moving.FRAMES}/*.html", f"{practice.FOLDER}/*", f"{cells.FOLDER}/**/*.py"),
 )
 """What everything rendered follows from."""

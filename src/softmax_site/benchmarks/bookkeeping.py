@@ -8,19 +8,12 @@ from pathlib import Path
 from softmax_bench import gpu_report, launches, targets
 from softmax_bench.report import ratio
 from softmax_bench.roster import CHOOSER, label_of
-from softmax_site.benchmarks.data import (
-    case_words,
-    n_cols,
-    of_suite,
-    read,
-    runs_used,
-    time_text,
-)
+from softmax_site.benchmarks.data import case_words, n_cols, of_suite, read, runs_used, time_text
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, origin, shown
 from softmax_site.benchmarks.stand import of_rows
 from softmax_site.benchmarks.tables import Row, folded, share_of, share_text, table, why
 from softmax_site.benchmarks.views import HOST_CALLS
-from softmax_site.benchmarks.words import link, marked, reason_groups, verdict
+from softmax_site.benchmarks.words import bound, link, marked, reason_groups, verdict
 
 TESTS = "docs/benchmarks/gpu-tests.json"
 SANITIZER = "docs/benchmarks/sanitizer/run.json"
@@ -40,7 +33,7 @@ def targets_fragment(data: dict) -> Fragment:
     for (regime, asked), cells in sorted(wanted.items(), key=lambda item: _place(item[0][0])):
         met, worst = sum(cell.met for cell in cells), min(cells, key=lambda cell: cell.margin)
         tick = _tick(met == len(cells), f"{met}\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}{len(cells)}")
-        body.append([regime, tick, _bound(asked), worst.reached, _where(of_case[worst.case])])
+        body.append([regime, tick, bound(asked), worst.reached, _where(of_case[worst.case])])
     suites = ("forward", "backward", "few_rows")
     stand = of_rows(row for row in data["rows"] if row["suite"] in suites)
     for factors, name, least in (
@@ -56,11 +49,6 @@ def targets_fragment(data: dict) -> Fragment:
     return shown(table(head, body, 5), list(of_case.values()))
 
 
-def _bound(asked: str) -> str:
-    """What is asked for, with signs in place of words."""
-    return asked.replace("at least ", "≥ ").replace("at most ", "≤ ")
-
-
 def missed_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
     """The cells that missed, worst first, gathered below the reasons that they share."""
     of_case = _ours(data)
@@ -73,7 +61,7 @@ def missed_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
     for reason, cells in by_reason.items():
         listed = []
         for cell in cells:
-            pair = _bound(cell.asked), cell.reached
+            pair = bound(cell.asked), cell.reached
             asked, reached = (text.removesuffix(" of the copy") for text in pair)
             listed.append(f"{_where(of_case[cell.case])} {marked('behind', reached)} ({asked})")
         body.append(f"<dt>{escape(reason)}</dt><dd>{'<br>'.join(listed)}</dd>")

@@ -12,14 +12,7 @@ from typing import Any
 
 from softmax_bench import targets, traffic
 from softmax_bench.random_shapes import CELLS
-from softmax_bench.report import (
-    LEVEL,
-    by_case,
-    gbs,
-    ratio,
-    timed,
-    warm,
-)
+from softmax_bench.report import LEVEL, by_case, gbs, ratio, timed, warm
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
 from softmax_site import source
 from softmax_site.benchmarks import ranks, rungs

@@ -13,14 +13,7 @@ from typing import NamedTuple
 from softmax_bench.report import LEVEL, answers, best_peer, by_case, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, label_of
 from softmax_site.benchmarks.data import DTYPES, anchor, case_words, n_cols, shape_words
-from softmax_site.benchmarks.words import (
-    SIGNS,
-    address,
-    kernel_words,
-    percent,
-    times,
-    verdict,
-)
+from softmax_site.benchmarks.words import SIGNS, address, kernel_words, percent, times, verdict
 from softmax_site.templates import filled
 
 Group = dict[str, dict]

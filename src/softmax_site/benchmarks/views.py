@@ -17,28 +17,10 @@ from softmax_bench.report import best_peer, by_case, gbs, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
 from softmax_bench.targets import Cell as Target
 from softmax_bench.targets import cells as targets_of
-from softmax_site.benchmarks import charts, words
+from softmax_site.benchmarks import charts, page, quoted, words
 from softmax_site.benchmarks.charts import BEST, Series, over_columns
 from softmax_site.benchmarks.data import anchor, case_words, is_odd, n_cols, of_suite, shape_words
-from softmax_site.benchmarks.page import (
-    ASSETS,
-    NOT_MEASURED,
-    Fragment,
-    Rendered,
-    block,
-    csv_text,
-    measured_by,
-    origin,
-    shown,
-)
-from softmax_site.benchmarks.quoted import (
-    Drawn,
-    compiler_ran,
-    copies_logits,
-    fastest_copy,
-    impossible,
-    newest_seed,
-)
+from softmax_site.benchmarks.page import Fragment, block, measured_by, origin
 from softmax_site.benchmarks.stand import Stand
 from softmax_site.benchmarks.tables import (
     KERNEL,
@@ -81,7 +63,7 @@ ENDS = (0.5, 8.0)
 def gap_share(rows: list[dict]) -> Share:
     """Shares of the copy's speed, where a copy of rows with gaps, which PyTorch does slowly, gives
     way to a copy of as many bytes without gaps."""
-    without = fastest_copy(rows)
+    without = quoted.fastest_copy(rows)
 
     def share(group: Group, name: str) -> float | None:
         row = group.get(name)
@@ -379,7 +361,7 @@ def scatter(drawn: Stand) -> str:
         row, factor = group[CHOOSER], ratio(group, other)
         said = f"{case_words(row)}: {words.times(factor)} ×" if factor else case_words(row)
         css = "behind" if standing(factor) == "behind" else "ours"
-        css += "" if compiler_ran(group) else " hollow"
+        css += "" if quoted.compiler_ran(group) else " hollow"
         points.append((n_cols(row), factor or ENDS[0], said, css))
     return charts.scatter(
         "Speed over the best other library’s, by the length of a row",
@@ -395,7 +377,7 @@ def random_kinds(drawn: Stand) -> str:
     kinds: dict[str, list[Group]] = {}
     for group, _ in drawn.compared:
         row = group[CHOOSER]
-        ran = "with" if compiler_ran(group) else "without"
+        ran = "with" if quoted.compiler_ran(group) else "without"
         for kind in (
             f"{layout_of(row)}, {row['direction']}",
             f"{ran} {label_of('torch.compile')}, {row['direction']}",
@@ -434,7 +416,7 @@ def random_worst(drawn: Stand, count: int = 10) -> str:
 
 def random(rows: list[dict]) -> dict[str, str]:
     """The chart, the kinds and the worst ten."""
-    drawn = Drawn(rows)
+    drawn = quoted.Drawn(rows)
     return {
         "bench-random": scatter(drawn),
         "random-kinds": random_kinds(drawn),
@@ -477,7 +459,7 @@ STEP = of_row("what", lambda row: f"{what(row)}, {STEPS[row['direction']]}", Tru
 
 def copied_note(rows: list[dict]) -> str:
     """What must be said of Liger's calls while they copy the logits, as HTML."""
-    copied = [row for row in rows if copies_logits(row)]
+    copied = [row for row in rows if quoted.copies_logits(row)]
     if not copied:
         return ""
     said = (
@@ -493,7 +475,7 @@ def copied_note(rows: list[dict]) -> str:
 def peak(row: dict | None) -> float | None:
     """The memory that a call takes at most, in MiB, where there is a number that can be."""
     bytes_taken = row.get("peak_bytes") if row else None
-    return bytes_taken / 2**20 if row and bytes_taken and not impossible(row) else None
+    return bytes_taken / 2**20 if row and bytes_taken and not quoted.impossible(row) else None
 
 
 def left_out(rows: list[dict]) -> str:
@@ -502,7 +484,7 @@ def left_out(rows: list[dict]) -> str:
         f"{label_of(row['provider'])} at {shape_words(row)}, {row['dtype']}: "
         f"{row['peak_bytes'] / 2**20:,.1f} MiB"
         for row in rows
-        if impossible(row)
+        if quoted.impossible(row)
     ]
     if not named:
         return ""
@@ -524,7 +506,7 @@ def loss_head(rows: list[dict]) -> str:
         cell = bounds.get(some(group)["case"])
         if cell is None:
             return "–"
-        asked = cell.asked.replace("at least ", "≥&nbsp;").replace("at most ", "≤&nbsp;")
+        asked = words.bound(cell.asked).replace(" ", "&nbsp;", 1)
         return f'<span class="level">{asked}</span>' if cell.met else words.marked("behind", asked)
 
     def share(group: Group) -> str:
@@ -614,24 +596,24 @@ SUITES: dict[str, Callable[[list[dict]], str | dict[str, str] | dict[str, list[s
 """What makes the HTML of a suite: by name, or all of `bench-SUITE`; in a block, or in several."""
 
 
-def fragments(data: dict) -> Rendered:
+def fragments(data: dict) -> page.Rendered:
     """Everything by name; a suite without rows says that it is not measured."""
-    out = Rendered()
+    out = page.Rendered()
     for suite, make in SUITES.items():
         rows = of_suite(data, suite)
         if not rows:
-            out.fragments |= dict.fromkeys((f"origin-{suite}", f"bench-{suite}"), NOT_MEASURED)
+            out.fragments |= dict.fromkeys((f"origin-{suite}", f"bench-{suite}"), page.NOT_MEASURED)
             continue
-        rows = newest_seed(rows) if suite == "random" else rows
-        path, made = f"{ASSETS}/{suite}.csv", make(rows)
-        out.assets[path] = csv_text(data, rows)
+        rows = quoted.newest_seed(rows) if suite == "random" else rows
+        path, made = f"{page.ASSETS}/{suite}.csv", make(rows)
+        out.assets[path] = page.csv_text(data, rows)
         out.fragments[f"origin-{suite}"] = Fragment(origin(data, rows, path), measured_by(rows))
         for name, html in (made if isinstance(made, dict) else {f"bench-{suite}": made}).items():
             blocks = map(block, [html] if isinstance(html, str) else html)
             out.fragments[name] = Fragment("\n\n".join(blocks) + "\n")
     if grid := [row for suite in ("forward", "backward") for row in of_suite(data, suite)]:
         drawn = heat_map("Softmax over the last dimension, rows without gaps", grid, length)
-        out.fragments["heat-grid"] = shown(drawn)
+        out.fragments["heat-grid"] = page.shown(drawn)
         out.fragments["origin-grid"] = Fragment(origin(data, grid), measured_by(grid))
     loss, host, batched = (of_suite(data, name) for name in ("loss_head", "host_time", "batch"))
     for name, make, rows in (

@@ -45,6 +45,11 @@ def percent(share: float) -> str:
     return f"{share * 100:.0f} %"
 
 
+def bound(asked: str) -> str:
+    """What is asked for, with signs in place of words."""
+    return asked.replace("at least ", "≥ ").replace("at most ", "≤ ")
+
+
 def marked(state: str, text: str) -> str:
     """Words with the sign and the colour of a state, as HTML."""
     return f'<span class="{state}">{SIGNS[state]} {text}</span>'
