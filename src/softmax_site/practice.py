@@ -42,7 +42,7 @@ def html(text: str) -> str:
 def exercise(each: Exercise) -> str:
     """An exercise as Markdown: its heading, what it teaches, and its box."""
     solved = "\n…\n".join(textwrap.dedent(piece).rstrip() for piece in each.solved)
-    return filled("exercise", {"html": html, "coloured": coloured_block}, each=each, solved=solved)
+    return filled("exercise", each=each, solved=solved, html=html, coloured=coloured_block)
 
 
 def render(root: Path) -> Rendered:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ _environment = Environment(
 _environment.filters["e"] = escape
 
 
-def filled(name: str, filters: dict[str, Callable[[str], str]] | None = None, **values: Any) -> str:
-    """A template with its values, and with filters of its own."""
-    _environment.filters |= filters or {}
-    return _environment.get_template(f"{name}.html").render(values)
+def filled(template: str, **values: Any) -> str:
+    """A template with its values; those that are functions are called in it."""
+    return _environment.get_template(f"{template}.html").render(values)
