@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain, groupby, repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,6 +64,11 @@ class Lines(NamedTuple):
     def where(self) -> str:
         return f"{self.path}:{self.first}"
 
+    @property
+    def address(self) -> str:
+        """From the root of the site."""
+        return source.link(self.path, self.first)
+
 
 @dataclass
 class Equation:
@@ -84,6 +90,15 @@ class Equation:
     def address(self) -> str:
         """Its home, from the root of the site."""
         return f"/{source.url_of(self.page)}#{self.anchor}"
+
+    @property
+    def code_links(self) -> list[tuple[str, str]]:
+        """Addresses of the lines that compute it, and names, of which a file has one."""
+        return [
+            (lines.address, f"{name.rpartition('/')[2]}:{lines.first}")
+            for path, found in groupby(self.code, key=lambda lines: lines.path)
+            for name, lines in zip(chain([path], repeat("")), found)
+        ]
 
     @property
     def mathml(self) -> str:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
 import yaml
@@ -17,12 +16,8 @@ from softmax_bench.report import by_case, geometric_mean, ratio
 from softmax_site import equations
 from softmax_site.benchmarks.data import given, of_suite
 from softmax_site.benchmarks.page import Fragment, measured_by, shown
-from softmax_site.benchmarks.tables import (
-    Row,
-    share_of,
-    some,
-    table,
-)
+from softmax_site.benchmarks.stand import Stand
+from softmax_site.benchmarks.tables import Row, share_of, some, table
 from softmax_site.benchmarks.words import sign
 from softmax_site.figures.drawings import drawing
 
@@ -52,13 +47,18 @@ class Entry(NamedTuple):
         return self.kernel.removesuffix("_simple")
 
 
+def front_matter(root: Path, page: str, name: str) -> list:
+    """What the front matter of a page below `docs/` lists under a name."""
+    text = (root / "docs" / page).read_text("utf8")
+    head = re.match(rf"---\n(.*?\n{name}:.*?)\n---\n", text, re.S)
+    return yaml.safe_load(head[1])[name] if head else []
+
+
 def entries(root: Path | str = ".") -> list[Entry]:
     """Every kernel that a page below `docs/kernels` explains, in reading order."""
     root, found = Path(root), []
     for page in equations.load(root).titles:
-        text = (root / "docs" / page).read_text("utf8")
-        head = re.match(r"---\n(.*?\nmap:.*?)\n---\n", text, re.S)
-        for each in yaml.safe_load(head[1])["map"] if head else ():
+        for each in front_matter(root, page, "map"):
             like = each.pop("moves", each["kernel"])
             if like in traffic.FORWARD:
                 each["forward"] = traffic.FORWARD[like].formula
@@ -90,10 +90,10 @@ def _geometry_speed(data: dict, module: str) -> str:
     lines = []
     for way in ("forward", "backward"):
         groups = [group for group in given(data, module, True) if some(group)["direction"] == way]
-        shares = [share for group in groups if (share := share_of(group))]
+        shares = Stand(groups).of_copy
         lines.append(
-            f"{way} <b>{median(shares):.2f}</b> "
-            f"<small>({min(shares):.2f}–{max(shares):.2f}, {len(shares)} shapes)</small>"
+            f"{way} <b>{shares.median:.2f}</b> "
+            f"<small>({shares.low:.2f}–{shares.high:.2f}, {len(shares)} shapes)</small>"
             if shares
             else f"{way} –"
         )

@@ -36,12 +36,13 @@ from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block
 
 from softmax_playground import cells
-from softmax_site import equations, modules, rendered, source
+from softmax_site import equations, modules, rendered
 from softmax_site.benchmarks import quoted, values
 from softmax_site.benchmarks.data import newest
 from softmax_site.equations import EquationError, to_mathml
 from softmax_site.figures import drawings, moving
 from softmax_site.listing import Listings, chip, formulas
+from softmax_site.templates import filled
 
 _INLINE = (
     r"(\((?=\$))?(?<![\\$\w])\$(?![\s$])((?:\\.|[^\\$\n]|\n(?!\n))+?)(?<![\s\\])\$(?![\d$])"
@@ -52,16 +53,6 @@ _EQREF = r"\\eqref\{([^}\s]+)\}"
 _HTML = re.compile(r"^(?:<(?P<tag>details|div)\b.*?^</(?P=tag)>|<!-- [^\n]* -->)$", re.M | re.S)
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _DIRECTIVE = re.compile(r"([ ]*)\[\[(code|run|rendered|equation-index)(?: (.+))?\]\]")
-
-
-def code_links(equation: equations.Equation) -> str:
-    """Links to the lines that compute an equation, by file."""
-    out, last = [], None
-    for lines in equation.code:
-        name = lines.path.rpartition("/")[2] if lines.path != last else ""
-        href, last = source.link(lines.path, lines.first), lines.path
-        out.append(f'<a href="{href}">{name}:{lines.first}</a>')
-    return ", ".join(out)
 
 
 class EquationBlock(Block):
@@ -84,21 +75,8 @@ class EquationBlock(Block):
                 "`/// equation | label`, LaTeX, `///`"
             )
         block.set("id", equation.anchor)
-        meta = (
-            f'<a class="equation-number" href="#{equation.anchor}">({equation.number})</a>'
-            f'<a class="equation-label" href="/reference/equations/#index-{equation.label}">'
-            f"{equation.label}</a>"
-        )
-        if equation.test:
-            meta += f'<a href="{source.link(equation.test.path, equation.test.first)}">test</a>'
-        if equation.code:
-            links = f"<summary>code</summary><span>{code_links(equation)}</span>"
-            meta += f'<details class="equation-code">{links}</details>'
-        name = f"Equation {equation.number}, {equation.label.replace('-', ' ')}"
-        block.text = self.md.htmlStash.store(
-            f'<div class="equation-body" tabindex="0" role="group" aria-label="{name}">'
-            f'{equation.mathml}</div><div class="equation-meta">{meta}</div>'
-        )
+        html = filled("equation", equation=equation)
+        block.text = self.md.htmlStash.store(html)
 
 
 class FigureBlock(Block):
@@ -126,7 +104,8 @@ class FigureBlock(Block):
 
 
 class _Inline(InlineProcessor):
-    def handleMatch(self, match: re.Match, data: str) -> tuple[str, int, int]:  # noqa: N802 (its name upstream)
+    # Its name upstream.
+    def handleMatch(self, match: re.Match, data: str) -> tuple[str, int, int]:  # noqa: N802
         html = to_mathml(match[2], display=False)
         if match[1] or match[3]:
             html = f'<span class="whole">{match[1] or ""}{html}{match[3] or ""}</span>'
@@ -200,28 +179,13 @@ class _Directives(Preprocessor):
     def index(self) -> list[str]:
         """The index of equations: a table for each page, from name to home, code and test."""
         registry, out = equations.load(self.root), []
-        heads = (f'<th scope="col">{title}</th>' for title in _INDEX)
-        head = f"<thead><tr>{''.join(heads)}</tr></thead>"
         for page, found in groupby(registry, key=lambda each: each.page):
             named = list(found)
-            rows = (f'<tr id="index-{each.label}">{_index_cells(each)}</tr>' for each in named)
-            table = f'<table data-search-exclude="">{head}<tbody>{"".join(rows)}</tbody></table>'
             out += [f"## [{registry.titles[page].replace('$', '')}](/{page})", ""]
             # As HTML, in which MkDocs finds the anchors.
-            out += [table, "", self.store(f"<div>{formulas(named, set())}</div>"), ""]
+            out += [filled("equations", named=named, chip=chip), ""]
+            out += [self.store(f"<div>{formulas(named, set())}</div>"), ""]
         return out
-
-
-_INDEX = ("no.", "equation", "computed at", "test")
-
-
-def _index_cells(each: equations.Equation) -> str:
-    test = ""
-    if each.test:
-        line, href = each.test.first, source.link(each.test.path, each.test.first)
-        test = f'<a href="{href}" aria-label="line {line} of the tests">{line}</a>'
-    cells = (each.number, chip(each, each.label), code_links(each), test)
-    return "".join(f"<td>{cell}</td>" for cell in cells)
 
 
 class _Doctests(Preprocessor):

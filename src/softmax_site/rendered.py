@@ -22,7 +22,7 @@ from pathlib import Path
 
 from softmax_bench.roster import PROVIDERS
 from softmax_playground import cells
-from softmax_site import corrections, kernel_map, modules, practice, source
+from softmax_site import corrections, kernel_map, modules, practice, source, templates
 from softmax_site.benchmarks import bookkeeping, page, ranks, rungs, tuning, views
 from softmax_site.benchmarks.data import REASONS, newest, read, size_key
 from softmax_site.benchmarks.page import Fragment, Rendered
@@ -30,7 +30,8 @@ from softmax_site.figures import home, moving
 from softmax_site.which_kernel import page as which_kernel
 
 READ = (
-    *("docs/benchmarks/**/*.json", corrections.TESTS, "src/**/*.py"),
+    *("docs/benchmarks/**/*.json", corrections.TESTS, "src/**/*.py", templates.FILES),
+    f"docs/{which_kernel.PAGE}",
     *(f"{moving.FRAMES}/*.html", f"{practice.FOLDER}/*", f"{cells.FOLDER}/**/*.py"),
 )
 """What everything rendered follows from."""

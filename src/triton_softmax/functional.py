@@ -237,6 +237,7 @@ def logsumexp(
         arguments.check_dense(x, "the input")
         dim = arguments.check_int(dim)
     if not (x.is_floating_point() or x.is_complex()):  # as PyTorch's function does
+        arguments.check_dense(x, "the input")
         x = x.to(torch.get_default_dtype())
     if not plain:
         lse = operators.logsumexp.overload(x, dim, None, None, invariant)

@@ -364,6 +364,14 @@ def test_other_arguments(ours, theirs):
         ours(x, 1, None, "strided")
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_logsumexp_of_a_quantized_tensor_is_refused_on_the_short_way_too(monkeypatch):
+    monkeypatch.setattr(functional, "nobody_watches", lambda *tensors: True)  # as on a GPU
+    x = torch.quantize_per_tensor(torch.ones(2, 3), 0.1, 0, torch.qint8)
+    with pytest.raises(TypeError, match="dense tensor, not a quantized one"):
+        logsumexp(x)
+
+
 def test_dims_of_logsumexp():
     with pytest.raises(ValueError, match=r"^dim names a dimension twice: \(1, 1\)$"):
         logsumexp(random(2, 3), (1, -1))

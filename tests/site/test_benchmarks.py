@@ -25,7 +25,8 @@ from softmax_site.benchmarks.charts import Column, Series, over_columns
 from softmax_site.benchmarks.data import DATA, REASONS, anchor, newest, shape_words
 from softmax_site.benchmarks.page import ASSETS, Measured, briefly, measured_by, notices, warnings
 from softmax_site.benchmarks.rungs import HEADLINES, LADDER, Rung, headline
-from softmax_site.benchmarks.tables import Columns, heat_map, share_of
+from softmax_site.benchmarks.stand import of_rows
+from softmax_site.benchmarks.tables import SHAPE, heat_map, share_of
 from softmax_site.benchmarks.values import QuoteError, filled
 from softmax_site.benchmarks.views import SUITES, full_table, gap_share, length
 from softmax_site.benchmarks.words import reason_groups
@@ -209,13 +210,12 @@ def pair(times: float) -> list[dict]:
 def test_ahead_and_behind_begin_equally_far_from_level(times, state, cell, verdict):
     """In sentences, in the heat map and in the table, by sign and not by colour alone."""
     rows = pair(times)
-    stand = quoted.of_rows(rows)
+    stand = of_rows(rows)
     assert getattr(stand, state) == stand.cases == 1
     assert filled("{{ a.worst.factor }}", {"a": stand}, bare=True) in verdict
     assert anchor(rows[0]) in stand.worst.link
     assert cell in heat_map("", rows, length)
-    columns = Columns()
-    assert verdict in full_table(rows, columns, share_of, columns.shape)
+    assert verdict in full_table(rows, share_of, SHAPE)
 
 
 def test_a_heat_map_marks_odd_lengths_and_says_each_cell_in_words(made):

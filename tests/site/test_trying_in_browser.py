@@ -5,8 +5,9 @@ import json
 import pytest
 
 from browser import PHONE, ROOT
+from site_build import question
 from softmax_playground.checker import course, judge
-from softmax_site.which_kernel import answer, page
+from softmax_site.which_kernel import answer
 
 pytestmark = pytest.mark.browser
 
@@ -20,26 +21,26 @@ def python(tab) -> list[str]:
 
 
 QUESTIONS = (
-    page.question([4096, 4096], -1, "float32", "softmax"),
-    page.question([33], 0, "float64", "softmax"),
-    page.question([8, 50257], -1, "bfloat16", "softmax_backward"),
-    page.question([1000000, 33], -1, "float16", "log_softmax"),
-    page.question([128, 1048576], 1, "float32", "log_softmax_backward"),
-    page.question([2, 67108864], 1, "bfloat16", "softmax"),
-    page.question([64, 1024, 2048], 1, "float32", "softmax"),
-    page.question([64, 1024, 2048], 1, "bfloat16", "softmax"),
-    page.question([262144, 64], 0, "float32", "softmax_backward"),
-    page.question([4096, 16384], -1, "float64", "softmax"),
-    page.question([3, 200000], -1, "float64", "logsumexp"),
-    page.question([16, 21, 512, 512], 1, "float32", "logsumexp_backward"),
-    page.question([5, 7, 3, 9], 2, "float32", "softmax", strides=[1, 5, 35, 105]),
-    page.question([5, 128], -1, "float32", "softmax", offset=1),
-    page.question([100, 50257], -1, "bfloat16", "softmax", strides=[50264, 1]),
-    page.question([4, 1024], -1, "bfloat16", "softmax", out_dtype="float64"),
-    page.question([200, 32768], -1, "float32", "softmax", multiprocessors=640),
-    page.question([300, 20000], -1, "bfloat16", "logsumexp"),
-    page.question([2048, 300, 196], 1, "bfloat16", "softmax_backward"),
-    page.question([64, 50264], -1, "bfloat16", "softmax", invariant=True),
+    question([4096, 4096], -1, "float32", "softmax"),
+    question([33], 0, "float64", "softmax"),
+    question([8, 50257], -1, "bfloat16", "softmax_backward"),
+    question([1000000, 33], -1, "float16", "log_softmax"),
+    question([128, 1048576], 1, "float32", "log_softmax_backward"),
+    question([2, 67108864], 1, "bfloat16", "softmax"),
+    question([64, 1024, 2048], 1, "float32", "softmax"),
+    question([64, 1024, 2048], 1, "bfloat16", "softmax"),
+    question([262144, 64], 0, "float32", "softmax_backward"),
+    question([4096, 16384], -1, "float64", "softmax"),
+    question([3, 200000], -1, "float64", "logsumexp"),
+    question([16, 21, 512, 512], 1, "float32", "logsumexp_backward"),
+    question([5, 7, 3, 9], 2, "float32", "softmax", strides=[1, 5, 35, 105]),
+    question([5, 128], -1, "float32", "softmax", offset=1),
+    question([100, 50257], -1, "bfloat16", "softmax", strides=[50264, 1]),
+    question([4, 1024], -1, "bfloat16", "softmax", out_dtype="float64"),
+    question([200, 32768], -1, "float32", "softmax", multiprocessors=640),
+    question([300, 20000], -1, "bfloat16", "logsumexp"),
+    question([2048, 300, 196], 1, "bfloat16", "softmax_backward"),
+    question([64, 50264], -1, "bfloat16", "softmax", invariant=True),
 )
 
 FILL = """(asked) => {

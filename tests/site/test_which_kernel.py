@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from kernel_cases import launched
-from site_build import ROOT
+from site_build import ROOT, question
+from softmax_site import kernel_map
 from softmax_site.benchmarks.data import newest
 from softmax_site.benchmarks.words import kernel_words
 from softmax_site.which_kernel import answer as planner
@@ -38,7 +39,7 @@ def questions(n: int, seed: int = 0):
         others = [*others, *(draw.choice((1, 2, 4, 5, 32)) for _ in range(draw.randrange(3)))]
         dim = draw.randrange(len(others) + 1)
         shape = [*others[:dim], length, *others[dim:]]
-        asked = page.question(
+        asked = question(
             shape, draw.choice((dim, dim - len(shape))), draw.choice(DTYPES), draw.choice(ASKED)
         )
         if torch.Size(shape).numel() > 2**33:
@@ -150,7 +151,7 @@ def test_so_it_does_if_the_tensor_starts_within_a_vector(on_a_gpu, shape, offset
     memory = torch.empty(10_000)
     assert memory.data_ptr() % 16 == 0
     x = memory[offset : offset + torch.Size(shape).numel()].view(shape)
-    asked = page.question(list(shape), -1, "float32", "softmax", offset=offset)
+    asked = question(list(shape), -1, "float32", "softmax", offset=offset)
     assert answered(asked) == told(plan.make_plan(OPERATIONS["softmax"], (x,), -1))
 
 
@@ -168,15 +169,15 @@ def test_so_it_does_if_the_tensor_starts_within_a_vector(on_a_gpu, shape, offset
 )
 def test_what_cannot_be_asked_is_refused_in_words(changes, words):
     with pytest.raises(planner.Refused, match=words):
-        planner.answer(page.question([4, 8], -1, "float32", "softmax") | changes)
+        planner.answer(question([4, 8], -1, "float32", "softmax") | changes)
 
 
 def test_the_reasons_are_the_tables_that_were_asked():
     def of(asked):
         return {each["table"]: each for each in planner.answer(asked)["why"]}
 
-    short = of(page.question([4096, 4096], -1, "float32", "softmax"))
-    long = of(page.question([4096, 1 << 20], -1, "float32", "softmax"))
+    short = of(question([4096, 4096], -1, "float32", "softmax"))
+    long = of(question([4096, 1 << 20], -1, "float32", "softmax"))
     assert short["one_program"]["line"] == 0 and long["one_program"]["line"] is None
     assert ("cols", 4096) in short["one_program"]["with"]
     assert "split_rows" in long and "split_rows" not in short
@@ -254,7 +255,7 @@ def test_times_are_measured_or_said_to_be_guessed():
     rows = page.measured(data)
     assert len(rows) > 200
     row = next(row for row in rows if row["operation"] == "softmax" and row["columns"] == 4096)
-    same = page.question(row["shape"], row["dim"], row["dtype"], row["operation"])
+    same = question(row["shape"], row["dim"], row["dtype"], row["operation"])
     got = planner.answer(same, rows)
     assert got["time"]["far"] == 0 and got["time"]["us"] == pytest.approx(row["us"], rel=1e-9)
     assert got["bytes"]["useful"] == row["bytes"]
@@ -269,9 +270,7 @@ def test_measured_kernels_are_those_that_the_planner_names():
     """Unless the planner was tuned since the measurement."""
     rows = page.measured(newest(ROOT)[1])
     same = [
-        planner.answer(page.question(row["shape"], row["dim"], row["dtype"], row["operation"]))[
-            "kernel"
-        ]
+        planner.answer(question(row["shape"], row["dim"], row["dtype"], row["operation"]))["kernel"]
         == row["kernel"]
         for row in rows
     ]
@@ -280,5 +279,6 @@ def test_measured_kernels_are_those_that_the_planner_names():
 
 def test_the_table_of_usual_shapes_stands_in_the_page(site: Path):
     text = (site / "kernels/which-kernel/index.html").read_text("utf8")
-    assert text.count("data-ask=") == len(page.USUAL) >= 12
+    asked = kernel_map.front_matter(ROOT, page.PAGE, "usual")
+    assert text.count("data-ask=") == len(asked) >= 12
     assert "which-kernel.json" in text and (site / page.ASSET).is_file()

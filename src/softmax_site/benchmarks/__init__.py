@@ -2,7 +2,8 @@
 stand in the pages themselves and take their numbers by name.
 
 * `data`: the newest data file, and how its rows are named;
-* `quoted`: the numbers by name; `values`: how a page writes them and claims something of them;
+* `stand`: how ours stands over some cases; `quoted`: the numbers by name; `values`: how a page
+  writes them and claims something of them;
 * `words`, `tables`, `charts`: how a verdict, a table and a chart are written;
 * `views`: the tables and charts of each suite; `rungs`, `ranks`, `tuning`, `bookkeeping`: those of
   kernels, of several GPUs, of the constants, and of targets, machines and tests;

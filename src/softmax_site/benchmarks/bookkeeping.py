@@ -8,16 +8,9 @@ from pathlib import Path
 from softmax_bench import gpu_report, launches, targets
 from softmax_bench.report import ratio
 from softmax_bench.roster import CHOOSER, label_of
-from softmax_site.benchmarks.data import (
-    case_words,
-    n_cols,
-    of_suite,
-    read,
-    runs_used,
-    time_text,
-)
+from softmax_site.benchmarks.data import case_words, n_cols, of_suite, read, runs_used, time_text
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, origin, shown
-from softmax_site.benchmarks.quoted import of_rows
+from softmax_site.benchmarks.stand import of_rows
 from softmax_site.benchmarks.tables import Row, folded, share_of, share_text, table, why
 from softmax_site.benchmarks.views import HOST_CALLS
 from softmax_site.benchmarks.words import bound, link, marked, reason_groups, verdict

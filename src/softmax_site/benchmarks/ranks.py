@@ -8,7 +8,6 @@ from types import SimpleNamespace as Names
 from typing import NamedTuple
 
 from softmax_bench import launches
-from softmax_bench.report import standing
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site.benchmarks.charts import BEST, Column, Series, over_columns
 from softmax_site.benchmarks.data import read as read_json
@@ -230,21 +229,13 @@ class Quote:
         self.range = Values(factor for point in found if (factor := point.factor(call)))
         self.back_to_back = Values(f for point in found if (f := point.factor(call, Point.pace)))
         self.alone = self._over(call, f"{call}, part alone")
-        self.pushed_gain = self._over(call, f"{call}, {PUSHED}")
         self.pushed_alone = self._over(f"{call}, {PUSHED}", f"{call}, part alone")
         self.of_formula = Values(us / predicted_us(p) for p in found if (us := p.us(call)))
         self.held_up = sum(point.pace(call) != point.us(call) for point in found)
-        self.host, *self.host_of_others = (
-            Values(us for point in found if (us := point.calls[name].get("host_us")))
-            for name in (call, *OTHERS[call])
-        )
 
     def _over(self, one: str, other: str) -> Values:
         pairs = ((point.us(one), point.us(other)) for point in self.points)
         return Values(first / second for first, second in pairs if first and second)
-
-    ahead = property(lambda self: sum(standing(each) == "ahead" for each in self.range))
-    behind = property(lambda self: sum(standing(each) == "behind" for each in self.range))
 
 
 def quoted(data: dict) -> Names:

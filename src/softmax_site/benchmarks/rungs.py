@@ -4,8 +4,6 @@ moves as blocks."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
-from types import SimpleNamespace as Names
 from typing import NamedTuple
 
 from softmax_bench import traffic
@@ -13,9 +11,10 @@ from softmax_bench.report import LEVEL, best_peer, by_case, ratio, standing
 from softmax_bench.roster import CHOOSER, RUNGS, label_of
 from softmax_site.benchmarks.data import DIRECTIONS, DTYPES, SHORT, n_cols, of_suite, shape_words
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, measured_by, origin
+from softmax_site.benchmarks.stand import Case, Stand
 from softmax_site.benchmarks.tables import Cell, Group, share_of, table
-from softmax_site.benchmarks.values import Factor
 from softmax_site.benchmarks.words import SIGNS, percent
+from softmax_site.templates import filled
 
 LADDER = ("naive", "three_loops", "two_loops", "single_block")
 
@@ -84,12 +83,8 @@ def headline_fragment(data: dict, name: str) -> Fragment:
         return NOT_MEASURED
     share, row = found
     gpu = data["environments"][row["environment"]]["gpu"].removeprefix("NVIDIA ")
-    above = ", which may pass 1: the copy is a kernel too" if float(f"{share:.2f}") > 1 else ""
-    text = (
-        f"<p><b>{share:.2f}</b> of a copy's speed<br>"
-        f"<span>the copy's time over the kernel's{above}</span>"
-        f"<br><span>{shape_words(row)}, {row['dtype']}, {row['direction']}, {gpu}</span></p>"
-    )
+    where = f"{shape_words(row)}, {row['dtype']}, {row['direction']}, {gpu}"
+    text = filled("reaches", share=f"{share:.2f}", where=where)
     return Fragment(block(text, "reaches") + "\n", measured_by([row]), brief=True)
 
 
@@ -103,20 +98,7 @@ def bytes_fragment(name: str) -> Fragment:
     elif backward:
         names = ("naive", "two_loops", "single_block")
     shown = {label_of(each): moved[each] for each in names}
-    lines = ""
-    for label, each in shown.items():
-        blocks = '<i class="read"></i>' * each.reads_mn + '<i class="write"></i>' * each.writes_mn
-        now = ' class="now"' if label == list(shown)[-1] else ""
-        lines += (
-            f'<tr{now}><th scope="row">{escape(label)}</th>'
-            f'<td><span aria-hidden="true">{blocks}</span> <span class="sum"><span>{each.reads_mn} '
-            f"read + {each.writes_mn} written = </span>{each.reads_mn + each.writes_mn} MN</span>"
-            "</td></tr>"
-        )
-    text = (
-        f"<table><caption>Elements moved, {'backward' if backward else 'forward'}; "
-        f"filled: read, hollow: written</caption><tbody>{lines}</tbody></table>"
-    )
+    text = filled("moved", way="backward" if backward else "forward", shown=shown)
     return Fragment(block(text, "moved") + "\n")
 
 
@@ -126,18 +108,17 @@ def naive_fragment(lines: dict[str, traffic.Traffic], total: traffic.Traffic) ->
     return Fragment(f"| line | elements |\n| --- | --- |\n{rows}| together | {total} |\n")
 
 
-class Rung:
+class Rung(Stand):
     """What one kernel reaches on every shape, against torch, or against the fastest other library
     where all of them were asked; `way` is "forward", "backward", or as its page has it."""
 
     def __init__(self, data: dict, name: str, way: str = "") -> None:
         self.name, self.given = name, name in GIVEN
         self.way = way or ("forward" if name in BEFORE_THE_GRADIENT else "")
-        self.provider, suites = GIVEN.get(name, (name, ("ladder",)))
-        rows = [row for suite in suites for row in of_suite(data, suite)]
-        groups = by_case(rows).values()
-        self.groups = [group for group in groups if self._mine(group.get(self.provider))]
-        self.rows = [group[self.provider] for group in self.groups]
+        who, suites = GIVEN.get(name, (name, ("ladder",)))
+        groups = by_case([row for suite in suites for row in of_suite(data, suite)]).values()
+        super().__init__((g for g in groups if self._mine(g.get(who))), self._other, who)
+        self.rows = [group[who] for group in self.groups]
 
     def _mine(self, row: dict | None) -> bool:
         """Whether a row is one of this kernel, in this direction."""
@@ -148,38 +129,24 @@ class Rung:
         launched = row["kernels"] == [f"{self.name}_kernel"] and row["layout"] == "contiguous"
         return not self.given or launched
 
-    def other(self, group: Group) -> str:
-        """Whom it is compared with."""
-        return best_peer(group) or "" if self.given else "torch"
-
-    def factor(self, group: Group) -> float | None:
-        """Its speed over that of whom it is compared with."""
-        return ratio(group, self.other(group), self.provider)
+    def _other(self, group: Group) -> str | None:
+        """Whom it is compared with; where it has no answer itself, nobody."""
+        other = best_peer(group) if self.given else "torch"
+        return other if other and ratio(group, other, self.who) else None
 
     @property
-    def factors(self) -> list[tuple[float, Group]]:
-        """What is known of them, the worst first."""
-        found = [(factor, group) for group in self.groups if (factor := self.factor(group))]
-        return sorted(found, key=lambda each: each[0])
-
-    cases = property(lambda self: len(self.factors))
-    behind = property(lambda self: sum(standing(each) == "behind" for each, _ in self.factors))
-
-    @property
-    def worst(self) -> Names:
+    def worst(self) -> Case:
         """Where it is furthest behind, and whom."""
-        factor, group = self.factors[0]
-        row = group[self.provider]
-        words = f"{row['direction']}, {row['dtype']}, {shape_words(row)}"
-        return Names(factor=Factor(factor), other=label_of(self.other(group)), words=words)
+        case = super().worst
+        case.words = f"{case.row['direction']}, {case.row['dtype']}, {shape_words(case.row)}"
+        return case
 
     def cell(self, group: Group) -> Cell:
         """The share of a case with a sign."""
-        share = share_of(group, self.provider)
+        share, other = share_of(group, self.who), self._other(group)
         if not share:
-            return Cell(group[self.provider]["status"], "none")
-        factor = self.factor(group)
-        state = standing(factor) if factor else "level"
+            return Cell(group[self.who]["status"], "none")
+        state = standing(ratio(group, other, self.who)) if other else "level"
         return Cell(f"{SIGNS[state]} {share:.2f}", state)
 
     def table(self) -> str:
@@ -187,7 +154,7 @@ class Rung:
         by_shape = self.given and self.name != "logsumexp"
         shown: Shares = {}
         for group in self.groups:
-            row = group[self.provider]
+            row = group[self.who]
             label = shape_words(row) if by_shape else f"{n_cols(row):,}"
             shown.setdefault(label, {})[row["direction"], row["dtype"]] = self.cell(group)
         rival = "the fastest other library" if self.given else "torch"
@@ -230,7 +197,7 @@ def backward_fragment(data: dict) -> Fragment:
     found: dict[int, dict] = {}
     for rung in every:
         for group in rung.groups:
-            row = group[rung.provider]
+            row = group[rung.who]
             found.setdefault(n_cols(row), {})[rung.name, row["dtype"]] = rung.cell(group)
     if not found:
         return NOT_MEASURED

@@ -6,22 +6,15 @@ it is, so that nothing scrolls sideways.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from softmax_bench.report import LEVEL, answers, best_peer, by_case, gbs, ratio, standing, timed
+from softmax_bench.report import LEVEL, answers, best_peer, by_case, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, label_of
 from softmax_site.benchmarks.data import DTYPES, anchor, case_words, n_cols, shape_words
-from softmax_site.benchmarks.words import (
-    SIGNS,
-    address,
-    kernel_words,
-    percent,
-    times,
-    verdict,
-)
+from softmax_site.benchmarks.words import SIGNS, address, kernel_words, percent, times, verdict
+from softmax_site.templates import filled
 
 Group = dict[str, dict]
 """The rows of a case by provider."""
@@ -57,35 +50,23 @@ def table(
     Without a class its rows have no heads. `roles` says aloud what a style sheet that moves rows
     and cells would hide."""
     words = {*range(left), *also} if css == "bench-table" else {*range(len(head))}
-    names = [each.text if isinstance(each, Cell) else each for each in head]
-    labels = [escape(re.sub(r"<[^>]+>", "", name), quote=True) for name in names]
 
-    def element(tag: str, role: str, cell: str | Cell = "", at: int = 0, more: str = "") -> str:
-        """The beginning of an element, or all of a cell."""
-        text, own = cell if isinstance(cell, Cell) else (cell, "" if at in words else "n")
-        named = f' role="{role}"' * roles + more + f' class="{own}"' * bool(own)
-        return f"<{tag}{named}>" + (f"{text}</{tag}>" if tag in ("th", "td") else "")
+    def cells(row: Sequence[str | Cell]) -> list[Cell]:
+        return [
+            cell if isinstance(cell, Cell) else Cell(cell, "" if at in words else "n")
+            for at, cell in enumerate(row)
+        ]
 
-    def line(row: Row) -> str:
-        first, *rest = row.cells
-        tag, role, more = ("th", "rowheader", ' scope="row"') if css else ("td", "cell", "")
-        body = element(tag, role, first, 0, more)
-        for at, cell in enumerate(rest, 1):
-            label = f' data-label="{labels[at]}"' if css in ("bench-table", "") else ""
-            body += element("td", "cell", cell, at, label)
-        return element("tr", "row", more=row.attribute and f" {row.attribute}") + f"{body}</tr>"
-
-    top = "".join(
-        element("th", "columnheader", cell, at, ' scope="col"') for at, cell in enumerate(head)
+    lines = (row if isinstance(row, Row) else Row(row) for row in rows)
+    return filled(
+        "table",
+        head=cells(head),
+        rows=[row._replace(cells=cells(row.cells)) for row in lines],
+        css=css,
+        labelled=css in ("bench-table", ""),
+        caption=caption,
+        roles=roles,
     )
-    opening = element("table", "table", more=f' class="{css}"' if css else "")
-    group = element("tbody", "rowgroup")
-    lines = [
-        f"{opening}{f'<caption>{caption}</caption>' if caption else ''}"
-        f"{group.replace('tbody', 'thead')}{element('tr', 'row')}{top}</tr></thead>{group}"
-    ]
-    lines += [line(row if isinstance(row, Row) else Row(row)) for row in rows]
-    return "\n".join([*lines, "</tbody></table>"])
 
 
 def folded(title: str, content: str) -> str:
@@ -154,39 +135,35 @@ def present(rows: list[dict], names: Iterable[str]) -> list[str]:
     return [name for name in names if name in there]
 
 
-class Columns:
-    """The columns that several tables have."""
+def of_row(head: str, write: Callable[[dict], str], words: bool = False) -> Column:
+    """What is written of any row of a case."""
+    return Column(head, lambda group: write(some(group)), words)
 
-    shape = Column("shape", lambda group: shape_words(some(group)))
-    verdict = Column("against the best other", verdict, True)
-    kernel = Column("kernel", lambda group: kernel_words(group.get(CHOOSER)), True)
 
-    @staticmethod
-    def share(of: Callable[[Group, str], float | None] = share_of) -> Column:
-        """Our share of the copy's speed."""
-        return Column("of a copy", lambda group: share_text(of(group, CHOOSER)))
+def of_provider(head: str, name: str, write: Callable[[Group], str | None]) -> Column:
+    """What is written of a provider, or the state of a row of which there is nothing to write."""
+    return Column(head, lambda group: write(group) or state_of(group.get(name)))
 
-    def us(self, row: dict | None) -> str:
-        """Microseconds, or the state of a row that has none."""
-        value = timed(row)
-        return f"{value:,.1f}" if value else state_of(row)
 
-    def time(self, name: str, head: str | None = None) -> Column:
-        """The time of a provider."""
-        return Column(head or label_of(name), lambda group: self.us(group.get(name)))
+def microseconds(group: Group, name: str) -> str | None:
+    """The time of a provider."""
+    us = timed(group.get(name))
+    return f"{us:,.1f}" if us else None
 
-    def speed(self, name: str, head: str | None = None) -> Column:
-        """The speed of a provider in GB/s."""
 
-        def cell(group: Group) -> str:
-            speed = gbs(group.get(name)) if timed(group.get(name)) else None
-            return f"{speed:,.0f}" if speed else state_of(group.get(name))
+def time(name: str, head: str | None = None) -> Column:
+    """The time of a provider."""
+    return of_provider(head or label_of(name), name, lambda group: microseconds(group, name))
 
-        return Column(head or label_of(name), cell)
 
-    def best_time(self) -> Column:
-        """The time of the best other library."""
-        return Column("best other", lambda group: self.us(group.get(best_peer(group) or "")))
+def of_copy(of: Callable[[Group, str], float | None] = share_of) -> Column:
+    """Our share of the copy's speed."""
+    return Column("of a copy", lambda group: share_text(of(group, CHOOSER)))
+
+
+SHAPE = of_row("shape", shape_words)
+VERDICT = Column("against the best other", verdict, True)
+KERNEL = Column("kernel", lambda group: kernel_words(group.get(CHOOSER)), True)
 
 
 # Heat maps: lengths by kinds of call, each cell with a sign, a number and a link

@@ -13,46 +13,35 @@ from statistics import median
 
 from softmax_bench.cases import INPUTS
 from softmax_bench.random_shapes import layout_of
-from softmax_bench.report import best_peer, by_case, ratio, standing, timed
+from softmax_bench.report import best_peer, by_case, gbs, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
 from softmax_bench.targets import Cell as Target
 from softmax_bench.targets import cells as targets_of
-from softmax_site.benchmarks import charts, words
+from softmax_site.benchmarks import charts, page, quoted, words
 from softmax_site.benchmarks.charts import BEST, Series, over_columns
 from softmax_site.benchmarks.data import anchor, case_words, is_odd, n_cols, of_suite, shape_words
-from softmax_site.benchmarks.page import (
-    ASSETS,
-    NOT_MEASURED,
-    Fragment,
-    Rendered,
-    block,
-    csv_text,
-    measured_by,
-    origin,
-    shown,
-)
-from softmax_site.benchmarks.quoted import (
-    Drawn,
-    Stand,
-    compiler_ran,
-    copies_logits,
-    fastest_copy,
-    impossible,
-    newest_seed,
-)
+from softmax_site.benchmarks.page import Fragment, block, measured_by, origin
+from softmax_site.benchmarks.stand import Stand
 from softmax_site.benchmarks.tables import (
+    KERNEL,
+    SHAPE,
+    VERDICT,
     Column,
-    Columns,
     Group,
     folded,
     heat_map,
+    microseconds,
     of_cases,
+    of_copy,
+    of_provider,
+    of_row,
     present,
     share_of,
     share_text,
     some,
     state_of,
     table,
+    time,
     why,
 )
 
@@ -74,7 +63,7 @@ ENDS = (0.5, 8.0)
 def gap_share(rows: list[dict]) -> Share:
     """Shares of the copy's speed, where a copy of rows with gaps, which PyTorch does slowly, gives
     way to a copy of as many bytes without gaps."""
-    without = fastest_copy(rows)
+    without = quoted.fastest_copy(rows)
 
     def share(group: Group, name: str) -> float | None:
         row = group.get(name)
@@ -91,7 +80,8 @@ def length(row: dict) -> str:
     return f"{n_cols(row):,}"
 
 
-LENGTH = Column("length", lambda group: length(some(group)))
+LENGTH = of_row("length", length)
+CELL = of_row("cell", case_words)
 
 
 def strong(column: Column) -> Column:
@@ -162,34 +152,35 @@ def speed_lines(rows: list[dict], who: list[str], title: str, later: Sequence[st
 # Suites whose pages have a part for each direction and type
 
 
-def full_table(rows: list[dict], columns: Columns, share: Share, first: Column) -> str:
+def full_table(rows: list[dict], share: Share, first: Column) -> str:
     """Every case: verdict, share of the copy, kernel and times. The file beside the page has the
     rest of what was measured."""
-    ours = strong(columns.time(CHOOSER, "µs: ours"))
-    others = map(columns.time, present(rows, LIBRARIES))
-    return of_cases(
-        rows, [first, columns.verdict, columns.share(share), columns.kernel, ours, *others]
-    )
+    ours = strong(time(CHOOSER, "µs: ours"))
+    others = map(time, present(rows, LIBRARIES))
+    return of_cases(rows, [first, VERDICT, of_copy(share), KERNEL, ours, *others])
 
 
-def ladder_table(rows: list[dict], columns: Columns, rungs: Sequence[str]) -> str:
+def ladder_table(rows: list[dict], rungs: Sequence[str]) -> str:
     """The share of the copy that every rung reaches."""
 
     def rung(name: str) -> Column:
-        def cell(group: Group) -> str:
+        def cell(group: Group) -> str | None:
             share = share_of(group, name)
-            return share_text(share) if share else state_of(group.get(name))
+            return share_text(share) if share else None
 
-        return Column(label_of(name), cell)
+        return of_provider(label_of(name), name, cell)
+
+    def speed(group: Group) -> str | None:
+        return f"{gbs(group[COPY]):,.0f}" if timed(group.get(COPY)) else None
 
     ours = Column(CHOOSER, lambda group: f'<b class="ahead">{share_text(share_of(group))}</b>')
-    every = [LENGTH, ours, *map(rung, (*rungs, "torch")), columns.speed(COPY, "copy, GB/s")]
-    return of_cases(rows, every)
+    copy = of_provider("copy, GB/s", COPY, speed)
+    return of_cases(rows, [LENGTH, ours, *map(rung, (*rungs, "torch")), copy])
 
 
-def parts(rows: list[dict], suite: str, columns: Columns) -> dict[str, str]:
+def parts(rows: list[dict]) -> dict[str, list[str]]:
     """A chart and tables for each operation, direction and type."""
-    out = {}
+    out, suite = {}, rows[0]["suite"]
     rungs = present(rows, RUNGS)
     few, strided, ladder = (suite == name for name in ("few_rows", "strided", "ladder"))
     share = gap_share(rows) if strided else share_of
@@ -202,17 +193,16 @@ def parts(rows: list[dict], suite: str, columns: Columns) -> dict[str, str]:
         if ladder:
             others, shown = (*rungs, "torch"), ("naive", "three_loops", "two_loops")
             drawn = share_chart(part, f"{title}, rung by rung", others=others, shown=shown)
-            fold = folded(f"Every length, {dtype}", ladder_table(part, columns, rungs))
-            content = [drawn, fold]
+            fold = folded(f"Every length, {dtype}", ladder_table(part, rungs))
         else:
-            full = full_table(part, columns, share, LENGTH if label is length else columns.shape)
+            full = full_table(part, share, LENGTH if label is length else SHAPE)
+            drawn = share_chart(part, title, label, share)
             fold = folded(f"Every cell, {dtype}", full)
-            content = [share_chart(part, title, label, share), fold]
         kind = op if op == "logsumexp" else direction
-        out[f"{suite}-{kind}-{dtype}"] = "\n\n".join(map(block, content))
+        out[f"{suite}-{kind}-{dtype}"] = [drawn, fold]
     if not ladder:
         by = "By shape" if label is shape else "By length"
-        out[f"heat-{suite}"] = block(heat_map(by, rows, label))
+        out[f"heat-{suite}"] = [heat_map(by, rows, label)]
     return out
 
 
@@ -226,36 +216,31 @@ def cost(group: Group) -> str:
     return words.marked(standing(factor), said) if factor else "–"
 
 
-def host_time(rows: list[dict], columns: Columns) -> str:
+def host_time(rows: list[dict]) -> str:
     """A call on the host."""
-    call = Column("call", lambda group: HOST_CALLS[some(group)["direction"]])
-    everyone = present(rows, (CHOOSER, *LIBRARIES))
+    call = of_row("call", lambda row: HOST_CALLS[row["direction"]])
     takes = Column("triton_softmax takes", cost, True)
-    return of_cases(rows, [call, takes, *map(columns.time, everyone)])
+    return of_cases(rows, [call, takes, *map(time, present(rows, (CHOOSER, *LIBRARIES)))])
 
 
-def compiled(rows: list[dict], columns: Columns) -> str:
+def compiled(rows: list[dict]) -> str:
     """A step inside torch.compile, on the host."""
-    step = Column("step", lambda group: STEPS[some(group)["direction"]], True)
-    mode = Column("mode", lambda group: some(group)["inputs"], True)
-    takes = Column("ours takes", cost, True)
-    ours = columns.time(CHOOSER, "µs, ours")
-    return of_cases(rows, [SIZE, step, mode, takes, ours, columns.time("torch")])
+    step = of_row("step", lambda row: STEPS[row["direction"]], True)
+    mode = of_row("mode", lambda row: row["inputs"], True)
+    takes, ours = Column("ours takes", cost, True), time(CHOOSER, "µs, ours")
+    return of_cases(rows, [SIZE, step, mode, takes, ours, time("torch")])
 
 
-def longest(rows: list[dict], columns: Columns) -> str:
+def longest(rows: list[dict]) -> str:
     """Rows past every limit, beside the copy."""
 
-    def beside_copy(group: Group) -> str:
+    def beside_copy(group: Group) -> str | None:
         share = share_of(group)
-        if share is None:
-            return state_of(group.get(CHOOSER))
-        return f"{1 / share:.1f} × the copy's time"
+        return f"{1 / share:.1f} × the copy's time" if share else None
 
-    cell = Column("cell", lambda group: case_words(some(group)))
-    takes = Column("ours takes", beside_copy, True)
-    ours = [takes, columns.kernel, columns.time(CHOOSER, "µs, ours")]
-    return of_cases(rows, [cell, *ours, *map(columns.time, (COPY, "torch"))])
+    takes = of_provider("ours takes", CHOOSER, beside_copy)._replace(words=True)
+    others = map(time, (COPY, "torch"))
+    return of_cases(rows, [CELL, takes, KERNEL, time(CHOOSER, "µs, ours"), *others])
 
 
 def paid(data: dict) -> str:
@@ -282,7 +267,7 @@ def paid(data: dict) -> str:
     return over_columns(title, alt, columns, series, unit="us", lines=True, log=True)
 
 
-def compiles(rows: list[dict], columns: Columns) -> str:
+def compiles(rows: list[dict]) -> str:
     """How many kernels a sweep over row lengths compiles."""
     body = [
         [
@@ -296,16 +281,22 @@ def compiles(rows: list[dict], columns: Columns) -> str:
     return table(["calls", "kernels", "compiled", "row lengths"], body, 2)
 
 
-def article(rows: list[dict], columns: Columns) -> str:
+def article(rows: list[dict]) -> str:
     """GB/s over the length as in the article, which counts 2·M·N elements."""
     who = present(rows, (COPY, CHOOSER, "torch", "naive", "single_block", "two_loops"))
     title = "Softmax forward, float32, 4,096 rows: GB/s over the length"
     return speed_lines(rows, who, title, (COPY, "naive"))
 
 
-def batch(rows: list[dict], columns: Columns, direction: str) -> str:
-    """Across batch sizes."""
-    part = [row for row in rows if row["direction"] == direction]
+def batch(rows: list[dict]) -> dict[str, str]:
+    """Across batch sizes, in each direction."""
+    ways = dict.fromkeys(row["direction"] for row in rows)
+    return {f"batch-{way}": over_rows([r for r in rows if r["direction"] == way]) for way in ways}
+
+
+def over_rows(part: list[dict]) -> str:
+    """A chart and a table over the number of rows."""
+    direction = part[0]["direction"]
     who = present(part, ("torch", "torch.compile", "naive", "single_block"))
     kind = f"{direction.capitalize()}, {part[0]['dtype']}, rows of {length(part[0])}"
     title = f"{kind}: share of the copy's speed over the number of rows"
@@ -313,22 +304,26 @@ def batch(rows: list[dict], columns: Columns, direction: str) -> str:
         part, title, lambda row: f"{row['shape'][0]:,}", others=who, shown=("torch", "naive")
     )
     against = Column("against torch", lambda group: words.verdict(group, "torch"), True)
-    every = [columns.shape, against, columns.time(CHOOSER, "µs: ours")]
-    every += map(columns.time, (*who, COPY))
-    return drawn + of_cases(part, every)
+    times = map(time, (*who, COPY))
+    return drawn + of_cases(part, [SHAPE, against, time(CHOOSER, "µs: ours"), *times])
 
 
-def accuracy(rows: list[dict], columns: Columns, dtype: str) -> str:
+def accuracy(rows: list[dict]) -> dict[str, str]:
+    """The errors of each type."""
+    dtypes = dict.fromkeys(row["dtype"] for row in rows)
+    return {f"accuracy-{each}": errors_of(rows, each) for each in dtypes}
+
+
+def errors_of(rows: list[dict], dtype: str) -> str:
     """Largest relative error of a row against float64: how it is distributed, and where it is
     worst."""
     part = [row for row in rows if row["dtype"] == dtype]
     errors: dict[str, list[float]] = {}
-    body = []
+    body, states = [], ("wrong", "refused", "failed")
     for name in present(rows, (CHOOSER, *LIBRARIES)):
         mine = [row for row in part if row["provider"] == name]
         known = [row for row in mine if row["max_rel_error"] is not None]
         found = errors[label_of(name)] = [float(row["max_rel_error"]) for row in known]
-        states = ("wrong", "refused", "failed")
         without = [[row for row in mine if row["status"] == state] for state in states]
         n_right, where = sum(row["status"] == "ok" for row in mine), "–"
         wrong, _, failed = without
@@ -352,16 +347,8 @@ def accuracy(rows: list[dict], columns: Columns, dtype: str) -> str:
         (low, math.ceil(math.log10(max(finite))) + endless),
         endless,
     )
-    head = [
-        "library",
-        "right, of answers",
-        "wrong",
-        "refused",
-        "failed",
-        "median error",
-        "worst error",
-    ]
-    return drawn + table([*head, "where"], body, 2, also=(7,))
+    head = ["library", "right, of answers", *states, "median error", "worst error", "where"]
+    return drawn + table(head, body, 2, also=(7,))
 
 
 # Shapes drawn at random
@@ -374,7 +361,7 @@ def scatter(drawn: Stand) -> str:
         row, factor = group[CHOOSER], ratio(group, other)
         said = f"{case_words(row)}: {words.times(factor)} ×" if factor else case_words(row)
         css = "behind" if standing(factor) == "behind" else "ours"
-        css += "" if compiler_ran(group) else " hollow"
+        css += "" if quoted.compiler_ran(group) else " hollow"
         points.append((n_cols(row), factor or ENDS[0], said, css))
     return charts.scatter(
         "Speed over the best other library's, by the length of a row",
@@ -390,7 +377,7 @@ def random_kinds(drawn: Stand) -> str:
     kinds: dict[str, list[Group]] = {}
     for group, _ in drawn.compared:
         row = group[CHOOSER]
-        ran = "with" if compiler_ran(group) else "without"
+        ran = "with" if quoted.compiler_ran(group) else "without"
         for kind in (
             f"{layout_of(row)}, {row['direction']}",
             f"{ran} {label_of('torch.compile')}, {row['direction']}",
@@ -418,22 +405,22 @@ def random_kinds(drawn: Stand) -> str:
     return table([*head, "of a copy", "worst, of a copy"], body)
 
 
-def random_worst(drawn: Stand, columns: Columns, count: int = 10) -> str:
+def random_worst(drawn: Stand, count: int = 10) -> str:
     """The cells in which ours stands worst."""
     order = sorted(drawn.compared, key=lambda each: ratio(*each) or 0.0)[:count]
     rows = [row for group, _ in order for row in group.values()]
-    cell = Column("cell", lambda group: case_words(some(group)))
-    ours = [columns.verdict, columns.share(), columns.kernel, columns.time(CHOOSER, "µs, ours")]
-    return of_cases(rows, [cell, *ours, columns.best_time()])
+    ours = [VERDICT, of_copy(), KERNEL, time(CHOOSER, "µs, ours")]
+    best = Column("best other", lambda group: microseconds(group, best_peer(group) or "") or "–")
+    return of_cases(rows, [CELL, *ours, best])
 
 
-def random_fragments(rows: list[dict], columns: Columns) -> dict[str, str]:
+def random(rows: list[dict]) -> dict[str, str]:
     """The chart, the kinds and the worst ten."""
-    drawn = Drawn(rows)
+    drawn = quoted.Drawn(rows)
     return {
         "bench-random": scatter(drawn),
         "random-kinds": random_kinds(drawn),
-        "random-worst": random_worst(drawn, columns),
+        "random-worst": random_worst(drawn),
     }
 
 
@@ -466,13 +453,13 @@ def what(row: dict) -> str:
     return WHAT[row["op"]] + (f", {inputs}" if inputs else "")
 
 
-SIZE = Column("shape", lambda group: f"{shape_words(some(group))}, {some(group)['dtype']}")
-STEP = Column("what", lambda group: f"{what(some(group))}, {STEPS[some(group)['direction']]}", True)
+SIZE = of_row("shape", lambda row: f"{shape_words(row)}, {row['dtype']}")
+STEP = of_row("what", lambda row: f"{what(row)}, {STEPS[row['direction']]}", True)
 
 
 def copied_note(rows: list[dict]) -> str:
     """What must be said of Liger's calls while they copy the logits, as HTML."""
-    copied = [row for row in rows if copies_logits(row)]
+    copied = [row for row in rows if quoted.copies_logits(row)]
     if not copied:
         return ""
     said = (
@@ -488,7 +475,7 @@ def copied_note(rows: list[dict]) -> str:
 def peak(row: dict | None) -> float | None:
     """The memory that a call takes at most, in MiB, where there is a number that can be."""
     bytes_taken = row.get("peak_bytes") if row else None
-    return bytes_taken / 2**20 if row and bytes_taken and not impossible(row) else None
+    return bytes_taken / 2**20 if row and bytes_taken and not quoted.impossible(row) else None
 
 
 def left_out(rows: list[dict]) -> str:
@@ -497,7 +484,7 @@ def left_out(rows: list[dict]) -> str:
         f"{label_of(row['provider'])} at {shape_words(row)}, {row['dtype']}: "
         f"{row['peak_bytes'] / 2**20:,.1f} MiB"
         for row in rows
-        if impossible(row)
+        if quoted.impossible(row)
     ]
     if not named:
         return ""
@@ -510,7 +497,7 @@ def ours_named(name: str) -> str:
     return {CHOOSER: "ours", PLAIN: "plain softmax"}.get(name, label_of(name))
 
 
-def loss_head(rows: list[dict], columns: Columns) -> str:
+def loss_head(rows: list[dict]) -> str:
     """Every case with its bound and the times of all; and what each allocates at most."""
     bounds: dict[str, Target] = {cell.case: cell for cell in targets_of(rows)}
     others = present([row for row in rows if row["us"]], (PLAIN, *LIBRARIES))
@@ -519,7 +506,7 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
         cell = bounds.get(some(group)["case"])
         if cell is None:
             return "–"
-        asked = words.bound(cell.asked)
+        asked = words.bound(cell.asked).replace(" ", "&nbsp;", 1)
         return f'<span class="level">{asked}</span>' if cell.met else words.marked("behind", asked)
 
     def share(group: Group) -> str:
@@ -543,9 +530,9 @@ def loss_head(rows: list[dict], columns: Columns) -> str:
             STEP,
             Column("asked for", bound, True),
             Column("of a copy", share),
-            strong(columns.time(CHOOSER, "µs: ours")),
-            columns.time(COPY),
-            *(columns.time(name, ours_named(name)) for name in others),
+            strong(time(CHOOSER, "µs: ours")),
+            time(COPY),
+            *(time(name, ours_named(name)) for name in others),
         ],
     )
     trained = [row for row in rows if row["direction"] == "forward_backward"]
@@ -576,76 +563,57 @@ def loss_speeds(data: dict) -> str:
         for row in of_suite(data, "loss_head", op="cross_entropy", direction="forward_backward")
         if row["inputs"] == "normal" and row["shape"][1] in VOCABULARIES
     ]
-    columns = Columns()
     logits = Column("logits", lambda group: words.link(some(group), f"{SIZE.cell(group)}"))
-    ours = [columns.verdict, columns.share(), columns.time(CHOOSER, "µs: ours")]
-    others = map(columns.time, present(rows, LIBRARIES))
+    ours = [VERDICT, of_copy(), time(CHOOSER, "µs: ours")]
+    others = map(time, present(rows, LIBRARIES))
     return of_cases(rows, [logits, *ours, *others], False) + copied_note(rows)
 
 
 def masked(data: dict) -> str:
     """What softmax with scales and masks takes beside plain softmax, a copy and PyTorch."""
     rows = of_suite(data, "loss_head", op="mapped_softmax")
-    columns = Columns()
     call = Column("what", lambda group: f"{what(some(group))}, {SIZE.cell(group)}")
     providers = ((CHOOSER, "µs: ours"), (PLAIN, "plain softmax"), (COPY, "a copy"))
     providers += tuple((name, label_of(name)) for name in ("torch", "torch.compile"))
     shown = [row for row in rows if row["provider"] in dict(providers)]
-    times_of = (columns.time(name, head) for name, head in providers)
-    return of_cases(shown, [call, *times_of], linked=False)
+    return of_cases(shown, [call, *(time(*each) for each in providers)], linked=False)
 
 
 # By name
 
-PARTED = ("forward", "backward", "few_rows", "log_softmax", "strided", "ladder")
-
-TABLES: dict[str, Callable[[list[dict], Columns], str]] = {
+SUITES: dict[str, Callable[[list[dict]], str | dict[str, str] | dict[str, list[str]]]] = {
+    **dict.fromkeys(("forward", "backward", "few_rows", "log_softmax", "strided", "ladder"), parts),
     "host_time": host_time,
     "compiles": compiles,
     "compiled": compiled,
     "longest": longest,
     "article": article,
     "loss_head": loss_head,
+    "batch": batch,
+    "accuracy": accuracy,
+    "random": random,
 }
-
-SUITES = (*PARTED, *TABLES, "batch", "accuracy", "random")
-
-
-def of_a_suite(rows: list[dict], suite: str) -> dict[str, str]:
-    """Everything of a suite but its origin, as HTML by name."""
-    columns = Columns()
-    if suite in TABLES:
-        return {f"bench-{suite}": TABLES[suite](rows, columns)}
-    if suite == "random":
-        return random_fragments(rows, columns)
-    if suite == "batch":
-        return {f"batch-{way}": batch(rows, columns, way) for way in ("forward", "backward")}
-    return {
-        f"accuracy-{dtype}": accuracy(rows, columns, dtype)
-        for dtype in dict.fromkeys(row["dtype"] for row in rows)
-    }
+"""What makes the HTML of a suite: by name, or all of `bench-SUITE`; in a block, or in several."""
 
 
-def fragments(data: dict) -> Rendered:
+def fragments(data: dict) -> page.Rendered:
     """Everything by name; a suite without rows says that it is not measured."""
-    out = Rendered()
-    for suite in SUITES:
+    out = page.Rendered()
+    for suite, make in SUITES.items():
         rows = of_suite(data, suite)
         if not rows:
-            out.fragments |= dict.fromkeys((f"origin-{suite}", f"bench-{suite}"), NOT_MEASURED)
+            out.fragments |= dict.fromkeys((f"origin-{suite}", f"bench-{suite}"), page.NOT_MEASURED)
             continue
-        rows = newest_seed(rows) if suite == "random" else rows
-        path = f"{ASSETS}/{suite}.csv"
-        out.assets[path] = csv_text(data, rows)
+        rows = quoted.newest_seed(rows) if suite == "random" else rows
+        path, made = f"{page.ASSETS}/{suite}.csv", make(rows)
+        out.assets[path] = page.csv_text(data, rows)
         out.fragments[f"origin-{suite}"] = Fragment(origin(data, rows, path), measured_by(rows))
-        if suite in PARTED:
-            texts = parts(rows, suite, Columns())
-        else:
-            texts = {name: text and block(text) for name, text in of_a_suite(rows, suite).items()}
-        out.fragments |= {name: Fragment(text and f"{text}\n") for name, text in texts.items()}
+        for name, html in (made if isinstance(made, dict) else {f"bench-{suite}": made}).items():
+            blocks = map(block, [html] if isinstance(html, str) else html)
+            out.fragments[name] = Fragment("\n\n".join(blocks) + "\n")
     if grid := [row for suite in ("forward", "backward") for row in of_suite(data, suite)]:
         drawn = heat_map("Softmax over the last dimension, rows without gaps", grid, length)
-        out.fragments["heat-grid"] = shown(drawn)
+        out.fragments["heat-grid"] = page.shown(drawn)
         out.fragments["origin-grid"] = Fragment(origin(data, grid), measured_by(grid))
     loss, host, batched = (of_suite(data, name) for name in ("loss_head", "host_time", "batch"))
     for name, make, rows in (

@@ -1,27 +1,23 @@
-"""What the programs of one row do, event by event: `split_rows_simple`, run by Triton's interpreter
-with its programs side by side.
+"""What the programs of one row do, event by event: `split_rows_simple`, run by the small Triton,
+its programs in turns.
 
-The interpreter runs one program after another. Here each has a thread, of which one runs at a time:
-at every access to memory it is held until its clock is the earliest. How long an access takes is
-assumed (`READ_TICKS`, `WRITE_TICKS`, one tick for a word); what a program does next is its own code
-and what it finds in memory.
+How long an access takes is assumed (`READ_TICKS`, `WRITE_TICKS`, one tick for a word); what a
+program does next is its own code and what it finds in memory.
 """
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import json
-import threading
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
 
-import torch
-import triton.language as tl  # noqa: F401  (looked for by the interpreter, among our globals)
-from triton.runtime import interpreter
+from softmax_playground import small_triton
+from softmax_playground.small_triton import Access, Tensor
+from softmax_site.figures.moved import kernel
 
-from softmax_tutorial.split_rows_simple import split_rows_simple_kernel
-
+ROOT = Path(__file__).resolve().parents[3]
 PATH = "src/softmax_site/figures/split_rows_trace.json"
 CHUNKS, BLOCK = 4, 8
 READ_TICKS = (8, 12, 10, 15)
@@ -41,117 +37,56 @@ class Event(NamedTuple):
     end: int
 
 
-class Turns:
-    """Programs in threads, of which the one with the earliest clock runs."""
-
-    def __init__(self, programs: list[int]) -> None:
-        self.clock = dict.fromkeys(programs, 0)
-        self.go = {program: threading.Semaphore(0) for program in programs}
-        self.program: dict[int, int] = {}
-        self.events: list[Event] = []
-        self.over = threading.Event()
-
-    def next(self) -> None:
-        """Let the program with the earliest clock run."""
-        if self.clock:
-            self.go[min(self.clock, key=lambda program: (self.clock[program], program))].release()
-        else:
-            self.over.set()
-
-    def take(self, what: str, chunk: int, ticks: int) -> None:
-        """Hold the program that calls until its access is done."""
-        program = self.program[threading.get_ident()]
-        begin = self.clock[program]
-        self.clock[program] = end = begin + ticks
-        self.events.append(Event(program, what, chunk, begin, end))
-        self.next()
-        self.go[program].acquire()
-        interpreter.interpreter_builder.set_grid_idx(program, 0, 0)
-
-    def run(self, kernel: Any, arguments: dict) -> None:
-        """Run the programs until all are done."""
-
-        def body(program: int) -> None:
-            self.program[threading.get_ident()] = program
-            self.go[program].acquire()
-            interpreter.interpreter_builder.set_grid_idx(program, 0, 0)
-            kernel(**arguments)
-            del self.clock[program]
-            self.next()
-
-        for program in self.clock:
-            threading.Thread(target=body, args=(program,), daemon=True).start()
-        self.next()
-        if not self.over.wait(60):
-            raise TimeoutError("a program has not finished")
-
-
-@contextlib.contextmanager
-def side_by_side(turns: Turns, x: torch.Tensor, words: torch.Tensor) -> Iterator[None]:
-    """Let launches in this block run the programs of `turns`, and note their accesses."""
-    executor: Any = interpreter.GridExecutor
-    builder: Any = interpreter.interpreter_builder
-    launch = executor.__call__
-    load, store = builder.create_masked_load, builder.create_masked_store
-    update = builder.create_atomic_rmw
-
-    def first(pointers, tensor) -> int:
-        return int(pointers.data.flat[0] - tensor.data_ptr()) // tensor.element_size()
-
-    def noted_load(pointers, *rest):
-        program, chunk = turns.program[threading.get_ident()], first(pointers, x) // BLOCK
-        turns.take(READ if chunk == program else HELP, chunk, READ_TICKS[program])
-        return load(pointers, *rest)
-
-    def noted_store(pointers, *rest):
-        program = turns.program[threading.get_ident()]
-        turns.take(WRITE, program, WRITE_TICKS)
-        return store(pointers, *rest)
-
-    def noted_update(operation, pointers, *rest):
-        exchange = "XCHG" in str(operation)
-        turns.take(PUBLISH if exchange else POLL, first(pointers, words), 1)
-        return update(operation, pointers, *rest)
-
-    def run(executor, *arguments, **kwargs):
-        kernel = executor.fn
-
-        def together(**every):
-            builder.set_grid_dim(CHUNKS, 1, 1)
-            turns.run(kernel, every)
-
-        together.__signature__ = inspect.signature(kernel)  # pyright: ignore[reportFunctionMemberAccess]
-        executor.fn = together
-        return launch(executor, *arguments, **kwargs)
-
-    executor.__call__ = run
-    builder.create_masked_load, builder.create_masked_store = noted_load, noted_store
-    builder.create_atomic_rmw = noted_update
-    try:
-        yield
-    finally:
-        del builder.create_masked_load, builder.create_masked_store, builder.create_atomic_rmw
-        executor.__call__ = launch
+def timed(accesses: Iterable[Access]) -> list[Event]:
+    """The accesses of programs, each of which begins when the last of its program has ended."""
+    events: list[Event] = []
+    clock: dict[int, int] = {}
+    for access in accesses:
+        program, place = access.program, access.places[0]
+        if access.kind == "load":
+            chunk = place // BLOCK
+            what, ticks = READ if chunk == program else HELP, READ_TICKS[program]
+        elif access.kind == "store":
+            what, chunk, ticks = WRITE, program, WRITE_TICKS
+        else:  # the first word that a program meets is its own
+            published = any((each.program, each.what) == (program, PUBLISH) for each in events)
+            what, chunk, ticks = POLL if published else PUBLISH, place, 1
+        begin = clock.get(program, 0)
+        clock[program] = begin + ticks
+        events.append(Event(program, what, chunk, begin, begin + ticks))
+    return events
 
 
 def trace(absent: int | None, patience: int) -> list[Event]:
-    """The events of one row in four chunks, checked against torch.
+    """The events of one row in four chunks, checked against the definition.
+
+    What a program does depends on the others by its words alone. So it is run with words in some
+    order, then with words in the order of the times that follow, until that order stays.
 
     Args:
         absent: the program that never runs, if any.
         patience: how often a program polls again for a word before it computes it.
     """
-    n = CHUNKS * BLOCK
-    x = torch.sin(torch.arange(n, dtype=torch.float32)) * 3
-    y = torch.full_like(x, float("nan"))
-    words = torch.zeros(CHUNKS, dtype=torch.int64)
-    turns = Turns([program for program in range(CHUNKS) if program != absent])
-    with side_by_side(turns, x, words):
-        split_rows_simple_kernel[(1,)](x, y, words, n, CHUNKS, patience, BLOCK=BLOCK)
-    expected = torch.softmax(x, 0).view(CHUNKS, BLOCK)
-    for program in turns.program.values():
-        torch.testing.assert_close(y.view(CHUNKS, BLOCK)[program], expected[program])
-    return turns.events
+    row = [3 * math.sin(at) for at in range(CHUNKS * BLOCK)]
+    running = [program for program in range(CHUNKS) if program != absent]
+    # Whoever is absent comes when all others have ended, and is not counted.
+    rest = running * (CHUNKS * (patience + 1) + 1) if absent is not None else ()
+    run = kernel(ROOT, "split_rows_simple", "split_rows_simple_kernel")
+    turns, before = running, []
+    while turns != before:
+        x, y = Tensor(row), small_triton.empty((len(row),))
+        words = Tensor([0] * CHUNKS, small_triton.int64)
+        with small_triton.order(*turns, *rest):
+            found = run[(CHUNKS,)](x, y, words, len(row), CHUNKS, patience, BLOCK=BLOCK)
+        events = [each for each in timed(found.accesses) if each.program != absent]
+        of_words = [each for each in events if each.what in (PUBLISH, POLL)]
+        of_words.sort(key=lambda each: (each.end, each.program))
+        before, turns = turns, [each.program for each in of_words]
+    d = sum(math.exp(each - max(row)) for each in row)
+    for at, got in enumerate(y.data):
+        wanted = math.exp(row[at] - max(row)) / d
+        assert at // BLOCK == absent or math.isclose(got, wanted, rel_tol=1e-6), (at, got, wanted)
+    return events
 
 
 def stretches(events: list[Event]) -> list[Event]:

@@ -6,24 +6,13 @@ import numpy as np
 
 from softmax_site.computed import worked
 from softmax_site.equations import to_mathml
+from softmax_site.templates import filled
 
 
-def _cell(value: float, digits: int, scale: float) -> str:
-    text = f"{value:.{digits}f}".replace("-", "−")
-    tint = min(abs(value) / scale, 1.0)
-    minus = ' class="minus"' if value < 0 else ""
-    return f'<td{minus} style="--tint:{tint:.2f}">{text}</td>'
-
-
-def _matrix(latex: str, says: str, values: np.ndarray, digits: int = 4) -> list[str]:
-    scale = float(np.abs(values).max())
-    rows = [
-        "<tr>" + "".join(_cell(value, digits, scale) for value in row) + "</tr>"
-        for row in values.tolist()
-    ]
-    caption = f"<figcaption>{to_mathml(latex, display=False)}<br>{says}</figcaption>"
-    table = ['<table class="matrix"><tbody>', *rows, "</tbody></table>"]
-    return ["<figure>", caption, *table, "</figure>"]
+def _matrix(latex: str, says: str, values: np.ndarray, digits: int = 4) -> str:
+    scale, symbol = float(np.abs(values).max()), to_mathml(latex, display=False)
+    rows = values.tolist()
+    return filled("matrix", symbol=symbol, says=says, rows=rows, scale=scale, digits=digits)
 
 
 def generate() -> dict[str, str]:
@@ -54,7 +43,4 @@ def generate() -> dict[str, str]:
         + _matrix(r"\mathit{dY} - \mathbf{s}", "above or below the mean", backward["dy - s"])
         + _matrix(r"\mathit{dX}", "each row adds up to 0", backward["dx"]),
     }
-    return {
-        path: "\n".join(['<div class="worked">', *lines, "</div>"]) + "\n"
-        for path, lines in views.items()
-    }
+    return {path: f'<div class="worked">\n{text}</div>\n' for path, text in views.items()}

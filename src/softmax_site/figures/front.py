@@ -7,6 +7,7 @@ import hashlib
 import re
 from pathlib import Path
 
+from softmax_site import templates
 from softmax_site.benchmarks import quoted
 from softmax_site.benchmarks.data import newest
 from softmax_site.benchmarks.values import filled
@@ -62,29 +63,9 @@ def social_page(root: Path) -> str:
     """The picture of a shared link as a page of 1,200 by 630 pixels that needs nothing else."""
     data = newest(root)[1]
     names = quoted.load(root)
-    grid, machine = names["grid"], names["machine"]
-    colours = share.palettes(root)["light"]
     drawn = share.svg(share.rows(data), 640, 19, "width='640'", TITLE)
-    numbers = f"""
-<p><b>{grid.of_copy.mean:.2f}</b> of a plain copy's speed</p>
-<p><b>{grid.over_best:.2f} ×</b> the best other library</p>
-<p class="quiet">Geometric means. {machine.gpu}, {grid.cases} cases: {grid.ahead} ahead,
-{grid.level} level, {grid.behind} behind</p>"""
-    return share.alone(
-        f"""<!doctype html><meta charset="utf-8"><style>
-@font-face {{ font-family: serif4; src: url("fonts/SourceSerif4.woff2"); font-weight: 200 900 }}
-@font-face {{ font-family: inter; src: url("fonts/Inter.woff2"); font-weight: 100 900 }}
-body {{ margin: 0; width: 1200px; height: 630px; display: grid; align-items: center;
-  grid-template-columns: 440px 640px; gap: 40px; padding: 0 40px; box-sizing: border-box;
-  background: var(--paper); color: var(--ink); font-family: inter; overflow: hidden }}
-h1 {{ font: 600 54px/1.08 serif4; margin: 0 0 34px; letter-spacing: -0.01em }}
-p {{ font-size: 22px; margin: 6px 0 }} b {{ color: var(--ours); font: 600 40px serif4 }}
-.quiet {{ color: var(--quiet); font-size: 18px; line-height: 1.45; margin-top: 20px }}
-.name {{ font-weight: 650; font-size: 20px; margin-bottom: 26px }}
-</style><div><p class="name">triton_softmax</p>
-<h1>Softmax, from the Jacobian to the speed of a copy</h1>{numbers}</div>{drawn}""",
-        colours,
-    )
+    page = templates.filled("social", grid=names["grid"], machine=names["machine"], drawn=drawn)
+    return share.alone(page, share.palettes(root)["light"])
 
 
 def digest(page: str) -> bytes:

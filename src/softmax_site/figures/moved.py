@@ -27,16 +27,21 @@ LINES = {"forward": "naive", "backward": "naive-backward"}
 """The cells in which every line of PyTorch is a kernel."""
 
 
+def kernel(root: Path, module: str, name: str) -> small_triton.Kernel:
+    """A kernel of the tutorial, as the small Triton runs it."""
+    module = f"softmax_tutorial.{module}"
+    return library.load(kernel_source.needed(root / "src", [(module, name)]))[module][name]
+
+
 def launched(root: Path, way: str, rung: str) -> small_triton.Trace:
     """The trace of a rung's kernel."""
     module, sizes, constants = LAUNCHES[way][rung]
-    module, name = f"softmax_tutorial.{module}", f"softmax_{way}_{module}_kernel"
-    kernel = library.load(kernel_source.needed(root / "src", [(module, name)]))[module][name]
     names = ("x", "y") if way == "forward" else ("y", "dy", "dx")
     tensors = [Tensor([[0.25] * COLS] * ROWS, name=each) for each in names]
     programs = 1 if "BLOCK_ROWS" in constants else ROWS
     strides = [each.stride(0) for each in tensors]
-    return kernel[(programs,)](*tensors, *strides, *sizes, LOG=False, **constants)
+    run = kernel(root, module, f"softmax_{way}_{module}_kernel")
+    return run[(programs,)](*tensors, *strides, *sizes, LOG=False, **constants)
 
 
 def in_lines(root: Path, way: str) -> small_triton.Trace:

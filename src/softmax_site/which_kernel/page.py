@@ -24,6 +24,8 @@ from softmax_site.which_kernel import answer, micro
 LIBRARY = "src/triton_softmax"
 CONFIG = f"{LIBRARY}/config"
 
+PAGE = "kernels/which-kernel.md"
+
 ASSET = "assets/which-kernel.json"
 
 SUITES = ("forward", "backward", "few_rows", "strided", "log_softmax", "batch", "article")
@@ -33,29 +35,6 @@ NEARBY = 1.0
 
 FIRST = {"shape": [8192, 50257], "dim": -1, "dtype": "bfloat16", "operation": "softmax"}
 """What the form asks before anybody has touched it: the logits of a language model."""
-
-USUAL = (
-    ("attention scores", [32, 16, 1024, 1024], -1, "bfloat16", "softmax"),
-    ("their gradient", [32, 16, 1024, 1024], -1, "bfloat16", "softmax_backward"),
-    ("a vocabulary of 50,257", [8192, 50257], -1, "bfloat16", "log_softmax"),
-    ("the same, backward", [8192, 50257], -1, "bfloat16", "log_softmax_backward"),
-    ("a vocabulary of 128,256", [4096, 128256], -1, "float32", "softmax"),
-    ("one token, 128,256 logits", [1, 128256], -1, "float32", "softmax"),
-    ("a thousand classes", [256, 1000], -1, "float32", "softmax"),
-    ("experts of a router", [65536, 64], -1, "float32", "softmax"),
-    ("33 columns", [1000000, 33], -1, "float16", "softmax"),
-    ("a million columns", [16, 1048576], -1, "float32", "softmax"),
-    ("channels of an image", [16, 21, 512, 512], 1, "float32", "softmax"),
-    ("down the columns", [4096, 32768], 0, "float32", "softmax"),
-    ("double precision", [4096, 16384], -1, "float64", "softmax"),
-    ("log-sum-exp of logits", [8192, 50257], -1, "bfloat16", "logsumexp"),
-)
-"""(what it is, shape, dim, dtype, operation)"""
-
-
-def question(shape: list[int], dim: int, dtype: str, operation: str, **more) -> dict:
-    """A question as the planner's page asks it."""
-    return {"shape": shape, "dim": dim, "dtype": dtype, "operation": operation} | more
 
 
 def measured(data: dict) -> list[dict]:
@@ -161,18 +140,18 @@ OPERATION_WORDS = {
 }
 
 
-def usual(rows: list[dict]) -> str:
-    """The table that stands on the page with and without a script."""
+def usual(root: Path, rows: list[dict]) -> str:
+    """The table that stands on the page with and without a script: what its front matter asks."""
     pages, lines = kernel_pages(), []
-    for what, shape, dim, dtype, operation in USUAL:
-        asked = question(shape, dim, dtype, operation)
+    for asked in kernel_map.front_matter(root, PAGE, "usual"):
+        what = asked.pop("what")
         got = answer.answer(asked, rows)
-        sizes = shape_words({"shape": shape, "dim": dim, "layout": "contiguous"})
+        sizes = shape_words(asked | {"layout": "contiguous"})
         time = got["time"]
         cells = [
             what,
-            f"{sizes}<br><small>{dtype}</small>",
-            OPERATION_WORDS[operation],
+            f"{sizes}<br><small>{asked['dtype']}</small>",
+            OPERATION_WORDS[asked["operation"]],
             f'<a href="../{pages[got["kernel"]]}/"><code>{got["kernel"]}</code></a>',
             " + ".join(f"{count:,}" for count in got["programs"]),
             f"{sum(got['bytes'].values()) / 1e6:,.1f} MB",
@@ -224,5 +203,5 @@ def render(root: Path) -> Rendered:
     out.fragments["which-kernel"] = Fragment(
         form, measured_by([row for row in data["rows"] if row["bytes"]])
     )
-    out.fragments["which-kernel-usual"] = Fragment(usual(rows))
+    out.fragments["which-kernel-usual"] = Fragment(usual(root, rows))
     return out

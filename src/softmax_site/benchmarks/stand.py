@@ -1,0 +1,126 @@
+"""How ours stands over some cases: ahead, level, behind, by how much, and where worst."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+from softmax_bench.report import answers, best_peer, by_case, ratio, standing, timed
+from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
+from softmax_site.benchmarks.data import case_words
+from softmax_site.benchmarks.tables import Group, share_of
+from softmax_site.benchmarks.values import Factor, Values
+from softmax_site.benchmarks.words import kernel_words, link
+
+IN_TURN = "2026-11-22T19:00:00Z"
+"""Until then a case was timed library by library, and since then in turn."""
+
+
+class Case:
+    """One case, ours or what is called `who` beside another provider."""
+
+    def __init__(self, group: Group, other: str, who: str = CHOOSER):
+        self.group, self.row = group, group[who]
+        self.words, self.link = case_words(self.row), link(self.row, case_words(self.row))
+        self.kernel, self.other = kernel_words(self.row), label_of(other)
+        factor = ratio(group, other, who)
+        self.factor = None if factor is None else Factor(factor)
+
+
+class Stand:
+    """How ours, or what is called `who`, stands over some cases, against the best other library
+    unless `over` finds another; a case without an answer of another does not count, one without an
+    answer of ours is behind."""
+
+    def __init__(
+        self,
+        groups: Iterable[Group],
+        over: Callable[[Group], str | None] = best_peer,
+        who: str = CHOOSER,
+    ) -> None:
+        self.groups = [group for group in groups if who in group]
+        self.over, self.who = over, who
+
+    @cached_property
+    def compared(self) -> list[tuple[Group, str]]:
+        """The cases that count, each with whom ours is compared with."""
+        return [(group, other) for group in self.groups if (other := self.over(group))]
+
+    @cached_property
+    def states(self) -> Counter[str]:
+        """How many are ahead, level and behind."""
+        return Counter(standing(ratio(*each, self.who)) for each in self.compared)
+
+    ahead = property(lambda self: self.states["ahead"])
+    level = property(lambda self: self.states["level"])
+    behind = property(lambda self: self.states["behind"])
+    cases = property(lambda self: len(self.compared))
+    measured = property(lambda self: len(self.groups))
+    unanswered = property(lambda self: self.measured - self.cases)
+    longer = property(lambda self: Values(1 / factor for factor in self.factors))
+    at_least_level = property(lambda self: (self.cases - self.behind) / self.cases)
+
+    @property
+    def changed(self) -> Stand:
+        """The cases in which ours launches something else today."""
+        return Stand(group for group in self.groups if group[CHOOSER].get("changed"))
+
+    def under(self, microseconds: float) -> int:
+        """In how many cases ours takes less time."""
+        return sum((timed(group[CHOOSER]) or math.inf) < microseconds for group in self.groups)
+
+    @property
+    def one_by_one(self) -> int:
+        """How many cases were not, or not wholly, timed in turn."""
+        return sum(min(row["utc"] for row in group.values()) < IN_TURN for group in self.groups)
+
+    def values(self, of: Callable[[Group], float | None]) -> Values:
+        """What `of` finds in the cases, where it finds something."""
+        return Values(value for group, _ in self.compared if (value := of(group)))
+
+    @cached_property
+    def answered(self) -> dict[str, int]:
+        """In how many of the cases each other library has a right answer."""
+        return answers(self.groups)
+
+    @property
+    def by_all(self) -> int:
+        """In how many cases every other library has one."""
+        return sum(all(timed(group.get(name)) for name in LIBRARIES) for group in self.groups)
+
+    @cached_property
+    def factors(self) -> Values:
+        """Ours over the best other."""
+        return Values(factor for each in self.compared if (factor := ratio(*each, self.who)))
+
+    over_best = property(lambda self: self.factors.mean)
+    over_torch = property(lambda self: self.values(lambda group: ratio(group, "torch")).mean)
+
+    @cached_property
+    def of_copy(self) -> Values:
+        """Ours over the copy."""
+        return Values(share for group in self.groups if (share := share_of(group, self.who)))
+
+    @cached_property
+    def best_of_copy(self) -> Values:
+        """The best other over the copy."""
+        return Values(share for each in self.compared if (share := share_of(*each)))
+
+    @property
+    def worst(self) -> Case:
+        """The case in which ours stands worst."""
+        worst = min(self.compared, key=lambda each: ratio(*each, self.who) or 0.0)
+        return Case(*worst, self.who)
+
+    @property
+    def slowest(self) -> Case:
+        """The case that is furthest below the copy."""
+        found = [group for group in self.groups if share_of(group)]
+        return Case(min(found, key=lambda group: share_of(group) or 0.0), COPY)
+
+
+def of_rows(rows: Iterable[dict]) -> Stand:
+    """How ours stands in some rows."""
+    return Stand(by_case(list(rows)).values())
