@@ -48,7 +48,7 @@ function enhance(cell) {
     bar.append(made);
     return made;
   };
-  button("Run", "run-go", run);
+  button("Run", "run-go", afresh);
   const stop = button("Stop", "", () => runner.stop());
   const mend = wrong.at(-1) !== right.at(-1) && button("Fix it", "", () => swap(texts === wrong ? right : wrong));
   const reset = button("Reset", "", () => swap(wrong));
@@ -120,6 +120,11 @@ function enhance(cell) {
     texts = other;
     fill();
     mark();
+    afresh();
+  }
+
+  /* Runs what the editors show now, in the place of a run that goes on. */
+  function afresh() {
     next = running;
     if (running) runner.stop();
     else run();
@@ -154,6 +159,10 @@ function enhance(cell) {
     const fold = boxes[reply.error?.text]?.closest(".run-fold");
     if (fold) fold.open = true; // the line that failed is in it
     running = false;
+    if (next) {
+      next = false;
+      return run();
+    }
     ran = asked.texts.join();
     result.innerHTML = reply.html || (reply.error || mend ? "" : '<p class="run-says">It ran, and has nothing to show.</p>');
     if (mend && !reply.error) result.prepend(element("p", { class: "run-passed" }, "✓ Fixed: it no longer fails."));
@@ -164,16 +173,12 @@ function enhance(cell) {
     status.textContent = reply.error ? "Failed" : `Done in ${took < 1000 ? `${Math.max(1, Math.round(took))} ms` : `${(took / 1000).toFixed(1)} s`}`;
     cell.dataset.took = String(took);
     state();
-    if (next) {
-      next = false;
-      run();
-    }
   }
 
   cell.addEventListener("keydown", (event) => {
     if (!runs(event)) return;
     event.preventDefault();
-    run();
+    afresh();
   });
   cell.addEventListener("input", runner.warm, { once: true });
   cell.classList.add("live");
