@@ -1,0 +1,83 @@
+"""The handle that every integration returns: it counts what our kernels answered, and takes them
+out again.
+
+A `Replacement` is what an integration puts in the place of something of another package. It
+stands while any of its handles is active; of several handles the last that is active answers, and
+counts.
+"""
+
+import threading
+from collections.abc import Callable
+
+# One lock for all: installing is rare, and handles of one replacement may go in any thread.
+LOCK = threading.RLock()
+
+
+class Handle:
+    """What an integration returns: ours is in until `remove()`, or until its `with` block ends.
+
+    Attributes:
+        calls: How often ours answered, by the name of what it stands in for. Kept, and no longer
+            changed, after `remove()`. Calls inside of a compiled graph are not counted.
+        active: Whether ours is still in by this handle.
+    """
+
+    def __init__(self, replacement: "Replacement"):
+        self.calls: dict[str, int] = {}
+        self.active = True
+        self._replacement = replacement
+        replacement.add(self)
+
+    def count(self, name: str) -> None:
+        """One more call of `name` that ours answered; nothing after `remove()`."""
+        with LOCK:
+            if self.active:
+                self.calls[name] = self.calls.get(name, 0) + 1
+
+    def remove(self) -> None:
+        """Takes ours out; does nothing the second time."""
+        with LOCK:
+            if self.active:
+                self.active = False
+                self._replacement.drop(self)
+
+    def __enter__(self) -> "Handle":
+        """The same handle.
+
+        Raises:
+            RuntimeError: The handle was removed.
+        """
+        if not self.active:
+            raise RuntimeError("this handle was removed: install again for a new one")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+class Replacement:
+    """Ours in the place of another's: `install` runs before the first handle, `uninstall` after
+    the last."""
+
+    def __init__(self, install: Callable[[], None], uninstall: Callable[[], None]):
+        self._install = install
+        self._uninstall = uninstall
+        # The process's, not a thread's, and alive though nobody else keeps them.
+        self.handles: list[Handle] = []
+
+    def add(self, handle: Handle) -> None:
+        with LOCK:
+            if not self.handles:
+                self._install()
+            self.handles.append(handle)
+
+    def drop(self, handle: Handle) -> None:
+        with LOCK:
+            self.handles.remove(handle)
+            if not self.handles:
+                self._uninstall()
+
+    def answering(self) -> Handle | None:
+        """The handle that answers now: the last that is still in."""
+        handles = self.handles
+        return handles[-1] if handles else None
