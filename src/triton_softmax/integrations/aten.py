@@ -8,7 +8,7 @@ tensor subclasses have had their turn by then, and see PyTorch's operators.
 import warnings
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -104,9 +104,8 @@ def _kernel(name: str, key: str) -> Callable[..., Tensor]:
         op, call_of = BACKWARD[name], _backward
 
     def kernel(keys: torch.DispatchKeySet, *given: Any) -> Tensor:
-        handle: Any = operators.answering()
-        call = None if handle is None else call_of(*given)
-        if call is None:
+        handle = cast("OperatorsHandle | None", operators.answering())
+        if handle is None or (call := call_of(*given)) is None:
             return _as_before(name, key, keys, given)
         inputs, dim, dtype = call
         invariant = handle.batch_invariant or bool(arguments.contexts)
@@ -124,7 +123,7 @@ call of another thread may still be under way."""
 
 _alive: deque[Any] = deque(maxlen=10_000)
 """Our kernels as PyTorch holds them, some hundred bytes each: a thread that has looked one up and
-waits for Python's lock calls it after it was taken out."""
+waits for the GIL calls it after it was taken out."""
 
 _library: Any = None
 
@@ -159,7 +158,7 @@ def _install() -> None:
 
 
 def _uninstall() -> None:
-    _library._destroy()
+    _library.m.reset()
 
 
 operators = Replacement(_install, _uninstall)
