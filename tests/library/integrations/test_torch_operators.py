@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ pytestmark = quiet
 SOFTMAX, LOG_SOFTMAX, LOGSUMEXP = "aten::_softmax", "aten::_log_softmax", "aten::logsumexp"
 SOFTMAX_BACKWARD = "aten::_softmax_backward_data"
 LOG_SOFTMAX_BACKWARD = "aten::_log_softmax_backward_data"
+SOURCE = Path(triton_softmax.__file__).parents[1]
 FUNCTIONS = {"softmax": torch.softmax, "log_softmax": torch.log_softmax}
 FUNCTIONS["logsumexp"] = torch.logsumexp
 KEY = "CPU" if DEVICE == "cpu" else "CUDA"
@@ -525,7 +527,7 @@ assert torch.equal(got, wanted) and handle.calls == {} and not names
 @pytest.mark.slow
 def test_a_cpu_outside_the_interpreter_has_pytorchs_bits():
     """In a process that turns warnings into errors: PyTorch has one for the first override."""
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": "src"}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(SOURCE)}
     environment.pop("TRITON_INTERPRET", None)
     command = [sys.executable, "-W", "error::UserWarning", "-c", ALONE]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
