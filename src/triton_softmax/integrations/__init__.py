@@ -4,6 +4,7 @@ Each function installs at once and returns a `Handle`. Importing this package im
 packages that it serves.
 """
 
+from .aten import torch_operators
 from .handle import Handle
 
-__all__ = ["Handle"]
+__all__ = ["Handle", "torch_operators"]
