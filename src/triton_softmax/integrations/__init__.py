@@ -5,5 +5,6 @@ packages that it serves.
 """
 
 from .handle import Handle
+from .transformers import patch_transformers
 
-__all__ = ["Handle"]
+__all__ = ["Handle", "patch_transformers"]

@@ -53,13 +53,20 @@ def causal_lm_loss(
     if shift_labels is None:
         shifted = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)
         shift_labels = shifted[..., 1:]
+    x = logits.reshape(-1, logits.shape[-1] if vocab_size is None else vocab_size)
+    n, each = num_items_in_batch, None
+    if n is not None:
+        # As weights of classes, so that the kernel writes the gradient already divided: no pass
+        # over it divides it later, and it is rounded once.
+        dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+        n = n.to(x.device) if isinstance(n, Tensor) else torch.full((), n, device=x.device)
+        each = n.detach().to(dtype).expand(x.shape[1]).reciprocal()
     loss = cross_entropy(
-        logits.reshape(-1, logits.shape[-1] if vocab_size is None else vocab_size),
-        shift_labels.reshape(-1).to(logits.device),
+        x,
+        shift_labels.reshape(-1).to(x.device),
+        each,
         ignore_index=ignore_index,
-        reduction="mean" if num_items_in_batch is None else "sum",
+        reduction="mean" if n is None else "sum",
         loss_dtype=torch.float32,
     )
-    if isinstance(num_items_in_batch, Tensor):
-        num_items_in_batch = num_items_in_batch.to(loss.device)
-    return loss if num_items_in_batch is None else loss / num_items_in_batch
+    return loss if n is None else loss.reshape(n.shape)
