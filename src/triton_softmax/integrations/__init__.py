@@ -6,5 +6,6 @@ packages that it serves.
 
 from .aten import torch_operators
 from .handle import Handle
+from .transformers import patch_transformers
 
-__all__ = ["Handle", "torch_operators"]
+__all__ = ["Handle", "patch_transformers", "torch_operators"]
