@@ -13,13 +13,13 @@ import argparse
 import ast
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from .. import __version__
-
 LIBRARY = Path(__file__).resolve().parents[1]
 FILES = Path(__file__).with_name("hub_files")
+VERSION = re.findall(r'__version__ = "(.+)"', (LIBRARY / "__init__.py").read_text("utf8"))[0]
 DATA = ("config/measured.txt",)
 METADATA = {
     "name": "triton-softmax",
@@ -53,7 +53,7 @@ def imported(path: str, text: str) -> Iterator[str]:
 def package() -> dict[str, str]:
     """The kernel's files, by path: its own `__init__`, and what that needs of the library."""
     found = {
-        "__init__.py": (FILES / "init.txt").read_text("utf8").replace("VERSION", __version__),
+        "__init__.py": (FILES / "init.txt").read_text("utf8").replace("VERSION", VERSION),
         # The library's brings in every integration.
         "integrations/__init__.py": "",
     }
@@ -92,7 +92,7 @@ def write(directory: Path, owner: str) -> None:
         ("tests/test_triton_softmax.py", "tests.txt"),
     ):
         text = (FILES / source).read_text("utf8")
-        tree[name] = text.replace("OWNER", owner).replace("VERSION", __version__)
+        tree[name] = text.replace("OWNER", owner).replace("VERSION", VERSION)
     for name, text in tree.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)

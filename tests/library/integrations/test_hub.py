@@ -36,7 +36,7 @@ def tree(tmp_path_factory) -> Path:
 
 def another(directory: Path, monkeypatch) -> Path:
     """The tree of another version of the library."""
-    monkeypatch.setattr(hub, "__version__", "1.2.3")
+    monkeypatch.setattr(hub, "VERSION", "1.2.3")
     hub.write(directory, "someone")
     return directory
 
