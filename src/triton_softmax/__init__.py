@@ -24,7 +24,12 @@ Importing the package registers the operators.
 from .arguments import IMPLEMENTATIONS, batch_invariant
 from .functional import log_softmax, logsumexp, softmax
 from .linear import linear_cross_entropy
-from .logprobs import entropy_from_logits, selective_log_softmax, token_logprobs
+from .logprobs import (
+    entropy_from_logits,
+    selective_log_softmax,
+    selective_log_softmax_and_entropy,
+    token_logprobs,
+)
 from .losses import cross_entropy
 from .nn import CrossEntropyLoss, LogSoftmax, Softmax
 
@@ -43,6 +48,7 @@ __all__ = [
     "log_softmax",
     "logsumexp",
     "selective_log_softmax",
+    "selective_log_softmax_and_entropy",
     "softmax",
     "token_logprobs",
 ]
