@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 PUBLIC = {
     "cross_entropy", "entropy_from_logits", "layers", "log_softmax", "logsumexp",
-    "selective_log_softmax", "softmax", "token_logprobs",
+    "selective_log_softmax", "selective_log_softmax_and_entropy", "softmax", "token_logprobs",
 }  # fmt: skip
 
 
