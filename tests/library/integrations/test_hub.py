@@ -149,6 +149,9 @@ def test_kernelize_puts_a_layer_in(tree, name, module, arguments, compiled):
     x = logits(2, 4, 7) if plain is Loss else logits(4, 7)
     run = torch.compile(module, backend="eager", fullgraph=True) if compiled else module
     compare(lambda x: run(x, *arguments), lambda x: plain.forward(module, x, *arguments), x)
+    with kernels.use_kernel_mapping({}, inherit_mapping=False):
+        kernels.kernelize(module, mode=mode, device=DEVICE)
+    assert module.forward.__func__ is plain.forward
 
 
 @pytest.mark.parametrize("name", ["Softmax", "LogSoftmax"])
