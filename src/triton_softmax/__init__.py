@@ -4,7 +4,8 @@ replacements of PyTorch's functions.
 The modules, in the order in which a call reaches them:
 
 - `functional`: `softmax`, `log_softmax`, `logsumexp`; `losses`: `cross_entropy`; `linear`:
-  `linear_cross_entropy`; `logprobs`: log-probabilities and entropies; `nn`: the modules
+  `linear_cross_entropy`; `logprobs`: log-probabilities and entropies; `nn`: the modules; `layers`:
+  modules without state, for Hugging Face's `kernels`
 - `arguments`: checks, and the `batch_invariant` context
 - `operators`: the operators registered with PyTorch, with their rules for autograd, vmap, autocast
   and tracing; plain eager calls bypass the dispatcher
@@ -23,7 +24,12 @@ Importing the package registers the operators.
 from .arguments import IMPLEMENTATIONS, batch_invariant
 from .functional import log_softmax, logsumexp, softmax
 from .linear import linear_cross_entropy
-from .logprobs import entropy_from_logits, selective_log_softmax, token_logprobs
+from .logprobs import (
+    entropy_from_logits,
+    selective_log_softmax,
+    selective_log_softmax_and_entropy,
+    token_logprobs,
+)
 from .losses import cross_entropy
 from .nn import CrossEntropyLoss, LogSoftmax, Softmax
 
@@ -42,6 +48,7 @@ __all__ = [
     "log_softmax",
     "logsumexp",
     "selective_log_softmax",
+    "selective_log_softmax_and_entropy",
     "softmax",
     "token_logprobs",
 ]

@@ -157,6 +157,69 @@ def token_logprobs(
     return (found, entropy) if return_entropy else found
 
 
+def selective_log_softmax_and_entropy(
+    logits: Tensor,
+    index: Tensor,
+    temperature: float = 1.0,
+    row_mask: Tensor | None = None,
+    *,
+    inplace_backward: bool = False,
+    batch_invariant: bool = False,
+    group: Any = None,
+    vocab_start: int | None = None,
+    vocab_size: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the log-probability of one token per row, and the entropy of each row, from one read
+    of the logits: TRL's function of this name.
+
+    Probabilities of 0 count as 0, in the entropy and its gradient.
+
+    Args:
+        logits: (…, C), float16, bfloat16, float32 or float64.
+        index: Classes (…), int64 or int32.
+        temperature: Divides the logits first, as in `token_logprobs`. A new one compiles nothing.
+        row_mask: (…), bool, int32 or int64. Where it is 0, both results are 0 and so is the
+            gradient, whatever logits and index hold there.
+        inplace_backward, batch_invariant, group, vocab_start, vocab_size: As for `token_logprobs`.
+
+    Returns:
+        Log-probabilities (…) and entropies (…); float32 for 16-bit logits. Both may be changed in
+        place.
+
+    Raises:
+        TypeError: A dtype is none of these.
+        ValueError: The shapes do not match, there are no classes, or the temperature is not
+            positive and finite.
+        IndexError: An index of a row that is kept is out of range (on a GPU, an assertion on the
+            device).
+        RuntimeError: A tensor is on another device.
+
+    Examples:
+        >>> import torch
+        >>> from triton_softmax import selective_log_softmax_and_entropy
+        >>> logits, kept = torch.zeros(2, 2), torch.tensor([True, False])
+        >>> selective_log_softmax_and_entropy(logits, torch.tensor([1, -100]), row_mask=kept)
+        (tensor([-0.6931, 0.0000]), tensor([0.6931, 0.0000]))
+    """
+    tensors = (logits, index, temperature, row_mask)
+    if not is_compiling() and has_torch_function_variadic(*tensors):
+        return arguments.pass_on(selective_log_softmax_and_entropy, tensors, locals())
+    arguments.check_one_token(logits, index, row_mask)
+    kept: Any = None
+    if row_mask is not None:
+        kept = row_mask != 0
+        index = index.where(kept, 0)
+        logits = logits.masked_fill(~kept.unsqueeze(-1), 0.0)
+    found, entropy = token_logprobs(
+        logits, index, temperature=temperature, return_entropy=True,
+        inplace_backward=inplace_backward, batch_invariant=batch_invariant, group=group,
+        vocab_start=vocab_start, vocab_size=vocab_size,
+    )  # fmt: skip
+    if kept is None:
+        return found, entropy.clone()  # the backward pass needs the other
+    return found.where(kept, 0.0), entropy.where(kept, 0.0)
+
+
 def _of_tokens(
     logits: Tensor,
     index: Tensor | None,

@@ -1,0 +1,241 @@
+"""`selective_log_softmax_and_entropy`, TRL's function: values, gradients, masks, errors.
+
+Rows that are cut over ranks are in `distributed/test_ranks.py`.
+"""
+
+import pytest
+import torch
+from torch import Tensor
+
+from kernel_cases import DEVICE, drawn, quiet
+from triton_softmax import selective_log_softmax_and_entropy, token_logprobs
+
+pytestmark = quiet
+INF, NAN = float("inf"), float("nan")
+F64, F32, F16, BF16 = torch.float64, torch.float32, torch.float16, torch.bfloat16
+
+
+def tokens(*shape: int, classes: int, dtype: torch.dtype = torch.int64) -> Tensor:
+    generator = torch.Generator().manual_seed(3)
+    return torch.randint(0, classes, shape, generator=generator).to(DEVICE, dtype)
+
+
+def masks(*shape: int, dtype: torch.dtype = torch.bool) -> Tensor:
+    """Every third row is masked, the first among them."""
+    every_third = torch.arange(int(torch.Size(shape).numel())).view(shape) % 3
+    return (-every_third).to(DEVICE, dtype)  # not 0 keeps, whatever else it is
+
+
+def reference(
+    logits: Tensor, index: Tensor, temperature: float = 1.0, row_mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Both in float64, by PyTorch's operators."""
+    if row_mask is not None:
+        kept = row_mask != 0
+        logits, index = logits.masked_fill(~kept.unsqueeze(-1), 0.0), index.where(kept, 0)
+    logs = (logits.double() / temperature).log_softmax(-1)
+    found = logs.gather(-1, index.long().unsqueeze(-1)).squeeze(-1)
+    entropies = -(logs.exp() * logs.masked_fill(logs == -INF, 0.0)).sum(-1)
+    if row_mask is None:
+        return found, entropies
+    return found.where(kept, 0.0), entropies.where(kept, 0.0)
+
+
+def gradient_of(function, x: Tensor, *args, **options) -> tuple[Tensor, Tensor, Tensor]:
+    """Both results, and the gradient at x of one number that depends on each of them."""
+    leaf = x.detach().requires_grad_()
+    found, entropies = function(leaf, *args, **options)
+    weights = torch.linspace(0.5, 1.5, found.numel(), device=x.device).view(found.shape)
+    total = (found * weights).sum() + (entropies * weights.cos()).sum()
+    (gradient,) = torch.autograd.grad(total, leaf)
+    return found.detach(), entropies.detach(), gradient
+
+
+def check(x: Tensor, index: Tensor, *args, rtol: float = 2e-5, **options) -> None:
+    got = gradient_of(selective_log_softmax_and_entropy, x, index, *args, **options)
+    want = gradient_of(reference, x.double(), index, *args, **options)
+    wide = torch.promote_types(x.dtype, F32)
+    assert [each.dtype for each in got] == [wide, wide, x.dtype]
+    atol = {F64: 1e-12, F32: 2e-6, F16: 1e-3, BF16: 8e-3}[x.dtype]
+    rtol = 1e-10 if x.dtype == F64 else rtol
+    for each, wanted in zip(got[:2], want[:2], strict=True):
+        torch.testing.assert_close(each.double(), wanted, rtol=rtol, atol=rtol)
+    torch.testing.assert_close(got[2].double(), want[2].double(), rtol=4 * atol, atol=atol)
+
+
+@pytest.mark.parametrize("dtype", [F64, F32, F16, BF16], ids=str)
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("shape", [(9,), (4, 1000), (2, 3, 2056), (2, 2, 1, 33), (3, 8192)])
+def test_values_and_gradients(shape, temperature, dtype):
+    check(drawn(*shape, scale=3.0, dtype=dtype), tokens(*shape[:-1], classes=9), temperature)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize("temperature", [1.0, 1.3])
+def test_masked_rows_are_not_looked_at(temperature, dtype):
+    x, mask = drawn(2, 5, 1032, scale=3.0, dtype=F32), masks(2, 5, dtype=dtype)
+    index = tokens(2, 5, classes=1032, dtype=torch.int32)
+    x[mask == 0], index[mask == 0] = NAN, -100
+    x[0, 3, 7] = INF  # in a row that is masked too
+    check(x, index, temperature, mask)
+
+
+def test_a_mask_may_leave_nothing():
+    x = drawn(3, 40, dtype=F32).fill_(NAN)
+    index = torch.full((3,), -100, device=DEVICE)
+    nothing = torch.zeros(3, dtype=torch.bool, device=DEVICE)
+    for each in gradient_of(selective_log_softmax_and_entropy, x, index, row_mask=nothing):
+        assert not each.any()
+
+
+def test_one_row_takes_a_mask_without_dimensions():
+    x, index = drawn(5, dtype=F32), torch.tensor(3, device=DEVICE)
+    check(x, index, row_mask=torch.tensor(True, device=DEVICE))
+    check(x, index - 103, row_mask=torch.tensor(0, device=DEVICE))
+
+
+STRIDES = {
+    "a slice of tokens": lambda x: x[:, 1:3],
+    "the first classes": lambda x: x[..., :1024],
+    "from an odd class": lambda x: x[..., 3:1027],
+    "every other class": lambda x: x[..., ::2],
+    "transposed": lambda x: x.transpose(0, 1),
+    "classes in front": lambda x: x.permute(1, 2, 0),
+    "one row for all": lambda x: x[:1].expand(3, -1, -1),
+}
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", STRIDES)
+def test_any_strides(name, masked):
+    x = STRIDES[name](drawn(2, 4, 2064, scale=3.0, dtype=F32))
+    index = tokens(*x.shape[:-1], classes=min(x.shape[-1], 2))
+    mask = masks(*x.shape[:-1]) if masked else None
+    check(x, index, 0.8, row_mask=mask)
+    apart = torch.stack([index, index], -1)[..., 0]  # the others may have gaps as well
+    check(x, apart, row_mask=None if mask is None else torch.stack([mask, mask], -1)[..., 1])
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_what_is_impossible_has_no_share_and_no_gradient(temperature):
+    x = drawn(4, 2056, scale=3.0, dtype=F32)
+    x[0, ::2], x[1, 5:], x[2, 1:] = -INF, -INF, -INF
+    index = torch.tensor([1, 2, 0, 9], device=DEVICE)
+    check(x, index, temperature)
+    gradient = gradient_of(selective_log_softmax_and_entropy, x, index, temperature)[2]
+    assert (gradient[x == -INF] == 0).all()
+    found, entropies = selective_log_softmax_and_entropy(x[2], index[2], temperature)
+    assert (found, entropies) == (0, 0)  # a certainty
+    found, entropies = selective_log_softmax_and_entropy(x[1], index[1] + 6, temperature)
+    assert found == -INF and entropies.isfinite()
+
+
+def test_large_logits_keep_their_digits():
+    x = 1e4 + drawn(3, 2056, scale=3.0, dtype=F32)
+    check(x, tokens(3, classes=2056), rtol=2e-5)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_both_results_may_be_changed_before_the_backward_pass(temperature):
+    x, index = drawn(3, 1032, dtype=F32).requires_grad_(), tokens(3, classes=1032)
+    mask = masks(3)
+    for row_mask in (None, mask):
+        wanted = reference(x, index, temperature, row_mask)
+        (wanted[0][1:].sum() + 2 * wanted[1][:2].sum()).backward()
+        gradient, x.grad = x.grad, None
+        found, entropies = selective_log_softmax_and_entropy(x, index, temperature, row_mask)
+        found[0], entropies[2] = 7.0, -7.0
+        (found[1:].sum() + 2 * entropies[:2].sum()).backward()
+        torch.testing.assert_close(x.grad, gradient.float())
+        x.grad = None
+
+
+def test_gradients_of_one_result_alone():
+    x, index = drawn(3, 1032, dtype=F64).requires_grad_(), tokens(3, classes=1032)
+    mine = selective_log_softmax_and_entropy(x, index, 0.9, masks(3))
+    wanted = reference(x, index, 0.9, masks(3))
+    for one, other in zip(mine, wanted, strict=True):
+        got = torch.autograd.grad(one.sum(), x, retain_graph=True)
+        torch.testing.assert_close(got, torch.autograd.grad(other.sum(), x, retain_graph=True))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_higher_derivatives(masked):
+    x, index = drawn(3, 6, dtype=F64).requires_grad_(), tokens(3, classes=6)
+    mask = masks(3) if masked else None
+    both = selective_log_softmax_and_entropy
+    assert torch.autograd.gradgradcheck(lambda x: both(x, index, 0.8, mask), x)
+    with torch.no_grad():
+        total = lambda f: lambda x: sum(each.sum() for each in f(x, index, 0.8, mask))  # noqa: E731
+        got, want = (torch.func.hessian(total(each))(x) for each in (both, reference))
+        torch.testing.assert_close(got, want)
+
+
+def test_a_temperature_may_be_a_tensor():
+    x, index = drawn(3, 40, dtype=F64), tokens(3, classes=40)
+    each = torch.tensor([[0.5], [1.0], [2.0]], dtype=F64, device=DEVICE)
+    found, entropies = selective_log_softmax_and_entropy(x, index, each)
+    wanted = token_logprobs(x / each, index, return_entropy=True)
+    torch.testing.assert_close((found, entropies), wanted)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_compiled_as_a_whole(masked):
+    x, index = drawn(2, 3, 257, dtype=F32).requires_grad_(), tokens(2, 3, classes=257)
+    mask = masks(2, 3) if masked else None
+
+    def loss(x, index, mask):
+        found, entropies = selective_log_softmax_and_entropy(x, index, 0.8, mask)
+        return (found + 0.1 * entropies).sum()
+
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    got = torch.autograd.grad(compiled(x, index, mask), x)
+    torch.testing.assert_close(got, torch.autograd.grad(loss(x, index, mask), x))
+
+
+def test_no_rows():
+    x = drawn(0, 8, dtype=BF16).requires_grad_()
+    found, entropies = selective_log_softmax_and_entropy(x, tokens(0, classes=8), 0.7, masks(0))
+    (found.sum() + entropies.sum()).backward()
+    assert found.shape == entropies.shape == (0,) and x.grad.shape == x.shape
+
+
+X, ROWS = torch.zeros(2, 3, device=DEVICE), torch.zeros(2, dtype=torch.int64, device=DEVICE)
+REFUSED = {
+    "index of too many": (ValueError, (X, ROWS[:, None])),
+    "index of too few": (ValueError, (X, ROWS[:1])),
+    "index of another shape": (ValueError, (X, ROWS[:1])),
+    "mask of another shape": (ValueError, (X, ROWS, 1.0, ROWS[:1])),
+    "no dimension": (ValueError, (X[0, 0], ROWS[0])),
+    "no classes": (ValueError, (X[:, :0], ROWS)),
+    "no rows and no classes": (ValueError, (X[:0, :0], ROWS[:0])),
+    **{f"temperature {t}": (ValueError, (X, ROWS, t)) for t in (0.0, -1.0, INF, NAN)},
+    "temperature in words": (TypeError, (X, ROWS, "1")),
+    "integers": (TypeError, (X.long(), ROWS)),
+    "index of floats": (TypeError, (X, ROWS.float())),
+    "index of bytes": (TypeError, (X, ROWS.to(torch.uint8))),
+    "no index": (TypeError, (X, None)),
+    "mask of floats": (TypeError, (X, ROWS, 1.0, ROWS.float())),
+    "mask of bytes": (TypeError, (X, ROWS, 1.0, ROWS.to(torch.uint8))),
+    "mask of numbers": (TypeError, (X, ROWS, 1.0, [1, 0])),
+    "no tensor": (TypeError, ([[0.0]], ROWS)),
+    "index elsewhere": (RuntimeError, (X, ROWS.to("meta"))),
+    "mask elsewhere": (RuntimeError, (X, ROWS, 1.0, ROWS.to("meta"))),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    error, args = REFUSED[name]
+    with pytest.raises(error):
+        selective_log_softmax_and_entropy(*args)
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="an assertion of the device")
+@pytest.mark.parametrize("wrong", [-1, 3, -100])
+def test_an_index_out_of_range_is_refused_in_rows_that_are_kept(wrong):
+    x, index = drawn(2, 3, dtype=F32), torch.tensor([0, wrong])
+    for row_mask in (None, torch.tensor([0, 1]), torch.tensor([True, True])):
+        with pytest.raises(IndexError):
+            selective_log_softmax_and_entropy(x, index, row_mask=row_mask)
+    check(x, index, row_mask=torch.tensor([True, False]))
