@@ -110,6 +110,16 @@ def _gpu_report(options: Options) -> None:
     print(gpu_report.sentence(found))
 
 
+def _pace(options: Options) -> None:
+    _ready(options)
+    from softmax_bench import pace
+
+    found = pace.run(options.commit)
+    schema.write(Path(options.out), found, 3)
+    for size in found["sizes"]:
+        print(size)
+
+
 def _tune(options: Options) -> None:
     from softmax_bench import tune, tuned
 
@@ -193,6 +203,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--junitxml", required=True)
     add("--out", required=True)
     add("--commit", help="the commit tested, where there is no repository")
+
+    add = command(_pace, "why launches have two speeds: a copy whose programs stamp their times")
+    add("--out", default="pace.json")
+    add("--commit", help="the commit measured, where there is no repository")
+    add("--device", choices=("cuda",), default="cuda")
 
     add = command(_tune, "time the choices that the library could make, on cells that a seed draws")
     measures(add, "tuning.json")
