@@ -43,12 +43,12 @@ def torch_operators(batch_invariant: bool = False) -> Handle:
     """Run our kernels wherever PyTorch computes a softmax, a log-softmax, one of their gradients
     or a log-sum-exp, in every thread, until the handle is removed.
 
-    That is `torch.softmax`, `torch.log_softmax`, `torch.logsumexp` and what is made of them:
-    `F.cross_entropy`, `nn.MultiheadAttention`, the code of others. Results, derivatives and errors
-    stay those of PyTorch, up to rounding. Ours takes tensors on a GPU, or on a CPU if Triton was
-    imported with TRITON_INTERPRET=1, of float16, bfloat16, float32 or float64. Whatever else there
-    is (other dtypes, `out=`, several dimensions of a log-sum-exp, empty and sparse tensors) goes to
-    the kernel that was there before, as do the operators that `torch.compile` fuses.
+    That is `torch.softmax`, `torch.log_softmax`, `torch.logsumexp` and what is made of them, such
+    as `F.cross_entropy` and `nn.MultiheadAttention`. Results, derivatives and errors stay those of
+    PyTorch, up to rounding. The kernels take float16, bfloat16, float32 and float64, on a GPU, or
+    on a CPU if Triton was imported with TRITON_INTERPRET=1. Anything else (other dtypes, `out=`,
+    several dimensions of a log-sum-exp, empty and sparse tensors) goes to the kernel that was there
+    before. `torch.compile` goes on writing kernels of its own.
 
     Args:
         batch_invariant: Give a row the same bits in every batch, as `softmax` does.
