@@ -5,6 +5,7 @@ CPU and CUDA tensors are overridden, which come last: autograd, autocast, `vmap`
 tensor subclasses have had their turn by then, and see PyTorch's operators.
 """
 
+import itertools
 import warnings
 from collections import deque
 from collections.abc import Callable
@@ -147,13 +148,12 @@ def _install() -> None:
     # Without the interpreter a CPU keeps PyTorch's kernels. No GPU need be there.
     keys = ["CPU"] * arguments.INTERPRETED + ["CUDA"] * torch.backends.cuda.is_built()
     _library = torch.library.Library("aten", "IMPL")
-    for name in NAMES:
-        for key in keys:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch warns that a kernel is overridden
+        for name, key in itertools.product(NAMES, keys):
             _before[name, key] = torch.library.get_kernel(name, key)
-            with warnings.catch_warnings():  # PyTorch warns that a kernel is overridden
-                warnings.simplefilter("ignore")
-                # Not `Library.impl`, after which PyTorch 2.11 refuses an override by others.
-                _library.m.impl(name, key, _kernel(name, key), True)
+            # Not `Library.impl`, after which PyTorch 2.11 refuses an override by others.
+            _library.m.impl(name, key, _kernel(name, key), True)
             _alive.append(torch.library.get_kernel(name, key))
 
 
