@@ -21,13 +21,6 @@ from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_
 from ..plan import plan_of
 from .handle import LOCK, Handle, Replacement
 
-FORWARD = {"aten::_softmax": SOFTMAX, "aten::_log_softmax": LOG_SOFTMAX}
-BACKWARD = {
-    "aten::_softmax_backward_data": SOFTMAX_VJP,
-    "aten::_log_softmax_backward_data": LOG_SOFTMAX_VJP,
-}
-NAMES = (*FORWARD, *BACKWARD, "aten::logsumexp")
-
 Call: TypeAlias = tuple[tuple[Tensor, ...], int, torch.dtype | None]
 """The inputs, the dimension and the dtype of a call of `plan_of`."""
 
@@ -80,10 +73,8 @@ def _forward(x: Tensor, dim: int, half_to_float: bool) -> Call | None:
 
 def _backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype) -> Call | None:
     alike = (dy.dtype, dy.shape, dy.device) == (y.dtype, y.shape, y.device)
-    from_half = (y.dtype, dtype) == (torch.float32, torch.float16)
-    if not _takes(y, dim) or not alike or not (dtype == y.dtype or from_half):
-        return None
-    return (y, dy), dim, dtype
+    fits = dtype == y.dtype or (y.dtype, dtype) == (torch.float32, torch.float16)
+    return ((y, dy), dim, dtype) if alike and fits and _takes(y, dim) else None
 
 
 def _logsumexp(x: Tensor, dims: list[int], keepdim: bool = False) -> Call | None:
@@ -95,14 +86,19 @@ def _takes(x: Tensor, dim: int) -> bool:
     return x.dtype in DTYPES and -n <= dim < n and x.numel() > 0
 
 
+OPERATORS = {
+    "aten::_softmax": (SOFTMAX, _forward),
+    "aten::_log_softmax": (LOG_SOFTMAX, _forward),
+    "aten::_softmax_backward_data": (SOFTMAX_VJP, _backward),
+    "aten::_log_softmax_backward_data": (LOG_SOFTMAX_VJP, _backward),
+    "aten::logsumexp": (LOGSUMEXP, _logsumexp),
+}
+
+
 def _kernel(name: str, key: str) -> Callable[..., Tensor]:
     """Return the kernel of an operator for a dispatch key. PyTorch passes the keys of the call
     first, for the kernel that was there before."""
-    op, call_of = LOGSUMEXP, _logsumexp
-    if name in FORWARD:
-        op, call_of = FORWARD[name], _forward
-    elif name in BACKWARD:
-        op, call_of = BACKWARD[name], _backward
+    op, call_of = OPERATORS[name]
 
     def kernel(keys: torch.DispatchKeySet, *given: Any) -> Tensor:
         handle = cast("OperatorsHandle | None", operators.answering())
@@ -150,7 +146,7 @@ def _install() -> None:
     _library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch warns that a kernel is overridden
-        for name, key in itertools.product(NAMES, keys):
+        for name, key in itertools.product(OPERATORS, keys):
             _before[name, key] = torch.library.get_kernel(name, key)
             # Not `Library.impl`, after which PyTorch 2.11 refuses an override by others.
             _library.m.impl(name, key, _kernel(name, key), True)

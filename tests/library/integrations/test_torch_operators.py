@@ -35,7 +35,7 @@ each_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNC
 
 def registered() -> list[str]:
     """All kernels that PyTorch's dispatcher has for our operators."""
-    return [torch._C._dispatch_dump(name) for name in aten.NAMES]
+    return [torch._C._dispatch_dump(name) for name in aten.OPERATORS]
 
 
 @pytest.fixture(autouse=True)
