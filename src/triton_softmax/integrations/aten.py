@@ -18,7 +18,7 @@ from .. import arguments
 from ..arguments import DTYPES
 from ..operations.logsumexp import LOGSUMEXP
 from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
-from ..plan import plan_of
+from ..plan import plan_of, run_one
 from .handle import LOCK, Handle, Replacement
 
 Call: TypeAlias = tuple[tuple[Tensor, ...], int, torch.dtype | None]
@@ -106,7 +106,10 @@ def _kernel(name: str, key: str) -> Callable[..., Tensor]:
             return _as_before(name, key, keys, given)
         inputs, dim, dtype = call
         invariant = handle.batch_invariant or bool(arguments.contexts)
-        y = plan_of(op, inputs, dim, dtype, None, invariant)(*inputs)
+        if len(inputs) == 1:
+            y = run_one(op, inputs[0], dim, dtype, None, invariant)
+        else:
+            y = plan_of(op, inputs, dim, dtype, None, invariant)(*inputs)
         handle.count(name)
         keepdim = op is LOGSUMEXP and given[2:] == (True,)
         return y.unsqueeze(dim) if keepdim else y
