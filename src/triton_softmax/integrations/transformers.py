@@ -191,8 +191,8 @@ class _OurSoftmax(TorchFunctionMode):
         dtype = kwargs.get("dtype") or input.dtype
         if dim is None or args or dtype not in DTYPES or kwargs.get("out") is not None:
             return theirs(input, dim, *args, **kwargs)
-        if dtype == torch.float32 and input.dtype == self.narrow and self.narrow.itemsize < 4:
-            dtype = self.narrow
+        if dtype == torch.float32 and input.dtype == self.narrow and input.dtype.itemsize == 2:
+            dtype = input.dtype
         result = softmax(input, dim, dtype)
         self.handle.count("softmax")
         return result
