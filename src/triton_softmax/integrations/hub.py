@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 
 LIBRARY = Path(__file__).resolve().parents[1]
 FILES = Path(__file__).with_name("hub_files")
+"""What the tree has besides files of the library; as text, so that nobody imports it here."""
 VERSION = re.findall(r'__version__ = "(.+)"', (LIBRARY / "__init__.py").read_text("utf8"))[0]
 DATA = ("config/measured.txt",)
 METADATA = {
