@@ -5,5 +5,6 @@ packages that it serves.
 """
 
 from .handle import Handle
+from .trl import patch_trl
 
-__all__ = ["Handle"]
+__all__ = ["Handle", "patch_trl"]
