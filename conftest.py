@@ -15,6 +15,7 @@ import importlib
 import io
 import linecache
 import re
+import sys
 from pathlib import Path
 
 import markdown
@@ -135,6 +136,16 @@ class Session(Fence):
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
         if runner.run(session, out=report.append, clear_globs=False).failed:
             raise AssertionError("\n" + "".join(report))
+
+
+@pytest.fixture
+def kernel_on_disk(tmp_path, monkeypatch):
+    """What the command of `docs/use/hub.md` writes, where a fence runs."""
+    from triton_softmax.integrations import hub
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["hub", "kernel", "--owner", "you"])
+    hub.main()
 
 
 @pytest.hookimpl(wrapper=True)

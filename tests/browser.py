@@ -66,6 +66,21 @@ def url_of(page: str) -> str:
 
 
 CELL = ".run-cell"
+LONG = """
+@triton.jit
+def largest(x_ptr, m_ptr, n, BLOCK: tl.constexpr):
+    row, m = tl.program_id(0), -inf
+    for start in range(0, n, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        m = tl.maximum(m, tl.max(tl.load(x_ptr + row * n + cols, mask=cols < n, other=-inf)))
+    for each in (1, 2):
+        m = m + 0.0
+    tl.store(m_ptr + row, m)
+
+x, m = Tensor([[1.0] * 2000] * ROWS, name="x"), empty((ROWS,), name="m")
+largest[(ROWS,)](x, m, 2000, BLOCK=4)
+"""
+"""A cell that runs the longer the more ROWS it is given, and is right."""
 RAN = "() => document.querySelector('.run-cell').dataset.took"
 
 

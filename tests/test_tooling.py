@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import tomllib
 import warnings
 import zipfile
@@ -194,3 +195,36 @@ def test_a_release_is_the_library_alone(tmp_path, changed, says):
     checked = python(check, tmp_path, "v1.2")
     assert (checked.returncode, says in checked.stderr) == ((1, True) if says else (0, True))
     assert python(check, tmp_path, "v1.3").stderr.startswith("v1.3 needs")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where, tag, interpret, says", [
+    ("installed", f"v{PROJECT['version']}", None, ""),
+    ("installed", f"v{PROJECT['version']}", "1", ""),
+    ("installed", "v9.9", None, "9.9 is tagged, and"),
+    ("src", f"v{PROJECT['version']}", None, "is not installed"),
+])  # fmt: skip
+def test_a_release_is_used_as_its_users_do(tmp_path, where, tag, interpret, says):
+    """By the script that the release workflow runs."""
+    shutil.copytree(ROOT / "src" / "triton_softmax", tmp_path / "installed" / "triton_softmax")
+    path = str(ROOT / "src" if where == "src" else tmp_path / "installed")
+    script = ROOT / ".github/try_release.py"
+    tried = python(script, tag, PYTHONPATH=path, TRITON_INTERPRET=interpret)
+    assert tried.returncode == bool(says) and says in tried.stderr, tried.stderr
+
+
+def test_nothing_is_published_that_was_not_built_checked_and_tried():
+    workflow = yaml.safe_load(WORKFLOWS["release.yml"])
+    assert workflow[True] == {"push": {"tags": ["v*"]}}  # YAML reads `on` as true
+    build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
+    steps = [
+        "-m build", "-m twine check --strict", "check_release.py dist", "-m venv",
+        "-m pip install dist/*.whl", "try_release.py", "try_release.py", "upload-artifact@",
+    ]  # fmt: skip
+    ran = [each.get("run", each.get("uses")) for each in build["steps"]][-len(steps) :]
+    assert all(step in each for step, each in zip(steps, ran, strict=True))
+    assert [each["uses"].partition("@")[0] for each in publish["steps"]] == [
+        "actions/download-artifact", "pypa/gh-action-pypi-publish",
+    ]  # fmt: skip
+    assert publish["needs"] == "build" and publish["permissions"] == {"id-token": "write"}
+    assert "secrets." not in WORKFLOWS["release.yml"]

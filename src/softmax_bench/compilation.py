@@ -38,6 +38,7 @@ class Compilation:
     kernel: str  # the name of the function
     constants: dict[str, Any]  # compile-time constants; of an operation its name
     gpu: str  # a key of `GPUS`
+    ttir: str  # Triton's own language, with statements in the order of the kernel's text
     assembly: str  # PTX for NVIDIA, GCN assembly for AMD
     registers: int  # per thread; vector registers on AMD
     # Bytes per thread stored to memory because the registers ran out; on AMD four for each spilled
@@ -147,7 +148,7 @@ def compilation_of(kernel: Kernel) -> Compilation:
     """Compile a kernel, in this process; what came of it is kept in Triton's cache on disk."""
     from triton.runtime.cache import get_cache_manager
 
-    cache, name = get_cache_manager(hashed(f"{kernel.gpu} {key_of(kernel)}")), "made.json"
+    cache, name = get_cache_manager(hashed(f"{kernel.gpu} {key_of(kernel)}")), "lowered.json"
     path = cache.get_file(name) or cache.put(json.dumps(_made(kernel)), name, binary=False)
     return Compilation(
         kernel=kernel.source.fn.__name__,
@@ -173,6 +174,7 @@ def _made(kernel: Kernel) -> dict[str, Any]:
         said, patterns = assembly, (r"\.vgpr_count:\s+(\d+)", r"\.vgpr_spill_count:\s+(\d+)")
     registers, spilled = (max(map(int, re.findall(each, said))) for each in patterns)
     return {
+        "ttir": texts["ttir"],
         "assembly": assembly,
         "registers": registers,
         "spill_bytes": spilled if "ptx" in texts else 4 * spilled,

@@ -4,7 +4,8 @@ replacements of PyTorch's functions.
 The modules, in the order in which a call reaches them:
 
 - `functional`: `softmax`, `log_softmax`, `logsumexp`; `losses`: `cross_entropy`; `linear`:
-  `linear_cross_entropy`; `logprobs`: log-probabilities and entropies; `nn`: the modules
+  `linear_cross_entropy`; `logprobs`: log-probabilities and entropies; `nn`: the modules; `layers`:
+  modules without state, for Hugging Face's `kernels`
 - `arguments`: checks, and the `batch_invariant` context
 - `operators`: the operators registered with PyTorch, with their rules for autograd, vmap, autocast
   and tracing; plain eager calls bypass the dispatcher

@@ -414,7 +414,8 @@ def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOp
     if weight is None:
         return
     classes = not target.is_floating_point()
-    same = weight.dtype == x.dtype or not classes or (autocasts(x) and x.dtype != torch.float64)
+    wider = autocasts(x) or weight.dtype == options.dtype
+    same = weight.dtype == x.dtype or not classes or (wider and x.dtype != torch.float64)
     if not same or weight.dtype not in DTYPES:
         raise RuntimeError(
             f"weight must have the dtype of the logits, {x.dtype}, not {weight.dtype}"

@@ -8,6 +8,7 @@ Only this module knows how Triton launches. If a private name is missing, its pu
 does the same, some microseconds slower.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +17,11 @@ from typing import Any
 import torch
 import triton
 from torch import Tensor
+
+from .arguments import INTERPRETED
+
+# Triton's interpreter keeps the program that runs in globals, so threads take turns.
+ONE_AT_A_TIME: Any = threading.RLock() if INTERPRETED else contextlib.nullcontext()
 
 _C = torch._C
 current_device = getattr(_C, "_cuda_getDevice", None) or torch.cuda.current_device
@@ -88,9 +94,10 @@ class Launch:
         if self.at is not None:
             self.at(addresses_of(inputs), addresses_of(outs), *addresses_of(words))
             return
-        compiled = self.kernel[(self.grid,)](
-            inputs, outs, *words, *self.numbers, **self.constants, **self.options
-        )
+        with ONE_AT_A_TIME:
+            compiled = self.kernel[(self.grid,)](
+                inputs, outs, *words, *self.numbers, **self.constants, **self.options
+            )
         # Other backends specialise on properties that may differ between these calls.
         if compiled is not None and compiled.metadata.target.backend == "cuda":
             self.at = repeat(compiled, self.grid, (*self.numbers, *self.constants.values()))

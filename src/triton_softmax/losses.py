@@ -59,8 +59,8 @@ def cross_entropy(
         input: Logits, (C,), (N, C) or (N, C, d1, …), float16, bfloat16, float32 or float64.
         target: Classes (int64, int32 or uint8), of the shape of the input without C; or
             probabilities, of the shape of the input.
-        weight: A factor for each class, (C,), in the dtype of the logits; under autocast or with
-            probability targets, in any floating-point dtype.
+        weight: A factor for each class, (C,), in the dtype of the logits or `loss_dtype`; under
+            autocast or with probability targets, in any floating-point dtype.
         size_average, reduce: Deprecated, as in PyTorch.
         ignore_index: Rows with this target have neither loss nor gradient, whatever they hold.
         reduction: "none", "mean" or "sum".

@@ -12,6 +12,7 @@ is missing, every call goes through the operators, some microseconds slower.
 
 import importlib
 import math
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -145,14 +146,19 @@ def direct(function):
 
 # --- the table
 
-_library = torch.library.Library("triton_softmax", "DEF")
+NAMESPACE = re.sub(r"\W", "_", __name__.rpartition(".")[0])
+"""Of the operators: the name of the package, so that copies of it under other names, such as a
+kernel from the Hub, live in one process with this one."""
+
+_library = torch.library.Library(NAMESPACE, "DEF")
+_operators = getattr(torch.ops, NAMESPACE)
 
 
 class Operator:
     """An operator in PyTorch's table.
 
     Args:
-        schema: its signature, in the namespace `triton_softmax`.
+        schema: its signature, without the namespace.
         kernel: computes on plain tensors, on every backend; checks the arguments.
         shape: the fake kernel: returns results without data for tracing.
         composite: the equivalent in PyTorch's operators.
@@ -172,7 +178,7 @@ class Operator:
         differentiable: Callable[..., Any] | None = None,
     ):
         _library.define(schema)
-        self.overload = getattr(torch.ops.triton_softmax, schema.partition("(")[0]).default
+        self.overload = getattr(_operators, schema.partition("(")[0]).default
         _library.impl(self.overload, kernel, "CompositeExplicitAutograd")
         torch.library.register_fake(self.overload, shape, lib=_library)
         if composite is not None and differentiable is not None:

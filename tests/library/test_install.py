@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from triton_softmax.integrations import hub
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "triton_softmax"
 NEEDED = ("pyproject.toml", "README.md", "LICENSE", "src", "tests")
@@ -66,9 +68,9 @@ def files(wheel: Path) -> set[str]:
 
 
 def test_the_wheel_holds_the_library_and_nothing_else(built):
-    below = ROOT / "src" / PACKAGE
-    expected = {path.relative_to(ROOT / "src").as_posix() for path in below.rglob("*.py")}
-    assert files(built) == expected | {f"{PACKAGE}/py.typed", f"{PACKAGE}/config/measured.txt"}
+    below = [path for path in (ROOT / "src" / PACKAGE).rglob("*") if path.is_file()]
+    expected = [path for path in below if path.suffix != ".pyc"]
+    assert files(built) == {path.relative_to(ROOT / "src").as_posix() for path in expected}
 
 
 def test_the_sdist_builds_the_same_wheel(tree, built, tmp_path):
@@ -85,20 +87,49 @@ def test_the_sdist_builds_the_same_wheel(tree, built, tmp_path):
     assert again.name == built.name and files(again) == files(built)
 
 
-def test_every_module_of_the_installed_wheel_imports(built, tmp_path):
-    """In a process that sees the wheel, torch, triton and numpy, and not this repository."""
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory) -> Path:
+    target = tmp_path_factory.mktemp("installed")
+    flags = ("--quiet", "--no-deps", "--no-index", "--disable-pip-version-check")
+    run(sys.executable, "-m", "pip", "install", *flags, "-t", target, built, cwd=target)
+    return target
+
+
+def alone(code: str, installed: Path, *arguments: Path) -> str:
+    """Run code in a process that sees the wheel, torch, triton and numpy, and not this
+    repository."""
     import numpy
 
-    flags = ("--quiet", "--no-deps", "--no-index", "--disable-pip-version-check")
-    run(sys.executable, "-m", "pip", "install", *flags, "-t", tmp_path, built, cwd=tmp_path)
     others = os.fspath(Path(numpy.__file__).parents[1])
-    out = run(sys.executable, "-I", "-S", "-c", IMPORT_ALL, tmp_path, others, cwd=tmp_path)
-    answer = json.loads(out.splitlines()[-1])
+    return run(sys.executable, "-I", "-S", "-c", code, installed, others, *arguments, cwd=installed)
+
+
+def test_every_module_of_the_installed_wheel_imports(installed):
+    answer = json.loads(alone(IMPORT_ALL, installed).splitlines()[-1])
     expected = {
         ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
         for path in (ROOT / "src" / PACKAGE).rglob("*.py")
     }
     assert set(answer["found"]) == expected
     for name, file in answer["found"].items():
-        assert Path(file).is_relative_to(tmp_path), f"{name} comes from {file}"
+        assert Path(file).is_relative_to(installed), f"{name} comes from {file}"
     assert answer["outside"] == []
+
+
+WRITE = """
+import runpy, sys
+target, others, directory = sys.argv[1:]
+sys.path[:0], sys.path[len(sys.path):] = [target], [others]
+sys.argv[1:] = [directory]
+runpy.run_module("triton_softmax.integrations.hub", run_name="__main__")
+"""
+
+
+def test_the_installed_wheel_writes_the_kernel_of_the_hub(installed, tmp_path):
+    alone(WRITE, installed, tmp_path / "installed")
+    hub.write(tmp_path / "here", "triton-softmax")
+    written, expected = [
+        {path.relative_to(tree): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
+        for tree in (tmp_path / "installed", tmp_path / "here")
+    ]
+    assert written == expected

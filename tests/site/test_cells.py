@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from browser import CELL, PHONE, finished
+from browser import CELL, LONG, PHONE, finished
 from site_build import ROOT
 from softmax_bench.traffic import FORWARD
 from softmax_playground import cells
@@ -394,29 +394,13 @@ def test_a_name_that_does_not_run_is_told_with_its_line(name, says):
     assert (answer["error"]["text"], answer["error"]["line"]) == (0, line)
 
 
-ROWS = """
-@triton.jit
-def largest(x_ptr, m_ptr, n, BLOCK: tl.constexpr):
-    row, m = tl.program_id(0), -inf
-    for start in range(0, n, BLOCK):
-        cols = start + tl.arange(0, BLOCK)
-        m = tl.maximum(m, tl.max(tl.load(x_ptr + row * n + cols, mask=cols < n, other=-inf)))
-    for each in (1, 2):
-        m = m + 0.0
-    tl.store(m_ptr + row, m)
-
-x, m = Tensor([[1.0] * 2000] * ROWS, name="x"), empty((ROWS,), name="m")
-largest[(ROWS,)](x, m, 2000, BLOCK=4)
-"""
-
-
 def test_a_rehearsal_tells_how_long_a_run_takes_without_running_all_of_it(monkeypatch):
     """Of what is short there is none: it has run, and its answer is the answer."""
     monkeypatch.setattr(time, "time", time.process_time)  # others use this machine, too
     short = cells.read(ROOT, "two-loops").request(cells.read(ROOT, "two-loops").texts())
     assert session.run_cell({**short, "rehearse": True}) == session.run_cell(short)
     assert cells.read(ROOT, "two-loops").run()["verdict"]["right"]  # no rehearsal any more
-    request = {"texts": [ROWS.replace("ROWS", "40")], "right": ["m = [max(row) for row in x]"]}
+    request = {"texts": [LONG.replace("ROWS", "40")], "right": ["m = [max(row) for row in x]"]}
     begun = time.time()
     told = session.run_cell({**request, "rehearse": True})
     between = time.time()

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from browser import CELL, HEIGHT, PAGES, Tab, finished
+from browser import CELL, HEIGHT, LONG, PAGES, Tab, finished
 from site_build import ROOT
 from softmax_playground.checker import course
 
@@ -227,18 +227,6 @@ def test_a_panel_that_scrolls_shows_that_there_is_more(tab):
     assert low == plain
 
 
-LONG = """
-@triton.jit
-def largest(x_ptr, m_ptr, n, BLOCK: tl.constexpr):
-    row, m = tl.program_id(0), -inf
-    for start in range(0, n, BLOCK):
-        cols = start + tl.arange(0, BLOCK)
-        m = tl.maximum(m, tl.max(tl.load(x_ptr + row * n + cols, mask=cols < n, other=-inf)))
-    tl.store(m_ptr + row, m)
-
-x, y = Tensor([[1.0] * 500] * ROWS, name="x"), empty((ROWS,), name="y")
-largest[(ROWS,)](x, y, 500, BLOCK=4)
-"""
 SEEN = """() => {
     const status = document.querySelector(".run-status");
     window.seen = [];

@@ -94,13 +94,14 @@ def test_display_mathematics_is_always_labelled():
 
 
 def test_every_public_name_is_on_the_page_of_the_api():
-    """`triton_softmax.__all__`, but for the two constants, which need no page."""
-    package = ast.parse((ROOT / "src/triton_softmax/__init__.py").read_text("utf8"))
-    (exported,) = (
-        ast.literal_eval(node.value)
-        for node in package.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-    )
+    """`__all__` of the library and of its integrations, but for the two constants, which need no
+    page."""
+    exported = []
+    for package in ("triton_softmax", "triton_softmax/integrations"):
+        tree = ast.parse((ROOT / "src" / package / "__init__.py").read_text("utf8"))
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                exported += ast.literal_eval(node.value)
     shown = re.findall(r"^::: (\S+)$", (ROOT / "docs/reference/api.md").read_text("utf8"), re.M)
     constants = {"IMPLEMENTATIONS", "__version__"}
     assert {name.rpartition(".")[2] for name in shown} == set(exported) - constants

@@ -4,7 +4,11 @@ Each function installs at once and returns a `Handle`. Importing this package im
 packages that it serves.
 """
 
+from .aten import torch_operators
 from .handle import Handle
+from .aten import torch_operators
+from .handle import Handle
+from .transformers import patch_transformers
 from .trl import patch_trl
 
-__all__ = ["Handle", "patch_trl"]
+__all__ = ["Handle", "patch_transformers", "patch_trl", "torch_operators"]

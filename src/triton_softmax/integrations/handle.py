@@ -62,18 +62,19 @@ class Replacement:
     def __init__(self, install: Callable[[], None], uninstall: Callable[[], None]):
         self._install = install
         self._uninstall = uninstall
-        # The process's, not a thread's, and alive though nobody else keeps them.
-        self.handles: list[Handle] = []
+        # The process's, not a thread's, and alive though nobody else keeps them. Never changed in
+        # place: `answering` reads it without the lock.
+        self.handles: tuple[Handle, ...] = ()
 
     def add(self, handle: Handle) -> None:
         with LOCK:
             if not self.handles:
                 self._install()
-            self.handles.append(handle)
+            self.handles += (handle,)
 
     def drop(self, handle: Handle) -> None:
         with LOCK:
-            self.handles.remove(handle)
+            self.handles = tuple(each for each in self.handles if each is not handle)
             if not self.handles:
                 self._uninstall()
 

@@ -363,6 +363,7 @@ def split_rows_kernel(
             for step in range(n_chunks):
                 # Start with its own chunk, so that programs on the same row share the work.
                 other = task // n_chunks * n_chunks + (task + step) % n_chunks
+                # The compiler makes this a relaxed load; one that is out of date does no harm.
                 if tl.atomic_add(words_ptr + other, 0, sem="relaxed") == 0:
                     body, edge = load_chunk(rows, other, OP, HOW)
                     m, totals, terms = summarise(body, edge, other, rows, INNER, OP, HOW)

@@ -97,13 +97,10 @@ def _log_softmax_vjp(values, terms, m, totals):
     return values[1] - exp_shifted(values[0], 0.0) * totals[0]
 
 
-LOG_SOFTMAX_VJP = Operation(
-    "log_softmax_vjp",
-    inputs=2,
-    padding=0.0,
-    shifted=False,
+LOG_SOFTMAX_VJP = replace(
+    SOFTMAX_VJP,
+    name="log_softmax_vjp",
     terms=_gradient,
-    rescale=same,
     finish=_log_softmax_vjp,
     exp_in_finish=True,
 )

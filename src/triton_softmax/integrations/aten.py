@@ -1,0 +1,164 @@
+"""Our kernels as the kernels of PyTorch's own operators: `torch_operators`.
+
+PyTorch's dispatcher looks up an operator's kernel by the kind of tensor. Only the entries of plain
+CPU and CUDA tensors are overridden, which come last: autograd, autocast, `vmap`, tracing, modes and
+tensor subclasses have had their turn by then, and see PyTorch's operators.
+"""
+
+import warnings
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from .. import arguments
+from ..arguments import DTYPES
+from ..operations.logsumexp import LOGSUMEXP
+from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
+from ..plan import plan_of
+from .handle import LOCK, Handle, Replacement
+
+FORWARD = {"aten::_softmax": SOFTMAX, "aten::_log_softmax": LOG_SOFTMAX}
+BACKWARD = {
+    "aten::_softmax_backward_data": SOFTMAX_VJP,
+    "aten::_log_softmax_backward_data": LOG_SOFTMAX_VJP,
+}
+NAMES = (*FORWARD, *BACKWARD, "aten::logsumexp")
+
+Call: TypeAlias = tuple[tuple[Tensor, ...], int, torch.dtype | None]
+"""The inputs, the dimension and the dtype of a call of `plan_of`."""
+
+
+class OperatorsHandle(Handle):
+    """A handle of `torch_operators`, with its options."""
+
+    def __init__(self, batch_invariant: bool):
+        self.batch_invariant = batch_invariant
+        super().__init__(operators)
+
+
+def torch_operators(batch_invariant: bool = False) -> Handle:
+    """Run our kernels wherever PyTorch computes a softmax, a log-softmax, one of their gradients
+    or a log-sum-exp, in every thread, until the handle is removed.
+
+    That is `torch.softmax`, `torch.log_softmax`, `torch.logsumexp` and what is made of them:
+    `F.cross_entropy`, `nn.MultiheadAttention`, the code of others. Results, derivatives and errors
+    stay those of PyTorch, up to rounding. Ours takes tensors on a GPU, or on a CPU if Triton was
+    imported with TRITON_INTERPRET=1, of float16, bfloat16, float32 or float64. Whatever else there
+    is (other dtypes, `out=`, several dimensions of a log-sum-exp, empty and sparse tensors) goes to
+    the kernel that was there before, as do the operators that `torch.compile` fuses.
+
+    Args:
+        batch_invariant: Give a row the same bits in every batch, as `softmax` does.
+
+    Returns:
+        The handle, whose `calls` count by PyTorch's name, as in `"aten::_softmax"`.
+
+    Examples:
+        >>> import torch
+        >>> from triton_softmax.integrations import torch_operators
+        >>> with torch_operators() as handle:
+        ...     y = torch.softmax(torch.zeros(2, 4), dim=-1)
+        >>> handle.active, handle.calls.keys() <= {"aten::_softmax"}
+        (False, True)
+    """
+    return OperatorsHandle(batch_invariant)
+
+
+# What a call computes, from the operator's arguments, of which PyTorch leaves out trailing
+# defaults; None if it is not one for us.
+
+
+def _forward(x: Tensor, dim: int, half_to_float: bool) -> Call | None:
+    if not _takes(x, dim) or (half_to_float and x.dtype != torch.float16):
+        return None
+    return (x,), dim, torch.float32 if half_to_float else None
+
+
+def _backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype) -> Call | None:
+    alike = (dy.dtype, dy.shape, dy.device) == (y.dtype, y.shape, y.device)
+    from_half = (y.dtype, dtype) == (torch.float32, torch.float16)
+    if not _takes(y, dim) or not alike or not (dtype == y.dtype or from_half):
+        return None
+    return (y, dy), dim, dtype
+
+
+def _logsumexp(x: Tensor, dims: list[int], keepdim: bool = False) -> Call | None:
+    return ((x,), dims[0], None) if len(dims) == 1 and _takes(x, dims[0]) else None
+
+
+def _takes(x: Tensor, dim: int) -> bool:
+    n = x.dim()
+    return x.dtype in DTYPES and -n <= dim < n and x.numel() > 0
+
+
+def _kernel(name: str, key: str) -> Callable[..., Tensor]:
+    """Return the kernel of an operator for a dispatch key. PyTorch passes the keys of the call
+    first, for the kernel that was there before."""
+    op, call_of = LOGSUMEXP, _logsumexp
+    if name in FORWARD:
+        op, call_of = FORWARD[name], _forward
+    elif name in BACKWARD:
+        op, call_of = BACKWARD[name], _backward
+
+    def kernel(keys: torch.DispatchKeySet, *given: Any) -> Tensor:
+        handle = cast("OperatorsHandle | None", operators.answering())
+        if handle is None or (call := call_of(*given)) is None:
+            return _as_before(name, key, keys, given)
+        inputs, dim, dtype = call
+        invariant = handle.batch_invariant or bool(arguments.contexts)
+        y = plan_of(op, inputs, dim, dtype, None, invariant)(*inputs)
+        handle.count(name)
+        keepdim = op is LOGSUMEXP and given[2:] == (True,)
+        return y.unsqueeze(dim) if keepdim else y
+
+    return kernel
+
+
+_before: dict[tuple[str, str], Any] = {}
+"""The kernel that was there before ours, by operator and key. It stays after `_uninstall`, when a
+call of another thread may still be under way."""
+
+_alive: deque[Any] = deque(maxlen=10_000)
+"""Our kernels as PyTorch holds them, some hundred bytes each: a thread that has looked one up and
+waits for the GIL calls it after it was taken out."""
+
+_library: Any = None
+
+
+def _as_before(name: str, key: str, keys: torch.DispatchKeySet, given: tuple[Any, ...]) -> Tensor:
+    try:
+        return _before[name, key].call_boxed(keys, *given)
+    except RuntimeError as error:
+        if "has been invalidated" not in str(error):
+            raise
+    with LOCK:  # another package has taken out its override, which was there before ours
+        _uninstall()
+        _before[name, key] = torch.library.get_kernel(name, key)
+        if operators.handles:
+            _install()
+    return _before[name, key].call_boxed(keys, *given)
+
+
+def _install() -> None:
+    global _library
+    # Without the interpreter a CPU keeps PyTorch's kernels. No GPU need be there.
+    keys = ["CPU"] * arguments.INTERPRETED + ["CUDA"] * torch.backends.cuda.is_built()
+    _library = torch.library.Library("aten", "IMPL")
+    for name in NAMES:
+        for key in keys:
+            _before[name, key] = torch.library.get_kernel(name, key)
+            with warnings.catch_warnings():  # PyTorch warns that a kernel is overridden
+                warnings.simplefilter("ignore")
+                # Not `Library.impl`, after which PyTorch 2.11 refuses an override by others.
+                _library.m.impl(name, key, _kernel(name, key), True)
+            _alive.append(torch.library.get_kernel(name, key))
+
+
+def _uninstall() -> None:
+    _library.m.reset()
+
+
+operators = Replacement(_install, _uninstall)
