@@ -6,8 +6,6 @@ packages that it serves.
 
 from .aten import torch_operators
 from .handle import Handle
-from .aten import torch_operators
-from .handle import Handle
 from .transformers import patch_transformers
 from .trl import patch_trl
 
