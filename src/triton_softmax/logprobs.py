@@ -181,6 +181,7 @@ def selective_log_softmax_and_entropy(
         row_mask: (…), bool, int32 or int64. Where it is 0, both results are 0 and so is the
             gradient, whatever logits and index hold there.
         inplace_backward, batch_invariant, group, vocab_start, vocab_size: As for `token_logprobs`.
+            A `DTensor` takes no mask.
 
     Returns:
         Log-probabilities (…) and entropies (…); float32 for 16-bit logits. Both may be changed in

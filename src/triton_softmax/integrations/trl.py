@@ -82,7 +82,7 @@ class _Trl(Replacement):
 
     def _in_place_of(self, theirs: Callable[..., Any], name: str) -> Callable[..., Any]:
         compute, signature = self.OURS[name], inspect.signature(theirs)
-        fused = getattr(sys.modules[theirs.__module__], "_supports_trl_loss_kernel", None)
+        fused = vars(sys.modules[theirs.__module__]).get("_supports_trl_loss_kernel")
 
         @functools.wraps(theirs)
         def ours(*args: Any, **kwargs: Any) -> Any:

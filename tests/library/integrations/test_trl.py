@@ -199,7 +199,8 @@ def test_compiled(older):
     utils, _ = older
     x = logits()
     with patch_trl() as handle:
-        compiled = torch.compile(lambda x: utils.entropy_from_logits(x).sum(), backend="eager")
+        total = lambda x: utils.entropy_from_logits(x).sum()  # noqa: E731
+        compiled = torch.compile(total, backend="eager", fullgraph=True)
         got = torch.autograd.grad(compiled(x), x)
-    torch.testing.assert_close(got, torch.autograd.grad(utils.entropy_from_logits(x).sum(), x))
-    assert handle.calls in ({}, {"entropy_from_logits": 1})
+    torch.testing.assert_close(got, torch.autograd.grad(total(x), x))
+    assert handle.calls == {}
