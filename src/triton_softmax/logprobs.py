@@ -249,7 +249,8 @@ def _one_token_each(
         arguments.check_classes(kept, logits.shape[-1])
     if not (logits.requires_grad and torch.is_grad_enabled()):
         inputs = (logits, index) if row_mask is None else (logits, index, row_mask)
-        return plan.tokens_of_rows(inputs, scale)[:2]
+        found, entropies, _ = plan.tokens_of_rows(inputs, scale)
+        return found, entropies
     in_place = in_place and operators.may_be_overwritten(logits, logits)
     return _one_token_differentiable(logits, index, row_mask, scale, in_place)
 

@@ -601,11 +601,12 @@ def _plan_finish(op: Operation, tensors: list[Tensor], dtype: torch.dtype) -> Pl
 LANES, OF_LANE = 256, 32
 """Lanes of a program of `tokens_of_rows`, and the elements of each in a tile."""
 
-WAVES = 8
-"""Programs per multiprocessor, at least, into which `tokens_of_rows` cuts few rows."""
+RESIDENT = 4
+"""Programs of `tokens_of_rows` that a multiprocessor holds at once. Few rows are cut into so many;
+more of them would take turns."""
 
-SHORTEST = 1 << 14
-"""Columns of a chunk, at least, of a row that `tokens_of_rows` cuts."""
+SHORTEST = 1 << 13
+"""Columns of a chunk, at least: one tile."""
 
 
 def tokens_of_rows(inputs: tuple[Tensor, ...], scale: float) -> tuple[Tensor, ...]:
@@ -659,8 +660,8 @@ def _plan_tokens(inputs: tuple[Tensor, ...], scale: float) -> AnyPlan:
     n_inner, strides, vector, edges = found
     of_rows, n_cols = x.shape[:-1], x.shape[-1]
     n_rows = of_rows.numel()
-    wanted = triton.cdiv(WAVES * device_of(x).multiprocessors, n_rows)
-    n_chunks = max(1, min(wanted, n_cols // SHORTEST))
+    at_once = RESIDENT * device_of(x).multiprocessors
+    n_chunks = max(1, min(at_once // n_rows, n_cols // SHORTEST))
     chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), vector) * vector
     n_chunks = triton.cdiv(n_cols, chunk_cols)
     parts = triton.next_power_of_2(n_chunks)

@@ -128,15 +128,15 @@ def token_rows_kernel(
         HOW: a `TokenRows`.
     """
     program, c = tl.program_id(0), scale * LOG2E
-    row, chunk = program, 0
+    row = program
     if HOW.publish:
-        row, chunk = program // n_chunks, program % n_chunks
+        row = program // n_chunks
     kept = _kept(in_ptrs, strides, row, n_inner)
     begin = _place_of_row(strides[0], row, n_inner)
     words = words_ptr.to(tl.pointer_type(tl.float32))
     if HOW.publish:
         there = tl.where(kept, n_cols, 0)
-        first = chunk.to(tl.int64) * chunk_cols
+        first = (program % n_chunks).to(tl.int64) * chunk_cols
         m, d, a = _summary_of_chunk(in_ptrs[0], begin, there, first, chunk_cols, c, HOW)
         if not HOW.write:
             words += 3 * program.to(tl.int64)
