@@ -289,6 +289,28 @@ def tokens(
     assert all(each <= bytes_of_row * entropies.numel() + 64 for each in sent)
 
 
+def selective(group) -> None:
+    """Both results of one token per row, in which masked rows may hold anything; as the whole."""
+    x, index, mask = drawn((2, 3, 11)), torch.tensor([[0, 10, 4], [3, -100, 7]]), torch.ones(2, 3)
+    mask, both = mask.long(), triton_softmax.selective_log_softmax_and_entropy
+    mask[1, 1], x[1, 1] = 0, torch.nan
+    for by_kernels in (True, False):
+        with computed(by_kernels):
+            whole, leaf = x.clone().requires_grad_(), part(x, group).requires_grad_()
+            wanted = both(whole, index, 0.7, mask)
+            found = both(leaf, index, 0.7, mask, group=group)
+            for results in (wanted, found):
+                (results[0].sum() + 2 * results[1].sum()).backward()
+        for one, other in zip(wanted, found, strict=True):
+            near(other.detach(), one.detach(), torch.float64)
+        near(leaf.grad, part(whole.grad, group), torch.float64)
+    placed = distribute_tensor(x[:1], mesh_of((group.size(),)), [Shard(2)])
+    for one, other in zip(both(placed, index[:1]), both(x[:1], index[:1]), strict=True):
+        near(one.full_tensor(), other, torch.float64)
+    with pytest.raises(NotImplementedError, match="row_mask"):
+        both(placed, index[:1], row_mask=mask[:1])
+
+
 def lying_apart(group) -> None:
     """Tensors whose elements do not lie side by side, or are one: the same as for their copies."""
     x, (start, end) = drawn((13, 6)).T, bounds(group, 13)

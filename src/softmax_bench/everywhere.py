@@ -60,6 +60,12 @@ cross_entropy(x, t, w, group=group, reduction="none").sum().backward()
 cross_entropy(x, x.detach(), group=group)
 sum(each.sum() for each in token_logprobs(x, t, group=group, return_entropy=True)).backward()
 """,
+    "tokens": """
+for n_rows in (4096, 8):
+    x = torch.empty(n_rows, 151_936, dtype=torch.bfloat16, requires_grad=True)
+    t, kept = torch.zeros(n_rows, dtype=torch.int64), torch.ones(n_rows, dtype=torch.bool)
+    sum(each.sum() for each in selective_log_softmax_and_entropy(x, t, 0.7, kept)).backward()
+""",
     "pushed words": """
 x = torch.empty(64, 65_536, dtype=torch.float16, requires_grad=True)
 group = ranks(2, pushing=True)

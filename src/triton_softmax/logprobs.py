@@ -13,7 +13,7 @@ from torch.autograd import Function
 from torch.compiler import is_compiling
 from torch.overrides import has_torch_function_variadic
 
-from . import arguments, composite, distributed, operators
+from . import arguments, composite, distributed, operators, plan
 from .arguments import Modifiers
 from .launch import checked
 from .operations.cross_entropy import GIVEN_GRADIENT
@@ -181,6 +181,7 @@ def selective_log_softmax_and_entropy(
         row_mask: (…), bool, int32 or int64. Where it is 0, both results are 0 and so is the
             gradient, whatever logits and index hold there.
         inplace_backward, batch_invariant, group, vocab_start, vocab_size: As for `token_logprobs`.
+            A `DTensor` takes no mask.
 
     Returns:
         Log-probabilities (…) and entropies (…); float32 for 16-bit logits. Both may be changed in
@@ -199,12 +200,15 @@ def selective_log_softmax_and_entropy(
         >>> from triton_softmax import selective_log_softmax_and_entropy
         >>> logits, kept = torch.zeros(2, 2), torch.tensor([True, False])
         >>> selective_log_softmax_and_entropy(logits, torch.tensor([1, -100]), row_mask=kept)
-        (tensor([-0.6931, 0.0000]), tensor([0.6931, 0.0000]))
+        (tensor([-0.6931,  0.0000]), tensor([0.6931, 0.0000]))
     """
     tensors = (logits, index, temperature, row_mask)
     if not is_compiling() and has_torch_function_variadic(*tensors):
         return arguments.pass_on(selective_log_softmax_and_entropy, tensors, locals())
     arguments.check_one_token(logits, index, row_mask)
+    arguments.check_temperature(temperature, logits)
+    if group is None and vocab_start is None and not batch_invariant and _in_one_loop(*tensors):
+        return _one_token_each(logits, index, 1.0 / temperature, row_mask, inplace_backward)
     kept: Any = None
     if row_mask is not None:
         kept = row_mask != 0
@@ -218,6 +222,74 @@ def selective_log_softmax_and_entropy(
     if kept is None:
         return found, entropy.clone()  # the backward pass needs the other
     return found.where(kept, 0.0), entropy.where(kept, 0.0)
+
+
+LONG = 1024
+"""Rows from this length on are worth a program each."""
+
+
+def _in_one_loop(
+    logits: Tensor, index: Tensor, temperature: float | Tensor, row_mask: Tensor | None
+) -> bool:
+    """Whether `plan.tokens_of_rows` takes a call. It gives a row other bits than a batch-invariant
+    call, and has no float64."""
+    tensors = (logits, index) if row_mask is None else (logits, index, row_mask)
+    number = isinstance(temperature, (int, float)) and not isinstance(temperature, bool)
+    fits = LONG <= logits.shape[-1] < 2**31 - 2**16 and logits.dtype != torch.float64
+    plain = fits and number and not arguments.contexts and nobody_watches(*tensors)
+    return plain and arguments.by_kernels(logits)
+
+
+def _one_token_each(
+    logits: Tensor, index: Tensor, scale: float, row_mask: Tensor | None, in_place: bool
+) -> tuple[Tensor, Tensor]:
+    """Both results by one kernel, in plain calls."""
+    if index.device.type == "cpu":
+        kept = index if row_mask is None else index.where(row_mask != 0, 0)
+        arguments.check_classes(kept, logits.shape[-1])
+    if not (logits.requires_grad and torch.is_grad_enabled()):
+        inputs = (logits, index) if row_mask is None else (logits, index, row_mask)
+        found, entropies, _ = plan.tokens_of_rows(inputs, scale)
+        return found, entropies
+    in_place = in_place and operators.may_be_overwritten(logits, logits)
+    return _one_token_differentiable(logits, index, row_mask, scale, in_place)
+
+
+class _OneToken(Function):
+    """`plan.tokens_of_rows`; its gradient reads the logits once more."""
+
+    @staticmethod
+    def forward(ctx, logits, index, row_mask, scale, in_place):
+        inputs = (logits.detach(), index, row_mask)[: 2 + (row_mask is not None)]
+        found, entropies, saved = plan.tokens_of_rows(inputs, scale)
+        ctx.save_for_backward(logits, index, row_mask, saved)
+        ctx.options = scale, in_place
+        return found, entropies
+
+    @staticmethod
+    def backward(ctx, g, g_entropy):
+        logits, index, row_mask, saved = ctx.saved_tensors
+        scale, in_place = ctx.options
+        if torch.is_grad_enabled() or is_batched(g) or is_batched(g_entropy):
+            # A second or a batched derivative may follow, which only the composite has.
+            kept = torch.ones_like(index) if row_mask is None else row_mask
+            x = logits.masked_fill((kept == 0).unsqueeze(-1), 0.0)
+            g, g_entropy = (torch.where(kept != 0, each, 0.0) for each in (g, g_entropy))
+            again = torch.is_grad_enabled()
+            with torch.enable_grad():
+                z = composite.upcast(x) * scale
+                both = composite.token_logprobs(z, index.where(kept != 0, 0), True)
+                gradients = torch.autograd.grad(both, logits, (g, g_entropy), create_graph=again)
+            return *gradients, None, None, None, None
+        inputs = (logits.detach(), index, row_mask)[: 2 + (row_mask is not None)]
+        out = inputs[0] if in_place else None
+        dx = plan.gradient_of_tokens(inputs, scale, saved, (g, g_entropy), out)
+        if in_place:
+            torch.autograd.graph.increment_version(dx)
+        return dx, None, None, None, None
+
+
+_one_token_differentiable = operators.direct(_OneToken)
 
 
 def _of_tokens(

@@ -23,7 +23,7 @@ from . import arguments, composite, layout
 from .arguments import DTYPES, LossOptions, Modifiers, check_alike, check_arguments, check_device
 from .config import Choice, Device, Masked, Traits, chosen, columns_of, rows_of, space
 from .config.space import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass, vector_of_lines
-from .kernels import masked_rows, split_rows, split_strided, strided, tile, two_pass
+from .kernels import masked_rows, split_rows, split_strided, strided, tile, token_rows, two_pass
 from .kernels import row_scalars as scalars
 from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps
 from .launch import Launch, Workspace, addresses_of, cuda_index, current_device, plans
@@ -594,6 +594,112 @@ def _plan_finish(op: Operation, tensors: list[Tensor], dtype: torch.dtype) -> Pl
         {"num_warps": 8},
     )
     return Plan((launch,), x, [(x.shape, dtype)])
+
+
+# One token per row.
+
+LANES, OF_LANE = 256, 32
+"""Lanes of a program of `tokens_of_rows`, and the elements of each in a tile."""
+
+RESIDENT = 4
+"""Programs of `tokens_of_rows` that a multiprocessor holds at once. Few rows are cut into so many;
+more of them would take turns."""
+
+SHORTEST = 1 << 13
+"""Columns of a chunk, at least: one tile."""
+
+
+def tokens_of_rows(inputs: tuple[Tensor, ...], scale: float) -> tuple[Tensor, ...]:
+    """The log-probability of one token per row, the entropy of the row, and what
+    `gradient_of_tokens` needs, in float32.
+
+    The inputs are logits (…, C), of at most 32 bits; tokens (…); and the mask of rows (…), if any.
+    """
+    key = key_of((tokens_of_rows, scale), inputs)
+    plan = plans.get(key) or plans.keep(key, _plan_tokens(inputs, scale))
+    return plan(*inputs)
+
+
+def gradient_of_tokens(
+    inputs: tuple[Tensor, ...],
+    scale: float,
+    saved: Tensor,
+    gradients: tuple[Tensor, Tensor],
+    out: Tensor | None = None,
+) -> Tensor:
+    """The gradient at the logits of `tokens_of_rows`, from those at its results; `out` is
+    contiguous, and possibly the logits."""
+    of_rows = [each.contiguous() for each in gradients]
+    tensors = (inputs[0], *of_rows, saved, *inputs[1:])
+    key = key_of((gradient_of_tokens, scale, out is None or out.data_ptr() & 15), tensors)
+    plan = plans.get(key) or plans.keep(key, _plan_gradient_of_tokens(inputs, scale))
+    return plan(*tensors, out=out)
+
+
+def _token_layout(inputs: tuple[Tensor, ...]) -> tuple[int, tuple, int, bool] | None:
+    """The size of the last dimension of rows, the strides of each input along the last two, the
+    elements per access, and whether rows have edges; None unless rows are adjacent elements in at
+    most two dimensions."""
+    x, *of_rows = inputs
+    strides = [x.stride(), *[(*each.stride(), 0) for each in of_rows]]
+    groups = layout.collapse(x.shape, strides, x.dim() - 1)
+    if len(groups) > 2 or x.stride(-1) != 1:
+        return None
+    outer, inner = [(1,) + (0,) * len(strides)] * (2 - len(groups)) + groups
+    vector = 16 // x.element_size() if x.data_ptr() % 16 == 0 else 1
+    edges = any([count % vector for count in (x.shape[-1], outer[1], inner[1])])
+    return inner[0], tuple(zip(outer[1:], inner[1:], strict=True)), vector, edges
+
+
+def _plan_tokens(inputs: tuple[Tensor, ...], scale: float) -> AnyPlan:
+    x, found = inputs[0], _token_layout(inputs)
+    check_device(x.device)
+    if found is None:
+        copied = tuple([each.contiguous() for each in inputs])
+        return ByPyTorch("copy", _plan_tokens(copied, scale), Tensor.contiguous)
+    n_inner, strides, vector, edges = found
+    of_rows, n_cols = x.shape[:-1], x.shape[-1]
+    n_rows = of_rows.numel()
+    at_once = RESIDENT * device_of(x).multiprocessors
+    n_chunks = max(1, min(at_once // n_rows, n_cols // SHORTEST))
+    chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), vector) * vector
+    n_chunks = triton.cdiv(n_cols, chunk_cols)
+    parts = triton.next_power_of_2(n_chunks)
+    how = token_rows.TokenRows(vector, edges, LANES, OF_LANE // vector, parts=parts)
+    hows = [how]
+    if n_chunks > 1:
+        hows = [how._replace(write=False), how._replace(publish=False)]
+    options = {"num_warps": how.lanes // 32, "sanitize_overflow": False}
+    numbers = (strides, n_inner, n_cols, n_chunks, chunk_cols, scale)
+    launches = [
+        Launch(
+            token_rows.token_rows_kernel, n_rows * (n_chunks if each.publish else 1), numbers,
+            {"HOW": each}, options,
+        )
+        for each in hows
+    ]  # fmt: skip
+    results = [(of_rows, torch.float32)] * 2 + [((3, *of_rows), torch.float32)]
+    words = 2 * n_rows * n_chunks if n_chunks > 1 else 0
+    return Plan(tuple(launches), x, results, Workspace(words, zeroed=False))
+
+
+def _plan_gradient_of_tokens(inputs: tuple[Tensor, ...], scale: float) -> AnyPlan:
+    x, found = inputs[0], _token_layout(inputs)
+    if found is None:
+        copied = tuple([each.contiguous() for each in inputs])
+        plan = _plan_gradient_of_tokens(copied, scale)
+        return ByPyTorch("copy", plan, Tensor.contiguous)
+    n_inner, strides, vector, edges = found
+    n_rows, n_cols = x.shape[:-1].numel(), x.shape[-1]
+    n_chunks = triton.cdiv(n_cols, ELEMENTS)
+    launch = Launch(
+        token_rows.token_gradient_kernel,
+        n_rows * n_chunks,
+        (strides, n_inner, n_cols, n_chunks, scale),
+        {"VECTOR": 1 if edges else vector, "BLOCK": ELEMENTS},
+        {"num_warps": 8},
+    )
+    return Plan((launch,), x, [(x.shape, x.dtype)])
 
 
 CHUNK = 8192

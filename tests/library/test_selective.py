@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+import probe
 from kernel_cases import DEVICE, drawn, quiet
-from triton_softmax import selective_log_softmax_and_entropy, token_logprobs
+from triton_softmax import plan, selective_log_softmax_and_entropy, token_logprobs
 
 pytestmark = quiet
 INF, NAN = float("inf"), float("nan")
@@ -116,6 +117,24 @@ def test_any_strides(name, masked):
     check(x, apart, row_mask=None if mask is None else torch.stack([mask, mask], -1)[..., 1])
 
 
+@pytest.mark.parametrize("n_cols", [2048, 2051])
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+def test_few_rows_are_cut(n_cols, dtype, monkeypatch):
+    """The programs of a first launch share a row, and a second launch merges what they found."""
+    monkeypatch.setattr(plan, "SHORTEST", 300)
+    monkeypatch.setattr(plan, "LANES", 32)
+    probe.forget()
+    x, mask = drawn(3, n_cols, scale=3.0, dtype=dtype), masks(3)
+    x[1], x[2, :700] = -INF, -INF  # a whole chunk, and some
+    x[1, -1] = 1.0
+    index = tokens(3, classes=n_cols)
+    with probe.launches() as ran:
+        check(x, index, 0.7)
+    assert ran == ["token_rows_kernel"] * 2 + ["token_gradient_kernel"]
+    check(x, index, 1.0, mask)
+    probe.forget()
+
+
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_what_is_impossible_has_no_share_and_no_gradient(temperature):
     x = drawn(4, 2056, scale=3.0, dtype=F32)
@@ -191,6 +210,30 @@ def test_compiled_as_a_whole(masked):
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
     got = torch.autograd.grad(compiled(x, index, mask), x)
     torch.testing.assert_close(got, torch.autograd.grad(loss(x, index, mask), x))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_gradient_may_take_the_place_of_the_logits(masked):
+    x, index = drawn(2, 3, 2056, dtype=F32), tokens(2, 3, classes=2056)
+    mask = masks(2, 3) if masked else None
+    wanted = gradient_of(selective_log_softmax_and_entropy, x, index, 0.7, mask)
+    both = selective_log_softmax_and_entropy
+    leaf = x.clone().requires_grad_()
+    logits = leaf * 1.0
+    weights = torch.linspace(0.5, 1.5, 6, device=DEVICE).view(2, 3)
+    found, entropies = both(logits, index, 0.7, mask, inplace_backward=True)
+    ((found * weights).sum() + (entropies * weights.cos()).sum()).backward()
+    torch.testing.assert_close(leaf.grad, wanted[2], rtol=0, atol=0)
+    assert torch.equal(logits, leaf.grad)
+
+
+def test_a_new_temperature_compiles_nothing():
+    """It is a number of the launch: the kernel and its constants stay."""
+    x, index = drawn(2, 2056, dtype=F32), tokens(2, classes=2056)
+    launches = [plan._plan_tokens((x, index), scale).launches for scale in (1.0, 0.3, 2.0)]
+    kinds = [[(each.kernel, each.constants, each.options) for each in one] for one in launches]
+    assert kinds[0] == kinds[1] == kinds[2]
+    assert launches[1][0].numbers[-1] == 0.3
 
 
 def test_no_rows():

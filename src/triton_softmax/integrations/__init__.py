@@ -7,5 +7,6 @@ packages that it serves.
 from .aten import torch_operators
 from .handle import Handle
 from .transformers import patch_transformers
+from .trl import patch_trl
 
-__all__ = ["Handle", "patch_transformers", "torch_operators"]
+__all__ = ["Handle", "patch_transformers", "patch_trl", "torch_operators"]

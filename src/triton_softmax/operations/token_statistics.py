@@ -9,7 +9,7 @@ from dataclasses import replace
 import triton
 import triton.language as tl
 
-from ..kernels.device.monoid import exp_shifted
+from ..kernels.device.monoid import LOWEST, exp_shifted
 from .operation import Operation, product
 from .softmax import SOFTMAX, exponentials, to_maximum
 
@@ -29,10 +29,6 @@ STATISTICS = replace(
     row_results=2,
 )
 """The maximum of a row, and the logarithm of its denominator."""
-
-
-LOWEST = tl.constexpr(-1e30)
-"""Finite, and below every distance from the maximum whose exponential is not 0."""
 
 
 @triton.jit

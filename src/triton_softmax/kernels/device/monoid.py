@@ -25,6 +25,9 @@ LOG2E = tl.constexpr(1.4426950408889634)
 """log2(e), so that exp(t) = 2 ** (t * LOG2E). It takes the type of the tensor it multiplies, with
 full precision for float64."""
 
+LOWEST = tl.constexpr(-1e30)
+"""Finite, and below every distance from the maximum whose exponential is not 0."""
+
 
 @triton.jit
 def exp_shifted(x, m):
