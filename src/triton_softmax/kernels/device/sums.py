@@ -22,8 +22,11 @@ longer, fits 64 bits."""
 TO_INTEGER = tl.constexpr(2.0**48)
 """Scales the next FRACTION bits of a float64 term to an integer."""
 
-ONE_BY_ONE = tl.constexpr(not isinstance(tl.sum, getattr(triton, "JITFunction", ())))
-"""Whether an interpreter runs, which calls a function that combines for each single term."""
+COMPILED = isinstance(tl.sum, getattr(triton, "JITFunction", ()))
+
+TOGETHER = tl.constexpr(1024 if COMPILED else 0)
+"""The most terms that are reduced to several numbers at once, which saves waiting: more would not
+fit the registers. An interpreter would call the function that combines for each single term."""
 
 
 @triton.jit
@@ -58,13 +61,30 @@ def unit_of(largest):
 
 
 @triton.jit
-def _largest(parts, K: tl.constexpr, AXIS: tl.constexpr):
-    """The largest magnitude of the terms of sum K in all parts."""
-    largest = tl.max(tl.abs(parts[0][0][K]), axis=AXIS)
+def _larger_and_sum(a1, b1, a2, b2):
+    """Combine function that reduces a maximum and a sum together."""
+    return tl.maximum(a1, a2), b1 + b2
+
+
+@triton.jit
+def _largest_and_total(parts, K: tl.constexpr, AXIS: tl.constexpr):
+    """The largest magnitude of the terms of sum K in all parts, and that sum in floating point."""
+    largest = 0.0
+    total = 0.0
     for p in tl.static_range(len(parts)):
-        for t in tl.static_range(len(parts[p])):
-            largest = tl.maximum(largest, tl.max(tl.abs(parts[p][t][K]), axis=AXIS))
-    return largest
+        terms = parts[p][0][K]
+        magnitude = tl.abs(terms)
+        for t in tl.static_range(1, len(parts[p])):
+            terms += parts[p][t][K]
+            magnitude = tl.maximum(magnitude, tl.abs(parts[p][t][K]))
+        if terms.shape[AXIS] <= TOGETHER:
+            magnitude, terms = tl.reduce((magnitude, terms), AXIS, _larger_and_sum)
+        else:
+            magnitude = tl.max(magnitude, axis=AXIS)
+            terms = tl.sum(terms, axis=AXIS)
+        largest = tl.maximum(largest, magnitude)
+        total += terms
+    return largest, total
 
 
 @triton.jit
@@ -88,6 +108,13 @@ def _sum_of_integers(parts, largest, K: tl.constexpr, AXIS: tl.constexpr):
 
 
 @triton.jit
+def sum_of_any_terms(parts, K: tl.constexpr, AXIS: tl.constexpr):
+    """Sum K of all parts, of terms of any sign, independent of order; and in floating point."""
+    largest, total = _largest_and_total(parts, K, AXIS)
+    return _sum_of_integers(parts, largest, K, AXIS), total
+
+
+@triton.jit
 def add_both(a1, b1, a2, b2):
     """Combine function that reduces two sums together."""
     return a1 + a2, b1 + b2
@@ -97,6 +124,15 @@ def add_both(a1, b1, a2, b2):
 def _add_all(a1, b1, c1, a2, b2, c2):
     """Combine function that reduces three sums together."""
     return a1 + a2, b1 + b2, c1 + c2
+
+
+@triton.jit
+def _sum_of_tiles(tiles):
+    """The first terms of tiles of one shape, added up tile by tile."""
+    terms = tiles[0][0]
+    for t in tl.static_range(1, len(tiles)):
+        terms += tiles[t][0]
+    return terms
 
 
 @triton.jit
@@ -114,38 +150,26 @@ def _sum_of_exponentials(parts, AXIS: tl.constexpr):
     SMALL_BITS: tl.constexpr = 0x39C00000
     count = 0
     total = 0.0
+    if parts[0][0][0].shape[AXIS] > TOGETHER:
+        for p in tl.static_range(len(parts)):
+            total += tl.sum(_sum_of_tiles(parts[p]), axis=AXIS)
     for p in tl.static_range(len(parts)):
         high = tl.zeros_like(parts[p][0][0]).to(tl.int32)
         low = high
-        terms = tl.zeros_like(parts[p][0][0])
         for t in tl.static_range(len(parts[p])):
-            term = parts[p][t][0]
-            moved = term + POWER
-            rest = (term - (moved - POWER)) + SMALL
+            moved = parts[p][t][0] + POWER
+            rest = (parts[p][t][0] - (moved - POWER)) + SMALL
             high += moved.to(tl.int32, bitcast=True) - POWER_BITS
             low += rest.to(tl.int32, bitcast=True) - SMALL_BITS
-            terms += term
-        if ONE_BY_ONE:
-            terms = tl.sum(terms, axis=AXIS)
+        if parts[0][0][0].shape[AXIS] > TOGETHER:
             high = tl.sum(high, axis=AXIS)
             low = tl.sum(low, axis=AXIS)
         else:
+            terms = _sum_of_tiles(parts[p])
             terms, high, low = tl.reduce((terms, high, low), AXIS, _add_all)
+            total += terms
         count += (high.to(tl.int64) << 18) + low
-        total += terms
     return count, total
-
-
-@triton.jit
-def _sum_of_parts(parts, K: tl.constexpr, AXIS: tl.constexpr):
-    """Sum K of all parts in floating point."""
-    total = 0.0
-    for p in tl.static_range(len(parts)):
-        terms = parts[p][0][K]
-        for t in tl.static_range(1, len(parts[p])):
-            terms += parts[p][t][K]
-        total += tl.sum(terms, axis=AXIS)
-    return total
 
 
 @triton.jit
@@ -155,8 +179,7 @@ def _in_any_order(parts, K: tl.constexpr, AXIS: tl.constexpr, OP: tl.constexpr):
         count, total = _sum_of_exponentials(parts, AXIS)
         exact = count.to(tl.float32) * 2.0**-35
     else:
-        total = _sum_of_parts(parts, K, AXIS)
-        exact = _sum_of_integers(parts, _largest(parts, K, AXIS), K, AXIS)
+        exact, total = sum_of_any_terms(parts, K, AXIS)
     # Infinity and NaN come out the same in every order.
     return tl.where(total - total == 0.0, exact, total)
 
@@ -205,9 +228,8 @@ def sum_of_partials(part, absent, K: tl.constexpr, OP: tl.constexpr):
         units, total, missing = tl.reduce((units, part, absent), 0, _add_all)
         exact = units.to(part.dtype) * 2.0**-36
     else:
-        total, missing = tl.reduce((part, absent), 0, add_both)
-        parts = (((part,),),)
-        exact = _sum_of_integers(parts, _largest(parts, 0, 0), 0, 0)
+        exact, total = sum_of_any_terms((((part,),),), 0, 0)
+        missing = tl.sum(absent, axis=0)
     return tl.where(total - total == 0.0, exact, total), missing
 
 
