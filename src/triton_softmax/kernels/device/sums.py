@@ -77,7 +77,7 @@ def _largest_and_total(parts, K: tl.constexpr, AXIS: tl.constexpr):
         for t in tl.static_range(1, len(parts[p])):
             terms += parts[p][t][K]
             magnitude = tl.maximum(magnitude, tl.abs(parts[p][t][K]))
-        if terms.shape[AXIS] <= TOGETHER:
+        if terms.shape[AXIS] <= TOGETHER.value:
             magnitude, terms = tl.reduce((magnitude, terms), AXIS, _larger_and_sum)
         else:
             magnitude = tl.max(magnitude, axis=AXIS)
@@ -150,7 +150,7 @@ def _sum_of_exponentials(parts, AXIS: tl.constexpr):
     SMALL_BITS: tl.constexpr = 0x39C00000
     count = 0
     total = 0.0
-    if parts[0][0][0].shape[AXIS] > TOGETHER:
+    if parts[0][0][0].shape[AXIS] > TOGETHER.value:
         for p in tl.static_range(len(parts)):
             total += tl.sum(_sum_of_tiles(parts[p]), axis=AXIS)
     for p in tl.static_range(len(parts)):
@@ -161,7 +161,7 @@ def _sum_of_exponentials(parts, AXIS: tl.constexpr):
             rest = (parts[p][t][0] - (moved - POWER)) + SMALL
             high += moved.to(tl.int32, bitcast=True) - POWER_BITS
             low += rest.to(tl.int32, bitcast=True) - SMALL_BITS
-        if parts[0][0][0].shape[AXIS] > TOGETHER:
+        if parts[0][0][0].shape[AXIS] > TOGETHER.value:
             high = tl.sum(high, axis=AXIS)
             low = tl.sum(low, axis=AXIS)
         else:
