@@ -85,7 +85,8 @@ class batch_invariant(contextlib.ContextDecorator):  # noqa: N801
 
     A batch-invariant call gives a row the same bits in every batch and at every position, and
     however it is sharded: with a group, each rank gathers whole rows. By default these determine
-    the order of a row's sums, and so how they round. A backward pass follows its forward call, wherever it runs.
+    the order of a row's sums, and so how they round. A backward pass follows its forward call,
+    wherever it runs.
 
     Examples:
         >>> import torch
