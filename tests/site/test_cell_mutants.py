@@ -28,6 +28,13 @@ SAME = [
     ("Lanes behind the end are computed and not stored.", "backward", r"^(y|dy) = .*0\.0 → 1\.0"),
     ("Lanes behind the end are computed and not stored.", "(two|three)-loops", r"^x = .* → "),
     ("Lanes behind the end are −∞ below, or have the weight 0.", "attention", r"^[kv] = .* → "),
+    ("The other operand is 0 there.", "attention-vectors", r"^[qkv] = .*0\.0 → 1\.0"),
+    ("All heads share their keys here.", "attention-vectors", r"^k_at = .*head // group"),
+    (
+        "d is 1 where one key is seen, and counts for nothing where none is.",
+        "attention-vectors",
+        r"^d = tl\.where.*(<=|0 → 1|1\.0 → 2\.0)",
+    ),
     ("What is masked is −∞ below; only bytes differ.", "score-modifiers", r"^x = tl\.load"),
     ("Whole vectors at the start are head as well as body.", "aligned-rows", r"^first = .*1 → 0"),
     ("exp(−∞) is 0, from wherever it counts.", "merge|online|three-loops", r"(m_safe|return).* → "),

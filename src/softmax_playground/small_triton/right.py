@@ -51,6 +51,25 @@ def softmax_backward(y, dy):
     return [a * (b - s) for a, b in zip(y, dy)]
 
 
+def scores(q, k, scale=1.0, causal=False):
+    """Of each query those of the keys that it sees; all are lists of vectors."""
+    found = [[scale * sum([x * y for x, y in zip(a, b)]) for b in k] for a in q]
+    earlier = len(k) - len(q) if causal else len(k)
+    return [found[i][: max(0, i + 1 + earlier)] for i in range(len(q))]
+
+
+def attention(q, k, v, scale=1.0, causal=False):
+    """The values of the keys, weighted by softmax; 0 for a query that sees no key."""
+    weights = [softmax(row) for row in scores(q, k, scale, causal)]
+    columns = [*zip(*v)]
+    return [[sum([w * x for w, x in zip(row, each)]) for each in columns] for row in weights]
+
+
+def attention_lse(q, k, scale=1.0, causal=False):
+    """The log-sum-exp of the scores of each query; −∞ for one that sees no key."""
+    return [logsumexp(row + [-INF]) for row in scores(q, k, scale, causal)]
+
+
 # ---- What differs ----
 
 

@@ -64,6 +64,7 @@ class Tile:
         self.masked = masked
 
     type = property(lambda self: self.dtype)
+    T = property(lambda self: self.trans())
 
     def __repr__(self):
         return str(self.data)  # as the interpreter prints it
