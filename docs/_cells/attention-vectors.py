@@ -1,13 +1,11 @@
 """Four queries, five keys, in tiles of two by two
 
-Each program takes two queries with two components. Let one program take all four: how many bytes are read then? With CAUSAL=True the last query sees every key; which see fewer?
+Each program takes two queries with two components. Let one program take all four: how many bytes are read then? With causal = True the last query sees every key; which see fewer?
 """
 # code: src/softmax_tutorial/attention/vectors.py:attention_vectors_kernel
 # given: src/softmax_tutorial/attention/tiles.py: Tile
-# right: o = attention(q, k, v, 0.5)  # the values, weighted by softmax
-# right: o = attention(q, k, v, 0.5, True)  # causal attention
-# right: lse = attention_lse(q, k, 0.5)  # the log-sum-exp of each query's scores
-# right: lse = attention_lse(q, k, 0.5, True)  # the log-sum-exp of the scores that each query sees
+# right: o = attention(q, k, v, 0.5, causal)  # the values, weighted by softmax
+# right: lse = [logsumexp(row) for row in scores(q, k, 0.5, causal)]  # the log-sum-exp of each query's scores
 # again: where scores are negative, in two heads of three components
 #   [[2.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-1.0, 3.0]]
 #   [[2.0, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, 2.0, 3.0], [1.0, 3.0, 0.0], [9.0, 1.0, 2.0], [4.0, 0.0, 1.0]]
@@ -32,13 +30,14 @@ Each program takes two queries with two components. Let one program take all fou
 #   [[0.8, -0.4], [1.0, 0.6], [-0.9, 0.3]]
 #   1, 4, 5, 2, 0.5
 #   1, 4, 3, 2, 0.5
-#   CAUSAL=False
-#   CAUSAL=True
+#   causal = False
+#   causal = True
 q = Tensor([[2.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-1.0, 3.0]], name="q")
 k = Tensor([[0.5, 1.5], [-0.5, 2.5], [1.0, 3.0], [2.0, -1.0], [0.0, 1.0]], name="k")
 v = Tensor([[0.8, -0.4], [1.0, 0.6], [-0.9, 0.3], [0.2, 0.5], [0.7, -1.0]], name="v")
 o, lse = empty((4, 2), name="o"), empty((4,), name="lse")
+causal = False
 
 attention_vectors_kernel[(2, 1)](
-    q, k, v, o, lse, 1, 4, 5, 2, 0.5, CAUSAL=False, TILE=Tile(2, 2, 2)
+    q, k, v, o, lse, 1, 4, 5, 2, 0.5, CAUSAL=causal, TILE=Tile(2, 2, 2)
 )

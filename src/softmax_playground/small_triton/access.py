@@ -109,21 +109,14 @@ load, store = _in_turn(load), _in_turn(store)
 
 class TensorDescriptor:
     """A tensor whose tiles, all of one shape, are read and written by the position of their first
-    element. What lies outside the tensor is read as 0, and not written.
-
-    Args:
-        base: the `Tensor`.
-        shape, strides: those of the tensor.
-        block_shape: of a tile, powers of two.
-    """
+    element. What lies outside the tensor is read as 0, and not written."""
 
     def __init__(self, base, shape, strides, block_shape):
-        self.base, self.dtype = base, base.dtype
-        self.shape, self.strides, self.block_shape = shape, strides, block_shape
+        self.base, self.dtype, self.shape = base, base.dtype, shape
+        self.strides, self.block_shape = strides, block_shape
 
     def load(self, position):
-        pointer, mask = self._tile(position)
-        return load(pointer, mask, 0.0)
+        return load(*self._tile(position), 0.0)
 
     def store(self, position, value):
         pointer, mask = self._tile(position)
@@ -132,9 +125,8 @@ class TensorDescriptor:
     def _tile(self, position):
         """The addresses of a tile, and which of them lie in the tensor."""
         at, inside = Tile([0], (), int64), Tile([True], (), int1)
-        for first, size, stride, width in zip(
-            position, self.shape, self.strides, self.block_shape
-        ):
+        sizes = zip(position, self.shape, self.strides, self.block_shape)
+        for first, size, stride, width in sizes:
             index = first + Tile(list(range(width)), (width,), int64)
             at = Tile(at.data, at.shape + (1,), int64) + index * stride
             inside = Tile(inside.data, inside.shape + (1,), int1) & (index < size)

@@ -51,23 +51,35 @@ def softmax_backward(y, dy):
     return [a * (b - s) for a, b in zip(y, dy)]
 
 
+# ---- Attention, of lists of vectors ----
+
+
+def product(a, b):
+    """The product of two matrices."""
+    return [[sum([x * y for x, y in zip(row, column)]) for column in zip(*b)] for row in a]
+
+
 def scores(q, k, scale=1.0, causal=False):
-    """Of each query those of the keys that it sees; all are lists of vectors."""
-    found = [[scale * sum([x * y for x, y in zip(a, b)]) for b in k] for a in q]
-    earlier = len(k) - len(q) if causal else len(k)
-    return [found[i][: max(0, i + 1 + earlier)] for i in range(len(q))]
+    """Of each query with each key; −∞ where it does not see the key."""
+    found = product([[scale * x for x in row] for row in q], [*zip(*k)])
+    seen = [i + 1 + len(k) - len(q) if causal else len(k) for i in range(len(q))]
+    return [[x if j < n else -INF for j, x in enumerate(row)] for row, n in zip(found, seen)]
 
 
-def attention(q, k, v, scale=1.0, causal=False):
-    """The values of the keys, weighted by softmax; 0 for a query that sees no key."""
-    weights = [softmax(row) for row in scores(q, k, scale, causal)]
-    columns = [*zip(*v)]
-    return [[sum([w * x for w, x in zip(row, each)]) for each in columns] for row in weights]
+def weights(*given):
+    """Softmax of the scores; 0 for a query that sees no key."""
+    return [softmax(row) if max(row) > -INF else [0.0] * len(row) for row in scores(*given)]
 
 
-def attention_lse(q, k, scale=1.0, causal=False):
-    """The log-sum-exp of the scores of each query; −∞ for one that sees no key."""
-    return [logsumexp(row + [-INF]) for row in scores(q, k, scale, causal)]
+def attention(q, k, v, *more):
+    return product(weights(q, k, *more), v)
+
+
+def attention_backward(q, k, v, do, scale=1.0, causal=False):
+    """(dq, dk, dv)."""
+    y = weights(q, k, scale, causal)
+    dx = [[scale * x for x in row] for row in softmax_backward(y, product(do, [*zip(*v)]))]
+    return product(dx, k), product([*zip(*dx)], q), product([*zip(*y)], do)
 
 
 # ---- What differs ----

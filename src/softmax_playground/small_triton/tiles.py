@@ -191,6 +191,9 @@ class constexpr:  # noqa: N801 (its name in Triton)
 
     __radd__, __rmul__ = __add__, __mul__
 
+    def __rtruediv__(self, other):
+        return other / self.value
+
     def __eq__(self, other):
         return self.value == other
 
