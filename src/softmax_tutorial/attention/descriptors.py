@@ -91,10 +91,9 @@ def attention_descriptors_kernel(
             a = tl.dot(p.to(v.dtype), v, a * old[:, None], input_precision="ieee")
             m = m_new
 
-    if CAUSAL:
-        # A query that sees no key has a = d = 0; its output is 0 and not 0 / 0.
-        d = tl.where(rows + shift < 0, 1.0, d)
-    o = (a / d[:, None]).to(o_desc.dtype)
+    # A query that sees no key has a = d = 0; its output is 0 and not 0 / 0.
+    d_safe = tl.where(d == 0.0, 1.0, d)
+    o = (a / d_safe[:, None]).to(o_desc.dtype)
     o_desc.store([batch, head, first_row, 0], o.reshape(1, 1, BLOCK_QUERIES, BLOCK_DIMS))
     lse = (m + tl.log2(d)) / LOG2E
     at = lse_ptr + batch_head.to(tl.int64) * n_queries + rows

@@ -14,6 +14,8 @@ from torch.autograd.function import once_differentiable
 from softmax_tutorial.attention.backward import attention_backward
 from softmax_tutorial.attention.descriptors import attention_descriptors
 from softmax_tutorial.attention.in_memory import attention_in_memory
+from softmax_tutorial.attention.split_keys import attention_split, chunk_of
+from softmax_tutorial.attention.two_tiles import attention_two_tiles
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -55,8 +57,13 @@ def attention(
     factor = 1 / math.sqrt(q.shape[3]) if scale is None else float(scale)
     if factor < 0:  # kernels take the maximum before they multiply
         q, factor = -q, -factor
-    if q.is_cpu and not triton.knobs.runtime.interpret:
+    interpreted = triton.knobs.runtime.interpret
+    if q.is_cpu and not interpreted:
         o, lse = attention_in_memory(q, k, v, causal, factor)
+    elif interpreted and q.dtype == torch.bfloat16:
+        # The interpreter multiplies matrices of bfloat16 as if their bits were integers.
+        o, lse = _Attention.apply(q.float(), k.float(), v.float(), causal, factor)
+        o = o.bfloat16()
     else:
         o, lse = _Attention.apply(q, k, v, causal, factor)
     return (o, lse) if return_lse else o
@@ -98,13 +105,27 @@ def _check(q: object, k: object, v: object, causal: object, scale: object) -> No
             raise ValueError(f"scale must be finite, not {scale}")
 
 
+def _forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+    """The rung that is fastest for these tensors."""
+    on_gpu = q.is_cuda and not triton.knobs.runtime.interpret
+    gpu = torch.cuda.get_device_properties(q.device) if on_gpu else None
+    chunk = chunk_of(q, k, gpu.multi_processor_count if gpu else 1)
+    if chunk:
+        return attention_split(q, k, v, causal, scale, chunk)
+    is_hopper = gpu is not None and torch.version.hip is None and gpu.major == 9
+    if is_hopper and q.dtype != torch.float32:
+        return attention_two_tiles(q, k, v, causal, scale)
+    return attention_descriptors(q, k, v, causal, scale)
+
+
 class _Attention(Function):
     @staticmethod
     def forward(ctx, q, k, v, causal, scale):
         if q.numel() == 0 or k.numel() == 0:
             o, lse = torch.zeros_like(q), q.new_full(q.shape[:3], -math.inf, dtype=torch.float32)
         else:
-            o, lse = attention_descriptors(q, k, v, causal, scale)
+            with torch.cuda.device_of(q):
+                o, lse = _forward(q, k, v, causal, scale)
         ctx.save_for_backward(q, k, v, o, lse)
         ctx.arguments = causal, scale
         return o, lse

@@ -30,14 +30,12 @@ def attention_in_memory(
     scores = q.to(wide) @ k.mT * scale
     if n_keys == 0:
         return torch.zeros_like(q), scores.sum(-1) - float("inf")
-    sees_none = torch.zeros(n_queries, 1, dtype=torch.bool, device=q.device)
     if causal:
-        seen = torch.ones(n_queries, n_keys, dtype=torch.bool, device=q.device).tril(
-            n_keys - n_queries
-        )
-        sees_none = ~seen.any(-1, keepdim=True)
-        # A row of −∞ alone would have NaN for a gradient: such a row is set aside.
-        scores = scores.masked_fill(~seen, float("-inf")).masked_fill(sees_none, 0.0)
+        seen = torch.ones(n_queries, n_keys, dtype=torch.bool, device=q.device)
+        scores = scores.masked_fill(~seen.tril(n_keys - n_queries), float("-inf"))
+    # A row of −∞ alone would be NaN, and so would its gradient: it is set aside.
+    sees_none = (scores == float("-inf")).all(-1, keepdim=True)
+    scores = scores.masked_fill(sees_none, 0.0)
     o = (torch.softmax(scores, -1) @ v).masked_fill(sees_none, 0.0)
-    lse = torch.logsumexp(scores, -1).masked_fill(sees_none[:, 0], float("-inf"))
+    lse = torch.logsumexp(scores, -1).masked_fill(sees_none[..., 0], float("-inf"))
     return o.to(q.dtype), lse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -38,7 +39,7 @@ def addressable(x: Tensor) -> Tensor:
     return copy.copy_(x)
 
 
-def empty(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
+def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
     """New memory that a descriptor can address: rows end in a gap if they would not start at
     multiples of 16 bytes."""
     step = 16 // dtype.itemsize

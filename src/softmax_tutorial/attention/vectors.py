@@ -82,10 +82,9 @@ def attention_vectors_kernel(
         a = tl.dot(p, v, a * exp_shifted(m, m_new)[:, None], input_precision="ieee")
         m = m_new
 
-    if CAUSAL:
-        # A query that sees no key has a = d = 0; its output is 0 and not 0 / 0.
-        d = tl.where(rows + n_keys - n_queries < 0, 1.0, d)
-    o = a / d[:, None]
+    # A query that sees no key has a = d = 0; its output is 0 and not 0 / 0.
+    d_safe = tl.where(d == 0.0, 1.0, d)
+    o = a / d_safe[:, None]
     tl.store(o_ptr + q_at, o.to(o_ptr.dtype.element_ty), mask=q_mask)
     tl.store(lse_ptr + head * n_queries + rows, m + tl.log(d), mask=rows < n_queries)
 
