@@ -12,11 +12,11 @@ Four queries and as many keys in tiles of two. Program 0 takes the last two quer
 #   [0.8, -0.4], [1.0, 0.6], [-0.9, 0.3], [0.2, 0.5], [0.7, -1.0]
 #   causal = True
 #   causal = False
-# again: where a query sees no key and scores are negative
+# again: where a query sees no key and scores are far below 0
 #   [[[[2.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-1.0, 3.0]]]]
 #   [[[[-2.0, 0.0], [-1.0, -1.0], [0.0, -2.0], [-1.0, -3.0]]]]
 #   [[[[0.5, 1.5], [-0.5, 2.5], [1.0, 3.0], [2.0, -1.0]]]]
-#   [[[[9.5, 1.5], [9.0, 2.5], [9.0, 3.0]]]]
+#   [[[[299.5, 301.5], [299.0, 302.5], [299.0, 303.0]]]]
 #   [[[[0.8, -0.4], [1.0, 0.6], [-0.9, 0.3], [0.2, 0.5]]]]
 #   [[[[0.8, -0.4], [1.0, 0.6], [-0.9, 0.3]]]]
 # again: with more keys than queries

@@ -6,11 +6,11 @@ Each program takes two queries with two components. Let one program take all fou
 # given: src/softmax_tutorial/attention/tiles.py: Tile
 # right: o = attention(q, k, v, 0.5, causal)  # the values, weighted by softmax
 # right: lse = [logsumexp(row) for row in scores(q, k, 0.5, causal)]  # the log-sum-exp of each query's scores
-# again: where scores are negative, in two heads of three components
+# again: where scores are far below 0, in two heads of three components
 #   [[2.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-1.0, 3.0]]
 #   [[2.0, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, 2.0, 3.0], [1.0, 3.0, 0.0], [9.0, 1.0, 2.0], [4.0, 0.0, 1.0]]
 #   [[0.5, 1.5], [-0.5, 2.5], [1.0, 3.0], [2.0, -1.0], [0.0, 1.0]]
-#   [[-9.5, -9.5, -7.0], [-9.5, -8.5, -9.0], [-9.0, -8.5, -9.0], [-9.0, -8.0, -9.0], [-8.0, -9.0, -8.5]]
+#   [[-299.5, -299.5, -297.0], [-299.5, -298.5, -299.0], [-299.0, -298.5, -299.0], [-299.0, -298.0, -299.0], [-298.0, -299.0, -298.5]]
 #   [[0.8, -0.4], [1.0, 0.6], [-0.9, 0.3], [0.2, 0.5], [0.7, -1.0]]
 #   [[0.8, -0.4, 1.0], [1.0, 0.6, 2.0], [-0.9, 0.3, 0.5], [0.2, 0.5, 3.0], [0.7, -1.0, 2.0]]
 #   empty((4, 2)

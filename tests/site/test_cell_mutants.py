@@ -31,9 +31,9 @@ SAME = [
     ("The other operand is 0 there.", "attention-vectors", r"^[qkv] = .*0\.0 → 1\.0"),
     ("All heads share their keys here.", "attention-vectors", r"^k_at = .*head // group"),
     (
-        "d is 1 where one key is seen, and counts for nothing where none is.",
+        "Where no key is seen the sum is 0.",
         "attention-(vectors|descriptors)",
-        r"^d = tl\.where.*(<=|0 → 1|1\.0 → 2\.0)",
+        r"^d_safe = .*1\.0 → 2\.0",
     ),
     (
         "There is one head, in one batch.",
@@ -51,6 +51,13 @@ SAME = [
         "attention-backward",
         r"^(first_tile|n_row_tiles|at_edge|delta = tl\.load)",
     ),
+    (
+        "There is one head, and its components fill a tile.",
+        "attention-split-keys",
+        r"^head = |head \* n_|dims < head_dim",
+    ),
+    ("The weight of a missing chunk is 0.", "attention-split-keys", r"^o_parts = .*0\.0 → 1\.0"),
+    ("Each query sees a key.", "attention-split-keys", r"d == 0\.0, 1\.0"),
     ("No gradient arrives at lse.", "attention-backward", "dlse"),
     ("Programs run one after another.", "attention-backward", "atomic_add"),
     ("What is masked is −∞ below; only bytes differ.", "score-modifiers", r"^x = tl\.load"),
