@@ -4,7 +4,8 @@
 - `vectors`: one loop over the keys with the triple (m, d, a)
 - `diagonal`: powers of two with the scale folded in, and a mask for edges only
 - `descriptors`: tiles copied by the hardware, some stages ahead
-- `two_tiles`: two tiles of queries per program, and warps that only load; in Gluon, for Hopper
+- `warp_groups`: groups of warps with a tile of queries each, and a warp that only loads; in Gluon,
+  for Hopper
 - `split_keys`: few queries and many keys, which are split among programs
 - `backward`: gradients by recomputation from lse
 - `function`: `attention`, with checks and gradient

@@ -154,6 +154,17 @@ def choice(head_dim: int, dtype: torch.dtype) -> tuple[Tile, int, int]:
     return (Tile(64, 128, dims), 8, 2) if dims <= 128 else (Tile(32, 64, dims), 8, 1)
 
 
+def delta_of(o: Tensor, do: Tensor, dlse: Tensor) -> Tensor:
+    """⟨o, do⟩ − dlse for each query; o and do are such as descriptors can address."""
+    dims = max(16, triton.next_power_of_2(o.shape[3]))
+    delta = o.new_empty(o.shape[:3], dtype=torch.float32)
+    attention_delta_kernel[(triton.cdiv(o.shape[2], 64) * o.shape[0] * o.shape[1],)](
+        described(o, 64, dims), described(do, 64, dims), dlse.contiguous(), delta,
+        BLOCK_QUERIES=64, BLOCK_DIMS=dims,
+    )  # fmt: skip
+    return delta
+
+
 def attention_backward(
     inputs: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
     do: Tensor,
@@ -170,9 +181,8 @@ def attention_backward(
         causal, scale: of the forward pass.
     """
     q, k, v, o, do = (addressable(each) for each in (*inputs[:4], do))
-    lse, dlse = inputs[4], dlse.contiguous()
+    lse, delta = inputs[4], delta_of(o, do, dlse)
     dq, dk, dv = (empty(each.shape, each.dtype, each.device) for each in (q, k, v))
-    delta = torch.empty_like(lse)
     sums = empty(q.shape, torch.float32, q.device).zero_()
     tile, num_warps, num_stages = choice(q.shape[3], q.dtype)
 
@@ -182,10 +192,6 @@ def attention_backward(
     def by_keys(x: Tensor):
         return described(x, tile.keys, tile.dims)
 
-    rows = triton.cdiv(q.shape[2], tile.queries) * q.shape[0] * q.shape[1]
-    attention_delta_kernel[(rows,)](
-        by_queries(o), by_queries(do), dlse, delta, BLOCK_QUERIES=tile.queries, BLOCK_DIMS=tile.dims
-    )
     attention_backward_kernel[(triton.cdiv(k.shape[2], tile.keys) * k.shape[0] * k.shape[1],)](
         by_queries(q), by_keys(k), by_keys(v), by_queries(do),
         by_keys(dk), by_keys(dv), by_queries(sums), lse, delta, scale * math.log2(math.e),

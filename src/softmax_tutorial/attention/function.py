@@ -15,7 +15,8 @@ from softmax_tutorial.attention.backward import attention_backward
 from softmax_tutorial.attention.descriptors import attention_descriptors
 from softmax_tutorial.attention.in_memory import attention_in_memory
 from softmax_tutorial.attention.split_keys import attention_split, chunk_of
-from softmax_tutorial.attention.two_tiles import attention_two_tiles
+from softmax_tutorial.attention.warp_groups import attention_warp_groups
+from softmax_tutorial.attention.warp_groups_backward import attention_warp_groups_backward
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -105,17 +106,23 @@ def _check(q: object, k: object, v: object, causal: object, scale: object) -> No
             raise ValueError(f"scale must be finite, not {scale}")
 
 
+def _by_groups(q: Tensor) -> bool:
+    """Whether the kernels in Gluon take these tensors."""
+    if not q.is_cuda or triton.knobs.runtime.interpret or torch.version.hip is not None:
+        return False
+    is_hopper = torch.cuda.get_device_properties(q.device).major == 9
+    return is_hopper and q.dtype != torch.float32 and q.shape[3] <= 128
+
+
 def _forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
     """The rung that is fastest for these tensors."""
     on_gpu = q.is_cuda and not triton.knobs.runtime.interpret
-    gpu = torch.cuda.get_device_properties(q.device) if on_gpu else None
-    chunk = chunk_of(q, k, gpu.multi_processor_count if gpu else 1)
+    programs = torch.cuda.get_device_properties(q.device).multi_processor_count if on_gpu else 1
+    chunk = chunk_of(q, k, programs)
     if chunk:
         return attention_split(q, k, v, causal, scale, chunk)
-    is_hopper = gpu is not None and torch.version.hip is None and gpu.major == 9
-    if is_hopper and q.dtype != torch.float32:
-        return attention_two_tiles(q, k, v, causal, scale)
-    return attention_descriptors(q, k, v, causal, scale)
+    forward = attention_warp_groups if _by_groups(q) else attention_descriptors
+    return forward(q, k, v, causal, scale)
 
 
 class _Attention(Function):
@@ -137,5 +144,6 @@ class _Attention(Function):
         if q.numel() == 0 or k.numel() == 0:
             gradients = tuple(torch.zeros_like(each) for each in (q, k, v))
         else:
-            gradients = attention_backward(inputs, do, dlse, *ctx.arguments)
+            backward = attention_warp_groups_backward if _by_groups(q) else attention_backward
+            gradients = backward(inputs, do, dlse, *ctx.arguments)
         return *gradients, None, None

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-import triton
 
 from kernel_cases import DEVICE, INF, INTERPRETED, NAN, quiet
 from softmax_tutorial.attention import attention
@@ -12,7 +11,7 @@ from softmax_tutorial.attention.descriptors import attention_descriptors
 from softmax_tutorial.attention.diagonal import attention_diagonal
 from softmax_tutorial.attention.in_memory import attention_in_memory
 from softmax_tutorial.attention.split_keys import attention_split
-from softmax_tutorial.attention.two_tiles import attention_two_tiles
+from softmax_tutorial.attention.warp_groups import attention_warp_groups
 from softmax_tutorial.attention.vectors import attention_vectors
 
 pytestmark = quiet
@@ -33,7 +32,7 @@ RUNGS = {
     "vectors": attention_vectors,
     "diagonal": attention_diagonal,
     "descriptors": attention_descriptors,
-    "two_tiles": attention_two_tiles,
+    "warp_groups": attention_warp_groups,
     "split_keys": in_chunks,
     "function": of_the_function,
 }
@@ -41,7 +40,7 @@ EVERY_RUNG = pytest.mark.parametrize(
     "rung",
     [
         pytest.param(rung, marks=pytest.mark.skipif(not HOPPER, reason="needs a Hopper GPU"))
-        if name == "two_tiles"
+        if name == "warp_groups"
         else rung
         for name, rung in RUNGS.items()
     ],
@@ -103,7 +102,7 @@ def check(got, want, dtype, times=1.0):
 @EVERY_CASE
 def test_every_rung_is_attention(rung, case):
     *sizes, causal, dtype = case
-    if rung is attention_two_tiles and dtype == torch.float32:
+    if rung is attention_warp_groups and dtype == torch.float32:
         pytest.skip("for 16 bits")
     if (
         INTERPRETED
