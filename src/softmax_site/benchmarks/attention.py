@@ -26,7 +26,8 @@ PEAK = 989e12
 
 NAMES = {
     "in_memory": "scores in memory", "vectors": "vectors", "diagonal": "diagonal",
-    "descriptors": "descriptors", "two_tiles": "two tiles", "split_keys": "split keys",
+    "descriptors": "descriptors", "warp_groups": "groups of warps", "split_keys": "split keys",
+    "backward": "one kernel", "warp_groups_backward": "two kernels",
     "attention": "attention", "flash": "FlashAttention-2", "cudnn": "cuDNN",
     "flex": "FlexAttention", "tutorial": "Triton’s tutorial", "copy": "a copy of k and v",
 }  # fmt: skip
