@@ -56,8 +56,8 @@ def attention(
     """
     _check(q, k, v, causal, scale)
     factor = 1 / math.sqrt(q.shape[3]) if scale is None else float(scale)
-    if factor < 0:  # kernels take the maximum before they multiply
-        q, factor = -q, -factor
+    if factor <= 0:  # kernels take the maximum, and mask, before they multiply
+        q, factor = (-q, -factor) if factor else (0 * q, 1.0)
     interpreted = triton.knobs.runtime.interpret
     if q.is_cpu and not interpreted:
         o, lse = attention_in_memory(q, k, v, causal, factor)
@@ -70,7 +70,7 @@ def attention(
     return (o, lse) if return_lse else o
 
 
-def _check(q: object, k: object, v: object, causal: object, scale: object) -> None:
+def _check(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) -> None:
     """Refuse what `attention` does not take."""
     for name, x in (("q", q), ("k", k), ("v", v)):
         if not isinstance(x, Tensor):

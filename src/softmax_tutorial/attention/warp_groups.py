@@ -295,14 +295,16 @@ attention_in_memory] has them, by the kernel; for float16 and bfloat16 of up to 
     o = empty(q.shape, q.dtype, q.device)
     lse = q.new_empty(q.shape[:3], dtype=torch.float32)
     dims = max(16, triton.next_power_of_2(head_dim))
-    groups, keys, stages = 2, 128, 4 if dims <= 64 else 2
+    keys = 128
+    groups, stages = (3, 3) if dims <= 64 else (2, 2)
     n_tasks = triton.cdiv(n_queries, 64 * groups) * batch * heads
-    # Tasks of one length go in rounds; of others the hardware starts the next where one has ended.
+    # Programs go on from task to task if tasks are short or of one length. Otherwise the hardware
+    # starts the next task where one has ended.
     programs = torch.cuda.get_device_properties(q.device).multi_processor_count
-    grid = n_tasks if causal else min(n_tasks, programs)
+    grid = n_tasks if causal and n_queries > 2048 else min(n_tasks, programs)
     attention_warp_groups_kernel[(grid,)](
         tiles_of(q, 64, dims), tiles_of(k, keys, dims), tiles_of(v, keys, dims),
-        tiles_of(o, 64, dims), lse, n_tasks, math.gcd(batch * heads, 8) if causal else 1,
+        tiles_of(o, 64, dims), lse, n_tasks, math.gcd(batch * heads, 8 if causal else 1),
         scale * math.log2(math.e), CAUSAL=causal, GROUPS=groups, STAGES=stages, num_warps=4,
     )  # fmt: skip
     return o, lse

@@ -46,10 +46,10 @@ def queries_of(first_key, n_queries, n_keys, BLOCK_QUERIES: gl.constexpr, CAUSAL
 
 
 @gluon.jit
-def load_for_keys(q_desc, k_desc, v_desc, do_desc, tiles, kv_bars, q_bars, do_bars,
-                  CAUSAL: gl.constexpr):  # fmt: skip
+def load_for_keys(q_desc, k_desc, v_desc, do_desc, tiles, bars, CAUSAL: gl.constexpr):
     """The warp that loads: keys and values once, then tiles of q and do."""
-    k_tiles, v_tiles, q_tiles, do_tiles = tiles
+    q_tiles, k_tiles, v_tiles, do_tiles = tiles
+    q_bars, k_bars, v_bars, do_bars = bars
     STAGES: gl.constexpr = q_tiles.shape[0]
     BLOCK_QUERIES: gl.constexpr = q_tiles.shape[3]
     n_queries, n_keys, n_key_heads = q_desc.shape[2], k_desc.shape[2], k_desc.shape[1]
@@ -61,8 +61,8 @@ def load_for_keys(q_desc, k_desc, v_desc, do_desc, tiles, kv_bars, q_bars, do_ba
     first, _, n_tiles = queries_of(first_key, n_queries, n_keys, BLOCK_QUERIES, CAUSAL)
     for half in gl.static_range(2):
         at = [batch, key_head, first_key + half * ROWS, 0]
-        load(k_desc, at, k_tiles, kv_bars, half)
-        load(v_desc, at, v_tiles, kv_bars, half + 2)
+        load(k_desc, at, k_tiles, k_bars, half)
+        load(v_desc, at, v_tiles, v_bars, half)
     nth = 0
     for head in range(key_head * group, (key_head + 1) * group):
         for tile in range(first, n_tiles):
@@ -78,10 +78,10 @@ def load_for_keys(q_desc, k_desc, v_desc, do_desc, tiles, kv_bars, q_bars, do_ba
 
 @gluon.jit
 def differentiate_keys(half: gl.constexpr, q_desc, k_desc, dk_desc, dv_desc, lse_ptr, delta_ptr,
-                       tiles, kv_bars, q_bars, do_bars, scale_log2,
-                       CAUSAL: gl.constexpr):  # fmt: skip
+                       tiles, bars, scale_log2, CAUSAL: gl.constexpr):  # fmt: skip
     """Four warps: dk and dv of ROWS keys."""
-    k_tiles, v_tiles, q_tiles, do_tiles = tiles
+    q_tiles, k_tiles, v_tiles, do_tiles = tiles
+    q_bars, k_bars, v_bars, do_bars = bars
     STAGES: gl.constexpr = q_tiles.shape[0]
     BLOCK_QUERIES: gl.constexpr = q_tiles.shape[3]
     DIMS: gl.constexpr = q_tiles.shape[4]
@@ -105,8 +105,8 @@ def differentiate_keys(half: gl.constexpr, q_desc, k_desc, dk_desc, dv_desc, lse
     zero = gl.zeros([ROWS, BLOCK_QUERIES], gl.float32, SCORES)
     dk = gl.zeros([ROWS, DIMS], gl.float32, SUMS)
     dv = gl.zeros([ROWS, DIMS], gl.float32, SUMS)
-    mbarrier.wait(kv_bars[0].index(half), 0)
-    mbarrier.wait(kv_bars[0].index(half + 2), 0)
+    mbarrier.wait(k_bars[0].index(half), 0)
+    mbarrier.wait(v_bars[0].index(half), 0)
     nth = 0
     for head in range(key_head * group, (key_head + 1) * group):
         for WHOLE in gl.static_range(2):
@@ -175,19 +175,16 @@ def attention_gradient_of_keys_kernel(
     v_tiles = gl.allocate_shared_memory(k_desc.dtype, [2] + k_desc.block_shape, k_desc.layout)
     q_tiles = gl.allocate_shared_memory(q_desc.dtype, [STAGES] + q_desc.block_shape, q_desc.layout)
     do_tiles = gl.allocate_shared_memory(q_desc.dtype, [STAGES] + q_desc.block_shape, q_desc.layout)
-    tiles = (k_tiles, v_tiles, q_tiles, do_tiles)
-    kv_bars = barriers(4, 1)
-    q_bars = barriers(STAGES, 2)
-    do_bars = barriers(STAGES, 2)
+    tiles = (q_tiles, k_tiles, v_tiles, do_tiles)
+    bars = (barriers(STAGES, 2), barriers(2, 1), barriers(2, 1), barriers(STAGES, 2))
     fence_async_shared()
     gl.warp_specialize(
         [
             (differentiate_keys, (0, q_desc, k_desc, dk_desc, dv_desc, lse_ptr, delta_ptr, tiles,
-                                  kv_bars, q_bars, do_bars, scale_log2, CAUSAL)),
+                                  bars, scale_log2, CAUSAL)),
             (differentiate_keys, (1, q_desc, k_desc, dk_desc, dv_desc, lse_ptr, delta_ptr, tiles,
-                                  kv_bars, q_bars, do_bars, scale_log2, CAUSAL)),
-            (load_for_keys, (q_desc, k_desc, v_desc, do_desc, tiles, kv_bars, q_bars, do_bars,
-                             CAUSAL)),
+                                  bars, scale_log2, CAUSAL)),
+            (load_for_keys, (q_desc, k_desc, v_desc, do_desc, tiles, bars, CAUSAL)),
         ],
         [4, 1],
         [240, 24],
@@ -198,10 +195,10 @@ def attention_gradient_of_keys_kernel(
 
 
 @gluon.jit
-def load_for_queries(q_desc, k_desc, v_desc, do_desc, tiles, q_bars, k_bars, v_bars,
-                     CAUSAL: gl.constexpr):  # fmt: skip
+def load_for_queries(q_desc, k_desc, v_desc, do_desc, tiles, bars, CAUSAL: gl.constexpr):
     """The warp that loads: q and do once, then tiles of keys and values."""
-    q_tiles, do_tiles, k_tiles, v_tiles = tiles
+    q_tiles, k_tiles, v_tiles, do_tiles = tiles
+    q_bars, k_bars, v_bars, do_bars = bars
     STAGES: gl.constexpr = k_tiles.shape[0]
     BLOCK_KEYS: gl.constexpr = k_tiles.shape[3]
     n_heads, n_queries, n_keys = q_desc.shape[1], q_desc.shape[2], k_desc.shape[2]
@@ -213,7 +210,7 @@ def load_for_queries(q_desc, k_desc, v_desc, do_desc, tiles, q_bars, k_bars, v_b
     for half in gl.static_range(2):
         at = [batch, head, first_row + half * ROWS, 0]
         load(q_desc, at, q_tiles, q_bars, half)
-        load(do_desc, at, do_tiles, q_bars, half + 2)
+        load(do_desc, at, do_tiles, do_bars, half)
     for i in range(n_tiles):
         stage = i % STAGES
         round_ = (i // STAGES & 1) ^ 1
@@ -226,9 +223,10 @@ def load_for_queries(q_desc, k_desc, v_desc, do_desc, tiles, q_bars, k_bars, v_b
 
 @gluon.jit
 def differentiate_queries(half: gl.constexpr, q_desc, k_desc, dq_desc, lse_ptr, delta_ptr, tiles,
-                          q_bars, k_bars, v_bars, scale_log2, CAUSAL: gl.constexpr):  # fmt: skip
+                          bars, scale_log2, CAUSAL: gl.constexpr):  # fmt: skip
     """Four warps: dq of ROWS queries."""
-    q_tiles, do_tiles, k_tiles, v_tiles = tiles
+    q_tiles, k_tiles, v_tiles, do_tiles = tiles
+    q_bars, k_bars, v_bars, do_bars = bars
     STAGES: gl.constexpr = k_tiles.shape[0]
     BLOCK_KEYS: gl.constexpr = k_tiles.shape[3]
     DIMS: gl.constexpr = k_tiles.shape[4]
@@ -253,7 +251,7 @@ def differentiate_queries(half: gl.constexpr, q_desc, k_desc, dq_desc, lse_ptr, 
     zero = gl.zeros([ROWS, BLOCK_KEYS], gl.float32, SCORES)
     dq = gl.zeros([ROWS, DIMS], gl.float32, SUMS)
     mbarrier.wait(q_bars[0].index(half), 0)
-    mbarrier.wait(q_bars[0].index(half + 2), 0)
+    mbarrier.wait(do_bars[0].index(half), 0)
     for MASKED in gl.static_range(2):
         start = n_whole if MASKED else 0
         end = n_tiles if MASKED else n_whole
@@ -310,19 +308,16 @@ def attention_gradient_of_queries_kernel(
     do_tiles = gl.allocate_shared_memory(q_desc.dtype, [2] + q_desc.block_shape, q_desc.layout)
     k_tiles = gl.allocate_shared_memory(k_desc.dtype, [STAGES] + k_desc.block_shape, k_desc.layout)
     v_tiles = gl.allocate_shared_memory(k_desc.dtype, [STAGES] + k_desc.block_shape, k_desc.layout)
-    tiles = (q_tiles, do_tiles, k_tiles, v_tiles)
-    q_bars = barriers(4, 1)
-    k_bars = barriers(STAGES, 2)
-    v_bars = barriers(STAGES, 2)
+    tiles = (q_tiles, k_tiles, v_tiles, do_tiles)
+    bars = (barriers(2, 1), barriers(STAGES, 2), barriers(STAGES, 2), barriers(2, 1))
     fence_async_shared()
     gl.warp_specialize(
         [
-            (differentiate_queries, (0, q_desc, k_desc, dq_desc, lse_ptr, delta_ptr, tiles, q_bars,
-                                     k_bars, v_bars, scale_log2, CAUSAL)),
-            (differentiate_queries, (1, q_desc, k_desc, dq_desc, lse_ptr, delta_ptr, tiles, q_bars,
-                                     k_bars, v_bars, scale_log2, CAUSAL)),
-            (load_for_queries, (q_desc, k_desc, v_desc, do_desc, tiles, q_bars, k_bars, v_bars,
-                                CAUSAL)),
+            (differentiate_queries, (0, q_desc, k_desc, dq_desc, lse_ptr, delta_ptr, tiles, bars,
+                                     scale_log2, CAUSAL)),
+            (differentiate_queries, (1, q_desc, k_desc, dq_desc, lse_ptr, delta_ptr, tiles, bars,
+                                     scale_log2, CAUSAL)),
+            (load_for_queries, (q_desc, k_desc, v_desc, do_desc, tiles, bars, CAUSAL)),
         ],
         [4, 1],
         [240, 24],

@@ -11,8 +11,8 @@ from softmax_tutorial.attention.descriptors import attention_descriptors
 from softmax_tutorial.attention.diagonal import attention_diagonal
 from softmax_tutorial.attention.in_memory import attention_in_memory
 from softmax_tutorial.attention.split_keys import attention_split
-from softmax_tutorial.attention.warp_groups import attention_warp_groups
 from softmax_tutorial.attention.vectors import attention_vectors
+from softmax_tutorial.attention.warp_groups import attention_warp_groups
 
 pytestmark = quiet
 
@@ -138,3 +138,164 @@ def test_gradients(case):
     blind = sizes[3] - sizes[4]
     if causal and blind > 0:
         assert not got[0][:, :, :blind].any()
+
+
+def small(n_queries=40, n_keys=70, heads=2, key_heads=1):
+    q, k, v, do = tensors(1, heads, key_heads, n_queries, n_keys, 16, torch.float32)
+    return q.contiguous(), k.contiguous(), v.contiguous(), do.contiguous()
+
+
+@pytest.mark.parametrize("poison", [NAN, INF, -INF], ids=str)
+@EVERY_RUNG
+def test_what_is_not_finite_stays_in_its_row(rung, poison):
+    """A query has no part in the other queries' results, and keys of one head none in another's."""
+    q, k, v, _ = (each.half() for each in small(heads=4, key_heads=2))
+    clean, clean_lse = rung(q, k, v, True, 0.25)
+    q[0, 1, 30], k[0, 1, 69], v[0, 1, 69] = poison, poison, poison
+    o, lse = rung(q, k, v, True, 0.25)
+    changed = torch.zeros(q.shape[:3], dtype=torch.bool, device=DEVICE)
+    changed[0, 1, 30] = True
+    changed[0, 2:] = True
+    assert o[0, 1, 30].isnan().any()
+    assert torch.equal(o[~changed], clean[~changed])
+    assert torch.equal(lse[~changed], clean_lse[~changed])
+
+
+@pytest.mark.parametrize("poison", [NAN, INF], ids=str)
+def test_gradients_of_other_rows_are_finite(poison):
+    q, k, v, do = small(heads=4, key_heads=2)
+    do[0, 1, 30] = poison
+    leaves = [each.requires_grad_() for each in (q, k, v)]
+    dq, dk, dv = torch.autograd.grad(attention(*leaves), leaves, do)
+    assert not dq[0, 1, 30].isfinite().all()
+    dq[0, 1, 30] = 0.0
+    assert dq.isfinite().all() and dk[0, 1].isfinite().all() and dv[0, 1].isfinite().all()
+
+
+def test_scores_far_below_zero_have_gradients():
+    """Keys beyond the last have the score 0, whose weight would be infinite here."""
+    q, k, v, do = small(n_queries=20, n_keys=35)
+    leaves = [each.requires_grad_() for each in (q, k.abs().detach(), v)]
+    exact = [each.detach().double().requires_grad_() for each in leaves]
+    got = torch.autograd.grad(attention(-100 * leaves[0].abs(), *leaves[1:]), leaves, do)
+    o, _ = attention_in_memory(-100 * exact[0].abs(), *exact[1:], False, 0.25)
+    for ours, theirs in zip(got, torch.autograd.grad(o, exact, do.double())):
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_halves_of_the_keys_merge():
+    """By softmax of their lse; a half that a query does not see is the identity."""
+    q, k, v, _ = small()
+    first = attention(q, k[:, :, :33], v[:, :, :33], return_lse=True)
+    second = attention(q, k[:, :, 33:], v[:, :, 33:], return_lse=True)
+    lse = torch.stack([first[1], second[1]])
+    o = (torch.softmax(lse, 0)[..., None] * torch.stack([first[0], second[0]])).sum(0)
+    want, want_lse = attention(q, k, v, return_lse=True)
+    torch.testing.assert_close(o, want, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(lse.logsumexp(0), want_lse, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [-0.5, 0.0, 2])
+def test_any_scale(scale):
+    q, k, v, _ = small()
+    o, lse = attention(q, k, v, True, scale, True)
+    want, want_lse = expected(q, k, v, True, scale)
+    check(o, want, torch.float32)
+    check(lse, want_lse, torch.float32)
+
+
+def test_one_query_takes_keys_in_chunks():
+    """As decoding does: the function's own choice, and grouped heads share what is read."""
+    q, k, v, do = small(n_queries=2, n_keys=1030, heads=3)
+    leaves = [each.requires_grad_() for each in (q, k, v)]
+    o = attention(*leaves, causal=True)
+    check(o, expected(*(each.detach() for each in leaves), True, 0.25)[0], torch.float32)
+    assert all(each.isfinite().all() for each in torch.autograd.grad(o, leaves, do))
+
+
+@pytest.mark.parametrize(
+    "sizes", [(0, 2, 2, 3, 3), (1, 0, 1, 3, 3), (1, 2, 2, 0, 3), (1, 2, 2, 3, 0)]
+)
+def test_empty(sizes):
+    q, k, v, _ = tensors(*sizes, 16, torch.float32)
+    leaves = [each.detach().requires_grad_() for each in (q, k, v)]
+    o, lse = attention(*leaves, return_lse=True)
+    assert o.shape == q.shape and not o.any() and (lse == -INF).all()
+    gradients = torch.autograd.grad(o.sum(), leaves)
+    assert all(each.shape == leaf.shape and not each.any() for each, leaf in zip(gradients, leaves))
+
+
+def test_no_scores_in_memory(monkeypatch):
+    """Whatever is allocated, forward and backward, is linear in the lengths."""
+    allocated = []
+
+    def counted(name):
+        allocate = getattr(torch, name)
+
+        def call(*args, **options):
+            made = allocate(*args, **options)
+            allocated.append(made.numel())
+            return made
+
+        return call
+
+    for name in ("empty", "empty_like", "zeros", "zeros_like"):
+        monkeypatch.setattr(torch, name, counted(name))
+    new_empty = torch.Tensor.new_empty
+    monkeypatch.setattr(
+        torch.Tensor,
+        "new_empty",
+        lambda self, *args, **options: (
+            made := new_empty(self, *args, **options),
+            allocated.append(made.numel()),
+        )[0],
+    )
+    q, k, v, do = small(n_queries=200, n_keys=200, heads=1)
+    attention(*(leaves := [each.requires_grad_() for each in (q, k, v)])).backward(do)
+    assert len(allocated) > 4 and all(each.grad is not None for each in leaves)
+    assert max(allocated) <= 200 * 16 < 200 * 200
+
+
+def test_no_gradient_of_a_gradient():
+    q, k, v, do = small()
+    leaves = [each.requires_grad_() for each in (q, k, v)]
+    dq = torch.autograd.grad(attention(*leaves), q, do.requires_grad_(), create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        dq.sum().backward()
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        (dict(q=[1.0]), TypeError, "q must be a tensor"),
+        (dict(k=torch.ones(1, 1, 70, 16).double()), TypeError, "k must be float16"),
+        (dict(v=torch.ones(1, 1, 70, 16).half()), ValueError, "v must be torch.float32"),
+        (dict(q=torch.ones(2, 40, 16)), ValueError, "q must be .batch, heads"),
+        (dict(q=torch.ones(1, 2, 40, 8)), ValueError, "q must be .batch, heads, length, 16"),
+        (dict(k=torch.ones(1, 1, 70, 32)), ValueError, "k must agree with q"),
+        (dict(v=torch.ones(2, 1, 70, 16)), ValueError, "v must agree with q"),
+        (dict(k=torch.ones(1, 3, 70, 16)), ValueError, "k must have a number of heads"),
+        (dict(v=torch.ones(1, 1, 71, 16)), ValueError, "v must be .1, 1, 70, 16. as k is"),
+        (dict(v=torch.ones(1, 1, 70, 16, device="meta")), ValueError, "v must be .* on meta"),
+        (dict(causal=1), TypeError, "causal must be a bool"),
+        (dict(scale="1"), TypeError, "scale must be a number"),
+        (dict(scale=NAN), ValueError, "scale must be finite"),
+    ],
+)
+def test_what_is_refused(change, error, message):
+    q, k, v, _ = small()
+    moved = {
+        name: each.to(DEVICE) if isinstance(each, torch.Tensor) and each.is_cpu else each
+        for name, each in change.items()
+    }
+    with pytest.raises(error, match=message):
+        attention(**{"q": q, "k": k, "v": v, **moved})
+
+
+def test_tensors_on_the_cpu_run_pytorchs_operators(monkeypatch):
+    """Where kernels are not interpreted; doubly differentiable then."""
+    monkeypatch.setattr("triton.knobs.runtime.interpret", False)
+    q, k, v, _ = (each.cpu() for each in small())
+    o = attention(q.requires_grad_(), k, v, causal=True)
+    check(o, expected(q.detach(), k, v, True, 0.25)[0], torch.float32)
+    assert "Attention" not in str(o.grad_fn)
