@@ -1,6 +1,6 @@
 """The gradient of attention is NaN where all scores are far below 0
 
-A key past the end has the score 0. Its weight, exp(0 − lse), is infinite if lse is below −89, and times the key, which is 0, it is NaN. Forward the score is −∞ there; backward the weight must be 0.
+A key past the end has the score 0. Its weight, exp(0 − lse), is infinite if lse is below −89, and times the key, which is 0, it is NaN. Forward the score is −∞ there; backward the weight must be 0. The program is ours.
 """
 from math import exp, log
 
