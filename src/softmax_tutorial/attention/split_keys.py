@@ -154,8 +154,8 @@ def chunk_of(q: Tensor, k: Tensor, multiprocessors: int) -> int:
 def attention_split(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float, chunk: int
 ) -> tuple[Tensor, Tensor]:
-    """Attention and lse as [`attention_in_memory`][softmax_tutorial.attention.in_memory.\
-attention_in_memory] has them, by one program for each `chunk` of keys, a multiple of 64."""
+    """Attention and lse as `attention_in_memory` has them, by one program for each `chunk` of keys,
+    a multiple of 64."""
     k, v = addressable(k), addressable(v)
     batch, heads, n_queries, head_dim = q.shape
     key_heads, n_keys = k.shape[1:3]
