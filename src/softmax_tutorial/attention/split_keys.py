@@ -140,7 +140,7 @@ def chunk_of(q: Tensor, k: Tensor, multiprocessors: int) -> int:
     enough without a split, or so many queries that each chunk would be read again and again.
 
     >>> q, k = torch.empty(1, 8, 1, 128), torch.empty(1, 8, 65_536, 128)
-    >>> chunk_of(q, k, 132), chunk_of(q.expand(64, -1, -1, -1), k, 132)
+    >>> chunk_of(q, k, 132), chunk_of(q.expand(64, 8, 1, 128), k.expand(64, 8, 65_536, 128), 132)
     (1024, 0)
     """
     heads = k.shape[0] * k.shape[1]
