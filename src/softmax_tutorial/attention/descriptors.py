@@ -114,9 +114,8 @@ def choice(head_dim: int, dtype: torch.dtype) -> tuple[Tile, int, int]:
 def attention_descriptors(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Attention and lse as [`attention_in_memory`][softmax_tutorial.attention.in_memory.\
-attention_in_memory] has them, by the kernel; a tensor that a descriptor cannot address is
-    copied."""
+    """Attention and lse as `attention_in_memory` has them, by the kernel; a tensor that a
+    descriptor cannot address is copied."""
     q, k, v = (addressable(each) for each in (q, k, v))
     batch, heads, n_queries, head_dim = q.shape
     o = empty(q.shape, q.dtype, q.device)

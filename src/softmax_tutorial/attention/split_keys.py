@@ -140,7 +140,7 @@ def chunk_of(q: Tensor, k: Tensor, multiprocessors: int) -> int:
     enough without a split, or so many queries that each chunk would be read again and again.
 
     >>> q, k = torch.empty(1, 8, 1, 128), torch.empty(1, 8, 65_536, 128)
-    >>> chunk_of(q, k, 132), chunk_of(q.expand(64, -1, -1, -1), k, 132)
+    >>> chunk_of(q, k, 132), chunk_of(q.expand(64, 8, 1, 128), k.expand(64, 8, 65_536, 128), 132)
     (1024, 0)
     """
     heads = k.shape[0] * k.shape[1]
@@ -154,8 +154,8 @@ def chunk_of(q: Tensor, k: Tensor, multiprocessors: int) -> int:
 def attention_split(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float, chunk: int
 ) -> tuple[Tensor, Tensor]:
-    """Attention and lse as [`attention_in_memory`][softmax_tutorial.attention.in_memory.\
-attention_in_memory] has them, by one program for each `chunk` of keys, a multiple of 64."""
+    """Attention and lse as `attention_in_memory` has them, by one program for each `chunk` of keys,
+    a multiple of 64."""
     k, v = addressable(k), addressable(v)
     batch, heads, n_queries, head_dim = q.shape
     key_heads, n_keys = k.shape[1:3]

@@ -24,8 +24,8 @@ def addressable(x: Tensor) -> Tensor:
     starts at a multiple of 16 bytes. If not, a copy of which this is true.
 
     >>> x = torch.ones(1, 2, 3, 20, dtype=torch.bfloat16)
-    >>> addressable(x[..., :16]).stride(), addressable(x).stride()
-    ((144, 72, 24, 1), (144, 72, 24, 1))
+    >>> x.stride(), addressable(x).stride()
+    ((120, 60, 20, 1), (144, 72, 24, 1))
     """
     step = 16 // x.element_size()
     outer = [stride for stride, size in zip(x.stride()[:3], x.shape[:3]) if size > 1]

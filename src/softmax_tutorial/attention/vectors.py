@@ -92,8 +92,8 @@ def attention_vectors_kernel(
 def attention_vectors(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float, tile: Tile | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Attention and lse as [`attention_in_memory`][softmax_tutorial.attention.in_memory.\
-attention_in_memory] has them, by the kernel; tensors are copied unless they are contiguous."""
+    """Attention and lse as `attention_in_memory` has them, by the kernel; tensors are copied unless
+    they are contiguous."""
     q, k, v = (each.contiguous() for each in (q, k, v))
     (batch, heads, n_queries, head_dim), n_keys = q.shape, k.shape[2]
     o = torch.empty_like(q)

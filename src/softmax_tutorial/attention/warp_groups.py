@@ -287,9 +287,8 @@ def tiles_of(x: Tensor, rows: int, dims: int) -> TensorDescriptor:
 def attention_warp_groups(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Attention and lse as [`attention_in_memory`][softmax_tutorial.attention.in_memory.\
-attention_in_memory] has them, by the kernel; for float16 and bfloat16 of up to 128 dimensions, on
-    Hopper. A tensor that a descriptor cannot address is copied."""
+    """Attention and lse as `attention_in_memory` has them, by the kernel; for float16 and bfloat16
+    of up to 128 dimensions, on Hopper. A tensor that a descriptor cannot address is copied."""
     q, k, v = (addressable(each) for each in (q, k, v))
     batch, heads, n_queries, head_dim = q.shape
     o = empty(q.shape, q.dtype, q.device)

@@ -331,9 +331,8 @@ def attention_warp_groups_backward(
     causal: bool,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients with respect to q, k and v as [`attention_backward`][softmax_tutorial.attention.\
-backward.attention_backward] has them; for float16 and bfloat16 of up to 128 dimensions, on
-    Hopper."""
+    """Gradients with respect to q, k and v as `attention_backward` has them; for float16 and
+    bfloat16 of up to 128 dimensions, on Hopper."""
     q, k, v, o, do = (addressable(each) for each in (*inputs[:4], do))
     lse = inputs[4]
     dq, dk, dv = (empty(each.shape, each.dtype, each.device) for each in (q, k, v))
