@@ -245,6 +245,20 @@ def test_what_is_refused(given, error, words):
             functional.cross_entropy(x, target, **given)
 
 
+def test_weights_may_have_the_dtype_of_the_loss():
+    """So that a factor of the loss is in the gradient before that is rounded."""
+    x, target = logits(3, 5, dtype=torch.bfloat16), targets(3, classes=5)
+    weight = torch.full((5,), 1 / 3, device=DEVICE)
+    loss = cross_entropy(x, target, weight, reduction="sum", loss_dtype=torch.float32)
+    wide = x.detach().float().requires_grad_()
+    wanted = functional.cross_entropy(wide, target, weight, reduction="sum")
+    torch.testing.assert_close(loss, wanted)
+    found, exact = (torch.autograd.grad(*each)[0] for each in ((loss, x), (wanted, wide)))
+    torch.testing.assert_close(found, exact.bfloat16(), rtol=2**-7, atol=0)
+    with pytest.raises(RuntimeError, match="weight must have the dtype"):
+        cross_entropy(x.double(), target, weight, loss_dtype=torch.float32)
+
+
 def test_temperatures_and_tokens_that_are_refused():
     x, index = logits(2, 4), torch.tensor([0, 1], device=DEVICE)
     for temperature in (0.0, -1.0, INF, torch.ones(2, device=DEVICE)):
