@@ -6,7 +6,8 @@ prepared kernel launches; calling it allocates the results and passes the pointe
 
 `plan_of` plans an operation along a dimension, on the kernel that `config` chooses for the layout.
 `run_modified` plans an operation with score modifiers (scale, soft cap, bias, masks), which have a
-kernel of their own. `finish`, `scale_rows` and `LossPlan` launch the small kernels around a loss.
+kernel of their own. `finish`, `scale_rows` and `LossPlan` launch the small kernels around a loss,
+`tokens_of_rows` and `gradient_of_tokens` those of one token per row.
 """
 
 import math
