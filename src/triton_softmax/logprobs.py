@@ -225,8 +225,9 @@ def selective_log_softmax_and_entropy(
     return found.where(kept, 0.0), entropy.where(kept, 0.0)
 
 
-LONG = 1024
-"""Rows from this length on are worth a program each."""
+LONG = 1 << 14
+"""Rows from this length on are worth a program each: 32,000 columns took 0.83 times as long as by
+the other kernels, 4,096 took 1.4 times as long."""
 
 
 def _in_one_loop(
