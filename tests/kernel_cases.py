@@ -33,14 +33,14 @@ pairs = pytest.mark.parametrize("ours, theirs", PAIRS.values(), ids=PAIRS)
 quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
-def _load_of_anything(builder, pointers, mask, other, *options):
+def _load_of_anything(builder, pointers, mask, other, *options, **named):
     """A masked load as on a GPU, where an element outside the mask is anything without `other`: NaN
     here, or −1; the interpreter's own is 0."""
     if other is None:
         dtype = np.dtype(_get_np_dtype(pointers.get_element_ty()))
         anything = np.full(pointers.data.shape, -1, f"i{dtype.itemsize}").view(dtype)
         other = TensorHandle(anything, pointers.get_element_ty())
-    return _load(builder, pointers, mask, other, *options)
+    return _load(builder, pointers, mask, other, *options, **named)
 
 
 _load = InterpreterBuilder.create_masked_load

@@ -31,7 +31,16 @@ import interpreted  # noqa: F401
 import probe
 import triton_softmax
 from in_float64 import cross_entropy_of, tokens_of
-from triton_softmax import arguments, cross_entropy, launch, log_softmax, logsumexp, plan, softmax
+from triton_softmax import (
+    arguments,
+    batch_invariant,
+    cross_entropy,
+    launch,
+    log_softmax,
+    logsumexp,
+    plan,
+    softmax,
+)
 from triton_softmax.distributed import process_group, symmetric_memory
 
 NORMALIZED = {"softmax": softmax, "log_softmax": log_softmax}
@@ -623,6 +632,66 @@ def with_maps(group, name: str, on_mesh: bool = False) -> None:
     near(y.full_tensor().detach(), expected.detach(), torch.float64)
     y.backward(distribute_tensor(dy, mesh, [Shard(1)]))
     near(given.grad.full_tensor(), gradient, torch.float64)
+
+
+INVARIANT = {
+    "softmax": (softmax, {}),
+    "tempered": (softmax, {"scale": 0.7, "softcap": 20.0}),
+    "log_softmax": (log_softmax, {}),
+    "logsumexp": (logsumexp, {}),
+    "mean": (cross_entropy, {"label_smoothing": 0.1, "z_loss": 1e-3}),
+    "sum": (cross_entropy, {"reduction": "sum", "return_lse": True}),
+    "none": (cross_entropy, {"reduction": "none", "softcap": 5.0}),
+    "tokens": (triton_softmax.token_logprobs, {"temperature": 0.7, "return_entropy": True}),
+}
+"""Functions that give a row the same bits on one rank and on several, and options of theirs."""
+
+
+def same_as_on_one(
+    group, name, shape, dtype=torch.float32, sizes=None, context=False, mesh=False, where=False
+) -> None:  # fmt: skip
+    """Results and gradients are, to the bit, those of whole rows. A result takes one message."""
+    function, options = INVARIANT[name]
+    x, n_rows = drawn(shape, dtype), math.prod(shape[:-1])
+    more: dict[str, Any] = {}
+    if function in (cross_entropy, triton_softmax.token_logprobs):
+        target = torch.arange(n_rows).mul(7).add(3) % shape[-1]
+        if function is cross_entropy:
+            target[n_rows // 2] = -100
+            more = {"vocab_start": bounds(group, shape[-1], sizes)[0], "vocab_size": shape[-1]}
+        options = {**options, "target" if function is cross_entropy else "index": target}
+    more = more if where else {}
+    invariant = {} if context else {"batch_invariant": True}
+    with batch_invariant() if context else contextlib.nullcontext():
+        one = x.clone().requires_grad_()
+        mine = part(x, group, -1, sizes).requires_grad_()
+        if mesh:
+            mine = distribute_tensor(x, mesh_of((group.size(),)), [Shard(1)]).requires_grad_()
+        else:
+            more["group"] = group
+        wanted = function(one, **options, **invariant)
+        function(mine, **options, **invariant, **more)  # they agree
+        with messages() as sent:
+            found = function(mine, **options, **invariant, **more)
+        assert len(sent) == 1
+    several = isinstance(wanted, tuple)
+    for w, f in zip(wanted if several else [wanted], found if several else [found], strict=True):
+        f = f.full_tensor() if mesh else f
+        cut = not mesh and name in ("softmax", "tempered", "log_softmax")
+        assert torch.equal(part(w, group, -1, sizes) if cut else w, f)
+    w, f = (wanted[0], found[0]) if several else (wanted, found)
+    dy = drawn(w.shape, w.dtype, seed=1)
+    if mesh:
+        kinds = f.placements
+        g = distribute_tensor(dy, f.device_mesh, kinds)
+    else:
+        g = part(dy, group, -1, sizes) if w.shape == x.shape else dy
+    (wanted,) = torch.autograd.grad(w, one, dy)
+    (found,) = torch.autograd.grad(f, mine, g)
+    if mesh:
+        assert torch.equal(found.full_tensor(), wanted)
+    else:
+        assert torch.equal(found, part(wanted, group, -1, sizes))
 
 
 def raises(kind: type[Exception], words: str, function, *arguments, **more) -> None:

@@ -110,6 +110,16 @@ def _gpu_report(options: Options) -> None:
     print(gpu_report.sentence(found))
 
 
+def _pace(options: Options) -> None:
+    _ready(options)
+    from softmax_bench import pace
+
+    found = pace.run(options.commit)
+    schema.write(Path(options.out), found, 3)
+    for size in found["sizes"]:
+        print(size)
+
+
 def _tune(options: Options) -> None:
     from softmax_bench import tune, tuned
 
@@ -141,6 +151,14 @@ def _tuned(options: Options) -> dict:
     return run
 
 
+def _train(options: Options) -> None:
+    _ready(options)
+    from softmax_bench import training
+
+    for row in training.run(Path(options.out), options.device, options.commit):
+        print({key: row[key] for key in ("model", "attention", "provider", "ms", "bytes", "loss")})
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m softmax_bench", description=__doc__)
     several = {"type": lambda text: [part for part in text.split(",") if part]}
@@ -159,11 +177,14 @@ def _parser() -> argparse.ArgumentParser:
         add("--providers", help=f"some of {everyone}", default=everyone, **several)
         add("--seed", type=int, default=random_shapes.SEED, help="draws the cells of random/*")
 
-    def measures(add: Callable, out: str) -> None:
-        processes = min(12, os.cpu_count() or 1)
+    def writes(add: Callable, out: str) -> None:
         add("--out", default=out, help="the file to write, or to go on with")
         add("--commit", help="the commit measured, where there is no repository")
         add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: try it, not to publish")
+
+    def measures(add: Callable, out: str) -> None:
+        writes(add, out)
+        processes = min(12, os.cpu_count() or 1)
         add("--processes", type=int, default=processes, help="to compile ahead")
 
     add = command(_run, "measure and write data")
@@ -194,6 +215,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", required=True)
     add("--commit", help="the commit tested, where there is no repository")
 
+    add = command(_pace, "why launches have two speeds: a copy whose programs stamp their times")
+    add("--out", default="pace.json")
+    add("--commit", help="the commit measured, where there is no repository")
+    add("--device", choices=("cuda",), default="cuda")
+
     add = command(_tune, "time the choices that the library could make, on cells that a seed draws")
     measures(add, "tuning.json")
     add("--report", metavar="FILE", help="only say what a file holds")
@@ -203,6 +229,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--shapes", metavar="NAMES", help=words, default="", **several)
     add("--wide", type=int, default=12, help="so many choices beside the library's and the model's")
     add("--cells", type=int, default=60, help="how many are drawn, in turn of every kernel")
+
+    writes(command(_train, "time steps of training of models of transformers"), "training.json")
     return parser
 
 

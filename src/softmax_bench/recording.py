@@ -286,10 +286,8 @@ class Recorder:
 
     def compiled(self, fn, key, signature, device, constexprs, options, attrs, warmup):
         """A stand-in for the compiled kernel."""
-        from triton.compiler import ASTSource
-
         number = len(self.kernels)
-        source = ASTSource(fn, signature, constexprs, attrs)
+        source = fn.ASTSource(fn, signature, constexprs, attrs)  # Gluon has its own
         self.kernels.append(Kernel(source, options, list(GPUS)[device]))
         constant = [parameter.is_constexpr for parameter in fn.params]
 

@@ -23,7 +23,16 @@ from pathlib import Path
 from softmax_bench.roster import PROVIDERS
 from softmax_playground import cells
 from softmax_site import corrections, kernel_map, modules, practice, source, templates
-from softmax_site.benchmarks import bookkeeping, page, ranks, rungs, tuning, views
+from softmax_site.benchmarks import (
+    attention,
+    bookkeeping,
+    page,
+    ranks,
+    rungs,
+    training,
+    tuning,
+    views,
+)
 from softmax_site.benchmarks.data import REASONS, newest, read, size_key
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.figures import home, moving
@@ -49,9 +58,9 @@ def measurements(root: Path) -> Rendered:
     )
     out = views.fragments(data)
     out.fragments |= rungs.fragments(data)
-    out.fragments |= ranks.fragments(root)
+    out.fragments |= ranks.fragments(root) | attention.fragments(root)
     out.fragments |= bookkeeping.fragments(root, path, data, read(root, REASONS, {}))
-    out.fragments |= {"tuning-choices": tuning.choices(root)}
+    out.fragments |= {"tuning-choices": tuning.choices(root), "training": training.steps(root)}
     return out
 
 

@@ -307,8 +307,10 @@ def read(path: str, root: Path | str = ".") -> File:
 
 
 def changed(mine: File, section: str, other: File) -> set[int]:
-    """The lines of a section that the section of the same name in another file does not have."""
-    new, old = (file.code(file.section(section)) for file in (mine, other))
+    """The lines of a section that the section of the same name in another file does not have; what
+    is named after its own file is there named after the other."""
+    theirs = section.replace(Path(mine.path).stem, Path(other.path).stem)
+    new, old = mine.code(mine.section(section)), other.code(other.section(theirs))
     matcher = SequenceMatcher(None, list(old.values()), list(new.values()), autojunk=False)
     kept = {
         at for _, first, size in matcher.get_matching_blocks() for at in range(first, first + size)

@@ -8,5 +8,6 @@ library.
 - `packed_rows_simple`: several rows in one program, in some twenty lines
 - `split_rows_simple`: one row on several programs, in some forty lines
 - `flash_attention`: the online recurrence with an output beside it
+- `attention`: the same on vectors, in rungs of its own
 - `matrices`: what launchers check and allocate
 """

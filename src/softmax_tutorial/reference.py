@@ -520,3 +520,51 @@ def attention_online(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
     True
     """
     return attention_steps(q, k, v)[-1].o
+
+
+def attention_of_parts(o: np.ndarray, lse: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The attention over all keys from that over each part of them.
+
+    Args:
+        o: outputs of the parts, shape (n_parts, ..., depth).
+        lse: log-sum-exp of the scores of each part, shape (n_parts, ...); -inf of an empty one, but
+            not of all.
+
+    Returns:
+        Output and log-sum-exp over all keys, shapes (..., depth) and (...).
+
+    >>> o, lse = attention_of_parts(np.array([[1.0], [3.0]]), np.log(np.array([2.0, 6.0])))
+    >>> o, np.exp(lse).round(4)
+    (array([2.5]), np.float64(8.0))
+    """
+    m = lse.max(axis=0)
+    d = exp_shifted(lse, m).sum(axis=0)
+    # eq: attention-lse-merge
+    return (o * (exp_shifted(lse, m) / d)[..., None]).sum(axis=0), m + np.log(d)
+
+
+def attention_vjp(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, do: np.ndarray, scale: float = 1.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The gradients of attention, softmax(scale·q·kᵀ)·v, with all weights in memory.
+
+    Args:
+        q: queries, shape (n_queries, depth).
+        k: keys, shape (n_keys, depth).
+        v: values, shape (n_keys, depth).
+        do: gradient of the loss with respect to the output, shape (n_queries, depth).
+        scale: factor of the scores.
+
+    Returns:
+        dq, dk and dv, with the shapes of q, k and v.
+
+    >>> q, k, v, do = np.eye(2), np.eye(2), np.eye(2), np.array([[1.0, 0.0], [0.0, 0.0]])
+    >>> [gradient.round(4).tolist() for gradient in attention_vjp(q, k, v, do)[:1]]
+    [[[0.1966, -0.1966], [0.0, 0.0]]]
+    """
+    y = softmax_naive_numpy(scale * q @ k.T)
+    s = (do * (y @ v)).sum(axis=1, keepdims=True)
+    # eq: attention-vjp
+    dv = y.T @ do
+    dx = y * (do @ v.T - s)
+    return scale * dx @ k, scale * dx.T @ q, dv

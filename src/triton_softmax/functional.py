@@ -83,8 +83,8 @@ def softmax(
         axis: An alias of `dim`.
         implementation: A name from `triton_softmax.IMPLEMENTATIONS`, to compare kernels; by default
             the library chooses.
-        batch_invariant: Give a row the same bits in every batch, forward and backward; see the
-            context manager of that name.
+        batch_invariant: Give a row the same bits in every batch, and however a group shards it,
+            forward and backward; see the context manager of that name.
         group: The input is this rank's shard of a tensor sharded along `dim` over this group, in
             the order of ranks; shards may differ in size or be empty. A `DTensor` needs no group.
         scale: Multiplies x, after the cast: a number, a 0-d tensor, or one value per row, a tensor

@@ -143,12 +143,14 @@ def token_logprobs(
             arguments.check_temperature(temperature, logits)
         if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
             raise NotImplementedError("the gradient of a temperature is not summed over ranks")
-        if tempered:
-            logits = composite.upcast(logits) / temperature
         invariant = bool(batch_invariant or arguments.contexts)
+        if tempered and not (
+            invariant and (group is not None or not isinstance(temperature, Tensor))
+        ):
+            logits, temperature = composite.upcast(logits) / temperature, 1.0
         found, entropy = distributed.token_logprobs(
             token_logprobs, logits, index, group, vocab_start, vocab_size, return_entropy,
-            inplace_backward, invariant,
+            inplace_backward, invariant, temperature,
         )  # fmt: skip
     else:
         found, entropy = _of_tokens(

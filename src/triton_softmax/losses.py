@@ -154,7 +154,15 @@ def cross_entropy(
         )  # fmt: skip
         if divided:
             loss, lse = distributed.cross_entropy(
-                input, target, weight, group, vocab_start, vocab_size, options, inplace_backward
+                cross_entropy,
+                input,
+                target,
+                weight,
+                group,
+                vocab_start,
+                vocab_size,
+                options,
+                inplace_backward,
             )
             return (loss, lse.detach()) if return_lse else loss
         arguments.check_loss(input, target, weight, options)

@@ -267,8 +267,14 @@ def traits_of(op: Operation) -> Traits:
     keeps_terms = op.finish_terms is not None
     numbers = not op.reduces and op.finish_at is not None
     return Traits(
-        op.inputs, keeps_terms, op.exp_in_finish, op.reduces, op.any_order, numbers=numbers
+        op.inputs, keeps_terms, op.exp_in_finish, op.reduces, bool(op.any_order), numbers=numbers
     )
+
+
+def _invariant(op: Operation, inputs: tuple[Tensor, ...], n_cols: int) -> Operation:
+    """The batch-invariant variant of an operation for these tensors and rows of this length."""
+    itemsize = min([each.element_size() for each in inputs[: op.inputs]])
+    return in_any_order(op, space.group_of(n_cols, itemsize))
 
 
 def _plan_launches(
@@ -281,11 +287,11 @@ def _plan_launches(
 ) -> Plan | None:
     """Choose a kernel and make its launches; None if no kernel supports the layout. `outs` are
     contiguous meta tensors."""
-    if invariant:
-        op = in_any_order(op)
     x = inputs[0]
     n_cols = x.shape[dim]
     tensors = (*inputs, *outs)
+    if invariant:
+        op = _invariant(op, inputs, n_cols)
     results = [(each.shape, each.dtype) for each in outs]
     # Row scalars lack the dimension: broadcast them along it, with stride 0.
     strides = [
@@ -465,9 +471,9 @@ def _plan_modified(
 ) -> Plan:
     """Plan an operation with score modifiers. The inputs are the operation's elements and row
     scalars, then those of x, bias, mask, scale and sink that `maps` has."""
-    op = in_any_order(op) if invariant else op
     x, n_inputs = inputs[0], len(inputs)
     shape = x.shape
+    op = _invariant(op, inputs, shape[dim]) if invariant else op
     without = shape[:dim] + shape[dim + 1 :]
     wide = arguments.accumulator(dtype)
     first_map = op.inputs + op.numbers

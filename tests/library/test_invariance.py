@@ -19,13 +19,15 @@ from triton_softmax import (
     entropy_from_logits,
     log_softmax,
     logsumexp,
+    plan,
     selective_log_softmax,
     softmax,
     token_logprobs,
 )
-from triton_softmax.config import space
+from triton_softmax.config import Device, Traits, space
 from triton_softmax.kernels.device.sums import sums_of
 from triton_softmax.kernels.masked_rows import sum_of_tile
+from triton_softmax.operations import OPERATIONS
 from triton_softmax.operations.operation import in_any_order
 from triton_softmax.operations.softmax import SOFTMAX_VJP
 
@@ -81,6 +83,51 @@ def test_a_row_of_one_program(name, n_cols, dtype):
         wanted = expected(operation, inputs, 1).double()
         far = (got - wanted).abs().max() / wanted.abs().max().clamp_min(1e-30)
         assert far < {torch.float32: 2e-6, torch.bfloat16: 2e-2, torch.float64: 1e-14}[dtype]
+
+
+def planned(monkeypatch, operation: str, inputs: tuple[torch.Tensor, ...], choice: space.Choice):
+    """The results of a batch-invariant call, by one choice."""
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "chosen", lambda *_: choice)
+        return plan.make_plan(OPERATIONS[operation], inputs, 1, None, None, True)(*inputs)
+
+
+BORDERS = [1, 2, 7, 8, 9, 24, 63, 64, 65, 127, 128, 129, 1000, 1003, 2047, 2048, 2050]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("n_cols", BORDERS)
+def test_whichever_tiles_hold_a_row(n_cols, dtype, monkeypatch):
+    """The bits are those of the length and dtype: however many tiles, warps and rows a program has,
+    and whether rows have edges, so that any of them may be chosen by the number of rows."""
+    operations = ["softmax", "logsumexp", "log_softmax_backward"]
+    operation = operations[BORDERS.index(n_cols) % 3]
+    inputs = (rows(n_cols, dtype), rows(n_cols, dtype, seed=1))
+    inputs = inputs[: OPERATIONS[operation].inputs]
+    held = inputs[0].element_size()
+    lies = space.rows_of(M, n_cols, held, (0,) * 2, (n_cols,) * 2)
+    group = space.group_of(n_cols, held)
+    choices = {}
+    for each in space.row_tiles(lies, Device(132)):
+        how = each.how._replace(block_rows=min(8, each.how.block_rows))
+        if how.block_cols >= group:
+            choices[how.block_cols, how.tiles, how.edges] = each._replace(how=how)
+    found = [planned(monkeypatch, operation, inputs, each) for each in choices.values()]
+    assert found and all(torch.equal(each, found[0]) for each in found)
+
+
+@pytest.mark.parametrize("n_cols", [4_095, 4_096, 4_097, 8_193, 12_289])
+@pytest.mark.parametrize("operation", ["softmax", "softmax_backward"])
+def test_however_the_chunks_of_a_row_are_computed(operation, n_cols, monkeypatch):
+    """What follows from the number of rows changes no bits: warps, depth, lanes of status words."""
+    x = rows(n_cols, torch.bfloat16)[:2]
+    inputs = (x,) if operation == "softmax" else (torch.softmax(x, -1), x)
+    lies = space.rows_of(2, n_cols, 2, (0,) * 2, (n_cols,) * 2)
+    taken = space.Candidate(2048, 96)
+    choice = space.split_as(taken, lies, Traits(len(inputs), any_order=True), Device(132))
+    hows = [choice.how._replace(words=w, depth=d) for w, d in ((128, 0), (512, 1), (256, 2))]
+    found = [planned(monkeypatch, operation, inputs, choice._replace(how=h)) for h in hows]
+    assert all(torch.equal(each, found[0]) for each in found)
 
 
 @pytest.mark.parametrize("name, dtype", list(zip(FUNCTIONS, DTYPES)), ids=str)
@@ -190,6 +237,17 @@ def test_sums_at_the_borders_of_their_integers(dtype, exponent):
         unit /= 2**48 if wide else 1
         wanted = sum(int(term / unit) for term in terms) * unit
         assert y.tolist() == 2 * [torch.tensor(float(wanted), dtype=torch.float64).to(dtype).item()]
+
+
+@pytest.mark.parametrize("n_cols", [4096, 4097])
+def test_a_peak_over_many_small_terms(n_cols):
+    """Each small term is far below the last digit of the largest, and together they count."""
+    x = torch.zeros(2, n_cols, device=DEVICE)
+    x[:, 0] = 15.0
+    far = logsumexp(x, batch_invariant=True).double() - torch.logsumexp(x.double(), -1)
+    assert far.abs().max() < 2e-6
+    y = softmax(x, batch_invariant=True).double()
+    assert (y / torch.softmax(x.double(), -1) - 1).abs().max() < 1e-6
 
 
 def test_the_context_and_the_modules():

@@ -387,7 +387,7 @@ def test_threads_may_plan_and_forget_at_once(monkeypatch):
     probe.forget()
     inputs = [torch.randn(n, 8) for n in range(1, 7)]
     wanted = [expected_forward(x).float() for x in inputs]
-    # The interpreter is not for several threads; PyTorch's operators are.
+    # In the interpreter the threads would take turns.
     monkeypatch.setattr(arguments, "INTERPRETED", False)
     failures = []
     start = threading.Barrier(4)

@@ -829,9 +829,104 @@ def of_attention_of_matrices(n_queries, n_keys, depth):
 def of_values_that_are_vectors(x, m, d, y):
     random = np.random.default_rng(25)
     v, do = random.normal(size=(len(x), 6)), random.normal(size=6)
-    dy = gradient(lambda w: (w @ torch.from_numpy(v)) @ torch.from_numpy(do), y)
+    o, dy = y @ v, gradient(lambda w: (w @ torch.from_numpy(v)) @ torch.from_numpy(do), y)
     by_keys = sum(y[j] * (do @ v[j]) for j in range(len(x)))
-    yield "attention-delta", y @ dy, by_keys, do @ (y[:, None] * v).sum(axis=0), do @ (y @ v)
+    yield "attention-delta", y @ dy, by_keys, do @ (y[:, None] * v).sum(axis=0), do @ o
+    jacobian = np.stack([derivative(lambda t, c=c: (softmax(t) * c).sum(), x) for c in v.T])
+    delta = np.eye(len(x)) - y[None, :]
+    yield "attention-jacobian", jacobian, np.einsum("ic,i,ij->cj", v, y, delta), ((v - o).T * y)
+    dx = gradient(lambda t: torch.softmax(t, 0) @ torch.from_numpy(v) @ torch.from_numpy(do), x)
+    yield "attention-score-gradient", dx, y * ((v - o) @ do), y * (v @ do - do @ o)
+    dl, leaf = 0.7, torch.tensor(x, requires_grad=True)
+    out = torch.softmax(leaf, 0) @ torch.from_numpy(v) @ torch.from_numpy(do)
+    (dx,) = torch.autograd.grad(out + dl * torch.logsumexp(leaf, 0), leaf)
+    yield "attention-lse-gradient", dx.numpy(), y * (dy - (do @ o - dl))
+
+
+@over(outputs)
+def of_parts_of_the_keys(x, m, d, y):
+    """Each part with its own maximum; any cut, into parts that are not empty."""
+    random = np.random.default_rng(26)
+    v = random.normal(size=(len(x), 3))
+    for count in {1, min(2, len(x)), min(5, len(x))}:
+        cuts = np.sort(random.choice(np.arange(1, len(x)), size=count - 1, replace=False))
+        parts = [*zip(np.split(x, cuts), np.split(v, cuts), strict=True)]
+        triples = [(t.max(), *sums_from(t.max(), t, values)) for t, values in parts]
+        for (t, values), (m_b, d_b, a_b) in zip(parts, triples, strict=True):
+            yield "attention-value", d_b * np.exp(m_b), np.exp(t).sum()
+            yield "attention-value", a_b * np.exp(m_b), (np.exp(t)[:, None] * values).sum(axis=0)
+        merged = functools.reduce(merge_triples, triples)
+        yield "attention-merge", merged[0] == m
+        yield "attention-merge", merged[1], d
+        yield "attention-merge", merged[2], d * (y @ v)
+        lses = np.array([lse(t) for t, _ in parts])
+        outs = np.array([softmax_of(t) @ values for t, values in parts])
+        whole = np.log(np.exp(lses).sum())
+        yield "attention-lse-merge", whole, lse(x)
+        yield "attention-lse-merge", (np.exp(lses - whole)[:, None] * outs).sum(axis=0), y @ v
+
+
+def sums_from(m, x, v):
+    """d and a relative to m."""
+    e = np.exp(x - m)
+    return e.sum(), e @ v
+
+
+def merge_triples(one, other):
+    """The merge of two triples, neither of them empty."""
+    m = max(one[0], other[0])
+    return (
+        m,
+        *(p * np.exp(one[0] - m) + q * np.exp(other[0] - m) for p, q in zip(one[1:], other[1:])),
+    )
+
+
+@over(lambda: ((1, 1, 1), (2, 3, 4), (7, 33, 8)))
+def of_the_gradients_of_matrices(n_queries, n_keys, depth):
+    random = np.random.default_rng(27)
+    q, do = random.normal(size=(2, n_queries, depth))
+    k, v = random.normal(size=(2, n_keys, depth))
+    alpha = 1 / math.sqrt(depth)
+    leaves = [torch.tensor(t, requires_grad=True) for t in (q, k, v)]
+    out = scaled_dot_product_attention(*(leaf[None] for leaf in leaves))[0]
+    gradients = torch.autograd.grad(out, leaves, torch.from_numpy(do))
+    scores = alpha * q @ k.T
+    lses = torch.logsumexp(torch.from_numpy(scores), 1).numpy()
+    y = np.exp(scores - lses[:, None])
+    yield "attention-recompute", y, softmax_of(scores)
+    o = y @ v
+    s, dy = (do * o) @ np.ones((depth, 1)), do @ v.T
+    dx = y * (dy - s @ np.ones((1, n_keys)))
+    yield "attention-vjp", s[:, 0], (y * dy).sum(axis=1)
+    for found, wanted in zip((alpha * dx @ k, alpha * dx.T @ q, y.T @ do), gradients):
+        yield "attention-vjp", found, wanted.numpy()
+
+
+@over(once)
+def of_errors_of_attention():
+    """Tiles of 16 keys, on random and on rising rows, with weights in float32 and in bfloat16."""
+    worst = {0.0: 0.0, 2.0**-8: 0.0}
+    random = np.random.default_rng(28)
+    for drawn, rising, u16 in itertools.product(float32_rows(), (False, True), worst):
+        x = np.sort(drawn) if rising else drawn
+        if len(x) < 16:
+            continue
+        v = random.normal(size=(len(x), 3)).astype(np.float32)
+        distance, wide = float(x.max()) - x.astype(np.float64), v.astype(np.float64)
+        y = np.exp(-distance) / np.exp(-distance).sum()
+        m, d, a = x[0], np.float32(0), np.zeros(3, np.float32)
+        for tile, values in zip(x.reshape(-1, 16), v.reshape(-1, 16, 3), strict=True):
+            m_new = max(m, tile.max())
+            factor, e = rounded(np.exp, m - m_new), rounded(np.exp, tile - m_new)
+            p = torch.from_numpy(e).bfloat16().float().numpy() if u16 else e
+            d, a, m = d * factor + tree_sum(e), a * factor + tree_sum(p[:, None] * values), m_new
+        o, size, merges, h = y @ wide, y @ np.abs(wide), len(x) // 16, 4
+        bound = (y * (u16 + U * distance)) @ np.abs(wide) + U * np.abs(o) * (y @ distance)
+        bound += U * (1 + h + merges * (1 + 2) + 1) * (np.abs(o) + size)
+        error = np.abs(a / d - o)
+        yield "attention-error-bound", (error <= bound * (1 + 1e-4)).all()
+        worst[u16] = max(worst[u16], (error / bound).max())
+    yield "attention-error-bound", min(worst.values()) > 0.01
 
 
 # --- more accumulators, cross-entropy -------------------------------------------------------------

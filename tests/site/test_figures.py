@@ -29,7 +29,8 @@ playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwr
 PAGES = {
     "softmax": "math/softmax", "jacobian": "math/jacobian", "vjp": "math/vjp",
     "merge": "math/monoid", "rounding": "math/numerics", "online": "math/online",
-    "attention": "kernels/flash-attention", "cross-entropy": "kernels/loss-head",
+    "attention": "kernels/flash-attention", "attention-vectors": "math/attention",
+    "causal": "kernels/attention", "cross-entropy": "kernels/loss-head",
     "score-modifiers": "kernels/score-modifiers", "bytes": "benchmarks/ladder",
     "packed": "kernels/packed-rows", "aligned": "kernels/aligned-rows",
     "split-rows": "kernels/split-rows", "split-rows-alone": "kernels/split-rows-waiting",
@@ -148,6 +149,39 @@ def attention(state, numbers):
     close(numbers["result"], now.o[0], rtol=1e-12, atol=1e-15)
     close(numbers["a"], now.d[0] * now.o[0], rtol=1e-12, atol=1e-15)
     close(numbers["last"], torch.softmax(torch.tensor(x), 0) @ torch.tensor(v), atol=1e-12)
+
+
+def values_of_the_figure():
+    """The values that the figure has, of each component a row."""
+    module = (ROOT / "docs/assets/figures/attention-vectors.js").read_text("utf8")
+    found = re.search(r"VALUES = \[\n(.*?)\];", module, re.S)
+    return np.array(json.loads(f"[{found[1].rstrip().rstrip(',')}]")).T
+
+
+def attention_vectors(state, numbers):
+    seen = 2 * state["step"]
+    x, v = np.array(state["x"])[:seen], values_of_the_figure()[:seen]
+    m, d = reference.summary(x)
+    close([numbers["m"], numbers["d"]], [m, d], rtol=1e-12)
+    close(numbers["o"], torch.softmax(torch.tensor(x), 0) @ torch.tensor(v), atol=1e-12)
+    close(numbers["a"], d * np.array(numbers["o"]), rtol=1e-12)
+    before = x[:-2].max() if state["step"] > 1 else -math.inf
+    close(numbers["scale"], math.exp(before - m), rtol=1e-12)
+    assert numbers["grew"] == (-math.inf < before < m)
+
+
+def causal(state, numbers):
+    """What is kept and what is computed, from the mask alone."""
+    high, wide = map(int, state["tile"].split("x"))
+    queries, keys = np.mgrid[:16, : 16 + int(state["earlier"])]
+    kept = keys <= queries + int(state["earlier"])
+    tiles = kept.reshape(16 // high, high, -1, wide).transpose(0, 2, 1, 3)
+    whole, visited = tiles.all(axis=(2, 3)), tiles.any(axis=(2, 3))
+    assert numbers["needed"] == kept.sum()
+    assert [numbers["whole"], numbers["masked"]] == [whole.sum(), (visited & ~whole).sum()]
+    assert numbers["skipped"] == (~visited).sum()
+    assert numbers["computed"] == visited.sum() * high * wide
+    assert numbers["mine"] == visited[state["query"] // high].sum()
 
 
 def cross_entropy(state, numbers):

@@ -15,7 +15,7 @@ from triton_softmax.config.space import TILE_KERNELS
 
 TAUGHT = {
     "naive", "three_loops", "two_loops", "single_block", "packed_rows_simple", "split_rows_simple",
-    "flash_attention",
+    "flash_attention", "attention",
 }  # fmt: skip
 """The kernels of `softmax_tutorial`."""
 

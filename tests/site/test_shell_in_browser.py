@@ -83,9 +83,9 @@ def test_a_door_is_a_link_as_a_whole(tab):
 
 
 @pytest.mark.parametrize("page", ["index", "math/softmax", "kernels/three-loops"])
-def test_ten_stops_of_the_keyboard_lie_before_the_text(tab, page):
+def test_eleven_stops_of_the_keyboard_lie_before_the_text(tab, page):
     keyboard = tab.open(page).view.keyboard
-    for _ in range(11):
+    for _ in range(12):
         keyboard.press("Tab")
     assert tab.view.evaluate("Boolean(document.activeElement.closest('article'))")
 

@@ -2,7 +2,7 @@
 
 import time
 
-from .memory import NAN, Access, Step, Trace
+from .memory import NAN, Access, Step, Trace, int1, int64
 from .tiles import Pointer, Tile, common_shape, spread, tile_of
 
 
@@ -105,6 +105,32 @@ def store(pointer, value, mask=None, cache_modifier="", eviction_policy=""):
 
 
 load, store = _in_turn(load), _in_turn(store)
+
+
+class TensorDescriptor:
+    """A tensor whose tiles, all of one shape, are read and written by the position of their first
+    element. What lies outside the tensor is read as 0, and not written."""
+
+    def __init__(self, base, shape, strides, block_shape):
+        self.base, self.dtype, self.shape = base, base.dtype, shape
+        self.strides, self.block_shape = strides, block_shape
+
+    def load(self, position):
+        return load(*self._tile(position), 0.0)
+
+    def store(self, position, value):
+        pointer, mask = self._tile(position)
+        store(pointer, value, mask)
+
+    def _tile(self, position):
+        """The addresses of a tile, and which of them lie in the tensor."""
+        at, inside = Tile([0], (), int64), Tile([True], (), int1)
+        sizes = zip(position, self.shape, self.strides, self.block_shape)
+        for first, size, stride, width in sizes:
+            index = first + Tile(list(range(width)), (width,), int64)
+            at = Tile(at.data, at.shape + (1,), int64) + index * stride
+            inside = Tile(inside.data, inside.shape + (1,), int1) & (index < size)
+        return Pointer(self.base, at), inside
 
 
 def _atomic(pointer, value, mask, what, function):

@@ -10,8 +10,8 @@ class Operation:
     without `dataclasses`, which MicroPython does not have."""
 
     finish = finish_terms = finish_row = finish_at = adjust = None
-    exp_in_finish = placed = any_order = False
-    sums, numbers, row_results = 1, 0, 0
+    exp_in_finish = placed = False
+    sums, numbers, row_results, any_order = 1, 0, 0, 0
 
     def __init__(self, name, **fields):
         self.name = name

@@ -260,6 +260,7 @@ class Trace:
     def meet(self, arguments):
         """Remember the tensors among the arguments of a launch."""
         for each in arguments:
+            each = getattr(each, "base", each)  # of a descriptor
             if isinstance(each, tuple):
                 self.meet(each)
             elif isinstance(each, Tensor) and each not in self.tensors:

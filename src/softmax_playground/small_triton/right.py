@@ -51,6 +51,37 @@ def softmax_backward(y, dy):
     return [a * (b - s) for a, b in zip(y, dy)]
 
 
+# ---- Attention, of lists of vectors ----
+
+
+def product(a, b):
+    """The product of two matrices."""
+    return [[sum([x * y for x, y in zip(row, column)]) for column in zip(*b)] for row in a]
+
+
+def scores(q, k, scale=1.0, causal=False):
+    """Of each query with each key; −∞ where it does not see the key."""
+    found = product([[scale * x for x in row] for row in q], [*zip(*k)])
+    seen = [i + 1 + len(k) - len(q) if causal else len(k) for i in range(len(q))]
+    return [[x if j < n else -INF for j, x in enumerate(row)] for row, n in zip(found, seen)]
+
+
+def weights(*given):
+    """Softmax of the scores; 0 for a query that sees no key."""
+    return [softmax(row) if max(row) > -INF else [0.0] * len(row) for row in scores(*given)]
+
+
+def attention(q, k, v, *more):
+    return product(weights(q, k, *more), v)
+
+
+def attention_backward(q, k, v, do, scale=1.0, causal=False):
+    """(dq, dk, dv)."""
+    y = weights(q, k, scale, causal)
+    dx = [[scale * x for x in row] for row in softmax_backward(y, product(do, [*zip(*v)]))]
+    return product(dx, k), product([*zip(*dx)], q), product([*zip(*y)], do)
+
+
 # ---- What differs ----
 
 

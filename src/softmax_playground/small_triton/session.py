@@ -18,6 +18,7 @@ NAMES = {
     "record": record,
     "order": order,
     "expect": verdict.expect,
+    "TensorDescriptor": access.TensorDescriptor,
     "Operation": Operation,
     "replace": replace,
     "inf": memory.INF,

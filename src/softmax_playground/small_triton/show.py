@@ -100,6 +100,8 @@ def plain(value, name):
         value = value.tolist()
     value = value if isinstance(value, (list, tuple)) else [value]
     rows = value if value and isinstance(value[0], (list, tuple)) else [value]
+    while rows[0] and isinstance(rows[0][0], (list, tuple)):
+        rows = [row for part in rows for row in part]
     head = f"<figcaption><b>{escape(name)}</b></figcaption>" if name else ""
     return f'<figure class="run-tensor">{head}{matrix(rows)}</figure>'
 

@@ -64,6 +64,7 @@ class Tile:
         self.masked = masked
 
     type = property(lambda self: self.dtype)
+    T = property(lambda self: self.trans())
 
     def __repr__(self):
         return str(self.data)  # as the interpreter prints it
@@ -189,6 +190,9 @@ class constexpr:  # noqa: N801 (its name in Triton)
         return self.value * other
 
     __radd__, __rmul__ = __add__, __mul__
+
+    def __rtruediv__(self, other):
+        return other / self.value
 
     def __eq__(self, other):
         return self.value == other

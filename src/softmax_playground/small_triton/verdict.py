@@ -9,7 +9,7 @@ name the first that fits counts.
 
 from . import show
 from .memory import INF, Tensor, float32
-from .right import is_close, is_list, pairs
+from .right import attention, attention_backward, is_close, is_list, pairs, scores
 from .right import log_softmax, logsumexp, softmax, softmax_backward, statistics
 from .tiles import Tile
 

@@ -112,6 +112,7 @@ FIGURES = {
     "vjp": Moving("jacobian", lambda root: {"vjp": True}),
     "merge": Moving("merge"),
     **{name: Moving(name) for name in ("rounding", "online", "attention", "cross-entropy")},
+    **{name: Moving(name) for name in ("attention-vectors", "causal")},
     "score-modifiers": Moving("modifiers"),
     "bytes": Moving("bytes", moved),
     "packed": Moving("packed"),

@@ -107,20 +107,17 @@ def forced(implementation: str, rows: Rows, traits: Traits, device: Device) -> C
 
 def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
     """By the tables: whole rows in one program, else chunks on several programs, else loops."""
-    n_rows = rows.n_rows
-    if traits.any_order and rows.n_cols > space.INVARIANT_TILE_COLS:
-        # Chunk sums are added in floating point, so every number of rows needs the same chunks.
-        rows, n_rows = rows._replace(n_rows=1), MANY_ROWS
-    else:
+    if not (traits.any_order and rows.n_cols > space.INVARIANT_TILE_COLS):
         facts = facts_of(rows, traits, device)
         if not rows.edges or first("without_edges", facts) is not None:
             rows = rows.without_edges()
         facts.update(edges=rows.edges, vector=rows.vector)
         if first("one_program", facts) is not None:
             return row_tile(rows, traits, device)
-    if not space.can_be_split(rows):
-        return row_loops(rows, traits, device)
-    return split_rows(rows._replace(n_rows=n_rows), traits, device)
+    one = rows._replace(n_rows=1) if traits.any_order else rows
+    if not space.can_be_split(one):
+        return row_loops(one, traits, device)
+    return (split_invariant if traits.any_order else split_rows)(rows, traits, device)
 
 
 def row_tile(rows: Rows, traits: Traits, device: Device) -> Choice:
@@ -136,7 +133,8 @@ def row_tile(rows: Rows, traits: Traits, device: Device) -> Choice:
     facts.update(bytes=vector * rows.itemsize, body=body)
     facts.update(full=body == power, eighths=ceil_div(8 * body, power))
     facts["parts"] = first("row_parts", facts)["parts"]
-    block_cols = max(16 if edges else 1, power // facts["parts"])
+    least = 16 if edges else space.group_of(rows.n_cols) if traits.any_order else 1
+    block_cols = max(least, power // facts["parts"])
     tiles = max(1, ceil_div(body, block_cols))
     tiles += tiles == 7  # eight instead: one kernel fewer to compile per power of two
     lanes = first("row_lanes", facts)
@@ -158,8 +156,23 @@ def split_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
     few = first("split_few_rows", facts)
     for values in ([few] if few else []) + list(holding("split_rows", facts)):
         taken = space.Candidate(**values)
-        if traits.any_order:
-            taken = taken._replace(registers=taken.registers + space.INTEGER_SUM_REGISTERS)
+        if space.runs_at_once(rows.n_cols, taken, device):
+            return space.split_as(taken, rows, traits, device)
+    return space.split_in_two_launches(rows, traits, device)
+
+
+def split_invariant(rows: Rows, traits: Traits, device: Device) -> Choice:
+    """Rows in chunks that do not depend on how many rows there are: a chunk's sums are relative to
+    its own maximum."""
+    measured: Any = first("split_invariant", facts_of(rows, traits, device))
+    candidates = [space.Candidate(**measured)] if measured else []
+    many: Any = holding("split_rows", facts_of(rows._replace(n_rows=MANY_ROWS), traits, device))
+    for values in many:
+        taken = space.Candidate(**values)
+        block = min(taken.block, space.LONGEST_CHUNK)  # the most terms of an integer sum
+        registers = taken.registers + space.INTEGER_SUM_REGISTERS
+        candidates.append(taken._replace(block=block, registers=registers))
+    for taken in candidates:
         if space.runs_at_once(rows.n_cols, taken, device):
             return space.split_as(taken, rows, traits, device)
     return space.split_in_two_launches(rows, traits, device)
@@ -195,7 +208,8 @@ def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
     """Whole columns, enough side by side to fill cache lines, or as many as registers allow."""
     facts = facts_of(columns, traits, device)
     power = next_power_of_2(columns.n_cols)
-    block_cols = power if columns.n_cols == power else max(1, power // 8)
+    least = space.group_of(columns.n_cols) if traits.any_order else 1
+    block_cols = power if columns.n_cols == power else max(least, power // 8)
     tiles = ceil_div(columns.n_cols, block_cols)
     lines = first("strand_lines", facts)
     block_inner = columns.side_by_side(max(lines["wide"], lines["lanes"] // power))

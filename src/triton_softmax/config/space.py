@@ -5,6 +5,7 @@ reader's browser, in MicroPython. A comment explains each field where its name f
 name means the same everywhere.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
@@ -56,6 +57,16 @@ def next_power_of_2(n: int) -> int:
     while power < n:
         power *= 2
     return power
+
+
+def group_of(n_cols: int, itemsize: int = 2) -> int:
+    """How many adjacent elements a batch-invariant sum adds first: as many as divide a row and an
+    access, so that no access, and no tile, holds a part of them.
+
+    >>> [group_of(n, 2) for n in (4096, 1000, 50_258, 50_257)], group_of(4096, 4)
+    ([8, 8, 2, 1], 4)
+    """
+    return math.gcd(n_cols, VECTOR_BYTES // itemsize)
 
 
 # --- a call in numbers

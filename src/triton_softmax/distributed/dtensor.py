@@ -136,7 +136,12 @@ def logsumexp(
 
 
 def cross_entropy(
-    x: DTensor, target: Tensor, weight: Tensor | None, options: LossOptions, in_place: bool
+    function: Callable[..., Any],
+    x: DTensor,
+    target: Tensor,
+    weight: Tensor | None,
+    options: LossOptions,
+    in_place: bool,
 ) -> tuple[DTensor, DTensor]:
     """Return (loss, log-sum-exps) of `cross_entropy`: replicated over the mesh dimension of the
     classes; a loss that is one number, over all."""
@@ -152,7 +157,7 @@ def cross_entropy(
     over_rows = tuple([mesh.get_group(i) for i in sharded])
     where = tuple(lies.vocabulary.values()) or (None, None)
     result, lse = sharded_losses.cross_entropy(
-        x.to_local(), target, weight, lies.group, *where, options, in_place, over_rows
+        function, x.to_local(), target, weight, lies.group, *where, options, in_place, over_rows
     )
     if options.reduction == "none":
         return lies.of_rows(result), lies.of_rows(lse)
@@ -160,12 +165,18 @@ def cross_entropy(
 
 
 def token_logprobs(
-    function: Callable[..., Any], x: DTensor, index: Tensor, in_place: bool, invariant: bool
+    function: Callable[..., Any],
+    x: DTensor,
+    index: Tensor,
+    in_place: bool,
+    invariant: bool,
+    temperature: float | Tensor,
 ) -> tuple[DTensor, DTensor]:
     """Return (log-probabilities, entropies), replicated over the mesh dimension of the classes."""
     lies = placed(x, -1)
     of_rows = lies.without()
     more = {"group": lies.group, "inplace_backward": in_place, "batch_invariant": invariant}
     mine, here = lies.x.to_local(), lies.local(index, of_rows)
+    more["temperature"] = temperature
     found, entropy = function(mine, here, return_entropy=True, **more, **lies.vocabulary)
     return lies.whole(found, index.shape, of_rows), lies.of_rows(entropy)

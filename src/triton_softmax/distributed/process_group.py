@@ -43,6 +43,8 @@ class Shard(NamedTuple):
     widest: int = 0  # columns of the largest part; of all, where the ranks were not asked
     blocks: tuple[slice, ...] = (slice(None),)  # of rows, that are a message each
     over_rows: tuple[Any, ...] = ()  # of the shard of a `DTensor`, groups that have other rows
+    # (first column, columns) of each rank; empty where the parts are equal, in the order of ranks.
+    parts: tuple[tuple[int, int], ...] = ()
 
 
 _agreed: weakref.WeakKeyDictionary[Any, Memo] = weakref.WeakKeyDictionary()
@@ -59,6 +61,7 @@ def agree(
     start: int | None = None,
     total: int | None = None,
     where: bool = True,
+    whole: bool = False,
 ) -> Shard:
     """Compare what the ranks call, and find out where this rank's part lies; once for each kind.
 
@@ -78,6 +81,8 @@ def agree(
             part has another size, unless the caller says where it lies. That has to be so on all
             ranks at once: where the parts of some change and those of others do not, the caller has
             to say.
+        whole: whether the parts of all ranks have to be known. Then that also holds where the
+            caller says.
 
     Raises:
         TypeError: `group` is not a process group that this rank is in, or x has another dtype.
@@ -101,7 +106,7 @@ def agree(
         return Shard(group, start or 0, of_all, widest=of_all)
     others = shape[:dim] + shape[dim + 1 :]
     gradient = x.requires_grad and torch.is_grad_enabled()
-    asked = n_cols if where and start is None else None
+    asked = (n_cols, start) if whole else n_cols if where and start is None else None
     key = (name, x.dtype, others, dim, gradient, options, total, x.device, asked)
     remembered = _agreed.get(group) if isinstance(group, dist.ProcessGroup) else None
     shard = None if remembered is None else remembered.get(key)
@@ -152,7 +157,10 @@ def _compared(
     # Small enough to be exact in float32.
     kind = zlib.crc32(call.encode()) >> 8
     headers = torch.tensor([[kind, 0], [kind, 1]], dtype=torch.float32, device=device)
-    return Shard(group, starts[group.rank()], end, headers, max(sizes))
+    parts = tuple(zip(starts, sizes))
+    if parts == tuple([(rank * n_cols, n_cols) for rank in range(len(sizes))]):
+        parts = ()
+    return Shard(group, starts[group.rank()], end, headers, max(sizes), parts=parts)
 
 
 def blocks_of(n_rows: int, row_bytes: int) -> list[slice]:

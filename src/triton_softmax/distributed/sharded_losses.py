@@ -32,6 +32,7 @@ from . import rank_kernels as kernels
 from .partials import BLOCK, PARTIAL, Sums, columns_here, partials, picked, plan_rows
 from .process_group import HEADER, Shard, agree, received, send
 from .sharded_softmax import dtensors
+from .whole_rows import whole
 
 PARTS = 1024
 """Sums of programs that one reads at once."""
@@ -220,6 +221,7 @@ def _by_operators(
 
 
 def cross_entropy(
+    function: Callable[..., Any],
     x: Any,
     target: Tensor,
     weight: Tensor | None,
@@ -233,6 +235,7 @@ def cross_entropy(
     """Return (loss, log-sum-exps), the same on all ranks.
 
     Args:
+        function: the public function.
         x, target, group, start, total, in_place: as in `triton_softmax.cross_entropy`; the group of
             the shard of a `DTensor` may be None.
         weight: of all classes, or of those of this rank.
@@ -249,12 +252,13 @@ def cross_entropy(
     if not (weight is None or type(weight) in PLAIN):
         arguments.check_dense(weight, "weight")
     if group is None and over_rows is None:
-        return dtensors().cross_entropy(x, target, weight, options, in_place)
+        return dtensors().cross_entropy(function, x, target, weight, options, in_place)
     dim, traced = arguments.check_dim(options.dim, x.dim()), torch.compiler.is_compiling()
     given = target.is_floating_point() and target.shape == x.shape
     more = ("probabilities" if given else tuple(target.shape), target.dtype)
     more += (None if weight is None else "weights", *options[1:5], *options[6:8])
-    shard = agree(group, "cross_entropy", x, dim, more, start, total)
+    invariant = options.invariant
+    shard = agree(group, "cross_entropy", x, dim, more, start, total, whole=invariant)
     shard = shard if over_rows is None else shard._replace(over_rows=over_rows)
     kinds = (type(options.z_loss), type(options.scale), type(options.softcap))
     key = ("sharded losses", x.shape, x.dtype, x.device, target.device, shard.total, more, kinds)
@@ -271,6 +275,16 @@ def cross_entropy(
             if options.reduction != "none":  # those with other rows wait for the sums of these
                 _all_sums(torch.zeros(4, dtype=composite.accumulator(x.dtype)), shard, 1.0)
             raise
+    if invariant and group is not None:
+        if weight is not None and len(weight) != shard.total:
+            weight = whole(weight, 0, shard)
+        target = whole(target, dim, shard) if given else target
+        x, shard = whole(x, dim, shard), shard._replace(group=None, start=0)
+    if invariant and (not over_rows or options.reduction == "none"):
+        named = options._asdict()
+        del named["dim"], named["invariant"]
+        named |= {"loss_dtype": named.pop("dtype"), "batch_invariant": True}
+        return function(x, target, weight, inplace_backward=in_place, return_lse=True, **named)
     if options.scale != 1.0 or options.softcap is not None:
         x = composite.modified_logits(x, target, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
@@ -300,9 +314,11 @@ def token_logprobs(
     entropy: bool,
     in_place: bool,
     invariant: bool,
+    temperature: float | Tensor = 1.0,
 ) -> tuple[Tensor, Tensor]:
     """Return (log-probabilities, entropies) of logits of which this rank has some classes, or of a
-    `DTensor`; the index is the same on all ranks, and counts all classes.
+    `DTensor`; the index is the same on all ranks, and counts all classes. A temperature is only
+    given of a batch-invariant call: it divides the logits of others before.
 
     Raises:
         TypeError, ValueError, IndexError: as `token_logprobs` of whole rows, and as `agree`.
@@ -312,10 +328,10 @@ def token_logprobs(
     if type(index) not in PLAIN:
         arguments.check_dense(index, "index")
     if group is None:
-        return dtensors().token_logprobs(function, x, index, in_place, invariant)
+        return dtensors().token_logprobs(function, x, index, in_place, invariant, temperature)
     dim, traced = arguments.check_dim(-1, x.dim()), torch.compiler.is_compiling()
     more = (tuple(index.shape), index.dtype, entropy)
-    shard = agree(group, "token_logprobs", x, dim, more, start, total)
+    shard = agree(group, "token_logprobs", x, dim, more, start, total, whole=invariant)
     key = ("sharded tokens", x.shape, x.device, index.device, more)
     if traced or key not in checked:
         arguments.check_index(x, index)
@@ -323,6 +339,10 @@ def token_logprobs(
             checked.keep(key, True)
     if index.device.type == "cpu" and not traced:
         arguments.check_classes(index, shard.total)
+    if invariant:
+        named = {"temperature": temperature, "inplace_backward": in_place}
+        x = whole(x, dim, shard)
+        return function(x, index, return_entropy=True, batch_invariant=True, **named)
     rows, leading = x if x.dim() == 2 else rows_along(x, dim), x.shape[:-1]
     in_place = in_place and operators.may_be_overwritten(x, rows)
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1])

@@ -23,6 +23,8 @@ from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_
 from . import symmetric_memory
 from .partials import Sums, merged, partials
 from .process_group import Shard, agree, send
+from .whole_rows import normalize as normalize_whole
+from .whole_rows import whole
 
 
 def dtensors() -> Any:
@@ -113,6 +115,12 @@ def normalize(
         check_cut(x, group, implementation, modifiers, out)
     if group is None:
         return dtensors().normalize(function, x, dim, dtype, implementation, invariant, modifiers)
+    if invariant:
+        x = x if dtype is None else cast(x, dtype)
+        at, shape = check_dim(check_int(dim), x.dim()), x.shape
+        part = x if shape else x.reshape(1)
+        shard = agree(group, function.__name__, part, at, ("batch-invariant",), whole=True)
+        return normalize_whole(function, part, at, dtype, modifiers, shard).view(shape)
     if dtype is None and x.device.type != "cpu" and torch.is_autocast_enabled(x.device.type):
         dtype = composite.accumulator(x.dtype)
     if dtype is not None:
@@ -149,7 +157,10 @@ def logsumexp(
         return dtensors().logsumexp(function, x, dim, keepdim, invariant)
     dim, shape = check_dim(dim if type(dim) is int else check_int(dim), x.dim()), x.shape
     x = x if shape else x.reshape(1)
-    shard = agree(group, "logsumexp", x, dim, where=False)
+    options = ("batch-invariant",) * invariant
+    shard = agree(group, "logsumexp", x, dim, options, where=invariant, whole=invariant)
+    if invariant:
+        return function(whole(x, dim, shard), dim, keepdim and bool(shape), batch_invariant=True)
     _, m, d = Sums.apply(rows_along(x, dim), None, None, None, LOGSUMEXP, shard, invariant, False)
     # eq: lse-from-summary
     lse = (m + d.log()).to(x.dtype).view(shape[:dim] + shape[dim + 1 :])

@@ -5,6 +5,7 @@ CPU and CUDA tensors are overridden, which come last: autograd, autocast, `vmap`
 tensor subclasses have had their turn by then, and see PyTorch's operators.
 """
 
+import itertools
 import warnings
 from collections import deque
 from collections.abc import Callable
@@ -17,15 +18,8 @@ from .. import arguments
 from ..arguments import DTYPES
 from ..operations.logsumexp import LOGSUMEXP
 from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
-from ..plan import plan_of
+from ..plan import plan_of, run_one
 from .handle import LOCK, Handle, Replacement
-
-FORWARD = {"aten::_softmax": SOFTMAX, "aten::_log_softmax": LOG_SOFTMAX}
-BACKWARD = {
-    "aten::_softmax_backward_data": SOFTMAX_VJP,
-    "aten::_log_softmax_backward_data": LOG_SOFTMAX_VJP,
-}
-NAMES = (*FORWARD, *BACKWARD, "aten::logsumexp")
 
 Call: TypeAlias = tuple[tuple[Tensor, ...], int, torch.dtype | None]
 """The inputs, the dimension and the dtype of a call of `plan_of`."""
@@ -43,12 +37,12 @@ def torch_operators(batch_invariant: bool = False) -> Handle:
     """Run our kernels wherever PyTorch computes a softmax, a log-softmax, one of their gradients
     or a log-sum-exp, in every thread, until the handle is removed.
 
-    That is `torch.softmax`, `torch.log_softmax`, `torch.logsumexp` and what is made of them:
-    `F.cross_entropy`, `nn.MultiheadAttention`, the code of others. Results, derivatives and errors
-    stay those of PyTorch, up to rounding. Ours takes tensors on a GPU, or on a CPU if Triton was
-    imported with TRITON_INTERPRET=1, of float16, bfloat16, float32 or float64. Whatever else there
-    is (other dtypes, `out=`, several dimensions of a log-sum-exp, empty and sparse tensors) goes to
-    the kernel that was there before, as do the operators that `torch.compile` fuses.
+    That is `torch.softmax`, `torch.log_softmax`, `torch.logsumexp` and what is made of them, such
+    as `F.cross_entropy` and `nn.MultiheadAttention`. Results, derivatives and errors stay those of
+    PyTorch, up to rounding. The kernels take float16, bfloat16, float32 and float64, on a GPU, or
+    on a CPU if Triton was imported with TRITON_INTERPRET=1. Anything else (other dtypes, `out=`,
+    several dimensions of a log-sum-exp, empty and sparse tensors) goes to the kernel that was there
+    before. `torch.compile` goes on writing kernels of its own.
 
     Args:
         batch_invariant: Give a row the same bits in every batch, as `softmax` does.
@@ -79,10 +73,8 @@ def _forward(x: Tensor, dim: int, half_to_float: bool) -> Call | None:
 
 def _backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype) -> Call | None:
     alike = (dy.dtype, dy.shape, dy.device) == (y.dtype, y.shape, y.device)
-    from_half = (y.dtype, dtype) == (torch.float32, torch.float16)
-    if not _takes(y, dim) or not alike or not (dtype == y.dtype or from_half):
-        return None
-    return (y, dy), dim, dtype
+    fits = dtype == y.dtype or (y.dtype, dtype) == (torch.float32, torch.float16)
+    return ((y, dy), dim, dtype) if alike and fits and _takes(y, dim) else None
 
 
 def _logsumexp(x: Tensor, dims: list[int], keepdim: bool = False) -> Call | None:
@@ -94,14 +86,19 @@ def _takes(x: Tensor, dim: int) -> bool:
     return x.dtype in DTYPES and -n <= dim < n and x.numel() > 0
 
 
+OPERATORS = {
+    "aten::_softmax": (SOFTMAX, _forward),
+    "aten::_log_softmax": (LOG_SOFTMAX, _forward),
+    "aten::_softmax_backward_data": (SOFTMAX_VJP, _backward),
+    "aten::_log_softmax_backward_data": (LOG_SOFTMAX_VJP, _backward),
+    "aten::logsumexp": (LOGSUMEXP, _logsumexp),
+}
+
+
 def _kernel(name: str, key: str) -> Callable[..., Tensor]:
     """Return the kernel of an operator for a dispatch key. PyTorch passes the keys of the call
     first, for the kernel that was there before."""
-    op, call_of = LOGSUMEXP, _logsumexp
-    if name in FORWARD:
-        op, call_of = FORWARD[name], _forward
-    elif name in BACKWARD:
-        op, call_of = BACKWARD[name], _backward
+    op, call_of = OPERATORS[name]
 
     def kernel(keys: torch.DispatchKeySet, *given: Any) -> Tensor:
         handle = cast("OperatorsHandle | None", operators.answering())
@@ -109,7 +106,10 @@ def _kernel(name: str, key: str) -> Callable[..., Tensor]:
             return _as_before(name, key, keys, given)
         inputs, dim, dtype = call
         invariant = handle.batch_invariant or bool(arguments.contexts)
-        y = plan_of(op, inputs, dim, dtype, None, invariant)(*inputs)
+        if len(inputs) == 1:
+            y = run_one(op, inputs[0], dim, dtype, None, invariant)
+        else:
+            y = plan_of(op, inputs, dim, dtype, None, invariant)(*inputs)
         handle.count(name)
         keepdim = op is LOGSUMEXP and given[2:] == (True,)
         return y.unsqueeze(dim) if keepdim else y
@@ -147,13 +147,12 @@ def _install() -> None:
     # Without the interpreter a CPU keeps PyTorch's kernels. No GPU need be there.
     keys = ["CPU"] * arguments.INTERPRETED + ["CUDA"] * torch.backends.cuda.is_built()
     _library = torch.library.Library("aten", "IMPL")
-    for name in NAMES:
-        for key in keys:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch warns that a kernel is overridden
+        for name, key in itertools.product(OPERATORS, keys):
             _before[name, key] = torch.library.get_kernel(name, key)
-            with warnings.catch_warnings():  # PyTorch warns that a kernel is overridden
-                warnings.simplefilter("ignore")
-                # Not `Library.impl`, after which PyTorch 2.11 refuses an override by others.
-                _library.m.impl(name, key, _kernel(name, key), True)
+            # Not `Library.impl`, after which PyTorch 2.11 refuses an override by others.
+            _library.m.impl(name, key, _kernel(name, key), True)
             _alive.append(torch.library.get_kernel(name, key))
 
 

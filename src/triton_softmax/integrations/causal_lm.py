@@ -41,6 +41,7 @@ def causal_lm_loss(
 
     Raises:
         RuntimeError: The loss is differentiated twice where kernels computed it.
+        TypeError: Neither labels nor shifted labels are given.
         ValueError, TypeError, IndexError: As for `cross_entropy`.
 
     Examples:
@@ -51,6 +52,8 @@ def causal_lm_loss(
         tensor(1.0514)
     """
     if shift_labels is None:
+        if labels is None:
+            raise TypeError("the loss needs labels or shift_labels")
         shifted = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)
         shift_labels = shifted[..., 1:]
     x = logits.reshape(-1, logits.shape[-1] if vocab_size is None else vocab_size)

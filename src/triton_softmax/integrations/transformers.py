@@ -100,7 +100,7 @@ class _Models(Replacement):
     def _take_out(self) -> None:
         _rename(_our_loss, self._their_loss)
         for owner, name, ours, theirs in self._replaced:
-            if vars(owner)[name] is ours:
+            if vars(owner).get(name) is ours:
                 setattr(owner, name, theirs)
         self._replaced.clear()
 
@@ -142,8 +142,8 @@ class _Models(Replacement):
 
     def _get_interface(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(theirs)
-        def get_interface(interface: Any, name: Any, default: Any) -> Any:
-            found = theirs(interface, name, default)
+        def get_interface(interface: Any, attn_implementation: Any, default: Any) -> Any:
+            found = theirs(interface, attn_implementation, default)
             return self._with_our_softmax(found) if found is default else found
 
         return get_interface
@@ -191,8 +191,8 @@ class _OurSoftmax(TorchFunctionMode):
         dtype = kwargs.get("dtype") or input.dtype
         if dim is None or args or dtype not in DTYPES or kwargs.get("out") is not None:
             return theirs(input, dim, *args, **kwargs)
-        if dtype == torch.float32 and input.dtype == self.narrow and self.narrow.itemsize < 4:
-            dtype = self.narrow
+        if dtype == torch.float32 and input.dtype == self.narrow and input.dtype.itemsize == 2:
+            dtype = input.dtype
         result = softmax(input, dim, dtype)
         self.handle.count("softmax")
         return result

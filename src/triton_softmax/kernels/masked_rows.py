@@ -26,7 +26,7 @@ from .device.names import with_operation
 from .device.registers import upcast
 from .device.softcap import softcap_derivative, softcapped
 from .device.summaries import added, adjusted, merged, placed, spread, zeros_for
-from .device.sums import _largest, _sum_of_integers, sums_of
+from .device.sums import sum_of_any_terms, sums_of
 from .device.vectors import multiple_of
 
 NO_SCALE, ONE_SCALE, SCALES = 0, 1, 2  # `Maps.scaled`: not at all, by one number, per row
@@ -196,11 +196,11 @@ def with_tiles(m, totals, tiles, OP: tl.constexpr):
 @triton.jit
 def sum_of_tile(products, OP: tl.constexpr):
     """The sum of a tile along its rows, independent of order if the operation's sums are."""
-    total = tl.sum(products, axis=1)
     if OP.any_order:
-        parts = (((products,),),)
-        exact = _sum_of_integers(parts, _largest(parts, 0, 1), 0, 1)
+        exact, total = sum_of_any_terms((((products,),),), 0, 1)
         total = tl.where(total - total == 0.0, exact, total)
+    else:
+        total = tl.sum(products, axis=1)
     return total[:, None]
 
 

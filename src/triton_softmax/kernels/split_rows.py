@@ -31,7 +31,7 @@ from .device.registers import (
     unpack_pairs,
 )
 from .device.summaries import adjusted, is_column, load_numbers, placed, store_numbers
-from .device.sums import sums_of
+from .device.sums import add_both, sum_of_partials, sums_of
 from .device.vectors import edge_of_row, round_up
 
 
@@ -207,12 +207,6 @@ def numbers_of_row(rows, task, OP: tl.constexpr):
 
 
 @triton.jit
-def _add_both(a1, b1, a2, b2):
-    """Combine function that reduces two sums together."""
-    return a1 + a2, b1 + b2
-
-
-@triton.jit
 def merge_row(words_ptr, task, rows, max_polls, OP: tl.constexpr, HOW: tl.constexpr):
     """(m, totals, missing) of an item's row, from its status words; valid if none is missing."""
     SUMS: tl.constexpr = OP.sums
@@ -227,10 +221,17 @@ def merge_row(words_ptr, task, rows, max_polls, OP: tl.constexpr, HOW: tl.conste
         words = words + (word,)
         absent = absent | (word == 0)
     m, parts = unpack_summaries(words, live, 0, OP)
-    total, missing = tl.reduce((parts[0], absent.to(tl.int32)), 0, _add_both)
+    absent = absent.to(tl.int32)
+    if OP.any_order:
+        total, missing = sum_of_partials(parts[0], absent, 0, OP)
+    else:
+        total, missing = tl.reduce((parts[0], absent), 0, add_both)
     totals = (total,)
     for k in tl.static_range(1, SUMS):
-        totals = totals + (tl.sum(parts[k], axis=0),)
+        if OP.any_order:
+            totals = totals + (sum_of_partials(parts[k], absent, k, OP)[0],)
+        else:
+            totals = totals + (tl.sum(parts[k], axis=0),)
     return m, totals, missing
 
 

@@ -62,7 +62,8 @@ class Operation(str):
             that `finish` gets wrong; column −1 is none. `totals` are as for `finish`.
         placed: whether `values` ends with a block of the elements' columns, −1 outside the row.
         row_results: number of row scalars that `finish_row` returns.
-        any_order: whether sums are independent of order.
+        any_order: 0, or sums are independent of order: of the order of groups of so many adjacent
+            terms, which are added in floating point first.
     """
 
     name: str
@@ -81,7 +82,7 @@ class Operation(str):
     finish_at: Any = None
     placed: bool = False
     row_results: int = 0
-    any_order: bool = False
+    any_order: int = 0
 
     def __new__(cls, name: str, *args: Any, **kwargs: Any):
         return super().__new__(cls, name)
@@ -116,21 +117,22 @@ class Operation(str):
         return "-".join(str(getattr(each, "cache_key", each)) for each in vars(self).values())
 
 
-_in_any_order: dict[Operation, Operation] = {}
+_in_any_order: dict[tuple[Operation, int], Operation] = {}
 
 
-def in_any_order(op: Operation) -> Operation:
-    """The batch-invariant variant of an operation: order-independent sums, and results that follow
-    from these alone. Cached, so that it is always the same object.
+def in_any_order(op: Operation, group: int = 1) -> Operation:
+    """The batch-invariant variant of an operation: order-independent sums of groups of so many
+    adjacent terms, and results that follow from these alone. Cached, so that it is always the same
+    object.
 
     >>> from triton_softmax.operations.softmax import SOFTMAX
-    >>> str(in_any_order(SOFTMAX)), in_any_order(SOFTMAX).finish_terms
-    ('softmax_in_any_order', None)
+    >>> str(in_any_order(SOFTMAX)), in_any_order(SOFTMAX, 8).any_order
+    ('softmax_in_any_order', 8)
     """
-    if op not in _in_any_order:
+    if (op, group) not in _in_any_order:
         name = f"{op.name}_in_any_order"
-        _in_any_order[op] = replace(op, name=name, finish_terms=None, any_order=True)
-    return _in_any_order[op]
+        _in_any_order[op, group] = replace(op, name=name, finish_terms=None, any_order=group)
+    return _in_any_order[op, group]
 
 
 @triton.jit

@@ -62,6 +62,18 @@ def test_later_calls_enter_few_functions_of_few_files(ranks, name):
     ranks.ask("enters_few_functions", name, 20, 10, world=2)
 
 
+INVARIANT = ["softmax", "tempered", "log_softmax", "logsumexp", "mean", "sum", "none", "tokens"]
+
+
+@pytest.mark.parametrize("name", INVARIANT)
+def test_the_same_bits_as_on_one_rank(ranks, name):
+    """Equal parts of a row in one program and of one in several, uneven ones, and DTensors."""
+    ranks.ask("same_as_on_one", name, (3, 128), F32, world=2)
+    ranks.ask("same_as_on_one", name, (2, 8320), BF16, world=4, context=True)
+    ranks.ask("same_as_on_one", name, (3, 13), F32, [6, 0, 7], where=True, world=3)
+    ranks.ask("same_as_on_one", name, (3, 64), F32, mesh=True, world=2)
+
+
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_16_bits(ranks, name, dtype):

@@ -35,7 +35,7 @@ each_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNC
 
 def registered() -> list[str]:
     """All kernels that PyTorch's dispatcher has for our operators."""
-    return [torch._C._dispatch_dump(name) for name in aten.NAMES]
+    return [torch._C._dispatch_dump(name) for name in aten.OPERATORS]
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +124,8 @@ def test_the_kernels_run():
     x = drawn(3, 35, dtype=torch.float32)
     assert not kernels_of(lambda: torch.softmax(x, 1))
     with torch_operators():
-        assert kernels_of(lambda: torch.softmax(x, 1)) == ["tile_kernel"]
+        (name,) = kernels_of(lambda: torch.softmax(x, 1))
+    assert name.endswith("tile_kernel")  # on a GPU after the operation
 
 
 def test_what_is_made_of_them():

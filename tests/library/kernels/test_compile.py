@@ -28,14 +28,17 @@ ALSO_SPILLED = 0 if PINNED else 96
 is promised of that."""
 
 
+JITS = ("triton.jit", "gluon.jit")
+
+
 def functions(path: Path) -> dict[str, list[str]]:
-    """The functions of a module that `triton.jit` decorates, each with its arguments, without
-    importing it."""
+    """The functions of a module that Triton compiles, each with its arguments, without importing
+    it."""
     return {
         node.name: [argument.arg for argument in node.args.args]
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.FunctionDef)
-        and any("triton.jit" in ast.unparse(each) for each in node.decorator_list)
+        and any(ast.unparse(each).startswith(JITS) for each in node.decorator_list)
     }
 
 
@@ -186,6 +189,64 @@ def test_every_kernel_is_listed():
     assert found == {"tile_kernel", *(f"{name}_kernel" for name in {*GEOMETRIES} - tiles)}
     edges = [launched(each, *LAUNCHED[0][1:])[0].constants["HOW"].edges for each in sorted(tiles)]
     assert edges == [True, False]
+
+
+# --- attention
+
+ATTENTION_CALLS = {
+    # what is called: statements, and bytes per thread that its kernels may spill
+    "vectors": ("vectors.attention_vectors(q, k, v, True, 0.1)", 0),
+    "diagonal": ("diagonal.attention_diagonal(q, k, v, True, 0.1)", 0),
+    "descriptors": ("descriptors.attention_descriptors(q, k, v, True, 0.1)", 0),
+    "warp_groups": ("warp_groups.attention_warp_groups(q, k, v, True, 0.1)", 0),
+    "split_keys": ("split_keys.attention_split(q[:, :, :1], k, v, True, 0.1, 1024)", 0),
+    "backward": ("backward.attention_backward((q, k, v, q, lse), q, lse, True, 0.1)", 100),
+    "warp_groups_backward": (
+        "warp_groups_backward.attention_warp_groups_backward((q, k, v, q, lse), q, lse, True, 0.1)",
+        1800,  # where tiles of queries meet the diagonal, which is a small part of them
+    ),
+}
+
+
+def of_attention(name: str, gpu: str, dims: int = 128, dtype: str = "bfloat16"):
+    """The kernels of a rung of attention, for four batches of 16 heads of 4,096 queries."""
+    call, _ = ATTENTION_CALLS[name]
+    return compiled(
+        f"""
+from softmax_tutorial.attention import {name}
+q = torch.empty(4, 16, 4096, {dims}, dtype=torch.{dtype})
+k, v, lse = q[:, :4], q[:, :4], torch.empty(q.shape[:3])
+{call}
+""",
+        gpu,
+    )
+
+
+@pytest.mark.parametrize("name", ATTENTION_CALLS)
+def test_attention(name):
+    """Nothing is spilled where most of the time goes, and every kernel is compiled."""
+    kernels = functions(TUTORIAL / "attention" / f"{name}.py")
+    found = of_attention(name, "sm_90")
+    assert {each for each in kernels if each.endswith("_kernel")} <= {each.kernel for each in found}
+    for result in found:
+        assert result.spill_bytes <= ATTENTION_CALLS[name][1] + ALSO_SPILLED
+    if name in ("descriptors", "warp_groups"):
+        assert (
+            "wgmma.mma_async" in found[0].assembly and "cp.async.bulk.tensor" in found[0].assembly
+        )
+    if name.startswith("warp_groups"):
+        assert of_attention(name, "sm_90", 64, "float16")
+
+
+@pytest.mark.parametrize("gpu", ["sm_80", "sm_100", "gfx942"])
+@pytest.mark.parametrize("name", ["descriptors", "split_keys", "backward"])
+def test_attention_on_other_gpus(name, gpu):
+    assert of_attention(name, gpu, 64)
+
+
+def test_every_kernel_of_attention_is_called():
+    files = {path.stem for path in (TUTORIAL / "attention").glob("*.py") if functions(path)}
+    assert files == set(ATTENTION_CALLS)
 
 
 # --- rows with maps

@@ -3,8 +3,11 @@
 A floating-point sum depends on its order, and so on how many threads share a row, where the row
 starts in memory, and which rows are computed with it. An integer sum does not. So an operation that
 must give a row the same bits everywhere (`any_order`) rounds its terms to multiples of a small
-unit, a power of two that follows from the largest term, and adds them up as 64-bit integers. This
-is no less exact: the error of each term is below 2⁻⁴⁷ of the largest.
+unit, a power of two that follows from the largest term, and adds them up as integers. The error of
+each term is below 2⁻³⁵ of the largest, of which a float32 keeps 2⁻²⁴.
+
+Adjacent terms that are together wherever a row starts are first added in floating point, in pairs
+and pairs of pairs. So of eight 16-bit elements in one access, only one number becomes an integer.
 """
 
 import triton
@@ -18,6 +21,12 @@ longer, fits 64 bits."""
 
 TO_INTEGER = tl.constexpr(2.0**48)
 """Scales the next FRACTION bits of a float64 term to an integer."""
+
+COMPILED = isinstance(tl.sum, getattr(triton, "JITFunction", ()))
+
+TOGETHER = tl.constexpr(1024 if COMPILED else 0)
+"""The most terms that are reduced to several numbers at once, which saves waiting: more would not
+fit the registers. An interpreter would call the function that combines for each single term."""
 
 
 @triton.jit
@@ -52,13 +61,30 @@ def unit_of(largest):
 
 
 @triton.jit
-def _largest(parts, K: tl.constexpr, AXIS: tl.constexpr):
-    """The largest magnitude of the terms of sum K in all parts."""
-    largest = tl.max(tl.abs(parts[0][0][K]), axis=AXIS)
+def _larger_and_sum(a1, b1, a2, b2):
+    """Combine function that reduces a maximum and a sum together."""
+    return tl.maximum(a1, a2), b1 + b2
+
+
+@triton.jit
+def _largest_and_total(parts, K: tl.constexpr, AXIS: tl.constexpr):
+    """The largest magnitude of the terms of sum K in all parts, and that sum in floating point."""
+    largest = 0.0
+    total = 0.0
     for p in tl.static_range(len(parts)):
-        for t in tl.static_range(len(parts[p])):
-            largest = tl.maximum(largest, tl.max(tl.abs(parts[p][t][K]), axis=AXIS))
-    return largest
+        terms = parts[p][0][K]
+        magnitude = tl.abs(terms)
+        for t in tl.static_range(1, len(parts[p])):
+            terms += parts[p][t][K]
+            magnitude = tl.maximum(magnitude, tl.abs(parts[p][t][K]))
+        if terms.shape[AXIS] <= TOGETHER.value:
+            magnitude, terms = tl.reduce((magnitude, terms), AXIS, _larger_and_sum)
+        else:
+            magnitude = tl.max(magnitude, axis=AXIS)
+            terms = tl.sum(terms, axis=AXIS)
+        largest = tl.maximum(largest, magnitude)
+        total += terms
+    return largest, total
 
 
 @triton.jit
@@ -82,14 +108,129 @@ def _sum_of_integers(parts, largest, K: tl.constexpr, AXIS: tl.constexpr):
 
 
 @triton.jit
-def _in_any_order(parts, total, K: tl.constexpr, AXIS: tl.constexpr, OP: tl.constexpr):
-    """Sum K of all parts independent of order; `total` is the floating-point sum."""
-    if OP.shifted and K == 0:  # exponentials of numbers ≤ 0
-        largest = tl.full(total.shape, 1.0, total.dtype)
+def sum_of_any_terms(parts, K: tl.constexpr, AXIS: tl.constexpr):
+    """Sum K of all parts, of terms of any sign, independent of order; and in floating point."""
+    largest, total = _largest_and_total(parts, K, AXIS)
+    return _sum_of_integers(parts, largest, K, AXIS), total
+
+
+@triton.jit
+def add_both(a1, b1, a2, b2):
+    """Combine function that reduces two sums together."""
+    return a1 + a2, b1 + b2
+
+
+@triton.jit
+def _add_all(a1, b1, c1, a2, b2, c2):
+    """Combine function that reduces three sums together."""
+    return a1 + a2, b1 + b2, c1 + c2
+
+
+@triton.jit
+def _sum_of_tiles(tiles):
+    """The first terms of tiles of one shape, added up tile by tile."""
+    terms = tiles[0][0]
+    for t in tl.static_range(1, len(tiles)):
+        terms += tiles[t][0]
+    return terms
+
+
+@triton.jit
+def _sum_of_exponentials(parts, AXIS: tl.constexpr):
+    """(count, total) of the first sum of all parts, of at most 2¹³ exponentials of float32 numbers
+    ≤ 0: in units of 2⁻³⁵, which does not depend on order, and in floating point.
+
+    Adding a large power of two to a term leaves its leading bits as an integer in the low bits of
+    the result; subtracting the power again leaves the rest of the term, exactly, which becomes an
+    integer in the same way. So two 32-bit integers hold a term, without a conversion.
+    """
+    POWER: tl.constexpr = 64.0  # whose last digit is 2⁻¹⁷
+    POWER_BITS: tl.constexpr = 0x42800000
+    SMALL: tl.constexpr = 1.5 * 2.0**-12  # whose last digit is 2⁻³⁵
+    SMALL_BITS: tl.constexpr = 0x39C00000
+    count = 0
+    total = 0.0
+    if parts[0][0][0].shape[AXIS] > TOGETHER.value:
+        for p in tl.static_range(len(parts)):
+            total += tl.sum(_sum_of_tiles(parts[p]), axis=AXIS)
+    for p in tl.static_range(len(parts)):
+        high = tl.zeros_like(parts[p][0][0]).to(tl.int32)
+        low = high
+        for t in tl.static_range(len(parts[p])):
+            moved = parts[p][t][0] + POWER
+            rest = (parts[p][t][0] - (moved - POWER)) + SMALL
+            high += moved.to(tl.int32, bitcast=True) - POWER_BITS
+            low += rest.to(tl.int32, bitcast=True) - SMALL_BITS
+        if parts[0][0][0].shape[AXIS] > TOGETHER.value:
+            high = tl.sum(high, axis=AXIS)
+            low = tl.sum(low, axis=AXIS)
+        else:
+            terms = _sum_of_tiles(parts[p])
+            terms, high, low = tl.reduce((terms, high, low), AXIS, _add_all)
+            total += terms
+        count += (high.to(tl.int64) << 18) + low
+    return count, total
+
+
+@triton.jit
+def _in_any_order(parts, K: tl.constexpr, AXIS: tl.constexpr, OP: tl.constexpr):
+    """Sum K of all parts independent of order."""
+    if OP.shifted and K == 0 and parts[0][0][0].dtype == tl.float32:
+        count, total = _sum_of_exponentials(parts, AXIS)
+        exact = count.to(tl.float32) * 2.0**-35
     else:
-        largest = _largest(parts, K, AXIS)
+        exact, total = sum_of_any_terms(parts, K, AXIS)
     # Infinity and NaN come out the same in every order.
-    return tl.where(total - total == 0.0, _sum_of_integers(parts, largest, K, AXIS), total)
+    return tl.where(total - total == 0.0, exact, total)
+
+
+@triton.jit
+def _halved(block, AXIS: tl.constexpr):
+    """Add adjacent terms along an axis, in pairs."""
+    if len(block.shape) == 1:
+        return tl.sum(tl.reshape(block, (block.shape[0] // 2, 2)), axis=1)
+    elif AXIS == 1:
+        pairs = tl.reshape(block, (block.shape[0], block.shape[1] // 2, 2))
+        return tl.sum(pairs, axis=2)
+    else:
+        return tl.sum(tl.reshape(block, (block.shape[0] // 2, 2, block.shape[1])), axis=1)
+
+
+@triton.jit
+def _grouped(parts, AXIS: tl.constexpr, GROUP: tl.constexpr):
+    """The parts with sums of GROUP adjacent terms in place of terms. Only pairs are added, so the
+    order is the same whatever threads hold them."""
+    groups = ()
+    for p in tl.static_range(len(parts)):
+        tiles = ()
+        for t in tl.static_range(len(parts[p])):
+            terms = ()
+            for k in tl.static_range(len(parts[p][t])):
+                block = parts[p][t][k]
+                if GROUP >= 2:
+                    block = _halved(block, AXIS)
+                if GROUP >= 4:
+                    block = _halved(block, AXIS)
+                if GROUP >= 8:
+                    block = _halved(block, AXIS)
+                terms = terms + (block,)
+            tiles = tiles + (terms,)
+        groups = groups + (tiles,)
+    return groups
+
+
+@triton.jit
+def sum_of_partials(part, absent, K: tl.constexpr, OP: tl.constexpr):
+    """(sum K of a row, how many are absent) from that of each chunk, relative to the row's maximum,
+    independent of order."""
+    if OP.shifted and K == 0:  # at most 2¹² chunks of 2¹³ exponentials
+        units = (part * 2.0**36).to(tl.int64)
+        units, total, missing = tl.reduce((units, part, absent), 0, _add_all)
+        exact = units.to(part.dtype) * 2.0**-36
+    else:
+        exact, total = sum_of_any_terms((((part,),),), 0, 0)
+        missing = tl.sum(absent, axis=0)
+    return tl.where(total - total == 0.0, exact, total), missing
 
 
 @triton.jit
@@ -115,12 +256,15 @@ def sums_of(parts, AXIS: tl.constexpr, OP: tl.constexpr):
     Returns:
         A tuple of one block per sum, without AXIS.
     """
-    totals = _sums_of_tiles(parts[0], AXIS)
-    for p in tl.static_range(1, len(parts)):
-        totals = added(totals, _sums_of_tiles(parts[p], AXIS))
     if OP.any_order:
+        SUMS: tl.constexpr = len(parts[0][0])
+        groups = _grouped(parts, AXIS, OP.any_order)
         exact = ()
-        for k in tl.static_range(len(totals)):
-            exact = exact + (_in_any_order(parts, totals[k], k, AXIS, OP),)
-        totals = exact
-    return totals
+        for k in tl.static_range(SUMS):
+            exact = exact + (_in_any_order(groups, k, AXIS, OP),)
+        return exact
+    else:
+        totals = _sums_of_tiles(parts[0], AXIS)
+        for p in tl.static_range(1, len(parts)):
+            totals = added(totals, _sums_of_tiles(parts[p], AXIS))
+        return totals

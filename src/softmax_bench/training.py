@@ -1,0 +1,138 @@
+"""A step of training of models of transformers, with our kernels in it and without.
+
+Both steps are of one model with the same numbers, in turn: forward, loss and backward in bfloat16,
+with the number of tokens that the trainer passes. No optimizer runs, which would be the same.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from softmax_bench.measure import percentile
+from softmax_bench.results import git_commit, machine, now
+from softmax_bench.schema import write
+
+FORMAT = 1
+
+LLAMA = {
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "vocab_size": 128_256,
+    "tie_word_embeddings": True,
+}
+MODELS = {
+    "Llama 3.2 1B": ("llama", LLAMA, (4, 2048)),
+    "GPT-2": ("gpt2", {"vocab_size": 50_257}, (8, 1024)),
+}
+"""The kind of each model, its shape, and sequences × tokens of a batch."""
+
+TINY = {"num_hidden_layers": 1, "vocab_size": 1000, "hidden_size": 256}
+"""In place of these on a CPU, only to try the command."""
+
+PROVIDERS = ("transformers", "triton_softmax")
+WARM, ROUNDS = 3, 8
+
+
+class Step:
+    """A model and its batch."""
+
+    def __init__(self, name: str, attention: str, device: str):
+        import transformers
+
+        kind, shape, size = MODELS[name]
+        if device == "cpu":
+            shape, size = {**shape, **{key: TINY[key] for key in shape if key in TINY}}, (2, 32)
+        config = transformers.AutoConfig.for_model(kind, **shape)
+        how = {"attn_implementation": attention, "dtype": torch.bfloat16}
+        torch.manual_seed(0)
+        with torch.device(device):
+            self.model = transformers.AutoModelForCausalLM.from_config(config, **how).train()
+            self.tokens = torch.randint(0, config.vocab_size, size)
+            self.count = torch.tensor(size[0] * (size[1] - 1))
+        self.of_row = {"model": name, "attention": attention, "batch": size}
+
+    def __call__(self) -> torch.Tensor:
+        torch.manual_seed(1)  # dropout
+        self.model.zero_grad(set_to_none=True)
+        given = {"input_ids": self.tokens, "labels": self.tokens}
+        loss = self.model(**given, num_items_in_batch=self.count, use_cache=False).loss
+        loss.backward()
+        return loss.detach()
+
+    def measured(self) -> dict[str, Any]:
+        """The numbers of one step."""
+        on_gpu = self.tokens.is_cuda
+        synchronize = torch.cuda.synchronize if on_gpu else lambda: None
+        if on_gpu:
+            torch.cuda.reset_peak_memory_stats()
+        synchronize()
+        begin = time.perf_counter()
+        loss = self()
+        synchronize()
+        wall = 1000.0 * (time.perf_counter() - begin)
+        peak = torch.cuda.max_memory_allocated() if on_gpu else 0
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        return {"ms": wall, "bytes": peak, "loss": loss.item(), "gradient": norm.item()}
+
+    def busy_ms(self) -> float | None:
+        """How long the GPU's kernels take in a step, without the gaps between them."""
+        if not self.tokens.is_cuda:
+            return None
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            self()
+            torch.cuda.synchronize()
+        return sum(each.self_device_time_total for each in profile.key_averages()) / 1000.0
+
+
+def rows_of(step: Step) -> list[dict]:
+    """The rows of a model, with our handle and without."""
+    from triton_softmax.integrations import patch_transformers
+
+    samples: dict[str, list[dict]] = {provider: [] for provider in PROVIDERS}
+    busy, calls = {}, {}
+    for turn in range(WARM + ROUNDS + 1):
+        for provider in PROVIDERS:
+            handle = patch_transformers(step.model) if provider == PROVIDERS[1] else None
+            if turn < WARM + ROUNDS:
+                samples[provider].append(step.measured())
+            else:
+                busy[provider] = step.busy_ms()
+            if handle is not None:
+                handle.remove()
+                calls = handle.calls or calls
+    rows = []
+    for provider, found in samples.items():
+        times = [each["ms"] for each in found[WARM:]]
+        wall = {f"p{part}": round(percentile(times, part / 100), 3) for part in (20, 50, 80)}
+        more = {"calls": calls} if provider == PROVIDERS[1] else {}
+        more |= {key: found[-1][key] for key in ("bytes", "loss", "gradient")}
+        rows.append(
+            {**step.of_row, "provider": provider, "ms": wall, "busy_ms": busy[provider]} | more
+        )
+    return rows
+
+
+def run(out: Path, device: str, commit: str | None) -> list[dict]:
+    """Measure all models, and write the file after each."""
+    import transformers
+
+    of_run = {**machine(device == "cuda"), "transformers": transformers.__version__}
+    of_run |= {"commit": commit or git_commit(), "started": now()}
+    rows: list[dict] = []
+    for name in MODELS:
+        for attention in ("eager", "sdpa"):
+            try:
+                rows += rows_of(Step(name, attention, device))
+            except torch.OutOfMemoryError as error:
+                print(f"{name}, {attention}: {error}")
+            write(out, {"format": FORMAT, "environment": of_run, "rows": rows})
+    return rows
