@@ -6,7 +6,8 @@ prepared kernel launches; calling it allocates the results and passes the pointe
 
 `plan_of` plans an operation along a dimension, on the kernel that `config` chooses for the layout.
 `run_modified` plans an operation with score modifiers (scale, soft cap, bias, masks), which have a
-kernel of their own. `finish`, `scale_rows` and `LossPlan` launch the small kernels around a loss.
+kernel of their own. `finish`, `scale_rows` and `LossPlan` launch the small kernels around a loss,
+`tokens_of_rows` and `gradient_of_tokens` those of one token per row.
 """
 
 import math
@@ -622,7 +623,7 @@ def tokens_of_rows(inputs: tuple[Tensor, ...], scale: float) -> tuple[Tensor, ..
     The inputs are logits (…, C), of at most 32 bits; tokens (…); and the mask of rows (…), if any.
     """
     key = key_of((tokens_of_rows, scale), inputs)
-    plan = plans.get(key) or plans.keep(key, _plan_tokens(inputs, scale))
+    plan = plans.get(key) or plans.keep(key, _plan_tokens(inputs, scale, gradient=False))
     return plan(*inputs)
 
 
@@ -635,77 +636,57 @@ def gradient_of_tokens(
 ) -> Tensor:
     """The gradient at the logits of `tokens_of_rows`, from those at its results; `out` is
     contiguous, and possibly the logits."""
-    of_rows = [each.contiguous() for each in gradients]
-    tensors = (inputs[0], *of_rows, saved, *inputs[1:])
+    tensors = (inputs[0], *[each.contiguous() for each in gradients], saved, *inputs[1:])
     key = key_of((gradient_of_tokens, scale, out is None or out.data_ptr() & 15), tensors)
-    plan = plans.get(key) or plans.keep(key, _plan_gradient_of_tokens(inputs, scale))
+    plan = plans.get(key) or plans.keep(key, _plan_tokens(inputs, scale, gradient=True))
     return plan(*tensors, out=out)
 
 
-def _token_layout(inputs: tuple[Tensor, ...]) -> tuple[int, tuple, int, bool] | None:
-    """The size of the last dimension of rows, the strides of each input along the last two, the
-    elements per access, and whether rows have edges; None unless rows are adjacent elements in at
-    most two dimensions."""
+def _plan_tokens(inputs: tuple[Tensor, ...], scale: float, gradient: bool) -> AnyPlan:
     x, *of_rows = inputs
     strides = [x.stride(), *[(*each.stride(), 0) for each in of_rows]]
     groups = layout.collapse(x.shape, strides, x.dim() - 1)
     if len(groups) > 2 or x.stride(-1) != 1:
-        return None
-    outer, inner = [(1,) + (0,) * len(strides)] * (2 - len(groups)) + groups
-    vector = 16 // x.element_size() if x.data_ptr() % 16 == 0 else 1
-    edges = any([count % vector for count in (x.shape[-1], outer[1], inner[1])])
-    return inner[0], tuple(zip(outer[1:], inner[1:], strict=True)), vector, edges
-
-
-def _plan_tokens(inputs: tuple[Tensor, ...], scale: float) -> AnyPlan:
-    x, found = inputs[0], _token_layout(inputs)
+        copies = tuple([each.contiguous() for each in inputs])
+        return ByPyTorch("copy", _plan_tokens(copies, scale, gradient), Tensor.contiguous)
     check_device(x.device)
-    if found is None:
-        copied = tuple([each.contiguous() for each in inputs])
-        return ByPyTorch("copy", _plan_tokens(copied, scale), Tensor.contiguous)
-    n_inner, strides, vector, edges = found
-    of_rows, n_cols = x.shape[:-1], x.shape[-1]
-    n_rows = of_rows.numel()
+    outer, inner = [(1,) + (0,) * len(strides)] * (2 - len(groups)) + groups
+    steps = tuple(zip(outer[1:], inner[1:], strict=True))
+    shape, n_cols = x.shape[:-1], x.shape[-1]
+    n_rows, vector = shape.numel(), 16 // x.element_size() if x.data_ptr() % 16 == 0 else 1
+    edges = any([count % vector for count in (n_cols, *steps[0])])
+    if gradient:
+        n_chunks = triton.cdiv(n_cols, ELEMENTS)
+        launch = Launch(
+            token_rows.token_gradient_kernel,
+            n_rows * n_chunks,
+            (steps, inner[0], n_cols, n_chunks, scale),
+            {"VECTOR": 1 if edges else vector, "BLOCK": ELEMENTS},
+            {"num_warps": 8},
+        )
+        return Plan((launch,), x, [(x.shape, x.dtype)])
     at_once = RESIDENT * device_of(x).multiprocessors
     n_chunks = max(1, min(at_once // n_rows, n_cols // SHORTEST))
     chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), vector) * vector
     n_chunks = triton.cdiv(n_cols, chunk_cols)
     parts = triton.next_power_of_2(n_chunks)
     how = token_rows.TokenRows(vector, edges, LANES, OF_LANE // vector, parts=parts)
-    hows = [how]
-    if n_chunks > 1:
-        hows = [how._replace(write=False), how._replace(publish=False)]
-    options = {"num_warps": how.lanes // 32, "sanitize_overflow": False}
-    numbers = (strides, n_inner, n_cols, n_chunks, chunk_cols, scale)
+    halves = [how._replace(write=False), how._replace(publish=False)]
+    numbers = (steps, inner[0], n_cols, n_chunks, chunk_cols, scale)
+    options = {"num_warps": LANES // 32, "sanitize_overflow": False}
     launches = [
         Launch(
-            token_rows.token_rows_kernel, n_rows * (n_chunks if each.publish else 1), numbers,
-            {"HOW": each}, options,
+            token_rows.token_rows_kernel,
+            n_rows * (n_chunks if each.publish else 1),
+            numbers,
+            {"HOW": each},
+            options,
         )
-        for each in hows
-    ]  # fmt: skip
-    results = [(of_rows, torch.float32)] * 2 + [((3, *of_rows), torch.float32)]
-    words = 2 * n_rows * n_chunks if n_chunks > 1 else 0
-    return Plan(tuple(launches), x, results, Workspace(words, zeroed=False))
-
-
-def _plan_gradient_of_tokens(inputs: tuple[Tensor, ...], scale: float) -> AnyPlan:
-    x, found = inputs[0], _token_layout(inputs)
-    if found is None:
-        copied = tuple([each.contiguous() for each in inputs])
-        plan = _plan_gradient_of_tokens(copied, scale)
-        return ByPyTorch("copy", plan, Tensor.contiguous)
-    n_inner, strides, vector, edges = found
-    n_rows, n_cols = x.shape[:-1].numel(), x.shape[-1]
-    n_chunks = triton.cdiv(n_cols, ELEMENTS)
-    launch = Launch(
-        token_rows.token_gradient_kernel,
-        n_rows * n_chunks,
-        (strides, n_inner, n_cols, n_chunks, scale),
-        {"VECTOR": 1 if edges else vector, "BLOCK": ELEMENTS},
-        {"num_warps": 8},
-    )
-    return Plan((launch,), x, [(x.shape, x.dtype)])
+        for each in (halves if n_chunks > 1 else [how])
+    ]
+    results = [(shape, torch.float32)] * 2 + [((3, *shape), torch.float32)]
+    words = Workspace(2 * n_rows * n_chunks if n_chunks > 1 else 0, zeroed=False)
+    return Plan(tuple(launches), x, results, words)
 
 
 CHUNK = 8192

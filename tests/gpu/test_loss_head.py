@@ -4,7 +4,13 @@ import pytest
 import torch
 from torch.nn import functional
 
-from triton_softmax import cross_entropy, token_logprobs
+from softmax_bench.measure import CudaTimer
+from triton_softmax import (
+    cross_entropy,
+    logsumexp,
+    selective_log_softmax_and_entropy,
+    token_logprobs,
+)
 
 pytestmark = pytest.mark.gpu
 
@@ -68,3 +74,56 @@ def test_in_place_takes_no_memory_to_speak_of():
     loss = cross_entropy(logits, target, inplace_backward=True)
     torch.cuda.synchronize()
     assert loss.isfinite() and torch.cuda.max_memory_allocated() - before < 2**20
+
+
+@pytest.mark.parametrize("dtype", RELATIVE, ids=str)
+@pytest.mark.parametrize("shape", ROWS[3:], ids=str)
+def test_one_token_each(shape, dtype):
+    """In one loop over a row, a slice of a longer one, with every other row masked; in place."""
+    rows, n_cols = shape
+    x = (3 * torch.randn(2, rows, n_cols + 5, device="cuda")).to(dtype)[..., :n_cols]
+    index = torch.randint(0, n_cols, (2, rows), device="cuda", dtype=torch.int32)
+    kept = torch.arange(2 * rows, device="cuda").view(2, rows) % 2
+    x[kept == 0] = torch.nan
+    wide = x.masked_fill((kept == 0).unsqueeze(-1), 0.0).double().requires_grad_()
+    y = (wide / 0.7).log_softmax(-1)
+    wanted = y.gather(-1, index.long().unsqueeze(-1)).squeeze(-1) * kept, -(y.exp() * y).sum(-1)
+    wanted = wanted[0], wanted[1] * kept
+    g = torch.rand(2, 2, rows, device="cuda")
+    (exact,) = torch.autograd.grad(wanted, wide, tuple(g.double()))
+    for in_place in (False, True):
+        leaf = x.clone().requires_grad_()
+        found = selective_log_softmax_and_entropy(
+            leaf * 1, index, 0.7, kept, inplace_backward=in_place
+        )
+        for actual, each in zip(found, wanted, strict=True):
+            near(actual, each, torch.float32)
+        near(torch.autograd.grad(found, leaf, tuple(g))[0], exact, dtype)
+
+
+def test_one_token_each_beyond_32_bits():
+    """Rows that begin after 2³¹ elements, and a single one of which 2³⁰ are cut over programs."""
+    for rows, n_cols in ((16_900, 128_256), (1, 2**30)):
+        if torch.cuda.mem_get_info()[0] < 4 * rows * n_cols + 2**30:
+            pytest.skip("too little memory")
+        x = torch.zeros(rows, n_cols, device="cuda", dtype=torch.bfloat16)
+        x[-1, -1] = 20.0
+        index = torch.full((rows,), n_cols - 1, device="cuda")
+        found, entropies = selective_log_softmax_and_entropy(x.requires_grad_(), index)
+        y = x.detach()[-1:].float().log_softmax(-1)[0]
+        torch.testing.assert_close(found[-1], y[-1], rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(entropies[-1], -(y.exp() @ y), rtol=1e-3, atol=1e-6)
+        (dx,) = torch.autograd.grad(found.sum(), x)
+        torch.testing.assert_close(dx[-1, -1].float(), -y[-1].expm1(), rtol=1e-2, atol=1e-6)
+        del x, dx, y
+
+
+def test_one_token_each_takes_the_time_of_a_read():
+    """A read is taken as log-sum-exp, which computes less of the same numbers; any temperature."""
+    x = torch.randn(4096, 151_936, device="cuda").bfloat16()
+    index = torch.zeros(4096, dtype=torch.int64, device="cuda")
+    time = CudaTimer()
+    read = min(time(lambda: logsumexp(x, -1)))
+    for temperature in (1.0, 0.7):
+        took = min(time(lambda: selective_log_softmax_and_entropy(x, index, temperature)))  # noqa: B023
+        assert took <= 1.1 * read, (took, read)

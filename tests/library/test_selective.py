@@ -9,11 +9,17 @@ from torch import Tensor
 
 import probe
 from kernel_cases import DEVICE, drawn, quiet
-from triton_softmax import plan, selective_log_softmax_and_entropy, token_logprobs
+from triton_softmax import logprobs, plan, selective_log_softmax_and_entropy, token_logprobs
 
 pytestmark = quiet
 INF, NAN = float("inf"), float("nan")
 F64, F32, F16, BF16 = torch.float64, torch.float32, torch.float16, torch.bfloat16
+
+
+@pytest.fixture(autouse=True)
+def rows_are_long(monkeypatch):
+    """Rows of a thousand columns go the way of those of a vocabulary."""
+    monkeypatch.setattr(logprobs, "LONG", 1024)
 
 
 def tokens(*shape: int, classes: int, dtype: torch.dtype = torch.int64) -> Tensor:
@@ -180,13 +186,33 @@ def test_gradients_of_one_result_alone():
 
 @pytest.mark.parametrize("masked", [False, True])
 def test_higher_derivatives(masked):
+    both, mask = selective_log_softmax_and_entropy, masks(3) if masked else None
+    x, index = drawn(3, 1032, dtype=F32).requires_grad_(), tokens(3, classes=1032)
+    second = []
+    for function in (both, reference):
+        total = sum(each.sin().sum() for each in function(x, index, 0.8, mask))
+        (first,) = torch.autograd.grad(total, x, create_graph=True)
+        second += torch.autograd.grad(first.square().sum(), x)
+    torch.testing.assert_close(*second)
     x, index = drawn(3, 6, dtype=F64).requires_grad_(), tokens(3, classes=6)
-    mask = masks(3) if masked else None
-    both = selective_log_softmax_and_entropy
     assert torch.autograd.gradgradcheck(lambda x: both(x, index, 0.8, mask), x)
     with torch.no_grad():
         total = lambda f: lambda x: sum(each.sum() for each in f(x, index, 0.8, mask))  # noqa: E731
         got, want = (torch.func.hessian(total(each))(x) for each in (both, reference))
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("n_cols", [6, 1032])
+def test_batched_gradients(n_cols):
+    x, index = drawn(3, n_cols, dtype=F32).requires_grad_(), tokens(3, classes=6)
+    both = selective_log_softmax_and_entropy(x, index, 0.8, masks(3))
+    wanted = reference(x, index, 0.8, masks(3))
+    several = torch.eye(3, device=DEVICE)
+    for one, other in zip(both, wanted, strict=True):
+        got = torch.autograd.grad(one, x, several, is_grads_batched=True, retain_graph=True)
+        want = torch.autograd.grad(
+            other, x, several.double(), is_grads_batched=True, retain_graph=True
+        )
         torch.testing.assert_close(got, want)
 
 
@@ -230,7 +256,7 @@ def test_the_gradient_may_take_the_place_of_the_logits(masked):
 def test_a_new_temperature_compiles_nothing():
     """It is a number of the launch: the kernel and its constants stay."""
     x, index = drawn(2, 2056, dtype=F32), tokens(2, classes=2056)
-    launches = [plan._plan_tokens((x, index), scale).launches for scale in (1.0, 0.3, 2.0)]
+    launches = [plan._plan_tokens((x, index), scale, False).launches for scale in (1.0, 0.3, 2.0)]
     kinds = [[(each.kernel, each.constants, each.options) for each in one] for one in launches]
     assert kinds[0] == kinds[1] == kinds[2]
     assert launches[1][0].numbers[-1] == 0.3

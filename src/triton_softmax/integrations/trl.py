@@ -35,15 +35,23 @@ def patch_trl() -> Handle:
     return Handle(_trl)
 
 
-def _both(logits: Tensor, index: Tensor, temperature: float = 1.0, row_mask: Any = None, **_: Any):
+def _both(
+    logits: Tensor,
+    index: Tensor,
+    entropy_requires_grad: bool = True,
+    temperature: float = 1.0,
+    row_mask: Any = None,
+) -> tuple[Tensor, Tensor]:
     kept = None if row_mask is None else row_mask != 0
-    return selective_log_softmax_and_entropy(logits, index, temperature, kept)
+    found, entropy = selective_log_softmax_and_entropy(logits, index, temperature, kept)
+    return found, entropy if entropy_requires_grad else entropy.detach()
 
 
-def _selective(logits: Tensor, index: Tensor, temperature: float = 1.0, row_mask: Any = None):
+def _selective(logits: Tensor, index: Tensor, **options: Any) -> Tensor:
     if index.dim() < logits.dim():
-        return _both(logits, index, temperature, row_mask)[0]
-    found = token_logprobs(logits, index, temperature=temperature)
+        return _both(logits, index, **options)[0]
+    row_mask = options.pop("row_mask", None)
+    found = token_logprobs(logits, index, **options)
     return found if row_mask is None else found.masked_fill(row_mask == 0, 0.0)
 
 
@@ -52,16 +60,11 @@ def _entropy(logits: Tensor, chunk_size: int = 0) -> Tensor:
     return _both(logits, index)[1]
 
 
-def _both_of_trl(entropy_requires_grad: bool = True, **given: Any) -> tuple[Tensor, Tensor]:
-    found, entropy = _both(**given)
-    return found, entropy if entropy_requires_grad else entropy.detach()
-
-
 class _Trl(Replacement):
     OURS: dict[str, Callable[..., Any]] = {
         "selective_log_softmax": _selective,
         "entropy_from_logits": _entropy,
-        "selective_log_softmax_and_entropy": _both_of_trl,
+        "selective_log_softmax_and_entropy": _both,
     }
 
     def __init__(self) -> None:

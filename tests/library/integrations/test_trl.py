@@ -93,7 +93,8 @@ def test_signatures_stay(utils):
             utils.selective_log_softmax(logits(), TOKENS, temperature=0.0)
 
 
-def test_modules_that_are_imported_meanwhile_get_theirs_back(utils):
+def test_modules_that_are_imported_meanwhile_get_theirs_back(utils, monkeypatch):
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")  # it warns of its experimental trainers
     theirs = utils.selective_log_softmax
     for name in [each for each in sys.modules if each.startswith("trl.experimental.cpo")]:
         del sys.modules[name]
