@@ -76,8 +76,9 @@ def interval(group: dict[str, dict], over: str, name: str = CHOOSER) -> tuple[fl
     >>> [round(each, 2) for each in interval(group, "torch", "ours")]
     [1.44, 1.56]
     """
-    rows = [row for row in (group.get(over), group.get(name)) if timed(row)]
-    turns = [row.get("us_turns", []) for row in rows] if len(rows) == 2 else []
+    turns = [group[each].get("us_turns", []) for each in (over, name) if timed(group.get(each))]
+    if len(turns) < 2:
+        return None
     logarithms = [log(other / own) for other, own in zip(*turns, strict=False)]
     if len(logarithms) - 1 not in STUDENT:
         return None

@@ -300,7 +300,8 @@ def test_the_reasons_on_the_page_of_the_environment_are_few():
 
 def test_each_failure_has_a_program_of_ten_lines_that_names_versions():
     folder = ROOT / "docs/benchmarks/failures"
-    linked = re.findall(r"\(failures/([\w-]+\.\w+)\)", (ROOT / "docs/benchmarks/environment.md").read_text("utf8"))
+    page = (ROOT / "docs/benchmarks/environment.md").read_text("utf8")
+    linked = re.findall(r"\(failures/([\w-]+\.\w+)\)", page)
     assert sorted(linked) == sorted(path.name for path in folder.iterdir())
     for path in folder.glob("*.py"):
         _, text = path.read_text("utf8").split('"""\n', 1)
@@ -309,7 +310,6 @@ def test_each_failure_has_a_program_of_ten_lines_that_names_versions():
         if printed.exists():
             gpu, versions, *said = printed.read_text("utf8").splitlines()
             assert gpu.startswith("NVIDIA") and "torch 2." in versions and said
-
 
 
 def test_a_copy_that_is_slow_itself_is_no_baseline():
