@@ -29,8 +29,8 @@ pytest_plugins = ["interpreted", "counting", "pytester"]  # the first two are in
 
 ROOT = Path(__file__).resolve().parent
 
-# Run in the page, with names that the page supplies.
-collect_ignore_glob = ["docs/_cells/*"]
+# Cells run in the page, with names that it supplies; failures are those of libraries on a GPU.
+collect_ignore_glob = ["docs/_cells/*", "docs/benchmarks/failures/*"]
 SECTION = re.compile(r'(?<!;)--8<-- "src/(?P<module>[\w/]+)\.py(?::[\w-]+)?"')
 
 # Text of each fence whose source is a section of `src/`, and the module it comes from.

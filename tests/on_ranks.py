@@ -493,6 +493,31 @@ def partial(group) -> None:
     near(y.full_tensor(), torch.softmax(x * n * (n + 1) / 2, -1), torch.float64)
 
 
+def compiled_as_on_one(group, name: str) -> None:
+    """Under `torch.compile` too; parts that differ in size are refused on every rank."""
+    function, options = INVARIANT[name]
+    more: dict[str, Any] = {"batch_invariant": True, **options}
+    if function is cross_entropy:
+        more["target"] = torch.tensor([0, 7, -100])
+    x, g = drawn((3, 8 * group.size()), torch.float32), {"group": group}
+    torch.compiler.reset()
+    one, mine = x.clone().requires_grad_(), part(x, group).requires_grad_()
+    wanted = function(one, **more)
+    found = torch.compile(lambda x: function(x, **more, **g), backend="aot_eager", fullgraph=True)(
+        mine
+    )
+    (wanted if function is cross_entropy else wanted.square()).sum().backward()
+    (found if function is cross_entropy else found.square()).sum().backward()
+    assert torch.equal(found, part(wanted, group) if function is softmax else wanted)
+    assert torch.equal(mine.grad, part(one.grad, group))
+    if function is cross_entropy:
+        g |= {"vocab_start": 0, "vocab_size": 8 * group.size() + 1}
+        call = torch.compile(
+            lambda x: function(x, **more, **g), backend="aot_eager", fullgraph=True
+        )
+        raises(Exception, "of the same size", call, mine.detach())
+
+
 def in_any_company(group, name: str) -> None:
     """A row has the same bits alone and among others: of parts of rows, and of a DTensor wherever
     its rows lie."""

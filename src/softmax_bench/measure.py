@@ -80,8 +80,8 @@ class CudaTimer:
             share: of the samples that one turn would take. Of a call that takes a millisecond or
                 more all are taken at once.
 
-        Launches have two speeds that alternate, by up to 2 % of a call of some microseconds. So one
-        half of the samples is taken at one place in that order and one at the other, and what is
+        What passes between events and kernel alternates from launch to launch (`pace`). So one half
+        of the samples is taken at one place in that order and one at the other, and what is
         returned are the means of both halves, sample by sample in the order of size.
         """
         estimate = self._once(call)

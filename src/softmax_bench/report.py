@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from math import exp, log, sqrt
 from statistics import geometric_mean as mean_of
+from statistics import mean, stdev
 
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS
 
@@ -60,6 +62,30 @@ def ratio(group: dict[str, dict], over: str, name: str = CHOOSER) -> float | Non
     return other / own if own and other else None
 
 
+STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
+"""Student's t for intervals of 95 %, by degrees of freedom."""
+
+
+def interval(group: dict[str, dict], over: str, name: str = CHOOSER) -> tuple[float, float] | None:
+    """Between what two values a `ratio` lies with a confidence of 95 %, from the medians of turns
+    that both took; None where less than two are known.
+
+    >>> rows = {"ours": [20.0, 21.0, 20.5], "torch": [30.0, 31.0, 31.2]}
+    >>> of_row = {"status": "ok", "us": {"p50": 20.0}}
+    >>> group = {name: of_row | {"us_turns": turns} for name, turns in rows.items()}
+    >>> [round(each, 2) for each in interval(group, "torch", "ours")]
+    [1.44, 1.56]
+    """
+    turns = [group[each].get("us_turns", []) for each in (over, name) if timed(group.get(each))]
+    if len(turns) < 2:
+        return None
+    logarithms = [log(other / own) for other, own in zip(*turns, strict=False)]
+    if len(logarithms) - 1 not in STUDENT:
+        return None
+    half = STUDENT[len(logarithms) - 1] * stdev(logarithms) / sqrt(len(logarithms))
+    return exp(mean(logarithms) - half), exp(mean(logarithms) + half)
+
+
 LEVEL = 0.02
 """Two speeds that differ by no more than this share are level."""
 
@@ -105,14 +131,21 @@ def means(columns: tuple[str, ...], kinds: dict[str, list[tuple[float | None, ..
 def summary(rows: list[dict]) -> str:
     """For the terminal: our speed over the copy's and over the best other's, and what failed."""
     kinds: dict[str, list[tuple[float | None, ...]]] = {}
+    beside = Counter()
     for group in by_case(rows).values():
         ours = group.get(CHOOSER)
         if ours and ours["suite"] not in ("compiles", "accuracy"):
             kind = ", ".join(ours[name] for name in ("suite", "op", "direction", "dtype"))
             pair = ratio(group, COPY), ratio(group, best_peer(group) or "")
             kinds.setdefault(kind, []).append(pair)
+            if bounds := interval(group, best_peer(group) or ""):
+                low, high = bounds
+                beside["ahead" if low > 1 else "behind" if high < 1 else "level"] += 1
     failed = [row for row in rows if row["provider"] == CHOOSER and row["status"] != "ok"]
     lines = [f"{row['status']}: {row['case']}: {row['reason']}" for row in failed]
+    if beside:
+        counts = ", ".join(f"{beside[state]} {state}" for state in ("ahead", "level", "behind"))
+        lines.append(f"beside the best other, by intervals of 95 % from paired turns: {counts}")
     states = Counter(row["status"] for row in rows)
     lines.append("rows: " + ", ".join(f"{number} {state}" for state, number in states.items()))
     return "\n".join([means(("of the copy", "of the best"), kinds), *lines])

@@ -98,6 +98,7 @@ def undisturbed(row: dict) -> dict:
         row = {key: value for key, value in row.items() if key != "us_warm"}
     if row["status"] == "ok" and disturbed(row["us"]):
         row = {**row, "status": "not_run", "reason": REASON, "us": None, "samples": 0}
+        row.pop("us_turns", None)
     return row
 
 

@@ -187,18 +187,24 @@ class Runner:
             if not cold and not (small and case.suite == "random"):
                 return
             samples: dict[str, list[float]] = {name: [] for name in calls}
+            turns: dict[str, list[float]] = {name: [] for name in calls}
             for turn in range(TURNS):
                 for name in list(calls):
                     if turn and measure.percentile(samples[name], 0.5) >= 1000:
                         continue  # all of its samples were taken at once
                     self.current = (case, name, time.monotonic())
                     try:
-                        samples[name] += self.timer(calls[name], cold, 1 / TURNS)
+                        times = self.timer(calls[name], cold, 1 / TURNS)
+                        samples[name] += times
+                        turns[name].append(round(measure.percentile(times, 0.5), 3))
                     except Exception as error:
                         del calls[name], samples[name]
                         found[name] = self._failed(error, case, name)
             for name, times in samples.items():
-                found[name] |= taken(times) if cold else {"us_warm": measure.summary(times)}
+                if cold:
+                    found[name] |= taken(times) | {"us_turns": turns[name]}
+                else:
+                    found[name]["us_warm"] = measure.summary(times)
 
     def _count_kernels(self, case: Case) -> dict:
         """Run over many row lengths and count what Triton compiles."""

@@ -150,7 +150,7 @@ def token_logprobs(
             logits, temperature = composite.upcast(logits) / temperature, 1.0
         found, entropy = distributed.token_logprobs(
             token_logprobs, logits, index, group, vocab_start, vocab_size, return_entropy,
-            inplace_backward, invariant, temperature,
+            inplace_backward, temperature, invariant,
         )  # fmt: skip
     else:
         found, entropy = _of_tokens(

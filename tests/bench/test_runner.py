@@ -232,6 +232,8 @@ def test_all_are_timed_in_turn_but_slow_ones_at_once(tmp_path):
     assert order[:3] == [COPY, "naive", "torch"]
     assert order[3:] == [COPY, "torch"] * (runner.TURNS - 1)
     assert [found[name]["samples"] for name in calls] == [4 * runner.TURNS, 4, 4 * runner.TURNS]
+    assert found["torch"]["us_turns"] == [20.0] * runner.TURNS
+    assert found["naive"]["us_turns"] == [1500.0]
     breaks.append("torch")
     run._time(case(), found, dict(calls))
     assert found["torch"]["status"] == "failed" and "no more" in found["torch"]["reason"]

@@ -14,9 +14,8 @@ import torch
 PROGRAMS = Path(__file__).parents[2] / "docs/benchmarks/failures"
 
 for program in sorted(PROGRAMS.glob("*.py")):
-    run = subprocess.run(
-        [sys.executable, program], capture_output=True, text=True, errors="replace", timeout=300
-    )
+    command = ["timeout", "300", sys.executable, program]
+    run = subprocess.run(command, capture_output=True, text=True, errors="replace")
     # Of what goes wrong the last line of the report, without colours.
     lines = [*run.stdout.splitlines(), *run.stderr.splitlines()[-1:] * (run.returncode != 0)]
     printed = re.sub(r"\x1b\[\d*m", "", "\n".join(lines))

@@ -245,6 +245,20 @@ def test_what_is_refused(given, error, words):
             functional.cross_entropy(x, target, **given)
 
 
+def test_weights_may_have_the_dtype_of_the_loss():
+    """So that a factor of the loss is in the gradient before that is rounded."""
+    x, target = logits(3, 5, dtype=torch.bfloat16), targets(3, classes=5)
+    weight = torch.full((5,), 1 / 3, device=DEVICE)
+    loss = cross_entropy(x, target, weight, reduction="sum", loss_dtype=torch.float32)
+    wide = x.detach().float().requires_grad_()
+    wanted = functional.cross_entropy(wide, target, weight, reduction="sum")
+    torch.testing.assert_close(loss, wanted)
+    found, exact = (torch.autograd.grad(*each)[0] for each in ((loss, x), (wanted, wide)))
+    torch.testing.assert_close(found, exact.bfloat16(), rtol=2**-7, atol=0)
+    with pytest.raises(RuntimeError, match="weight must have the dtype"):
+        cross_entropy(x.double(), target, weight, loss_dtype=torch.float32)
+
+
 def test_temperatures_and_tokens_that_are_refused():
     x, index = logits(2, 4), torch.tensor([0, 1], device=DEVICE)
     for temperature in (0.0, -1.0, INF, torch.ones(2, device=DEVICE)):
@@ -264,6 +278,7 @@ def test_temperatures_and_tokens_that_are_refused():
 def test_tokens_over_ranks_are_invariant_if_asked_and_divided_by_a_temperature(
     asked, within, monkeypatch
 ):
+    """Invariant ones are handed the temperature as it is, since one GPU's kernel divides by it."""
     given = []
     handed = lambda *all_given: given.extend(all_given) or (None, None)  # noqa: E731
     monkeypatch.setattr(distributed, "token_logprobs", handed)
@@ -272,7 +287,9 @@ def test_tokens_over_ranks_are_invariant_if_asked_and_divided_by_a_temperature(
     options = {"group": object(), "batch_invariant": asked}
     with batch_invariant() if within else contextlib.nullcontext():
         token_logprobs(x, index, temperature=temperature, **options)
-    assert torch.equal(given[1], 2 * x) and given[-1] is (asked or within)
+    left, by = (x, temperature) if asked or within else (2 * x, 1.0)
+    assert torch.equal(given[1], left) and given[-1] is (asked or within)
+    assert torch.equal(torch.as_tensor(given[-2]), torch.as_tensor(by))
     with pytest.raises(NotImplementedError, match="gradient of a temperature"):
         token_logprobs(x, index, temperature=temperature.requires_grad_(), **options)
 

@@ -298,6 +298,20 @@ def test_the_reasons_on_the_page_of_the_environment_are_few():
     assert rendered.measurements(ROOT).fragments["bench-reasons"].text.count("<tr>") <= 20
 
 
+def test_each_failure_has_a_program_of_ten_lines_that_names_versions():
+    folder = ROOT / "docs/benchmarks/failures"
+    page = (ROOT / "docs/benchmarks/environment.md").read_text("utf8")
+    linked = re.findall(r"\(failures/([\w-]+\.\w+)\)", page)
+    assert sorted(linked) == sorted(path.name for path in folder.iterdir())
+    for path in folder.glob("*.py"):
+        _, text = path.read_text("utf8").split('"""\n', 1)
+        assert len([line for line in text.splitlines() if line]) <= 11 and "version" in text
+        printed = path.with_suffix(".txt")
+        if printed.exists():
+            gpu, versions, *said = printed.read_text("utf8").splitlines()
+            assert gpu.startswith("NVIDIA") and "torch 2." in versions and said
+
+
 def test_a_copy_that_is_slow_itself_is_no_baseline():
     """Rows with gaps are compared with the fastest copy of the page, by bytes."""
     even = Case("strided", (8192, 16384), dim=0)

@@ -47,7 +47,9 @@ def test_a_whole_run_writes_what_passed(pytester, monkeypatch, chosen):
     monkeypatch.setattr(counting.torch.cuda, "is_available", lambda: False)
     pytester.makeini("[pytest]\ntestpaths = tests\nmarkers =\n  browser:\n  gpu:\n")
     pytester.mkdir("tests").joinpath("test_one.py").write_text(RUN)
-    result = pytester.inline_run(*(["-k", "passes"] if chosen else []), plugins=[counting])
+    # What the plugin of Hypothesis imports takes longer than the run.
+    arguments = ["-p", "no:hypothesispytest", *(["-k", "passes"] if chosen else [])]
+    result = pytester.inline_run(*arguments, plugins=[counting])
     assert result.ret == 0 and written.exists() is not chosen
     if not chosen:
         counts = json.loads(written.read_text())

@@ -5,7 +5,6 @@ reader's browser, in MicroPython. A comment explains each field where its name f
 name means the same everywhere.
 """
 
-import math
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
@@ -66,7 +65,10 @@ def group_of(n_cols: int, itemsize: int = 2) -> int:
     >>> [group_of(n, 2) for n in (4096, 1000, 50_258, 50_257)], group_of(4096, 4)
     ([8, 8, 2, 1], 4)
     """
-    return math.gcd(n_cols, VECTOR_BYTES // itemsize)
+    group = VECTOR_BYTES // itemsize
+    while n_cols % group:
+        group //= 2
+    return group
 
 
 # --- a call in numbers

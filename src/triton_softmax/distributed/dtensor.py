@@ -169,14 +169,14 @@ def token_logprobs(
     x: DTensor,
     index: Tensor,
     in_place: bool,
-    invariant: bool,
     temperature: float | Tensor,
+    invariant: bool,
 ) -> tuple[DTensor, DTensor]:
     """Return (log-probabilities, entropies), replicated over the mesh dimension of the classes."""
     lies = placed(x, -1)
     of_rows = lies.without()
     more = {"group": lies.group, "inplace_backward": in_place, "batch_invariant": invariant}
-    mine, here = lies.x.to_local(), lies.local(index, of_rows)
     more["temperature"] = temperature
+    mine, here = lies.x.to_local(), lies.local(index, of_rows)
     found, entropy = function(mine, here, return_entropy=True, **more, **lies.vocabulary)
     return lies.whole(found, index.shape, of_rows), lies.of_rows(entropy)

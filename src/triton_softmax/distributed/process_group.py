@@ -87,7 +87,8 @@ def agree(
     Raises:
         TypeError: `group` is not a process group that this rank is in, or x has another dtype.
         ValueError: on every rank, if they call different things, or the parts do not fit together;
-            start goes without total; or a call is traced that has to know where its part lies.
+            start goes without total; or a call is traced that has to know where its part lies, or
+            that takes equal parts alone.
     """
     shape, n_cols = x.shape, x.shape[dim]
     if (start is None) != (total is None):
@@ -97,6 +98,13 @@ def agree(
     if torch.compiler.is_compiling():
         check_group(group)
         check_dtype(x.dtype, "the input")
+        if whole:
+            if n_cols * group.size() != (total or n_cols * group.size()):
+                raise ValueError(
+                    "under torch.compile a batch-invariant call takes equal parts: cut the "
+                    f"{total} columns into {group.size()} of the same size"
+                )
+            start = group.rank() * n_cols
         if where and start is None:
             raise ValueError(
                 "under torch.compile the ranks cannot ask each other where their classes lie: give "

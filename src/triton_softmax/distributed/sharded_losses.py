@@ -313,8 +313,8 @@ def token_logprobs(
     total: int | None,
     entropy: bool,
     in_place: bool,
+    temperature: float | Tensor,
     invariant: bool,
-    temperature: float | Tensor = 1.0,
 ) -> tuple[Tensor, Tensor]:
     """Return (log-probabilities, entropies) of logits of which this rank has some classes, or of a
     `DTensor`; the index is the same on all ranks, and counts all classes. A temperature is only
@@ -328,7 +328,7 @@ def token_logprobs(
     if type(index) not in PLAIN:
         arguments.check_dense(index, "index")
     if group is None:
-        return dtensors().token_logprobs(function, x, index, in_place, invariant, temperature)
+        return dtensors().token_logprobs(function, x, index, in_place, temperature, invariant)
     dim, traced = arguments.check_dim(-1, x.dim()), torch.compiler.is_compiling()
     more = (tuple(index.shape), index.dtype, entropy)
     shard = agree(group, "token_logprobs", x, dim, more, start, total, whole=invariant)

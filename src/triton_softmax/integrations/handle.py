@@ -18,7 +18,7 @@ class Handle:
 
     Attributes:
         calls: How often ours answered, by the name of what it stands in for. Kept, and no longer
-            changed, after `remove()`. Calls inside of a compiled graph are not counted.
+            changed, after `remove()`. Not exact under `torch.compile`.
         active: Whether ours is still in by this handle.
     """
 

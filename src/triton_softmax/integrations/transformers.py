@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from ..arguments import DTYPES
 from ..functional import softmax
 from .causal_lm import causal_lm_loss
-from .handle import Handle, Replacement
+from .handle import LOCK, Handle, Replacement
 
 LOSS = "ForCausalLMLoss"
 SOFTMAXES = (nn.functional.softmax, torch.softmax, Tensor.softmax)
@@ -136,7 +136,9 @@ class _Models(Replacement):
         @functools.wraps(theirs)
         def init(model: Any, *args: Any, **kwargs: Any) -> None:
             theirs(model, *args, **kwargs)
-            self._put_in_routers()
+            with LOCK:
+                if self.handles:
+                    self._put_in_routers()
 
         return init
 

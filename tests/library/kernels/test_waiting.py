@@ -220,7 +220,7 @@ HOLDS = {
     "a program waits for its own next chunk": Protocol(chunks=3),
     "two words, in place": Protocol(words=2, in_place=True),
     "depth 1, in place": Protocol(rows=2, depth=1, in_place=True),
-    "depth 2, in place": Protocol(rows=2, depth=2, in_place=True),
+    "depth 2, two words, in place": Protocol(rows=2, depth=2, words=2, launches=1, in_place=True),
     "three programs, in place": Protocol(programs=3, chunks=3, launches=1, in_place=True),
     "a flag that is released and acquired": Protocol(
         words=2, checks=False, publishes="release", polls="acquire"
