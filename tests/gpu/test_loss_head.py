@@ -1,5 +1,7 @@
 """Cross-entropy and the token functions on a GPU: every geometry, in place, and the memory."""
 
+import math
+
 import pytest
 import torch
 from torch.nn import functional
@@ -110,12 +112,14 @@ def test_one_token_each_beyond_32_bits():
         x[-1, -1] = 20.0
         index = torch.full((rows,), n_cols - 1, device="cuda")
         found, entropies = selective_log_softmax_and_entropy(x.requires_grad_(), index)
-        y = x.detach()[-1:].float().log_softmax(-1)[0]
-        torch.testing.assert_close(found[-1], y[-1], rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(entropies[-1], -(y.exp() @ y), rtol=1e-3, atol=1e-6)
+        # PyTorch's float32 is off by 0.4 % in the longer row.
+        others = (n_cols - 1) * math.exp(-20)
+        log_d, y = math.log1p(others), 1 / (1 + others)
+        wanted = torch.tensor([-log_d, log_d + 20 * others * y], device="cuda")
+        torch.testing.assert_close(torch.stack([found[-1], entropies[-1]]), wanted)
         (dx,) = torch.autograd.grad(found.sum(), x)
-        torch.testing.assert_close(dx[-1, -1].float(), -y[-1].expm1(), rtol=1e-2, atol=1e-6)
-        del x, dx, y
+        torch.testing.assert_close(dx[-1, -1].item(), 1 - y, rtol=1e-2, atol=1e-6)
+        del x, dx
 
 
 def test_one_token_each_takes_the_time_of_a_read():

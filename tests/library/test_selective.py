@@ -9,17 +9,11 @@ from torch import Tensor
 
 import probe
 from kernel_cases import DEVICE, drawn, quiet
-from triton_softmax import logprobs, plan, selective_log_softmax_and_entropy, token_logprobs
+from triton_softmax import plan, selective_log_softmax_and_entropy, token_logprobs
 
 pytestmark = quiet
 INF, NAN = float("inf"), float("nan")
 F64, F32, F16, BF16 = torch.float64, torch.float32, torch.float16, torch.bfloat16
-
-
-@pytest.fixture(autouse=True)
-def rows_are_long(monkeypatch):
-    """Rows of a thousand columns go the way of those of a vocabulary."""
-    monkeypatch.setattr(logprobs, "LONG", 1024)
 
 
 def tokens(*shape: int, classes: int, dtype: torch.dtype = torch.int64) -> Tensor:
