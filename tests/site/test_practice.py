@@ -395,7 +395,7 @@ def test_the_command_lists_poses_hints_checks_and_remembers(capsys, tmp_path, mo
     assert says("lanes", "--solution") == COURSE["lanes"].solution
     answer.write_text(COURSE["lanes"].solution, "utf8")
     assert says("lanes").startswith("✓ lanes: Right")
-    assert "1 of 45 solved" in says()
+    assert "1 of 48 solved" in says()
     assert says("all").count("✓") == 1
     with pytest.raises(SystemExit):
         command.main(["nothing"])

@@ -42,7 +42,7 @@ def judge(lines, names, trace):
     for line in lines:
         choices.setdefault(line.split(" = ")[0], []).append(line)
     fits = []
-    for name in choices:
+    for name in sorted(choices):
         found = []
         for line in choices[name]:
             if found and found[-1][0] == []:
@@ -62,7 +62,7 @@ def judge(lines, names, trace):
         if wrong:
             return _wrong(name, names.get(name), line, wanted, wrong, trace)
         fits.append(f"{name} is {line.split(' = ', 1)[1].split('  # ')[-1]}")
-    moved = " " + _moved(trace, list(choices)) if trace.accesses else ""
+    moved = " " + _moved(trace, sorted(choices)) if trace.accesses else ""
     return {"right": True, "says": f"Right: {_listed(fits)}.{moved}"}
 
 
