@@ -82,9 +82,14 @@ def calls(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> dict[str, Callable]:
 
 
 def backward_of(call: Callable, leaves: list[Tensor], do: Tensor) -> Callable:
-    """The backward pass alone."""
-    o = call()
-    return lambda: torch.autograd.grad(o, leaves, do, retain_graph=True)
+    """The backward pass alone; what it takes is made when it is first called."""
+    made: list[Tensor] = []
+
+    def backward() -> object:
+        made[:] = made or [call()]
+        return torch.autograd.grad(made[0], leaves, do, retain_graph=True)
+
+    return backward
 
 
 def timed(timer: Any, made: dict[str, Callable], turns: int = 3) -> dict[str, dict]:
