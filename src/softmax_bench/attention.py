@@ -39,6 +39,8 @@ RUNGS = {
     "diagonal": attention_diagonal,
     "descriptors": attention_descriptors,
 }
+COMPILED = (4096, 16_384)
+"""Lengths for which FlexAttention is compiled, which takes seconds each time."""
 MOST_SCORES = 4096
 """The longest rows of which all scores are written to memory."""
 
@@ -70,7 +72,7 @@ def calls(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> dict[str, Callable]:
         "attention": attention,
         "fa2": backend_of(SDPBackend.FLASH_ATTENTION),
         "cudnn": backend_of(SDPBackend.CUDNN_ATTENTION),
-        "flex": flex(length),
+        **({"flex": flex(length)} if length in COMPILED else {}),
     }
     made: dict[str, Callable] = {
         name: lambda call=call: call(q, k, v, causal) for name, call in providers.items()
