@@ -318,3 +318,18 @@ def test_more_tasks_than_programs(dims, causal):
     for ours, repeated, theirs in zip(got, again, torch.autograd.grad(want, exact, do.float())):
         assert (ours - theirs).abs().max() <= 0.02 * theirs.abs().max().clamp(min=1)
         assert not HOPPER or torch.equal(ours, repeated)
+
+
+@pytest.mark.gpu
+def test_heads_that_lie_more_than_two_to_the_31_elements_apart():
+    near = [each.contiguous() for each in tensors(1, 3, 3, 90, 90, 64, torch.bfloat16)]
+    memory = torch.empty(2**31 + 90 * 64, dtype=torch.bfloat16, device=DEVICE)
+    for x in near[:3]:
+        far = memory.as_strided(x.shape, (0, 2**30, 64, 1)).copy_(x)
+        assert torch.equal(attention(far, *near[1:3]), attention(x, *near[1:3]))
+        assert torch.equal(attention(near[0], far, near[2]), attention(near[0], x, near[2]))
+    leaf = far.requires_grad_()
+    got = torch.autograd.grad(attention(near[0], near[1], leaf), leaf, near[3])[0]
+    leaf = near[2].requires_grad_()
+    want = torch.autograd.grad(attention(near[0], near[1], leaf), leaf, near[3])[0]
+    assert torch.equal(got, want)
