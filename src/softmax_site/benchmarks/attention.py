@@ -7,6 +7,7 @@ times as many backward, half of it under a causal mask, whatever a kernel really
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,10 +28,13 @@ PEAK = 989e12
 NAMES = {
     "in_memory": "scores in memory", "vectors": "vectors", "diagonal": "diagonal",
     "descriptors": "descriptors", "attention": "groups of warps", "fa2": "FlashAttention-2",
-    "cudnn": "cuDNN", "flex": "FlexAttention",
+    "cudnn": "cuDNN",
 }  # fmt: skip
-"""Who was measured, in the order of tables; FlashAttention-2 and cuDNN by PyTorch's
-scaled_dot_product_attention."""
+"""Whose speeds are shown, in the order of tables; FlashAttention-2 and cuDNN by PyTorch's
+scaled_dot_product_attention. FlexAttention is not: at most lengths it failed, or ran uncompiled."""
+
+DECODING = ("sdpa", "copy")
+"""Who else is asked for one query over many keys."""
 
 SHOWN = {"attention": CHOOSER, "cudnn": BEST, "fa2": "torch"}
 """Who is drawn at first, by the mark of the charts that each takes."""
@@ -54,7 +58,8 @@ def cases(run: dict, direction: str) -> Cases:
     """What was measured of a direction, by shape and then by name."""
     found: Cases = {}
     for row in run["rows"]:
-        if row["direction"] == direction and "p50" in row:
+        known = row["provider"] in (*NAMES, *DECODING)
+        if known and row["direction"] == direction and "p50" in row:
             shape = row["dims"], row["causal"], row["length"]
             found.setdefault(shape, {})[row["provider"]] = row
     return dict(sorted(found.items()))
@@ -132,26 +137,31 @@ def _fragment(run: dict, parts: list[str]) -> Fragment:
 
 
 class Beside(NamedTuple):
-    """How ours stands beside another, over all lengths: times as fast."""
+    """How ours stands beside another, over all lengths."""
 
     mean: float
     least: float
     most: float
 
 
+def beside(groups: Iterable[dict], other: str, measure: Callable[[dict], float | None]) -> Beside:
+    """What is measured of ours over that of another, where both have it; geometric mean and
+    ends."""
+    pairs = [(measure(g["attention"]), measure(g[other])) for g in groups if other in g]
+    factors = [mine / theirs for mine, theirs in pairs if mine and theirs]
+    return Beside(geometric_mean(factors), min(factors), max(factors))
+
+
 def quoted(root: Path) -> dict[str, dict[str, Beside]]:
-    """How fast ours is beside each other, by direction and name."""
-
-    def rate(row: dict) -> float:
-        return row.get("bytes", 1) / row["p50"]  # a copy reads and writes
-
-    out: dict[str, dict[str, Beside]] = {}
+    """How many times as fast ours is as each other, by direction and name, and forward how many
+    times as wrong."""
+    run, out = newest_run(root), {}
     for direction in ("forward", "backward", "decoding"):
-        groups = cases(newest_run(root), direction).values()
-        for name in ("fa2", "cudnn", "flex", "sdpa", "copy"):
-            pairs = [(g["attention"], g[name]) for g in groups if {"attention", name} <= {*g}]
-            factors = [rate(ours) / rate(other) for ours, other in pairs]
-            if factors:
-                beside = Beside(geometric_mean(factors), min(factors), max(factors))
-                out.setdefault(direction, {})[name] = beside
+        groups = [group for group in cases(run, direction).values() if "attention" in group]
+        others = {name for group in groups for name in group} & {"fa2", "cudnn", *DECODING}
+        # A copy reads and writes its bytes; the others read theirs, which all are the same.
+        rate = lambda row: row.get("bytes", 1) / row["p50"]  # noqa: E731
+        out[direction] = {name: beside(groups, name, rate) for name in others}
+        if direction == "forward" and others:
+            out["error"] = {"fa2": beside(groups, "fa2", lambda row: row.get("worst_error"))}
     return out
