@@ -59,6 +59,7 @@ def flex(length: int) -> Callable:
     """FlexAttention, compiled."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+    torch.compiler.reset()  # it compiles for eight shapes only
     compiled = torch.compile(flex_attention, dynamic=False)
     mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, length, length)
     return lambda q, k, v, causal: compiled(q, k, v, block_mask=mask if causal else None)

@@ -309,8 +309,9 @@ def attention_warp_groups(
     o = empty(q.shape, q.dtype, q.device)
     lse = q.new_empty(q.shape[:3], dtype=torch.float32)
     dims = max(16, triton.next_power_of_2(head_dim))
-    keys = 128
-    groups, stages = (3, 3) if dims <= 64 else (2, 2)
+    keys, groups, stages = 128, 2, 4 if dims <= 64 else 2
+    if dims <= 64 and n_queries >= 2048 and not causal:
+        groups, stages = 3, 3  # in other cases three tiles are too many, or do not fit
     n_tiles = triton.cdiv(n_queries, 64 * groups) * batch * heads
     programs = torch.cuda.get_device_properties(q.device).multi_processor_count
     attention_warp_groups_kernel[(min(n_tiles, programs),)](
