@@ -39,6 +39,8 @@ RUNGS = {
     "diagonal": attention_diagonal,
     "descriptors": attention_descriptors,
 }
+COMPILED = (4096, 16_384)
+"""Lengths for which FlexAttention is compiled, which takes seconds each time."""
 MOST_SCORES = 4096
 """The longest rows of which all scores are written to memory."""
 
@@ -57,6 +59,7 @@ def flex(length: int) -> Callable:
     """FlexAttention, compiled."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+    torch.compiler.reset()  # it compiles for eight shapes only
     compiled = torch.compile(flex_attention, dynamic=False)
     mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, length, length)
     return lambda q, k, v, causal: compiled(q, k, v, block_mask=mask if causal else None)
@@ -70,7 +73,7 @@ def calls(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> dict[str, Callable]:
         "attention": attention,
         "fa2": backend_of(SDPBackend.FLASH_ATTENTION),
         "cudnn": backend_of(SDPBackend.CUDNN_ATTENTION),
-        "flex": flex(length),
+        **({"flex": flex(length)} if length in COMPILED else {}),
     }
     made: dict[str, Callable] = {
         name: lambda call=call: call(q, k, v, causal) for name, call in providers.items()
@@ -82,9 +85,14 @@ def calls(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> dict[str, Callable]:
 
 
 def backward_of(call: Callable, leaves: list[Tensor], do: Tensor) -> Callable:
-    """The backward pass alone."""
-    o = call()
-    return lambda: torch.autograd.grad(o, leaves, do, retain_graph=True)
+    """The backward pass alone; what it takes is made when it is first called."""
+    made: list[Tensor] = []
+
+    def backward() -> object:
+        made[:] = made or [call()]
+        return torch.autograd.grad(made[0], leaves, do, retain_graph=True)
+
+    return backward
 
 
 def timed(timer: Any, made: dict[str, Callable], turns: int = 3) -> dict[str, dict]:

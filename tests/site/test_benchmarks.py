@@ -11,7 +11,7 @@ from pathlib import Path
 import markdown
 import pytest
 
-from made_data import data, environment, row
+from made_data import data, row
 from site_build import ROOT
 from softmax_bench import launches, schema, targets
 from softmax_bench.__main__ import main
@@ -648,51 +648,51 @@ def test_the_committed_report_keeps_to_its_schema():
 # --- attention ------------------------------------------------------------------------------------
 
 
-def attention_row(provider, direction, dim, keys, causal, us):
-    queries = 1 if direction == "decode" else keys
-    sizes = {"batch": 2, "heads": 16, "key_heads": 16, "queries": queries, "keys": keys, "dim": dim}
-    times = {"p20": us, "p50": us, "p80": us}
-    named = {"provider": provider, "direction": direction, "dtype": "bfloat16", "causal": causal}
-    return {**named, **sizes, "us": times, "error": None}
+def attention_row(provider, direction, dims, length, causal, us):
+    """A made-up row of `softmax_bench.attention`."""
+    flop = 4 * 16384 * length * 2048 / (2 if causal else 1)
+    case = {"provider": provider, "direction": direction, "dims": dims, "length": length}
+    times = {"p20": us, "p50": us, "p80": us, "tflops": flop / us / 1e6}
+    return {**case, "causal": causal, **times, "worst_error": us}
 
 
 def attention_data():
     rows = [
-        attention_row(provider, direction, dim, keys, causal, us * (keys / 1024) ** 2)
-        for provider, us in (("flash", 40.0), ("cudnn", 25.0), ("attention", 20.0), ("flex", 39.5))
+        attention_row(provider, direction, dims, length, causal, us * length)
+        for provider, us in (("fa2", 40.0), ("cudnn", 25.0), ("attention", 20.0), ("flex", 39.5))
         for direction in ("forward", "backward")
-        for dim in (64, 128)
-        for keys in (1024, 16384)
+        for dims in (64, 128)
+        for length in (1024, 16384)
         for causal in (False, True)
     ]
-    rows += [
-        attention_row(name, "decode", 128, 65536, False, us)
-        for name, us in (("split_keys", 100.0), ("copy", 90.0))
-    ]
-    return {"environment": environment(utc="2026-11-24T20:00:00Z"), "rows": rows}
-
-
-def test_attention_is_counted_in_operations_of_its_products():
-    forward = attention_row("attention", "forward", 128, 1024, False, 100.0)
-    assert attention.speed(forward) == pytest.approx(4 * 2 * 16 * 1024**2 * 128 / 100e-6 / 1e12)
-    causal = {**forward, "causal": True}
-    assert attention.speed(causal) == attention.speed(forward) / 2
-    assert attention.speed({**forward, "direction": "backward"}) == 2.5 * attention.speed(forward)
-    assert attention.in_turn(64) < attention.in_turn(128) < attention.PEAK / 1e12
+    rows.append({**rows[0], "provider": "in_memory"})
+    rows.append({**rows[0], "length": 2048, "error": "why"})
+    del rows[-1]["p50"]
+    for provider, us in (("attention", 100.0), ("copy", 180.0)):
+        row = attention_row(provider, "decoding", 128, 65536, False, us)
+        rows.append({**row, "bytes": 10**6 * (2 if provider == "copy" else 1)})
+    run = {"gpu": "Made-up GPU", "torch": "2.11.0", "triton": "3.6.0", "date": "2026-11-24"}
+    return {"runs": [{"rows": []}, {**run, "commit": "0123456789abcdef", "rows": rows}]}
 
 
 def test_charts_and_tables_of_attention_follow_its_file(tmp_path):
     without = attention.fragments(tmp_path)
     assert {each.text for each in without.values()} == {"Not measured yet.\n"}
+    assert not any(attention.quoted(tmp_path).values())
     path = tmp_path / attention.FILE
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(attention_data()))
     found = attention.fragments(tmp_path)
     assert found.keys() == without.keys() and all(each.measured for each in found.values())
-    assert found["attention-forward"].text.count('class="plot lines"') == 4
+    assert found["attention-forward"].text.count('class="plot lines"') == 1
+    assert found["attention-backward"].text.count('class="plot lines"') == 4
     assert "in turn" in found["attention-forward"].text
     assert "in turn" not in found["attention-backward"].text
-    few = found["attention-rungs-forward"].text
+    few = found["attention-rungs-backward"].text
     assert "16,384 keys" in few and "1,024 keys" not in few
-    assert few.count("▲") - 1 == 4 * 2 and few.count("= ") - 1 == 4  # one of each in the caption
-    assert "0.90" in found["attention-decode"].text
+    assert few.count("▲") - 1 == 4 * 2 and "Flex" not in few  # one is in the caption
+    beside = attention.quoted(tmp_path)
+    assert beside["backward"]["fa2"] == pytest.approx((2.0, 2.0, 2.0))
+    assert beside["error"]["fa2"].most == pytest.approx(0.5)
+    assert beside["decoding"]["copy"].mean == pytest.approx(0.9)
+    assert attention.in_turn(64) < attention.in_turn(128) < attention.PEAK / 1e12

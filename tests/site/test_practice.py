@@ -383,7 +383,7 @@ def test_the_command_lists_poses_hints_checks_and_remembers(capsys, tmp_path, mo
 
     listed = says()
     assert all(f" {name} " in listed for name in COURSE)
-    assert "0 of 45 solved. Next: python -m exercises shift" in listed
+    assert "0 of 48 solved. Next: python -m exercises shift" in listed
     posed = says("lanes", code=1)
     assert "1,000 numbers" in posed and "answers/lanes.py" in posed
     answer = tmp_path / "answers/lanes.py"
@@ -395,7 +395,7 @@ def test_the_command_lists_poses_hints_checks_and_remembers(capsys, tmp_path, mo
     assert says("lanes", "--solution") == COURSE["lanes"].solution
     answer.write_text(COURSE["lanes"].solution, "utf8")
     assert says("lanes").startswith("✓ lanes: Right")
-    assert "1 of 45 solved" in says()
+    assert "1 of 48 solved" in says()
     assert says("all").count("✓") == 1
     with pytest.raises(SystemExit):
         command.main(["nothing"])

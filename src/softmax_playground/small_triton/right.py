@@ -61,7 +61,7 @@ def product(a, b):
 
 def scores(q, k, scale=1.0, causal=False):
     """Of each query with each key; −∞ where it does not see the key."""
-    found = product([[scale * x for x in row] for row in q], [*zip(*k)])
+    found = product([[scale * x for x in row] for row in q], list(zip(*k)))
     seen = [i + 1 + len(k) - len(q) if causal else len(k) for i in range(len(q))]
     return [[x if j < n else -INF for j, x in enumerate(row)] for row, n in zip(found, seen)]
 
@@ -78,8 +78,8 @@ def attention(q, k, v, *more):
 def attention_backward(q, k, v, do, scale=1.0, causal=False):
     """(dq, dk, dv)."""
     y = weights(q, k, scale, causal)
-    dx = [[scale * x for x in row] for row in softmax_backward(y, product(do, [*zip(*v)]))]
-    return product(dx, k), product([*zip(*dx)], q), product([*zip(*y)], do)
+    dx = [[scale * x for x in row] for row in softmax_backward(y, product(do, list(zip(*v))))]
+    return product(dx, k), product(list(zip(*dx)), q), product(list(zip(*y)), do)
 
 
 # ---- What differs ----

@@ -38,11 +38,13 @@ def judge(lines, names, trace):
     """
     known = {name: plain(value) for name, value in names.items()}
     known.update(globals())
-    choices = {}
+    choices, order = {}, []  # MicroPython's dictionaries have no order
     for line in lines:
-        choices.setdefault(line.split(" = ")[0], []).append(line)
+        name = line.split(" = ")[0]
+        order += [name] * (name not in order)
+        choices.setdefault(name, []).append(line)
     fits = []
-    for name in choices:
+    for name in order:
         found = []
         for line in choices[name]:
             if found and found[-1][0] == []:
@@ -62,7 +64,7 @@ def judge(lines, names, trace):
         if wrong:
             return _wrong(name, names.get(name), line, wanted, wrong, trace)
         fits.append(f"{name} is {line.split(' = ', 1)[1].split('  # ')[-1]}")
-    moved = " " + _moved(trace, list(choices)) if trace.accesses else ""
+    moved = " " + _moved(trace, order) if trace.accesses else ""
     return {"right": True, "says": f"Right: {_listed(fits)}.{moved}"}
 
 

@@ -7,34 +7,36 @@ times as many backward, half of it under a causal mask, whatever a kernel really
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
-from softmax_bench.report import standing
+from softmax_bench.report import geometric_mean, standing
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site.benchmarks import charts
 from softmax_site.benchmarks.charts import BEST, Series, over_columns
-from softmax_site.benchmarks.data import read, time_text
+from softmax_site.benchmarks.data import read
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, note
 from softmax_site.benchmarks.tables import Cell, folded, table
 from softmax_site.benchmarks.words import SIGNS
 from softmax_site.figures.moving import EXPONENTIALS
 
-FILE = "docs/benchmarks/data/attention/h200.json"
+FILE = "docs/benchmarks/attention.json"
 PEAK = 989e12
 """Operations a second of an H200's tensor cores in bfloat16 (NVIDIA's data sheet)."""
 
 NAMES = {
     "in_memory": "scores in memory", "vectors": "vectors", "diagonal": "diagonal",
-    "descriptors": "descriptors", "warp_groups": "groups of warps", "split_keys": "split keys",
-    "backward": "one kernel", "warp_groups_backward": "two kernels",
-    "attention": "attention", "flash": "FlashAttention-2", "cudnn": "cuDNN",
-    "flex": "FlexAttention", "tutorial": "Triton’s tutorial", "copy": "a copy of k and v",
+    "descriptors": "descriptors", "attention": "groups of warps", "fa2": "FlashAttention-2",
+    "cudnn": "cuDNN",
 }  # fmt: skip
-"""Who was measured; FlashAttention-2 and cuDNN as PyTorch's scaled_dot_product_attention has
-them."""
+"""Whose speeds are shown, in the order of tables; FlashAttention-2 and cuDNN by PyTorch's
+scaled_dot_product_attention. FlexAttention is not: at most lengths it failed, or ran uncompiled."""
 
-SHOWN = {"attention": CHOOSER, "cudnn": BEST, "flash": "torch"}
+DECODING = ("sdpa", "copy")
+"""Who else is asked for one query over many keys."""
+
+SHOWN = {"attention": CHOOSER, "cudnn": BEST, "fa2": "torch"}
 """Who is drawn at first, by the mark of the charts that each takes."""
 
 Shape = tuple[int, bool, int]
@@ -42,12 +44,9 @@ Shape = tuple[int, bool, int]
 Cases = dict[Shape, dict[str, dict]]
 
 
-def speed(row: dict) -> float:
-    """TFLOP/s."""
-    pairs = row["queries"] * row["keys"] / (2 if row["causal"] else 1)
-    passes = 2.5 if row["direction"] == "backward" else 1
-    flop = 4 * row["batch"] * row["heads"] * pairs * row["dim"] * passes
-    return flop / row["us"]["p50"] / 1e6
+def newest_run(root: Path) -> dict:
+    """The last run of the file; one without rows where there is none."""
+    return [{"rows": []}, *read(root, FILE, {"runs": []})["runs"]][-1]
 
 
 def in_turn(dim: int) -> float:
@@ -55,12 +54,13 @@ def in_turn(dim: int) -> float:
     return 4 * dim / (4 * dim / PEAK + 1 / EXPONENTIALS) / 1e12
 
 
-def cases(rows: Iterable[dict], direction: str) -> Cases:
+def cases(run: dict, direction: str) -> Cases:
     """What was measured of a direction, by shape and then by name."""
     found: Cases = {}
-    for row in rows:
-        if row["direction"] == direction and row["us"]:
-            shape = row["dim"], row["causal"], row["keys"]
+    for row in run["rows"]:
+        known = row["provider"] in (*NAMES, *DECODING)
+        if known and row["direction"] == direction and "p50" in row:
+            shape = row["dims"], row["causal"], row["length"]
             found.setdefault(shape, {})[row["provider"]] = row
     return dict(sorted(found.items()))
 
@@ -77,10 +77,10 @@ def speeds(found: Cases, unit: str = "TFLOP/s") -> str:
     def cell(group: dict[str, dict], name: str) -> Cell:
         if name not in group:
             return Cell("·", "none")
-        text = f"{speed(group[name]):,.0f}"
-        if name == "flash" or "flash" not in group:
+        text = f"{group[name]['tflops']:,.0f}"
+        if name == "fa2" or "fa2" not in group:
             return Cell(text, "level")
-        state = standing(speed(group[name]) / speed(group["flash"]))
+        state = standing(group[name]["tflops"] / group["fa2"]["tflops"])
         return Cell(f"{SIGNS[state]} {text}", state)
 
     head = ["shape", *(NAMES[name] for name in there)]
@@ -94,8 +94,8 @@ def chart(found: Cases, direction: str, dim: int, causal: bool) -> str:
     would take turns."""
     columns = []
     for (_, _, keys), group in ((s, g) for s, g in found.items() if s[:2] == (dim, causal)):
-        values = {SHOWN.get(name, name): speed(row) for name, row in group.items()}
-        said = [f"{NAMES[name]} {speed(row):,.0f}" for name, row in group.items()]
+        values = {SHOWN.get(name, name): row["tflops"] for name, row in group.items()}
+        said = [f"{NAMES[name]} {row['tflops']:,.0f}" for name, row in group.items()]
         half = (len(said) + 1) // 2
         tip = [f"{keys:,} keys, TFLOP/s", ", ".join(said[:half]), ", ".join(said[half:])]
         if direction == "forward":
@@ -108,40 +108,60 @@ def chart(found: Cases, direction: str, dim: int, causal: bool) -> str:
     return over_columns(title, alt, columns, series, unit="TFLOP/s", lines=True)
 
 
-def decoding(found: Cases) -> str:
-    """Time of one query, beside a copy of as many bytes as the keys and values have."""
-    head = ["shape", "µs", "copy of k and v, µs", "share of the copy's speed"]
-    body = []
-    for shape, group in found.items():
-        if "copy" in group and "split_keys" in group:
-            ours, copy = (group[name]["us"]["p50"] for name in ("split_keys", "copy"))
-            body.append([words(shape), f"{ours:,.1f}", f"{copy:,.1f}", f"{copy / ours:.2f}"])
-    return table(head, body)
-
-
 def fragments(root: Path) -> dict[str, Fragment]:
     """Everything that pages include of attention, by name."""
-    data = read(root, FILE, {"rows": []})
-    out = {}
+    run, out = newest_run(root), {}
     for direction in ("forward", "backward"):
-        found = cases(data["rows"], direction)
-        longest = {shape[:2]: shape for shape in found}  # the last of each is the longest
+        found = cases(run, direction)
+        whole = {shape: g for shape, g in found.items() if "in_memory" in g} or found
+        longest = {shape[:2]: shape for shape in whole}  # the last of each is the longest
         few = {shape: found[shape] for shape in longest.values()}
-        kinds = sorted({shape[:2] for shape in found})
-        drawn = [chart(found, direction, *kind) for kind in kinds]
+        drawn = [chart(found, direction, *kind) for kind in longest]
         out[f"attention-rungs-{direction}"] = [speeds(few)] if few else []
         out[f"attention-{direction}"] = [*drawn, folded("Every length", speeds(found))] * bool(few)
-    one = cases(data["rows"], "decode")
-    out["attention-decode"] = [decoding(one)] if one else []
-    return {name: _fragment(data, parts) for name, parts in out.items()}
+    return {name: _fragment(run, parts) for name, parts in out.items()}
 
 
-def _fragment(data: dict, parts: list[str]) -> Fragment:
+def _fragment(run: dict, parts: list[str]) -> Fragment:
     """Parts of a page with the line that says what was measured when."""
     if not parts:
         return NOT_MEASURED
-    env = data["environment"]
-    said = f"one {env['gpu']}", f"torch {env['torch'].split('+')[0]}", f"triton {env['triton']}"
-    where = note(f"Measured: {said[0]}", *said[1:], f"{time_text(env['utc'])} UTC")
-    text = "\n\n".join([*map(block, parts), where])
-    return Fragment(text, Measured(env["utc"]))
+    where = note(
+        f"Measured: one {run['gpu']}",
+        f"torch {run['torch'].split('+')[0]}",
+        f"triton {run['triton']}",
+        run["date"],
+        f"commit `{run['commit'][:12]}`",
+    )
+    return Fragment("\n\n".join([*map(block, parts), where]), Measured(f"{run['date']}T00:00:00Z"))
+
+
+class Beside(NamedTuple):
+    """How ours stands beside another, over all lengths."""
+
+    mean: float
+    least: float
+    most: float
+
+
+def beside(groups: Iterable[dict], other: str, measure: Callable[[dict], float | None]) -> Beside:
+    """What is measured of ours over that of another, where both have it; geometric mean and
+    ends."""
+    pairs = [(measure(g["attention"]), measure(g[other])) for g in groups if other in g]
+    factors = [mine / theirs for mine, theirs in pairs if mine and theirs]
+    return Beside(geometric_mean(factors), min(factors), max(factors))
+
+
+def quoted(root: Path) -> dict[str, dict[str, Beside]]:
+    """How many times as fast ours is as each other, by direction and name, and forward how many
+    times as wrong."""
+    run, out = newest_run(root), {}
+    for direction in ("forward", "backward", "decoding"):
+        groups = [group for group in cases(run, direction).values() if "attention" in group]
+        others = {name for group in groups for name in group} & {"fa2", "cudnn", *DECODING}
+        # A copy reads and writes its bytes; the others read theirs, which all are the same.
+        rate = lambda row: row.get("bytes", 1) / row["p50"]  # noqa: E731
+        out[direction] = {name: beside(groups, name, rate) for name in others}
+        if direction == "forward" and others:
+            out["error"] = {"fa2": beside(groups, "fa2", lambda row: row.get("worst_error"))}
+    return out

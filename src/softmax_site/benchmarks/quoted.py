@@ -15,7 +15,7 @@ from softmax_bench.random_shapes import CELLS
 from softmax_bench.report import LEVEL, by_case, gbs, ratio, timed, warm
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
 from softmax_site import source
-from softmax_site.benchmarks import ranks, rungs
+from softmax_site.benchmarks import attention, ranks, rungs
 from softmax_site.benchmarks.data import (
     given,
     is_odd,
@@ -392,6 +392,7 @@ class Quoted(dict[str, Any]):
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},
             "machine": lambda: machine(data, rows("forward", "backward")),
             "ranks": lambda: ranks.quoted(ranks.read(root) or {}),
+            "attention": lambda: attention.quoted(root),
             "one_row": lambda: moving.one_row(root),
             "level": lambda: LEVEL,
         }

@@ -136,18 +136,18 @@ def attention_merge_kernel(
 
 
 def chunk_of(q: Tensor, k: Tensor, multiprocessors: int) -> int:
-    """Keys of a chunk, for about four programs on each multiprocessor; 0 where there are programs
+    """Keys of a chunk, for about two programs on each multiprocessor; 0 where there are programs
     enough without a split, or so many queries that each chunk would be read again and again.
 
     >>> q, k = torch.empty(1, 8, 1, 128), torch.empty(1, 8, 65_536, 128)
     >>> chunk_of(q, k, 132), chunk_of(q.expand(64, 8, 1, 128), k.expand(64, 8, 65_536, 128), 132)
-    (1024, 0)
+    (2048, 0)
     """
     heads = k.shape[0] * k.shape[1]
     n_rows = q.shape[1] // k.shape[1] * q.shape[2]
     if n_rows > 64 or heads > multiprocessors or k.shape[2] < 1024:
         return 0
-    n_chunks = min(-(-4 * multiprocessors // heads), 128, k.shape[2] // 256)
+    n_chunks = min(-(-2 * multiprocessors // heads), 128, k.shape[2] // 256)
     return -(-k.shape[2] // n_chunks // 64) * 64
 
 

@@ -299,3 +299,37 @@ def test_tensors_on_the_cpu_run_pytorchs_operators(monkeypatch):
     o = attention(q.requires_grad_(), k, v, causal=True)
     check(o, expected(q.detach(), k, v, True, 0.25)[0], torch.float32)
     assert "Attention" not in str(o.grad_fn)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dims", [64, 128])
+def test_more_tasks_than_programs(dims, causal):
+    """Programs go on from task to task, and tiles of queries are odd in number."""
+    q, k, v, do = tensors(2, 32, 8, 2100, 2300, dims, torch.bfloat16)
+    leaves = [each.detach().requires_grad_() for each in (q, k, v)]
+    o, lse = attention(*leaves, causal, return_lse=True)
+    got = torch.autograd.grad(o, leaves, do)
+    again = torch.autograd.grad(attention(*leaves, causal), leaves, do)
+    exact = [each.detach().float().requires_grad_() for each in leaves]
+    want, want_lse = attention_in_memory(*exact, causal, 1 / math.sqrt(dims))
+    check(o, want.detach().cpu().double(), torch.bfloat16)
+    torch.testing.assert_close(lse, want_lse, rtol=1e-4, atol=1e-4)
+    for ours, repeated, theirs in zip(got, again, torch.autograd.grad(want, exact, do.float())):
+        assert (ours - theirs).abs().max() <= 0.02 * theirs.abs().max().clamp(min=1)
+        assert not HOPPER or torch.equal(ours, repeated)
+
+
+@pytest.mark.gpu
+def test_heads_that_lie_more_than_two_to_the_31_elements_apart():
+    near = [each.contiguous() for each in tensors(1, 3, 3, 90, 90, 64, torch.bfloat16)]
+    memory = torch.empty(2**31 + 90 * 64, dtype=torch.bfloat16, device=DEVICE)
+    for x in near[:3]:
+        far = memory.as_strided(x.shape, (0, 2**30, 64, 1)).copy_(x)
+        assert torch.equal(attention(far, *near[1:3]), attention(x, *near[1:3]))
+        assert torch.equal(attention(near[0], far, near[2]), attention(near[0], x, near[2]))
+    leaf = far.requires_grad_()
+    got = torch.autograd.grad(attention(near[0], near[1], leaf), leaf, near[3])[0]
+    leaf = near[2].requires_grad_()
+    want = torch.autograd.grad(attention(near[0], near[1], leaf), leaf, near[3])[0]
+    assert torch.equal(got, want)

@@ -198,7 +198,8 @@ ATTENTION_CALLS = {
     "vectors": ("vectors.attention_vectors(q, k, v, True, 0.1)", 0),
     "diagonal": ("diagonal.attention_diagonal(q, k, v, True, 0.1)", 0),
     "descriptors": ("descriptors.attention_descriptors(q, k, v, True, 0.1)", 0),
-    "warp_groups": ("warp_groups.attention_warp_groups(q, k, v, True, 0.1)", 0),
+    # Between tasks, not in a loop.
+    "warp_groups": ("warp_groups.attention_warp_groups(q, k, v, True, 0.1)", 16),
     "split_keys": ("split_keys.attention_split(q[:, :, :1], k, v, True, 0.1, 1024)", 0),
     "backward": ("backward.attention_backward((q, k, v, q, lse), q, lse, True, 0.1)", 100),
     "warp_groups_backward": (

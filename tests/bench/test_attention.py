@@ -1,0 +1,41 @@
+"""What the benchmark of attention does with its calls, without a GPU."""
+
+import torch
+
+from softmax_bench import attention
+
+
+def once(call, share):
+    call()
+    return [2.0, 4.0]
+
+
+def test_a_provider_that_fails_is_noted_and_others_go_on():
+    def fail():
+        raise RuntimeError("no kernel")
+
+    found = attention.timed(once, {"fails": fail, "works": list})
+    assert found["fails"] == {"error": "RuntimeError: no kernel"}
+    assert found["works"]["p50"] == 3.0
+
+
+def test_the_backward_pass_is_called_alone():
+    calls, leaf = [], torch.ones(3, requires_grad=True)
+
+    def forward():
+        calls.append("forward")
+        return leaf * 2
+
+    backward = attention.backward_of(forward, [leaf], torch.ones(3))
+    for _ in range(3):
+        (gradient,) = backward()
+        assert gradient.tolist() == [2.0, 2.0, 2.0]
+    assert calls == ["forward"]
+
+
+def test_providers():
+    q = torch.randn(1, 2, 64, 64).bfloat16()
+    made = attention.calls(q, q, q, True)
+    assert {"attention", "fa2", "cudnn", *attention.RUNGS} == set(made)
+    assert attention.worst_error(made["in_memory"](), q, q, q, True) < 0.02
+    assert set(attention.calls(q.requires_grad_(), q, q, True)) == {"attention", "fa2", "cudnn"}
