@@ -29,6 +29,10 @@ TOGETHER = tl.constexpr(1024 if COMPILED else 0)
 fit the registers. An interpreter would call the function that combines for each single term."""
 
 
+VANISHES = tl.constexpr(COMPILED)
+"""Whether 1,024 times the bits of a power of two are 0 in 32 bits: an interpreter has more."""
+
+
 @triton.jit
 def _to_bits(x):
     """The exponent bits of a float32 or float64, in place: the bits of its leading power of two."""
@@ -159,8 +163,11 @@ def _sum_of_exponentials(parts, AXIS: tl.constexpr):
         for t in tl.static_range(len(parts[p])):
             moved = parts[p][t][0] + POWER
             rest = (parts[p][t][0] - (moved - POWER)) + SMALL
-            high += moved.to(tl.int32, bitcast=True) - POWER_BITS
-            low += rest.to(tl.int32, bitcast=True) - SMALL_BITS
+            high += moved.to(tl.int32, bitcast=True)
+            low += rest.to(tl.int32, bitcast=True)
+            if not VANISHES.value or parts[p][0][0].shape[AXIS] % 1024 != 0:
+                high -= POWER_BITS
+                low -= SMALL_BITS
         if parts[0][0][0].shape[AXIS] > TOGETHER.value:
             high = tl.sum(high, axis=AXIS)
             low = tl.sum(low, axis=AXIS)
