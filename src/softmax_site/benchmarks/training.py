@@ -9,7 +9,7 @@ from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, note
 from softmax_site.benchmarks.tables import table
 
 FILE = "docs/benchmarks/training.json"
-HEAD = ("", "step: transformers, ms", "ours", "memory: transformers, GB", "ours")
+HEAD = ("", "step, ms", "step with ours, ms", "most memory, GB", "most memory with ours, GB")
 
 
 def steps(root: Path) -> Fragment:
