@@ -10,8 +10,8 @@ log-sum-exp of each query's scores, and a small kernel `delta`, the inner produc
 with that of the output. Program p takes QUERIES queries and walks along the keys, once:
 [dq](../math/attention.md#the-gradient) is `scale` times the sum over j of dx[i, j] · k[j].
 
-hint: A score is `scale` times an inner product; a weight is exp(score − lse), without a maximum, and
-0 past the last key.
+hint: A score is `scale` times an inner product; a weight is exp(score − lse), without a maximum,
+and 0 past the last key.
 
 hint: dy[i, j] is the inner product of do[i] and v[j], and dx = y · (dy − delta).
 
