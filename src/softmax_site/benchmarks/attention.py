@@ -149,7 +149,7 @@ def beside(groups: Iterable[dict], other: str, measure: Callable[[dict], float |
     ends."""
     pairs = [(measure(g["attention"]), measure(g[other])) for g in groups if other in g]
     factors = [mine / theirs for mine, theirs in pairs if mine and theirs]
-    return Beside(geometric_mean(factors), min(factors), max(factors))
+    return Beside(geometric_mean(factors) or 0.0, min(factors), max(factors))
 
 
 def quoted(root: Path) -> dict[str, dict[str, Beside]]:
