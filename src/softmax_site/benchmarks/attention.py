@@ -86,7 +86,7 @@ def speeds(found: Cases, unit: str = "TFLOP/s") -> str:
     head = ["shape", *(NAMES[name] for name in there)]
     body = [[words(s), *(cell(group, name) for name in there)] for s, group in found.items()]
     caption = f"{unit}, bfloat16; ▲ faster than FlashAttention-2, = within 2 %, ▼ slower"
-    return table(head, body, css="rung", caption=caption)
+    return table(head, body, caption=caption)
 
 
 def chart(found: Cases, direction: str, dim: int, causal: bool) -> str:
