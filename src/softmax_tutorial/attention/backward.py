@@ -118,6 +118,7 @@ def attention_backward_kernel(
 
         # Scores lie transposed, keys down: p and ds are then operands as they are.
         scores = tl.dot(k, q.T, input_precision="ieee")
+        dp = tl.dot(v, do.T, input_precision="ieee")
         p = tl.exp2(scores * scale_log2 - (lse * LOG2E)[None, :])
         at_edge = first_key + BLOCK_KEYS > n_keys
         if CAUSAL:
@@ -127,7 +128,6 @@ def attention_backward_kernel(
             if CAUSAL:
                 seen = seen & (keys[:, None] <= (rows + shift)[None, :])
             p = tl.where(seen, p, 0.0)
-        dp = tl.dot(v, do.T, input_precision="ieee")
         dv = tl.dot(p.to(do.dtype), do, dv, input_precision="ieee")
         # eq: softmax-vjp
         ds = (p * (dp - delta[None, :])).to(q.dtype)
@@ -147,11 +147,13 @@ def attention_backward_kernel(
 
 
 def choice(head_dim: int, dtype: torch.dtype) -> tuple[Tile, int, int]:
-    """The tile, warps and stages that were fastest on an H200."""
+    """The tile, warps and stages that were fastest on an H100."""
     dims = max(16, triton.next_power_of_2(head_dim))
     if dtype == torch.float32:
         return Tile(16, 32, dims), 8, 1
-    return (Tile(64, 128, dims), 8, 2) if dims <= 128 else (Tile(32, 64, dims), 8, 1)
+    if dims <= 64:
+        return Tile(64, 64, dims), 4, 2
+    return (Tile(64, 128, dims), 8, 2) if dims == 128 else (Tile(32, 64, dims), 8, 1)
 
 
 def delta_of(o: Tensor, do: Tensor, dlse: Tensor) -> Tensor:

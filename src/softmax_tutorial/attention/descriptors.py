@@ -101,13 +101,13 @@ def attention_descriptors_kernel(
 
 
 def choice(head_dim: int, dtype: torch.dtype) -> tuple[Tile, int, int]:
-    """The tile, warps and stages that were fastest on an H200; float32 has smaller tiles, since
+    """The tile, warps and stages that were fastest on an H100; float32 has smaller tiles, since
     products that are not rounded to 16 bits take registers."""
     dims = max(16, triton.next_power_of_2(head_dim))
     if dtype == torch.float32:
         return Tile(32 if dims < 256 else 16, 32, dims), 8, 1
     if dims <= 64:
-        return Tile(64, 128, dims), 4, 3
+        return Tile(64, 128, dims), 4, 2
     return (Tile(128, 128, dims), 8, 3) if dims == 128 else (Tile(128, 64, dims), 8, 2)
 
 

@@ -31,10 +31,11 @@ def attention(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """softmax(scale · q kᵀ) v, without the matrix of scores.
 
-    A query that sees no key gets 0. Memory is linear in the lengths, for gradients too. Strides are
-    free; a tensor whose rows are no adjacent elements, or start at no multiples of 16 bytes, is
-    copied. Gradients of gradients are not computed. On CPU tensors PyTorch's operators run, unless
-    `TRITON_INTERPRET=1` lets the interpreter run the kernels.
+    A query that sees no key gets 0. NaN and ∞ in a query stay in its row; those of a value may
+    reach queries that do not see its key, since 0 · NaN is NaN. Memory is linear in the lengths,
+    for gradients too. Strides are free; a tensor whose rows are no adjacent elements, or start at
+    no multiples of 16 bytes, is copied. Gradients of gradients are not computed. On CPU tensors
+    PyTorch's operators run, unless `TRITON_INTERPRET=1` lets the interpreter run the kernels.
 
     Args:
         q: queries (B, H, S, D) of float16, bfloat16 or float32, with D from 16 to 256.
