@@ -86,7 +86,7 @@ def speeds(found: Cases, unit: str = "TFLOP/s") -> str:
     head = ["shape", *(NAMES[name] for name in there)]
     body = [[words(s), *(cell(group, name) for name in there)] for s, group in found.items()]
     caption = f"{unit}, bfloat16; ▲ faster than FlashAttention-2, = within 2 %, ▼ slower"
-    return table(head, body, css="rung", caption=caption)
+    return table(head, body, caption=caption)
 
 
 def chart(found: Cases, direction: str, dim: int, causal: bool) -> str:
@@ -149,7 +149,7 @@ def beside(groups: Iterable[dict], other: str, measure: Callable[[dict], float |
     ends."""
     pairs = [(measure(g["attention"]), measure(g[other])) for g in groups if other in g]
     factors = [mine / theirs for mine, theirs in pairs if mine and theirs]
-    return Beside(geometric_mean(factors), min(factors), max(factors))
+    return Beside(geometric_mean(factors) or 0.0, min(factors), max(factors))
 
 
 def quoted(root: Path) -> dict[str, dict[str, Beside]]:
