@@ -274,13 +274,13 @@ def test_models_with_a_loss_of_another_kind_keep_it():
 
 def test_torch_compile_gives_the_same_and_counts_nothing():
     model = small("mixtral")
+    model.model.layers = model.model.layers[:1]
     wanted, compiled = step(model), torch.compile(model, backend="aot_eager")
     for one in (None, model):
-        torch._dynamo.reset()
         with patch_transformers(one) as handle:
             assert_same_step(step(compiled), wanted)
         assert handle.calls == {}
-        assert_same_step(step(compiled), wanted)
+    assert_same_step(step(compiled), wanted)
 
 
 # Names.
