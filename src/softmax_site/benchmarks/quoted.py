@@ -36,6 +36,7 @@ AS_THEY_ARE = {
     "checks": "docs/reference/checks.json",  # the last run of all tests: `tests/counting.py`
     "gpu_tests": "docs/benchmarks/gpu-tests.json",  # the last run of those that need a GPU
     "mutants": "docs/reference/mutants.json",  # planted mistakes: `tests/mutate.py`
+    "invariant": "docs/benchmarks/invariant.json",  # what batch invariance costs
     "pace": "docs/benchmarks/pace.json",  # why launches have two speeds
     "tuning": "docs/benchmarks/tuning-seeds.json",  # what earlier seeds gave, tuned on
     "rounding": "docs/_computed/rounding.json",  # what each choice of arithmetic costs
