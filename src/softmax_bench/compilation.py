@@ -38,7 +38,7 @@ class Compilation:
     kernel: str  # the name of the function
     constants: dict[str, Any]  # compile-time constants; of an operation its name
     gpu: str  # a key of `GPUS`
-    ttir: str  # Triton's own language, with statements in the order of the kernel's text
+    ttir: str  # Triton's own language, in the order of the kernel's text; empty for Gluon
     assembly: str  # PTX for NVIDIA, GCN assembly for AMD
     registers: int  # per thread; vector registers on AMD
     # Bytes per thread stored to memory because the registers ran out; on AMD four for each spilled
@@ -174,7 +174,7 @@ def _made(kernel: Kernel) -> dict[str, Any]:
         said, patterns = assembly, (r"\.vgpr_count:\s+(\d+)", r"\.vgpr_spill_count:\s+(\d+)")
     registers, spilled = (max(map(int, re.findall(each, said))) for each in patterns)
     return {
-        "ttir": texts["ttir"],
+        "ttir": texts.get("ttir", ""),
         "assembly": assembly,
         "registers": registers,
         "spill_bytes": spilled if "ptx" in texts else 4 * spilled,

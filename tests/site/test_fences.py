@@ -198,8 +198,8 @@ def test_the_pieces_of_a_page_are_whole_sections(page):
     """A page that shows a paragraph of a section shows each once and in their order. If the kernel
     is the tutorial's it shows all of them: a line that moves to another piece, or to none, is seen.
     Where a cell of the page has the kernel whole, paragraphs may be left out that say nothing new
-    since the rung before. Of a kernel of the library the page shows what carries its idea, and
-    links the file."""
+    since the rung before. Of a kernel of the library, or of attention, the page shows what
+    carries its idea, and links the file."""
     shown: dict[tuple[str, str], list[int]] = {}
     since: dict[tuple[str, str], str] = {}
     for match in pieces(page):
@@ -212,7 +212,7 @@ def test_the_pieces_of_a_page_are_whole_sections(page):
     for (path, name), numbers in shown.items():
         parts = source.read(path, ROOT).paragraphs(name)
         assert numbers == sorted(set(numbers)), f"{page_id(page)}: {path}:{name}"
-        if path.startswith("src/triton_softmax/"):
+        if path.startswith(("src/triton_softmax/", "src/softmax_tutorial/attention/")):
             continue
         file = source.read(path, ROOT)
         left_out = {*range(1, len(parts) + 1)} - {*numbers}
@@ -252,9 +252,9 @@ def test_a_page_runs_the_kernels_that_it_shows_in_pieces(page):
 
 def longest(element: Element) -> Iterator[int]:
     """The lines of each block of code below an element that one sees at once: pieces of a file
-    without a signature that is folded. Cells and exercises are editors, and scroll."""
+    without what is folded. Cells and exercises are editors, and scroll."""
     classes = set(element.get("class", "").split())
-    if {"run-cell", "exercise"} & classes:
+    if {"run-cell", "exercise"} & classes or (element.tag == "details" and "code" in classes):
         return
     if "listing" in classes:
         lines = of_class(element, "line")

@@ -15,7 +15,7 @@ FORBIDDEN = re.compile(
 LONGEST = 40
 """Words of a sentence, where a formula, a link's address and code count as one."""
 
-KNOWN = {*"AMD API CPU CPUs GB GPT GPU GPUs JSON KB LM MB NVIDIA SOFTMAX TB".split()}
+KNOWN = {*"AMD API CPU CPUs GB GPT GPU GPUs JSON KB LM MB NVIDIA SOFTMAX TB TRL".split()}
 """Abbreviations, units and names that need no entry in the glossary."""
 
 NAV = re.findall(
