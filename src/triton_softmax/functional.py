@@ -305,6 +305,9 @@ def _normalize_modified(
     scale, softcap, bias, where, causal, sink, safe = modifiers
     if not isinstance(scale, Tensor):  # a number is no part of the key: it may change every step
         scale = 1.0 if scale is None else arguments.check_number(scale, "scale")
+        if torch.compiler.is_compiling() and scale != 1.0:
+            # A compiler would make a number of an operator a constant.
+            scale = x.new_ones((), dtype=arguments.accumulator(dtype or x.dtype)) * scale
     key = known = None
     if plain and out is None:
         key = ("modifiers", dim, dtype, x.shape, x.dtype, x.device, causal, softcap, type(softcap))

@@ -275,10 +275,12 @@ def _of_tokens(
     if by_rows:
         scale = composite.upcast(temperature).reciprocal()
         scale = scale.squeeze(-1) if scale.dim() else scale.expand(logits.shape[:-1])
-    elif logits.dtype != torch.float64 or temperature == 1.0:
+    elif is_compiling() or logits.dtype == torch.float64:
+        # A compiler makes a number of an operator a constant; a number of a launch is float32.
+        one = logits.new_ones((), dtype=arguments.accumulator(logits.dtype))
+        scale = (one / temperature).expand(logits.shape[:-1])
+    else:
         factor = 1.0 / temperature
-    else:  # a number of a launch is float32
-        scale = logits.new_full((), 1.0 / temperature).expand(logits.shape[:-1])
     options = (factor, entropy, bool(batch_invariant or arguments.contexts), plain)
     if torch.is_grad_enabled() and (
         logits.requires_grad or (scale is not None and scale.requires_grad)
