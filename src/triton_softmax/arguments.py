@@ -72,7 +72,7 @@ class LossOptions(NamedTuple):
     """The dtype of the loss."""
     scale: float = 1.0
     softcap: float | None = None
-    invariant: bool = False
+    invariant: Any = False
 
 
 contexts = 0
@@ -108,14 +108,21 @@ class batch_invariant(contextlib.ContextDecorator):  # noqa: N801
         contexts -= 1
 
 
-def check_invariant(implementation: str | None) -> bool:
-    """Return True for a batch-invariant call; raise a ValueError if it also names a kernel."""
+def check_invariant(implementation: str | None, given: Any) -> Any:
+    """Return what makes a call batch-invariant: True, or the cut of its rows over ranks; raise a
+    ValueError if it also names a kernel."""
     if implementation is not None:
         raise ValueError(
             f"implementation={implementation!r} names a kernel, but a batch-invariant call chooses "
             "its own"
         )
-    return True
+    return given or True
+
+
+def n_classes(x: Tensor, dim: int, invariant: Any) -> int:
+    """The columns of a row, of which a batch-invariant call may have a part: then it has a cut in
+    the place of True."""
+    return getattr(invariant, "total", x.shape[dim])
 
 
 # Any call.
@@ -380,7 +387,7 @@ def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOp
     """Check the arguments of a cross-entropy, except for the values of the targets; the options are
     those of the call as they were given. See `cross_entropy` for the errors, which have PyTorch's
     message if PyTorch raises, too."""
-    dim, ignore_index, reduction, label_smoothing, z_loss, _, scale, softcap, _ = options
+    dim, ignore_index, reduction, label_smoothing, z_loss, _, scale, softcap, invariant = options
     check_input(x)
     check_operands(x, target=target, weight=weight)
     if reduction not in ("none", "mean", "sum"):
@@ -398,7 +405,7 @@ def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOp
     if not probabilities and x.dim() > 0:
         fits = target.shape == x.shape[:dim] + x.shape[dim + 1 :]
         fits = fits and target.dtype in CLASS_DTYPES
-    fits = fits and (weight is None or weight.shape == (x.shape[dim],))
+    fits = fits and (weight is None or weight.shape == (n_classes(x, dim, invariant),))
     if not fits:
         torch_functional.cross_entropy(
             x.detach(),

@@ -13,7 +13,7 @@ from torch.autograd import Function
 from torch.compiler import is_compiling
 from torch.overrides import has_torch_function_variadic
 
-from . import arguments, composite, distributed, operators, plan
+from . import arguments, composite, distributed, layout, operators, plan
 from .arguments import Modifiers
 from .launch import checked
 from .operations.cross_entropy import GIVEN_GRADIENT
@@ -319,7 +319,8 @@ def _of_tokens(
     # Without classes every index is wrong, and PyTorch's operators would read beside the logits.
     if index is not None and (index.device.type == "cpu" or not logits.shape[-1]):
         if plain or operators.readable(index):
-            arguments.check_classes(index, logits.shape[-1])
+            of_all = arguments.n_classes(logits, -1, batch_invariant)
+            arguments.check_classes(index, of_all)
     tempered = by_rows or temperature != 1.0
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
     if on_cpu or logits.numel() == 0 or (not plain and operators.by_composite()):
@@ -335,7 +336,10 @@ def _of_tokens(
         scale = scale.reshape(-1, 1) if scale.dim() else scale
     elif tempered:
         scale = 1.0 / temperature
-    options = (flat, scale, entropy, bool(batch_invariant or arguments.contexts), plain)
+    invariant: Any = batch_invariant or bool(arguments.contexts)
+    if isinstance(invariant, tuple):
+        x, flat = layout.on_vectors(x), invariant.columns(flat, x.shape[1])
+    options = (flat, scale, entropy, invariant, plain)
     wanted = logits.requires_grad or (by_rows and temperature.requires_grad)
     if wanted and torch.is_grad_enabled():
         in_place = in_place and operators.may_be_overwritten(logits, logits)
@@ -364,12 +368,17 @@ def _forward(
         scale = scale.detach() if isinstance(scale, Tensor) else scale
         modifiers = Modifiers(scale)
     op, dtype = ENTROPY if entropy else STATISTICS, torch.promote_types(x.dtype, torch.float32)
-    found = run_rows(plain, op, (x,), (), 1, dtype, modifiers, invariant)
+    picked = None
+    if isinstance(invariant, tuple):
+        at_tokens = torch.where(index < 0, 0.0, x.gather(1, index.clamp(min=0)).to(dtype))
+        *found, picked = plan.plan_of(op, (x,), 1, dtype, None, invariant)(x, picked=at_tokens)
+    else:
+        found = run_rows(plain, op, (x,), (), 1, dtype, modifiers, invariant)
     m, log_d = found[:2]
     entropies = found[2] if entropy else x.new_empty(0, dtype=dtype)
     if index is None:
         return x.new_empty(0), entropies, m, log_d
-    picked = x.gather(1, index).to(dtype)
+    picked = x.gather(1, index).to(dtype) if picked is None else picked
     if scale is not None:
         picked = picked * (scale.to(dtype) if isinstance(scale, Tensor) else scale)
     # eq: log-probability
@@ -400,13 +409,15 @@ class _Tokens(Function):
             or (g_entropy is not None and is_batched(g_entropy))
         ):
             # A second or a batched derivative may follow, which only the composite has.
+            if isinstance(invariant, tuple):
+                raise RuntimeError("logits of several ranks have first derivatives only")
             dx, dscale = _differentiated(x, index, scale, g, g_entropy)
             return dx, None, dscale, *(None,) * 4
-        picked = None
-        if index is not None and index.shape[1] > 1:
-            picked = x.gather(1, index)  # before the gradient overwrites x
-        tokens = _one_token(x, index, g)
         of_scale = ctx.needs_input_grad[2]
+        several, picked = index is not None and index.shape[1] > 1, None
+        if several and of_scale:
+            picked = x.gather(1, index)  # before the gradient overwrites x
+        tokens = _one_token(x, index, g, scale is not None)
         dx: Any = x.detach()
         dscale: Any = None
         if scale is None:
@@ -420,8 +431,11 @@ class _Tokens(Function):
                 in_place, after=True, of_scale=of_scale,
             )  # fmt: skip
             dscale = more[0] if of_scale else None
-        if index is not None and picked is not None:
-            dx.scatter_add_(1, index, (g if scale is None else g * scale).to(dx.dtype))
+        if several:
+            gained = (g if scale is None else g * scale).to(dx.dtype)
+            if isinstance(invariant, tuple):
+                index, gained = index.clamp(min=0), gained.masked_fill(index < 0, 0.0)
+            dx.scatter_add_(1, index, gained)
         if in_place:
             torch.autograd.graph.increment_version(dx)
         if dscale is not None and scale is not None:
@@ -434,12 +448,12 @@ class _Tokens(Function):
 _differentiable = operators.direct(_Tokens)
 
 
-def _one_token(x: Tensor, index: Tensor | None, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (class, its logit, its incoming gradient) of rows with one token, as `SELECTED_VJP`
-    takes them. The class is −1 if a row has no token or several; several get −y times the sum of
+def _one_token(x: Tensor, index: Tensor | None, g: Tensor, scaled: bool) -> tuple[Any, Any, Any]:
+    """Return (class, its logit if `scaled`, its incoming gradient) of rows with one token, as
+    `SELECTED_VJP` takes them. The class is −1 if a row has no token or several; several get −y times the sum of
     their gradients here, and the rest at the tokens is added later."""
     if index is not None and index.shape[1] == 1:
-        return index[:, 0], x.gather(1, index)[:, 0], g[:, 0]
+        return index[:, 0], x.gather(1, index)[:, 0] if scaled else None, g[:, 0]
     target = torch.full_like(x[:, 0], -1, dtype=torch.int64)
     g = composite.upcast(g.new_zeros(())).expand(len(x)) if index is None else g.sum(1)
     return target, g, g
@@ -447,7 +461,7 @@ def _one_token(x: Tensor, index: Tensor | None, g: Tensor) -> tuple[Tensor, Tens
 
 def _from_summaries(
     x: Tensor,
-    tokens: tuple[Tensor, Tensor, Tensor],
+    tokens: tuple[Any, Any, Any],
     g_entropy: Tensor | None,
     summary: list[Tensor],
     out: Tensor | None,

@@ -158,6 +158,47 @@ class Plan:
         return outs if self.further else out
 
 
+class RankPlan(Plan):
+    """The plan of a batch-invariant operation on the parts of rows that this rank has: between its
+    launches the ranks tell each other the words of their chunks, in one message.
+
+    With the words goes what each rank knows of the target logits: the second row scalar of a loss,
+    or `picked`, which is returned after the results, summed up.
+    """
+
+    def __init__(self, launches: Any, x: Tensor, outs: Any, of: tuple[Operation, Any, int, int]):
+        op, self.cut, n_rows, n_chunks = of
+        super().__init__(launches, x, outs, Workspace(op.sums * n_rows * n_chunks, zeroed=False))
+        self.shape = op.sums, n_rows, n_chunks
+        self.at = op.inputs + 1 if op.numbers > 1 else None
+
+    def __call__(
+        self, *inputs: Tensor, out: Tensor | None = None, picked: Tensor | None = None
+    ) -> Any:
+        """Launch, send, and launch; as a `Plan`."""
+        x, workspace = inputs[0], cast(Workspace, self.workspace)
+        if -1 != self.index != current_device():
+            with torch.cuda.device(self.index):
+                return self(*inputs, out=out, picked=picked)
+        outs = (self.empty() if out is None else out, *[empty() for empty in self.further])
+        words = workspace.take(x.device)
+        self.launches[0].run(inputs, outs, words)
+        known = picked if self.at is None else inputs[self.at]
+        if known is not None:  # as float64, whose sum with zeros is exact, in words of 64 bits
+            words = torch.cat((words, known.double().view(torch.int64).flatten()))
+        of_all = self.cut.exchange(words)
+        words = of_all[:, : workspace.n_words].unflatten(1, self.shape)
+        words = words.permute(1, 2, 0, 3).flatten()  # all chunks of a row side by side
+        if known is not None:
+            of_all = of_all[:, workspace.n_words :].view(torch.float64).sum(0)
+            known = of_all.view(known.shape).to(known.dtype)
+            if self.at is not None:
+                inputs = (*inputs[: self.at], known, *inputs[self.at + 1 :])
+        self.launches[1].run(inputs, outs, words)
+        outs += () if picked is None else (known,)
+        return outs if len(outs) > 1 else outs[0]
+
+
 def empty_of(shape: Any, dtype: torch.dtype, x: Tensor) -> Callable[[], Tensor]:
     """A function that allocates a contiguous tensor on the device of x. This is the form that takes
     PyTorch the least time: it has no keywords to read."""
@@ -288,10 +329,10 @@ def _plan_launches(
     """Choose a kernel and make its launches; None if no kernel supports the layout. `outs` are
     contiguous meta tensors."""
     x = inputs[0]
-    n_cols = x.shape[dim]
+    n_cols, total = x.shape[dim], arguments.n_classes(x, dim, invariant)
     tensors = (*inputs, *outs)
     if invariant:
-        op = _invariant(op, inputs, n_cols)
+        op = _invariant(op, inputs, total)
     results = [(each.shape, each.dtype) for each in outs]
     # Row scalars lack the dimension: broadcast them along it, with stride 0.
     strides = [
@@ -311,21 +352,30 @@ def _plan_launches(
         one_row = (1, *(n_cols if i in which else 1 for i in range(len(tensors))))
         n_rows, *steps = groups[0] if groups else one_row
         of_moved = tuple(steps[i] for i in which)
-        if op.any_order and n_cols > space.INVARIANT_TILE_COLS:
+        if op.any_order and total > space.INVARIANT_TILE_COLS:
             # For equal bits, chunks must be aligned alike in all tensors and in every batch.
             if not all(layout.lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
                 return None
-        rows = rows_of(n_rows, n_cols, itemsize, addresses, of_moved, held)
+        rows = rows_of(n_rows, total, itemsize, addresses, of_moved, held)
         choice = chosen(rows, traits, device, implementation)
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
     else:
         pair = layout.outer_and_inner(groups, len(strides))
-        if pair is None or implementation not in (None, "strided"):
+        if pair is None or implementation not in (None, "strided") or total != n_cols:
             return None
         outer, inner = pair
         steps = tuple((outer[1 + i], col_strides[i], inner[1 + i]) for i in which)
         columns = columns_of(outer[0], n_cols, inner[0], itemsize, addresses, steps, held)
         choice = chosen(columns, traits, device)
+    ranks = total // n_cols
+    if ranks > 1:
+        choice = choice._replace(
+            how=choice.how._replace(wait=False, depth=0),
+            n_chunks=choice.n_chunks // ranks, parts=choice.parts // ranks,
+            max_programs=None, two_launches=True,
+        )  # fmt: skip
+        launches, _ = launches_of(op, choice, outer, n_cols, ranks=ranks)
+        return RankPlan(launches, x, results, (op, invariant, outer[0], choice.n_chunks))
     launches, workspace = launches_of(op, choice, outer, n_cols, col_strides, inner)
     return Plan(launches, x, results, workspace)
 
@@ -337,12 +387,13 @@ def launches_of(
     n_cols: int,
     col_strides: tuple[int, ...] = (),
     inner: tuple[int, ...] = (),
+    ranks: int = 1,
 ) -> tuple[tuple[Launch, ...], Workspace | None]:
     """The launches of a choice: one for each set of constants, which are two if chunks are
     published and written separately; and the words that they share.
 
     `outer` and `inner` hold a size, then the strides of the inputs and results. Row geometries take
-    the rows as `outer`, and look at no other strides.
+    the rows as `outer`, and look at no other strides. The rows are parts of those of so many ranks.
     """
     how, kernel = choice.how, choice.kernel
     if isinstance(how, (RowTile, SplitRows)):
@@ -360,7 +411,8 @@ def launches_of(
         # A single launch polls for status words, so they must start as zeros; of two launches, the
         # first writes every word before the second reads.
         workspace = Workspace(op.sums * blocks * choice.n_chunks, zeroed=not choice.two_launches)
-        numbers += (choice.n_chunks, choice.chunk_cols, space.MAX_POLLS)
+        parts = choice.n_chunks // choice.parts, n_cols // choice.parts, choice.n_chunks * ranks
+        numbers += (choice.n_chunks, choice.chunk_cols, parts, space.MAX_POLLS)
     elif isinstance(how, SplitStrided):
         workspace = Workspace(op.sums * grid * how.block_inner, zeroed=True)
         numbers += (choice.n_chunks, space.MAX_POLLS)
@@ -747,11 +799,12 @@ def plan_targets(inputs: tuple[Tensor, ...], options: LossOptions) -> tuple[Plan
     if seen is None or n_rows > MAX_TARGETS:
         return ()
     n_inner, *strides = seen
-    n_cols = x.shape[dim]
+    n_cols = arguments.n_classes(x, dim, options.invariant)
+    here = getattr(options.invariant, "start", 0), x.shape[dim]
     programs = triton.cdiv(n_rows, BLOCK)
     accumulator = arguments.accumulator(x.dtype)
     count = "none" if reduction != "mean" else "here" if n_rows <= FEW else "parts"
-    numbers = (tuple(strides), n_rows, n_cols, n_inner, ignore_index)
+    numbers = (tuple(strides), n_rows, n_cols, n_inner, here, ignore_index)
     constants = {"SMOOTHING": smoothing, "Z_LOSS": z_loss, "COUNT": count, "BLOCK": BLOCK}
     launch = Launch(scalars.targets_kernel, programs, numbers, constants, {})
     outs = [(target.shape, torch.int64), ((5, *target.shape), accumulator)]

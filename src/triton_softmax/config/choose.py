@@ -173,7 +173,7 @@ def split_invariant(rows: Rows, traits: Traits, device: Device) -> Choice:
         registers = taken.registers + space.INTEGER_SUM_REGISTERS
         candidates.append(taken._replace(block=block, registers=registers))
     for taken in candidates:
-        if space.runs_at_once(rows.n_cols, taken, device):
+        if space.runs_at_once(rows.n_cols, taken, device, space.parts_of(rows.n_cols)):
             return space.split_as(taken, rows, traits, device)
     return space.split_in_two_launches(rows, traits, device)
 
