@@ -667,7 +667,11 @@ INVARIANT = {
     "mean": (cross_entropy, {"label_smoothing": 0.1, "z_loss": 1e-3}),
     "sum": (cross_entropy, {"reduction": "sum", "return_lse": True}),
     "none": (cross_entropy, {"reduction": "none", "softcap": 5.0}),
-    "tokens": (triton_softmax.token_logprobs, {"temperature": 0.7, "return_entropy": True}),
+    "weighted": (cross_entropy, {"weight": True}),
+    "tokens": (triton_softmax.token_logprobs, {"return_entropy": True}),
+    "several": (triton_softmax.token_logprobs, {"index": 3}),
+    "cooled": (triton_softmax.token_logprobs, {"temperature": 0.7, "return_entropy": True}),
+    "by-rows": (triton_softmax.token_logprobs, {"temperature": True, "return_entropy": True}),
 }
 """Functions that give a row the same bits on one rank and on several, and options of theirs."""
 
@@ -675,7 +679,8 @@ INVARIANT = {
 def same_as_on_one(
     group, name, shape, dtype=torch.float32, sizes=None, context=False, mesh=False, where=False
 ) -> None:  # fmt: skip
-    """Results and gradients are, to the bit, those of whole rows. A result takes one message."""
+    """Results and gradients are, to the bit, those of whole rows. A result takes one message: of
+    three words of 8 bytes at most for each of eight chunks, if rows are long."""
     function, options = INVARIANT[name]
     x, n_rows = drawn(shape, dtype), math.prod(shape[:-1])
     more: dict[str, Any] = {}
@@ -684,7 +689,13 @@ def same_as_on_one(
         if function is cross_entropy:
             target[n_rows // 2] = -100
             more = {"vocab_start": bounds(group, shape[-1], sizes)[0], "vocab_size": shape[-1]}
+        k, weight = options.get("index"), options.get("weight")
+        target = target.unsqueeze(1).repeat(1, k) if k else target
         options = {**options, "target" if function is cross_entropy else "index": target}
+        if weight:
+            options["weight"] = drawn(shape[-1:], dtype, seed=2).abs()
+        if options.get("temperature") is True:
+            options["temperature"] = drawn((n_rows, 1), torch.float32, seed=2).abs() + 0.5
     more = more if where else {}
     invariant = {} if context else {"batch_invariant": True}
     with batch_invariant() if context else contextlib.nullcontext():
@@ -699,6 +710,8 @@ def same_as_on_one(
         with messages() as sent:
             found = function(mine, **options, **invariant, **more)
         assert len(sent) == 1
+        if shape[-1] > 8192:
+            assert sent[0] <= n_rows * (3 * 8 * 8 // group.size() + 4 * 3)
     several = isinstance(wanted, tuple)
     for w, f in zip(wanted if several else [wanted], found if several else [found], strict=True):
         f = f.full_tensor() if mesh else f

@@ -144,9 +144,7 @@ def token_logprobs(
         if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
             raise NotImplementedError("the gradient of a temperature is not summed over ranks")
         invariant = bool(batch_invariant or arguments.contexts)
-        if tempered and not (
-            invariant and (group is not None or not isinstance(temperature, Tensor))
-        ):
+        if tempered and not invariant:
             logits, temperature = composite.upcast(logits) / temperature, 1.0
         found, entropy = distributed.token_logprobs(
             token_logprobs, logits, index, group, vocab_start, vocab_size, return_entropy,
@@ -370,8 +368,12 @@ def _forward(
     op, dtype = ENTROPY if entropy else STATISTICS, torch.promote_types(x.dtype, torch.float32)
     picked = None
     if isinstance(invariant, tuple):
-        at_tokens = torch.where(index < 0, 0.0, x.gather(1, index.clamp(min=0)).to(dtype))
-        *found, picked = plan.plan_of(op, (x,), 1, dtype, None, invariant)(x, picked=at_tokens)
+        of = {"picked": _at(x, index, invariant).to(dtype)}
+        if modifiers is None:
+            *found, picked = plan.plan_of(op, (x,), 1, dtype, None, invariant)(x, **of)
+        else:
+            given = (op, (x,), (), modifiers, 1, dtype)
+            *found, picked = plan.run_modified(*given, invariant=invariant, **of)
     else:
         found = run_rows(plain, op, (x,), (), 1, dtype, modifiers, invariant)
     m, log_d = found[:2]
@@ -417,7 +419,7 @@ class _Tokens(Function):
         several, picked = index is not None and index.shape[1] > 1, None
         if several and of_scale:
             picked = x.gather(1, index)  # before the gradient overwrites x
-        tokens = _one_token(x, index, g, scale is not None)
+        tokens = _one_token(x, index, g, scale is not None, invariant)
         dx: Any = x.detach()
         dscale: Any = None
         if scale is None:
@@ -448,12 +450,21 @@ class _Tokens(Function):
 _differentiable = operators.direct(_Tokens)
 
 
-def _one_token(x: Tensor, index: Tensor | None, g: Tensor, scaled: bool) -> tuple[Any, Any, Any]:
+def _at(x: Tensor, index: Tensor, invariant: Any) -> Tensor:
+    """Return the logits of tokens; 0 of those that another rank has."""
+    if not isinstance(invariant, tuple):
+        return x.gather(1, index)
+    return x.gather(1, index.clamp(min=0)).masked_fill(index < 0, 0.0)
+
+
+def _one_token(
+    x: Tensor, index: Tensor | None, g: Tensor, scaled: bool, invariant: Any
+) -> tuple[Any, Any, Any]:
     """Return (class, its logit if `scaled`, its incoming gradient) of rows with one token, as
-    `SELECTED_VJP` takes them. The class is −1 if a row has no token or several; several get −y times the sum of
-    their gradients here, and the rest at the tokens is added later."""
+    `SELECTED_VJP` takes them. The class is −1 if a row has no token or several; several get −y
+    times the sum of their gradients here, and the rest at the tokens is added later."""
     if index is not None and index.shape[1] == 1:
-        return index[:, 0], x.gather(1, index)[:, 0] if scaled else None, g[:, 0]
+        return index[:, 0], _at(x, index, invariant)[:, 0] if scaled else None, g[:, 0]
     target = torch.full_like(x[:, 0], -1, dtype=torch.int64)
     g = composite.upcast(g.new_zeros(())).expand(len(x)) if index is None else g.sum(1)
     return target, g, g

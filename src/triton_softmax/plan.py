@@ -164,12 +164,21 @@ class RankPlan(Plan):
 
     With the words goes what each rank knows of the target logits: the second row scalar of a loss,
     or `picked`, which is returned after the results, summed up.
+
+    Args:
+        launches, x, outs: as of a `Plan`.
+        op: the operation.
+        cut: of the rows.
+        shape: of the words in units of 32 bits, where the second dimension is that of chunks.
+        dtype: of the words, as the kernel takes them.
     """
 
-    def __init__(self, launches: Any, x: Tensor, outs: Any, of: tuple[Operation, Any, int, int]):
-        op, self.cut, n_rows, n_chunks = of
-        super().__init__(launches, x, outs, Workspace(op.sums * n_rows * n_chunks, zeroed=False))
-        self.shape = op.sums, n_rows, n_chunks
+    def __init__(
+        self, launches: Any, x: Tensor, outs: Any,
+        op: Operation, cut: Any, shape: tuple[int, int, int], dtype: torch.dtype,
+    ):  # fmt: skip
+        super().__init__(launches, x, outs, Workspace(triton.cdiv(math.prod(shape), 2), False))
+        self.cut, self.shape, self.dtype = cut, shape, dtype
         self.at = op.inputs + 1 if op.numbers > 1 else None
 
     def __call__(
@@ -181,16 +190,17 @@ class RankPlan(Plan):
             with torch.cuda.device(self.index):
                 return self(*inputs, out=out, picked=picked)
         outs = (self.empty() if out is None else out, *[empty() for empty in self.further])
-        words = workspace.take(x.device)
-        self.launches[0].run(inputs, outs, words)
+        words, n_words = workspace.take(x.device), math.prod(self.shape)
+        self.launches[0].run(inputs, outs, words.view(self.dtype))
+        words = words.view(torch.int32)[:n_words]
         known = picked if self.at is None else inputs[self.at]
-        if known is not None:  # as float64, whose sum with zeros is exact, in words of 64 bits
-            words = torch.cat((words, known.double().view(torch.int64).flatten()))
-        of_all = self.cut.exchange(words)
-        words = of_all[:, : workspace.n_words].unflatten(1, self.shape)
-        words = words.permute(1, 2, 0, 3).flatten()  # all chunks of a row side by side
         if known is not None:
-            of_all = of_all[:, workspace.n_words :].view(torch.float64).sum(0)
+            words = torch.cat((words, known.float().flatten().view(torch.int32)))
+        of_all = self.cut.exchange(words)
+        words = of_all[:, :n_words].unflatten(1, self.shape)
+        words = words.transpose(0, 1).flatten().view(self.dtype)  # chunks of a row side by side
+        if known is not None:  # of one rank, and zeros
+            of_all = of_all[:, n_words:].contiguous().view(torch.float32).sum(0)
             known = of_all.view(known.shape).to(known.dtype)
             if self.at is not None:
                 inputs = (*inputs[: self.at], known, *inputs[self.at + 1 :])
@@ -375,7 +385,8 @@ def _plan_launches(
             max_programs=None, two_launches=True,
         )  # fmt: skip
         launches, _ = launches_of(op, choice, outer, n_cols, ranks=ranks)
-        return RankPlan(launches, x, results, (op, invariant, outer[0], choice.n_chunks))
+        words = op.sums * outer[0], choice.n_chunks, 2
+        return RankPlan(launches, x, results, op, invariant, words, torch.int64)
     launches, workspace = launches_of(op, choice, outer, n_cols, col_strides, inner)
     return Plan(launches, x, results, workspace)
 
@@ -456,8 +467,9 @@ def run_modified(
     of_mapped: torch.dtype | None = None,
     of_scale: bool = False,
     of_sink: bool = False,
-    invariant: bool = False,
+    invariant: Any = False,
     out: Tensor | None = None,
+    picked: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """Run an operation with score modifiers.
 
@@ -474,6 +486,8 @@ def run_modified(
         of_scale, of_sink: return the gradient at the scale, and what the sink's needs.
         invariant: give a row the same bits in every batch.
         out: where to write the elements of the result.
+        picked: if ranks have parts of the rows, what each knows of logits. Their sum is returned
+            last.
 
     Returns:
         The operation's results; then, as requested, the gradients at the modified elements and at
@@ -502,7 +516,7 @@ def run_modified(
     if plan is None:
         more = (inputs, dim, dtype, factor, of_mapped, invariant, out)
         plan = plans.keep(key, _plan_modified(op, Maps(*maps), *more))
-    outs = plan(*inputs, out=out)
+    outs = plan(*inputs, out=out, **({} if picked is None else {"picked": picked}))
     outs = outs if isinstance(outs, tuple) else (outs,)
     if of_scale:
         at = op.results + (of_mapped is not None)
@@ -518,14 +532,15 @@ def _plan_modified(
     dtype: torch.dtype,
     factor: float,
     of_mapped: torch.dtype | None,
-    invariant: bool,
+    invariant: Any,
     out: Tensor | None,
 ) -> Plan:
     """Plan an operation with score modifiers. The inputs are the operation's elements and row
     scalars, then those of x, bias, mask, scale and sink that `maps` has."""
     x, n_inputs = inputs[0], len(inputs)
-    shape = x.shape
-    op = _invariant(op, inputs, shape[dim]) if invariant else op
+    shape, total = x.shape, arguments.n_classes(x, dim, invariant)
+    ranks = total // x.shape[dim]
+    op = _invariant(op, inputs, total) if invariant else op
     without = shape[:dim] + shape[dim + 1 :]
     wide = arguments.accumulator(dtype)
     first_map = op.inputs + op.numbers
@@ -568,13 +583,14 @@ def _plan_modified(
     addresses = tuple([views[i].data_ptr() for i in of_elements])
     masked = Masked(
         n_rows,
-        n_cols,
+        total,
         sum([views[i].element_size() for i in of_elements if i < n_inputs]),
         vector_of_lines(min(numeric), addresses, tuple(counts)) if adjacent else 1,
         adjacent,
         wide_index=max(n_cols * max(1, *steps), 2 * n_rows) >= 2**31,
     )
     choice = chosen(masked, traits_of(op), device_of(x))
+    choice = choice._replace(n_chunks=choice.n_chunks // ranks)
     outs: list[tuple[Any, torch.dtype]] = [(shape if e else without, kind) for e, kind in results]
     if maps.of_scale:
         at = op.results + maps.of_mapped
@@ -583,18 +599,21 @@ def _plan_modified(
     strides = tuple([(step, *[g[1 + i] for g in groups]) for i, step in enumerate(steps)])
     sizes = tuple([group[0] for group in groups])
     size = (n_rows, n_cols, shape[-2] if maps.causal else 1)
-    chunks = (choice.n_chunks, choice.chunk_cols)
+    chunks = (choice.n_chunks, choice.chunk_cols, choice.n_chunks * ranks)
     given = (strides[:n_inputs], strides[n_inputs:], sizes, size, chunks, factor)
     # Multiply-adds may fuse in one place and not in another, which would change bits.
     options = {"num_warps": choice.num_warps, "enable_fp_fusion": False}
     block_rows = choice.how.block_rows  # pyright: ignore[reportAttributeAccessIssue]
     programs = triton.cdiv(n_rows, block_rows) * choice.n_chunks
-    n_words = (1 + op.sums) * programs * block_rows if choice.n_chunks > 1 else 0
+    n_words = (1 + op.sums) * programs * block_rows if choice.two_launches else 0
     kernel, constants = masked_rows.masked_rows_kernel, {"OP": op, "MAPS": maps}
     launches = [
         Launch(kernel, programs, given, {**constants, "HOW": how}, options)
         for how in choice.launches
     ]
+    if ranks > 1:
+        size = programs // choice.n_chunks, choice.n_chunks, (1 + op.sums) * block_rows
+        return RankPlan(tuple(launches), x, outs, op, invariant, size, torch.float32)
     return Plan(tuple(launches), x, outs, Workspace(n_words, zeroed=False))
 
 

@@ -177,6 +177,8 @@ def token_logprobs(
     of_rows = lies.without()
     more = {"group": lies.group, "inplace_backward": in_place, "batch_invariant": invariant}
     more["temperature"] = temperature
+    if isinstance(temperature, Tensor) and temperature.dim():
+        more["temperature"] = lies.local(temperature, lies.without(keepdim=True))
     mine, here = lies.x.to_local(), lies.local(index, of_rows)
     found, entropy = function(mine, here, return_entropy=True, **more, **lies.vocabulary)
     return lies.whole(found, index.shape, of_rows), lies.of_rows(entropy)

@@ -279,9 +279,8 @@ def cross_entropy(
     if invariant and group is not None:
         if weight is not None and len(weight) != shard.total:
             weight = whole(weight, 0, shard)
-        apart = given or (weight is not None and options.label_smoothing)
-        if not (apart or options.scale != 1.0 or options.softcap is not None):
-            cut = cut_of(shard, dim, x, target, weight) if x.shape[dim] else None
+        if not (given or (weight is not None and options.label_smoothing)):
+            cut = cut_of(shard, dim, x, target, weight)
         if cut is None:
             target = whole(target, dim, shard) if given else target
             x, shard = whole(x, dim, shard), shard._replace(group=None, start=0)
@@ -349,11 +348,11 @@ def token_logprobs(
     if index.device.type == "cpu" and not traced:
         arguments.check_classes(index, shard.total)
     if invariant:
-        plain = not isinstance(temperature, Tensor) and temperature == 1.0
-        cut = cut_of(shard, dim, x, index) if plain else None
-        named = {"temperature": temperature, "inplace_backward": in_place, "return_entropy": entropy}
+        cut = cut_of(shard, dim, x, index)
         x = whole(x, dim, shard) if cut is None else x
-        found = function(x, index, batch_invariant=cut or True, **named)
+        named = {"return_entropy": entropy, "batch_invariant": cut or True}
+        named |= {"temperature": temperature, "inplace_backward": in_place}
+        found = function(x, index, **named)
         return found if entropy else (found, None)
     rows, leading = x if x.dim() == 2 else rows_along(x, dim), x.shape[:-1]
     in_place = in_place and operators.may_be_overwritten(x, rows)

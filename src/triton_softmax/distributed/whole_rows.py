@@ -124,12 +124,18 @@ def normalize(
     """Return this rank's part of softmax or log-softmax of whole rows. A bias and a mask are cut as
     x is, unless they are broadcast along rows; each takes a message of its own."""
     given: dict[str, Any] = {}
-    cut = cut_of(shard, dim, x) if modifiers is None and dtype != torch.float64 else None
-    if cut is not None:
-        y = function(rows_along(x, dim), 1, dtype, batch_invariant=cut)
-        return y.view(x.movedim(dim, -1).shape).movedim(-1, dim).contiguous()
     if modifiers is not None:
         given = check_modifiers_of_part(x, dim, modifiers)._asdict()
+    cut = cut_of(shard, dim, x, *[each for each in given.values() if isinstance(each, Tensor)])
+    if cut is not None and dtype != torch.float64:
+        for name in ("scale", "bias", "where"):
+            if isinstance(t := given.get(name), Tensor):
+                size = 1 if name == "scale" else x.shape[dim]
+                shape = x.movedim(dim, -1)[..., :size].movedim(-1, dim).shape
+                given[name] = rows_along(t.expand(shape), dim)
+        y = function(rows_along(x, dim), 1, dtype, batch_invariant=cut, **given)
+        return y.view(x.movedim(dim, -1).shape).movedim(-1, dim).contiguous()
+    if modifiers is not None:
         for name in ("bias", "where"):
             t = given[name]
             at = dim - x.dim()

@@ -58,10 +58,10 @@ def targets_kernel(
     Args:
         in_ptrs: the logits; the targets; the class weights, if any; and last the result of
             `count_targets_kernel`, if it ran.
-        out_ptrs: the columns of targets, −1 for ignored rows, and beyond the columns here for rows
-            that have theirs on another rank; and five scalars, n_rows each: the target logit, if here,
-            the factor of the loss, the factor of the squared log-sum-exp, and the shares of the
-            factor for the target and for every class.
+        out_ptrs: the columns of targets, −1 for ignored rows, and beyond the columns here for those
+            of other ranks; and five scalars, n_rows each: the target logit, 0 if not here, the
+            factor of the loss, the factor of the squared log-sum-exp, and the shares of the factor
+            for the target and for every class.
         strides: strides of the logits as (outer, classes, inner).
         n_rows: number of targets, outer · inner.
         n_cols: number of classes.

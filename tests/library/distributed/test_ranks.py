@@ -31,6 +31,12 @@ def ranks():
         yield ranks
 
 
+@pytest.fixture(scope="module")
+def eight():
+    with Ranks(8, "on_ranks") as ranks:
+        yield ranks
+
+
 OF_A_KIND = {
     **dict.fromkeys(("in_a_mode", "lying_apart", "launches_little", "refuses_lists"), 2),
     **dict.fromkeys(("sends_what_is_promised", "sends_other_words", "sent_all_the_same"), 2),
@@ -62,14 +68,24 @@ def test_later_calls_enter_few_functions_of_few_files(ranks, name):
     ranks.ask("enters_few_functions", name, 20, 10, world=2)
 
 
-INVARIANT = ["softmax", "tempered", "log_softmax", "logsumexp", "mean", "sum", "none", "tokens"]
+INVARIANT = ["softmax", "tempered", "log_softmax", "logsumexp", "mean", "sum", "none"]
+INVARIANT += ["weighted", "tokens", "several", "cooled", "by-rows"]
+
+
+@pytest.mark.parametrize("name", INVARIANT)
+def test_the_same_bits_of_long_rows(name, eight):
+    """Rows in chunks, of which the ranks send words: in 2, 4 and 8 parts, and as DTensors."""
+    at = INVARIANT.index(name)
+    world, mesh, dtype = [2, 4, 8][at % 3], at % 4 == 1, [BF16, F32][at % 2]
+    eight.ask("same_as_on_one", name, (2, 8320), dtype, world=world, context=at % 5 == 0)
+    if mesh:
+        eight.ask("same_as_on_one", name, (2, 8320), dtype, world=max(2, world // 2), mesh=True)
 
 
 @pytest.mark.parametrize("name", INVARIANT)
 def test_the_same_bits_as_on_one_rank(ranks, name):
-    """Equal parts of a row in one program and of one in several, uneven ones, and DTensors."""
+    """Equal parts of a row in one program, uneven ones, and DTensors: ranks gather whole rows."""
     ranks.ask("same_as_on_one", name, (3, 128), F32, world=2)
-    ranks.ask("same_as_on_one", name, (2, 8320), BF16, world=4, context=True)
     ranks.ask("same_as_on_one", name, (3, 13), F32, [6, 0, 7], where=True, world=3)
     ranks.ask("same_as_on_one", name, (3, 64), F32, mesh=True, world=2)
     if name in ("softmax", "logsumexp", "mean"):
