@@ -313,11 +313,12 @@ def selective(group) -> None:
         for one, other in zip(wanted, found, strict=True):
             near(other.detach(), one.detach(), torch.float64)
         near(leaf.grad, part(whole.grad, group), torch.float64)
-    placed = distribute_tensor(x[:1], mesh_of((group.size(),)), [Shard(2)])
-    for one, other in zip(both(placed, index[:1]), both(x[:1], index[:1]), strict=True):
+    leaf = distribute_tensor(x, mesh_of((group.size(),)), [Shard(2)]).requires_grad_()
+    found = both(leaf, index, 0.7, mask)
+    (found[0].full_tensor().sum() + 2 * found[1].full_tensor().sum()).backward()
+    for one, other in zip(found, wanted, strict=True):
         near(one.full_tensor(), other, torch.float64)
-    with pytest.raises(NotImplementedError, match="row_mask"):
-        both(placed, index[:1], row_mask=mask[:1])
+    near(leaf.grad.full_tensor(), whole.grad, torch.float64)
 
 
 def lying_apart(group) -> None:
@@ -677,7 +678,7 @@ INVARIANT = {
 
 
 def same_as_on_one(
-    group, name, shape, dtype=torch.float32, sizes=None, context=False, mesh=False, where=False
+    group, name, shape, dtype=torch.float32, sizes=None, context=False, mesh=(), where=False
 ) -> None:  # fmt: skip
     """Results and gradients are, to the bit, those of whole rows. A result takes one message: of
     three words of 8 bytes at most for each of eight chunks, if rows are long."""
@@ -702,7 +703,8 @@ def same_as_on_one(
         one = x.clone().requires_grad_()
         mine = part(x, group, -1, sizes).requires_grad_()
         if mesh:
-            mine = distribute_tensor(x, mesh_of((group.size(),)), [Shard(1)]).requires_grad_()
+            placements = [Shard(0), Shard(1)][-len(mesh) :]
+            mine = distribute_tensor(x, mesh_of(mesh), placements).requires_grad_()
         else:
             more["group"] = group
         wanted = function(one, **options, **invariant)

@@ -510,8 +510,6 @@ def check_one_token(logits: Any, index: Any, row_mask: Any) -> None:
     check_operands(logits, row_mask=row_mask)
     if row_mask.dtype not in (torch.bool, *CLASS_DTYPES):
         raise TypeError(f"row_mask must hold bool, int32 or int64, not {row_mask.dtype}")
-    if type(logits).__name__ == "DTensor":
-        raise NotImplementedError("row_mask goes with group=, and not with a DTensor")
     check_match(row_mask.shape == index.shape, "row_mask", row_mask, "logits", logits)
 
 

@@ -181,7 +181,6 @@ def selective_log_softmax_and_entropy(
         row_mask: (…), bool, int32 or int64. Where it is 0, both results are 0 and so is the
             gradient, whatever logits and index hold there.
         inplace_backward, batch_invariant, group, vocab_start, vocab_size: As for `token_logprobs`.
-            A `DTensor` takes no mask.
 
     Returns:
         Log-probabilities (…) and entropies (…); float32 for 16-bit logits. Both may be changed in
@@ -249,7 +248,10 @@ def _without_masked(
     logits: Tensor, index: Tensor, row_mask: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Which rows are kept, and copies of logits and index with zeros in the others."""
-    kept = row_mask != 0
+    kept: Any = row_mask != 0
+    if type(logits).__name__ == "DTensor":
+        on_mesh_of = distributed.dtensors().on_mesh_of
+        kept, index = on_mesh_of(logits, kept), on_mesh_of(logits, index)
     return kept, logits.masked_fill(~kept.unsqueeze(-1), 0.0), index.where(kept, 0)
 
 

@@ -20,9 +20,9 @@ of the rows, and without one for a `DTensor`.
 from typing import Any
 
 from .sharded_losses import cross_entropy, token_logprobs
-from .sharded_softmax import logsumexp, normalize
+from .sharded_softmax import dtensors, logsumexp, normalize
 
-__all__ = ["cross_entropy", "logsumexp", "normalize", "on_mesh", "token_logprobs"]
+__all__ = ["cross_entropy", "dtensors", "logsumexp", "normalize", "on_mesh", "token_logprobs"]
 
 
 def on_mesh(x: Any, start: int | None = None) -> bool:

@@ -284,7 +284,7 @@ def cross_entropy(
         if cut is None:
             target = whole(target, dim, shard) if given else target
             x, shard = whole(x, dim, shard), shard._replace(group=None, start=0)
-    if invariant and (not over_rows or options.reduction == "none"):
+    if invariant:
         named = options._asdict()
         del named["dim"], named["invariant"]
         named |= {"loss_dtype": named.pop("dtype"), "batch_invariant": cut or True}
