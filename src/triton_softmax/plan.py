@@ -7,7 +7,7 @@ prepared kernel launches; calling it allocates the results and passes the pointe
 `plan_of` plans an operation along a dimension, on the kernel that `config` chooses for the layout.
 `run_modified` plans an operation with score modifiers (scale, soft cap, bias, masks), which have a
 kernel of their own. `finish`, `scale_rows` and `LossPlan` launch the small kernels around a loss,
-`tokens_of_rows` and `gradient_of_tokens` those of one token per row.
+`run_tokens` and `gradient_of_tokens` those of tokens and entropies.
 """
 
 import math
@@ -27,6 +27,7 @@ from .config.space import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
 from .kernels import masked_rows, split_rows, split_strided, strided, tile, token_rows, two_pass
 from .kernels import row_scalars as scalars
 from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps
+from .kernels.token_rows import Given, TokenRows
 from .launch import Launch, Workspace, addresses_of, cuda_index, current_device, plans
 from .operations.cross_entropy import PLAIN, SMOOTHED
 from .operations.operation import Operation, in_any_order
@@ -129,32 +130,36 @@ class Plan:
         self.index = cuda_index(x)
         self.alone = not (self.further or workspace)
 
-    def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Any:
-        """Launch; return the result, or a tuple of several. The first goes to `out`, if given."""
+    def __call__(
+        self, *inputs: Tensor, out: Tensor | None = None, number: float | None = None
+    ) -> Any:
+        """Launch; return the result, or a tuple of several. The first goes to `out`, if given. A
+        kernel that takes a number of each call takes it after the workspace."""
         index = self.index
         if index >= 0 and index != current_device():
             with torch.cuda.device(index):
-                return self(*inputs, out=out)
+                return self(*inputs, out=out, number=number)
         if out is None:
             out = empty_like(inputs[0]) if self.same else self.empty()
         outs = (out,)
         for empty in self.further:
             outs += (empty(),)
         at, workspace = self.first.at, self.workspace
+        more = () if number is None else (number,)
         if at is None or (workspace is not None and self.launches[-1].at is None):
             words = () if workspace is None else (workspace.take(out.device),)
             for launch in self.launches:
-                launch.run(inputs, outs, *words)
+                launch.run(inputs, outs, *words, *more)
             return outs if self.further else out
         # Most operations have one input and one result: this saves two Python calls.
         addresses = (inputs[0].data_ptr(),) if len(inputs) == 1 else addresses_of(inputs)
         results = (out.data_ptr(),) if len(outs) == 1 else addresses_of(outs)
         if workspace is None:
-            at(addresses, results)
+            at(addresses, results, *more)
         else:
             held, words = workspace.reserve(out.device)
             for launch in self.launches:
-                launch.at(addresses, results, words)
+                launch.at(addresses, results, words, *more)
         return outs if self.further else out
 
 
@@ -167,31 +172,32 @@ class RankPlan(Plan):
 
     Args:
         launches, x, outs: as of a `Plan`.
-        op: the operation.
         cut: of the rows.
         shape: of the words in units of 32 bits, where the second dimension is that of chunks.
         dtype: of the words, as the kernel takes them.
+        at: which input holds target logits, if one does.
     """
 
     def __init__(
         self, launches: Any, x: Tensor, outs: Any,
-        op: Operation, cut: Any, shape: tuple[int, int, int], dtype: torch.dtype,
+        cut: Any, shape: tuple[int, int, int], dtype: torch.dtype, at: int | None = None,
     ):  # fmt: skip
         super().__init__(launches, x, outs, Workspace(triton.cdiv(math.prod(shape), 2), False))
-        self.cut, self.shape, self.dtype = cut, shape, dtype
-        self.at = op.inputs + 1 if op.numbers > 1 else None
+        self.cut, self.shape, self.dtype, self.at = cut, shape, dtype, at
 
     def __call__(
-        self, *inputs: Tensor, out: Tensor | None = None, picked: Tensor | None = None
-    ) -> Any:
+        self, *inputs: Tensor, out: Tensor | None = None, number: float | None = None,
+        picked: Tensor | None = None,
+    ) -> Any:  # fmt: skip
         """Launch, send, and launch; as a `Plan`."""
         x, workspace = inputs[0], cast(Workspace, self.workspace)
         if -1 != self.index != current_device():
             with torch.cuda.device(self.index):
-                return self(*inputs, out=out, picked=picked)
+                return self(*inputs, out=out, number=number, picked=picked)
         outs = (self.empty() if out is None else out, *[empty() for empty in self.further])
         words, n_words = workspace.take(x.device), math.prod(self.shape)
-        self.launches[0].run(inputs, outs, words.view(self.dtype))
+        more = () if number is None else (number,)
+        self.launches[0].run(inputs, outs, words.view(self.dtype), *more)
         words = words.view(torch.int32)[:n_words]
         known = picked if self.at is None else inputs[self.at]
         if known is not None:
@@ -204,7 +210,7 @@ class RankPlan(Plan):
             known = of_all.view(known.shape).to(known.dtype)
             if self.at is not None:
                 inputs = (*inputs[: self.at], known, *inputs[self.at + 1 :])
-        self.launches[1].run(inputs, outs, words)
+        self.launches[1].run(inputs, outs, words, *more)
         outs += () if picked is None else (known,)
         return outs if len(outs) > 1 else outs[0]
 
@@ -236,8 +242,9 @@ class ByPyTorch:
         self.kernels: tuple[str, ...] = getattr(self.plan, "kernels", ())
         self.launches: tuple[Launch, ...] = getattr(self.plan, "launches", ())
 
-    def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Any:
-        result = self.plan(*(inputs if self.before is None else map(self.before, inputs)))
+    def __call__(self, *inputs: Tensor, out: Tensor | None = None, **more: Any) -> Any:
+        inputs = inputs if self.before is None else tuple(map(self.before, inputs))
+        result = self.plan(*inputs, **more)
         result = result if self.after is None else self.after(result, inputs[0])
         if out is None:
             return result
@@ -386,7 +393,8 @@ def _plan_launches(
         )  # fmt: skip
         launches, _ = launches_of(op, choice, outer, n_cols, ranks=ranks)
         words = op.sums * outer[0], choice.n_chunks, 2
-        return RankPlan(launches, x, results, op, invariant, words, torch.int64)
+        at = op.inputs + 1 if op.numbers > 1 else None
+        return RankPlan(launches, x, results, invariant, words, torch.int64, at)
     launches, workspace = launches_of(op, choice, outer, n_cols, col_strides, inner)
     return Plan(launches, x, results, workspace)
 
@@ -469,7 +477,6 @@ def run_modified(
     of_sink: bool = False,
     invariant: Any = False,
     out: Tensor | None = None,
-    picked: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """Run an operation with score modifiers.
 
@@ -486,8 +493,6 @@ def run_modified(
         of_scale, of_sink: return the gradient at the scale, and what the sink's needs.
         invariant: give a row the same bits in every batch.
         out: where to write the elements of the result.
-        picked: if ranks have parts of the rows, what each knows of logits. Their sum is returned
-            last.
 
     Returns:
         The operation's results; then, as requested, the gradients at the modified elements and at
@@ -511,12 +516,12 @@ def run_modified(
     optional = (x, bias, where, scale, sink)
     inputs = (*elements, *numbers, *[each for each in optional if each is not None])
     tensors = inputs if out is None else (*inputs, out)
-    key = key_of((op, maps, dim, dtype, factor, of_mapped, invariant, len(tensors)), tensors)
+    key = key_of((op, maps, dim, dtype, of_mapped, invariant, len(tensors)), tensors)
     plan = plans.get(key)
     if plan is None:
-        more = (inputs, dim, dtype, factor, of_mapped, invariant, out)
+        more = (inputs, dim, dtype, of_mapped, invariant, out)
         plan = plans.keep(key, _plan_modified(op, Maps(*maps), *more))
-    outs = plan(*inputs, out=out, **({} if picked is None else {"picked": picked}))
+    outs = plan(*inputs, out=out, number=factor)
     outs = outs if isinstance(outs, tuple) else (outs,)
     if of_scale:
         at = op.results + (of_mapped is not None)
@@ -530,7 +535,6 @@ def _plan_modified(
     inputs: tuple[Tensor, ...],
     dim: int,
     dtype: torch.dtype,
-    factor: float,
     of_mapped: torch.dtype | None,
     invariant: Any,
     out: Tensor | None,
@@ -600,7 +604,7 @@ def _plan_modified(
     sizes = tuple([group[0] for group in groups])
     size = (n_rows, n_cols, shape[-2] if maps.causal else 1)
     chunks = (choice.n_chunks, choice.chunk_cols, choice.n_chunks * ranks)
-    given = (strides[:n_inputs], strides[n_inputs:], sizes, size, chunks, factor)
+    given = (strides[:n_inputs], strides[n_inputs:], sizes, size, chunks)
     # Multiply-adds may fuse in one place and not in another, which would change bits.
     options = {"num_warps": choice.num_warps, "enable_fp_fusion": False}
     block_rows = choice.how.block_rows  # pyright: ignore[reportAttributeAccessIssue]
@@ -613,7 +617,8 @@ def _plan_modified(
     ]
     if ranks > 1:
         size = programs // choice.n_chunks, choice.n_chunks, (1 + op.sums) * block_rows
-        return RankPlan(tuple(launches), x, outs, op, invariant, size, torch.float32)
+        at = op.inputs + 1 if op.numbers > 1 else None
+        return RankPlan(tuple(launches), x, outs, invariant, size, torch.float32, at)
     return Plan(tuple(launches), x, outs, Workspace(n_words, zeroed=False))
 
 
@@ -677,90 +682,157 @@ def _plan_finish(op: Operation, tensors: list[Tensor], dtype: torch.dtype) -> Pl
 # One token per row.
 
 LANES, OF_LANE = 256, 32
-"""Lanes of a program of `tokens_of_rows`, at most, and the elements of each in a tile. Shorter rows
+"""Lanes of a program of `run_tokens`, at most, and the elements of each in a tile. Shorter rows
 have two tiles at least: one lane waits for no other, and the end of a row is half of a short one's
 time. With 256 lanes, rows of 4,096 elements took 1.9 times as long."""
 
 RESIDENT = 4
-"""Programs of `tokens_of_rows` that a multiprocessor holds at once. Few rows are cut into so many;
+"""Programs of `run_tokens` that a multiprocessor holds at once. Few rows are cut into so many;
 more of them would take turns."""
 
 SHORTEST = 1 << 13
 """Columns of a chunk, at least: one tile."""
 
 
-def tokens_of_rows(inputs: tuple[Tensor, ...], scale: float) -> tuple[Tensor, ...]:
+def run_tokens(
+    x: Tensor,
+    scale: Tensor | None,
+    token: Tensor | None,
+    mask: Tensor | None,
+    factor: float,
+    entropy: bool,
+    invariant: Any,
+    picked: Tensor | None = None,
+) -> tuple[Tensor, ...]:
     """The log-probability of one token per row, the entropy of the row, and what
-    `gradient_of_tokens` needs, in float32.
+    `gradient_of_tokens` needs (3, …), in the accumulator dtype.
 
-    The inputs are logits (…, C), of at most 32 bits; tokens (…); and the mask of rows (…), if any.
+    Args:
+        x: logits (…, C).
+        scale, token, mask: of rows (…), each None if there is none. Without tokens the first result
+            holds no values.
+        factor: multiplies the logits, besides the scales.
+        entropy: without it the second result holds no values.
+        invariant: give a row the same bits in every batch.
+        picked: if ranks have parts of the rows, what each knows of logits. Their sum is returned
+            last.
     """
-    key = key_of((tokens_of_rows, scale), inputs)
-    plan = plans.get(key) or plans.keep(key, _plan_tokens(inputs, scale, gradient=False))
-    return plan(*inputs)
+    given = (token, mask, scale)
+    rows = [each for each in given if each is not None]
+    has = Given(*[int(each is not None) for each in given], entropy=int(entropy))
+    key = key_of((run_tokens, has, invariant), (x, *rows))
+    plan = plans.get(key) or plans.keep(key, _plan_tokens(has, (x, *rows), invariant))
+    return plan(x, *rows, number=factor, **({} if picked is None else {"picked": picked}))
 
 
 def gradient_of_tokens(
-    inputs: tuple[Tensor, ...],
-    scale: float,
+    x: Tensor,
+    scale: Tensor | None,
+    token: Tensor | None,
+    mask: Tensor | None,
+    factor: float,
     saved: Tensor,
-    gradients: tuple[Tensor, Tensor],
+    g: Tensor,
+    g_entropy: Tensor | None,
+    of_scale: bool = False,
     out: Tensor | None = None,
-) -> Tensor:
-    """The gradient at the logits of `tokens_of_rows`, from those at its results; `out` is
-    contiguous, and possibly the logits."""
-    tensors = (inputs[0], *[each.contiguous() for each in gradients], saved, *inputs[1:])
-    key = key_of((gradient_of_tokens, scale, out is None or out.data_ptr() & 15), tensors)
-    plan = plans.get(key) or plans.keep(key, _plan_tokens(inputs, scale, gradient=True))
-    return plan(*tensors, out=out)
+) -> tuple[Tensor, ...]:
+    """The gradient at the logits of `run_tokens`, from those at its results; and that at the scale
+    of each row (…), if asked for. `out` is contiguous, and possibly the logits."""
+    given = (token, mask, scale)
+    rows = [each for each in (*given, g, g_entropy) if each is not None]
+    has = Given(*[int(each is not None) for each in given], entropy=int(g_entropy is not None))
+    tensors = (x, *rows, saved)
+    head = (gradient_of_tokens, has, of_scale, out is None or out.data_ptr() & 15)
+    key = key_of(head, tensors)
+    plan = plans.get(key) or plans.keep(key, _plan_gradient_of_tokens(has, tensors, of_scale))
+    found = plan(*tensors, out=out, number=factor)
+    return (found[0], found[1].sum(-1)) if of_scale else (found,)
 
 
-def _plan_tokens(inputs: tuple[Tensor, ...], scale: float, gradient: bool) -> AnyPlan:
-    x, *of_rows = inputs
-    strides = [x.stride(), *[(*each.stride(), 0) for each in of_rows]]
+def _as_two(tensors: tuple[Tensor, ...]) -> tuple[tuple, int, int, bool] | None:
+    """The strides of logits (…, C) and of tensors (…) for the rows' two dimensions, the size of the
+    second, elements per access and whether some rows start or end within one; None if the rows have
+    more dimensions or their elements lie apart."""
+    x, *rows = tensors
+    strides = [x.stride(), *[(*each.stride(), 0) for each in rows]]
     groups = layout.collapse(x.shape, strides, x.dim() - 1)
-    if len(groups) > 2 or x.stride(-1) != 1:
-        copies = tuple([each.contiguous() for each in inputs])
-        return ByPyTorch("copy", _plan_tokens(copies, scale, gradient), Tensor.contiguous)
+    if len(groups) > 2 or (x.stride(-1) != 1 and x.shape[-1] > 1):
+        return None
     check_device(x.device)
     outer, inner = [(1,) + (0,) * len(strides)] * (2 - len(groups)) + groups
     steps = tuple(zip(outer[1:], inner[1:], strict=True))
-    shape, n_cols = x.shape[:-1], x.shape[-1]
-    n_rows, vector = shape.numel(), 16 // x.element_size() if x.data_ptr() % 16 == 0 else 1
-    edges = any([count % vector for count in (n_cols, *steps[0])])
-    if gradient:
-        n_chunks = triton.cdiv(n_cols, ELEMENTS)
-        launch = Launch(
-            token_rows.token_gradient_kernel,
-            n_rows * n_chunks,
-            (steps, inner[0], n_cols, n_chunks, scale),
-            {"VECTOR": 1 if edges else vector, "BLOCK": ELEMENTS},
-            {"num_warps": 8},
-        )
-        return Plan((launch,), x, [(x.shape, x.dtype)])
+    vector = 16 // x.element_size() if x.data_ptr() % 16 == 0 else 1
+    return steps, inner[0], vector, any([count % vector for count in (x.shape[-1], *steps[0])])
+
+
+def _plan_tokens(has: Given, inputs: tuple[Tensor, ...], invariant: Any) -> AnyPlan:
+    x = inputs[0]
+    shape, total = x.shape[:-1], arguments.n_classes(x, -1, invariant)
+    n_cols, ranks = x.shape[-1], total // max(1, x.shape[-1])
+    seen = _as_two(inputs)
+    if seen is None or (invariant and not layout.lies_on_vectors(x)):
+        copies = tuple([layout.on_vectors(each) for each in inputs])
+        return ByPyTorch("copy", _plan_tokens(has, copies, invariant), layout.on_vectors)
+    steps, n_inner, vector, edges = seen
+    if invariant and edges:  # rows start at different places of a vector
+        vector, edges = 1, False
+    n_rows = shape.numel()
     at_once = RESIDENT * device_of(x).multiprocessors
     n_chunks = max(1, min(at_once // n_rows, n_cols // SHORTEST))
+    if invariant or n_cols >= 2**30:
+        n_chunks = triton.cdiv(n_cols, 2 * SHORTEST)
+    if invariant and total > space.INVARIANT_TILE_COLS and space.parts_of(total) > 1:
+        n_chunks = space.parts_of(total) // ranks
     chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), vector) * vector
     n_chunks = triton.cdiv(n_cols, chunk_cols)
-    lanes = max(32, min(LANES, triton.next_power_of_2(n_cols) // (2 * OF_LANE)))
-    parts = triton.next_power_of_2(n_chunks)
-    how = token_rows.TokenRows(vector, edges, lanes, OF_LANE // vector, parts=parts)
+    whole = triton.next_power_of_2(total)
+    lanes = max(32, min(LANES, whole // (2 * OF_LANE)))
+    of_lane = max(vector, min(OF_LANE, whole // lanes))
+    parts = triton.next_power_of_2(n_chunks * ranks)
+    how = TokenRows(vector, edges, lanes, of_lane // vector, parts=parts)
     halves = [how._replace(write=False), how._replace(publish=False)]
-    numbers = (steps, inner[0], n_cols, n_chunks, chunk_cols, scale)
     options = {"num_warps": lanes // 32, "sanitize_overflow": False}
+    if invariant:
+        options["enable_fp_fusion"] = False
     launches = [
         Launch(
             token_rows.token_rows_kernel,
             n_rows * (n_chunks if each.publish else 1),
-            numbers,
-            {"HOW": each},
+            (steps, n_inner, n_cols, n_chunks * (1 if each.publish else ranks), chunk_cols),
+            {"GIVEN": has, "HOW": each},
             options,
         )
-        for each in (halves if n_chunks > 1 else [how])
+        for each in (halves if parts > 1 else [how])
     ]
-    results = [(shape, torch.float32)] * 2 + [((3, *shape), torch.float32)]
-    words = Workspace(2 * n_rows * n_chunks if n_chunks > 1 else 0, zeroed=False)
+    wide = arguments.accumulator(x.dtype)
+    results = [(shape, wide), (shape, wide), ((3, *shape), wide)]
+    if ranks > 1:
+        words = n_rows, n_chunks, 3
+        return RankPlan(tuple(launches), x, results, invariant, words, torch.float32)
+    words = Workspace(3 * n_rows * n_chunks if n_chunks > 1 else 0, zeroed=False)
     return Plan(tuple(launches), x, results, words)
+
+
+def _plan_gradient_of_tokens(has: Given, inputs: tuple[Tensor, ...], of_scale: bool) -> AnyPlan:
+    x = inputs[0]
+    seen = _as_two(inputs[:-1])
+    if seen is None:
+        copies = tuple([each.contiguous() for each in inputs])
+        return ByPyTorch("copy", _plan_gradient_of_tokens(has, copies, of_scale), Tensor.contiguous)
+    steps, n_inner, vector, edges = seen
+    n_rows, n_cols = x.shape[:-1].numel(), x.shape[-1]
+    n_chunks = triton.cdiv(n_cols, ELEMENTS)
+    launch = Launch(
+        token_rows.token_gradient_kernel,
+        n_rows * n_chunks,
+        (steps, n_inner, n_cols, n_chunks),
+        {"GIVEN": has, "VECTOR": 1 if edges else vector, "BLOCK": ELEMENTS},
+        {"num_warps": 8},
+    )
+    results = [(x.shape, x.dtype)]
+    results += [((*x.shape[:-1], n_chunks), arguments.accumulator(x.dtype))] * of_scale
+    return Plan((launch,), x, results)
 
 
 CHUNK = 8192
