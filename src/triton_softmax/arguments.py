@@ -83,10 +83,9 @@ class batch_invariant(contextlib.ContextDecorator):  # noqa: N801
     """Make every call of this library `batch_invariant`, in all threads, within this context or a
     function decorated with it.
 
-    A batch-invariant call gives a row the same bits in every batch and at every position, and
-    however it is sharded: with a group, each rank gathers whole rows. By default these determine
-    the order of a row's sums, and so how they round. A backward pass follows its forward call,
-    wherever it runs.
+    A batch-invariant call gives a row the same bits in every batch, at every position, and however
+    a group shards it. By default these determine the order of a row's sums, and so how they round.
+    A backward pass follows its forward call, wherever it runs.
 
     Examples:
         >>> import torch

@@ -355,6 +355,8 @@ def split_rows_kernel(
             publish(words_ptr + task, n_tasks, m_own, totals, task < n_tasks, OP, HOW.write)
             if HOW.keep_terms:
                 kept = terms
+        elif HOW.keep_terms:
+            m_own, _, kept = summarise(body, edge, task, rows, INNER, OP, HOW)
         if HOW.depth >= 1:
             # From here on the next chunk is in flight.
             prefetch(words_ptr + tl.minimum(task + programs, n_tasks - 1), HOW.wait)
