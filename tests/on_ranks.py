@@ -680,8 +680,8 @@ INVARIANT = {
 def same_as_on_one(
     group, name, shape, dtype=torch.float32, sizes=None, context=False, mesh=(), where=False
 ) -> None:  # fmt: skip
-    """Results and gradients are, to the bit, those of whole rows. A result takes one message: of
-    three words of 8 bytes at most for each of eight chunks, if rows are long."""
+    """Results and gradients are, to the bit, those of whole rows. A result takes one message,
+    of less than a twelfth of this rank's elements, if rows are long."""
     function, options = INVARIANT[name]
     x, n_rows = drawn(shape, dtype), math.prod(shape[:-1])
     more: dict[str, Any] = {}
@@ -713,7 +713,7 @@ def same_as_on_one(
             found = function(mine, **options, **invariant, **more)
         assert len(sent) == 1
         if shape[-1] > 8192:
-            assert sent[0] <= n_rows * (3 * 8 * 8 // group.size() + 4 * 3)
+            assert 12 * sent[0] < x.nbytes // group.size()
     several = isinstance(wanted, tuple)
     for w, f in zip(wanted if several else [wanted], found if several else [found], strict=True):
         f = f.full_tensor() if mesh else f

@@ -277,7 +277,7 @@ def _of_tokens(
     else:  # a number of a launch is float32
         scale = logits.new_full((), 1.0 / temperature).expand(logits.shape[:-1])
     invariant: Any = batch_invariant or bool(arguments.contexts)
-    if index is not None and isinstance(invariant, tuple):
+    if index is not None and arguments.is_cut(invariant):
         index = invariant.columns(index, logits.shape[-1])
     options = (factor, entropy, invariant, plain)
     if torch.is_grad_enabled() and (
@@ -296,20 +296,20 @@ def _forward(
     row_mask: Tensor | None,
     factor: float,
     entropy: bool,
-    invariant: bool,
+    invariant: Any,
     plain: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return (log-probabilities, entropies, what the gradient needs)."""
     x, scale = x.detach(), None if scale is None else scale.detach()
     run = plan.run_tokens if plain else operators.token_rows.overload
-    several, on_ranks = index is not None and index.dim() == x.dim(), isinstance(invariant, tuple)
+    several, on_ranks = index is not None and index.dim() == x.dim(), arguments.is_cut(invariant)
     given = (x, scale, None if several or on_ranks else index, row_mask, factor, entropy, invariant)
     if index is not None and on_ranks:
         wide = composite.accumulator(x.dtype)
         found, entropies, saved, picked = plan.run_tokens(*given, at_tokens(x, index).to(wide))
     else:
         found, entropies, saved = run(*given)
-        picked = at_tokens(x, index) if several else None
+        picked = at_tokens(x, index) if several and index is not None else None
     if picked is not None:
         m, log_d, _ = (saved.unsqueeze(-1) if several else saved).unbind()
         z = (picked.to(m.dtype) - m) * factor
@@ -343,12 +343,12 @@ class _Tokens(Function):
             return None, None, *nothing
         if not is_compiling() and (torch.is_grad_enabled() or any(map(is_batched, arrived))):
             # A second or a batched derivative may follow, which only the composite has.
-            if isinstance(invariant, tuple):
+            if arguments.is_cut(invariant):
                 raise RuntimeError("logits of several ranks have first derivatives only")
             return *_differentiated(x, scale, index, row_mask, factor, g, g_entropy), *nothing
         several = index is not None and index.dim() == x.dim()
         of_scale, picked, each = ctx.needs_input_grad[1], None, g
-        if several and g is not None:
+        if index is not None and several and g is not None:
             picked = at_tokens(x, index)  # before the gradient overwrites x
             g = g.sum(-1)
         if g is None:
@@ -363,14 +363,14 @@ class _Tokens(Function):
                 *given, factor, saved, g, g_entropy, of_scale
             )
             dx = x.copy_(dx) if in_place else dx
-        if picked is not None:
+        if index is not None and picked is not None:
             gained = each * factor if scale is None else each * (factor * scale).unsqueeze(-1)
             gained = gained.masked_fill(index < 0, 0.0).to(dx.dtype)
             dx.scatter_add_(-1, index.long().clamp(min=0), gained)
         if in_place:
             torch.autograd.graph.increment_version(dx)
         dscale = None
-        if of_scale:
+        if of_scale and scale is not None:
             dscale = more[0]
             if picked is not None:
                 dscale = dscale + (each * (picked - saved[0].unsqueeze(-1))).sum(-1)

@@ -353,7 +353,7 @@ def token_logprobs(
         named = {"return_entropy": entropy, "batch_invariant": cut or True}
         named |= {"temperature": temperature, "inplace_backward": in_place}
         found = function(x, index, **named)
-        return found if entropy else (found, None)
+        return found if entropy else (found, found)
     rows, leading = x if x.dim() == 2 else rows_along(x, dim), x.shape[:-1]
     in_place = in_place and operators.may_be_overwritten(x, rows)
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1])

@@ -77,7 +77,8 @@ def test_the_same_bits_of_long_rows(name, eight):
     """Rows in chunks, of which the ranks send words: in 2, 4 and 8 parts, and as DTensors."""
     at = INVARIANT.index(name)
     world, dtype = [2, 4, 8][at % 3], [BF16, F32][at % 2]
-    eight.ask("same_as_on_one", name, (2, 8320), dtype, world=world, context=at % 5 == 0)
+    shape = (1, 32_896) if name == "softmax" else (2, 8320)  # three chunks, one of them shorter
+    eight.ask("same_as_on_one", name, shape, dtype, world=world, context=at % 5 == 0)
     if name in ("softmax", "sum", "by-rows"):
         eight.ask("same_as_on_one", name, (2, 8320), dtype, world=2, mesh=(2,))
 
