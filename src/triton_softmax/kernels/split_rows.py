@@ -294,9 +294,7 @@ def write_chunk(
         "out_strides",
         "n_rows",
         "n_cols",
-        "n_chunks",
-        "chunk_cols",
-        "parts",
+        "chunks",
         "max_polls",
     ],
 )
@@ -308,9 +306,7 @@ def split_rows_kernel(
     out_strides,
     n_rows,
     n_cols,
-    n_chunks,
-    chunk_cols,
-    parts,
+    chunks,
     max_polls,
     OP: tl.constexpr,
     HOW: tl.constexpr,
@@ -324,19 +320,19 @@ def split_rows_kernel(
         out_strides: row stride of each result. All strides of elements are equal modulo vector.
         n_rows: number of rows. The number of work items, n_rows · n_chunks, plus twice the number
             of programs must fit 31 bits.
-        n_chunks: chunks per row.
-        chunk_cols: columns of a chunk, a multiple of vector, at most block.
-        parts: for `any_order`, chunks and columns of each of the equal parts that a row is cut into
-            first; and the row's words, which are more than chunks if other ranks have parts too.
+        chunks: how many a row has, n_chunks, and the columns of one, a multiple of vector, at most
+            block. Then, for `any_order`, the chunks and columns of each of the equal parts that a
+            row is cut into first; and the row's words, more than chunks if other ranks have parts.
         max_polls: polls for missing status words before the recompute fallback.
         OP: the `Operation`.
         HOW: a `SplitRows`.
     """
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
+    n_chunks = chunks[0]
     n_tasks = n_rows * n_chunks
     rows = Rows(
-        in_ptrs, in_strides, out_ptrs, out_strides, n_tasks, n_cols, n_chunks, chunk_cols, parts
+        in_ptrs, in_strides, out_ptrs, out_strides, n_tasks, n_cols, n_chunks, chunks[1], chunks[2:]
     )  # fmt: skip
     programs = tl.num_programs(0)
     task = tl.program_id(0)
