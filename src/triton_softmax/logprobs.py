@@ -5,6 +5,7 @@ log-probabilities follow from these and the tokens' logits. The gradient of all 
 more read and one write.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -195,12 +196,11 @@ def selective_log_softmax_and_entropy(
     tensors = (logits, index, temperature, row_mask)
     if not is_compiling() and has_torch_function_variadic(*tensors):
         return arguments.pass_on(selective_log_softmax_and_entropy, tensors, locals())
+    if group is None and vocab_start is None and type(logits).__name__ != "DTensor":
+        options = (True, inplace_backward, batch_invariant, temperature, True, row_mask)
+        return _of_tokens(logits, index, *options)
     arguments.check_one_token(logits, index, row_mask)
     arguments.check_temperature(temperature, logits)
-    if group is None and vocab_start is None and type(logits).__name__ != "DTensor":
-        return _of_tokens(
-            logits, index, True, inplace_backward, batch_invariant, temperature, row_mask
-        )
     kept: Any = None
     if row_mask is not None:
         kept, logits, index = _without_masked(logits, index, row_mask)
@@ -230,22 +230,26 @@ def _of_tokens(
     in_place: bool,
     batch_invariant: bool,
     temperature: float | Tensor = 1.0,
+    one: bool = False,
     row_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return (log-probabilities, entropies), in float32 for 16-bit logits; each is empty unless
-    requested. A mask has been checked."""
+    requested. Rows have `one` token each, and possibly a mask; or any number, without a mask."""
     by_rows = isinstance(temperature, Tensor)
-    tensors = [each for each in (logits, index, row_mask) if each is not None]
-    if by_rows:
-        tensors.append(temperature)
+    tensors = [logits]
+    for each in (index, row_mask, temperature if by_rows else None):
+        if each is not None:
+            tensors.append(each)
     plain, key = nobody_watches(*tensors), None
-    if not by_rows:
-        arguments.check_temperature(temperature, logits)
     if plain:
-        key = ("tokens", index is None, by_rows)
+        key = ("tokens", one, index is None, row_mask is None)
         for each in tensors:
             key += (each.shape, each.dtype, each.device)
-    if key is None or key not in checked:
+    # A number is no part of the key: it may change every step.
+    right = by_rows or (type(temperature) in (int, float) and 0 < temperature < math.inf)
+    if key is None or not right or key not in checked:
+        if one:
+            arguments.check_one_token(logits, index, row_mask)
         arguments.check_index(logits, index)
         arguments.check_temperature(temperature, logits)
         if key is not None:

@@ -243,8 +243,7 @@ class ByPyTorch:
         self.launches: tuple[Launch, ...] = getattr(self.plan, "launches", ())
 
     def __call__(self, *inputs: Tensor, out: Tensor | None = None, **more: Any) -> Any:
-        inputs = inputs if self.before is None else tuple(map(self.before, inputs))
-        result = self.plan(*inputs, **more)
+        result = self.plan(*(inputs if self.before is None else map(self.before, inputs)), **more)
         result = result if self.after is None else self.after(result, inputs[0])
         if out is None:
             return result
@@ -717,12 +716,12 @@ def run_tokens(
         picked: if ranks have parts of the rows, what each knows of logits. Their sum is returned
             last.
     """
-    given = (token, mask, scale)
-    rows = [each for each in given if each is not None]
-    has = Given(*[int(each is not None) for each in given], entropy=int(entropy))
-    key = key_of((run_tokens, has, invariant), (x, *rows))
-    plan = plans.get(key) or plans.keep(key, _plan_tokens(has, (x, *rows), invariant))
-    return plan(x, *rows, number=factor, **({} if picked is None else {"picked": picked}))
+    given = token, mask, scale
+    key, tensors = _key_and_tensors((run_tokens, entropy, invariant), (x, *given))
+    plan = plans.get(key)
+    if plan is None:
+        plan = plans.keep(key, _plan_tokens(_given(*given, entropy), tensors, invariant))
+    return plan(*tensors, number=factor, **({} if picked is None else {"picked": picked}))
 
 
 def gradient_of_tokens(
@@ -739,15 +738,33 @@ def gradient_of_tokens(
 ) -> tuple[Tensor, ...]:
     """The gradient at the logits of `run_tokens`, from those at its results; and that at the scale
     of each row (…), if asked for. `out` is contiguous, and possibly the logits."""
-    given = (token, mask, scale)
-    rows = [each for each in (*given, g, g_entropy) if each is not None]
-    has = Given(*[int(each is not None) for each in given], entropy=int(g_entropy is not None))
-    tensors = (x, *rows, saved)
-    head = (gradient_of_tokens, has, of_scale, out is None or out.data_ptr() & 15)
-    key = key_of(head, tensors)
-    plan = plans.get(key) or plans.keep(key, _plan_gradient_of_tokens(has, tensors, of_scale))
+    given = token, mask, scale
+    head = (gradient_of_tokens, of_scale, out is None or out.data_ptr() & 15)
+    key, tensors = _key_and_tensors(head, (x, *given, g, g_entropy, saved))
+    plan = plans.get(key)
+    if plan is None:
+        has = _given(*given, g_entropy is not None)
+        plan = plans.keep(key, _plan_gradient_of_tokens(has, tensors, of_scale))
     found = plan(*tensors, out=out, number=factor)
     return (found[0], found[1].sum(-1)) if of_scale else (found,)
+
+
+def _key_and_tensors(
+    head: tuple, given: tuple[Tensor | None, ...]
+) -> tuple[tuple, tuple[Tensor, ...]]:
+    """`key_of` a call, where None stands for what it lacks, and the tensors that it has."""
+    tensors = ()
+    for t in given:
+        if t is None:
+            head += (None,)
+        else:
+            head += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
+            tensors += (t,)
+    return head, tensors
+
+
+def _given(token: Any, mask: Any, scale: Any, entropy: bool) -> Given:
+    return Given(token is not None, mask is not None, scale is not None, entropy)
 
 
 def _as_two(tensors: tuple[Tensor, ...]) -> tuple[tuple, int, int, bool] | None:

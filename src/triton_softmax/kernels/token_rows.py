@@ -22,12 +22,12 @@ from .device.vectors import edge_of_row, multiple_of, round_up
 
 class Given(NamedTuple):
     """Which tensors with a number for each row a call has, in this order after the logits, and
-    whether it asks for entropies; 0 or 1."""
+    whether it asks for entropies."""
 
-    token: int
-    mask: int
-    scale: int
-    entropy: int
+    token: bool
+    mask: bool
+    scale: bool
+    entropy: bool
 
 
 class TokenRows(NamedTuple):
