@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from softmax_bench import traffic
 from softmax_bench.report import by_case, gbs, timed
-from softmax_site.benchmarks.data import newest, of_suite
+from softmax_site.benchmarks.data import measurements, of_suite
 from softmax_site.figures.moved import moved
 
 ASSETS = "docs/assets"
@@ -61,7 +61,7 @@ def moved_by(way: str) -> dict[str, float]:
 def roofline(root: Path) -> dict:
     """What was measured of each kernel: (way, type, length of a row or column, name, elements a
     second, how often it moves an element, bytes a second of the copy in the same case)."""
-    points, data = {}, newest(root)[1]
+    points, data = {}, measurements(root)
     for suite in ("ladder", "strided"):
         for group in by_case(of_suite(data, suite)).values():
             copy = group["copy"]
@@ -97,7 +97,7 @@ ROWS = [2048, 65536]
 def one_row(root: Path) -> dict:
     """What the explainer shows: passes and events of traces, and times in µs."""
     out: dict[str, Any] = {"passes": moved(root), "split": traces(root)["-1 8"]}
-    for group in by_case(of_suite(newest(root)[1], "ladder", dtype="float32")).values():
+    for group in by_case(of_suite(measurements(root), "ladder", dtype="float32")).values():
         copy = group["copy"]
         if copy["shape"] == ROWS and timed(copy):
             out[copy["direction"]] = {name: timed(row) for name, row in group.items()}
