@@ -18,6 +18,15 @@ DIRECTIONS = ("forward", "backward", "forward_grad", "forward_backward")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
+def gpu_of(data: dict) -> str:
+    """What the pages call the GPU that was measured.
+
+    >>> gpu_of({"environment": {"gpu": "NVIDIA H100 80GB HBM3"}})
+    'H100'
+    """
+    return data["environment"]["gpu"].removeprefix("NVIDIA ").split()[0]
+
+
 def read(root: Path, name: str, missing: Any = None) -> Any:
     """What a JSON file of the repository holds."""
     path = root / name

@@ -18,6 +18,7 @@ from softmax_site import source
 from softmax_site.benchmarks import attention, ranks, rungs
 from softmax_site.benchmarks.data import (
     given,
+    gpu_of,
     is_odd,
     measurements,
     n_cols,
@@ -267,7 +268,7 @@ def machine(data: dict, rows: list[dict]) -> Names:
     *libraries, last = map(label_of, present(rows, LIBRARIES))
     torch, triton = (".".join(run[name].split(".")[:2]) for name in ("torch", "triton"))
     return Names(
-        gpu=run["gpu"].removeprefix("NVIDIA "),
+        gpu=gpu_of(data),
         versions=f"torch {torch}, Triton {triton}",
         day=time_text(max(row["utc"] for row in rows)).split()[0],
         libraries=f"{', '.join(libraries)} and {last}",

@@ -9,7 +9,15 @@ from typing import NamedTuple
 from softmax_bench import traffic
 from softmax_bench.report import best_peer, by_case, ratio, standing
 from softmax_bench.roster import CHOOSER, RUNGS, label_of
-from softmax_site.benchmarks.data import DIRECTIONS, DTYPES, SHORT, n_cols, of_suite, shape_words
+from softmax_site.benchmarks.data import (
+    DIRECTIONS,
+    DTYPES,
+    SHORT,
+    gpu_of,
+    n_cols,
+    of_suite,
+    shape_words,
+)
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, measured_by, origin
 from softmax_site.benchmarks.stand import Case, Stand
 from softmax_site.benchmarks.tables import Cell, Group, share_of, table
@@ -82,8 +90,7 @@ def headline_fragment(data: dict, name: str) -> Fragment:
     if not found:
         return NOT_MEASURED
     share, row = found
-    gpu = data["environment"]["gpu"].removeprefix("NVIDIA ")
-    where = f"{shape_words(row)}, {row['dtype']}, {row['direction']}, {gpu}"
+    where = f"{shape_words(row)}, {row['dtype']}, {row['direction']}, {gpu_of(data)}"
     text = filled("reaches", share=f"{share:.2f}", where=where)
     return Fragment(block(text, "reaches") + "\n", measured_by([row]), brief=True)
 

@@ -39,8 +39,9 @@ class Moving(NamedTuple):
 
 MULTIPROCESSORS = 132
 EXPONENTIALS = MULTIPROCESSORS * 16 * 1.98e9
-"""Exponentials that an H200 computes in a second: multiprocessors, special functions of each in a
-clock (CUDA C++ programming guide, arithmetic instructions, compute capability 9.0), clocks."""
+"""Exponentials that an H100 or H200 computes in a second: multiprocessors, special functions of
+each in a clock (CUDA C++ programming guide, arithmetic instructions, compute capability 9.0),
+clocks."""
 
 STRIDED = {"strided": "strided", "split_strided": "strided", "two_pass": "two_loops"}
 """Kernels over columns, and which kernel over rows moves as much."""
@@ -96,11 +97,13 @@ ROWS = [2048, 65536]
 
 def one_row(root: Path) -> dict:
     """What the explainer shows: passes and events of traces, and times in µs."""
-    out: dict[str, Any] = {"passes": moved(root), "split": traces(root)["-1 8"]}
+    out: dict[str, Any] = {"passes": moved(root), "split": traces(root)["-1 8"], "copies": {}}
     for group in by_case(of_suite(measurements(root), "ladder", dtype="float32")).values():
         copy = group["copy"]
         if copy["shape"] == ROWS and timed(copy):
-            out[copy["direction"]] = {name: timed(row) for name, row in group.items()}
+            times = {name: us for name, row in group.items() if (us := timed(row))}
+            out[copy["direction"]] = times
+            out["copies"][copy["direction"]] = {n: us / times["copy"] for n, us in times.items()}
             out["exponentials"] = EXPONENTIALS / ((gbs(copy) or 0) * 1e9 / 4)
     out["gap"] = out["forward"]["split_rows"] / out["forward"]["copy"] - 1
     return out | {"multiprocessors": MULTIPROCESSORS}

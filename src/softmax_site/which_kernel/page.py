@@ -15,7 +15,7 @@ from softmax_bench.case import ITEM_SIZE
 from softmax_bench.report import by_case, ratio, timed
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site import kernel_map
-from softmax_site.benchmarks.data import measurements, of_suite, shape_words
+from softmax_site.benchmarks.data import gpu_of, measurements, of_suite, shape_words
 from softmax_site.benchmarks.page import Fragment, Rendered, block, measured_by
 from softmax_site.benchmarks.tables import Row, table
 from softmax_site.benchmarks.words import kernel_words
@@ -193,7 +193,7 @@ def render(root: Path) -> Rendered:
     data = measurements(root)
     rows = measured(data)
     known = {"tables": tables(root), "fields": field_words(root)}
-    known |= {"pages": kernel_pages(), "operations": OPERATION_WORDS}
+    known |= {"pages": kernel_pages(), "operations": OPERATION_WORDS, "gpu": gpu_of(data)}
     first = answer.answer(FIRST, rows)
     asset = {"files": files(root), "measured": rows}
     start = json.dumps({"ask": FIRST, "answer": first} | known).replace("</", "<\\/")
