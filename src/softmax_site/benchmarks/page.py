@@ -150,10 +150,10 @@ def briefly(text: str, measured: Measured) -> str:
 # The rows as CSV
 
 BEFORE = "case suite op direction dtype shape dim layout inputs provider status".split()
-AFTER = "max_abs_error max_rel_error kernels count utc".split()
+AFTER = "us_loop max_abs_error max_rel_error kernels count utc".split()
 MACHINE = "gpu driver cuda torch triton commit".split()
 TIMES = ("p20", "p50", "p80")
-RENAMED = {"count": "compiled", **{name: f"{name}_us" for name in TIMES}}
+RENAMED = {"count": "compiled", "us_loop": "in_a_loop_us", **{name: f"{name}_us" for name in TIMES}}
 
 
 def csv_text(data: dict, rows: list[dict]) -> str:
