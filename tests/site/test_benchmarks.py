@@ -276,6 +276,16 @@ def test_the_verdict_stands_right_after_the_shape(made):
             assert columns[1:3] == ["against the best other", "of a copy"]
 
 
+def test_few_rows_and_losses_say_what_a_call_takes_in_a_loop(made):
+    for suite, said in (("few_rows", True), ("loss_head", True), ("forward", False)):
+        assert (">in a loop: ours<" in page_of(made, suite)) == said
+    rows = data(("few_rows",))["rows"]
+    for each in rows:
+        each["us_loop"] = 6.0 if each["provider"] == CHOOSER else 9.0
+    stand = of_rows(rows)
+    assert set(stand.looped) == {1.5} and len(stand.looped) == stand.cases
+
+
 def test_a_row_without_a_result_links_to_its_reason(made):
     """Not in a title, which neither a finger nor the keyboard reaches."""
     for name in ("forward", "ladder", "accuracy", "few_rows"):
@@ -369,11 +379,12 @@ def test_a_rung_is_compared_with_all_libraries_where_all_were_asked(made):
     for name, rival in (("strided", "the fastest other library"), ("two_loops", "torch")):
         assert f"▲ faster than {rival}" in made.fragments[f"bench-rung-{name}"].text
         rung = Rung(data(), name)
-        factors = []
+        pairs = []
         for group in rung.groups:
             other = best_peer(group) if name == "strided" else "torch"
-            factors.append(group[other]["us"]["p50"] / group[name]["us"]["p50"])
-        assert 0 < rung.behind <= sum(factor < 1 for factor in factors)
+            pairs.append((group[other]["us"]["p50"], group[name]["us"]["p50"]))
+        factors = [other / own for other, own in pairs]
+        assert rung.behind == sum(own > other + APART for other, own in pairs)
         assert rung.worst.factor == pytest.approx(min(factors)) and rung.cases == len(factors)
 
 
