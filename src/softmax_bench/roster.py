@@ -8,18 +8,28 @@ from __future__ import annotations
 COPY = "copy"
 CHOOSER = "triton_softmax"
 LIBRARIES = ("torch", "torch.compile", "liger", "flag_gems", "quack")
+SPECIALISTS = ("trl", "transformer_engine", "helion", "flashinfer")
+"""Asked only where they have the operation and settings of their authors for it."""
+PEERS = (*LIBRARIES, *SPECIALISTS)
 RUNGS = (
     *("naive", "three_loops", "two_loops", "single_block"),
     *("packed_rows", "aligned_rows", "split_rows", "strided"),
 )
 
-PROVIDERS = (COPY, CHOOSER, *LIBRARIES, *RUNGS)
+PROVIDERS = (COPY, CHOOSER, *PEERS, *RUNGS)
 """Everyone, in the order in which they run and are shown."""
 
-PACKAGES = {"liger": "liger-kernel", "flag_gems": "flag-gems", "quack": "quack-kernels"}
+PACKAGES = {
+    **{"liger": "liger-kernel", "flag_gems": "flag-gems", "quack": "quack-kernels", "trl": "trl"},
+    **{"transformer_engine": "transformer-engine", "helion": "helion"},
+    "flashinfer": "flashinfer-python",
+}
 """The distributions of other projects."""
 
-LABELS = {"liger": "Liger", "flag_gems": "FlagGems", "quack": "QuACK"}
+LABELS = {
+    **{"liger": "Liger", "flag_gems": "FlagGems", "quack": "QuACK", "trl": "TRL"},
+    **{"transformer_engine": "TransformerEngine", "helion": "Helion", "flashinfer": "FlashInfer"},
+}
 
 
 def label_of(name: str) -> str:
