@@ -233,7 +233,7 @@ def by_helion(case: Case, t: Tensors) -> Function:
     if case.direction != "forward":
         raise Refused("Helion's pretuned kernels have no backward pass")
     if case.op == "cross_entropy":
-        if case.inputs != "counted":
+        if case.inputs != "none_ignored":
             raise Refused("Helion's pretuned cross-entropy ignores no class")
         loss = imported("pretuned_kernels.cross_entropy.cross_entropy").cross_entropy
         return lambda x: loss(x, t.target)

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 COPY = "copy"
 CHOOSER = "triton_softmax"
-LIBRARIES = ("torch", "torch.compile", "liger", "flag_gems", "quack")
-SPECIALISTS = ("trl", "transformer_engine", "helion", "flashinfer")
-"""Asked only where they have the operation and settings of their authors for it."""
-PEERS = (*LIBRARIES, *SPECIALISTS)
+EVERYWHERE = ("torch", "torch.compile", "liger", "flag_gems", "quack")
+"""Libraries that suites ask unless they name others; the rest only where they have something."""
+LIBRARIES = (*EVERYWHERE, "trl", "transformer_engine", "helion", "flashinfer")
 RUNGS = (
     *("naive", "three_loops", "two_loops", "single_block"),
     *("packed_rows", "aligned_rows", "split_rows", "strided"),
 )
 
-PROVIDERS = (COPY, CHOOSER, *PEERS, *RUNGS)
+PROVIDERS = (COPY, CHOOSER, *LIBRARIES, *RUNGS)
 """Everyone, in the order in which they run and are shown."""
 
 PACKAGES = {
