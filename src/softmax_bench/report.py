@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from statistics import geometric_mean as mean_of
 
-from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS
+from softmax_bench.roster import CHOOSER, COPY, EVERYWHERE, LIBRARIES, RUNGS
 
 
 def gbs(row: dict | None) -> float | None:
@@ -33,9 +33,11 @@ def timed(row: dict | None) -> float | None:
 
 
 def answers(groups: Iterable[dict[str, dict]]) -> dict[str, int]:
-    """In how many cases each other library has a right answer."""
-    right = Counter(name for group in groups for name in LIBRARIES if timed(group.get(name)))
-    return {name: right[name] for name in LIBRARIES}
+    """In how many cases each other library that was asked has a right answer."""
+    right: Counter[str] = Counter()
+    for group in groups:
+        right.update({name: timed(row) is not None for name, row in group.items()})
+    return {name: right[name] for name in LIBRARIES if name in EVERYWHERE or name in right}
 
 
 def says_no(reason: str | None) -> bool:

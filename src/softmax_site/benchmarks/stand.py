@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from softmax_bench.report import answers, best_peer, by_case, looped, ratio, standing, timed
-from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
+from softmax_bench.roster import CHOOSER, COPY, EVERYWHERE, LIBRARIES, label_of
 from softmax_site.benchmarks.data import case_words
 from softmax_site.benchmarks.tables import Group, share_of
 from softmax_site.benchmarks.values import Factor, Values
@@ -86,8 +86,8 @@ class Stand:
 
     @property
     def by_all(self) -> int:
-        """In how many cases every other library has one."""
-        return sum(all(timed(group.get(name)) for name in LIBRARIES) for group in self.groups)
+        """In how many cases each library that is asked everywhere has one."""
+        return sum(all(timed(group.get(name)) for name in EVERYWHERE) for group in self.groups)
 
     @cached_property
     def factors(self) -> Values:
