@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from statistics import geometric_mean as mean_of
 
-from softmax_bench.roster import CHOOSER, COPY, EVERYWHERE, LIBRARIES, RUNGS
+from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS
 
 
 def gbs(row: dict | None) -> float | None:
@@ -37,7 +37,7 @@ def answers(groups: Iterable[dict[str, dict]]) -> dict[str, int]:
     right: Counter[str] = Counter()
     for group in groups:
         right.update({name: timed(row) is not None for name, row in group.items()})
-    return {name: right[name] for name in LIBRARIES if name in EVERYWHERE or name in right}
+    return {name: right[name] for name in LIBRARIES if name in right}
 
 
 def says_no(reason: str | None) -> bool:

@@ -9,7 +9,7 @@ from made_data import data, turns
 from site_build import ROOT
 from softmax_bench.random_shapes import SEED
 from softmax_bench.report import by_case
-from softmax_bench.roster import CHOOSER, LIBRARIES
+from softmax_bench.roster import CHOOSER, EVERYWHERE
 from softmax_site.benchmarks.quoted import Drawn
 from softmax_site.benchmarks.views import fragments
 
@@ -53,11 +53,11 @@ def test_the_distribution_adds_up(made):
 def test_how_many_rivals_answered_is_said(made):
     """A brute count, beside the names that the page and the home page use."""
     drawn = drawn_of(made["rows"])
-    right = {name: 0 for name in LIBRARIES}
+    right = {name: 0 for name in EVERYWHERE}
     everyone = 0
     for group in drawn.groups:
-        names = [name for name in LIBRARIES if name in group and group[name]["status"] == "ok"]
-        everyone += len(names) == len(LIBRARIES)
+        names = [name for name in EVERYWHERE if name in group and group[name]["status"] == "ok"]
+        everyone += len(names) == len(EVERYWHERE)
         for name in names:
             right[name] += 1
     assert drawn.answered == right and drawn.by_all == everyone

@@ -10,7 +10,7 @@ from functools import cached_property
 from softmax_bench.report import answers, best_peer, by_case, looped, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, EVERYWHERE, LIBRARIES, label_of
 from softmax_site.benchmarks.data import case_words
-from softmax_site.benchmarks.tables import Group, share_of
+from softmax_site.benchmarks.tables import Group, answers_words, share_of
 from softmax_site.benchmarks.values import Factor, Values
 from softmax_site.benchmarks.words import kernel_words, link
 
@@ -83,6 +83,8 @@ class Stand:
     def answered(self) -> dict[str, int]:
         """In how many of the cases each other library has a right answer."""
         return answers(self.groups)
+
+    right = property(lambda self: answers_words(self.groups))
 
     @property
     def by_all(self) -> int:

@@ -178,10 +178,9 @@ STEPS = (1.1, 1.25, 1.5, 2.0)
 """Where the blue of a lead gets darker."""
 
 
-def answers_words(rows: list[dict]) -> str:
+def answers_words(groups: Iterable[Group]) -> str:
     """In how many cases each other library has a right answer, in words."""
-    found = answers(by_case(rows).values())
-    return ", ".join(f"{label_of(name)} {count}" for name, count in found.items())
+    return ", ".join(f"{label_of(name)} {count}" for name, count in answers(groups).items())
 
 
 def heat_cell(group: Group | None) -> Cell:
@@ -232,4 +231,6 @@ def heat_map(caption: str, rows: list[dict], label: Callable[[dict], str]) -> st
     drawn = table([Cell("length", "corner"), *heads], body, css="heat", caption=caption, roles=True)
     places = f"--kinds: {len(kinds)}; --longest: {max(len(name) for name, _ in lengths)}"
     drawn = drawn.replace("<table ", f'<table style="{places}" ', 1)
-    return drawn + LEGEND.format(cases=len(by_case(rows)), answers=answers_words(rows))
+    return drawn + LEGEND.format(
+        cases=len(by_case(rows)), answers=answers_words(by_case(rows).values())
+    )
