@@ -233,8 +233,7 @@ def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
     """
     tile, n_cols = first("strand_loops", facts_of(columns, traits, device)), columns.n_cols
     block_inner = columns.side_by_side(tile["wide"])
-    # A thread has one access of each tile: the fewer columns, the taller.
-    block_cols = 32 * tile["warps"] * min(columns.vector, block_inner) // block_inner
+    block_cols = tile["tall"] * tile["wide"] // block_inner  # the fewer columns, the taller
     groups = columns.groups(block_inner)
     # n partials of 8 bytes outweigh a chunk once 8 · n exceeds the column's bytes / n.
     as_much = int(math.sqrt(n_cols * columns.itemsize * traits.inputs // 8))

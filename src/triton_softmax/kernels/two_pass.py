@@ -99,7 +99,7 @@ def two_pass_kernel(
     BLOCK_INNER: tl.constexpr = HOW.block_inner
     TILES: tl.constexpr = HOW.tiles
     STEP: tl.constexpr = HOW.tiles * HOW.block_cols
-    PARTS: tl.constexpr = 2048 // HOW.block_inner  # chunks whose partials are read at once
+    PARTS: tl.constexpr = 4096 // HOW.block_inner  # chunks whose partials are read at once
     # Programs that read adjacent memory start together.
     blocks = tl.cdiv(n_inner, BLOCK_INNER)
     block = tl.program_id(0) % blocks
