@@ -14,7 +14,7 @@ import random
 from softmax_bench.case import Case
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
 
-SEED = 311867
+SEED = 847493
 """Of the cells that are published."""
 
 CELLS = 320
