@@ -286,12 +286,12 @@ def masked_rows_kernel(
     in_ptrs,
     out_ptrs,
     words_ptr,
+    scale,
     in_strides,
     out_strides,
     sizes,
     shape,
     chunks,
-    scale,
     OP: tl.constexpr,
     MAPS: tl.constexpr,
     HOW: tl.constexpr,
@@ -305,13 +305,13 @@ def masked_rows_kernel(
             that MAPS has of the gradient at the mapped elements, the gradient at the scale, and
             what the sink's needs.
         words_ptr: workspace for the partials of chunks; unused with one launch.
+        scale: the scale, if it is one number.
         in_strides: for each input, its stride along a row (0 if broadcast), then its strides along
             `sizes`.
         out_strides: likewise for each result; the gradient at the scale has chunks as columns.
         sizes: the sizes of the other dimensions, innermost first.
         shape: the numbers of rows, of columns, and of queries (for a causal mask).
         chunks: the number of chunks, and their columns, a multiple of block_cols.
-        scale: the scale, if it is one number.
         OP: the `Operation`.
         MAPS: the `Maps`.
         HOW: a `MaskedRows`.
