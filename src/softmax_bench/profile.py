@@ -53,7 +53,8 @@ STALLS = (
     *("long_scoreboard", "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction"),
     *("not_selected", "selected", "short_scoreboard", "sleeping", "tex_throttle", "wait"),
 )
-"""Why a warp does not issue; the three largest of a launch are kept, in cycles an instruction."""
+"""Why a warp does not issue, or that it does: the three largest of a launch are kept, in percent of
+all the time of its warps."""
 
 ASKED = [
     *METRICS.values(),
@@ -187,7 +188,8 @@ def launch(row: dict[str, str]) -> dict:
     found["programs_limited_by"] = min(known, key=lambda name: known[name], default=None)
     stalls = {name: number(row, _STALL.format(name)) or 0 for name in STALLS}
     most = sorted(stalls, key=lambda name: -stalls[name])[:3]
-    found["stalls"] = {name: stalls[name] for name in most}
+    total = sum(stalls.values()) or 1
+    found["stalls"] = {name: round(100 * stalls[name] / total, 1) for name in most}
     return {name: value for name, value in found.items() if value is not None}
 
 

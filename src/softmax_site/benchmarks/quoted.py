@@ -26,6 +26,7 @@ from softmax_site.benchmarks.data import (
     runs_used,
     time_text,
 )
+from softmax_site.benchmarks.profiled import Profiles
 from softmax_site.benchmarks.stand import Stand, of_rows
 from softmax_site.benchmarks.tables import Group, present, share_of, some
 from softmax_site.benchmarks.values import Factor, Values
@@ -389,6 +390,7 @@ class Quoted(dict[str, Any]):
             "targets": lambda: asked(data["rows"]),
             "loss_head_targets": lambda: asked(rows("loss_head")),
             "guesses": lambda: guesses(data),
+            "profile": lambda: Profiles(root, data["rows"]),
             "split_rows": lambda: beside_clusters(data),
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},
             "machine": lambda: machine(data, rows("forward", "backward")),

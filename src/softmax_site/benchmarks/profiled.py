@@ -1,0 +1,71 @@
+"""What a GPU's counters say of measured calls, for sentences to quote."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from softmax_bench.roster import CHOOSER
+from softmax_site.benchmarks.data import read
+from softmax_site.benchmarks.values import Values
+
+FILE = "docs/benchmarks/profile.json"
+"""Written by `python -m softmax_bench profile`, which says what each counter is."""
+
+
+def of_call(launches: list[dict], row: dict) -> dict[str, Any]:
+    """The counters of the longest launch of a call, and what all its launches did.
+
+    >>> both = {"dram_read": 6, "dram_write": 2, "instructions": 1, "stalls": {"barrier": 30.0}}
+    >>> row = {"shape": [2, 4], "bytes": 16}
+    >>> found = of_call([{"ns": 3000, **both}, {"ns": 1000, **both}], row)
+    >>> found["moved"], found["instructions"], found["part"], found["barrier"]
+    (1.0, 8.0, 0.75, 30.0)
+    """
+    longest = max(launches, key=lambda each: each["ns"])
+    names = ("ns", "dram_read", "dram_write", "instructions")
+    total = {name: sum(each[name] for each in launches) for name in names}
+    return {
+        **longest,
+        **longest["stalls"],
+        "launches": len(launches),
+        "part": longest["ns"] / total["ns"],
+        "us": total["ns"] / 1e3,
+        "moved": (total["dram_read"] + total["dram_write"]) / row["bytes"],
+        "instructions": 32 * total["instructions"] / prod(row["shape"]),  # of threads, an element
+    }
+
+
+class Profiled:
+    """Some calls: each counter by its name, over all of them; none while a call has no profile."""
+
+    def __init__(self, calls: list[dict[str, Any]], missing: list[str]) -> None:
+        self.calls, self.missing = calls, missing
+
+    def __getattr__(self, name: str) -> Values:
+        if self.missing:
+            raise LookupError(f"no profile of {', '.join(self.missing)}")
+        return Values(call[name] for call in self.calls)
+
+
+class Profiles:
+    """The profiled calls."""
+
+    def __init__(self, root: Path, rows: list[dict]) -> None:
+        self.cells = read(root, FILE, {"cells": {}})["cells"]
+        self.rows = {row["case"]: row for row in rows}
+
+    def __getitem__(self, case: str) -> dict[str, Profiled]:
+        return self.of([case])
+
+    def of(self, cases: list[str]) -> dict[str, Profiled]:
+        """Ours of some cases, and the other libraries' beside it."""
+        ours, peers, missing = [], [], []
+        for case in cases:
+            of = self.cells.get(case, {})
+            calls = {name: of_call(launches, self.rows[case]) for name, launches in of.items()}
+            missing += [case] if CHOOSER not in calls else []
+            ours += [calls.pop(CHOOSER)] if CHOOSER in calls else []
+            peers += calls.values()
+        return {"ours": Profiled(ours, missing), "peer": Profiled(peers, [])}
