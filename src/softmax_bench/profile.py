@@ -16,7 +16,7 @@ from typing import Any
 
 from softmax_bench import cases, report, targets
 from softmax_bench.case import Case
-from softmax_bench.roster import CHOOSER
+from softmax_bench.roster import CHOOSER, COPY
 from softmax_bench.schema import DataError, read_json
 
 FORMAT = "triton-softmax-profile/1"
@@ -79,6 +79,13 @@ GEOMETRIES = (
 )
 """A published case of each geometry."""
 
+ROOFLINE = tuple(
+    f"ladder/softmax/{way}/float32/{shape}"
+    for way in ("forward", "backward")
+    for shape in ("131072x1024", "8192x16384", "2048x65536")
+)
+"""Cases that everybody's calls are profiled of."""
+
 HEADLINES = ("forward", "backward")
 NO_KERNELS = ("compiles", "host_time", "compiled")
 """Suites whose targets no counter of a GPU explains."""
@@ -98,6 +105,10 @@ def chosen(rows: list[dict]) -> dict[str, list[str]]:
             found[case] = [CHOOSER]
         if peer and slower and case in found:
             found[case].append(peer)
+        if case in ROOFLINE:
+            found[case] = [who for who, row in group.items() if report.timed(row) and who != CHOOSER]
+        elif suite == "strided" and case in found:
+            found[case].append(COPY)
     return found
 
 
@@ -128,8 +139,8 @@ def call_each(chosen: Chosen, reached: Path, seconds: float) -> None:
     from softmax_bench.inputs import Inputs
 
     warmup.hasten_autotuning()
-    inputs, runtime = Inputs("cuda"), torch.cuda.cudart()
-    begin, made, tensors = time.monotonic(), None, None
+    inputs, runtime = Inputs("cuda"), torch.cuda.profiler
+    begin, made, tensors = time.monotonic(), "", None
     with reached.open("w", encoding="utf-8") as file:
         for case, name in chosen:
             if time.monotonic() - begin > seconds:
@@ -138,6 +149,7 @@ def call_each(chosen: Chosen, reached: Path, seconds: float) -> None:
                 if made != case.id:
                     tensors = None  # makes room
                     made, tensors = case.id, inputs.tensors(case)
+                assert tensors is not None
                 call = providers.prepare(case, name, tensors)
                 for _ in range(2):
                     call()
@@ -145,11 +157,11 @@ def call_each(chosen: Chosen, reached: Path, seconds: float) -> None:
             except Exception as error:
                 print(f"{case.id} {name}: {type(error).__name__}: {error}", flush=True)
                 continue
-            runtime.cudaProfilerStart()
+            runtime.start()
             torch.cuda._sleep(1)
             call()
             inputs.synchronize()
-            runtime.cudaProfilerStop()
+            runtime.stop()
             print(case.id, name, file=file, flush=True)
             print(f"[{time.monotonic() - begin:5.1f} s] {case.id} {name}", flush=True)
 

@@ -6,7 +6,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from softmax_bench.roster import CHOOSER
+from softmax_bench.roster import CHOOSER, LIBRARIES
 from softmax_site.benchmarks.data import read
 from softmax_site.benchmarks.values import Values
 
@@ -26,13 +26,15 @@ def of_call(launches: list[dict], row: dict) -> dict[str, Any]:
     longest = max(launches, key=lambda each: each["ns"])
     names = ("ns", "dram_read", "dram_write", "instructions")
     total = {name: sum(each[name] for each in launches) for name in names}
+    memory = total["dram_read"] + total["dram_write"]
     return {
         **longest,
         **longest["stalls"],
         "launches": len(launches),
         "part": longest["ns"] / total["ns"],
         "us": total["ns"] / 1e3,
-        "moved": (total["dram_read"] + total["dram_write"]) / row["bytes"],
+        "memory": memory,
+        "moved": memory / row["bytes"],
         "instructions": 32 * total["instructions"] / prod(row["shape"]),  # of threads, an element
     }
 
@@ -56,16 +58,18 @@ class Profiles:
         self.cells = read(root, FILE, {"cells": {}})["cells"]
         self.rows = {row["case"]: row for row in rows}
 
-    def __getitem__(self, case: str) -> dict[str, Profiled]:
-        return self.of([case])
+    def calls(self, case: str) -> dict[str, dict[str, Any]]:
+        """The counters of a case's calls, by provider."""
+        cell = self.cells.get(case, {})
+        return {name: of_call(launches, self.rows[case]) for name, launches in cell.items()}
 
     def of(self, cases: list[str]) -> dict[str, Profiled]:
         """Ours of some cases, and the other libraries' beside it."""
-        ours, peers, missing = [], [], []
-        for case in cases:
-            of = self.cells.get(case, {})
-            calls = {name: of_call(launches, self.rows[case]) for name, launches in of.items()}
-            missing += [case] if CHOOSER not in calls else []
-            ours += [calls.pop(CHOOSER)] if CHOOSER in calls else []
-            peers += calls.values()
+        calls = {case: self.calls(case) for case in cases}
+        missing = [case for case in cases if CHOOSER not in calls[case]]
+        ours = [of[CHOOSER] for of in calls.values() if CHOOSER in of]
+        peers = [of[name] for of in calls.values() for name in LIBRARIES if name in of]
         return {"ours": Profiled(ours, missing), "peer": Profiled(peers, [])}
+
+    def __getitem__(self, case: str) -> dict[str, Profiled]:
+        return self.of([case])

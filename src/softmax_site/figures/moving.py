@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from softmax_bench import traffic
 from softmax_bench.report import by_case, gbs, timed
+from softmax_bench.roster import CHOOSER, COPY
 from softmax_site.benchmarks.data import newest, of_suite
+from softmax_site.benchmarks.profiled import Profiles
 from softmax_site.figures.moved import moved
 
 ASSETS = "docs/assets"
@@ -42,46 +43,26 @@ EXPONENTIALS = MULTIPROCESSORS * 16 * 1.98e9
 """Exponentials that an H200 computes in a second: multiprocessors, special functions of each in a
 clock (CUDA C++ programming guide, arithmetic instructions, compute capability 9.0), clocks."""
 
-STRIDED = {"strided": "strided", "split_strided": "strided", "two_pass": "two_loops"}
-"""Kernels over columns, and which kernel over rows moves as much."""
-
-
-def moved_by(way: str) -> dict[str, float]:
-    """For each kernel, how often an element is moved, in a matrix of long rows; for torch, whose
-    kernels are not counted, the least that is possible.
-
-    >>> moved_by("forward")["naive"], moved_by("backward")["two_pass"]
-    (8, 5)
-    """
-    table = traffic.FORWARD if way == "forward" else traffic.BACKWARD
-    every = {name: name for name in table} | STRIDED | {"torch": "single_block"}
-    return {name: table[like].reads_mn + table[like].writes_mn for name, like in every.items()}
-
-
 def roofline(root: Path) -> dict:
     """What was measured of each kernel: (way, type, length of a row or column, name, elements a
-    second, how often it moves an element, bytes a second of the copy in the same case)."""
-    points, data = {}, newest(root)[1]
-    for suite in ("ladder", "strided"):
-        for group in by_case(of_suite(data, suite)).values():
-            copy = group["copy"]
-            way, shape = copy["direction"], copy["shape"]
-            for provider, row in group.items():
-                time = timed(row)
-                if not time or copy["layout"] != "contiguous":
-                    continue
-                kernel = row["kernels"][0].removesuffix("_kernel") if row["kernels"] else ""
-                name = kernel if provider == "strided" else provider
-                if name in moved_by(way) and (name, suite) != ("torch", "strided"):
-                    speed = round(math.prod(shape) / (time * 1e-6))
-                    of_copy = round((gbs(copy) or 0) * 1e9)
-                    moves = moved_by(way)[name]
-                    key = way, copy["dtype"], shape[copy["dim"]], name
-                    known = points.get(key)  # of two shapes with columns of this length
-                    if known is None or speed > known[4]:
-                        points[key] = [*key, speed, moves, of_copy]
-    lengths = sorted({length for _, _, length, name in points if name == "naive"})
-    return {"exponentials": EXPONENTIALS, "lengths": lengths, "points": list(points.values())}
+    second, bytes of memory an element, bytes a second of the copy in the same case)."""
+    points, data = [], newest(root)[1]
+    profiles = Profiles(root, data["rows"])
+    for case, group in by_case(data["rows"]).items():
+        copied, calls = group.get(COPY, {}), profiles.calls(case)
+        if COPY not in calls or not timed(copied):
+            continue
+        elements, columns = math.prod(copied["shape"]), copied["shape"][copied["dim"]]
+        of_copy = round(calls.pop(COPY)["memory"] / timed(copied) * 1e6)
+        for name, call in calls.items():
+            if us := timed(group.get(name)):
+                kernel = group[name]["kernels"][0].removesuffix("_kernel")
+                name = kernel if name == CHOOSER else name
+                key = copied["direction"], copied["dtype"], columns, name
+                bytes_ = round(call["memory"] / elements, 3)
+                points.append([*key, round(elements / us * 1e6), bytes_, of_copy])
+    lengths = sorted({length for _, _, length, name, *_ in points if name == "naive"})
+    return {"exponentials": EXPONENTIALS, "lengths": lengths, "points": points}
 
 
 def traces(root: Path) -> dict[str, list]:
