@@ -123,9 +123,10 @@ def _pace(options: Options) -> None:
 def _profile(options: Options) -> None:
     from softmax_bench import launches, profile
 
-    measured = schema.ROOT / launches.DATA
-    lines = Path(options.list).read_text("utf-8").splitlines() if options.list else None
-    lines = profile.lines_of(measured) if lines is None else lines
+    if options.list:
+        lines = Path(options.list).read_text("utf-8").splitlines()
+    else:
+        lines = profile.lines_of(Path(options.data or schema.ROOT / launches.DATA))
     if options.inside:
         profile.call_each(profile.listed(lines), Path(options.inside), options.seconds)
     elif options.dry:
@@ -236,8 +237,9 @@ def _parser() -> argparse.ArgumentParser:
 
     add = command(_profile, "what a GPU's counters say of calls, by Nsight Compute")
     writes(add, "profile.json", ("cuda",))
-    words = "a line for each case, with providers; by default what is slow, and each geometry"
-    add("--list", metavar="FILE", help=words)
+    words = "measurements, of which what is slow is profiled; by default those published"
+    add("--data", metavar="FILE", help=words)
+    add("--list", metavar="FILE", help="in place of them a case a line, with providers")
     add("--dry", action="store_true", help="only say the list")
     add("--seconds", type=float, default=90.0, help="what is not reached by then is left out")
     add("--inside", metavar="FILE", help=argparse.SUPPRESS)

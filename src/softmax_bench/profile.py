@@ -7,10 +7,13 @@ with cold caches, until it has read every counter. Clocks stay as they are.
 from __future__ import annotations
 
 import csv
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +65,6 @@ ASKED = [
     *map(_STALL.format, STALLS),
 ]
 
-MARK = "spin_kernel"
-"""Launched before each call, so that one is told from the next."""
-
 GEOMETRIES = (
     "forward/softmax/forward/bfloat16/32768x4096",  # packed rows
     "forward/softmax/forward/bfloat16/171853x781",  # aligned rows
@@ -84,7 +84,7 @@ ROOFLINE = tuple(
     for way in ("forward", "backward")
     for shape in ("131072x1024", "8192x16384", "2048x65536")
 )
-"""Cases that everybody's calls are profiled of."""
+"""Cases in which everybody's calls are profiled."""
 
 HEADLINES = ("forward", "backward")
 NO_KERNELS = ("compiles", "host_time", "compiled")
@@ -97,18 +97,17 @@ def chosen(rows: list[dict]) -> dict[str, list[str]]:
     """The calls worth a profile, by case: a case of each geometry, what misses a target, and what
     another library is faster at, beside that library."""
     missed = {cell.case for cell in targets.cells(rows) if not cell.met}
-    found = {case: [CHOOSER] for case in GEOMETRIES}
-    for case, group in report.by_case(rows).items():
+    groups, found = report.by_case(rows), {case: [CHOOSER] for case in GEOMETRIES}
+    for case, group in groups.items():
         suite, peer = case.split("/")[0], report.best_peer(group)
         slower = peer and report.standing(report.ratio(group, peer)) == "behind"
         if suite not in NO_KERNELS and (case in missed or (slower and suite in HEADLINES)):
             found[case] = [CHOOSER]
         if peer and slower and case in found:
             found[case].append(peer)
-        if case in ROOFLINE:
-            found[case] = [who for who, row in group.items() if report.timed(row) and who != CHOOSER]
-        elif suite == "strided" and case in found:
-            found[case].append(COPY)
+    for case in ROOFLINE:
+        timed = [name for name, row in groups.get(case, {}).items() if report.timed(row)]
+        found[case] = [name for name in timed if name not in (CHOOSER, COPY)]
     return found
 
 
@@ -132,14 +131,15 @@ def listed(lines: Iterable[str]) -> Chosen:
 
 
 def call_each(chosen: Chosen, reached: Path, seconds: float) -> None:
-    """Call everyone once between marks, warm, and write down who was reached by then."""
+    """Call everyone once while it is profiled, warm, and write down who was reached by then. Calls
+    take turns on two streams, by which the launches of one are told from those of the next."""
     import torch
 
     from softmax_bench import providers, warmup
     from softmax_bench.inputs import Inputs
 
     warmup.hasten_autotuning()
-    inputs, runtime = Inputs("cuda"), torch.cuda.profiler
+    inputs, streams = Inputs("cuda"), [torch.cuda.Stream(), torch.cuda.Stream()]
     begin, made, tensors = time.monotonic(), "", None
     with reached.open("w", encoding="utf-8") as file:
         for case, name in chosen:
@@ -149,19 +149,20 @@ def call_each(chosen: Chosen, reached: Path, seconds: float) -> None:
                 if made != case.id:
                     tensors = None  # makes room
                     made, tensors = case.id, inputs.tensors(case)
+                    inputs.synchronize()
                 assert tensors is not None
-                call = providers.prepare(case, name, tensors)
-                for _ in range(2):
-                    call()
-                inputs.synchronize()
+                with torch.cuda.stream(streams[0]):
+                    call = providers.prepare(case, name, tensors)
+                    for _ in range(2):
+                        call()
+                    inputs.synchronize()
+                    with torch.cuda.profiler.profile():
+                        call()
+                        inputs.synchronize()
             except Exception as error:
                 print(f"{case.id} {name}: {type(error).__name__}: {error}", flush=True)
                 continue
-            runtime.start()
-            torch.cuda._sleep(1)
-            call()
-            inputs.synchronize()
-            runtime.stop()
+            streams.reverse()
             print(case.id, name, file=file, flush=True)
             print(f"[{time.monotonic() - begin:5.1f} s] {case.id} {name}", flush=True)
 
@@ -170,15 +171,10 @@ def call_each(chosen: Chosen, reached: Path, seconds: float) -> None:
 
 
 def launches(text: Iterable[str]) -> tuple[list[list[dict]], list[str]]:
-    """The launches after each mark in what Nsight Compute prints as CSV, and the counters that it
-    does not have."""
+    """The launches of each call in what Nsight Compute prints as CSV, and the counters that it does
+    not have."""
     rows = list(csv.DictReader(line for line in text if line.startswith('"')))[1:]  # after units
-    found: list[list[dict]] = []
-    for row in rows:
-        if MARK in row["Kernel Name"]:
-            found.append([])
-        else:
-            found[-1].append(launch(row))
+    found = [list(map(launch, call)) for _, call in groupby(rows, key=itemgetter("Stream"))]
     return found, [name for name in ASKED if rows and number(rows[0], name) is None]
 
 
@@ -191,9 +187,19 @@ def number(row: dict[str, str], metric: str) -> float | None:
     return int(value) if value.is_integer() else value
 
 
+def function(name: str) -> str:
+    """The name of a kernel alone.
+
+    >>> function("void native::<unnamed>::copy_kernel<c10::Half, long>(T1 *, native::T2<T1>)")
+    'copy_kernel'
+    """
+    plain = name.replace("<unnamed>", "").partition("(")[0].partition("<")[0]
+    return plain.replace("::", " ").split()[-1]
+
+
 def launch(row: dict[str, str]) -> dict:
     """What is kept of a launch."""
-    found: dict[str, Any] = {"kernel": row["Kernel Name"]}
+    found: dict[str, Any] = {"kernel": function(row["Kernel Name"])}
     found |= {name: number(row, metric) for name, metric in METRICS.items()}
     limits = {name: number(row, _LIMIT.format(name)) for name in LIMITS}
     known = {name: value for name, value in limits.items() if value is not None}
@@ -207,7 +213,7 @@ def launch(row: dict[str, str]) -> dict:
 
 def run(out: Path, lines: Sequence[str], commit: str | None, seconds: float) -> dict:
     """Profile calls, and return the file."""
-    from softmax_bench import results
+    from softmax_bench import providers, results, warmup
 
     names, counted, reached = (out.with_suffix(each) for each in (".list", ".csv", ".reached"))
     names.write_text("\n".join(lines), encoding="utf-8")
@@ -216,6 +222,7 @@ def run(out: Path, lines: Sequence[str], commit: str | None, seconds: float) -> 
     command += ["--profile-from-start", "off", "--target-processes", "application-only"]
     command += ["--metrics", ",".join(ASKED), sys.executable, "-m", "softmax_bench", "profile"]
     command += ["--list", names, "--inside", reached, "--seconds", str(seconds)]
+    warmup.compile_ahead(providers.prepare, listed(lines), min(8, os.cpu_count() or 1))
     if status := subprocess.run(command).returncode:
         raise DataError(f"ncu ended with {status}: {counted}")
     found, absent = launches(counted.read_text(encoding="utf-8").splitlines())
