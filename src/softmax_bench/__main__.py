@@ -133,8 +133,8 @@ def _profile(options: Options) -> None:
         print(*lines, sep="\n")
     else:
         _ready(options)
-        found = profile.run(Path(options.out), lines, options.commit, options.seconds)
-        schema.write(Path(options.out), found, 4)
+        given = lines, options.commit, options.seconds, options.processes
+        schema.write(Path(options.out), profile.run(Path(options.out), *given), 4)
 
 
 def _tune(options: Options) -> None:
@@ -199,8 +199,8 @@ def _parser() -> argparse.ArgumentParser:
         add("--commit", help="the commit measured, where there is no repository")
         add("--device", choices=devices, default="cuda", help="cpu: try it, not to publish")
 
-    def measures(add: Callable, out: str) -> None:
-        writes(add, out)
+    def measures(add: Callable, out: str, devices: tuple[str, ...] = ("cuda", "cpu")) -> None:
+        writes(add, out, devices)
         processes = min(12, os.cpu_count() or 1)
         add("--processes", type=int, default=processes, help="to compile ahead")
 
@@ -236,7 +236,7 @@ def _parser() -> argparse.ArgumentParser:
     writes(command(_pace, words), "pace.json", ("cuda",))
 
     add = command(_profile, "what a GPU's counters say of calls, by Nsight Compute")
-    writes(add, "profile.json", ("cuda",))
+    measures(add, "profile.json", ("cuda",))
     words = "measurements, of which what is slow is profiled; by default those published"
     add("--data", metavar="FILE", help=words)
     add("--list", metavar="FILE", help="in place of them a case a line, with providers")

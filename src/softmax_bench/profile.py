@@ -7,7 +7,6 @@ with cold caches, until it has read every counter. Clocks stay as they are.
 from __future__ import annotations
 
 import csv
-import os
 import subprocess
 import sys
 import time
@@ -98,6 +97,9 @@ def chosen(rows: list[dict]) -> dict[str, list[str]]:
     another library is faster at, beside that library."""
     missed = {cell.case for cell in targets.cells(rows) if not cell.met}
     groups, found = report.by_case(rows), {case: [CHOOSER] for case in GEOMETRIES}
+    for case in ROOFLINE:
+        timed = [name for name, row in groups.get(case, {}).items() if report.timed(row)]
+        found[case] = [name for name in timed if name not in (CHOOSER, COPY)]
     for case, group in groups.items():
         suite, peer = case.split("/")[0], report.best_peer(group)
         slower = peer and report.standing(report.ratio(group, peer)) == "behind"
@@ -105,10 +107,7 @@ def chosen(rows: list[dict]) -> dict[str, list[str]]:
             found[case] = [CHOOSER]
         if peer and slower and case in found:
             found[case].append(peer)
-    for case in ROOFLINE:
-        timed = [name for name, row in groups.get(case, {}).items() if report.timed(row)]
-        found[case] = [name for name in timed if name not in (CHOOSER, COPY)]
-    return found
+    return {case: names for case, names in found.items() if names}
 
 
 def listed(lines: Iterable[str]) -> Chosen:
@@ -211,8 +210,11 @@ def launch(row: dict[str, str]) -> dict:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def run(out: Path, lines: Sequence[str], commit: str | None, seconds: float) -> dict:
-    """Profile calls, and return the file."""
+def run(
+    out: Path, lines: Sequence[str], commit: str | None, seconds: float, processes: int
+) -> dict:
+    """Profile calls, which are compiled ahead unless there are no processes for it, and return the
+    file."""
     from softmax_bench import providers, results, warmup
 
     names, counted, reached = (out.with_suffix(each) for each in (".list", ".csv", ".reached"))
@@ -222,7 +224,8 @@ def run(out: Path, lines: Sequence[str], commit: str | None, seconds: float) -> 
     command += ["--profile-from-start", "off", "--target-processes", "application-only"]
     command += ["--metrics", ",".join(ASKED), sys.executable, "-m", "softmax_bench", "profile"]
     command += ["--list", names, "--inside", reached, "--seconds", str(seconds)]
-    warmup.compile_ahead(providers.prepare, listed(lines), min(8, os.cpu_count() or 1))
+    if processes:
+        warmup.compile_ahead(providers.prepare, listed(lines), processes)
     if status := subprocess.run(command).returncode:
         raise DataError(f"ncu ended with {status}: {counted}")
     found, absent = launches(counted.read_text(encoding="utf-8").splitlines())

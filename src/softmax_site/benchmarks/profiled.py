@@ -20,8 +20,8 @@ def of_call(launches: list[dict], row: dict) -> dict[str, Any]:
     >>> both = {"dram_read": 6, "dram_write": 2, "instructions": 1, "stalls": {"barrier": 30.0}}
     >>> row = {"shape": [2, 4], "bytes": 16}
     >>> found = of_call([{"ns": 3000, **both}, {"ns": 1000, **both}], row)
-    >>> found["moved"], found["instructions"], found["part"], found["barrier"]
-    (1.0, 8.0, 0.75, 30.0)
+    >>> found["moved"], found["instructions"], found["rest"], found["barrier"]
+    (1.0, 8.0, 0.25, 30.0)
     """
     longest = max(launches, key=lambda each: each["ns"])
     names = ("ns", "dram_read", "dram_write", "instructions")
@@ -31,7 +31,7 @@ def of_call(launches: list[dict], row: dict) -> dict[str, Any]:
         **longest,
         **longest["stalls"],
         "launches": len(launches),
-        "part": longest["ns"] / total["ns"],
+        "rest": 1 - longest["ns"] / total["ns"],
         "us": total["ns"] / 1e3,
         "memory": memory,
         "moved": memory / row["bytes"],
