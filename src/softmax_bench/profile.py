@@ -55,8 +55,7 @@ STALLS = (
     *("long_scoreboard", "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction"),
     *("not_selected", "selected", "short_scoreboard", "sleeping", "tex_throttle", "wait"),
 )
-"""Why a warp does not issue, or that it does: the three largest of a launch are kept, in percent of
-all the time of its warps."""
+"""Why a warp does not issue, or that it does: kept is what takes a percent of the warps' time."""
 
 ASKED = [
     *METRICS.values(),
@@ -204,9 +203,9 @@ def launch(row: dict[str, str]) -> dict:
     known = {name: value for name, value in limits.items() if value is not None}
     found["programs_limited_by"] = min(known, key=lambda name: known[name], default=None)
     stalls = {name: number(row, _STALL.format(name)) or 0 for name in STALLS}
-    most = sorted(stalls, key=lambda name: -stalls[name])[:3]
     total = sum(stalls.values()) or 1
-    found["stalls"] = {name: round(100 * stalls[name] / total, 1) for name in most}
+    shares = {name: round(100 * value / total, 1) for name, value in stalls.items()}
+    found["stalls"] = {name: share for name, share in shares.items() if share >= 1}
     return {name: value for name, value in found.items() if value is not None}
 
 

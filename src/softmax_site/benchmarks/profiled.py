@@ -6,6 +6,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from softmax_bench.profile import STALLS
 from softmax_bench.roster import CHOOSER, LIBRARIES
 from softmax_site.benchmarks.data import read
 from softmax_site.benchmarks.values import Values
@@ -17,24 +18,26 @@ FILE = "docs/benchmarks/profile.json"
 def of_call(launches: list[dict], row: dict) -> dict[str, Any]:
     """The counters of the longest launch of a call, and what all its launches did.
 
-    >>> both = {"dram_read": 6, "dram_write": 2, "instructions": 1, "stalls": {"barrier": 30.0}}
+    >>> both = {"dram_read": 6, "dram_write": 2, "spilled_write": 0, "instructions": 1}
+    >>> both |= {"stalls": {"barrier": 30.0}}
     >>> row = {"shape": [2, 4], "bytes": 16}
     >>> found = of_call([{"ns": 3000, **both}, {"ns": 1000, **both}], row)
     >>> found["moved"], found["instructions"], found["rest"], found["barrier"]
-    (1.0, 8.0, 0.25, 30.0)
+    (1.0, 8.0, 25.0, 30.0)
     """
     longest = max(launches, key=lambda each: each["ns"])
-    names = ("ns", "dram_read", "dram_write", "instructions")
+    names = ("ns", "dram_read", "dram_write", "spilled_write", "instructions")
     total = {name: sum(each[name] for each in launches) for name in names}
     memory = total["dram_read"] + total["dram_write"]
     return {
         **longest,
         **longest["stalls"],
         "launches": len(launches),
-        "rest": 1 - longest["ns"] / total["ns"],
+        "rest": 100 - 100 * longest["ns"] / total["ns"],
         "us": total["ns"] / 1e3,
         "memory": memory,
         "moved": memory / row["bytes"],
+        "spilled": 100 * total["spilled_write"] / row["bytes"],
         "instructions": 32 * total["instructions"] / prod(row["shape"]),  # of threads, an element
     }
 
@@ -48,7 +51,7 @@ class Profiled:
     def __getattr__(self, name: str) -> Values:
         if self.missing:
             raise LookupError(f"no profile of {', '.join(self.missing)}")
-        return Values(call[name] for call in self.calls)
+        return Values(call.get(name, 0.0) if name in STALLS else call[name] for call in self.calls)
 
 
 class Profiles:

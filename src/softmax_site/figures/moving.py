@@ -43,24 +43,23 @@ EXPONENTIALS = MULTIPROCESSORS * 16 * 1.98e9
 """Exponentials that an H200 computes in a second: multiprocessors, special functions of each in a
 clock (CUDA C++ programming guide, arithmetic instructions, compute capability 9.0), clocks."""
 
+
 def roofline(root: Path) -> dict:
     """What was measured of each kernel: (way, type, length of a row or column, name, elements a
     second, bytes of memory an element, bytes a second of the copy in the same case)."""
     points, data = [], newest(root)[1]
     profiles = Profiles(root, data["rows"])
-    for case, group in by_case(data["rows"]).items():
-        copied, calls = group.get(COPY, {}), profiles.calls(case)
-        if COPY not in calls or not timed(copied):
-            continue
-        elements, columns = math.prod(copied["shape"]), copied["shape"][copied["dim"]]
-        of_copy = round(calls.pop(COPY)["memory"] / timed(copied) * 1e6)
-        for name, call in calls.items():
-            if us := timed(group.get(name)):
-                kernel = group[name]["kernels"][0].removesuffix("_kernel")
-                name = kernel if name == CHOOSER else name
-                key = copied["direction"], copied["dtype"], columns, name
+    groups = by_case(of_suite(data, "ladder") + of_suite(data, "strided", layout="contiguous"))
+    for case, group in groups.items():
+        copy, elements = group[COPY], math.prod(group[COPY]["shape"])
+        for name, call in profiles.calls(case).items():
+            us, of_copy = timed(group.get(name)), gbs(copy)
+            if us and of_copy:
+                if name == CHOOSER:
+                    name = group[name]["kernels"][0].removesuffix("_kernel")
+                key = copy["direction"], copy["dtype"], copy["shape"][copy["dim"]], name
                 bytes_ = round(call["memory"] / elements, 3)
-                points.append([*key, round(elements / us * 1e6), bytes_, of_copy])
+                points.append([*key, round(elements / us * 1e6), bytes_, round(of_copy * 1e9)])
     lengths = sorted({length for _, _, length, name, *_ in points if name == "naive"})
     return {"exponentials": EXPONENTIALS, "lengths": lengths, "points": points}
 
