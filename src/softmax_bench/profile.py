@@ -104,7 +104,7 @@ def chosen(rows: list[dict]) -> dict[str, list[str]]:
         slower = peer and report.standing(report.ratio(group, peer)) == "behind"
         if suite not in NO_KERNELS and (case in missed or (slower and suite in HEADLINES)):
             found[case] = [CHOOSER]
-        if peer and slower and case in found:
+        if peer and slower and peer not in found.get(case, [peer]):
             found[case].append(peer)
     return {case: names for case, names in found.items() if names}
 
