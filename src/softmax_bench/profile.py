@@ -110,7 +110,7 @@ def chosen(rows: list[dict]) -> dict[str, list[str]]:
 
 
 def listed(lines: Iterable[str]) -> Chosen:
-    """Lines of a case and its providers, as cases.
+    """Lines of a case and its providers, as cases; what is no case any more is left out, and said.
 
     >>> found = listed(["forward/softmax/forward/float32/4194304x32 torch quack"])
     >>> [(case.n_cols, name) for case, name in found]
@@ -120,8 +120,8 @@ def listed(lines: Iterable[str]) -> Chosen:
     found = []
     for case, *names in filter(None, map(str.split, lines)):
         if case not in every:
-            raise DataError(f"no case is named {case}")
-        found += [(every[case], name) for name in names]
+            print(f"no case is named {case}", file=sys.stderr)
+        found += [(every[case], name) for name in names if case in every]
     return found
 
 
