@@ -174,7 +174,7 @@ def summary(rows: list[dict]) -> str:
     return "\n".join([means(("of the copy", "of the best"), kinds), *lines])
 
 
-def slowdowns(before: dict, after: dict, *, per_copy: bool) -> list[tuple]:
+def slowdowns(before: list[dict], after: list[dict], *, per_copy: bool) -> list[tuple]:
     """(case, provider, before, after, ratio) for each row of ours that both runs hold; a ratio
     above one is a slowdown.
 
@@ -182,8 +182,8 @@ def slowdowns(before: dict, after: dict, *, per_copy: bool) -> list[tuple]:
     is divided by the time of the copy of its own run, so that two machines of different speed can
     be compared.
     """
-    found, of_cases = [], by_case(after["rows"])
-    for case, old in by_case(before["rows"]).items():
+    found, of_cases = [], by_case(after)
+    for case, old in by_case(before).items():
         new = of_cases.get(case, {})
         for name in (CHOOSER, *RUNGS):
             first, second = timed(old.get(name)), timed(new.get(name))
@@ -198,7 +198,7 @@ def slowdowns(before: dict, after: dict, *, per_copy: bool) -> list[tuple]:
     return sorted(found, key=lambda item: -item[4])
 
 
-def compare(before: dict, after: dict, max_slowdown: float, *, per_copy: bool = False):
+def compare(before: list[dict], after: list[dict], max_slowdown: float, *, per_copy: bool = False):
     """The table as text, and whether every row keeps to the limit."""
     rows = slowdowns(before, after, per_copy=per_copy)
     lines = [f"{'case':<58} {'provider':<15} {'before µs':>10} {'after µs':>10} {'ratio':>7}"]
