@@ -22,6 +22,7 @@ from softmax_bench.roster import CHOOSER, COPY
 from softmax_bench.schema import DataError, read_json
 
 FORMAT = "triton-softmax-profile/1"
+FILE = "docs/benchmarks/profile.json"
 
 _PIPE = "sm__inst_executed_pipe_{}.avg.pct_of_peak_sustained_active"
 _LIMIT = "launch__occupancy_limit_{}"

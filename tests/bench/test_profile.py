@@ -28,6 +28,14 @@ def test_launches_in_a_row_on_one_stream_are_a_call():
     assert set(calls[0][0]["stalls"].values()) == {round(100 / len(profile.STALLS), 1)}
 
 
+def test_the_published_profile_is_of_measured_code_and_has_every_counter():
+    data, measured = read_json(ROOT / profile.FILE), read_json(ROOT / DATA)["environments"]
+    assert data["format"] == profile.FORMAT and data["absent"] == []
+    assert data["commit"] in {run["commit"] for run in measured.values()}
+    launches = [each for of in data["cells"].values() for call in of.values() for each in call]
+    assert launches and all({*profile.METRICS, "stalls"} <= {*each} for each in launches)
+
+
 def test_of_no_launch_nothing_is_said():
     assert profile.launches(["==WARNING== No kernels were profiled."]) == ([], [])
 

@@ -1,4 +1,5 @@
-"""What a GPU's counters say of measured calls, for sentences to quote."""
+"""What a GPU's counters say of measured calls, for sentences to quote; `softmax_bench.profile` says
+what each counter is."""
 
 from __future__ import annotations
 
@@ -6,13 +7,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from softmax_bench.profile import STALLS
+from softmax_bench.profile import FILE, STALLS
 from softmax_bench.roster import CHOOSER, LIBRARIES
 from softmax_site.benchmarks.data import read
 from softmax_site.benchmarks.values import Values
-
-FILE = "docs/benchmarks/profile.json"
-"""Written by `python -m softmax_bench profile`, which says what each counter is."""
 
 
 def of_call(launches: list[dict], row: dict) -> dict[str, Any]:
