@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from softmax_bench import providers, recording
-from softmax_bench.gpus import H200
+from softmax_bench.gpus import MEASURED
 from softmax_bench.recording import Kernel, hashed, target_of
 
 
@@ -102,7 +102,7 @@ Counted = dict[tuple[str, int], collections.Counter[str]]
 
 
 @functools.cache
-def compiled(call: str, gpu: str = H200) -> list[Compilation]:
+def compiled(call: str, gpu: str = MEASURED) -> list[Compilation]:
     """Compile each kernel that a call launches, in a process with the interpreter off whether or
     not it is on here. Triton's own cache on disk keeps what has not changed.
 

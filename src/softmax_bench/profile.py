@@ -102,7 +102,7 @@ def chosen(rows: list[dict]) -> dict[str, list[str]]:
         found[case] = [name for name in timed if name not in (CHOOSER, COPY)]
     for case, group in groups.items():
         suite, peer = case.split("/")[0], report.best_peer(group)
-        slower = peer and report.standing(report.ratio(group, peer)) == "behind"
+        slower = peer and report.standing(group, peer) == "behind"
         if suite not in NO_KERNELS and (case in missed or (slower and suite in HEADLINES)):
             found[case] = [CHOOSER]
         if peer and slower and peer not in found.get(case, [peer]):
