@@ -119,7 +119,7 @@ def compiled(call: str, gpu: str = MEASURED) -> list[Compilation]:
 
 
 @functools.cache
-def machine_code(call: str, gpu: str = H200) -> list[Counted]:
+def machine_code(call: str, gpu: str = MEASURED) -> list[Counted]:
     """What each kernel that a call launches became for an NVIDIA GPU: how many instructions of
     which kind each line has, in their order. The arguments are those of `compiled`."""
     return _process(lines=True).submit(_machine_code, call, gpu).result()
