@@ -53,10 +53,11 @@ class Profiled:
 
 
 class Profiles:
-    """The profiled calls."""
+    """The profiled calls, each of the last run that has it."""
 
     def __init__(self, root: Path, rows: list[dict]) -> None:
-        self.cells = read(root, FILE, {"cells": {}})["cells"]
+        runs = read(root, FILE, {"runs": []})["runs"]
+        self.cells = {case: of for run in runs for case, of in run["cells"].items()}
         self.rows = {row["case"]: row for row in rows}
 
     def calls(self, case: str) -> dict[str, dict[str, Any]]:
