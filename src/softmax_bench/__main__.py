@@ -137,7 +137,8 @@ def _profile(options: Options) -> None:
     else:
         _ready(options)
         given = lines, options.commit, options.seconds, options.processes
-        schema.write(Path(options.out), profile.run(Path(options.out), *given), 4)
+        found = profile.run(Path(options.out), *given)
+        schema.add_run(Path(options.out), found, "commit", profile.FORMAT)
 
 
 def _tune(options: Options) -> None:

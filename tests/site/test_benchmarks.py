@@ -533,7 +533,7 @@ def test_a_reason_quotes_counters_of_all_its_cases_or_stops_the_build(tmp_path):
     (tmp_path / profiled.FILE).parent.mkdir(parents=True)
 
     def told() -> str:
-        (tmp_path / profiled.FILE).write_text(json.dumps({"cells": cells}))
+        (tmp_path / profiled.FILE).write_text(json.dumps({"runs": [{"cells": cells}]}))
         reasons = {"*": "Busy for {{ ours.xu.low:.0f }} to {{ ours.xu.high:.0f }} %."}
         profiles = profiled.Profiles(tmp_path, rows)
         return bookkeeping.missed_fragment(data() | {"rows": rows}, reasons, profiles).text
