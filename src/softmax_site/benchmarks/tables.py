@@ -231,4 +231,6 @@ def heat_map(caption: str, rows: list[dict], label: Callable[[dict], str]) -> st
     drawn = table([Cell("length", "corner"), *heads], body, css="heat", caption=caption, roles=True)
     places = f"--kinds: {len(kinds)}; --longest: {max(len(name) for name, _ in lengths)}"
     drawn = drawn.replace("<table ", f'<table style="{places}" ', 1)
-    return drawn + LEGEND.format(cases=len(by_case(rows)), answers=answers_words(by_case(rows).values()))
+    return drawn + LEGEND.format(
+        cases=len(by_case(rows)), answers=answers_words(by_case(rows).values())
+    )
