@@ -198,6 +198,8 @@ SUITES: dict[str, list[Case]] = {
         "compiles": each([(256, 1000)], (*TYPES, "float16"), inputs="sweep", providers=(CHOOSER,)),
         "forward": grid("forward"),
         "backward": grid("backward"),
+        "random": draw(),
+        "loss_head": loss_head(),
         "few_rows": few_rows(),
         # One call on a tensor so small that the GPU never holds up the host.
         "host_time": each(
@@ -206,20 +208,13 @@ SUITES: dict[str, list[Case]] = {
             ("forward", "forward_grad", "forward_backward"),
             providers=WITHOUT_COPY,
         ),
+        "log_softmax": log_softmax(),
+        "strided": strided(),
+        "compiled": compiled(),
         # Every rung on the same shapes.
         "ladder": each(
             many_rows(256, 1024, 4096, 16384, 50257, 65536, 262144),
             providers=(*OURS_AND_TORCH, *(rung for rung in RUNGS if rung != "strided")),
-        ),
-        "strided": strided(),
-        "accuracy": accuracy(),
-        "log_softmax": log_softmax(),
-        # 4096 rows of 128·i columns, i from 2 to 99, and on past 60,000; with the naive line.
-        "article": each(
-            [(4096, n_cols) for n_cols in ARTICLE_COLUMNS],
-            ["float32"],
-            FORWARD,
-            providers=(*OURS_AND_TORCH, "naive", "single_block", "two_loops"),
         ),
         # Forward and backward across batch sizes at a fixed row length.
         "batch": each(
@@ -228,12 +223,17 @@ SUITES: dict[str, list[Case]] = {
             providers=(*OURS_AND_TORCH, "torch.compile", "naive", "single_block"),
         ),
         "longest": longest(),
-        "compiled": compiled(),
-        "random": draw(),
-        "loss_head": loss_head(),
+        # 4096 rows of 128·i columns, i from 2 to 99, and on past 60,000; with the naive line.
+        "article": each(
+            [(4096, n_cols) for n_cols in ARTICLE_COLUMNS],
+            ["float32"],
+            FORWARD,
+            providers=(*OURS_AND_TORCH, "naive", "single_block", "two_loops"),
+        ),
+        "accuracy": accuracy(),
     }.items()
 }
-"""The cases of each suite, in the order in which they run."""
+"""The cases of each suite, in the order in which they run: what is quoted most comes first."""
 
 
 def select(

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from softmax_bench.report import LEVEL, answers, best_peer, by_case, ratio, standing, timed
+from softmax_bench.report import answers, best_peer, by_case, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, label_of
 from softmax_site.benchmarks.data import DTYPES, anchor, case_words, n_cols, shape_words
-from softmax_site.benchmarks.words import SIGNS, address, kernel_words, percent, times, verdict
+from softmax_site.benchmarks.words import SIGNS, address, kernel_words, times, verdict
 from softmax_site.templates import filled
 
 Group = dict[str, dict]
@@ -170,9 +170,9 @@ KERNEL = Column("kernel", lambda group: kernel_words(group.get(CHOOSER)), True)
 
 LEGEND = (
     '<p class="bench-caption">× the speed of the fastest other library with a right answer; <span '
-    f'class="level">=</span> within {percent(LEVEL)}, <span class="behind">▼</span> behind, the '
-    'bluer the further ahead, "·" not measured. <b>Bold</b>: not a multiple of 16 bytes. Each '
-    "number links to its times.<br>Right answers, of {cases} cells: {answers}.</p>"
+    'class="level">=</span> <a href="/benchmarks/method/#level">level</a>, <span class="behind">▼'
+    '</span> behind, the bluer the further ahead, "·" not measured. <b>Bold</b>: not a multiple of '
+    "16 bytes. Each number links to its times.<br>Right answers, of {cases} cells: {answers}.</p>"
 )
 STEPS = (1.1, 1.25, 1.5, 2.0)
 """Where the blue of a lead gets darker."""
@@ -191,11 +191,11 @@ def heat_cell(group: Group | None) -> Cell:
     if peer is None:
         return Cell("only", "none")
     factor = ratio(group, peer)
-    state, css = standing(factor), standing(factor)
+    state = css = standing(group, peer)
     written = times(factor) if factor else "none"
     said = f"{written} times" if factor else "no right answer, against"
     if state == "ahead" and factor:
-        css, text = f"ahead s{1 + sum(factor >= limit for limit in STEPS)}", f"{factor:.2f}"
+        css, text = f"ahead s{1 + sum(factor >= limit for limit in STEPS)}", written
     else:
         text = SIGNS[state] if state == "level" else f"{SIGNS[state]}\N{THIN SPACE}{written}"
         said = f"{state}, {said}"

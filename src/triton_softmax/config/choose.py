@@ -173,7 +173,7 @@ def split_invariant(rows: Rows, traits: Traits, device: Device) -> Choice:
         registers = taken.registers + space.INTEGER_SUM_REGISTERS
         candidates.append(taken._replace(block=block, registers=registers))
     for taken in candidates:
-        if space.runs_at_once(rows.n_cols, taken, device):
+        if space.runs_at_once(rows.n_cols, taken, device, space.parts_of(rows.n_cols)):
             return space.split_as(taken, rows, traits, device)
     return space.split_in_two_launches(rows, traits, device)
 
@@ -290,10 +290,14 @@ def masked_rows(masked: Masked, traits: Traits, device: Device) -> Choice:
     programs = ceil_div(n_rows, tile["rows"])
     facts["load"] = programs / device.multiprocessors
     loop = first("masked_loops", facts)
+    shape = tile["rows"], loop["cols"], False, vector, wide_index
+    how = space.MaskedRows(*shape, stages=loop["stages"])
+    parts = space.parts_of(n_cols) if traits.any_order else 1
+    if parts > 1:
+        each = n_cols // parts
+        return Choice("masked_rows", how, loop["warps"], None, parts, each, None, True, parts)
     tiles = ceil_div(n_cols, loop["cols"])
     if first("masked_chunks", facts) is not None:
         wanted = ceil_div(2 * device.multiprocessors, programs)
         tiles = min(tiles, max(2, ceil_div(tiles, wanted)))
-    shape = tile["rows"], loop["cols"], False, vector, wide_index
-    how = space.MaskedRows(*shape, stages=loop["stages"])
     return in_loops("masked_rows", how, loop["warps"], n_cols, tiles)
