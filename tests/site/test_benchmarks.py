@@ -22,7 +22,7 @@ from softmax_bench.report import APART, best_peer, by_case, compare
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
 from softmax_bench.tune import device_of, problem_of
 from softmax_site import kernel_map, rendered
-from softmax_site.benchmarks import attention, bookkeeping, quoted
+from softmax_site.benchmarks import attention, bookkeeping, profiled, quoted
 from softmax_site.benchmarks.charts import Column, Series, over_columns
 from softmax_site.benchmarks.data import REASONS, anchor, measurements, shape_words
 from softmax_site.benchmarks.page import ASSETS, Measured, briefly, measured_by, notices, warnings
@@ -521,6 +521,27 @@ def test_missed_targets_keep_number_and_reason(tmp_path):
     text = there["bench-targets"].text + there["targets-missed"].text
     assert ">▼ 32 kernels<" in text and ">made up to miss<" in text
     assert "✗ 4\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}6" in text
+
+
+def test_a_reason_quotes_counters_of_all_its_cases_or_stops_the_build(tmp_path):
+    """Of two cases one has a profile, then both."""
+    cases = [Case("forward", shape) for shape in ((131072, 1024), (65536, 2048))]
+    rows = [row(case, name) for case in cases for name in (COPY, CHOOSER)]
+    take(rows, 100.0, 200.0, 100.0, 210.0)
+    launch = dict.fromkeys(("ns", "dram_read", "dram_write", "spilled_write", "instructions"), 1)
+    cells = {row["case"]: {CHOOSER: [launch | {"xu": 50, "stalls": {}}]} for row in rows[:2]}
+    (tmp_path / profiled.FILE).parent.mkdir(parents=True)
+
+    def told() -> str:
+        (tmp_path / profiled.FILE).write_text(json.dumps({"cells": cells}))
+        reasons = {"*": "Busy for {{ ours.xu.low:.0f }} to {{ ours.xu.high:.0f }} %."}
+        profiles = profiled.Profiles(tmp_path, rows)
+        return bookkeeping.missed_fragment(data() | {"rows": rows}, reasons, profiles).text
+
+    with pytest.raises(QuoteError, match=r"no profile of forward/softmax/.*65536x2048"):
+        told()
+    cells[rows[2]["case"]] = {CHOOSER: [launch | {"xu": 75, "stalls": {}}]}
+    assert 'Busy for <data value="50">50</data> to <data value="75">75</data> %.' in told()
 
 
 # Notices

@@ -10,8 +10,10 @@ from softmax_bench.report import ratio
 from softmax_bench.roster import CHOOSER, label_of
 from softmax_site.benchmarks.data import case_words, n_cols, of_suite, read, time_text
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, origin, shown
+from softmax_site.benchmarks.profiled import Profiles
 from softmax_site.benchmarks.stand import of_rows
 from softmax_site.benchmarks.tables import Row, folded, share_of, share_text, table, why
+from softmax_site.benchmarks.values import filled
 from softmax_site.benchmarks.views import HOST_CALLS
 from softmax_site.benchmarks.words import bound, link, marked, reason_groups, verdict
 
@@ -49,8 +51,9 @@ def targets_fragment(data: dict) -> Fragment:
     return shown(table(head, body, 5), list(of_case.values()))
 
 
-def missed_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
-    """The cells that missed, worst first, gathered below the reasons that they share."""
+def missed_fragment(data: dict, reasons: dict[str, str], profiles: Profiles) -> Fragment:
+    """The cells that missed, worst first, gathered below the reasons that they share; these may
+    quote what counters say of all of them."""
     of_case = _ours(data)
     missed = [cell for cell in targets.cells(data["rows"]) if not cell.met]
     by_reason: dict[str, list[targets.Cell]] = {}
@@ -64,7 +67,8 @@ def missed_fragment(data: dict, reasons: dict[str, str]) -> Fragment:
             pair = bound(cell.asked), cell.reached
             asked, reached = (text.removesuffix(" of the copy") for text in pair)
             listed.append(f"{_where(of_case[cell.case])} {marked('behind', reached)} ({asked})")
-        body.append(f"<dt>{escape(reason)}</dt><dd>{'<br>'.join(listed)}</dd>")
+        why = filled(reason, profiles.of([cell.case for cell in cells]))
+        body.append(f"<dt>{why}</dt><dd>{'<br>'.join(listed)}</dd>")
     told = block(f'<dl class="bench-missed">{"".join(body)}</dl>')
     return Fragment(f"{told}\n\n{origin(data, list(of_case.values()))}")
 
@@ -201,7 +205,7 @@ def fragments(root: Path, data: dict, reasons: dict[str, str]) -> dict[str, Frag
     """The pages on targets and on the environment, by the name of their fragment."""
     of_data = {
         "bench-targets": lambda: targets_fragment(data),
-        "targets-missed": lambda: missed_fragment(data, reasons),
+        "targets-missed": lambda: missed_fragment(data, reasons, Profiles(root, data["rows"])),
         "weak-cells": lambda: weak_fragment(data),
         "bench-environment": lambda: environment_fragment(data),
         "bench-launched": lambda: launched_fragment(root),

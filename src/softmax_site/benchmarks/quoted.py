@@ -15,7 +15,7 @@ from softmax_bench import targets, traffic
 from softmax_bench.report import by_case, gbs, ratio, timed, warm
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
 from softmax_site import source
-from softmax_site.benchmarks import attention, ranks, rungs
+from softmax_site.benchmarks import attention, profiled, ranks, rungs
 from softmax_site.benchmarks.data import (
     given,
     gpu_of,
@@ -38,6 +38,7 @@ AS_THEY_ARE = {
     "mutants": "docs/reference/mutants.json",  # planted mistakes: `tests/mutate.py`
     "invariant": "docs/benchmarks/invariant.json",  # what batch invariance costs
     "pace": "docs/benchmarks/pace.json",  # why launches have two speeds
+    "counters": profiled.FILE,  # what Nsight Compute reads of calls; `profile` by calls
     "tuning": "docs/benchmarks/tuning-seeds.json",  # what earlier seeds gave, tuned on
     "rounding": "docs/_computed/rounding.json",  # what each choice of arithmetic costs
 }
@@ -323,6 +324,7 @@ class Quoted(dict[str, Any]):
             "targets": lambda: asked(data["rows"]),
             "loss_head_targets": lambda: asked(rows("loss_head")),
             "guesses": lambda: guesses(data),
+            "profile": lambda: profiled.Profiles(root, data["rows"]),
             "split_rows": lambda: beside_clusters(data),
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},
             "machine": lambda: machine(data, rows("forward", "backward")),

@@ -241,14 +241,14 @@ def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
     busy = 32 * device.multiprocessors // groups
     n_chunks = max(1, min(few_summaries, busy, ceil_div(n_cols, block_cols)))
     shape = block_cols, block_inner, columns.stated_vector, columns.wide_index
-    how = space.TwoPass(*shape, publish=True, write=True)
-    tiles = ceil_div(n_cols, n_chunks * block_cols)
-    return in_loops("two_pass", how, tile["warps"], n_cols, tiles)
+    how = space.TwoPass(*shape, publish=True, write=True, tiles=tile["tiles"])
+    steps = ceil_div(n_cols, n_chunks * block_cols * tile["tiles"])
+    return in_loops("two_pass", how, tile["warps"], n_cols, steps)
 
 
-def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, tiles: int) -> Choice:
-    """Chunks of so many tiles, read in a loop; two launches if there are several chunks."""
-    chunk_cols = tiles * how.block_cols
+def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, steps: int) -> Choice:
+    """Chunks of so many steps of a loop; two launches if there are several chunks."""
+    chunk_cols = steps * how.tiles * how.block_cols
     n_chunks = ceil_div(n_cols, chunk_cols)
     # The loop counter reaches the end of the last tile, beyond any offset.
     how = how._replace(wide_index=how.wide_index or n_chunks * chunk_cols >= 2**31)

@@ -333,6 +333,7 @@ class TwoPass(NamedTuple):
     wide_index: bool
     publish: bool
     write: bool
+    tiles: int = 1  # tiles of a step, all on their way at once
 
 
 class MaskedRows(NamedTuple):
