@@ -120,6 +120,17 @@ def _pace(options: Options) -> None:
         print(size)
 
 
+def _invariance(options: Options) -> None:
+    _ready(options)
+    from softmax_bench import invariance
+
+    found = invariance.run(options.commit, options.processes)
+    schema.write(Path(options.out), found, 3)
+    for name, each in found["calls"].items():
+        print(name, *each.values())
+    print(found["within"], "of", found["count"], "keep it, at most", found["most"])
+
+
 def _tune(options: Options) -> None:
     from softmax_bench import tune, tuned
 
@@ -219,6 +230,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", default="pace.json")
     add("--commit", help="the commit measured, where there is no repository")
     add("--device", choices=("cuda",), default="cuda")
+
+    measures(command(_invariance, "time calls with batch invariance and without"), "invariant.json")
 
     add = command(_tune, "time the choices that the library could make, on cells that a seed draws")
     measures(add, "tuning.json")

@@ -46,6 +46,31 @@ def spread(totals, AXIS: tl.constexpr):
 
 
 @triton.jit
+def larger_or_nan(a, b):
+    """The larger of two numbers, or NaN if either is: also a combine function."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def larger(a, b, OP: tl.constexpr):
+    """The larger of two numbers: NaN if either is, if the order of sums is to make no difference,
+    so that m tells whether a term is NaN."""
+    if OP.any_order:
+        return larger_or_nan(a, b)
+    else:
+        return tl.maximum(a, b)
+
+
+@triton.jit
+def max_of(block, AXIS: tl.constexpr, OP: tl.constexpr):
+    """The largest element along an axis, as `larger` takes it."""
+    if OP.any_order:
+        return tl.reduce(block, AXIS, larger_or_nan)
+    else:
+        return tl.max(block, axis=AXIS)
+
+
+@triton.jit
 def merged(m, totals, m_parts, parts, AXIS: tl.constexpr, OP: tl.constexpr):
     """Merge partials of a row into a summary, one, or several along an axis: the largest m, and all
     sums relative to it."""
