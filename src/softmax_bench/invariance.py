@@ -27,12 +27,13 @@ TURNS = 6
 SHAPES = {
     "softmax/bfloat16": "1x128256 64x128256 256x151936 4096x4096 2048x50257 8192x1000 1x4096 "
     "64x4096 1x50257 256x50257 1024x128256 512x65536 65536x128 8192x1003 4096x8192 2048x16384 "
-    "64x50257 8192x32000 16x1000",
+    "64x50257 8192x32000 16x1000 500x9000 500x9001 100x300000 30x1000003",
     "logsumexp/bfloat16": "1x128256 64x128256 256x151936 4096x4096 2048x50257 8192x1000 65536x128 "
     "8192x1003 4096x8192 2048x32768",
     "cross_entropy/bfloat16": "4096x4096 2048x50257 2048x128256 64x128256 8192x1000 64x50257",
     "softmax_vjp/bfloat16": "1x128256 256x151936 4096x4096 2048x50257 8192x1000",
     "softmax_vjp/float32": "1x128256 256x151936 4096x4096 2048x50257",
+    "softmax_of_columns/bfloat16": "2048x4096 16384x512",
     "log_softmax/bfloat16": "4096x4096 2048x50257",
     "logsumexp/float32": "1x128256 64x128256 256x151936 4096x4096 2048x50257",
     "softmax/float32": "1x128256 256x151936 4096x4096 2048x50257 8192x1000",
@@ -48,8 +49,9 @@ def cases() -> dict[str, Case]:
         direction = {"softmax_vjp": "backward", "cross_entropy": "forward_grad"}.get(op, "forward")
         for each in shapes.split():
             n_rows, n_cols = map(int, each.split("x"))
-            op = op.removesuffix("_vjp")
-            found[f"{of}/{each}"] = Case("", (n_rows, n_cols), dtype, direction, op)
+            dim = 0 if "columns" in op else -1
+            name = op.removesuffix("_vjp").removesuffix("_of_columns")
+            found[f"{of}/{each}"] = Case("", (n_rows, n_cols), dtype, direction, name, dim)
     return found
 
 

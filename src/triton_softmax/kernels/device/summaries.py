@@ -7,6 +7,10 @@ and no row scalars; then these functions compile to almost nothing.
 import triton
 import triton.language as tl
 
+COMPILED = tl.constexpr(isinstance(tl.sum, getattr(triton, "JITFunction", ())))
+"""Whether kernels are compiled: an interpreter would call a function that combines for each single
+element."""
+
 
 @triton.jit
 def zeros_for(shape: tl.constexpr, TYPE: tl.constexpr, OP: tl.constexpr):
@@ -62,10 +66,20 @@ def larger(a, b, OP: tl.constexpr):
 
 
 @triton.jit
+def max_or_nan(block, AXIS: tl.constexpr):
+    """The largest element along an axis, or NaN if any is."""
+    if COMPILED.value:
+        return tl.reduce(block, AXIS, larger_or_nan)
+    else:
+        nans = tl.sum((block != block).to(tl.int32), axis=AXIS)
+        return tl.where(nans > 0, float("nan"), tl.max(block, axis=AXIS))
+
+
+@triton.jit
 def max_of(block, AXIS: tl.constexpr, OP: tl.constexpr):
     """The largest element along an axis, as `larger` takes it."""
     if OP.any_order:
-        return tl.reduce(block, AXIS, larger_or_nan)
+        return max_or_nan(block, AXIS)
     else:
         return tl.max(block, axis=AXIS)
 

@@ -13,7 +13,7 @@ and pairs of pairs. So of eight 16-bit elements in one access, only one number b
 import triton
 import triton.language as tl
 
-from .summaries import across, added, larger_or_nan, placed, summed
+from .summaries import COMPILED, across, added, larger_or_nan, max_or_nan, placed, summed
 
 FRACTION = tl.constexpr(48)
 """Bits kept below the leading bit of the largest term. The sum of 2¹³ terms, each at most one bit
@@ -22,15 +22,9 @@ longer, fits 64 bits."""
 TO_INTEGER = tl.constexpr(2.0**48)
 """Scales the next FRACTION bits of a float64 term to an integer."""
 
-COMPILED = isinstance(tl.sum, getattr(triton, "JITFunction", ()))
-
-TOGETHER = tl.constexpr(1024 if COMPILED else 0)
+TOGETHER = tl.constexpr(1024 if COMPILED.value else 0)
 """The most terms that are reduced to several numbers at once, which saves waiting: more would not
-fit the registers. An interpreter would call the function that combines for each single term."""
-
-
-VANISHES = tl.constexpr(COMPILED)
-"""Whether 1,024 times the bits of a power of two are 0 in 32 bits: an interpreter has more."""
+fit the registers."""
 
 
 @triton.jit
@@ -84,7 +78,7 @@ def _most_and_least(parts, K: tl.constexpr, AXIS: tl.constexpr):
         if high.shape[AXIS] <= TOGETHER.value:
             high, low = tl.reduce((high, low), AXIS, _extremes)
         else:
-            high = tl.reduce(high, AXIS, larger_or_nan)
+            high = max_or_nan(high, AXIS)
             low = tl.min(low, axis=AXIS)
         most = larger_or_nan(high, most)
         least = tl.minimum(low, least)
@@ -157,13 +151,18 @@ def _sum_of_exponentials(parts, AXIS: tl.constexpr):
             rest = parts[p][t][0] + ((POWER + SMALL) - moved)
             high += moved.to(tl.int32, bitcast=True)
             low += rest.to(tl.int32, bitcast=True)
-            if not VANISHES.value or parts[p][0][0].shape[AXIS] % 1024 != 0:
+            # 1,024 times the bits of a power of two are 0 in 32 bits: an interpreter has more.
+            if not COMPILED.value or parts[p][0][0].shape[AXIS] % 1024 != 0:
                 high -= POWER_BITS
                 low -= SMALL_BITS
-        if high.shape[AXIS] > TOGETHER.value:  # first within threads
-            high = _halved(_halved(high, AXIS), AXIS)
-            low = _halved(_halved(low, AXIS), AXIS)
-        high, low = tl.reduce((high, low), AXIS, add_both)
+        if COMPILED.value:
+            if high.shape[AXIS] > TOGETHER.value:  # first within threads
+                high = _halved(_halved(high, AXIS), AXIS)
+                low = _halved(_halved(low, AXIS), AXIS)
+            high, low = tl.reduce((high, low), AXIS, add_both)
+        else:
+            high = tl.sum(high.to(tl.int64), axis=AXIS)
+            low = tl.sum(low.to(tl.int64), axis=AXIS)
         all_high += high
         all_low += low
     return all_high.to(tl.float32) * 2.0**-17 + all_low.to(tl.float32) * 2.0**-35
