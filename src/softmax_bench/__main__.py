@@ -131,6 +131,23 @@ def _invariance(options: Options) -> None:
     print(found["within"], "of", found["count"], "keep it, at most", found["most"])
 
 
+def _profile(options: Options) -> None:
+    from softmax_bench import launches, profile
+
+    if options.list:
+        lines = Path(options.list).read_text("utf-8").splitlines()
+    else:
+        lines = profile.lines_of(Path(options.data or schema.ROOT / launches.DATA))
+    if options.inside:
+        profile.call_each(profile.listed(lines), Path(options.inside), options.seconds)
+    elif options.dry:
+        print(*lines, sep="\n")
+    else:
+        _ready(options)
+        given = lines, options.commit, options.seconds, options.processes
+        schema.write(Path(options.out), profile.run(Path(options.out), *given), 4)
+
+
 def _tune(options: Options) -> None:
     from softmax_bench import tune, tuned
 
@@ -157,7 +174,7 @@ def _tuned(options: Options) -> dict:
     found = _measured(options, chosen, tune.prepare, 12.0)
     asked = {case.id for case in chosen}
     rows = [row for row in found.rows.values() if row["case"] in asked]
-    run = tune.run_of(rows, found.environments[found.environment], options.unseen)
+    run = tune.run_of(rows, found.environment, options.unseen)
     schema.add_run(into, run, "seed", tuned.FORMAT)
     return run
 
@@ -188,13 +205,13 @@ def _parser() -> argparse.ArgumentParser:
         add("--providers", help=f"some of {everyone}", default=everyone, **several)
         add("--seed", type=int, default=random_shapes.SEED, help="draws the cells of random/*")
 
-    def writes(add: Callable, out: str) -> None:
+    def writes(add: Callable, out: str, devices: tuple[str, ...] = ("cuda", "cpu")) -> None:
         add("--out", default=out, help="the file to write, or to go on with")
         add("--commit", help="the commit measured, where there is no repository")
-        add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: try it, not to publish")
+        add("--device", choices=devices, default="cuda", help="cpu: try it, not to publish")
 
-    def measures(add: Callable, out: str) -> None:
-        writes(add, out)
+    def measures(add: Callable, out: str, devices: tuple[str, ...] = ("cuda", "cpu")) -> None:
+        writes(add, out, devices)
         processes = min(12, os.cpu_count() or 1)
         add("--processes", type=int, default=processes, help="to compile ahead")
 
@@ -226,10 +243,17 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", required=True)
     add("--commit", help="the commit tested, where there is no repository")
 
-    add = command(_pace, "why launches have two speeds: a copy whose programs stamp their times")
-    add("--out", default="pace.json")
-    add("--commit", help="the commit measured, where there is no repository")
-    add("--device", choices=("cuda",), default="cuda")
+    words = "why launches have two speeds: a copy whose programs stamp their times"
+    writes(command(_pace, words), "pace.json", ("cuda",))
+
+    add = command(_profile, "what a GPU's counters say of calls, by Nsight Compute")
+    measures(add, "profile.json", ("cuda",))
+    words = "measurements, of which what is slow is profiled; by default those published"
+    add("--data", metavar="FILE", help=words)
+    add("--list", metavar="FILE", help="in place of them a case a line, with providers")
+    add("--dry", action="store_true", help="only say the list")
+    add("--seconds", type=float, default=90.0, help="what is not reached by then is left out")
+    add("--inside", metavar="FILE", help=argparse.SUPPRESS)
 
     measures(command(_invariance, "time calls with batch invariance and without"), "invariant.json")
 

@@ -21,13 +21,15 @@ import functools
 import io
 import json
 import re
+import subprocess
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
 from softmax_bench import providers, recording
-from softmax_bench.gpus import H200
+from softmax_bench.gpus import MEASURED
 from softmax_bench.recording import Kernel, hashed, target_of
 
 
@@ -95,8 +97,12 @@ def access_bits(instruction: str) -> int:
     return int(element[1]) * (int(vector[1]) if vector else 1) if element else 0
 
 
+Counted = dict[tuple[str, int], collections.Counter[str]]
+"""Instructions by file and line."""
+
+
 @functools.cache
-def compiled(call: str, gpu: str = H200) -> list[Compilation]:
+def compiled(call: str, gpu: str = MEASURED) -> list[Compilation]:
     """Compile each kernel that a call launches, in a process with the interpreter off whether or
     not it is on here. Triton's own cache on disk keeps what has not changed.
 
@@ -113,8 +119,15 @@ def compiled(call: str, gpu: str = H200) -> list[Compilation]:
 
 
 @functools.cache
-def _process() -> Executor:
-    pool = recording.process()
+def machine_code(call: str, gpu: str = MEASURED) -> list[Counted]:
+    """What each kernel that a call launches became for an NVIDIA GPU: how many instructions of
+    which kind each line has, in their order. The arguments are those of `compiled`."""
+    return _process(lines=True).submit(_machine_code, call, gpu).result()
+
+
+@functools.cache
+def _process(lines: bool = False) -> Executor:
+    pool = recording.process(lines=lines)
     atexit.register(pool.shutdown)
     return pool
 
@@ -182,9 +195,12 @@ def _made(kernel: Kernel) -> dict[str, Any]:
     }
 
 
-def lowered(kernel: Kernel, last: str | None = None) -> tuple[dict[str, str], dict[str, Any]]:
+BINARIES = ("cubin", "hsaco")
+
+
+def lowered(kernel: Kernel, last: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
     """A kernel in each language on the way to machine code, by Triton's name of it, and what the
-    compiler noted.
+    compiler noted; what is no text is bytes.
 
     Args:
         kernel: what is compiled; nothing is read from a cache.
@@ -204,14 +220,48 @@ def lowered(kernel: Kernel, last: str | None = None) -> tuple[dict[str, str], di
     metadata = {"target": target, **options.__dict__}
     functions = backend.get_codegen_implementation(options)
     module = source.make_ir(target, options, functions, backend.get_module_map(), context)
-    texts: dict[str, str] = {}
+    texts: dict[str, Any] = {}
     for name, stage in stages.items():
         module = stage(module, metadata)
         # A module prints without places in files and names of variables.
-        texts[name] = module.str_nodebug() if isinstance(module, ir.module) else str(module)
+        texts[name] = module.str_nodebug() if isinstance(module, ir.module) else module
+        if name not in BINARIES:
+            texts[name] = str(texts[name])
         if name == last:
             break
     return texts, metadata
+
+
+def _machine_code(call: str, gpu: str) -> list[Counted]:
+    import triton
+
+    with recording.on(gpu), tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        found = []
+        for kernel in recording.recorder().kernels_of(call_from(call)):
+            Path(file.name).write_bytes(lowered(kernel)[0]["cubin"])
+            command = [triton.knobs.nvidia.nvdisasm.path, "-c", "-g", file.name]
+            run = subprocess.run(command, capture_output=True, text=True, check=True)
+            found.append(by_line(run.stdout))
+    return found
+
+
+def by_line(sass: str) -> Counted:
+    """What nvdisasm prints, counted.
+
+    >>> by_line('''//## File "/a/tile.py", line 3
+    ...     /*0010*/    @!P0 LDG.E.128 R4, desc[UR4][R2.64] ;
+    ...     /*0020*/         LDG.E.128 R8, desc[UR4][R2.64+0x800] ;''')
+    {('/a/tile.py', 3): Counter({'LDG.E.128': 2})}
+    """
+    found: Counted = {}
+    place = ("", 0)
+    for line in sass.splitlines():
+        if named := re.search(r'//## File "([^"]+)", line (\d+)', line):
+            place = (named[1], int(named[2]))
+        elif instruction := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ +)?([\w.]+)", line):
+            if instruction[1] != "NOP":  # behind the end
+                found.setdefault(place, collections.Counter())[instruction[1]] += 1
+    return found
 
 
 # --- by what kernels are told apart

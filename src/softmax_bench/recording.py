@@ -27,7 +27,7 @@ import torch.distributed as dist
 
 from softmax_bench import providers
 from softmax_bench.case import Case
-from softmax_bench.gpus import GPUS, H200
+from softmax_bench.gpus import GPUS, MEASURED
 from softmax_bench.inputs import Inputs
 from softmax_bench.roster import CHOOSER
 from softmax_bench.schema import DataError
@@ -126,7 +126,7 @@ def target_of(gpu: str) -> Any:
 class Driver:
     """What Triton asks of the driver before it compiles. A GPU's index is its place in `GPUS`."""
 
-    gpu = H200
+    gpu = MEASURED
 
     def get_current_target(self) -> Any:
         return target_of(self.gpu)
@@ -240,6 +240,9 @@ class Kernel(NamedTuple):
 class Recorder:
     """Takes the place of Triton's compiler: keeps what would be compiled, and what is launched."""
 
+    lines = False
+    """Whether machine code says which line of a file it is of; a comment changes it, then."""
+
     def __init__(self) -> None:
         import triton
         from triton.runtime import autotuner
@@ -253,7 +256,7 @@ class Recorder:
         self.log: list[tuple[int, str, str]] = []
         """(index of the kernel, grid, numbers) of each launch."""
         self.tried: list[str] = []
-        triton.knobs.compilation.disable_line_info = True
+        triton.knobs.compilation.disable_line_info = not self.lines
         of_runtime.set_active(driver)  # pyright: ignore[reportArgumentType]
         made = jit.JITCallable.__init__
 
@@ -262,7 +265,8 @@ class Recorder:
             function._src = code(function._src)
             function.starting_line_number = 0
 
-        jit.JITCallable.__init__ = without_words
+        if not self.lines:
+            jit.JITCallable.__init__ = without_words
         jit.JITFunction._do_compile = lambda fn, *found: self.compiled(fn, *found)
         # Which configuration is fastest is not known here.
         tuner.run = lambda tuner, *args, **more: self.tuned(tuner, *args, **more)
@@ -312,23 +316,25 @@ def recorder() -> Recorder:
     return Recorder()
 
 
-def process(tree: Path | None = None) -> Executor:
+def process(tree: Path | None = None, lines: bool = False) -> Executor:
     """A process that records, whether or not kernels are interpreted here; Triton decides that when
     it is imported.
 
     Args:
         tree: where the library and the tutorial are looked for first.
+        lines: see `Recorder`.
     """
     with patch.dict(os.environ):
         os.environ.pop("TRITON_INTERPRET", None)
-        pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin, initargs=(tree,))
+        pool = ProcessPoolExecutor(1, get_context("spawn"), _begin, (tree, lines))
         pool.submit(os.getpid).result()  # it is there
     return pool
 
 
-def _begin(tree: Path | None) -> None:
+def _begin(tree: Path | None, lines: bool) -> None:
     if tree is not None:
         sys.path.insert(0, str(tree))
+    Recorder.lines = lines
     recorder()
 
 

@@ -30,7 +30,7 @@ def _normalize(
     if axis is not None:
         dim, axis = arguments.check_axis(dim, axis), None
     if batch_invariant or arguments.contexts:
-        batch_invariant = arguments.check_invariant(implementation)
+        batch_invariant = arguments.check_invariant(implementation, batch_invariant)
     modifiers = None
     if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
         modifiers = (scale, softcap, bias, where, causal, sink, safe)
@@ -222,7 +222,7 @@ def logsumexp(
     """
     if axis is not None:
         dim = arguments.check_axis(dim, axis)
-    x, invariant = input, bool(batch_invariant or arguments.contexts)
+    x, invariant = input, batch_invariant or bool(arguments.contexts)
     plain = type(dim) is int and group is None and nobody_watches(x)
     if not plain:
         placed = type(x) not in PLAIN and distributed.on_mesh(x)
@@ -303,10 +303,15 @@ def _normalize_modified(
     elif not plain and x.device.type != "cpu" and arguments.autocasts(x):
         dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
     scale, softcap, bias, where, causal, sink, safe = modifiers
+    if not isinstance(scale, Tensor):  # a number is no part of the key: it may change every step
+        scale = 1.0 if scale is None else arguments.check_number(scale, "scale")
+        if torch.compiler.is_compiling() and scale != 1.0:
+            # A compiler would make a number of an operator a constant.
+            scale = x.new_ones((), dtype=arguments.accumulator(dtype or x.dtype)) * scale
     key = known = None
     if plain and out is None:
         key = ("modifiers", dim, dtype, x.shape, x.dtype, x.device, causal, softcap, type(softcap))
-        for each in (scale, bias, where, sink):
+        for each in (None if type(scale) is float else scale, bias, where, sink):
             if isinstance(each, Tensor):
                 key += (each.shape, each.dtype, each.device)
             else:
@@ -319,15 +324,13 @@ def _normalize_modified(
     # The checks reshape a sink that is a number or has one number per head.
     if known is not None and (sink is None or (isinstance(sink, Tensor) and sink.dim() != 1)):
         dim = known
-        if not isinstance(scale, Tensor):
-            scale = 1.0 if scale is None else float(scale)
         softcap = None if softcap is None else float(softcap)
         given = Modifiers(scale, softcap, bias, where, bool(causal), sink, bool(safe))
     else:
         dim = arguments.check_arguments(x, arguments.check_int(dim), dtype)
         if not x.is_meta:
             arguments.check_device(x.device)
-        given = arguments.check_modifiers(x, dim, modifiers)
+        given = arguments.check_modifiers(x, dim, (scale, *modifiers[1:]))
         if out is not None:
             wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
             arguments.check_out(out, x, dtype, wanted)

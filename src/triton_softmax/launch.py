@@ -69,14 +69,14 @@ class Launch:
     """A prepared launch: one kernel and all arguments but its pointers, for tensors of the same
     dtypes, alignment and device.
 
-    `run(inputs, outs)` or `run(inputs, outs, words)` launches on the current stream of the current
-    device. Inputs and outs are tuples of tensors; words is a tensor. The first launch goes through
-    Triton; later ones repeat what it found. `at` does the same with addresses; it is None before
-    the first launch, and if Triton's launcher is unknown.
+    `run(inputs, outs, *more)` launches on the current stream of the current device. Inputs and outs
+    are tuples of tensors; what more the kernel takes of each call is a workspace, a number, or
+    both. The first launch goes through Triton; later ones repeat what it found. `at` does the same
+    with addresses; it is None before the first launch, and if Triton's launcher is unknown.
 
     Args:
-        kernel: the jitted function; its parameters are a tuple of inputs, a tuple of results, a
-            workspace if it takes one, then numbers, then compile-time constants.
+        kernel: the jitted function; its parameters are a tuple of inputs, a tuple of results, what
+            more it takes of each call, then numbers, then compile-time constants.
         grid: number of programs.
         numbers: values of the number parameters; a tuple where the kernel takes a tuple.
         constants: values of the compile-time constants by name, in parameter order.
@@ -90,13 +90,16 @@ class Launch:
     options: dict
     at: Any = field(default=None, init=False)
 
-    def run(self, inputs: tuple[Tensor, ...], outs: tuple[Tensor, ...], *words: Tensor) -> None:
+    def run(
+        self, inputs: tuple[Tensor, ...], outs: tuple[Tensor, ...], *more: Tensor | float
+    ) -> None:
         if self.at is not None:
-            self.at(addresses_of(inputs), addresses_of(outs), *addresses_of(words))
+            more = tuple([each.data_ptr() if isinstance(each, Tensor) else each for each in more])
+            self.at(addresses_of(inputs), addresses_of(outs), *more)
             return
         with ONE_AT_A_TIME:
             compiled = self.kernel[(self.grid,)](
-                inputs, outs, *words, *self.numbers, **self.constants, **self.options
+                inputs, outs, *more, *self.numbers, **self.constants, **self.options
             )
         # Other backends specialise on properties that may differ between these calls.
         if compiled is not None and compiled.metadata.target.backend == "cuda":
@@ -121,17 +124,15 @@ def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None] | None:
     public = compiled[(grid, 1, 1)]
     index, stream_of = current_device(), _current_stream
 
-    def at(addresses, results, words=None):
+    def at(addresses, results, *more):
         try:
             hooked = _hooks.launch_enter_hook.calls or _hooks.launch_exit_hook.calls
         except AttributeError:  # a single function instead of a chain, or unknown
             hooked = True
         if hooked:
-            public(addresses, results, *(() if words is None else (words,)), *tail)
-        elif words is None:
-            launch(grid, 1, 1, stream_of(index), *head, addresses, results, *tail)
+            public(addresses, results, *more, *tail)
         else:
-            launch(grid, 1, 1, stream_of(index), *head, addresses, results, words, *tail)
+            launch(grid, 1, 1, stream_of(index), *head, addresses, results, *more, *tail)
 
     return at
 

@@ -6,60 +6,32 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import Module
 
-from .functional import log_softmax, softmax
+from . import nn
 from .integrations.causal_lm import causal_lm_loss
-from .losses import cross_entropy
 
 
 class Softmax(Module):
     """Stands in for `torch.nn.Softmax`."""
 
     can_torch_compile: bool = True
-    dim: int | None
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return `softmax(input, self.dim)`; without a `dim`, PyTorch's result and warning."""
-        if self.dim is None:
-            return torch.nn.functional.softmax(input, None, _stacklevel=5)
-        return softmax(input, self.dim)
+    forward = nn.Softmax.forward
 
 
 class LogSoftmax(Module):
     """Stands in for `torch.nn.LogSoftmax`."""
 
     can_torch_compile: bool = True
-    dim: int | None
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return `log_softmax(input, self.dim)`; without a `dim`, PyTorch's result and warning."""
-        if self.dim is None:
-            return torch.nn.functional.log_softmax(input, None, _stacklevel=5)
-        return log_softmax(input, self.dim)
+    forward = nn.LogSoftmax.forward
 
 
 class CrossEntropyLoss(Module):
     """Stands in for `torch.nn.CrossEntropyLoss`."""
 
     can_torch_compile: bool = True
-    weight: Tensor | None
-    ignore_index: int
-    reduction: str
-    label_smoothing: float
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Return `cross_entropy` of the arguments, with the options of the module."""
-        return cross_entropy(
-            input,
-            target,
-            self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
+    forward = nn.CrossEntropyLoss.forward
 
 
 class ForCausalLMLoss(Module):

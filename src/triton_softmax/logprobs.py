@@ -5,6 +5,7 @@ log-probabilities follow from these and the tokens' logits. The gradient of all 
 more read and one write.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -14,17 +15,8 @@ from torch.compiler import is_compiling
 from torch.overrides import has_torch_function_variadic
 
 from . import arguments, composite, distributed, operators, plan
-from .arguments import Modifiers
 from .launch import checked
-from .operations.cross_entropy import GIVEN_GRADIENT
-from .operations.token_statistics import (
-    ENTROPY,
-    GIVEN_TOKENS_GRADIENT,
-    SELECTED_VJP,
-    STATISTICS,
-    TOKENS_VJP,
-)
-from .operators import finish, is_batched, nobody_watches, run_rows
+from .operators import is_batched, nobody_watches
 
 
 def selective_log_softmax(
@@ -144,9 +136,7 @@ def token_logprobs(
         if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
             raise NotImplementedError("the gradient of a temperature is not summed over ranks")
         invariant = bool(batch_invariant or arguments.contexts)
-        if tempered and not (
-            invariant and (group is not None or not isinstance(temperature, Tensor))
-        ):
+        if tempered and not invariant:
             logits, temperature = composite.upcast(logits) / temperature, 1.0
         found, entropy = distributed.token_logprobs(
             token_logprobs, logits, index, group, vocab_start, vocab_size, return_entropy,
@@ -183,7 +173,6 @@ def selective_log_softmax_and_entropy(
         row_mask: (…), bool, int32 or int64. Where it is 0, both results are 0 and so is the
             gradient, whatever logits and index hold there.
         inplace_backward, batch_invariant, group, vocab_start, vocab_size: As for `token_logprobs`.
-            A `DTensor` takes no mask.
 
     Returns:
         Log-probabilities (…) and entropies (…); float32 for 16-bit logits. Both may be changed in
@@ -207,13 +196,11 @@ def selective_log_softmax_and_entropy(
     tensors = (logits, index, temperature, row_mask)
     if not is_compiling() and has_torch_function_variadic(*tensors):
         return arguments.pass_on(selective_log_softmax_and_entropy, tensors, locals())
+    if group is None and vocab_start is None and type(logits).__name__ != "DTensor":
+        options = (True, inplace_backward, batch_invariant, temperature, True, row_mask)
+        return _of_tokens(logits, index, *options)
     arguments.check_one_token(logits, index, row_mask)
     arguments.check_temperature(temperature, logits)
-    whole = group is None and vocab_start is None and not batch_invariant
-    if whole and _in_one_loop(logits, index, temperature, row_mask):
-        in_place = inplace_backward and operators.may_be_overwritten(logits, logits)
-        inputs = (logits, index) if row_mask is None else (logits, index, row_mask)
-        return _differentiable_one(1.0 / temperature, in_place, *inputs)
     kept: Any = None
     if row_mask is not None:
         kept, logits, index = _without_masked(logits, index, row_mask)
@@ -222,74 +209,18 @@ def selective_log_softmax_and_entropy(
         inplace_backward=inplace_backward, batch_invariant=batch_invariant, group=group,
         vocab_start=vocab_start, vocab_size=vocab_size,
     )  # fmt: skip
-    if kept is None:
-        return found, entropy.clone()  # the backward pass needs the other
-    return found.where(kept, 0.0), entropy.where(kept, 0.0)
-
-
-LONG = 1024
-"""Shorter rows share programs, and take less time by the other kernels."""
-
-
-def _in_one_loop(
-    logits: Tensor, index: Tensor, temperature: float | Tensor, row_mask: Tensor | None
-) -> bool:
-    """Whether one kernel computes both results: in plain calls. It gives a row other bits than a
-    batch-invariant call, and has no float64. On a CPU this checks the classes."""
-    if isinstance(temperature, Tensor) or arguments.contexts or not arguments.by_kernels(logits):
-        return False
-    fits = LONG <= logits.shape[-1] < 2**31 - 2**16 and logits.dtype != torch.float64
-    if not fits or not nobody_watches(logits, index if row_mask is None else row_mask, index):
-        return False
-    if index.device.type == "cpu":
-        kept = index if row_mask is None else index.where(row_mask != 0, 0)
-        arguments.check_classes(kept, logits.shape[-1])
-    return True
+    return (found, entropy) if kept is None else (found.where(kept, 0.0), entropy.where(kept, 0.0))
 
 
 def _without_masked(
     logits: Tensor, index: Tensor, row_mask: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Which rows are kept, and copies of logits and index with zeros in the others."""
-    kept = row_mask != 0
+    kept: Any = row_mask != 0
+    if type(logits).__name__ == "DTensor":
+        on_mesh_of = distributed.dtensors().on_mesh_of
+        kept, index = on_mesh_of(logits, kept), on_mesh_of(logits, index)
     return kept, logits.masked_fill(~kept.unsqueeze(-1), 0.0), index.where(kept, 0)
-
-
-class _OneToken(Function):
-    """`plan.tokens_of_rows`; its gradient reads the logits once more."""
-
-    @staticmethod
-    def forward(ctx, scale, in_place, logits, *of_rows):
-        found, entropies, saved = plan.tokens_of_rows((logits.detach(), *of_rows), scale)
-        ctx.save_for_backward(saved, logits, *of_rows)
-        ctx.options = scale, in_place
-        return found, entropies
-
-    @staticmethod
-    def backward(ctx, *gradients):
-        saved, logits, *of_rows = ctx.saved_tensors
-        scale, in_place = ctx.options
-        if torch.is_grad_enabled() or any(map(is_batched, gradients)):
-            # A second or a batched derivative may follow, which only the composite has.
-            again = torch.is_grad_enabled()
-            with torch.enable_grad():
-                x, index = logits, of_rows[0]
-                if len(of_rows) > 1:
-                    kept, x, index = _without_masked(logits, *of_rows)
-                    gradients = [torch.where(kept, each, 0.0) for each in gradients]
-                both = composite.token_logprobs(composite.upcast(x) * scale, index, True)
-                (dx,) = torch.autograd.grad(both, logits, gradients, create_graph=again)
-        else:
-            x = logits.detach()
-            dx = plan.gradient_of_tokens(
-                (x, *of_rows), scale, saved, gradients, x if in_place else None
-            )
-            if in_place:
-                torch.autograd.graph.increment_version(dx)
-        return None, None, dx, *[None for _ in of_rows]
-
-
-_differentiable_one = operators.direct(_OneToken)
 
 
 def _of_tokens(
@@ -299,19 +230,26 @@ def _of_tokens(
     in_place: bool,
     batch_invariant: bool,
     temperature: float | Tensor = 1.0,
+    one: bool = False,
+    row_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return (log-probabilities, entropies), in float32 for 16-bit logits; each is empty unless
-    requested."""
+    requested. Rows have `one` token each, and possibly a mask; or any number, without a mask."""
     by_rows = isinstance(temperature, Tensor)
-    tensors = [logits] if index is None else [logits, index]
-    if by_rows:
-        tensors.append(temperature)
+    tensors = [logits]
+    for each in (index, row_mask, temperature if by_rows else None):
+        if each is not None:
+            tensors.append(each)
     plain, key = nobody_watches(*tensors), None
-    if plain and (by_rows or type(temperature) in (int, float)):  # the checks reject all else
-        key = ("tokens", index is None, None if by_rows else temperature)
+    if plain:
+        key = ("tokens", one, index is None, row_mask is None)
         for each in tensors:
             key += (each.shape, each.dtype, each.device)
-    if key is None or key not in checked:
+    # A number is no part of the key: it may change every step.
+    right = by_rows or (type(temperature) in (int, float) and 0 < temperature < math.inf)
+    if key is None or not right or key not in checked:
+        if one:
+            arguments.check_one_token(logits, index, row_mask)
         arguments.check_index(logits, index)
         arguments.check_temperature(temperature, logits)
         if key is not None:
@@ -319,167 +257,164 @@ def _of_tokens(
     # Without classes every index is wrong, and PyTorch's operators would read beside the logits.
     if index is not None and (index.device.type == "cpu" or not logits.shape[-1]):
         if plain or operators.readable(index):
-            arguments.check_classes(index, logits.shape[-1])
-    tempered = by_rows or temperature != 1.0
+            kept = index if row_mask is None else index.where(row_mask != 0, 0)
+            of_all = arguments.n_classes(logits, -1, batch_invariant)
+            arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
     if on_cpu or logits.numel() == 0 or (not plain and operators.by_composite()):
-        scaled = composite.upcast(logits) / temperature if tempered else logits
-        return composite.token_logprobs(scaled, index, entropy)
-    x = logits if logits.dim() == 2 else logits.reshape(-1, logits.shape[-1])
-    flat = None
-    if index is not None:
-        flat = index.reshape(-1, index.shape[-1] if index.dim() == logits.dim() else 1).long()
-    scale: Any = None
+        x, kept = logits, None
+        if index is not None and row_mask is not None:
+            kept, x, index = _without_masked(logits, index, row_mask)
+        if by_rows or temperature != 1.0:
+            x = composite.upcast(x) / temperature
+        results = composite.token_logprobs(x, index, entropy)
+        if kept is None:
+            return results
+        return results[0].where(kept, 0.0), results[1].where(kept, 0.0)
+    scale: Tensor | None = None
+    factor = 1.0
     if by_rows:
         scale = composite.upcast(temperature).reciprocal()
-        scale = scale.reshape(-1, 1) if scale.dim() else scale
-    elif tempered:
-        scale = 1.0 / temperature
-    options = (flat, scale, entropy, bool(batch_invariant or arguments.contexts), plain)
-    wanted = logits.requires_grad or (by_rows and temperature.requires_grad)
-    if wanted and torch.is_grad_enabled():
+        scale = scale.squeeze(-1) if scale.dim() else scale.expand(logits.shape[:-1])
+    elif is_compiling() or logits.dtype == torch.float64:
+        # A compiler makes a number of an operator a constant; a number of a launch is float32.
+        one = logits.new_ones((), dtype=arguments.accumulator(logits.dtype))
+        scale = (one / temperature).expand(logits.shape[:-1])
+    else:
+        factor = 1.0 / temperature
+    invariant: Any = batch_invariant or bool(arguments.contexts)
+    if index is not None and arguments.is_cut(invariant):
+        index = invariant.columns(index, logits.shape[-1])
+    options = (factor, entropy, invariant, plain)
+    if torch.is_grad_enabled() and (
+        logits.requires_grad or (scale is not None and scale.requires_grad)
+    ):
         in_place = in_place and operators.may_be_overwritten(logits, logits)
         apply = _differentiable if plain else _Tokens.apply
-        found, entropies = apply(x, *options, in_place)
-    else:
-        found, entropies, *_ = _forward(x, *options)
-    return (
-        found if index is None else found.view(index.shape),
-        entropies.view(logits.shape[:-1]) if entropy else entropies,
-    )
+        return apply(logits, scale, index, row_mask, in_place, *options)[:2]
+    return _forward(logits, scale, index, row_mask, *options)[:2]
 
 
 def _forward(
     x: Tensor,
+    scale: Tensor | None,
     index: Tensor | None,
-    scale: float | Tensor | None,
+    row_mask: Tensor | None,
+    factor: float,
     entropy: bool,
-    invariant: bool,
+    invariant: Any,
     plain: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return (log-probabilities, entropies, m, log d)."""
-    x = x.detach()
-    modifiers = None
-    if scale is not None:
-        scale = scale.detach() if isinstance(scale, Tensor) else scale
-        modifiers = Modifiers(scale)
-    op, dtype = ENTROPY if entropy else STATISTICS, torch.promote_types(x.dtype, torch.float32)
-    found = run_rows(plain, op, (x,), (), 1, dtype, modifiers, invariant)
-    m, log_d = found[:2]
-    entropies = found[2] if entropy else x.new_empty(0, dtype=dtype)
-    if index is None:
-        return x.new_empty(0), entropies, m, log_d
-    picked = x.gather(1, index).to(dtype)
-    if scale is not None:
-        picked = picked * (scale.to(dtype) if isinstance(scale, Tensor) else scale)
-    # eq: log-probability
-    return (picked - m.unsqueeze(1)) - log_d.unsqueeze(1), entropies, m, log_d
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return (log-probabilities, entropies, what the gradient needs)."""
+    x, scale = x.detach(), None if scale is None else scale.detach()
+    run = plan.run_tokens if plain else operators.token_rows.overload
+    several, on_ranks = index is not None and index.dim() == x.dim(), arguments.is_cut(invariant)
+    given = (x, scale, None if several or on_ranks else index, row_mask, factor, entropy, invariant)
+    if index is not None and on_ranks:
+        wide = composite.accumulator(x.dtype)
+        found, entropies, saved, picked = plan.run_tokens(*given, at_tokens(x, index).to(wide))
+    else:
+        found, entropies, saved = run(*given)
+        picked = at_tokens(x, index) if several and index is not None else None
+    if picked is not None:
+        m, log_d, _ = (saved.unsqueeze(-1) if several else saved).unbind()
+        z = (picked.to(m.dtype) - m) * factor
+        # eq: log-probability
+        found = (z if scale is None else z * (scale.unsqueeze(-1) if several else scale)) - log_d
+    nothing = x.new_empty(0, dtype=saved.dtype)
+    return nothing if index is None else found, entropies if entropy else nothing, saved
 
 
 class _Tokens(Function):
-    """Log-probabilities (rows × tokens) and entropies of a matrix's rows. The row summaries are
-    saved, so the gradient rereads the matrix only once."""
+    """Log-probabilities of tokens and entropies of rows. Their gradient reads the logits once
+    more."""
 
     @staticmethod
-    def forward(ctx, x, index, scale, entropy, invariant, plain, in_place):
-        found = _forward(x, index, scale, entropy, invariant, plain)
-        by_rows = isinstance(scale, Tensor)
-        ctx.save_for_backward(x, index, scale if by_rows else None, *found[1:])
-        ctx.options = None if by_rows else scale, entropy, invariant, in_place
-        return found[:2]
+    def forward(ctx, x, scale, index, row_mask, in_place, *options):
+        found, entropies, saved = _forward(x, scale, index, row_mask, *options)
+        ctx.save_for_backward(x, scale, index, row_mask, saved)
+        ctx.options = in_place, *options
+        ctx.set_materialize_grads(False)
+        return found, entropies
 
     @staticmethod
     def backward(ctx, g, g_entropy):
-        x, index, scale, *summary = ctx.saved_tensors
-        factor, entropy, invariant, in_place = ctx.options
-        scale = factor if scale is None else scale
+        nothing = (None,) * 7
+        x, scale, index, row_mask, saved = ctx.saved_tensors
+        in_place, factor, entropy, invariant, _ = ctx.options
+        g = None if index is None else g
         g_entropy = g_entropy if entropy else None
-        if not is_compiling() and (
-            torch.is_grad_enabled()
-            or is_batched(g)
-            or (g_entropy is not None and is_batched(g_entropy))
-        ):
+        arrived = [each for each in (g, g_entropy) if each is not None]
+        if not arrived:
+            return None, None, *nothing
+        if not is_compiling() and (torch.is_grad_enabled() or any(map(is_batched, arrived))):
             # A second or a batched derivative may follow, which only the composite has.
-            dx, dscale = _differentiated(x, index, scale, g, g_entropy)
-            return dx, None, dscale, *(None,) * 4
-        picked = None
-        if index is not None and index.shape[1] > 1:
-            picked = x.gather(1, index)  # before the gradient overwrites x
-        tokens = _one_token(x, index, g)
-        of_scale = ctx.needs_input_grad[2]
-        dx: Any = x.detach()
-        dscale: Any = None
-        if scale is None:
-            dx = _from_summaries(dx, tokens, g_entropy, summary, dx if in_place else None)
+            if arguments.is_cut(invariant):
+                raise RuntimeError("logits of several ranks have first derivatives only")
+            return *_differentiated(x, scale, index, row_mask, factor, g, g_entropy), *nothing
+        several = index is not None and index.dim() == x.dim()
+        of_scale, picked, each = ctx.needs_input_grad[1], None, g
+        if index is not None and several and g is not None:
+            picked = at_tokens(x, index)  # before the gradient overwrites x
+            g = g.sum(-1)
+        if g is None:
+            g = saved.new_zeros(()).expand(x.shape[:-1])
+        x = x.detach()
+        given = (x, scale, None if several or each is None else index, row_mask)
+        if nobody_watches(*arrived):
+            out = x if in_place else None
+            dx, *more = plan.gradient_of_tokens(*given, factor, saved, g, g_entropy, of_scale, out)
         else:
-            op, numbers = SELECTED_VJP, tokens
-            if g_entropy is not None:
-                op, numbers = TOKENS_VJP, (*tokens, g_entropy)
-            dx, *more = run_rows(
-                nobody_watches(g), op, (dx,), numbers, 1, x.dtype, Modifiers(scale), invariant,
-                in_place, after=True, of_scale=of_scale,
-            )  # fmt: skip
-            dscale = more[0] if of_scale else None
+            dx, *more = operators.token_gradient.overload(
+                *given, factor, saved, g, g_entropy, of_scale
+            )
+            dx = x.copy_(dx) if in_place else dx
         if index is not None and picked is not None:
-            dx.scatter_add_(1, index, (g if scale is None else g * scale).to(dx.dtype))
+            gained = each * factor if scale is None else each * (factor * scale).unsqueeze(-1)
+            gained = gained.masked_fill(index < 0, 0.0).to(dx.dtype)
+            dx.scatter_add_(-1, index.long().clamp(min=0), gained)
         if in_place:
             torch.autograd.graph.increment_version(dx)
-        if dscale is not None and scale is not None:
+        dscale = None
+        if of_scale and scale is not None:
+            dscale = more[0]
             if picked is not None:
-                dscale = dscale + (g * picked).sum(1, keepdim=True)
-            dscale = dscale.sum_to_size(scale.shape).to(scale.dtype)
-        return dx, None, dscale, *(None,) * 4
+                dscale = dscale + (each * (picked - saved[0].unsqueeze(-1))).sum(-1)
+            dscale = (dscale * factor).to(scale.dtype)
+        return dx, dscale, *nothing
 
 
 _differentiable = operators.direct(_Tokens)
 
 
-def _one_token(x: Tensor, index: Tensor | None, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (class, its logit, its incoming gradient) of rows with one token, as `SELECTED_VJP`
-    takes them. The class is −1 if a row has no token or several; several get −y times the sum of
-    their gradients here, and the rest at the tokens is added later."""
-    if index is not None and index.shape[1] == 1:
-        return index[:, 0], x.gather(1, index)[:, 0], g[:, 0]
-    target = torch.full_like(x[:, 0], -1, dtype=torch.int64)
-    g = composite.upcast(g.new_zeros(())).expand(len(x)) if index is None else g.sum(1)
-    return target, g, g
-
-
-def _from_summaries(
-    x: Tensor,
-    tokens: tuple[Tensor, Tensor, Tensor],
-    g_entropy: Tensor | None,
-    summary: list[Tensor],
-    out: Tensor | None,
-) -> Tensor:
-    """Return the gradient at x from the known entropy, m and log d of each row."""
-    entropies, m, log_d = summary
-    target, _, g = tokens
-    # eq: entropy-gradient, log-probability-gradient
-    g, over_d = g.to(m.dtype), (-log_d).exp()
-    if g_entropy is None:
-        op, numbers = GIVEN_GRADIENT, (m, target, -g, -g * over_d, torch.zeros_like(m))
-    else:
-        h = g_entropy.to(m.dtype) * over_d
-        f = h * (log_d - entropies) - g * over_d
-        op, numbers = GIVEN_TOKENS_GRADIENT, (m, target, g, f, h)
-    return finish(op, (x,), numbers, x.dtype, out)
+def at_tokens(x: Tensor, index: Tensor) -> Tensor:
+    """Return the logits of tokens; 0 where a column is −1, as another rank has it."""
+    one = index.dim() < x.dim()
+    columns = index.long().unsqueeze(-1) if one else index.long()
+    found = x.gather(-1, columns.clamp(min=0)).masked_fill(columns < 0, 0.0)
+    return found.squeeze(-1) if one else found
 
 
 def _differentiated(
     x: Tensor,
+    scale: Tensor | None,
     index: Tensor | None,
-    scale: float | Tensor | None,
-    g: Tensor,
+    row_mask: Tensor | None,
+    factor: float,
+    g: Tensor | None,
     g_entropy: Tensor | None,
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return the gradients at x and at the scale, as differentiable functions."""
-    leaves = [t for t in (x, scale) if isinstance(t, Tensor) and t.requires_grad]
+    leaves = [t for t in (x, scale) if t is not None and t.requires_grad]
     again = torch.is_grad_enabled()
     with torch.enable_grad():
-        z = composite.upcast(x) * (1.0 if scale is None else scale)
+        z, gradients = x, [g, g_entropy]
+        if index is not None and row_mask is not None:
+            kept, z, index = _without_masked(x, index, row_mask)
+            gradients = [None if t is None else torch.where(kept, t, 0.0) for t in gradients]
+        z = composite.upcast(z) * (factor if scale is None else factor * scale.unsqueeze(-1))
         results = composite.token_logprobs(z, index, g_entropy is not None)
-        pairs = [(r, v) for r, v in zip(results, (g, g_entropy), strict=True) if r.numel()]
+        pairs = [(r, v) for r, v in zip(results, gradients, strict=True) if v is not None]
         outputs, arrived = zip(*pairs, strict=True)
         found = iter(torch.autograd.grad(outputs, leaves, arrived, create_graph=again))
     dx = next(found) if x.requires_grad else None

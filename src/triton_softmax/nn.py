@@ -1,6 +1,7 @@
-"""The modules `Softmax`, `LogSoftmax` and `CrossEntropyLoss`, like those of `torch.nn`."""
+"""The modules `Softmax`, `LogSoftmax` and `CrossEntropyLoss`, like those of `torch.nn`.
 
-from typing import Any
+Each `forward` works for PyTorch's module of its name too, which has no `extras` (see `layers`).
+"""
 
 import torch
 from torch import Tensor
@@ -17,16 +18,11 @@ class _AlongDim(Module):
         super().__init__()
         check_implementation(implementation)
         self.dim = dim
-        self.implementation = implementation
-        self.batch_invariant = batch_invariant
+        self.extras = {"implementation": implementation, "batch_invariant": batch_invariant}
 
     def extra_repr(self) -> str:
-        chosen = "" if self.implementation is None else f", implementation={self.implementation!r}"
-        invariant = ", batch_invariant=True" if self.batch_invariant else ""
-        return f"dim={self.dim}{chosen}{invariant}"
-
-    def _options(self) -> dict[str, Any]:
-        return {"implementation": self.implementation, "batch_invariant": self.batch_invariant}
+        given = [f", {name}={value!r}" for name, value in self.extras.items() if value]
+        return f"dim={self.dim}{''.join(given)}"
 
 
 class Softmax(_AlongDim):
@@ -41,9 +37,11 @@ class Softmax(_AlongDim):
         tensor([0.5000, 0.5000])
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `softmax(x, self.dim)`."""
-        return functional.softmax(x, self.dim, **self._options())
+    def forward(self, input: Tensor) -> Tensor:
+        """Return `softmax(input, self.dim)`; without a `dim`, PyTorch's result and warning."""
+        if self.dim is None:
+            return torch.nn.functional.softmax(input, None, _stacklevel=5)
+        return functional.softmax(input, self.dim, **getattr(self, "extras", {}))
 
 
 class LogSoftmax(_AlongDim):
@@ -58,9 +56,11 @@ class LogSoftmax(_AlongDim):
         tensor([-0.6931, -0.6931])
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `log_softmax(x, self.dim)`."""
-        return functional.log_softmax(x, self.dim, **self._options())
+    def forward(self, input: Tensor) -> Tensor:
+        """Return `log_softmax(input, self.dim)`; without a `dim`, PyTorch's result and warning."""
+        if self.dim is None:
+            return torch.nn.functional.log_softmax(input, None, _stacklevel=5)
+        return functional.log_softmax(input, self.dim, **getattr(self, "extras", {}))
 
 
 class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
@@ -97,5 +97,5 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
             ignore_index=self.ignore_index,
             reduction=self.reduction,
             label_smoothing=self.label_smoothing,
-            **self.extras,  # pyright: ignore[reportArgumentType]
+            **getattr(self, "extras", {}),
         )

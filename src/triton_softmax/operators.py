@@ -612,6 +612,30 @@ finish_rows = Operator(
 )
 
 
+_TOKENS = "Tensor x, Tensor? scale, Tensor? token, Tensor? mask, float factor"
+
+
+def _token_rows_shape(x, *_):
+    like = _like_rows(x, x.dim() - 1)
+    return like, torch.empty_like(like), like.new_empty(3, *like.shape)
+
+
+token_rows = Operator(
+    f"token_rows({_TOKENS}, bool entropy, bool invariant) -> (Tensor, Tensor, Tensor)",
+    plan.run_tokens,
+    _token_rows_shape,
+)
+token_gradient = Operator(
+    f"token_gradient({_TOKENS}, Tensor saved, Tensor g, Tensor? g_entropy, bool of_scale) "
+    "-> Tensor[]",
+    lambda *args: list(plan.gradient_of_tokens(*args)),
+    lambda x, *args: [
+        torch.empty(x.shape, dtype=x.dtype, device=x.device),
+        *[_like_rows(x, x.dim() - 1)] * args[-1],
+    ],
+)
+
+
 # --- Inductor
 # Short rows, and longer ones in small tensors, decompose into PyTorch's operators, which Inductor
 # fuses with their neighbours into one kernel that reads once, as ours does. Other rows become the

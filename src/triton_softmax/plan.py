@@ -7,7 +7,7 @@ prepared kernel launches; calling it allocates the results and passes the pointe
 `plan_of` plans an operation along a dimension, on the kernel that `config` chooses for the layout.
 `run_modified` plans an operation with score modifiers (scale, soft cap, bias, masks), which have a
 kernel of their own. `finish`, `scale_rows` and `LossPlan` launch the small kernels around a loss,
-`tokens_of_rows` and `gradient_of_tokens` those of one token per row.
+`run_tokens` and `gradient_of_tokens` those of tokens and entropies.
 """
 
 import math
@@ -27,6 +27,7 @@ from .config.space import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
 from .kernels import masked_rows, split_rows, split_strided, strided, tile, token_rows, two_pass
 from .kernels import row_scalars as scalars
 from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps
+from .kernels.token_rows import Given, TokenRows
 from .launch import Launch, Workspace, addresses_of, cuda_index, current_device, plans
 from .operations.cross_entropy import PLAIN, SMOOTHED
 from .operations.operation import Operation, in_any_order
@@ -129,33 +130,89 @@ class Plan:
         self.index = cuda_index(x)
         self.alone = not (self.further or workspace)
 
-    def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Any:
-        """Launch; return the result, or a tuple of several. The first goes to `out`, if given."""
+    def __call__(
+        self, *inputs: Tensor, out: Tensor | None = None, number: float | None = None
+    ) -> Any:
+        """Launch; return the result, or a tuple of several. The first goes to `out`, if given. A
+        kernel that takes a number of each call takes it after the workspace."""
         index = self.index
         if index >= 0 and index != current_device():
             with torch.cuda.device(index):
-                return self(*inputs, out=out)
+                return self(*inputs, out=out, number=number)
         if out is None:
             out = empty_like(inputs[0]) if self.same else self.empty()
         outs = (out,)
         for empty in self.further:
             outs += (empty(),)
         at, workspace = self.first.at, self.workspace
+        more = () if number is None else (number,)
         if at is None or (workspace is not None and self.launches[-1].at is None):
             words = () if workspace is None else (workspace.take(out.device),)
             for launch in self.launches:
-                launch.run(inputs, outs, *words)
+                launch.run(inputs, outs, *words, *more)
             return outs if self.further else out
         # Most operations have one input and one result: this saves two Python calls.
         addresses = (inputs[0].data_ptr(),) if len(inputs) == 1 else addresses_of(inputs)
         results = (out.data_ptr(),) if len(outs) == 1 else addresses_of(outs)
         if workspace is None:
-            at(addresses, results)
+            at(addresses, results, *more)
         else:
             held, words = workspace.reserve(out.device)
             for launch in self.launches:
-                launch.at(addresses, results, words)
+                launch.at(addresses, results, words, *more)
         return outs if self.further else out
+
+
+class RankPlan(Plan):
+    """The plan of a batch-invariant operation on the parts of rows that this rank has: between its
+    launches the ranks tell each other the words of their chunks, in one message.
+
+    With the words goes what each rank knows of the target logits: the second row scalar of a loss,
+    or `picked`, which is returned after the results, summed up.
+
+    Args:
+        launches, x, outs: as of a `Plan`.
+        cut: of the rows.
+        shape: of the words in units of 32 bits, where the second dimension is that of chunks.
+        dtype: of the words, as the kernel takes them.
+        at: which input holds target logits, if one does.
+    """
+
+    def __init__(
+        self, launches: Any, x: Tensor, outs: Any,
+        cut: Any, shape: tuple[int, int, int], dtype: torch.dtype, at: int | None = None,
+    ):  # fmt: skip
+        super().__init__(launches, x, outs, Workspace(triton.cdiv(math.prod(shape), 2), False))
+        self.cut, self.shape, self.dtype, self.at = cut, shape, dtype, at
+
+    def __call__(
+        self, *inputs: Tensor, out: Tensor | None = None, number: float | None = None,
+        picked: Tensor | None = None,
+    ) -> Any:  # fmt: skip
+        """Launch, send, and launch; as a `Plan`."""
+        x, workspace = inputs[0], cast(Workspace, self.workspace)
+        if -1 != self.index != current_device():
+            with torch.cuda.device(self.index):
+                return self(*inputs, out=out, number=number, picked=picked)
+        outs = (self.empty() if out is None else out, *[empty() for empty in self.further])
+        words, n_words = workspace.take(x.device), math.prod(self.shape)
+        more = () if number is None else (number,)
+        self.launches[0].run(inputs, outs, words.view(self.dtype), *more)
+        words = words.view(torch.int32)[:n_words]
+        known = picked if self.at is None else inputs[self.at]
+        if known is not None:
+            words = torch.cat((words, known.float().flatten().view(torch.int32)))
+        of_all = self.cut.exchange(words)
+        words = of_all[:, :n_words].unflatten(1, self.shape)
+        words = words.transpose(0, 1).flatten().view(self.dtype)  # chunks of a row side by side
+        if known is not None:  # of one rank, and zeros
+            of_all = of_all[:, n_words:].contiguous().view(torch.float32).sum(0)
+            known = of_all.view(known.shape).to(known.dtype)
+            if self.at is not None:
+                inputs = (*inputs[: self.at], known, *inputs[self.at + 1 :])
+        self.launches[1].run(inputs, outs, words, *more)
+        outs += () if picked is None else (known,)
+        return outs if len(outs) > 1 else outs[0]
 
 
 def empty_of(shape: Any, dtype: torch.dtype, x: Tensor) -> Callable[[], Tensor]:
@@ -185,8 +242,8 @@ class ByPyTorch:
         self.kernels: tuple[str, ...] = getattr(self.plan, "kernels", ())
         self.launches: tuple[Launch, ...] = getattr(self.plan, "launches", ())
 
-    def __call__(self, *inputs: Tensor, out: Tensor | None = None) -> Any:
-        result = self.plan(*(inputs if self.before is None else map(self.before, inputs)))
+    def __call__(self, *inputs: Tensor, out: Tensor | None = None, **more: Any) -> Any:
+        result = self.plan(*(inputs if self.before is None else map(self.before, inputs)), **more)
         result = result if self.after is None else self.after(result, inputs[0])
         if out is None:
             return result
@@ -288,10 +345,10 @@ def _plan_launches(
     """Choose a kernel and make its launches; None if no kernel supports the layout. `outs` are
     contiguous meta tensors."""
     x = inputs[0]
-    n_cols = x.shape[dim]
+    n_cols, total = x.shape[dim], arguments.n_classes(x, dim, invariant)
     tensors = (*inputs, *outs)
     if invariant:
-        op = _invariant(op, inputs, n_cols)
+        op = _invariant(op, inputs, total)
     results = [(each.shape, each.dtype) for each in outs]
     # Row scalars lack the dimension: broadcast them along it, with stride 0.
     strides = [
@@ -311,21 +368,32 @@ def _plan_launches(
         one_row = (1, *(n_cols if i in which else 1 for i in range(len(tensors))))
         n_rows, *steps = groups[0] if groups else one_row
         of_moved = tuple(steps[i] for i in which)
-        if op.any_order and n_cols > space.INVARIANT_TILE_COLS:
+        if op.any_order and total > space.INVARIANT_TILE_COLS:
             # For equal bits, chunks must be aligned alike in all tensors and in every batch.
             if not all(layout.lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
                 return None
-        rows = rows_of(n_rows, n_cols, itemsize, addresses, of_moved, held)
+        rows = rows_of(n_rows, total, itemsize, addresses, of_moved, held)
         choice = chosen(rows, traits, device, implementation)
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
     else:
         pair = layout.outer_and_inner(groups, len(strides))
-        if pair is None or implementation not in (None, "strided"):
+        if pair is None or implementation not in (None, "strided") or total != n_cols:
             return None
         outer, inner = pair
         steps = tuple((outer[1 + i], col_strides[i], inner[1 + i]) for i in which)
         columns = columns_of(outer[0], n_cols, inner[0], itemsize, addresses, steps, held)
         choice = chosen(columns, traits, device)
+    ranks = total // n_cols
+    if ranks > 1:
+        choice = choice._replace(
+            how=choice.how._replace(wait=False, depth=0),
+            n_chunks=choice.n_chunks // ranks, parts=choice.parts // ranks,
+            max_programs=None, two_launches=True,
+        )  # fmt: skip
+        launches, _ = launches_of(op, choice, outer, n_cols, ranks=ranks)
+        words = op.sums * outer[0], choice.n_chunks, 2
+        at = op.inputs + 1 if op.numbers > 1 else None
+        return RankPlan(launches, x, results, invariant, words, torch.int64, at)
     launches, workspace = launches_of(op, choice, outer, n_cols, col_strides, inner)
     return Plan(launches, x, results, workspace)
 
@@ -337,12 +405,13 @@ def launches_of(
     n_cols: int,
     col_strides: tuple[int, ...] = (),
     inner: tuple[int, ...] = (),
+    ranks: int = 1,
 ) -> tuple[tuple[Launch, ...], Workspace | None]:
     """The launches of a choice: one for each set of constants, which are two if chunks are
     published and written separately; and the words that they share.
 
     `outer` and `inner` hold a size, then the strides of the inputs and results. Row geometries take
-    the rows as `outer`, and look at no other strides.
+    the rows as `outer`, and look at no other strides. The rows are parts of those of so many ranks.
     """
     how, kernel = choice.how, choice.kernel
     if isinstance(how, (RowTile, SplitRows)):
@@ -360,7 +429,8 @@ def launches_of(
         # A single launch polls for status words, so they must start as zeros; of two launches, the
         # first writes every word before the second reads.
         workspace = Workspace(op.sums * blocks * choice.n_chunks, zeroed=not choice.two_launches)
-        numbers += (choice.n_chunks, choice.chunk_cols, space.MAX_POLLS)
+        parts = choice.n_chunks // choice.parts, n_cols // choice.parts, choice.n_chunks * ranks
+        numbers += ((choice.n_chunks, choice.chunk_cols, *parts), space.MAX_POLLS)
     elif isinstance(how, SplitStrided):
         workspace = Workspace(op.sums * grid * how.block_inner, zeroed=True)
         numbers += (choice.n_chunks, space.MAX_POLLS)
@@ -404,7 +474,7 @@ def run_modified(
     of_mapped: torch.dtype | None = None,
     of_scale: bool = False,
     of_sink: bool = False,
-    invariant: bool = False,
+    invariant: Any = False,
     out: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """Run an operation with score modifiers.
@@ -445,12 +515,12 @@ def run_modified(
     optional = (x, bias, where, scale, sink)
     inputs = (*elements, *numbers, *[each for each in optional if each is not None])
     tensors = inputs if out is None else (*inputs, out)
-    key = key_of((op, maps, dim, dtype, factor, of_mapped, invariant, len(tensors)), tensors)
+    key = key_of((op, maps, dim, dtype, of_mapped, invariant, len(tensors)), tensors)
     plan = plans.get(key)
     if plan is None:
-        more = (inputs, dim, dtype, factor, of_mapped, invariant, out)
+        more = (inputs, dim, dtype, of_mapped, invariant, out)
         plan = plans.keep(key, _plan_modified(op, Maps(*maps), *more))
-    outs = plan(*inputs, out=out)
+    outs = plan(*inputs, out=out, number=factor)
     outs = outs if isinstance(outs, tuple) else (outs,)
     if of_scale:
         at = op.results + (of_mapped is not None)
@@ -464,16 +534,16 @@ def _plan_modified(
     inputs: tuple[Tensor, ...],
     dim: int,
     dtype: torch.dtype,
-    factor: float,
     of_mapped: torch.dtype | None,
-    invariant: bool,
+    invariant: Any,
     out: Tensor | None,
 ) -> Plan:
     """Plan an operation with score modifiers. The inputs are the operation's elements and row
     scalars, then those of x, bias, mask, scale and sink that `maps` has."""
     x, n_inputs = inputs[0], len(inputs)
-    shape = x.shape
-    op = _invariant(op, inputs, shape[dim]) if invariant else op
+    shape, total = x.shape, arguments.n_classes(x, dim, invariant)
+    ranks = total // x.shape[dim]
+    op = _invariant(op, inputs, total) if invariant else op
     without = shape[:dim] + shape[dim + 1 :]
     wide = arguments.accumulator(dtype)
     first_map = op.inputs + op.numbers
@@ -516,13 +586,14 @@ def _plan_modified(
     addresses = tuple([views[i].data_ptr() for i in of_elements])
     masked = Masked(
         n_rows,
-        n_cols,
+        total,
         sum([views[i].element_size() for i in of_elements if i < n_inputs]),
         vector_of_lines(min(numeric), addresses, tuple(counts)) if adjacent else 1,
         adjacent,
         wide_index=max(n_cols * max(1, *steps), 2 * n_rows) >= 2**31,
     )
     choice = chosen(masked, traits_of(op), device_of(x))
+    choice = choice._replace(n_chunks=choice.n_chunks // ranks)
     outs: list[tuple[Any, torch.dtype]] = [(shape if e else without, kind) for e, kind in results]
     if maps.of_scale:
         at = op.results + maps.of_mapped
@@ -531,18 +602,22 @@ def _plan_modified(
     strides = tuple([(step, *[g[1 + i] for g in groups]) for i, step in enumerate(steps)])
     sizes = tuple([group[0] for group in groups])
     size = (n_rows, n_cols, shape[-2] if maps.causal else 1)
-    chunks = (choice.n_chunks, choice.chunk_cols)
-    given = (strides[:n_inputs], strides[n_inputs:], sizes, size, chunks, factor)
+    chunks = (choice.n_chunks, choice.chunk_cols, choice.n_chunks * ranks)
+    given = (strides[:n_inputs], strides[n_inputs:], sizes, size, chunks)
     # Multiply-adds may fuse in one place and not in another, which would change bits.
     options = {"num_warps": choice.num_warps, "enable_fp_fusion": False}
     block_rows = choice.how.block_rows  # pyright: ignore[reportAttributeAccessIssue]
     programs = triton.cdiv(n_rows, block_rows) * choice.n_chunks
-    n_words = (1 + op.sums) * programs * block_rows if choice.n_chunks > 1 else 0
+    n_words = (1 + op.sums) * programs * block_rows if choice.two_launches else 0
     kernel, constants = masked_rows.masked_rows_kernel, {"OP": op, "MAPS": maps}
     launches = [
         Launch(kernel, programs, given, {**constants, "HOW": how}, options)
         for how in choice.launches
     ]
+    if ranks > 1:
+        size = programs // choice.n_chunks, choice.n_chunks, (1 + op.sums) * block_rows
+        at = op.inputs + 1 if op.numbers > 1 else None
+        return RankPlan(tuple(launches), x, outs, invariant, size, torch.float32, at)
     return Plan(tuple(launches), x, outs, Workspace(n_words, zeroed=False))
 
 
@@ -606,90 +681,175 @@ def _plan_finish(op: Operation, tensors: list[Tensor], dtype: torch.dtype) -> Pl
 # One token per row.
 
 LANES, OF_LANE = 256, 32
-"""Lanes of a program of `tokens_of_rows`, at most, and the elements of each in a tile. Shorter rows
+"""Lanes of a program of `run_tokens`, at most, and the elements of each in a tile. Shorter rows
 have two tiles at least: one lane waits for no other, and the end of a row is half of a short one's
 time. With 256 lanes, rows of 4,096 elements took 1.9 times as long."""
 
 RESIDENT = 4
-"""Programs of `tokens_of_rows` that a multiprocessor holds at once. Few rows are cut into so many;
+"""Programs of `run_tokens` that a multiprocessor holds at once. Few rows are cut into so many;
 more of them would take turns."""
 
 SHORTEST = 1 << 13
 """Columns of a chunk, at least: one tile."""
 
 
-def tokens_of_rows(inputs: tuple[Tensor, ...], scale: float) -> tuple[Tensor, ...]:
+def run_tokens(
+    x: Tensor,
+    scale: Tensor | None,
+    token: Tensor | None,
+    mask: Tensor | None,
+    factor: float,
+    entropy: bool,
+    invariant: Any,
+    picked: Tensor | None = None,
+) -> tuple[Tensor, ...]:
     """The log-probability of one token per row, the entropy of the row, and what
-    `gradient_of_tokens` needs, in float32.
+    `gradient_of_tokens` needs (3, …), in the accumulator dtype.
 
-    The inputs are logits (…, C), of at most 32 bits; tokens (…); and the mask of rows (…), if any.
+    Args:
+        x: logits (…, C).
+        scale, token, mask: of rows (…), each None if there is none. Without tokens the first result
+            holds no values.
+        factor: multiplies the logits, besides the scales.
+        entropy: without it the second result holds no values.
+        invariant: give a row the same bits in every batch.
+        picked: if ranks have parts of the rows, what each knows of logits. Their sum is returned
+            last.
     """
-    key = key_of((tokens_of_rows, scale), inputs)
-    plan = plans.get(key) or plans.keep(key, _plan_tokens(inputs, scale, gradient=False))
-    return plan(*inputs)
+    given = token, mask, scale
+    key, tensors = _key_and_tensors((run_tokens, entropy, invariant), (x, *given))
+    plan = plans.get(key)
+    if plan is None:
+        plan = plans.keep(key, _plan_tokens(_given(*given, entropy), tensors, invariant))
+    return plan(*tensors, number=factor, **({} if picked is None else {"picked": picked}))
 
 
 def gradient_of_tokens(
-    inputs: tuple[Tensor, ...],
-    scale: float,
+    x: Tensor,
+    scale: Tensor | None,
+    token: Tensor | None,
+    mask: Tensor | None,
+    factor: float,
     saved: Tensor,
-    gradients: tuple[Tensor, Tensor],
+    g: Tensor,
+    g_entropy: Tensor | None,
+    of_scale: bool = False,
     out: Tensor | None = None,
-) -> Tensor:
-    """The gradient at the logits of `tokens_of_rows`, from those at its results; `out` is
-    contiguous, and possibly the logits."""
-    tensors = (inputs[0], *[each.contiguous() for each in gradients], saved, *inputs[1:])
-    key = key_of((gradient_of_tokens, scale, out is None or out.data_ptr() & 15), tensors)
-    plan = plans.get(key) or plans.keep(key, _plan_tokens(inputs, scale, gradient=True))
-    return plan(*tensors, out=out)
+) -> tuple[Tensor, ...]:
+    """The gradient at the logits of `run_tokens`, from those at its results; and that at the scale
+    of each row (…), if asked for. `out` is contiguous, and possibly the logits."""
+    given = token, mask, scale
+    head = (gradient_of_tokens, of_scale, out is None or out.data_ptr() & 15)
+    key, tensors = _key_and_tensors(head, (x, *given, g, g_entropy, saved))
+    plan = plans.get(key)
+    if plan is None:
+        has = _given(*given, g_entropy is not None)
+        plan = plans.keep(key, _plan_gradient_of_tokens(has, tensors, of_scale))
+    found = plan(*tensors, out=out, number=factor)
+    return (found[0], found[1].sum(-1)) if of_scale else (found,)
 
 
-def _plan_tokens(inputs: tuple[Tensor, ...], scale: float, gradient: bool) -> AnyPlan:
-    x, *of_rows = inputs
-    strides = [x.stride(), *[(*each.stride(), 0) for each in of_rows]]
+def _key_and_tensors(
+    head: tuple, given: tuple[Tensor | None, ...]
+) -> tuple[tuple, tuple[Tensor, ...]]:
+    """`key_of` a call, where None stands for what it lacks, and the tensors that it has."""
+    tensors = ()
+    for t in given:
+        if t is None:
+            head += (None,)
+        else:
+            head += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
+            tensors += (t,)
+    return head, tensors
+
+
+def _given(token: Any, mask: Any, scale: Any, entropy: bool) -> Given:
+    return Given(token is not None, mask is not None, scale is not None, entropy)
+
+
+def _as_two(tensors: tuple[Tensor, ...]) -> tuple[tuple, int, int, bool] | None:
+    """The strides of logits (…, C) and of tensors (…) for the rows' two dimensions, the size of the
+    second, elements per access and whether some rows start or end within one; None if the rows have
+    more dimensions or their elements lie apart."""
+    x, *rows = tensors
+    strides = [x.stride(), *[(*each.stride(), 0) for each in rows]]
     groups = layout.collapse(x.shape, strides, x.dim() - 1)
-    if len(groups) > 2 or x.stride(-1) != 1:
-        copies = tuple([each.contiguous() for each in inputs])
-        return ByPyTorch("copy", _plan_tokens(copies, scale, gradient), Tensor.contiguous)
+    if len(groups) > 2 or (x.stride(-1) != 1 and x.shape[-1] > 1):
+        return None
     check_device(x.device)
     outer, inner = [(1,) + (0,) * len(strides)] * (2 - len(groups)) + groups
     steps = tuple(zip(outer[1:], inner[1:], strict=True))
-    shape, n_cols = x.shape[:-1], x.shape[-1]
-    n_rows, vector = shape.numel(), 16 // x.element_size() if x.data_ptr() % 16 == 0 else 1
-    edges = any([count % vector for count in (n_cols, *steps[0])])
-    if gradient:
-        n_chunks = triton.cdiv(n_cols, ELEMENTS)
-        launch = Launch(
-            token_rows.token_gradient_kernel,
-            n_rows * n_chunks,
-            (steps, inner[0], n_cols, n_chunks, scale),
-            {"VECTOR": 1 if edges else vector, "BLOCK": ELEMENTS},
-            {"num_warps": 8},
-        )
-        return Plan((launch,), x, [(x.shape, x.dtype)])
+    vector = 16 // x.element_size() if x.data_ptr() % 16 == 0 else 1
+    return steps, inner[0], vector, any([count % vector for count in (x.shape[-1], *steps[0])])
+
+
+def _plan_tokens(has: Given, inputs: tuple[Tensor, ...], invariant: Any) -> AnyPlan:
+    x = inputs[0]
+    shape, total = x.shape[:-1], arguments.n_classes(x, -1, invariant)
+    n_cols, ranks = x.shape[-1], total // max(1, x.shape[-1])
+    seen = _as_two(inputs)
+    if seen is None or (invariant and not layout.lies_on_vectors(x)):
+        copies = tuple([layout.on_vectors(each) for each in inputs])
+        return ByPyTorch("copy", _plan_tokens(has, copies, invariant), layout.on_vectors)
+    steps, n_inner, vector, edges = seen
+    if invariant and edges:  # rows start at different places of a vector
+        vector, edges = 1, False
+    n_rows = shape.numel()
     at_once = RESIDENT * device_of(x).multiprocessors
     n_chunks = max(1, min(at_once // n_rows, n_cols // SHORTEST))
+    if invariant or n_cols >= 2**30:
+        n_chunks = triton.cdiv(n_cols, 2 * SHORTEST)
+    if invariant and total > space.INVARIANT_TILE_COLS and space.parts_of(total) > 1:
+        n_chunks = space.parts_of(total) // ranks
     chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), vector) * vector
     n_chunks = triton.cdiv(n_cols, chunk_cols)
-    lanes = max(32, min(LANES, triton.next_power_of_2(n_cols) // (2 * OF_LANE)))
-    parts = triton.next_power_of_2(n_chunks)
-    how = token_rows.TokenRows(vector, edges, lanes, OF_LANE // vector, parts=parts)
+    whole = triton.next_power_of_2(total)
+    lanes = max(32, min(LANES, whole // (2 * OF_LANE)))
+    of_lane = max(vector, min(OF_LANE, whole // lanes))
+    parts = triton.next_power_of_2(n_chunks * ranks)
+    how = TokenRows(vector, edges, lanes, of_lane // vector, parts=parts)
     halves = [how._replace(write=False), how._replace(publish=False)]
-    numbers = (steps, inner[0], n_cols, n_chunks, chunk_cols, scale)
     options = {"num_warps": lanes // 32, "sanitize_overflow": False}
+    if invariant:
+        options["enable_fp_fusion"] = False
     launches = [
         Launch(
             token_rows.token_rows_kernel,
             n_rows * (n_chunks if each.publish else 1),
-            numbers,
-            {"HOW": each},
+            (steps, n_inner, n_cols, n_chunks * (1 if each.publish else ranks), chunk_cols),
+            {"GIVEN": has, "HOW": each},
             options,
         )
-        for each in (halves if n_chunks > 1 else [how])
+        for each in (halves if parts > 1 else [how])
     ]
-    results = [(shape, torch.float32)] * 2 + [((3, *shape), torch.float32)]
-    words = Workspace(2 * n_rows * n_chunks if n_chunks > 1 else 0, zeroed=False)
+    wide = arguments.accumulator(x.dtype)
+    results = [(shape, wide), (shape, wide), ((3, *shape), wide)]
+    if ranks > 1:
+        words = n_rows, n_chunks, 3
+        return RankPlan(tuple(launches), x, results, invariant, words, torch.float32)
+    words = Workspace(3 * n_rows * n_chunks if n_chunks > 1 else 0, zeroed=False)
     return Plan(tuple(launches), x, results, words)
+
+
+def _plan_gradient_of_tokens(has: Given, inputs: tuple[Tensor, ...], of_scale: bool) -> AnyPlan:
+    x = inputs[0]
+    seen = _as_two(inputs[:-1])
+    if seen is None:
+        copies = tuple([each.contiguous() for each in inputs])
+        return ByPyTorch("copy", _plan_gradient_of_tokens(has, copies, of_scale), Tensor.contiguous)
+    steps, n_inner, vector, edges = seen
+    n_rows, n_cols = x.shape[:-1].numel(), x.shape[-1]
+    n_chunks = triton.cdiv(n_cols, ELEMENTS)
+    launch = Launch(
+        token_rows.token_gradient_kernel,
+        n_rows * n_chunks,
+        (steps, n_inner, n_cols, n_chunks),
+        {"GIVEN": has, "VECTOR": 1 if edges else vector, "BLOCK": ELEMENTS},
+        {"num_warps": 8},
+    )
+    results = [(x.shape, x.dtype)]
+    results += [((*x.shape[:-1], n_chunks), arguments.accumulator(x.dtype))] * of_scale
+    return Plan((launch,), x, results)
 
 
 CHUNK = 8192
@@ -747,11 +907,12 @@ def plan_targets(inputs: tuple[Tensor, ...], options: LossOptions) -> tuple[Plan
     if seen is None or n_rows > MAX_TARGETS:
         return ()
     n_inner, *strides = seen
-    n_cols = x.shape[dim]
+    n_cols = arguments.n_classes(x, dim, options.invariant)
+    here = getattr(options.invariant, "start", 0), x.shape[dim]
     programs = triton.cdiv(n_rows, BLOCK)
     accumulator = arguments.accumulator(x.dtype)
     count = "none" if reduction != "mean" else "here" if n_rows <= FEW else "parts"
-    numbers = (tuple(strides), n_rows, n_cols, n_inner, ignore_index)
+    numbers = (tuple(strides), n_rows, n_cols, n_inner, here, ignore_index)
     constants = {"SMOOTHING": smoothing, "Z_LOSS": z_loss, "COUNT": count, "BLOCK": BLOCK}
     launch = Launch(scalars.targets_kernel, programs, numbers, constants, {})
     outs = [(target.shape, torch.int64), ((5, *target.shape), accumulator)]

@@ -230,7 +230,9 @@ for owner, name in names:
 # Launches by address
 
 
-def pointer(address: int, dtype: torch.dtype) -> torch.Tensor:
+def pointer(address: int, dtype: torch.dtype | None) -> torch.Tensor | int:
+    if dtype is None:  # a number of the call
+        return address
     if not address:  # of a workspace without words
         return torch.empty(0, dtype=dtype)
     memory = (ctypes.c_byte * dtype.itemsize).from_address(address)
@@ -252,18 +254,19 @@ class ByAddress(Launch):
     def __init__(self, kernel, grid, numbers, *others):
         super().__init__(kernel, grid, in_float32(numbers), *others)
 
-    def run(self, inputs, outs, *words) -> None:
+    def run(self, inputs, outs, *more) -> None:
         first = self.at is None
-        super().run(inputs, outs, *words)
+        super().run(inputs, outs, *map(in_float32, more))
         if first:
-            dtypes = [[each.dtype for each in group] for group in (inputs, outs, words)]
+            groups = (inputs, outs, more)
+            dtypes = [[getattr(each, "dtype", None) for each in group] for group in groups]
             self.at = lambda *addresses: self.again(dtypes, addresses)
 
     def again(self, dtypes, addresses) -> None:
         ByAddress.repeated += 1
-        inputs, outs, *words = addresses
+        inputs, outs, *more = addresses
         assert not {*inputs} & {*outs[1:]}, "another program may still read it"
-        groups = [tuple(map(pointer, *each)) for each in zip((inputs, outs, words), dtypes)]
+        groups = [tuple(map(pointer, *each)) for each in zip((inputs, outs, more), dtypes)]
         once = Launch(self.kernel, self.grid, self.numbers, self.constants, self.options)
         once.run(groups[0], groups[1], *groups[2])
 

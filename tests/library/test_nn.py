@@ -48,7 +48,7 @@ def test_copies(ours, theirs):
 @modules
 def test_no_parameters_and_no_state(ours, theirs):
     module = ours()
-    assert module.dim == -1 and module.implementation is None
+    assert module.dim == -1 and module.extras["implementation"] is None
     assert not list(module.parameters()) and not module.state_dict()
     assert module.eval().half() is module
 

@@ -6,10 +6,12 @@ Rows that are cut over ranks are in `distributed/test_ranks.py`.
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.testing import CompileCounterWithBackend
 
 import probe
 from kernel_cases import DEVICE, drawn, quiet
-from triton_softmax import plan, selective_log_softmax_and_entropy, token_logprobs
+from triton_softmax import plan, selective_log_softmax_and_entropy, softmax, token_logprobs
+from triton_softmax.launch import checked
 
 pytestmark = quiet
 INF, NAN = float("inf"), float("nan")
@@ -247,13 +249,28 @@ def test_the_gradient_may_take_the_place_of_the_logits(masked):
     assert torch.equal(logits, leaf.grad)
 
 
-def test_a_new_temperature_compiles_nothing():
-    """It is a number of the launch: the kernel and its constants stay."""
-    x, index = drawn(2, 2056, dtype=F32), tokens(2, classes=2056)
-    launches = [plan._plan_tokens((x, index), scale, False).launches for scale in (1.0, 0.3, 2.0)]
-    kinds = [[(each.kernel, each.constants, each.options) for each in one] for one in launches]
-    assert kinds[0] == kinds[1] == kinds[2]
-    assert launches[1][0].numbers[-1] == 0.3
+def test_a_new_temperature_plans_and_compiles_nothing():
+    """It is a number of each call, of a scale too: the kernel, its constants and its plan stay."""
+    x, index = drawn(2, 2056, dtype=F32).requires_grad_(), tokens(2, classes=2056)
+
+    def calls(temperature):
+        check(x, index, temperature)
+        softmax(x, scale=1 / temperature).sum().backward()
+
+    calls(0.3)
+    known = len(plan.plans), len(checked)
+    for temperature in (0.31, 0.4, 2.0):
+        calls(temperature)
+    assert (len(plan.plans), len(checked)) == known
+    torch._dynamo.reset()
+    compilations = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(selective_log_softmax_and_entropy, backend=compilations)
+    for temperature in (0.3, 0.31, 0.4, 2.0):
+        torch.testing.assert_close(
+            compiled(x, index, temperature),
+            selective_log_softmax_and_entropy(x, index, temperature),
+        )
+    assert compilations.frame_count <= 2  # the second makes the number an argument
 
 
 def test_no_rows():

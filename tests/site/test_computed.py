@@ -1,14 +1,16 @@
 """What needs a compiler or a kernel run is committed, small, and what the library computes."""
 
 import importlib
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from site_build import ROOT
+from softmax_bench.compilation import machine_code
 from softmax_site import computed
 from softmax_site.computed import rounding_table
-from softmax_site.computed.compiled import single_block
+from softmax_site.computed.compiled import KERNELS, single_block
 
 FOLDER = ROOT / "docs/_computed"
 MOST_BYTES = 100_000
@@ -30,6 +32,14 @@ def test_what_the_pages_say_of_loads_and_stores():
     result = single_block(1024, aligned=True)
     assert all(".ca." in name for name in result.global_loads)
     assert all(".cs." in name for name in result.global_stores)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_machine_code_moves_whole_vectors_and_knows_its_lines(name):
+    *_, counted = machine_code(KERNELS[name])
+    kinds = sum(counted.values(), Counter())
+    assert kinds["LDG.E.128"] and kinds["STG.E.128"]
+    assert all(Path(path).is_file() for path, _ in counted)
 
 
 def test_what_a_choice_costs_stays_below_its_bound():

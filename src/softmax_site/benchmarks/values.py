@@ -70,11 +70,17 @@ def value_of(name: str, names: Mapping[str, Any]) -> Any:
 
 
 def written(value: Any, spec: str | None) -> str:
-    """A value as a page shows it: a number in an element that says it in full.
+    """A value as a page shows it: a number in an element that says it in full; of some numbers the
+    ends.
 
-    >>> written(1.2345, ".2f"), written("Liger", None), written(0.02, ".0%")
+    >>> written(1.2345, ".2f"), written("Liger", None), written(Values([0.02, 0.02]), ".0%")
     ('<data value="1.2345">1.23</data>', 'Liger', '<data value="0.02">2 %</data>')
+    >>> re.sub("<[^>]*>", "", written(Values([3.2, 9.8, 4.0]), ".0f"))
+    '3 to 10'
     """
+    if isinstance(value, Values):
+        ends = {format(end, spec or ""): written(end, spec) for end in (value.low, value.high)}
+        return " to ".join(ends.values())
     if isinstance(value, str):
         return format(value, spec or "")
     if not isinstance(value, (int, float)) or (type(value) is float and not spec):

@@ -1,15 +1,27 @@
-"""What the compiler makes of a kernel: how wide its loads and stores are, and what it spills."""
+"""What the compiler makes of a kernel: how wide its loads and stores are, what it spills, and the
+machine code of its lines."""
 
 from __future__ import annotations
 
+import linecache
+from collections import Counter
+
 import triton
 
-from softmax_bench.compilation import Compilation, compiled
+from softmax_bench.compilation import Compilation, compiled, machine_code
 from softmax_tutorial.single_block import num_warps_for_block
 
 BLOCKS = (16_384, 32_768, 65_536, 131_072)
-BLOCK_COLS, NUM_WARPS = 4096, 4
-ODD_ROWS = (("packed_rows", 1), ("aligned_rows", 8))  # kernels, and the length of their vectors
+KERNELS = {
+    "aligned": "softmax(torch.empty(171853, 781, dtype=torch.bfloat16), 1)",
+    "split": "softmax(torch.empty(1024, 131072, dtype=torch.bfloat16), 1)",
+    "backward": """
+x = torch.empty(171853, 781, dtype=torch.bfloat16, requires_grad=True)
+softmax(x, 1).backward(torch.empty_like(x))
+""",
+}
+LEAST = 1 / 80
+"""The share of a kernel's instructions that are of one line and kind, for the line to be shown."""
 
 
 def single_block(size: int, num_warps: int = 4, aligned: bool = False) -> Compilation:
@@ -23,15 +35,22 @@ kernel[(8,)](x, x, {n_cols}, {n_cols}, {n_cols}, False, {size}, num_warps={num_w
     return found
 
 
-def odd_row(name: str, vector: int) -> Compilation:
-    """Softmax of one bfloat16 row per program; nothing is promised about strides or length."""
-    (found,) = compiled(f"""
-from triton_softmax.config.space import Choice, RowTile
-how = RowTile(1, {BLOCK_COLS}, {vector}, barrier=False, edges={name == "aligned_rows"})
-with choosing(lambda *_: Choice("{name}", how, {NUM_WARPS})):
-    softmax(torch.empty(8, 4001, dtype=torch.bfloat16), 1)
-""")
-    return found
+def lines_of(name: str) -> str:
+    """A table of the lines of a kernel, with the instructions that most of each became."""
+    *_, counted = machine_code(KERNELS[name])
+    total = sum(map(Counter.total, counted.values()))
+    least, rest = total * LEAST, 0
+    lines = ["| Triton | instructions of a thread |", "| --- | --- |"]
+    for (path, line), counts in counted.items():
+        if max(counts.values()) < least:
+            rest += counts.total()
+            continue
+        most = [(n, kind) for kind, n in counts.most_common(4) if n > least / 3]
+        shown = ", ".join(f"{n} × `{kind}`" for n, kind in most)
+        lines.append(f"| `{linecache.getline(path, line).strip()}` | {shown} |")
+    lines.append(f"| all other lines | {rest:,} of {total:,} |")
+    under = f"Compiled for sm_90 by Triton {triton.__version__}."
+    return "\n".join([*lines, "", under, ""])
 
 
 def widths(what: str, kernels: dict[str, Compilation], under: str) -> str:
@@ -67,17 +86,14 @@ def generate() -> dict[str, str]:
     """The tables."""
     assert num_warps_for_block(BLOCKS[-1]) == 32
     aligned, anything = single_block(1024, aligned=True), single_block(1024)
-    odd = {f"`{name}`, vector {vector}": odd_row(name, vector) for name, vector in ODD_ROWS}
-    of_odd = (
-        f"a block of {BLOCK_COLS:,} bfloat16 elements on {NUM_WARPS} warps, any row stride; "
-        "compiled for sm_90 by"
-    )
     return {
         "docs/_computed/single-block-width.md": widths(
             "row stride and length",
             {"multiples of 16": aligned, "anything": anything},
             "1,024 float32 elements on 4 warps, compiled for sm_90 by",
         ),
-        "docs/_computed/aligned-ptx.md": widths("kernel", odd, of_odd),
         "docs/_computed/spills.md": spills([single_block(size, num_warps=32) for size in BLOCKS]),
+        "docs/_computed/sass-aligned.md": lines_of("aligned"),
+        "docs/_computed/sass-split.md": lines_of("split"),
+        "docs/_computed/sass-backward.md": lines_of("backward"),
     }

@@ -19,7 +19,7 @@ table counts the elements moved for a matrix of M rows and N columns, forward an
 by the incoming gradient of each row, and run an operation's epilogue on row summaries known from
 the forward pass or from other GPUs.
 
-`token_rows` computes the log-probability of a row's token beside its entropy, and their gradient.
+`token_rows` computes log-probabilities of tokens, entropies of rows, and their gradient.
 
 `device` holds the functions that kernels share. Kernels that only teach are in `softmax_tutorial`.
 """

@@ -9,26 +9,9 @@ from dataclasses import replace
 import triton
 import triton.language as tl
 
-from ..kernels.device.monoid import LOWEST, exp_shifted
+from ..kernels.device.monoid import LOWEST
 from .operation import Operation, product
 from .softmax import SOFTMAX, exponentials, to_maximum
-
-
-@triton.jit
-def _maximum_and_log(m, totals, numbers):
-    """m and log d: an element's log-probability is (x − m) − log d."""
-    return m, tl.log(totals[0])
-
-
-STATISTICS = replace(
-    SOFTMAX,
-    name="statistics",
-    finish=None,
-    finish_terms=None,
-    finish_row=_maximum_and_log,
-    row_results=2,
-)
-"""The maximum of a row, and the logarithm of its denominator."""
 
 
 @triton.jit
@@ -82,77 +65,6 @@ ENTROPY = Operation(
     row_results=3,
 )
 """The maximum, the logarithm of the denominator, and the entropy of a row."""
-
-
-@triton.jit
-def _of_selected(m, totals, numbers):
-    """The factor of exp(x − m)."""
-    return (-numbers[2].to(m.dtype) / totals[0],)
-
-
-@triton.jit
-def _selected_vjp(values, terms, m, totals):
-    """−g·y."""
-    return terms[0] * totals[0]
-
-
-@triton.jit
-def _selected_vjp_at(m, totals, numbers):
-    """g·(1 − y) at the target."""
-    # eq: log-probability-gradient
-    target, picked, g = numbers
-    return target, exp_shifted(picked.to(m.dtype), m) * totals[0] + g.to(m.dtype)
-
-
-SELECTED_VJP = replace(
-    SOFTMAX,
-    name="selected_vjp",
-    finish=_selected_vjp,
-    finish_terms=None,
-    finish_at=_selected_vjp_at,
-    numbers=3,
-    adjust=_of_selected,
-)
-"""The gradient of the log-probability of one element per row, times the incoming gradient g."""
-
-
-@triton.jit
-def _of_tokens(m, totals, numbers):
-    """The factors of exp(x − m) and of exp(x − m)·(x − m)."""
-    g, g_entropy = numbers[2].to(m.dtype), numbers[3].to(m.dtype)
-    mean = totals[1] / totals[0]
-    return (g_entropy * mean - g) / totals[0], g_entropy / totals[0]
-
-
-@triton.jit
-def _tokens_vjp(values, terms, m, totals):
-    """−g·y − g_H·y·(log y + H), where log y + H is x − m − a/d."""
-    # eq: entropy-gradient
-    return terms[0] * totals[0] - terms[1] * totals[1]
-
-
-@triton.jit
-def _tokens_vjp_at(m, totals, numbers):
-    """The gradient at the target: that of every element, plus g."""
-    target, picked, g, _ = numbers
-    picked = picked.to(m.dtype)
-    e = exp_shifted(picked, m)
-    dx = e * totals[0] - _weighted(e, picked - m, False) * totals[1]
-    return target, dx + g.to(m.dtype)
-
-
-TOKENS_VJP = replace(
-    ENTROPY,
-    name="tokens_vjp",
-    finish=_tokens_vjp,
-    finish_row=None,
-    row_results=0,
-    finish_at=_tokens_vjp_at,
-    numbers=4,
-    adjust=_of_tokens,
-)
-"""The gradient of the log-probability of one element per row and of the entropy, times the incoming
-gradients g and g_H."""
 
 
 @triton.jit

@@ -1,0 +1,42 @@
+"""What Nsight Compute prints becomes the counters of a call; which calls are worth it."""
+
+from softmax_bench import profile
+from softmax_bench.launches import DATA
+from softmax_bench.roster import CHOOSER
+from softmax_bench.schema import ROOT, read_json
+
+WITHOUT = profile.METRICS["xu"]
+
+
+def printed(*launches: tuple[str, str, str]) -> list[str]:
+    """Launches by stream and kernel, with the value of each counter; one counter is not there."""
+    counters = [name for name in profile.ASKED if name != WITHOUT]
+    lines = [["ID", "Kernel Name", "Stream", *counters], [""] * (3 + len(counters))]
+    lines += [["0", kernel, at, *[value] * len(counters)] for at, kernel, value in launches]
+    quoted = [",".join(f'"{each}"' for each in line) for line in lines]
+    return ["==PROF== Connected to process 1", *quoted, "==PROF== Disconnected"]
+
+
+def test_launches_in_a_row_on_one_stream_are_a_call():
+    text = printed(
+        ("7", "a", "1,234.567"), ("7", "f<int>(T1)", "2"), ("9", "c", "3"), ("7", "d", "4")
+    )
+    calls, absent = profile.launches(text)
+    assert [[each["kernel"] for each in call] for call in calls] == [["a", "f"], ["c"], ["d"]]
+    assert calls[0][0]["dram_read"] == 1234.6 and calls[1][0]["registers"] == 3
+    assert absent == [WITHOUT] and "xu" not in calls[0][0]
+    assert set(calls[0][0]["stalls"].values()) == {round(100 / len(profile.STALLS), 1)}
+
+
+def test_of_no_launch_nothing_is_said():
+    assert profile.launches(["==WARNING== No kernels were profiled."]) == ([], [])
+
+
+def test_what_misses_a_target_is_profiled_and_a_faster_library_beside_it():
+    rows = read_json(ROOT / DATA)["rows"]
+    chosen = profile.chosen(rows)
+    assert {*profile.GEOMETRIES} <= {*chosen}
+    assert {CHOOSER} == {chosen[case][0] for case in chosen if case not in profile.ROOFLINE}
+    assert not any(case.startswith(profile.NO_KERNELS) for case in chosen)
+    lines = [" ".join([case, *names]) for case, names in chosen.items()]
+    assert len(profile.listed(lines)) == sum(map(len, chosen.values()))
