@@ -122,6 +122,17 @@ def _pace(options: Options) -> None:
         print(size)
 
 
+def _invariance(options: Options) -> None:
+    _ready(options)
+    from softmax_bench import invariance
+
+    found = invariance.run(options.commit, options.processes)
+    schema.write(Path(options.out), found, 3)
+    for name, each in found["calls"].items():
+        print(name, *each.values())
+    print(found["within"], "of", found["count"], "keep it, at most", found["most"])
+
+
 def _profile(options: Options) -> None:
     from softmax_bench import launches, profile
 
@@ -247,6 +258,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--dry", action="store_true", help="only say the list")
     add("--seconds", type=float, default=90.0, help="what is not reached by then is left out")
     add("--inside", metavar="FILE", help=argparse.SUPPRESS)
+
+    measures(command(_invariance, "time calls with batch invariance and without"), "invariant.json")
 
     add = command(_tune, "time the choices that the library could make, on cells that a seed draws")
     measures(add, "tuning.json")

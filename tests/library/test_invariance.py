@@ -195,16 +195,18 @@ def test_columns(name, n_cols):
     assert torch.equal(function(x[3:4].clone(), 1, batch_invariant=True)[0], y[3])
 
 
-def test_what_is_no_number():
-    """NaN and infinities are what they are without it."""
+@pytest.mark.parametrize(
+    "n_cols, dtype", [(3, torch.float32), (9_001, torch.bfloat16), (9_000, torch.float16)]
+)
+def test_what_is_no_number(n_cols, dtype):
+    """NaN and infinities are what they are without it, in one program and in several."""
     inf, nan = torch.inf, torch.nan
-    x = torch.tensor(
-        [[0.0, -inf, 1.0], [-inf] * 3, [0.0, inf, 1.0], [nan, 0.0, 1.0], [inf, inf, nan]],
-        device=DEVICE,
+    x, g = torch.zeros(2, M, n_cols, dtype=dtype, device=DEVICE)
+    x[:, -3:] = torch.tensor(
+        [[0.0, -inf, 1.0], [-inf] * 3, [0.0, inf, 1.0], [nan, 0.0, 1.0], [inf, inf, nan]]
     )
-    g = torch.tensor([[1.0, inf, 0.0], [1, 2, 3], [nan, 1, 1], [0, 0, 0], [3e38, 3e38, -3e38]])
-    g = g.to(DEVICE)
-    y = torch.softmax(rows(3, torch.float32), -1)
+    g[:, :3] = torch.tensor([[1.0, inf, 0], [1, 2, 3], [nan, 1, 1], [0, 0, 0], [3e38, inf, -inf]])
+    y = torch.softmax(rows(n_cols, dtype), -1)
     for operation, inputs in {
         "softmax": (x,),
         "log_softmax": (x,),
@@ -216,6 +218,15 @@ def test_what_is_no_number():
         default = plan_of(operation, inputs, 1)(*inputs)
         invariant = plan_of(operation, inputs, 1, None, "batch_invariant")(*inputs)
         torch.testing.assert_close(invariant, default, equal_nan=True)
+
+
+def test_a_sum_that_overflows_in_some_orders():
+    """Numbers whose sum is finite have that sum, wherever they stand."""
+    z = torch.full((1, 3), math.log(1 / 3), device=DEVICE)
+    for order in ([3e38, 3e38, -3e38], [3e38, -3e38, 3e38], [-3e38, 3e38, 3e38]):
+        g = torch.tensor([order], device=DEVICE)
+        dx = plan_of("log_softmax_backward", (z, g), 1, None, "batch_invariant")(z, g)
+        torch.testing.assert_close(dx, g - 1e38, rtol=1e-6, atol=0.0)
 
 
 def test_tiny_and_huge_gradients():
@@ -232,7 +243,7 @@ def test_tiny_and_huge_gradients():
 def sum_kernel(x_ptr, y_ptr, N: tl.constexpr, OP: tl.constexpr):
     first = tl.load(x_ptr + tl.arange(0, N)[None, :])
     second = tl.load(x_ptr + N + tl.arange(0, N)[None, :])
-    (total,) = sums_of((((first,),), ((second,),)), 1, OP)
+    (total,) = sums_of((((first,),), ((second,),)), 0.0, 1, OP)
     tl.store(y_ptr + tl.arange(0, 1), total)
     of_tile = sum_of_tile(tl.load(x_ptr + tl.arange(0, 2 * N)[None, :]), OP)
     tl.store(y_ptr + 1 + tl.arange(0, 1)[:, None], of_tile)

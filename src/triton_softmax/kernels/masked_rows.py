@@ -25,7 +25,16 @@ from .device.monoid import exp_shifted
 from .device.names import with_operation
 from .device.registers import upcast
 from .device.softcap import softcap_derivative, softcapped
-from .device.summaries import added, adjusted, merged, placed, spread, zeros_for
+from .device.summaries import (
+    added,
+    adjusted,
+    larger,
+    max_of,
+    merged,
+    placed,
+    spread,
+    zeros_for,
+)
 from .device.sums import sum_of_any_terms, sums_of
 from .device.vectors import multiple_of
 
@@ -183,13 +192,13 @@ def with_tiles(m, totals, tiles, OP: tl.constexpr):
     if OP.shifted:
         largest = tiles[0][0]
         for t in tl.static_range(1, TILES):
-            largest = tl.maximum(largest, tiles[t][0])
+            largest = larger(largest, tiles[t][0], OP)
         # eq: online-m, online-d
-        m_new = tl.maximum(m, tl.max(largest, axis=1)[:, None])
+        m_new = larger(m, max_of(largest, 1, OP)[:, None], OP)
     terms = ()
     for t in tl.static_range(TILES):
         terms = terms + (OP.terms(tiles[t], m_new, False),)
-    totals = added(OP.rescale(totals, m, m_new), spread(sums_of((terms,), 1, OP), 1))
+    totals = added(OP.rescale(totals, m, m_new), spread(sums_of((terms,), m_new, 1, OP), 1))
     return m_new, totals
 
 
@@ -197,8 +206,7 @@ def with_tiles(m, totals, tiles, OP: tl.constexpr):
 def sum_of_tile(products, OP: tl.constexpr):
     """The sum of a tile along its rows, independent of order if the operation's sums are."""
     if OP.any_order:
-        exact, total = sum_of_any_terms((((products,),),), 0, 1)
-        total = tl.where(total - total == 0.0, exact, total)
+        total = sum_of_any_terms((((products,),),), 0, 1)
     else:
         total = tl.sum(products, axis=1)
     return total[:, None]

@@ -30,7 +30,15 @@ from .device.registers import (
     rounded,
     unpack_pairs,
 )
-from .device.summaries import adjusted, is_column, load_numbers, placed, store_numbers
+from .device.summaries import (
+    adjusted,
+    is_column,
+    larger,
+    load_numbers,
+    max_of,
+    placed,
+    store_numbers,
+)
 from .device.sums import add_both, sum_of_partials, sums_of
 from .device.vectors import edge_of_row, round_up
 
@@ -166,14 +174,14 @@ def elements(body, rows, INNER: tl.constexpr, PAIRS: tl.constexpr):
 
 
 @triton.jit
-def largest(body, rows, INNER: tl.constexpr, HOW: tl.constexpr):
+def largest(body, rows, INNER: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr):
     """The largest element of the first input."""
     ELEMENT: tl.constexpr = rows.in_ptrs[0].dtype.element_ty
     if HOW.pairs and HOW.barrier:
         # Rounding is monotonic, so it may follow the maximum.
-        return rounded(max_of_pairs(body[0], ELEMENT), ELEMENT, INNER)
+        return rounded(max_of_pairs(body[0], ELEMENT, OP.any_order), ELEMENT, INNER)
     else:
-        return tl.max(elements(body, rows, INNER, HOW.pairs)[0], axis=0)
+        return max_of(elements(body, rows, INNER, HOW.pairs)[0], 0, OP)
 
 
 @triton.jit
@@ -193,17 +201,17 @@ def summarise(body, edge, task, rows, INNER: tl.constexpr, OP: tl.constexpr, HOW
     m = 0.0
     if OP.shifted:
         body = optimization_barrier(body, HOW.barrier)
-        m = largest(body, rows, INNER, HOW)
+        m = largest(body, rows, INNER, OP, HOW)
         if HOW.edges:
-            m = tl.maximum(m, tl.max(values_edge[0], axis=0))
+            m = larger(m, max_of(values_edge[0], 0, OP), OP)
     body = optimization_barrier(body, HOW.barrier)
     # The recompute fallback must get the same bits, so HOW.wait asks for exact terms.
     values = placed(elements(body, rows, INNER, HOW.pairs), place, OP)
     terms = OP.terms(values, m, HOW.wait)
     if HOW.edges:
-        totals = sums_of(((terms,), (OP.terms(values_edge, m, HOW.wait),)), 0, OP)
+        totals = sums_of(((terms,), (OP.terms(values_edge, m, HOW.wait),)), m, 0, OP)
     else:
-        totals = sums_of(((terms,),), 0, OP)
+        totals = sums_of(((terms,),), m, 0, OP)
     return m, totals, terms
 
 

@@ -18,6 +18,7 @@ from .device.summaries import (
     adjusted,
     is_column,
     load_numbers,
+    max_of,
     placed,
     spread,
     store_numbers,
@@ -82,11 +83,11 @@ def summarise(raw, chunk, columns, INNER: tl.constexpr, OP: tl.constexpr, HOW: t
     m_cols = m
     if OP.shifted:
         raw = optimization_barrier(raw, HOW.barrier)
-        m = tl.max(in_registers(raw, INNER)[0], axis=0)
+        m = max_of(in_registers(raw, INNER)[0], 0, OP)
         m_cols = m[None, :]
     raw = optimization_barrier(raw, HOW.barrier)
     values = placed(in_registers(raw, INNER), columns_of_tile(chunk, columns, HOW), OP)
-    return m, sums_of(((OP.terms(values, m_cols, HOW.wait),),), 0, OP)
+    return m, sums_of(((OP.terms(values, m_cols, HOW.wait),),), m_cols, 0, OP)
 
 
 @triton.jit

@@ -103,10 +103,10 @@ def strided_kernel(
     m = 0.0
     if OP.shifted:
         raw = barrier_of_tiles(raw, HOW.barrier)
-        m = max_of_tiles(raw, INNER, 0)
+        m = max_of_tiles(raw, INNER, 0, OP)
     raw = barrier_of_tiles(raw, HOW.barrier)
     terms = terms_of_tiles(raw, places, m, INNER, OP)
-    totals = spread(sums_of((terms,), 0, OP), 0)
+    totals = spread(sums_of((terms,), m, 0, OP), 0)
 
     out_slices = slices_of(out_ptrs, out_strides, outer, len(out_ptrs) - OP.row_results, VECTOR)
     if OP.row_results:

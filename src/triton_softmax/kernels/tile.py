@@ -17,7 +17,16 @@ import triton.language as tl
 
 from .device.names import with_operation
 from .device.registers import in_registers
-from .device.summaries import adjusted, is_column, load_numbers, placed, spread, store_numbers
+from .device.summaries import (
+    adjusted,
+    is_column,
+    larger,
+    load_numbers,
+    max_of,
+    placed,
+    spread,
+    store_numbers,
+)
 from .device.sums import sums_of
 from .device.tiles import barrier_of_tiles, max_of_tiles, terms_of_tiles
 from .device.vectors import edge_of_row, multiple_of, round_up
@@ -90,16 +99,16 @@ def tile_kernel(
     m = 0.0
     if OP.shifted:
         raw = barrier_of_tiles(raw, HOW.barrier)
-        m = max_of_tiles(raw, INNER, 1)
+        m = max_of_tiles(raw, INNER, 1, OP)
         if HOW.edges:
-            m = tl.maximum(m, tl.max(values_edge[0], axis=1)[:, None])
+            m = larger(m, max_of(values_edge[0], 1, OP)[:, None], OP)
     raw = barrier_of_tiles(raw, HOW.barrier)
     terms = terms_of_tiles(raw, places, m, INNER, OP)
     parts = (terms,)
     if HOW.edges:
         terms_edge = OP.terms(values_edge, m, False)
         parts = (terms, (terms_edge,))
-    totals = spread(sums_of(parts, 1, OP), 1)
+    totals = spread(sums_of(parts, m, 1, OP), 1)
 
     if OP.row_results:
         results = OP.finish_row(m, totals, numbers)

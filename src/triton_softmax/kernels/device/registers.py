@@ -112,12 +112,36 @@ def _max_of_float16_pairs(a, b):
 
 
 @triton.jit
-def max_of_pairs(pairs, ELEMENT: tl.constexpr):
-    """The largest element of all pairs, as float32, ignoring NaNs. NVIDIA only."""
-    if ELEMENT == tl.bfloat16:
+def _max_or_nan_of_bfloat16_pairs(a, b):
+    """The same, and NaN if either is."""
+    return tl.inline_asm_elementwise(
+        "max.NaN.bf16x2 $0, $1, $2;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def _max_or_nan_of_float16_pairs(a, b):
+    """The same, and NaN if either is."""
+    return tl.inline_asm_elementwise(
+        "max.NaN.f16x2 $0, $1, $2;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def max_of_pairs(pairs, ELEMENT: tl.constexpr, OR_NAN: tl.constexpr):
+    """The largest element of all pairs, as float32, ignoring NaNs unless asked for. NVIDIA only."""
+    if OR_NAN:
+        if ELEMENT == tl.bfloat16:
+            pair = tl.reduce(pairs, 0, _max_or_nan_of_bfloat16_pairs)
+        else:
+            pair = tl.reduce(pairs, 0, _max_or_nan_of_float16_pairs)
+    elif ELEMENT == tl.bfloat16:
         pair = tl.reduce(pairs, 0, _max_of_bfloat16_pairs)
     else:
         pair = tl.reduce(pairs, 0, _max_of_float16_pairs)
     low = pair.to(tl.int16).to(ELEMENT, bitcast=True).to(tl.float32)
     high = (pair >> 16).to(tl.int16).to(ELEMENT, bitcast=True).to(tl.float32)
-    return tl.maximum(low, high)
+    if OR_NAN:
+        return tl.maximum(low, high, propagate_nan=tl.PropagateNan.ALL)
+    else:
+        return tl.maximum(low, high)

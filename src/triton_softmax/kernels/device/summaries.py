@@ -7,6 +7,10 @@ and no row scalars; then these functions compile to almost nothing.
 import triton
 import triton.language as tl
 
+COMPILED = tl.constexpr(isinstance(tl.sum, getattr(triton, "JITFunction", ())))
+"""Whether kernels are compiled: an interpreter would call a function that combines for each single
+element."""
+
 
 @triton.jit
 def zeros_for(shape: tl.constexpr, TYPE: tl.constexpr, OP: tl.constexpr):
@@ -43,6 +47,41 @@ def spread(totals, AXIS: tl.constexpr):
     for k in tl.static_range(len(totals)):
         blocks = blocks + (totals[k][None, :] if AXIS == 0 else totals[k][:, None],)
     return blocks
+
+
+@triton.jit
+def larger_or_nan(a, b):
+    """The larger of two numbers, or NaN if either is: also a combine function."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def larger(a, b, OP: tl.constexpr):
+    """The larger of two numbers: NaN if either is, if the order of sums is to make no difference,
+    so that m tells whether a term is NaN."""
+    if OP.any_order:
+        return larger_or_nan(a, b)
+    else:
+        return tl.maximum(a, b)
+
+
+@triton.jit
+def max_or_nan(block, AXIS: tl.constexpr):
+    """The largest element along an axis, or NaN if any is."""
+    if COMPILED.value:
+        return tl.reduce(block, AXIS, larger_or_nan)
+    else:
+        nans = tl.sum((block != block).to(tl.int32), axis=AXIS)
+        return tl.where(nans > 0, float("nan"), tl.max(block, axis=AXIS))
+
+
+@triton.jit
+def max_of(block, AXIS: tl.constexpr, OP: tl.constexpr):
+    """The largest element along an axis, as `larger` takes it."""
+    if OP.any_order:
+        return max_or_nan(block, AXIS)
+    else:
+        return tl.max(block, axis=AXIS)
 
 
 @triton.jit

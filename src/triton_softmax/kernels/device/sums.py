@@ -13,7 +13,7 @@ and pairs of pairs. So of eight 16-bit elements in one access, only one number b
 import triton
 import triton.language as tl
 
-from .summaries import across, added, summed
+from .summaries import COMPILED, across, added, larger_or_nan, max_or_nan, placed, summed
 
 FRACTION = tl.constexpr(48)
 """Bits kept below the leading bit of the largest term. The sum of 2¹³ terms, each at most one bit
@@ -22,15 +22,9 @@ longer, fits 64 bits."""
 TO_INTEGER = tl.constexpr(2.0**48)
 """Scales the next FRACTION bits of a float64 term to an integer."""
 
-COMPILED = isinstance(tl.sum, getattr(triton, "JITFunction", ()))
-
-TOGETHER = tl.constexpr(1024 if COMPILED else 0)
+TOGETHER = tl.constexpr(1024 if COMPILED.value else 0)
 """The most terms that are reduced to several numbers at once, which saves waiting: more would not
-fit the registers. An interpreter would call the function that combines for each single term."""
-
-
-VANISHES = tl.constexpr(COMPILED)
-"""Whether 1,024 times the bits of a power of two are 0 in 32 bits: an interpreter has more."""
+fit the registers."""
 
 
 @triton.jit
@@ -65,30 +59,30 @@ def unit_of(largest):
 
 
 @triton.jit
-def _larger_and_sum(a1, b1, a2, b2):
-    """Combine function that reduces a maximum and a sum together."""
-    return tl.maximum(a1, a2), b1 + b2
+def _extremes(a1, b1, a2, b2):
+    """Combine function that reduces to the largest, or NaN if any is, and the smallest."""
+    return larger_or_nan(a1, a2), tl.minimum(b1, b2)
 
 
 @triton.jit
-def _largest_and_total(parts, K: tl.constexpr, AXIS: tl.constexpr):
-    """The largest magnitude of the terms of sum K in all parts, and that sum in floating point."""
-    largest = 0.0
-    total = 0.0
+def _most_and_least(parts, K: tl.constexpr, AXIS: tl.constexpr):
+    """The largest term of sum K in all parts, or NaN if any is, and the smallest."""
+    most = float("-inf")
+    least = float("inf")
     for p in tl.static_range(len(parts)):
-        terms = parts[p][0][K]
-        magnitude = tl.abs(terms)
+        high = parts[p][0][K]
+        low = high
         for t in tl.static_range(1, len(parts[p])):
-            terms += parts[p][t][K]
-            magnitude = tl.maximum(magnitude, tl.abs(parts[p][t][K]))
-        if terms.shape[AXIS] <= TOGETHER.value:
-            magnitude, terms = tl.reduce((magnitude, terms), AXIS, _larger_and_sum)
+            high = larger_or_nan(high, parts[p][t][K])
+            low = tl.minimum(low, parts[p][t][K])
+        if high.shape[AXIS] <= TOGETHER.value:
+            high, low = tl.reduce((high, low), AXIS, _extremes)
         else:
-            magnitude = tl.max(magnitude, axis=AXIS)
-            terms = tl.sum(terms, axis=AXIS)
-        largest = tl.maximum(largest, magnitude)
-        total += terms
-    return largest, total
+            high = max_or_nan(high, AXIS)
+            low = tl.min(low, axis=AXIS)
+        most = larger_or_nan(high, most)
+        least = tl.minimum(low, least)
+    return most, least
 
 
 @triton.jit
@@ -113,9 +107,12 @@ def _sum_of_integers(parts, largest, K: tl.constexpr, AXIS: tl.constexpr):
 
 @triton.jit
 def sum_of_any_terms(parts, K: tl.constexpr, AXIS: tl.constexpr):
-    """Sum K of all parts, of terms of any sign, independent of order; and in floating point."""
-    largest, total = _largest_and_total(parts, K, AXIS)
-    return _sum_of_integers(parts, largest, K, AXIS), total
+    """Sum K of all parts, of terms of any sign, independent of order."""
+    most, least = _most_and_least(parts, K, AXIS)
+    largest = larger_or_nan(most, -least)
+    exact = _sum_of_integers(parts, largest, K, AXIS)
+    # Infinity and NaN come out the same in every order, and no order overflows before the sum does.
+    return tl.where(largest < float("inf"), exact, most + least)
 
 
 @triton.jit
@@ -131,64 +128,62 @@ def _add_all(a1, b1, c1, a2, b2, c2):
 
 
 @triton.jit
-def _sum_of_tiles(tiles):
-    """The first terms of tiles of one shape, added up tile by tile."""
-    terms = tiles[0][0]
-    for t in tl.static_range(1, len(tiles)):
-        terms += tiles[t][0]
-    return terms
-
-
-@triton.jit
 def _sum_of_exponentials(parts, AXIS: tl.constexpr):
-    """(count, total) of the first sum of all parts, of at most 2¹³ exponentials of float32 numbers
-    ≤ 0: in units of 2⁻³⁵, which does not depend on order, and in floating point.
+    """The first sum of all parts, of at most 2¹³ exponentials of float32 numbers ≤ 0, in units of
+    2⁻³⁵, which does not depend on order.
 
     Adding a large power of two to a term leaves its leading bits as an integer in the low bits of
     the result; subtracting the power again leaves the rest of the term, exactly, which becomes an
-    integer in the same way. So two 32-bit integers hold a term, without a conversion.
+    integer in the same way. So two 32-bit integers hold a term, without a conversion, which would
+    wait for the unit that computes exponentials.
     """
     POWER: tl.constexpr = 64.0  # whose last digit is 2⁻¹⁷
     POWER_BITS: tl.constexpr = 0x42800000
     SMALL: tl.constexpr = 1.5 * 2.0**-12  # whose last digit is 2⁻³⁵
     SMALL_BITS: tl.constexpr = 0x39C00000
-    count = 0
-    total = 0.0
-    if parts[0][0][0].shape[AXIS] > TOGETHER.value:
-        for p in tl.static_range(len(parts)):
-            total += tl.sum(_sum_of_tiles(parts[p]), axis=AXIS)
+    all_high = 0
+    all_low = 0
     for p in tl.static_range(len(parts)):
         high = tl.zeros_like(parts[p][0][0]).to(tl.int32)
         low = high
         for t in tl.static_range(len(parts[p])):
             moved = parts[p][t][0] + POWER
-            rest = (parts[p][t][0] - (moved - POWER)) + SMALL
+            rest = parts[p][t][0] + ((POWER + SMALL) - moved)
             high += moved.to(tl.int32, bitcast=True)
             low += rest.to(tl.int32, bitcast=True)
-            if not VANISHES.value or parts[p][0][0].shape[AXIS] % 1024 != 0:
+            # 1,024 times the bits of a power of two are 0 in 32 bits: an interpreter has more.
+            if not COMPILED.value or parts[p][0][0].shape[AXIS] % 1024 != 0:
                 high -= POWER_BITS
                 low -= SMALL_BITS
-        if parts[0][0][0].shape[AXIS] > TOGETHER.value:
-            high = tl.sum(high, axis=AXIS)
-            low = tl.sum(low, axis=AXIS)
+        if COMPILED.value:
+            if high.shape[AXIS] > TOGETHER.value:  # first within threads
+                high = _halved(_halved(high, AXIS), AXIS)
+                low = _halved(_halved(low, AXIS), AXIS)
+            high, low = tl.reduce((high, low), AXIS, add_both)
         else:
-            terms = _sum_of_tiles(parts[p])
-            terms, high, low = tl.reduce((terms, high, low), AXIS, _add_all)
-            total += terms
-        count += (high.to(tl.int64) << 18) + low
-    return count, total
+            high = tl.sum(high.to(tl.int64), axis=AXIS)
+            low = tl.sum(low.to(tl.int64), axis=AXIS)
+        all_high += high
+        all_low += low
+    return all_high.to(tl.float32) * 2.0**-17 + all_low.to(tl.float32) * 2.0**-35
 
 
 @triton.jit
-def _in_any_order(parts, K: tl.constexpr, AXIS: tl.constexpr, OP: tl.constexpr):
+def _in_any_order(parts, m, K: tl.constexpr, AXIS: tl.constexpr, OP: tl.constexpr):
     """Sum K of all parts independent of order."""
     if OP.shifted and K == 0 and parts[0][0][0].dtype == tl.float32:
-        count, total = _sum_of_exponentials(parts, AXIS)
-        exact = count.to(tl.float32) * 2.0**-35
+        exact = _sum_of_exponentials(parts, AXIS)
+        # The term of the largest element is a number only if all terms are.
+        INPUTS: tl.constexpr = OP.inputs
+        largest = ()
+        for _ in tl.static_range(INPUTS):
+            largest = largest + (m,)
+        term = OP.terms(placed(largest, tl.zeros_like(m).to(tl.int32), OP), m, False)[0]
+        if len(m.shape) > 1:
+            term = tl.sum(term, axis=AXIS)  # of a single element
+        return tl.where(term - term == 0.0, exact, term)
     else:
-        exact, total = sum_of_any_terms(parts, K, AXIS)
-    # Infinity and NaN come out the same in every order.
-    return tl.where(total - total == 0.0, exact, total)
+        return sum_of_any_terms(parts, K, AXIS)
 
 
 @triton.jit
@@ -233,11 +228,9 @@ def sum_of_partials(part, absent, K: tl.constexpr, OP: tl.constexpr):
     if OP.shifted and K == 0:  # at most 2¹² chunks of 2¹³ exponentials
         units = (part * 2.0**36).to(tl.int64)
         units, total, missing = tl.reduce((units, part, absent), 0, _add_all)
-        exact = units.to(part.dtype) * 2.0**-36
+        return tl.where(total - total == 0.0, units.to(part.dtype) * 2.0**-36, total), missing
     else:
-        exact, total = sum_of_any_terms((((part,),),), 0, 0)
-        missing = tl.sum(absent, axis=0)
-    return tl.where(total - total == 0.0, exact, total), missing
+        return sum_of_any_terms((((part,),),), 0, 0), tl.sum(absent, axis=0)
 
 
 @triton.jit
@@ -250,12 +243,13 @@ def _sums_of_tiles(tiles, AXIS: tl.constexpr):
 
 
 @triton.jit
-def sums_of(parts, AXIS: tl.constexpr, OP: tl.constexpr):
+def sums_of(parts, m, AXIS: tl.constexpr, OP: tl.constexpr):
     """The sums of the terms of a row.
 
     Args:
         parts: a tuple of tuples of tiles, equal in shape within a tuple; a tile is a tuple of one
             block of terms per sum.
+        m: what the terms are relative to; with `any_order` NaN if an element is.
         AXIS: the dimension of a block along the row.
         OP: the operation. If it is `any_order`, there are at most 2¹³ terms, and the sums do not
             depend on how terms are arranged in blocks.
@@ -268,7 +262,7 @@ def sums_of(parts, AXIS: tl.constexpr, OP: tl.constexpr):
         groups = _grouped(parts, AXIS, OP.any_order)
         exact = ()
         for k in tl.static_range(SUMS):
-            exact = exact + (_in_any_order(groups, k, AXIS, OP),)
+            exact = exact + (_in_any_order(groups, m, k, AXIS, OP),)
         return exact
     else:
         totals = _sums_of_tiles(parts[0], AXIS)

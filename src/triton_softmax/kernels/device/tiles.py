@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from .registers import in_registers, optimization_barrier
-from .summaries import placed
+from .summaries import larger, max_of, placed
 
 
 @triton.jit
@@ -25,12 +25,12 @@ def barrier_of_tiles(raw, BARRIER: tl.constexpr):
 
 
 @triton.jit
-def max_of_tiles(raw, INNER: tl.constexpr, AXIS: tl.constexpr):
+def max_of_tiles(raw, INNER: tl.constexpr, AXIS: tl.constexpr, OP: tl.constexpr):
     """The largest element of each row of the first input, a block of length 1 along AXIS."""
     largest = in_registers(raw[0], INNER)[0]
     for t in tl.static_range(1, len(raw)):
-        largest = tl.maximum(largest, in_registers(raw[t], INNER)[0])
-    return tl.expand_dims(tl.max(largest, axis=AXIS), AXIS)
+        largest = larger(largest, in_registers(raw[t], INNER)[0], OP)
+    return tl.expand_dims(max_of(largest, AXIS, OP), AXIS)
 
 
 @triton.jit
