@@ -19,7 +19,7 @@ from typing import Any
 from softmax_bench import cases, report, targets
 from softmax_bench.case import Case
 from softmax_bench.roster import CHOOSER
-from softmax_bench.schema import DataError, read_json
+from softmax_bench.schema import DataError
 
 FORMAT = "triton-softmax-profile/1"
 FILE = "docs/benchmarks/profile.json"
@@ -225,8 +225,3 @@ def run(
         cells.setdefault(case, {})[name] = some
     about = {"utc": results.now(), "commit": commit or results.git_commit()}
     return about | {"machine": results.machine(), "absent": absent, "cells": cells}
-
-
-def lines_of(path: Path) -> list[str]:
-    """The calls worth a profile in a file of measurements, a case a line."""
-    return [" ".join([case, *names]) for case, names in chosen(read_json(path)["rows"]).items()]
