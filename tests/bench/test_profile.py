@@ -1,7 +1,7 @@
 """What Nsight Compute prints becomes the counters of a call; which calls are worth it."""
 
 from softmax_bench import profile
-from softmax_bench.launches import DATA
+from softmax_bench.launches import DATA, read_rows
 from softmax_bench.roster import CHOOSER
 from softmax_bench.schema import ROOT, read_json
 
@@ -43,8 +43,7 @@ def test_of_no_launch_nothing_is_said():
 
 
 def test_what_misses_a_target_is_profiled_and_a_faster_library_beside_it():
-    rows = read_json(ROOT / DATA)["rows"]
-    chosen = profile.chosen(rows)
+    chosen = profile.chosen(read_rows(ROOT / DATA))
     assert {*profile.GEOMETRIES} <= {*chosen}
     assert all(names[0] == CHOOSER for names in chosen.values())
     assert not any(case.startswith(profile.NO_KERNELS) for case in chosen)
