@@ -69,6 +69,10 @@ APART = 0.416
 """So many microseconds are no difference: by as much what passes between events and kernel
 alternates from launch to launch (`pace`)."""
 
+NEAR = 0.02
+"""Nor is so large a share of the time: tensors elsewhere in memory change a copy's time by as
+much, which turns on the same tensors do not show."""
+
 
 LEVEL = 0.05
 """Speeds of rows whose turns were not kept, as before 2026-11-28, are level within this share."""
@@ -99,8 +103,8 @@ def interval(group: dict[str, dict], over: str, name: str = CHOOSER) -> tuple[fl
 
 
 def standing(group: dict[str, dict], over: str, name: str = CHOOSER) -> str:
-    """Ahead of or behind another, if the interval of their ratio excludes one and their times are
-    more than `APART`; else level. Without an answer it is behind.
+    """Ahead of or behind another, if the interval of their ratio excludes one and their times
+    differ by more than `APART` and `NEAR`; else level. Without an answer it is behind.
 
     >>> of_row = {"status": "ok", "us": {"p50": 30.0}, "us_turns": [30.0, 30.1] * 5}
     >>> rest = {"noisy": [29.0, 31.0] * 5, "slow": [31.0, 31.1] * 5, "near": [30.1, 30.2] * 5}
@@ -115,9 +119,10 @@ def standing(group: dict[str, dict], over: str, name: str = CHOOSER) -> str:
     if bounds is None:
         return "behind"
     slower_by = group[over]["us"]["p50"] - group[name]["us"]["p50"]
-    if bounds[0] > 1 and slower_by > APART:
+    apart = max(APART, NEAR * group[name]["us"]["p50"])
+    if bounds[0] > 1 and slower_by > apart:
         return "ahead"
-    return "behind" if bounds[1] < 1 and slower_by < -APART else "level"
+    return "behind" if bounds[1] < 1 and slower_by < -apart else "level"
 
 
 def geometric_mean(values: list[float]) -> float | None:

@@ -328,6 +328,8 @@ class Quoted(dict[str, Any]):
             "split_rows": lambda: beside_clusters(data),
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},
             "machine": lambda: machine(rows("forward", "backward")),
+            "machine_of": lambda: {name: machine(rows(name)) for name in ("ladder", "random")},
+            "gpus": lambda: gpu_of(data["rows"]),
             "ranks": lambda: ranks.quoted(ranks.read(root) or {}),
             "attention": lambda: attention.quoted(root),
             "one_row": lambda: moving.one_row(root),
