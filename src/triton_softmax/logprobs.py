@@ -277,8 +277,8 @@ def _of_tokens(
         scale = scale.squeeze(-1) if scale.dim() else scale.expand(logits.shape[:-1])
     elif is_compiling() or logits.dtype == torch.float64:
         # A compiler makes a number of an operator a constant; a number of a launch is float32.
-        one = logits.new_ones((), dtype=arguments.accumulator(logits.dtype))
-        scale = (one / temperature).expand(logits.shape[:-1])
+        number = logits.new_ones((), dtype=arguments.accumulator(logits.dtype)) / temperature
+        scale = number.expand(logits.shape[:-1])
     else:
         factor = 1.0 / temperature
     options = (factor, entropy, bool(batch_invariant or arguments.contexts), plain)
@@ -304,12 +304,12 @@ def _forward(
     """Return (log-probabilities, entropies, what the gradient needs)."""
     x, scale = x.detach(), None if scale is None else scale.detach()
     run = plan.run_tokens if plain else operators.token_rows.overload
-    several = index is not None and index.dim() == x.dim()
-    token = None if several else index
+    several = index if index is not None and index.dim() == x.dim() else None
+    token = index if several is None else None
     found, entropies, saved = run(x, scale, token, row_mask, factor, entropy, invariant)
-    if several:
+    if several is not None:
         m, log_d, _ = saved.unsqueeze(-1).unbind()
-        z = (x.gather(-1, index.long()).to(m.dtype) - m) * factor
+        z = (x.gather(-1, several.long()).to(m.dtype) - m) * factor
         # eq: log-probability
         found = (z if scale is None else z * scale.unsqueeze(-1)) - log_d
     nothing = x.new_empty(0, dtype=saved.dtype)
@@ -341,15 +341,16 @@ class _Tokens(Function):
         if not is_compiling() and (torch.is_grad_enabled() or any(map(is_batched, arrived))):
             # A second or a batched derivative may follow, which only the composite has.
             return *_differentiated(x, scale, index, row_mask, factor, g, g_entropy), *nothing
-        several = index is not None and index.dim() == x.dim()
-        of_scale, picked, each = ctx.needs_input_grad[1], None, g
-        if several and g is not None:
-            picked = x.gather(-1, index.long())  # before the gradient overwrites x
-            g = g.sum(-1)
+        of_scale, each, token = ctx.needs_input_grad[1], g, None if g is None else index
+        picked: Any = None
+        several: Any = None
+        if token is not None and g is not None and token.dim() == x.dim():
+            token, several = None, token.long()
+            picked, g = x.gather(-1, several), g.sum(-1)  # before the gradient overwrites x
         if g is None:
             g = saved.new_zeros(()).expand(x.shape[:-1])
         x = x.detach()
-        given = (x, scale, None if several or each is None else index, row_mask)
+        given = (x, scale, token, row_mask)
         if nobody_watches(*arrived):
             out = x if in_place else None
             dx, *more = plan.gradient_of_tokens(*given, factor, saved, g, g_entropy, of_scale, out)
@@ -360,11 +361,11 @@ class _Tokens(Function):
             dx = x.copy_(dx) if in_place else dx
         if picked is not None:
             gained = each * factor if scale is None else each * (factor * scale).unsqueeze(-1)
-            dx.scatter_add_(-1, index.long(), gained.to(dx.dtype))
+            dx.scatter_add_(-1, several, gained.to(dx.dtype))
         if in_place:
             torch.autograd.graph.increment_version(dx)
         dscale = None
-        if of_scale:
+        if of_scale and scale is not None:
             dscale = more[0]
             if picked is not None:
                 dscale = dscale + (each * (picked - saved[0].unsqueeze(-1))).sum(-1)
